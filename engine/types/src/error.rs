@@ -1,0 +1,80 @@
+//! One small set of error kinds for every crate, and the error that the traits in `source` carry.
+//!
+//! `server/api` maps a kind to HTTP status and gRPC code once. Messages are for the caller: lower case, no full
+//! stop, values in back quotes. The cause chain is for the log only.
+
+use std::sync::Arc;
+
+/// What a caller can do about an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The request is malformed; repeating it never helps.
+    Invalid,
+    /// The request is well formed but cannot be carried out (PromQL: many-to-many match and the like).
+    Execution,
+    /// No or bad credentials.
+    Unauthenticated,
+    /// Credentials without the right.
+    Forbidden,
+    /// The named thing does not exist.
+    NotFound,
+    /// Something else changed it first.
+    Conflict,
+    /// The request's body is larger than allowed.
+    TooLarge,
+    /// A limit of a query or of a sender was exceeded.
+    LimitExceeded,
+    /// It took too long.
+    Timeout,
+    /// The caller went away, or the server stops.
+    Cancelled,
+    /// Overload or start-up: the same request may succeed later.
+    Unavailable,
+    /// A fault of ours.
+    Internal,
+}
+
+/// An error with its kind, a message for the caller and a cause for the log.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    /// What the caller can do.
+    pub kind: ErrorKind,
+    /// What the caller reads.
+    pub message: String,
+    /// What the log shows in addition.
+    #[source]
+    pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+}
+
+/// Result with [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// Makes an error without a cause.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), source: None }
+    }
+
+    /// Makes an error of kind [`ErrorKind::Invalid`].
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Invalid, message)
+    }
+
+    /// Makes an error of kind [`ErrorKind::Internal`].
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Internal, message)
+    }
+
+    /// Adds the cause.
+    #[must_use]
+    pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        self.source = Some(Arc::new(source));
+        self
+    }
+
+    /// Gives the kind.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+}

@@ -1,0 +1,43 @@
+//! The words of the field, shared by every other crate: labels, matchers, time, series tables, histograms,
+//! batches, table definitions, access and errors.
+//!
+//! Invariant: no I/O, no DataFusion, no tokio. The traits through which the languages read the indexes of the
+//! store (`source`) stand here too, so that neither side knows the other.
+
+pub mod access;
+pub mod error;
+pub mod histogram;
+pub mod id;
+pub mod label;
+pub mod matcher;
+pub mod metrics;
+pub mod series;
+pub mod source;
+pub mod stats;
+pub mod tables;
+pub mod time;
+
+pub use access::Access;
+pub use error::{Error, ErrorKind, Result};
+pub use histogram::{Histogram, ResetHint, Span};
+pub use id::SeriesId;
+pub use label::LabelSet;
+pub use matcher::{MatchOp, Matcher};
+pub use metrics::MetricsBatch;
+pub use series::SeriesTable;
+pub use source::{SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesSource};
+pub use stats::ReadStats;
+pub use time::{Clock, Millis, MillisRange, SystemClock};
+
+/// The bits of the NaN that Prometheus uses as stale marker (`model/value/value.go: StaleNaN`).
+pub const STALE_NAN_BITS: u64 = 0x7ff0_0000_0000_0002;
+
+/// Says whether a sample value is the stale marker: its bits count, not its being NaN.
+pub fn is_stale(value: f64) -> bool {
+    value.to_bits() == STALE_NAN_BITS
+}
+
+/// Gives the stale marker.
+pub fn stale_nan() -> f64 {
+    f64::from_bits(STALE_NAN_BITS)
+}

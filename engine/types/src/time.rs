@@ -1,0 +1,87 @@
+//! Time: Unix milliseconds for metric samples, a clock that tests can set.
+
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Unix time in milliseconds, the resolution of metric samples.
+pub type Millis = i64;
+
+/// One UTC day in milliseconds.
+pub const DAY_MS: Millis = 86_400_000;
+
+/// A range of time, both ends included (metric samples have whole milliseconds, so nothing lies between).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MillisRange {
+    /// First millisecond.
+    pub min: Millis,
+    /// Last millisecond.
+    pub max: Millis,
+}
+
+impl MillisRange {
+    /// All of time.
+    pub const ALL: Self = Self { min: i64::MIN, max: i64::MAX };
+
+    /// Makes a range; `min > max` is the empty range.
+    pub fn new(min: Millis, max: Millis) -> Self {
+        Self { min, max }
+    }
+
+    /// Says whether two ranges share a millisecond.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.min <= other.max && other.min <= self.max
+    }
+
+    /// Says whether the range holds a time.
+    pub fn contains(&self, ts: Millis) -> bool {
+        self.min <= ts && ts <= self.max
+    }
+
+    /// Gives the smallest range that holds both.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        Self { min: self.min.min(other.min), max: self.max.max(other.max) }
+    }
+}
+
+/// Gives the UTC day (days since the epoch) of a time.
+pub fn day_of(ts: Millis) -> i32 {
+    ts.div_euclid(DAY_MS) as i32
+}
+
+/// Writes a day as `yyyy-mm-dd`, the name of its partition.
+pub fn day_name(day: i32) -> String {
+    let date = chrono::DateTime::from_timestamp(i64::from(day) * 86_400, 0).map(|t| t.date_naive());
+    date.map_or_else(|| format!("d{day}"), |d| d.format("%Y-%m-%d").to_string())
+}
+
+/// Gives wall-clock time. Passed in, so that tests can move it.
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// Unix time in milliseconds.
+    fn now_ms(&self) -> Millis;
+}
+
+/// The clock of the machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[allow(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+    fn now_ms(&self) -> Millis {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days() {
+        assert_eq!(day_of(-1), -1);
+        assert_eq!(day_of(DAY_MS), 1);
+        assert_eq!(day_name(0), "1970-01-01");
+        assert_eq!(day_name(-1), "1969-12-31");
+        assert_eq!(day_name(20_000), "2024-10-04");
+    }
+}
