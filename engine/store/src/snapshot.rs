@@ -1,0 +1,108 @@
+//! What exists at one moment: parts, live generations, and the last inserted record.
+//!
+//! One [`Shared`] per process holds it in one `ArcSwap`, so that a flush swaps "parts in, generation out" in a single
+//! store and a reader sees either the generation or its parts, never both and never neither. A query pins one
+//! [`Snapshot`] and reads nothing else; a part's files live as long as somebody holds its `Arc`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use crate::memtable::Generation;
+use crate::part::Part;
+
+/// Everything that queries may read.
+#[derive(Clone, Default)]
+pub struct Visible {
+    /// Number of the last catalog commit that is in `parts`.
+    pub commit: u64,
+    /// Live parts of all tables, sorted by table, then day (see [`Visible::sort_parts`]).
+    pub parts: Arc<Vec<Arc<Part>>>,
+    /// Generations that are not in `parts`: sealed ones in the order of their numbers, then the open one.
+    pub generations: Vec<Arc<Generation>>,
+}
+
+impl Visible {
+    /// Brings parts into the order that `parts` must have.
+    pub fn sort_parts(parts: &mut [Arc<Part>]) {
+        parts.sort_by(|a, b| {
+            let key = |p: &Part| (p.meta.day, p.meta.min_ts, p.meta.id);
+            a.meta.table.cmp(&b.meta.table).then_with(|| key(a).cmp(&key(b)))
+        });
+    }
+
+    /// Gives the parts of one table, sorted by day.
+    pub fn table(&self, table: &str) -> &[Arc<Part>] {
+        let start = self.parts.partition_point(|p| p.meta.table.as_str() < table);
+        let len = self.parts[start..].partition_point(|p| p.meta.table == table);
+        &self.parts[start..start + len]
+    }
+}
+
+impl fmt::Debug for Visible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Visible")
+            .field("commit", &self.commit)
+            .field("parts", &self.parts.len())
+            .field("generations", &self.generations.len())
+            .finish()
+    }
+}
+
+/// The one place of a process from which readers take snapshots and in which writers publish.
+#[derive(Debug, Default)]
+pub struct Shared {
+    visible: ArcSwap<Visible>,
+    seq: AtomicU64,
+    update_lock: Mutex<()>,
+}
+
+impl Shared {
+    /// Starts with the given parts and generations and the last sequence number in them.
+    pub fn new(visible: Visible, seq: u64) -> Self {
+        Self { visible: ArcSwap::from_pointee(visible), seq: AtomicU64::new(seq), update_lock: Mutex::new(()) }
+    }
+
+    /// Gives what exists now, without pinning a sequence number.
+    pub fn visible(&self) -> Arc<Visible> {
+        self.visible.load_full()
+    }
+
+    /// Replaces what exists by what `change` makes of it. Changes run one after the other; keep them short, and do no
+    /// I/O in them: the WAL's thread waits for the same lock when it begins a generation.
+    pub fn update(&self, change: impl FnOnce(&Visible) -> Visible) {
+        let _guard = self.update_lock.lock();
+        let next = change(&self.visible.load());
+        self.visible.store(Arc::new(next));
+    }
+
+    /// Gives the sequence number of the last inserted record.
+    pub fn seq(&self) -> u64 {
+        self.seq.load(Ordering::Acquire)
+    }
+
+    /// Publishes a record: called by the inserter after the whole record stands in its generation, in ascending order.
+    pub fn advance(&self, seq: u64) {
+        self.seq.fetch_max(seq, Ordering::Release);
+    }
+
+    /// Pins what is visible now. The number is loaded before the list: everything up to it is then surely in the list
+    /// (a generation is listed before its first record), while a record that comes between the two loads has a greater
+    /// number and is left out, or came with a flush that put all records up to it into parts.
+    pub fn snapshot(&self) -> Snapshot {
+        let seq = self.seq();
+        Snapshot { visible: self.visible.load_full(), seq }
+    }
+}
+
+/// What one query sees.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// Parts and generations.
+    pub visible: Arc<Visible>,
+    /// Live reads stop after the record with this sequence number.
+    pub seq: u64,
+}
