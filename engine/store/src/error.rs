@@ -1,0 +1,70 @@
+//! Errors of the store: the shared type with its kinds, and how foreign errors get one.
+//!
+//! Messages are for the caller; what the disk, SQLite or the object store said is the source, for the log.
+
+pub use quiver_types::{Error, ErrorKind, Result};
+
+/// Gives foreign errors a kind and a message.
+pub trait Context<T> {
+    /// A fault of ours, or of the disk under us.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] with the foreign error as source.
+    fn internal(self, message: impl Into<String>) -> Result<T>;
+
+    /// Something that may work again later (object store, busy database).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] with the foreign error as source.
+    fn unavailable(self, message: impl Into<String>) -> Result<T>;
+}
+
+impl<T, E: std::error::Error + Send + Sync + 'static> Context<T> for std::result::Result<T, E> {
+    fn internal(self, message: impl Into<String>) -> Result<T> {
+        self.map_err(|e| Error::new(ErrorKind::Internal, message).with_source(e))
+    }
+
+    fn unavailable(self, message: impl Into<String>) -> Result<T> {
+        self.map_err(|e| Error::new(ErrorKind::Unavailable, message).with_source(e))
+    }
+}
+
+/// Turns an I/O error of the data directory into ours: a full disk is [`ErrorKind::Unavailable`] (it may have room
+/// again later), all else is a fault.
+pub fn io_error(what: impl Into<String>, error: std::io::Error) -> Error {
+    use std::io::ErrorKind as Io;
+    let kind = match error.kind() {
+        Io::StorageFull | Io::QuotaExceeded => ErrorKind::Unavailable,
+        _ => ErrorKind::Internal,
+    };
+    Error::new(kind, what).with_source(error)
+}
+
+/// Writes an error with its whole chain of causes, for logs.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_no_fault_of_ours() {
+        let full = io_error("cannot write", std::io::Error::from(std::io::ErrorKind::StorageFull));
+        assert_eq!(full.kind(), ErrorKind::Unavailable);
+        let other = io_error("cannot write", std::io::Error::other("no such luck"));
+        assert_eq!(other.kind(), ErrorKind::Internal);
+        assert_eq!(chain(&other), "cannot write: no such luck");
+    }
+}

@@ -1,0 +1,195 @@
+//! Settings of the store. The binary fills them from file, environment and flags; the defaults stand here.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// When a write is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WalLevel {
+    /// After `fdatasync` of the WAL: nothing is lost by a power cut.
+    #[default]
+    Sync,
+    /// After `write` to the WAL, synced each second: nothing is lost by a kill of the process.
+    Os,
+}
+
+/// All settings of the store.
+#[derive(Debug, Clone)]
+pub struct StoreSettings {
+    /// Data directory: `LOCK`, `quiver.db`, `wal/`, `store/`, `parts/`.
+    pub data_dir: PathBuf,
+    /// URL of the object store (`file:///…`, `s3://bucket/prefix`); none = `store/` in the data directory.
+    pub store_url: Option<String>,
+    /// How long data is kept; none = for ever.
+    pub retention: Option<Duration>,
+    /// Retention of single tables, where it differs; none = for ever.
+    pub table_retention: BTreeMap<String, Option<Duration>>,
+    /// How old a sample may be when it arrives; none = as old as the retention allows.
+    pub accept_past: Option<Duration>,
+    /// How far in the future a sample may be when it arrives; lifted when the retention is none.
+    pub accept_future: Duration,
+    /// When a write is acknowledged.
+    pub wal_level: WalLevel,
+    /// Memory for the whole process; the store takes its shares from it.
+    pub memory_limit_bytes: u64,
+    /// A generation is sealed at this size; none = the smaller of 256 MiB and a 16th of the memory limit.
+    pub generation_bytes: Option<u64>,
+    /// A generation is sealed at this age.
+    pub generation_age: Duration,
+    /// Size of a WAL segment.
+    pub wal_segment_bytes: u64,
+    /// Bytes of parts that may wait for a remote store that is down; past it writes are answered 503.
+    pub spool_limit_bytes: u64,
+    /// Bytes that must be free on the data directory's disk, else writes are answered 503.
+    pub disk_reserve_bytes: u64,
+    /// Labels that name the service of a series, the first non-empty one counts.
+    pub service_labels: Vec<String>,
+    /// Compaction.
+    pub compaction: CompactionSettings,
+    /// How often retention looks for days that are due.
+    pub retention_interval: Duration,
+    /// Concurrent requests to the object store.
+    pub store_requests_max: usize,
+    /// How long one object store operation is repeated before it counts as failed.
+    pub store_retry_budget: Duration,
+}
+
+/// Settings of the compaction.
+#[derive(Debug, Clone)]
+pub struct CompactionSettings {
+    /// Whether it runs by itself. `POST /admin/compact` works without.
+    pub enabled: bool,
+    /// How often it looks for work.
+    pub interval: Duration,
+    /// Target size of a level 2 part.
+    pub part_bytes: u64,
+    /// Level 0 parts of a closed window that make level 1 worth it.
+    pub level0_parts_min: usize,
+    /// Most inputs of one compaction.
+    pub inputs_max: usize,
+    /// How long after the end of a window or day it counts as closed.
+    pub close_delay: Duration,
+}
+
+impl Default for StoreSettings {
+    fn default() -> Self {
+        Self {
+            data_dir: PathBuf::from("quiver-data"),
+            store_url: None,
+            retention: Some(Duration::from_secs(30 * 86_400)),
+            table_retention: BTreeMap::new(),
+            accept_past: None,
+            accept_future: Duration::from_secs(600),
+            wal_level: WalLevel::Sync,
+            memory_limit_bytes: 2 * GIB,
+            generation_bytes: None,
+            generation_age: Duration::from_secs(600),
+            wal_segment_bytes: 64 * MIB,
+            spool_limit_bytes: 20 * GIB,
+            disk_reserve_bytes: 64 * MIB,
+            service_labels: ["service_name", "service", "job"].map(String::from).to_vec(),
+            compaction: CompactionSettings::default(),
+            retention_interval: Duration::from_secs(60),
+            store_requests_max: 16,
+            store_retry_budget: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Default for CompactionSettings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            interval: Duration::from_secs(30),
+            part_bytes: 256 * MIB,
+            level0_parts_min: 2,
+            inputs_max: 64,
+            close_delay: Duration::from_secs(15 * 60),
+        }
+    }
+}
+
+impl StoreSettings {
+    /// Gives the size at which a generation is sealed.
+    pub fn generation_bytes(&self) -> u64 {
+        self.generation_bytes.unwrap_or((256 * MIB).min(self.memory_limit_bytes / 16)).max(64 * 1024)
+    }
+
+    /// Gives the memory of ingest: generations, series registry, queued batches.
+    pub fn ingest_memory_bytes(&self) -> u64 {
+        self.memory_limit_bytes / 2
+    }
+
+    /// Gives the memory of caches (footers, indexes, series tables, hot ranges, decoded data).
+    pub fn cache_memory_bytes(&self) -> u64 {
+        self.memory_limit_bytes / 8
+    }
+
+    /// Gives the retention of a table.
+    pub fn retention_of(&self, table: &str) -> Option<Duration> {
+        self.table_retention.get(table).copied().unwrap_or(self.retention)
+    }
+
+    /// Gives what the write path needs.
+    pub fn write(&self) -> WriteSettings {
+        let retention = self.retention_of("metrics");
+        let millis = |d: Duration| i64::try_from(d.as_millis()).unwrap_or(i64::MAX);
+        WriteSettings {
+            level: self.wal_level,
+            segment_bytes: self.wal_segment_bytes,
+            generation_bytes: self.generation_bytes(),
+            generation_age: self.generation_age,
+            memory_bytes: self.ingest_memory_bytes(),
+            disk_reserve_bytes: self.disk_reserve_bytes,
+            accept_past_ms: retention.map(|r| millis(self.accept_past.map_or(r, |a| a.min(r)))),
+            accept_future_ms: retention.map(|_| millis(self.accept_future)),
+            days_max: 400,
+            service_labels: self.service_labels.clone(),
+        }
+    }
+}
+
+/// What the write path (WAL, registry, generations) needs to know.
+#[derive(Debug, Clone)]
+pub struct WriteSettings {
+    /// When a write is acknowledged.
+    pub level: WalLevel,
+    /// Size of a WAL segment.
+    pub segment_bytes: u64,
+    /// A generation is sealed at this size.
+    pub generation_bytes: u64,
+    /// A generation is sealed at this age.
+    pub generation_age: Duration,
+    /// Budget of generations, registry and queue together; above it writes wait briefly, then get 503.
+    pub memory_bytes: u64,
+    /// Free bytes on the WAL's disk below which writes get 503.
+    pub disk_reserve_bytes: u64,
+    /// How old a sample may be; none = no limit.
+    pub accept_past_ms: Option<i64>,
+    /// How far ahead a sample may be; none = no limit.
+    pub accept_future_ms: Option<i64>,
+    /// Most UTC days that a request, and a generation, may touch.
+    pub days_max: usize,
+    /// Labels that name the service of a series, the first non-empty one counts.
+    pub service_labels: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn age_limits_follow_the_retention() {
+        let mut s = StoreSettings::default();
+        assert_eq!(s.write().accept_past_ms, Some(30 * 86_400_000));
+        s.accept_past = Some(Duration::from_secs(60));
+        assert_eq!(s.write().accept_past_ms, Some(60_000));
+        s.retention = None;
+        assert_eq!((s.write().accept_past_ms, s.write().accept_future_ms), (None, None));
+        assert_eq!(s.generation_bytes(), 128 * MIB);
+    }
+}
