@@ -16,6 +16,15 @@ macro_rules! counters {
             pub fn list(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name.load(Relaxed)),)*]
             }
+
+            /// Moves what was counted here to another (a node's own counters to those of its query), and gives it.
+            pub fn drain_into(&self, other: &Self) -> Vec<(&'static str, u64)> {
+                vec![$({
+                    let n = self.$name.swap(0, Relaxed);
+                    other.$name.fetch_add(n, Relaxed);
+                    (stringify!($name), n)
+                },)*]
+            }
         }
     };
 }
