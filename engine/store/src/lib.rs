@@ -6,6 +6,8 @@
 //! `TableProvider`.
 
 pub mod error;
+pub mod failpoint;
+pub mod layout;
 pub mod metrics;
 pub mod settings;
 

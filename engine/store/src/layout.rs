@@ -1,0 +1,224 @@
+//! Where things lie: the data directory with its lock, the keys of objects, the installation's identity object, and
+//! the versions of the formats on disk.
+//!
+//! A data directory belongs to one process (flock on `LOCK`), a store prefix to one installation (`_quiver.json`).
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::error::{Context, Error, ErrorKind, Result, io_error};
+
+/// Version of everything that this build writes to the object store (parts, commit objects, identity).
+pub const STORE_FORMAT: u32 = 1;
+
+/// Folder of the commit objects.
+pub const CATALOG_PREFIX: &str = "_catalog";
+
+/// Key of the identity object.
+pub const IDENTITY_KEY: &str = "_quiver.json";
+
+/// The data directory, locked as long as this value lives.
+#[derive(Debug)]
+pub struct DataDir {
+    root: PathBuf,
+    // Held for its lock: the kernel drops it with the process.
+    _lock: File,
+}
+
+impl DataDir {
+    /// Opens (creates) and locks a data directory.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] when another process has it, [`ErrorKind::Internal`] when the disk refuses.
+    pub fn open(root: &Path) -> Result<Self> {
+        create_dir_synced(root)?;
+        let path = root.join("LOCK");
+        let mut lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(|e| io_error(format!("cannot open `{}`", path.display()), e))?;
+        if let Err(e) = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            let text = format!("data directory `{}` is in use by another process", root.display());
+            return Err(Error::new(ErrorKind::Conflict, text).with_source(std::io::Error::from(e)));
+        }
+        // For people who look who has it; nothing reads it.
+        let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
+        for folder in ["wal", "parts"] {
+            create_dir_synced(&root.join(folder))?;
+        }
+        Ok(Self { root: root.to_owned(), _lock: lock })
+    }
+
+    /// The directory itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// WAL segments.
+    pub fn wal(&self) -> PathBuf {
+        self.root.join("wal")
+    }
+
+    /// Spool: parts that a remote store does not have yet.
+    pub fn parts(&self) -> PathBuf {
+        self.root.join("parts")
+    }
+
+    /// The object store when it is local and nothing else was said.
+    pub fn store(&self) -> PathBuf {
+        self.root.join("store")
+    }
+
+    /// The catalog's database.
+    pub fn database(&self) -> PathBuf {
+        self.root.join("quiver.db")
+    }
+}
+
+/// Creates a directory with all its parents, and syncs the parent of each that is new.
+///
+/// # Errors
+/// What the disk says.
+pub fn create_dir_synced(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+    if let Some(parent) = parent {
+        create_dir_synced(parent)?;
+    }
+    match std::fs::create_dir(path) {
+        Ok(()) => {}
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+        Err(e) => return Err(io_error(format!("cannot create directory `{}`", path.display()), e)),
+    }
+    sync_dir(parent.unwrap_or(Path::new(".")))
+}
+
+/// Syncs a directory, so that names created, renamed or deleted in it last.
+///
+/// # Errors
+/// What the disk says.
+pub fn sync_dir(path: &Path) -> Result<()> {
+    File::open(path)
+        .and_then(|dir| dir.sync_all())
+        .map_err(|e| io_error(format!("cannot sync directory `{}`", path.display()), e))
+}
+
+/// Gives the key of a commit object.
+pub fn commit_key(commit: u64) -> String {
+    format!("{CATALOG_PREFIX}/{commit:012}.json")
+}
+
+/// Reads the number out of the key of a commit object.
+pub fn parse_commit_key(key: &str) -> Option<u64> {
+    let digits = key.strip_prefix(CATALOG_PREFIX)?.strip_prefix('/')?.strip_suffix(".json")?;
+    (digits.len() >= 12 && digits.bytes().all(|b| b.is_ascii_digit())).then(|| digits.parse().ok()).flatten()
+}
+
+/// What the key `<table>/<yyyy-mm-dd>/<part>.<kind>.parquet` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartKey {
+    /// Table.
+    pub table: String,
+    /// Day, as text.
+    pub day: String,
+    /// Part.
+    pub part: Uuid,
+    /// Kind of file.
+    pub kind: String,
+}
+
+/// Reads the key of a part's file; `None` for other keys.
+pub fn parse_part_key(key: &str) -> Option<PartKey> {
+    let mut names = key.split('/');
+    let (table, day, file) = (names.next()?, names.next()?, names.next()?);
+    if names.next().is_some() || table.is_empty() || table.starts_with('_') {
+        return None;
+    }
+    let (part, kind) = file.strip_suffix(".parquet")?.split_once('.')?;
+    let part = Uuid::try_parse(part).ok()?;
+    Some(PartKey { table: table.to_owned(), day: day.to_owned(), part, kind: kind.to_owned() })
+}
+
+/// The identity object: which installation a store prefix belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Version of the formats in the store.
+    pub format: u32,
+    /// The installation.
+    pub installation: Uuid,
+}
+
+impl Identity {
+    /// Writes the object's body.
+    pub fn to_json(&self) -> String {
+        format!("{{\"format\":{},\"installation\":\"{}\"}}\n", self.format, self.installation)
+    }
+
+    /// Reads the object's body.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] when it is no identity, or one of a newer format.
+    pub fn parse(body: &[u8]) -> Result<Self> {
+        let identity: Self = serde_json::from_slice(body).internal(format!("`{IDENTITY_KEY}` is damaged"))?;
+        check_format(identity.format, "the store")?;
+        Ok(identity)
+    }
+}
+
+/// Refuses formats that are newer than this build.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] naming both versions.
+pub fn check_format(found: u32, what: &str) -> Result<()> {
+    if found <= STORE_FORMAT {
+        return Ok(());
+    }
+    let text = format!("{what} has format {found}, this build knows up to {STORE_FORMAT}; start a build that knows format {found}");
+    Err(Error::invalid(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_process_per_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = DataDir::open(&dir.path().join("a/b")).unwrap();
+        let second = DataDir::open(&dir.path().join("a/b")).unwrap_err();
+        assert_eq!(second.kind(), ErrorKind::Conflict);
+        assert!(second.to_string().contains("in use by another process"), "{second}");
+        drop(first);
+        DataDir::open(&dir.path().join("a/b")).unwrap();
+    }
+
+    #[test]
+    fn keys() {
+        assert_eq!(commit_key(7), "_catalog/000000000007.json");
+        assert_eq!(parse_commit_key(&commit_key(7)), Some(7));
+        assert_eq!(parse_commit_key("_catalog/x.json"), None);
+        let id = Uuid::now_v7();
+        let key = parse_part_key(&format!("metrics/2026-01-02/{id}.samples.parquet")).unwrap();
+        assert_eq!((key.part, key.kind.as_str(), key.table.as_str()), (id, "samples", "metrics"));
+        for bad in ["_catalog/1/2.parquet", "metrics/x.parquet", "metrics/d/no-id.samples.parquet", "a/b/c/d"] {
+            assert_eq!(parse_part_key(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn newer_formats_are_refused_by_name() {
+        let id = Identity { format: STORE_FORMAT, installation: Uuid::now_v7() };
+        assert_eq!(Identity::parse(id.to_json().as_bytes()).unwrap(), id);
+        let newer = Identity { format: 9, ..id };
+        assert!(Identity::parse(newer.to_json().as_bytes()).unwrap_err().to_string().contains("format 9"));
+    }
+}
