@@ -1,0 +1,299 @@
+//! The registry of all functions: signature, documentation and kernel.
+//!
+//! Parser, printer, documentation and planner read [`FUNCTIONS`]; nothing else names a function. A kernel is one of
+//! four kinds:
+//!
+//! - [`Kernel::Range`]: samples of one series → one row of results, over the whole grid in one call;
+//! - [`Kernel::Elementwise`]: a block of results → the same block, changed in place;
+//! - [`Kernel::Scalar`]: two scalars → a scalar, step by step;
+//! - [`Kernel::Special`]: works on labels, groups or the query itself; the planner does it, with the helpers that
+//!   [`SpecialKind`] names.
+//!
+//! One file per function or tight family, one line each in [`FUNCTIONS`].
+
+pub mod call;
+pub mod elementwise;
+pub mod notes;
+pub mod special;
+
+mod average;
+mod clamp;
+mod counting;
+mod date;
+mod delta;
+mod ends;
+mod extremes;
+mod histogram_stats;
+mod math;
+mod order;
+mod rate;
+mod rate_extended;
+mod rate_histogram;
+mod regression;
+mod resets;
+mod smoothing;
+mod sum;
+mod variance;
+
+use quiver_types::Result;
+
+pub use call::{KernelContext, RangeCall, ScalarSteps, Scratch};
+pub use elementwise::ElementwiseKernel;
+pub use special::SpecialKind;
+
+use crate::ast::ValueType;
+use crate::kernel::{SeriesOut, SeriesSamples};
+
+/// A function of the language.
+#[derive(Debug, Clone, Copy)]
+pub struct FunctionDef {
+    /// Name as written.
+    pub name: &'static str,
+    /// What it gives, one sentence.
+    pub doc: &'static str,
+    /// Types of the arguments.
+    pub args: &'static [ValueType],
+    /// 0: exactly `args`. n > 0: the last of `args` may be left out or stand up to n times. -1: the last of `args`
+    /// may be left out or stand any number of times.
+    pub variadic: i32,
+    /// Type of the result.
+    pub returns: ValueType,
+    /// Whether upstream hides it behind a feature flag (all are on here).
+    pub experimental: bool,
+    /// Whether the result depends on the time of the step even when all arguments are fixed by `@`.
+    pub uses_step_time: bool,
+    /// How it is computed.
+    pub kernel: Kernel,
+}
+
+/// How a function is computed.
+#[derive(Debug, Clone, Copy)]
+pub enum Kernel {
+    /// A function of a range vector.
+    Range(RangeFunction),
+    /// A function of each element of an instant vector.
+    Elementwise(ElementwiseKernel),
+    /// A function of two scalars.
+    Scalar(fn(f64, f64) -> f64),
+    /// The planner's.
+    Special(SpecialKind),
+}
+
+/// The kernel of a range function: fills the row of one series for all steps of the grid.
+///
+/// Samples hold no stale markers and cover at least the windows of all steps (for `anchored` also the look-back
+/// before the first window, for `smoothed` before the first and after the last); more does no harm. `out` starts
+/// with nothing present. Neither steps nor samples allocate; a kernel may use the buffers of the context.
+///
+/// # Errors
+/// Kind `Execution` where the language says that the query fails (`double_exponential_smoothing` with a factor
+/// outside of (0, 1)).
+pub type RangeKernel =
+    fn(&SeriesSamples<'_>, &RangeCall<'_>, &mut SeriesOut<'_>, &mut KernelContext<'_>) -> Result<()>;
+
+/// What the planner has to know about a range function.
+#[derive(Debug, Clone, Copy)]
+pub struct RangeFunction {
+    /// Which argument is the range vector.
+    pub matrix_arg: usize,
+    /// Whether the result keeps the name of the metric.
+    pub keeps_name: bool,
+    /// Whether the selector may be `anchored`.
+    pub anchored: bool,
+    /// Whether the selector may be `smoothed`.
+    pub smoothed: bool,
+    /// Whether start timestamps count (subqueries have none).
+    pub start_timestamps: bool,
+    /// Whether the values of the samples are never looked at (only times and presence).
+    pub times_only: bool,
+    /// The kernel.
+    pub run: RangeKernel,
+}
+
+impl RangeFunction {
+    pub(crate) const fn new(run: RangeKernel) -> Self {
+        Self {
+            matrix_arg: 0,
+            keeps_name: false,
+            anchored: false,
+            smoothed: false,
+            start_timestamps: false,
+            times_only: false,
+            run,
+        }
+    }
+}
+
+impl FunctionDef {
+    pub(crate) const fn new(
+        name: &'static str,
+        args: &'static [ValueType],
+        returns: ValueType,
+        kernel: Kernel,
+        doc: &'static str,
+    ) -> Self {
+        Self { name, doc, args, variadic: 0, returns, experimental: false, uses_step_time: false, kernel }
+    }
+
+    pub(crate) const fn range(
+        name: &'static str,
+        args: &'static [ValueType],
+        function: RangeFunction,
+        doc: &'static str,
+    ) -> Self {
+        Self::new(name, args, ValueType::Vector, Kernel::Range(function), doc)
+    }
+
+    pub(crate) const fn variadic(mut self, variadic: i32) -> Self {
+        self.variadic = variadic;
+        self
+    }
+
+    pub(crate) const fn experimental(mut self) -> Self {
+        self.experimental = true;
+        self
+    }
+
+    pub(crate) const fn with_step_time(mut self) -> Self {
+        self.uses_step_time = true;
+        self
+    }
+}
+
+/// One range vector.
+pub(crate) const MATRIX: &[ValueType] = &[ValueType::Matrix];
+/// One instant vector.
+pub(crate) const VECTOR: &[ValueType] = &[ValueType::Vector];
+
+/// All functions, by name.
+pub static FUNCTIONS: &[FunctionDef] = &[
+    math::ABS,
+    special::ABSENT,
+    special::ABSENT_OVER_TIME,
+    math::ACOS,
+    math::ACOSH,
+    math::ASIN,
+    math::ASINH,
+    math::ATAN,
+    math::ATANH,
+    average::AVG_OVER_TIME,
+    math::CEIL,
+    resets::CHANGES,
+    clamp::CLAMP,
+    clamp::CLAMP_MAX,
+    clamp::CLAMP_MIN,
+    math::COS,
+    math::COSH,
+    counting::COUNT_OVER_TIME,
+    date::DAY_OF_MONTH,
+    date::DAY_OF_WEEK,
+    date::DAY_OF_YEAR,
+    date::DAYS_IN_MONTH,
+    math::DEG,
+    rate::DELTA,
+    regression::DERIV,
+    smoothing::DOUBLE_EXPONENTIAL_SMOOTHING,
+    special::END,
+    math::EXP,
+    ends::FIRST_OVER_TIME,
+    math::FLOOR,
+    histogram_stats::HISTOGRAM_AVG,
+    histogram_stats::HISTOGRAM_COUNT,
+    special::HISTOGRAM_FRACTION,
+    special::HISTOGRAM_QUANTILE,
+    special::HISTOGRAM_QUANTILES,
+    histogram_stats::HISTOGRAM_STDDEV,
+    histogram_stats::HISTOGRAM_STDVAR,
+    histogram_stats::HISTOGRAM_SUM,
+    date::HOUR,
+    delta::IDELTA,
+    rate::INCREASE,
+    special::INFO,
+    delta::IRATE,
+    special::LABEL_JOIN,
+    special::LABEL_REPLACE,
+    ends::LAST_OVER_TIME,
+    math::LN,
+    math::LOG10,
+    math::LOG2,
+    order::MAD_OVER_TIME,
+    math::MAX_OF,
+    extremes::MAX_OVER_TIME,
+    math::MIN_OF,
+    extremes::MIN_OVER_TIME,
+    date::MINUTE,
+    date::MONTH,
+    special::PI,
+    regression::PREDICT_LINEAR,
+    counting::PRESENT_OVER_TIME,
+    order::QUANTILE_OVER_TIME,
+    math::RAD,
+    special::RANGE,
+    rate::RATE,
+    resets::RESETS,
+    clamp::ROUND,
+    special::SCALAR,
+    math::SGN,
+    math::SIN,
+    math::SINH,
+    special::SORT,
+    special::SORT_BY_LABEL,
+    special::SORT_BY_LABEL_DESC,
+    special::SORT_DESC,
+    math::SQRT,
+    special::START,
+    special::START_TIMESTAMP,
+    variance::STDDEV_OVER_TIME,
+    variance::STDVAR_OVER_TIME,
+    special::STEP,
+    sum::SUM_OVER_TIME,
+    math::TAN,
+    math::TANH,
+    special::TIME,
+    special::TIMESTAMP,
+    ends::TS_OF_FIRST_OVER_TIME,
+    ends::TS_OF_LAST_OVER_TIME,
+    extremes::TS_OF_MAX_OVER_TIME,
+    extremes::TS_OF_MIN_OVER_TIME,
+    special::VECTOR_,
+    date::YEAR,
+];
+
+/// Finds a function by its name.
+pub fn lookup(name: &str) -> Option<&'static FunctionDef> {
+    FUNCTIONS.binary_search_by(|f| f.name.cmp(name)).ok().map(|i| &FUNCTIONS[i])
+}
+
+/// Gives the names of the functions that a selector with a modifier may stand in, as the error text lists them.
+pub fn names_where(allowed: impl Fn(&RangeFunction) -> bool) -> String {
+    let names = FUNCTIONS.iter().filter(|f| matches!(&f.kernel, Kernel::Range(r) if allowed(r)));
+    names.map(|f| f.name).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registry_is_sorted_and_complete() {
+        assert!(FUNCTIONS.windows(2).all(|w| w[0].name < w[1].name));
+        assert_eq!(FUNCTIONS.len(), 90);
+        assert!(FUNCTIONS.iter().all(|f| lookup(f.name).is_some_and(|found| found.name == f.name)));
+        assert!(lookup("nonexistent").is_none());
+    }
+
+    #[test]
+    fn modifiers_as_upstream() {
+        assert_eq!(names_where(|r| r.anchored), "changes, delta, increase, rate, resets");
+        assert_eq!(names_where(|r| r.smoothed), "delta, increase, rate");
+    }
+
+    #[test]
+    fn range_functions_name_their_matrix() {
+        for f in FUNCTIONS {
+            if let Kernel::Range(r) = &f.kernel {
+                assert_eq!(f.args[r.matrix_arg], ValueType::Matrix, "{}", f.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What a kernel is called with: scalar arguments by step, the windows of a range function, and a context that
+//! collects annotations and lends buffers.
+//!
+//! One [`KernelContext`] serves all series of an operator; only `metric_name` changes between them.
+
+use quiver_types::Millis;
+
+use super::notes::{self, Notes};
+use crate::annotation::Annotations;
+use crate::ast::PosRange;
+use crate::kernel::{Grid, Window};
+
+/// A scalar argument: one value per step, or a single value for all of them.
+#[derive(Debug, Clone, Copy)]
+pub struct ScalarSteps<'a> {
+    values: &'a [f64],
+}
+
+impl<'a> ScalarSteps<'a> {
+    /// Wraps values; the length is the number of steps of the grid, or 1.
+    pub fn new(values: &'a [f64]) -> Self {
+        Self { values }
+    }
+
+    /// Gives the value at a step.
+    pub fn at(&self, step: usize) -> f64 {
+        if self.values.len() == 1 { self.values[0] } else { self.values[step] }
+    }
+
+    /// Gives the value when it is the same for all steps.
+    pub fn constant(&self) -> Option<f64> {
+        (self.values.len() == 1).then(|| self.values[0])
+    }
+
+    /// Gives the values, one or one per step.
+    pub fn values(&self) -> &'a [f64] {
+        self.values
+    }
+}
+
+/// A call of a range function, the same for all series.
+#[derive(Debug, Clone, Copy)]
+pub struct RangeCall<'a> {
+    /// Steps of the result.
+    pub grid: Grid,
+    /// Range, offset, `anchored`, `smoothed`.
+    pub window: Window,
+    /// A fixed `@`: all steps look at the window that ends at this time (minus the offset). Only needed where the
+    /// result depends on the step all the same (`predict_linear`); elsewhere use a grid of one step.
+    pub at: Option<Millis>,
+    /// The scalar arguments in the order of the call, the range vector left out.
+    pub params: &'a [ScalarSteps<'a>],
+}
+
+impl RangeCall<'_> {
+    /// Gives the end of the window of a step (inclusive).
+    pub fn end(&self, step: usize) -> Millis {
+        self.at.unwrap_or_else(|| self.grid.at(step)) - self.window.offset_ms
+    }
+
+    /// Gives start (exclusive) and end (inclusive) of the window of a step.
+    pub fn bounds(&self, step: usize) -> (Millis, Millis) {
+        let end = self.end(step);
+        (end - self.window.range_ms, end)
+    }
+
+    /// Gives the length of the range in seconds.
+    pub fn range_s(&self) -> f64 {
+        self.window.range_ms as f64 / 1000.0
+    }
+}
+
+/// What a kernel reports to and borrows from.
+#[derive(Debug)]
+pub struct KernelContext<'a> {
+    /// Where annotations go.
+    pub annotations: &'a mut Annotations,
+    /// Position of the **first argument** of the call, whatever its type: every annotation is about it.
+    pub pos: PosRange,
+    /// Name of the metric of the series at hand, empty when it has none.
+    pub metric_name: &'a str,
+    /// Buffers that live longer than a series.
+    pub scratch: &'a mut Scratch,
+}
+
+impl KernelContext<'_> {
+    /// Writes out what a kernel noted for the series.
+    pub(crate) fn note(&mut self, notes: &Notes) {
+        if notes.is_empty() {
+            return;
+        }
+        notes.write(self.annotations, self.pos, self.metric_name);
+    }
+
+    /// Says that a rate was taken of something that does not look like a counter.
+    pub(crate) fn note_possible_non_counter(&mut self) {
+        let name = self.metric_name;
+        let counter = ["_total", "_sum", "_count", "_bucket"].iter().any(|s| name.ends_with(s));
+        // Most series of an operator share one name: build the text once for it.
+        if name.is_empty() || counter || self.scratch.noted_non_counter == name {
+            return;
+        }
+        self.scratch.noted_non_counter = name.to_owned();
+        self.annotations.info(self.pos, notes::possible_non_counter(name));
+    }
+}
+
+/// Buffers that kernels reuse from series to series. Make one per operator and thread.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    pub(crate) floats: Vec<f64>,
+    pub(crate) pairs: Vec<(f64, f64)>,
+    pub(crate) events: Vec<(u32, f64)>,
+    pub(crate) marks: Vec<u32>,
+    pub(crate) deque: std::collections::VecDeque<u32>,
+    noted_non_counter: String,
+}

@@ -1,0 +1,103 @@
+//! Calendar functions of Unix times, in UTC.
+
+use super::elementwise::ElementwiseKernel;
+use super::{FunctionDef, Kernel, VECTOR};
+use crate::ast::ValueType;
+
+const fn date(name: &'static str, f: fn(i64) -> f64, doc: &'static str) -> FunctionDef {
+    FunctionDef::new(name, VECTOR, ValueType::Vector, Kernel::Elementwise(ElementwiseKernel::Date(f)), doc)
+        .variadic(1)
+        .with_step_time()
+}
+
+pub(super) const MINUTE: FunctionDef = date("minute", |t| (second_of_day(t) / 60 % 60) as f64, "The minute, 0 to 59.");
+pub(super) const HOUR: FunctionDef = date("hour", |t| (second_of_day(t) / 3600) as f64, "The hour, 0 to 23.");
+pub(super) const DAY_OF_WEEK: FunctionDef =
+    date("day_of_week", |t| (day(t) + 4).rem_euclid(7) as f64, "The day of the week, 0 (Sunday) to 6.");
+pub(super) const DAY_OF_MONTH: FunctionDef =
+    date("day_of_month", |t| civil(day(t)).day as f64, "The day of the month, from 1.");
+pub(super) const DAY_OF_YEAR: FunctionDef = date("day_of_year", day_of_year, "The day of the year, from 1.");
+pub(super) const DAYS_IN_MONTH: FunctionDef = date("days_in_month", days_in_month, "The number of days of the month.");
+pub(super) const MONTH: FunctionDef = date("month", |t| civil(day(t)).month as f64, "The month, 1 to 12.");
+pub(super) const YEAR: FunctionDef = date("year", |t| civil(day(t)).year as f64, "The year.");
+
+fn day(t: i64) -> i64 {
+    t.div_euclid(86_400)
+}
+
+fn second_of_day(t: i64) -> i64 {
+    t.rem_euclid(86_400)
+}
+
+struct Civil {
+    year: i64,
+    month: i64,
+    day: i64,
+}
+
+/// Converts days since the epoch, by counting years from March so that the leap day comes last.
+fn civil(days: i64) -> Civil {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_march_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_march_year + 2) / 153;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    Civil {
+        year: year_of_era + era * 400 + i64::from(month <= 2),
+        month,
+        day: day_of_march_year - (153 * march_month + 2) / 5 + 1,
+    }
+}
+
+fn is_leap(year: i64) -> bool {
+    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+}
+
+fn days_in_month(t: i64) -> f64 {
+    let date = civil(day(t));
+    match date.month {
+        2 if is_leap(date.year) => 29.0,
+        2 => 28.0,
+        4 | 6 | 9 | 11 => 30.0,
+        _ => 31.0,
+    }
+}
+
+fn day_of_year(t: i64) -> f64 {
+    const BEFORE: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
+    let date = civil(day(t));
+    let leap = i64::from(date.month > 2 && is_leap(date.year));
+    (BEFORE[date.month as usize - 1] + date.day + leap) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{Datelike, Timelike};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn value(def: FunctionDef, t: i64) -> f64 {
+        match def.kernel {
+            Kernel::Elementwise(ElementwiseKernel::Date(f)) => f(t),
+            _ => unreachable!("all functions of this file are dates"),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_chrono(t in -60_000_000_000_i64..253_000_000_000) {
+            let c = chrono::DateTime::from_timestamp(t, 0).unwrap();
+            prop_assert_eq!(value(YEAR, t), f64::from(c.year()));
+            prop_assert_eq!(value(MONTH, t), f64::from(c.month()));
+            prop_assert_eq!(value(DAY_OF_MONTH, t), f64::from(c.day()));
+            prop_assert_eq!(value(DAY_OF_YEAR, t), f64::from(c.ordinal()));
+            prop_assert_eq!(value(DAY_OF_WEEK, t), f64::from(c.weekday().num_days_from_sunday()));
+            prop_assert_eq!(value(HOUR, t), f64::from(c.hour()));
+            prop_assert_eq!(value(MINUTE, t), f64::from(c.minute()));
+            prop_assert_eq!(value(DAYS_IN_MONTH, t), f64::from(c.num_days_in_month()));
+        }
+    }
+}

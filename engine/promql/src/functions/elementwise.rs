@@ -1,0 +1,85 @@
+//! Kernels that map each element of an instant vector, in place on a block: one call for all rows and steps.
+//!
+//! Functions of floats drop histograms, functions of histograms drop floats. Names of metrics are dropped by all.
+
+use quiver_types::Histogram;
+
+use super::call::ScalarSteps;
+use crate::kernel::Block;
+
+/// A function of an element.
+#[derive(Debug, Clone, Copy)]
+pub enum ElementwiseKernel {
+    /// A function of the float.
+    Float(fn(f64) -> f64),
+    /// A function of the floats of a row and the scalar arguments of the call. Gets values and presence of one row.
+    WithScalars(fn(&mut [f64], &mut [bool], &[ScalarSteps<'_>])),
+    /// A function of the float as Unix time in seconds. Without arguments in the call its input is `vector(time())`.
+    Date(fn(i64) -> f64),
+    /// A function of the histogram.
+    Histogram(fn(&Histogram) -> f64),
+}
+
+impl ElementwiseKernel {
+    /// Applies the function to all elements of a block; `params` are the scalar arguments of the call.
+    pub fn apply(&self, block: &mut Block, params: &[ScalarSteps<'_>]) {
+        if let Self::Histogram(f) = self {
+            block.present.fill(false);
+            for (row, step, histogram) in std::mem::take(&mut block.hists) {
+                let i = row as usize * block.steps + step as usize;
+                block.values[i] = f(&histogram);
+                block.present[i] = true;
+            }
+            return;
+        }
+        block.hists.clear();
+        match self {
+            // Slots without a value are computed too: cheaper than asking, and nobody reads them.
+            Self::Float(f) => block.values.iter_mut().for_each(|v| *v = f(*v)),
+            Self::Date(f) => block.values.iter_mut().for_each(|v| *v = f(unix_seconds(*v))),
+            Self::WithScalars(f) => {
+                let steps = block.steps.max(1);
+                let rows = block.values.chunks_exact_mut(steps).zip(block.present.chunks_exact_mut(steps));
+                rows.for_each(|(values, present)| f(values, present, params));
+            }
+            Self::Histogram(_) => {}
+        }
+    }
+}
+
+/// Converts as Go does on amd64: towards zero, and what does not fit becomes the smallest number.
+fn unix_seconds(v: f64) -> i64 {
+    if v >= -9.223_372_036_854_775_8e18 && v < 9.223_372_036_854_775_8e18 { v as i64 } else { i64::MIN }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block() -> Block {
+        Block {
+            rows: vec![0, 1],
+            steps: 2,
+            values: vec![-1.0, 4.0, 9.0, 0.0],
+            present: vec![true, true, true, false],
+            hists: vec![(1, 1, Histogram { count: 7.0, ..Histogram::default() })],
+        }
+    }
+
+    #[test]
+    fn floats_drop_histograms() {
+        let mut b = block();
+        ElementwiseKernel::Float(f64::abs).apply(&mut b, &[]);
+        assert_eq!(b.values[..3], [1.0, 4.0, 9.0]);
+        assert_eq!(b.present, [true, true, true, false]);
+        assert!(b.hists.is_empty());
+    }
+
+    #[test]
+    fn histograms_drop_floats() {
+        let mut b = block();
+        ElementwiseKernel::Histogram(|h| h.count).apply(&mut b, &[]);
+        assert_eq!(b.present, [false, false, false, true]);
+        assert_eq!(b.values[3], 7.0);
+    }
+}

@@ -1,0 +1,96 @@
+//! Mathematical functions of a float, and the two of scalars.
+
+use super::elementwise::ElementwiseKernel;
+use super::{FunctionDef, Kernel, VECTOR};
+use crate::ast::ValueType;
+
+const fn float(name: &'static str, f: fn(f64) -> f64, doc: &'static str) -> FunctionDef {
+    FunctionDef::new(name, VECTOR, ValueType::Vector, Kernel::Elementwise(ElementwiseKernel::Float(f)), doc)
+}
+
+pub(super) const ABS: FunctionDef = float("abs", f64::abs, "The absolute value.");
+pub(super) const CEIL: FunctionDef = float("ceil", f64::ceil, "The next integer upwards.");
+pub(super) const FLOOR: FunctionDef = float("floor", f64::floor, "The next integer downwards.");
+pub(super) const EXP: FunctionDef = float("exp", f64::exp, "e to the power of the value.");
+pub(super) const SQRT: FunctionDef = float("sqrt", f64::sqrt, "The square root.");
+pub(super) const LN: FunctionDef = float("ln", f64::ln, "The natural logarithm.");
+pub(super) const LOG2: FunctionDef = float("log2", f64::log2, "The logarithm to base 2.");
+pub(super) const LOG10: FunctionDef = float("log10", f64::log10, "The logarithm to base 10.");
+pub(super) const SIN: FunctionDef = float("sin", f64::sin, "The sine of an angle in radians.");
+pub(super) const COS: FunctionDef = float("cos", f64::cos, "The cosine of an angle in radians.");
+pub(super) const TAN: FunctionDef = float("tan", f64::tan, "The tangent of an angle in radians.");
+pub(super) const ASIN: FunctionDef = float("asin", f64::asin, "The arcsine in radians.");
+pub(super) const ACOS: FunctionDef = float("acos", f64::acos, "The arccosine in radians.");
+pub(super) const ATAN: FunctionDef = float("atan", f64::atan, "The arctangent in radians.");
+pub(super) const SINH: FunctionDef = float("sinh", f64::sinh, "The hyperbolic sine.");
+pub(super) const COSH: FunctionDef = float("cosh", f64::cosh, "The hyperbolic cosine.");
+pub(super) const TANH: FunctionDef = float("tanh", f64::tanh, "The hyperbolic tangent.");
+pub(super) const ASINH: FunctionDef = float("asinh", f64::asinh, "The inverse hyperbolic sine.");
+pub(super) const ACOSH: FunctionDef = float("acosh", f64::acosh, "The inverse hyperbolic cosine.");
+pub(super) const ATANH: FunctionDef = float("atanh", f64::atanh, "The inverse hyperbolic tangent.");
+pub(super) const RAD: FunctionDef =
+    float("rad", |v| v * std::f64::consts::PI / 180.0, "Degrees converted to radians.");
+pub(super) const DEG: FunctionDef =
+    float("deg", |v| v * 180.0 / std::f64::consts::PI, "Radians converted to degrees.");
+pub(super) const SGN: FunctionDef = float("sgn", sgn, "The sign: 1, -1, or the value itself when it is zero or NaN.");
+
+const SCALARS: &[ValueType] = &[ValueType::Scalar, ValueType::Scalar];
+
+pub(super) const MAX_OF: FunctionDef =
+    FunctionDef::new("max_of", SCALARS, ValueType::Scalar, Kernel::Scalar(go_max), "The larger of two scalars.")
+        .experimental();
+pub(super) const MIN_OF: FunctionDef =
+    FunctionDef::new("min_of", SCALARS, ValueType::Scalar, Kernel::Scalar(go_min), "The smaller of two scalars.")
+        .experimental();
+
+fn sgn(v: f64) -> f64 {
+    if v < 0.0 {
+        -1.0
+    } else if v > 0.0 {
+        1.0
+    } else {
+        v
+    }
+}
+
+/// Go's `math.Max`: infinity beats NaN, NaN beats numbers, +0 beats -0.
+pub(crate) fn go_max(a: f64, b: f64) -> f64 {
+    if a == f64::INFINITY || b == f64::INFINITY {
+        f64::INFINITY
+    } else if a.is_nan() || b.is_nan() {
+        f64::NAN
+    } else if a == 0.0 && b == 0.0 {
+        if a.is_sign_negative() { b } else { a }
+    } else if a > b {
+        a
+    } else {
+        b
+    }
+}
+
+/// Go's `math.Min`, likewise.
+pub(crate) fn go_min(a: f64, b: f64) -> f64 {
+    -go_max(-a, -b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extremes_as_go() {
+        assert_eq!(go_max(f64::NAN, f64::INFINITY), f64::INFINITY);
+        assert!(go_max(f64::NAN, 1.0).is_nan());
+        assert!(go_min(f64::NAN, 1.0).is_nan());
+        assert_eq!(go_min(f64::NEG_INFINITY, f64::NAN), f64::NEG_INFINITY);
+        assert!(go_max(-0.0, 0.0).is_sign_positive());
+        assert!(go_min(0.0, -0.0).is_sign_negative());
+        assert_eq!((go_min(1.0, 2.0), go_max(1.0, 2.0)), (1.0, 2.0));
+    }
+
+    #[test]
+    fn signs() {
+        assert_eq!((sgn(-3.0), sgn(0.5), sgn(0.0)), (-1.0, 1.0, 0.0));
+        assert!(sgn(f64::NAN).is_nan());
+    }
+}

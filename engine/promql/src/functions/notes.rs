@@ -1,0 +1,334 @@
+//! Texts of all warnings and infos of evaluation, and the set that a kernel fills while it runs over a series.
+//!
+//! Texts as in Prometheus 3.14 `util/annotations/annotations.go`, without prefix and position. The set defers
+//! building texts to the end of a series, so that a window that repeats a fault costs a bit and no string.
+
+use crate::annotation::Annotations;
+use crate::ast::PosRange;
+
+/// Which arithmetic of histograms an annotation is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HistogramOperation {
+    /// `+`
+    Addition,
+    /// `-`
+    Subtraction,
+    /// Aggregation over series or over time.
+    Aggregation,
+}
+
+impl HistogramOperation {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Addition => "addition",
+            Self::Subtraction => "subtraction",
+            Self::Aggregation => "aggregation",
+        }
+    }
+}
+
+fn for_metric(text: &str, metric: &str) -> String {
+    if metric.is_empty() { text.to_owned() } else { format!("{text} for metric name {}", quote(metric)) }
+}
+
+/// Quotes a text the way Go's `%q` does for what occurs in names and label values.
+pub fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            '\r' => out.push_str("\\r"),
+            c if c.is_control() && (c as u32) < 0x80 => out.push_str(&format!("\\x{:02x}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Writes a number the way Go's `%g` does: shortest digits, exponent form below 1e-4 and from 1e6.
+pub fn number(v: f64) -> String {
+    format_g(v, None)
+}
+
+/// Writes a number the way Go's `%.Ng` does.
+pub fn number_digits(v: f64, digits: usize) -> String {
+    format_g(v, Some(digits))
+}
+
+fn format_g(v: f64, precision: Option<usize>) -> String {
+    if v.is_nan() {
+        return "NaN".to_owned();
+    }
+    if v.is_infinite() {
+        return if v > 0.0 { "+Inf".to_owned() } else { "-Inf".to_owned() };
+    }
+    let text = precision.map_or_else(|| format!("{v:e}"), |p| format!("{v:.*e}", p.max(1) - 1));
+    let (mantissa, exponent) = text.split_once('e').expect("`{:e}` always writes an exponent");
+    let exponent: i32 = exponent.parse().expect("`{:e}` writes a decimal exponent");
+    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |m| ("-", m));
+    let mut digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+    while digits.len() > 1 && digits.ends_with('0') {
+        digits.pop();
+    }
+    let len = digits.len() as i32;
+    // strconv.FormatFloat, format 'g': 6 decides for the shortest output, else the precision, but no more than
+    // there are digits when all of them stand before the point.
+    let limit = match precision {
+        None => 6,
+        Some(p) if p as i32 > len && len > exponent => len,
+        Some(p) => p as i32,
+    };
+    if exponent < -4 || exponent >= limit {
+        let fraction = if len > 1 { format!(".{}", &digits[1..]) } else { String::new() };
+        let exponent_sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{sign}{}{fraction}e{exponent_sign}{:02}", &digits[..1], exponent.abs());
+    }
+    if exponent < 0 {
+        return format!("{sign}0.{}{digits}", "0".repeat((-exponent - 1) as usize));
+    }
+    let point = exponent as usize + 1;
+    if digits.len() <= point {
+        return format!("{sign}{digits}{}", "0".repeat(point - digits.len()));
+    }
+    format!("{sign}{}.{}", &digits[..point], &digits[point..])
+}
+
+/// Warning: `quantile value should be between 0 and 1, got V`.
+pub fn invalid_quantile(q: f64) -> String {
+    format!("quantile value should be between 0 and 1, got {}", number(q))
+}
+
+/// Warning: `ratio value should be between -1 and 1, got V, capping to C`.
+pub fn invalid_ratio(ratio: f64, capped: f64) -> String {
+    format!("ratio value should be between -1 and 1, got {}, capping to {}", number(ratio), number(capped))
+}
+
+/// Warning about a classic bucket without usable `le`.
+pub fn bad_bucket_label(metric: &str, le: &str) -> String {
+    for_metric(&format!("bucket label \"le\" is missing or has a malformed value of {}", quote(le)), metric)
+}
+
+/// Warning about floats and histograms in one range.
+pub fn mixed_floats_histograms(metric: &str) -> String {
+    format!("encountered a mix of histograms and floats for metric name {}", quote(metric))
+}
+
+/// Warning about floats and histograms in one aggregation.
+pub fn mixed_floats_histograms_aggregation() -> String {
+    "encountered a mix of histograms and floats for aggregation".to_owned()
+}
+
+/// Warning about classic and native histograms with the same labels.
+pub fn mixed_classic_native(metric: &str) -> String {
+    for_metric("vector contains a mix of classic and native histograms", metric)
+}
+
+/// Warning about a rate of a gauge histogram.
+pub fn native_histogram_not_counter(metric: &str) -> String {
+    format!("this native histogram metric is not a counter: {}", quote(metric))
+}
+
+/// Warning about a delta of a counter histogram.
+pub fn native_histogram_not_gauge(metric: &str) -> String {
+    format!("this native histogram metric is not a gauge: {}", quote(metric))
+}
+
+/// Warning about exponential and custom buckets together.
+pub fn mixed_exponential_custom(metric: &str) -> String {
+    let text = "vector contains a mix of histograms with exponential and custom buckets schemas for metric name";
+    format!("{text} {}", quote(metric))
+}
+
+/// Warning about a binary operator between exponential and custom buckets.
+pub fn incompatible_bucket_layout(op: &str) -> String {
+    format!("incompatible bucket layout encountered for binary operator {op}")
+}
+
+/// Warning about sorting in a range query.
+pub fn sort_in_range_query() -> String {
+    "sort is ineffective for range queries since results are always ordered by labels".to_owned()
+}
+
+/// Warning about histograms of which one says reset and one says no reset.
+pub fn counter_reset_collision(operation: HistogramOperation) -> String {
+    format!("conflicting counter resets during histogram {}", operation.as_str())
+}
+
+/// Warning about a start time before the previous sample; seen `windows` times.
+pub fn start_time_overlap(metric: &str, windows: u64) -> String {
+    let text = "sample has start time that overlaps with previous sample timestamp for metric";
+    let times = if windows > 1 { format!(" ({windows} occurrences)") } else { String::new() };
+    format!("{text} {}{times}", quote(metric))
+}
+
+/// Info about a rate of a metric that is not named like a counter.
+pub fn possible_non_counter(metric: &str) -> String {
+    let text = "metric might not be a counter, name does not end in _total/_sum/_count/_bucket:";
+    format!("{text} {}", quote(metric))
+}
+
+/// Info about operands that an operator cannot work on; the types are `float` and `histogram`.
+pub fn incompatible_types(lhs: &str, op: &str, rhs: &str) -> String {
+    format!("incompatible sample types encountered for binary operator {}: {lhs} {op} {rhs}", quote(op))
+}
+
+/// Info about histograms that an aggregation leaves out.
+pub fn histogram_ignored_in_aggregation(aggregation: &str) -> String {
+    format!("ignored histogram in {aggregation} aggregation")
+}
+
+/// Info about histograms that a range function leaves out.
+pub fn histogram_ignored_in_mixed_range(metric: &str) -> String {
+    let text = "ignored histograms in a range containing both floats and histograms for metric name";
+    format!("{text} {}", quote(metric))
+}
+
+/// Info about NaN observations above the quantile's bucket.
+pub fn quantile_nan_result(metric: &str) -> String {
+    for_metric("input to histogram_quantile has NaN observations, result is NaN", metric)
+}
+
+/// Info about NaN observations that move a quantile.
+pub fn quantile_nan_skew(metric: &str) -> String {
+    for_metric("input to histogram_quantile has NaN observations, result is skewed higher", metric)
+}
+
+/// Info about NaN observations that are in no fraction.
+pub fn fraction_nan(metric: &str) -> String {
+    let text = "input to histogram_fraction has NaN observations, which are excluded from all fractions";
+    for_metric(text, metric)
+}
+
+/// Info about custom buckets that were reduced to their common bounds.
+pub fn mismatched_custom_buckets(operation: HistogramOperation) -> String {
+    format!("mismatched custom buckets were reconciled during {}", operation.as_str())
+}
+
+/// Info about classic buckets whose counts fell; `fix` says where and how far.
+pub fn forced_monotonicity(metric: &str, fix: &crate::quantile::ForcedMonotonicity) -> String {
+    let text = "input to histogram_quantile needed to be fixed for monotonicity (see \
+        https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile)";
+    let time = |ms: i64| {
+        let time = chrono::DateTime::from_timestamp(ms / 1000, 0).unwrap_or_default();
+        time.to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
+    };
+    format!(
+        "{}, from buckets {} to {}, with a max diff of {}, over {} samples from {} to {}",
+        for_metric(text, metric),
+        number(fix.min_bucket),
+        number(fix.max_bucket),
+        number_digits(fix.max_diff, 2),
+        fix.samples,
+        time(fix.min_ts),
+        time(fix.max_ts),
+    )
+}
+
+/// What a range kernel noted over the windows of one series.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Notes {
+    bits: u16,
+    /// Windows with a start time before the previous sample.
+    pub(crate) overlaps: u64,
+}
+
+/// One thing to note.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u16)]
+pub(crate) enum Note {
+    MixedFloatsHistograms = 1,
+    NotCounter = 2,
+    NotGauge = 4,
+    MixedExponentialCustom = 8,
+    ReconciledAddition = 16,
+    ReconciledSubtraction = 32,
+    ReconciledAggregation = 64,
+    CollisionAggregation = 128,
+    HistogramsIgnored = 256,
+}
+
+impl Notes {
+    pub(crate) fn set(&mut self, note: Note) {
+        self.bits |= note as u16;
+    }
+
+    pub(crate) fn has(&self, note: Note) -> bool {
+        self.bits & note as u16 != 0
+    }
+
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.bits |= other.bits;
+        self.overlaps += other.overlaps;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(crate) fn write(&self, annotations: &mut Annotations, pos: PosRange, metric: &str) {
+        use HistogramOperation::{Addition, Aggregation, Subtraction};
+        let warnings = [
+            (Note::MixedFloatsHistograms, mixed_floats_histograms as fn(&str) -> String),
+            (Note::NotCounter, native_histogram_not_counter),
+            (Note::NotGauge, native_histogram_not_gauge),
+            (Note::MixedExponentialCustom, mixed_exponential_custom),
+            (Note::CollisionAggregation, |_| counter_reset_collision(Aggregation)),
+        ];
+        for (note, text) in warnings {
+            if self.has(note) {
+                annotations.warn(pos, text(metric));
+            }
+        }
+        let infos = [
+            (Note::HistogramsIgnored, histogram_ignored_in_mixed_range as fn(&str) -> String),
+            (Note::ReconciledAddition, |_| mismatched_custom_buckets(Addition)),
+            (Note::ReconciledSubtraction, |_| mismatched_custom_buckets(Subtraction)),
+            (Note::ReconciledAggregation, |_| mismatched_custom_buckets(Aggregation)),
+        ];
+        for (note, text) in infos {
+            if self.has(note) {
+                annotations.info(pos, text(metric));
+            }
+        }
+        if self.overlaps > 0 {
+            annotations.warn(pos, start_time_overlap(metric, self.overlaps));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_as_go_writes_them() {
+        let check = |v: f64, expected: &str| assert_eq!(number(v), expected);
+        check(0.0, "0");
+        check(-1.1, "-1.1");
+        check(1e6, "1e+06");
+        check(123_456.0, "123456");
+        check(1_234_567.5, "1.2345675e+06");
+        check(0.0001, "0.0001");
+        check(0.00012, "0.00012");
+        check(0.000_01, "1e-05");
+        check(f64::INFINITY, "+Inf");
+        check(f64::NAN, "NaN");
+        let check = |v: f64, expected: &str| assert_eq!(number_digits(v, 2), expected);
+        check(5.0, "5");
+        check(10.0, "10");
+        check(100.0, "1e+02");
+        check(0.123, "0.12");
+        check(1.26, "1.3");
+        check(0.0, "0");
+    }
+
+    #[test]
+    fn quoting() {
+        assert_eq!(quote("a\"b\\c\n"), "\"a\\\"b\\\\c\\n\"");
+    }
+}
