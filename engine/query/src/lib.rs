@@ -1,1 +1,19 @@
-//! Stub.
+//! The one engine: every language hands it a DataFusion `LogicalPlan`, it plans, limits, runs, cancels and explains.
+//!
+//! `engine` holds the session, the memory pool and the CPU runtime; `context` is what a query brings along (access,
+//! deadline, limits, counters); `samples` is the door through which languages scan metric samples; `explain` makes
+//! plans visible.
+//!
+//! Invariant: knows no query language and no store.
+
+mod context;
+mod engine;
+mod error;
+mod explain;
+mod pool;
+mod samples;
+
+pub use context::{Limits, QueryContext};
+pub use engine::{EngineSettings, QueryEngine, QueryUse};
+pub use error::{from_datafusion, to_datafusion};
+pub use samples::{SampleRequest, SampleTables};

@@ -1,0 +1,110 @@
+//! What a query brings along: who asks, how long it may take, how much it may read.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quiver_types::stats::get;
+use quiver_types::{Access, Error, ErrorKind, ReadStats, Result};
+use tokio_util::sync::CancellationToken;
+
+/// Bounds of one query (`metrics-api` section 2, `identity-and-access` section 7).
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Longest run.
+    pub timeout: Duration,
+    /// Samples that may be loaded.
+    pub samples_max: u64,
+    /// Series that all selectors together may give.
+    pub series_max: u64,
+    /// Bytes that may be fetched.
+    pub bytes_max: u64,
+    /// Rows (series of a matrix, elements of a vector) in the answer.
+    pub rows_max: u64,
+    /// Share of the memory pool, in bytes.
+    pub memory_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(120),
+            samples_max: 50_000_000,
+            series_max: 2_000_000,
+            bytes_max: 10 << 30,
+            rows_max: 1_000_000,
+            memory_max: 1 << 30,
+        }
+    }
+}
+
+/// The context of one query. There is no way to run a plan without it.
+#[derive(Debug, Clone)]
+pub struct QueryContext {
+    /// What the caller may see.
+    pub access: Access,
+    /// When the query must be done.
+    pub deadline: Instant,
+    /// Cancelled when the caller goes away or the server stops.
+    pub cancel: CancellationToken,
+    /// Bounds.
+    pub limits: Limits,
+    /// What it read so far.
+    pub stats: Arc<ReadStats>,
+}
+
+impl QueryContext {
+    /// Makes a context whose deadline is `limits.timeout` from now.
+    pub fn new(access: Access, limits: Limits) -> Self {
+        Self {
+            access,
+            deadline: Instant::now() + limits.timeout,
+            cancel: CancellationToken::new(),
+            limits,
+            stats: Arc::default(),
+        }
+    }
+
+    /// Checks deadline, cancellation and the counters against the limits. Cheap: called between batches.
+    ///
+    /// # Errors
+    /// Timeout, Cancelled, LimitExceeded (the text is that of Prometheus for samples).
+    pub fn check(&self, phase: &str) -> Result<()> {
+        if self.cancel.is_cancelled() {
+            return Err(Error::new(ErrorKind::Cancelled, format!("query was canceled in {phase}")));
+        }
+        if Instant::now() >= self.deadline {
+            return Err(Error::new(ErrorKind::Timeout, format!("query timed out in {phase}")));
+        }
+        if get(&self.stats.samples) > self.limits.samples_max {
+            let text = "query processing would load too many samples into memory in query execution";
+            return Err(Error::new(ErrorKind::LimitExceeded, text));
+        }
+        for (counter, max, what) in [
+            (&self.stats.series, self.limits.series_max, "series"),
+            (&self.stats.bytes_read, self.limits.bytes_max, "bytes"),
+        ] {
+            if get(counter) > max {
+                let text = format!("query reads {} {what}, more than the limit of {max}", get(counter));
+                return Err(Error::new(ErrorKind::LimitExceeded, text));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::stats::add;
+
+    use super::*;
+
+    #[test]
+    fn limits() {
+        let ctx = QueryContext::new(Access::full(), Limits { samples_max: 10, ..Limits::default() });
+        assert!(ctx.check("x").is_ok());
+        add(&ctx.stats.samples, 11);
+        assert_eq!(ctx.check("x").unwrap_err().kind, ErrorKind::LimitExceeded);
+        ctx.cancel.cancel();
+        assert_eq!(ctx.check("query execution").unwrap_err().message, "query was canceled in query execution");
+    }
+}

@@ -1,0 +1,357 @@
+//! `QueryEngine`: one session, one memory pool with spill, a runtime of its own for CPU work.
+//!
+//! Languages build `LogicalPlan`s directly, so the session carries no optimizer rules (planning a small query must
+//! stay below 0.2 ms, `architecture` 8); a language that needs rules brings a session with just these.
+
+use std::fmt;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::{FairSpillPool, MemoryPool};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
+use datafusion::prelude::SessionConfig;
+use quiver_types::{Error, ErrorKind, Result};
+use serde_json::Value;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
+
+use crate::context::QueryContext;
+use crate::error::{from_datafusion, to_datafusion};
+use crate::explain;
+use crate::pool::QueryPool;
+
+/// What the engine may use.
+#[derive(Debug, Clone)]
+pub struct EngineSettings {
+    /// Memory of all queries together, in bytes.
+    pub memory_bytes: usize,
+    /// Where operators spill.
+    pub spill_dir: PathBuf,
+    /// Most bytes that may lie there.
+    pub spill_bytes: u64,
+    /// Threads of the CPU runtime, and partitions of a plan.
+    pub threads: usize,
+    /// Queries that run at once; others queue within their time limit.
+    pub concurrent_max: usize,
+}
+
+/// What all queries used so far.
+#[derive(Debug, Default)]
+pub struct QueryUse {
+    /// Queries begun.
+    pub started: AtomicU64,
+    /// Queries that ended in an error.
+    pub failed: AtomicU64,
+    /// Queries whose caller went away.
+    pub cancelled: AtomicU64,
+    /// Queries that run now.
+    pub running: AtomicU64,
+    /// Queries that wait for a place.
+    pub waiting: AtomicU64,
+    /// Time that queries took, in microseconds.
+    pub micros: AtomicU64,
+}
+
+/// The engine.
+pub struct QueryEngine {
+    state: SessionState,
+    planner: DefaultPhysicalPlanner,
+    runtime_env: Arc<RuntimeEnv>,
+    pool: Arc<dyn MemoryPool>,
+    /// Dropped in the background: a runtime must not be dropped inside of another.
+    cpu: Option<Runtime>,
+    places: Arc<Semaphore>,
+    used: Arc<QueryUse>,
+}
+
+impl fmt::Debug for QueryEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueryEngine").field("pool", &self.pool).field("used", &self.used).finish_non_exhaustive()
+    }
+}
+
+impl Drop for QueryEngine {
+    fn drop(&mut self) {
+        if let Some(cpu) = self.cpu.take() {
+            cpu.shutdown_background();
+        }
+    }
+}
+
+impl QueryEngine {
+    /// Starts the engine; `planners` turn the languages' own logical nodes into physical ones.
+    ///
+    /// # Errors
+    /// Internal: the runtime or the spill directory cannot be made.
+    pub fn new(
+        settings: &EngineSettings,
+        planners: Vec<Arc<dyn ExtensionPlanner + Send + Sync>>,
+    ) -> Result<Arc<Self>> {
+        let threads = settings.threads.max(1);
+        let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(settings.memory_bytes));
+        let disk = DiskManagerBuilder::default()
+            .with_mode(DiskManagerMode::Directories(vec![settings.spill_dir.clone()]))
+            .with_max_temp_directory_size(settings.spill_bytes);
+        let runtime_env = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::clone(&pool))
+            .with_disk_manager_builder(disk)
+            .build_arc()
+            .map_err(from_datafusion)?;
+        let config = SessionConfig::new().with_target_partitions(threads).with_collect_statistics(false);
+        let state = SessionStateBuilder::new()
+            .with_config(config)
+            .with_runtime_env(Arc::clone(&runtime_env))
+            .with_analyzer_rules(vec![])
+            .with_optimizer_rules(vec![])
+            .with_physical_optimizer_rules(vec![])
+            .build();
+        let cpu = Builder::new_multi_thread()
+            .worker_threads(threads)
+            .thread_name("quiver-query")
+            .enable_all()
+            .build()
+            .map_err(|e| Error::internal("cannot start the query threads").with_source(e))?;
+        Ok(Arc::new(Self {
+            state,
+            planner: DefaultPhysicalPlanner::with_extension_planners(planners),
+            runtime_env,
+            pool,
+            cpu: Some(cpu),
+            places: Arc::new(Semaphore::new(settings.concurrent_max.max(1))),
+            used: Arc::default(),
+        }))
+    }
+
+    /// Runs the work of one query on the CPU runtime, when a place is free, within its deadline.
+    ///
+    /// Dropping the returned future (the client went away) cancels the work. A panic becomes an Internal error.
+    ///
+    /// # Errors
+    /// Those of the work; Timeout, Cancelled.
+    pub async fn run<T, F>(&self, ctx: &QueryContext, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let _cancel_on_drop = ctx.cancel.clone().drop_guard();
+        let deadline = tokio::time::Instant::from_std(ctx.deadline);
+        let timeout = |phase: &str| Error::new(ErrorKind::Timeout, format!("query timed out in {phase}"));
+        self.used.started.fetch_add(1, Relaxed);
+        let waiting = Gauge::up(&self.used, |u| &u.waiting);
+        let place = tokio::time::timeout_at(deadline, Arc::clone(&self.places).acquire_owned())
+            .await
+            .map_err(|_| timeout("expression evaluation queue"))?
+            .map_err(|_| Error::new(ErrorKind::Unavailable, "the engine stops"))?;
+        drop(waiting);
+        let (cancel, used) = (ctx.cancel.clone(), Arc::clone(&self.used));
+        let cpu = self.cpu.as_ref().expect("lives as long as the engine").handle();
+        let mut task = AbortOnDrop(cpu.spawn(async move {
+            let _place = place;
+            let _running = Gauge::up(&used, |u| &u.running);
+            let began = Instant::now();
+            let answer = tokio::select! {
+                answer = work => answer,
+                () = cancel.cancelled() => Err(Error::new(ErrorKind::Cancelled, "query was canceled in query execution")),
+                () = tokio::time::sleep_until(deadline) => {
+                    Err(Error::new(ErrorKind::Timeout, "query timed out in expression evaluation"))
+                }
+            };
+            used.micros.fetch_add(began.elapsed().as_micros() as u64, Relaxed);
+            match &answer {
+                Err(e) if e.kind == ErrorKind::Cancelled => used.cancelled.fetch_add(1, Relaxed),
+                Err(_) => used.failed.fetch_add(1, Relaxed),
+                Ok(_) => 0,
+            };
+            answer
+        }));
+        // Work that never yields cannot see its deadline; its caller does, and leaves it to its next batch.
+        let patience = deadline + Duration::from_millis(500);
+        match tokio::time::timeout_at(patience, &mut task.0).await {
+            Err(_) => Err(timeout("expression evaluation")),
+            Ok(Ok(answer)) => answer,
+            Ok(Err(e)) if e.is_cancelled() => Err(Error::new(ErrorKind::Cancelled, "query was canceled in query execution")),
+            Ok(Err(e)) => Err(Error::internal("the query met a fault of ours; the log has it").with_source(e)),
+        }
+    }
+
+    /// Makes the physical plan.
+    ///
+    /// # Errors
+    /// Those of the planners.
+    pub async fn plan(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+        self.planner.create_physical_plan(plan, &self.state).await.map_err(from_datafusion)
+    }
+
+    /// Plans and starts a plan; call it inside of [`Self::run`]. Partitions run on the threads of the engine.
+    ///
+    /// # Errors
+    /// Those of planning; the stream carries those of running.
+    pub async fn execute(&self, plan: &LogicalPlan, ctx: &QueryContext) -> Result<SendableRecordBatchStream> {
+        ctx.check("query planning")?;
+        let physical = self.plan(plan).await?;
+        self.execute_physical(physical, ctx)
+    }
+
+    fn execute_physical(
+        &self,
+        physical: Arc<dyn ExecutionPlan>,
+        ctx: &QueryContext,
+    ) -> Result<SendableRecordBatchStream> {
+        execute_stream(physical, self.task(ctx)).map_err(from_datafusion)
+    }
+
+    fn task(&self, ctx: &QueryContext) -> Arc<TaskContext> {
+        let share = QueryPool::new(Arc::clone(&self.pool), ctx.limits.memory_max as usize);
+        let runtime = RuntimeEnv { memory_pool: Arc::new(share), ..(*self.runtime_env).clone() };
+        let config = self.state.config().clone();
+        Arc::new(
+            TaskContext::default().with_session_config(config).with_runtime(Arc::new(runtime)),
+        )
+    }
+
+    /// Gives the plans as JSON; with `analyze` runs them first and shows what each node did (no rows either way).
+    ///
+    /// # Errors
+    /// Those of planning and running.
+    pub async fn explain(&self, plan: &LogicalPlan, ctx: &QueryContext, analyze: bool) -> Result<Value> {
+        use futures::StreamExt;
+        let physical = self.plan(plan).await?;
+        let began = Instant::now();
+        if analyze {
+            let mut rows = self.execute_physical(Arc::clone(&physical), ctx)?;
+            while let Some(batch) = rows.next().await {
+                batch.map_err(from_datafusion)?;
+                ctx.check("query execution")?;
+            }
+        }
+        Ok(explain::to_json(plan, &physical, analyze.then(|| (&*ctx.stats, began.elapsed()))))
+    }
+
+    /// What queries used so far.
+    pub fn used(&self) -> &QueryUse {
+        &self.used
+    }
+
+    /// Bytes that running queries hold of the pool.
+    pub fn memory_reserved(&self) -> usize {
+        self.pool.reserved()
+    }
+
+    /// Checks limits for operators that only see DataFusion's errors.
+    ///
+    /// # Errors
+    /// See [`QueryContext::check`].
+    pub fn check(ctx: &QueryContext) -> datafusion::error::Result<()> {
+        ctx.check("query execution").map_err(to_datafusion)
+    }
+}
+
+struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+struct Gauge {
+    used: Arc<QueryUse>,
+    of: fn(&QueryUse) -> &AtomicU64,
+}
+
+impl Gauge {
+    fn up(used: &Arc<QueryUse>, of: fn(&QueryUse) -> &AtomicU64) -> Self {
+        of(used).fetch_add(1, Relaxed);
+        Self { used: Arc::clone(used), of }
+    }
+}
+
+impl Drop for Gauge {
+    fn drop(&mut self) {
+        (self.of)(&self.used).fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::logical_expr::{LogicalPlanBuilder, lit};
+    use futures::StreamExt;
+    use quiver_types::Access;
+
+    use super::*;
+    use crate::Limits;
+
+    fn engine(concurrent_max: usize) -> Arc<QueryEngine> {
+        let settings = EngineSettings {
+            memory_bytes: 1 << 20,
+            spill_dir: std::env::temp_dir(),
+            spill_bytes: 1 << 20,
+            threads: 2,
+            concurrent_max,
+        };
+        QueryEngine::new(&settings, vec![]).unwrap()
+    }
+
+    fn context(timeout_ms: u64) -> QueryContext {
+        let limits = Limits { timeout: Duration::from_millis(timeout_ms), ..Limits::default() };
+        QueryContext::new(Access::full(), limits)
+    }
+
+    #[tokio::test]
+    async fn runs_and_explains() {
+        let engine = engine(2);
+        let plan = LogicalPlanBuilder::values(vec![vec![lit(1)], vec![lit(2)]]).unwrap().build().unwrap();
+        let ctx = context(5_000);
+        let (e, p, c) = (Arc::clone(&engine), plan.clone(), ctx.clone());
+        let rows = engine
+            .run(&ctx, async move {
+                let mut stream = e.execute(&p, &c).await?;
+                let mut rows = 0;
+                while let Some(batch) = stream.next().await {
+                    rows += batch.map_err(from_datafusion)?.num_rows();
+                }
+                Ok(rows)
+            })
+            .await
+            .unwrap();
+        assert_eq!(rows, 2);
+        let shown = engine.explain(&plan, &context(5_000), true).await.unwrap();
+        assert!(shown["logical"].as_str().unwrap().contains("Values"), "{shown}");
+        assert!(shown["nodes"][0]["name"].is_string(), "{shown}");
+    }
+
+    #[tokio::test]
+    async fn deadline_cancel_panic_and_queue() {
+        let engine = engine(1);
+        let forever = || async {
+            std::future::pending::<()>().await;
+            Ok(())
+        };
+        let error = engine.run(&context(30), forever()).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Timeout);
+        let ctx = context(60_000);
+        let cancel = ctx.cancel.clone();
+        tokio::spawn(async move { cancel.cancel() });
+        assert_eq!(engine.run(&ctx, forever()).await.unwrap_err().kind, ErrorKind::Cancelled);
+        let error = engine.run(&context(60_000), async { panic!("boom") as Result<()> }).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Internal);
+        let (long, long_ctx) = (Arc::clone(&engine), context(60_000));
+        let first = tokio::spawn(async move { long.run(&long_ctx, forever()).await });
+        while engine.used().running.load(Relaxed) == 0 {
+            tokio::task::yield_now().await;
+        }
+        let error = engine.run(&context(30), async { Ok(()) }).await.unwrap_err();
+        assert!(error.message.contains("queue"), "{error}");
+        first.abort();
+        assert!(engine.run(&context(5_000), async { Ok(()) }).await.is_ok(), "the place is free again");
+    }
+}

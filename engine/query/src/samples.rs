@@ -1,0 +1,36 @@
+//! How languages reach metric samples: series that the label phase resolved become a DataFusion table.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use quiver_types::{MillisRange, ReadStats, Result, SelectedSeries};
+
+/// What a scan of selected series must deliver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SampleRequest {
+    /// Times, both ends included.
+    pub range: MillisRange,
+    /// Whether float samples are wanted: columns `ts`, `v`.
+    pub floats: bool,
+    /// Whether native histograms are wanted: columns `h_ts`, `h_start_ts`, `h`.
+    pub histograms: bool,
+    /// Whether start times of float samples are wanted: column `start_ts`.
+    pub start_times: bool,
+}
+
+/// Gives tables over selected series. Implemented by the binary over the store.
+///
+/// Batches hold one row per series: `row` `UInt32` (row in `SelectedSeries::table`), `ts` `List<Int64>` in Unix
+/// milliseconds, `v` `List<Float64>`, and as requested `start_ts`, `h_ts`, `h_start_ts` `List<Int64>` and `h`
+/// `List<Struct>` of `quiver_types::histogram::histogram_fields`. Times ascend; none is in both `ts` and `h_ts`; stale
+/// markers are kept. Rows without a sample in the range are left out.
+pub trait SampleTables: Send + Sync + Debug {
+    /// Makes the table. The caller's access was applied when the series were selected.
+    fn samples(
+        &self,
+        series: &SelectedSeries,
+        request: &SampleRequest,
+        stats: &Arc<ReadStats>,
+    ) -> Result<Arc<dyn TableProvider>>;
+}
