@@ -5,10 +5,14 @@
 //! Invariant: this crate knows no query language; it meets them in `quiver_types::source` and in DataFusion's
 //! `TableProvider`.
 
+pub mod cache;
 pub mod error;
 pub mod failpoint;
+pub mod io;
 pub mod layout;
 pub mod metrics;
+pub mod part;
+pub mod run;
 pub mod settings;
 
 pub use error::{Error, ErrorKind, Result};

@@ -1,0 +1,204 @@
+//! Caches of what every query needs of a part: footers with page indexes, series tables, and hot blocks of remote
+//! files. Bounded by bytes, least recently used go first.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+
+use crate::part::{Footer, PartId, PartSeries};
+
+/// A map that forgets the least recently used entries; bounded by the sum of the entries' own sizes. Sharded by key.
+#[derive(Debug)]
+pub struct Lru<K, V> {
+    shards: Box<[Mutex<Shard<K, V>>]>,
+    shard_bytes_max: u64,
+    hasher: foldhash::fast::RandomState,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Shard<K, V> {
+    entries: HashMap<K, Entry<V>, foldhash::fast::RandomState>,
+    /// Keys by last use.
+    order: BTreeMap<u64, K>,
+    clock: u64,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Entry<V> {
+    value: V,
+    bytes: u64,
+    used: u64,
+}
+
+/// What a cache holds and did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CacheStats {
+    /// Look-ups that it answered.
+    pub hits: u64,
+    /// Look-ups that it did not.
+    pub misses: u64,
+    /// Entries now.
+    pub entries: u64,
+    /// Bytes now.
+    pub bytes: u64,
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Lru<K, V> {
+    /// Makes a cache of at most so many bytes. An entry greater than a shard's part of them is never kept.
+    pub fn new(bytes_max: u64, shards: usize) -> Self {
+        let shard = || Shard { entries: HashMap::default(), order: BTreeMap::new(), clock: 0, bytes: 0 };
+        Self {
+            shards: (0..shards).map(|_| Mutex::new(shard())).collect(),
+            shard_bytes_max: bytes_max / shards as u64,
+            hasher: foldhash::fast::RandomState::default(),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        }
+    }
+
+    fn shard(&self, key: &K) -> &Mutex<Shard<K, V>> {
+        &self.shards[(self.hasher.hash_one(key) >> 32) as usize % self.shards.len()]
+    }
+
+    /// Gives an entry and marks it as used.
+    pub fn get(&self, key: &K) -> Option<V> {
+        let mut shard = self.shard(key).lock();
+        let shard = &mut *shard;
+        let Some(entry) = shard.entries.get_mut(key) else {
+            self.misses.fetch_add(1, Relaxed);
+            return None;
+        };
+        self.hits.fetch_add(1, Relaxed);
+        shard.clock += 1;
+        if let Some(key) = shard.order.remove(&entry.used) {
+            shard.order.insert(shard.clock, key);
+        }
+        entry.used = shard.clock;
+        Some(entry.value.clone())
+    }
+
+    /// Adds or replaces an entry, and forgets old ones to make room.
+    pub fn insert(&self, key: K, value: V, bytes: u64) {
+        let mut shard = self.shard(&key).lock();
+        shard.remove(&key);
+        if bytes > self.shard_bytes_max {
+            return;
+        }
+        while shard.bytes + bytes > self.shard_bytes_max {
+            let Some((_, oldest)) = shard.order.pop_first() else { break };
+            if let Some(entry) = shard.entries.remove(&oldest) {
+                shard.bytes -= entry.bytes;
+            }
+        }
+        shard.clock += 1;
+        shard.bytes += bytes;
+        let used = shard.clock;
+        shard.order.insert(used, key.clone());
+        shard.entries.insert(key, Entry { value, bytes, used });
+    }
+
+    /// Forgets an entry.
+    pub fn remove(&self, key: &K) {
+        self.shard(key).lock().remove(key);
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            shard.entries.clear();
+            shard.order.clear();
+            shard.bytes = 0;
+        }
+    }
+
+    /// Gives its counters.
+    pub fn stats(&self) -> CacheStats {
+        let (mut entries, mut bytes) = (0, 0);
+        for shard in &self.shards {
+            let shard = shard.lock();
+            entries += shard.entries.len() as u64;
+            bytes += shard.bytes;
+        }
+        CacheStats { hits: self.hits.load(Relaxed), misses: self.misses.load(Relaxed), entries, bytes }
+    }
+}
+
+impl<K: Hash + Eq, V> Shard<K, V> {
+    fn remove(&mut self, key: &K) {
+        if let Some(entry) = self.entries.remove(key) {
+            self.order.remove(&entry.used);
+            self.bytes -= entry.bytes;
+        }
+    }
+}
+
+/// The caches of a store.
+#[derive(Debug)]
+pub struct Caches {
+    /// Footers with page indexes, by part and kind of file.
+    pub footers: Lru<(PartId, u8), Arc<Footer>>,
+    /// Series tables.
+    pub series: Lru<PartId, Arc<PartSeries>>,
+    /// Checked blocks of remote files, by part, kind of file and number of the block.
+    pub blocks: Lru<(PartId, u8, u32), Bytes>,
+}
+
+impl Caches {
+    /// Splits a budget: over a remote store half of it goes to hot blocks, over a local disk none.
+    pub fn new(bytes_max: u64, remote: bool) -> Self {
+        let blocks = if remote { bytes_max / 2 } else { 0 };
+        let rest = bytes_max - blocks;
+        Self {
+            footers: Lru::new(rest / 4, 4),
+            // One shard: a large series table must fit whenever the budget has room for it.
+            series: Lru::new(rest / 4 * 3, 1),
+            blocks: Lru::new(blocks, 8),
+        }
+    }
+
+    /// Forgets the footers and the series table of a part that is gone. (Its blocks grow old and go.)
+    pub fn forget(&self, part: PartId) {
+        self.series.remove(&part);
+        for kind in 0..=u8::try_from(crate::part::KINDS.len()).unwrap_or(u8::MAX) {
+            self.footers.remove(&(part, kind));
+        }
+    }
+
+    /// Gives the counters of each cache with its name.
+    pub fn stats(&self) -> [(&'static str, CacheStats); 3] {
+        [("footers", self.footers.stats()), ("series", self.series.stats()), ("blocks", self.blocks.stats())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forgets_the_least_recently_used() {
+        let lru = Lru::new(10, 1);
+        for k in 0..3 {
+            lru.insert(k, k * 10, 3);
+        }
+        assert_eq!(lru.get(&0), Some(0));
+        lru.insert(3, 30, 4);
+        assert_eq!((lru.get(&0), lru.get(&1), lru.get(&2), lru.get(&3)), (Some(0), None, Some(20), Some(30)));
+        lru.insert(4, 40, 11);
+        assert_eq!(lru.get(&4), None, "too large");
+        lru.insert(0, 1, 1);
+        assert_eq!(lru.get(&0), Some(1));
+        lru.remove(&0);
+        assert_eq!(lru.stats(), CacheStats { hits: 5, misses: 2, entries: 2, bytes: 7 });
+        lru.clear();
+        assert_eq!(lru.stats().bytes, 0);
+    }
+}

@@ -1,0 +1,104 @@
+//! Where the bytes of parts come from: positioned reads of ranges, on local disk or through an object store.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::cache::Lru;
+use crate::error::{Error, ErrorKind, Result, io_error};
+use crate::part::Place;
+
+/// Open files kept; each costs one descriptor.
+const OPEN_FILES_MAX: u64 = 512;
+
+/// Reads parts of objects.
+#[async_trait]
+pub trait PartIo: Send + Sync + std::fmt::Debug {
+    /// Reads ranges of one object, in the order given; callers have merged what is close together.
+    ///
+    /// # Errors
+    /// NotFound: there is no such object. Internal: an object shorter than its ranges, a disk that fails.
+    /// Unavailable: a store that does not answer.
+    async fn read(&self, key: &str, place: Place, ranges: &[Range<u64>]) -> Result<Vec<Bytes>>;
+
+    /// Says whether reads of a place go over the network, so that bytes are worth keeping in memory. (The system
+    /// keeps those of a local disk.)
+    fn remote(&self, place: Place) -> bool {
+        let _ = place;
+        false
+    }
+}
+
+/// Reads from local directories, on the calling thread: a disk read that the system's cache answers takes less time
+/// than handing it to another thread.
+#[derive(Debug)]
+pub struct LocalIo {
+    spool: PathBuf,
+    store: PathBuf,
+    open: Lru<(Place, String), Arc<File>>,
+}
+
+impl LocalIo {
+    /// Reads parts in `spool` and in `store`. For a remote store only the spool is asked for.
+    pub fn new(spool: &Path, store: &Path) -> Self {
+        Self { spool: spool.to_owned(), store: store.to_owned(), open: Lru::new(OPEN_FILES_MAX, 4) }
+    }
+
+    /// Closes the file of an object that is about to be deleted, so that its space is freed.
+    pub fn forget(&self, key: &str, place: Place) {
+        self.open.remove(&(place, key.to_owned()));
+    }
+
+    fn open(&self, key: &str, place: Place) -> Result<Arc<File>> {
+        let cache_key = (place, key.to_owned());
+        if let Some(file) = self.open.get(&cache_key) {
+            return Ok(file);
+        }
+        let root = if place == Place::Spool { &self.spool } else { &self.store };
+        let file = File::open(root.join(key)).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, format!("file `{key}` is gone")).with_source(e),
+            _ => io_error(format!("cannot open `{key}`"), e),
+        })?;
+        let file = Arc::new(file);
+        self.open.insert(cache_key, Arc::clone(&file), 1);
+        Ok(file)
+    }
+}
+
+#[async_trait]
+impl PartIo for LocalIo {
+    async fn read(&self, key: &str, place: Place, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let file = self.open(key, place)?;
+        let read = |range: &Range<u64>| {
+            let mut bytes = vec![0u8; (range.end - range.start) as usize];
+            file.read_exact_at(&mut bytes, range.start).map_err(|e| io_error(format!("cannot read `{key}`"), e))?;
+            Ok(Bytes::from(bytes))
+        };
+        ranges.iter().map(read).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn ranges_and_missing_files() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), b"0123456789").unwrap();
+        let io = LocalIo::new(dir.path(), Path::new("/nowhere"));
+        let read = io.read("a", Place::Spool, &[2..4, 9..10, 5..5]).await.unwrap();
+        assert_eq!(read, [&b"23"[..], b"9", b""]);
+        assert_eq!(io.read("a", Place::Store, &[0..1]).await.unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(io.read("a", Place::Spool, &[8..11]).await.unwrap_err().kind(), ErrorKind::Internal);
+        std::fs::remove_file(dir.path().join("a")).unwrap();
+        assert!(io.read("a", Place::Spool, std::slice::from_ref(&(0..1))).await.is_ok(), "the handle is kept");
+        io.forget("a", Place::Spool);
+        assert_eq!(io.read("a", Place::Spool, std::slice::from_ref(&(0..1))).await.unwrap_err().kind(), ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,203 @@
+//! One immutable part: a few Parquet files with one id, `<table>/<yyyy-mm-dd>/<part>.<kind>.parquet`.
+//!
+//! [`PartMeta`] is what the catalog and the commit objects say about it, [`PartWriter`] and [`write_rows_part`] make
+//! it, [`Part`] reads it. Every file is checked: the row groups by a CRC32C per 64 KiB, the tail (page indexes and
+//! footer) by one that stands in [`FileMeta`]. The layout is written down in `docs/formats/part.md`.
+
+mod base64;
+mod checksum;
+mod decimal;
+mod exemplars;
+mod fetch;
+mod file;
+mod floats;
+mod footer;
+mod hists;
+mod names;
+mod postings;
+mod reader;
+mod rows;
+mod run_reader;
+mod samples_file;
+mod series;
+mod series_file;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use quiver_types::MillisRange;
+use quiver_types::time::day_name;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+pub use checksum::BLOCK_BYTES;
+pub use decimal::{POWERS, Decimals};
+pub use floats::FloatChunks;
+pub use footer::Footer;
+pub use names::NameFilter;
+pub use reader::Part;
+pub use rows::write_rows_part;
+pub use run_reader::RunReader;
+pub use series::{LabelCodes, PartLabel, PartSeries, SeriesRows};
+pub use writer::PartWriter;
+
+/// Version of the files' layout, as it stands in each footer.
+pub const PART_FORMAT: u32 = 1;
+
+/// Kinds of files, numbered for cache keys.
+pub(crate) const KINDS: [&str; 6] = ["series", "samples", "histograms", "exemplars", "index", "rows"];
+
+/// More services than this are not listed in [`PartMeta::services`].
+pub const SERVICES_MAX: usize = 1000;
+
+/// The identity of a part (UUIDv7).
+pub type PartId = Uuid;
+
+/// Where a part's files are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// On the local disk, waiting for their upload.
+    Spool,
+    /// In the object store.
+    Store,
+}
+
+/// Where a part came from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Origin {
+    /// From a generation.
+    Flushed {
+        /// Writer of the generation.
+        writer: Uuid,
+        /// Number of the generation.
+        generation: u64,
+        /// This flush; another try has another id.
+        flush_id: Uuid,
+        /// Number of this part among those of the flush, from 0.
+        output: u32,
+        /// How many parts the flush wrote.
+        outputs: u32,
+    },
+    /// From other parts.
+    Compacted {
+        /// This compaction.
+        compaction_id: Uuid,
+        /// The parts that this one and its siblings replace.
+        replaced: Vec<PartId>,
+    },
+}
+
+/// One file of a part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileMeta {
+    /// `series`, `samples`, …
+    pub kind: String,
+    /// Object key.
+    pub key: String,
+    /// Length.
+    pub bytes: u64,
+    /// Rows.
+    pub rows: u64,
+    /// Length of the tail: page indexes and footer.
+    pub tail_len: u64,
+    /// CRC32C of the tail.
+    pub tail_crc: u32,
+}
+
+/// What the catalog and the commit objects know about a part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PartMeta {
+    /// Identity.
+    pub id: PartId,
+    /// Table.
+    pub table: String,
+    /// UTC day, in days since 1970.
+    pub day: i32,
+    /// 0 flushed, 1 aligned window, 2 day.
+    pub level: u8,
+    /// Where the files are.
+    pub place: Place,
+    /// Earliest time of anything in it, Unix milliseconds.
+    pub min_ts: i64,
+    /// Latest time.
+    pub max_ts: i64,
+    /// Rows of data: samples, histograms and exemplars, or those of the one file.
+    pub rows: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Series in it; 0 for tables without series.
+    pub series: u64,
+    /// Services in it, sorted, the empty text for "none"; empty when there are too many.
+    pub services: Vec<String>,
+    /// There are more services than could be listed.
+    pub services_all: bool,
+    /// Metric names in it.
+    pub names: NameFilter,
+    /// Whether it holds native histograms.
+    pub has_histograms: bool,
+    /// Start of the window of a part of level 1, Unix milliseconds; else 0.
+    pub window: i64,
+    /// Where it came from.
+    pub origin: Origin,
+    /// Its files.
+    pub files: Vec<FileMeta>,
+}
+
+impl PartMeta {
+    /// Finds a file by kind.
+    pub fn file(&self, kind: &str) -> Option<&FileMeta> {
+        self.files.iter().find(|f| f.kind == kind)
+    }
+
+    /// First and last time.
+    pub fn range(&self) -> MillisRange {
+        MillisRange::new(self.min_ts, self.max_ts)
+    }
+
+    /// Says whether a service may be in it.
+    pub fn may_have_service(&self, service: &str) -> bool {
+        self.services_all || self.services.binary_search_by(|s| s.as_str().cmp(service)).is_ok()
+    }
+}
+
+/// What is known of a part before it is written.
+#[derive(Debug, Clone)]
+pub struct PartSpec {
+    /// Table.
+    pub table: String,
+    /// UTC day, in days since 1970.
+    pub day: i32,
+    /// 0 flushed, 1 aligned window, 2 day.
+    pub level: u8,
+    /// Identity.
+    pub id: PartId,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Where its files will be.
+    pub place: Place,
+    /// Start of the window of a part of level 1; else 0.
+    pub window: i64,
+    /// How hard to compress.
+    pub compression: PartCompression,
+}
+
+/// How hard the files of a part are compressed. Samples are lz4 either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartCompression {
+    /// lz4: the part will be rewritten soon.
+    Fresh,
+    /// zstd where it saves much.
+    Compacted,
+}
+
+/// Gives the key of a file of a part.
+pub fn part_key(table: &str, day: i32, id: PartId, kind: &str) -> String {
+    format!("{table}/{}/{id}.{kind}.parquet", day_name(day))
+}
+
+/// Gives the keys that a part of these kinds of files may get, for the catalog's list of pending keys.
+pub fn planned_keys(table: &str, day: i32, id: PartId, kinds: &[&str]) -> Vec<String> {
+    kinds.iter().map(|kind| part_key(table, day, id, kind)).collect()
+}

@@ -1,0 +1,121 @@
+//! Checksums of a file: a CRC32C per 64 KiB of the row groups (file bytes 0 up to the end of the last row group),
+//! kept in the footer as `quiver.crc`, and one over the rest, the tail, kept outside the file.
+
+use std::fs::File;
+use std::io::{self, Write};
+
+use super::base64;
+
+/// Length of a checked block; the last one of a file is shorter.
+pub const BLOCK_BYTES: u64 = 64 * 1024;
+
+/// The file under a Parquet writer: sums up what passes through.
+#[derive(Debug)]
+pub(super) struct SummedFile {
+    file: File,
+    written: u64,
+    block: u32,
+    sums: Vec<u32>,
+    tail: Option<Tail>,
+}
+
+/// Length and CRC32C of what follows the last row group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tail {
+    pub(super) len: u64,
+    pub(super) crc: u32,
+}
+
+impl SummedFile {
+    pub(super) fn new(file: File) -> Self {
+        Self { file, written: 0, block: 0, sums: Vec::new(), tail: None }
+    }
+
+    /// Ends the row groups: what is written from now on is the tail. Gives the text of `quiver.crc`.
+    pub(super) fn begin_tail(&mut self) -> String {
+        if !self.written.is_multiple_of(BLOCK_BYTES) {
+            self.sums.push(self.block);
+        }
+        self.tail = Some(Tail { len: 0, crc: 0 });
+        encode_sums(&self.sums)
+    }
+
+    pub(super) fn tail(&self) -> Option<Tail> {
+        self.tail
+    }
+
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Write for SummedFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write_all(bytes)?;
+        if let Some(tail) = &mut self.tail {
+            tail.crc = crc32c::crc32c_append(tail.crc, bytes);
+            tail.len += bytes.len() as u64;
+            self.written += bytes.len() as u64;
+            return Ok(bytes.len());
+        }
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let room = BLOCK_BYTES - self.written % BLOCK_BYTES;
+            let (now, later) = rest.split_at(rest.len().min(room as usize));
+            self.block = crc32c::crc32c_append(self.block, now);
+            self.written += now.len() as u64;
+            if self.written.is_multiple_of(BLOCK_BYTES) {
+                self.sums.push(std::mem::take(&mut self.block));
+            }
+            rest = later;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Writes the sums as they stand in the footer: little-endian, in base64.
+fn encode_sums(sums: &[u32]) -> String {
+    base64::encode(&sums.iter().flat_map(|s| s.to_le_bytes()).collect::<Vec<_>>())
+}
+
+/// Reads the sums of row groups that end at `data_end`; `None` when they are not those of such a file.
+pub(super) fn decode_sums(text: &str, data_end: u64) -> Option<Vec<u32>> {
+    let bytes = base64::decode(text)?;
+    let (sums, rest) = bytes.as_chunks::<4>();
+    let complete = rest.is_empty() && sums.len() as u64 == data_end.div_ceil(BLOCK_BYTES);
+    complete.then(|| sums.iter().map(|s| u32::from_le_bytes(*s)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_per_block_and_tail() {
+        let check = |len: usize| {
+            let data: Vec<u8> = (0..len).map(|i| (i * 7 % 251) as u8).collect();
+            let mut file = SummedFile::new(tempfile::tempfile().unwrap());
+            for piece in data.chunks(10_007) {
+                file.write_all(piece).unwrap();
+            }
+            let text = file.begin_tail();
+            file.write_all(b"tail").unwrap();
+            assert_eq!(file.tail(), Some(Tail { len: 4, crc: crc32c::crc32c(b"tail") }));
+            assert_eq!(file.written(), len as u64 + 4);
+            let sums: Vec<u32> = data.chunks(BLOCK_BYTES as usize).map(crc32c::crc32c).collect();
+            assert_eq!(decode_sums(&text, len as u64), Some(sums));
+            assert_eq!(decode_sums(&text, len as u64 + BLOCK_BYTES), None);
+        };
+        for len in [0, 1, 65_535, 65_536, 65_537, 200_000] {
+            check(len);
+        }
+    }
+}

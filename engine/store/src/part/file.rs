@@ -1,0 +1,207 @@
+//! Writing one Parquet file of a part: footer keys, checksums, fsync; deleted again unless the part is finished.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
+use parquet::schema::types::ColumnPath;
+
+use super::checksum::SummedFile;
+use super::{FileMeta, Origin, PART_FORMAT, PartCompression, PartSpec, part_key};
+use crate::error::{Context, Result, io_error};
+use crate::layout::{create_dir_synced, sync_dir};
+
+/// Rows of a page of samples.
+pub(super) const PAGE_ROWS: usize = 8192;
+
+/// What belongs to the names of the footer keys.
+pub(super) mod keys {
+    pub(crate) const FORMAT: &str = "quiver.format";
+    pub(crate) const TABLE: &str = "quiver.table";
+    pub(crate) const PART: &str = "quiver.part";
+    pub(crate) const LEVEL: &str = "quiver.level";
+    pub(crate) const ORIGIN: &str = "quiver.origin";
+    pub(crate) const MIN_TIME: &str = "quiver.min_time";
+    pub(crate) const MAX_TIME: &str = "quiver.max_time";
+    pub(crate) const ROWS: &str = "quiver.rows";
+    pub(crate) const SORT_KEY: &str = "quiver.sort_key";
+    pub(crate) const CRC: &str = "quiver.crc";
+    pub(crate) const LABELS: &str = "quiver.labels";
+    pub(crate) const META: &str = "quiver.meta";
+}
+
+/// Paths of files that exist and are to be deleted unless the part is finished.
+#[derive(Debug, Default)]
+pub(super) struct Unfinished(Vec<PathBuf>);
+
+impl Unfinished {
+    /// Keeps the files: the part is finished.
+    pub(super) fn keep(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // The keys stand in the catalog as pending, so a file that cannot be deleted now is found again later.
+            if let Err(error) = std::fs::remove_file(path) {
+                tracing::debug!(path = %path.display(), %error, "cannot delete the file of an unfinished part");
+            }
+        }
+    }
+}
+
+/// A file being written.
+pub(super) struct PartFile {
+    writer: ArrowWriter<SummedFile>,
+    path: PathBuf,
+    kind: &'static str,
+    key: String,
+    rows: u64,
+}
+
+impl PartFile {
+    /// Creates the file `root/<key>`, with its directories.
+    pub(super) fn create(
+        root: &Path,
+        spec: &PartSpec,
+        kind: &'static str,
+        schema: SchemaRef,
+        properties: WriterProperties,
+        unfinished: &mut Unfinished,
+    ) -> Result<Self> {
+        let key = part_key(&spec.table, spec.day, spec.id, kind);
+        let path = root.join(&key);
+        let failed = |e| io_error(format!("cannot create `{key}`"), e);
+        create_dir_synced(path.parent().unwrap_or(root))?;
+        let file = File::options().write(true).create_new(true).open(&path).map_err(failed)?;
+        unfinished.0.push(path.clone());
+        let writer = ArrowWriter::try_new(SummedFile::new(file), schema, Some(properties))
+            .internal(format!("cannot begin `{key}`"))?;
+        Ok(Self { writer, path, kind, key, rows: 0 })
+    }
+
+    /// Appends rows.
+    pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.rows += batch.num_rows() as u64;
+        self.writer.write(batch).map_err(|e| write_error(&self.key, e))
+    }
+
+    /// Adds a key to the footer.
+    pub(super) fn put(&mut self, key: &str, value: impl Into<String>) {
+        self.writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value.into()));
+    }
+
+    /// Rows written so far.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Path on disk.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the footer and syncs file and directory.
+    pub(super) fn finish(mut self, spec: &PartSpec, range: (i64, i64), sort_key: &[&str]) -> Result<FileMeta> {
+        self.put(keys::FORMAT, PART_FORMAT.to_string());
+        self.put(keys::TABLE, spec.table.clone());
+        self.put(keys::PART, spec.id.to_string());
+        self.put(keys::LEVEL, spec.level.to_string());
+        self.put(keys::ORIGIN, origin_text(&spec.origin)?);
+        self.put(keys::MIN_TIME, range.0.to_string());
+        self.put(keys::MAX_TIME, range.1.to_string());
+        self.put(keys::ROWS, self.rows.to_string());
+        self.put(keys::SORT_KEY, sort_key.join(","));
+        let failed = |e| write_error(&self.key, e);
+        self.writer.flush().map_err(failed)?;
+        let io_failed = |e| io_error(format!("cannot write `{}`", self.key), e);
+        self.writer.sync().map_err(io_failed)?;
+        let sums = self.writer.inner_mut().begin_tail();
+        self.put(keys::CRC, sums);
+        self.writer.finish().map_err(|e| write_error(&self.key, e))?;
+        let inner = self.writer.inner();
+        let io_failed = |e| io_error(format!("cannot sync `{}`", self.key), e);
+        inner.file().sync_all().map_err(io_failed)?;
+        if let Some(directory) = self.path.parent() {
+            sync_dir(directory)?;
+        }
+        let tail = inner.tail().expect("the tail was begun above");
+        Ok(FileMeta {
+            kind: self.kind.to_owned(),
+            bytes: inner.written(),
+            rows: self.rows,
+            tail_len: tail.len,
+            tail_crc: tail.crc,
+            key: self.key,
+        })
+    }
+}
+
+/// Turns an error of the Parquet writer into ours; a full disk inside it stays a full disk.
+fn write_error(key: &str, error: parquet::errors::ParquetError) -> crate::Error {
+    let what = format!("cannot write `{key}`");
+    if let parquet::errors::ParquetError::External(source) = &error
+        && let Some(io) = source.downcast_ref::<std::io::Error>()
+    {
+        return io_error(what, std::io::Error::new(io.kind(), error.to_string()));
+    }
+    crate::Error::internal(what).with_source(error)
+}
+
+fn origin_text(origin: &Origin) -> Result<String> {
+    serde_json::to_string(origin).internal("cannot write a part's origin")
+}
+
+/// How hard to compress what is no sample.
+pub(super) fn codec(compression: PartCompression) -> Compression {
+    match compression {
+        PartCompression::Fresh => Compression::LZ4_RAW,
+        PartCompression::Compacted => Compression::ZSTD(ZstdLevel::try_new(3).expect("3 is a level")),
+    }
+}
+
+/// Properties common to all files; statistics are off until a column asks for them.
+pub(super) fn properties() -> WriterPropertiesBuilder {
+    WriterProperties::builder()
+        .set_created_by(concat!("quiver ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_statistics_enabled(EnabledStatistics::None)
+        .set_offset_index_disabled(false)
+}
+
+/// Names a column; nested ones by their whole path.
+pub(super) fn column(path: &[&str]) -> ColumnPath {
+    ColumnPath::new(path.iter().map(|&p| p.to_owned()).collect())
+}
+
+/// Small helpers for the choices that the files have in common.
+pub(super) trait Choices {
+    /// Packs differences; no dictionary.
+    fn delta(self, path: &[&str]) -> Self;
+    /// Splits doubles by byte; no dictionary.
+    fn split(self, path: &[&str]) -> Self;
+    /// Keeps minimum, maximum and nulls per page.
+    fn page_statistics(self, path: &[&str]) -> Self;
+}
+
+impl Choices for WriterPropertiesBuilder {
+    fn delta(self, path: &[&str]) -> Self {
+        self.set_column_dictionary_enabled(column(path), false)
+            .set_column_encoding(column(path), Encoding::DELTA_BINARY_PACKED)
+    }
+
+    fn split(self, path: &[&str]) -> Self {
+        self.set_column_dictionary_enabled(column(path), false)
+            .set_column_encoding(column(path), Encoding::BYTE_STREAM_SPLIT)
+    }
+
+    fn page_statistics(self, path: &[&str]) -> Self {
+        self.set_column_statistics_enabled(column(path), EnabledStatistics::Page)
+    }
+}

@@ -1,0 +1,149 @@
+//! The footer of a file with its page indexes: read in one range, checked, parsed once, cached.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
+use parquet::file::page_index::offset_index::PageLocation;
+
+use super::checksum::{BLOCK_BYTES, decode_sums};
+use super::file::keys;
+use super::{FileMeta, PART_FORMAT};
+use crate::error::{Error, Result};
+
+/// A parsed footer, the checksums of the file's blocks, and which blocks were found good.
+pub struct Footer {
+    metadata: Arc<ParquetMetaData>,
+    arrow: OnceLock<ArrowReaderMetadata>,
+    sums: Vec<u32>,
+    good: Box<[AtomicU64]>,
+    data_end: u64,
+    /// First row of each row group, and the number of all rows.
+    group_starts: Vec<u64>,
+    pages: u64,
+}
+
+impl fmt::Debug for Footer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Footer").field("rows", &self.rows()).field("data_end", &self.data_end).finish_non_exhaustive()
+    }
+}
+
+impl Footer {
+    /// Checks and parses the tail of a file.
+    pub(super) fn parse(file: &FileMeta, tail: &Bytes) -> Result<Self> {
+        if tail.len() as u64 != file.tail_len || crc32c::crc32c(tail) != file.tail_crc {
+            return Err(damaged(&file.key, "the checksum of its footer is wrong"));
+        }
+        let parse_error = |e| damaged(&file.key, "its footer cannot be read").with_source(e);
+        let mut reader = ParquetMetaDataReader::new()
+            .with_column_index_policy(PageIndexPolicy::Optional)
+            .with_offset_index_policy(PageIndexPolicy::Required);
+        reader.try_parse_sized(tail, file.bytes).map_err(parse_error)?;
+        let metadata = Arc::new(reader.finish().map_err(parse_error)?);
+        let data_end = file.bytes - file.tail_len;
+        let footer_value = |key: &str| key_value(&metadata, key);
+        let version = footer_value(keys::FORMAT).and_then(|v| v.parse::<u32>().ok());
+        if version.is_none_or(|v| v > PART_FORMAT) {
+            let version = footer_value(keys::FORMAT).unwrap_or("none");
+            return Err(Error::internal(format!("file `{}` has format `{version}`, newer than this build knows", file.key)));
+        }
+        let sums = footer_value(keys::CRC).and_then(|text| decode_sums(text, data_end));
+        let sums = sums.ok_or_else(|| damaged(&file.key, "its checksums cannot be read"))?;
+        if metadata.row_groups().iter().any(|g| g.columns().iter().any(|c| c.byte_range().0 + c.byte_range().1 > data_end)) {
+            return Err(damaged(&file.key, "its columns are not where its footer says"));
+        }
+        let mut group_starts = vec![0u64];
+        for group in metadata.row_groups() {
+            group_starts.push(group_starts[group_starts.len() - 1] + group.num_rows() as u64);
+        }
+        let pages = metadata.offset_index().into_iter().flatten().flatten().map(|c| c.page_locations().len() as u64).sum();
+        let good = (0..sums.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Ok(Self { metadata, arrow: OnceLock::new(), sums, good, data_end, group_starts, pages })
+    }
+
+    /// Parsed metadata with page indexes.
+    pub fn metadata(&self) -> &Arc<ParquetMetaData> {
+        &self.metadata
+    }
+
+    /// The same for the Arrow reader.
+    pub(super) fn arrow(&self, file: &FileMeta) -> Result<&ArrowReaderMetadata> {
+        if let Some(arrow) = self.arrow.get() {
+            return Ok(arrow);
+        }
+        let arrow = ArrowReaderMetadata::try_new(Arc::clone(&self.metadata), ArrowReaderOptions::new())
+            .map_err(|e| damaged(&file.key, "its schema cannot be read").with_source(e))?;
+        Ok(self.arrow.get_or_init(|| arrow))
+    }
+
+    /// Where the row groups end.
+    pub(super) fn data_end(&self) -> u64 {
+        self.data_end
+    }
+
+    /// Number of data pages of all columns.
+    pub(super) fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// Number of rows.
+    pub(super) fn rows(&self) -> u64 {
+        self.group_starts[self.group_starts.len() - 1]
+    }
+
+    /// First row of each row group, then the number of all rows.
+    pub(super) fn group_starts(&self) -> &[u64] {
+        &self.group_starts
+    }
+
+    /// Pages of a column of a row group.
+    pub(super) fn page_locations(&self, group: usize, column: usize) -> &[PageLocation] {
+        let index = self.metadata.offset_index().and_then(|i| i.get(group)).and_then(|g| g.get(column));
+        index.map_or(&[], |c| c.page_locations())
+    }
+
+    /// Number of a column, by the name of its leaf or of its only leaf's root.
+    pub(super) fn column(&self, name: &str) -> Option<usize> {
+        let columns = self.metadata.file_metadata().schema_descr().columns();
+        columns.iter().position(|c| c.path().parts().first().is_some_and(|p| p == name))
+    }
+
+    /// A value out of the footer's keys.
+    pub(super) fn value(&self, key: &str) -> Option<&str> {
+        key_value(&self.metadata, key)
+    }
+
+    /// Says whether a block was found good before.
+    pub(super) fn is_good(&self, block: u64) -> bool {
+        self.good[(block / 64) as usize].load(Relaxed) & (1 << (block % 64)) != 0
+    }
+
+    /// Checks the bytes of a block against its sum, and remembers it when it is good.
+    pub(super) fn check_block(&self, file: &FileMeta, block: u64, bytes: &[u8]) -> Result<()> {
+        if crc32c::crc32c(bytes) != self.sums[block as usize] {
+            return Err(damaged(&file.key, &format!("the checksum of its bytes from {} is wrong", block * BLOCK_BYTES)));
+        }
+        self.good[(block / 64) as usize].fetch_or(1 << (block % 64), Relaxed);
+        Ok(())
+    }
+
+    /// Bytes in memory, for the cache.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        (self.metadata.memory_size() + self.sums.len() * 5 + self.group_starts.len() * 8 + 512) as u64
+    }
+}
+
+/// Reads a value of the footer's keys.
+pub(super) fn key_value<'a>(metadata: &'a ParquetMetaData, key: &str) -> Option<&'a str> {
+    let pairs = metadata.file_metadata().key_value_metadata()?;
+    pairs.iter().find(|kv| kv.key == key)?.value.as_deref()
+}
+
+/// A file that is not what was written.
+pub(super) fn damaged(key: &str, what: &str) -> Error {
+    Error::internal(format!("file `{key}` is damaged: {what}"))
+}

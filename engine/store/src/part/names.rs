@@ -1,0 +1,103 @@
+//! Which metric names a part may hold: the sorted list while it is short, a Bloom filter beyond. It stands in the
+//! catalog, so that an unknown name opens no part.
+
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Longest list in bytes (names with a separator each); beyond it a filter of 10 bits per name is smaller.
+const LIST_BYTES_MAX: usize = 4096;
+const BITS_PER_NAME: usize = 10;
+const PROBES: u64 = 7;
+
+/// The metric names of a part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NameFilter {
+    /// All of them, sorted.
+    List(Vec<String>),
+    /// A Bloom filter: 7 probes `h1 + i * h2` into the bits, h1 and h2 the halves of XXH3-64; bytes in base64.
+    #[serde(with = "bloom_text")]
+    Bloom(Vec<u8>),
+}
+
+impl Default for NameFilter {
+    fn default() -> Self {
+        Self::List(Vec::new())
+    }
+}
+
+impl NameFilter {
+    /// Makes a filter of sorted, unique names.
+    pub fn of(names: &[&str]) -> Self {
+        if names.iter().map(|n| n.len() + 3).sum::<usize>() <= LIST_BYTES_MAX {
+            return Self::List(names.iter().map(|&n| n.to_owned()).collect());
+        }
+        let mut bytes = vec![0u8; (names.len() * BITS_PER_NAME).div_ceil(8)];
+        for name in names {
+            for bit in probes(name, bytes.len()) {
+                bytes[bit / 8] |= 1 << (bit % 8);
+            }
+        }
+        Self::Bloom(bytes)
+    }
+
+    /// Says whether a name may be there; a list never errs, the filter says yes to about 1 % of other names.
+    pub fn may_contain(&self, name: &str) -> bool {
+        match self {
+            Self::List(names) => names.binary_search_by(|n| n.as_str().cmp(name)).is_ok(),
+            Self::Bloom(bytes) => probes(name, bytes.len()).all(|bit| bytes[bit / 8] & (1 << (bit % 8)) != 0),
+        }
+    }
+
+    /// Gives all names when the list is exact.
+    pub fn list(&self) -> Option<&[String]> {
+        match self {
+            Self::List(names) => Some(names),
+            Self::Bloom(_) => None,
+        }
+    }
+}
+
+fn probes(name: &str, bytes: usize) -> impl Iterator<Item = usize> {
+    let hash = xxh3_64(name.as_bytes());
+    let (h1, h2) = (hash >> 32, (hash & 0xffff_ffff) | 1);
+    let bits = (bytes as u64 * 8).max(1);
+    let probes = if bytes == 0 { 0 } else { PROBES };
+    (0..probes).map(move |i| ((h1 + i * h2) % bits) as usize)
+}
+
+mod bloom_text {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::part::base64;
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&base64::encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(from)?;
+        base64::decode(&text).ok_or_else(|| serde::de::Error::custom("not base64"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn list_then_bloom() {
+        let few = NameFilter::of(&["a", "b"]);
+        assert!(few.may_contain("a") && !few.may_contain("c"));
+        let names: Vec<String> = (0..5000).map(|i| format!("metric_{i:05}_total")).collect();
+        let many = NameFilter::of(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(many.list(), None);
+        assert!(names.iter().all(|n| many.may_contain(n)));
+        let wrong = (0..5000).filter(|i| many.may_contain(&format!("other_{i}"))).count();
+        assert!(wrong < 150, "{wrong}");
+        for filter in [few, many, NameFilter::default()] {
+            let text = serde_json::to_string(&filter).expect("plain data");
+            assert_eq!(serde_json::from_str::<NameFilter>(&text).expect("same form"), filter);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Reading a part: nothing is opened before it is asked for, and what was parsed once stays in the caches.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use bytes::Bytes;
+use parquet::file::metadata::ParquetMetaDataReader;
+use quiver_types::{ReadStats, stats};
+
+use super::checksum::BLOCK_BYTES;
+use super::fetch::{Purpose, kind_number};
+use super::file::keys;
+use super::footer::{Footer, damaged, key_value};
+use super::run_reader::RunReader;
+use super::{FileMeta, PartMeta, PartSeries, Place};
+use crate::cache::Caches;
+use crate::error::{Context, Result};
+use crate::io::PartIo;
+
+/// A part that can be read. Snapshots share it: as long as somebody holds its `Arc`, its files must stay.
+#[derive(Debug)]
+pub struct Part {
+    /// What the catalog knows.
+    pub meta: PartMeta,
+    io: Arc<dyn PartIo>,
+    cache: Arc<Caches>,
+    /// Two queries that need the same series table at once decode it once.
+    decoding: tokio::sync::Mutex<()>,
+}
+
+impl Part {
+    /// Makes a reader; does no I/O.
+    pub fn new(meta: PartMeta, io: Arc<dyn PartIo>, cache: Arc<Caches>) -> Self {
+        Self { meta, io, cache, decoding: tokio::sync::Mutex::new(()) }
+    }
+
+    pub(super) fn io(&self) -> &dyn PartIo {
+        &*self.io
+    }
+
+    pub(super) fn cache(&self) -> &Caches {
+        &self.cache
+    }
+
+    /// Gives the footer of a file; the cache's or, checked against the catalog's sum, the file's.
+    pub(super) async fn footer(&self, file: &FileMeta, stats: &ReadStats) -> Result<Arc<Footer>> {
+        let key = (self.meta.id, kind_number(&file.kind));
+        if let Some(footer) = self.cache.footers.get(&key) {
+            stats::add(&stats.cache_hits, 1);
+            return Ok(footer);
+        }
+        stats::add(&stats.cache_misses, 1);
+        let footer = Arc::new(self.read_footer(file, stats).await?);
+        self.cache.footers.insert(key, Arc::clone(&footer), footer.memory_bytes());
+        Ok(footer)
+    }
+
+    async fn read_footer(&self, file: &FileMeta, stats: &ReadStats) -> Result<Footer> {
+        let start = file.bytes.checked_sub(file.tail_len).ok_or_else(|| damaged(&file.key, "its sizes do not fit"))?;
+        let tail = self.read_range(file, start..file.bytes).await?;
+        stats::add(&stats.objects_read, 1);
+        stats::add(&stats.index_bytes_read, tail.len() as u64);
+        Footer::parse(file, &tail)
+    }
+
+    async fn read_range(&self, file: &FileMeta, range: Range<u64>) -> Result<Bytes> {
+        let read = self.io.read(&file.key, self.meta.place, std::slice::from_ref(&range)).await?;
+        read.into_iter().next().ok_or_else(|| damaged(&file.key, "nothing came back"))
+    }
+
+    /// Gives the series table; the cache's or the file's.
+    ///
+    /// # Errors
+    /// Internal: the file is damaged. NotFound: it is gone. Unavailable: the store does not answer.
+    pub async fn series(&self, stats: &ReadStats) -> Result<Arc<PartSeries>> {
+        if let Some(series) = self.cache.series.get(&self.meta.id) {
+            stats::add(&stats.cache_hits, 1);
+            return Ok(series);
+        }
+        let _one = self.decoding.lock().await;
+        if let Some(series) = self.cache.series.get(&self.meta.id) {
+            stats::add(&stats.cache_hits, 1);
+            return Ok(series);
+        }
+        stats::add(&stats.cache_misses, 1);
+        let series = Arc::new(PartSeries::read(self, Purpose::Query, stats).await?);
+        self.cache.series.insert(self.meta.id, Arc::clone(&series), series.memory_bytes());
+        Ok(series)
+    }
+
+    /// Streams the whole content by series, for compaction; bypasses the caches.
+    pub fn runs(self: &Arc<Self>) -> RunReader {
+        RunReader::new(Arc::clone(self))
+    }
+
+    /// Reads all rows of the one file of a table without series.
+    ///
+    /// # Errors
+    /// As [`Part::series`].
+    pub async fn rows(&self, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
+        let Some(file) = self.meta.file("rows") else { return Ok(Vec::new()) };
+        let footer = self.footer(file, stats).await?;
+        stats::add(&stats.pages_total, footer.pages());
+        let all = 0..footer.rows();
+        self.read_batches(file, &footer, std::slice::from_ref(&all), None, 8192, Purpose::Query, stats).await
+    }
+
+    /// Reads every byte of every file and checks it. Caches are neither asked nor filled.
+    ///
+    /// # Errors
+    /// As [`Part::series`]; the error names the file.
+    pub async fn verify(&self) -> Result<()> {
+        const STEP: u64 = 64 * BLOCK_BYTES;
+        let stats = ReadStats::default();
+        for file in &self.meta.files {
+            let footer = self.read_footer(file, &stats).await?;
+            let mut start = 0;
+            while start < footer.data_end() {
+                let end = (start + STEP).min(footer.data_end());
+                let bytes = self.read_range(file, start..end).await?;
+                for (i, block) in bytes.chunks(BLOCK_BYTES as usize).enumerate() {
+                    footer.check_block(file, start / BLOCK_BYTES + i as u64, block)?;
+                }
+                start = end;
+            }
+            if footer.rows() != file.rows {
+                return Err(damaged(&file.key, "its number of rows is not the catalog's"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl PartMeta {
+    /// Reads what is known of a part out of its main file (`series` or `rows`), which was written last: for a rebuild
+    /// without a catalog. `bytes` is the object's length. Siblings stand in it with their sums.
+    ///
+    /// # Errors
+    /// Internal: not the main file of a part, or damaged. NotFound, Unavailable: as for any read.
+    pub async fn read(io: &dyn PartIo, key: &str, place: Place, bytes: u64) -> Result<Self> {
+        let damaged = |what: &str| damaged(key, what);
+        let read = async |range: Range<u64>| -> Result<Bytes> {
+            let read = io.read(key, place, std::slice::from_ref(&range)).await?;
+            read.into_iter().next().ok_or_else(|| damaged("nothing came back"))
+        };
+        if bytes < 12 {
+            return Err(damaged("it is too short"));
+        }
+        let end = read(bytes - 8..bytes).await?;
+        let (len, magic) = end.split_at(4);
+        let len = u64::from(u32::from_le_bytes(len.try_into().internal("four bytes")?));
+        if magic != b"PAR1" || len + 8 > bytes {
+            return Err(damaged("it has no footer"));
+        }
+        let footer = read(bytes - 8 - len..bytes - 8).await?;
+        let metadata = ParquetMetaDataReader::decode_metadata(&footer)
+            .map_err(|e| damaged("its footer cannot be read").with_source(e))?;
+        let text = key_value(&metadata, keys::META).ok_or_else(|| damaged("it is not the main file of a part"))?;
+        let mut meta: Self = serde_json::from_str(text).map_err(|e| damaged("its description cannot be read").with_source(e))?;
+        let ends = metadata.row_groups().iter().flat_map(|g| g.columns()).map(|c| c.byte_range().0 + c.byte_range().1);
+        let data_end = ends.max().filter(|&e| e <= bytes - 8 - len).ok_or_else(|| damaged("it has no rows"))?;
+        let tail = read(data_end..bytes).await?;
+        let kind = if meta.table == quiver_types::tables::metrics::TABLE.name { "series" } else { "rows" };
+        let main = FileMeta {
+            kind: kind.to_owned(),
+            key: key.to_owned(),
+            bytes,
+            rows: metadata.file_metadata().num_rows() as u64,
+            tail_len: tail.len() as u64,
+            tail_crc: crc32c::crc32c(&tail),
+        };
+        Footer::parse(&main, &tail)?;
+        meta.place = place;
+        meta.files.insert(0, main);
+        meta.bytes = meta.files.iter().map(|f| f.bytes).sum();
+        Ok(meta)
+    }
+}

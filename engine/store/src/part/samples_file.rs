@@ -1,0 +1,207 @@
+//! Writing `.samples`: a row per float sample, sorted by series, then time; values decomposed by series.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float64Array, Int8Array, Int64Array, RecordBatch, TimestampMillisecondArray, UInt32Array};
+use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::datatypes::{Schema, SchemaRef};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::{Compression, Encoding};
+use parquet::file::properties::WriterProperties;
+use quiver_types::tables::metrics;
+
+use super::decimal::Decimals;
+use super::file::{Choices, PAGE_ROWS, PartFile, Unfinished, column, properties};
+use super::{FileMeta, PartSpec};
+use crate::error::{Context, Result, io_error};
+use crate::run::FloatRun;
+
+/// Rows of a row group.
+const GROUP_ROWS: usize = 1 << 20;
+/// Rows handed to the Parquet writer at once: whole pages.
+const BATCH_ROWS: usize = 8 * PAGE_ROWS;
+
+/// `.samples` being written. The file is created with its first rows; it has a column `start_ts` only if a sender
+/// gave a start time.
+#[derive(Default)]
+pub(super) struct SamplesFile {
+    file: Option<PartFile>,
+    with_starts: bool,
+    rows: u64,
+    series: Vec<u32>,
+    ts: Vec<i64>,
+    exponents: Vec<i8>,
+    numerators: Vec<i64>,
+    /// Positions in the batch and values of what stays a double.
+    doubles: Vec<(u32, f64)>,
+    starts: Vec<i64>,
+    decimals: Decimals,
+    last: i64,
+}
+
+impl SamplesFile {
+    /// Appends the samples of a series.
+    pub(super) fn push(
+        &mut self,
+        root: &Path,
+        spec: &PartSpec,
+        unfinished: &mut Unfinished,
+        series: u32,
+        run: &FloatRun,
+    ) -> Result<()> {
+        if !run.start_ts.is_empty() && !self.with_starts {
+            self.begin_starts(root, spec, unfinished)?;
+        }
+        self.decimals.decompose(&run.values, self.last);
+        let mut doubles = std::mem::take(&mut self.decimals.doubles);
+        let mut next_double = doubles.iter().peekable();
+        let mut from = 0;
+        while from < run.len() {
+            let rows = (run.len() - from).min(BATCH_ROWS - self.ts.len());
+            let before = self.ts.len();
+            let to = from + rows;
+            self.series.resize(before + rows, series);
+            self.ts.extend_from_slice(&run.ts[from..to]);
+            self.exponents.resize(before + rows, self.decimals.exponent as i8);
+            self.numerators.extend_from_slice(&self.decimals.numerators[from..to]);
+            while let Some(&i) = next_double.next_if(|&&i| (i as usize) < to) {
+                self.doubles.push(((before + i as usize - from) as u32, run.values[i as usize]));
+            }
+            if self.with_starts {
+                match run.start_ts.get(from..to) {
+                    Some(starts) => self.starts.extend_from_slice(starts),
+                    None => self.starts.resize(before + rows, 0),
+                }
+            }
+            from = to;
+            if self.ts.len() == BATCH_ROWS {
+                self.write(root, spec, unfinished)?;
+            }
+        }
+        self.last = self.decimals.numerators.last().copied().unwrap_or(self.last);
+        doubles.clear();
+        self.decimals.doubles = doubles;
+        self.rows += run.len() as u64;
+        Ok(())
+    }
+
+    /// Rows so far.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Completes the file, if there is any row.
+    pub(super) fn finish(
+        mut self,
+        root: &Path,
+        spec: &PartSpec,
+        range: (i64, i64),
+        unfinished: &mut Unfinished,
+    ) -> Result<Option<FileMeta>> {
+        self.write(root, spec, unfinished)?;
+        self.file.map(|f| f.finish(spec, range, &["series", "ts"])).transpose()
+    }
+
+    fn write(&mut self, root: &Path, spec: &PartSpec, unfinished: &mut Unfinished) -> Result<()> {
+        if self.ts.is_empty() {
+            return Ok(());
+        }
+        let batch = self.take_batch()?;
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(create(root, spec, self.with_starts, unfinished)?),
+        };
+        file.write(&batch)
+    }
+
+    fn take_batch(&mut self) -> Result<RecordBatch> {
+        let rows = self.ts.len();
+        let time = |values: Vec<i64>, nulls| -> ArrayRef {
+            Arc::new(TimestampMillisecondArray::new(values.into(), nulls).with_timezone("UTC"))
+        };
+        let doubles: ArrayRef = if self.doubles.is_empty() {
+            Arc::new(Float64Array::new_null(rows))
+        } else {
+            let (mut values, mut there) = (vec![0f64; rows], vec![false; rows]);
+            for (i, v) in self.doubles.drain(..) {
+                values[i as usize] = v;
+                there[i as usize] = true;
+            }
+            Arc::new(Float64Array::new(values.into(), Some(NullBuffer::from(there))))
+        };
+        let take = |list: &mut Vec<i64>| std::mem::replace(list, Vec::with_capacity(BATCH_ROWS));
+        let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(UInt32Array::from(std::mem::replace(&mut self.series, Vec::with_capacity(BATCH_ROWS)))),
+            time(take(&mut self.ts), None),
+            Arc::new(Int8Array::from(std::mem::replace(&mut self.exponents, Vec::with_capacity(BATCH_ROWS)))),
+            Arc::new(Int64Array::from(take(&mut self.numerators))),
+            doubles,
+        ];
+        if self.with_starts {
+            let starts = std::mem::take(&mut self.starts);
+            let there = NullBuffer::new(BooleanBuffer::collect_bool(rows, |i| starts[i] != 0));
+            columns.push(time(starts, Some(there)));
+        }
+        RecordBatch::try_new(schema(self.with_starts), columns).internal("cannot build a batch of samples")
+    }
+
+    /// Adds the column of start times. Rows that are in the file already are copied into a new one: it happens at most
+    /// once per part, and not at all when the first 64 k samples have a start time or none has.
+    fn begin_starts(&mut self, root: &Path, spec: &PartSpec, unfinished: &mut Unfinished) -> Result<()> {
+        self.with_starts = true;
+        self.starts.resize(self.ts.len(), 0);
+        let Some(file) = self.file.take() else { return Ok(()) };
+        let path = file.path().to_owned();
+        let aside = path.with_extension("without-starts");
+        file.finish(spec, (0, 0), &[])?;
+        let failed = |e| io_error("cannot rewrite samples with start times", e);
+        std::fs::rename(&path, &aside).map_err(failed)?;
+        let old = std::fs::File::open(&aside).map_err(failed)?;
+        // The open handle is all that is needed of it; so nothing is left behind, whatever happens.
+        std::fs::remove_file(&aside).map_err(failed)?;
+        let damaged = "cannot read back samples to rewrite";
+        let mut copy = create(root, spec, true, unfinished)?;
+        let reader = ParquetRecordBatchReaderBuilder::try_new(old).internal(damaged)?.with_batch_size(BATCH_ROWS);
+        for batch in reader.build().internal(damaged)? {
+            let batch = batch.internal(damaged)?;
+            let mut columns = batch.columns().to_vec();
+            columns.push(Arc::new(TimestampMillisecondArray::new_null(batch.num_rows()).with_timezone("UTC")));
+            copy.write(&RecordBatch::try_new(schema(true), columns).internal(damaged)?)?;
+        }
+        self.file = Some(copy);
+        Ok(())
+    }
+}
+
+fn schema(with_starts: bool) -> SchemaRef {
+    let all = metrics::samples();
+    if with_starts {
+        return all;
+    }
+    Arc::new(Schema::new(all.fields().iter().filter(|f| f.name() != "start_ts").cloned().collect::<Vec<_>>()))
+}
+
+fn create(root: &Path, spec: &PartSpec, with_starts: bool, unfinished: &mut Unfinished) -> Result<PartFile> {
+    PartFile::create(root, spec, "samples", schema(with_starts), sample_properties(with_starts), unfinished)
+}
+
+fn sample_properties(with_starts: bool) -> WriterProperties {
+    let mut p = properties()
+        .set_max_row_group_row_count(Some(GROUP_ROWS))
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_write_batch_size(PAGE_ROWS)
+        .set_compression(Compression::LZ4_RAW)
+        // A row group with more series than the dictionary page takes goes on with differences, which are 0 or 1.
+        .set_column_encoding(column(&["series"]), Encoding::DELTA_BINARY_PACKED)
+        .delta(&["ts"])
+        .delta(&["vi"])
+        .split(&["vf"]);
+    for name in ["series", "ts", "ve", "vf"] {
+        p = p.page_statistics(&[name]);
+    }
+    if with_starts {
+        p = p.delta(&["start_ts"]).page_statistics(&["start_ts"]);
+    }
+    p.build()
+}
