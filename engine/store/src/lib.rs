@@ -6,14 +6,40 @@
 //! `TableProvider`.
 
 pub mod cache;
+pub mod catalog;
+pub mod check;
+mod cleaner;
+mod compact;
+mod core;
 pub mod error;
 pub mod failpoint;
+mod flush;
+mod identity;
 pub mod io;
 pub mod layout;
+pub mod memtable;
+mod metadata;
+mod metadata_rows;
 pub mod metrics;
+pub mod object;
+mod offline;
+mod outbox;
 pub mod part;
+pub mod rebuild;
+pub mod registry;
+mod retention;
 pub mod run;
+pub mod scan;
+pub mod select;
 pub mod settings;
+pub mod snapshot;
+pub mod store;
+mod upload;
+pub mod wal;
+pub mod writer;
 
+pub use check::{CheckReport, check};
 pub use error::{Error, ErrorKind, Result};
+pub use rebuild::{RebuildReport, rebuild};
 pub use settings::{CompactionSettings, StoreSettings, WalLevel, WriteSettings};
+pub use store::{Store, StoreOverrides};

@@ -149,6 +149,7 @@ metrics! {
     // Upload of the spool.
     Gauge upload_queue "quiver_upload_queue_count" "Parts in the spool that wait for their upload.";
     Gauge spool_bytes "quiver_spool_bytes" "Bytes of parts in the spool.";
+    Counter spool_refused "quiver_spool_refused_total" "Writes refused because the spool is full.";
     Counter upload_runs "quiver_upload_runs_total" "Parts uploaded.";
     Counter upload_failures "quiver_upload_failures_total" "Uploads that failed and were tried again.";
     Counter upload_bytes "quiver_upload_written_bytes_total" "Bytes of parts uploaded.";
@@ -175,6 +176,33 @@ metrics! {
     SecondsGauge cleaner_last_success "quiver_cleaner_last_success_seconds" "Unix time of the last cleaner run without error.";
 
     // Write path, WAL, generations.
+    Counter ingest_samples "quiver_ingest_samples_total" "Float samples written.";
+    Counter ingest_histograms "quiver_ingest_histograms_total" "Native histograms written.";
+    Counter ingest_exemplars "quiver_ingest_exemplars_total" "Exemplars written.";
+    Counter ingest_duplicates "quiver_ingest_duplicate_samples_total" "Samples equal to the one before in their series.";
+    Counter ingest_conflicts "quiver_ingest_conflicting_samples_total" "Samples with another value at the time of the one before.";
+    Counter refused_old "quiver_ingest_too_old_samples_total" "Samples refused because they are too old.";
+    Counter refused_future "quiver_ingest_future_samples_total" "Samples refused because they are too far in the future.";
+    Counter refused_series "quiver_series_refused_total" "Series refused because the registry is full.";
+    Counter ingest_waits "quiver_ingest_memory_waits_total" "Writes that waited for memory.";
+    Counter ingest_refused "quiver_ingest_unavailable_total" "Writes refused for want of memory or disk.";
+    Gauge ingest_queue "quiver_ingest_queue_count" "Writes that wait for the WAL.";
+    Gauge ingest_queue_bytes "quiver_ingest_queue_bytes" "Bytes of these writes.";
+    Counter wal_commits "quiver_wal_commits_total" "Groups of writes committed.";
+    Counter wal_writes "quiver_wal_writes_total" "Writes committed.";
+    Counter wal_written_bytes "quiver_wal_written_bytes_total" "Bytes appended to the WAL.";
+    SecondsCounter wal_commit_time "quiver_wal_commit_seconds_total" "Time spent in writing and syncing the WAL.";
+    Counter wal_failures "quiver_wal_failures_total" "Segments given up because a write or sync failed.";
+    Counter wal_segments "quiver_wal_segments_total" "Segments begun.";
+    Counter wal_replayed_bytes "quiver_wal_replayed_bytes_total" "Bytes replayed at start.";
+    Counter wal_corrupt_records "quiver_wal_corrupt_records_total" "Damaged records found in replay.";
+    Counter wal_quarantined_rows "quiver_wal_quarantined_rows_total" "Good rows left out because their write or series is damaged.";
+    Counter wal_torn_tails "quiver_wal_torn_tails_total" "Torn ends of the WAL cut in replay.";
+    Counter generations_sealed "quiver_generations_sealed_total" "Generations sealed.";
+    Gauge generation_bytes "quiver_generation_bytes" "Memory of all generations that are alive.";
+    Gauge registry_series "quiver_registry_series_count" "Series in the registry.";
+    Gauge registry_pairs "quiver_registry_pairs_count" "Distinct label pairs in the registry.";
+    Gauge registry_bytes "quiver_registry_bytes" "Memory of the registry.";
 
     // Parts and caches.
 

@@ -1,0 +1,233 @@
+//! The catalog: which parts exist, in SQLite. Every change of what exists is one transaction with the next commit
+//! number, and leaves an outbox row that becomes a commit object in the store (`docs/formats/catalog.md`).
+//!
+//! Registering pending keys, noting that an upload arrived, and forgetting what the cleaner deleted are transactions
+//! too, but no commits: they change nothing that another reader could see.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quiver_types::Clock;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{Row, Sqlite, Transaction};
+use uuid::Uuid;
+
+use crate::error::{Context, Error, ErrorKind, Result};
+use crate::layout::{STORE_FORMAT, check_format};
+use crate::part::{PartId, PartMeta};
+
+mod clean;
+mod commit;
+mod objects;
+mod offline;
+
+pub use clean::RemovedPart;
+pub use commit::{Change, Floor};
+pub use objects::{CommitObject, FULL_LIST_EVERY, NextObject, WriterFloor};
+pub use offline::Rebuilt;
+
+/// Migrations in order; their numbers are their positions from 1.
+const MIGRATIONS: &[(&str, &str)] =
+    &[("0001_catalog", include_str!("../../../schemas/config/0001_catalog.sql"))];
+
+/// The catalog. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct Catalog {
+    pool: SqlitePool,
+    clock: Arc<dyn Clock>,
+}
+
+/// A transaction that holds the database's write lock.
+type Writing = Transaction<'static, Sqlite>;
+
+/// Gives a database error its kind: busy and full pass, all else is a fault.
+fn db_error(what: &str, error: sqlx::Error) -> Error {
+    let passing = match &error {
+        // SQLITE_BUSY 5, SQLITE_LOCKED 6, SQLITE_FULL 13, in the low byte of the extended code.
+        sqlx::Error::Database(e) => {
+            e.code().and_then(|c| c.parse::<u32>().ok()).is_some_and(|c| [5, 6, 13].contains(&(c & 0xff)))
+        }
+        sqlx::Error::PoolTimedOut => true,
+        _ => false,
+    };
+    let kind = if passing { ErrorKind::Unavailable } else { ErrorKind::Internal };
+    Error::new(kind, format!("the catalog cannot {what}")).with_source(error)
+}
+
+trait Db<T> {
+    fn db(self, what: &str) -> Result<T>;
+}
+
+impl<T> Db<T> for std::result::Result<T, sqlx::Error> {
+    fn db(self, what: &str) -> Result<T> {
+        self.map_err(|e| db_error(what, e))
+    }
+}
+
+fn parse_uuid(text: &str) -> Result<Uuid> {
+    Uuid::try_parse(text).internal(format!("the catalog holds `{text}` where an id should be"))
+}
+
+fn parse_meta(text: &str) -> Result<PartMeta> {
+    serde_json::from_str(text).internal("the catalog holds a part that this build cannot read")
+}
+
+impl Catalog {
+    /// Opens (creates, migrates) the database.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] when a newer build made it, [`ErrorKind::Internal`] when it cannot be opened.
+    pub async fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self> {
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(true)
+            .busy_timeout(Duration::from_secs(10));
+        let pool = SqlitePoolOptions::new()
+            .max_connections(1)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .connect_with(options)
+            .await
+            .db("be opened")?;
+        let catalog = Self { pool, clock };
+        catalog.migrate().await?;
+        Ok(catalog)
+    }
+
+    async fn migrate(&self) -> Result<()> {
+        let create = "CREATE TABLE IF NOT EXISTS migration \
+            (number INTEGER NOT NULL PRIMARY KEY, name TEXT NOT NULL, applied_ms INTEGER NOT NULL) STRICT";
+        sqlx::query(create).execute(&self.pool).await.db("be migrated")?;
+        let done: i64 = sqlx::query("SELECT coalesce(max(number), 0) FROM migration")
+            .fetch_one(&self.pool)
+            .await
+            .and_then(|row| row.try_get(0))
+            .db("be migrated")?;
+        let known = MIGRATIONS.len() as i64;
+        if done > known {
+            let text = format!("the catalog has version {done}, this build knows up to {known}; start a newer build");
+            return Err(Error::invalid(text));
+        }
+        for (i, (name, sql)) in MIGRATIONS.iter().enumerate().skip(done as usize) {
+            let mut tx = self.begin("be migrated").await?;
+            sqlx::raw_sql(*sql).execute(&mut *tx).await.db("be migrated")?;
+            sqlx::query("INSERT INTO migration (number, name, applied_ms) VALUES (?, ?, ?)")
+                .bind(i as i64 + 1)
+                .bind(*name)
+                .bind(self.clock.now_ms())
+                .execute(&mut *tx)
+                .await
+                .db("be migrated")?;
+            tx.commit().await.db("be migrated")?;
+        }
+        Ok(())
+    }
+
+    async fn begin(&self, what: &str) -> Result<Writing> {
+        self.pool.begin_with("BEGIN IMMEDIATE").await.db(what)
+    }
+
+    /// Gives the installation that this catalog belongs to; none when it is new.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] when the store's format is newer than this build.
+    pub async fn installation(&self) -> Result<Option<Uuid>> {
+        let row = sqlx::query("SELECT id, format FROM installation").fetch_optional(&self.pool).await.db("be read")?;
+        let Some(row) = row else { return Ok(None) };
+        check_format(row.try_get::<u32, _>(1).db("be read")?, "the catalog")?;
+        parse_uuid(row.try_get(0).db("be read")?).map(Some)
+    }
+
+    /// Makes this the catalog of an installation, with commit 0.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] when the database refuses.
+    pub async fn install(&self, id: Uuid) -> Result<()> {
+        let mut tx = self.begin("be set up").await?;
+        sqlx::query("INSERT INTO installation (only_row, id, format, created_ms) VALUES (1, ?, ?, ?)")
+            .bind(id.to_string())
+            .bind(STORE_FORMAT)
+            .bind(self.clock.now_ms())
+            .execute(&mut *tx)
+            .await
+            .db("be set up")?;
+        self.number_commit(&mut tx, None).await?;
+        tx.commit().await.db("be set up")
+    }
+
+    /// Gives the number of the last commit.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] when the database cannot be read.
+    pub async fn last_commit(&self) -> Result<u64> {
+        let sql = "SELECT coalesce(max(number), 0) FROM \"commit\"";
+        let row = sqlx::query(sql).fetch_one(&self.pool).await.db("be read")?;
+        Ok(row.try_get::<i64, _>(0).db("be read")? as u64)
+    }
+
+    /// Gives all live parts, and the number of the last commit.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] when the database cannot be read.
+    pub async fn live_parts(&self) -> Result<(u64, Vec<PartMeta>)> {
+        let commit = self.last_commit().await?;
+        let rows = sqlx::query("SELECT meta FROM part WHERE removed IS NULL ORDER BY added, id");
+        let rows = rows.fetch_all(&self.pool).await.db("be read")?;
+        let parts = rows.iter().map(|r| parse_meta(r.try_get(0).db("be read")?));
+        Ok((commit, parts.collect::<Result<_>>()?))
+    }
+
+    /// Gives the parts that wait for their upload, oldest commit first.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] when the database cannot be read.
+    pub async fn spooled_parts(&self) -> Result<Vec<PartMeta>> {
+        let sql = "SELECT meta FROM part WHERE place = 'spool' AND removed IS NULL ORDER BY added, id";
+        let rows = sqlx::query(sql).fetch_all(&self.pool).await.db("be read")?;
+        rows.iter().map(|r| parse_meta(r.try_get(0).db("be read")?)).collect()
+    }
+
+    /// Gives each writer's floor: its first generation that is not in parts.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] when the database cannot be read.
+    pub async fn floors(&self) -> Result<Vec<WriterFloor>> {
+        let rows = sqlx::query("SELECT id, floor FROM writer ORDER BY id").fetch_all(&self.pool).await.db("be read")?;
+        let floor = |row: &sqlx::sqlite::SqliteRow| {
+            let writer = parse_uuid(row.try_get(0).db("be read")?)?;
+            Ok(WriterFloor { writer, floor: row.try_get::<i64, _>(1).db("be read")? as u64 })
+        };
+        rows.iter().map(floor).collect()
+    }
+
+    /// Says whether a part is live.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] when the database cannot be read.
+    pub async fn is_live(&self, id: PartId) -> Result<bool> {
+        let sql = "SELECT 1 FROM part WHERE id = ? AND removed IS NULL";
+        let row = sqlx::query(sql).bind(id.to_string()).fetch_optional(&self.pool).await.db("be read")?;
+        Ok(row.is_some())
+    }
+
+    /// Brings the database's own log into its file, so that the directory is as small as it gets.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] when the database refuses.
+    pub async fn checkpoint(&self) -> Result<()> {
+        sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&self.pool).await.db("be written")?;
+        Ok(())
+    }
+
+    /// Closes the database; what is running is waited for.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

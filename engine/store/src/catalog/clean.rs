@@ -1,0 +1,140 @@
+//! What the cleaner asks the catalog: removed parts whose files may go, pending keys of jobs that run no more, spool
+//! files of parts that are in the store, writers that nothing refers to. Rows go after their files.
+
+use std::collections::HashSet;
+
+use sqlx::Row;
+use uuid::Uuid;
+
+use super::{Catalog, Db, parse_meta, parse_uuid};
+use crate::error::Result;
+use crate::part::{PartId, PartMeta};
+
+/// A part that a commit removed, and whose files are still there.
+#[derive(Debug)]
+pub struct RemovedPart {
+    /// The part.
+    pub meta: PartMeta,
+    /// Whether files of it may lie in the spool.
+    pub spooled: bool,
+}
+
+impl Catalog {
+    /// Gives removed parts of which the commit object that removes them is in the store.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Internal`] when the database cannot be read.
+    pub async fn removed_parts(&self) -> Result<Vec<RemovedPart>> {
+        let sql = "SELECT meta, spooled FROM part WHERE removed IS NOT NULL \
+            AND removed < (SELECT coalesce(min(number), 9223372036854775807) FROM outbox) ORDER BY removed, id";
+        let rows = sqlx::query(sql).fetch_all(&self.pool).await.db("be read")?;
+        let part = |row: &sqlx::sqlite::SqliteRow| {
+            let meta = parse_meta(row.try_get(0).db("be read")?)?;
+            Ok(RemovedPart { meta, spooled: row.try_get::<i64, _>(1).db("be read")? != 0 })
+        };
+        rows.iter().map(part).collect()
+    }
+
+    /// Gives the number of removed parts whose files are still there.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Internal`] when the database cannot be read.
+    pub async fn removed_count(&self) -> Result<u64> {
+        let sql = "SELECT count(*) FROM part WHERE removed IS NOT NULL";
+        let row = sqlx::query(sql).fetch_one(&self.pool).await.db("be read")?;
+        Ok(row.try_get::<i64, _>(0).db("be read")? as u64)
+    }
+
+    /// Forgets removed parts whose files are deleted.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Internal`] when the database refuses.
+    pub async fn forget_parts(&self, ids: &[PartId]) -> Result<()> {
+        let mut tx = self.begin("forget parts").await?;
+        for id in ids {
+            let sql = "DELETE FROM part WHERE id = ? AND removed IS NOT NULL";
+            sqlx::query(sql).bind(id.to_string()).execute(&mut *tx).await.db("forget parts")?;
+        }
+        tx.commit().await.db("forget parts")
+    }
+
+    /// Gives live parts that are in the store and have files in the spool.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Internal`] when the database cannot be read.
+    pub async fn spool_leftovers(&self) -> Result<Vec<PartMeta>> {
+        let sql = "SELECT meta FROM part WHERE spooled = 1 AND place = 'store' AND removed IS NULL";
+        let rows = sqlx::query(sql).fetch_all(&self.pool).await.db("be read")?;
+        rows.iter().map(|r| parse_meta(r.try_get(0).db("be read")?)).collect()
+    }
+
+    /// Notes that a part has no files in the spool any more.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Internal`] when the database refuses.
+    pub async fn spool_cleared(&self, id: PartId) -> Result<()> {
+        let sql = "UPDATE part SET spooled = 0 WHERE id = ?";
+        sqlx::query(sql).bind(id.to_string()).execute(&self.pool).await.db("note a deletion")?;
+        Ok(())
+    }
+
+    /// Marks the pending keys of jobs that do not run as stale, so that no commit can take them, and gives all stale
+    /// keys. Their files may be deleted then.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Internal`] when the database refuses.
+    pub async fn doom_pending(&self, runs: impl Fn(Uuid) -> bool) -> Result<Vec<String>> {
+        let mut tx = self.begin("give up keys").await?;
+        let jobs = sqlx::query("SELECT DISTINCT job FROM pending WHERE stale = 0");
+        for row in jobs.fetch_all(&mut *tx).await.db("give up keys")? {
+            let job: String = row.try_get(0).db("give up keys")?;
+            if !runs(parse_uuid(&job)?) {
+                let sql = "UPDATE pending SET stale = 1 WHERE job = ?";
+                sqlx::query(sql).bind(job).execute(&mut *tx).await.db("give up keys")?;
+            }
+        }
+        let rows = sqlx::query("SELECT key FROM pending WHERE stale = 1 ORDER BY key");
+        let rows = rows.fetch_all(&mut *tx).await.db("give up keys")?;
+        let keys = rows.iter().map(|r| r.try_get(0).db("give up keys")).collect::<Result<_>>()?;
+        tx.commit().await.db("give up keys")?;
+        Ok(keys)
+    }
+
+    /// Forgets stale keys whose files are deleted.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Internal`] when the database refuses.
+    pub async fn forget_pending(&self, keys: &[String]) -> Result<()> {
+        let mut tx = self.begin("forget keys").await?;
+        for key in keys {
+            let sql = "DELETE FROM pending WHERE key = ? AND stale = 1";
+            sqlx::query(sql).bind(key).execute(&mut *tx).await.db("forget keys")?;
+        }
+        tx.commit().await.db("forget keys")
+    }
+
+    /// Gives all pending keys.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Internal`] when the database cannot be read.
+    pub async fn pending_keys(&self) -> Result<Vec<String>> {
+        let rows = sqlx::query("SELECT key FROM pending ORDER BY key").fetch_all(&self.pool).await.db("be read")?;
+        rows.iter().map(|r| r.try_get(0).db("be read")).collect()
+    }
+
+    /// Forgets writers of which neither WAL nor any part is left. `keep`: those with a WAL, and our own.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Internal`] when the database refuses.
+    pub async fn forget_writers(&self, keep: &HashSet<Uuid>) -> Result<()> {
+        let sql = "SELECT id FROM writer WHERE NOT EXISTS (SELECT 1 FROM part WHERE part.writer = writer.id) \
+            AND NOT EXISTS (SELECT 1 FROM outbox)";
+        for row in sqlx::query(sql).fetch_all(&self.pool).await.db("be read")? {
+            let id: String = row.try_get(0).db("be read")?;
+            if !keep.contains(&parse_uuid(&id)?) {
+                sqlx::query("DELETE FROM writer WHERE id = ?").bind(id).execute(&self.pool).await.db("forget writers")?;
+            }
+        }
+        Ok(())
+    }
+}

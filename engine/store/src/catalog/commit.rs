@@ -1,0 +1,239 @@
+//! Commits: parts in, parts out, WAL floor, in one transaction with the next commit number; and the pending keys that
+//! a job registers before it writes anything.
+
+use std::time::Instant;
+
+use sqlx::Row;
+use uuid::Uuid;
+
+use super::{Catalog, Db, FULL_LIST_EVERY, WriterFloor, Writing};
+use crate::error::{Context, Error, ErrorKind, Result};
+use crate::failpoint;
+use crate::metrics::METRICS;
+use crate::part::{Origin, PartId, PartMeta, Place};
+
+/// A change of what exists.
+#[derive(Debug, Default, Clone)]
+pub struct Change {
+    /// The flush or compaction that makes it; its pending keys are taken. None for retention and rebuild.
+    pub job: Option<Uuid>,
+    /// New parts.
+    pub added: Vec<PartMeta>,
+    /// Parts that go; each must be live, else the commit fails.
+    pub removed: Vec<PartId>,
+    /// Floors that move up.
+    pub floors: Vec<Floor>,
+}
+
+/// A generation that is in parts from a commit on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Floor {
+    /// Its writer.
+    pub writer: Uuid,
+    /// Its number; the writer's floor becomes the next one.
+    pub generation: u64,
+}
+
+impl Catalog {
+    /// Registers keys that a job may write, before it writes them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] when the database refuses, or a key stands there already.
+    pub async fn add_pending(&self, job: Uuid, keys: &[String]) -> Result<()> {
+        let mut tx = self.begin("register keys").await?;
+        for key in keys {
+            sqlx::query("INSERT INTO pending (key, job) VALUES (?, ?)")
+                .bind(key)
+                .bind(job.to_string())
+                .execute(&mut *tx)
+                .await
+                .db("register keys")?;
+        }
+        tx.commit().await.db("register keys")
+    }
+
+    /// Commits a change and gives its number. A job commits once: when its first attempt arrived and only its answer
+    /// was lost, the number of that one is given.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] when a part to remove is not live, a pending key is gone or stale, or the floor is
+    /// already higher; nothing is changed then.
+    pub async fn commit(&self, change: &Change) -> Result<u64> {
+        let started = Instant::now();
+        let done = self.try_commit(change).await;
+        METRICS.catalog_commit_time.add_time(started.elapsed());
+        match &done {
+            Ok(_) => METRICS.catalog_commits.inc(),
+            Err(e) if e.kind() == ErrorKind::Conflict => METRICS.catalog_conflicts.inc(),
+            Err(_) => {}
+        }
+        done
+    }
+
+    async fn try_commit(&self, change: &Change) -> Result<u64> {
+        let mut tx = self.begin("commit").await?;
+        failpoint::hit("commit.begin");
+        if let Some(job) = change.job {
+            let sql = "SELECT number FROM \"commit\" WHERE job = ?";
+            let row = sqlx::query(sql).bind(job.to_string()).fetch_optional(&mut *tx).await.db("commit")?;
+            if let Some(row) = row {
+                return Ok(row.try_get::<i64, _>(0).db("commit")? as u64);
+            }
+        }
+        let number = self.number_commit(&mut tx, change.job).await?;
+        self.insert_parts(&mut tx, number, change).await?;
+        failpoint::hit("commit.after-insert");
+        remove_parts(&mut tx, number, &change.removed).await?;
+        for floor in &change.floors {
+            self.move_floor(&mut tx, *floor).await?;
+        }
+        self.fill_outbox(&mut tx, number, change).await?;
+        failpoint::hit("commit.before-end");
+        tx.commit().await.db("commit")?;
+        failpoint::hit("commit.after-end");
+        Ok(number)
+    }
+
+    /// Takes the next commit number, with an outbox row that tells nothing yet.
+    pub(super) async fn number_commit(&self, tx: &mut Writing, job: Option<Uuid>) -> Result<u64> {
+        let sql = "INSERT INTO \"commit\" (number, job, committed_ms) \
+            VALUES ((SELECT coalesce(max(number) + 1, 0) FROM \"commit\"), ?, ?) RETURNING number";
+        let row = sqlx::query(sql)
+            .bind(job.map(|j| j.to_string()))
+            .bind(self.clock.now_ms())
+            .fetch_one(&mut **tx)
+            .await
+            .db("commit")?;
+        let number: i64 = row.try_get(0).db("commit")?;
+        sqlx::query("INSERT INTO outbox (number, writers) VALUES (?, '[]')")
+            .bind(number)
+            .execute(&mut **tx)
+            .await
+            .db("commit")?;
+        Ok(number as u64)
+    }
+
+    async fn insert_parts(&self, tx: &mut Writing, number: u64, change: &Change) -> Result<()> {
+        if let Some(job) = change.job {
+            let job = job.to_string();
+            for file in change.added.iter().flat_map(|p| &p.files) {
+                let sql = "DELETE FROM pending WHERE key = ? AND job = ? AND stale = 0";
+                let taken = sqlx::query(sql).bind(&file.key).bind(&job).execute(&mut **tx).await.db("commit")?;
+                if taken.rows_affected() != 1 {
+                    let text = format!("`{}` is not pending for this job any more", file.key);
+                    return Err(Error::new(ErrorKind::Conflict, text));
+                }
+            }
+            // Keys that were planned and not needed (no histograms, …).
+            let sql = "DELETE FROM pending WHERE job = ? AND stale = 0";
+            sqlx::query(sql).bind(&job).execute(&mut **tx).await.db("commit")?;
+        }
+        for part in &change.added {
+            insert_part(tx, number, part).await?;
+        }
+        Ok(())
+    }
+
+    async fn move_floor(&self, tx: &mut Writing, floor: Floor) -> Result<()> {
+        let sql = "INSERT INTO writer (id, floor, heartbeat_ms) VALUES (?1, ?2, ?3) \
+            ON CONFLICT (id) DO UPDATE SET floor = ?2, heartbeat_ms = ?3 WHERE floor < ?2";
+        let moved = sqlx::query(sql)
+            .bind(floor.writer.to_string())
+            .bind(floor.generation as i64 + 1)
+            .bind(self.clock.now_ms())
+            .execute(&mut **tx)
+            .await
+            .db("commit")?;
+        if moved.rows_affected() == 1 {
+            return Ok(());
+        }
+        let text = format!("generation {} of writer `{}` is committed already", floor.generation, floor.writer);
+        Err(Error::new(ErrorKind::Conflict, text))
+    }
+
+    async fn fill_outbox(&self, tx: &mut Writing, number: u64, change: &Change) -> Result<()> {
+        let told: Vec<WriterFloor> = if number % FULL_LIST_EVERY == 0 {
+            let rows = sqlx::query("SELECT id, floor FROM writer ORDER BY id").fetch_all(&mut **tx).await.db("commit")?;
+            let floor = |row: &sqlx::sqlite::SqliteRow| {
+                let writer = super::parse_uuid(row.try_get(0).db("commit")?)?;
+                Ok(WriterFloor { writer, floor: row.try_get::<i64, _>(1).db("commit")? as u64 })
+            };
+            rows.iter().map(floor).collect::<Result<_>>()?
+        } else {
+            change.floors.iter().map(|f| WriterFloor { writer: f.writer, floor: f.generation + 1 }).collect()
+        };
+        let json = serde_json::to_string(&told).internal("cannot write floors as JSON")?;
+        sqlx::query("UPDATE outbox SET writers = ? WHERE number = ?")
+            .bind(json)
+            .bind(number as i64)
+            .execute(&mut **tx)
+            .await
+            .db("commit")?;
+        Ok(())
+    }
+
+    /// Notes that uploads arrived: the parts are read from the store from now on. Gives those that are still live, as
+    /// they stand now.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] when the database refuses.
+    pub async fn placed(&self, parts: &[PartMeta]) -> Result<Vec<PartMeta>> {
+        let mut tx = self.begin("note an upload").await?;
+        let mut placed = Vec::with_capacity(parts.len());
+        for part in parts {
+            let part = PartMeta { place: Place::Store, ..part.clone() };
+            let json = serde_json::to_string(&part).internal("cannot write a part as JSON")?;
+            let sql = "UPDATE part SET place = 'store', meta = ? WHERE id = ? AND place = 'spool'";
+            let done = sqlx::query(sql).bind(json).bind(part.id.to_string()).execute(&mut *tx).await;
+            if done.db("note an upload")?.rows_affected() == 1 {
+                placed.push(part);
+            }
+        }
+        tx.commit().await.db("note an upload")?;
+        Ok(placed)
+    }
+}
+
+pub(super) async fn insert_part(tx: &mut Writing, number: u64, part: &PartMeta) -> Result<()> {
+    let json = serde_json::to_string(part).internal("cannot write a part as JSON")?;
+    let (place, spooled) = match part.place {
+        Place::Spool => ("spool", 1),
+        Place::Store => ("store", 0),
+    };
+    let writer = match &part.origin {
+        Origin::Flushed { writer, .. } => Some(writer.to_string()),
+        Origin::Compacted { .. } => None,
+    };
+    let sql = "INSERT INTO part (id, tbl, day, level, place, spooled, min_ts, max_ts, rows, bytes, writer, added, meta) \
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    sqlx::query(sql)
+        .bind(part.id.to_string())
+        .bind(&part.table)
+        .bind(part.day)
+        .bind(part.level)
+        .bind(place)
+        .bind(spooled)
+        .bind(part.min_ts)
+        .bind(part.max_ts)
+        .bind(part.rows as i64)
+        .bind(part.bytes as i64)
+        .bind(writer)
+        .bind(number as i64)
+        .bind(json)
+        .execute(&mut **tx)
+        .await
+        .db("commit")?;
+    Ok(())
+}
+
+async fn remove_parts(tx: &mut Writing, number: u64, removed: &[PartId]) -> Result<()> {
+    for id in removed {
+        // A part in the spool is nobody's to remove: the object that adds it would wait for it for ever.
+        let sql = "UPDATE part SET removed = ? WHERE id = ? AND removed IS NULL AND place = 'store'";
+        let done = sqlx::query(sql).bind(number as i64).bind(id.to_string()).execute(&mut **tx).await.db("commit")?;
+        if done.rows_affected() != 1 {
+            return Err(Error::new(ErrorKind::Conflict, format!("part `{id}` is not live any more")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! Commit objects: what each commit changed, as JSON in the store, for other readers and for the rebuild. Rendered from
+//! the catalog when their turn comes; `docs/formats/catalog.md` is their description.
+
+use serde::{Deserialize, Serialize};
+use sqlx::{Row, Sqlite, Transaction};
+use uuid::Uuid;
+
+use super::{Catalog, Db, parse_uuid};
+use crate::error::{Context, Result};
+use crate::layout::{STORE_FORMAT, check_format};
+use crate::part::{PartId, PartMeta};
+
+/// Commit 0 and each so-manieth tell all live parts, not only what changed.
+pub const FULL_LIST_EVERY: u64 = 256;
+
+/// A commit object as it is read.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CommitObject {
+    /// Version of the formats in the store.
+    pub format: u32,
+    /// The installation that wrote it.
+    pub installation: Uuid,
+    /// Its number.
+    pub commit: u64,
+    /// When it was committed, Unix milliseconds.
+    pub committed_ms: i64,
+    /// Whether `added` tells all live parts (and `writers` all floors), so that nothing before it counts.
+    pub full: bool,
+    /// New parts; of a full list: all live parts.
+    pub added: Vec<PartMeta>,
+    /// Parts that went with this commit.
+    pub removed: Vec<PartId>,
+    /// Floors that moved; of a full list: all of them.
+    pub writers: Vec<WriterFloor>,
+}
+
+/// A writer and its first generation that is not in parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriterFloor {
+    /// The writer.
+    pub writer: Uuid,
+    /// The generation.
+    pub floor: u64,
+}
+
+impl CommitObject {
+    /// Reads an object's body.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Invalid`] when it has a newer format, [`crate::ErrorKind::Internal`] when it is damaged.
+    pub fn parse(key: &str, body: &[u8]) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Format {
+            format: u32,
+        }
+        let format: Format = serde_json::from_slice(body).internal(format!("commit object `{key}` is damaged"))?;
+        check_format(format.format, "the store")?;
+        serde_json::from_slice(body).internal(format!("commit object `{key}` is damaged"))
+    }
+}
+
+/// What the outbox has next.
+#[derive(Debug)]
+pub enum NextObject {
+    /// Nothing: all objects are in the store.
+    None,
+    /// The next object waits for parts that are not in the store yet.
+    Waiting {
+        /// Its commit.
+        commit: u64,
+        /// How many parts it waits for.
+        parts: u64,
+    },
+    /// An object to write.
+    Ready {
+        /// Its commit.
+        commit: u64,
+        /// Its body.
+        body: String,
+    },
+}
+
+impl Catalog {
+    /// Gives the next commit object that the store lacks.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Internal`] when the database cannot be read.
+    pub async fn next_object(&self) -> Result<NextObject> {
+        let mut tx = self.pool.begin().await.db("be read")?;
+        let sql = "SELECT o.number, o.writers, c.committed_ms, \
+            (SELECT count(*) FROM part WHERE added <= o.number AND place = 'spool' AND removed IS NULL), \
+            (SELECT id FROM installation) FROM outbox o JOIN \"commit\" c ON c.number = o.number \
+            ORDER BY o.number LIMIT 1";
+        let Some(row) = sqlx::query(sql).fetch_optional(&mut *tx).await.db("be read")? else {
+            return Ok(NextObject::None);
+        };
+        let commit = row.try_get::<i64, _>(0).db("be read")? as u64;
+        let parts = row.try_get::<i64, _>(3).db("be read")? as u64;
+        if parts > 0 {
+            return Ok(NextObject::Waiting { commit, parts });
+        }
+        let full = commit % FULL_LIST_EVERY == 0;
+        let added = texts(&mut tx, if full { LIVE_AT } else { ADDED_AT }, commit).await?;
+        let removed = texts(&mut tx, REMOVED_AT, commit).await?;
+        let removed: Vec<_> = removed.iter().map(|id| format!("\"{id}\"")).collect();
+        let installation = parse_uuid(row.try_get(4).db("be read")?)?;
+        let (committed_ms, writers): (i64, String) = (row.try_get(2).db("be read")?, row.try_get(1).db("be read")?);
+        let body = format!(
+            "{{\"format\":{STORE_FORMAT},\"installation\":\"{installation}\",\"commit\":{commit},\
+             \"committed_ms\":{committed_ms},\"full\":{full},\n\"added\":[{}],\n\"removed\":[{}],\n\"writers\":{writers}}}\n",
+            added.join(",\n"),
+            removed.join(","),
+        );
+        Ok(NextObject::Ready { commit, body })
+    }
+
+    /// Notes that a commit's object is in the store.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Internal`] when the database refuses.
+    pub async fn object_written(&self, commit: u64) -> Result<()> {
+        let sql = "DELETE FROM outbox WHERE number = ?";
+        sqlx::query(sql).bind(commit as i64).execute(&self.pool).await.db("note an object")?;
+        Ok(())
+    }
+
+    /// Gives the first commit whose object the store lacks.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Internal`] when the database cannot be read.
+    pub async fn first_unwritten(&self) -> Result<Option<u64>> {
+        let row = sqlx::query("SELECT min(number) FROM outbox").fetch_one(&self.pool).await.db("be read")?;
+        Ok(row.try_get::<Option<i64>, _>(0).db("be read")?.map(|n| n as u64))
+    }
+
+    /// Gives the number of objects that the store lacks.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Internal`] when the database cannot be read.
+    pub async fn outbox_depth(&self) -> Result<u64> {
+        let row = sqlx::query("SELECT count(*) FROM outbox").fetch_one(&self.pool).await.db("be read")?;
+        Ok(row.try_get::<i64, _>(0).db("be read")? as u64)
+    }
+
+    /// Gives the commits whose objects are older than the last two full lists in the store.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Internal`] when the database cannot be read.
+    pub async fn outdated_objects(&self) -> Result<Vec<u64>> {
+        let sql = "SELECT number FROM \"commit\" WHERE number < \
+            (SELECT coalesce(min(o.number), (SELECT max(number) + 1 FROM \"commit\")) - 1 FROM outbox o) / ?1 * ?1 - ?1 \
+            ORDER BY number";
+        let rows = sqlx::query(sql).bind(FULL_LIST_EVERY as i64).fetch_all(&self.pool).await.db("be read")?;
+        rows.iter().map(|r| Ok(r.try_get::<i64, _>(0).db("be read")? as u64)).collect()
+    }
+
+    /// Forgets commits whose objects were deleted.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Internal`] when the database refuses.
+    pub async fn forget_commits(&self, before: u64) -> Result<()> {
+        let sql = "DELETE FROM \"commit\" WHERE number < ?";
+        sqlx::query(sql).bind(before as i64).execute(&self.pool).await.db("forget commits")?;
+        Ok(())
+    }
+}
+
+// Rows of removed parts stay until the object of the commit that removed them is written, so these see all they need.
+const LIVE_AT: &str = "SELECT meta FROM part WHERE added <= ?1 AND (removed IS NULL OR removed > ?1) ORDER BY added, id";
+const ADDED_AT: &str = "SELECT meta FROM part WHERE added = ?1 ORDER BY id";
+const REMOVED_AT: &str = "SELECT id FROM part WHERE removed = ?1 ORDER BY id";
+
+async fn texts(tx: &mut Transaction<'static, Sqlite>, sql: &'static str, commit: u64) -> Result<Vec<String>> {
+    let rows = sqlx::query(sql).bind(commit as i64).fetch_all(&mut **tx).await.db("be read")?;
+    rows.iter().map(|r| r.try_get(0).db("be read")).collect()
+}

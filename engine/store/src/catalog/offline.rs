@@ -1,0 +1,136 @@
+//! What the offline commands ask: replacing everything after a rebuild, and the keys that a check must expect.
+
+use sqlx::Row;
+use uuid::Uuid;
+
+use super::commit::insert_part;
+use super::{Catalog, Db, FULL_LIST_EVERY, WriterFloor, parse_meta};
+use crate::error::{Context, Result};
+use crate::layout::STORE_FORMAT;
+use crate::part::PartMeta;
+
+/// A catalog as a rebuild found it.
+#[derive(Debug)]
+pub struct Rebuilt {
+    /// The installation.
+    pub installation: Uuid,
+    /// Commits whose objects are in the store, ascending.
+    pub commits: Vec<u64>,
+    /// Live parts: commit that added it, part, whether files of it are in the spool.
+    pub live: Vec<(u64, PartMeta, bool)>,
+    /// Removed parts whose files may be there: commit that removed it, part, the same.
+    pub removed: Vec<(u64, PartMeta, bool)>,
+    /// Parts that no commit object names yet; the next commit adds them.
+    pub adopted: Vec<PartMeta>,
+    /// All floors.
+    pub floors: Vec<WriterFloor>,
+}
+
+impl Catalog {
+    /// Replaces what exists by what a rebuild found, in one transaction. Other tables of the database stay.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Internal`] when the database refuses.
+    pub async fn replace(&self, rebuilt: &Rebuilt) -> Result<()> {
+        let now = quiver_types::Clock::now_ms(&*self.clock);
+        let mut tx = self.begin("be rebuilt").await?;
+        let clear = "DELETE FROM part; DELETE FROM \"commit\"; DELETE FROM outbox; DELETE FROM writer; \
+            DELETE FROM installation;";
+        sqlx::raw_sql(clear).execute(&mut *tx).await.db("be rebuilt")?;
+        sqlx::query("INSERT INTO installation (only_row, id, format, created_ms) VALUES (1, ?, ?, ?)")
+            .bind(rebuilt.installation.to_string())
+            .bind(STORE_FORMAT)
+            .bind(now)
+            .execute(&mut *tx)
+            .await
+            .db("be rebuilt")?;
+        for &commit in &rebuilt.commits {
+            let sql = "INSERT INTO \"commit\" (number, committed_ms) VALUES (?, ?)";
+            sqlx::query(sql).bind(commit as i64).bind(now).execute(&mut *tx).await.db("be rebuilt")?;
+        }
+        for floor in &rebuilt.floors {
+            sqlx::query("INSERT INTO writer (id, floor, heartbeat_ms) VALUES (?, ?, ?)")
+                .bind(floor.writer.to_string())
+                .bind(floor.floor as i64)
+                .bind(now)
+                .execute(&mut *tx)
+                .await
+                .db("be rebuilt")?;
+        }
+        let spooled = async |tx: &mut super::Writing, part: &PartMeta| -> Result<()> {
+            let sql = "UPDATE part SET spooled = 1 WHERE id = ?";
+            sqlx::query(sql).bind(part.id.to_string()).execute(&mut **tx).await.db("be rebuilt")?;
+            Ok(())
+        };
+        for (added, part, in_spool) in &rebuilt.live {
+            insert_part(&mut tx, *added, part).await?;
+            if *in_spool {
+                spooled(&mut tx, part).await?;
+            }
+        }
+        for (removed, part, in_spool) in &rebuilt.removed {
+            insert_part(&mut tx, 0, part).await?;
+            let sql = "UPDATE part SET removed = ? WHERE id = ?";
+            let removed = sqlx::query(sql).bind(*removed as i64).bind(part.id.to_string());
+            removed.execute(&mut *tx).await.db("be rebuilt")?;
+            if *in_spool {
+                spooled(&mut tx, part).await?;
+            }
+        }
+        // The floors moved with what was adopted; the next commit tells all of them.
+        if !rebuilt.adopted.is_empty() || rebuilt.commits.is_empty() {
+            let number = self.number_commit(&mut tx, None).await?;
+            for part in &rebuilt.adopted {
+                insert_part(&mut tx, number, part).await?;
+                for file in &part.files {
+                    let sql = "DELETE FROM pending WHERE key = ?";
+                    sqlx::query(sql).bind(&file.key).execute(&mut *tx).await.db("be rebuilt")?;
+                }
+            }
+            let json = serde_json::to_string(&rebuilt.floors).internal("cannot write floors as JSON")?;
+            let sql = "UPDATE outbox SET writers = ? WHERE number = ?";
+            sqlx::query(sql).bind(json).bind(number as i64).execute(&mut *tx).await.db("be rebuilt")?;
+        }
+        tx.commit().await.db("be rebuilt")
+    }
+
+    /// Gives keys that the catalog knows beside those of live parts: pending ones, and those of removed parts.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Internal`] when the database cannot be read.
+    pub async fn doomed_keys(&self) -> Result<Vec<String>> {
+        let mut keys = self.pending_keys().await?;
+        let rows = sqlx::query("SELECT meta FROM part WHERE removed IS NOT NULL");
+        for row in rows.fetch_all(&self.pool).await.db("be read")? {
+            keys.extend(parse_meta(row.try_get(0).db("be read")?)?.files.into_iter().map(|f| f.key));
+        }
+        Ok(keys)
+    }
+
+    /// Gives the commits whose objects the store must have: from the last but one full list on.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Internal`] when the database cannot be read.
+    pub async fn written_commits(&self) -> Result<Vec<u64>> {
+        let sql = "SELECT number FROM \"commit\" WHERE number < \
+            (SELECT coalesce(min(number), 9223372036854775807) FROM outbox) ORDER BY number";
+        let numbers = self.numbers(sql).await?;
+        let keep = numbers.last().map_or(0, |last| (last / FULL_LIST_EVERY * FULL_LIST_EVERY).saturating_sub(FULL_LIST_EVERY));
+        Ok(numbers.into_iter().filter(|&n| n >= keep).collect())
+    }
+
+    /// Gives the other commits that the catalog knows: not written yet, or outdated and about to be deleted.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Internal`] when the database cannot be read.
+    pub async fn unwritten_commits(&self) -> Result<Vec<u64>> {
+        let written = self.written_commits().await?;
+        let all = self.numbers("SELECT number FROM \"commit\" ORDER BY number").await?;
+        Ok(all.into_iter().filter(|n| written.binary_search(n).is_err()).collect())
+    }
+
+    async fn numbers(&self, sql: &'static str) -> Result<Vec<u64>> {
+        let rows = sqlx::query(sql).fetch_all(&self.pool).await.db("be read")?;
+        rows.iter().map(|r| Ok(r.try_get::<i64, _>(0).db("be read")? as u64)).collect()
+    }
+}

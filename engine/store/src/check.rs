@@ -1,0 +1,121 @@
+//! `quiver store check`: whether store, spool and catalog agree, and every byte of every live part is what was written.
+//! Changes nothing; files that nobody names are for people to delete.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use quiver_types::{Clock, SystemClock};
+
+use crate::error::{Error, ErrorKind, Result, chain};
+use crate::identity;
+use crate::layout::{IDENTITY_KEY, commit_key};
+use crate::object::Storage;
+use crate::offline::Offline;
+use crate::part::{Part, Place};
+use crate::settings::StoreSettings;
+
+/// What a check found.
+#[derive(Debug, Clone, Default)]
+pub struct CheckReport {
+    /// Live parts.
+    pub parts: usize,
+    /// Their files.
+    pub files: usize,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Keys that nobody names; those in the spool begin with `parts/`.
+    pub unknown: Vec<String>,
+    /// Keys that the catalog names and that are not there, or have another size.
+    pub missing: Vec<String>,
+    /// Parts that cannot be read, with the reason.
+    pub damaged: Vec<String>,
+}
+
+impl CheckReport {
+    /// Says whether nothing is missing and nothing damaged.
+    pub fn sound(&self) -> bool {
+        self.missing.is_empty() && self.damaged.is_empty()
+    }
+}
+
+/// Checks. The server must not run.
+///
+/// # Errors
+/// [`ErrorKind::Conflict`] when the server runs or store and catalog do not belong together,
+/// [`ErrorKind::Unavailable`] when the store does not answer. What is missing or damaged is in the report.
+pub async fn check(settings: StoreSettings) -> Result<CheckReport> {
+    check_with(settings, Arc::new(SystemClock), None).await
+}
+
+/// The same with a given clock and store.
+///
+/// # Errors
+/// As [`check`].
+pub async fn check_with(
+    settings: StoreSettings,
+    clock: Arc<dyn Clock>,
+    storage: Option<Storage>,
+) -> Result<CheckReport> {
+    let offline = Offline::open(&settings, clock, storage).await?;
+    let report = run(&offline).await;
+    offline.catalog.close().await;
+    report
+}
+
+async fn run(offline: &Offline) -> Result<CheckReport> {
+    let Some(installation) = offline.catalog.installation().await? else {
+        return Err(Error::new(ErrorKind::NotFound, "the catalog is empty; `quiver catalog rebuild` makes it anew"));
+    };
+    identity::confirm(&offline.catalog, &offline.storage, installation).await?;
+    let mut objects: BTreeMap<String, u64> = offline.storage.list("").await?.into_iter().collect();
+    let mut spool = offline.spool_files()?;
+    let mut report = CheckReport::default();
+    let (_, live) = offline.catalog.live_parts().await?;
+    for part in &live {
+        report.parts += 1;
+        for file in &part.files {
+            report.files += 1;
+            report.bytes += file.bytes;
+            let (found, name) = match part.place {
+                Place::Store => (objects.remove(&file.key), file.key.clone()),
+                Place::Spool => (spool.remove(&file.key), format!("parts/{}", file.key)),
+            };
+            // A part may still lie in the spool after its upload, or be half uploaded.
+            spool.remove(&file.key);
+            objects.remove(&file.key);
+            match found {
+                Some(bytes) if bytes == file.bytes => {}
+                Some(bytes) => report.missing.push(format!("{name} ({bytes} bytes instead of {})", file.bytes)),
+                None => report.missing.push(name),
+            }
+        }
+    }
+    for key in offline.catalog.doomed_keys().await? {
+        objects.remove(&key);
+        spool.remove(&key);
+    }
+    objects.remove(IDENTITY_KEY);
+    for commit in offline.catalog.written_commits().await? {
+        let key = commit_key(commit);
+        if objects.remove(&key).is_none() {
+            report.missing.push(key);
+        }
+    }
+    // The object of the next commit may have arrived without our having noted it.
+    for commit in offline.catalog.unwritten_commits().await? {
+        objects.remove(&commit_key(commit));
+    }
+    let absent: BTreeSet<&str> = report.missing.iter().map(String::as_str).collect();
+    for meta in live {
+        let id = meta.id;
+        if meta.files.iter().any(|f| absent.iter().any(|m| m.contains(f.key.as_str()))) {
+            continue;
+        }
+        let part = Part::new(meta, Arc::clone(&offline.io), Arc::clone(&offline.caches));
+        if let Err(e) = part.verify().await {
+            report.damaged.push(format!("{id}: {}", chain(&e)));
+        }
+    }
+    report.unknown = objects.into_keys().chain(spool.into_keys().map(|k| format!("parts/{k}"))).collect();
+    Ok(report)
+}

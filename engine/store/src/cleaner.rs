@@ -1,0 +1,135 @@
+//! Deletes files that nobody can read any more: of parts that a commit removed and no snapshot holds, of jobs that
+//! died before their commit, and spool files of parts that the store has.
+//!
+//! It deletes only what the catalog names, and the catalog forgets after the deletion: a crash between the two makes
+//! the next run delete again. Files that nobody names are never touched (`quiver store check` lists them).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::core::Core;
+use crate::error::{Context, Result, chain};
+use crate::failpoint;
+use crate::metrics::METRICS;
+use crate::object::delete_files;
+use crate::part::{PartMeta, Place};
+
+/// How often it looks without being told: snapshots end without telling anybody.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// Parts that are deleted before the catalog forgets them together.
+const BATCH: usize = 32;
+
+/// Runs until the store closes.
+pub(crate) async fn run(core: Arc<Core>) {
+    loop {
+        match clean(&core).await {
+            Ok(_) => METRICS.cleaner_last_success.set_time(core.now()),
+            Err(e) => {
+                METRICS.cleaner_failures.inc();
+                tracing::warn!(error = %chain(&e), "deletion failed, will retry");
+            }
+        }
+        tokio::select! {
+            () = core.stop.cancelled() => return,
+            () = core.clean.notified() => {}
+            () = tokio::time::sleep(INTERVAL) => {}
+        }
+    }
+}
+
+/// Deletes what can be deleted now, and gives the number of files.
+///
+/// # Errors
+/// What disk, store or catalog say; the rest is tried again at the next run.
+pub(crate) async fn clean(core: &Core) -> Result<usize> {
+    let _one = core.cleaning.lock().await;
+    let mut files = clean_pending(core).await?;
+    files += clean_spool(core).await?;
+    files += clean_removed(core).await?;
+    METRICS.cleaner_objects.add(files as u64);
+    METRICS.cleaner_queue.set(core.catalog.removed_count().await?);
+    if files > 0 {
+        core.progress.bump();
+    }
+    Ok(files)
+}
+
+/// Deletes what jobs left that do not run any more.
+pub(crate) async fn clean_pending(core: &Core) -> Result<usize> {
+    failpoint::hit("cleaner.before-doom");
+    let keys = core.catalog.doom_pending(|job| core.runs(job)).await?;
+    if keys.is_empty() {
+        return Ok(0);
+    }
+    failpoint::hit("cleaner.after-doom");
+    // Nothing of them can be in a remote store: uploads begin after the commit, which takes the keys.
+    delete_local(core, core.write_root.clone(), keys.clone()).await?;
+    failpoint::hit("cleaner.after-doomed-delete");
+    core.catalog.forget_pending(&keys).await?;
+    failpoint::hit("cleaner.after-doomed-forget");
+    Ok(keys.len())
+}
+
+async fn clean_spool(core: &Core) -> Result<usize> {
+    if core.write_place == Place::Store {
+        return Ok(0);
+    }
+    let mut files = 0;
+    let leftovers = core.catalog.spool_leftovers().await?;
+    if leftovers.is_empty() {
+        return Ok(0);
+    }
+    let read = core.readable(Some(Place::Spool));
+    for part in leftovers.iter().filter(|p| !read.contains(&p.id)) {
+        failpoint::hit("spool.before-delete");
+        delete_local(core, core.spool_root.clone(), keys(part)).await?;
+        failpoint::hit("spool.after-delete");
+        core.catalog.spool_cleared(part.id).await?;
+        failpoint::hit("spool.after-forget");
+        files += part.files.len();
+    }
+    Ok(files)
+}
+
+async fn clean_removed(core: &Core) -> Result<usize> {
+    let removed = core.catalog.removed_parts().await?;
+    if removed.is_empty() {
+        return Ok(0);
+    }
+    core.confirm_store().await?;
+    let read = core.readable(None);
+    let free: Vec<_> = removed.iter().filter(|p| !read.contains(&p.meta.id)).collect();
+    let mut files = 0;
+    for batch in free.chunks(BATCH) {
+        failpoint::hit("cleaner.before-delete");
+        let all: Vec<String> = batch.iter().flat_map(|p| keys(&p.meta)).collect();
+        for part in batch {
+            core.caches.forget(part.meta.id);
+            part.meta.files.iter().for_each(|f| core.forget_file(&f.key, Place::Store));
+        }
+        let spooled: Vec<String> = batch.iter().filter(|p| p.spooled).flat_map(|p| keys(&p.meta)).collect();
+        if !spooled.is_empty() {
+            delete_local(core, core.spool_root.clone(), spooled).await?;
+        }
+        failpoint::hit("cleaner.in-delete");
+        core.storage.delete(&all).await?;
+        failpoint::hit("cleaner.after-delete");
+        let ids: Vec<_> = batch.iter().map(|p| p.meta.id).collect();
+        core.catalog.forget_parts(&ids).await?;
+        failpoint::hit("cleaner.after-forget");
+        METRICS.cleaner_bytes.add(batch.iter().map(|p| p.meta.bytes).sum());
+        files += all.len();
+    }
+    Ok(files)
+}
+
+fn keys(part: &PartMeta) -> Vec<String> {
+    part.files.iter().map(|f| f.key.clone()).collect()
+}
+
+async fn delete_local(core: &Core, root: std::path::PathBuf, keys: Vec<String>) -> Result<()> {
+    for key in &keys {
+        core.forget_file(key, core.write_place);
+    }
+    tokio::task::spawn_blocking(move || delete_files(&root, &keys)).await.internal("the deletion stopped")?
+}

@@ -1,0 +1,192 @@
+//! Compaction: fewer, larger, better packed parts. One thread of low priority plans, merges and commits, one
+//! compaction at a time; a commit names its inputs and fails when one of them is not live any more.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::catalog::Change;
+use crate::cleaner;
+use crate::core::Core;
+use crate::error::{Context as _, Error, ErrorKind, Result, chain};
+use crate::failpoint;
+use crate::metrics::METRICS;
+use crate::part::{Part, Place};
+
+mod merge;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use plan::{Context, Plan, plan};
+
+/// How much less than others the thread gets of a busy processor.
+const NICENESS: i32 = 10;
+/// How often one run may lose its inputs to others before it leaves the rest to the next.
+const CONFLICTS_MAX: usize = 16;
+
+/// The handle of the compaction thread.
+#[derive(Debug)]
+pub(crate) struct Compactor {
+    requests: mpsc::Sender<Request>,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Request {
+    force: bool,
+    done: oneshot::Sender<Result<()>>,
+}
+
+impl Compactor {
+    /// Starts the thread. It ends when the store closes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] when the system gives no thread.
+    pub(crate) fn start(core: Arc<Core>, runtime: tokio::runtime::Handle) -> Result<Self> {
+        let (requests, received) = mpsc::channel(16);
+        let work = move || {
+            // On Linux the niceness of "this process" is that of the calling thread. Refused: it works all the same.
+            let _ = rustix::process::setpriority_process(None, NICENESS);
+            runtime.block_on(run(core, received));
+        };
+        let thread = std::thread::Builder::new().name("quiver-compact".into()).spawn(work);
+        let thread = Mutex::new(Some(thread.internal("cannot start the compaction thread")?));
+        Ok(Self { requests, thread })
+    }
+
+    /// Compacts all that is due, or with `force` everything, and waits for it.
+    ///
+    /// # Errors
+    /// What the compaction met; [`ErrorKind::Cancelled`] when the store closes.
+    pub(crate) async fn request(&self, force: bool) -> Result<()> {
+        let closed = || Error::new(ErrorKind::Cancelled, "the store closes");
+        let (done, answer) = oneshot::channel();
+        self.requests.send(Request { force, done }).await.map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
+    }
+
+    /// Waits for the thread's end, after the store was told to stop.
+    pub(crate) async fn join(&self) {
+        let Some(thread) = self.thread.lock().take() else { return };
+        let joined = tokio::task::spawn_blocking(move || thread.join()).await;
+        if !matches!(joined, Ok(Ok(()))) {
+            tracing::error!("the compaction thread has panicked");
+        }
+    }
+}
+
+async fn run(core: Arc<Core>, mut requests: mpsc::Receiver<Request>) {
+    let settings = core.settings.compaction.clone();
+    loop {
+        tokio::select! {
+            biased;
+            () = core.stop.cancelled() => return,
+            request = requests.recv() => match request {
+                Some(request) => {
+                    let answer = compact(&core, request.force).await;
+                    // Who asked may have gone; the work is done all the same.
+                    let _ = request.done.send(answer);
+                }
+                None => return,
+            },
+            () = tokio::time::sleep(settings.interval), if settings.enabled => {
+                match compact(&core, false).await {
+                    Ok(()) => METRICS.compaction_last_success.set_time(core.now()),
+                    Err(e) if e.kind() == ErrorKind::Cancelled => {}
+                    Err(e) => tracing::error!(error = %chain(&e), "compaction failed, will retry"),
+                }
+            }
+        }
+    }
+}
+
+/// Runs plan after plan until none is due.
+pub(crate) async fn compact(core: &Arc<Core>, force: bool) -> Result<()> {
+    let mut conflicts = 0;
+    loop {
+        if core.stop.is_cancelled() {
+            return Err(Error::new(ErrorKind::Cancelled, "the store closes"));
+        }
+        let visible = core.shared.visible();
+        let ctx = Context {
+            now_ms: core.now_ms(),
+            settings: &core.settings.compaction,
+            force,
+            spare_bytes: core.amplification.spare_bytes(),
+        };
+        let plans = plan(visible.parts.iter().map(|p| &p.meta), &ctx);
+        METRICS.compaction_queue.set(plans.len() as u64);
+        // A compaction fills the spool before it frees anything; the store comes first.
+        let Some(next) = plans.into_iter().next().filter(|_| force || !core.spool_full()) else {
+            let uploads = visible.parts.iter().any(|p| p.meta.place == Place::Spool && p.meta.level < 2);
+            drop(visible);
+            if force && uploads {
+                wait_for_uploads(core).await?;
+                continue;
+            }
+            return Ok(());
+        };
+        let inputs: Vec<_> = visible.parts.iter().filter(|p| next.inputs.contains(&p.meta.id)).map(Arc::clone).collect();
+        drop(visible);
+        match run_plan(core, &next, inputs).await {
+            Ok(()) => conflicts = 0,
+            Err(e) => {
+                METRICS.compaction_failures.inc();
+                cleaner::clean_pending(core).await?;
+                conflicts += 1;
+                if e.kind() != ErrorKind::Conflict || conflicts > CONFLICTS_MAX {
+                    return Err(e);
+                }
+                tracing::debug!(error = %chain(&e), "a compaction lost its inputs");
+            }
+        }
+    }
+}
+
+async fn wait_for_uploads(core: &Core) -> Result<()> {
+    let done = || async { Ok(!core.shared.visible().parts.iter().any(|p| p.meta.place == Place::Spool)) };
+    core.progress.wait("the upload", Duration::from_secs(120), done).await
+}
+
+async fn run_plan(core: &Arc<Core>, plan: &Plan, inputs: Vec<Arc<Part>>) -> Result<()> {
+    let started = Instant::now();
+    let job = core.begin_job();
+    let added = merge::merge(core, &job, plan, &inputs).await?;
+    failpoint::hit("compact.before-commit");
+    let sum = |parts: &mut dyn Iterator<Item = u64>| parts.sum::<u64>();
+    let (read, written) =
+        (sum(&mut inputs.iter().map(|p| p.meta.bytes)), sum(&mut added.iter().map(|p| p.bytes)));
+    let change = Change { job: Some(job.id), added, removed: plan.inputs.clone(), ..Change::default() };
+    let commit = core.catalog.commit(&change).await?;
+    failpoint::hit("compact.after-commit");
+    let outputs = change.added.len();
+    core.publish(commit, change.added, &plan.inputs, None);
+    failpoint::hit("compact.after-swap");
+    METRICS.compaction_runs.inc();
+    METRICS.compaction_parts_read.add(inputs.len() as u64);
+    METRICS.compaction_read_bytes.add(read);
+    METRICS.compaction_written_bytes.add(written);
+    METRICS.compaction_time.add_time(started.elapsed());
+    METRICS.compaction_last_success.set_time(core.now());
+    core.amplification.add_compacted(written);
+    tracing::info!(
+        table = plan.table,
+        day = plan.day,
+        level = plan.level,
+        commit,
+        inputs = inputs.len(),
+        outputs,
+        read,
+        written,
+        "compacted"
+    );
+    // These hold the old files.
+    drop(inputs);
+    core.upload.notify_one();
+    core.outbox.notify_one();
+    core.clean.notify_one();
+    Ok(())
+}

@@ -1,0 +1,322 @@
+//! Merging parts: sorted inputs are streamed by a k-way merge, one series at a time, into new parts. Memory: one row
+//! group of each file that is open, the series at hand, and what the writers hold packed.
+//!
+//! Every row that the catalog counts in the inputs must be read, and every row that was kept must be counted in the
+//! outputs; else nothing is committed.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use quiver_types::tables::metrics;
+use quiver_types::{Millis, MillisRange, ReadStats};
+
+use super::plan::Plan;
+use crate::core::{Core, Job};
+use crate::error::{Error, ErrorKind, Result};
+use crate::failpoint;
+use crate::flush::keys;
+use crate::metadata_rows::{metadata_batch, metadata_rows, newest_rows};
+use crate::part::{
+    Origin, Part, PartCompression, PartId, PartMeta, PartSpec, PartWriter, RunReader, write_rows_part,
+};
+use crate::run::SeriesRun;
+
+/// Merges the inputs of a plan, and gives the new parts, files synced, keys pending.
+pub(super) async fn merge(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>]) -> Result<Vec<PartMeta>> {
+    let outputs = if plan.table == metrics::TABLE.name {
+        merge_series(core, job, plan, inputs).await?
+    } else {
+        vec![merge_rows(core, job, plan, inputs).await?]
+    };
+    for output in &outputs {
+        confirm(core, output).await?;
+    }
+    Ok(outputs)
+}
+
+/// Opens what was written, as a reader will.
+async fn confirm(core: &Core, output: &PartMeta) -> Result<()> {
+    let (part, stats) = (core.part(output.clone()), ReadStats::default());
+    let found = if output.table == metrics::TABLE.name {
+        part.series(&stats).await?.len() as u64
+    } else {
+        part.rows(&stats).await?.iter().map(|b| b.num_rows() as u64).sum()
+    };
+    let expected = if output.table == metrics::TABLE.name { output.series } else { output.rows };
+    if found == expected {
+        return Ok(());
+    }
+    Err(Error::internal(format!("part `{}` was written with {expected} series or rows and holds {found}", output.id)))
+}
+
+async fn merge_rows(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>]) -> Result<PartMeta> {
+    let mut rows = Vec::new();
+    for input in inputs {
+        let batches = input.rows(&ReadStats::default()).await?;
+        let found: u64 = batches.iter().map(|b| b.num_rows() as u64).sum();
+        same_rows(input, "rows", input.meta.rows, found)?;
+        for batch in &batches {
+            rows.extend(metadata_rows(batch)?);
+        }
+        rows = newest_rows(rows);
+    }
+    let spec = begin_output(core, job, plan, inputs, 0).await?;
+    let meta = write_rows_part(&core.write_root, spec, &metadata_batch(&rows)?)?;
+    failpoint::hit("compact.after-part");
+    Ok(meta)
+}
+
+/// Registers the keys of one more output.
+async fn begin_output(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>], window: Millis) -> Result<PartSpec> {
+    let id = PartId::now_v7();
+    failpoint::hit("compact.before-pending");
+    core.catalog.add_pending(job.id, &keys(&plan.table, plan.day, id)).await?;
+    failpoint::hit("compact.after-pending");
+    let replaced = inputs.iter().map(|p| p.meta.id).collect();
+    Ok(PartSpec {
+        table: plan.table.clone(),
+        day: plan.day,
+        level: plan.level,
+        id,
+        origin: Origin::Compacted { compaction_id: job.id, replaced },
+        place: core.write_place,
+        window,
+        compression: PartCompression::Compacted,
+    })
+}
+
+fn same_rows(part: &Part, what: &str, expected: u64, found: u64) -> Result<()> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(Error::internal(format!("part `{}` has {expected} {what} in the catalog and gave {found}", part.meta.id)))
+}
+
+/// Rows by kind of file.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Counts([u64; 3]);
+
+const KINDS: [&str; 3] = ["samples", "histograms", "exemplars"];
+
+impl Counts {
+    fn add(&mut self, run: &SeriesRun) {
+        for (sum, n) in self.0.iter_mut().zip([run.samples.len(), run.hists.len(), run.exemplars.len()]) {
+            *sum += n as u64;
+        }
+    }
+
+    fn of(meta: &PartMeta) -> Self {
+        Self(KINDS.map(|kind| meta.file(kind).map_or(0, |f| f.rows)))
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self([0, 1, 2].map(|i| self.0[i] + other.0[i]))
+    }
+}
+
+/// A sorted stream of series: one part, or the outputs of one earlier compaction, one after the other.
+struct Source {
+    part: Arc<Part>,
+    reader: RunReader,
+    rest: VecDeque<Arc<Part>>,
+    counts: Counts,
+    read: Counts,
+}
+
+impl Source {
+    fn new(mut parts: VecDeque<Arc<Part>>) -> Option<Self> {
+        let part = parts.pop_front()?;
+        let reader = part.runs();
+        Some(Self { part, reader, rest: parts, counts: Counts::default(), read: Counts::default() })
+    }
+
+    async fn next(&mut self) -> Result<Option<SeriesRun>> {
+        loop {
+            if let Some(run) = self.reader.next().await? {
+                self.counts.add(&run);
+                return Ok(Some(run));
+            }
+            let expected = Counts::of(&self.part.meta);
+            for (i, kind) in KINDS.iter().enumerate() {
+                same_rows(&self.part, kind, expected.0[i], self.counts.0[i])?;
+            }
+            self.read = self.read.plus(std::mem::take(&mut self.counts));
+            let Some(next) = self.rest.pop_front() else { return Ok(None) };
+            self.reader = next.runs();
+            self.part = next;
+        }
+    }
+}
+
+/// Puts parts that do not overlap into one source, in series order.
+async fn sources(inputs: &[Arc<Part>]) -> Result<Vec<Source>> {
+    let mut chains: HashMap<PartId, Vec<Arc<Part>>> = HashMap::new();
+    for part in inputs {
+        let chain = match &part.meta.origin {
+            Origin::Compacted { compaction_id, .. } if part.meta.level >= 2 => *compaction_id,
+            _ => part.meta.id,
+        };
+        chains.entry(chain).or_default().push(Arc::clone(part));
+    }
+    let mut sources = Vec::with_capacity(chains.len());
+    for (_, parts) in chains {
+        let mut keyed = Vec::with_capacity(parts.len());
+        let alone = parts.len() == 1;
+        for part in parts {
+            let first = match alone {
+                true => None,
+                false => Some(part.series(&ReadStats::default()).await?.labels(0)),
+            };
+            keyed.push((first, part));
+        }
+        keyed.sort_by(|a, b| match (&a.0, &b.0) {
+            (Some(a), Some(b)) => a.cmp_series(b),
+            _ => Ordering::Equal,
+        });
+        sources.extend(Source::new(keyed.into_iter().map(|(_, part)| part).collect()));
+    }
+    Ok(sources)
+}
+
+/// The next series of a source; the heap gives the least label set first.
+struct Head {
+    run: SeriesRun,
+    source: usize,
+}
+
+impl Ord for Head {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.run.labels.cmp_series(&self.run.labels).then(other.source.cmp(&self.source))
+    }
+}
+
+impl PartialOrd for Head {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Head {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Head {}
+
+async fn merge_series(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>]) -> Result<Vec<PartMeta>> {
+    let mut sources = sources(inputs).await?;
+    let mut heap = BinaryHeap::with_capacity(sources.len());
+    for (source, stream) in sources.iter_mut().enumerate() {
+        heap.extend(stream.next().await?.map(|run| Head { run, source }));
+    }
+    let mut outputs = Outputs::new(core, job, plan, inputs);
+    let mut kept = Counts::default();
+    while let Some(Head { mut run, source }) = heap.pop() {
+        heap.extend(sources[source].next().await?.map(|run| Head { run, source }));
+        while heap.peek().is_some_and(|next| next.run.labels == run.labels) {
+            let Some(Head { run: other, source }) = heap.pop() else { break };
+            heap.extend(sources[source].next().await?.map(|run| Head { run, source }));
+            run.merge(other);
+        }
+        kept.add(&run);
+        outputs.push(&run).await?;
+        failpoint::hit("compact.in-merge");
+        if core.stop.is_cancelled() {
+            return Err(Error::new(ErrorKind::Cancelled, "the store closes"));
+        }
+    }
+    let read = sources.iter().fold(Counts::default(), |sum, s| sum.plus(s.read));
+    let outputs = outputs.finish()?;
+    let written = outputs.iter().fold(Counts::default(), |sum, o| sum.plus(Counts::of(o)));
+    let less = (0..3).any(|i| written.0[i] > read.0[i]);
+    if written != kept || less {
+        let text = format!("a compaction read {read:?} rows, kept {kept:?} and wrote {written:?}");
+        return Err(Error::internal(text));
+    }
+    Ok(outputs)
+}
+
+/// The parts being written: one per window, or one after the other.
+struct Outputs<'a> {
+    core: &'a Core,
+    job: &'a Job,
+    plan: &'a Plan,
+    inputs: &'a [Arc<Part>],
+    open: BTreeMap<Millis, PartWriter>,
+    rows: u64,
+    rows_max: u64,
+    done: Vec<PartMeta>,
+}
+
+impl<'a> Outputs<'a> {
+    fn new(core: &'a Core, job: &'a Job, plan: &'a Plan, inputs: &'a [Arc<Part>]) -> Self {
+        let sum = |of: fn(&PartMeta) -> u64| inputs.iter().map(|p| of(&p.meta)).sum::<u64>().max(1);
+        let (rows, bytes) = (sum(|m| m.rows), sum(|m| m.bytes));
+        // Bytes per row of the inputs, which outputs rarely exceed.
+        let share = core.settings.compaction.part_bytes as f64 / bytes as f64;
+        let rows_max = if plan.level >= 2 { ((rows as f64 * share) as u64).max(1) } else { u64::MAX };
+        Self { core, job, plan, inputs, open: BTreeMap::new(), rows: 0, rows_max, done: Vec::new() }
+    }
+
+    async fn push(&mut self, run: &SeriesRun) -> Result<()> {
+        if self.rows >= self.rows_max {
+            self.close()?;
+        }
+        self.rows += run.rows() as u64;
+        let Some(range) = run.time_range() else { return Ok(()) };
+        let Some(window_ms) = self.plan.window_ms else { return self.write(0, run).await };
+        let (first, last) = (range.min.div_euclid(window_ms), range.max.div_euclid(window_ms));
+        if first == last {
+            return self.write(first * window_ms, run).await;
+        }
+        for window in first..=last {
+            let start = window * window_ms;
+            let piece = cut(run, MillisRange::new(start, start + window_ms - 1));
+            if !piece.is_empty() {
+                self.write(start, &piece).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self, window: Millis, run: &SeriesRun) -> Result<()> {
+        if !self.open.contains_key(&window) {
+            let spec = begin_output(self.core, self.job, self.plan, self.inputs, window).await?;
+            self.open.insert(window, PartWriter::metrics(&self.core.write_root, spec)?);
+        }
+        match self.open.get_mut(&window) {
+            Some(writer) => writer.push(run),
+            None => Ok(()),
+        }
+    }
+
+    fn close(&mut self) -> Result<()> {
+        for (_, writer) in std::mem::take(&mut self.open) {
+            self.done.push(writer.finish()?);
+            failpoint::hit("compact.after-part");
+        }
+        self.rows = 0;
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Vec<PartMeta>> {
+        self.close()?;
+        Ok(self.done)
+    }
+}
+
+/// Copies what lies in a range.
+fn cut(run: &SeriesRun, range: MillisRange) -> SeriesRun {
+    let mut hists = run.hists.clone();
+    hists.cut(range);
+    SeriesRun {
+        labels: run.labels.clone(),
+        id: run.id,
+        service: Arc::clone(&run.service),
+        samples: run.samples.slice(range),
+        hists,
+        exemplars: run.exemplars.iter().filter(|e| range.contains(e.ts)).cloned().collect(),
+    }
+}

@@ -1,0 +1,269 @@
+//! Which parts to merge next: a pure function of the live parts, the time and the settings.
+//!
+//! Level 0 parts of closed 2 h windows become level 1 (one part per window), a closed day becomes level 2 (cut by
+//! series range). Late data lies beside a day's level 2 parts and is folded in when it is worth the rewriting, so that
+//! write amplification stays at 4 or less: flush, level 1 and level 2 make 3.
+
+use std::collections::{BTreeMap, HashSet};
+
+use quiver_types::Millis;
+use quiver_types::tables;
+use quiver_types::time::DAY_MS;
+
+use crate::part::{Origin, PartId, PartMeta, Place};
+use crate::settings::CompactionSettings;
+
+/// Level 0 parts that touch more windows than this are not split by window; they wait for their day.
+const WINDOWS_SPLIT_MAX: i64 = 4;
+/// So many small parts beside others are merged with each other, worth it or not: each costs every query.
+const SMALL_PARTS_MAX: usize = 16;
+
+/// One compaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Table.
+    pub(crate) table: String,
+    /// Day.
+    pub(crate) day: i32,
+    /// Level of the outputs.
+    pub(crate) level: u8,
+    /// Length of the windows that outputs are split by; none: by series range only.
+    pub(crate) window_ms: Option<Millis>,
+    /// What to merge.
+    pub(crate) inputs: Vec<PartId>,
+}
+
+/// What the planner knows beside the parts.
+#[derive(Debug)]
+pub(crate) struct Context<'a> {
+    pub(crate) now_ms: Millis,
+    pub(crate) settings: &'a CompactionSettings,
+    /// Everything to level 2, open windows too.
+    pub(crate) force: bool,
+    /// Bytes that optional rewriting may still cost.
+    pub(crate) spare_bytes: u64,
+}
+
+/// Gives the compactions that are due, at most one per table and day, old days last.
+pub(crate) fn plan<'a>(parts: impl IntoIterator<Item = &'a PartMeta>, ctx: &Context<'_>) -> Vec<Plan> {
+    let mut days: BTreeMap<(i32, &str), Vec<&PartMeta>> = BTreeMap::new();
+    for part in parts {
+        days.entry((part.day, &part.table)).or_default().push(part);
+    }
+    days.into_iter().rev().filter_map(|((day, table), parts)| plan_day(table, day, parts, ctx)).collect()
+}
+
+fn plan_day(table: &str, day: i32, mut parts: Vec<&PartMeta>, ctx: &Context<'_>) -> Option<Plan> {
+    let definition = tables::table(table)?;
+    // The oldest first, so that more inputs than one merge takes go in the order of their times.
+    parts.sort_by_key(|p| (p.min_ts, p.id));
+    let (done, open): (Vec<_>, Vec<_>) = parts.iter().copied().partition(|p| p.level >= 2);
+    if open.is_empty() {
+        return None;
+    }
+    let spooled = parts.iter().any(|p| p.place == Place::Spool);
+    let make = |level, window_ms, inputs: &[&PartMeta]| Plan {
+        table: table.to_owned(),
+        day,
+        level,
+        window_ms,
+        inputs: inputs.iter().map(|p| p.id).collect(),
+    };
+    let inputs_max = ctx.settings.inputs_max.max(2);
+    let some = |inputs: &[&PartMeta]| inputs.len().min(inputs_max);
+    // All of a day in one go, or first its small parts among themselves when there are too many. The outputs of one
+    // compaction count once: they are read one after the other.
+    let fits = open.len() + sources(&done) <= inputs_max.max(sources(&done) + 1);
+    let whole_day = || if fits { make(2, None, &parts) } else { make(1, None, &open[..some(&open)]) };
+    let day_end = (i64::from(day) + 1) * DAY_MS;
+    let close_ms = ctx.settings.close_delay.as_millis() as i64;
+    let closed = |end: Millis| end.saturating_add(close_ms) <= ctx.now_ms;
+    if ctx.force || (closed(day_end) && done.is_empty()) {
+        // While some of it is in the spool the rest would be rewritten again when that arrives.
+        return (!spooled).then(whole_day).filter(|p| p.level == 2 || p.inputs.len() > 1);
+    }
+    if closed(day_end) {
+        return plan_late(&done, &open, ctx, spooled).map(|whole| if whole { whole_day() } else { make(1, None, &open[..some(&open)]) });
+    }
+    let stored: Vec<_> = open.iter().copied().filter(|p| p.place == Place::Store).collect();
+    if definition.window_ms >= DAY_MS {
+        return (stored.len() >= SMALL_PARTS_MAX).then(|| make(1, None, &stored[..some(&stored)]));
+    }
+    plan_windows(definition.window_ms, &stored, ctx, closed).map(|(window_ms, inputs)| make(1, window_ms, &inputs))
+}
+
+/// Gives the number of readers that level 2 parts need: outputs of one compaction do not overlap.
+fn sources(done: &[&PartMeta]) -> usize {
+    let id = |p: &&PartMeta| match &p.origin {
+        Origin::Compacted { compaction_id, .. } => *compaction_id,
+        Origin::Flushed { flush_id, .. } => *flush_id,
+    };
+    done.iter().map(id).collect::<HashSet<_>>().len()
+}
+
+/// Late data of a day that has its level 2: fold it in (true), merge it for itself (false), or leave it.
+fn plan_late(done: &[&PartMeta], late: &[&PartMeta], ctx: &Context<'_>, spooled: bool) -> Option<bool> {
+    if spooled {
+        return None;
+    }
+    let bytes = |parts: &[&PartMeta]| parts.iter().map(|p| p.bytes).sum::<u64>();
+    let (done_bytes, late_bytes) = (bytes(done), bytes(late));
+    // Half as much again: rewriting costs at most three times what is new.
+    let worth = late_bytes * 2 >= done_bytes;
+    let cheap = late.len() >= 4 && done_bytes + late_bytes <= ctx.spare_bytes;
+    if worth || cheap {
+        return Some(true);
+    }
+    (late.len() >= SMALL_PARTS_MAX).then_some(false)
+}
+
+type Windows<'a> = (Option<Millis>, Vec<&'a PartMeta>);
+
+/// Level 0 parts whose windows are closed, with all that share a window with them.
+fn plan_windows<'a>(
+    window_ms: Millis,
+    stored: &[&'a PartMeta],
+    ctx: &Context<'_>,
+    closed: impl Fn(Millis) -> bool,
+) -> Option<Windows<'a>> {
+    let window = |ts: Millis| ts.div_euclid(window_ms);
+    let flushed: Vec<_> = stored.iter().copied().filter(|p| p.level == 0).collect();
+    let (narrow, wide): (Vec<&PartMeta>, Vec<&PartMeta>) =
+        flushed.iter().partition(|p| window(p.max_ts) - window(p.min_ts) < WINDOWS_SPLIT_MAX);
+    // Runs of parts whose windows touch; sorted by first time, so one pass finds them.
+    let mut group: Vec<&PartMeta> = Vec::new();
+    let mut last_window = Millis::MIN;
+    let enough = |group: &[&PartMeta], last: Millis| {
+        group.len() >= ctx.settings.level0_parts_min.max(2) && closed((last + 1) * window_ms)
+    };
+    let take = |group: &[&'a PartMeta]| group[..group.len().min(ctx.settings.inputs_max.max(2))].to_vec();
+    for part in narrow {
+        let joins = window(part.min_ts) <= last_window && window(part.max_ts) - window(group.first().map_or(part.min_ts, |g| g.min_ts)) < 2 * WINDOWS_SPLIT_MAX;
+        if !joins {
+            if enough(&group, last_window) {
+                return Some((Some(window_ms), take(&group)));
+            }
+            group.clear();
+            last_window = Millis::MIN;
+        }
+        group.push(part);
+        last_window = last_window.max(window(part.max_ts));
+    }
+    if enough(&group, last_window) {
+        return Some((Some(window_ms), take(&group)));
+    }
+    (wide.len() >= SMALL_PARTS_MAX).then(|| (None, take(&wide)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::part::NameFilter;
+
+    const HOUR: Millis = 3_600_000;
+
+    struct Case {
+        level: u8,
+        from: Millis,
+        to: Millis,
+        bytes: u64,
+        place: Place,
+    }
+
+    fn part(level: u8, from: Millis, to: Millis) -> Case {
+        Case { level, from, to, bytes: 1000, place: Place::Store }
+    }
+
+    fn metas(cases: &[Case]) -> Vec<PartMeta> {
+        let meta = |(i, c): (usize, &Case)| PartMeta {
+            id: PartId::from_u128(i as u128),
+            table: "metrics".into(),
+            day: 0,
+            level: c.level,
+            place: c.place,
+            min_ts: c.from,
+            max_ts: c.to,
+            rows: 1,
+            bytes: c.bytes,
+            series: 1,
+            services: Vec::new(),
+            services_all: false,
+            names: NameFilter::default(),
+            has_histograms: false,
+            window: 0,
+            origin: Origin::Compacted { compaction_id: PartId::nil(), replaced: Vec::new() },
+            files: Vec::new(),
+        };
+        cases.iter().enumerate().map(meta).collect()
+    }
+
+    /// `expected`: level, whether split by window, inputs.
+    fn check(cases: &[Case], now_ms: Millis, force: bool, spare_bytes: u64, expected: Option<(u8, bool, &[u128])>) {
+        let settings = CompactionSettings::default();
+        let metas = metas(cases);
+        let plans = plan(&metas, &Context { now_ms, settings: &settings, force, spare_bytes });
+        assert!(plans.len() <= 1);
+        let found = plans.first().map(|p| {
+            let inputs: Vec<u128> = p.inputs.iter().map(|id| id.as_u128()).collect();
+            (p.level, p.window_ms.is_some(), inputs)
+        });
+        assert_eq!(found, expected.map(|(l, w, i)| (l, w, i.to_vec())));
+    }
+
+    #[test]
+    fn windows() {
+        let in_window = || [part(0, 0, HOUR), part(0, HOUR, 2 * HOUR - 1), part(0, 2 * HOUR, 3 * HOUR)];
+        check(&in_window(), 2 * HOUR, false, 0, None);
+        check(&in_window(), 3 * HOUR, false, 0, Some((1, true, &[0, 1])));
+        check(&in_window()[1..], 3 * HOUR, false, 0, None);
+        // A part over the border ties two windows together.
+        check(&[part(0, 0, HOUR), part(0, HOUR, 3 * HOUR)], 3 * HOUR, false, 0, None);
+        check(&[part(0, 0, HOUR), part(0, HOUR, 3 * HOUR)], 5 * HOUR, false, 0, Some((1, true, &[0, 1])));
+        // Level 1 is done until the day ends.
+        check(&[part(1, 0, HOUR), part(1, 0, HOUR)], 20 * HOUR, false, 0, None);
+        // What is in the spool waits.
+        check(&[part(0, 0, HOUR), Case { place: Place::Spool, ..part(0, 0, HOUR) }], 5 * HOUR, false, 0, None);
+    }
+
+    #[test]
+    fn wide_parts_wait_for_their_day() {
+        let wide = |n: usize| (0..n).map(|_| part(0, 0, 20 * HOUR)).collect::<Vec<_>>();
+        check(&wide(15), 23 * HOUR, false, 0, None);
+        let all: Vec<u128> = (0..16).collect();
+        check(&wide(16), 23 * HOUR, false, 0, Some((1, false, &all)));
+    }
+
+    #[test]
+    fn days() {
+        let closed = 25 * HOUR;
+        check(&[part(1, 0, HOUR), part(0, HOUR, 3 * HOUR)], closed, false, 0, Some((2, false, &[0, 1])));
+        check(&[part(0, 0, HOUR)], closed, false, 0, Some((2, false, &[0])));
+        check(&[part(2, 0, HOUR), part(2, 0, HOUR)], closed, false, 0, None);
+        check(&[part(1, 0, HOUR), Case { place: Place::Spool, ..part(0, 0, HOUR) }], closed, false, 0, None);
+        let many: Vec<_> = (0..100).map(|_| part(0, 0, HOUR)).collect();
+        let first: Vec<u128> = (0..64).collect();
+        check(&many, closed, false, 0, Some((1, false, &first)));
+    }
+
+    #[test]
+    fn late_data() {
+        let now = 48 * HOUR;
+        let with = |n: usize, bytes: u64| {
+            let late = (0..n).map(move |_| Case { bytes, ..part(0, 0, HOUR) });
+            std::iter::once(part(2, 0, 20 * HOUR)).chain(late).collect::<Vec<_>>()
+        };
+        check(&with(1, 10), now, false, 0, None);
+        check(&with(1, 600), now, false, 0, Some((2, false, &[0, 1])));
+        check(&with(4, 10), now, false, 0, None);
+        check(&with(4, 10), now, false, 5000, Some((2, false, &[0, 1, 2, 3, 4])));
+        let late: Vec<u128> = (1..17).collect();
+        check(&with(16, 10), now, false, 0, Some((1, false, &late)));
+    }
+
+    #[test]
+    fn force_takes_open_windows() {
+        check(&[part(0, 0, HOUR)], HOUR, true, 0, Some((2, false, &[0])));
+        check(&[part(2, 0, HOUR), part(0, 0, HOUR)], HOUR, true, 0, Some((2, false, &[0, 1])));
+        check(&[part(2, 0, HOUR)], HOUR, true, 0, None);
+    }
+}

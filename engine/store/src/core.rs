@@ -1,0 +1,327 @@
+//! What the background jobs of one store share: settings, catalog, object store, what is visible, which jobs run, and
+//! who waits for whom.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use quiver_types::{Clock, Millis};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::cache::Caches;
+use crate::catalog::Catalog;
+use crate::error::{Error, ErrorKind, Result};
+use crate::identity;
+use crate::io::{LocalIo, PartIo};
+use crate::layout::DataDir;
+use crate::memtable::GenerationId;
+use crate::metrics::METRICS;
+use crate::object::{Storage, jitter};
+use crate::part::{Part, PartId, PartMeta, Place};
+use crate::settings::StoreSettings;
+use crate::snapshot::{Shared, Visible};
+
+/// State that background jobs share.
+pub(crate) struct Core {
+    pub(crate) settings: StoreSettings,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) catalog: Catalog,
+    pub(crate) storage: Storage,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) caches: Arc<Caches>,
+    pub(crate) io: Arc<dyn PartIo>,
+    local_io: Arc<LocalIo>,
+    /// Where new parts are written: the local store itself, or the spool of a remote one.
+    pub(crate) write_root: PathBuf,
+    /// What that makes their place.
+    pub(crate) write_place: Place,
+    /// Files in the spool are below this directory.
+    pub(crate) spool_root: PathBuf,
+    pub(crate) installation: Uuid,
+    /// Ends all background work.
+    pub(crate) stop: CancellationToken,
+    /// There may be parts to upload, an object to write, files to delete.
+    pub(crate) upload: Notify,
+    pub(crate) outbox: Notify,
+    pub(crate) clean: Notify,
+    pub(crate) progress: Progress,
+    pub(crate) amplification: Amplification,
+    spool_bytes: AtomicU64,
+    /// One deletion run at a time.
+    pub(crate) cleaning: tokio::sync::Mutex<()>,
+    confirmed: AtomicBool,
+    // The lock lives as long as any job.
+    _dir: Arc<DataDir>,
+    jobs: Mutex<HashSet<Uuid>>,
+    // What left `shared` and may still be read by a snapshot: removed parts, and parts as they were in the spool.
+    retired: Mutex<HashMap<PartId, Vec<Weak<Part>>>>,
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("storage", &self.storage).field("visible", &self.shared.visible()).finish()
+    }
+}
+
+/// What a [`Core`] is made of.
+pub(crate) struct Parts {
+    pub(crate) settings: StoreSettings,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) catalog: Catalog,
+    pub(crate) storage: Storage,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) caches: Arc<Caches>,
+    pub(crate) io: Arc<dyn PartIo>,
+    pub(crate) local_io: Arc<LocalIo>,
+    pub(crate) spool_root: PathBuf,
+    pub(crate) installation: Uuid,
+    pub(crate) confirmed: bool,
+    pub(crate) dir: Arc<DataDir>,
+}
+
+impl Core {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let (write_root, write_place) = match parts.storage.local_root() {
+            Some(root) => (root.to_owned(), Place::Store),
+            None => (parts.spool_root.clone(), Place::Spool),
+        };
+        Self {
+            settings: parts.settings,
+            clock: parts.clock,
+            catalog: parts.catalog,
+            storage: parts.storage,
+            shared: parts.shared,
+            caches: parts.caches,
+            io: parts.io,
+            local_io: parts.local_io,
+            write_root,
+            write_place,
+            spool_root: parts.spool_root,
+            installation: parts.installation,
+            stop: CancellationToken::new(),
+            upload: Notify::new(),
+            outbox: Notify::new(),
+            clean: Notify::new(),
+            progress: Progress::default(),
+            amplification: Amplification::default(),
+            spool_bytes: AtomicU64::new(0),
+            cleaning: tokio::sync::Mutex::new(()),
+            confirmed: AtomicBool::new(parts.confirmed),
+            _dir: parts.dir,
+            jobs: Mutex::default(),
+            retired: Mutex::default(),
+        }
+    }
+
+    /// Gives a flush or compaction its id; it counts as running until the guard is dropped.
+    pub(crate) fn begin_job(self: &Arc<Self>) -> Job {
+        let id = Uuid::now_v7();
+        self.jobs.lock().insert(id);
+        Job { id, core: Arc::clone(self) }
+    }
+
+    /// Says whether a job runs.
+    pub(crate) fn runs(&self, job: Uuid) -> bool {
+        self.jobs.lock().contains(&job)
+    }
+
+    /// Makes a part readable.
+    pub(crate) fn part(&self, meta: PartMeta) -> Arc<Part> {
+        Arc::new(Part::new(meta, Arc::clone(&self.io), Arc::clone(&self.caches)))
+    }
+
+    /// Swaps what readers see: parts in, parts out, generation out, in one store.
+    pub(crate) fn publish(&self, commit: u64, added: Vec<PartMeta>, removed: &[PartId], flushed: Option<GenerationId>) {
+        let added: Vec<_> = added.into_iter().map(|meta| self.part(meta)).collect();
+        let removed: HashSet<PartId> = removed.iter().copied().collect();
+        self.shared.update(|now| {
+            let mut parts = Vec::with_capacity(now.parts.len() + added.len());
+            let mut retired = self.retired.lock();
+            for part in now.parts.iter() {
+                if removed.contains(&part.meta.id) {
+                    // Before the swap, so that the cleaner finds it either here or among the visible ones.
+                    retired.entry(part.meta.id).or_default().push(Arc::downgrade(part));
+                } else {
+                    parts.push(Arc::clone(part));
+                }
+            }
+            parts.extend(added);
+            Visible::sort_parts(&mut parts);
+            let generations = now.generations.iter().filter(|g| Some(g.id()) != flushed).map(Arc::clone).collect();
+            Visible { commit: now.commit.max(commit), parts: Arc::new(parts), generations }
+        });
+        self.measure();
+        self.progress.bump();
+    }
+
+    /// Brings the gauges of parts up to date.
+    pub(crate) fn measure(&self) {
+        let visible = self.shared.visible();
+        let spooled = visible.parts.iter().filter(|p| p.meta.place == Place::Spool);
+        let (mut count, mut spool_bytes) = (0, 0);
+        for part in spooled {
+            count += 1;
+            spool_bytes += part.meta.bytes;
+        }
+        self.spool_bytes.store(spool_bytes, Relaxed);
+        METRICS.upload_queue.set(count);
+        METRICS.spool_bytes.set(spool_bytes);
+        METRICS.catalog_parts.set(visible.parts.len() as u64);
+        METRICS.catalog_part_bytes.set(visible.parts.iter().map(|p| p.meta.bytes).sum());
+    }
+
+    /// Gives the bytes of parts that wait for their upload.
+    pub(crate) fn spool_bytes(&self) -> u64 {
+        self.spool_bytes.load(Relaxed)
+    }
+
+    /// Says whether the spool takes no more.
+    pub(crate) fn spool_full(&self) -> bool {
+        self.write_place == Place::Spool && self.spool_bytes() >= self.settings.spool_limit_bytes
+    }
+
+    /// Gives the ids of parts that somebody may read: visible ones with `place`, and those that snapshots hold.
+    pub(crate) fn readable(&self, place: Option<Place>) -> HashSet<PartId> {
+        // This order: see `publish`.
+        let visible = self.shared.visible();
+        let mut retired = self.retired.lock();
+        retired.retain(|_, holders| {
+            holders.retain(|part| part.strong_count() > 0);
+            !holders.is_empty()
+        });
+        let wanted = |part: &&Arc<Part>| place.is_none_or(|p| part.meta.place == p);
+        visible.parts.iter().filter(wanted).map(|p| p.meta.id).chain(retired.keys().copied()).collect()
+    }
+
+    /// Makes sure that the store is that of this installation, before anything is written to it; it was not asked yet
+    /// when it was down at the start.
+    pub(crate) async fn confirm_store(&self) -> Result<()> {
+        if !self.confirmed.load(Relaxed) {
+            identity::confirm(&self.catalog, &self.storage, self.installation).await?;
+            self.confirmed.store(true, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Closes local files that are about to be deleted.
+    pub(crate) fn forget_file(&self, key: &str, place: Place) {
+        self.local_io.forget(key, place);
+    }
+
+    pub(crate) fn now_ms(&self) -> Millis {
+        self.clock.now_ms()
+    }
+
+    /// Unix time for gauges.
+    pub(crate) fn now(&self) -> Duration {
+        Duration::from_millis(self.now_ms().max(0) as u64)
+    }
+}
+
+/// A running flush or compaction.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) id: Uuid,
+    core: Arc<Core>,
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.core.jobs.lock().remove(&self.id);
+    }
+}
+
+/// Lets those who wait for background work look again whenever something got done.
+#[derive(Debug)]
+pub(crate) struct Progress(watch::Sender<u64>);
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self(watch::Sender::new(0))
+    }
+}
+
+impl Progress {
+    /// Something got done.
+    pub(crate) fn bump(&self) {
+        self.0.send_modify(|n| *n += 1);
+    }
+
+    /// Waits until `done` says so. Gives up when nothing at all got done for `stall`.
+    pub(crate) async fn wait<F, Fut>(&self, what: &str, stall: Duration, mut done: F) -> Result<()>
+    where
+        F: FnMut() -> Fut,
+        Fut: Future<Output = Result<bool>>,
+    {
+        let mut watch = self.0.subscribe();
+        loop {
+            watch.mark_unchanged();
+            if done().await? {
+                return Ok(());
+            }
+            if tokio::time::timeout(stall, watch.changed()).await.is_err() {
+                let text = format!("{what} makes no progress; the log says why");
+                return Err(Error::new(ErrorKind::Unavailable, text));
+            }
+        }
+    }
+}
+
+/// Bytes that flushes and compactions wrote since the start, to keep write amplification at 4 or less.
+#[derive(Debug, Default)]
+pub(crate) struct Amplification {
+    flushed: AtomicU64,
+    compacted: AtomicU64,
+}
+
+impl Amplification {
+    /// What may be written beyond the ratio, so that a young process is not held back.
+    const GRACE: u64 = 64 << 20;
+    /// Optional work stops here, before the promised 4.
+    const OPTIONAL_MAX: f64 = 3.5;
+
+    pub(crate) fn add_flushed(&self, bytes: u64) {
+        self.flushed.fetch_add(bytes, Relaxed);
+    }
+
+    pub(crate) fn add_compacted(&self, bytes: u64) {
+        self.compacted.fetch_add(bytes, Relaxed);
+    }
+
+    /// Bytes that optional rewriting (of late data) may still write.
+    pub(crate) fn spare_bytes(&self) -> u64 {
+        let flushed = self.flushed.load(Relaxed) as f64;
+        let spare = flushed * (Self::OPTIONAL_MAX - 1.0) - self.compacted.load(Relaxed) as f64;
+        (spare + Self::GRACE as f64).max(0.0) as u64
+    }
+}
+
+/// Pauses between tries of background work: doubled each time, with jitter.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    next: Duration,
+    longest: Duration,
+}
+
+impl Backoff {
+    pub(crate) fn new() -> Self {
+        Self { next: Duration::from_millis(200), longest: Duration::from_secs(20) }
+    }
+
+    /// Pauses; false when the store closes meanwhile.
+    pub(crate) async fn pause(&mut self, stop: &CancellationToken) -> bool {
+        let pause = jitter(self.next);
+        self.next = (self.next * 2).min(self.longest);
+        tokio::select! {
+            () = stop.cancelled() => false,
+            () = tokio::time::sleep(pause) => true,
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Turns sealed generations into parts: one per table and day, committed together with the writer's floor.
+//!
+//! The order of steps is that of `architecture` 4, and a crash may follow each: keys pending, files written and synced,
+//! one transaction (parts in, pending keys taken, floor moved), snapshot swapped, generation and WAL gone. Generations
+//! of a writer commit in order, because one task flushes one after the other. A try that fails leaves nothing: its
+//! files go, and the next one has a new flush id.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use quiver_types::tables::{self, metric_metadata, metrics};
+use quiver_types::time::day_of;
+use tokio::sync::mpsc::UnboundedReceiver;
+use uuid::Uuid;
+
+use crate::catalog::{Change, Floor};
+use crate::cleaner;
+use crate::core::{Backoff, Core};
+use crate::error::{Context, Error, ErrorKind, Result, chain};
+use crate::failpoint;
+use crate::memtable::{Generation, GenerationId};
+use crate::metadata_rows::{MetadataRow, metadata_batch, newest_rows};
+use crate::metrics::METRICS;
+use crate::part::{Origin, PartCompression, PartId, PartMeta, PartSpec, PartWriter, planned_keys, write_rows_part};
+
+/// What a flushed generation frees: its memory and WAL.
+pub(crate) trait Retire: Send + Sync {
+    /// The generation is in parts that readers see.
+    fn retire(&self, id: GenerationId);
+}
+
+/// The generation that is being flushed, until its WAL is gone.
+#[derive(Debug, Default)]
+pub(crate) struct Flushing(Mutex<Option<GenerationId>>);
+
+impl Flushing {
+    /// Says whether it is one of these.
+    pub(crate) fn is_one_of(&self, ids: &HashSet<GenerationId>) -> bool {
+        self.0.lock().is_some_and(|id| ids.contains(&id))
+    }
+}
+
+/// Flushes the replayed generations, then those that are sealed, until the store closes.
+pub(crate) async fn run(
+    core: Arc<Core>,
+    retire: Arc<dyn Retire>,
+    replayed: Vec<Arc<Generation>>,
+    mut sealed: UnboundedReceiver<Arc<Generation>>,
+    flushing: Arc<Flushing>,
+) {
+    let mut waiting: VecDeque<_> = replayed.into();
+    loop {
+        let next = match waiting.pop_front() {
+            Some(next) => next,
+            None => tokio::select! {
+                biased;
+                () = core.stop.cancelled() => return,
+                next = sealed.recv() => match next {
+                    Some(next) => next,
+                    None => return,
+                },
+            },
+        };
+        let id = next.id();
+        *flushing.0.lock() = Some(id);
+        METRICS.flush_queue.set(sealed.len() as u64 + waiting.len() as u64 + 1);
+        if !flush_until_done(&core, next).await {
+            return;
+        }
+        // The last `Arc` here is gone, so that retiring it frees the memory.
+        retire.retire(id);
+        failpoint::hit("flush.after-retire");
+        *flushing.0.lock() = None;
+        METRICS.flush_queue.set(sealed.len() as u64 + waiting.len() as u64);
+        core.progress.bump();
+        core.upload.notify_one();
+        core.outbox.notify_one();
+    }
+}
+
+/// Tries until it works; false when the store closes before.
+async fn flush_until_done(core: &Arc<Core>, generation: Arc<Generation>) -> bool {
+    let mut backoff = Backoff::new();
+    loop {
+        if core.stop.is_cancelled() {
+            return false;
+        }
+        match flush(core, &generation).await {
+            Ok(()) => return true,
+            Err(e) => {
+                METRICS.flush_failures.inc();
+                tracing::error!(generation = %generation.id(), error = %chain(&e), "flush failed, will retry");
+            }
+        }
+        // At once: a full disk gets its room back.
+        if let Err(e) = cleaner::clean_pending(core).await {
+            tracing::warn!(error = %chain(&e), "files of a failed flush stay for now");
+        }
+        if !backoff.pause(&core.stop).await {
+            return false;
+        }
+    }
+}
+
+/// One part to write.
+struct Output {
+    table: &'static str,
+    day: i32,
+    id: PartId,
+    rows: Vec<MetadataRow>,
+}
+
+async fn flush(core: &Arc<Core>, generation: &Arc<Generation>) -> Result<()> {
+    let started = Instant::now();
+    let job = core.begin_job();
+    failpoint::hit("flush.before-pending");
+    let planned = {
+        let generation = Arc::clone(generation);
+        tokio::task::spawn_blocking(move || plan(&generation)).await.internal("the flush stopped")?
+    };
+    let keys: Vec<_> = planned.iter().flat_map(|o| keys(o.table, o.day, o.id)).collect();
+    core.catalog.add_pending(job.id, &keys).await?;
+    failpoint::hit("flush.after-pending");
+    let added = {
+        let (core, generation, flush_id) = (Arc::clone(core), Arc::clone(generation), job.id);
+        let write = move || write(&core, &generation, flush_id, planned);
+        tokio::task::spawn_blocking(write).await.internal("the flush stopped")??
+    };
+    failpoint::hit("flush.before-commit");
+    let bytes: u64 = added.iter().map(|p| p.bytes).sum();
+    let parts = added.len();
+    let (commit, added) = commit(core, generation.id(), job.id, added).await?;
+    failpoint::hit("flush.after-commit");
+    core.publish(commit, added, &[], Some(generation.id()));
+    failpoint::hit("flush.after-swap");
+    METRICS.flush_runs.inc();
+    METRICS.flush_parts.add(parts as u64);
+    METRICS.flush_bytes.add(bytes);
+    METRICS.flush_time.add_time(started.elapsed());
+    METRICS.flush_last_success.set_time(core.now());
+    core.amplification.add_flushed(bytes);
+    tracing::debug!(generation = %generation.id(), commit, parts, bytes, "flushed");
+    Ok(())
+}
+
+/// Gives the keys that a part may get.
+pub(crate) fn keys(table: &str, day: i32, id: PartId) -> Vec<String> {
+    let kinds: Vec<_> = tables::table(table).map_or(&[][..], |t| t.files).iter().map(|f| f.kind).collect();
+    planned_keys(table, day, id, &kinds)
+}
+
+fn plan(generation: &Generation) -> Vec<Output> {
+    let output = |table, day, rows| Output { table, day, id: Uuid::now_v7(), rows };
+    // A part says how many there are of its flush, so a day that turns out empty must not be counted.
+    let days = generation.days().into_iter().filter(|&day| generation.runs(day).next().is_some());
+    let mut outputs: Vec<_> = days.map(|day| output(metrics::TABLE.name, day, Vec::new())).collect();
+    let mut metadata: BTreeMap<i32, Vec<MetadataRow>> = BTreeMap::new();
+    for (ts, metadata_of, service) in generation.metadata(u64::MAX) {
+        metadata.entry(day_of(ts)).or_default().push(MetadataRow { ts, metadata: metadata_of, service });
+    }
+    outputs.extend(metadata.into_iter().map(|(day, rows)| output(metric_metadata::TABLE.name, day, newest_rows(rows))));
+    outputs
+}
+
+fn write(core: &Core, generation: &Generation, flush_id: Uuid, planned: Vec<Output>) -> Result<Vec<PartMeta>> {
+    let outputs = planned.len() as u32;
+    let mut written = Vec::with_capacity(planned.len());
+    for (i, planned) in planned.into_iter().enumerate() {
+        if core.stop.is_cancelled() {
+            return Err(Error::new(ErrorKind::Cancelled, "the store closes"));
+        }
+        let GenerationId { writer, number } = generation.id();
+        let spec = PartSpec {
+            table: planned.table.to_owned(),
+            day: planned.day,
+            level: 0,
+            id: planned.id,
+            origin: Origin::Flushed { writer, generation: number, flush_id, output: i as u32, outputs },
+            place: core.write_place,
+            window: 0,
+            compression: PartCompression::Fresh,
+        };
+        let root: &Path = &core.write_root;
+        let meta = if planned.table == metrics::TABLE.name {
+            let mut part = PartWriter::metrics(root, spec)?;
+            for run in generation.runs(planned.day) {
+                part.push(&run)?;
+            }
+            part.finish()?
+        } else {
+            write_rows_part(root, spec, &metadata_batch(&planned.rows)?)?
+        };
+        written.push(meta);
+        failpoint::hit("flush.after-part");
+    }
+    Ok(written)
+}
+
+/// Commits, again and again while the database is busy or full: the files are written, and a commit whose answer was
+/// lost is found by its job.
+async fn commit(
+    core: &Core,
+    id: GenerationId,
+    flush_id: Uuid,
+    added: Vec<PartMeta>,
+) -> Result<(u64, Vec<PartMeta>)> {
+    let floor = Floor { writer: id.writer, generation: id.number };
+    let change = Change { job: Some(flush_id), added, floors: vec![floor], ..Change::default() };
+    let mut backoff = Backoff::new();
+    loop {
+        let error = match core.catalog.commit(&change).await {
+            Ok(commit) => return Ok((commit, change.added)),
+            Err(e) if e.kind() == ErrorKind::Conflict => return committed_before(core, id, e).await,
+            Err(e) => e,
+        };
+        tracing::error!(generation = %id, error = %chain(&error), "commit of a flush failed, will retry");
+        if !backoff.pause(&core.stop).await {
+            return Err(error);
+        }
+    }
+}
+
+/// An earlier flush of this generation may have been committed without our knowing: then its parts count, and what
+/// this one wrote is left to the cleaner.
+async fn committed_before(core: &Core, id: GenerationId, error: Error) -> Result<(u64, Vec<PartMeta>)> {
+    let floors = core.catalog.floors().await?;
+    if !floors.iter().any(|f| f.writer == id.writer && f.floor > id.number) {
+        return Err(error);
+    }
+    let (commit, live) = core.catalog.live_parts().await?;
+    let known: Vec<_> = core.shared.visible().parts.iter().map(|p| p.meta.id).collect();
+    let ours = |p: &PartMeta| match &p.origin {
+        Origin::Flushed { writer, generation, .. } => (*writer, *generation) == (id.writer, id.number),
+        Origin::Compacted { .. } => false,
+    };
+    Ok((commit, live.into_iter().filter(|p| ours(p) && !known.contains(&p.id)).collect()))
+}

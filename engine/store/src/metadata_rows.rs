@@ -1,0 +1,112 @@
+//! Rows of the table `metric_metadata` on their way into a part: which of several stay, and their columns.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{AsArray, RecordBatch, StringArray, TimestampMillisecondArray};
+use arrow::datatypes::TimestampMillisecondType;
+use quiver_types::Millis;
+use quiver_types::metrics::MetricMetadata;
+use quiver_types::tables::metric_metadata;
+
+use crate::error::{Context, Error, Result};
+
+/// One row.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct MetadataRow {
+    /// Last seen.
+    pub(crate) ts: Millis,
+    /// What was said.
+    pub(crate) metadata: MetricMetadata,
+    /// Who said it; empty = none.
+    pub(crate) service: String,
+}
+
+/// Keeps the newest row of each metric and service (at one time the greatest text), sorted by metric, then time.
+pub(crate) fn newest_rows(rows: Vec<MetadataRow>) -> Vec<MetadataRow> {
+    let mut newest: HashMap<(String, String), MetadataRow> = HashMap::with_capacity(rows.len());
+    for row in rows {
+        let key = (row.metadata.metric.clone(), row.service.clone());
+        match newest.entry(key) {
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                entry.insert(row);
+            }
+            std::collections::hash_map::Entry::Occupied(mut entry) => {
+                if *entry.get() < row {
+                    entry.insert(row);
+                }
+            }
+        }
+    }
+    let mut rows: Vec<_> = newest.into_values().collect();
+    rows.sort_by(|a, b| (&a.metadata.metric, a.ts, &a.service).cmp(&(&b.metadata.metric, b.ts, &b.service)));
+    rows
+}
+
+/// Makes the columns of `.rows`.
+pub(crate) fn metadata_batch(rows: &[MetadataRow]) -> Result<RecordBatch> {
+    let text = |get: fn(&MetadataRow) -> &str| Arc::new(StringArray::from_iter_values(rows.iter().map(get)));
+    let ts = TimestampMillisecondArray::from_iter_values(rows.iter().map(|r| r.ts)).with_timezone("UTC");
+    RecordBatch::try_new(
+        metric_metadata::rows(),
+        vec![
+            Arc::new(ts),
+            text(|r| &r.metadata.metric),
+            text(|r| &r.metadata.metric_type),
+            text(|r| &r.metadata.help),
+            text(|r| &r.metadata.unit),
+            text(|r| &r.service),
+        ],
+    )
+    .internal("metadata does not fit its table")
+}
+
+/// Reads the rows of a batch.
+pub(crate) fn metadata_rows(batch: &RecordBatch) -> Result<Vec<MetadataRow>> {
+    let column = |name: &str| {
+        let column = batch.column_by_name(name);
+        column.ok_or_else(|| Error::internal(format!("a part of `metric_metadata` lacks `{name}`")))
+    };
+    let text = |name: &str| {
+        let shape = || Error::internal(format!("`{name}` of a part of `metric_metadata` is no text"));
+        column(name)?.as_string_opt::<i32>().ok_or_else(shape)
+    };
+    let shape = || Error::internal("`ts` of a part of `metric_metadata` is no time");
+    let ts = column("ts")?.as_primitive_opt::<TimestampMillisecondType>().ok_or_else(shape)?;
+    let [metric, metric_type, help, unit, service] =
+        [text("metric")?, text("type")?, text("help")?, text("unit")?, text("__q_service")?];
+    let row = |i: usize| MetadataRow {
+        ts: ts.value(i),
+        metadata: MetricMetadata {
+            metric: metric.value(i).to_owned(),
+            metric_type: metric_type.value(i).to_owned(),
+            help: help.value(i).to_owned(),
+            unit: unit.value(i).to_owned(),
+        },
+        service: service.value(i).to_owned(),
+    };
+    Ok((0..ts.len()).map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_stays() {
+        let row = |ts, metric: &str, help: &str, service: &str| MetadataRow {
+            ts,
+            metadata: MetricMetadata {
+                metric: metric.into(),
+                metric_type: "counter".into(),
+                help: help.into(),
+                unit: String::new(),
+            },
+            service: service.into(),
+        };
+        let rows = vec![row(2, "m", "new", ""), row(1, "m", "old", ""), row(1, "m", "other", "s"), row(5, "a", "", "")];
+        let kept = newest_rows(rows);
+        assert_eq!(kept, [row(5, "a", "", ""), row(1, "m", "other", "s"), row(2, "m", "new", "")]);
+        assert_eq!(metadata_rows(&metadata_batch(&kept).unwrap()).unwrap(), kept);
+    }
+}

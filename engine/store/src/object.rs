@@ -1,0 +1,496 @@
+//! The object store behind one wrapper: a local directory whose files and directories are synced, or S3 by
+//! `object_store`, with bounded concurrency, retries with jitter and budget, and every upload verified.
+//!
+//! Nothing here needs conditional puts or listing for correctness; listing serves rebuild and `store check` only.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use object_store::aws::AmazonS3Builder;
+use object_store::path::Path as StorePath;
+use object_store::{BackoffConfig, ClientOptions, ObjectStore, ObjectStoreExt, PutPayload, RetryConfig};
+use tokio::sync::Semaphore;
+use url::Url;
+
+use crate::error::{Context, Error, ErrorKind, Result, io_error};
+use crate::metrics::METRICS;
+use crate::settings::StoreSettings;
+
+mod io;
+mod local;
+mod retry;
+
+pub use io::StoreIo;
+pub(crate) use local::delete as delete_files;
+use retry::Retries;
+pub(crate) use retry::jitter;
+
+/// Files above this size go up in parts.
+const MULTIPART_ABOVE: u64 = 16 << 20;
+/// Size of these parts (S3 takes 5 MiB and more).
+const MULTIPART_BYTES: u64 = 8 << 20;
+/// How long a read is repeated: somebody waits for it.
+const READ_BUDGET: Duration = Duration::from_secs(10);
+/// Ranges of one read that are fetched at a time.
+const RANGES_AT_A_TIME: usize = 8;
+
+/// The last bytes of a file, checked after its upload.
+#[derive(Debug, Clone, Copy)]
+pub struct Tail {
+    /// How many.
+    pub bytes: u64,
+    /// Their CRC32C.
+    pub crc: u32,
+}
+
+/// The object store. Cloning shares it.
+#[derive(Clone)]
+pub struct Storage(Arc<Inner>);
+
+struct Inner {
+    url: String,
+    backend: Backend,
+    reads: Semaphore,
+    writes: Semaphore,
+    retries: Retries,
+    write_budget: Duration,
+}
+
+enum Backend {
+    Local(PathBuf),
+    Remote { store: Arc<dyn ObjectStore>, prefix: StorePath },
+}
+
+impl fmt::Debug for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Storage").field(&self.0.url).finish()
+    }
+}
+
+impl Storage {
+    /// Opens the store that the settings name; `default_root` is the local store when they name none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for URLs of no known form.
+    pub fn open(settings: &StoreSettings, default_root: &Path) -> Result<Self> {
+        let Some(text) = &settings.store_url else { return Ok(Self::local(default_root, settings)) };
+        let invalid = |why: &str| Error::invalid(format!("store URL `{text}`: {why}"));
+        let url = Url::parse(text).map_err(|e| invalid("is not a URL").with_source(e))?;
+        match url.scheme() {
+            "file" => {
+                let path = url.to_file_path().map_err(|()| invalid("names no absolute path"))?;
+                Ok(Self::local(&path, settings))
+            }
+            "s3" => {
+                let bucket = url.host_str().ok_or_else(|| invalid("names no bucket"))?;
+                let store = s3(bucket).map_err(|e| invalid("cannot be opened").with_source(e))?;
+                Ok(Self::remote(Arc::new(store), url.path().trim_matches('/'), text, settings))
+            }
+            scheme => Err(invalid(&format!("`{scheme}` is not supported, only `file` and `s3` are"))),
+        }
+    }
+
+    /// Takes a directory as the store.
+    pub fn local(root: &Path, settings: &StoreSettings) -> Self {
+        Self::new(format!("file://{}", root.display()), Backend::Local(root.to_owned()), settings)
+    }
+
+    /// Takes any object store, below a prefix. `url` is its name for messages.
+    pub fn remote(store: Arc<dyn ObjectStore>, prefix: &str, url: &str, settings: &StoreSettings) -> Self {
+        Self::new(url.to_owned(), Backend::Remote { store, prefix: StorePath::from(prefix) }, settings)
+    }
+
+    fn new(url: String, backend: Backend, settings: &StoreSettings) -> Self {
+        let requests = settings.store_requests_max.max(2);
+        Self(Arc::new(Inner {
+            url,
+            backend,
+            reads: Semaphore::new(requests),
+            // Uploads have their own share, so that they never make a query wait.
+            writes: Semaphore::new(requests.div_ceil(2)),
+            retries: Retries::default(),
+            write_budget: settings.store_retry_budget,
+        }))
+    }
+
+    /// Gives the store's URL, for messages.
+    pub fn url(&self) -> &str {
+        &self.0.url
+    }
+
+    /// Gives the directory of a local store; none when it is remote.
+    pub fn local_root(&self) -> Option<&Path> {
+        match &self.0.backend {
+            Backend::Local(root) => Some(root),
+            Backend::Remote { .. } => None,
+        }
+    }
+
+    /// Reads a whole object; none when it is not there.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] when the store does not answer.
+    pub async fn get(&self, key: &str) -> Result<Option<Bytes>> {
+        let (store, path) = match self.target(key) {
+            Target::Local(path) => return blocking(move || local::read(&path)).await,
+            Target::Remote(store, path) => (store, path),
+        };
+        let read = || async {
+            let answer = store.get(&path).await?;
+            let (expected, bytes) = (answer.meta.size, answer.bytes().await?);
+            same_size(&path, expected, bytes.len() as u64)?;
+            METRICS.object_read_bytes.add(bytes.len() as u64);
+            Ok(bytes)
+        };
+        found(self.retry("read", key, &self.0.reads, READ_BUDGET, 0, read).await)
+    }
+
+    /// Gives an object's size; none when it is not there.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] when the store does not answer.
+    pub async fn size(&self, key: &str) -> Result<Option<u64>> {
+        let (store, path) = match self.target(key) {
+            Target::Local(path) => return blocking(move || local::size(&path)).await,
+            Target::Remote(store, path) => (store, path),
+        };
+        let head = || async { Ok(store.head(&path).await?.size) };
+        found(self.retry("look up", key, &self.0.reads, READ_BUDGET, 0, head).await)
+    }
+
+    /// Reads byte ranges of one object, each exactly as long as asked.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when it is not there, [`ErrorKind::Unavailable`] when the store does not answer.
+    pub async fn read_ranges(&self, key: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let (store, path) = match self.target(key) {
+            Target::Local(path) => {
+                let ranges = ranges.to_vec();
+                return blocking(move || local::read_ranges(&path, &ranges)).await;
+            }
+            Target::Remote(store, path) => (store, path),
+        };
+        let one = |range: Range<u64>| {
+            let (store, path) = (&store, &path);
+            async move {
+                let length = range.end - range.start;
+                let read = || async {
+                    let bytes = store.get_range(path, range.clone()).await?;
+                    same_size(path, length, bytes.len() as u64)?;
+                    METRICS.object_read_bytes.add(length);
+                    Ok(bytes)
+                };
+                let bytes = self.retry("read", key, &self.0.reads, READ_BUDGET, length, read).await;
+                bytes.map_err(|e| Failure::into_error(e, key))
+            }
+        };
+        let reads: Vec<_> = ranges.iter().map(|r| one(r.clone())).collect();
+        futures::stream::iter(reads).buffered(RANGES_AT_A_TIME).try_collect().await
+    }
+
+    /// Writes an object of modest size. When this returns it lasts.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] when the store does not take it.
+    pub async fn put(&self, key: &str, body: Bytes) -> Result<()> {
+        let (store, path) = match self.target(key) {
+            Target::Local(path) => return blocking(move || local::put(&path, &body)).await,
+            Target::Remote(store, path) => (store, path),
+        };
+        let length = body.len() as u64;
+        let put = || async {
+            let answer = store.put(&path, PutPayload::from_bytes(body.clone())).await?;
+            verify(&*store, &path, length, answer.e_tag, None).await?;
+            METRICS.object_written_bytes.add(length);
+            Ok(())
+        };
+        let done = self.retry("write", key, &self.0.writes, self.0.write_budget, length, put).await;
+        done.map_err(|e| Failure::into_error(e, key))
+    }
+
+    /// Uploads a file of a part, in parts above 16 MiB, and checks size, entity tag and tail afterwards.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] when the store does not take it, [`ErrorKind::Internal`] when the file cannot be
+    /// read or has another size.
+    pub async fn put_file(&self, key: &str, file: &Path, length: u64, tail: Tail) -> Result<()> {
+        let Target::Remote(store, path) = self.target(key) else {
+            return Err(Error::internal("parts of a local store are written in place"));
+        };
+        let found = tokio::fs::metadata(file).await.map_err(|e| io_error(format!("cannot read `{}`", file.display()), e))?;
+        if found.len() != length {
+            let text = format!("`{}` has {} bytes, the catalog says {length}", file.display(), found.len());
+            return Err(Error::internal(text));
+        }
+        let put = || async {
+            let e_tag = if length > MULTIPART_ABOVE {
+                put_multipart(&*store, &path, file, length).await?
+            } else {
+                let body = read_chunk(file, 0, length).await?;
+                store.put(&path, body.into()).await?.e_tag
+            };
+            verify(&*store, &path, length, e_tag, Some(tail)).await?;
+            METRICS.object_written_bytes.add(length);
+            Ok(())
+        };
+        let done = self.retry("upload", key, &self.0.writes, self.0.write_budget, length, put).await;
+        done.map_err(|e| Failure::into_error(e, key))
+    }
+
+    /// Deletes objects; those that are not there count as deleted.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] when the store does not answer; some may be gone then.
+    pub async fn delete(&self, keys: &[String]) -> Result<()> {
+        if let Backend::Local(root) = &self.0.backend {
+            let (root, keys) = (root.clone(), keys.to_vec());
+            return blocking(move || local::delete(&root, &keys)).await;
+        }
+        let one = |key: &String| {
+            let (target, key) = (self.target(key), key.clone());
+            async move {
+                let Target::Remote(store, path) = target else { return Ok(()) };
+                let delete = || async { store.delete(&path).await };
+                let done = self.retry("delete", &key, &self.0.writes, self.0.write_budget, 0, delete).await;
+                found(done).map(|_| ())
+            }
+        };
+        let deletes: Vec<_> = keys.iter().map(one).collect();
+        futures::stream::iter(deletes).buffer_unordered(RANGES_AT_A_TIME).try_collect().await
+    }
+
+    /// Lists keys and sizes below a prefix (a folder, or the empty text for all).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] when the store does not answer.
+    pub async fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>> {
+        let (store, base) = match &self.0.backend {
+            Backend::Local(root) => {
+                let (root, prefix) = (root.clone(), prefix.to_owned());
+                return blocking(move || local::list(&root, &prefix)).await;
+            }
+            Backend::Remote { store, prefix } => (Arc::clone(store), prefix.clone()),
+        };
+        let below = StorePath::from(format!("{base}/{prefix}"));
+        let list = || async {
+            let objects: Vec<_> = store.list(Some(&below)).try_collect().await?;
+            let strip = |p: &StorePath| match base.as_ref() {
+                "" => p.to_string(),
+                base => p.as_ref().strip_prefix(base).unwrap_or(p.as_ref()).trim_start_matches('/').to_owned(),
+            };
+            Ok(objects.iter().map(|o| (strip(&o.location), o.size)).collect::<Vec<_>>())
+        };
+        let listed = self.retry("list", prefix, &self.0.reads, self.0.write_budget, 0, list).await;
+        let mut listed = listed.map_err(|e| Failure::into_error(e, prefix))?;
+        listed.sort();
+        Ok(listed)
+    }
+
+    fn target(&self, key: &str) -> Target {
+        match &self.0.backend {
+            Backend::Local(root) => Target::Local(root.join(key)),
+            Backend::Remote { store, prefix } => {
+                Target::Remote(Arc::clone(store), StorePath::from(format!("{prefix}/{key}")))
+            }
+        }
+    }
+
+    async fn retry<T, F, Fut>(
+        &self,
+        what: &'static str,
+        key: &str,
+        permits: &Semaphore,
+        budget: Duration,
+        length: u64,
+        attempt: F,
+    ) -> Result<T, Failure>
+    where
+        F: Fn() -> Fut,
+        Fut: Future<Output = object_store::Result<T>>,
+    {
+        // A slow store is not a dead one: a request may take the longer the more it carries (128 KiB/s and up).
+        let limit = Duration::from_secs(30 + length / (128 * 1024));
+        let mut run = self.0.retries.begin(budget);
+        loop {
+            let permit = permits.acquire().await.map_err(|_| Failure::stopped())?;
+            let started = Instant::now();
+            let answer = tokio::time::timeout(limit, attempt()).await;
+            drop(permit);
+            METRICS.object_requests.inc();
+            METRICS.object_time.add_time(started.elapsed());
+            let error = match answer {
+                Ok(Ok(value)) => {
+                    self.0.retries.succeeded();
+                    return Ok(value);
+                }
+                Ok(Err(error @ object_store::Error::NotFound { .. })) => return Err(Failure::of(what, error, false)),
+                Ok(Err(error)) => error,
+                Err(_) => object_store::Error::Generic { store: "store", source: "the request timed out".into() },
+            };
+            METRICS.object_errors.inc();
+            if !worth_repeating(&error) {
+                return Err(Failure::of(what, error, false));
+            }
+            let Some(pause) = run.pause() else { return Err(Failure::of(what, error, true)) };
+            METRICS.object_retries.inc();
+            tracing::debug!(key, what, error = %error, pause_ms = pause.as_millis() as u64, "object store request repeated");
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+enum Target {
+    Local(PathBuf),
+    Remote(Arc<dyn ObjectStore>, StorePath),
+}
+
+/// Why an operation was given up.
+struct Failure {
+    what: &'static str,
+    error: object_store::Error,
+    later: bool,
+}
+
+impl Failure {
+    fn of(what: &'static str, error: object_store::Error, later: bool) -> Self {
+        Self { what, error, later }
+    }
+
+    fn stopped() -> Self {
+        let error = object_store::Error::Generic { store: "store", source: "the store was closed".into() };
+        Self::of("use", error, true)
+    }
+
+    fn into_error(self, key: &str) -> Error {
+        let kind = match &self.error {
+            object_store::Error::NotFound { .. } => ErrorKind::NotFound,
+            _ if self.later => ErrorKind::Unavailable,
+            _ => ErrorKind::Internal,
+        };
+        Error::new(kind, format!("cannot {} object `{key}`", self.what)).with_source(self.error)
+    }
+}
+
+fn found<T>(answer: Result<T, Failure>) -> Result<Option<T>> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(Failure { error: object_store::Error::NotFound { .. }, .. }) => Ok(None),
+        Err(e) => Err(e.into_error("")),
+    }
+}
+
+fn worth_repeating(error: &object_store::Error) -> bool {
+    use object_store::Error as E;
+    !matches!(
+        error,
+        E::NotFound { .. }
+            | E::InvalidPath { .. }
+            | E::NotSupported { .. }
+            | E::NotImplemented { .. }
+            | E::PermissionDenied { .. }
+            | E::Unauthenticated { .. }
+            | E::UnknownConfigurationKey { .. }
+    )
+}
+
+fn damaged(path: &StorePath, what: String) -> object_store::Error {
+    object_store::Error::Generic { store: "store", source: format!("object `{path}`: {what}").into() }
+}
+
+fn same_size(path: &StorePath, expected: u64, found: u64) -> object_store::Result<()> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(damaged(path, format!("expected {expected} bytes, got {found}")))
+}
+
+/// Checks what the store has after an upload. (S3 has checked the body itself by the signature over its SHA-256.)
+async fn verify(
+    store: &dyn ObjectStore,
+    path: &StorePath,
+    length: u64,
+    e_tag: Option<String>,
+    tail: Option<Tail>,
+) -> object_store::Result<()> {
+    let head = store.head(path).await?;
+    same_size(path, length, head.size)?;
+    if let (Some(sent), Some(found)) = (e_tag, head.e_tag)
+        && sent.trim_matches('"') != found.trim_matches('"')
+    {
+        return Err(damaged(path, format!("entity tag `{found}` is not `{sent}`, the one of the upload")));
+    }
+    if let Some(tail) = tail {
+        let bytes = store.get_range(path, length - tail.bytes.min(length)..length).await?;
+        if crc32c::crc32c(&bytes) != tail.crc {
+            return Err(damaged(path, "the tail has another checksum".into()));
+        }
+    }
+    Ok(())
+}
+
+async fn read_chunk(file: &Path, start: u64, length: u64) -> object_store::Result<Bytes> {
+    let path = file.to_owned();
+    let read = tokio::task::spawn_blocking(move || local::read_range(&path, start..start + length)).await?;
+    read.map_err(|e| object_store::Error::NotSupported { source: Box::new(e) })
+}
+
+async fn put_multipart(
+    store: &dyn ObjectStore,
+    path: &StorePath,
+    file: &Path,
+    length: u64,
+) -> object_store::Result<Option<String>> {
+    let mut upload = store.put_multipart(path).await?;
+    let send = async {
+        let mut at = 0;
+        while at < length {
+            let chunk = read_chunk(file, at, MULTIPART_BYTES.min(length - at)).await?;
+            at += chunk.len() as u64;
+            upload.put_part(chunk.into()).await?;
+        }
+        upload.complete().await
+    };
+    match send.await {
+        Ok(answer) => Ok(answer.e_tag),
+        Err(error) => {
+            // Best effort: what stays is an unfinished upload, which no listing shows and a bucket rule removes.
+            let _ = upload.abort().await;
+            Err(error)
+        }
+    }
+}
+
+fn s3(bucket: &str) -> object_store::Result<object_store::aws::AmazonS3> {
+    let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
+    let endpoints = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
+    let plain_http = endpoints.iter().filter_map(|name| std::env::var(name).ok()).any(|url| url.starts_with("http://"));
+    let mut client = ClientOptions::new()
+        .with_timeout(Duration::from_secs(120))
+        .with_connect_timeout(Duration::from_secs(5));
+    // Who names an endpoint by `http://` has chosen it; `AWS_ALLOW_HTTP` says the same.
+    if plain_http || std::env::var("AWS_ALLOW_HTTP").is_ok_and(|v| v.eq_ignore_ascii_case("true") || v == "1") {
+        client = client.with_allow_http(true);
+    }
+    builder = builder.with_client_options(client);
+    // Ours repeat whole operations; these help within one, so that a large upload survives one lost part.
+    let backoff = BackoffConfig { init_backoff: Duration::from_millis(100), max_backoff: Duration::from_secs(3), base: 2.0 };
+    builder.with_retry(RetryConfig { backoff, max_retries: 4, retry_timeout: Duration::from_secs(30) }).build()
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    METRICS.object_requests.inc();
+    let done = tokio::task::spawn_blocking(work).await.internal("the store's disk thread stopped")?;
+    if done.is_err() {
+        METRICS.object_errors.inc();
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+//! Reads of parts: from the spool and a local store on the calling thread, from a remote store over the network.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::runtime::Handle;
+
+use super::Storage;
+use crate::error::{Context, Result};
+use crate::io::{LocalIo, PartIo};
+use crate::part::Place;
+
+/// Reads of a store that is remote, with its spool on the local disk.
+#[derive(Debug)]
+pub struct StoreIo {
+    spool: Arc<LocalIo>,
+    storage: Storage,
+    runtime: Handle,
+}
+
+impl StoreIo {
+    /// Reads `storage`, on the runtime that does the I/O; `spool` reads what is not uploaded yet.
+    pub fn new(spool: Arc<LocalIo>, storage: Storage, runtime: Handle) -> Self {
+        Self { spool, storage, runtime }
+    }
+}
+
+#[async_trait]
+impl PartIo for StoreIo {
+    async fn read(&self, key: &str, place: Place, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        if place == Place::Spool {
+            return self.spool.read(key, place, ranges).await;
+        }
+        // The caller may be a thread for CPU work, where connections must not live.
+        let (storage, key, ranges) = (self.storage.clone(), key.to_owned(), ranges.to_vec());
+        let read = self.runtime.spawn(async move { storage.read_ranges(&key, &ranges).await });
+        read.await.internal("a read of the object store stopped")?
+    }
+
+    fn remote(&self, place: Place) -> bool {
+        place == Place::Store
+    }
+}

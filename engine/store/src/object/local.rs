@@ -1,0 +1,121 @@
+//! The local store: plain files below a directory. A put lasts when it returns: the body goes to a temporary name, is
+//! synced and renamed, and the directory is synced (`object_store`'s own `LocalFileSystem` never syncs).
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{ErrorKind as Io, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use bytes::Bytes;
+
+use crate::error::{Error, ErrorKind, Result, io_error};
+use crate::failpoint;
+use crate::layout::{create_dir_synced, sync_dir};
+
+/// Ending of files that are being written. The name is otherwise the final one, so that a repeat after a crash
+/// replaces what the crash left.
+const TEMPORARY: &str = ".tmp";
+
+fn cannot(what: &str, path: &Path, error: std::io::Error) -> Error {
+    io_error(format!("cannot {what} `{}`", path.display()), error)
+}
+
+fn optional<T>(what: &str, path: &Path, answer: std::io::Result<T>) -> Result<Option<T>> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(e) if matches!(e.kind(), Io::NotFound | Io::NotADirectory) => Ok(None),
+        Err(e) => Err(cannot(what, path, e)),
+    }
+}
+
+pub(super) fn read(path: &Path) -> Result<Option<Bytes>> {
+    Ok(optional("read", path, std::fs::read(path))?.map(Bytes::from))
+}
+
+pub(super) fn size(path: &Path) -> Result<Option<u64>> {
+    Ok(optional("look up", path, std::fs::metadata(path))?.map(|m| m.len()))
+}
+
+pub(super) fn read_range(path: &Path, range: Range<u64>) -> std::io::Result<Bytes> {
+    let mut buffer = vec![0; (range.end - range.start) as usize];
+    File::open(path)?.read_exact_at(&mut buffer, range.start)?;
+    Ok(buffer.into())
+}
+
+pub(super) fn read_ranges(path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+    let missing = || Error::new(ErrorKind::NotFound, format!("`{}` does not exist", path.display()));
+    let file = optional("open", path, File::open(path))?.ok_or_else(missing)?;
+    let read = |range: &Range<u64>| {
+        let mut buffer = vec![0; (range.end - range.start) as usize];
+        file.read_exact_at(&mut buffer, range.start).map_err(|e| cannot("read", path, e))?;
+        Ok(Bytes::from(buffer))
+    };
+    ranges.iter().map(read).collect()
+}
+
+pub(super) fn put(path: &Path, body: &[u8]) -> Result<()> {
+    let parent = path.parent().ok_or_else(|| Error::internal("an object's key names a file"))?;
+    create_dir_synced(parent)?;
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(TEMPORARY);
+    let temporary = Path::new(&temporary);
+    let write = || {
+        let mut file = File::create(temporary)?;
+        file.write_all(body)?;
+        file.sync_all()?;
+        failpoint::hit("object.after-temporary");
+        std::fs::rename(temporary, path)
+    };
+    if let Err(e) = write() {
+        let _ = std::fs::remove_file(temporary);
+        return Err(cannot("write", path, e));
+    }
+    failpoint::hit("object.after-rename");
+    sync_dir(parent)
+}
+
+/// Deletes files below a directory, and day folders that this empties.
+pub(crate) fn delete(root: &Path, keys: &[String]) -> Result<()> {
+    let mut folders = BTreeSet::new();
+    for key in keys {
+        let path = root.join(key);
+        if optional("delete", &path, std::fs::remove_file(&path))?.is_some()
+            && let Some(parent) = path.parent()
+        {
+            folders.insert(parent.to_owned());
+        }
+    }
+    for folder in folders {
+        sync_dir(&folder)?;
+        if folder != root && std::fs::remove_dir(&folder).is_ok()
+            && let Some(parent) = folder.parent()
+        {
+            sync_dir(parent)?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn list(root: &Path, prefix: &str) -> Result<Vec<(String, u64)>> {
+    let mut found = Vec::new();
+    let mut folders = vec![prefix.trim_matches('/').to_owned()];
+    while let Some(folder) = folders.pop() {
+        let path = root.join(&folder);
+        let Some(entries) = optional("list", &path, std::fs::read_dir(&path))? else { continue };
+        for entry in entries {
+            let entry = entry.map_err(|e| cannot("list", &path, e))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let key = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+            let Some(meta) = optional("look up", &path, entry.metadata())? else { continue };
+            if meta.is_dir() {
+                folders.push(key);
+            } else if !key.ends_with(TEMPORARY) {
+                found.push((key, meta.len()));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}

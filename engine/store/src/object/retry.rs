@@ -1,0 +1,92 @@
+//! When and how often requests are repeated: exponential pauses with full jitter, a time limit for each operation, and
+//! a budget over all of them, so that repeats never multiply the load of a store that is down (promise F4).
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Repeats that may run before successes pay for more.
+const BUDGET_MAX: f64 = 100.0;
+/// What a success pays.
+const BUDGET_PER_SUCCESS: f64 = 0.5;
+
+/// The budget that all operations share.
+#[derive(Debug)]
+pub(super) struct Retries {
+    budget: Mutex<(f64, Instant)>,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        Self { budget: Mutex::new((BUDGET_MAX, Instant::now())) }
+    }
+}
+
+impl Retries {
+    /// Starts an operation.
+    pub(super) fn begin(&self, limit: Duration) -> Run<'_> {
+        Run { retries: self, started: Instant::now(), limit, next: FIRST_PAUSE }
+    }
+
+    /// Pays for later repeats.
+    pub(super) fn succeeded(&self) {
+        let mut budget = self.budget.lock();
+        budget.0 = (budget.0 + BUDGET_PER_SUCCESS).min(BUDGET_MAX);
+    }
+
+    fn take(&self) -> bool {
+        let mut budget = self.budget.lock();
+        // One repeat per second is always allowed: else an empty budget would outlive the outage.
+        let now = Instant::now();
+        budget.0 = (budget.0 + now.duration_since(budget.1).as_secs_f64()).min(BUDGET_MAX);
+        budget.1 = now;
+        if budget.0 < 1.0 {
+            return false;
+        }
+        budget.0 -= 1.0;
+        true
+    }
+}
+
+/// One operation with its repeats.
+#[derive(Debug)]
+pub(super) struct Run<'a> {
+    retries: &'a Retries,
+    started: Instant,
+    limit: Duration,
+    next: Duration,
+}
+
+impl Run<'_> {
+    /// Gives the pause before the next repeat; none when time or budget is used up.
+    pub(super) fn pause(&mut self) -> Option<Duration> {
+        let pause = jitter(self.next);
+        self.next = (self.next * 2).min(LONGEST_PAUSE);
+        (self.started.elapsed() + pause <= self.limit && self.retries.take()).then_some(pause)
+    }
+}
+
+/// Takes a random share of a pause, so that many that failed together do not come back together.
+pub(crate) fn jitter(pause: Duration) -> Duration {
+    pause.mul_f64(rand::random_range(0.1..1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budget_and_time_end_repeats() {
+        let retries = Retries::default();
+        assert_eq!(retries.begin(Duration::ZERO).pause(), None, "no time");
+        let mut run = retries.begin(Duration::from_secs(3600));
+        let repeats = std::iter::from_fn(|| run.pause()).take(1000).count();
+        assert!((95..=105).contains(&repeats), "{repeats}");
+        for _ in 0..4 {
+            retries.succeeded();
+        }
+        assert!(retries.begin(Duration::from_secs(3600)).pause().is_some());
+    }
+}

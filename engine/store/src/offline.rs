@@ -1,0 +1,79 @@
+//! What the commands that work on a stopped store share: the lock, the catalog, the store, and reading parts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use quiver_types::Clock;
+
+use crate::cache::Caches;
+use crate::catalog::Catalog;
+use crate::error::{Result, io_error};
+use crate::io::{LocalIo, PartIo};
+use crate::layout::DataDir;
+use crate::object::{Storage, StoreIo};
+use crate::settings::StoreSettings;
+
+/// Memory for footers while parts are checked.
+const CACHE_BYTES: u64 = 16 << 20;
+
+/// An installation that does not run.
+pub(crate) struct Offline {
+    pub(crate) dir: DataDir,
+    pub(crate) catalog: Catalog,
+    pub(crate) storage: Storage,
+    pub(crate) io: Arc<dyn PartIo>,
+    pub(crate) caches: Arc<Caches>,
+}
+
+impl Offline {
+    /// Locks and opens it. `storage`: the store, where it is not the one that the settings name (tests).
+    pub(crate) async fn open(settings: &StoreSettings, clock: Arc<dyn Clock>, storage: Option<Storage>) -> Result<Self> {
+        let dir = DataDir::open(&settings.data_dir)?;
+        let catalog = Catalog::open(&dir.database(), clock).await?;
+        let storage = match storage {
+            Some(storage) => storage,
+            None => Storage::open(settings, &dir.store())?,
+        };
+        let (io, _) = part_io(&dir, &storage);
+        let caches = Arc::new(Caches::new(CACHE_BYTES, false));
+        Ok(Self { dir, catalog, storage, io, caches })
+    }
+
+    /// Lists files of the spool with their sizes; empty for a local store.
+    pub(crate) fn spool_files(&self) -> Result<BTreeMap<String, u64>> {
+        let mut found = BTreeMap::new();
+        let root = self.dir.parts();
+        let mut folders = vec![String::new()];
+        while let Some(folder) = folders.pop() {
+            let path = root.join(&folder);
+            let error = |e| io_error(format!("cannot list `{}`", path.display()), e);
+            for entry in std::fs::read_dir(&path).map_err(error)? {
+                let entry = entry.map_err(error)?;
+                let name = entry.file_name().to_string_lossy().into_owned();
+                let key = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+                let meta = entry.metadata().map_err(error)?;
+                if meta.is_dir() {
+                    folders.push(key);
+                } else {
+                    found.insert(key, meta.len());
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Gives what reads parts, and the half of it that keeps local files open.
+pub(crate) fn part_io(dir: &DataDir, storage: &Storage) -> (Arc<dyn PartIo>, Arc<LocalIo>) {
+    match storage.local_root() {
+        Some(root) => {
+            let local = Arc::new(LocalIo::new(&dir.parts(), root));
+            (Arc::clone(&local) as Arc<dyn PartIo>, local)
+        }
+        None => {
+            let local = Arc::new(LocalIo::new(&dir.parts(), &dir.store()));
+            let runtime = tokio::runtime::Handle::current();
+            (Arc::new(StoreIo::new(Arc::clone(&local), storage.clone(), runtime)), local)
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Writes commit objects to the store, in order, each when the parts that it adds are there; deletes those that are
+//! older than the last two full lists. It works off the catalog's outbox by itself, however long the store was down.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::catalog::NextObject;
+use crate::core::{Backoff, Core};
+use crate::error::{Result, chain};
+use crate::failpoint;
+use crate::layout::commit_key;
+use crate::metrics::METRICS;
+
+/// Runs until the store closes.
+pub(crate) async fn run(core: Arc<Core>) {
+    let mut backoff = Backoff::new();
+    loop {
+        match drain(&core).await {
+            Ok(()) => {
+                backoff = Backoff::new();
+                tokio::select! {
+                    () = core.stop.cancelled() => return,
+                    () = core.outbox.notified() => {}
+                }
+            }
+            Err(e) => {
+                tracing::warn!(error = %chain(&e), "commit objects wait, will retry");
+                if !backoff.pause(&core.stop).await {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Writes what can be written now.
+pub(crate) async fn drain(core: &Core) -> Result<()> {
+    loop {
+        METRICS.outbox_depth.set(core.catalog.outbox_depth().await?);
+        let (commit, body) = match core.catalog.next_object().await? {
+            NextObject::Ready { commit, body } => (commit, body),
+            NextObject::Waiting { commit, parts } => {
+                tracing::debug!(commit, parts, "commit object waits for uploads");
+                break;
+            }
+            NextObject::None => break,
+        };
+        core.confirm_store().await?;
+        failpoint::hit("outbox.before-put");
+        core.storage.put(&commit_key(commit), Bytes::from(body)).await?;
+        failpoint::hit("outbox.after-put");
+        core.catalog.object_written(commit).await?;
+        failpoint::hit("outbox.after-forget");
+        METRICS.outbox_written.inc();
+        core.progress.bump();
+        core.clean.notify_one();
+    }
+    prune(core).await
+}
+
+async fn prune(core: &Core) -> Result<()> {
+    let outdated = core.catalog.outdated_objects().await?;
+    let Some(last) = outdated.last() else { return Ok(()) };
+    failpoint::hit("outbox.before-prune");
+    let keys: Vec<_> = outdated.iter().map(|&commit| commit_key(commit)).collect();
+    core.storage.delete(&keys).await?;
+    failpoint::hit("outbox.after-prune-object");
+    core.catalog.forget_commits(last + 1).await?;
+    failpoint::hit("outbox.after-prune");
+    Ok(())
+}

@@ -1,0 +1,263 @@
+//! Rebuilds a lost catalog from the store (`quiver catalog rebuild`): the last full list, the commits after it, then
+//! the flushed generations above each writer's floor that are there as a whole.
+//!
+//! A generation counts when one flush of it has all its parts in the store or in the spool: the floor moves past it,
+//! and its WAL goes at the next start. One that is incomplete is replayed from its WAL, as are all after it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use quiver_types::{Clock, SystemClock};
+use uuid::Uuid;
+
+use crate::catalog::{CommitObject, Rebuilt, WriterFloor};
+use crate::error::{Error, ErrorKind, Result, io_error};
+use crate::identity;
+use crate::layout::{CATALOG_PREFIX, commit_key, parse_commit_key, parse_part_key};
+use crate::object::Storage;
+use crate::offline::Offline;
+use crate::part::{Origin, PartId, PartMeta, Place};
+use crate::settings::StoreSettings;
+use crate::wal::segment;
+
+/// What a rebuild found.
+#[derive(Debug, Clone, Default)]
+pub struct RebuildReport {
+    /// The installation.
+    pub installation: Uuid,
+    /// The last commit of which the store has the object.
+    pub last_object: Option<u64>,
+    /// Live parts, those adopted included.
+    pub parts: usize,
+    /// Parts of flushes whose commit object was not in the store yet.
+    pub adopted: usize,
+    /// Files that look like parts and belong to none that counts; `quiver store check` lists them again.
+    pub unknown: Vec<String>,
+}
+
+/// Makes the catalog anew. The server must not run.
+///
+/// # Errors
+/// [`ErrorKind::NotFound`] when the store holds nothing of an installation, [`ErrorKind::Internal`] when a commit
+/// object is missing or damaged, [`ErrorKind::Conflict`] when the server runs.
+pub async fn rebuild(settings: StoreSettings) -> Result<RebuildReport> {
+    rebuild_with(settings, Arc::new(SystemClock), None).await
+}
+
+/// The same with a given clock and store.
+///
+/// # Errors
+/// As [`rebuild`].
+pub async fn rebuild_with(
+    settings: StoreSettings,
+    clock: Arc<dyn Clock>,
+    storage: Option<Storage>,
+) -> Result<RebuildReport> {
+    let offline = Offline::open(&settings, clock, storage).await?;
+    let report = run(&offline).await;
+    offline.catalog.close().await;
+    report
+}
+
+async fn run(offline: &Offline) -> Result<RebuildReport> {
+    let objects: BTreeMap<String, u64> = offline.storage.list("").await?.into_iter().collect();
+    let mut state = State::read(offline, &objects).await?;
+    let stored = identity::stored(&offline.storage).await?.map(|i| i.installation);
+    let installation = match (stored, state.installation) {
+        (Some(a), Some(b)) if a != b => {
+            let text = format!("the store's identity is `{a}`, its commit objects are those of `{b}`");
+            return Err(Error::new(ErrorKind::Conflict, text));
+        }
+        (Some(id), _) | (None, Some(id)) => id,
+        (None, None) => {
+            let text = format!("the store `{}` holds nothing of an installation", offline.storage.url());
+            return Err(Error::new(ErrorKind::NotFound, text));
+        }
+    };
+    let spool = offline.spool_files()?;
+    let unnamed = Unnamed::read(offline, &state, &objects, &spool).await?;
+    let wal = wal_generations(offline)?;
+    let adopted = adopt(&mut state, unnamed.flushed, &wal);
+    let mut named: HashSet<&str> = HashSet::new();
+    for part in state.live.values().map(|(_, p)| p).chain(adopted.iter()).chain(state.removed.iter().map(|(_, p)| p)) {
+        named.extend(part.files.iter().map(|f| f.key.as_str()));
+    }
+    let files = objects.keys().chain(spool.keys()).filter(|k| parse_part_key(k).is_some());
+    let unknown: BTreeSet<String> = files.filter(|k| !named.contains(k.as_str())).cloned().collect();
+    let report = RebuildReport {
+        installation,
+        last_object: state.commits.last().copied(),
+        parts: state.live.len() + adopted.len(),
+        adopted: adopted.len(),
+        unknown: unknown.into_iter().collect(),
+    };
+    let spooled = |p: &PartMeta| p.files.iter().any(|f| spool.contains_key(&f.key));
+    let rebuilt = Rebuilt {
+        installation,
+        commits: state.commits.clone(),
+        live: state.live.values().map(|(added, p)| (*added, p.clone(), spooled(p))).collect(),
+        removed: state.removed.iter().map(|(removed, p)| (*removed, p.clone(), spooled(p))).collect(),
+        adopted,
+        floors: state.floors.iter().map(|(&writer, &floor)| WriterFloor { writer, floor }).collect(),
+    };
+    offline.catalog.replace(&rebuilt).await?;
+    if stored.is_none() {
+        identity::write(&offline.storage, installation).await?;
+    }
+    Ok(report)
+}
+
+/// What the commit objects say together.
+#[derive(Debug, Default)]
+struct State {
+    installation: Option<Uuid>,
+    /// Numbers of all objects, ascending.
+    commits: Vec<u64>,
+    /// Live parts with the commit that added them, as far as it is known.
+    live: BTreeMap<PartId, (u64, PartMeta)>,
+    /// Removed parts, whose files may still be there.
+    removed: Vec<(u64, PartMeta)>,
+    floors: BTreeMap<Uuid, u64>,
+}
+
+impl State {
+    async fn read(offline: &Offline, objects: &BTreeMap<String, u64>) -> Result<Self> {
+        let folder = format!("{CATALOG_PREFIX}/");
+        let keys = objects.range(folder.clone()..).map(|(key, _)| key).take_while(|key| key.starts_with(&folder));
+        let mut state = Self { commits: keys.filter_map(|key| parse_commit_key(key)).collect(), ..Self::default() };
+        let mut started = false;
+        let mut previous = None;
+        for &commit in &state.commits.clone() {
+            let key = commit_key(commit);
+            let body = offline.storage.get(&key).await?;
+            let body = body.ok_or_else(|| Error::new(ErrorKind::Internal, format!("commit object `{key}` is gone")))?;
+            let object = CommitObject::parse(&key, &body)?;
+            let follows = previous.is_none_or(|p| p + 1 == commit);
+            previous = Some(commit);
+            if !object.full && !started {
+                continue;
+            }
+            if !object.full && !follows {
+                let missing = commit_key(commit - 1);
+                return Err(Error::internal(format!("commit object `{missing}` is missing, those after it cannot be read")));
+            }
+            started = true;
+            state.apply(object);
+        }
+        if !state.commits.is_empty() && !started {
+            return Err(Error::internal("the store has commit objects, but no full list among them"));
+        }
+        Ok(state)
+    }
+
+    fn apply(&mut self, object: CommitObject) {
+        let commit = object.commit;
+        self.installation = Some(object.installation);
+        for id in &object.removed {
+            self.removed.extend(self.live.remove(id).map(|(_, part)| (commit, part)));
+        }
+        if object.full {
+            let before = std::mem::take(&mut self.live);
+            self.floors.clear();
+            let added = |p: &PartMeta| before.get(&p.id).map_or(commit, |(added, _)| *added);
+            self.live = object.added.into_iter().map(|p| (p.id, (added(&p), p))).collect();
+        } else {
+            self.live.extend(object.added.into_iter().map(|p| (p.id, (commit, p))));
+        }
+        self.floors.extend(object.writers.iter().map(|w| (w.writer, w.floor)));
+    }
+
+    fn knows(&self, id: PartId) -> bool {
+        self.live.contains_key(&id) || self.removed.iter().any(|(_, p)| p.id == id)
+    }
+}
+
+/// A flush of a generation: how many parts it has, and those that are there.
+type Flushes = BTreeMap<Uuid, (u32, BTreeMap<u32, PartMeta>)>;
+
+/// Whole parts that no commit object names, by writer, generation and flush.
+#[derive(Debug, Default)]
+struct Unnamed {
+    flushed: BTreeMap<(Uuid, u64), Flushes>,
+}
+
+impl Unnamed {
+    async fn read(
+        offline: &Offline,
+        state: &State,
+        objects: &BTreeMap<String, u64>,
+        spool: &BTreeMap<String, u64>,
+    ) -> Result<Self> {
+        let mut unnamed = Self::default();
+        for (place, files) in [(Place::Store, objects), (Place::Spool, spool)] {
+            for (key, bytes) in files {
+                let Some(part_key) = parse_part_key(key) else { continue };
+                let main = quiver_types::tables::table(&part_key.table).map(|t| t.files[0].kind);
+                if main != Some(part_key.kind.as_str()) || state.knows(part_key.part) {
+                    continue;
+                }
+                let meta = match PartMeta::read(&*offline.io, key, place, *bytes).await {
+                    Ok(meta) => meta,
+                    Err(e) if e.kind() == ErrorKind::Internal => {
+                        tracing::warn!(key, error = %e, "not the main file of a whole part");
+                        continue;
+                    }
+                    Err(e) => return Err(e),
+                };
+                let whole = meta.files.iter().all(|f| files.get(&f.key) == Some(&f.bytes));
+                if let Origin::Flushed { writer, generation, flush_id, output, outputs } = meta.origin
+                    && whole
+                    && meta.id == part_key.part
+                {
+                    let flush = unnamed.flushed.entry((writer, generation)).or_default().entry(flush_id);
+                    // What is in the store as well as in the spool counts as in the store.
+                    flush.or_insert_with(|| (outputs, BTreeMap::new())).1.entry(output).or_insert(meta);
+                }
+            }
+        }
+        Ok(unnamed)
+    }
+}
+
+fn wal_generations(offline: &Offline) -> Result<HashMap<Uuid, BTreeSet<u64>>> {
+    let dir = offline.dir.wal();
+    let error = |e| io_error(format!("cannot list `{}`", dir.display()), e);
+    let mut found: HashMap<Uuid, BTreeSet<u64>> = HashMap::new();
+    for entry in std::fs::read_dir(&dir).map_err(error)? {
+        if let Some((id, _)) = segment::parse_file_name(&entry.map_err(error)?.path()) {
+            found.entry(id.writer).or_default().insert(id.number);
+        }
+    }
+    Ok(found)
+}
+
+/// Takes the generations above the floors that are there as a whole, in order, and moves the floors.
+fn adopt(
+    state: &mut State,
+    mut flushed: BTreeMap<(Uuid, u64), Flushes>,
+    wal: &HashMap<Uuid, BTreeSet<u64>>,
+) -> Vec<PartMeta> {
+    let mut adopted = Vec::new();
+    let writers: BTreeSet<Uuid> = flushed.keys().map(|(w, _)| *w).chain(wal.keys().copied()).collect();
+    for writer in writers {
+        let floor = state.floors.get(&writer).copied().unwrap_or(0);
+        let in_wal = wal.get(&writer);
+        let mut numbers: BTreeSet<u64> = flushed.range((writer, floor)..=(writer, u64::MAX)).map(|(k, _)| k.1).collect();
+        numbers.extend(in_wal.into_iter().flatten().filter(|&&g| g >= floor));
+        for number in numbers {
+            let flushes = flushed.remove(&(writer, number)).unwrap_or_default();
+            let whole = flushes.into_values().find(|(outputs, parts)| parts.len() as u32 == *outputs);
+            match whole {
+                Some((_, parts)) => {
+                    adopted.extend(parts.into_values());
+                    state.floors.insert(writer, number + 1);
+                }
+                None if in_wal.is_some_and(|g| g.contains(&number)) => break,
+                // Neither whole nor in the WAL: it never held anything that was acknowledged, or is lost; what comes
+                // after it is not in the WAL either.
+                None => {}
+            }
+        }
+    }
+    adopted
+}

@@ -1,0 +1,339 @@
+//! The store as others see it: open, write, flush, compact, read, close. Wires write path, catalog, object store and
+//! the background jobs.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use quiver_types::{Clock, MetricsBatch, SeriesSource};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+use crate::cache::Caches;
+use crate::catalog::Catalog;
+use crate::compact::Compactor;
+use crate::core::{Core, Parts};
+use crate::error::{Context, Error, ErrorKind, Result, chain};
+use crate::flush::{Flushing, Retire};
+use crate::layout::DataDir;
+use crate::memtable::GenerationId;
+use crate::metrics::{METRICS, MetricLine};
+use crate::object::Storage;
+use crate::offline::part_io;
+use crate::registry::Registry;
+use crate::select::StoreSource;
+use crate::settings::StoreSettings;
+use crate::snapshot::{Shared, Visible};
+use crate::wal::disk::{LocalDisk, WalDisk};
+use crate::writer::{WriteOutcome, WritePath, WritePathParts};
+use crate::{cleaner, failpoint, flush, identity, outbox, retention, upload};
+
+/// Those who wait for background work give up when nothing at all got done for so long.
+const STALL: Duration = Duration::from_secs(120);
+
+/// The store.
+pub struct Store {
+    core: Arc<Core>,
+    write_path: Arc<WritePath>,
+    source: Arc<StoreSource>,
+    flushing: Arc<Flushing>,
+    compactor: Compactor,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+    closing: AtomicBool,
+    // Last: the lock goes when nothing of the store runs any more.
+    _dir: Arc<DataDir>,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("core", &self.core).finish_non_exhaustive()
+    }
+}
+
+impl Retire for WritePath {
+    fn retire(&self, id: GenerationId) {
+        Self::retire(self, id);
+    }
+}
+
+/// What tests put in the place of the real things.
+#[derive(Debug, Default)]
+pub struct StoreOverrides {
+    /// Instead of the object store that the settings name.
+    pub storage: Option<Storage>,
+    /// Instead of the file system under the WAL.
+    pub wal_disk: Option<Arc<dyn WalDisk>>,
+}
+
+impl Store {
+    /// Opens a store: locks the directory, checks that catalog and object store belong together, replays the WAL, and
+    /// starts the background jobs on the current tokio runtime.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] when another process has the directory or the object store belongs to another
+    /// installation, [`ErrorKind::Invalid`] for bad settings or formats of a newer build,
+    /// [`ErrorKind::Unavailable`] when a new installation's object store does not answer.
+    pub async fn open(settings: StoreSettings, clock: Arc<dyn Clock>) -> Result<Arc<Self>> {
+        Self::open_with(settings, clock, StoreOverrides::default()).await
+    }
+
+    /// The same, with parts of it replaced.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub async fn open_with(
+        settings: StoreSettings,
+        clock: Arc<dyn Clock>,
+        overrides: StoreOverrides,
+    ) -> Result<Arc<Self>> {
+        let dir = Arc::new(DataDir::open(&settings.data_dir)?);
+        let catalog = Catalog::open(&dir.database(), Arc::clone(&clock)).await?;
+        let storage = match overrides.storage {
+            Some(storage) => storage,
+            None => Storage::open(&settings, &dir.store())?,
+        };
+        let (installation, confirmed) = installation(&catalog, &storage).await?;
+        let cache_bytes = settings.cache_memory_bytes();
+        let caches = Arc::new(Caches::new(cache_bytes / 4 * 3, storage.local_root().is_none()));
+        let (io, local_io) = part_io(&dir, &storage);
+        let shared = Arc::new(Shared::new(Visible::default(), 0));
+        let parts = Parts {
+            settings,
+            clock,
+            catalog,
+            storage,
+            shared,
+            caches,
+            io,
+            local_io,
+            spool_root: dir.parts(),
+            installation,
+            confirmed,
+            dir: Arc::clone(&dir),
+        };
+        let core = Arc::new(Core::new(parts));
+        let (commit, live) = core.catalog.live_parts().await?;
+        core.publish(commit, live, &[], None);
+
+        let (sealed_to, sealed) = mpsc::unbounded_channel();
+        let disk = overrides.wal_disk.unwrap_or_else(|| Arc::new(LocalDisk));
+        let writer = Uuid::now_v7();
+        let floors: HashMap<Uuid, u64> = core.catalog.floors().await?.into_iter().map(|f| (f.writer, f.floor)).collect();
+        let (wal, settings) = (dir.wal(), core.settings.write());
+        let (clock, shared) = (Arc::clone(&core.clock), Arc::clone(&core.shared));
+        failpoint::hit("replay.begin");
+        let replay = move || {
+            WritePath::open(WritePathParts {
+                dir: wal,
+                disk,
+                settings,
+                clock,
+                registry: Arc::new(Registry::default()),
+                shared,
+                on_sealed: sealed_to,
+                writer,
+                flushed: Box::new(move |id| floors.get(&id.writer).is_some_and(|&floor| id.number < floor)),
+            })
+        };
+        let opened = tokio::task::spawn_blocking(replay).await;
+        let (write_path, replayed) = opened.internal("the replay of the WAL stopped")??;
+        failpoint::hit("replay.end");
+        let write_path = Arc::new(write_path);
+        let keep: HashSet<Uuid> = replayed.iter().map(|g| g.writer).chain([writer]).collect();
+        core.catalog.forget_writers(&keep).await?;
+
+        let flushing = Arc::new(Flushing::default());
+        let retire: Arc<dyn Retire> = Arc::clone(&write_path) as Arc<dyn Retire>;
+        let mut tasks = vec![
+            tokio::spawn(flush::run(Arc::clone(&core), retire, replayed, sealed, Arc::clone(&flushing))),
+            tokio::spawn(outbox::run(Arc::clone(&core))),
+            tokio::spawn(retention::run(Arc::clone(&core))),
+            tokio::spawn(cleaner::run(Arc::clone(&core))),
+        ];
+        if core.storage.local_root().is_none() {
+            tasks.push(tokio::spawn(upload::run(Arc::clone(&core))));
+        }
+        let compactor = Compactor::start(Arc::clone(&core), tokio::runtime::Handle::current())?;
+        let source_bytes = usize::try_from(cache_bytes / 4).unwrap_or(usize::MAX);
+        let source = Arc::new(StoreSource::new(Arc::clone(&core.shared), source_bytes));
+        tracing::info!(store = core.storage.url(), %installation, %writer, commit, "store opened");
+        Ok(Arc::new(Self {
+            core,
+            write_path,
+            source,
+            flushing,
+            compactor,
+            tasks: Mutex::new(tasks),
+            closing: AtomicBool::new(false),
+            _dir: dir,
+        }))
+    }
+
+    /// Writes a batch. When it returns the batch is durable as the WAL's level says, and visible to queries.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] when there is no room (memory, disk, spool) or the store closes: the same batch may
+    /// be sent again later. [`ErrorKind::Invalid`] when nothing of it can be taken.
+    pub async fn write_metrics(&self, batch: MetricsBatch) -> Result<WriteOutcome> {
+        if self.closing.load(Relaxed) {
+            return Err(Error::new(ErrorKind::Unavailable, "the store is shutting down"));
+        }
+        if self.core.spool_full() {
+            METRICS.spool_refused.inc();
+            let text = "the object store is behind and the spool is full; try again later";
+            return Err(Error::new(ErrorKind::Unavailable, text));
+        }
+        self.write_path.write_metrics(batch).await
+    }
+
+    /// Says whether the store takes writes and answers queries.
+    pub fn ready(&self) -> bool {
+        !self.closing.load(Relaxed)
+    }
+
+    /// Gives the installation that catalog and object store belong to.
+    pub fn installation(&self) -> Uuid {
+        self.core.installation
+    }
+
+    /// Gives the settings it was opened with.
+    pub fn settings(&self) -> &StoreSettings {
+        &self.core.settings
+    }
+
+    /// Gives what queries read from.
+    pub fn source(self: &Arc<Self>) -> Arc<dyn SeriesSource> {
+        Arc::clone(&self.source) as Arc<dyn SeriesSource>
+    }
+
+    /// Gives what is visible now (tests, explain).
+    pub fn visible(&self) -> Arc<Visible> {
+        self.core.shared.visible()
+    }
+
+    /// Gives the own metrics.
+    pub fn metrics(&self) -> Vec<MetricLine> {
+        METRICS.list()
+    }
+
+    /// Bytes of generations, registry and queued writes.
+    pub fn ingest_memory_bytes(&self) -> u64 {
+        self.write_path.memory_bytes()
+    }
+
+    /// Flushes everything that was written before, and waits until it is committed, in the object store, and told by
+    /// its commit objects.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] when that makes no progress (the object store is down).
+    pub async fn flush_all(&self) -> Result<()> {
+        self.flush_sealed().await?;
+        self.wait_for_store().await
+    }
+
+    async fn flush_sealed(&self) -> Result<()> {
+        self.write_path.seal().await?;
+        let sealed: HashSet<GenerationId> = {
+            let visible = self.core.shared.visible();
+            visible.generations.iter().filter(|g| g.sealed()).map(|g| g.id()).collect()
+        };
+        let flushed = || async {
+            let visible = self.core.shared.visible();
+            Ok(!visible.generations.iter().any(|g| sealed.contains(&g.id())) && !self.flushing.is_one_of(&sealed))
+        };
+        self.core.progress.wait("the flush", STALL, flushed).await
+    }
+
+    async fn wait_for_store(&self) -> Result<()> {
+        let core = &self.core;
+        let commit = core.catalog.last_commit().await?;
+        core.upload.notify_one();
+        core.outbox.notify_one();
+        let told = || async { Ok(core.catalog.first_unwritten().await?.is_none_or(|c| c > commit)) };
+        core.progress.wait("the upload to the object store", STALL, told).await
+    }
+
+    /// Compacts what is due, or with `force` everything of every day, open windows too, to level 2; waits until the
+    /// outcome is in the object store, and deletes what it replaced (as far as no query reads it).
+    ///
+    /// # Errors
+    /// As [`Store::flush_all`]; [`ErrorKind::Cancelled`] when the store closes.
+    pub async fn compact_all(&self, force: bool) -> Result<()> {
+        self.flush_all().await?;
+        self.compactor.request(force).await?;
+        self.wait_for_store().await?;
+        cleaner::clean(&self.core).await?;
+        self.core.catalog.checkpoint().await
+    }
+
+    /// Drops what is past its retention now, without waiting for the next round; gives the number of parts.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] when the catalog refuses.
+    pub async fn expire(&self) -> Result<usize> {
+        retention::expire(&self.core).await
+    }
+
+    /// Deletes the files that may go now, without waiting for the next round; gives their number.
+    ///
+    /// # Errors
+    /// What disk, store or catalog say.
+    pub async fn clean(&self) -> Result<usize> {
+        cleaner::clean(&self.core).await
+    }
+
+    /// Closes the store: refuses writes, flushes what it can within the given time (the rest stays in the WAL and is
+    /// replayed at the next start), stops the background jobs, and gives the directory free.
+    pub async fn close(&self, within: Duration) {
+        if self.closing.swap(true, Relaxed) {
+            return;
+        }
+        match tokio::time::timeout(within, self.flush_sealed()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(e)) => tracing::warn!(error = %chain(&e), "not all was flushed, the rest stays in the WAL"),
+            Err(_) => tracing::info!("not all was flushed in time, the rest stays in the WAL"),
+        }
+        failpoint::hit("close.after-seal");
+        self.core.stop.cancel();
+        self.write_path.shutdown().await;
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        for task in tasks {
+            if let Err(e) = task.await {
+                tracing::error!(error = %e, "a background job ended badly");
+            }
+        }
+        self.compactor.join().await;
+        self.core.catalog.close().await;
+        tracing::info!("store closed");
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Without `close`: as after a kill, only tidier.
+        self.core.stop.cancel();
+    }
+}
+
+/// Gives the installation, and whether the object store was asked. One that is down stops only a new installation: an
+/// old one goes on with its spool, and the store's identity is checked before anything is written to it.
+async fn installation(catalog: &Catalog, storage: &Storage) -> Result<(Uuid, bool)> {
+    match identity::establish(catalog, storage).await {
+        Ok(id) => Ok((id, true)),
+        Err(e) if e.kind() == ErrorKind::Unavailable => match catalog.installation().await? {
+            Some(id) if catalog.last_commit().await? > 0 => {
+                tracing::warn!(error = %chain(&e), "the object store does not answer, starting without it");
+                Ok((id, false))
+            }
+            _ => Err(e),
+        },
+        Err(e) => Err(e),
+    }
+}
+
+#[cfg(test)]
+mod tests;
