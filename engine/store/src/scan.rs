@@ -1,0 +1,108 @@
+//! The scan of metric samples: a series-major node of its own (`architecture` 8, `engines` 1.2).
+//!
+//! [`samples_table`] makes a table of the samples of selected series. Its node reads parts and live generations side by
+//! side in series order and gives one row per series with its samples as lists; labels never travel with them.
+//!
+//! | column | type | |
+//! |---|---|---|
+//! | `row` | UInt32 | row in `SelectedSeries::table`; ascending within a partition, no row in two partitions |
+//! | `ts`, `v` | List<Int64>, List<Float64> | if floats: times (Unix ms, ascending, unique) and values, stale markers kept |
+//! | `start_ts` | List<Int64> | if start times: one per sample, 0 = unset; empty = none known |
+//! | `h_ts`, `h_start_ts`, `h` | List<Int64>, List<Int64>, List<Struct> | if histograms: likewise |
+//!
+//! List items are not null; a series with nothing in the range has no row.
+
+mod batch;
+mod exec;
+mod plan;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::error::Result as DataFusionResult;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use quiver_types::{Error, MillisRange, ReadStats, Result, SelectedSeries};
+
+pub use exec::SamplesExec;
+
+use crate::select::Selection;
+
+/// What a scan of samples gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SampleRequest {
+    /// Samples inside this range, both ends included.
+    pub range: MillisRange,
+    /// Float samples.
+    pub floats: bool,
+    /// Native histograms.
+    pub histograms: bool,
+    /// Start times of float samples (those of histograms always come with them).
+    pub start_times: bool,
+}
+
+impl Default for SampleRequest {
+    fn default() -> Self {
+        Self { range: MillisRange::ALL, floats: true, histograms: false, start_times: false }
+    }
+}
+
+/// Makes a table of the samples of selected series. What its scans read is added to `stats`.
+///
+/// # Errors
+/// Internal: the series were not selected by this store.
+pub fn samples_table(
+    series: &SelectedSeries,
+    request: SampleRequest,
+    stats: Arc<ReadStats>,
+) -> Result<Arc<dyn TableProvider>> {
+    let selection = Arc::clone(&series.handle).downcast::<Selection>();
+    let selection = selection.map_err(|_| Error::internal("these series were selected by another source"))?;
+    Ok(Arc::new(SamplesTable { schema: batch::schema(&request), selection, request, stats }))
+}
+
+struct SamplesTable {
+    selection: Arc<Selection>,
+    request: SampleRequest,
+    stats: Arc<ReadStats>,
+    schema: SchemaRef,
+}
+
+impl fmt::Debug for SamplesTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SamplesTable")
+            .field("selector", &self.selection.selector)
+            .field("series", &self.selection.rows)
+            .field("request", &self.request)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl TableProvider for SamplesTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let partitions = state.config().target_partitions();
+        let (selection, stats) = (Arc::clone(&self.selection), Arc::clone(&self.stats));
+        Ok(Arc::new(SamplesExec::try_new(selection, self.request, stats, projection.cloned(), limit, partitions)?))
+    }
+}

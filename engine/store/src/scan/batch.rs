@@ -1,0 +1,348 @@
+//! Builds the batches of a sample scan: one row per series, its samples as lists.
+//!
+//! The samples of a series come as one run per source. Runs that do not overlap in time are copied one after the
+//! other; where they overlap they are merged by the equal-key rule of `run`.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, RecordBatch, UInt32Array};
+use arrow::buffer::{OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use quiver_types::Millis;
+use quiver_types::histogram::{HistogramBuilder, histogram_fields};
+use smallvec::SmallVec;
+
+use super::SampleRequest;
+use crate::run::{FloatRun, HistRun, better_float};
+
+fn item(data_type: DataType) -> FieldRef {
+    Arc::new(Field::new("item", data_type, false))
+}
+
+/// Gives the schema of a scan before projection.
+pub(super) fn schema(request: &SampleRequest) -> SchemaRef {
+    let list = |name: &str, t: DataType| Field::new(name, DataType::List(item(t)), false);
+    let mut fields = vec![Field::new("row", DataType::UInt32, false)];
+    if request.floats {
+        fields.extend([list("ts", DataType::Int64), list("v", DataType::Float64)]);
+        if request.start_times {
+            fields.push(list("start_ts", DataType::Int64));
+        }
+    }
+    if request.histograms {
+        let histogram = DataType::Struct(histogram_fields());
+        fields.extend([list("h_ts", DataType::Int64), list("h_start_ts", DataType::Int64), list("h", histogram)]);
+    }
+    Arc::new(Schema::new(fields))
+}
+
+/// Samples of one source of a series; `starts` is empty when none is known.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FloatView<'a> {
+    ts: &'a [Millis],
+    values: &'a [f64],
+    starts: &'a [Millis],
+}
+
+/// Samples of one series, one view per source.
+pub(super) type FloatViews<'a> = SmallVec<[FloatView<'a>; 8]>;
+
+impl<'a> FloatView<'a> {
+    pub(super) fn new(run: &'a FloatRun) -> Self {
+        Self { ts: &run.ts, values: &run.values, starts: &run.start_ts }
+    }
+
+    fn start(&self, i: usize) -> Millis {
+        self.starts.get(i).copied().unwrap_or(0)
+    }
+
+    fn last_ts(&self) -> Millis {
+        self.ts[self.ts.len() - 1]
+    }
+
+    /// Splits off the first `n` samples.
+    fn split(&mut self, n: usize) -> Self {
+        let (ts, ts_rest) = self.ts.split_at(n);
+        let (values, values_rest) = self.values.split_at(n);
+        let (starts, starts_rest) = self.starts.split_at(n.min(self.starts.len()));
+        *self = Self { ts: ts_rest, values: values_rest, starts: starts_rest };
+        Self { ts, values, starts }
+    }
+}
+
+/// Float samples of the rows so far. A row's `starts` are empty when none is known.
+#[derive(Debug)]
+struct Floats {
+    ts: Vec<Millis>,
+    values: Vec<f64>,
+    ends: Vec<i32>,
+    starts: Vec<Millis>,
+    start_ends: Vec<i32>,
+    /// Whether start times of the current row are kept.
+    row_has_starts: bool,
+}
+
+impl Floats {
+    fn new() -> Self {
+        let (ends, start_ends) = (vec![0], vec![0]);
+        Self { ts: Vec::new(), values: Vec::new(), ends, starts: Vec::new(), start_ends, row_has_starts: false }
+    }
+
+    fn copy(&mut self, view: &FloatView<'_>) {
+        self.ts.extend_from_slice(view.ts);
+        self.values.extend_from_slice(view.values);
+        if self.row_has_starts {
+            let len = self.starts.len() + view.ts.len();
+            self.starts.extend_from_slice(view.starts);
+            self.starts.resize(len, 0);
+        }
+    }
+
+    fn push(&mut self, ts: Millis, (value, start): (f64, Millis)) {
+        self.ts.push(ts);
+        self.values.push(value);
+        if self.row_has_starts {
+            self.starts.push(start);
+        }
+    }
+
+    /// Appends the samples of a series without those at the given times.
+    fn append(&mut self, views: &mut FloatViews<'_>, without: &[Millis], with_starts: bool) {
+        let (first, first_start) = (self.ts.len(), self.starts.len());
+        views.retain(|v| !v.ts.is_empty());
+        self.row_has_starts = with_starts && views.iter().any(|v| !v.starts.is_empty());
+        if !views.is_sorted_by_key(|v| v.ts[0]) {
+            views.sort_by_key(|v| v.ts[0]);
+        }
+        if views.windows(2).all(|w| w[0].last_ts() < w[1].ts[0]) {
+            views.iter().for_each(|view| self.copy(view));
+        } else {
+            self.merge(views);
+        }
+        if !without.is_empty() {
+            self.drop_times(first, first_start, without);
+        }
+        if self.starts[first_start..].iter().all(|&start| start == 0) {
+            self.starts.truncate(first_start);
+        }
+    }
+
+    /// Merges views that overlap.
+    fn merge(&mut self, views: &mut FloatViews<'_>) {
+        while !views.is_empty() {
+            let mut first = 0;
+            let mut next_ts = None::<Millis>;
+            for (i, view) in views.iter().enumerate().skip(1) {
+                let ts = view.ts[0];
+                let other = if ts < views[first].ts[0] { std::mem::replace(&mut first, i) } else { i };
+                let other_ts = views[other].ts[0];
+                next_ts = Some(next_ts.map_or(other_ts, |next| next.min(other_ts)));
+            }
+            let ts = views[first].ts[0];
+            if next_ts == Some(ts) {
+                let mut best: Option<(f64, Millis)> = None;
+                for view in views.iter_mut().filter(|v| v.ts[0] == ts) {
+                    let sample = (view.values[0], view.start(0));
+                    best = Some(best.map_or(sample, |best| better_float(best, sample)));
+                    view.split(1);
+                }
+                if let Some(best) = best {
+                    self.push(ts, best);
+                }
+            } else {
+                let view = &mut views[first];
+                let n = next_ts.map_or(view.ts.len(), |next| view.ts.partition_point(|&t| t < next));
+                let run = view.split(n);
+                self.copy(&run);
+            }
+            views.retain(|v| !v.ts.is_empty());
+        }
+    }
+
+    /// Drops samples from position `first` on that stand at one of the ascending times.
+    fn drop_times(&mut self, first: usize, first_start: usize, times: &[Millis]) {
+        let mut kept = first;
+        let mut at = 0;
+        for i in first..self.ts.len() {
+            at += times[at..].partition_point(|&t| t < self.ts[i]);
+            if times.get(at) == Some(&self.ts[i]) {
+                continue;
+            }
+            self.ts[kept] = self.ts[i];
+            self.values[kept] = self.values[i];
+            if self.row_has_starts {
+                self.starts[first_start + kept - first] = self.starts[first_start + i - first];
+            }
+            kept += 1;
+        }
+        self.ts.truncate(kept);
+        self.values.truncate(kept);
+        if self.row_has_starts {
+            self.starts.truncate(first_start + kept - first);
+        }
+    }
+
+    fn end_row(&mut self) {
+        self.ends.push(self.ts.len() as i32);
+        self.start_ends.push(self.starts.len() as i32);
+    }
+}
+
+/// Histograms of the rows so far.
+#[derive(Debug, Default)]
+struct Hists {
+    ts: Vec<Millis>,
+    starts: Vec<Millis>,
+    hists: HistogramBuilder,
+    ends: Vec<i32>,
+    start_ends: Vec<i32>,
+}
+
+impl Hists {
+    fn new() -> Self {
+        Self { ends: vec![0], start_ends: vec![0], ..Self::default() }
+    }
+
+    fn append(&mut self, run: &HistRun) {
+        self.ts.extend_from_slice(&run.ts);
+        self.starts.extend_from_slice(&run.start_ts);
+        run.hists.iter().for_each(|h| self.hists.push(h));
+    }
+
+    fn end_row(&mut self) {
+        self.ends.push(self.ts.len() as i32);
+        self.start_ends.push(self.starts.len() as i32);
+    }
+}
+
+/// Collects whole series until a batch is full.
+#[derive(Debug)]
+pub(super) struct BatchBuilder {
+    request: SampleRequest,
+    schema: SchemaRef,
+    rows: Vec<u32>,
+    floats: Floats,
+    hists: Hists,
+}
+
+impl BatchBuilder {
+    pub(super) fn new(request: SampleRequest) -> Self {
+        Self { schema: schema(&request), request, rows: Vec::new(), floats: Floats::new(), hists: Hists::new() }
+    }
+
+    /// Number of rows so far.
+    pub(super) fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Number of samples so far; a histogram counts as ten.
+    pub(super) fn weight(&self) -> usize {
+        self.floats.ts.len() + 10 * self.hists.ts.len()
+    }
+
+    /// Adds a series. A histogram hides the float sample at its time, also when histograms are not asked for. A series
+    /// without samples is left out.
+    pub(super) fn push(&mut self, row: u32, floats: &mut FloatViews<'_>, hists: &HistRun) {
+        let before = self.floats.ts.len();
+        if self.request.floats {
+            self.floats.append(floats, &hists.ts, self.request.start_times);
+        }
+        let has_hists = self.request.histograms && !hists.is_empty();
+        if has_hists {
+            self.hists.append(hists);
+        }
+        if self.floats.ts.len() > before || has_hists {
+            self.rows.push(row);
+            self.floats.end_row();
+            self.hists.end_row();
+        }
+    }
+
+    /// Gives the batch and starts a new one.
+    pub(super) fn finish(&mut self) -> arrow::error::Result<RecordBatch> {
+        let floats = std::mem::replace(&mut self.floats, Floats::new());
+        let mut hists = std::mem::replace(&mut self.hists, Hists::new());
+        let times = |values: Vec<Millis>| Arc::new(Int64Array::from(values)) as ArrayRef;
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(UInt32Array::from(std::mem::take(&mut self.rows)))];
+        if self.request.floats {
+            let ends = offsets(floats.ends);
+            columns.push(list(ends.clone(), times(floats.ts))?);
+            columns.push(list(ends, Arc::new(Float64Array::from(floats.values)))?);
+            if self.request.start_times {
+                columns.push(list(offsets(floats.start_ends), times(floats.starts))?);
+            }
+        }
+        if self.request.histograms {
+            let ends = offsets(hists.ends);
+            columns.push(list(ends.clone(), times(hists.ts))?);
+            columns.push(list(offsets(hists.start_ends), times(hists.starts))?);
+            columns.push(list(ends, Arc::new(hists.hists.finish()))?);
+        }
+        RecordBatch::try_new(Arc::clone(&self.schema), columns)
+    }
+}
+
+fn offsets(ends: Vec<i32>) -> OffsetBuffer<i32> {
+    OffsetBuffer::new(ScalarBuffer::from(ends))
+}
+
+fn list(ends: OffsetBuffer<i32>, values: ArrayRef) -> arrow::error::Result<ArrayRef> {
+    Ok(Arc::new(ListArray::try_new(item(values.data_type().clone()), ends, values, None)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::{Histogram, stale_nan};
+    use smallvec::smallvec;
+
+    use super::*;
+
+    fn check(views: &[&[(Millis, f64, Millis)]], without: &[Millis], expected: &[(Millis, f64, Millis)]) {
+        let runs: Vec<FloatRun> = views
+            .iter()
+            .map(|samples| {
+                let mut run = FloatRun::default();
+                samples.iter().for_each(|&(ts, value, start)| run.push(ts, value, start));
+                run
+            })
+            .collect();
+        let mut floats = Floats::new();
+        let before = FloatRun { ts: vec![0], values: vec![0.0], start_ts: vec![] };
+        floats.append(&mut smallvec![FloatView::new(&before)], &[], true);
+        floats.append(&mut runs.iter().map(FloatView::new).collect(), without, true);
+        let (ts, values) = (&floats.ts[1..], &floats.values[1..]);
+        assert_eq!(ts, expected.iter().map(|s| s.0).collect::<Vec<_>>());
+        let bits = |v: &[f64]| v.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(values), bits(&expected.iter().map(|s| s.1).collect::<Vec<_>>()));
+        let starts: Vec<_> = expected.iter().map(|s| s.2).collect();
+        assert_eq!(floats.starts, if starts.iter().all(|&s| s == 0) { vec![] } else { starts });
+    }
+
+    #[test]
+    fn runs_merge_by_the_equal_key_rule() {
+        let stale = stale_nan();
+        check(&[], &[], &[]);
+        check(&[&[(1, 1.0, 0), (2, 2.0, 0)], &[(3, 3.0, 0)]], &[], &[(1, 1.0, 0), (2, 2.0, 0), (3, 3.0, 0)]);
+        check(&[&[(3, 3.0, 0)], &[(1, 1.0, 0), (2, 2.0, 0)]], &[], &[(1, 1.0, 0), (2, 2.0, 0), (3, 3.0, 0)]);
+        check(&[&[(1, 1.0, 0), (4, 4.0, 0)], &[(2, 2.0, 1)]], &[], &[(1, 1.0, 0), (2, 2.0, 1), (4, 4.0, 0)]);
+        check(&[&[(1, 5.0, 0), (4, stale, 0)], &[(1, 2.0, 1), (4, -1.0, 0)]], &[], &[(1, 5.0, 0), (4, -1.0, 0)]);
+        check(&[&[(1, 5.0, 3)], &[(1, 5.0, 7)], &[(1, 5.0, 0)]], &[], &[(1, 5.0, 7)]);
+        check(&[&[(1, 5.0, 0)], &[(1, 2.0, 7)], &[(1, 5.0, 0)]], &[], &[(1, 5.0, 0)]);
+        check(&[&[(1, 1.0, 2), (2, 2.0, 0), (3, 3.0, 2)]], &[0, 2, 3], &[(1, 1.0, 2)]);
+        check(&[&[(1, 1.0, 0), (2, 2.0, 9)]], &[2, 5], &[(1, 1.0, 0)]);
+    }
+
+    #[test]
+    fn series_without_samples_are_left_out() {
+        let request = SampleRequest { floats: true, histograms: false, ..SampleRequest::default() };
+        let mut builder = BatchBuilder::new(request);
+        let mut hists = HistRun::default();
+        hists.push(1, Histogram::default(), 0);
+        let run = FloatRun { ts: vec![1], values: vec![1.0], start_ts: vec![] };
+        builder.push(3, &mut smallvec![FloatView::new(&run)], &hists);
+        builder.push(4, &mut smallvec![], &HistRun::default());
+        builder.push(5, &mut smallvec![FloatView::new(&run)], &HistRun::default());
+        let batch = builder.finish().expect("a batch");
+        assert_eq!((batch.num_rows(), builder.rows()), (1, 0));
+    }
+}

@@ -1,0 +1,116 @@
+//! How a scan is cut: rows into partitions, partitions into windows that are read at once.
+//!
+//! Both follow an estimate of the samples per row: what a part says of a series, cut by the share of its time that the
+//! range covers.
+
+use std::ops::Range;
+
+use quiver_types::MillisRange;
+
+use crate::select::{PartRows, Selection};
+
+/// A partition is not worth its thread below this many samples.
+const PARTITION_SAMPLES_MIN: u64 = 1 << 16;
+/// Samples that a window holds of each part: many pages, so that those that two windows share count little.
+const WINDOW_SAMPLES_PER_PART: u64 = 1 << 17;
+/// Bounds of a window over all parts, in samples. The greater one bounds memory: some 24 bytes each.
+const WINDOW_SAMPLES: Range<u64> = (1 << 17)..(1 << 20);
+/// What a series of a live generation counts: its samples are not known without asking for each.
+const LIVE_WEIGHT: u32 = 64;
+
+/// Estimated samples per row.
+#[derive(Debug)]
+pub(super) struct Weights(Vec<u32>);
+
+impl Weights {
+    pub(super) fn new(selection: &Selection, range: MillisRange) -> Self {
+        let mut weights = vec![1u32; selection.rows];
+        for part in &selection.parts {
+            for (&row, &number) in part.rows.iter().zip(part.numbers.iter()) {
+                let weight = &mut weights[row as usize];
+                *weight = weight.saturating_add(samples_in(part, number, range));
+            }
+        }
+        for &row in selection.live.iter().flat_map(|live| &live.rows) {
+            weights[row as usize] = weights[row as usize].saturating_add(LIVE_WEIGHT);
+        }
+        Self(weights)
+    }
+
+    /// Cuts the rows into at most `partitions` ranges of about equal weight, fewer when there is little to read.
+    pub(super) fn partitions(&self, partitions: usize) -> Vec<Range<u32>> {
+        let total: u64 = self.0.iter().map(|&w| u64::from(w)).sum();
+        let wanted = (total / PARTITION_SAMPLES_MIN).clamp(1, partitions.max(1) as u64);
+        let (mut out, mut start, mut sum) = (Vec::with_capacity(wanted as usize), 0, 0u64);
+        for (row, &weight) in (0..).zip(&self.0) {
+            sum += u64::from(weight);
+            let cut = total * (out.len() as u64 + 1) / wanted;
+            if sum >= cut && (out.len() as u64) + 1 < wanted {
+                out.push(start..row + 1);
+                start = row + 1;
+            }
+        }
+        out.push(start..self.0.len() as u32);
+        out
+    }
+
+    /// Gives the end of the window that begins at a row; at least one row.
+    pub(super) fn window_end(&self, rows: Range<u32>, parts: usize) -> u32 {
+        let wanted = parts as u64 * WINDOW_SAMPLES_PER_PART;
+        let limit = wanted.clamp(WINDOW_SAMPLES.start, WINDOW_SAMPLES.end);
+        let mut sum = 0;
+        for row in rows.clone() {
+            sum += u64::from(self.0[row as usize]);
+            if sum >= limit {
+                return row + 1;
+            }
+        }
+        rows.end
+    }
+
+    /// Estimates the samples of some rows.
+    pub(super) fn samples(&self, rows: Range<u32>) -> u64 {
+        self.0[rows.start as usize..rows.end as usize].iter().map(|&w| u64::from(w)).sum()
+    }
+}
+
+/// Estimates what a series of a part has in the range; a histogram counts as ten samples.
+fn samples_in(part: &PartRows, number: u32, range: MillisRange) -> u32 {
+    let rows = part.series.samples(number).rows + 10 * part.series.hists(number).rows;
+    let own = part.series.range(number);
+    if range.min <= own.min && own.max <= range.max {
+        return rows as u32;
+    }
+    // In floating point: the ends may be those of all time.
+    let (min, max) = (own.min.max(range.min) as f64, own.max.min(range.max) as f64);
+    let share = (max - min + 1.0) / (own.max as f64 - own.min as f64 + 1.0);
+    (rows as f64 * share.clamp(0.0, 1.0)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_cut_evenly() {
+        let check = |weights: Vec<u32>, partitions: usize, expected: &[Range<u32>]| {
+            assert_eq!(Weights(weights).partitions(partitions), expected);
+        };
+        let big = PARTITION_SAMPLES_MIN as u32;
+        check(vec![], 4, &[0..0]);
+        check(vec![1; 10], 4, &[0..10]);
+        check(vec![big; 4], 2, &[0..2, 2..4]);
+        check(vec![big; 2], 8, &[0..1, 1..2]);
+        check(vec![3 * big, 1, 1, 1], 2, &[0..1, 1..4]);
+        check(vec![1, 1, 3 * big], 2, &[0..3, 3..3]);
+    }
+
+    #[test]
+    fn windows_hold_whole_rows() {
+        let weights = Weights(vec![100_000; 10]);
+        assert_eq!(weights.window_end(0..10, 1), 2);
+        assert_eq!(weights.window_end(9..10, 1), 10);
+        assert_eq!(weights.window_end(0..10, 100), 10);
+        assert_eq!(weights.samples(2..4), 200_000);
+    }
+}

@@ -1,0 +1,299 @@
+//! One partition of a sample scan: windows of rows, read from all parts at once, given out as batches of whole series.
+//!
+//! Decoding happens on the thread that polls. Between two batches the stream gives way, so that a dropped or
+//! cancelled query ends soon; memory is one window (see `plan`), one batch, and accounted in the query's pool.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use arrow::array::RecordBatch;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder};
+use quiver_types::{Error, ReadStats};
+
+use super::SampleRequest;
+use super::batch::{BatchBuilder, FloatView, FloatViews};
+use super::plan::Weights;
+use crate::part::SeriesRows;
+use crate::run::{FloatRun, HistRun};
+use crate::select::{PartRows, Selection};
+
+/// A batch is given out when it has about so many samples.
+const BATCH_SAMPLES: usize = 1 << 17;
+/// A batch has no more series than this.
+const BATCH_ROWS: usize = 1 << 14;
+/// Memory per sample of a window: as read, and as it stands in the batch.
+const SAMPLE_BYTES: u64 = 48;
+
+/// What the partitions of one scan share.
+#[derive(Debug)]
+pub(super) struct ScanShared {
+    pub(super) selection: Arc<Selection>,
+    pub(super) request: SampleRequest,
+    pub(super) weights: Weights,
+    pub(super) stats: Arc<ReadStats>,
+    /// Per part: its pages stand in `pages_total`.
+    counted: Vec<AtomicBool>,
+    /// Histograms are read although they are not asked for: one in a source hides the float of another source.
+    hists_hide_floats: bool,
+}
+
+impl ScanShared {
+    pub(super) fn new(selection: Arc<Selection>, request: SampleRequest, stats: Arc<ReadStats>) -> Self {
+        let several = selection.parts.len() + selection.live.len() > 1;
+        Self {
+            weights: Weights::new(&selection, request.range),
+            counted: selection.parts.iter().map(|_| AtomicBool::new(false)).collect(),
+            hists_hide_floats: request.floats && several && selection.has_histograms(),
+            selection,
+            request,
+            stats,
+        }
+    }
+
+    fn wants_hists(&self) -> bool {
+        self.request.histograms || self.hists_hide_floats
+    }
+
+    /// Adds what one read of a part counted; the pages of a part count once per scan.
+    fn count(&self, part: usize, read: &ReadStats, counters: &Counters) {
+        if read.pages_total.load(Relaxed) > 0 && self.counted[part].swap(true, Relaxed) {
+            read.pages_total.store(0, Relaxed);
+        }
+        counters.add(read.drain_into(&self.stats));
+    }
+}
+
+/// The counters of `ReadStats` as metrics of the node.
+#[derive(Debug)]
+struct Counters(Vec<(&'static str, Count)>);
+
+impl Counters {
+    fn new(metrics: &ExecutionPlanMetricsSet, partition: usize) -> Self {
+        // Those that the label phase counts are not the node's.
+        let names = ReadStats::default().list().into_iter().map(|(name, _)| name);
+        let own = names.filter(|name| !["parts_total", "parts_read", "series"].contains(name));
+        Self(own.map(|name| (name, MetricBuilder::new(metrics).counter(name, partition))).collect())
+    }
+
+    fn add(&self, counted: Vec<(&'static str, u64)>) {
+        for (name, n) in counted.into_iter().filter(|&(_, n)| n > 0) {
+            if let Some((_, counter)) = self.0.iter().find(|(own, _)| *own == name) {
+                counter.add(n as usize);
+            }
+        }
+    }
+}
+
+/// What a part holds of the rows of a window: one run per entry of its rows.
+#[derive(Debug)]
+struct PartWindow {
+    /// Which part of the selection.
+    part: usize,
+    entries: Range<usize>,
+    /// Empty when floats are not asked for.
+    floats: Vec<FloatRun>,
+    /// Empty when the part has no histogram of these series, or none is wanted.
+    hists: Vec<HistRun>,
+}
+
+/// Rows that were read and not yet given out.
+#[derive(Debug, Default)]
+struct Window {
+    rows: Range<u32>,
+    parts: Vec<PartWindow>,
+}
+
+/// The stream's state.
+#[derive(Debug)]
+pub(super) struct SampleStream {
+    scan: Arc<ScanShared>,
+    rows: Range<u32>,
+    window: Window,
+    /// First entry of each part that no window had yet.
+    part_at: Vec<usize>,
+    /// First entry of each generation that was not given out.
+    live_at: Vec<usize>,
+    batch: BatchBuilder,
+    rows_left: usize,
+    memory: MemoryReservation,
+    baseline: BaselineMetrics,
+    counters: Counters,
+}
+
+impl SampleStream {
+    pub(super) fn new(
+        scan: &Arc<ScanShared>,
+        rows: Range<u32>,
+        limit: Option<usize>,
+        memory: MemoryReservation,
+        metrics: &ExecutionPlanMetricsSet,
+        partition: usize,
+    ) -> Self {
+        let before = |list: &[u32]| list.partition_point(|&row| row < rows.start);
+        Self {
+            part_at: scan.selection.parts.iter().map(|part| before(&part.rows)).collect(),
+            live_at: scan.selection.live.iter().map(|live| before(&live.rows)).collect(),
+            window: Window { rows: rows.start..rows.start, parts: Vec::new() },
+            rows,
+            batch: BatchBuilder::new(scan.request),
+            rows_left: limit.unwrap_or(usize::MAX),
+            memory,
+            baseline: BaselineMetrics::new(metrics, partition),
+            counters: Counters::new(metrics, partition),
+            scan: Arc::clone(scan),
+        }
+    }
+
+    /// Gives the next batch.
+    pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        tokio::task::yield_now().await;
+        loop {
+            if self.window.rows.is_empty() {
+                if self.window.rows.end == self.rows.end || self.rows_left == 0 {
+                    return self.finish_batch();
+                }
+                self.load().await?;
+            }
+            let timer = self.baseline.elapsed_compute().clone();
+            let _timer = timer.timer();
+            self.fill();
+            if self.batch.weight() >= BATCH_SAMPLES || self.batch.rows() >= BATCH_ROWS {
+                return self.finish_batch();
+            }
+        }
+    }
+
+    fn finish_batch(&mut self) -> Result<Option<RecordBatch>> {
+        if self.batch.rows() == 0 {
+            self.memory.free();
+            return Ok(None);
+        }
+        let mut batch = self.batch.finish()?;
+        if batch.num_rows() > self.rows_left {
+            batch = batch.slice(0, self.rows_left);
+        }
+        self.rows_left -= batch.num_rows();
+        if self.rows_left == 0 {
+            self.window = Window { rows: self.rows.end..self.rows.end, parts: Vec::new() };
+        }
+        self.baseline.record_output(batch.num_rows());
+        Ok(Some(batch))
+    }
+
+    /// Reads the next window from all parts that have rows in it, all at once.
+    async fn load(&mut self) -> Result<()> {
+        let start = self.window.rows.end;
+        // The window before goes first.
+        self.window.parts = Vec::new();
+        let scan = Arc::clone(&self.scan);
+        let end = scan.weights.window_end(start..self.rows.end, scan.selection.parts.len());
+        let bytes = (scan.weights.samples(start..end) * SAMPLE_BYTES) as usize;
+        self.memory.try_resize(bytes)?;
+        let mut reads = Vec::new();
+        for (n, part) in scan.selection.parts.iter().enumerate() {
+            let first = self.part_at[n];
+            let len = part.rows[first..].partition_point(|&row| row < end);
+            self.part_at[n] = first + len;
+            if len > 0 {
+                reads.push(read_part(&scan, n, first..first + len));
+            }
+        }
+        let timer = self.baseline.elapsed_compute().clone();
+        let timer = timer.timer();
+        let read = futures::future::try_join_all(reads).await.map_err(external)?;
+        timer.done();
+        for (window, stats) in read {
+            scan.count(window.part, &stats, &self.counters);
+            self.window.parts.push(window);
+        }
+        self.window.rows = start..end;
+        Ok(())
+    }
+
+    /// Moves rows of the window into the batch until one of them is at its end.
+    fn fill(&mut self) {
+        let selection = Arc::clone(&self.scan.selection);
+        let range = self.scan.request.range;
+        let mut live_runs: Vec<FloatRun> = vec![FloatRun::default(); selection.live.len()];
+        let mut at: Vec<usize> = vec![0; self.window.parts.len()];
+        for (at, part) in at.iter_mut().zip(&self.window.parts) {
+            let rows = &selection.parts[part.part].rows[part.entries.clone()];
+            *at = rows.partition_point(|&row| row < self.window.rows.start);
+        }
+        let mut live_samples = 0;
+        while !self.window.rows.is_empty() && self.batch.weight() < BATCH_SAMPLES && self.batch.rows() < BATCH_ROWS {
+            let row = self.window.rows.start;
+            self.window.rows.start += 1;
+            let mut views = FloatViews::new();
+            let mut hists = HistRun::default();
+            for (at, part) in at.iter_mut().zip(&mut self.window.parts) {
+                if selection.parts[part.part].rows.get(part.entries.start + *at) != Some(&row) || *at == part.entries.len() {
+                    continue;
+                }
+                if let Some(run) = part.hists.get_mut(*at) {
+                    hists = hists.merged(std::mem::take(run));
+                }
+                if let Some(run) = part.floats.get(*at) {
+                    views.push(FloatView::new(run));
+                }
+                *at += 1;
+            }
+            for ((live, at), run) in selection.live.iter().zip(&mut self.live_at).zip(&mut live_runs) {
+                if live.rows.get(*at) != Some(&row) {
+                    continue;
+                }
+                let slot = live.slots[*at];
+                *at += 1;
+                if live.may_have_histograms && self.scan.wants_hists() {
+                    let copied = live.generation.copy_hists(slot, range, selection.seq);
+                    live_samples += copied.len();
+                    hists = hists.merged(copied);
+                }
+                if self.scan.request.floats {
+                    run.ts.clear();
+                    run.values.clear();
+                    run.start_ts.clear();
+                    live.generation.append_floats(slot, range, selection.seq, run);
+                    live_samples += run.len();
+                    views.push(FloatView::new(run));
+                }
+            }
+            self.batch.push(row, &mut views, &hists);
+        }
+        if live_samples > 0 {
+            let read = ReadStats::default();
+            quiver_types::stats::add(&read.samples, live_samples as u64);
+            self.counters.add(read.drain_into(&self.scan.stats));
+        }
+    }
+}
+
+fn external(error: Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+/// Reads some entries of a part.
+async fn read_part(
+    scan: &ScanShared,
+    part: usize,
+    entries: Range<usize>,
+) -> quiver_types::Result<(PartWindow, ReadStats)> {
+    let PartRows { part: source, series, numbers, .. } = &scan.selection.parts[part];
+    let SampleRequest { range, floats, start_times, .. } = scan.request;
+    let stats = ReadStats::default();
+    let mut window = PartWindow { part, entries: entries.clone(), floats: Vec::new(), hists: Vec::new() };
+    if floats {
+        let wanted: Vec<SeriesRows> = numbers[entries.clone()].iter().map(|&n| series.samples(n)).collect();
+        window.floats = source.read_floats(&wanted, range, start_times, &stats).await?;
+    }
+    if source.meta.has_histograms && scan.wants_hists() {
+        let wanted: Vec<SeriesRows> = numbers[entries].iter().map(|&n| series.hists(n)).collect();
+        if wanted.iter().any(|w| w.rows > 0) {
+            window.hists = source.read_hists(&wanted, range, scan.request.histograms, &stats).await?;
+        }
+    }
+    Ok((window, stats))
+}

@@ -1,0 +1,198 @@
+//! The label phase: from selectors to series, over parts and live generations (`engines` 1.1).
+//!
+//! [`StoreSource`] is the store's [`SeriesSource`]. A selector is answered in three steps: the catalog's data leave out
+//! parts (`prune`), the index of each other part gives series numbers (`resolve`), and the series of all sources are
+//! united by id into one table in series order (`union`, `base`). The handle says per source which series stand in
+//! which row, so that the scan reads each source from front to back.
+
+mod base;
+mod dictionary;
+mod exemplars;
+mod handle;
+mod labels;
+mod prune;
+mod resolve;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+mod union;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use quiver_types::metrics::MetricMetadata;
+use quiver_types::source::SeriesExemplars;
+use quiver_types::stats::add;
+use quiver_types::{
+    Access, Matcher, MillisRange, ReadStats, Result, SelectedSeries, SeriesId, SeriesSelector, SeriesSnapshot,
+    SeriesSource, SeriesTable,
+};
+
+pub(crate) use handle::{LiveRows, PartRows, Selection};
+
+use crate::memtable::{Generation, LiveSeries};
+use crate::metadata::MetadataCache;
+use crate::snapshot::{Shared, Snapshot};
+
+use base::BaseCache;
+use dictionary::{CodedColumn, code_label_sets};
+use handle::selector_text;
+use labels::{Wanted, labels};
+use resolve::Question;
+use union::{SeriesList, unite};
+
+/// Gives snapshots of a store; one per store, since it holds caches.
+#[derive(Debug)]
+pub struct StoreSource {
+    shared: Arc<Shared>,
+    caches: Arc<SelectCaches>,
+}
+
+#[derive(Debug)]
+struct SelectCaches {
+    base: BaseCache,
+    metadata: MetadataCache,
+}
+
+impl StoreSource {
+    /// Reads from what `shared` shows; keeps at most `cache_bytes` of resolved selectors.
+    pub fn new(shared: Arc<Shared>, cache_bytes: usize) -> Self {
+        let caches = SelectCaches { base: BaseCache::new(cache_bytes), metadata: MetadataCache::default() };
+        Self { shared, caches: Arc::new(caches) }
+    }
+}
+
+impl SeriesSource for StoreSource {
+    fn snapshot(&self) -> Arc<dyn SeriesSnapshot> {
+        Arc::new(StoreSnapshot { snapshot: self.shared.snapshot(), caches: Arc::clone(&self.caches) })
+    }
+}
+
+/// One moment of a store.
+#[derive(Debug)]
+pub struct StoreSnapshot {
+    snapshot: Snapshot,
+    caches: Arc<SelectCaches>,
+}
+
+/// Series of a live generation, told apart and labelled like those of parts.
+struct LiveList(Vec<LiveSeries>);
+
+impl SeriesList for LiveList {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn id(&self, i: usize) -> SeriesId {
+        self.0[i].id
+    }
+
+    fn columns(&self, places: Option<&[u32]>) -> Vec<CodedColumn> {
+        match places {
+            None => code_label_sets(self.0.iter().map(|series| &series.labels)),
+            Some(places) => code_label_sets(places.iter().map(|&i| &self.0[i as usize].labels)),
+        }
+    }
+}
+
+impl LiveRows {
+    fn new(generation: &Arc<Generation>, list: &LiveList, rows: &[u32]) -> Self {
+        let mut pairs: Vec<(u32, u32)> = rows.iter().copied().zip(list.0.iter().map(|s| s.slot)).collect();
+        pairs.sort_unstable();
+        let (rows, slots) = pairs.into_iter().unzip();
+        let may_have_histograms = list.0.iter().any(|s| s.may_have_histograms);
+        Self { generation: Arc::clone(generation), rows, slots, may_have_histograms }
+    }
+}
+
+impl StoreSnapshot {
+    /// Resolves a question: the table, and where its rows are.
+    async fn resolve(&self, question: &Question<'_>, stats: &ReadStats) -> Result<(Arc<SeriesTable>, Selection)> {
+        let (parts, pruned) = question.parts(&self.snapshot, stats);
+        let narrowed = self.caches.base.resolve(question, parts, stats).await?;
+        let mut live = Vec::new();
+        for generation in &self.snapshot.visible.generations {
+            let series = question.of_generation(generation, self.snapshot.seq);
+            if !series.is_empty() {
+                live.push((generation, LiveList(series)));
+            }
+        }
+        let mut selection = Selection {
+            rows: 0,
+            parts: Vec::new(),
+            live: Vec::new(),
+            seq: self.snapshot.seq,
+            pruned,
+            selector: selector_text(question.selectors),
+        };
+        let table = if live.is_empty() {
+            selection.parts = narrowed.parts;
+            narrowed.table
+        } else {
+            let lists = live.iter().map(|(_, list)| list as &dyn SeriesList);
+            let union = unite(&std::iter::once(&narrowed as &dyn SeriesList).chain(lists).collect::<Vec<_>>());
+            let mut rows = union.rows.into_iter();
+            let of_parts = rows.next().unwrap_or_default();
+            let moved = !Arc::ptr_eq(&union.table, &narrowed.table);
+            for mut part in narrowed.parts {
+                if moved {
+                    part.rows = Arc::new(part.rows.iter().map(|&row| of_parts[row as usize]).collect());
+                }
+                selection.parts.push(part);
+            }
+            let of_live = live.iter().zip(rows).map(|((generation, list), rows)| LiveRows::new(generation, list, &rows));
+            selection.live = of_live.collect();
+            union.table
+        };
+        selection.rows = table.len();
+        add(&stats.series, table.len() as u64);
+        Ok((table, selection))
+    }
+}
+
+#[async_trait]
+impl SeriesSnapshot for StoreSnapshot {
+    async fn select(&self, access: &Access, selector: &SeriesSelector, stats: &ReadStats) -> Result<SelectedSeries> {
+        let selectors = std::slice::from_ref(&selector.matchers);
+        let question = Question { access, selectors, range: selector.range };
+        let (table, selection) = self.resolve(&question, stats).await?;
+        Ok(SelectedSeries { table, has_histograms: selection.has_histograms(), handle: Arc::new(selection) })
+    }
+
+    async fn label_names(
+        &self,
+        access: &Access,
+        selectors: &[Vec<Matcher>],
+        range: MillisRange,
+        stats: &ReadStats,
+    ) -> Result<Vec<String>> {
+        labels(&Question { access, selectors, range }, Wanted::Names, &self.snapshot, stats).await
+    }
+
+    async fn label_values(
+        &self,
+        access: &Access,
+        name: &str,
+        selectors: &[Vec<Matcher>],
+        range: MillisRange,
+        stats: &ReadStats,
+    ) -> Result<Vec<String>> {
+        labels(&Question { access, selectors, range }, Wanted::Values(name), &self.snapshot, stats).await
+    }
+
+    async fn metadata(&self, access: &Access, metric: Option<&str>, stats: &ReadStats) -> Result<Vec<MetricMetadata>> {
+        self.caches.metadata.newest(&self.snapshot, access, metric, stats).await
+    }
+
+    async fn exemplars(
+        &self,
+        access: &Access,
+        selectors: &[Vec<Matcher>],
+        range: MillisRange,
+        stats: &ReadStats,
+    ) -> Result<Vec<SeriesExemplars>> {
+        let (table, selection) = self.resolve(&Question { access, selectors, range }, stats).await?;
+        exemplars::read(&table, &selection, range, stats).await
+    }
+}

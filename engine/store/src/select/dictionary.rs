@@ -1,0 +1,240 @@
+//! Label columns of one source of series, and their union over sources.
+//!
+//! A [`CodedColumn`] has sorted values, so that comparing codes is comparing texts. The union of the same label over
+//! several sources maps the values of each to the union's once per distinct value; rows are then remapped by code and
+//! no text is touched per row.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use quiver_types::LabelSet;
+
+/// Values of a label: sorted, unique, the first one the empty text (label absent).
+pub(crate) type Values = Arc<Vec<Arc<str>>>;
+
+/// One label of some series: `codes[i]` is the position of the value of the i-th series in `values`.
+#[derive(Debug, Clone)]
+pub(crate) struct CodedColumn {
+    pub(crate) name: Arc<str>,
+    pub(crate) values: Values,
+    pub(crate) codes: Vec<u32>,
+}
+
+impl CodedColumn {
+    /// Drops the values that no series has; the others keep their order.
+    pub(crate) fn compact(mut self) -> Self {
+        let used = used_codes(&self.codes, self.values.len());
+        if used.len() == self.values.len() {
+            return self;
+        }
+        let values = used.iter().map(|&code| Arc::clone(&self.values[code as usize])).collect();
+        if self.values.len() <= self.codes.len() * 4 {
+            let mut map = vec![0u32; self.values.len()];
+            for (new, &old) in used.iter().enumerate() {
+                map[old as usize] = new as u32;
+            }
+            self.codes.iter_mut().for_each(|code| *code = map[*code as usize]);
+        } else {
+            let place = |code: u32| used.partition_point(|&u| u < code) as u32;
+            self.codes.iter_mut().for_each(|code| *code = place(*code));
+        }
+        Self { values: Arc::new(values), ..self }
+    }
+
+    /// Says whether no series has this label.
+    pub(crate) fn is_absent(&self) -> bool {
+        self.codes.iter().all(|&code| code == 0)
+    }
+}
+
+/// Gives the codes in use, ascending, 0 always among them. Costs what the smaller of series and values costs.
+pub(crate) fn used_codes(codes: &[u32], values: usize) -> Vec<u32> {
+    if values <= codes.len() * 4 {
+        let mut used = vec![false; values];
+        used[0] = true;
+        codes.iter().for_each(|&code| used[code as usize] = true);
+        (0..values as u32).filter(|&code| used[code as usize]).collect()
+    } else {
+        let mut used = codes.to_vec();
+        used.push(0);
+        used.sort_unstable();
+        used.dedup();
+        used
+    }
+}
+
+/// Merges two lists of values.
+fn merge_values(a: &[Arc<str>], b: &[Arc<str>]) -> Vec<Arc<str>> {
+    let mut out = Vec::with_capacity(a.len().max(b.len()) + a.len().min(b.len()) / 4);
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() && j < b.len() {
+        let order = compare_values(&a[i], &b[j]);
+        out.push(Arc::clone(if order.is_le() { &a[i] } else { &b[j] }));
+        i += usize::from(order.is_le());
+        j += usize::from(order.is_ge());
+    }
+    out.extend_from_slice(&a[i..]);
+    out.extend_from_slice(&b[j..]);
+    out
+}
+
+fn compare_values(a: &Arc<str>, b: &Arc<str>) -> Ordering {
+    if Arc::ptr_eq(a, b) { Ordering::Equal } else { a.cmp(b) }
+}
+
+/// Gives for each value its position in `all`, which holds them all.
+fn positions(values: &[Arc<str>], all: &[Arc<str>]) -> Vec<u32> {
+    let mut at = 0;
+    let mut out = Vec::with_capacity(values.len());
+    for value in values {
+        if all.get(at).is_none_or(|other| compare_values(other, value).is_ne()) {
+            at += all[at..].partition_point(|other| other < value);
+        }
+        out.push(at as u32);
+        at += 1;
+    }
+    out
+}
+
+/// Unites the columns of one label. Each comes with the position of its first series among `rows` series; series that
+/// no column covers lack the label.
+pub(crate) fn unite_columns(name: Arc<str>, rows: usize, mut columns: Vec<(usize, CodedColumn)>) -> CodedColumn {
+    if columns.len() == 1 && columns[0].1.codes.len() == rows {
+        return columns.swap_remove(0).1;
+    }
+    let mut values = Arc::clone(&columns[0].1.values);
+    for (_, column) in &columns[1..] {
+        if !Arc::ptr_eq(&values, &column.values) && values != column.values {
+            values = Arc::new(merge_values(&values, &column.values));
+        }
+    }
+    let mut codes = vec![0u32; rows];
+    for (first, column) in columns {
+        let out = &mut codes[first..first + column.codes.len()];
+        if values.len() == column.values.len() {
+            out.copy_from_slice(&column.codes);
+        } else {
+            let map = positions(&column.values, &values);
+            out.iter_mut().zip(&column.codes).for_each(|(out, &code)| *out = map[code as usize]);
+        }
+    }
+    CodedColumn { name, values, codes }
+}
+
+/// A column under construction: values in order of appearance.
+struct Growing<'a> {
+    name: &'a str,
+    values: Vec<&'a str>,
+    lookup: HashMap<&'a str, u32, foldhash::fast::RandomState>,
+    codes: Vec<u32>,
+}
+
+/// Codes label sets (those of live series, which come as texts).
+pub(crate) fn code_label_sets<'a>(sets: impl ExactSizeIterator<Item = &'a LabelSet>) -> Vec<CodedColumn> {
+    let rows = sets.len();
+    let mut columns: Vec<Growing<'a>> = Vec::new();
+    let mut by_name: HashMap<&'a str, usize, foldhash::fast::RandomState> = HashMap::default();
+    // Neighbours mostly have the same label names and many equal values: try those of the series before first.
+    let mut shape: Vec<usize> = Vec::new();
+    for (row, set) in sets.enumerate() {
+        for (i, (name, value)) in set.iter().enumerate() {
+            let at = match shape.get(i) {
+                Some(&at) if columns[at].name == name => at,
+                _ => *by_name.entry(name).or_insert_with(|| {
+                    columns.push(Growing { name, values: vec![""], lookup: HashMap::default(), codes: vec![0; rows] });
+                    columns.len() - 1
+                }),
+            };
+            match shape.get_mut(i) {
+                Some(guess) => *guess = at,
+                None => shape.push(at),
+            }
+            columns[at].push(row, value);
+        }
+    }
+    columns.sort_by_key(|c| c.name);
+    columns.into_iter().map(Growing::finish).collect()
+}
+
+impl<'a> Growing<'a> {
+    fn push(&mut self, row: usize, value: &'a str) {
+        let before = row.checked_sub(1).map_or(0, |before| self.codes[before]);
+        self.codes[row] = if self.values[before as usize] == value {
+            before
+        } else {
+            match self.lookup.entry(value) {
+                Entry::Occupied(e) => *e.get(),
+                Entry::Vacant(e) => {
+                    self.values.push(value);
+                    *e.insert((self.values.len() - 1) as u32)
+                }
+            }
+        };
+    }
+
+    fn finish(mut self) -> CodedColumn {
+        let mut order: Vec<u32> = (0..self.values.len() as u32).collect();
+        order.sort_unstable_by_key(|&code| self.values[code as usize]);
+        let mut map = vec![0u32; order.len()];
+        for (new, &old) in order.iter().enumerate() {
+            map[old as usize] = new as u32;
+        }
+        self.codes.iter_mut().for_each(|code| *code = map[*code as usize]);
+        let values = order.iter().map(|&code| Arc::from(self.values[code as usize])).collect();
+        CodedColumn { name: Arc::from(self.name), values: Arc::new(values), codes: self.codes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(values: &[&str], codes: &[u32]) -> CodedColumn {
+        let values = values.iter().map(|v| Arc::from(*v)).collect();
+        CodedColumn { name: Arc::from("a"), values: Arc::new(values), codes: codes.to_vec() }
+    }
+
+    fn texts(column: &CodedColumn) -> Vec<&str> {
+        assert!(column.values.is_sorted() && column.values[0].is_empty());
+        column.codes.iter().map(|&code| &*column.values[code as usize]).collect()
+    }
+
+    #[test]
+    fn compact_keeps_texts() {
+        let check = |values: &[&str], codes: &[u32], left: usize| {
+            let before = column(values, codes);
+            let after = before.clone().compact();
+            assert_eq!((texts(&before), left), (texts(&after), after.values.len()));
+        };
+        check(&["", "x", "y", "z"], &[3, 1, 3], 3);
+        check(&["", "x", "y", "z"], &[1, 2, 3], 4);
+        check(&["", "b", "c", "d", "e", "f", "g", "h", "i"], &[7], 2);
+        check(&["", "x"], &[], 1);
+    }
+
+    #[test]
+    fn union_of_columns() {
+        let (a, b) = (column(&["", "b", "d"], &[1, 0, 2]), column(&["", "a", "d", "e"], &[1, 2, 3]));
+        let all = unite_columns(Arc::from("a"), 7, vec![(0, a.clone()), (3, b)]);
+        assert_eq!(texts(&all), ["b", "", "d", "a", "d", "e", ""]);
+        let all = unite_columns(Arc::from("a"), 6, vec![(3, a.clone()), (0, a)]);
+        assert_eq!(texts(&all), ["b", "", "d", "b", "", "d"]);
+    }
+
+    #[test]
+    fn label_sets_are_coded() {
+        let sets = [
+            LabelSet::from_pairs([("__name__", "m"), ("a", "2")]),
+            LabelSet::from_pairs([("__name__", "m"), ("b", "x")]),
+            LabelSet::from_pairs([("__name__", "l"), ("a", "2"), ("b", "y")]),
+            LabelSet::from_pairs([("__name__", "l"), ("a", "1"), ("b", "y")]),
+        ];
+        let columns = code_label_sets(sets.iter());
+        for (row, set) in sets.iter().enumerate() {
+            let pairs = columns.iter().map(|c| (&*c.name, &*c.values[c.codes[row] as usize]));
+            assert_eq!(pairs.filter(|p| !p.1.is_empty()).collect::<Vec<_>>(), set.iter().collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Exemplars of selected series. There are few of them, so all of an answer are held at once.
+
+use futures::{StreamExt, TryStreamExt};
+use quiver_types::source::SeriesExemplars;
+use quiver_types::{LabelSet, MillisRange, ReadStats, Result, SeriesTable};
+
+use super::handle::{PartRows, Selection};
+use super::resolve::PARTS_OPENED_AT_ONCE;
+use crate::part::SeriesRows;
+use crate::run::{RunExemplar, normalize_exemplars};
+
+/// Gives the exemplars inside a range, by series in series order; series without one are left out.
+pub(crate) async fn read(
+    table: &SeriesTable,
+    selection: &Selection,
+    range: MillisRange,
+    stats: &ReadStats,
+) -> Result<Vec<SeriesExemplars>> {
+    let mut by_row: Vec<Vec<RunExemplar>> = vec![Vec::new(); table.len()];
+    let read_part = async |n: usize| {
+        let source: &PartRows = &selection.parts[n];
+        let places = source.rows.iter().zip(source.numbers.iter().map(|&number| source.series.exemplars(number)));
+        let (rows, wanted): (Vec<u32>, Vec<SeriesRows>) = places.filter(|(_, wanted)| wanted.rows > 0).unzip();
+        let found = if wanted.is_empty() { Vec::new() } else { source.part.read_exemplars(&wanted, range, stats).await? };
+        Result::Ok((rows, found))
+    };
+    let mut reads = futures::stream::iter(0..selection.parts.len()).map(read_part).buffered(PARTS_OPENED_AT_ONCE);
+    while let Some((rows, found)) = reads.try_next().await? {
+        for (row, exemplars) in rows.into_iter().zip(found) {
+            by_row[row as usize].extend(exemplars);
+        }
+    }
+    for live in &selection.live {
+        for (&row, &slot) in live.rows.iter().zip(&live.slots) {
+            by_row[row as usize].extend(live.generation.copy_exemplars(slot, range, selection.seq));
+        }
+    }
+    let mut out = Vec::new();
+    for (row, mut exemplars) in by_row.into_iter().enumerate().filter(|(_, exemplars)| !exemplars.is_empty()) {
+        normalize_exemplars(&mut exemplars);
+        let labels = LabelSet::from_pairs(table.labels(row));
+        out.push(SeriesExemplars { labels, exemplars: exemplars.into_iter().map(|e| (e.ts, e.value, e.labels)).collect() });
+    }
+    Ok(out)
+}

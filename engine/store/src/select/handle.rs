@@ -1,0 +1,76 @@
+//! Where the samples of selected series are: per source, which of its series stand in which row.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use quiver_types::Matcher;
+
+use super::prune::Pruned;
+use crate::memtable::Generation;
+use crate::part::{Part, PartSeries};
+
+/// What `SelectedSeries::handle` is. Holds the parts and generations that it names, so that they stay readable.
+///
+/// Rows are in series order and so are the series of a part: reading the rows of a source in order reads it from
+/// front to back.
+#[derive(Debug)]
+pub(crate) struct Selection {
+    /// Number of series.
+    pub(crate) rows: usize,
+    /// Parts by time, those without a row left out.
+    pub(crate) parts: Vec<PartRows>,
+    /// Generations, oldest first, those without a row left out.
+    pub(crate) live: Vec<LiveRows>,
+    /// Live reads stop after the record with this number.
+    pub(crate) seq: u64,
+    /// What the catalog left out.
+    pub(crate) pruned: Pruned,
+    /// The selector, for `explain`.
+    pub(crate) selector: String,
+}
+
+impl Selection {
+    /// Says whether any series may have native histograms.
+    pub(crate) fn has_histograms(&self) -> bool {
+        self.live.iter().any(|live| live.may_have_histograms) || self.parts.iter().any(PartRows::has_histograms)
+    }
+}
+
+/// Series of a part; `rows` and `numbers` have one entry per series, both ascending.
+#[derive(Debug)]
+pub(crate) struct PartRows {
+    pub(crate) part: Arc<Part>,
+    pub(crate) series: Arc<PartSeries>,
+    pub(crate) rows: Arc<Vec<u32>>,
+    pub(crate) numbers: Arc<Vec<u32>>,
+}
+
+impl PartRows {
+    /// Says whether any of these series has native histograms in the part.
+    pub(crate) fn has_histograms(&self) -> bool {
+        self.part.meta.has_histograms && self.numbers.iter().any(|&number| self.series.hists(number).rows > 0)
+    }
+}
+
+/// Series of a generation; `rows` ascending.
+#[derive(Debug)]
+pub(crate) struct LiveRows {
+    pub(crate) generation: Arc<Generation>,
+    pub(crate) rows: Vec<u32>,
+    pub(crate) slots: Vec<u32>,
+    /// Whether any of them may have histograms.
+    pub(crate) may_have_histograms: bool,
+}
+
+/// Writes selectors as PromQL does its matchers.
+pub(crate) fn selector_text(selectors: &[Vec<Matcher>]) -> String {
+    let mut out = String::new();
+    for (n, matchers) in selectors.iter().enumerate() {
+        out.push_str(if n == 0 { "{" } else { " or {" });
+        for (i, m) in matchers.iter().enumerate() {
+            let _ = write!(out, "{}{m:?}", if i == 0 { "" } else { "," });
+        }
+        out.push('}');
+    }
+    if out.is_empty() { "{}".to_owned() } else { out }
+}

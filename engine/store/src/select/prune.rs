@@ -1,0 +1,136 @@
+//! Which parts of a snapshot can hold matching series, from what the catalog knows alone: time range, services, metric
+//! names. Nothing is opened here, so an unknown metric name costs no read.
+
+use std::sync::Arc;
+
+use quiver_types::label::METRIC_NAME;
+use quiver_types::{Access, MatchOp, Matcher, MillisRange};
+use regex_syntax::hir::literal::Extractor;
+
+use crate::part::{Part, PartMeta};
+
+/// Most literals that a pattern over the metric name is expanded to; one with more is not used for pruning.
+const LITERALS_MAX: usize = 1024;
+/// Longest literal, in bytes.
+const LITERAL_BYTES_MAX: usize = 4096;
+
+/// What the catalog was asked with, and what that left out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Pruned {
+    /// Parts of the table.
+    pub(crate) total: usize,
+    /// Left out by time.
+    pub(crate) time: usize,
+    /// Left out since they hold no service that the caller may see.
+    pub(crate) service: usize,
+    /// Left out since they hold no metric of that name.
+    pub(crate) name: usize,
+}
+
+/// Gives the parts that may hold series of any of the selectors (none: all series) for this caller.
+pub(crate) fn prune(
+    parts: &[Arc<Part>],
+    selectors: &[Vec<Matcher>],
+    access: &Access,
+    range: MillisRange,
+) -> (Vec<Arc<Part>>, Pruned) {
+    let names: Vec<_> = selectors.iter().map(|matchers| literal_names(matchers)).collect();
+    let mut pruned = Pruned { total: parts.len(), ..Pruned::default() };
+    let mut kept = Vec::new();
+    for part in parts {
+        let meta = &part.meta;
+        if !range.overlaps(&meta.range()) {
+            pruned.time += 1;
+        } else if !may_show(meta, access) {
+            pruned.service += 1;
+        } else if !selectors.is_empty() && !selectors.iter().zip(&names).any(|(s, names)| may_name(meta, s, names.as_deref())) {
+            pruned.name += 1;
+        } else {
+            kept.push(Arc::clone(part));
+        }
+    }
+    (kept, pruned)
+}
+
+fn may_show(meta: &PartMeta, access: &Access) -> bool {
+    access.is_full() || meta.services_all || meta.services.iter().any(|s| access.allows(s))
+}
+
+/// Says whether a part may hold a metric that matches; `literals` are the only names that can, when they are known.
+fn may_name(meta: &PartMeta, matchers: &[Matcher], literals: Option<&[String]>) -> bool {
+    if let Some(literals) = literals {
+        return literals.iter().any(|name| meta.names.may_contain(name));
+    }
+    let by_name = || matchers.iter().filter(|m| m.name == METRIC_NAME);
+    let Some(names) = meta.names.list() else { return true };
+    by_name().next().is_none() || names.iter().any(|name| by_name().all(|m| m.matches(name)))
+}
+
+/// Gives the only metric names that matchers can match, when they can be listed: an equality, or a pattern that is an
+/// alternation of texts. An empty list means that nothing matches.
+pub(crate) fn literal_names(matchers: &[Matcher]) -> Option<Vec<String>> {
+    let by_name = || matchers.iter().filter(|m| m.name == METRIC_NAME);
+    let mut names = by_name().filter_map(literals).min_by_key(Vec::len)?;
+    names.retain(|name| by_name().all(|m| m.matches(name)));
+    // A series without a name would match the empty text; no name filter knows it.
+    names.iter().all(|name| !name.is_empty()).then_some(names)
+}
+
+fn literals(matcher: &Matcher) -> Option<Vec<String>> {
+    match matcher.op {
+        MatchOp::Equal => Some(vec![matcher.value.clone()]),
+        MatchOp::Regex => pattern_literals(&matcher.value),
+        MatchOp::NotEqual | MatchOp::NotRegex => None,
+    }
+}
+
+/// Lists all texts that a pattern can match, when there are few. Look-arounds are taken as the empty text, so the list
+/// may be too long; [`literal_names`] asks the pattern itself about each text.
+fn pattern_literals(pattern: &str) -> Option<Vec<String>> {
+    let hir = regex_syntax::ParserBuilder::new().dot_matches_new_line(true).build().parse(pattern).ok()?;
+    let mut extractor = Extractor::new();
+    extractor.limit_total(LITERALS_MAX).limit_literal_len(LITERAL_BYTES_MAX).limit_repeat(16).limit_class(16);
+    let found = extractor.extract(&hir);
+    if !found.is_exact() {
+        return None;
+    }
+    let mut names = Vec::with_capacity(found.len()?);
+    for literal in found.literals()? {
+        names.push(String::from_utf8(literal.as_bytes().to_vec()).ok()?);
+    }
+    names.sort_unstable();
+    names.dedup();
+    Some(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(matchers: &[(&str, MatchOp, &str)], expected: Option<&[&str]>) {
+        let matchers: Vec<_> = matchers.iter().map(|(n, op, v)| Matcher::new(*n, *op, *v).expect("valid")).collect();
+        let found = literal_names(&matchers);
+        assert_eq!(found, expected.map(|e| e.iter().map(ToString::to_string).collect()), "{matchers:?}");
+    }
+
+    #[test]
+    fn names_are_listed() {
+        use MatchOp::{Equal, NotEqual, NotRegex, Regex};
+        let name = METRIC_NAME;
+        check(&[], None);
+        check(&[("job", Equal, "a")], None);
+        check(&[(name, Equal, "a")], Some(&["a"]));
+        check(&[(name, Equal, "")], None);
+        check(&[(name, NotEqual, "a")], None);
+        check(&[(name, Equal, "a"), (name, Equal, "b")], Some(&[]));
+        check(&[(name, Regex, "a|b")], Some(&["a", "b"]));
+        check(&[(name, Regex, "x(a|b)_total")], Some(&["xa_total", "xb_total"]));
+        check(&[(name, Regex, "^a$|b")], Some(&["a", "b"]));
+        check(&[(name, Regex, "a^b")], Some(&[]));
+        check(&[(name, Regex, "a|b"), (name, NotRegex, "b")], Some(&["a"]));
+        check(&[(name, Regex, "a.*")], None);
+        check(&[(name, Regex, "a+")], None);
+        check(&[(name, Regex, "a?")], None);
+        check(&[(name, Regex, "ü|(?i)é")], Some(&["É", "é", "ü"]));
+    }
+}

@@ -1,0 +1,199 @@
+//! A small store for the tests of the read side: parts and generations put together by hand, without WAL or catalog.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use quiver_types::source::SeriesSource;
+use quiver_types::{
+    Access, Histogram, LabelSet, Matcher, Millis, MillisRange, ReadStats, SelectedSeries, SeriesSelector,
+    SeriesSnapshot,
+};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use super::StoreSource;
+use crate::cache::Caches;
+use crate::io::{LocalIo, PartIo};
+use crate::memtable::{Generation, GenerationId, HistogramRow, SampleRows};
+use crate::part::{Origin, Part, PartCompression, PartSpec, PartWriter, Place};
+use crate::registry::{Attached, Registry};
+use crate::run::{RunExemplar, SeriesRun};
+use crate::scan::{SampleRequest, samples_table};
+use crate::snapshot::{Shared, Visible};
+
+/// What one series has at one time.
+#[derive(Debug, Clone)]
+pub(crate) enum Item {
+    Float(f64, Millis),
+    Hist(Box<Histogram>, Millis),
+    Exemplar(f64),
+}
+
+pub(crate) fn service_labels() -> Vec<String> {
+    ["service_name", "service", "job"].map(str::to_owned).to_vec()
+}
+
+pub(crate) fn labels(pairs: &[(&str, &str)]) -> LabelSet {
+    LabelSet::from_pairs(pairs.iter().copied())
+}
+
+pub(crate) struct World {
+    dir: TempDir,
+    registry: Arc<Registry>,
+    io: Arc<dyn PartIo>,
+    caches: Arc<Caches>,
+    pub(crate) visible: Visible,
+    slots: Vec<BTreeMap<LabelSetKey, u32>>,
+    pub(crate) seq: u64,
+}
+
+type LabelSetKey = Vec<u8>;
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let io: Arc<dyn PartIo> = Arc::new(LocalIo::new(dir.path(), dir.path()));
+        Self {
+            dir,
+            registry: Arc::default(),
+            io,
+            caches: Arc::new(Caches::new(64 << 20, false)),
+            visible: Visible::default(),
+            slots: Vec::new(),
+            seq: 0,
+        }
+    }
+
+    /// Adds a part; all times are of day 0.
+    pub(crate) fn add_part(&mut self, items: &[(LabelSet, Millis, Item)]) {
+        let mut runs: Vec<SeriesRun> = Vec::new();
+        for (labels, ts, item) in items {
+            let run = match runs.iter_mut().find(|run| run.labels == *labels) {
+                Some(run) => run,
+                None => {
+                    let service = Arc::from(labels.service(&service_labels()));
+                    runs.push(SeriesRun::new(labels.clone(), service));
+                    runs.last_mut().expect("just pushed")
+                }
+            };
+            match item {
+                Item::Float(value, start) => run.samples.push(*ts, *value, *start),
+                Item::Hist(hist, start) => run.hists.push(*ts, (**hist).clone(), *start),
+                Item::Exemplar(value) => run.exemplars.push(exemplar(*ts, *value)),
+            }
+        }
+        runs.iter_mut().for_each(SeriesRun::normalize);
+        self.add_runs(runs);
+    }
+
+    pub(crate) fn add_runs(&mut self, mut runs: Vec<SeriesRun>) {
+        runs.sort_by(|a, b| a.labels.cmp_series(&b.labels));
+        let spec = PartSpec {
+            table: "metrics".to_owned(),
+            day: 0,
+            level: 0,
+            id: Uuid::now_v7(),
+            origin: Origin::Flushed { writer: Uuid::nil(), generation: 0, flush_id: Uuid::now_v7(), output: 0, outputs: 1 },
+            place: Place::Store,
+            window: 0,
+            compression: PartCompression::Fresh,
+        };
+        let mut writer = PartWriter::metrics(self.dir.path(), spec).expect("a writer");
+        for run in &runs {
+            writer.push(run).expect("a series");
+        }
+        let meta = writer.finish().expect("a part");
+        let mut parts = self.visible.parts.to_vec();
+        parts.push(Arc::new(Part::new(meta, Arc::clone(&self.io), Arc::clone(&self.caches))));
+        Visible::sort_parts(&mut parts);
+        self.visible.parts = Arc::new(parts);
+    }
+
+    pub(crate) fn add_generation(&mut self) -> usize {
+        let number = self.visible.generations.len() as u64 + 1;
+        let id = GenerationId { writer: Uuid::nil(), number };
+        self.visible.generations.push(Arc::new(Generation::new(id, self.seq, Arc::clone(&self.registry))));
+        self.slots.push(BTreeMap::new());
+        number as usize - 1
+    }
+
+    /// Inserts into a generation, each item as a write of its own; gives the number of the last write.
+    pub(crate) fn insert(&mut self, generation: usize, items: &[(LabelSet, Millis, Item)]) -> u64 {
+        for (labels, ts, item) in items {
+            self.seq += 1;
+            let slot = self.slot(generation, labels);
+            let generation = &self.visible.generations[generation];
+            generation.touch_days(&[0]);
+            match item {
+                Item::Float(value, start) => {
+                    let (slots, ts, values, start_ts) = (&[slot][..], &[*ts][..], &[*value][..], &[*start][..]);
+                    generation.insert_samples(self.seq, SampleRows { slots, ts, values, start_ts });
+                }
+                Item::Hist(hist, start) => {
+                    let row = HistogramRow { slot, ts: *ts, start_ts: *start, histogram: (**hist).clone() };
+                    generation.insert_histograms(self.seq, vec![row]);
+                }
+                Item::Exemplar(value) => generation.insert_exemplars(self.seq, vec![(slot, exemplar(*ts, *value))]),
+            }
+        }
+        self.seq
+    }
+
+    fn slot(&mut self, generation: usize, labels: &LabelSet) -> u32 {
+        if let Some(&slot) = self.slots[generation].get(labels.canonical()) {
+            return slot;
+        }
+        let live = &self.visible.generations[generation];
+        let slot = live.series() as u32;
+        let series = std::iter::once((labels.id(), labels.canonical()));
+        self.registry.attach(live.ordinal(), slot, series, usize::MAX, |attached| {
+            let Attached::New(number) = attached else { panic!("not known to this generation") };
+            assert_eq!(live.define(number, labels.service(&service_labels())), slot);
+        });
+        self.slots[generation].insert(labels.canonical().to_vec(), slot);
+        slot
+    }
+
+    pub(crate) fn source(&self, seq: u64) -> StoreSource {
+        StoreSource::new(Arc::new(Shared::new(self.visible.clone(), seq)), 1 << 20)
+    }
+
+    pub(crate) fn snapshot(&self) -> Arc<dyn SeriesSnapshot> {
+        self.source(self.seq).snapshot()
+    }
+}
+
+fn exemplar(ts: Millis, value: f64) -> RunExemplar {
+    RunExemplar { ts, value, labels: labels(&[("trace_id", "t")]) }
+}
+
+pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
+}
+
+/// Selects with full access, for tests that expect no error.
+pub(crate) async fn select(
+    snapshot: &dyn SeriesSnapshot,
+    matchers: Vec<Matcher>,
+    range: MillisRange,
+    stats: &ReadStats,
+) -> SelectedSeries {
+    let selector = SeriesSelector { matchers, range };
+    snapshot.select(&Access::full(), &selector, stats).await.expect("selects")
+}
+
+/// Plans and runs a scan.
+pub(crate) async fn scan(
+    selected: &SelectedSeries,
+    request: SampleRequest,
+    partitions: usize,
+    stats: &Arc<ReadStats>,
+) -> (Arc<dyn ExecutionPlan>, Vec<arrow::array::RecordBatch>) {
+    let session = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(partitions));
+    let table = samples_table(selected, request, Arc::clone(stats)).expect("own series");
+    let plan = table.scan(&session.state(), None, &[], None).await.expect("a plan");
+    let batches = collect(Arc::clone(&plan), session.task_ctx()).await.expect("batches");
+    (plan, batches)
+}

@@ -1,0 +1,247 @@
+//! The union of series over several sources (parts, live data) into one table in series order.
+//!
+//! Series are told apart by their 128-bit id alone. Sources list them in one order mostly, so the union walks two lists
+//! side by side and looks an id up in a map only where they differ. Labels are touched for series that are new to the
+//! union only; sorting compares dictionary codes.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use quiver_types::label::METRIC_NAME;
+use quiver_types::series::LabelColumn;
+use quiver_types::{SeriesId, SeriesTable};
+
+use super::dictionary::{CodedColumn, unite_columns};
+
+/// A list of distinct series.
+pub(crate) trait SeriesList {
+    /// Number of series.
+    fn len(&self) -> usize;
+    /// Identity of one.
+    fn id(&self, i: usize) -> SeriesId;
+    /// Label columns of the series at the given ascending places (`None`: of all), sorted by name, without labels that
+    /// none of them has and without values that none of them has.
+    fn columns(&self, places: Option<&[u32]>) -> Vec<CodedColumn>;
+    /// Ids and labels of all, when they stand ready in series order.
+    fn table(&self) -> Option<(Arc<Vec<SeriesId>>, Arc<SeriesTable>)> {
+        None
+    }
+}
+
+/// Series in series order, and where those of each source are among them.
+#[derive(Debug, Clone)]
+pub(crate) struct Union {
+    pub(crate) ids: Arc<Vec<SeriesId>>,
+    /// Values of each column are sorted.
+    pub(crate) table: Arc<SeriesTable>,
+    /// Per source, per series of the source: the row.
+    pub(crate) rows: Vec<Vec<u32>>,
+}
+
+/// Unites sources. A source whose series are all in a source before it costs two passes over its ids.
+pub(crate) fn unite(sources: &[&dyn SeriesList]) -> Union {
+    let entries = Entries::collect(sources);
+    if let [Run { source, places: None }] = entries.runs[..]
+        && let Some((ids, table)) = sources[source].table()
+    {
+        return Union { ids, table, rows: entries.places };
+    }
+    let rows = entries.ids.len();
+    let mut by_name: BTreeMap<Arc<str>, Vec<(usize, CodedColumn)>> = BTreeMap::new();
+    let mut first = 0;
+    for run in &entries.runs {
+        let source = sources[run.source];
+        for column in source.columns(run.places.as_deref()) {
+            by_name.entry(Arc::clone(&column.name)).or_default().push((first, column));
+        }
+        first += run.places.as_ref().map_or(source.len(), Vec::len);
+    }
+    let columns: Vec<_> = by_name.into_iter().map(|(name, columns)| unite_columns(name, rows, columns)).collect();
+    let order = SeriesOrder::new(&columns);
+    if (1..rows).all(|row| order.compare(row - 1, row).is_lt()) {
+        return Union { ids: Arc::new(entries.ids), table: Arc::new(table(rows, columns)), rows: entries.places };
+    }
+    let mut sorted: Vec<u32> = (0..rows as u32).collect();
+    // The stable sort finds the sorted runs that the sources are, and merges them.
+    sorted.sort_by(|&a, &b| order.compare(a as usize, b as usize));
+    let take = |codes: &[u32]| sorted.iter().map(|&entry| codes[entry as usize]).collect();
+    let take_column = |c: &CodedColumn| {
+        CodedColumn { name: Arc::clone(&c.name), values: Arc::clone(&c.values), codes: take(&c.codes) }
+    };
+    let columns = columns.iter().map(take_column).collect();
+    let ids = sorted.iter().map(|&entry| entries.ids[entry as usize]).collect();
+    let mut row_of = vec![0u32; rows];
+    sorted.iter().zip(0..).for_each(|(&entry, row)| row_of[entry as usize] = row);
+    let mut places = entries.places;
+    places.iter_mut().flatten().for_each(|entry| *entry = row_of[*entry as usize]);
+    Union { ids: Arc::new(ids), table: Arc::new(table(rows, columns)), rows: places }
+}
+
+fn table(rows: usize, columns: Vec<CodedColumn>) -> SeriesTable {
+    let columns = columns.into_iter().map(|c| (c.name, LabelColumn { values: c.values, codes: Arc::new(c.codes) }));
+    SeriesTable::new(rows, columns.collect())
+}
+
+/// Series of one source that no source before it has.
+struct Run {
+    source: usize,
+    /// Their places in the source; `None`: all.
+    places: Option<Vec<u32>>,
+}
+
+/// Distinct series over all sources, run by run.
+#[derive(Default)]
+struct Entries {
+    ids: Vec<SeriesId>,
+    runs: Vec<Run>,
+    /// Per source, per series: its entry.
+    places: Vec<Vec<u32>>,
+}
+
+impl Entries {
+    fn collect(sources: &[&dyn SeriesList]) -> Self {
+        // The largest first: the others are then subsets of it in the common case.
+        let mut order: Vec<usize> = (0..sources.len()).filter(|&s| sources[s].len() > 0).collect();
+        order.sort_by_key(|&s| std::cmp::Reverse(sources[s].len()));
+        let mut out = Self { places: vec![Vec::new(); sources.len()], ..Self::default() };
+        let mut lookup: Option<HashMap<SeriesId, u32, foldhash::fast::RandomState>> = None;
+        for s in order {
+            let source = sources[s];
+            if out.ids.is_empty() {
+                out.ids.extend((0..source.len()).map(|i| source.id(i)));
+                out.places[s] = (0..source.len() as u32).collect();
+                out.runs.push(Run { source: s, places: None });
+                continue;
+            }
+            let (mut places, mut new, mut next) = (Vec::with_capacity(source.len()), Vec::new(), 0);
+            for i in 0..source.len() {
+                let id = source.id(i);
+                if out.ids.get(next) != Some(&id) {
+                    let lookup = lookup.get_or_insert_with(|| out.ids.iter().copied().zip(0..).collect());
+                    match lookup.entry(id) {
+                        Entry::Occupied(known) => next = *known.get() as usize,
+                        Entry::Vacant(vacant) => {
+                            places.push(*vacant.insert(out.ids.len() as u32));
+                            out.ids.push(id);
+                            new.push(i as u32);
+                            continue;
+                        }
+                    }
+                }
+                places.push(next as u32);
+                next += 1;
+            }
+            out.places[s] = places;
+            if !new.is_empty() {
+                out.runs.push(Run { source: s, places: Some(new) });
+            }
+        }
+        out
+    }
+}
+
+/// Compares series by codes, in series order (`LabelSet::cmp_series`).
+struct SeriesOrder<'a> {
+    metric: Option<&'a [u32]>,
+    others: Vec<&'a [u32]>,
+}
+
+impl<'a> SeriesOrder<'a> {
+    fn new(columns: &'a [CodedColumn]) -> Self {
+        let of_metric = |c: &&CodedColumn| &*c.name == METRIC_NAME;
+        Self {
+            metric: columns.iter().find(of_metric).map(|c| &c.codes[..]),
+            others: columns.iter().filter(|c| !of_metric(c)).map(|c| &c.codes[..]).collect(),
+        }
+    }
+
+    fn compare(&self, a: usize, b: usize) -> Ordering {
+        if let Some(metric) = self.metric
+            && metric[a] != metric[b]
+        {
+            return metric[a].cmp(&metric[b]);
+        }
+        let Some(differs) = self.others.iter().position(|codes| codes[a] != codes[b]) else {
+            return Ordering::Equal;
+        };
+        let (x, y) = (self.others[differs][a], self.others[differs][b]);
+        // Where one lacks the label, its next label has a greater name; without a next one it is the shorter set.
+        let ends = |row: usize| self.others[differs..].iter().all(|codes| codes[row] == 0);
+        match (x, y) {
+            (0, _) => if ends(a) { Ordering::Less } else { Ordering::Greater },
+            (_, 0) => if ends(b) { Ordering::Greater } else { Ordering::Less },
+            _ => x.cmp(&y),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use quiver_types::LabelSet;
+
+    use super::super::dictionary::code_label_sets;
+    use super::*;
+
+    struct Sets(Vec<LabelSet>);
+
+    impl SeriesList for Sets {
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+
+        fn id(&self, i: usize) -> SeriesId {
+            self.0[i].id()
+        }
+
+        fn columns(&self, places: Option<&[u32]>) -> Vec<CodedColumn> {
+            match places {
+                None => code_label_sets(self.0.iter()),
+                Some(places) => code_label_sets(places.iter().map(|&i| &self.0[i as usize])),
+            }
+        }
+    }
+
+    fn label_set() -> impl Strategy<Value = LabelSet> {
+        let pairs = proptest::collection::vec((0..4usize, 0..3usize), 0..5);
+        (0..3usize, pairs).prop_map(|(metric, pairs)| {
+            let names = ["A", "a", "b", "z"];
+            let values = ["", "1", "2"];
+            let metric = ("__name__", ["l", "m", "n"][metric]);
+            LabelSet::from_pairs(pairs.iter().map(|&(n, v)| (names[n], values[v])).chain([metric]))
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn union_is_sorted_and_complete(
+            lists in proptest::collection::vec(proptest::collection::vec(label_set(), 0..20), 0..5),
+            sort in proptest::bool::ANY,
+        ) {
+            let mut sources = Vec::new();
+            for mut list in lists {
+                list.sort_by(LabelSet::cmp_series);
+                list.dedup();
+                if !sort {
+                    list.reverse();
+                }
+                sources.push(Sets(list));
+            }
+            let union = unite(&sources.iter().map(|s| s as &dyn SeriesList).collect::<Vec<_>>());
+            let mut expected: Vec<_> = sources.iter().flat_map(|s| s.0.clone()).collect();
+            expected.sort_by(LabelSet::cmp_series);
+            expected.dedup();
+            let rows: Vec<_> = (0..union.table.len()).map(|r| LabelSet::from_pairs(union.table.labels(r))).collect();
+            prop_assert_eq!(&rows, &expected);
+            let ids: Vec<_> = rows.iter().map(LabelSet::id).collect();
+            prop_assert_eq!(&ids, &*union.ids);
+            for (source, places) in sources.iter().zip(&union.rows) {
+                let found: Vec<_> = places.iter().map(|&row| rows[row as usize].clone()).collect();
+                prop_assert_eq!(&found, &source.0);
+            }
+        }
+    }
+}
