@@ -41,5 +41,6 @@ pub mod writer;
 pub use check::{CheckReport, check};
 pub use error::{Error, ErrorKind, Result};
 pub use rebuild::{RebuildReport, rebuild};
+pub use scan::{SampleRequest, SamplesExec, samples_table};
 pub use settings::{CompactionSettings, StoreSettings, WalLevel, WriteSettings};
 pub use store::{Store, StoreOverrides};
