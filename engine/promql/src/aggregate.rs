@@ -16,6 +16,6 @@ mod params;
 mod selector;
 
 pub use accumulator::Accumulator;
-pub use count_values::{CountValues, value_label};
+pub use count_values::{CountValues, CountedValue, value_label};
 pub use params::check_params;
 pub use selector::{RowSelector, Selection, ratio_keeps};

@@ -4,3 +4,220 @@
 //! without `bool` filter and keep the left value (the vector's, when the other side is a scalar).
 //!
 //! Semantics: Prometheus 3.14 `promql/engine.go`: `vectorElemBinop`, `VectorscalarBinop`, `scalarBinop`.
+
+mod float;
+mod hist;
+
+pub use float::scalar;
+
+use quiver_types::Histogram;
+
+use crate::annotation::Annotations;
+use crate::ast::{BinaryOp, PosRange};
+use crate::functions::ScalarSteps;
+use crate::functions::notes::{self, HistogramOperation};
+use crate::kernel::SeriesOut;
+
+/// An operand.
+#[derive(Debug, Clone, Copy)]
+pub enum Side<'a> {
+    /// A row of a vector: values and presence of its floats by step, and its histograms by step, ascending.
+    Row {
+        /// One slot per step.
+        values: &'a [f64],
+        /// Whether the slot holds a float.
+        present: &'a [bool],
+        /// Histograms by step.
+        hists: &'a [(u32, Histogram)],
+    },
+    /// A scalar; never keeps its value in a filter.
+    Scalar(ScalarSteps<'a>),
+    /// The value that stands in for a missing row (`fill`): a vector's element with this float at all steps.
+    Fill(f64),
+}
+
+impl<'a> Side<'a> {
+    fn hists(&self) -> &'a [(u32, Histogram)] {
+        match self {
+            Self::Row { hists, .. } => hists,
+            Self::Scalar(_) | Self::Fill(_) => &[],
+        }
+    }
+
+    fn float(&self, step: usize) -> Option<f64> {
+        match self {
+            Self::Row { values, present, .. } => present[step].then(|| values[step]),
+            Self::Scalar(s) => Some(s.at(step)),
+            Self::Fill(v) => Some(*v),
+        }
+    }
+}
+
+/// What happened that is worth an annotation; the same for all rows of an operator.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BinaryNotes {
+    bits: u8,
+}
+
+const FLOAT_HISTOGRAM: u8 = 1;
+const HISTOGRAM_FLOAT: u8 = 2;
+const HISTOGRAM_HISTOGRAM: u8 = 4;
+const FLOAT_FLOAT: u8 = 8;
+const LAYOUT: u8 = 16;
+const COLLISION: u8 = 32;
+const RECONCILED: u8 = 64;
+
+impl BinaryNotes {
+    /// Says whether there is nothing to note.
+    pub fn is_empty(&self) -> bool {
+        self.bits == 0
+    }
+
+    /// Takes over what another one noted.
+    pub fn merge(&mut self, other: Self) {
+        self.bits |= other.bits;
+    }
+
+    fn set(&mut self, bit: u8) {
+        self.bits |= bit;
+    }
+
+    /// Writes the annotations; `pos` is the position of the whole binary expression.
+    pub fn write(&self, op: BinaryOp, pos: PosRange, annotations: &mut Annotations) {
+        let has = |bit| self.bits & bit != 0;
+        let types = [
+            (FLOAT_HISTOGRAM, "float", "histogram"),
+            (HISTOGRAM_FLOAT, "histogram", "float"),
+            (HISTOGRAM_HISTOGRAM, "histogram", "histogram"),
+            (FLOAT_FLOAT, "float", "float"),
+        ];
+        for (bit, lhs, rhs) in types {
+            if has(bit) {
+                annotations.info(pos, notes::incompatible_types(lhs, op.as_str(), rhs));
+            }
+        }
+        let operation =
+            if op == BinaryOp::Sub { HistogramOperation::Subtraction } else { HistogramOperation::Addition };
+        if has(LAYOUT) {
+            annotations.warn(pos, notes::incompatible_bucket_layout(op.as_str()));
+        }
+        if has(COLLISION) {
+            annotations.warn(pos, notes::counter_reset_collision(operation));
+        }
+        if has(RECONCILED) {
+            annotations.info(pos, notes::mismatched_custom_buckets(operation));
+        }
+    }
+}
+
+/// Applies an operator (not `and`, `or`, `unless`) to two operands, of which at least one is a row, and fills `out`,
+/// which starts with nothing present. Without `bool` comparisons keep the element of the left vector, or of the only
+/// vector. With `bool` a comparison of what cannot be compared gives nothing.
+pub fn apply(
+    op: BinaryOp,
+    return_bool: bool,
+    lhs: &Side<'_>,
+    rhs: &Side<'_>,
+    out: &mut SeriesOut<'_>,
+    notes: &mut BinaryNotes,
+) {
+    if matches!(op, BinaryOp::TrimUpper | BinaryOp::TrimLower) {
+        let both = |i: &usize| lhs.float(*i).is_some() && rhs.float(*i).is_some();
+        if (0..out.values.len()).any(|i| both(&i)) {
+            notes.set(FLOAT_FLOAT);
+        }
+    } else {
+        float::apply(op, return_bool, lhs, rhs, out);
+    }
+    if !(lhs.hists().is_empty() && rhs.hists().is_empty()) {
+        hist::apply(op, return_bool, lhs, rhs, out, notes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::annotation::Level;
+    use crate::histogram::testing::{custom, exponential, populated};
+    use quiver_types::ResetHint;
+
+    struct Got {
+        floats: Vec<Option<f64>>,
+        hists: Vec<(u32, Histogram)>,
+        texts: Vec<String>,
+    }
+
+    fn run(op: BinaryOp, return_bool: bool, lhs: &Side<'_>, rhs: &Side<'_>) -> Got {
+        let steps = [lhs, rhs].iter().find_map(|s| if let Side::Row { values, .. } = s { Some(values.len()) } else { None });
+        let steps = steps.unwrap();
+        let (mut values, mut present) = (vec![0.0; steps], vec![false; steps]);
+        let mut out = SeriesOut { values: &mut values, present: &mut present, hists: vec![] };
+        let mut notes = BinaryNotes::default();
+        apply(op, return_bool, lhs, rhs, &mut out, &mut notes);
+        let hists = out.hists;
+        let mut annotations = Annotations::default();
+        notes.write(op, PosRange::default(), &mut annotations);
+        let mut texts = annotations.texts(Level::Warning, "");
+        texts.extend(annotations.texts(Level::Info, ""));
+        Got { floats: values.iter().zip(&present).map(|(&v, &p)| p.then_some(v)).collect(), hists, texts }
+    }
+
+    fn row<'a>(values: &'a [f64], hists: &'a [(u32, Histogram)]) -> Side<'a> {
+        const ALL: [bool; 4] = [true; 4];
+        const NONE: [bool; 4] = [false; 4];
+        let present = if hists.is_empty() { &ALL[..values.len()] } else { &NONE[..values.len()] };
+        Side::Row { values, present, hists }
+    }
+
+    #[test]
+    fn filters_keep_the_vector() {
+        let (a, b) = ([1.0, 2.0, 3.0], [3.0, 2.0, 1.0]);
+        let two = Side::Scalar(ScalarSteps::new(&[2.0]));
+        assert_eq!(run(BinaryOp::Gtr, false, &row(&a, &[]), &row(&b, &[])).floats, [None, None, Some(3.0)]);
+        assert_eq!(run(BinaryOp::Lss, false, &row(&a, &[]), &two).floats, [Some(1.0), None, None]);
+        assert_eq!(run(BinaryOp::Lss, false, &two, &row(&a, &[])).floats, [None, None, Some(3.0)]);
+        assert_eq!(run(BinaryOp::Lss, true, &two, &row(&a, &[])).floats, [Some(0.0), Some(0.0), Some(1.0)]);
+        assert_eq!(run(BinaryOp::Gtr, false, &Side::Fill(2.0), &row(&a, &[])).floats, [Some(2.0), None, None]);
+        assert_eq!(run(BinaryOp::Sub, false, &two, &row(&a, &[])).floats, [Some(1.0), Some(0.0), Some(-1.0)]);
+    }
+
+    #[test]
+    fn missing_floats_give_nothing() {
+        let a = Side::Row { values: &[1.0, 2.0], present: &[true, false], hists: &[] };
+        assert_eq!(run(BinaryOp::Add, false, &a, &row(&[1.0, 1.0], &[])).floats, [Some(2.0), None]);
+    }
+
+    #[test]
+    fn histograms_and_numbers() {
+        let h = [(0, exponential(0, 1, &[4.0, 8.0]))];
+        let two = Side::Scalar(ScalarSteps::new(&[2.0]));
+        let half = run(BinaryOp::Div, false, &row(&[0.0], &h), &two);
+        assert_eq!(populated(&half.hists[0].1), [(1, 2.0), (2, 4.0)]);
+        assert_eq!(populated(&run(BinaryOp::Mul, false, &two, &row(&[0.0], &h)).hists[0].1), [(1, 8.0), (2, 16.0)]);
+        assert_eq!(populated(&run(BinaryOp::TrimUpper, false, &row(&[0.0], &h), &two).hists[0].1), [(1, 4.0)]);
+        let bad = run(BinaryOp::Add, false, &two, &row(&[0.0], &h));
+        let text = "PromQL info: incompatible sample types encountered for binary operator \"+\": float + histogram (1:1)";
+        assert_eq!(bad.texts, [text]);
+        assert!(bad.hists.is_empty());
+        assert_eq!(run(BinaryOp::TrimLower, false, &row(&[1.0], &[]), &two).texts.len(), 1);
+    }
+
+    #[test]
+    fn histograms_and_histograms() {
+        let a = [(0, exponential(0, 1, &[4.0, 8.0]))];
+        let b = [(0, exponential(0, 1, &[4.0, 2.0]))];
+        let difference = run(BinaryOp::Sub, false, &row(&[0.0], &a), &row(&[0.0], &b));
+        assert_eq!(populated(&difference.hists[0].1), [(2, 6.0)]);
+        assert_eq!(difference.hists[0].1.reset_hint, ResetHint::Gauge);
+        assert!(run(BinaryOp::Eql, false, &row(&[0.0], &a), &row(&[0.0], &b)).hists.is_empty());
+        assert_eq!(run(BinaryOp::Eql, true, &row(&[0.0], &a), &row(&[0.0], &b)).floats, [Some(0.0)]);
+        assert_eq!(run(BinaryOp::Neq, false, &row(&[0.0], &a), &row(&[0.0], &b)).hists.len(), 1);
+        let c = [(0, custom(&[1.0], &[1.0, 2.0]))];
+        let texts = run(BinaryOp::Add, false, &row(&[0.0], &a), &row(&[0.0], &c)).texts;
+        assert_eq!(texts, ["PromQL warning: incompatible bucket layout encountered for binary operator + (1:1)"]);
+        let d = [(0, custom(&[1.0, 2.0], &[1.0, 2.0, 3.0]))];
+        let sum = run(BinaryOp::Add, false, &row(&[0.0], &c), &row(&[0.0], &d));
+        assert_eq!(populated(&sum.hists[0].1), [(0, 2.0), (1, 7.0)]);
+        assert_eq!(sum.texts, ["PromQL info: mismatched custom buckets were reconciled during addition (1:1)"]);
+    }
+}

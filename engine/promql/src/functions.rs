@@ -24,7 +24,7 @@ mod delta;
 mod ends;
 mod extremes;
 mod histogram_stats;
-mod math;
+pub(crate) mod math;
 mod order;
 mod rate;
 mod rate_extended;
@@ -33,10 +33,13 @@ mod regression;
 mod resets;
 mod smoothing;
 mod sum;
+#[cfg(test)]
+pub(crate) mod testing;
 mod variance;
 
 use quiver_types::Result;
 
+pub(crate) use average::MeanHistogram;
 pub use call::{KernelContext, RangeCall, ScalarSteps, Scratch};
 pub use elementwise::ElementwiseKernel;
 pub use special::SpecialKind;

@@ -2,7 +2,7 @@
 //! carries them out. Each kind says how, and which helper computes the numbers.
 
 use super::{FunctionDef, Kernel, MATRIX, VECTOR};
-use crate::ast::ValueType::{Matrix, Scalar, String, Vector};
+use crate::ast::ValueType::{Scalar, String, Vector};
 
 /// What the planner has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,0 +1,348 @@
+//! The state of an aggregation: one slot per group and step, filled row by row.
+//!
+//! Rows are dense slices, so folding is a loop over steps without look-ups. Sums and means are compensated; the
+//! result does not depend on the order of rows beyond the last digits, and [`Accumulator::merge`] joins partitions.
+
+use quiver_types::Histogram;
+
+use super::hists::HistogramSums;
+use crate::annotation::Annotations;
+use crate::ast::{AggregateOp, PosRange};
+use crate::functions::notes;
+use crate::kahan;
+use crate::kernel::Block;
+use crate::quantile::quantile;
+
+/// Accumulates `sum`, `avg`, `count`, `min`, `max`, `group`, `stddev`, `stdvar` or `quantile`.
+#[derive(Debug)]
+pub struct Accumulator {
+    op: AggregateOp,
+    groups: usize,
+    steps: usize,
+    /// The parameter of `quantile`, one value or one per step.
+    param: Vec<f64>,
+    /// Position of the aggregated expression.
+    pos: PosRange,
+    /// Whether a slot has seen a float (for `count` and `group`: any element).
+    seen: Vec<bool>,
+    state: State,
+    hists: HistogramSums,
+    ignored_histograms: bool,
+}
+
+/// Matrices of `groups × steps`.
+#[derive(Debug)]
+enum State {
+    Sum { sum: Vec<f64>, lost: Vec<f64> },
+    Mean { sum: Vec<f64>, lost: Vec<f64>, count: Vec<f64>, incremental: Vec<bool> },
+    Count(Vec<f64>),
+    Extreme(Vec<f64>),
+    Group,
+    Deviation { count: Vec<f64>, mean: Vec<f64>, squares: Vec<f64> },
+    /// Per group the rows one after the other; what is not present is left out when the column is read.
+    Rows(Vec<Rows>),
+}
+
+#[derive(Debug, Clone, Default)]
+struct Rows {
+    values: Vec<f64>,
+    present: Vec<bool>,
+}
+
+impl Accumulator {
+    /// Makes the state. `param` is that of `quantile` (one value or one per step), empty for others; `pos` is the
+    /// position of the expression that is aggregated.
+    pub fn new(op: AggregateOp, groups: usize, steps: usize, param: Vec<f64>, pos: PosRange) -> Self {
+        let slots = groups * steps;
+        let zeros = || vec![0.0; slots];
+        let state = match op {
+            AggregateOp::Sum => State::Sum { sum: zeros(), lost: zeros() },
+            AggregateOp::Avg => {
+                State::Mean { sum: zeros(), lost: zeros(), count: zeros(), incremental: vec![false; slots] }
+            }
+            AggregateOp::Count => State::Count(zeros()),
+            AggregateOp::Min | AggregateOp::Max => State::Extreme(vec![f64::NAN; slots]),
+            AggregateOp::Stddev | AggregateOp::Stdvar => {
+                State::Deviation { count: zeros(), mean: zeros(), squares: zeros() }
+            }
+            AggregateOp::Quantile => State::Rows(vec![Rows::default(); groups]),
+            _ => State::Group,
+        };
+        Self {
+            op,
+            groups,
+            steps,
+            param,
+            pos,
+            seen: vec![false; slots],
+            state,
+            hists: HistogramSums::default(),
+            ignored_histograms: false,
+        }
+    }
+
+    /// Says whether an operator is one of those accumulated here.
+    pub fn handles(op: AggregateOp) -> bool {
+        use AggregateOp::{Avg, Count, Group, Max, Min, Quantile, Stddev, Stdvar, Sum};
+        matches!(op, Sum | Avg | Count | Min | Max | Group | Stddev | Stdvar | Quantile)
+    }
+
+    /// Adds a row to a group: values and presence of its floats by step, and its histograms by step. `metric_name` is
+    /// only read when histograms do not fit together.
+    pub fn fold(
+        &mut self,
+        group: u32,
+        values: &[f64],
+        present: &[bool],
+        hists: &[(u32, Histogram)],
+        metric_name: &str,
+    ) {
+        let slots = group as usize * self.steps..(group as usize + 1) * self.steps;
+        let row = values.iter().copied().zip(present.iter().copied());
+        match &mut self.state {
+            State::Sum { sum, lost } => {
+                let slots = sum[slots.clone()].iter_mut().zip(&mut lost[slots.clone()]);
+                for ((value, present), (sum, lost)) in row.zip(slots) {
+                    // Adding zero changes nothing, so there is no branch on presence.
+                    (*sum, *lost) = kahan::inc(if present { value } else { 0.0 }, *sum, *lost);
+                }
+            }
+            State::Mean { sum, lost, count, incremental } => {
+                for (i, (value, _)) in row.enumerate().filter(|(_, (_, present))| *present) {
+                    let i = slots.start + i;
+                    count[i] += 1.0;
+                    add_to_mean(value, count[i], &mut sum[i], &mut lost[i], &mut incremental[i]);
+                }
+            }
+            State::Count(count) => {
+                for ((_, present), count) in row.zip(&mut count[slots.clone()]) {
+                    *count += f64::from(present);
+                }
+            }
+            State::Extreme(extreme) => {
+                let extreme = &mut extreme[slots.clone()];
+                if self.op == AggregateOp::Max {
+                    keep_better(row, extreme, |new, old| new > old);
+                } else {
+                    keep_better(row, extreme, |new, old| new < old);
+                }
+            }
+            State::Group => {}
+            State::Deviation { count, mean, squares } => {
+                for (i, (value, _)) in row.enumerate().filter(|(_, (_, present))| *present) {
+                    let i = slots.start + i;
+                    count[i] += 1.0;
+                    let delta = value - mean[i];
+                    mean[i] += delta / count[i];
+                    squares[i] += delta * (value - mean[i]);
+                }
+            }
+            State::Rows(rows) => {
+                let rows = &mut rows[group as usize];
+                rows.values.extend_from_slice(values);
+                rows.present.extend_from_slice(present);
+            }
+        }
+        self.seen[slots.clone()].iter_mut().zip(present).for_each(|(seen, &p)| *seen |= p);
+        if !hists.is_empty() {
+            self.fold_histograms(slots.start, hists, metric_name);
+        }
+    }
+
+    fn fold_histograms(&mut self, base: usize, hists: &[(u32, Histogram)], metric_name: &str) {
+        for (step, h) in hists {
+            let slot = base + *step as usize;
+            match (self.op, &mut self.state) {
+                (AggregateOp::Sum, _) => self.hists.add(slot, h, false, metric_name),
+                (AggregateOp::Avg, _) => self.hists.add(slot, h, true, metric_name),
+                (_, State::Count(count)) => {
+                    count[slot] += 1.0;
+                    self.seen[slot] = true;
+                }
+                (_, State::Group) => self.seen[slot] = true,
+                _ => self.ignored_histograms = true,
+            }
+        }
+    }
+
+    /// Adds the state of other rows; operator, groups and steps must be the same.
+    pub fn merge(&mut self, other: Self) {
+        self.ignored_histograms |= other.ignored_histograms;
+        self.hists.merge(other.hists);
+        match (&mut self.state, other.state) {
+            (State::Sum { sum, lost }, State::Sum { sum: sums, lost: losts }) => {
+                for ((sum, lost), other) in sum.iter_mut().zip(lost).zip(sums.into_iter().zip(losts)) {
+                    (*sum, *lost) = kahan::merge((*sum, *lost), other);
+                }
+            }
+            (
+                State::Mean { sum, lost, count, incremental },
+                State::Mean { sum: sums, lost: losts, count: counts, incremental: incrementals },
+            ) => {
+                for i in 0..sum.len() {
+                    let other = Mean { sum: sums[i], lost: losts[i], count: counts[i], incremental: incrementals[i] };
+                    let own = Mean { sum: sum[i], lost: lost[i], count: count[i], incremental: incremental[i] };
+                    let merged = own.merge(&other);
+                    (sum[i], lost[i]) = (merged.sum, merged.lost);
+                    (count[i], incremental[i]) = (merged.count, merged.incremental);
+                }
+            }
+            (State::Count(count), State::Count(counts)) => {
+                count.iter_mut().zip(counts).for_each(|(a, b)| *a += b);
+            }
+            (State::Extreme(extreme), State::Extreme(others)) => {
+                let row = others.into_iter().zip(other.seen.iter().copied());
+                if self.op == AggregateOp::Max {
+                    keep_better(row, extreme, |new, old| new > old);
+                } else {
+                    keep_better(row, extreme, |new, old| new < old);
+                }
+            }
+            (
+                State::Deviation { count, mean, squares },
+                State::Deviation { count: counts, mean: means, squares: others },
+            ) => {
+                for i in (0..count.len()).filter(|&i| counts[i] > 0.0) {
+                    let total = count[i] + counts[i];
+                    let delta = means[i] - mean[i];
+                    squares[i] += others[i] + if count[i] == 0.0 { 0.0 } else { delta * delta * count[i] * counts[i] / total };
+                    mean[i] = if count[i] == 0.0 { means[i] } else { mean[i] + delta * counts[i] / total };
+                    count[i] = total;
+                }
+            }
+            (State::Rows(rows), State::Rows(others)) => {
+                for (own, mut other) in rows.iter_mut().zip(others) {
+                    own.values.append(&mut other.values);
+                    own.present.append(&mut other.present);
+                }
+            }
+            _ => {}
+        }
+        self.seen.iter_mut().zip(other.seen).for_each(|(a, b)| *a |= b);
+    }
+
+    /// Gives one row per group (row number = group), also for groups without any element, and adds annotations.
+    pub fn finish(mut self, annotations: &mut Annotations) -> Block {
+        if self.ignored_histograms {
+            annotations.info(self.pos, notes::histogram_ignored_in_aggregation(self.op.as_str()));
+        }
+        let values = self.values();
+        let mut block = Block {
+            rows: (0..self.groups as u32).collect(),
+            steps: self.steps,
+            values,
+            present: self.seen,
+            hists: Vec::new(),
+        };
+        let steps = self.steps.max(1);
+        for (slot, h) in self.hists.finish(|slot| block.present[slot], self.pos, annotations) {
+            block.present[slot] = false;
+            if let Some(h) = h {
+                block.hists.push(((slot / steps) as u32, (slot % steps) as u32, h));
+            }
+        }
+        block
+    }
+
+    fn values(&mut self) -> Vec<f64> {
+        let is_stddev = self.op == AggregateOp::Stddev;
+        match &mut self.state {
+            State::Sum { sum, lost } => {
+                sum.iter_mut().zip(lost).for_each(|(sum, lost)| *sum += *lost);
+                std::mem::take(sum)
+            }
+            State::Mean { sum, lost, count, incremental } => {
+                for i in 0..sum.len() {
+                    sum[i] = if incremental[i] { sum[i] + lost[i] } else { sum[i] / count[i] + lost[i] / count[i] };
+                }
+                std::mem::take(sum)
+            }
+            State::Count(values) | State::Extreme(values) => std::mem::take(values),
+            State::Group => vec![1.0; self.groups * self.steps],
+            State::Deviation { count, squares, .. } => {
+                for (squares, count) in squares.iter_mut().zip(count) {
+                    let variance = *squares / *count;
+                    *squares = if is_stddev { variance.sqrt() } else { variance };
+                }
+                std::mem::take(squares)
+            }
+            State::Rows(rows) => {
+                let param = if self.param.is_empty() { vec![f64::NAN] } else { std::mem::take(&mut self.param) };
+                let mut column = Vec::new();
+                let mut out = vec![f64::NAN; self.groups * self.steps];
+                for (slot, value) in out.iter_mut().enumerate() {
+                    let (group, step) = (slot / self.steps, slot % self.steps);
+                    let rows = &rows[group];
+                    let cells = rows.values.iter().zip(&rows.present).skip(step).step_by(self.steps);
+                    column.clear();
+                    column.extend(cells.filter(|(_, p)| **p).map(|(v, _)| *v));
+                    *value = quantile(param[if param.len() == 1 { 0 } else { step }], &mut column);
+                }
+                out
+            }
+        }
+    }
+}
+
+/// Replaces where a present value is better, or the slot is NaN (which it is until it has seen a number).
+fn keep_better(row: impl Iterator<Item = (f64, bool)>, slots: &mut [f64], better: impl Fn(f64, f64) -> bool) {
+    for ((value, present), slot) in row.zip(slots) {
+        *slot = if present & (better(value, *slot) | slot.is_nan()) { value } else { *slot };
+    }
+}
+
+/// Adds the `count`-th value. The state is a sum until that would overflow, from then on a mean.
+#[inline]
+fn add_to_mean(value: f64, count: f64, sum: &mut f64, lost: &mut f64, incremental: &mut bool) {
+    if count == 1.0 {
+        *sum = value;
+        return;
+    }
+    if !*incremental {
+        let (new_sum, new_lost) = kahan::inc(value, *sum, *lost);
+        if !new_sum.is_infinite() {
+            (*sum, *lost) = (new_sum, new_lost);
+            return;
+        }
+        *incremental = true;
+        *sum /= count - 1.0;
+        *lost /= count - 1.0;
+    }
+    let q = (count - 1.0) / count;
+    (*sum, *lost) = kahan::inc(value / count, q * *sum, q * *lost);
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Mean {
+    sum: f64,
+    lost: f64,
+    count: f64,
+    incremental: bool,
+}
+
+impl Mean {
+    fn merge(self, other: &Self) -> Self {
+        if other.count == 0.0 {
+            return self;
+        }
+        if self.count == 0.0 {
+            return *other;
+        }
+        let count = self.count + other.count;
+        if !self.incremental && !other.incremental {
+            let (sum, lost) = kahan::merge((self.sum, self.lost), (other.sum, other.lost));
+            if !sum.is_infinite() {
+                return Self { sum, lost, count, incremental: false };
+            }
+        }
+        let share = |m: &Self| {
+            let q = if m.incremental { m.count / count } else { 1.0 / count };
+            (m.sum * q, m.lost * q)
+        };
+        let (sum, lost) = kahan::merge(share(&self), share(other));
+        Self { sum, lost, count, incremental: true }
+    }
+}
+
+#[cfg(test)]
+mod tests;

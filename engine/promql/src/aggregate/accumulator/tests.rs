@@ -1,0 +1,153 @@
+use proptest::prelude::*;
+use quiver_types::ResetHint;
+
+use super::*;
+use crate::annotation::Level;
+use crate::functions::testing::same;
+use crate::histogram::testing::{custom, exponential, populated};
+
+type Rows = Vec<(u32, Vec<Option<f64>>)>;
+
+fn aggregate(op: AggregateOp, param: &[f64], groups: usize, steps: usize, rows: &Rows, cut: usize) -> Vec<Option<f64>> {
+    let make = || Accumulator::new(op, groups, steps, param.to_vec(), PosRange::default());
+    let (mut a, mut b) = (make(), make());
+    for (i, (group, cells)) in rows.iter().enumerate() {
+        let values: Vec<f64> = cells.iter().map(|c| c.unwrap_or(f64::NAN)).collect();
+        let present: Vec<bool> = cells.iter().map(Option::is_some).collect();
+        if i < cut { &mut a } else { &mut b }.fold(*group, &values, &present, &[], "m");
+    }
+    a.merge(b);
+    let block = a.finish(&mut Annotations::default());
+    block.values.iter().zip(&block.present).map(|(&v, &p)| p.then_some(v)).collect()
+}
+
+fn naive(op: AggregateOp, q: f64, values: &[f64]) -> f64 {
+    let n = values.len() as f64;
+    let sum = kahan::total(values.iter().fold((0.0, 0.0), |(s, c), &v| kahan::inc(v, s, c)));
+    let variance = || {
+        let mean = sum / n;
+        values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n
+    };
+    let extreme = |better: fn(f64, f64) -> bool| {
+        values.iter().fold(f64::NAN, |best, &v| if better(v, best) || best.is_nan() { v } else { best })
+    };
+    match op {
+        AggregateOp::Sum => sum,
+        AggregateOp::Avg => sum / n,
+        AggregateOp::Count => n,
+        AggregateOp::Min => extreme(|a, b| a < b),
+        AggregateOp::Max => extreme(|a, b| a > b),
+        AggregateOp::Group => 1.0,
+        AggregateOp::Stddev => variance().sqrt(),
+        AggregateOp::Stdvar => variance(),
+        AggregateOp::Quantile => quantile(q, &mut values.to_vec()),
+        _ => unreachable!("not accumulated"),
+    }
+}
+
+const OPS: [AggregateOp; 9] = [
+    AggregateOp::Sum,
+    AggregateOp::Avg,
+    AggregateOp::Count,
+    AggregateOp::Min,
+    AggregateOp::Max,
+    AggregateOp::Group,
+    AggregateOp::Stddev,
+    AggregateOp::Stdvar,
+    AggregateOp::Quantile,
+];
+
+proptest! {
+    #[test]
+    fn equals_the_naive_way(
+        rows in prop::collection::vec((0_u32..3, prop::collection::vec(prop::option::of(
+            prop_oneof![9 => 0.0_f64..100.0, 1 => Just(f64::NAN)]), 4)), 0..20),
+        cut in 0_usize..20, q in 0.0_f64..1.0,
+    ) {
+        for op in OPS {
+            let got = aggregate(op, &[q], 3, 4, &rows, cut);
+            for (slot, got) in got.iter().enumerate() {
+                let (group, step) = (slot as u32 / 4, slot % 4);
+                let column: Vec<f64> = rows.iter().filter(|r| r.0 == group).filter_map(|r| r.1[step]).collect();
+                let expected = (!column.is_empty()).then(|| naive(op, q, &column));
+                let close = match (got, expected) {
+                    (Some(a), Some(b)) => (a - b).abs() < 1e-9,
+                    _ => false,
+                };
+                prop_assert!(close || same(*got, expected), "{op:?} {slot}: {got:?} {expected:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn sums_are_compensated_and_means_do_not_overflow() {
+    let one = |values: &[f64]| -> Rows { values.iter().map(|&v| (0, vec![Some(v)])).collect() };
+    let check = |op, values: &[f64], cut, expected: f64| {
+        let got = aggregate(op, &[], 1, 1, &one(values), cut)[0];
+        assert!(same(got, Some(expected)), "{op:?} {values:?} {cut}: {got:?}");
+    };
+    for cut in 0..3 {
+        check(AggregateOp::Sum, &[5e100, 1.0, -5e100], cut, 1.0);
+        check(AggregateOp::Avg, &[f64::MAX, f64::MAX, f64::MAX], cut, f64::MAX);
+        check(AggregateOp::Avg, &[f64::INFINITY, 1.0, 2.0], cut, f64::INFINITY);
+        check(AggregateOp::Avg, &[f64::INFINITY, f64::NEG_INFINITY], cut, f64::NAN);
+        check(AggregateOp::Stddev, &[1.0, f64::INFINITY], cut, f64::NAN);
+        check(AggregateOp::Max, &[f64::NAN, 1.0, 0.0], cut, 1.0);
+    }
+}
+
+fn with_hists(op: AggregateOp, list: &[Histogram], float: Option<f64>, cut: usize) -> (Block, Vec<String>) {
+    let make = || Accumulator::new(op, 1, 1, vec![0.5], PosRange::default());
+    let (mut a, mut b) = (make(), make());
+    for (i, h) in list.iter().enumerate() {
+        if i < cut { &mut a } else { &mut b }.fold(0, &[0.0], &[false], &[(0, h.clone())], "m");
+    }
+    if let Some(v) = float {
+        a.fold(0, &[v], &[true], &[], "m");
+    }
+    a.merge(b);
+    let mut annotations = Annotations::default();
+    let block = a.finish(&mut annotations);
+    let mut texts = annotations.texts(Level::Warning, "");
+    texts.extend(annotations.texts(Level::Info, ""));
+    (block, texts)
+}
+
+#[test]
+fn histograms_are_added_up() {
+    let list = [exponential(1, 1, &[1.0, 2.0]), exponential(0, 1, &[3.0]), exponential(0, 2, &[6.0])];
+    for cut in 0..4 {
+        let (sum, texts) = with_hists(AggregateOp::Sum, &list, None, cut);
+        assert_eq!(populated(&sum.hists[0].2), [(1, 6.0), (2, 6.0)]);
+        assert_eq!((sum.present[0], texts.len()), (false, 0));
+        let (mean, _) = with_hists(AggregateOp::Avg, &list, None, cut);
+        assert_eq!(populated(&mean.hists[0].2), [(1, 2.0), (2, 2.0)]);
+        let (count, _) = with_hists(AggregateOp::Count, &list, Some(1.0), cut);
+        assert_eq!((count.present[0], count.values[0]), (true, 4.0));
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_annotated() {
+    let check = |op, list: &[Histogram], float, expected: &str| {
+        for cut in 0..=list.len() {
+            let (block, texts) = with_hists(op, list, float, cut);
+            assert_eq!(texts, [format!("PromQL {expected} (1:1)")], "{cut}");
+            let none = block.hists.is_empty() && !block.present[0];
+            assert!(none || expected.starts_with("info") || expected.contains("conflicting"));
+        }
+    };
+    let (a, b) = (exponential(0, 1, &[1.0]), custom(&[1.0], &[1.0, 2.0]));
+    let mix = "warning: encountered a mix of histograms and floats for aggregation";
+    check(AggregateOp::Sum, &[a.clone()], Some(1.0), mix);
+    let kinds = "warning: vector contains a mix of histograms with exponential and custom buckets schemas for metric name \"m\"";
+    check(AggregateOp::Avg, &[a.clone(), b.clone()], None, kinds);
+    let bounds = "info: mismatched custom buckets were reconciled during aggregation";
+    check(AggregateOp::Sum, &[b, custom(&[2.0], &[1.0, 2.0])], None, bounds);
+    check(AggregateOp::Max, &[a.clone()], None, "info: ignored histogram in max aggregation");
+    let reset = Histogram { reset_hint: ResetHint::Reset, ..a.clone() };
+    let no_reset = Histogram { reset_hint: ResetHint::NotReset, ..a };
+    let hints = "warning: conflicting counter resets during histogram aggregation";
+    check(AggregateOp::Sum, &[reset, no_reset], None, hints);
+}

@@ -1,0 +1,108 @@
+//! `count_values`: how many elements of a group have the same value, by step; the value becomes a label.
+//!
+//! Groups are formed without regard to the label that gets the value; the planner sets it on each output row (and
+//! merges rows where `without` takes it away again).
+
+use foldhash::HashMap;
+use quiver_types::Histogram;
+
+use crate::functions::notes;
+use crate::histogram;
+
+/// Gives the label value of a float: shortest plain decimal, never an exponent.
+pub fn value_label(v: f64) -> String {
+    if v.is_finite() { format!("{v}") } else { notes::number(v) }
+}
+
+/// Counts per group, value and step.
+#[derive(Debug, Default)]
+pub struct CountValues {
+    steps: usize,
+    floats: HashMap<(u32, u64), Vec<f64>>,
+    hists: HashMap<(u32, String), Vec<f64>>,
+}
+
+/// An output row: group, label value, counts by step (0: no element).
+#[derive(Debug, Clone, PartialEq)]
+pub struct CountedValue {
+    /// Group.
+    pub group: u32,
+    /// Value of the label.
+    pub value: String,
+    /// Counts; a row has no element where the count is 0.
+    pub counts: Vec<f64>,
+}
+
+impl CountValues {
+    /// Makes one for a number of steps.
+    pub fn new(steps: usize) -> Self {
+        Self { steps, ..Self::default() }
+    }
+
+    /// Counts the elements of a row.
+    pub fn fold(&mut self, group: u32, values: &[f64], present: &[bool], hists: &[(u32, Histogram)]) {
+        let steps = self.steps;
+        for (step, (&v, _)) in values.iter().zip(present).enumerate().filter(|(_, (_, p))| **p) {
+            // All NaN have the same text.
+            let bits = if v.is_nan() { f64::NAN.to_bits() } else { v.to_bits() };
+            self.floats.entry((group, bits)).or_insert_with(|| vec![0.0; steps])[step] += 1.0;
+        }
+        for (step, h) in hists {
+            let counts = self.hists.entry((group, histogram::text(h))).or_insert_with(|| vec![0.0; steps]);
+            counts[*step as usize] += 1.0;
+        }
+    }
+
+    /// Takes over the counts of other rows.
+    pub fn merge(&mut self, other: Self) {
+        let steps = self.steps;
+        let add = |own: &mut Vec<f64>, others: Vec<f64>| own.iter_mut().zip(others).for_each(|(a, b)| *a += b);
+        for (key, counts) in other.floats {
+            add(self.floats.entry(key).or_insert_with(|| vec![0.0; steps]), counts);
+        }
+        for (key, counts) in other.hists {
+            add(self.hists.entry(key).or_insert_with(|| vec![0.0; steps]), counts);
+        }
+    }
+
+    /// Gives the output rows, by group and label value.
+    pub fn finish(self) -> Vec<CountedValue> {
+        let floats = self.floats.into_iter().map(|((group, bits), counts)| CountedValue {
+            group,
+            value: value_label(f64::from_bits(bits)),
+            counts,
+        });
+        let hists = self.hists.into_iter().map(|((group, value), counts)| CountedValue { group, value, counts });
+        let mut rows: Vec<CountedValue> = floats.chain(hists).collect();
+        rows.sort_by(|a, b| (a.group, &a.value).cmp(&(b.group, &b.value)));
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn label_values() {
+        let check = |v: f64, expected: &str| assert_eq!(value_label(v), expected);
+        check(6.0, "6");
+        check(1e21, "1000000000000000000000");
+        check(1.5e-7, "0.00000015");
+        check(f64::INFINITY, "+Inf");
+        check(f64::NEG_INFINITY, "-Inf");
+        check(f64::NAN, "NaN");
+        check(-0.0, "-0");
+    }
+
+    #[test]
+    fn counts_by_step() {
+        let (mut a, mut b) = (CountValues::new(2), CountValues::new(2));
+        a.fold(0, &[6.0, 7.0], &[true, true], &[]);
+        b.fold(0, &[6.0, 0.0], &[true, false], &[(1, Histogram::default())]);
+        a.merge(b);
+        let got: Vec<_> = a.finish().into_iter().map(|r| (r.value, r.counts)).collect();
+        let expected = [("6", vec![2.0, 0.0]), ("7", vec![0.0, 1.0]), ("{count:0, sum:0}", vec![0.0, 1.0])];
+        assert_eq!(got, expected.map(|(v, c)| (v.to_owned(), c)));
+    }
+}

@@ -1,0 +1,106 @@
+//! Faults and warnings about the parameter of an aggregation, decided over all steps at once.
+
+use quiver_types::{Error, ErrorKind, Result};
+
+use crate::annotation::Annotations;
+use crate::ast::{AggregateOp, PosRange};
+use crate::functions::ScalarSteps;
+use crate::functions::math::{go_max, go_min};
+use crate::functions::notes;
+
+/// Checks the parameter of `topk`, `bottomk`, `limitk`, `limit_ratio` or `quantile`; `pos` is its position. Gives
+/// false when the answer is empty whatever the input. To be called also when the input has no rows.
+///
+/// # Errors
+/// Kind `Execution` for NaN and for numbers beyond those of i64.
+pub fn check_params(
+    op: AggregateOp,
+    params: &ScalarSteps<'_>,
+    pos: PosRange,
+    annotations: &mut Annotations,
+) -> Result<bool> {
+    const I64_MAX: f64 = 9_223_372_036_854_774_784.0;
+    const I64_MIN: f64 = -9_223_372_036_854_775_808.0;
+    let values = params.values();
+    let fold = |start, f: fn(f64, f64) -> f64| values.iter().fold(start, |a, &b| f(a, b));
+    let (max, min) = match params.constant() {
+        Some(v) => (v, v),
+        None => (fold(f64::MIN, go_max), fold(f64::MAX, go_min)),
+    };
+    let has_nan = values.iter().any(|v| v.is_nan());
+    let fail = |message: String| Err(Error::new(ErrorKind::Execution, message));
+    match op {
+        AggregateOp::Topk | AggregateOp::Bottomk | AggregateOp::Limitk => {
+            if max < 1.0 {
+                return Ok(false);
+            }
+            if has_nan {
+                return fail("Parameter value is NaN".to_owned());
+            }
+            if min <= I64_MIN {
+                return fail(format!("Scalar value {} underflows int64", notes::number(min)));
+            }
+            if max >= I64_MAX {
+                return fail(format!("Scalar value {} overflows int64", notes::number(max)));
+            }
+        }
+        AggregateOp::LimitRatio => {
+            if max == 0.0 && min == 0.0 {
+                return Ok(false);
+            }
+            if has_nan {
+                return fail("Ratio value is NaN".to_owned());
+            }
+            if max > 1.0 {
+                annotations.warn(pos, notes::invalid_ratio(max, 1.0));
+            }
+            if min < -1.0 {
+                annotations.warn(pos, notes::invalid_ratio(min, -1.0));
+            }
+        }
+        AggregateOp::Quantile => {
+            if has_nan {
+                annotations.warn(pos, notes::invalid_quantile(f64::NAN));
+            }
+            if max > 1.0 {
+                annotations.warn(pos, notes::invalid_quantile(max));
+            }
+            if min < 0.0 {
+                annotations.warn(pos, notes::invalid_quantile(min));
+            }
+        }
+        _ => {}
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::annotation::Level;
+
+    fn check(op: AggregateOp, params: &[f64], expected: Result<bool, &str>, warnings: usize) {
+        let mut annotations = Annotations::default();
+        let got = check_params(op, &ScalarSteps::new(params), PosRange::default(), &mut annotations);
+        assert_eq!(got.map_err(|e| e.message), expected.map_err(str::to_owned), "{op:?} {params:?}");
+        assert_eq!(annotations.texts(Level::Warning, "").len(), warnings);
+    }
+
+    #[test]
+    fn of_all_operators() {
+        let nan = f64::NAN;
+        check(AggregateOp::Topk, &[0.9], Ok(false), 0);
+        check(AggregateOp::Topk, &[0.0, 3.0], Ok(true), 0);
+        check(AggregateOp::Bottomk, &[nan], Err("Parameter value is NaN"), 0);
+        check(AggregateOp::Limitk, &[1e30], Err("Scalar value 1e+30 overflows int64"), 0);
+        check(AggregateOp::Limitk, &[-1e30], Ok(false), 0);
+        check(AggregateOp::Limitk, &[-1e30, 2.0], Err("Scalar value -1e+30 underflows int64"), 0);
+        check(AggregateOp::LimitRatio, &[0.0], Ok(false), 0);
+        check(AggregateOp::LimitRatio, &[nan], Err("Ratio value is NaN"), 0);
+        check(AggregateOp::LimitRatio, &[-1.1, 1.1], Ok(true), 2);
+        check(AggregateOp::Quantile, &[0.5], Ok(true), 0);
+        check(AggregateOp::Quantile, &[nan], Ok(true), 1);
+        check(AggregateOp::Quantile, &[-0.5, 2.0], Ok(true), 2);
+        check(AggregateOp::Sum, &[nan], Ok(true), 0);
+    }
+}

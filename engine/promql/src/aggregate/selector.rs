@@ -1,0 +1,257 @@
+//! Operators that keep some rows of each group: `topk`, `bottomk`, `limitk`, and the test of `limit_ratio`.
+
+use quiver_types::Histogram;
+
+use crate::annotation::Annotations;
+use crate::ast::{AggregateOp, PosRange};
+use crate::functions::ScalarSteps;
+use crate::functions::notes;
+
+/// Collects the best rows per group and step.
+///
+/// Call [`RowSelector::fold`] for every row, in ascending order of rows where possible: among equal values the
+/// earlier row stays. State: at most k entries per group and step.
+#[derive(Debug)]
+pub struct RowSelector {
+    op: AggregateOp,
+    steps: usize,
+    /// k by step, already limited to the number of rows.
+    k: Vec<usize>,
+    /// One heap per group and step, the entry to be replaced first at its root.
+    heaps: Vec<Vec<Entry>>,
+    ignored_histograms: bool,
+    pos: PosRange,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Entry {
+    value: f64,
+    row: u32,
+}
+
+/// Which rows are kept, and where.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Selection {
+    /// Kept rows, ascending.
+    pub rows: Vec<u32>,
+    /// `rows.len() × steps`: whether the row is kept at the step.
+    pub keep: Vec<bool>,
+    /// The rows kept at the first step, group by group, best first: the order of the answer of an instant query.
+    pub order: Vec<u32>,
+}
+
+impl RowSelector {
+    /// Makes a selector for `topk`, `bottomk` or `limitk`. `rows` is the number of rows of the input (k beyond it
+    /// makes no difference), `pos` the position of the whole aggregation.
+    pub fn new(
+        op: AggregateOp,
+        groups: usize,
+        steps: usize,
+        k: &ScalarSteps<'_>,
+        rows: usize,
+        pos: PosRange,
+    ) -> Self {
+        let k = (0..steps).map(|s| (k.at(s).max(0.0) as usize).min(rows)).collect();
+        Self { op, steps, k, heaps: vec![Vec::new(); groups * steps], ignored_histograms: false, pos }
+    }
+
+    /// Offers a row; `hists` are its histograms by step, which only `limitk` keeps.
+    pub fn fold(&mut self, row: u32, group: u32, values: &[f64], present: &[bool], hists: &[(u32, Histogram)]) {
+        let base = group as usize * self.steps;
+        let heaps = &mut self.heaps[base..base + self.steps];
+        for (step, ((&value, _), heap)) in
+            values.iter().zip(present).zip(heaps).enumerate().filter(|(_, ((_, present), _))| **present)
+        {
+            offer(self.op, heap, self.k[step], Entry { value, row });
+        }
+        if self.op == AggregateOp::Limitk {
+            for (step, _) in hists {
+                let step = *step as usize;
+                offer(self.op, &mut self.heaps[base + step], self.k[step], Entry { value: 0.0, row });
+            }
+        } else {
+            self.ignored_histograms |= hists.iter().any(|(step, _)| self.k[*step as usize] > 0);
+        }
+    }
+
+    /// Takes over what another selector of the same operator found in other rows.
+    pub fn merge(&mut self, other: Self) {
+        self.ignored_histograms |= other.ignored_histograms;
+        for (i, mut entries) in other.heaps.into_iter().enumerate() {
+            entries.sort_by_key(|e| e.row);
+            for entry in entries {
+                offer(self.op, &mut self.heaps[i], self.k[i % self.steps], entry);
+            }
+        }
+    }
+
+    /// Gives the kept rows.
+    pub fn finish(self, annotations: &mut Annotations) -> Selection {
+        if self.ignored_histograms {
+            annotations.info(self.pos, notes::histogram_ignored_in_aggregation(self.op.as_str()));
+        }
+        let mut order = Vec::new();
+        for heap in self.heaps.iter().step_by(self.steps.max(1)) {
+            let mut best = heap.clone();
+            best.sort_by(|a, b| if self.op == AggregateOp::Limitk { a.row.cmp(&b.row) } else { rank(self.op, a, b) });
+            order.extend(best.iter().map(|e| e.row));
+        }
+        let mut rows: Vec<u32> = self.heaps.iter().flatten().map(|e| e.row).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        let mut keep = vec![false; rows.len() * self.steps];
+        for (i, heap) in self.heaps.iter().enumerate() {
+            for entry in heap {
+                let idx = rows.partition_point(|&r| r < entry.row);
+                keep[idx * self.steps + i % self.steps] = true;
+            }
+        }
+        Selection { rows, keep, order }
+    }
+}
+
+/// Says whether `a` is worse than `b`, so that it stands nearer to the root. NaN is worst.
+fn is_worse(op: AggregateOp, a: &Entry, b: &Entry) -> bool {
+    if a.value.is_nan() {
+        return true;
+    }
+    if op == AggregateOp::Topk { a.value < b.value } else { a.value > b.value }
+}
+
+/// Orders from best to worst, NaN last, earlier rows first.
+fn rank(op: AggregateOp, a: &Entry, b: &Entry) -> std::cmp::Ordering {
+    let by_value = if op == AggregateOp::Topk { b.value.partial_cmp(&a.value) } else { a.value.partial_cmp(&b.value) };
+    by_value.unwrap_or_else(|| a.value.is_nan().cmp(&b.value.is_nan())).then(a.row.cmp(&b.row))
+}
+
+fn offer(op: AggregateOp, heap: &mut Vec<Entry>, k: usize, entry: Entry) {
+    if heap.len() < k {
+        heap.push(entry);
+        if op != AggregateOp::Limitk {
+            sift_up(op, heap);
+        }
+        return;
+    }
+    let Some(root) = heap.first().copied() else { return };
+    if op == AggregateOp::Limitk {
+        // Rows usually come in order; when partitions do not, the lower rows win.
+        if let Some(last) = heap.iter_mut().max_by_key(|e| e.row).filter(|e| e.row > entry.row) {
+            *last = entry;
+        }
+        return;
+    }
+    let better = if op == AggregateOp::Topk { root.value < entry.value } else { root.value > entry.value };
+    if better || (root.value.is_nan() && !entry.value.is_nan()) {
+        heap[0] = entry;
+        sift_down(op, heap);
+    }
+}
+
+fn sift_up(op: AggregateOp, heap: &mut [Entry]) {
+    let mut i = heap.len() - 1;
+    while i > 0 {
+        let parent = (i - 1) / 2;
+        if !is_worse(op, &heap[i], &heap[parent]) {
+            break;
+        }
+        heap.swap(i, parent);
+        i = parent;
+    }
+}
+
+fn sift_down(op: AggregateOp, heap: &mut [Entry]) {
+    let mut i = 0;
+    loop {
+        let left = 2 * i + 1;
+        if left >= heap.len() {
+            return;
+        }
+        let right = left + 1;
+        let child = if right < heap.len() && is_worse(op, &heap[right], &heap[left]) { right } else { left };
+        if !is_worse(op, &heap[child], &heap[i]) {
+            return;
+        }
+        heap.swap(i, child);
+        i = child;
+    }
+}
+
+/// Says whether `limit_ratio` keeps a row: its hash, taken for a fraction of 1, lies below the ratio, or above what a
+/// negative ratio leaves, so that `r` and `r - 1` complement each other. A ratio beyond 1 is capped; 0 keeps nothing.
+pub fn ratio_keeps(ratio: f64, hash: u64) -> bool {
+    let ratio = ratio.clamp(-1.0, 1.0);
+    let offset = hash as f64 / u64::MAX as f64;
+    if ratio == 0.0 {
+        return false;
+    }
+    if ratio > 0.0 { offset < ratio } else { offset >= 1.0 + ratio }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn select(op: AggregateOp, k: f64, values: &[f64]) -> (Vec<u32>, Vec<u32>) {
+        let mut s = RowSelector::new(op, 1, 1, &ScalarSteps::new(&[k]), values.len(), PosRange::default());
+        for (row, &v) in values.iter().enumerate() {
+            s.fold(row as u32, 0, &[v], &[true], &[]);
+        }
+        let got = s.finish(&mut Annotations::default());
+        (got.rows, got.order)
+    }
+
+    #[test]
+    fn nan_is_worst() {
+        let values = [3.0, f64::NAN, 1.0, 5.0];
+        assert_eq!(select(AggregateOp::Topk, 2.0, &values), (vec![0, 3], vec![3, 0]));
+        assert_eq!(select(AggregateOp::Bottomk, 2.0, &values), (vec![0, 2], vec![2, 0]));
+        assert_eq!(select(AggregateOp::Topk, 99.0, &values).1, [3, 0, 2, 1]);
+        assert_eq!(select(AggregateOp::Topk, 0.5, &values).1, Vec::<u32>::new());
+        assert_eq!(select(AggregateOp::Limitk, 2.0, &values), (vec![0, 1], vec![0, 1]));
+    }
+
+    #[test]
+    fn by_step_and_group() {
+        let mut s = RowSelector::new(AggregateOp::Topk, 2, 2, &ScalarSteps::new(&[1.0, 2.0]), 3, PosRange::default());
+        s.fold(0, 0, &[1.0, 1.0], &[true, true], &[]);
+        s.fold(1, 0, &[2.0, 0.0], &[true, true], &[]);
+        s.fold(2, 1, &[9.0, 9.0], &[false, true], &[(0, Histogram::default())]);
+        let mut annotations = Annotations::default();
+        let got = s.finish(&mut annotations);
+        assert_eq!(got.rows, [0, 1, 2]);
+        assert_eq!(got.keep, [false, true, true, true, false, true]);
+        assert_eq!(annotations.texts(crate::annotation::Level::Info, ""), [
+            "PromQL info: ignored histogram in topk aggregation (1:1)"
+        ]);
+    }
+
+    #[test]
+    fn ratios_complement_each_other() {
+        for i in 0..1000_u64 {
+            let hash = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            assert_ne!(ratio_keeps(0.3, hash), ratio_keeps(-0.7, hash));
+            assert!(ratio_keeps(1.1, hash) && ratio_keeps(-1.1, hash) && !ratio_keeps(0.0, hash));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn keeps_what_sorting_keeps(values in prop::collection::vec(-100_i32..100, 1..40), k in 1_usize..50, cut in 0_usize..40) {
+            let values: Vec<f64> = values.into_iter().map(f64::from).collect();
+            let mut sorted = values.clone();
+            sorted.sort_by(|a, b| b.total_cmp(a));
+            sorted.truncate(k);
+            let k = [k as f64];
+            let make = || RowSelector::new(AggregateOp::Topk, 1, 1, &ScalarSteps::new(&k), values.len(), PosRange::default());
+            let (mut a, mut b) = (make(), make());
+            for (row, &v) in values.iter().enumerate() {
+                if row < cut { &mut a } else { &mut b }.fold(row as u32, 0, &[v], &[true], &[]);
+            }
+            a.merge(b);
+            let got: Vec<f64> = a.finish(&mut Annotations::default()).order.iter().map(|&r| values[r as usize]).collect();
+            prop_assert_eq!(got, sorted);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! `irate` and `idelta`: growth between the last two samples of a range.
+//!
+//! Source: Prometheus 3.14 `promql/functions.go: instantValue`.
+
+use quiver_types::{Histogram, Millis, Result, ResetHint};
+
+use super::call::{KernelContext, RangeCall};
+use super::notes::{Note, Notes};
+use super::rate::is_start_reset;
+use super::{FunctionDef, MATRIX, RangeFunction};
+use crate::histogram::{self, detect_reset};
+use crate::kernel::{SeriesOut, SeriesSamples};
+use crate::window::{Step, each};
+
+pub(super) const IRATE: FunctionDef = FunctionDef::range(
+    "irate",
+    MATRIX,
+    RangeFunction { start_timestamps: true, ..RangeFunction::new(irate) },
+    "The growth per second between the last two samples of a counter.",
+);
+pub(super) const IDELTA: FunctionDef = FunctionDef::range(
+    "idelta",
+    MATRIX,
+    RangeFunction::new(idelta),
+    "The difference between the last two samples of a gauge.",
+);
+
+fn irate(
+    samples: &SeriesSamples<'_>,
+    call: &RangeCall<'_>,
+    out: &mut SeriesOut<'_>,
+    ctx: &mut KernelContext<'_>,
+) -> Result<()> {
+    run(samples, call, out, ctx, true);
+    Ok(())
+}
+
+fn idelta(
+    samples: &SeriesSamples<'_>,
+    call: &RangeCall<'_>,
+    out: &mut SeriesOut<'_>,
+    ctx: &mut KernelContext<'_>,
+) -> Result<()> {
+    run(samples, call, out, ctx, false);
+    Ok(())
+}
+
+fn run(
+    s: &SeriesSamples<'_>,
+    call: &RangeCall<'_>,
+    out: &mut SeriesOut<'_>,
+    ctx: &mut KernelContext<'_>,
+    is_rate: bool,
+) {
+    let mut notes = Notes::default();
+    each(s, call, (0, 0), |w| {
+        let seconds = |ts: &[Millis], i: usize| (ts[i] - ts[i - 1]) as f64 / 1000.0;
+        match last_two(s, &w) {
+            LastTwo::Fewer => {}
+            LastTwo::Mixed => notes.set(Note::MixedFloatsHistograms),
+            LastTwo::Floats(i) => {
+                let (before, now) = (s.values[i - 1], s.values[i]);
+                let reset = is_rate && (now < before || start_reset(s.start_ts, s.ts, i));
+                let growth = if reset { now } else { now - before };
+                out.values[w.step] = if is_rate { growth / seconds(s.ts, i) } else { growth };
+                out.present[w.step] = true;
+            }
+            LastTwo::Hists(i) => {
+                let reset = is_rate && start_reset(s.hist_start_ts, s.hist_ts, i);
+                if let Some(mut h) = growth(&s.hists[i - 1], &s.hists[i], is_rate, reset, &mut notes) {
+                    if is_rate {
+                        histogram::div(&mut h, seconds(s.hist_ts, i));
+                    }
+                    out.hists.push((w.step as u32, h));
+                }
+            }
+        }
+    });
+    ctx.note(&notes);
+}
+
+/// The last two samples: both floats or both histograms (index of the later one), one of each, or fewer than two.
+enum LastTwo {
+    Floats(usize),
+    Hists(usize),
+    Mixed,
+    Fewer,
+}
+
+fn last_two(s: &SeriesSamples<'_>, w: &Step) -> LastTwo {
+    let (f, h) = (w.floats, w.hists);
+    if f.len() + h.len() < 2 {
+        return LastTwo::Fewer;
+    }
+    if h.is_empty() {
+        return LastTwo::Floats(f.hi - 1);
+    }
+    if f.is_empty() {
+        return LastTwo::Hists(h.hi - 1);
+    }
+    if h.len() >= 2 && s.hist_ts[h.hi - 2] > s.ts[f.hi - 1] {
+        return LastTwo::Hists(h.hi - 1);
+    }
+    if f.len() >= 2 && s.ts[f.hi - 2] > s.hist_ts[h.hi - 1] {
+        return LastTwo::Floats(f.hi - 1);
+    }
+    LastTwo::Mixed
+}
+
+fn start_reset(starts: &[Millis], ts: &[Millis], i: usize) -> bool {
+    i < starts.len() && is_start_reset((starts[i - 1], ts[i - 1]), (starts[i], ts[i]))
+}
+
+fn growth(before: &Histogram, now: &Histogram, is_rate: bool, reset: bool, notes: &mut Notes) -> Option<Histogram> {
+    let gauges = [before, now].map(|h| h.reset_hint == ResetHint::Gauge);
+    if is_rate && gauges.contains(&true) {
+        notes.set(Note::NotCounter);
+    }
+    if !is_rate && gauges.contains(&false) {
+        notes.set(Note::NotGauge);
+    }
+    let mut growth = now.clone();
+    if !is_rate || !(reset || detect_reset(now, before)) {
+        histogram::sub_noting(&mut growth, before, notes)?;
+    }
+    growth.reset_hint = ResetHint::Gauge;
+    histogram::compact(&mut growth);
+    Some(growth)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{check, floats, run, with_hists};
+    use crate::histogram::testing::{custom, exponential, populated};
+
+    #[test]
+    fn of_floats() {
+        let s = floats(&[(10, 5.0), (20, 7.0), (40, 11.0), (70, 3.0)]);
+        check("irate(60s)", &s, &[Some(0.2), None, None]);
+        check("idelta(60s)", &s, &[Some(4.0), None, None]);
+        check("irate(60s)", &floats(&[(10, 5.0), (20, 2.0)]), &[Some(0.2), None, None]);
+        check("idelta(60s)", &floats(&[(10, 5.0), (20, 2.0)]), &[Some(-3.0), None, None]);
+    }
+
+    #[test]
+    fn of_histograms() {
+        let list = [(10, exponential(0, 1, &[5.0])), (20, exponential(0, 1, &[7.0]))];
+        let got = run("irate(60s)", &with_hists(floats(&[(5, 1.0)]), &list));
+        assert_eq!(populated(&got.hists[0].1), [(1, 0.2)]);
+        let got = run("irate(60s)", &with_hists(floats(&[(15, 1.0)]), &list));
+        assert!(got.hists.is_empty() && got.warnings.len() == 1);
+        let got = run("idelta(60s)", &with_hists(floats(&[]), &[list[0].clone(), (20, custom(&[1.0], &[9.0, 1.0]))]));
+        assert!(got.hists.is_empty());
+        assert_eq!(got.warnings.len(), 2);
+    }
+}

@@ -1,0 +1,162 @@
+//! Largest and smallest value of a range, and when it was.
+//!
+//! A queue holds the candidates: samples that no later one beats. Each sample enters and leaves it once, whatever
+//! the length of the window, and the answer is always at its front. NaN counts only where there is nothing else.
+
+use std::collections::VecDeque;
+
+use quiver_types::Result;
+
+use super::call::{KernelContext, RangeCall};
+use super::notes::{Note, Notes};
+use super::{FunctionDef, MATRIX, RangeFunction};
+use crate::kernel::{SeriesOut, SeriesSamples};
+use crate::window::each;
+
+pub(super) const MAX_OVER_TIME: FunctionDef =
+    FunctionDef::range("max_over_time", MATRIX, RangeFunction::new(max), "The largest value in the range.");
+pub(super) const MIN_OVER_TIME: FunctionDef =
+    FunctionDef::range("min_over_time", MATRIX, RangeFunction::new(min), "The smallest value in the range.");
+pub(super) const TS_OF_MAX_OVER_TIME: FunctionDef = FunctionDef::range(
+    "ts_of_max_over_time",
+    MATRIX,
+    RangeFunction::new(ts_of_max),
+    "The time of the last sample with the largest value in the range, in seconds.",
+)
+.experimental();
+pub(super) const TS_OF_MIN_OVER_TIME: FunctionDef = FunctionDef::range(
+    "ts_of_min_over_time",
+    MATRIX,
+    RangeFunction::new(ts_of_min),
+    "The time of the last sample with the smallest value in the range, in seconds.",
+)
+.experimental();
+
+fn max(
+    samples: &SeriesSamples<'_>,
+    call: &RangeCall<'_>,
+    out: &mut SeriesOut<'_>,
+    ctx: &mut KernelContext<'_>,
+) -> Result<()> {
+    extreme(samples, call, out, ctx, |new, old| new > old, |i| samples.values[i]);
+    Ok(())
+}
+
+fn min(
+    samples: &SeriesSamples<'_>,
+    call: &RangeCall<'_>,
+    out: &mut SeriesOut<'_>,
+    ctx: &mut KernelContext<'_>,
+) -> Result<()> {
+    extreme(samples, call, out, ctx, |new, old| new < old, |i| samples.values[i]);
+    Ok(())
+}
+
+fn ts_of_max(
+    samples: &SeriesSamples<'_>,
+    call: &RangeCall<'_>,
+    out: &mut SeriesOut<'_>,
+    ctx: &mut KernelContext<'_>,
+) -> Result<()> {
+    extreme(samples, call, out, ctx, |new, old| new >= old, |i| samples.ts[i] as f64 / 1000.0);
+    Ok(())
+}
+
+fn ts_of_min(
+    samples: &SeriesSamples<'_>,
+    call: &RangeCall<'_>,
+    out: &mut SeriesOut<'_>,
+    ctx: &mut KernelContext<'_>,
+) -> Result<()> {
+    extreme(samples, call, out, ctx, |new, old| new <= old, |i| samples.ts[i] as f64 / 1000.0);
+    Ok(())
+}
+
+fn extreme(
+    samples: &SeriesSamples<'_>,
+    call: &RangeCall<'_>,
+    out: &mut SeriesOut<'_>,
+    ctx: &mut KernelContext<'_>,
+    beats: impl Fn(f64, f64) -> bool,
+    result: impl Fn(usize) -> f64,
+) {
+    let mut notes = Notes::default();
+    let queue: &mut VecDeque<u32> = &mut ctx.scratch.deque;
+    queue.clear();
+    let mut entered = 0;
+    each(samples, call, (0, 0), |w| {
+        if w.floats.is_empty() {
+            return;
+        }
+        if !w.hists.is_empty() {
+            notes.set(Note::HistogramsIgnored);
+        }
+        entered = entered.max(w.floats.lo);
+        for i in entered..w.floats.hi {
+            let value = samples.values[i];
+            if value.is_nan() {
+                continue;
+            }
+            while queue.back().is_some_and(|&b| beats(value, samples.values[b as usize])) {
+                queue.pop_back();
+            }
+            queue.push_back(i as u32);
+        }
+        entered = w.floats.hi;
+        while queue.front().is_some_and(|&f| (f as usize) < w.floats.lo) {
+            queue.pop_front();
+        }
+        // Nothing but NaN: the last of them.
+        let found = queue.front().map_or(w.floats.hi - 1, |&f| f as usize);
+        out.values[w.step] = result(found);
+        out.present[w.step] = true;
+    });
+    ctx.note(&notes);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::testing::{any_case, check, floats, oracle};
+
+    #[test]
+    fn nan_loses() {
+        let nan = f64::NAN;
+        let s = floats(&[(10, nan), (20, 1.0), (30, 5.0), (40, nan), (50, 5.0), (70, 2.0)]);
+        check("max_over_time(60s)", &s, &[Some(5.0), Some(2.0), None]);
+        check("min_over_time(60s)", &s, &[Some(1.0), Some(2.0), None]);
+        check("ts_of_max_over_time(60s)", &s, &[Some(50.0), Some(70.0), None]);
+        check("ts_of_max_over_time(60s)", &floats(&[(10, nan), (20, nan)]), &[Some(20.0), None, None]);
+    }
+
+    proptest! {
+        #[test]
+        fn equals_a_scan(case in any_case()) {
+            oracle("max_over_time", &case, |w| {
+                let mut best = w.values[0];
+                w.values.iter().for_each(|&v| if v > best || best.is_nan() { best = v });
+                Some(best)
+            });
+            oracle("min_over_time", &case, |w| {
+                let mut best = w.values[0];
+                w.values.iter().for_each(|&v| if v < best || best.is_nan() { best = v });
+                Some(best)
+            });
+            oracle("ts_of_max_over_time", &case, |w| {
+                let mut best = 0;
+                for (i, &v) in w.values.iter().enumerate() {
+                    if v >= w.values[best] || w.values[best].is_nan() { best = i; }
+                }
+                Some(w.ts[best] as f64 / 1000.0)
+            });
+            oracle("ts_of_min_over_time", &case, |w| {
+                let mut best = 0;
+                for (i, &v) in w.values.iter().enumerate() {
+                    if v <= w.values[best] || w.values[best].is_nan() { best = i; }
+                }
+                Some(w.ts[best] as f64 / 1000.0)
+            });
+        }
+    }
+}

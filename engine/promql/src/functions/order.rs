@@ -1,0 +1,105 @@
+//! `quantile_over_time` and `mad_over_time`: the order of the values decides. Each window is copied and partly
+//! sorted; that beats keeping windows sorted up to some thousand samples.
+
+use quiver_types::Result;
+
+use super::call::{KernelContext, RangeCall};
+use super::notes::{self, Note, Notes};
+use super::{FunctionDef, MATRIX, RangeFunction};
+use crate::ast::ValueType::{Matrix, Scalar};
+use crate::kernel::{SeriesOut, SeriesSamples};
+use crate::quantile::quantile;
+use crate::window::each;
+
+pub(super) const QUANTILE_OVER_TIME: FunctionDef = FunctionDef::range(
+    "quantile_over_time",
+    &[Scalar, Matrix],
+    RangeFunction { matrix_arg: 1, ..RangeFunction::new(quantile_over_time) },
+    "The quantile of the values in the range.",
+);
+pub(super) const MAD_OVER_TIME: FunctionDef = FunctionDef::range(
+    "mad_over_time",
+    MATRIX,
+    RangeFunction::new(mad_over_time),
+    "The median absolute deviation of the values in the range.",
+)
+.experimental();
+
+fn quantile_over_time(
+    samples: &SeriesSamples<'_>,
+    call: &RangeCall<'_>,
+    out: &mut SeriesOut<'_>,
+    ctx: &mut KernelContext<'_>,
+) -> Result<()> {
+    let mut ignored = Notes::default();
+    let mut invalid: Option<f64> = None;
+    let buffer = &mut ctx.scratch.floats;
+    let (annotations, pos) = (&mut *ctx.annotations, ctx.pos);
+    each(samples, call, (0, 0), |w| {
+        if w.floats.is_empty() {
+            return;
+        }
+        let q = call.params[0].at(w.step);
+        if !(0.0..=1.0).contains(&q) && invalid.is_none_or(|last| last.to_bits() != q.to_bits()) {
+            annotations.warn(pos, notes::invalid_quantile(q));
+            invalid = Some(q);
+        }
+        if !w.hists.is_empty() {
+            ignored.set(Note::HistogramsIgnored);
+        }
+        buffer.clear();
+        buffer.extend_from_slice(&samples.values[w.floats.lo..w.floats.hi]);
+        out.values[w.step] = quantile(q, buffer);
+        out.present[w.step] = true;
+    });
+    ctx.note(&ignored);
+    Ok(())
+}
+
+fn mad_over_time(
+    samples: &SeriesSamples<'_>,
+    call: &RangeCall<'_>,
+    out: &mut SeriesOut<'_>,
+    ctx: &mut KernelContext<'_>,
+) -> Result<()> {
+    let mut ignored = Notes::default();
+    let buffer = &mut ctx.scratch.floats;
+    each(samples, call, (0, 0), |w| {
+        if w.floats.is_empty() {
+            return;
+        }
+        if !w.hists.is_empty() {
+            ignored.set(Note::HistogramsIgnored);
+        }
+        buffer.clear();
+        buffer.extend_from_slice(&samples.values[w.floats.lo..w.floats.hi]);
+        out.values[w.step] = deviation(buffer);
+        out.present[w.step] = true;
+    });
+    ctx.note(&ignored);
+    Ok(())
+}
+
+fn deviation(values: &mut [f64]) -> f64 {
+    if values.iter().any(|v| v.is_nan()) {
+        return f64::NAN;
+    }
+    let median = quantile(0.5, values);
+    values.iter_mut().for_each(|v| *v = (*v - median).abs());
+    quantile(0.5, values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{check, floats, run};
+
+    #[test]
+    fn medians() {
+        let s = floats(&[(10, 4.0), (20, 6.0), (30, 2.0), (40, 1.0), (50, 999.0), (55, 1.0), (60, 2.0)]);
+        check("mad_over_time(60s)", &s, &[Some(1.0), Some(0.5), None]);
+        check("quantile_over_time(60s; 0.5)", &s, &[Some(2.0), Some(1.5), None]);
+        let got = run("quantile_over_time(60s; 2)", &s);
+        assert_eq!(got.floats[0], Some(f64::INFINITY));
+        assert_eq!(got.warnings, ["PromQL warning: quantile value should be between 0 and 1, got 2 (1:1)"]);
+    }
+}

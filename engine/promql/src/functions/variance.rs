@@ -1,0 +1,90 @@
+//! `stddev_over_time` and `stdvar_over_time`: Welford's method with compensated sums, window by window.
+
+use quiver_types::Result;
+
+use super::call::{KernelContext, RangeCall};
+use super::notes::{Note, Notes};
+use super::{FunctionDef, MATRIX, RangeFunction};
+use crate::kahan;
+use crate::kernel::{SeriesOut, SeriesSamples};
+use crate::window::each;
+
+pub(super) const STDDEV_OVER_TIME: FunctionDef = FunctionDef::range(
+    "stddev_over_time",
+    MATRIX,
+    RangeFunction::new(stddev),
+    "The population standard deviation of the values in the range.",
+);
+pub(super) const STDVAR_OVER_TIME: FunctionDef = FunctionDef::range(
+    "stdvar_over_time",
+    MATRIX,
+    RangeFunction::new(stdvar),
+    "The population variance of the values in the range.",
+);
+
+fn stddev(
+    samples: &SeriesSamples<'_>,
+    call: &RangeCall<'_>,
+    out: &mut SeriesOut<'_>,
+    ctx: &mut KernelContext<'_>,
+) -> Result<()> {
+    fill(samples, call, out, ctx, |values| variance(values).sqrt());
+    Ok(())
+}
+
+fn stdvar(
+    samples: &SeriesSamples<'_>,
+    call: &RangeCall<'_>,
+    out: &mut SeriesOut<'_>,
+    ctx: &mut KernelContext<'_>,
+) -> Result<()> {
+    fill(samples, call, out, ctx, variance);
+    Ok(())
+}
+
+fn fill(
+    samples: &SeriesSamples<'_>,
+    call: &RangeCall<'_>,
+    out: &mut SeriesOut<'_>,
+    ctx: &mut KernelContext<'_>,
+    f: impl Fn(&[f64]) -> f64,
+) {
+    let mut notes = Notes::default();
+    each(samples, call, (0, 0), |w| {
+        if w.floats.is_empty() {
+            return;
+        }
+        if !w.hists.is_empty() {
+            notes.set(Note::HistogramsIgnored);
+        }
+        out.values[w.step] = f(&samples.values[w.floats.lo..w.floats.hi]);
+        out.present[w.step] = true;
+    });
+    ctx.note(&notes);
+}
+
+fn variance(values: &[f64]) -> f64 {
+    let (mut mean, mut squares) = ((0.0, 0.0), (0.0, 0.0));
+    let mut count = 0.0;
+    for &v in values {
+        count += 1.0;
+        let delta = v - (mean.0 + mean.1);
+        mean = kahan::inc(delta / count, mean.0, mean.1);
+        squares = kahan::inc(delta * (v - (mean.0 + mean.1)), squares.0, squares.1);
+    }
+    (squares.0 + squares.1) / count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{check, floats};
+
+    #[test]
+    fn of_values() {
+        let s = floats(&[(10, 0.0), (20, 8.0), (30, 8.0), (40, 2.0), (50, 3.0)]);
+        check("stdvar_over_time(60s)", &s, &[Some(10.56), None, None]);
+        check("stddev_over_time(60s)", &s, &[Some(10.56_f64.sqrt()), None, None]);
+        let s = floats(&[(10, 1.599_050_538_75e18), (20, 1.599_050_538_75e18)]);
+        check("stdvar_over_time(60s)", &s, &[Some(0.0), None, None]);
+    }
+}

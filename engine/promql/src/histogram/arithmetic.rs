@@ -1,0 +1,366 @@
+//! Sum, difference, product and quotient of histograms, and equality.
+
+use quiver_types::{Histogram, ResetHint};
+
+use super::buckets::{indexed, negative, positive};
+use super::kahan::Compensation;
+use super::layout::{Buckets, Side, common_bounds, is_compact, merge, merge_custom, reduce, without_empty};
+use super::uses_custom_buckets;
+use crate::kahan;
+
+/// Exponential and custom buckets cannot be combined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("histograms with exponential and custom buckets cannot be combined")]
+pub struct IncompatibleBuckets;
+
+/// What happened while two histograms were combined.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Merged {
+    /// One said that there was a counter reset, the other that there was none; the result says nothing.
+    pub collision: bool,
+    /// Custom bounds differed; the result has those that both have.
+    pub reconciled: bool,
+}
+
+/// Adds a histogram.
+///
+/// # Errors
+/// When one has custom buckets and the other has not.
+pub fn add(h: &mut Histogram, other: &Histogram) -> Result<Merged, IncompatibleBuckets> {
+    combine(h, other, 1.0)
+}
+
+/// Subtracts a histogram. The hint is that of an addition; a plain difference is a gauge, which the caller sets.
+///
+/// # Errors
+/// When one has custom buckets and the other has not.
+pub fn sub(h: &mut Histogram, other: &Histogram) -> Result<Merged, IncompatibleBuckets> {
+    combine(h, other, -1.0)
+}
+
+fn combine(h: &mut Histogram, other: &Histogram, sign: f64) -> Result<Merged, IncompatibleBuckets> {
+    if uses_custom_buckets(h) != uses_custom_buckets(other) {
+        return Err(IncompatibleBuckets);
+    }
+    let collision = adjust_reset_hint(h, other);
+    if !uses_custom_buckets(h) {
+        let zero = reconcile_zero_buckets(h, other, None);
+        h.zero_count += sign * zero;
+    }
+    h.count += sign * other.count;
+    h.sum += sign * other.sum;
+    if uses_custom_buckets(h) {
+        return Ok(Merged { collision, reconciled: combine_custom(h, other, sign) });
+    }
+    if other.schema < h.schema {
+        reduce_schema(h, other.schema);
+    }
+    let target = h.schema;
+    let threshold = h.zero_threshold;
+    let side = |spans: &mut Vec<_>, counts: &mut Vec<f64>, other_spans: &[_], other_counts: &[f64]| {
+        let mut buckets = Buckets::plain(other_spans, other_counts);
+        let reduced: Side;
+        if other.schema > target {
+            reduced = reduce(buckets, other.schema, target, false);
+            buckets = Buckets::plain(&reduced.spans, &reduced.counts);
+        }
+        add_side((spans, counts), buckets, sign, target, threshold);
+    };
+    side(&mut h.positive_spans, &mut h.positive, &other.positive_spans, &other.positive);
+    side(&mut h.negative_spans, &mut h.negative, &other.negative_spans, &other.negative);
+    Ok(Merged { collision, reconciled: false })
+}
+
+fn combine_custom(h: &mut Histogram, other: &Histogram, sign: f64) -> bool {
+    let buckets = Buckets::plain(&other.positive_spans, &other.positive);
+    if h.custom_bounds == other.custom_bounds {
+        add_side((&mut h.positive_spans, &mut h.positive), buckets, sign, h.schema, 0.0);
+        return false;
+    }
+    let common = common_bounds(&h.custom_bounds, &other.custom_bounds);
+    let own = Buckets::plain(&h.positive_spans, &h.positive);
+    let side = merge_custom((own, &h.custom_bounds), (buckets, &other.custom_bounds), sign, &common);
+    (h.positive_spans, h.positive, h.custom_bounds) = (side.spans, side.counts, common);
+    true
+}
+
+type OwnSide<'a> = (&'a mut Vec<quiver_types::Span>, &'a mut Vec<f64>);
+
+fn add_side((spans, counts): OwnSide<'_>, other: Buckets<'_>, sign: f64, schema: i32, threshold: f64) {
+    if other.counts.is_empty() {
+        return;
+    }
+    // The usual case: neighbours in time or in a group have the same buckets.
+    if threshold == 0.0 && spans.as_slice() == other.spans && counts.len() == other.counts.len() {
+        counts.iter_mut().zip(other.counts).for_each(|(c, o)| *c += sign * o);
+        return;
+    }
+    let side = merge(Buckets::plain(spans, counts), other, sign, schema, threshold, false);
+    (*spans, *counts) = (side.spans, side.counts);
+}
+
+/// Brings the hint of a sum in line; says whether the hints contradict each other.
+pub(super) fn adjust_reset_hint(h: &mut Histogram, other: &Histogram) -> bool {
+    use ResetHint::{Gauge, Unknown};
+    match (h.reset_hint, other.reset_hint) {
+        (own, others) if own == others => false,
+        (Gauge, _) | (Unknown, ResetHint::Reset | ResetHint::NotReset) => false,
+        (_, Gauge) => {
+            h.reset_hint = Gauge;
+            false
+        }
+        (_, Unknown) => {
+            h.reset_hint = Unknown;
+            false
+        }
+        _ => {
+            h.reset_hint = Unknown;
+            true
+        }
+    }
+}
+
+/// Finds a zero bucket that holds those of both and cuts through no populated bucket of either; changes `h` (and its
+/// compensation) to it and gives the zero count that the other would have.
+pub(super) fn reconcile_zero_buckets(h: &mut Histogram, other: &Histogram, mut lost: Option<&mut Compensation>) -> f64 {
+    let (mut count, mut threshold) = (other.zero_count, other.zero_threshold);
+    while threshold != h.zero_threshold {
+        // NaN thresholds would never agree.
+        if threshold.is_nan() || h.zero_threshold.is_nan() {
+            return count;
+        }
+        if h.zero_threshold > threshold {
+            ((count, _), threshold) = zero_count_at(other, h.zero_threshold, None);
+        }
+        if threshold > h.zero_threshold {
+            let ((own, own_lost), widened) = zero_count_at(h, threshold, lost.as_deref());
+            (h.zero_count, h.zero_threshold) = (own, widened);
+            if let Some(lost) = lost.as_deref_mut() {
+                lost.zero_count = own_lost;
+            }
+            clear_inside_zero_bucket(h, lost.as_deref_mut());
+        }
+    }
+    count
+}
+
+/// Gives the zero count (and its compensation) for a larger threshold, and that threshold, moved outwards to the end
+/// of the populated bucket that it falls into.
+pub(super) fn zero_count_at(h: &Histogram, threshold: f64, lost: Option<&Compensation>) -> ((f64, f64), f64) {
+    let mut threshold = threshold;
+    if threshold == h.zero_threshold {
+        return ((h.zero_count, lost.map_or(0.0, |l| l.zero_count)), threshold);
+    }
+    loop {
+        let mut count = (h.zero_count, lost.map_or(0.0, |l| l.zero_count));
+        let mut take = |value: f64, lost: Option<f64>| {
+            count = kahan::inc(value, count.0, count.1);
+            if let Some(lost) = lost {
+                count = kahan::inc(lost, count.0, count.1);
+            }
+        };
+        for (i, b) in positive(h).enumerate() {
+            if b.lower >= threshold {
+                break;
+            }
+            take(b.count, lost.map(|l| l.positive[i]));
+            if b.upper > threshold {
+                if b.count != 0.0 {
+                    threshold = b.upper;
+                }
+                break;
+            }
+        }
+        let mut widened = None;
+        for (i, b) in negative(h).enumerate() {
+            if b.upper <= -threshold {
+                break;
+            }
+            take(b.count, lost.map(|l| l.negative[i]));
+            if b.lower < -threshold {
+                if b.count != 0.0 {
+                    // The positive side has to be done again with the wider bucket.
+                    widened = Some(-b.lower);
+                }
+                break;
+            }
+        }
+        match widened {
+            Some(wider) => threshold = wider,
+            None => return (count, threshold),
+        }
+    }
+}
+
+fn clear_inside_zero_bucket(h: &mut Histogram, lost: Option<&mut Compensation>) {
+    let inside_positive = positive(h).take_while(|b| b.lower < h.zero_threshold).count();
+    let inside_negative = negative(h).take_while(|b| b.upper > -h.zero_threshold).count();
+    h.positive[..inside_positive].fill(0.0);
+    h.negative[..inside_negative].fill(0.0);
+    match lost {
+        Some(lost) => {
+            lost.positive[..inside_positive].fill(0.0);
+            lost.negative[..inside_negative].fill(0.0);
+            let side = without_empty(Buckets { spans: &h.positive_spans, counts: &h.positive, lost: &lost.positive });
+            (h.positive_spans, h.positive, lost.positive) = (side.spans, side.counts, side.lost);
+            let side = without_empty(Buckets { spans: &h.negative_spans, counts: &h.negative, lost: &lost.negative });
+            (h.negative_spans, h.negative, lost.negative) = (side.spans, side.counts, side.lost);
+        }
+        None => compact(h),
+    }
+}
+
+/// Lowers the resolution to a schema that is not above the histogram's; nothing happens to custom buckets.
+pub fn reduce_schema(h: &mut Histogram, schema: i32) {
+    if schema >= h.schema || uses_custom_buckets(h) || schema < super::SCHEMA_MIN {
+        return;
+    }
+    let side = reduce(Buckets::plain(&h.positive_spans, &h.positive), h.schema, schema, false);
+    (h.positive_spans, h.positive) = (side.spans, side.counts);
+    let side = reduce(Buckets::plain(&h.negative_spans, &h.negative), h.schema, schema, false);
+    (h.negative_spans, h.negative) = (side.spans, side.counts);
+    h.schema = schema;
+}
+
+/// Multiplies all counts and the sum; a negative factor makes a gauge.
+pub fn mul(h: &mut Histogram, factor: f64) {
+    scale(h, |v| v * factor);
+    if factor < 0.0 {
+        h.reset_hint = ResetHint::Gauge;
+    }
+}
+
+/// Divides all counts and the sum; zero removes the buckets, a negative divisor makes a gauge.
+pub fn div(h: &mut Histogram, divisor: f64) {
+    scale(h, |v| v / divisor);
+    if divisor == 0.0 {
+        for list in [&mut h.positive, &mut h.negative] {
+            list.clear();
+        }
+        h.positive_spans.clear();
+        h.negative_spans.clear();
+    } else if divisor < 0.0 {
+        h.reset_hint = ResetHint::Gauge;
+    }
+}
+
+fn scale(h: &mut Histogram, f: impl Fn(f64) -> f64) {
+    for v in [&mut h.zero_count, &mut h.count, &mut h.sum] {
+        *v = f(*v);
+    }
+    h.positive.iter_mut().chain(&mut h.negative).for_each(|v| *v = f(*v));
+}
+
+/// Removes empty buckets.
+pub fn compact(h: &mut Histogram) {
+    if !is_compact(&h.positive_spans, &h.positive) {
+        let side = without_empty(Buckets::plain(&h.positive_spans, &h.positive));
+        (h.positive_spans, h.positive) = (side.spans, side.counts);
+    }
+    if !is_compact(&h.negative_spans, &h.negative) {
+        let side = without_empty(Buckets::plain(&h.negative_spans, &h.negative));
+        (h.negative_spans, h.negative) = (side.spans, side.counts);
+    }
+}
+
+/// Says whether two histograms hold the same data, bit for bit; hints do not count, empty buckets do.
+pub fn equals(a: &Histogram, b: &Histogram) -> bool {
+    let same = |x: f64, y: f64| x.to_bits() == y.to_bits();
+    let side = |a: (&[_], &[f64]), b: (&[_], &[f64])| {
+        a.1.len() == b.1.len()
+            && indexed(a.0, a.1).zip(indexed(b.0, b.1)).all(|(x, y)| x.0 == y.0 && same(x.1, y.1))
+    };
+    a.schema == b.schema
+        && same(a.count, b.count)
+        && same(a.sum, b.sum)
+        && (!uses_custom_buckets(a) || a.custom_bounds == b.custom_bounds)
+        && a.zero_threshold == b.zero_threshold
+        && same(a.zero_count, b.zero_count)
+        && side((&a.negative_spans, &a.negative), (&b.negative_spans, &b.negative))
+        && side((&a.positive_spans, &a.positive), (&b.positive_spans, &b.positive))
+}
+
+/// Says whether a count or the sum is infinite.
+pub fn has_overflow(h: &Histogram) -> bool {
+    let lists = [&h.positive, &h.negative, &h.custom_bounds];
+    [h.zero_count, h.count, h.sum].iter().chain(lists.into_iter().flatten()).any(|v| v.is_infinite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{custom, exponential, populated, with_negative, with_zero};
+    use super::*;
+
+    #[test]
+    fn sums_on_the_lower_schema() {
+        let mut a = exponential(1, 1, &[1.0, 2.0, 3.0]);
+        let b = exponential(0, 1, &[10.0, 20.0]);
+        assert_eq!(add(&mut a, &b), Ok(Merged::default()));
+        assert_eq!(a.schema, 0);
+        assert_eq!(populated(&a), [(1, 13.0), (2, 23.0)]);
+        assert_eq!((a.count, a.sum), (36.0, 72.0));
+
+        let mut b = exponential(0, 1, &[10.0, 20.0]);
+        assert_eq!(sub(&mut b, &exponential(1, 1, &[1.0, 2.0, 3.0])), Ok(Merged::default()));
+        assert_eq!(populated(&b), [(1, 7.0), (2, 17.0)]);
+    }
+
+    #[test]
+    fn zero_buckets_widen_to_bounds() {
+        let mut a = with_zero(exponential(0, 1, &[1.0, 2.0]), 0.5, 1.0);
+        let b = with_zero(with_negative(exponential(0, 2, &[4.0, 8.0]), 1, &[3.0]), 1.5, 5.0);
+        // 1.5 lies in the populated (1, 2] of a: the zero bucket becomes 2, and takes -2..-1 of b as well.
+        assert!(add(&mut a, &b).is_ok());
+        assert_eq!((a.zero_threshold, a.zero_count), (2.0, 1.0 + 1.0 + 5.0 + 3.0));
+        assert_eq!(populated(&a), [(2, 6.0), (3, 8.0)]);
+        assert!(a.negative.iter().all(|&c| c == 0.0));
+        assert_eq!(a.count, 24.0);
+    }
+
+    #[test]
+    fn hints_of_sums() {
+        use ResetHint::{Gauge, NotReset, Reset, Unknown};
+        let check = |a, b, expected, collision| {
+            let mut h = Histogram { reset_hint: a, ..Histogram::default() };
+            let merged = add(&mut h, &Histogram { reset_hint: b, ..Histogram::default() }).unwrap();
+            assert_eq!((h.reset_hint, merged.collision), (expected, collision), "{a:?} {b:?}");
+        };
+        check(Gauge, Reset, Gauge, false);
+        check(Reset, Gauge, Gauge, false);
+        check(Unknown, NotReset, Unknown, false);
+        check(NotReset, Unknown, Unknown, false);
+        check(Reset, NotReset, Unknown, true);
+        check(NotReset, NotReset, NotReset, false);
+    }
+
+    #[test]
+    fn custom_buckets() {
+        let mut a = custom(&[1.0, 2.0], &[1.0, 2.0, 3.0]);
+        assert!(!add(&mut a, &custom(&[1.0, 2.0], &[1.0, 1.0, 1.0])).unwrap().reconciled);
+        assert_eq!(a.positive, [2.0, 3.0, 4.0]);
+        assert!(add(&mut a, &custom(&[2.0, 4.0], &[1.0, 1.0, 1.0])).unwrap().reconciled);
+        assert_eq!((&a.custom_bounds[..], &a.positive[..]), (&[2.0][..], &[6.0, 6.0][..]));
+        assert_eq!(add(&mut a, &exponential(0, 0, &[1.0])), Err(IncompatibleBuckets));
+    }
+
+    #[test]
+    fn scaling() {
+        let mut h = with_zero(exponential(0, 0, &[1.0, 2.0]), 0.1, 4.0);
+        mul(&mut h, 2.0);
+        assert_eq!((h.count, h.zero_count, h.positive[1]), (14.0, 8.0, 4.0));
+        div(&mut h, -2.0);
+        assert_eq!((h.count, h.reset_hint), (-7.0, ResetHint::Gauge));
+        div(&mut h, 0.0);
+        assert!(h.positive.is_empty() && h.count.is_infinite());
+    }
+
+    #[test]
+    fn equality_is_about_data() {
+        let a = exponential(0, 0, &[1.0, 0.0]);
+        let mut b = a.clone();
+        b.reset_hint = ResetHint::Gauge;
+        assert!(equals(&a, &b));
+        compact(&mut b);
+        assert!(!equals(&a, &b));
+    }
+}

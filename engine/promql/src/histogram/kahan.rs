@@ -1,0 +1,187 @@
+//! Compensated sums of histograms: a histogram that is summed up, and beside it what each number has lost.
+
+use quiver_types::Histogram;
+
+use super::arithmetic::{IncompatibleBuckets, Merged, adjust_reset_hint, reconcile_zero_buckets};
+use super::layout::{Buckets, Side, common_bounds, merge, merge_custom, reduce};
+use super::uses_custom_buckets;
+use crate::kahan;
+
+/// What the numbers of a histogram have lost; the lists run parallel to the histogram's counts.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Compensation {
+    pub(super) zero_count: f64,
+    count: f64,
+    sum: f64,
+    pub(super) positive: Vec<f64>,
+    pub(super) negative: Vec<f64>,
+}
+
+impl Compensation {
+    /// Makes one that has lost nothing yet.
+    pub fn new(h: &Histogram) -> Self {
+        Self { positive: vec![0.0; h.positive.len()], negative: vec![0.0; h.negative.len()], ..Self::default() }
+    }
+
+    /// Scales along with the histogram.
+    pub fn scale(&mut self, f: impl Fn(f64) -> f64) {
+        for v in [&mut self.zero_count, &mut self.count, &mut self.sum] {
+            *v = f(*v);
+        }
+        self.positive.iter_mut().chain(&mut self.negative).for_each(|v| *v = f(*v));
+    }
+
+    /// Adds what was lost to the histogram.
+    pub fn settle(&self, h: &mut Histogram) {
+        h.zero_count += self.zero_count;
+        h.count += self.count;
+        h.sum += self.sum;
+        h.positive.iter_mut().zip(&self.positive).for_each(|(v, c)| *v += c);
+        h.negative.iter_mut().zip(&self.negative).for_each(|(v, c)| *v += c);
+    }
+}
+
+/// Adds a histogram to a compensated sum.
+///
+/// # Errors
+/// When one has custom buckets and the other has not.
+pub fn add_compensated(
+    h: &mut Histogram,
+    lost: &mut Compensation,
+    other: &Histogram,
+) -> Result<Merged, IncompatibleBuckets> {
+    if uses_custom_buckets(h) != uses_custom_buckets(other) {
+        return Err(IncompatibleBuckets);
+    }
+    let collision = adjust_reset_hint(h, other);
+    if !uses_custom_buckets(h) {
+        let zero = reconcile_zero_buckets(h, other, Some(lost));
+        (h.zero_count, lost.zero_count) = kahan::inc(zero, h.zero_count, lost.zero_count);
+    }
+    (h.count, lost.count) = kahan::inc(other.count, h.count, lost.count);
+    (h.sum, lost.sum) = kahan::inc(other.sum, h.sum, lost.sum);
+    if uses_custom_buckets(h) {
+        return Ok(Merged { collision, reconciled: add_custom(h, lost, other) });
+    }
+    if other.schema < h.schema {
+        let own = Buckets { spans: &h.positive_spans, counts: &h.positive, lost: &lost.positive };
+        let side = reduce(own, h.schema, other.schema, true);
+        (h.positive_spans, h.positive, lost.positive) = (side.spans, side.counts, side.lost);
+        let own = Buckets { spans: &h.negative_spans, counts: &h.negative, lost: &lost.negative };
+        let side = reduce(own, h.schema, other.schema, true);
+        (h.negative_spans, h.negative, lost.negative) = (side.spans, side.counts, side.lost);
+        h.schema = other.schema;
+    }
+    let (schema, threshold) = (h.schema, h.zero_threshold);
+    let add = |own: OwnSide<'_>, spans: &[_], counts: &[f64]| {
+        let mut buckets = Buckets::plain(spans, counts);
+        let reduced: Side;
+        if other.schema > schema {
+            reduced = reduce(buckets, other.schema, schema, true);
+            buckets = Buckets { spans: &reduced.spans, counts: &reduced.counts, lost: &reduced.lost };
+        }
+        add_side(own, buckets, schema, threshold);
+    };
+    add((&mut h.positive_spans, &mut h.positive, &mut lost.positive), &other.positive_spans, &other.positive);
+    add((&mut h.negative_spans, &mut h.negative, &mut lost.negative), &other.negative_spans, &other.negative);
+    Ok(Merged { collision, reconciled: false })
+}
+
+type OwnSide<'a> = (&'a mut Vec<quiver_types::Span>, &'a mut Vec<f64>, &'a mut Vec<f64>);
+
+fn add_side((spans, counts, lost): OwnSide<'_>, other: Buckets<'_>, schema: i32, threshold: f64) {
+    if other.counts.is_empty() {
+        return;
+    }
+    let same = spans.as_slice() == other.spans && counts.len() == other.counts.len();
+    if same && threshold == 0.0 && other.lost.is_empty() {
+        for ((count, lost), value) in counts.iter_mut().zip(lost).zip(other.counts) {
+            (*count, *lost) = kahan::inc(*value, *count, *lost);
+        }
+        return;
+    }
+    let side = merge(Buckets { spans, counts, lost }, other, 1.0, schema, threshold, true);
+    (*spans, *counts, *lost) = (side.spans, side.counts, side.lost);
+}
+
+fn add_custom(h: &mut Histogram, lost: &mut Compensation, other: &Histogram) -> bool {
+    let buckets = Buckets::plain(&other.positive_spans, &other.positive);
+    if h.custom_bounds == other.custom_bounds {
+        add_side((&mut h.positive_spans, &mut h.positive, &mut lost.positive), buckets, h.schema, 0.0);
+        return false;
+    }
+    let common = common_bounds(&h.custom_bounds, &other.custom_bounds);
+    let own = Buckets { spans: &h.positive_spans, counts: &h.positive, lost: &lost.positive };
+    let side = merge_custom((own, &h.custom_bounds), (buckets, &other.custom_bounds), 1.0, &common);
+    (h.positive_spans, h.positive, lost.positive) = (side.spans, side.counts, side.lost);
+    h.custom_bounds = common;
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::arithmetic::{add, compact, equals};
+    use super::super::testing::{custom, exponential, with_negative, with_zero};
+    use super::*;
+
+    #[test]
+    fn small_counts_survive_large_ones() {
+        let mut h = exponential(0, 0, &[1e17]);
+        let mut lost = Compensation::new(&h);
+        for _ in 0..10 {
+            assert!(add_compensated(&mut h, &mut lost, &exponential(1, 0, &[1.0])).is_ok());
+        }
+        lost.settle(&mut h);
+        assert_eq!(h.positive, [1e17 + 10.0 - 1e17 + 1e17]);
+        assert_eq!(h.count, 1e17 + 16.0 - 6.0);
+    }
+
+    fn any_histogram() -> impl Strategy<Value = Histogram> {
+        let counts = || prop::collection::vec((0_u32..50).prop_map(f64::from), 0..6);
+        (-2..3, -4..5, counts(), -3..4, counts(), 0_usize..4, 0_u32..9).prop_map(|(schema, o, p, no, n, zero, zc)| {
+            let threshold = [0.0, 0.25, 1.0, 3.0][zero];
+            let h = with_negative(exponential(schema, o, &p), no, &n);
+            if threshold == 0.0 { h } else { with_zero(h, threshold, f64::from(zc)) }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn plain_and_compensated_sums_agree_on_whole_numbers(
+            first in any_histogram(), others in prop::collection::vec(any_histogram(), 1..5),
+        ) {
+            let (mut plain, mut compensated) = (first.clone(), first.clone());
+            let mut lost = Compensation::new(&first);
+            for other in &others {
+                add(&mut plain, other).unwrap();
+                add_compensated(&mut compensated, &mut lost, other).unwrap();
+            }
+            lost.settle(&mut compensated);
+            compact(&mut plain);
+            compact(&mut compensated);
+            prop_assert!(equals(&plain, &compensated), "{plain:?}\n{compensated:?}");
+            let inside: f64 = plain.positive.iter().chain(&plain.negative).sum::<f64>() + plain.zero_count;
+            let expected: f64 = std::iter::once(&first).chain(&others).map(|h| h.count).sum();
+            prop_assert_eq!((inside, plain.count), (expected, expected));
+        }
+
+        #[test]
+        fn custom_sums_agree(counts in prop::collection::vec(
+            (prop::collection::vec((0_u32..50).prop_map(f64::from), 4), 0..3_usize), 1..5)) {
+            let layouts = [[1.0, 2.0, 5.0], [1.0, 3.0, 5.0], [0.5, 2.0, 5.0]];
+            let list: Vec<Histogram> = counts.iter().map(|(c, l)| custom(&layouts[*l], c)).collect();
+            let (mut plain, mut compensated) = (list[0].clone(), list[0].clone());
+            let mut lost = Compensation::new(&list[0]);
+            for other in &list[1..] {
+                add(&mut plain, other).unwrap();
+                add_compensated(&mut compensated, &mut lost, other).unwrap();
+            }
+            lost.settle(&mut compensated);
+            compact(&mut plain);
+            compact(&mut compensated);
+            prop_assert!(equals(&plain, &compensated), "{plain:?}\n{compensated:?}");
+        }
+    }
+}

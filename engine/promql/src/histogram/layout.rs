@@ -1,0 +1,237 @@
+//! Lists of buckets rebuilt: merged, reduced in resolution, mapped to other bounds, freed of empty buckets.
+//!
+//! A [`Side`] is the positive or negative half of a histogram: runs, counts and, for compensated sums, what the counts
+//! have lost. All operations give canonical runs: ascending, none empty, no two without a gap.
+
+use quiver_types::Span;
+
+use super::bounds::exponential;
+use super::buckets::indexed;
+use crate::kahan;
+
+/// Half of a histogram.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Side {
+    pub(super) spans: Vec<Span>,
+    pub(super) counts: Vec<f64>,
+    /// Compensation of each count; empty where sums are plain.
+    pub(super) lost: Vec<f64>,
+    end: i32,
+}
+
+impl Side {
+    /// Appends a bucket; indexes ascend.
+    fn push(&mut self, index: i32, (count, lost): (f64, f64), compensated: bool) {
+        match self.spans.last_mut() {
+            Some(span) if index == self.end => span.length += 1,
+            last => {
+                let offset = if last.is_some() { index - self.end } else { index };
+                self.spans.push(Span { offset, length: 1 });
+            }
+        }
+        self.end = index.saturating_add(1);
+        self.counts.push(count);
+        if compensated {
+            self.lost.push(lost);
+        }
+    }
+}
+
+/// What is known of an operand: runs, counts, compensation (empty: none).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Buckets<'a> {
+    pub(super) spans: &'a [Span],
+    pub(super) counts: &'a [f64],
+    pub(super) lost: &'a [f64],
+}
+
+impl<'a> Buckets<'a> {
+    pub(super) fn plain(spans: &'a [Span], counts: &'a [f64]) -> Self {
+        Self { spans, counts, lost: &[] }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (i32, (f64, f64))> + 'a {
+        let lost = self.lost.iter().copied().chain(std::iter::repeat(0.0));
+        indexed(self.spans, self.counts).zip(lost).map(|((i, c), l)| (i, (c, l)))
+    }
+}
+
+/// Adds (`sign` 1) or subtracts (-1) the buckets of `b`. Those at the start of `b` that end at or below `threshold`
+/// belong to the zero bucket and are left out (only for exponential schemas: pass `threshold` 0 for custom buckets).
+pub(super) fn merge(a: Buckets<'_>, b: Buckets<'_>, sign: f64, schema: i32, threshold: f64, compensated: bool) -> Side {
+    let mut out = Side::default();
+    out.counts.reserve(a.counts.len().max(b.counts.len()));
+    let mut left = a.iter().peekable();
+    let skip = move |(i, _): &(i32, (f64, f64))| threshold > 0.0 && exponential(*i, schema) <= threshold;
+    let mut right = b.iter().skip_while(skip).map(|(i, (c, l))| (i, (c * sign, l * sign))).peekable();
+    loop {
+        let (index, value) = match (left.peek().copied(), right.peek().copied()) {
+            (None, None) => return out,
+            (Some(l), Some(r)) if l.0 == r.0 => {
+                left.next();
+                right.next();
+                (l.0, if compensated { add_compensated(l.1, r.1) } else { (l.1.0 + r.1.0, 0.0) })
+            }
+            (Some(l), r) if r.is_none_or(|r| l.0 < r.0) => {
+                left.next();
+                l
+            }
+            (_, Some(r)) => {
+                right.next();
+                r
+            }
+            (Some(_), None) => unreachable!("the arm before takes a left bucket without a right one"),
+        };
+        out.push(index, value, compensated);
+    }
+}
+
+fn add_compensated(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
+    let (sum, lost) = kahan::inc(b.0, a.0, a.1);
+    if b.1 == 0.0 { (sum, lost) } else { kahan::inc(b.1, sum, lost) }
+}
+
+/// Gives the bucket of a lower schema that holds a bucket.
+pub(super) fn target_index(idx: i32, schema: i32, target: i32) -> i32 {
+    ((idx - 1) >> (schema - target)) + 1
+}
+
+/// Merges buckets until the resolution is that of `target`, which must not be above `schema`.
+pub(super) fn reduce(buckets: Buckets<'_>, schema: i32, target: i32, compensated: bool) -> Side {
+    let mut out = Side::default();
+    for (index, (count, lost)) in buckets.iter() {
+        let index = target_index(index, schema, target);
+        if out.counts.is_empty() || index != out.end - 1 {
+            out.push(index, (count, lost), compensated);
+            continue;
+        }
+        let last = out.counts.len() - 1;
+        if compensated {
+            let (sum, c) = kahan::inc(count, out.counts[last], out.lost[last]);
+            (out.counts[last], out.lost[last]) = kahan::inc(lost, sum, c);
+        } else {
+            out.counts[last] += count;
+        }
+    }
+    out
+}
+
+/// Leaves out empty buckets; with compensation those whose compensation is zero too.
+pub(super) fn without_empty(buckets: Buckets<'_>) -> Side {
+    let compensated = !buckets.lost.is_empty();
+    let mut out = Side::default();
+    for (index, value) in buckets.iter().filter(|(_, v)| v.0 != 0.0 || v.1 != 0.0) {
+        out.push(index, value, compensated);
+    }
+    out
+}
+
+/// Says whether [`without_empty`] would change anything.
+pub(super) fn is_compact(spans: &[Span], counts: &[f64]) -> bool {
+    counts.iter().all(|&c| c != 0.0)
+        && spans.iter().all(|s| s.length > 0)
+        && spans.iter().skip(1).all(|s| s.offset > 0)
+}
+
+/// Gives the bounds that two custom layouts share.
+pub(super) fn common_bounds(a: &[f64], b: &[f64]) -> Vec<f64> {
+    let mut out = Vec::new();
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() && j < b.len() {
+        if a[i] == b[j] {
+            out.push(a[i]);
+        }
+        let (x, y) = (a[i], b[j]);
+        i += usize::from(x <= y);
+        j += usize::from(y <= x);
+    }
+    out
+}
+
+/// Adds or subtracts custom buckets with different bounds on the bounds that they share.
+pub(super) fn merge_custom(a: (Buckets<'_>, &[f64]), b: (Buckets<'_>, &[f64]), sign: f64, common: &[f64]) -> Side {
+    let mut sums = vec![(0.0, 0.0); common.len() + 1];
+    let mut map = |buckets: Buckets<'_>, bounds: &[f64], sign: f64| {
+        let mut target = 0;
+        for (index, (count, lost)) in buckets.iter() {
+            match usize::try_from(index).ok().and_then(|i| bounds.get(i)) {
+                Some(bound) => {
+                    while target < common.len() && common[target] < *bound {
+                        target += 1;
+                    }
+                }
+                None => target = common.len(),
+            }
+            let slot: &mut (f64, f64) = &mut sums[target];
+            *slot = kahan::inc(count * sign, slot.0, slot.1);
+            if lost != 0.0 {
+                *slot = kahan::inc(lost * sign, slot.0, slot.1);
+            }
+        }
+    };
+    map(a.0, a.1, 1.0);
+    map(b.0, b.1, sign);
+    let mut out = Side::default();
+    for (i, value) in sums.into_iter().enumerate().filter(|(_, v)| v.0 != 0.0 || v.1 != 0.0) {
+        out.push(i as i32, value, true);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spans(list: &[(i32, u32)]) -> Vec<Span> {
+        list.iter().map(|&(offset, length)| Span { offset, length }).collect()
+    }
+
+    #[test]
+    fn merging_fills_gaps_and_joins_runs() {
+        let (sa, sb) = (spans(&[(0, 2), (1, 1)]), spans(&[(2, 1), (2, 1)]));
+        let a = Buckets::plain(&sa, &[1.0, 2.0, 3.0]);
+        let b = Buckets::plain(&sb, &[10.0, 20.0]);
+        let got = merge(a, b, 1.0, 0, 0.0, false);
+        assert_eq!(got.spans, spans(&[(0, 4), (1, 1)]));
+        assert_eq!(got.counts, [1.0, 2.0, 10.0, 3.0, 20.0]);
+        let got = merge(b, b, -1.0, 0, 0.0, false);
+        assert_eq!(got.counts, [0.0, 0.0]);
+    }
+
+    #[test]
+    fn buckets_below_the_threshold_are_left_out() {
+        let s = spans(&[(0, 3)]);
+        let b = Buckets::plain(&s, &[1.0, 2.0, 3.0]);
+        let got = merge(Buckets::plain(&[], &[]), b, 1.0, 0, 2.0, false);
+        assert_eq!((got.spans, got.counts), (spans(&[(2, 1)]), vec![3.0]));
+    }
+
+    #[test]
+    fn reducing_merges_neighbours() {
+        let s = spans(&[(-1, 4), (3, 1)]);
+        let got = reduce(Buckets::plain(&s, &[1.0, 2.0, 4.0, 8.0, 16.0]), 1, 0, false);
+        // 2^(idx/2): indexes -1, 0 end at 1; 1, 2 at 2; 6 at 8.
+        assert_eq!((got.spans, got.counts), (spans(&[(0, 2), (1, 1)]), vec![3.0, 12.0, 16.0]));
+    }
+
+    #[test]
+    fn empty_buckets_go() {
+        let s = spans(&[(0, 3), (0, 1), (2, 1)]);
+        let counts = [0.0, 1.0, 0.0, 2.0, 0.0];
+        assert!(!is_compact(&s, &counts));
+        let got = without_empty(Buckets::plain(&s, &counts));
+        assert_eq!((&got.spans, &got.counts), (&spans(&[(1, 1), (1, 1)]), &vec![1.0, 2.0]));
+        assert!(is_compact(&got.spans, &got.counts));
+    }
+
+    #[test]
+    fn custom_bounds_are_intersected() {
+        let common = common_bounds(&[1.0, 2.0, 5.0], &[2.0, 3.0, 5.0]);
+        assert_eq!(common, [2.0, 5.0]);
+        let s = spans(&[(0, 4)]);
+        let a = Buckets::plain(&s, &[1.0, 2.0, 3.0, 4.0]);
+        let b = Buckets::plain(&s, &[10.0, 20.0, 30.0, 40.0]);
+        let got = merge_custom((a, &[1.0, 2.0, 5.0]), (b, &[2.0, 3.0, 5.0]), 1.0, &common);
+        assert_eq!(got.counts, [13.0, 53.0, 44.0]);
+    }
+}

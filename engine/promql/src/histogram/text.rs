@@ -1,0 +1,41 @@
+//! The text of a histogram, which `count_values` makes a label value of.
+//!
+//! Source: Prometheus 3.14 `FloatHistogram.String`, `Bucket.String`.
+
+use std::fmt::Write;
+
+use quiver_types::Histogram;
+
+use super::buckets::{Bucket, negative, positive, zero};
+use crate::functions::notes::number;
+
+/// Writes count, sum and all populated buckets in ascending order.
+pub fn text(h: &Histogram) -> String {
+    let mut out = format!("{{count:{}, sum:{}", number(h.count), number(h.sum));
+    let mut write = |b: &Bucket| {
+        let open = if b.lower_inclusive { '[' } else { '(' };
+        let close = if b.upper_inclusive { ']' } else { ')' };
+        let (lower, upper, count) = (number(b.lower), number(b.upper), number(b.count));
+        write!(out, ", {open}{lower},{upper}{close}:{count}").expect("writing to a string cannot fail");
+    };
+    let below: Vec<Bucket> = negative(h).filter(|b| b.count != 0.0).collect();
+    below.iter().rev().for_each(&mut write);
+    if h.zero_count != 0.0 {
+        write(&zero(h));
+    }
+    positive(h).filter(|b| b.count != 0.0).for_each(|b| write(&b));
+    out.push('}');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{exponential, with_negative, with_zero};
+    use super::*;
+
+    #[test]
+    fn buckets_ascend() {
+        let h = with_negative(with_zero(exponential(0, 1, &[1.0, 0.0, 2.0]), 0.001, 3.0), 1, &[4.0]);
+        assert_eq!(text(&h), "{count:10, sum:6, [-2,-1):4, [-0.001,0.001]:3, (1,2]:1, (4,8]:2}");
+    }
+}

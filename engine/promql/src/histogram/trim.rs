@@ -1,0 +1,208 @@
+//! The operators `</` and `>/`: observations above or below a value are cut off, within a bucket by interpolation.
+//!
+//! The sum of what is left is estimated from the middles of the buckets (on the scale of the bucket).
+//! Source: Prometheus 3.14 `FloatHistogram.TrimBuckets`.
+
+use quiver_types::Histogram;
+
+use super::buckets::{Bucket, negative, positive, zero};
+use super::{compact, uses_custom_buckets};
+
+/// Keeps the observations up to `limit` (`h </ limit`).
+pub fn trim_upper(h: &mut Histogram, limit: f64) {
+    trim(h, limit, Keep::Below);
+}
+
+/// Keeps the observations above `limit` (`h >/ limit`).
+pub fn trim_lower(h: &mut Histogram, limit: f64) {
+    trim(h, limit, Keep::Above);
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keep {
+    Below,
+    Above,
+}
+
+/// Running totals of what is kept.
+#[derive(Default)]
+struct Kept {
+    count: f64,
+    sum: f64,
+    changed: bool,
+    populated: bool,
+}
+
+fn trim(h: &mut Histogram, limit: f64, keep: Keep) {
+    let custom = uses_custom_buckets(h);
+    let mut kept = Kept::default();
+    let upper: Vec<f64> = positive(h).map(|b| kept.side(&b, limit, keep, true, custom)).collect();
+    let has_positive = std::mem::take(&mut kept.populated);
+    let lower: Vec<f64> = negative(h).map(|b| kept.side(&b, limit, keep, false, custom)).collect();
+    let has_negative = kept.populated;
+    if h.zero_count > 0.0 {
+        let (count, middle) = zero_part(&zero(h), limit, (has_negative, has_positive), keep);
+        kept.changed |= h.zero_count != count;
+        kept.sum += middle * count;
+        kept.count += count;
+        h.zero_count = count;
+    }
+    h.positive[..upper.len()].copy_from_slice(&upper);
+    h.negative[..lower.len()].copy_from_slice(&lower);
+    // Totals of a histogram that lost nothing stay exact.
+    if kept.changed {
+        h.count = kept.count;
+        h.sum = kept.sum;
+        compact(h);
+    }
+}
+
+impl Kept {
+    /// Gives the new count of a bucket.
+    fn side(&mut self, b: &Bucket, limit: f64, keep: Keep, is_positive: bool, custom: bool) -> f64 {
+        if b.count == 0.0 {
+            return b.count;
+        }
+        self.populated = true;
+        let (whole, part) = match keep {
+            Keep::Below => (b.upper <= limit, b.lower < limit),
+            Keep::Above => (b.lower >= limit, b.upper > limit),
+        };
+        let (count, middle) = if whole {
+            (b.count, middle(b.lower, b.upper, is_positive, custom))
+        } else if part {
+            partial(b, limit, keep, is_positive, custom)
+        } else {
+            self.changed = true;
+            return 0.0;
+        };
+        self.count += count;
+        self.sum += middle * count;
+        self.changed |= count != b.count;
+        count
+    }
+}
+
+/// Gives count and middle of the part of a bucket that is kept.
+fn partial(b: &Bucket, limit: f64, keep: Keep, is_positive: bool, custom: bool) -> (f64, f64) {
+    if b.lower == f64::NEG_INFINITY || b.upper == f64::INFINITY {
+        return infinite_bucket(b, limit, keep);
+    }
+    let below = if limit <= b.lower {
+        0.0
+    } else if limit >= b.upper {
+        b.count
+    } else {
+        b.count * b.fraction_below(limit, custom)
+    };
+    match keep {
+        Keep::Below => (below, middle(b.lower, limit, is_positive, custom)),
+        Keep::Above => (b.count - below, middle(limit, b.upper, is_positive, custom)),
+    }
+}
+
+/// A bucket without one of its bounds tells nothing about where its observations are. Where zero can stand in for the
+/// lower bound the part is linear; else the bucket is kept if only its open end was cut, and dropped if not.
+fn infinite_bucket(b: &Bucket, limit: f64, keep: Keep) -> (f64, f64) {
+    let finite = |v: f64| if v.is_infinite() { 0.0 } else { v };
+    if b.lower == f64::NEG_INFINITY {
+        let linear = b.upper.is_finite();
+        return match keep {
+            Keep::Below if limit >= b.upper => (b.count, 0.0),
+            Keep::Below if limit > 0.0 && b.upper > 0.0 && linear => (b.count * limit / b.upper, limit / 2.0),
+            Keep::Below if b.upper <= 0.0 => (b.count, limit),
+            Keep::Above if limit <= b.lower => (b.count, 0.0),
+            Keep::Above if limit >= 0.0 && b.upper > limit && linear => {
+                (b.count * (1.0 - limit / b.upper), (limit + b.upper) / 2.0)
+            }
+            _ => (0.0, finite(b.upper)),
+        };
+    }
+    match keep {
+        Keep::Above if limit >= b.lower => (b.count, limit),
+        _ => (0.0, finite(b.lower)),
+    }
+}
+
+/// Gives count and middle of the part of the zero bucket that is kept; it reaches to the side only where there are
+/// observations.
+fn zero_part(b: &Bucket, limit: f64, (has_negative, has_positive): (bool, bool), keep: Keep) -> (f64, f64) {
+    let upper = if has_negative && !has_positive { 0.0 } else { b.upper };
+    let lower = if has_positive && !has_negative { 0.0 } else { b.lower };
+    let whole = (b.count, f64::midpoint(lower, upper));
+    match keep {
+        Keep::Below if limit <= lower => (0.0, 0.0),
+        Keep::Below if limit >= upper => whole,
+        Keep::Below => (b.count * ((limit - lower) / (upper - lower)), f64::midpoint(lower, limit)),
+        Keep::Above if limit <= lower => whole,
+        Keep::Above if limit >= upper => (0.0, 0.0),
+        Keep::Above => (b.count * ((upper - limit) / (upper - lower)), f64::midpoint(limit, upper)),
+    }
+}
+
+fn middle(lower: f64, upper: f64, is_positive: bool, linear: bool) -> f64 {
+    if lower.is_infinite() {
+        return match upper {
+            u if u.is_infinite() => 0.0,
+            u if u > 0.0 => u / 2.0,
+            u => u,
+        };
+    }
+    if upper.is_infinite() {
+        return lower;
+    }
+    if linear {
+        return f64::midpoint(lower, upper);
+    }
+    let geometric = (lower * upper).abs().sqrt();
+    if is_positive { geometric } else { -geometric }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{custom, exponential, populated, with_negative, with_zero};
+    use super::*;
+
+    #[test]
+    fn exponential_buckets() {
+        let mut h = exponential(0, 1, &[4.0, 4.0, 4.0]);
+        trim_upper(&mut h, 4.0);
+        assert_eq!(populated(&h), [(1, 4.0), (2, 4.0)]);
+        assert_eq!(h.count, 8.0);
+        assert!((h.sum - 4.0 * (2.0_f64.sqrt() + 8.0_f64.sqrt())).abs() < 1e-12);
+        trim_lower(&mut h, 2.0_f64.sqrt());
+        assert!((h.positive[0] - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn nothing_cut_nothing_changed() {
+        let mut h = with_negative(with_zero(exponential(0, 1, &[4.0]), 0.1, 1.0), 1, &[2.0]);
+        let before = h.clone();
+        trim_upper(&mut h, 2.0);
+        trim_lower(&mut h, -2.0);
+        assert_eq!(h, before);
+        trim_lower(&mut h, f64::INFINITY);
+        assert_eq!((h.count, h.sum), (0.0, 0.0));
+    }
+
+    #[test]
+    fn zero_bucket_reaches_only_to_populated_sides() {
+        let mut h = with_zero(exponential(0, 1, &[4.0]), 0.5, 4.0);
+        trim_lower(&mut h, 0.25);
+        assert_eq!(h.zero_count, 2.0);
+        let mut h = with_zero(exponential(0, 1, &[]), 0.5, 4.0);
+        trim_lower(&mut h, 0.25);
+        assert_eq!(h.zero_count, 1.0);
+    }
+
+    #[test]
+    fn custom_buckets_are_linear() {
+        let mut h = custom(&[5.0, 10.0], &[4.0, 4.0, 4.0]);
+        trim_upper(&mut h, 7.5);
+        assert_eq!(populated(&h), [(0, 4.0), (1, 2.0)]);
+        assert_eq!((h.count, h.sum), (6.0, 4.0 * 2.5 + 2.0 * 6.25));
+        let mut h = custom(&[5.0, 10.0], &[4.0, 4.0, 4.0]);
+        trim_lower(&mut h, 2.5);
+        assert_eq!(populated(&h), [(0, 2.0), (1, 4.0), (2, 4.0)]);
+    }
+}

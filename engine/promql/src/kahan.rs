@@ -1,0 +1,50 @@
+//! Compensated summation (Kahan, in Neumaier's variant), step by step as Prometheus 3.14 `util/kahansum` does it.
+//!
+//! The running value is a pair (sum, compensation); the compensation is added once, at the end.
+
+/// Adds a number to a sum with its compensation.
+#[inline(always)]
+pub(crate) fn inc(value: f64, sum: f64, compensation: f64) -> (f64, f64) {
+    let total = sum + value;
+    let (large, small) = if sum.abs() >= value.abs() { (sum, value) } else { (value, sum) };
+    let lost = (large - total) + small;
+    // Beyond the largest number there is nothing left to compensate; NaN must stay.
+    if total.is_infinite() { (total, 0.0) } else { (total, compensation + lost) }
+}
+
+/// Adds one compensated sum to another.
+#[inline(always)]
+pub(crate) fn merge(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
+    let (sum, compensation) = inc(b.0, a.0, a.1);
+    if sum.is_infinite() { (sum, 0.0) } else { (sum, compensation + b.1) }
+}
+
+/// Gives the value of a compensated sum.
+#[inline(always)]
+pub(crate) fn total((sum, compensation): (f64, f64)) -> f64 {
+    if sum.is_infinite() { sum } else { sum + compensation }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(values: &[f64]) -> f64 {
+        total(values.iter().fold((0.0, 0.0), |(s, c), &v| inc(v, s, c)))
+    }
+
+    #[test]
+    fn keeps_small_numbers() {
+        assert_eq!(sum(&[5e100, 1.0, -5e100]), 1.0);
+        assert_eq!(sum(&[0.1; 10]), 1.0);
+        assert_eq!(sum(&[f64::MAX, f64::MAX, -f64::MAX]), f64::INFINITY);
+        assert!(sum(&[f64::NAN, 1.0]).is_nan());
+        assert!(sum(&[f64::INFINITY, f64::NEG_INFINITY]).is_nan());
+    }
+
+    #[test]
+    fn merging_keeps_them_too() {
+        let (a, b) = (inc(1.0, 5e100, 0.0), inc(-5e100, 0.0, 0.0));
+        assert_eq!(total(merge(a, b)), 1.0);
+    }
+}

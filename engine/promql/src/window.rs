@@ -1,0 +1,131 @@
+//! Windows over the samples of one series: cursors that move forward once over a whole grid, look-back, and the
+//! preparation of samples for range functions.
+//!
+//! A window is open on the left: `(t - range, t]`. Since steps ascend, both ends of the window only ever move to the
+//! right, so finding all windows costs one pass over the samples.
+
+mod extend;
+mod instant;
+mod sliding;
+mod stale;
+
+use quiver_types::Millis;
+
+use crate::functions::RangeCall;
+use crate::kernel::SeriesSamples;
+
+pub use extend::extend_floats;
+pub use instant::{InstantValue, instant, instant_smoothed};
+pub(crate) use extend::{interpolate, outer_samples};
+pub(crate) use sliding::Sums;
+pub use stale::StaleFree;
+
+/// The indexes of the samples in a window: `lo..hi`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cursor {
+    /// First sample in the window.
+    pub lo: usize,
+    /// One past the last sample in the window.
+    pub hi: usize,
+}
+
+impl Cursor {
+    /// Moves on to the window `(start, end]`; windows must not move back.
+    #[inline]
+    pub fn advance(&mut self, ts: &[Millis], start: Millis, end: Millis) {
+        self.lo = first_after(ts, self.lo, start);
+        self.hi = first_after(ts, self.hi.max(self.lo), end);
+    }
+
+    /// Number of samples in the window.
+    pub fn len(&self) -> usize {
+        self.hi - self.lo
+    }
+
+    /// Says whether the window has no samples.
+    pub fn is_empty(&self) -> bool {
+        self.lo == self.hi
+    }
+}
+
+/// Gives the index of the first time after `bound`, searching from `from` on: step by step for near ones, then with
+/// doubling strides, so that windows far apart do not cost a look at every sample between.
+#[inline]
+pub fn first_after(ts: &[Millis], from: usize, bound: Millis) -> usize {
+    let mut i = from;
+    let near = ts.len().min(from + 8);
+    while i < near {
+        if ts[i] > bound {
+            return i;
+        }
+        i += 1;
+    }
+    if i == ts.len() { i } else { gallop(ts, i, bound) }
+}
+
+fn gallop(ts: &[Millis], from: usize, bound: Millis) -> usize {
+    let mut stride = 8;
+    let mut low = from;
+    while low + stride < ts.len() && ts[low + stride] <= bound {
+        low += stride;
+        stride *= 2;
+    }
+    let high = ts.len().min(low + stride + 1);
+    low + ts[low..high].partition_point(|&t| t <= bound)
+}
+
+/// The window of a step.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Step {
+    pub(crate) step: usize,
+    /// End of the window, inclusive.
+    pub(crate) end: Millis,
+    /// Start of the window, exclusive.
+    pub(crate) start: Millis,
+    pub(crate) floats: Cursor,
+    pub(crate) hists: Cursor,
+}
+
+/// Visits the windows of all steps that have samples, widened by `before` and `after` milliseconds (start and end of
+/// the visit stay those of the window).
+#[inline]
+pub(crate) fn each(
+    samples: &SeriesSamples<'_>,
+    call: &RangeCall<'_>,
+    (before, after): (i64, i64),
+    mut visit: impl FnMut(Step),
+) {
+    let (mut floats, mut hists) = (Cursor::default(), Cursor::default());
+    for step in 0..call.grid.steps {
+        let (start, end) = call.bounds(step);
+        floats.advance(samples.ts, start - before, end + after);
+        hists.advance(samples.hist_ts, start - before, end + after);
+        if !(floats.is_empty() && hists.is_empty()) {
+            visit(Step { step, end, start, floats, hists });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn cursor_finds_what_a_filter_finds(
+            gaps in prop::collection::vec(1_i64..50, 0..200),
+            range in 1_i64..500, step in 1_i64..300, offset in -100_i64..100,
+        ) {
+            let ts: Vec<i64> = gaps.iter().scan(0, |t, g| { *t += g; Some(*t) }).collect();
+            let mut cursor = Cursor::default();
+            for i in 0..40 {
+                let end = i * step + offset;
+                cursor.advance(&ts, end - range, end);
+                let expected: Vec<i64> = ts.iter().copied().filter(|&t| t > end - range && t <= end).collect();
+                prop_assert_eq!(&ts[cursor.lo..cursor.hi], &expected[..]);
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Raw range vectors of `anchored` and `smoothed` selectors: samples with values made up at both ends of the window.
+//!
+//! Source: Prometheus 3.14 `promql/engine.go: extendFloats`.
+
+use quiver_types::Millis;
+
+/// Interpolates linearly at `t` between two samples; over a reset of a counter it starts from zero.
+pub(crate) fn interpolate(first: (Millis, f64), second: (Millis, f64), t: Millis, is_counter: bool) -> f64 {
+    let from = if is_counter && second.1 < first.1 { 0.0 } else { first.1 };
+    from + (second.1 - from) * (t - first.0) as f64 / (second.0 - first.0) as f64
+}
+
+/// First sample to use and last sample to use of a window `(start, end]`: the one at or before the start, and for
+/// `smoothed` the one at or after the end. `ts` must not be empty and holds the window with its look-back only.
+pub(crate) fn outer_samples(ts: &[Millis], start: Millis, end: Millis, smoothed: bool) -> (usize, usize) {
+    let last = ts.len() - 1;
+    let first = ts[..last].partition_point(|&t| t <= start).saturating_sub(1);
+    let last = if smoothed { ts[..last].partition_point(|&t| t < end) } else { last };
+    (first, last)
+}
+
+/// Gives times and values of a raw window `(start, end]` of a selector that is `anchored` or `smoothed`; the input
+/// is the window with its look-back. Empty when no sample lies after the start.
+pub fn extend_floats(
+    ts: &[Millis],
+    values: &[f64],
+    start: Millis,
+    end: Millis,
+    smoothed: bool,
+) -> (Vec<Millis>, Vec<f64>) {
+    if ts.is_empty() {
+        return (Vec::new(), Vec::new());
+    }
+    let (mut first, last) = outer_samples(ts, start, end, smoothed);
+    if ts[last] <= start {
+        return (Vec::new(), Vec::new());
+    }
+    let at = |i: usize| (ts[i], values[i]);
+    let left =
+        if smoothed && ts[first] < start { interpolate(at(first), at(first + 1), start, false) } else { values[first] };
+    let right = if smoothed && last > 0 && ts[last] > end {
+        interpolate(at(last - 1), at(last), end, false)
+    } else {
+        values[last]
+    };
+    if ts[first] <= start {
+        first += 1;
+    }
+    let stop = if ts[last] >= end { last } else { last + 1 };
+    let inside = first..stop.max(first);
+    let mut out = (vec![start], vec![left]);
+    out.0.extend(&ts[inside.clone()]);
+    out.1.extend(&values[inside]);
+    out.0.push(end);
+    out.1.push(right);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn anchored_takes_over_smoothed_interpolates() {
+        let (ts, values) = ([0, 10, 20, 30], [0.0, 1.0, 2.0, 3.0]);
+        let anchored = extend_floats(&ts[..3], &values[..3], 5, 25, false);
+        assert_eq!(anchored, (vec![5, 10, 20, 25], vec![0.0, 1.0, 2.0, 2.0]));
+        let smoothed = extend_floats(&ts, &values, 5, 25, true);
+        assert_eq!(smoothed, (vec![5, 10, 20, 25], vec![0.5, 1.0, 2.0, 2.5]));
+        assert_eq!(extend_floats(&ts[..1], &values[..1], 5, 25, false), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_counter_restarts_at_zero() {
+        assert_eq!(interpolate((0, 10.0), (10, 4.0), 5, true), 2.0);
+        assert_eq!(interpolate((0, 10.0), (10, 4.0), 5, false), 7.0);
+    }
+}

@@ -1,0 +1,191 @@
+//! The instant selector: the newest sample within the look-back of each step, or the value between two samples.
+//!
+//! Source: Prometheus 3.14 `promql/engine.go`: `vectorSelectorSingle`, `smoothSeries`.
+
+use quiver_types::{Histogram, Millis, ResetHint, is_stale};
+
+use super::extend::interpolate;
+use super::{Cursor, first_after};
+use crate::functions::notes::Note;
+use crate::functions::{KernelContext, RangeCall};
+use crate::functions::notes::Notes;
+use crate::histogram;
+use crate::kernel::{SeriesOut, SeriesSamples};
+
+/// What to give of the sample that is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InstantValue {
+    /// Its value.
+    Value,
+    /// Its time in seconds.
+    Timestamp,
+    /// Its start time in seconds; 0 when unset.
+    StartTimestamp,
+}
+
+/// Fills a row with the newest sample in `(t - lookback, t]` per step, unless that is a stale marker. The call's
+/// `window.lookback_ms` is the look-back; the range is not used.
+pub fn instant(samples: &SeriesSamples<'_>, call: &RangeCall<'_>, what: InstantValue, out: &mut SeriesOut<'_>) {
+    let (mut float, mut hist) = (0, 0);
+    for step in 0..call.grid.steps {
+        let end = call.end(step);
+        let oldest = end - call.window.lookback_ms;
+        float = first_after(samples.ts, float, end);
+        hist = first_after(samples.hist_ts, hist, end);
+        let float_ts = newest(samples.ts, float);
+        let hist_ts = newest(samples.hist_ts, hist);
+        if float_ts.max(hist_ts) <= oldest {
+            continue;
+        }
+        if float_ts > hist_ts {
+            let value = samples.values[float - 1];
+            if !is_stale(value) {
+                out.present[step] = true;
+                out.values[step] = match what {
+                    InstantValue::Value => value,
+                    InstantValue::Timestamp => seconds(float_ts),
+                    InstantValue::StartTimestamp => start(samples.start_ts, float - 1),
+                };
+            }
+            continue;
+        }
+        let found = &samples.hists[hist - 1];
+        if found.is_stale() {
+            continue;
+        }
+        match what {
+            InstantValue::Value => out.hists.push((step as u32, found.clone())),
+            InstantValue::Timestamp => set(out, step, seconds(hist_ts)),
+            InstantValue::StartTimestamp => set(out, step, start(samples.hist_start_ts, hist - 1)),
+        }
+    }
+}
+
+fn newest(ts: &[Millis], end: usize) -> Millis {
+    if end == 0 { Millis::MIN } else { ts[end - 1] }
+}
+
+fn seconds(ts: Millis) -> f64 {
+    ts as f64 / 1000.0
+}
+
+fn start(starts: &[Millis], idx: usize) -> f64 {
+    starts.get(idx).map_or(0.0, |&t| seconds(t))
+}
+
+fn set(out: &mut SeriesOut<'_>, step: usize, value: f64) {
+    out.present[step] = true;
+    out.values[step] = value;
+}
+
+/// Fills a row of a `smoothed` instant selector: the sample at the step, else the value between its neighbours
+/// within the look-back on both sides, else the last value. Samples hold no stale markers.
+pub fn instant_smoothed(
+    samples: &SeriesSamples<'_>,
+    call: &RangeCall<'_>,
+    out: &mut SeriesOut<'_>,
+    ctx: &mut KernelContext<'_>,
+) {
+    let (mut floats, mut hists) = (Cursor::default(), Cursor::default());
+    let mut notes = Notes::default();
+    let lookback = call.window.lookback_ms;
+    for step in 0..call.grid.steps {
+        let t = call.end(step);
+        floats.advance(samples.ts, t - lookback, t + lookback);
+        hists.advance(samples.hist_ts, t - lookback, t + lookback);
+        match (floats.is_empty(), hists.is_empty()) {
+            (true, true) => {}
+            (false, false) => notes.set(Note::MixedFloatsHistograms),
+            (false, true) => {
+                let (ts, values) = (&samples.ts[..floats.hi], &samples.values[..floats.hi]);
+                let i = ts.partition_point(|&s| s < t);
+                if i < ts.len() && ts[i] == t {
+                    set(out, step, values[i]);
+                } else if i > floats.lo && i < ts.len() {
+                    set(out, step, interpolate((ts[i - 1], values[i - 1]), (ts[i], values[i]), t, false));
+                } else if i > floats.lo {
+                    set(out, step, values[i - 1]);
+                }
+            }
+            (true, false) => {
+                let i = samples.hist_ts[..hists.hi].partition_point(|&s| s < t);
+                if let Some(h) = smooth_histogram(samples, hists, i, t, &mut notes) {
+                    out.hists.push((step as u32, h));
+                }
+            }
+        }
+    }
+    ctx.note(&notes);
+}
+
+fn smooth_histogram(
+    samples: &SeriesSamples<'_>,
+    window: Cursor,
+    next: usize,
+    t: Millis,
+    notes: &mut Notes,
+) -> Option<Histogram> {
+    let at = |i: usize| (samples.hist_ts[i], &samples.hists[i]);
+    if next < window.hi && samples.hist_ts[next] == t {
+        return Some(samples.hists[next].clone());
+    }
+    if next == window.lo {
+        return None;
+    }
+    let (prev_ts, prev) = at(next - 1);
+    if next == window.hi {
+        // The hint tells about the step from the sample before, which the carried value does not make.
+        return Some(Histogram { reset_hint: ResetHint::Unknown, ..prev.clone() });
+    }
+    let (next_ts, next) = at(next);
+    if histogram::uses_custom_buckets(prev) != histogram::uses_custom_buckets(next) {
+        notes.set(Note::MixedExponentialCustom);
+        return None;
+    }
+    let is_counter = prev.reset_hint != ResetHint::Gauge || next.reset_hint != ResetHint::Gauge;
+    histogram::interpolate((prev_ts, prev), (next_ts, next), t, is_counter, notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::stale_nan;
+
+    use super::*;
+    use crate::functions::call::RangeCall;
+    use crate::kernel::{Grid, Window};
+
+    fn row(samples: &SeriesSamples<'_>, what: InstantValue, steps: usize) -> Vec<Option<f64>> {
+        let (mut values, mut present) = (vec![0.0; steps], vec![false; steps]);
+        let mut out = SeriesOut { values: &mut values, present: &mut present, hists: vec![] };
+        let window = Window { range_ms: 0, offset_ms: 0, anchored: false, smoothed: false, lookback_ms: 50 };
+        let call = RangeCall { grid: Grid { start: 0, step_ms: 25, steps }, window, at: None, params: &[] };
+        instant(samples, &call, what, &mut out);
+        values.iter().zip(&present).map(|(&v, &p)| p.then_some(v)).collect()
+    }
+
+    #[test]
+    fn look_back_is_open_on_the_left_and_stops_at_stale() {
+        let values = [1.0, 2.0, stale_nan()];
+        let samples = SeriesSamples { ts: &[0, 100, 120], values: &values, ..SeriesSamples::default() };
+        let got = row(&samples, InstantValue::Value, 7);
+        assert_eq!(got, [Some(1.0), Some(1.0), None, None, Some(2.0), None, None]);
+        let got = row(&samples, InstantValue::Timestamp, 5);
+        assert_eq!(got, [Some(0.0), Some(0.0), None, None, Some(0.1)]);
+        let got = row(&samples, InstantValue::StartTimestamp, 2);
+        assert_eq!(got, [Some(0.0), Some(0.0)]);
+    }
+
+    #[test]
+    fn the_newer_of_float_and_histogram() {
+        let hists = [Histogram { count: 3.0, ..Histogram::default() }];
+        let samples = SeriesSamples {
+            ts: &[0],
+            values: &[1.0],
+            hist_ts: &[25],
+            hists: &hists,
+            ..SeriesSamples::default()
+        };
+        assert_eq!(row(&samples, InstantValue::Value, 3), [Some(1.0), None, None]);
+        assert_eq!(row(&samples, InstantValue::Timestamp, 3), [Some(0.0), Some(0.025), Some(0.025)]);
+    }
+}
