@@ -1,0 +1,519 @@
+//! The memtable: a list of generations, of which one is open.
+//!
+//! A [`Generation`] is append-only: the WAL's thread alone inserts, readers copy out what they need under the read lock
+//! of one shard. Each row knows the sequence number of its write, so a reader sees exactly the writes up to its
+//! snapshot. Labels stand in the [`Registry`], shared by all generations; a generation refers to its series by *slot*,
+//! which is also their number in its WAL records.
+
+pub(crate) mod order;
+pub(crate) mod series;
+#[cfg(test)]
+pub(crate) mod testing;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, OnceLock};
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use parking_lot::RwLock;
+use quiver_types::metrics::MetricMetadata;
+use quiver_types::time::DAY_MS;
+use quiver_types::{Access, Histogram, LabelSet, Matcher, Millis, MillisRange, SeriesId};
+use roaring::RoaringBitmap;
+use uuid::Uuid;
+
+use crate::memtable::order::Order;
+use crate::memtable::series::{Pushed, SeriesData};
+use crate::registry::Registry;
+use crate::registry::paged::Paged;
+use crate::run::{FloatRun, HistRun, RunExemplar, SeriesRun};
+
+/// Shards of a generation. Blocks of [`BLOCK`] slots share one: the series of a request mostly lie side by side, so an
+/// insert takes few locks.
+const SHARDS: usize = 64;
+const BLOCK: usize = 256;
+
+/// Which generation of which process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GenerationId {
+    /// The process' writer id, a UUIDv7 made at its start.
+    pub writer: Uuid,
+    /// Number within the writer, from 1.
+    pub number: u64,
+}
+
+impl fmt::Display for GenerationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.writer, self.number)
+    }
+}
+
+/// A series that a generation holds.
+#[derive(Debug, Clone)]
+pub struct LiveSeries {
+    /// Its place in the generation, for the `copy_` functions.
+    pub slot: u32,
+    /// Its number in the registry: the same in all generations of this process.
+    pub number: u32,
+    /// Its hash.
+    pub id: SeriesId,
+    /// Its labels.
+    pub labels: LabelSet,
+    /// Whether it holds native histograms.
+    pub may_have_histograms: bool,
+}
+
+/// Memory that holds what came since the last seal; see the module.
+pub struct Generation {
+    /// Number within the writer.
+    pub number: u64,
+    /// The process that wrote it.
+    pub writer: Uuid,
+    ordinal: u32,
+    /// Sequence number that relative number 0 stands for.
+    base_seq: u64,
+    registry: Arc<Registry>,
+    slots: RwLock<Slots>,
+    shards: Box<[RwLock<Vec<SeriesData>>]>,
+    metadata: RwLock<Vec<MetadataRow>>,
+    days: RwLock<BTreeSet<i32>>,
+    min_ts: AtomicI64,
+    max_ts: AtomicI64,
+    last_seq: AtomicU64,
+    samples: AtomicU64,
+    rows: AtomicU64,
+    bytes: AtomicUsize,
+    sealed: AtomicBool,
+    order: OnceLock<Order>,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    numbers: Vec<u32>,
+    /// Code of each slot's service.
+    services: Vec<u32>,
+    /// Slot plus one by registry number.
+    by_number: Paged<NonZeroU32>,
+    service_names: Vec<Arc<str>>,
+    service_codes: HashMap<Arc<str>, u32, FixedState>,
+}
+
+#[derive(Debug)]
+struct MetadataRow {
+    seq: u32,
+    ts: Millis,
+    metadata: MetricMetadata,
+    service: String,
+}
+
+/// Float samples with their slots, as columns.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SampleRows<'a> {
+    pub(crate) slots: &'a [u32],
+    pub(crate) ts: &'a [Millis],
+    pub(crate) values: &'a [f64],
+    /// Empty when none is given.
+    pub(crate) start_ts: &'a [Millis],
+}
+
+/// A histogram with its slot.
+#[derive(Debug)]
+pub(crate) struct HistogramRow {
+    pub(crate) slot: u32,
+    pub(crate) ts: Millis,
+    pub(crate) start_ts: Millis,
+    pub(crate) histogram: Histogram,
+}
+
+/// Samples that were there already, and samples that came beside another value at their time.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Repeats {
+    pub(crate) duplicates: u64,
+    pub(crate) conflicts: u64,
+}
+
+fn place(slot: u32) -> (usize, usize) {
+    let (block, at) = (slot as usize / BLOCK, slot as usize % BLOCK);
+    (block % SHARDS, block / SHARDS * BLOCK + at)
+}
+
+impl fmt::Debug for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Generation")
+            .field("id", &self.id())
+            .field("samples", &self.samples())
+            .field("bytes", &self.bytes())
+            .field("sealed", &self.sealed())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Generation {
+    /// Makes an open generation whose writes have numbers from `base_seq` on.
+    pub(crate) fn new(id: GenerationId, base_seq: u64, registry: Arc<Registry>) -> Self {
+        Self {
+            number: id.number,
+            writer: id.writer,
+            ordinal: registry.next_ordinal(),
+            base_seq,
+            registry,
+            slots: RwLock::default(),
+            shards: std::iter::repeat_with(RwLock::default).take(SHARDS).collect(),
+            metadata: RwLock::default(),
+            days: RwLock::default(),
+            min_ts: AtomicI64::new(i64::MAX),
+            max_ts: AtomicI64::new(i64::MIN),
+            last_seq: AtomicU64::new(0),
+            samples: AtomicU64::new(0),
+            rows: AtomicU64::new(0),
+            bytes: AtomicUsize::new(0),
+            sealed: AtomicBool::new(false),
+            order: OnceLock::new(),
+        }
+    }
+
+    /// Gives its identity.
+    pub fn id(&self) -> GenerationId {
+        GenerationId { writer: self.writer, number: self.number }
+    }
+
+    /// First and last time of samples, histograms and exemplars; `None` when there are none.
+    pub fn range(&self) -> Option<MillisRange> {
+        let range = MillisRange::new(self.min_ts.load(Acquire), self.max_ts.load(Acquire));
+        (range.min <= range.max).then_some(range)
+    }
+
+    /// Says whether nothing will be added any more.
+    pub fn sealed(&self) -> bool {
+        self.sealed.load(Acquire)
+    }
+
+    /// Bytes of memory: rows, vectors, places of series; not the registry's entries.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Number of float samples and histograms.
+    pub fn samples(&self) -> u64 {
+        self.samples.load(Relaxed)
+    }
+
+    /// Number of series, those without a row yet included.
+    pub fn series(&self) -> usize {
+        self.slots.read().numbers.len()
+    }
+
+    /// Says whether there is nothing to flush.
+    pub fn is_empty(&self) -> bool {
+        self.rows.load(Acquire) == 0
+    }
+
+    /// Sequence number of the last write.
+    pub fn last_seq(&self) -> u64 {
+        self.last_seq.load(Acquire)
+    }
+
+    /// Sequence number from which its writes count.
+    pub(crate) fn base_seq(&self) -> u64 {
+        self.base_seq
+    }
+
+    pub(crate) fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    pub(crate) fn ordinal(&self) -> u32 {
+        self.ordinal
+    }
+
+    /// UTC days of samples, histograms and exemplars, ascending.
+    pub fn days(&self) -> Vec<i32> {
+        self.days.read().iter().copied().collect()
+    }
+
+    /// Number of days that there would be with these.
+    pub(crate) fn days_with(&self, days: &[i32]) -> usize {
+        let known = self.days.read();
+        known.len() + days.iter().filter(|d| !known.contains(d)).count()
+    }
+
+    /// Number relative to the base, where readers of a snapshot stop; `None` when they see nothing of this generation.
+    fn cut(&self, seq: u64) -> Option<u32> {
+        seq.checked_sub(self.base_seq).map(|cut| cut.min(u64::from(u32::MAX)) as u32)
+    }
+
+    // Reading.
+
+    /// Finds the series that all matchers match, that the caller may see, and that may have something in the range up
+    /// to the snapshot's sequence number. In no promised order.
+    pub fn matching(&self, matchers: &[Matcher], access: &Access, range: MillisRange, seq: u64) -> Vec<LiveSeries> {
+        if self.cut(seq).is_none() || !self.range().is_some_and(|own| own.overlaps(&range)) {
+            return Vec::new();
+        }
+        self.held(&self.registry.matching(matchers), access, range, seq)
+    }
+
+    /// The same of series that [`Registry::matching`] gave: several generations share one registry, so a caller that
+    /// reads them all evaluates matchers once.
+    pub fn held(&self, numbers: &RoaringBitmap, access: &Access, range: MillisRange, seq: u64) -> Vec<LiveSeries> {
+        let found = self.held_slots(numbers, access, range, seq);
+        let mut out = Vec::with_capacity(found.len());
+        let mut places = found.iter();
+        self.registry.for_labels(found.iter().map(|f| f.1), |id, labels| {
+            if let Some(&(slot, number, may_have_histograms)) = places.next() {
+                out.push(LiveSeries { slot, number, id, labels, may_have_histograms });
+            }
+        });
+        out
+    }
+
+    /// The same without labels: slot, registry number, whether there are histograms; ascending slots.
+    pub(crate) fn held_slots(
+        &self,
+        numbers: &RoaringBitmap,
+        access: &Access,
+        range: MillisRange,
+        seq: u64,
+    ) -> Vec<(u32, u32, bool)> {
+        let Some(cut) = self.cut(seq) else { return Vec::new() };
+        let mut found: Vec<(u32, u32, bool)> = {
+            let slots = self.slots.read();
+            let allowed: Vec<bool> = slots.service_names.iter().map(|s| access.allows(s)).collect();
+            let place_of = |number: u32| {
+                let slot = slots.by_number.get(number)?.get() - 1;
+                allowed[slots.services[slot as usize] as usize].then_some((slot, number, false))
+            };
+            if numbers.len() as usize > 4 * slots.numbers.len() {
+                let own = slots.numbers.iter().copied().filter(|&n| numbers.contains(n));
+                own.filter_map(place_of).collect()
+            } else {
+                numbers.iter().filter_map(place_of).collect()
+            }
+        };
+        found.sort_unstable();
+        let mut shard_at = usize::MAX;
+        let mut shard = None;
+        found.retain_mut(|(slot, _, histograms)| {
+            let (at, item) = place(*slot);
+            if at != shard_at {
+                // The old guard goes before the next comes: two read locks of one thread could wait for each other's
+                // writers.
+                drop(shard.take());
+                (shard_at, shard) = (at, Some(self.shards[at].read()));
+            }
+            let data = &shard.as_ref().expect("just taken")[item];
+            *histograms = data.has_histograms();
+            data.visible(cut, range)
+        });
+        drop(shard);
+        found
+    }
+
+    fn read<R: Default>(&self, slot: u32, seq: u64, read: impl FnOnce(&SeriesData, u32) -> R) -> R {
+        let (shard, at) = place(slot);
+        let Some(cut) = self.cut(seq) else { return R::default() };
+        self.shards[shard].read().get(at).map_or_else(R::default, |data| read(data, cut))
+    }
+
+    /// Copies the float samples of a series in a range, of writes up to `seq`: ascending, one per time.
+    pub fn copy_floats(&self, slot: u32, range: MillisRange, seq: u64) -> FloatRun {
+        let mut run = FloatRun::default();
+        self.append_floats(slot, range, seq, &mut run);
+        run
+    }
+
+    /// Appends them to a run, whose memory is so used again.
+    pub fn append_floats(&self, slot: u32, range: MillisRange, seq: u64, out: &mut FloatRun) {
+        self.read(slot, seq, |data, cut| data.append_floats(range, cut, out));
+    }
+
+    /// Copies the histograms of a series, likewise.
+    pub fn copy_hists(&self, slot: u32, range: MillisRange, seq: u64) -> HistRun {
+        self.read(slot, seq, |data, cut| data.copy_hists(range, cut))
+    }
+
+    /// Copies the exemplars of a series, by time.
+    pub fn copy_exemplars(&self, slot: u32, range: MillisRange, seq: u64) -> Vec<RunExemplar> {
+        self.read(slot, seq, |data, cut| data.copy_exemplars(range, cut))
+    }
+
+    /// Gives metadata rows in arrival order: time of arrival, metadata, service (empty = none).
+    pub fn metadata(&self, seq: u64) -> Vec<(Millis, MetricMetadata, String)> {
+        let Some(cut) = self.cut(seq) else { return Vec::new() };
+        let rows = self.metadata.read();
+        rows.iter().filter(|r| r.seq <= cut).map(|r| (r.ts, r.metadata.clone(), r.service.clone())).collect()
+    }
+
+    /// Gives the content of one day for the flush, in series order, built one series at a time. Only of a sealed
+    /// generation: the order is made once.
+    pub fn runs(&self, day: i32) -> impl Iterator<Item = SeriesRun> + '_ {
+        assert!(self.sealed(), "an open generation has no order yet");
+        let order = self.order.get_or_init(|| {
+            let slots = self.slots.read();
+            Order::build(&self.registry, &slots.numbers, |slot, day| {
+                let (shard, at) = place(slot);
+                self.shards[shard].read()[at].for_days(day);
+            })
+        });
+        let first = i64::from(day) * DAY_MS;
+        let range = MillisRange::new(first, first + DAY_MS - 1);
+        (0..order.len(day)).filter_map(move |n| {
+            let (slot, id, labels) = order.series(day, n)?;
+            let mut run = SeriesRun {
+                labels,
+                id,
+                service: self.service(slot),
+                samples: self.copy_floats(slot, range, u64::MAX),
+                hists: self.copy_hists(slot, range, u64::MAX),
+                exemplars: self.copy_exemplars(slot, range, u64::MAX),
+            };
+            run.normalize();
+            (!run.is_empty()).then_some(run)
+        })
+    }
+
+    /// Gives the service of a series; empty = none.
+    pub fn service(&self, slot: u32) -> Arc<str> {
+        let slots = self.slots.read();
+        Arc::clone(&slots.service_names[slots.services[slot as usize] as usize])
+    }
+
+    // Writing; by one thread.
+
+    /// Gives the series at the next slot a place.
+    pub(crate) fn define(&self, number: u32, service: &str) -> u32 {
+        let slot = self.series() as u32;
+        let (shard, at) = place(slot);
+        let mut shard = self.shards[shard].write();
+        // Before readers can find the slot.
+        let len = shard.len().max(at + 1);
+        shard.resize_with(len, SeriesData::default);
+        drop(shard);
+        let mut slots = self.slots.write();
+        let code = if let Some(&code) = slots.service_codes.get(service) {
+            code
+        } else {
+            let name: Arc<str> = Arc::from(service);
+            let code = slots.service_names.len() as u32;
+            slots.service_names.push(Arc::clone(&name));
+            slots.service_codes.insert(name, code);
+            code
+        };
+        slots.numbers.push(number);
+        slots.services.push(code);
+        slots.by_number.insert(number, NonZeroU32::new(slot + 1).expect("not 0"));
+        drop(slots);
+        self.account(size_of::<SeriesData>() + 16);
+        slot
+    }
+
+    fn account(&self, grown: usize) {
+        self.bytes.fetch_add(grown, Relaxed);
+        self.registry.add_generation_bytes(grown);
+    }
+
+    fn relative(&self, seq: u64) -> u32 {
+        let seq = u32::try_from(seq - self.base_seq).expect("a generation is sealed long before 4 billion writes");
+        self.last_seq.fetch_max(self.base_seq + u64::from(seq), Release);
+        seq
+    }
+
+    fn widen(&self, ts: impl Iterator<Item = Millis>, rows: usize) {
+        let (mut min, mut max) = (i64::MAX, i64::MIN);
+        for t in ts {
+            min = min.min(t);
+            max = max.max(t);
+        }
+        self.min_ts.fetch_min(min, Release);
+        self.max_ts.fetch_max(max, Release);
+        self.rows.fetch_add(rows as u64, Release);
+    }
+
+    /// Notes the days of rows about to be inserted.
+    pub(crate) fn touch_days(&self, days: &[i32]) {
+        if self.days_with(days) > self.days.read().len() {
+            self.days.write().extend(days);
+        }
+    }
+
+    /// Inserts float samples; their slots are defined.
+    pub(crate) fn insert_samples(&self, seq: u64, rows: SampleRows<'_>) -> Repeats {
+        let seq = self.relative(seq);
+        let mut repeats = Repeats::default();
+        let mut grown = 0;
+        let (mut shard_at, mut shard) = (usize::MAX, None);
+        for (i, &slot) in rows.slots.iter().enumerate() {
+            let (at, item) = place(slot);
+            if at != shard_at {
+                drop(shard.take());
+                (shard_at, shard) = (at, Some(self.shards[at].write()));
+            }
+            let data = &mut shard.as_mut().expect("just taken")[item];
+            let start_ts = if rows.start_ts.is_empty() { 0 } else { rows.start_ts[i] };
+            match data.push(rows.ts[i], rows.values[i], start_ts, seq, &mut grown) {
+                Pushed::Stored => {}
+                Pushed::Repeated => repeats.duplicates += 1,
+                Pushed::Conflicting => repeats.conflicts += 1,
+            }
+        }
+        drop(shard);
+        self.samples.fetch_add(rows.ts.len() as u64 - repeats.duplicates, Relaxed);
+        self.widen(rows.ts.iter().copied(), rows.ts.len());
+        self.account(grown);
+        repeats
+    }
+
+    /// Inserts histograms.
+    pub(crate) fn insert_histograms(&self, seq: u64, rows: Vec<HistogramRow>) {
+        let seq = self.relative(seq);
+        let mut grown = 0;
+        self.widen(rows.iter().map(|r| r.ts), rows.len());
+        self.samples.fetch_add(rows.len() as u64, Relaxed);
+        for row in rows {
+            let (shard, at) = place(row.slot);
+            let mut shard = self.shards[shard].write();
+            shard[at].push_histogram(row.ts, row.start_ts, row.histogram, seq, &mut grown);
+        }
+        self.account(grown);
+    }
+
+    /// Inserts exemplars.
+    pub(crate) fn insert_exemplars(&self, seq: u64, rows: Vec<(u32, RunExemplar)>) {
+        let seq = self.relative(seq);
+        let mut grown = 0;
+        self.widen(rows.iter().map(|r| r.1.ts), rows.len());
+        for (slot, exemplar) in rows {
+            let (shard, at) = place(slot);
+            self.shards[shard].write()[at].push_exemplar(exemplar, seq, &mut grown);
+        }
+        self.account(grown);
+    }
+
+    /// Inserts metadata.
+    pub(crate) fn insert_metadata(&self, seq: u64, rows: Vec<(Millis, MetricMetadata, String)>) {
+        let seq = self.relative(seq);
+        self.rows.fetch_add(rows.len() as u64, Release);
+        let text = |m: &MetricMetadata| m.metric.len() + m.metric_type.len() + m.help.len() + m.unit.len();
+        self.account(rows.iter().map(|r| size_of::<MetadataRow>() + text(&r.1) + r.2.len()).sum());
+        let rows = rows.into_iter().map(|(ts, metadata, service)| MetadataRow { seq, ts, metadata, service });
+        self.metadata.write().extend(rows);
+    }
+
+    /// Ends it.
+    pub(crate) fn seal(&self) {
+        self.sealed.store(true, Release);
+    }
+}
+
+impl Drop for Generation {
+    fn drop(&mut self) {
+        self.registry.sub_generation_bytes(self.bytes());
+        self.registry.release(&self.slots.get_mut().numbers);
+    }
+}
+
+#[cfg(test)]
+mod tests;

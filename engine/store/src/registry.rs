@@ -1,0 +1,277 @@
+//! The registry of live series: one per process, shared by all generations.
+//!
+//! A series has one entry, however many generations hold samples of it, and goes when the last of them is dropped (a
+//! snapshot that reads a generation keeps it). Its number is never used again in this process. Two halves with locks
+//! of their own: identities with reference counts, for the WAL's thread alone, and the [`Index`] that readers use, which
+//! is written only when a series is new to the process.
+
+pub(crate) mod index;
+pub(crate) mod paged;
+mod postings;
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+
+use hashbrown::HashTable;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use quiver_types::{LabelSet, Matcher, SeriesId};
+use roaring::RoaringBitmap;
+
+pub(crate) use index::Index;
+
+use crate::metrics::METRICS;
+
+/// How many entries are released under one hold of the locks, so that dropping a generation never stops writes.
+const RELEASE_BATCH: usize = 1024;
+
+/// Symbols, label sets and postings of the series in unflushed generations.
+#[derive(Debug, Default)]
+pub struct Registry {
+    identities: Mutex<Identities>,
+    index: RwLock<Index>,
+    next_ordinal: AtomicU32,
+    generation_bytes: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Identities {
+    table: HashTable<Identity>,
+    next_number: u32,
+}
+
+/// 32 bytes. `slot` is the series' place in the generation `ordinal`, the last one that took it in.
+#[derive(Debug)]
+struct Identity {
+    id: SeriesId,
+    number: u32,
+    references: u32,
+    ordinal: u32,
+    slot: u32,
+}
+
+/// What became of a series that a generation took in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attached {
+    /// It was in already, at this slot.
+    Known(u32),
+    /// It is in from now on, at the slot offered, under this number.
+    New(u32),
+    /// The registry is full.
+    Refused,
+}
+
+/// The id is a good hash already.
+fn hash(id: SeriesId) -> u64 {
+    id.0 as u64
+}
+
+impl Registry {
+    /// Gives a generation its number within this registry.
+    pub(crate) fn next_ordinal(&self) -> u32 {
+        self.next_ordinal.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Looks up series in a generation: `slots[i]` for `ids[i]`; positions of those that it lacks go to `unknown`.
+    pub(crate) fn resolve(
+        &self,
+        ordinal: u32,
+        ids: impl Iterator<Item = SeriesId>,
+        slots: &mut Vec<u32>,
+        unknown: &mut Vec<u32>,
+    ) {
+        let identities = self.identities.lock();
+        for (at, id) in ids.enumerate() {
+            let slot = match identities.table.find(hash(id), |e| e.id == id) {
+                Some(entry) if entry.ordinal == ordinal => entry.slot,
+                _ => {
+                    unknown.push(at as u32);
+                    u32::MAX
+                }
+            };
+            slots.push(slot);
+        }
+    }
+
+    /// Takes series into a generation, the first at slot `first_slot`; calls back for each. A series new to the process
+    /// is refused when the registry holds more than `bytes_max`.
+    pub(crate) fn attach<'a>(
+        &self,
+        ordinal: u32,
+        first_slot: u32,
+        series: impl Iterator<Item = (SeriesId, &'a [u8])>,
+        bytes_max: usize,
+        mut taken: impl FnMut(Attached),
+    ) {
+        let mut identities = self.identities.lock();
+        let mut index = None;
+        let mut next_slot = first_slot;
+        for (id, canonical) in series {
+            if let Some(entry) = identities.table.find_mut(hash(id), |e| e.id == id) {
+                if entry.ordinal == ordinal {
+                    taken(Attached::Known(entry.slot));
+                    continue;
+                }
+                entry.references += 1;
+                (entry.ordinal, entry.slot) = (ordinal, next_slot);
+                taken(Attached::New(entry.number));
+                next_slot += 1;
+                continue;
+            }
+            let index = index.get_or_insert_with(|| self.index.write());
+            let number = identities.next_number;
+            if number == u32::MAX || index.bytes() + identities.table.allocation_size() > bytes_max {
+                taken(Attached::Refused);
+                continue;
+            }
+            identities.next_number += 1;
+            index.define(number, id, canonical);
+            let entry = Identity { id, number, references: 1, ordinal, slot: next_slot };
+            identities.table.insert_unique(hash(id), entry, |e| hash(e.id));
+            taken(Attached::New(number));
+            next_slot += 1;
+        }
+        if let Some(index) = index {
+            self.account(&index, &identities);
+        }
+    }
+
+    /// Takes a generation's references back; entries without any go.
+    pub(crate) fn release(&self, numbers: &[u32]) {
+        let mut gone = Vec::new();
+        for batch in numbers.chunks(RELEASE_BATCH) {
+            let ids: Vec<SeriesId> = {
+                let index = self.index.read();
+                batch.iter().filter_map(|&n| index.id(n)).collect()
+            };
+            gone.clear();
+            let mut identities = self.identities.lock();
+            for id in ids {
+                let Ok(mut entry) = identities.table.find_entry(hash(id), |e| e.id == id) else { continue };
+                entry.get_mut().references -= 1;
+                if entry.get().references == 0 {
+                    gone.push(entry.remove().0.number);
+                }
+            }
+            if identities.table.len() * 4 < identities.table.capacity() {
+                let room = identities.table.len() * 2;
+                identities.table.shrink_to(room, |e| hash(e.id));
+            }
+            if !gone.is_empty() {
+                let mut index = self.index.write();
+                gone.iter().for_each(|&n| index.remove(n));
+                self.account(&index, &identities);
+            }
+        }
+    }
+
+    fn account(&self, index: &Index, identities: &Identities) {
+        let bytes = index.bytes() + identities.table.allocation_size();
+        self.bytes.store(bytes, Relaxed);
+        METRICS.registry_series.set(index.len() as u64);
+        METRICS.registry_pairs.set(index.pairs_len() as u64);
+        METRICS.registry_bytes.set(bytes as u64);
+    }
+
+    /// Gives the numbers of all series that the matchers match, whatever generation holds them.
+    pub fn matching(&self, matchers: &[Matcher]) -> RoaringBitmap {
+        self.index.read().matching(matchers)
+    }
+
+    /// Gives the labels of live series (those of a generation that the caller holds), calling back in order.
+    pub(crate) fn for_labels(&self, numbers: impl Iterator<Item = u32>, mut found: impl FnMut(SeriesId, LabelSet)) {
+        let mut index = self.index.read();
+        let mut scratch = Vec::with_capacity(512);
+        for (at, number) in numbers.enumerate() {
+            if at % 4096 == 4095 {
+                // A writer that waits for this lock stops the WAL's thread.
+                RwLockReadGuard::bump(&mut index);
+            }
+            let (id, labels) = index.labels(number, &mut scratch).expect("a generation that is held keeps its series");
+            found(id, labels);
+        }
+    }
+
+    /// Lets a function read the index.
+    pub(crate) fn with_index<R>(&self, read: impl FnOnce(&Index) -> R) -> R {
+        read(&self.index.read())
+    }
+
+    /// Number of live series.
+    pub fn len(&self) -> usize {
+        self.index.read().len()
+    }
+
+    /// Says whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of the registry itself.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Bytes of all generations that are alive, flushed ones that a snapshot still reads included.
+    pub fn generation_bytes(&self) -> usize {
+        self.generation_bytes.load(Relaxed)
+    }
+
+    pub(crate) fn add_generation_bytes(&self, bytes: usize) {
+        let now = self.generation_bytes.fetch_add(bytes, Relaxed) + bytes;
+        METRICS.generation_bytes.set(now as u64);
+    }
+
+    pub(crate) fn sub_generation_bytes(&self, bytes: usize) {
+        let now = self.generation_bytes.fetch_sub(bytes, Relaxed) - bytes;
+        METRICS.generation_bytes.set(now as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(n: usize) -> LabelSet {
+        let value = n.to_string();
+        LabelSet::from_pairs([("__name__", "m"), ("n", value.as_str())])
+    }
+
+    fn attach(r: &Registry, ordinal: u32, first_slot: u32, sets: &[LabelSet], bytes_max: usize) -> Vec<Attached> {
+        let mut out = Vec::new();
+        r.attach(ordinal, first_slot, sets.iter().map(|l| (l.id(), l.canonical())), bytes_max, |a| out.push(a));
+        out
+    }
+
+    #[test]
+    fn entries_live_as_long_as_a_generation() {
+        use Attached::{Known, New};
+        let r = Registry::default();
+        let sets: Vec<_> = (0..3).map(labels).collect();
+        let (a, b) = (r.next_ordinal(), r.next_ordinal());
+        assert_eq!(attach(&r, a, 0, &sets[..2], usize::MAX), [New(0), New(1)]);
+        assert_eq!(attach(&r, a, 2, &sets[..2], usize::MAX), [Known(0), Known(1)]);
+        assert_eq!(attach(&r, b, 0, &sets[1..], usize::MAX), [New(1), New(2)]);
+        let (mut slots, mut unknown) = (Vec::new(), Vec::new());
+        r.resolve(b, sets.iter().map(LabelSet::id), &mut slots, &mut unknown);
+        assert_eq!((slots, unknown), (vec![u32::MAX, 0, 1], vec![0]));
+        r.release(&[0, 1]);
+        assert_eq!(r.len(), 2);
+        r.release(&[1, 2]);
+        assert_eq!(r.len(), 0);
+        // Numbers do not come back.
+        assert_eq!(attach(&r, b, 0, &sets[..1], usize::MAX), [New(3)]);
+    }
+
+    #[test]
+    fn the_limit_refuses_new_series_only() {
+        let r = Registry::default();
+        let sets: Vec<_> = (0..5000).map(labels).collect();
+        let ordinal = r.next_ordinal();
+        let first = attach(&r, ordinal, 0, &sets, 400_000);
+        let kept = first.iter().filter(|a| matches!(a, Attached::New(_))).count();
+        assert!((500..4999).contains(&kept), "{kept}");
+        let next = r.next_ordinal();
+        let again = attach(&r, next, 0, &sets, 400_000);
+        assert_eq!(again.iter().filter(|a| matches!(a, Attached::New(_))).count(), kept);
+    }
+}

@@ -1,0 +1,111 @@
+//! The series numbers that have one label pair. Most pairs belong to one series or to very many, so there are three
+//! forms: one number, a short sorted list, a roaring bitmap.
+
+use roaring::RoaringBitmap;
+
+/// Longest list before it becomes a bitmap.
+const LIST_MAX: usize = 128;
+
+/// Ascending series numbers.
+#[derive(Debug)]
+pub(crate) enum Postings {
+    /// A single series.
+    One(u32),
+    /// A few.
+    List(Vec<u32>),
+    /// Many.
+    Bitmap(Box<RoaringBitmap>),
+}
+
+impl Postings {
+    /// Appends a number greater than all before.
+    pub(crate) fn push(&mut self, number: u32) {
+        match self {
+            Self::One(first) => *self = Self::List(vec![*first, number]),
+            Self::List(list) if list.len() < LIST_MAX => list.push(number),
+            Self::List(list) => {
+                let mut bitmap: RoaringBitmap = list.iter().copied().collect();
+                bitmap.insert(number);
+                *self = Self::Bitmap(Box::new(bitmap));
+            }
+            Self::Bitmap(bitmap) => {
+                bitmap.insert(number);
+            }
+        }
+    }
+
+    /// Takes a number out; says whether none is left.
+    pub(crate) fn remove(&mut self, number: u32) -> bool {
+        match self {
+            Self::One(first) => *first == number,
+            Self::List(list) => {
+                if let Ok(at) = list.binary_search(&number) {
+                    list.remove(at);
+                }
+                list.is_empty()
+            }
+            Self::Bitmap(bitmap) => {
+                bitmap.remove(number);
+                bitmap.is_empty()
+            }
+        }
+    }
+
+    /// Gives the numbers as a bitmap.
+    pub(crate) fn to_bitmap(&self) -> RoaringBitmap {
+        match self {
+            Self::One(number) => RoaringBitmap::from_iter([*number]),
+            Self::List(list) => list.iter().copied().collect(),
+            Self::Bitmap(bitmap) => (**bitmap).clone(),
+        }
+    }
+}
+
+/// Unites postings: short ones are gathered and sorted once.
+#[derive(Debug, Default)]
+pub(crate) struct Union {
+    bitmap: RoaringBitmap,
+    loose: Vec<u32>,
+}
+
+impl Union {
+    /// Adds the numbers of one pair.
+    pub(crate) fn add(&mut self, postings: &Postings) {
+        match postings {
+            Postings::One(number) => self.loose.push(*number),
+            Postings::List(list) => self.loose.extend_from_slice(list),
+            Postings::Bitmap(bitmap) => self.bitmap |= &**bitmap,
+        }
+    }
+
+    /// Gives all numbers.
+    pub(crate) fn finish(mut self) -> RoaringBitmap {
+        self.loose.sort_unstable();
+        self.loose.dedup();
+        let loose = RoaringBitmap::from_sorted_iter(self.loose).expect("sorted and without repeats");
+        if self.bitmap.is_empty() { loose } else { self.bitmap | loose }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_forms_hold_the_same() {
+        for n in [1u32, 2, 128, 129, 130, 1000] {
+            let mut p = Postings::One(3);
+            (1..n).for_each(|i| p.push(3 + 7 * i));
+            let expected: RoaringBitmap = (0..n).map(|i| 3 + 7 * i).collect();
+            assert_eq!(p.to_bitmap(), expected);
+            let mut union = Union::default();
+            union.add(&p);
+            union.add(&Postings::One(3));
+            union.add(&Postings::List(vec![1, 10]));
+            assert_eq!(union.finish(), &expected | RoaringBitmap::from_iter([1, 10]));
+            let left: Vec<bool> = (0..n).map(|i| p.remove(3 + 7 * i)).collect();
+            assert_eq!(left.iter().filter(|&&empty| empty).count(), 1);
+            assert!(left[n as usize - 1]);
+        }
+    }
+}

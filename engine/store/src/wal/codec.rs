@@ -1,0 +1,334 @@
+//! Bodies of WAL records: Arrow IPC record batch messages without their schema, which table, version and kind name.
+//!
+//! No dictionaries, no compression, buffers aligned to 8 bytes: replay reads numbers in place.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+
+use arrow::array::{
+    ArrayRef, AsArray, BinaryArray, BinaryBuilder, FixedSizeBinaryBuilder, Float64Array, Int64Array, RecordBatch,
+    StringArray, StringBuilder, StructArray, UInt32Array,
+};
+use arrow::buffer::Buffer;
+use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef, UInt32Type};
+use arrow::error::ArrowError;
+use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions, write_message};
+use arrow::ipc::{MetadataVersion, root_as_message};
+use quiver_types::histogram::{HistogramBuilder, histogram_fields, read_histogram};
+use quiver_types::metrics::MetricMetadata;
+use quiver_types::tables::{TableDef, metric_metadata, metrics};
+use quiver_types::{Millis, SeriesId};
+
+use crate::memtable::HistogramRow;
+use crate::memtable::series::exemplar;
+use crate::run::RunExemplar;
+
+/// What a record's body holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Series that the generation lacked: slot, id, label set, service.
+    Definitions,
+    /// Float samples.
+    Samples,
+    /// Native histograms.
+    Histograms,
+    /// Exemplars.
+    Exemplars,
+    /// Rows of `metric_metadata`.
+    Metadata,
+}
+
+impl Kind {
+    /// The table that the record belongs to.
+    pub(crate) fn table(self) -> &'static TableDef {
+        match self {
+            Self::Metadata => &metric_metadata::TABLE,
+            _ => &metrics::TABLE,
+        }
+    }
+
+    /// Its number among the table's record kinds.
+    pub(crate) fn number(self) -> u16 {
+        match self {
+            Self::Definitions | Self::Metadata => 0,
+            Self::Samples => 1,
+            Self::Histograms => 2,
+            Self::Exemplars => 3,
+        }
+    }
+
+    /// Finds the kind that table and number name.
+    pub(crate) fn of(table: u16, number: u16) -> Option<Self> {
+        let all = [Self::Definitions, Self::Samples, Self::Histograms, Self::Exemplars, Self::Metadata];
+        all.into_iter().find(|k| k.table().number == table && k.number() == number)
+    }
+
+    fn schema(self, optional: bool) -> SchemaRef {
+        let schemas = &*SCHEMAS;
+        Arc::clone(match (self, optional) {
+            (Self::Definitions, _) => &schemas[0],
+            (Self::Samples, false) => &schemas[1],
+            (Self::Samples, true) => &schemas[2],
+            (Self::Histograms, _) => &schemas[3],
+            (Self::Exemplars, _) => &schemas[4],
+            (Self::Metadata, _) => &schemas[5],
+        })
+    }
+}
+
+static SCHEMAS: LazyLock<[SchemaRef; 6]> = LazyLock::new(|| {
+    let field = |name: &str, t: DataType| Field::new(name, t, false);
+    let schema = |fields: Vec<Field>| Arc::new(Schema::new(fields));
+    let series = || field("series", DataType::UInt32);
+    let ts = || field("ts", DataType::Int64);
+    let start_ts = || field("start_ts", DataType::Int64);
+    let value = || field("value", DataType::Float64);
+    let text = |name| field(name, DataType::Utf8);
+    [
+        schema(vec![
+            series(),
+            field("series_id", DataType::FixedSizeBinary(16)),
+            field("labels", DataType::Binary),
+            text("service"),
+        ]),
+        schema(vec![series(), ts(), value()]),
+        schema(vec![series(), ts(), value(), start_ts()]),
+        schema(vec![series(), ts(), start_ts(), field("histogram", DataType::Struct(histogram_fields()))]),
+        schema(vec![series(), ts(), value(), field("labels", DataType::Binary)]),
+        schema(vec![ts(), text("metric"), text("type"), text("help"), text("unit"), text("service")]),
+    ]
+});
+
+/// A series for a definitions record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Definition {
+    /// Its number in the WAL: the slot in the generation.
+    pub(crate) slot: u32,
+    pub(crate) id: SeriesId,
+    /// Canonical label bytes.
+    pub(crate) labels: Vec<u8>,
+    pub(crate) service: String,
+}
+
+/// Float samples as Arrow columns; shared with the record that is written of them.
+#[derive(Debug)]
+pub(crate) struct SampleColumns {
+    pub(crate) slots: UInt32Array,
+    pub(crate) ts: Int64Array,
+    pub(crate) values: Float64Array,
+    /// `None` when no sample has one.
+    pub(crate) start_ts: Option<Int64Array>,
+}
+
+/// A metadata row: time of arrival, metadata, service.
+pub(crate) type MetadataRow = (Millis, MetricMetadata, String);
+
+/// An exemplar with its slot.
+pub(crate) type ExemplarRow = (u32, RunExemplar);
+
+type EncodeFn = dyn FnMut(&RecordBatch, &mut Vec<u8>) -> Result<(), ArrowError> + Send;
+
+/// Writes bodies; keeps the buffers of the IPC writer between calls.
+pub(crate) struct Encoder {
+    encode: Box<EncodeFn>,
+}
+
+impl fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Encoder")
+    }
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        let generator = IpcDataGenerator::default();
+        let options = IpcWriteOptions::try_new(8, false, MetadataVersion::V5).expect("8 is a valid alignment");
+        let mut dictionaries = DictionaryTracker::new(false);
+        // The type of the context has no public name; a closure can hold it all the same.
+        let mut context = Default::default();
+        Self {
+            encode: Box::new(move |batch, out| {
+                let (_, message) = generator.encode(batch, &mut dictionaries, &options, &mut context)?;
+                write_message(&mut *out, message, &options)?;
+                Ok(())
+            }),
+        }
+    }
+}
+
+impl Encoder {
+    fn write(&mut self, kind: Kind, optional: bool, columns: Vec<ArrayRef>, out: &mut Vec<u8>) {
+        let batch = RecordBatch::try_new(kind.schema(optional), columns).expect("columns of the kind's own schema");
+        (self.encode)(&batch, out).expect("a vector takes any message without dictionaries");
+        out.resize(out.len().next_multiple_of(8), 0);
+    }
+
+    pub(crate) fn definitions(&mut self, rows: &[Definition], out: &mut Vec<u8>) {
+        let mut ids = FixedSizeBinaryBuilder::with_capacity(rows.len(), 16);
+        let bytes = rows.iter().map(|r| r.labels.len()).sum();
+        let mut labels = BinaryBuilder::with_capacity(rows.len(), bytes);
+        let mut services = StringBuilder::new();
+        for row in rows {
+            ids.append_value(row.id.to_bytes()).expect("16 bytes");
+            labels.append_value(&row.labels);
+            services.append_value(&row.service);
+        }
+        let slots: UInt32Array = rows.iter().map(|r| r.slot).collect::<Vec<_>>().into();
+        let columns: Vec<ArrayRef> =
+            vec![Arc::new(slots), Arc::new(ids.finish()), Arc::new(labels.finish()), Arc::new(services.finish())];
+        self.write(Kind::Definitions, false, columns, out);
+    }
+
+    pub(crate) fn samples(&mut self, rows: &SampleColumns, out: &mut Vec<u8>) {
+        let mut columns: Vec<ArrayRef> =
+            vec![Arc::new(rows.slots.clone()), Arc::new(rows.ts.clone()), Arc::new(rows.values.clone())];
+        columns.extend(rows.start_ts.iter().map(|s| Arc::new(s.clone()) as ArrayRef));
+        self.write(Kind::Samples, rows.start_ts.is_some(), columns, out);
+    }
+
+    pub(crate) fn histograms(&mut self, rows: &[HistogramRow], out: &mut Vec<u8>) {
+        let mut histograms = HistogramBuilder::default();
+        rows.iter().for_each(|r| histograms.push(&r.histogram));
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(UInt32Array::from_iter_values(rows.iter().map(|r| r.slot))),
+            Arc::new(Int64Array::from_iter_values(rows.iter().map(|r| r.ts))),
+            Arc::new(Int64Array::from_iter_values(rows.iter().map(|r| r.start_ts))),
+            Arc::new(histograms.finish()),
+        ];
+        self.write(Kind::Histograms, false, columns, out);
+    }
+
+    pub(crate) fn exemplars(&mut self, rows: &[ExemplarRow], out: &mut Vec<u8>) {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(UInt32Array::from_iter_values(rows.iter().map(|r| r.0))),
+            Arc::new(Int64Array::from_iter_values(rows.iter().map(|r| r.1.ts))),
+            Arc::new(Float64Array::from_iter_values(rows.iter().map(|r| r.1.value))),
+            Arc::new(BinaryArray::from_iter_values(rows.iter().map(|r| r.1.labels.canonical()))),
+        ];
+        self.write(Kind::Exemplars, false, columns, out);
+    }
+
+    pub(crate) fn metadata(&mut self, rows: &[MetadataRow], out: &mut Vec<u8>) {
+        let text = |get: fn(&MetadataRow) -> &str| -> ArrayRef { Arc::new(StringArray::from_iter_values(rows.iter().map(get))) };
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from_iter_values(rows.iter().map(|r| r.0))),
+            text(|r| &r.1.metric),
+            text(|r| &r.1.metric_type),
+            text(|r| &r.1.help),
+            text(|r| &r.1.unit),
+            text(|r| &r.2),
+        ];
+        self.write(Kind::Metadata, false, columns, out);
+    }
+}
+
+/// A body that is not what its header says.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("WAL record body: {0}")]
+pub(crate) struct BadBody(String);
+
+pub(crate) fn bad(what: impl Into<String>) -> BadBody {
+    BadBody(what.into())
+}
+
+/// Reads a body. Numbers stay where they are.
+pub(crate) fn decode(kind: Kind, optional: bool, body: &Buffer) -> Result<RecordBatch, BadBody> {
+    let head = body.get(..8).ok_or_else(|| bad("no room for a message"))?;
+    let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
+    if head[..4] != [0xff; 4] {
+        return Err(bad("no continuation marker"));
+    }
+    let metadata = body.get(8..8 + length).ok_or_else(|| bad("metadata runs past the end"))?;
+    let message = root_as_message(metadata).map_err(|e| bad(e.to_string()))?;
+    let batch = message.header_as_record_batch().ok_or_else(|| bad("not a record batch"))?;
+    let data = body.slice(8 + length);
+    // The reader slices without looking, so the bounds are checked here.
+    let inside = |offset: i64, length: i64| {
+        let end = usize::try_from(offset).ok().zip(usize::try_from(length).ok()).and_then(|(o, l)| o.checked_add(l));
+        end.is_some_and(|end| end <= data.len())
+    };
+    let rows = batch.length();
+    let nodes_fit = batch.nodes().is_some_and(|n| n.iter().all(|n| n.null_count() == 0 && (0..=1 << 32).contains(&n.length())));
+    let buffers_fit = batch.buffers().is_some_and(|b| b.iter().all(|b| inside(b.offset(), b.length())));
+    if !nodes_fit || !buffers_fit || batch.compression().is_some() || !(0..=1 << 32).contains(&rows) {
+        return Err(bad("buffers do not fit"));
+    }
+    let schema = kind.schema(optional);
+    arrow::ipc::reader::read_record_batch(&data, batch, schema, &HashMap::new(), None, &message.version())
+        .map_err(|e| bad(e.to_string()))
+}
+
+fn column<'a, T: 'a>(batch: &'a RecordBatch, at: usize, cast: impl FnOnce(&'a ArrayRef) -> Option<&'a T>) -> Result<&'a T, BadBody> {
+    batch.columns().get(at).and_then(cast).ok_or_else(|| bad(format!("column {at} is of another type")))
+}
+
+/// Reads definitions.
+pub(crate) fn read_definitions(batch: &RecordBatch) -> Result<Vec<Definition>, BadBody> {
+    let slots = column(batch, 0, |c| c.as_primitive_opt::<UInt32Type>())?;
+    let ids = column(batch, 1, |c| c.as_fixed_size_binary_opt())?;
+    let labels = column(batch, 2, |c| c.as_binary_opt::<i32>())?;
+    let services = column(batch, 3, |c| c.as_string_opt::<i32>())?;
+    let rows = (0..batch.num_rows()).map(|i| {
+        let id = ids.value(i).try_into().map_err(|_| bad("an id is not 16 bytes"))?;
+        Ok(Definition {
+            slot: slots.value(i),
+            id: SeriesId::from_bytes(id),
+            labels: labels.value(i).to_vec(),
+            service: services.value(i).to_owned(),
+        })
+    });
+    rows.collect()
+}
+
+/// Reads samples.
+pub(crate) fn read_samples(batch: &RecordBatch) -> Result<SampleColumns, BadBody> {
+    let start_ts = match batch.num_columns() {
+        4 => Some(column(batch, 3, |c| c.as_primitive_opt::<Int64Type>())?.clone()),
+        _ => None,
+    };
+    Ok(SampleColumns {
+        slots: column(batch, 0, |c| c.as_primitive_opt::<UInt32Type>())?.clone(),
+        ts: column(batch, 1, |c| c.as_primitive_opt::<Int64Type>())?.clone(),
+        values: column(batch, 2, |c| c.as_primitive_opt::<Float64Type>())?.clone(),
+        start_ts,
+    })
+}
+
+/// Reads histograms.
+pub(crate) fn read_histograms(batch: &RecordBatch) -> Result<Vec<HistogramRow>, BadBody> {
+    let slots = column(batch, 0, |c| c.as_primitive_opt::<UInt32Type>())?;
+    let ts = column(batch, 1, |c| c.as_primitive_opt::<Int64Type>())?;
+    let start_ts = column(batch, 2, |c| c.as_primitive_opt::<Int64Type>())?;
+    let histograms: &StructArray = column(batch, 3, |c| c.as_struct_opt())?;
+    let rows = (0..batch.num_rows()).map(|i| {
+        let histogram = read_histogram(histograms, i).ok_or_else(|| bad("a histogram has another shape"))?;
+        Ok(HistogramRow { slot: slots.value(i), ts: ts.value(i), start_ts: start_ts.value(i), histogram })
+    });
+    rows.collect()
+}
+
+/// Reads exemplars.
+pub(crate) fn read_exemplars(batch: &RecordBatch) -> Result<Vec<ExemplarRow>, BadBody> {
+    let slots = column(batch, 0, |c| c.as_primitive_opt::<UInt32Type>())?;
+    let ts = column(batch, 1, |c| c.as_primitive_opt::<Int64Type>())?;
+    let values = column(batch, 2, |c| c.as_primitive_opt::<Float64Type>())?;
+    let labels = column(batch, 3, |c| c.as_binary_opt::<i32>())?;
+    let row = |i| (slots.value(i), exemplar(ts.value(i), values.value(i), labels.value(i)));
+    Ok((0..batch.num_rows()).map(row).collect())
+}
+
+/// Reads metadata rows.
+pub(crate) fn read_metadata(batch: &RecordBatch) -> Result<Vec<MetadataRow>, BadBody> {
+    let ts = column(batch, 0, |c| c.as_primitive_opt::<Int64Type>())?;
+    let mut texts = Vec::with_capacity(5);
+    for at in 1..6 {
+        texts.push(column(batch, at, |c| c.as_string_opt::<i32>())?);
+    }
+    let row = |i: usize| {
+        let text = |at: usize| texts[at].value(i).to_owned();
+        let metadata = MetricMetadata { metric: text(0), metric_type: text(1), help: text(2), unit: text(3) };
+        (ts.value(i), metadata, text(4))
+    };
+    Ok((0..batch.num_rows()).map(row).collect())
+}

@@ -1,0 +1,149 @@
+//! The one way of the WAL to the disk, so that tests can fail, tear and delay any call.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// A file that is being written.
+pub trait WalFile: Send + fmt::Debug {
+    /// Appends all bytes.
+    ///
+    /// # Errors
+    /// What the disk says; any prefix may have been written.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes all that was appended durable.
+    ///
+    /// # Errors
+    /// What the disk says; nothing appended since the last success may be relied upon.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// The folder of the WAL.
+pub trait WalDisk: Send + Sync + fmt::Debug {
+    /// Creates a file that must not exist yet.
+    ///
+    /// # Errors
+    /// What the disk says.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WalFile>>;
+
+    /// Makes creations, removals and renames in a folder durable.
+    ///
+    /// # Errors
+    /// What the disk says.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Lists the files of a folder, in no order.
+    ///
+    /// # Errors
+    /// What the disk says.
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
+
+    /// Reads a whole file.
+    ///
+    /// # Errors
+    /// What the disk says.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+
+    /// Reads the first bytes of a file, fewer when it is shorter.
+    ///
+    /// # Errors
+    /// What the disk says.
+    fn read_head(&self, path: &Path, bytes: usize) -> io::Result<Vec<u8>>;
+
+    /// Cuts a file and makes the cut durable.
+    ///
+    /// # Errors
+    /// What the disk says.
+    fn truncate(&self, path: &Path, bytes: u64) -> io::Result<()>;
+
+    /// Deletes a file.
+    ///
+    /// # Errors
+    /// What the disk says.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Moves a file, creating the folder that it goes to.
+    ///
+    /// # Errors
+    /// What the disk says.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Gives the bytes that are free for us.
+    ///
+    /// # Errors
+    /// What the disk says.
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
+}
+
+/// The machine's disk.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LocalDisk;
+
+#[derive(Debug)]
+struct LocalFile(File);
+
+impl WalFile for LocalFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
+impl WalDisk for LocalDisk {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WalFile>> {
+        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        Ok(Box::new(LocalFile(file)))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                files.push(entry.path());
+            }
+        }
+        Ok(files)
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+
+    fn read_head(&self, path: &Path, bytes: usize) -> io::Result<Vec<u8>> {
+        let mut head = Vec::with_capacity(bytes);
+        File::open(path)?.take(bytes as u64).read_to_end(&mut head)?;
+        Ok(head)
+    }
+
+    fn truncate(&self, path: &Path, bytes: u64) -> io::Result<()> {
+        let file = OpenOptions::new().write(true).open(path)?;
+        file.set_len(bytes)?;
+        file.sync_all()
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        if let Some(dir) = to.parent() {
+            fs::create_dir_all(dir)?;
+        }
+        fs::rename(from, to)
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        let space = rustix::fs::statvfs(dir)?;
+        Ok(space.f_bavail.saturating_mul(space.f_frsize))
+    }
+}

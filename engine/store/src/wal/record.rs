@@ -1,0 +1,174 @@
+//! The frame of a WAL record: header, checksum, and how the next good record is found after a bad one.
+//!
+//! Layout in `docs/formats/wal.md`. All numbers little endian; records start at multiples of 8.
+
+/// Bytes of a record's header.
+pub(crate) const HEADER_BYTES: usize = 32;
+/// First bytes of each record, by which records are found again behind damage.
+pub(crate) const MAGIC: [u8; 4] = *b"QvR1";
+/// Flag: the last record of its write.
+pub(crate) const LAST: u16 = 1;
+/// Flag: the body has the optional column of its kind (samples: `start_ts`).
+pub(crate) const OPTIONAL: u16 = 2;
+
+/// What a record says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// The write that it belongs to.
+    pub(crate) seq: u64,
+    /// Number of the table.
+    pub(crate) table: u16,
+    /// Version of the table's columns.
+    pub(crate) version: u16,
+    /// Which of the table's record kinds.
+    pub(crate) kind: u16,
+    /// [`LAST`], [`OPTIONAL`].
+    pub(crate) flags: u16,
+    /// Position among the data records of its write; definitions do not count.
+    pub(crate) index: u16,
+}
+
+/// Begins a record at the end of `out`; the body follows, then [`finish`].
+pub(crate) fn begin(out: &mut Vec<u8>) -> usize {
+    debug_assert!(out.len().is_multiple_of(8), "records are aligned");
+    let at = out.len();
+    out.resize(at + HEADER_BYTES, 0);
+    at
+}
+
+/// Ends the record that began at `at`: fills in header and checksum.
+pub(crate) fn finish(out: &mut [u8], at: usize, header: Header) {
+    let record = &mut out[at..];
+    let (head, body) = record.split_at_mut(HEADER_BYTES);
+    debug_assert!(body.len().is_multiple_of(8), "bodies are padded");
+    head[0..4].copy_from_slice(&MAGIC);
+    head[4..8].copy_from_slice(&(body.len() as u32).to_le_bytes());
+    head[8..16].copy_from_slice(&header.seq.to_le_bytes());
+    for (i, v) in [header.table, header.version, header.kind, header.flags, header.index].iter().enumerate() {
+        head[16 + 2 * i..18 + 2 * i].copy_from_slice(&v.to_le_bytes());
+    }
+    let check = head_check(head);
+    head[26..28].copy_from_slice(&check.to_le_bytes());
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&head[..28]), body);
+    head[28..32].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// A check of the header alone, so that its length can be trusted when the body is damaged.
+fn head_check(head: &[u8]) -> u16 {
+    crc32c::crc32c(&head[..26]) as u16
+}
+
+/// What stands at a place of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A record whose checksum is right; its body ends at `end`.
+    Record(Header, usize),
+    /// A record that runs past the end of the file, or zeros: what a write that never ended leaves behind.
+    Torn,
+    /// A whole record with a wrong checksum and a good header; it ends there.
+    Damaged(usize),
+    /// No good header.
+    Unknown,
+}
+
+fn number<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut out = [0; N];
+    out.copy_from_slice(&bytes[at..at + N]);
+    out
+}
+
+/// Reads what stands at `at`, which is less than the segment's length.
+pub(crate) fn read(segment: &[u8], at: usize) -> Found {
+    let Some(head) = segment.get(at..at + HEADER_BYTES) else { return Found::Torn };
+    if head[..4] != MAGIC || u16::from_le_bytes(number(head, 26)) != head_check(head) {
+        return if head.iter().all(|&b| b == 0) { Found::Torn } else { Found::Unknown };
+    }
+    let length = u32::from_le_bytes(number(head, 4)) as usize;
+    let end = at + HEADER_BYTES + length;
+    let Some(body) = segment.get(at + HEADER_BYTES..end) else { return Found::Torn };
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&head[..28]), body);
+    if crc != u32::from_le_bytes(number(head, 28)) || !length.is_multiple_of(8) {
+        return Found::Damaged(end);
+    }
+    let short = |at| u16::from_le_bytes(number(head, at));
+    let header = Header {
+        seq: u64::from_le_bytes(number(head, 8)),
+        table: short(16),
+        version: short(18),
+        kind: short(20),
+        flags: short(22),
+        index: short(24),
+    };
+    Found::Record(header, end)
+}
+
+/// Counts the records in a damaged stretch, as far as headers tell; at least one.
+pub(crate) fn count_damaged(segment: &[u8], from: usize, to: usize) -> u64 {
+    let (mut at, mut count) = (from, 0);
+    while at < to {
+        count += 1;
+        match read(segment, at) {
+            Found::Damaged(end) if end <= to => at = end,
+            _ => break,
+        }
+    }
+    count
+}
+
+/// Finds the next good record after damage at `from`.
+pub(crate) fn next_good(segment: &[u8], from: usize) -> Option<usize> {
+    let first = (from + 1).next_multiple_of(8);
+    (first..segment.len())
+        .step_by(8)
+        .filter(|&at| segment[at..].starts_with(&MAGIC))
+        .find(|&at| matches!(read(segment, at), Found::Record(..)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(seq: u64, body: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let at = begin(&mut out);
+        out.extend_from_slice(body);
+        finish(&mut out, at, Header { seq, table: 1, version: 2, kind: 3, flags: LAST, index: 4 });
+        out
+    }
+
+    #[test]
+    fn round_trip() {
+        let bytes = record(7, b"12345678");
+        let header = Header { seq: 7, table: 1, version: 2, kind: 3, flags: LAST, index: 4 };
+        assert_eq!(read(&bytes, 0), Found::Record(header, bytes.len()));
+    }
+
+    #[test]
+    fn every_flip_and_cut_is_seen() {
+        let bytes = record(7, b"12345678abcdefgh");
+        for at in 0..bytes.len() {
+            assert_eq!(read(&bytes[..at], 0), Found::Torn);
+            for bit in 0..8 {
+                let mut bad = bytes.clone();
+                bad[at] ^= 1 << bit;
+                let expected = if at < 28 { Found::Unknown } else { Found::Damaged(bytes.len()) };
+                assert_eq!(read(&bad, 0), expected, "byte {at} bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn finds_the_next_good_one() {
+        let mut bytes = record(1, &[1; 64]);
+        let second = bytes.len();
+        bytes.extend(record(2, &[2; 64]));
+        let third = bytes.len();
+        bytes.extend(record(3, &[3; 64]));
+        bytes[second + 40] ^= 1;
+        assert_eq!(read(&bytes, second), Found::Damaged(third));
+        assert_eq!(next_good(&bytes, 0), Some(third));
+        assert_eq!(next_good(&bytes, third), None);
+        bytes[4 + 32] ^= 1;
+        assert_eq!(count_damaged(&bytes, 0, third), 2);
+    }
+}

@@ -1,0 +1,418 @@
+//! Replay: segments found at start become the generations that they were, sealed.
+//!
+//! One segment is in memory at a time. A write is applied when all of its records are good, once per sequence number.
+//! A torn tail is cut; damage elsewhere is counted, left out with the rows that refer to a damaged definition, and
+//! its segment is kept aside when the generation goes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::RecordBatch;
+use arrow::buffer::Buffer;
+use quiver_types::Millis;
+use quiver_types::time::day_of;
+use roaring::RoaringBitmap;
+use tracing::{info, warn};
+
+use crate::error::{Error, ErrorKind, Result, io_error};
+use crate::memtable::{Generation, GenerationId, SampleRows};
+use crate::metrics::METRICS;
+use crate::registry::{Attached, Registry};
+use crate::wal::codec::{self, BadBody, Definition, Kind};
+use crate::wal::disk::WalDisk;
+use crate::wal::record::{self, Found, Header};
+use crate::wal::segment::{self, SegmentHeader};
+
+/// A generation out of the WAL.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    pub(crate) generation: Arc<Generation>,
+    /// Its segments.
+    pub(crate) files: Vec<PathBuf>,
+    /// Whether something in them could not be read.
+    pub(crate) damaged: bool,
+    /// Number of damaged records.
+    pub(crate) corrupt: u64,
+}
+
+/// Folder in the WAL's directory for segments with damage.
+pub(crate) const QUARANTINE: &str = "quarantine";
+
+/// Definitions may be missing after damage, but a number this far ahead of all others is none of ours.
+const SLOT_GAP_MAX: usize = 1 << 24;
+
+/// Reads all segments of a directory. Those of generations that `flushed` knows are deleted.
+///
+/// # Errors
+/// Invalid: a segment or record of a newer version. Internal: the disk cannot be read.
+pub(crate) fn replay(
+    disk: &dyn WalDisk,
+    dir: &Path,
+    registry: &Arc<Registry>,
+    flushed: &dyn Fn(GenerationId) -> bool,
+) -> Result<Vec<Replayed>> {
+    let mut generations: BTreeMap<GenerationId, BTreeMap<u32, PathBuf>> = BTreeMap::new();
+    for path in disk.list(dir).map_err(|e| io_error(format!("cannot list `{}`", dir.display()), e))? {
+        match segment::parse_file_name(&path) {
+            Some((generation, number)) => {
+                generations.entry(generation).or_default().insert(number, path);
+            }
+            None => warn!(path = %path.display(), "a file in the WAL's folder that is none of ours"),
+        }
+    }
+    let mut out = Vec::new();
+    for (id, files) in generations {
+        if flushed(id) {
+            files.values().for_each(|path| discard(disk, path));
+            continue;
+        }
+        let started = Instant::now();
+        let mut replay = GenerationReplay::begin(disk, id, &files, registry)?;
+        let bytes = replay.run(disk, &files)?;
+        let GenerationReplay { generation, damaged, torn, corrupt, .. } = replay;
+        METRICS.wal_replayed_bytes.add(bytes);
+        info!(
+            generation = %id, bytes, samples = generation.samples(), corrupt, torn,
+            ms = started.elapsed().as_millis() as u64, "replayed a generation of the WAL"
+        );
+        generation.seal();
+        let files: Vec<PathBuf> = files.into_values().collect();
+        if generation.is_empty() {
+            files.iter().for_each(|path| if damaged { quarantine(disk, path) } else { discard(disk, path) });
+        } else {
+            out.push(Replayed { generation: Arc::new(generation), files, damaged, corrupt });
+        }
+    }
+    Ok(out)
+}
+
+/// Deletes a segment that is not needed any more; what stays is deleted at the next start.
+pub(crate) fn discard(disk: &dyn WalDisk, path: &Path) {
+    if let Err(error) = disk.remove(path) {
+        warn!(path = %path.display(), %error, "cannot delete a WAL segment");
+    }
+}
+
+/// Moves a segment with damage aside, for people.
+pub(crate) fn quarantine(disk: &dyn WalDisk, path: &Path) {
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return };
+    let to = dir.join(QUARANTINE).join(name);
+    match disk.rename(path, &to) {
+        Ok(()) => warn!(path = %to.display(), "kept a WAL segment with damage aside"),
+        Err(error) => warn!(path = %path.display(), %error, "cannot move a WAL segment with damage aside"),
+    }
+}
+
+/// Data records of one write, until the last has come.
+#[derive(Debug)]
+struct Pending {
+    seq: u64,
+    records: Vec<(Kind, RecordBatch)>,
+    broken: bool,
+}
+
+#[derive(Debug)]
+struct GenerationReplay {
+    generation: Generation,
+    headers: BTreeMap<u32, Option<SegmentHeader>>,
+    /// Slot by number in the WAL.
+    slots: Vec<u32>,
+    /// Whether each number is its slot, so that columns can be taken as they are.
+    same: bool,
+    applied: RoaringBitmap,
+    pending: Option<Pending>,
+    damaged: bool,
+    corrupt: u64,
+    torn: u64,
+}
+
+impl GenerationReplay {
+    fn begin(
+        disk: &dyn WalDisk,
+        id: GenerationId,
+        files: &BTreeMap<u32, PathBuf>,
+        registry: &Arc<Registry>,
+    ) -> Result<Self> {
+        let mut headers = BTreeMap::new();
+        for (&number, path) in files {
+            let head = disk.read_head(path, segment::HEADER_BYTES).map_err(|e| unreadable(path, e))?;
+            let header = SegmentHeader::decode(&head, path)?;
+            headers.insert(number, header.filter(|h| (h.generation, h.segment) == (id, number)));
+        }
+        let mut base = headers.values().flatten().map(|h| h.base_seq).next();
+        if base.is_none() {
+            for path in files.values() {
+                let bytes = disk.read(path).map_err(|e| unreadable(path, e))?;
+                let first = record::next_good(&bytes, segment::HEADER_BYTES - 8);
+                base = first.and_then(|at| match record::read(&bytes, at) {
+                    Found::Record(header, _) => Some(header.seq),
+                    _ => None,
+                });
+                if base.is_some() {
+                    break;
+                }
+            }
+        }
+        Ok(Self {
+            generation: Generation::new(id, base.unwrap_or(0), Arc::clone(registry)),
+            headers,
+            slots: Vec::new(),
+            same: true,
+            applied: RoaringBitmap::new(),
+            pending: None,
+            damaged: false,
+            corrupt: 0,
+            torn: 0,
+        })
+    }
+
+    fn run(&mut self, disk: &dyn WalDisk, files: &BTreeMap<u32, PathBuf>) -> Result<u64> {
+        let mut total = 0;
+        let last = files.keys().next_back().copied().unwrap_or(0);
+        for number in 0..=last {
+            let Some(path) = files.get(&number) else {
+                self.found_damage(1);
+                warn!(generation = %self.generation.id(), segment = number, "a WAL segment is missing");
+                continue;
+            };
+            let bytes = disk.read(path).map_err(|e| unreadable(path, e))?;
+            total += bytes.len() as u64;
+            let promised = self.headers.get(&(number + 1)).copied().flatten().map(|h| h.previous_bytes as usize);
+            if self.headers[&number].is_none() && (bytes.len() >= segment::HEADER_BYTES || promised.is_some_and(|p| p > 0)) {
+                // The name says as much as the header, so the records can still be had.
+                self.found_damage(1);
+                warn!(path = %path.display(), "the header of a WAL segment is damaged");
+            }
+            let cut = self.segment(bytes, promised, path)?;
+            if let Some(cut) = cut {
+                METRICS.wal_torn_tails.inc();
+                if let Err(error) = disk.truncate(path, cut as u64) {
+                    warn!(path = %path.display(), %error, "cannot cut the torn tail of a WAL segment");
+                }
+            }
+            crate::failpoint::hit("replay.after-segment");
+        }
+        Ok(total)
+    }
+
+    fn found_damage(&mut self, records: u64) {
+        self.damaged = true;
+        self.corrupt += records;
+        METRICS.wal_corrupt_records.add(records);
+    }
+
+    /// Walks one segment; gives the place to cut when its tail is torn. `promised` is the length that counts, where the
+    /// next segment says it: up to there nothing may be missing, and what follows is of no meaning.
+    fn segment(&mut self, bytes: Vec<u8>, promised: Option<usize>, path: &Path) -> Result<Option<usize>> {
+        let end = promised.map_or(bytes.len(), |p| p.min(bytes.len()));
+        if promised.is_some_and(|p| p > bytes.len()) {
+            self.found_damage(1);
+        }
+        let buffer = Buffer::from_vec(bytes);
+        let bytes = &buffer.as_slice()[..end];
+        self.pending = None;
+        let mut at = segment::HEADER_BYTES;
+        while at < end {
+            match record::read(bytes, at) {
+                Found::Record(header, next) => {
+                    self.record(header, &buffer.slice_with_length(at + record::HEADER_BYTES, next - at - record::HEADER_BYTES), path)?;
+                    at = next;
+                }
+                found => {
+                    let next = record::next_good(bytes, at);
+                    if next.is_none() && found == Found::Torn && promised.is_none() {
+                        self.torn += 1;
+                        return Ok(Some(at));
+                    }
+                    let to = next.unwrap_or(end);
+                    warn!(path = %path.display(), from = at, to, "damage in a WAL segment");
+                    self.found_damage(record::count_damaged(bytes, at, to));
+                    at = to;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn record(&mut self, header: Header, body: &Buffer, path: &Path) -> Result<()> {
+        let kind = Kind::of(header.table, header.kind).filter(|k| header.version <= k.table().version).ok_or_else(|| {
+            let text = format!(
+                "WAL segment `{}` holds records of table {} version {} kind {}, which this build does not know; start a \
+                 newer build",
+                path.display(),
+                header.table,
+                header.version,
+                header.kind
+            );
+            Error::new(ErrorKind::Invalid, text)
+        })?;
+        let decoded = codec::decode(kind, header.flags & record::OPTIONAL != 0, body);
+        if kind == Kind::Definitions {
+            let defined = decoded.and_then(|batch| codec::read_definitions(&batch)).and_then(|d| self.define(&d));
+            if let Err(error) = defined {
+                warn!(path = %path.display(), %error, "definitions that cannot be read");
+                self.found_damage(1);
+            }
+            return Ok(());
+        }
+        let relative = header.seq.checked_sub(self.generation.base_seq()).and_then(|r| u32::try_from(r).ok());
+        if relative.is_some_and(|r| self.applied.contains(r)) {
+            return Ok(());
+        }
+        if header.index == 0 {
+            self.pending = Some(Pending { seq: header.seq, records: Vec::new(), broken: relative.is_none() });
+        }
+        let Some(pending) = self.pending.as_mut().filter(|p| p.seq == header.seq) else {
+            // An earlier record of the write is damaged; all or nothing.
+            self.lost_rows(decoded.map_or(0, |b| b.num_rows()));
+            return Ok(());
+        };
+        match decoded {
+            Ok(batch) if pending.records.len() == usize::from(header.index) => pending.records.push((kind, batch)),
+            Ok(_) => pending.broken = true,
+            Err(error) => {
+                pending.broken = true;
+                warn!(path = %path.display(), %error, "a record that cannot be read");
+                self.found_damage(1);
+            }
+        }
+        if header.flags & record::LAST != 0
+            && let Some(write) = self.pending.take()
+        {
+            let rows = write.records.iter().map(|(_, b)| b.num_rows()).sum();
+            if write.broken {
+                self.lost_rows(rows);
+            } else if let Err(error) = self.apply(&write) {
+                warn!(path = %path.display(), %error, "a write that cannot be read");
+                self.found_damage(1);
+                self.lost_rows(rows);
+            } else if let Some(relative) = relative {
+                self.applied.insert(relative);
+            }
+        }
+        Ok(())
+    }
+
+    fn lost_rows(&mut self, rows: usize) {
+        self.damaged = true;
+        METRICS.wal_quarantined_rows.add(rows as u64);
+    }
+
+    fn define(&mut self, definitions: &[Definition]) -> Result<(), BadBody> {
+        let far = self.slots.len() + SLOT_GAP_MAX;
+        if definitions.iter().any(|d| d.slot as usize > far) {
+            return Err(codec::bad("a series number far ahead of all others"));
+        }
+        let new: Vec<&Definition> =
+            definitions.iter().filter(|d| self.slots.get(d.slot as usize).is_none_or(|&s| s == u32::MAX)).collect();
+        let mut attached = Vec::with_capacity(new.len());
+        let registry = Arc::clone(self.generation.registry());
+        let series = new.iter().map(|d| (d.id, &*d.labels));
+        let first_slot = self.generation.series() as u32;
+        registry.attach(self.generation.ordinal(), first_slot, series, usize::MAX, |a| attached.push(a));
+        for (definition, attached) in new.iter().zip(attached) {
+            let slot = match attached {
+                Attached::New(number) => self.generation.define(number, &definition.service),
+                Attached::Known(slot) => slot,
+                Attached::Refused => continue,
+            };
+            let at = definition.slot as usize;
+            if self.slots.len() <= at {
+                self.slots.resize(at + 1, u32::MAX);
+            }
+            self.slots[at] = slot;
+            self.same &= slot == definition.slot;
+        }
+        Ok(())
+    }
+
+    fn slot(&self, number: u32) -> Option<u32> {
+        self.slots.get(number as usize).copied().filter(|&s| s != u32::MAX)
+    }
+
+    /// Reads all records of a write before the first is inserted.
+    fn apply(&mut self, write: &Pending) -> Result<(), BadBody> {
+        let (mut samples, mut histograms, mut exemplars, mut metadata) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (kind, batch) in &write.records {
+            match kind {
+                Kind::Samples => samples.push(codec::read_samples(batch)?),
+                Kind::Histograms => histograms.extend(codec::read_histograms(batch)?),
+                Kind::Exemplars => exemplars.extend(codec::read_exemplars(batch)?),
+                Kind::Metadata => metadata.extend(codec::read_metadata(batch)?),
+                Kind::Definitions => {}
+            }
+        }
+        let seq = write.seq;
+        let mut days = Vec::new();
+        for columns in &samples {
+            self.insert_samples(seq, columns, &mut days);
+        }
+        let before = histograms.len() + exemplars.len();
+        histograms.retain_mut(|row| self.slot(row.slot).map(|slot| row.slot = slot).is_some());
+        exemplars.retain_mut(|row| self.slot(row.0).map(|slot| row.0 = slot).is_some());
+        let missing = before - histograms.len() - exemplars.len();
+        if missing > 0 {
+            self.lost_rows(missing);
+        }
+        note_days(histograms.iter().map(|h| h.ts), &mut days);
+        note_days(exemplars.iter().map(|e| e.1.ts), &mut days);
+        self.generation.touch_days(&days);
+        if !histograms.is_empty() {
+            self.generation.insert_histograms(seq, histograms);
+        }
+        if !exemplars.is_empty() {
+            self.generation.insert_exemplars(seq, exemplars);
+        }
+        if !metadata.is_empty() {
+            self.generation.insert_metadata(seq, metadata);
+        }
+        Ok(())
+    }
+
+    fn insert_samples(&mut self, seq: u64, columns: &codec::SampleColumns, days: &mut Vec<i32>) {
+        let start_ts = columns.start_ts.as_ref().map_or(&[][..], |s| s.values());
+        let numbers = columns.slots.values();
+        if self.same && numbers.iter().all(|&n| (n as usize) < self.slots.len()) {
+            let rows = SampleRows { slots: numbers, ts: columns.ts.values(), values: columns.values.values(), start_ts };
+            note_days(rows.ts.iter().copied(), days);
+            self.generation.insert_samples(seq, rows);
+            return;
+        }
+        let (mut slots, mut ts, mut values, mut starts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (i, &number) in numbers.iter().enumerate() {
+            let Some(slot) = self.slot(number) else { continue };
+            slots.push(slot);
+            ts.push(columns.ts.value(i));
+            values.push(columns.values.value(i));
+            starts.extend(start_ts.get(i));
+        }
+        if slots.len() < numbers.len() {
+            self.lost_rows(numbers.len() - slots.len());
+        }
+        if !slots.is_empty() {
+            note_days(ts.iter().copied(), days);
+            let rows = SampleRows { slots: &slots, ts: &ts, values: &values, start_ts: &starts };
+            self.generation.insert_samples(seq, rows);
+        }
+    }
+}
+
+/// Collects the days of some times; those of one request are few, so a list does.
+pub(crate) fn note_days(ts: impl Iterator<Item = Millis>, days: &mut Vec<i32>) {
+    let mut last = None;
+    for t in ts {
+        let day = day_of(t);
+        if last != Some(day) {
+            last = Some(day);
+            if let Err(at) = days.binary_search(&day) {
+                days.insert(at, day);
+            }
+        }
+    }
+}
+
+fn unreadable(path: &Path, error: std::io::Error) -> Error {
+    io_error(format!("cannot read WAL segment `{}`", path.display()), error)
+}

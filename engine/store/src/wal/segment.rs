@@ -1,0 +1,190 @@
+//! A segment: a file of at most 64 MiB (more when one write is larger) that holds records of one generation.
+//!
+//! Its header names writer, generation, place in the generation, and how much of the segment before it counts; its
+//! name repeats the first three for people and for the case that the header is damaged.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use uuid::Uuid;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::memtable::GenerationId;
+use crate::wal::disk::{WalDisk, WalFile};
+
+/// Bytes of the header.
+pub(crate) const HEADER_BYTES: usize = 64;
+/// Newest version of the format that this build knows.
+pub(crate) const FORMAT: u32 = 1;
+const MAGIC: [u8; 8] = *b"QUIVRWAL";
+const EXTENSION: &str = "wal";
+
+/// The header of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    /// The generation.
+    pub(crate) generation: GenerationId,
+    /// Place in the generation, from 0.
+    pub(crate) segment: u32,
+    /// Sequence number from which the generation counts.
+    pub(crate) base_seq: u64,
+    /// Bytes of the segment before this one that count; the rest was written anew here, or answered with an error.
+    pub(crate) previous_bytes: u64,
+}
+
+impl SegmentHeader {
+    fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut out = [0; HEADER_BYTES];
+        out[0..8].copy_from_slice(&MAGIC);
+        out[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        out[12..16].copy_from_slice(&self.segment.to_le_bytes());
+        out[16..32].copy_from_slice(self.generation.writer.as_bytes());
+        out[32..40].copy_from_slice(&self.generation.number.to_le_bytes());
+        out[40..48].copy_from_slice(&self.base_seq.to_le_bytes());
+        out[48..56].copy_from_slice(&self.previous_bytes.to_le_bytes());
+        let crc = crc32c::crc32c(&out[..60]);
+        out[60..64].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// Reads a header: `None` when it is damaged.
+    ///
+    /// # Errors
+    /// Invalid: the format is newer than this build.
+    pub(crate) fn decode(bytes: &[u8], path: &Path) -> Result<Option<Self>> {
+        let Some(head) = bytes.get(..HEADER_BYTES) else { return Ok(None) };
+        let long = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("8 bytes"));
+        let short = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("4 bytes"));
+        if head[..8] != MAGIC || crc32c::crc32c(&head[..60]) != short(60) {
+            return Ok(None);
+        }
+        let version = short(8);
+        if version > FORMAT {
+            let text = format!(
+                "WAL segment `{}` has format version {version}, this build knows versions up to {FORMAT}; start a build \
+                 that knows version {version}",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let writer = Uuid::from_bytes(head[16..32].try_into().expect("16 bytes"));
+        Ok(Some(Self {
+            generation: GenerationId { writer, number: long(32) },
+            segment: short(12),
+            base_seq: long(40),
+            previous_bytes: long(48),
+        }))
+    }
+}
+
+/// Gives the file name of a segment.
+pub(crate) fn file_name(generation: GenerationId, segment: u32) -> String {
+    format!("{}-{:08}-{segment:06}.{EXTENSION}", generation.writer, generation.number)
+}
+
+/// Reads generation and segment out of a file name.
+pub(crate) fn parse_file_name(path: &Path) -> Option<(GenerationId, u32)> {
+    let stem = path.file_name()?.to_str()?.strip_suffix(EXTENSION)?.strip_suffix('.')?;
+    let (rest, segment) = stem.rsplit_once('-')?;
+    let (writer, number) = rest.rsplit_once('-')?;
+    let generation = GenerationId { writer: Uuid::try_parse(writer).ok()?, number: number.parse().ok()? };
+    Some((generation, segment.parse().ok()?))
+}
+
+/// The segment that is being written.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    file: Box<dyn WalFile>,
+    path: PathBuf,
+    /// Bytes that were appended.
+    bytes: u64,
+    /// Bytes that count: synced, or at level `os` written.
+    good_bytes: u64,
+    dir_synced: bool,
+}
+
+impl Segment {
+    /// Creates the file and writes its header; [`Segment::sync`] makes both durable, the folder's entry too.
+    pub(crate) fn create(disk: &dyn WalDisk, dir: &Path, header: &SegmentHeader) -> io::Result<Self> {
+        let path = dir.join(file_name(header.generation, header.segment));
+        let file = disk.create(&path)?;
+        let mut segment = Self { file, path, bytes: 0, good_bytes: 0, dir_synced: false };
+        segment.append(&header.encode())?;
+        Ok(segment)
+    }
+
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.append(bytes)?;
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    pub(crate) fn sync(&mut self, disk: &dyn WalDisk) -> io::Result<()> {
+        self.file.sync()?;
+        if !self.dir_synced {
+            disk.sync_dir(self.path.parent().unwrap_or(Path::new(".")))?;
+            self.dir_synced = true;
+        }
+        Ok(())
+    }
+
+    /// Declares all that was appended as counting.
+    pub(crate) fn accept(&mut self) {
+        self.good_bytes = self.bytes;
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn good_bytes(&self) -> u64 {
+        self.good_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> SegmentHeader {
+        let generation = GenerationId { writer: Uuid::from_u128(0x0190_7a5c), number: 3 };
+        SegmentHeader { generation, segment: 2, base_seq: 99, previous_bytes: 4096 }
+    }
+
+    #[test]
+    fn header_round_trip_and_damage() {
+        let bytes = header().encode();
+        let path = Path::new("x.wal");
+        assert_eq!(SegmentHeader::decode(&bytes, path).unwrap(), Some(header()));
+        for at in 0..bytes.len() {
+            let mut bad = bytes;
+            bad[at] ^= 4;
+            assert_eq!(SegmentHeader::decode(&bad, path).unwrap(), None, "byte {at}");
+            assert_eq!(SegmentHeader::decode(&bytes[..at], path).unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn newer_formats_are_refused() {
+        let mut bytes = header().encode();
+        bytes[8] = 2;
+        let crc = crc32c::crc32c(&bytes[..60]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        let error = SegmentHeader::decode(&bytes, Path::new("x.wal")).unwrap_err();
+        assert!(error.message.contains("`x.wal` has format version 2"), "{error}");
+    }
+
+    #[test]
+    fn names() {
+        let h = header();
+        let name = file_name(h.generation, h.segment);
+        assert_eq!(parse_file_name(Path::new("/a").join(&name).as_path()), Some((h.generation, 2)));
+        for bad in ["", "x", "x.wal", "1-2-3.wal", "00000000-0000-0000-0000-000000000000-1.wal"] {
+            assert_eq!(parse_file_name(Path::new(bad)), None, "{bad}");
+        }
+    }
+}

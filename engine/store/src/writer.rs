@@ -1,0 +1,286 @@
+//! The write path: admits batches, waits for memory, hands them to the WAL's thread, and answers when they are durable
+//! and visible.
+//!
+//! A write returns after its records are synced (level `sync`) or written (level `os`) and its rows stand in the open
+//! generation, so whoever got the answer finds what he wrote. Sealed generations are handed on for their flush, and
+//! [`WritePath::retire`] deletes their segments afterwards.
+
+pub(crate) mod committer;
+pub(crate) mod limits;
+pub(crate) mod stage;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use quiver_types::{Clock, Error, ErrorKind, MetricsBatch, Result};
+use tokio::sync::{mpsc::UnboundedSender, oneshot};
+use uuid::Uuid;
+
+use crate::error::io_error;
+use crate::failpoint;
+use crate::memtable::{Generation, GenerationId};
+use crate::metrics::METRICS;
+use crate::registry::Registry;
+use crate::settings::WriteSettings;
+use crate::snapshot::{Shared, Visible};
+use crate::wal::disk::WalDisk;
+use crate::wal::replay::{self, replay};
+use crate::writer::committer::{Committer, Files, Job, Log, Queued, SegmentFiles, WriteJob, Written};
+use crate::writer::stage::Stager;
+
+/// How long a write waits for memory before it is refused.
+const MEMORY_WAIT_MAX: Duration = Duration::from_secs(2);
+const MEMORY_WAIT_STEP: Duration = Duration::from_millis(10);
+
+/// Why a sample, histogram or exemplar was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// Older than accepted.
+    TooOld,
+    /// Further in the future than accepted.
+    TooFarInFuture,
+    /// Its series is new and the registry is full. The same sample may be taken later.
+    SeriesLimit,
+    /// An exemplar outside of the accepted time; dropped without failing the request.
+    ExemplarTime,
+}
+
+impl Refusal {
+    /// Gives the text for the sender.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::TooOld => "too old sample",
+            Self::TooFarInFuture => "sample is more than 10 min in the future",
+            Self::SeriesLimit => "too many series",
+            Self::ExemplarTime => "exemplar outside of the accepted time",
+        }
+    }
+}
+
+/// What became of a write.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WriteOutcome {
+    /// Float samples written, repeats of known ones included.
+    pub samples: u64,
+    /// Native histograms written.
+    pub histograms: u64,
+    /// Exemplars written.
+    pub exemplars: u64,
+    /// What was dropped, by reason; each reason once, counts not 0.
+    pub refused: Vec<(Refusal, u64)>,
+}
+
+/// What a write path is made of.
+pub struct WritePathParts {
+    /// Folder of the segments; created when it is missing.
+    pub dir: PathBuf,
+    /// The way to the disk.
+    pub disk: Arc<dyn WalDisk>,
+    /// Limits.
+    pub settings: WriteSettings,
+    /// Wall clock, for ages.
+    pub clock: Arc<dyn Clock>,
+    /// The process' registry.
+    pub registry: Arc<Registry>,
+    /// Where readers look; replayed generations and the open one are added to it.
+    pub shared: Arc<Shared>,
+    /// Gets each generation that is sealed from now on (replayed ones are returned by `open`), in order.
+    pub on_sealed: UnboundedSender<Arc<Generation>>,
+    /// Id of this process, a new UUIDv7.
+    pub writer: Uuid,
+    /// Says whether a generation is in parts already (at or below its writer's floor), so that its segments go.
+    pub flushed: Box<dyn Fn(GenerationId) -> bool>,
+}
+
+impl std::fmt::Debug for WritePathParts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WritePathParts").field("dir", &self.dir).field("writer", &self.writer).finish_non_exhaustive()
+    }
+}
+
+/// The write side of the store.
+#[derive(Debug)]
+pub struct WritePath {
+    jobs: Sender<Job>,
+    settings: WriteSettings,
+    clock: Arc<dyn Clock>,
+    disk: Arc<dyn WalDisk>,
+    dir: PathBuf,
+    registry: Arc<Registry>,
+    shared: Arc<Shared>,
+    files: Arc<SegmentFiles>,
+    queued_bytes: Arc<AtomicU64>,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+fn stopped() -> Error {
+    Error::new(ErrorKind::Unavailable, "the store is shutting down")
+}
+
+impl WritePath {
+    /// Replays what is in the folder and starts the WAL's thread. Gives the generations that were found, sealed, in the
+    /// order in which they must be flushed; they are visible already.
+    ///
+    /// # Errors
+    /// Invalid: segments of a newer version. Internal: the folder cannot be read.
+    pub fn open(parts: WritePathParts) -> Result<(Self, Vec<Arc<Generation>>)> {
+        let WritePathParts { dir, disk, settings, clock, registry, shared, on_sealed, writer, flushed } = parts;
+        std::fs::create_dir_all(&dir).map_err(|e| io_error(format!("cannot create `{}`", dir.display()), e))?;
+        let replayed = replay(&*disk, &dir, &registry, &*flushed)?;
+        let mut files = HashMap::new();
+        let mut found = Vec::with_capacity(replayed.len());
+        for replayed in replayed {
+            files.insert(replayed.generation.id(), Files { paths: replayed.files, damaged: replayed.damaged });
+            found.push(replayed.generation);
+        }
+        let files = Arc::new(Mutex::new(files));
+        // Above all that was found, so that one number cuts all generations of a snapshot.
+        let last_seq = found.iter().map(|g| g.last_seq()).max().unwrap_or(0).max(shared.seq());
+        let id = GenerationId { writer, number: 1 };
+        let generation = Arc::new(Generation::new(id, last_seq + 1, Arc::clone(&registry)));
+        shared.update(|visible| {
+            let mut generations = visible.generations.clone();
+            generations.extend(found.iter().cloned());
+            generations.push(Arc::clone(&generation));
+            Visible { generations, ..visible.clone() }
+        });
+        shared.advance(last_seq);
+        let committer = Committer {
+            dir: dir.clone(),
+            disk: Arc::clone(&disk),
+            settings: settings.clone(),
+            clock: Arc::clone(&clock),
+            registry: Arc::clone(&registry),
+            shared: Arc::clone(&shared),
+            on_sealed,
+            files: Arc::clone(&files),
+            generation,
+            next_seq: last_seq + 1,
+            stager: Stager::default(),
+            log: Log::default(),
+            opened: None,
+        };
+        let (jobs, queue) = channel();
+        let thread = std::thread::Builder::new().name("quiver-wal".into()).spawn(move || committer.run(&queue));
+        let thread = thread.map_err(|e| Error::internal("cannot start the thread of the WAL").with_source(e))?;
+        let thread = Mutex::new(Some(thread));
+        Ok((Self { jobs, settings, clock, disk, dir, registry, shared, files, queued_bytes: Arc::default(), thread }, found))
+    }
+
+    /// Writes a batch. Returns when it is durable as the level says, and visible.
+    ///
+    /// # Errors
+    /// Invalid: the batch touches too many days; nothing of it is stored. Unavailable: no memory, no disk, or the store
+    /// stops; the same batch may be sent again.
+    pub async fn write_metrics(&self, mut batch: MetricsBatch) -> Result<WriteOutcome> {
+        let admitted = limits::admit(&mut batch, self.clock.now_ms(), &self.settings)?;
+        let mut outcome = WriteOutcome { refused: admitted.refused, ..WriteOutcome::default() };
+        if batch.is_empty() {
+            return Ok(outcome);
+        }
+        self.wait_for_memory().await?;
+        let written = self.enqueue(batch, admitted.days)?.await.map_err(|_| stopped())??;
+        (outcome.samples, outcome.histograms, outcome.exemplars) = (written.samples, written.histograms, written.exemplars);
+        if written.refused > 0 {
+            outcome.refused.push((Refusal::SeriesLimit, written.refused));
+        }
+        Ok(outcome)
+    }
+
+    fn enqueue(&self, batch: MetricsBatch, days: Vec<i32>) -> Result<oneshot::Receiver<Result<Written>>> {
+        let bytes = batch_bytes(&batch);
+        let (reply, answer) = oneshot::channel();
+        let queued = Queued::new(&self.queued_bytes, bytes);
+        self.jobs.send(Job::Write(Box::new(WriteJob { batch, days, bytes, queued, reply }))).map_err(|_| stopped())?;
+        Ok(answer)
+    }
+
+    /// Bytes of generations, registry and queue.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.registry.bytes() + self.registry.generation_bytes()) as u64 + self.queued_bytes.load(Relaxed)
+    }
+
+    async fn wait_for_memory(&self) -> Result<()> {
+        if self.memory_bytes() <= self.settings.memory_bytes {
+            return Ok(());
+        }
+        METRICS.ingest_waits.inc();
+        let started = Instant::now();
+        if self.shared.visible().generations.len() <= 1 {
+            // Nothing is on its way out, so nothing would ever become free.
+            self.seal().await?;
+        }
+        while self.memory_bytes() > self.settings.memory_bytes {
+            if started.elapsed() >= MEMORY_WAIT_MAX {
+                METRICS.ingest_refused.inc();
+                return Err(Error::new(ErrorKind::Unavailable, "ingest is over its memory limit; waiting for the flush"));
+            }
+            tokio::time::sleep(MEMORY_WAIT_STEP).await;
+        }
+        Ok(())
+    }
+
+    /// Seals the open generation now; `None` when it holds nothing. It also goes to `on_sealed`.
+    ///
+    /// # Errors
+    /// Unavailable: the store stops.
+    pub async fn seal(&self) -> Result<Option<Arc<Generation>>> {
+        let (reply, answer) = oneshot::channel();
+        self.jobs.send(Job::Seal(reply)).map_err(|_| stopped())?;
+        answer.await.map_err(|_| stopped())
+    }
+
+    /// Forgets a generation whose flush has committed: takes it off the list of what is visible (if the swap has not
+    /// done so), and deletes its segments, or keeps them aside when replay found damage in them. Its memory and its
+    /// places in the registry go with the last snapshot that reads it.
+    pub fn retire(&self, id: GenerationId) {
+        self.shared.update(|visible| {
+            let generations = visible.generations.iter().filter(|g| g.id() != id).cloned().collect();
+            Visible { generations, ..visible.clone() }
+        });
+        failpoint::hit("wal.before-retire");
+        let Some(files) = self.files.lock().remove(&id) else { return };
+        for path in &files.paths {
+            if files.damaged {
+                replay::quarantine(&*self.disk, path);
+            } else {
+                replay::discard(&*self.disk, path);
+            }
+        }
+        if let Err(error) = self.disk.sync_dir(&self.dir) {
+            tracing::warn!(%error, "cannot sync the folder of the WAL after a removal");
+        }
+        failpoint::hit("wal.after-retire");
+    }
+
+    /// Stops the thread after what is queued. The open generation stays in the WAL; [`WritePath::seal`] it before if
+    /// it should be flushed. Later writes are refused.
+    pub async fn shutdown(&self) {
+        let (reply, answer) = oneshot::channel();
+        if self.jobs.send(Job::Stop(reply)).is_ok() {
+            // An error means that it has ended already.
+            let _ = answer.await;
+        }
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of the WAL has panicked");
+        }
+    }
+}
+
+/// About how much memory a batch takes in the queue.
+fn batch_bytes(batch: &MetricsBatch) -> usize {
+    let histograms: usize = batch.histograms.iter().map(|h| h.histogram.memory_bytes() + 24).sum();
+    let exemplars: usize = batch.exemplars.iter().map(|e| e.labels.len() + 48).sum();
+    batch.label_bytes.len() + batch.series.len() * 32 + batch.ts.len() * 28 + histograms + exemplars + batch.metadata.len() * 128
+}
+
+#[cfg(test)]
+mod tests;

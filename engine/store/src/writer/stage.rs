@@ -1,0 +1,304 @@
+//! A batch becomes rows of a generation and records of the WAL.
+//!
+//! Per series one look-up; columns of the batch are taken as they are. Series that the generation lacks are defined:
+//! their definitions stand before the first record that refers to them.
+
+use std::hash::BuildHasher;
+
+use arrow::array::{Float64Array, Int64Array, UInt32Array};
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashSet};
+use quiver_types::label::{METRIC_NAME, Pairs};
+use quiver_types::metrics::BatchSeries;
+use quiver_types::time::day_of;
+use quiver_types::{Millis, MetricsBatch};
+
+use super::limits::retain;
+use crate::memtable::series::exemplar;
+use crate::memtable::{Generation, HistogramRow};
+use crate::registry::Attached;
+use crate::wal::codec::{Definition, Encoder, ExemplarRow, Kind, MetadataRow, SampleColumns};
+use crate::wal::record;
+
+/// Most metrics whose last metadata is remembered.
+const METADATA_MAX: usize = 1 << 20;
+
+/// The rows of one write, ready to be inserted.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    pub(crate) seq: u64,
+    pub(crate) samples: Option<SampleColumns>,
+    pub(crate) histograms: Vec<HistogramRow>,
+    pub(crate) exemplars: Vec<ExemplarRow>,
+    pub(crate) metadata: Vec<MetadataRow>,
+    /// Samples and histograms of series that the registry has no room for.
+    pub(crate) refused: u64,
+}
+
+/// Turns batches into rows and records; keeps its buffers.
+#[derive(Debug, Default)]
+pub(crate) struct Stager {
+    encoder: Encoder,
+    slots: Vec<u32>,
+    unknown: Vec<u32>,
+    /// Series of the open generation whose definition is in no good segment yet.
+    unlogged: Vec<Definition>,
+    /// How many of them stand in the group's records.
+    encoded: usize,
+    metadata_seen: HashMap<(String, String), (u64, i32), FixedState>,
+}
+
+/// What staging needs to know.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StageContext<'a> {
+    pub(crate) generation: &'a Generation,
+    pub(crate) service_labels: &'a [String],
+    /// Above this the registry takes no new series.
+    pub(crate) registry_bytes_max: usize,
+    pub(crate) now: Millis,
+}
+
+/// Gives the service of a series: the first of the labels that is there.
+fn service<'a>(canonical: &'a [u8], labels: &[String]) -> &'a str {
+    let find = |name: &String| Pairs::new(canonical).find(|(n, _)| n == name).map(|(_, v)| v);
+    labels.iter().find_map(find).unwrap_or("")
+}
+
+fn canonical<'a>(batch: &'a MetricsBatch, series: &BatchSeries) -> &'a [u8] {
+    &batch.label_bytes[series.start as usize..series.end as usize]
+}
+
+impl Stager {
+    /// Begins a group: definitions of failed groups come first again.
+    pub(crate) fn begin_group(&mut self) {
+        self.encoded = 0;
+    }
+
+    /// Ends a group whose records are durable.
+    pub(crate) fn logged(&mut self) {
+        self.unlogged.drain(..self.encoded);
+        self.encoded = 0;
+    }
+
+    /// Ends a group that could not be logged.
+    pub(crate) fn failed(&mut self) {
+        self.encoded = 0;
+        // Which rows were in it is not known here; sending some anew is harmless.
+        self.metadata_seen.clear();
+    }
+
+    /// Forgets the generation.
+    pub(crate) fn new_generation(&mut self) {
+        self.unlogged.clear();
+        self.encoded = 0;
+    }
+
+    /// Stages a batch under a sequence number; its records go to the end of `out`.
+    pub(crate) fn stage(&mut self, ctx: StageContext<'_>, seq: u64, mut batch: MetricsBatch, out: &mut Vec<u8>) -> Staged {
+        self.resolve(ctx, &batch);
+        let refused = self.drop_refused(&mut batch);
+        let slots = &self.slots;
+        let samples = (!batch.ts.is_empty()).then(|| SampleColumns {
+            slots: UInt32Array::from(batch.sample_series.iter().map(|&s| slots[s as usize]).collect::<Vec<_>>()),
+            ts: Int64Array::from(std::mem::take(&mut batch.ts)),
+            values: Float64Array::from(std::mem::take(&mut batch.values)),
+            start_ts: batch.start_ts.iter().any(|&s| s != 0).then(|| Int64Array::from(std::mem::take(&mut batch.start_ts))),
+        });
+        let histogram = |h: quiver_types::metrics::HistogramSample| HistogramRow {
+            slot: slots[h.series as usize],
+            ts: h.ts,
+            start_ts: h.start_ts,
+            histogram: h.histogram,
+        };
+        let histograms: Vec<_> = std::mem::take(&mut batch.histograms).into_iter().map(histogram).collect();
+        let exemplars: Vec<ExemplarRow> =
+            batch.exemplars.iter().map(|e| (slots[e.series as usize], exemplar(e.ts, e.value, &e.labels))).collect();
+        let metadata = self.new_metadata(ctx, &mut batch);
+        let staged = Staged { seq, samples, histograms, exemplars, metadata, refused };
+        self.encode(&staged, out);
+        staged
+    }
+
+    /// Finds or makes the slot of each series of the batch, in `self.slots`.
+    fn resolve(&mut self, ctx: StageContext<'_>, batch: &MetricsBatch) {
+        let registry = ctx.generation.registry();
+        self.slots.clear();
+        self.unknown.clear();
+        registry.resolve(ctx.generation.ordinal(), batch.series.iter().map(|s| s.id), &mut self.slots, &mut self.unknown);
+        if self.unknown.is_empty() {
+            return;
+        }
+        let mut used = vec![false; batch.series.len()];
+        batch.sample_series.iter().for_each(|&s| used[s as usize] = true);
+        batch.histograms.iter().for_each(|h| used[h.series as usize] = true);
+        batch.exemplars.iter().for_each(|e| used[e.series as usize] = true);
+        self.unknown.retain(|&i| used[i as usize]);
+        let series = |&i: &u32| {
+            let s = &batch.series[i as usize];
+            (s.id, canonical(batch, s))
+        };
+        let mut attached = Vec::with_capacity(self.unknown.len());
+        registry.attach(
+            ctx.generation.ordinal(),
+            ctx.generation.series() as u32,
+            self.unknown.iter().map(series),
+            ctx.registry_bytes_max,
+            |a| attached.push(a),
+        );
+        for (&i, attached) in self.unknown.iter().zip(attached) {
+            self.slots[i as usize] = match attached {
+                Attached::Known(slot) => slot,
+                Attached::Refused => {
+                    crate::metrics::METRICS.refused_series.inc();
+                    u32::MAX
+                }
+                Attached::New(number) => {
+                    let series = &batch.series[i as usize];
+                    let labels = canonical(batch, series);
+                    let service = service(labels, ctx.service_labels);
+                    let slot = ctx.generation.define(number, service);
+                    let (labels, service) = (labels.to_vec(), service.to_owned());
+                    self.unlogged.push(Definition { slot, id: series.id, labels, service });
+                    slot
+                }
+            };
+        }
+    }
+
+    /// Drops the rows of series without a slot; gives the number of samples and histograms among them.
+    fn drop_refused(&self, batch: &mut MetricsBatch) -> u64 {
+        let refused = |series: u32| self.slots[series as usize] == u32::MAX;
+        if self.unknown.iter().all(|&i| !refused(i)) {
+            return 0;
+        }
+        let before = batch.ts.len() + batch.histograms.len();
+        let keep: Vec<bool> = batch.sample_series.iter().map(|&s| !refused(s)).collect();
+        retain(&mut batch.sample_series, &keep);
+        retain(&mut batch.ts, &keep);
+        retain(&mut batch.values, &keep);
+        retain(&mut batch.start_ts, &keep);
+        batch.histograms.retain(|h| !refused(h.series));
+        batch.exemplars.retain(|e| !refused(e.series));
+        (before - batch.ts.len() - batch.histograms.len()) as u64
+    }
+
+    /// Keeps the metadata that changed or was not yet written today, with the services of the series beside it.
+    fn new_metadata(&mut self, ctx: StageContext<'_>, batch: &mut MetricsBatch) -> Vec<MetadataRow> {
+        if batch.metadata.is_empty() {
+            return Vec::new();
+        }
+        let all = std::mem::take(&mut batch.metadata);
+        let services = services_by_metric(batch, ctx.service_labels);
+        let today = day_of(ctx.now);
+        let mut rows = Vec::new();
+        if self.metadata_seen.len() > METADATA_MAX {
+            self.metadata_seen.clear();
+        }
+        for metadata in all {
+            let hash = FixedState::default().hash_one((&metadata.metric_type, &metadata.help, &metadata.unit));
+            let none = HashSet::default();
+            let of_metric = services.get(metadata.metric.as_str()).unwrap_or(&none);
+            let unnamed = of_metric.is_empty().then_some("");
+            for service in of_metric.iter().copied().chain(unnamed) {
+                let key = (metadata.metric.clone(), service.to_owned());
+                if self.metadata_seen.insert(key, (hash, today)) != Some((hash, today)) {
+                    rows.push((ctx.now, metadata.clone(), service.to_owned()));
+                }
+            }
+        }
+        rows
+    }
+
+    fn encode(&mut self, staged: &Staged, out: &mut Vec<u8>) {
+        let mut kinds = Vec::with_capacity(4);
+        kinds.extend(staged.samples.is_some().then_some(Kind::Samples));
+        kinds.extend((!staged.histograms.is_empty()).then_some(Kind::Histograms));
+        kinds.extend((!staged.exemplars.is_empty()).then_some(Kind::Exemplars));
+        kinds.extend((!staged.metadata.is_empty()).then_some(Kind::Metadata));
+        if self.encoded < self.unlogged.len() && !kinds.is_empty() {
+            let at = record::begin(out);
+            self.encoder.definitions(&self.unlogged[self.encoded..], out);
+            self.encoded = self.unlogged.len();
+            record::finish(out, at, header(Kind::Definitions, staged.seq, 0, 0));
+        }
+        let last = kinds.len().saturating_sub(1);
+        for (index, kind) in kinds.into_iter().enumerate() {
+            let at = record::begin(out);
+            let mut flags = if index == last { record::LAST } else { 0 };
+            match (kind, &staged.samples) {
+                (Kind::Samples, Some(samples)) => {
+                    flags |= if samples.start_ts.is_some() { record::OPTIONAL } else { 0 };
+                    self.encoder.samples(samples, out);
+                }
+                (Kind::Histograms, _) => self.encoder.histograms(&staged.histograms, out),
+                (Kind::Exemplars, _) => self.encoder.exemplars(&staged.exemplars, out),
+                _ => self.encoder.metadata(&staged.metadata, out),
+            }
+            record::finish(out, at, header(kind, staged.seq, index as u16, flags));
+        }
+    }
+}
+
+fn header(kind: Kind, seq: u64, index: u16, flags: u16) -> record::Header {
+    let table = kind.table();
+    record::Header { seq, table: table.number, version: table.version, kind: kind.number(), flags, index }
+}
+
+/// Which services have a metric, by its name and by the family name that metadata may use.
+fn services_by_metric<'a>(batch: &'a MetricsBatch, service_labels: &[String]) -> HashMap<&'a str, HashSet<&'a str>> {
+    const SUFFIXES: [&str; 6] = ["_bucket", "_count", "_sum", "_total", "_created", "_info"];
+    let mut services: HashMap<&str, HashSet<&str>> = HashMap::default();
+    for series in &batch.series {
+        let labels = canonical(batch, series);
+        let metric = Pairs::new(labels).find(|(n, _)| *n == METRIC_NAME).map_or("", |(_, v)| v);
+        let family = SUFFIXES.iter().find_map(|s| metric.strip_suffix(s));
+        for name in [Some(metric), family].into_iter().flatten() {
+            services.entry(name).or_default().insert(service(labels, service_labels));
+        }
+    }
+    services
+}
+
+impl Staged {
+    /// Says whether there is nothing to log.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.samples.is_none() && self.histograms.is_empty() && self.exemplars.is_empty() && self.metadata.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_service_is_the_first_label_that_is_there() {
+        let check = |pairs: &[(&str, &str)], expected: &str| {
+            let labels = quiver_types::LabelSet::from_pairs(pairs.iter().copied());
+            let names = ["service_name", "service", "job"].map(String::from);
+            assert_eq!(service(labels.canonical(), &names), expected);
+        };
+        check(&[("__name__", "m")], "");
+        check(&[("job", "j"), ("a", "b")], "j");
+        check(&[("job", "j"), ("service", "s")], "s");
+        check(&[("job", "j"), ("service_name", "n"), ("service", "s")], "n");
+    }
+
+    #[test]
+    fn metadata_knows_the_services_of_its_metric() {
+        let mut batch = MetricsBatch::default();
+        for (name, job) in [("a_total", "x"), ("a_total", "y"), ("b", "")] {
+            let labels = quiver_types::LabelSet::from_pairs([("__name__", name), ("job", job)]);
+            batch.push_series(labels.canonical());
+        }
+        let services = services_by_metric(&batch, &["job".to_owned()]);
+        let of = |name: &str| {
+            let mut list: Vec<_> = services.get(name).into_iter().flatten().copied().collect();
+            list.sort_unstable();
+            list
+        };
+        assert_eq!(of("a"), ["x", "y"]);
+        assert_eq!(of("a_total"), ["x", "y"]);
+        assert_eq!(of("b"), [""]);
+        assert!(of("c").is_empty());
+    }
+}

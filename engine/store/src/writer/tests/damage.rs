@@ -1,0 +1,224 @@
+//! Torn and damaged segments: a start always succeeds, nothing wrong is served, damage is counted.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::*;
+use crate::wal::record::{self, Found};
+use crate::wal::replay::{QUARANTINE, Replayed};
+use crate::wal::segment;
+
+/// Writes one segment: five writes of one sample, of which the last three have offsets in the result.
+async fn five_writes(dir: &Path) -> (PathBuf, Vec<usize>) {
+    let rig = open(dir);
+    for n in 0..5 {
+        let name = if n < 3 { "m" } else { "late" };
+        rig.path.write_metrics(one(name, n, n as f64)).await.unwrap();
+    }
+    rig.path.shutdown().await;
+    let path = segments(dir).remove(0);
+    let bytes = fs::read(&path).unwrap();
+    let mut starts = Vec::new();
+    let mut at = segment::HEADER_BYTES;
+    while at < bytes.len() {
+        let Found::Record(_, end) = record::read(&bytes, at) else { panic!("a good segment") };
+        starts.push(at);
+        at = end;
+    }
+    (path, starts)
+}
+
+fn replay_bytes(dir: &Path, path: &Path, bytes: &[u8]) -> Option<Replayed> {
+    fs::write(path, bytes).unwrap();
+    let mut found = replay(&LocalDisk, dir, &Arc::new(Registry::default()), &|_| false).unwrap();
+    assert!(found.len() <= 1);
+    found.pop()
+}
+
+fn times(replayed: Option<&Replayed>) -> Vec<i64> {
+    let Some(replayed) = replayed else { return Vec::new() };
+    let g = &replayed.generation;
+    let mut times = Vec::new();
+    for series in g.matching(&[], &Access::full(), MillisRange::ALL, u64::MAX) {
+        let run = g.copy_floats(series.slot, MillisRange::ALL, u64::MAX);
+        assert!(run.ts.iter().zip(&run.values).all(|(t, v)| *t as f64 == *v), "a wrong value");
+        times.extend(run.ts);
+    }
+    times.sort_unstable();
+    times
+}
+
+#[tokio::test]
+async fn every_cut_of_the_tail_keeps_the_whole_writes_before() {
+    let dir = TempDir::new().unwrap();
+    let (path, starts) = five_writes(dir.path()).await;
+    let good = fs::read(&path).unwrap();
+    // Records: definitions, 0, 1, 2, definitions, 3, 4.
+    assert_eq!(starts.len(), 7);
+    for cut in starts[4]..good.len() {
+        let replayed = replay_bytes(dir.path(), &path, &good[..cut]);
+        let whole = 3 + starts[6..].iter().filter(|&&s| s <= cut).count() as i64;
+        assert_eq!(times(replayed.as_ref()), (0..whole).collect::<Vec<_>>(), "cut at {cut}");
+        let replayed = replayed.unwrap();
+        assert_eq!((replayed.corrupt, replayed.damaged), (0, false), "cut at {cut}");
+        // The tail is gone from the file: the next start finds nothing torn.
+        let left = fs::read(&path).unwrap();
+        assert!(starts.contains(&left.len()), "cut at {cut}");
+        assert_eq!(left, good[..left.len()]);
+    }
+}
+
+#[tokio::test]
+async fn every_flip_in_the_tail_is_counted() {
+    let dir = TempDir::new().unwrap();
+    let (path, starts) = five_writes(dir.path()).await;
+    let good = fs::read(&path).unwrap();
+    for at in starts[4]..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 1 << (at % 8);
+        let replayed = replay_bytes(dir.path(), &path, &bad).unwrap();
+        let expected: &[i64] = match starts.partition_point(|&s| s <= at) - 1 {
+            // Both writes of the series whose definition is damaged.
+            4 => &[0, 1, 2],
+            5 => &[0, 1, 2, 4],
+            _ => &[0, 1, 2, 3],
+        };
+        assert_eq!(times(Some(&replayed)), expected, "flip at {at}");
+        assert_eq!((replayed.corrupt, replayed.damaged), (1, true), "flip at {at}");
+    }
+}
+
+#[tokio::test]
+async fn random_damage_never_stops_a_start() {
+    use rand::{RngExt, SeedableRng, rngs::StdRng};
+    let dir = TempDir::new().unwrap();
+    let (path, _) = five_writes(dir.path()).await;
+    let good = fs::read(&path).unwrap();
+    for seed in 0..400u64 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut bad = good.clone();
+        for _ in 0..rng.random_range(1..6) {
+            match rng.random_range(0..4) {
+                0 => bad.truncate(rng.random_range(0..=bad.len())),
+                1 => {
+                    let at = rng.random_range(0..=bad.len());
+                    let more: Vec<u8> = (0..rng.random_range(0..100)).map(|_| rng.random()).collect();
+                    bad.splice(at..at, more);
+                }
+                2 if !bad.is_empty() => {
+                    let from = rng.random_range(0..bad.len());
+                    let to = (from + rng.random_range(0..600)).min(bad.len());
+                    bad[from..to].fill(0);
+                }
+                _ => {
+                    if let Some(byte) = (!bad.is_empty()).then(|| rng.random_range(0..bad.len())) {
+                        bad[byte] = rng.random();
+                    }
+                }
+            }
+        }
+        let replayed = replay_bytes(dir.path(), &path, &bad);
+        let found = times(replayed.as_ref());
+        assert!(found.iter().all(|t| (0..5).contains(t)) && found.is_sorted(), "seed {seed}");
+        if !path.exists() {
+            // An empty generation goes at once.
+            fs::write(&path, &good).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_header_costs_nothing_but_a_count() {
+    let dir = TempDir::new().unwrap();
+    let (path, _) = five_writes(dir.path()).await;
+    let mut bad = fs::read(&path).unwrap();
+    bad[20] ^= 1;
+    let replayed = replay_bytes(dir.path(), &path, &bad).unwrap();
+    assert_eq!(times(Some(&replayed)), [0, 1, 2, 3, 4]);
+    assert_eq!(replayed.corrupt, 1);
+}
+
+#[tokio::test]
+async fn a_missing_segment_is_counted() {
+    let dir = TempDir::new().unwrap();
+    let rig = try_open(dir.path(), Arc::new(LocalDisk), WriteSettings { segment_bytes: 1, ..settings() }).unwrap();
+    for n in 0..3 {
+        rig.path.write_metrics(one("m", n, n as f64)).await.unwrap();
+    }
+    fs::remove_file(&segments(dir.path())[1]).unwrap();
+    let found = replay(&LocalDisk, dir.path(), &Arc::new(Registry::default()), &|_| false).unwrap();
+    assert_eq!((times(found.last()), found[0].corrupt), (vec![0, 2], 1));
+}
+
+#[tokio::test]
+async fn a_segment_that_ends_before_its_promised_length_is_damaged() {
+    let dir = TempDir::new().unwrap();
+    let rig = try_open(dir.path(), Arc::new(LocalDisk), WriteSettings { segment_bytes: 1, ..settings() }).unwrap();
+    for n in 0..2 {
+        rig.path.write_metrics(one("m", n, n as f64)).await.unwrap();
+    }
+    let first = &segments(dir.path())[0];
+    let bytes = fs::read(first).unwrap();
+    fs::write(first, &bytes[..bytes.len() - 9]).unwrap();
+    let found = replay(&LocalDisk, dir.path(), &Arc::new(Registry::default()), &|_| false).unwrap();
+    assert_eq!(times(found.last()), [1]);
+    assert!(found[0].corrupt >= 1);
+}
+
+#[tokio::test]
+async fn damaged_segments_are_kept_aside() {
+    let dir = TempDir::new().unwrap();
+    let (path, starts) = five_writes(dir.path()).await;
+    let mut bad = fs::read(&path).unwrap();
+    bad[starts[2] + 40] ^= 1;
+    fs::write(&path, &bad).unwrap();
+    let rig = open(dir.path());
+    rig.path.retire(rig.replayed[0].id());
+    assert!(!path.exists());
+    let kept = dir.path().join(QUARANTINE).join(path.file_name().unwrap());
+    assert_eq!(fs::read(kept).unwrap(), bad);
+    assert!(open(dir.path()).replayed.is_empty());
+}
+
+#[tokio::test]
+async fn newer_records_are_refused() {
+    let dir = TempDir::new().unwrap();
+    let (path, starts) = five_writes(dir.path()).await;
+    let good = fs::read(&path).unwrap();
+    let check = |change: &dyn Fn(&mut record::Header), text: &str| {
+        let Found::Record(mut header, end) = record::read(&good, starts[1]) else { panic!() };
+        change(&mut header);
+        let mut bytes = good[..end].to_vec();
+        record::finish(&mut bytes, starts[1], header);
+        fs::write(&path, &bytes).unwrap();
+        let error = replay(&LocalDisk, dir.path(), &Arc::new(Registry::default()), &|_| false).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.message.contains(text) && error.message.contains("newer build"), "{error}");
+    };
+    check(&|h| h.version = 9, "table 1 version 9");
+    check(&|h| h.table = 77, "table 77");
+    check(&|h| h.kind = 8, "kind 8");
+}
+
+#[tokio::test]
+async fn bodies_with_a_right_checksum_and_wrong_content_are_counted() {
+    use rand::{RngExt, SeedableRng, rngs::StdRng};
+    let dir = TempDir::new().unwrap();
+    let (path, starts) = five_writes(dir.path()).await;
+    let good = fs::read(&path).unwrap();
+    for seed in 0..2000u64 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut bytes = good.clone();
+        let which = rng.random_range(0..starts.len());
+        let Found::Record(header, end) = record::read(&bytes, starts[which]) else { panic!() };
+        let body = starts[which] + record::HEADER_BYTES..end;
+        for _ in 0..rng.random_range(1..4) {
+            let at = rng.random_range(body.clone());
+            bytes[at] = if rng.random() { rng.random() } else { 0xff };
+        }
+        record::finish(&mut bytes[..end], starts[which], header);
+        fs::write(&path, &bytes).unwrap();
+        // No panic; what is read may differ, since the checksum vouches for it.
+        let _ = replay(&LocalDisk, dir.path(), &Arc::new(Registry::default()), &|_| false).unwrap();
+    }
+}
