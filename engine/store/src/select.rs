@@ -10,6 +10,7 @@ mod dictionary;
 mod exemplars;
 mod handle;
 mod labels;
+mod live;
 mod prune;
 mod resolve;
 #[cfg(test)]
@@ -25,20 +26,19 @@ use quiver_types::metrics::MetricMetadata;
 use quiver_types::source::SeriesExemplars;
 use quiver_types::stats::add;
 use quiver_types::{
-    Access, Matcher, MillisRange, ReadStats, Result, SelectedSeries, SeriesId, SeriesSelector, SeriesSnapshot,
-    SeriesSource, SeriesTable,
+    Access, Matcher, MillisRange, ReadStats, Result, SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesSource,
+    SeriesTable,
 };
 
 pub(crate) use handle::{LiveRows, PartRows, Selection};
 
-use crate::memtable::{Generation, LiveSeries};
 use crate::metadata::MetadataCache;
 use crate::snapshot::{Shared, Snapshot};
 
 use base::BaseCache;
-use dictionary::{CodedColumn, code_label_sets};
 use handle::selector_text;
 use labels::{Wanted, labels};
+use live::LiveMatches;
 use resolve::Question;
 use union::{SeriesList, unite};
 
@@ -76,33 +76,14 @@ pub struct StoreSnapshot {
     caches: Arc<SelectCaches>,
 }
 
-/// Series of a live generation, told apart and labelled like those of parts.
-struct LiveList(Vec<LiveSeries>);
-
-impl SeriesList for LiveList {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn id(&self, i: usize) -> SeriesId {
-        self.0[i].id
-    }
-
-    fn columns(&self, places: Option<&[u32]>) -> Vec<CodedColumn> {
-        match places {
-            None => code_label_sets(self.0.iter().map(|series| &series.labels)),
-            Some(places) => code_label_sets(places.iter().map(|&i| &self.0[i as usize].labels)),
-        }
-    }
-}
-
 impl LiveRows {
-    fn new(generation: &Arc<Generation>, list: &LiveList, rows: &[u32]) -> Self {
-        let mut pairs: Vec<(u32, u32)> = rows.iter().copied().zip(list.0.iter().map(|s| s.slot)).collect();
+    fn new(live: &LiveMatches, rows: Vec<u32>) -> Self {
+        let slots = live.found.iter().map(|found| found.0);
+        let mut pairs: Vec<(u32, u32)> = rows.into_iter().zip(slots).collect();
         pairs.sort_unstable();
         let (rows, slots) = pairs.into_iter().unzip();
-        let may_have_histograms = list.0.iter().any(|s| s.may_have_histograms);
-        Self { generation: Arc::clone(generation), rows, slots, may_have_histograms }
+        let may_have_histograms = live.found.iter().any(|found| found.2);
+        Self { generation: Arc::clone(&live.generation), rows, slots, may_have_histograms }
     }
 }
 
@@ -111,13 +92,7 @@ impl StoreSnapshot {
     async fn resolve(&self, question: &Question<'_>, stats: &ReadStats) -> Result<(Arc<SeriesTable>, Selection)> {
         let (parts, pruned) = question.parts(&self.snapshot, stats);
         let narrowed = self.caches.base.resolve(question, parts, stats).await?;
-        let mut live = Vec::new();
-        for generation in &self.snapshot.visible.generations {
-            let series = question.of_generation(generation, self.snapshot.seq);
-            if !series.is_empty() {
-                live.push((generation, LiveList(series)));
-            }
-        }
+        let live = live::resolve(question, &self.snapshot);
         let mut selection = Selection {
             rows: 0,
             parts: Vec::new(),
@@ -130,7 +105,7 @@ impl StoreSnapshot {
             selection.parts = narrowed.parts;
             narrowed.table
         } else {
-            let lists = live.iter().map(|(_, list)| list as &dyn SeriesList);
+            let lists = live.iter().map(|live| live as &dyn SeriesList);
             let union = unite(&std::iter::once(&narrowed as &dyn SeriesList).chain(lists).collect::<Vec<_>>());
             let mut rows = union.rows.into_iter();
             let of_parts = rows.next().unwrap_or_default();
@@ -141,8 +116,7 @@ impl StoreSnapshot {
                 }
                 selection.parts.push(part);
             }
-            let of_live = live.iter().zip(rows).map(|((generation, list), rows)| LiveRows::new(generation, list, &rows));
-            selection.live = of_live.collect();
+            selection.live = live.iter().zip(rows).map(|(live, rows)| LiveRows::new(live, rows)).collect();
             union.table
         };
         selection.rows = table.len();

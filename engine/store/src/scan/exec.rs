@@ -155,6 +155,9 @@ impl ExecutionPlan for SamplesExec {
             let (parts_total, parts) = self.parts();
             MetricBuilder::new(&self.metrics).global_counter("parts_total").add(parts_total);
             MetricBuilder::new(&self.metrics).global_counter("parts_read").add(parts);
+            for (by, n) in self.pruned_by() {
+                MetricBuilder::new(&self.metrics).global_counter(format!("pruned_by_{by}")).add(n);
+            }
         }
         let memory = MemoryConsumer::new("SamplesExec").register(context.memory_pool());
         let stream = SampleStream::new(&self.scan, rows, self.limit, memory, &self.metrics, partition);

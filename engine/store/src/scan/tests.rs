@@ -1,5 +1,7 @@
 //! A scan over parts and live generations gives what a naive merge of all samples gives.
 
+mod speed;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

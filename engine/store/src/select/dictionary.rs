@@ -7,10 +7,6 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
-use quiver_types::LabelSet;
-
 /// Values of a label: sorted, unique, the first one the empty text (label absent).
 pub(crate) type Values = Arc<Vec<Arc<str>>>;
 
@@ -23,6 +19,19 @@ pub(crate) struct CodedColumn {
 }
 
 impl CodedColumn {
+    /// Makes a column of distinct values in any order, the first one the empty text.
+    pub(crate) fn sorted(name: Arc<str>, values: &[Arc<str>], mut codes: Vec<u32>) -> Self {
+        let mut order: Vec<u32> = (0..values.len() as u32).collect();
+        order.sort_unstable_by(|&a, &b| values[a as usize].cmp(&values[b as usize]));
+        let mut map = vec![0u32; order.len()];
+        for (new, &old) in order.iter().enumerate() {
+            map[old as usize] = new as u32;
+        }
+        codes.iter_mut().for_each(|code| *code = map[*code as usize]);
+        let values = order.iter().map(|&code| Arc::clone(&values[code as usize])).collect();
+        Self { name, values: Arc::new(values), codes }
+    }
+
     /// Drops the values that no series has; the others keep their order.
     pub(crate) fn compact(mut self) -> Self {
         let used = used_codes(&self.codes, self.values.len());
@@ -123,70 +132,6 @@ pub(crate) fn unite_columns(name: Arc<str>, rows: usize, mut columns: Vec<(usize
     CodedColumn { name, values, codes }
 }
 
-/// A column under construction: values in order of appearance.
-struct Growing<'a> {
-    name: &'a str,
-    values: Vec<&'a str>,
-    lookup: HashMap<&'a str, u32, foldhash::fast::RandomState>,
-    codes: Vec<u32>,
-}
-
-/// Codes label sets (those of live series, which come as texts).
-pub(crate) fn code_label_sets<'a>(sets: impl ExactSizeIterator<Item = &'a LabelSet>) -> Vec<CodedColumn> {
-    let rows = sets.len();
-    let mut columns: Vec<Growing<'a>> = Vec::new();
-    let mut by_name: HashMap<&'a str, usize, foldhash::fast::RandomState> = HashMap::default();
-    // Neighbours mostly have the same label names and many equal values: try those of the series before first.
-    let mut shape: Vec<usize> = Vec::new();
-    for (row, set) in sets.enumerate() {
-        for (i, (name, value)) in set.iter().enumerate() {
-            let at = match shape.get(i) {
-                Some(&at) if columns[at].name == name => at,
-                _ => *by_name.entry(name).or_insert_with(|| {
-                    columns.push(Growing { name, values: vec![""], lookup: HashMap::default(), codes: vec![0; rows] });
-                    columns.len() - 1
-                }),
-            };
-            match shape.get_mut(i) {
-                Some(guess) => *guess = at,
-                None => shape.push(at),
-            }
-            columns[at].push(row, value);
-        }
-    }
-    columns.sort_by_key(|c| c.name);
-    columns.into_iter().map(Growing::finish).collect()
-}
-
-impl<'a> Growing<'a> {
-    fn push(&mut self, row: usize, value: &'a str) {
-        let before = row.checked_sub(1).map_or(0, |before| self.codes[before]);
-        self.codes[row] = if self.values[before as usize] == value {
-            before
-        } else {
-            match self.lookup.entry(value) {
-                Entry::Occupied(e) => *e.get(),
-                Entry::Vacant(e) => {
-                    self.values.push(value);
-                    *e.insert((self.values.len() - 1) as u32)
-                }
-            }
-        };
-    }
-
-    fn finish(mut self) -> CodedColumn {
-        let mut order: Vec<u32> = (0..self.values.len() as u32).collect();
-        order.sort_unstable_by_key(|&code| self.values[code as usize]);
-        let mut map = vec![0u32; order.len()];
-        for (new, &old) in order.iter().enumerate() {
-            map[old as usize] = new as u32;
-        }
-        self.codes.iter_mut().for_each(|code| *code = map[*code as usize]);
-        let values = order.iter().map(|&code| Arc::from(self.values[code as usize])).collect();
-        CodedColumn { name: Arc::from(self.name), values: Arc::new(values), codes: self.codes }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,17 +169,9 @@ mod tests {
     }
 
     #[test]
-    fn label_sets_are_coded() {
-        let sets = [
-            LabelSet::from_pairs([("__name__", "m"), ("a", "2")]),
-            LabelSet::from_pairs([("__name__", "m"), ("b", "x")]),
-            LabelSet::from_pairs([("__name__", "l"), ("a", "2"), ("b", "y")]),
-            LabelSet::from_pairs([("__name__", "l"), ("a", "1"), ("b", "y")]),
-        ];
-        let columns = code_label_sets(sets.iter());
-        for (row, set) in sets.iter().enumerate() {
-            let pairs = columns.iter().map(|c| (&*c.name, &*c.values[c.codes[row] as usize]));
-            assert_eq!(pairs.filter(|p| !p.1.is_empty()).collect::<Vec<_>>(), set.iter().collect::<Vec<_>>());
-        }
+    fn values_are_sorted() {
+        let values = ["", "b", "a", "c"].map(Arc::from);
+        let column = CodedColumn::sorted(Arc::from("a"), &values, vec![1, 0, 2, 3, 1]);
+        assert_eq!(texts(&column), ["b", "", "a", "c", "b"]);
     }
 }

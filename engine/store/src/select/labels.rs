@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
 use hashbrown::HashSet;
-use quiver_types::{LabelSet, ReadStats, Result};
+use quiver_types::{ReadStats, Result};
 
 use super::dictionary::used_codes;
+use super::live;
 use super::resolve::{PARTS_OPENED_AT_ONCE, Question};
-use crate::memtable::LiveSeries;
 use crate::part::{PartLabel, PartSeries};
 use crate::snapshot::Snapshot;
 
@@ -46,8 +46,12 @@ pub(crate) async fn labels(
         let numbers = if whole { None } else { Some(question.of_part(&series)) };
         of_part(&series, numbers.as_deref(), wanted, &mut found);
     }
-    for generation in &snapshot.visible.generations {
-        of_live(&question.of_generation(generation, snapshot.seq), wanted, &mut found);
+    for live in live::resolve(question, snapshot) {
+        live.for_pairs(|name, value| match wanted {
+            Wanted::Names => insert(&mut found, name),
+            Wanted::Values(wanted) if wanted == name => insert(&mut found, value),
+            Wanted::Values(_) => {}
+        });
     }
     let sorted: BTreeSet<Arc<str>> = found.into_iter().collect();
     Ok(sorted.iter().map(ToString::to_string).collect())
@@ -56,27 +60,6 @@ pub(crate) async fn labels(
 fn insert(found: &mut Texts, text: &str) {
     if !found.contains(text) {
         found.insert(Arc::from(text));
-    }
-}
-
-fn of_live(series: &[LiveSeries], wanted: Wanted<'_>, found: &mut Texts) {
-    // Neighbours mostly agree, so what the series before gave is compared before it is looked up.
-    let mut before = LabelSet::default();
-    for LiveSeries { labels, .. } in series {
-        match wanted {
-            Wanted::Names => {
-                if !labels.iter().map(|l| l.0).eq(before.iter().map(|l| l.0)) {
-                    labels.iter().for_each(|(name, _)| insert(found, name));
-                }
-            }
-            Wanted::Values(name) => {
-                let value = labels.get(name);
-                if !value.is_empty() && value != before.get(name) {
-                    insert(found, value);
-                }
-            }
-        }
-        before = labels.clone();
     }
 }
 

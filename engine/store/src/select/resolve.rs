@@ -9,7 +9,6 @@ use quiver_types::tables::metrics;
 use quiver_types::{Access, Matcher, MillisRange, ReadStats};
 
 use super::prune::{Pruned, literal_names, prune};
-use crate::memtable::{Generation, LiveSeries};
 use crate::part::{Part, PartSeries};
 use crate::snapshot::Snapshot;
 
@@ -26,7 +25,7 @@ pub(crate) struct Question<'a> {
 
 impl Question<'_> {
     /// Says whether no series can match, whatever is stored.
-    fn is_void(&self) -> bool {
+    pub(crate) fn is_void(&self) -> bool {
         let void = |matchers: &Vec<Matcher>| literal_names(matchers).is_some_and(|names| names.is_empty());
         self.range.min > self.range.max || (!self.selectors.is_empty() && self.selectors.iter().all(void))
     }
@@ -54,24 +53,6 @@ impl Question<'_> {
                 let mut all: Vec<u32> = lists.flatten().collect();
                 all.sort_unstable();
                 all.dedup();
-                all
-            }
-        }
-    }
-
-    /// Gives the matching series of a generation; each once.
-    pub(crate) fn of_generation(&self, generation: &Generation, seq: u64) -> Vec<LiveSeries> {
-        if self.is_void() || generation.range().is_none_or(|range| !range.overlaps(&self.range)) {
-            return Vec::new();
-        }
-        let matching = |matchers: &[Matcher]| generation.matching(matchers, self.access, self.range, seq);
-        match self.selectors {
-            [] => matching(&[]),
-            [matchers] => matching(matchers),
-            several => {
-                let mut all: Vec<LiveSeries> = several.iter().flat_map(|matchers| matching(matchers)).collect();
-                all.sort_by_key(|series| series.slot);
-                all.dedup_by_key(|series| series.slot);
                 all
             }
         }

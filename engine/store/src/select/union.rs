@@ -180,10 +180,11 @@ impl<'a> SeriesOrder<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
     use quiver_types::LabelSet;
 
-    use super::super::dictionary::code_label_sets;
     use super::*;
 
     struct Sets(Vec<LabelSet>);
@@ -198,10 +199,17 @@ mod tests {
         }
 
         fn columns(&self, places: Option<&[u32]>) -> Vec<CodedColumn> {
-            match places {
-                None => code_label_sets(self.0.iter()),
-                Some(places) => code_label_sets(places.iter().map(|&i| &self.0[i as usize])),
-            }
+            let all: Vec<u32> = (0..self.0.len() as u32).collect();
+            let sets: Vec<_> = places.unwrap_or(&all).iter().map(|&i| &self.0[i as usize]).collect();
+            let names: BTreeSet<&str> = sets.iter().flat_map(|set| set.iter().map(|l| l.0)).collect();
+            let column = |name: &str| {
+                let values: BTreeSet<&str> = sets.iter().map(|set| set.get(name)).chain([""]).collect();
+                let values: Vec<Arc<str>> = values.into_iter().map(Arc::from).collect();
+                let code = |set: &&LabelSet| values.partition_point(|v| **v < *set.get(name)) as u32;
+                let codes = sets.iter().map(code).collect();
+                CodedColumn { name: Arc::from(name), values: Arc::new(values), codes }
+            };
+            names.into_iter().map(column).collect()
         }
     }
 

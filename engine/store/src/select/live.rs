@@ -1,0 +1,163 @@
+//! Series of live generations: found by number, labelled by the registry's symbols, no label set built.
+//!
+//! All generations of a process share one registry, so matchers are judged once for all of them. Labels are coded by
+//! the number of their (label, value) pair: a text is parsed once per distinct pair, not once per series.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use quiver_types::label::Pairs;
+use quiver_types::{Matcher, SeriesId};
+use roaring::RoaringBitmap;
+
+use super::dictionary::CodedColumn;
+use super::resolve::Question;
+use super::union::SeriesList;
+use crate::memtable::Generation;
+use crate::registry::{Index, Registry};
+use crate::snapshot::Snapshot;
+
+/// Series that are read under one lock: a writer that waits for it holds up acknowledgements.
+const SERIES_PER_LOCK: usize = 4096;
+
+/// A pair's number → what was made of it.
+pub(crate) type ByPair<T> = HashMap<u32, T, foldhash::fast::RandomState>;
+
+/// The series of a generation that match.
+pub(crate) struct LiveMatches {
+    pub(crate) generation: Arc<Generation>,
+    /// Slot, registry number, whether there are histograms; ascending slots.
+    pub(crate) found: Vec<(u32, u32, bool)>,
+    ids: Vec<SeriesId>,
+}
+
+/// Resolves a question over the generations of a snapshot; those without a match are left out.
+pub(crate) fn resolve(question: &Question<'_>, snapshot: &Snapshot) -> Vec<LiveMatches> {
+    let inside = |generation: &&Arc<Generation>| generation.range().is_some_and(|range| range.overlaps(&question.range));
+    let generations: Vec<&Arc<Generation>> = snapshot.visible.generations.iter().filter(inside).collect();
+    if question.is_void() {
+        return Vec::new();
+    }
+    let mut out = Vec::new();
+    let mut numbers: Option<(&Arc<Registry>, RoaringBitmap)> = None;
+    for generation in generations {
+        let registry = generation.registry();
+        let known = numbers.take().filter(|(of, _)| Arc::ptr_eq(of, registry));
+        let (_, matching) = numbers.insert(known.unwrap_or_else(|| (registry, matching(registry, question.selectors))));
+        let found = generation.held_slots(matching, question.access, question.range, snapshot.seq);
+        if !found.is_empty() {
+            let mut ids = Vec::with_capacity(found.len());
+            by_chunk(registry, &found, |index, number| ids.extend(index.id(number)));
+            assert_eq!(ids.len(), found.len(), "a generation that is held keeps its series");
+            out.push(LiveMatches { generation: Arc::clone(generation), found, ids });
+        }
+    }
+    out
+}
+
+fn matching(registry: &Registry, selectors: &[Vec<Matcher>]) -> RoaringBitmap {
+    match selectors {
+        [] => registry.matching(&[]),
+        several => several.iter().map(|matchers| registry.matching(matchers)).reduce(|a, b| a | b).unwrap_or_default(),
+    }
+}
+
+fn by_chunk(registry: &Registry, found: &[(u32, u32, bool)], mut read: impl FnMut(&Index, u32)) {
+    for chunk in found.chunks(SERIES_PER_LOCK) {
+        registry.with_index(|index| chunk.iter().for_each(|&(_, number, _)| read(index, number)));
+    }
+}
+
+impl LiveMatches {
+    /// Shows each distinct (label, value) pair of the series once.
+    pub(crate) fn for_pairs(&self, mut show: impl FnMut(&str, &str)) {
+        let mut seen: ByPair<()> = ByPair::default();
+        by_chunk(self.generation.registry(), &self.found, |index, number| {
+            let Some((_, pairs)) = index.pairs_of(number) else { return };
+            for &pair in pairs {
+                if seen.insert(pair, ()).is_none()
+                    && let Some((name, value)) = Pairs::new(&index.pair_bytes(pair)).next()
+                {
+                    show(name, value);
+                }
+            }
+        });
+    }
+}
+
+/// A column under construction: values in order of appearance.
+struct Growing {
+    name: Arc<str>,
+    values: Vec<Arc<str>>,
+    codes: Vec<u32>,
+}
+
+/// Codes the labels of some series.
+#[derive(Default)]
+struct Coder {
+    columns: Vec<Growing>,
+    by_name: HashMap<Arc<str>, u32, foldhash::fast::RandomState>,
+    /// Column and code of each pair.
+    places: ByPair<(u32, u32)>,
+}
+
+impl Coder {
+    fn place(&mut self, index: &Index, pair: u32, rows: usize) -> Option<(u32, u32)> {
+        let vacant = match self.places.entry(pair) {
+            Entry::Occupied(known) => return Some(*known.get()),
+            Entry::Vacant(vacant) => vacant,
+        };
+        let bytes = index.pair_bytes(pair);
+        let (name, value) = Pairs::new(&bytes).next()?;
+        let column = match self.by_name.get(name) {
+            Some(&column) => column,
+            None => {
+                let name: Arc<str> = Arc::from(name);
+                self.columns.push(Growing { name: Arc::clone(&name), values: vec![Arc::from("")], codes: vec![0; rows] });
+                self.by_name.insert(name, self.columns.len() as u32 - 1);
+                self.columns.len() as u32 - 1
+            }
+        };
+        let values = &mut self.columns[column as usize].values;
+        values.push(Arc::from(value));
+        Some(*vacant.insert((column, values.len() as u32 - 1)))
+    }
+
+    fn finish(mut self) -> Vec<CodedColumn> {
+        self.columns.sort_by(|a, b| a.name.cmp(&b.name));
+        self.columns.into_iter().map(|c| CodedColumn::sorted(c.name, &c.values, c.codes)).collect()
+    }
+}
+
+impl SeriesList for LiveMatches {
+    fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    fn id(&self, i: usize) -> SeriesId {
+        self.ids[i]
+    }
+
+    fn columns(&self, places: Option<&[u32]>) -> Vec<CodedColumn> {
+        let some: Vec<_>;
+        let found = match places {
+            None => &self.found,
+            Some(places) => {
+                some = places.iter().map(|&i| self.found[i as usize]).collect();
+                &some
+            }
+        };
+        let mut coder = Coder::default();
+        let mut row = 0;
+        by_chunk(self.generation.registry(), found, |index, number| {
+            for &pair in index.pairs_of(number).map_or(&[][..], |(_, pairs)| pairs) {
+                if let Some((column, code)) = coder.place(index, pair, found.len()) {
+                    coder.columns[column as usize].codes[row] = code;
+                }
+            }
+            row += 1;
+        });
+        coder.finish()
+    }
+}
