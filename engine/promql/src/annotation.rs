@@ -2,7 +2,7 @@
 //!
 //! Texts as in Prometheus 3.14 `util/annotations`; the answer shows `PromQL warning: TEXT (line:column)`.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use crate::ast::PosRange;
 
@@ -15,26 +15,34 @@ pub enum Level {
     Info,
 }
 
-/// Annotations of a query, each kept once.
+/// Annotations of a query. A text is kept once, with the last of its places: the same complaint about many parts of
+/// a query is one complaint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Annotations {
-    items: BTreeSet<(Level, String, u32)>,
+    items: BTreeMap<(Level, String), u32>,
 }
 
 impl Annotations {
     /// Adds a warning about the expression at `pos`; `text` has neither prefix nor position.
     pub fn warn(&mut self, pos: PosRange, text: impl Into<String>) {
-        self.items.insert((Level::Warning, text.into(), pos.start));
+        self.add((Level::Warning, text.into()), pos.start);
     }
 
     /// Adds an info, likewise.
     pub fn info(&mut self, pos: PosRange, text: impl Into<String>) {
-        self.items.insert((Level::Info, text.into(), pos.start));
+        self.add((Level::Info, text.into()), pos.start);
     }
 
     /// Takes over all of another.
     pub fn merge(&mut self, other: Self) {
-        self.items.extend(other.items);
+        for (text, start) in other.items {
+            self.add(text, start);
+        }
+    }
+
+    fn add(&mut self, text: (Level, String), start: u32) {
+        let last = self.items.entry(text).or_insert(start);
+        *last = start.max(*last);
     }
 
     /// Says whether there are none.
@@ -48,11 +56,27 @@ impl Annotations {
             Level::Warning => "PromQL warning: ",
             Level::Info => "PromQL info: ",
         };
-        let shown = |(_, text, start): &(Level, String, u32)| {
+        let of_level = self.items.iter().filter(|((l, _), _)| *l == level);
+        let shown = of_level.map(|((_, text), start)| {
             let (line, column) = line_column(query, *start as usize);
             format!("{prefix}{text} ({line}:{column})")
-        };
-        self.items.iter().filter(|i| i.0 == level).map(shown).collect()
+        });
+        shown.collect()
+    }
+
+    /// Gives the texts of a level as clients see them, but at most `max`; one more text counts the others.
+    pub fn first_texts(&self, level: Level, query: &str, max: usize) -> Vec<String> {
+        let mut texts = self.texts(level, query);
+        if texts.len() > max {
+            let omitted = texts.len() - max;
+            texts.truncate(max);
+            let kind = match level {
+                Level::Warning => "warning",
+                Level::Info => "info",
+            };
+            texts.push(format!("{omitted} more {kind} annotations omitted"));
+        }
+        texts
     }
 }
 
@@ -75,5 +99,17 @@ mod tests {
         let mut a = Annotations::default();
         a.warn(PosRange { start: 3, end: 5 }, "x");
         assert_eq!(a.texts(Level::Warning, "ab\ncd"), ["PromQL warning: x (2:1)"]);
+    }
+
+    #[test]
+    fn each_text_once() {
+        let mut a = Annotations::default();
+        for start in [7, 3] {
+            a.info(PosRange { start, end: 9 }, "x");
+            a.warn(PosRange { start, end: 9 }, format!("y{start}"));
+        }
+        assert_eq!(a.texts(Level::Info, "0123456789"), ["PromQL info: x (1:8)"]);
+        let warnings = a.first_texts(Level::Warning, "0123456789", 1);
+        assert_eq!(warnings, ["PromQL warning: y3 (1:4)", "1 more warning annotations omitted"]);
     }
 }

@@ -1,5 +1,7 @@
 //! The syntax tree of PromQL as of Prometheus 3.14, with byte spans into the query text.
 
+mod chain;
+
 use quiver_types::Matcher;
 
 /// A range of bytes in the query text.
@@ -81,7 +83,7 @@ pub enum ExprKind {
 /// A vector selector.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VectorSelector {
-    /// The metric name when it was written before (or quoted inside) the braces; also present in `matchers`.
+    /// The metric name when it was written before the braces; it is also the last of `matchers`.
     pub name: Option<String>,
     /// All matchers, that of the name included.
     pub matchers: Vec<Matcher>,
@@ -264,8 +266,8 @@ impl BinaryOp {
     }
 }
 
-/// A binary expression.
-#[derive(Debug, Clone, PartialEq)]
+/// A binary expression. Left operands may nest tens of thousands deep (`1 + 1 + …`), everything else some hundred:
+/// code that descends must loop over left operands ([`Expr::left_spine`]). Equality, copy and drop do.
 pub struct BinaryExpr {
     /// Operator.
     pub op: BinaryOp,

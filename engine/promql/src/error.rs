@@ -1,0 +1,77 @@
+//! The error of everything that reads PromQL: a reason and the place in the text.
+//!
+//! Shown as Prometheus shows it: `1:5: parse error: unexpected end of input`; lines and columns count from 1,
+//! columns in bytes. Reasons are those of Prometheus 3.14.
+
+use quiver_types::ErrorKind;
+
+use crate::annotation::line_column;
+use crate::ast::PosRange;
+
+/// Result with [`ParseError`].
+pub type Result<T, E = ParseError> = std::result::Result<T, E>;
+
+/// A text that is not a valid expression, or one that can never be carried out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{message}", self.place())]
+pub struct ParseError {
+    /// [`ErrorKind::Invalid`]; [`ErrorKind::Execution`] of a valid expression that can never be carried out, which
+    /// shows without a place.
+    pub kind: ErrorKind,
+    /// The reason, without the place.
+    pub message: String,
+    /// Where it stands.
+    pub pos: PosRange,
+    /// Line from 1; 0: the text is empty, so there is no place.
+    pub line: u32,
+    /// Column from 1, in bytes.
+    pub column: u32,
+}
+
+impl ParseError {
+    /// Makes an error about `pos`; [`ParseError::locate`] adds line and column.
+    pub(crate) fn new(pos: PosRange, message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::Invalid, message: message.into(), pos, line: 0, column: 0 }
+    }
+
+    /// Fills line and column from the text that was parsed.
+    pub(crate) fn locate(mut self, text: &str) -> Self {
+        if !text.is_empty() {
+            let (line, column) = line_column(text, self.pos.start as usize);
+            (self.line, self.column) = (line as u32, column as u32);
+        }
+        self
+    }
+
+    /// Gives the kind.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    fn place(&self) -> String {
+        match (self.kind, self.line) {
+            (ErrorKind::Execution, _) => String::new(),
+            (_, 0) => "unknown position: parse error: ".to_owned(),
+            (_, line) => format!("{line}:{}: parse error: ", self.column),
+        }
+    }
+}
+
+impl From<ParseError> for quiver_types::Error {
+    fn from(error: ParseError) -> Self {
+        Self::new(error.kind, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shown_with_line_and_column() {
+        let at = |start| ParseError::new(PosRange { start, end: start }, "unexpected end of input");
+        assert_eq!(at(2).locate("1+").to_string(), "1:3: parse error: unexpected end of input");
+        assert_eq!(at(4).locate("ü\n+").to_string(), "2:2: parse error: unexpected end of input");
+        assert_eq!(at(0).locate("").to_string(), "unknown position: parse error: unexpected end of input");
+    }
+}

@@ -1,0 +1,131 @@
+//! Quoted texts: `"..."` and `'...'` with the escapes of Go, and raw ones in back quotes.
+
+use super::quote::code_point;
+
+/// Reads the quoted text that `text` starts with: gives what it stands for and how many bytes it takes.
+///
+/// Escapes of single bytes (`\xff`, `\377`) may give something that is not UTF-8: each such byte becomes U+FFFD, as
+/// in the JSON that clients see.
+pub(crate) fn decode(text: &str) -> Result<(String, usize), String> {
+    let (bytes, length) = decode_bytes(text)?;
+    Ok((String::from_utf8(bytes).unwrap_or_else(|e| replace_broken(e.as_bytes())), length))
+}
+
+/// Reads a quoted text like [`decode`], but gives the very bytes.
+pub(crate) fn decode_bytes(text: &str) -> Result<(Vec<u8>, usize), String> {
+    let quote = text.chars().next().unwrap_or('"');
+    let mut out = Vec::new();
+    let mut chars = Chars { text, pos: quote.len_utf8() };
+    loop {
+        match chars.next() {
+            None if quote == '`' => return Err("unterminated raw string".to_owned()),
+            Some('\n') if quote != '`' => return Err("unterminated quoted string".to_owned()),
+            None => return Err("unterminated quoted string".to_owned()),
+            Some('\u{fffd}') => return Err("invalid UTF-8 rune".to_owned()),
+            Some(c) if c == quote => break,
+            Some('\\') if quote != '`' => escape(&mut chars, quote, &mut out)?,
+            Some(c) => push(&mut out, c),
+        }
+    }
+    Ok((out, chars.pos))
+}
+
+struct Chars<'a> {
+    text: &'a str,
+    pos: usize,
+}
+
+impl Chars<'_> {
+    fn next(&mut self) -> Option<char> {
+        let c = self.text[self.pos..].chars().next()?;
+        self.pos += c.len_utf8();
+        Some(c)
+    }
+}
+
+fn escape(chars: &mut Chars<'_>, quote: char, out: &mut Vec<u8>) -> Result<(), String> {
+    const UNENDED: &str = "escape sequence not terminated";
+    let first = chars.next().ok_or(UNENDED)?;
+    let (digits, base, max) = match first {
+        'a' => return simple(out, 0x07),
+        'b' => return simple(out, 0x08),
+        'f' => return simple(out, 0x0c),
+        'n' => return simple(out, b'\n'),
+        'r' => return simple(out, b'\r'),
+        't' => return simple(out, b'\t'),
+        'v' => return simple(out, 0x0b),
+        '\\' => return simple(out, b'\\'),
+        _ if first == quote => return simple(out, quote as u8),
+        '0'..='7' => (3, 8, 0xff),
+        'x' => (2, 16, 0xff),
+        'u' => (4, 16, 0x0010_ffff),
+        'U' => (8, 16, 0x0010_ffff),
+        _ => return Err(format!("unknown escape sequence {}", code_point(first))),
+    };
+    let mut value = 0_u32;
+    for i in 0..digits {
+        let c = if base == 8 && i == 0 { first } else { chars.next().ok_or(UNENDED)? };
+        let digit = c.to_digit(base).ok_or_else(|| format!("illegal character {} in escape sequence", code_point(c)))?;
+        value = value.wrapping_mul(base).wrapping_add(digit);
+    }
+    match char::from_u32(value) {
+        Some(c) if value <= max => {
+            // Short forms mean a byte, long ones a character.
+            if max == 0xff { out.push(value as u8) } else { push(out, c) }
+            Ok(())
+        }
+        _ => Err("escape sequence is an invalid Unicode code point".to_owned()),
+    }
+}
+
+fn simple(out: &mut Vec<u8>, byte: u8) -> Result<(), String> {
+    out.push(byte);
+    Ok(())
+}
+
+fn push(out: &mut Vec<u8>, c: char) {
+    out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+}
+
+fn replace_broken(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(chunk.valid());
+        out.extend(chunk.invalid().iter().map(|_| '\u{fffd}'));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts() {
+        let check = |text: &str, expected: &str| assert_eq!(decode(text), Ok((expected.to_owned(), text.len())), "{text}");
+        check(r#""a\"b'""#, "a\"b'");
+        check(r"'a\'b\\'", "a'b\\");
+        check("`a\\n\n'`", "a\\n\n'");
+        check(r#""\a\b\f\n\r\t\v\u1234\U00010111""#, "\x07\x08\x0c\n\r\t\x0b\u{1234}\u{10111}");
+        check(r#""\x41\101\xe2\x98\xba""#, "AA☺");
+        check(r#""\xFF\377☺""#, "\u{fffd}\u{fffd}☺");
+        assert_eq!(decode("'a' b"), Ok(("a".to_owned(), 3)));
+    }
+
+    #[test]
+    fn errors() {
+        let check = |text: &str, expected: &str| assert_eq!(decode(text), Err(expected.to_owned()), "{text}");
+        check("\"a", "unterminated quoted string");
+        check("'a\n'", "unterminated quoted string");
+        check("`a", "unterminated raw string");
+        check(r#""\"#, "escape sequence not terminated");
+        check(r#""\x4"#, "escape sequence not terminated");
+        check(r#""\c""#, "unknown escape sequence U+0063 'c'");
+        check(r#""\'""#, "unknown escape sequence U+0027 '''");
+        check(r#""\x.""#, "illegal character U+002E '.' in escape sequence");
+        check(r#""\400""#, "escape sequence is an invalid Unicode code point");
+        check(r#""\ud800""#, "escape sequence is an invalid Unicode code point");
+        check(r#""\Uffffffff""#, "escape sequence is an invalid Unicode code point");
+        check("'\u{fffd}'", "invalid UTF-8 rune");
+    }
+}
