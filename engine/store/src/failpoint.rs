@@ -45,7 +45,6 @@ pub const NAMES: &[&str] = &[
     "object.after-rename",
     "upload.before-file",
     "upload.after-file",
-    "upload.after-verify",
     "upload.before-placed",
     "upload.after-placed",
     "upload.after-swap",

@@ -22,6 +22,8 @@ use crate::error::{Context, Error, ErrorKind, Result, io_error};
 use crate::metrics::METRICS;
 use crate::settings::StoreSettings;
 
+#[cfg(test)]
+pub(crate) mod faulty;
 mod io;
 mod local;
 mod retry;

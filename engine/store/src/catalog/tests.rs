@@ -1,0 +1,227 @@
+//! The rules of the catalog: pending keys, conflicts, floors, order of the outbox, full lists.
+
+use std::collections::HashSet;
+
+use quiver_types::SystemClock;
+
+use super::*;
+use crate::part::{FileMeta, NameFilter, Origin, Place};
+
+async fn catalog(dir: &tempfile::TempDir) -> Catalog {
+    let catalog = Catalog::open(&dir.path().join("quiver.db"), Arc::new(SystemClock)).await.unwrap();
+    if catalog.installation().await.unwrap().is_none() {
+        catalog.install(Uuid::now_v7()).await.unwrap();
+    }
+    catalog
+}
+
+fn part(place: Place) -> PartMeta {
+    let id = PartId::now_v7();
+    let file = FileMeta {
+        kind: "series".into(),
+        key: format!("metrics/1970-01-01/{id}.series.parquet"),
+        bytes: 10,
+        rows: 1,
+        tail_len: 4,
+        tail_crc: 7,
+    };
+    PartMeta {
+        id,
+        table: "metrics".into(),
+        day: 0,
+        level: 0,
+        place,
+        min_ts: 1,
+        max_ts: 2,
+        rows: 1,
+        bytes: 10,
+        series: 1,
+        services: vec!["a".into()],
+        services_all: false,
+        names: NameFilter::of(&["m"]),
+        has_histograms: false,
+        window: 0,
+        origin: Origin::Compacted { compaction_id: id, replaced: Vec::new() },
+        files: vec![file],
+    }
+}
+
+fn keys(part: &PartMeta) -> Vec<String> {
+    part.files.iter().map(|f| f.key.clone()).collect()
+}
+
+/// Commits a part as a job does.
+async fn add(catalog: &Catalog, part: &PartMeta) -> u64 {
+    let job = Uuid::now_v7();
+    catalog.add_pending(job, &keys(part)).await.unwrap();
+    let change = Change { job: Some(job), added: vec![part.clone()], ..Change::default() };
+    catalog.commit(&change).await.unwrap()
+}
+
+async fn drain(catalog: &Catalog) -> Vec<CommitObject> {
+    let mut objects = Vec::new();
+    while let NextObject::Ready { commit, body } = catalog.next_object().await.unwrap() {
+        let object = CommitObject::parse("test", body.as_bytes()).unwrap();
+        assert_eq!(object.commit, commit);
+        objects.push(object);
+        catalog.object_written(commit).await.unwrap();
+    }
+    objects
+}
+
+#[tokio::test]
+async fn a_commit_takes_all_its_pending_keys() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = catalog(&dir).await;
+    let (a, b) = (part(Place::Store), part(Place::Store));
+    let job = Uuid::now_v7();
+    let change = Change { job: Some(job), added: vec![a.clone(), b.clone()], ..Change::default() };
+    catalog.add_pending(job, &keys(&a)).await.unwrap();
+    assert_eq!(catalog.commit(&change).await.unwrap_err().kind(), ErrorKind::Conflict, "one key is not there");
+    assert_eq!(catalog.last_commit().await.unwrap(), 0, "nothing was changed");
+    assert_eq!(catalog.pending_keys().await.unwrap(), keys(&a));
+
+    catalog.add_pending(job, &[keys(&b), vec!["unused".into()]].concat()).await.unwrap();
+    assert_eq!(catalog.commit(&change).await.unwrap(), 1);
+    assert!(catalog.pending_keys().await.unwrap().is_empty(), "unused keys go too");
+    assert_eq!(catalog.commit(&change).await.unwrap(), 1, "a job commits once");
+    assert_eq!(catalog.live_parts().await.unwrap().1.len(), 2);
+}
+
+#[tokio::test]
+async fn stale_keys_cannot_be_committed() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = catalog(&dir).await;
+    let (a, job) = (part(Place::Store), Uuid::now_v7());
+    catalog.add_pending(job, &keys(&a)).await.unwrap();
+    assert!(catalog.doom_pending(|j| j == job).await.unwrap().is_empty(), "the job runs");
+    assert_eq!(catalog.doom_pending(|_| false).await.unwrap(), keys(&a));
+    let change = Change { job: Some(job), added: vec![a.clone()], ..Change::default() };
+    assert_eq!(catalog.commit(&change).await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(catalog.doom_pending(|_| true).await.unwrap(), keys(&a), "until they are forgotten");
+    catalog.forget_pending(&keys(&a)).await.unwrap();
+    assert!(catalog.doom_pending(|_| false).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn two_compactions_of_the_same_parts_cannot_both_land() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = catalog(&dir).await;
+    let (a, b) = (part(Place::Store), part(Place::Store));
+    add(&catalog, &a).await;
+    add(&catalog, &b).await;
+    let merge = |inputs: Vec<PartId>| {
+        let catalog = catalog.clone();
+        async move {
+            let (job, output) = (Uuid::now_v7(), part(Place::Store));
+            catalog.add_pending(job, &keys(&output)).await.unwrap();
+            let change = Change { job: Some(job), added: vec![output.clone()], removed: inputs, ..Change::default() };
+            catalog.commit(&change).await.map(|_| output.id)
+        }
+    };
+    let (one, two) = tokio::join!(merge(vec![a.id, b.id]), merge(vec![b.id]));
+    assert!(one.is_ok() != two.is_ok(), "{one:?} {two:?}");
+    let live: Vec<_> = catalog.live_parts().await.unwrap().1.iter().map(|p| p.id).collect();
+    match (one, two) {
+        (Ok(output), _) => assert_eq!(live, [output]),
+        (_, Ok(output)) => assert_eq!(live, [a.id, output]),
+        _ => unreachable!(),
+    }
+    let spooled = part(Place::Spool);
+    add(&catalog, &spooled).await;
+    assert_eq!(merge(vec![spooled.id]).await.unwrap_err().kind(), ErrorKind::Conflict, "not from the spool");
+}
+
+#[tokio::test]
+async fn floors_only_move_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = catalog(&dir).await;
+    let writer = Uuid::now_v7();
+    let flushed = |generation| Change { floors: vec![Floor { writer, generation }], ..Change::default() };
+    catalog.commit(&flushed(1)).await.unwrap();
+    catalog.commit(&flushed(3)).await.unwrap();
+    assert_eq!(catalog.commit(&flushed(3)).await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(catalog.commit(&flushed(2)).await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(catalog.floors().await.unwrap(), [WriterFloor { writer, floor: 4 }]);
+    assert_eq!(drain(&catalog).await.last().unwrap().writers, [WriterFloor { writer, floor: 4 }]);
+    catalog.forget_writers(&HashSet::from([writer])).await.unwrap();
+    assert_eq!(catalog.floors().await.unwrap().len(), 1);
+    catalog.forget_writers(&HashSet::new()).await.unwrap();
+    assert!(catalog.floors().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn objects_wait_for_uploads_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = catalog(&dir).await;
+    let (spooled, stored) = (part(Place::Spool), part(Place::Store));
+    add(&catalog, &stored).await;
+    let waits = add(&catalog, &spooled).await;
+    let removal = catalog.commit(&Change { removed: vec![stored.id], ..Change::default() }).await.unwrap();
+    let written = drain(&catalog).await;
+    assert_eq!(written.iter().map(|o| o.commit).collect::<Vec<_>>(), [0, 1]);
+    assert!(written[0].full && !written[1].full);
+    assert_eq!(written[1].added, [stored.clone()], "as it was, though it is removed now");
+    match catalog.next_object().await.unwrap() {
+        NextObject::Waiting { commit, parts } => assert_eq!((commit, parts), (waits, 1)),
+        other => panic!("{other:?}"),
+    }
+    assert!(catalog.removed_parts().await.unwrap().is_empty(), "nothing is deleted before its object is there");
+    let placed = catalog.placed(std::slice::from_ref(&spooled)).await.unwrap();
+    assert_eq!(placed[0].place, Place::Store);
+    assert!(catalog.placed(&placed).await.unwrap().is_empty(), "once");
+    let written = drain(&catalog).await;
+    assert_eq!(written.iter().map(|o| o.commit).collect::<Vec<_>>(), [waits, removal]);
+    assert_eq!(written[0].added[0].place, Place::Store);
+    assert_eq!(written[1].removed, [stored.id]);
+    assert_eq!(catalog.removed_parts().await.unwrap().len(), 1);
+    assert_eq!(catalog.spool_leftovers().await.unwrap().len(), 1);
+    catalog.spool_cleared(spooled.id).await.unwrap();
+    assert!(catalog.spool_leftovers().await.unwrap().is_empty());
+    catalog.forget_parts(&[stored.id]).await.unwrap();
+    assert_eq!(catalog.removed_count().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn full_lists_and_what_they_outdate() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = catalog(&dir).await;
+    let (kept, gone) = (part(Place::Store), part(Place::Store));
+    add(&catalog, &kept).await;
+    add(&catalog, &gone).await;
+    let writer = Uuid::now_v7();
+    let empty = |n| Change { floors: vec![Floor { writer, generation: n }], ..Change::default() };
+    for n in 3..FULL_LIST_EVERY {
+        catalog.commit(&empty(n)).await.unwrap();
+    }
+    let full = catalog.commit(&Change { removed: vec![gone.id], ..Change::default() }).await.unwrap();
+    assert_eq!(full, FULL_LIST_EVERY);
+    let object = drain(&catalog).await.pop().unwrap();
+    assert!(object.full);
+    assert_eq!(object.added, [kept.clone()]);
+    assert_eq!(object.removed, [gone.id]);
+    assert_eq!(object.writers, [WriterFloor { writer, floor: FULL_LIST_EVERY }]);
+    assert!(catalog.outdated_objects().await.unwrap().is_empty(), "the last two full lists stay");
+    for n in 0..FULL_LIST_EVERY {
+        catalog.commit(&empty(FULL_LIST_EVERY + n)).await.unwrap();
+    }
+    assert!(catalog.outdated_objects().await.unwrap().is_empty(), "not before the third is written");
+    drain(&catalog).await;
+    let outdated = catalog.outdated_objects().await.unwrap();
+    assert_eq!(outdated, (0..FULL_LIST_EVERY).collect::<Vec<_>>());
+    catalog.forget_commits(FULL_LIST_EVERY).await.unwrap();
+    assert!(catalog.outdated_objects().await.unwrap().is_empty());
+    assert_eq!(catalog.last_commit().await.unwrap(), 2 * FULL_LIST_EVERY);
+    assert_eq!(catalog.written_commits().await.unwrap().len(), FULL_LIST_EVERY as usize + 1);
+}
+
+#[tokio::test]
+async fn a_newer_catalog_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = catalog(&dir).await;
+    let sql = "INSERT INTO migration (number, name, applied_ms) VALUES (99, 'later', 0)";
+    sqlx::query(sql).execute(&first.pool).await.unwrap();
+    first.close().await;
+    let error = Catalog::open(&dir.path().join("quiver.db"), Arc::new(SystemClock)).await.unwrap_err();
+    assert!(error.to_string().contains("version 99"), "{error}");
+}

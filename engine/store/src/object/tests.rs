@@ -1,0 +1,96 @@
+//! The wrapper around object stores: both backends alike, repeats, verified uploads.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::faulty::FaultyStore;
+use super::*;
+
+fn settings() -> StoreSettings {
+    StoreSettings { store_retry_budget: Duration::from_secs(3), ..StoreSettings::default() }
+}
+
+async fn behaves(storage: &Storage) {
+    let body = Bytes::from_static(b"0123456789");
+    assert_eq!(storage.get("a/b.json").await.unwrap(), None);
+    assert_eq!(storage.size("a/b.json").await.unwrap(), None);
+    storage.put("a/b.json", body.clone()).await.unwrap();
+    storage.put("a/b.json", body.clone()).await.unwrap();
+    storage.put("c.json", Bytes::from_static(b"x")).await.unwrap();
+    assert_eq!(storage.get("a/b.json").await.unwrap(), Some(body));
+    assert_eq!(storage.size("a/b.json").await.unwrap(), Some(10));
+    assert_eq!(storage.read_ranges("a/b.json", &[1..3, 9..10]).await.unwrap(), [&b"12"[..], b"9"]);
+    assert!(storage.read_ranges("a/b.json", std::slice::from_ref(&(8..11))).await.is_err());
+    let missing = storage.read_ranges("nope", std::slice::from_ref(&(0..1))).await.unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NotFound);
+    assert_eq!(storage.list("").await.unwrap(), [("a/b.json".to_owned(), 10), ("c.json".to_owned(), 1)]);
+    assert_eq!(storage.list("a").await.unwrap(), [("a/b.json".to_owned(), 10)]);
+    storage.delete(&["a/b.json".into(), "never/there".into()]).await.unwrap();
+    assert_eq!(storage.list("").await.unwrap(), [("c.json".to_owned(), 1)]);
+}
+
+#[tokio::test]
+async fn both_backends_behave_alike() {
+    let dir = tempfile::tempdir().unwrap();
+    let local = Storage::local(&dir.path().join("store"), &settings());
+    behaves(&local).await;
+    assert!(!dir.path().join("store/a").exists(), "emptied folders go");
+    let store = FaultyStore::default();
+    behaves(&Storage::remote(Arc::new(store.clone()), "some/prefix", "s3://x/some/prefix", &settings())).await;
+    behaves(&Storage::remote(Arc::new(FaultyStore::default()), "", "s3://x", &settings())).await;
+    assert_eq!(store.inner.head(&StorePath::from("some/prefix/c.json")).await.unwrap().size, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_repeated_and_cut_bodies_noticed() {
+    let store = FaultyStore::default();
+    let storage = Storage::remote(Arc::new(store.clone()), "p", "s3://x/p", &settings());
+    store.faults.fail_next.store(3, Relaxed);
+    storage.put("a", Bytes::from_static(b"12345678")).await.unwrap();
+    store.faults.cut_next.store(2, Relaxed);
+    storage.put("b", Bytes::from_static(b"12345678")).await.unwrap();
+    assert_eq!(storage.size("b").await.unwrap(), Some(8));
+    store.faults.lose_answers.store(2, Relaxed);
+    storage.put("c", Bytes::from_static(b"12345678")).await.unwrap();
+    store.faults.down.store(true, Relaxed);
+    let error = storage.put("d", Bytes::from_static(b"1")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(storage.get("a").await.is_err(), "down is not the same as not there");
+}
+
+#[tokio::test]
+async fn uploads_of_files_are_verified() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = FaultyStore::default();
+    let storage = Storage::remote(Arc::new(store.clone()), "p", "s3://x/p", &settings());
+    let check = async |length: usize| {
+        let body: Vec<u8> = (0..length).map(|i| (i / 7) as u8).collect();
+        let file = dir.path().join("file");
+        std::fs::write(&file, &body).unwrap();
+        let tail = Tail { bytes: 100, crc: crc32c::crc32c(&body[length - 100..]) };
+        storage.put_file("k", &file, length as u64, tail).await.unwrap();
+        assert_eq!(storage.get("k").await.unwrap().unwrap(), body);
+        let wrong = Tail { bytes: 100, crc: tail.crc ^ 1 };
+        assert!(storage.put_file("w", &file, length as u64, wrong).await.is_err());
+        assert!(storage.put_file("w", &file, length as u64 + 1, tail).await.is_err());
+    };
+    check(1000).await;
+    check(MULTIPART_ABOVE as usize + 12_345).await;
+}
+
+#[test]
+fn urls() {
+    let check = |url: &str, expected: Result<Option<&str>, &str>| {
+        let settings = StoreSettings { store_url: Some(url.to_owned()), ..StoreSettings::default() };
+        match (Storage::open(&settings, Path::new("/default")), expected) {
+            (Ok(storage), Ok(root)) => assert_eq!(storage.local_root(), root.map(Path::new), "{url}"),
+            (Err(e), Err(text)) => assert!(e.to_string().contains(text), "{url}: {e}"),
+            (found, _) => panic!("{url}: {found:?}"),
+        }
+    };
+    check("file:///var/x", Ok(Some("/var/x")));
+    check("s3://bucket/some/prefix", Ok(None));
+    check("gs://bucket", Err("`gs` is not supported"));
+    check("no url", Err("is not a URL"));
+    let default = Storage::open(&StoreSettings::default(), Path::new("/default")).unwrap();
+    assert_eq!(default.local_root(), Some(Path::new("/default")));
+}

@@ -1,0 +1,118 @@
+//! An object store in memory that tests can stop, slow down, and make lie.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+
+/// The faults; shared with the test.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    /// Every request fails.
+    pub(crate) down: AtomicBool,
+    /// So many requests fail, then it works.
+    pub(crate) fail_next: AtomicU64,
+    /// Every n-th request fails (0: none).
+    pub(crate) fail_every: AtomicU64,
+    /// So many puts lose the second half of the body and say that all is well.
+    pub(crate) cut_next: AtomicU64,
+    /// So many puts arrive, and their answer is lost.
+    pub(crate) lose_answers: AtomicU64,
+    /// Requests so far.
+    pub(crate) requests: AtomicU64,
+}
+
+/// See the module.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FaultyStore {
+    pub(crate) inner: Arc<InMemory>,
+    pub(crate) faults: Arc<Faults>,
+}
+
+impl fmt::Display for FaultyStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("faulty")
+    }
+}
+
+fn take(counter: &AtomicU64) -> bool {
+    counter.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1)).is_ok()
+}
+
+fn failure() -> Error {
+    Error::Generic { store: "faulty", source: "503 slow down".into() }
+}
+
+impl FaultyStore {
+    fn request(&self) -> Result<()> {
+        let n = self.faults.requests.fetch_add(1, Relaxed) + 1;
+        let every = self.faults.fail_every.load(Relaxed);
+        let fails = self.faults.down.load(Relaxed)
+            || take(&self.faults.fail_next)
+            || (every > 0 && n.is_multiple_of(every));
+        if fails { Err(failure()) } else { Ok(()) }
+    }
+}
+
+#[async_trait]
+impl ObjectStore for FaultyStore {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
+        self.request()?;
+        if take(&self.faults.cut_next) {
+            let body = Bytes::from(payload);
+            return self.inner.put_opts(location, body.slice(..body.len() / 2).into(), opts).await;
+        }
+        let done = self.inner.put_opts(location, payload, opts).await?;
+        if take(&self.faults.lose_answers) { Err(failure()) } else { Ok(done) }
+    }
+
+    async fn put_multipart_opts(&self, location: &Path, opts: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
+        self.request()?;
+        self.inner.put_multipart_opts(location, opts).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        self.request()?;
+        self.inner.get_opts(location, options).await
+    }
+
+    async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.request()?;
+        self.inner.get_ranges(location, ranges).await
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        match self.request() {
+            Ok(()) => self.inner.delete_stream(locations),
+            Err(e) => futures::stream::once(async { Err(e) }).boxed(),
+        }
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        match self.request() {
+            Ok(()) => self.inner.list(prefix),
+            Err(e) => futures::stream::once(async { Err(e) }).boxed(),
+        }
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.request()?;
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.request()?;
+        self.inner.copy_opts(from, to, options).await
+    }
+}

@@ -1,0 +1,203 @@
+//! Crashes at every fail point: a child process (this test binary again) runs a workload and aborts there; afterwards
+//! everything that it was told is stored must be there exactly once, and no file without a name may stay (promises
+//! D2, D7).
+
+use std::io::Write;
+use std::process::Command;
+
+use super::*;
+use crate::failpoint;
+
+const DIRECTORY: &str = "QUIVER_TEST_CRASH_DIR";
+const RETENTION_DAYS: i64 = 5;
+
+fn bench(dir: &Path) -> Bench {
+    let mut bench = Bench::new(false);
+    bench.tune = |s| {
+        s.retention = Some(Duration::from_secs(RETENTION_DAYS as u64 * 86_400));
+        if let Ok(dir) = std::env::var(DIRECTORY) {
+            s.data_dir = Path::new(&dir).join("data");
+        }
+    };
+    bench.dir = tempfile::TempDir::new_in(dir).unwrap();
+    bench
+}
+
+fn remote_storage(dir: &Path, settings: &StoreSettings) -> Storage {
+    // A directory as a remote store: what it got survives the child.
+    let folder = dir.join("remote");
+    std::fs::create_dir_all(&folder).unwrap();
+    let store = object_store::local::LocalFileSystem::new_with_prefix(folder).unwrap();
+    Storage::remote(Arc::new(store), "p", "s3://bucket/p", settings)
+}
+
+/// Tells the parent what was acknowledged.
+fn acknowledge(dir: &Path, clock: Millis, line: &str) {
+    let mut log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("log")).unwrap();
+    writeln!(log, "{clock} {line}").unwrap();
+}
+
+async fn workload(dir: &Path, remote: bool) {
+    let mut bench = bench(dir);
+    let settings = bench.settings();
+    let storage = remote.then(|| remote_storage(dir, &settings));
+    let open = || {
+        let overrides = StoreOverrides { storage: storage.clone(), wal_disk: None };
+        Store::open_with(settings.clone(), Arc::clone(&bench.clock) as Arc<dyn Clock>, overrides)
+    };
+    let store = open().await.unwrap();
+    for round in 0..2i64 {
+        for i in 0..3 {
+            let times = [START + round * 100 + i, START - DAY_MS + round * 100 + i];
+            let values = bench.next;
+            bench.write(&store, &times).await;
+            acknowledge(dir, bench.clock.now_ms(), &format!("{} {} {values}", times[0], times[1]));
+            store.flush_all().await.unwrap();
+        }
+        store.compact_all(true).await.unwrap();
+    }
+    store.close(CLOSE).await;
+    drop(store);
+    let store = open().await.unwrap();
+    let times = [START + 1000, START + 1001];
+    let values = bench.next;
+    bench.write(&store, &times).await;
+    acknowledge(dir, bench.clock.now_ms(), &format!("{} {} {values}", times[0], times[1]));
+    store.close(Duration::ZERO).await;
+    drop(store);
+    // The old day is past its retention now.
+    bench.clock.0.store(START + RETENTION_DAYS * DAY_MS, Relaxed);
+    acknowledge(dir, bench.clock.now_ms(), "moved");
+    let store = open().await.unwrap();
+    store.expire().await.unwrap();
+    store.flush_all().await.unwrap();
+    store.clean().await.unwrap();
+    store.close(CLOSE).await;
+}
+
+/// What the log promises: content that must be there, and whether the old day may be gone.
+fn promised(dir: &Path) -> (Content, bool, Millis) {
+    let log = std::fs::read_to_string(dir.join("log")).unwrap_or_default();
+    let (mut content, mut moved, mut clock) = (Content::new(), false, START);
+    for line in log.lines() {
+        let mut words = line.split(' ');
+        clock = words.next().unwrap().parse().unwrap();
+        let numbers: Vec<i64> = words.map_while(|w| w.parse().ok()).collect();
+        let [a, b, mut value] = numbers[..] else {
+            moved = true;
+            continue;
+        };
+        for series in 0..10 {
+            for ts in [a, b] {
+                value += 1;
+                content.insert((format!("{:?}", labels(series)), ts), (value as f64).to_bits());
+            }
+        }
+    }
+    (content, moved, clock)
+}
+
+#[test]
+#[ignore = "run by the tests below, in a process of its own"]
+fn child() {
+    let Ok(dir) = std::env::var(DIRECTORY) else { return };
+    let remote = std::env::var("QUIVER_TEST_CRASH_REMOTE").is_ok();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(workload(Path::new(&dir), remote));
+}
+
+/// Gives whether the point was reached.
+fn crash_at(point: &str, remote: bool) -> bool {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "store::tests::crash::child", "--ignored", "--nocapture"]);
+    command.env(DIRECTORY, dir.path()).env(failpoint::VARIABLE, point);
+    if remote {
+        command.env("QUIVER_TEST_CRASH_REMOTE", "1");
+    }
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    assert!(!text.contains("panicked"), "{point}: {text}");
+    let crashed = !output.status.success();
+    let (written, moved, clock) = promised(dir.path());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(verify(point, dir.path(), remote, written, moved, clock));
+    crashed
+}
+
+async fn verify(point: &str, dir: &Path, remote: bool, mut written: Content, moved: bool, clock: Millis) {
+    let mut bench = bench(dir);
+    bench.clock.0.store(clock, Relaxed);
+    let settings = StoreSettings { data_dir: dir.join("data"), ..bench.settings() };
+    let storage = remote.then(|| remote_storage(dir, &settings));
+    let overrides = StoreOverrides { storage: storage.clone(), wal_disk: None };
+    let store = Store::open_with(settings.clone(), Arc::clone(&bench.clock) as Arc<dyn Clock>, overrides).await;
+    let store = store.unwrap_or_else(|e| panic!("{point}: {e}"));
+    let mut found = content(&store).await;
+    if moved {
+        // Whether retention came before or after the crash: the old day may be gone.
+        written.retain(|(_, ts), _| *ts >= START - 2 * 3_600_000);
+        found.retain(|(_, ts), _| *ts >= START - 2 * 3_600_000);
+    }
+    let lost: Vec<_> = written.iter().filter(|(key, value)| found.get(key) != Some(value)).collect();
+    assert!(lost.is_empty(), "{point}: lost {lost:?}");
+    // One batch may have been written without its acknowledgement having been logged.
+    assert!(found.len() <= written.len() + 20, "{point}: {} instead of {}", found.len(), written.len());
+    store.flush_all().await.unwrap_or_else(|e| panic!("{point}: {e}"));
+    store.clean().await.unwrap();
+    let after = content(&store).await;
+    assert!(found.iter().all(|(key, value)| moved || after.get(key) == Some(value)), "{point}: changed by the flush");
+    store.close(CLOSE).await;
+    drop(store);
+    let report = check_with(settings, Arc::clone(&bench.clock) as Arc<dyn Clock>, storage).await.unwrap();
+    assert!(report.sound() && report.unknown.is_empty(), "{point}: {report:?}");
+}
+
+fn crash_everywhere(remote: bool, points: &[&str]) {
+    let mut unreached = Vec::new();
+    for &point in points {
+        if !crash_at(point, remote) {
+            unreached.push(point);
+        }
+    }
+    assert!(unreached.is_empty(), "never reached: {unreached:?}");
+}
+
+/// Points that this workload cannot reach; other tests do.
+fn elsewhere(point: &str) -> bool {
+    let areas = ["outbox.before-prune", "outbox.after-prune", "cleaner.after-doom", "wal.", "replay.after"];
+    areas.iter().any(|area| point.starts_with(area))
+}
+
+fn only_remote(point: &str) -> bool {
+    ["upload.", "spool."].iter().any(|area| point.starts_with(area))
+}
+
+fn points(of: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    failpoint::NAMES.iter().copied().filter(|p| of(p) && !elsewhere(p)).collect()
+}
+
+#[test]
+fn flush_and_commit() {
+    crash_everywhere(false, &points(|p| p.starts_with("flush.") || p.starts_with("commit.") || p.starts_with("object.")));
+    crash_everywhere(false, &["commit.after-end:3", "flush.after-part:2", "flush.after-part:3"]);
+}
+
+#[test]
+fn compaction_retention_and_cleaner() {
+    crash_everywhere(false, &points(|p| ["compact.", "retention.", "cleaner."].iter().any(|a| p.starts_with(a))));
+    crash_everywhere(false, &["compact.in-merge:15", "compact.after-part:2", "cleaner.after-delete:2"]);
+}
+
+#[test]
+fn open_outbox_and_close() {
+    crash_everywhere(false, &points(|p| ["open.", "replay.", "outbox.", "close."].iter().any(|a| p.starts_with(a))));
+    crash_everywhere(false, &["outbox.after-put:3", "replay.end:2"]);
+}
+
+#[test]
+fn upload() {
+    crash_everywhere(true, &points(only_remote));
+    crash_everywhere(true, &["flush.after-commit", "outbox.before-put:2", "compact.after-commit", "upload.after-file:3"]);
+    crash_everywhere(true, &["flush.before-commit:2", "cleaner.in-delete"]);
+}
