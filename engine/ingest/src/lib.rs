@@ -1,1 +1,24 @@
-//! Stub.
+//! Turns what senders post into batches: bytes → [`quiver_types::MetricsBatch`], once, straight from the wire.
+//!
+//! [`formats::FORMATS`] is the registry: the router, limits and metrics of the endpoints follow from it. A format either
+//! gives a [`Decoded`] (the batch, and what was left out with the reason) or an [`Error`] (nothing of the body counts).
+//! Nothing here waits, does I/O or panics on any input; memory stays within [`formats::Limits`].
+
+pub mod codec;
+pub mod decoded;
+pub mod error;
+pub mod exposition;
+pub mod formats;
+pub mod fuzz;
+mod histogram;
+mod json;
+pub mod labels;
+pub mod otlp;
+pub mod wire;
+
+pub use codec::Encoding;
+pub use decoded::{Decoded, Reason, Rejected};
+pub use error::{Error, Result};
+pub use exposition::ExpositionDecoder;
+pub use formats::{Context, Format, Limits};
+pub use otlp::{DeltaState, OtlpOptions};

@@ -7,6 +7,26 @@
 //! Invariant: knows no store. Series come through `quiver_types::source`, samples through
 //! `quiver_query::SampleTables`.
 
+pub mod aggregate;
 pub mod annotation;
 pub mod ast;
+pub mod binary;
+pub mod check;
+pub mod duration;
+pub mod error;
+pub mod functions;
+pub mod histogram;
 pub mod kernel;
+pub mod nodes;
+pub mod parser;
+pub mod print;
+pub mod quantile;
+pub mod query;
+pub mod result;
+pub mod tree;
+pub mod window;
+
+mod kahan;
+mod lexer;
+mod plan;
+mod run;

@@ -186,7 +186,7 @@ impl Catalog {
     /// # Errors
     /// [`ErrorKind::Internal`] when the database cannot be read.
     pub async fn spooled_parts(&self) -> Result<Vec<PartMeta>> {
-        let sql = "SELECT meta FROM part WHERE place = 'spool' AND removed IS NULL ORDER BY added, id";
+        let sql = "SELECT meta FROM part WHERE spooled = 1 AND place = 'spool' AND removed IS NULL ORDER BY added, id";
         let rows = sqlx::query(sql).fetch_all(&self.pool).await.db("be read")?;
         rows.iter().map(|r| parse_meta(r.try_get(0).db("be read")?)).collect()
     }

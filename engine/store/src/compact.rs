@@ -1,6 +1,7 @@
 //! Compaction: fewer, larger, better packed parts. One thread of low priority plans, merges and commits, one
 //! compaction at a time; a commit names its inputs and fails when one of them is not live any more.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -106,6 +107,9 @@ async fn run(core: Arc<Core>, mut requests: mpsc::Receiver<Request>) {
 /// Runs plan after plan until none is due.
 pub(crate) async fn compact(core: &Arc<Core>, force: bool) -> Result<()> {
     let mut conflicts = 0;
+    // A day that cannot be compacted (a damaged part) must not keep the others from it.
+    let mut failed: HashSet<(String, i32)> = HashSet::new();
+    let mut first_error = None;
     loop {
         if core.stop.is_cancelled() {
             return Err(Error::new(ErrorKind::Cancelled, "the store closes"));
@@ -117,17 +121,18 @@ pub(crate) async fn compact(core: &Arc<Core>, force: bool) -> Result<()> {
             force,
             spare_bytes: core.amplification.spare_bytes(),
         };
-        let plans = plan(visible.parts.iter().map(|p| &p.meta), &ctx);
+        let mut plans = plan(visible.parts.iter().map(|p| &p.meta), &ctx);
+        plans.retain(|p| !failed.contains(&(p.table.clone(), p.day)));
         METRICS.compaction_queue.set(plans.len() as u64);
         // A compaction fills the spool before it frees anything; the store comes first.
         let Some(next) = plans.into_iter().next().filter(|_| force || !core.spool_full()) else {
             let uploads = visible.parts.iter().any(|p| p.meta.place == Place::Spool && p.meta.level < 2);
             drop(visible);
-            if force && uploads {
+            if force && uploads && first_error.is_none() {
                 wait_for_uploads(core).await?;
                 continue;
             }
-            return Ok(());
+            return first_error.map_or(Ok(()), Err);
         };
         let inputs: Vec<_> = visible.parts.iter().filter(|p| next.inputs.contains(&p.meta.id)).map(Arc::clone).collect();
         drop(visible);
@@ -136,11 +141,17 @@ pub(crate) async fn compact(core: &Arc<Core>, force: bool) -> Result<()> {
             Err(e) => {
                 METRICS.compaction_failures.inc();
                 cleaner::clean_pending(core).await?;
-                conflicts += 1;
-                if e.kind() != ErrorKind::Conflict || conflicts > CONFLICTS_MAX {
+                if e.kind() == ErrorKind::Cancelled {
                     return Err(e);
                 }
-                tracing::debug!(error = %chain(&e), "a compaction lost its inputs");
+                conflicts += 1;
+                if e.kind() == ErrorKind::Conflict && conflicts <= CONFLICTS_MAX {
+                    tracing::debug!(error = %chain(&e), "a compaction lost its inputs");
+                    continue;
+                }
+                tracing::warn!(table = next.table, day = next.day, error = %chain(&e), "a day cannot be compacted");
+                failed.insert((next.table, next.day));
+                first_error.get_or_insert(e);
             }
         }
     }

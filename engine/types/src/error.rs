@@ -22,6 +22,8 @@ pub enum ErrorKind {
     Conflict,
     /// The request's body is larger than allowed.
     TooLarge,
+    /// The request's content type or encoding is not one that is read here.
+    Unsupported,
     /// A limit of a query or of a sender was exceeded.
     LimitExceeded,
     /// It took too long.

@@ -1,1 +1,23 @@
-//! Stub.
+//! The only crate that knows HTTP, gRPC and JSON envelopes.
+//!
+//! `router` lists the families, `state` holds the handles that they share, `error` maps error kinds to statuses once,
+//! `params` reads parameters, `encode` writes answers. `serve` runs listeners with limits on connections and headers.
+//!
+//! Invariant: no handler computes an answer; it reads parameters, calls one function of a lower layer, encodes.
+
+pub mod admin;
+mod encode;
+pub mod error;
+pub mod ingest_api;
+mod labels_api;
+pub mod metrics;
+mod metrics_api;
+pub mod otlp_grpc;
+mod params;
+pub mod router;
+pub mod serve;
+pub mod state;
+
+pub use router::{main_router, otlp_router};
+pub use serve::{Listener, ServeSettings, serve};
+pub use state::{ApiSettings, AppState};

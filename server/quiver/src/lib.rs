@@ -1,1 +1,8 @@
-//! Stub.
+//! The small library beside the binary: settings, wiring, the server's life, the demo.
+
+pub mod demo;
+pub mod process;
+pub mod server;
+pub mod settings;
+pub mod telemetry;
+pub mod wiring;

@@ -1,1 +1,210 @@
-fn main() {}
+//! The command line: start, signals, stop.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks on its terminal")]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args, Parser, Subcommand};
+use quiver::server::{Addresses, Bound};
+use quiver::settings::{Loaded, print_settings};
+use quiver::{demo, telemetry, wiring};
+use quiver_types::SystemClock;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Quiver takes in telemetry, keeps it as Parquet on object storage, and answers `PromQL` over it.
+#[derive(Debug, Parser)]
+#[command(name = "quiver", version, arg_required_else_help = true)]
+struct Cli {
+    /// Write all settings with their documentation and defaults, a file to start from.
+    #[arg(long)]
+    print_settings: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the server.
+    Serve(ServeArgs),
+    /// Run the server with demo telemetry flowing in.
+    Demo(ServeArgs),
+    /// Read the settings, say whether they are valid.
+    CheckConfig(ServeArgs),
+    /// Work on the catalog while the server is down.
+    Catalog {
+        #[command(subcommand)]
+        command: CatalogCommand,
+    },
+    /// Work on the object store while the server is down.
+    Store {
+        #[command(subcommand)]
+        command: StoreCommand,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum CatalogCommand {
+    /// Make the catalog anew from the commit objects and parts in the object store.
+    Rebuild(ServeArgs),
+}
+
+#[derive(Debug, Subcommand)]
+enum StoreCommand {
+    /// Compare catalog and object store: missing, unknown and damaged objects.
+    Check(ServeArgs),
+}
+
+#[derive(Debug, Args)]
+struct ServeArgs {
+    /// Settings file (TOML); see --print-settings.
+    #[arg(long, value_name = "FILE", env = "QUIVER_CONFIG")]
+    config: Option<PathBuf>,
+    /// Data directory [default: ./quiver-data].
+    #[arg(long, value_name = "DIR")]
+    data: Option<String>,
+    /// Object store: file:///… or s3://bucket/prefix [default: under the data directory].
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Address of the main port [default: 127.0.0.1:8800]; port 0 picks one.
+    #[arg(long, value_name = "ADDR")]
+    http: Option<String>,
+    /// Address of OTLP over HTTP [default: 127.0.0.1:4318].
+    #[arg(long, value_name = "ADDR")]
+    otlp_http: Option<String>,
+    /// Address of OTLP over gRPC [default: 127.0.0.1:4317].
+    #[arg(long, value_name = "ADDR")]
+    otlp_grpc: Option<String>,
+    /// How long data is kept [default: 30d]; none keeps all and lifts the limits on the age of samples.
+    #[arg(long, value_name = "30d|none")]
+    retention: Option<String>,
+    /// Access control [default: off]; on is refused until it exists.
+    #[arg(long, value_name = "on|off")]
+    rbac: Option<String>,
+    /// Listen on other than loopback addresses without access control (containers).
+    #[arg(long)]
+    rbac_off_on_network: bool,
+}
+
+impl ServeArgs {
+    fn load(&self) -> Result<Loaded, Failure> {
+        let mut flags: Vec<(&str, String)> = [
+            ("store.data", &self.data),
+            ("store.url", &self.store),
+            ("http.listen", &self.http),
+            ("otlp.http_listen", &self.otlp_http),
+            ("otlp.grpc_listen", &self.otlp_grpc),
+            ("store.retention", &self.retention),
+            ("rbac.mode", &self.rbac),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value.clone()?)))
+        .collect();
+        let environment: Vec<_> = std::env::vars().filter(|(name, _)| name != "QUIVER_CONFIG").collect();
+        if self.rbac_off_on_network {
+            flags.push(("http.rbac_off_on_network", "true".to_owned()));
+        }
+        Ok(Loaded::load(self.config.as_deref(), environment.into_iter(), &flags)?)
+    }
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("quiver: {e}");
+            let mut cause = e.source();
+            while let Some(c) = cause {
+                eprintln!("  because: {c}");
+                cause = c.source();
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    if cli.print_settings {
+        print!("{}", print_settings());
+        return Ok(());
+    }
+    match cli.command {
+        None => Err("no command given; see --help".into()),
+        Some(Command::Serve(args)) => serve(&args.load()?, false),
+        Some(Command::Demo(args)) => serve(&args.load()?, true),
+        Some(Command::CheckConfig(args)) => {
+            args.load()?;
+            println!("settings are valid");
+            Ok(())
+        }
+        Some(Command::Catalog { command: CatalogCommand::Rebuild(args) }) => {
+            let settings = wiring::store_settings(&args.load()?.settings);
+            let report = runtime()?.block_on(quiver_store::rebuild::rebuild(settings))?;
+            println!("{report}");
+            Ok(())
+        }
+        Some(Command::Store { command: StoreCommand::Check(args) }) => {
+            let settings = wiring::store_settings(&args.load()?.settings);
+            let report = runtime()?.block_on(quiver_store::check::check(settings))?;
+            println!("{report}");
+            if report.sound() { Ok(()) } else { Err("the store is not as the catalog says".into()) }
+        }
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    Ok(tokio::runtime::Builder::new_multi_thread().thread_name("quiver-io").enable_all().build()?)
+}
+
+fn serve(loaded: &Loaded, with_demo: bool) -> Result<(), Failure> {
+    telemetry::start(&loaded.settings.log)?;
+    // Returns freed memory without waiting for the next allocation; only helps, so a refusal is no error.
+    let _ = tikv_jemalloc_ctl::background_thread::write(true);
+    let runtime = runtime()?;
+    let served = runtime.block_on(async {
+        let stop = CancellationToken::new();
+        tokio::spawn(stop_on_signal(stop.clone()));
+        let bound = Bound::bind(loaded).await?;
+        let addresses = bound.addresses;
+        println!("{}", listening(&addresses));
+        let demo_stop = stop.clone();
+        bound
+            .run(Arc::new(SystemClock), stop, |app| {
+                tracing::info!("ready");
+                if with_demo {
+                    println!("{}", demo::banner(&addresses));
+                    tokio::spawn(demo::feed(Arc::clone(app), demo_stop));
+                }
+            })
+            .await?;
+        Ok::<(), Failure>(())
+    });
+    runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+    served
+}
+
+fn listening(a: &Addresses) -> String {
+    let extra = |name: &str, address: Option<std::net::SocketAddr>| {
+        address.map_or_else(|| format!("{name} off"), |a| format!("{name} {a}"))
+    };
+    format!("quiver listens: http {}, {}, {}", a.http, extra("otlp-http", a.otlp_http), extra("otlp-grpc", a.otlp_grpc))
+}
+
+async fn stop_on_signal(stop: CancellationToken) {
+    let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+        tracing::error!("cannot listen for signals");
+        return;
+    };
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+    stop.cancel();
+}

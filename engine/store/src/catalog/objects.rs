@@ -88,7 +88,7 @@ impl Catalog {
     pub async fn next_object(&self) -> Result<NextObject> {
         let mut tx = self.pool.begin().await.db("be read")?;
         let sql = "SELECT o.number, o.writers, c.committed_ms, \
-            (SELECT count(*) FROM part WHERE added <= o.number AND place = 'spool' AND removed IS NULL), \
+            (SELECT count(*) FROM part WHERE spooled = 1 AND added <= o.number AND place = 'spool' AND removed IS NULL), \
             (SELECT id FROM installation) FROM outbox o JOIN \"commit\" c ON c.number = o.number \
             ORDER BY o.number LIMIT 1";
         let Some(row) = sqlx::query(sql).fetch_optional(&mut *tx).await.db("be read")? else {

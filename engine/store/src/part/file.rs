@@ -12,7 +12,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPrope
 use parquet::schema::types::ColumnPath;
 
 use super::checksum::SummedFile;
-use super::{FileMeta, Origin, PART_FORMAT, PartCompression, PartSpec, part_key};
+use super::{FileMeta, Origin, PART_FORMAT, PartCompression, PartMeta, PartSpec, part_key};
 use crate::error::{Context, Result, io_error};
 use crate::layout::{create_dir_synced, sync_dir};
 
@@ -33,6 +33,7 @@ pub(super) mod keys {
     pub(crate) const CRC: &str = "quiver.crc";
     pub(crate) const LABELS: &str = "quiver.labels";
     pub(crate) const META: &str = "quiver.meta";
+    pub(crate) const META_CRC: &str = "quiver.meta_crc";
 }
 
 /// Paths of files that exist and are to be deleted unless the part is finished.
@@ -96,6 +97,14 @@ impl PartFile {
     /// Adds a key to the footer.
     pub(super) fn put(&mut self, key: &str, value: impl Into<String>) {
         self.writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value.into()));
+    }
+
+    /// Adds the part's description with its own checksum: a rebuild reads it when no other sum of the footer is known.
+    pub(super) fn put_meta(&mut self, meta: &PartMeta) -> Result<()> {
+        let text = serde_json::to_string(meta).internal("cannot write a part's description")?;
+        self.put(keys::META_CRC, crc32c::crc32c(text.as_bytes()).to_string());
+        self.put(keys::META, text);
+        Ok(())
     }
 
     /// Rows written so far.

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::page_index::offset_index::PageLocation;
 
 use super::checksum::{BLOCK_BYTES, decode_sums};
@@ -53,7 +53,7 @@ impl Footer {
         }
         let sums = footer_value(keys::CRC).and_then(|text| decode_sums(text, data_end));
         let sums = sums.ok_or_else(|| damaged(&file.key, "its checksums cannot be read"))?;
-        if metadata.row_groups().iter().any(|g| g.columns().iter().any(|c| c.byte_range().0 + c.byte_range().1 > data_end)) {
+        if row_groups_end(&metadata).is_none_or(|end| end > data_end) {
             return Err(damaged(&file.key, "its columns are not where its footer says"));
         }
         let mut group_starts = vec![0u64];
@@ -135,6 +135,16 @@ impl Footer {
     pub(super) fn memory_bytes(&self) -> u64 {
         (self.metadata.memory_size() + self.sums.len() * 5 + self.group_starts.len() * 8 + 512) as u64
     }
+}
+
+/// Gives the end of the last column; `None` when a place in the footer is negative.
+pub(super) fn row_groups_end(metadata: &ParquetMetaData) -> Option<u64> {
+    let columns = metadata.row_groups().iter().flat_map(RowGroupMetaData::columns);
+    let mut ends = columns.map(|c| {
+        let start = c.dictionary_page_offset().unwrap_or_else(|| c.data_page_offset());
+        u64::try_from(start).ok()?.checked_add(u64::try_from(c.compressed_size()).ok()?)
+    });
+    ends.try_fold(0, |max, end| Some(max.max(end?)))
 }
 
 /// Reads a value of the footer's keys.

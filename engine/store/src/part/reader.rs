@@ -11,7 +11,7 @@ use quiver_types::{ReadStats, stats};
 use super::checksum::BLOCK_BYTES;
 use super::fetch::{Purpose, kind_number};
 use super::file::keys;
-use super::footer::{Footer, damaged, key_value};
+use super::footer::{Footer, damaged, key_value, row_groups_end};
 use super::run_reader::RunReader;
 use super::{FileMeta, PartMeta, PartSeries, Place};
 use crate::cache::Caches;
@@ -157,9 +157,12 @@ impl PartMeta {
         let metadata = ParquetMetaDataReader::decode_metadata(&footer)
             .map_err(|e| damaged("its footer cannot be read").with_source(e))?;
         let text = key_value(&metadata, keys::META).ok_or_else(|| damaged("it is not the main file of a part"))?;
+        if key_value(&metadata, keys::META_CRC) != Some(crc32c::crc32c(text.as_bytes()).to_string().as_str()) {
+            return Err(damaged("the checksum of its description is wrong"));
+        }
         let mut meta: Self = serde_json::from_str(text).map_err(|e| damaged("its description cannot be read").with_source(e))?;
-        let ends = metadata.row_groups().iter().flat_map(|g| g.columns()).map(|c| c.byte_range().0 + c.byte_range().1);
-        let data_end = ends.max().filter(|&e| e <= bytes - 8 - len).ok_or_else(|| damaged("it has no rows"))?;
+        let data_end = row_groups_end(&metadata).filter(|&e| e <= bytes - 8 - len);
+        let data_end = data_end.ok_or_else(|| damaged("its columns are not where its footer says"))?;
         let tail = read(data_end..bytes).await?;
         let kind = if meta.table == quiver_types::tables::metrics::TABLE.name { "series" } else { "rows" };
         let main = FileMeta {

@@ -7,9 +7,9 @@ use arrow::datatypes::{DataType, TimestampMillisecondType};
 use parquet::file::properties::EnabledStatistics;
 use quiver_types::tables;
 
-use super::file::{PartFile, Unfinished, codec, column, keys, properties};
+use super::file::{PartFile, Unfinished, codec, column, properties};
 use super::{NameFilter, PartMeta, PartSpec, SERVICES_MAX};
-use crate::error::{Context, Error, Result};
+use crate::error::{Error, Result};
 
 /// Writes a whole part with one file. Rows must come in the order of the table's sort key; the table's time column
 /// is in milliseconds, and its service column, if any, is called `__q_service`.
@@ -59,7 +59,7 @@ pub fn write_rows_part(root: &Path, spec: PartSpec, batch: &RecordBatch) -> Resu
         origin: spec.origin.clone(),
         files: Vec::new(),
     };
-    file.put(keys::META, serde_json::to_string(&meta).internal("cannot write a part's description")?);
+    file.put_meta(&meta)?;
     meta.files.push(file.finish(&spec, (min_ts, max_ts), table.sort_key)?);
     meta.bytes = meta.files[0].bytes;
     unfinished.keep();

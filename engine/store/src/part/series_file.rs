@@ -22,7 +22,7 @@ use roaring::RoaringBitmap;
 
 use super::file::{Choices, PartFile, Unfinished, codec, column, keys, properties};
 use super::postings::Postings;
-use super::{FileMeta, PartSpec};
+use super::{FileMeta, PartMeta, PartSpec};
 use crate::error::{Context, Result};
 use crate::run::SeriesRun;
 
@@ -178,13 +178,13 @@ impl SeriesTableWriter {
         labels
     }
 
-    /// Writes `.series`. `meta` gets the text that goes into the footer's `quiver.meta`.
+    /// Writes `.series`. `meta` goes into its footer: what is known of the part but this file.
     pub(super) fn write(
         &self,
         root: &Path,
         spec: &PartSpec,
         range: (i64, i64),
-        meta: String,
+        meta: &PartMeta,
         unfinished: &mut Unfinished,
     ) -> Result<FileMeta> {
         let own = self.commonest();
@@ -209,7 +209,7 @@ impl SeriesTableWriter {
         let mut file = PartFile::create(root, spec, "series", Arc::clone(&schema), p.build(), unfinished)?;
         let names: Vec<&str> = self.by_name().iter().map(|l| &*l.name).collect();
         file.put(keys::LABELS, serde_json::to_string(&names).internal("cannot write label names")?);
-        file.put(keys::META, meta);
+        file.put_meta(meta)?;
         let values: Vec<ArrayRef> =
             own.iter().map(|l| Arc::new(StringArray::from_iter_values(l.values.list.iter())) as ArrayRef).collect();
         let all = self.by_name();

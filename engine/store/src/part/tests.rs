@@ -1,1 +1,518 @@
+//! Parts written and read back: bit for bit, only the pages needed, and no flipped bit unnoticed.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use arrow::array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
+use bytes::Bytes;
+use proptest::prelude::*;
+use quiver_types::tables::metric_metadata;
+use quiver_types::{Access, Histogram, LabelSet, MatchOp, Matcher, MillisRange, ReadStats, Span, stats};
+
+use super::*;
+use crate::cache::Caches;
+use crate::io::{LocalIo, PartIo};
+use crate::run::{RunExemplar, SeriesRun};
+
+fn spec(level: u8) -> PartSpec {
+    PartSpec {
+        table: "metrics".to_owned(),
+        day: 20_000,
+        level,
+        id: Uuid::now_v7(),
+        origin: Origin::Flushed { writer: Uuid::nil(), generation: 7, flush_id: Uuid::max(), output: 0, outputs: 1 },
+        place: Place::Store,
+        window: 0,
+        compression: if level == 0 { PartCompression::Fresh } else { PartCompression::Compacted },
+    }
+}
+
+fn write(root: &Path, level: u8, runs: &[SeriesRun]) -> PartMeta {
+    let mut writer = PartWriter::metrics(root, spec(level)).unwrap();
+    for run in runs {
+        writer.push(run).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+fn open(root: &Path, meta: &PartMeta) -> Arc<Part> {
+    let io = Arc::new(LocalIo::new(root, root));
+    Arc::new(Part::new(meta.clone(), io, Arc::new(Caches::new(64 << 20, false))))
+}
+
+fn series(pairs: &[(&str, &str)], service: &str) -> SeriesRun {
+    SeriesRun::new(LabelSet::from_pairs(pairs.iter().copied()), Arc::from(service))
+}
+
+fn sorted(mut runs: Vec<SeriesRun>) -> Vec<SeriesRun> {
+    runs.sort_by(|a, b| a.labels.cmp_series(&b.labels));
+    runs.iter_mut().for_each(SeriesRun::normalize);
+    runs
+}
+
+type Bits = (LabelSet, String, Vec<(i64, u64, i64)>, Vec<(i64, Vec<u8>, i64)>, Vec<(i64, u64, LabelSet)>);
+
+/// Everything in a run, with bits instead of floats.
+fn bits(run: &SeriesRun) -> Bits {
+    assert_eq!(run.id, run.labels.id());
+    (
+        run.labels.clone(),
+        run.service.to_string(),
+        (0..run.samples.len()).map(|i| (run.samples.ts[i], run.samples.values[i].to_bits(), run.samples.start(i))).collect(),
+        (0..run.hists.len()).map(|i| (run.hists.ts[i], run.hists.hists[i].canonical_bytes(), run.hists.start(i))).collect(),
+        run.exemplars.iter().map(|e| (e.ts, e.value.to_bits(), e.labels.clone())).collect(),
+    )
+}
+
+async fn read_all(part: &Arc<Part>) -> crate::Result<Vec<SeriesRun>> {
+    let mut reader = part.runs();
+    let mut out = Vec::new();
+    while let Some(run) = reader.next().await? {
+        out.push(run);
+    }
+    Ok(out)
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+fn histogram(i: u64) -> Histogram {
+    Histogram {
+        schema: (i % 9) as i32,
+        zero_threshold: 1e-128,
+        zero_count: i as f64,
+        count: (10 * i) as f64,
+        sum: i as f64 / 3.0,
+        positive_spans: vec![Span { offset: -(i as i32 % 5), length: 2 }, Span { offset: 4, length: 1 }],
+        positive: vec![1.0, i as f64, 3.0],
+        negative_spans: if i.is_multiple_of(2) { vec![] } else { vec![Span { offset: 0, length: 1 }] },
+        negative: if i.is_multiple_of(2) { vec![] } else { vec![f64::from_bits(i)] },
+        custom_bounds: if i.is_multiple_of(3) { vec![0.5, f64::INFINITY] } else { vec![] },
+        reset_hint: quiver_types::ResetHint::from_number((i % 4) as u8),
+        float: i.is_multiple_of(2),
+    }
+}
+
+fn value() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        4 => (-2000i32..2000, 0..4usize).prop_map(|(n, k)| f64::from(n) / POWERS[k]),
+        1 => any::<u64>().prop_map(f64::from_bits),
+        1 => any::<i64>().prop_map(|n| n as f64),
+        1 => prop_oneof![Just(-0.0), Just(f64::NAN), Just(f64::INFINITY), Just(quiver_types::stale_nan())],
+    ]
+}
+
+prop_compose! {
+    fn run(number: usize)(
+        samples in prop::collection::vec((0i64..3000, value(), prop_oneof![3 => Just(0i64), 1 => -5i64..5]), 0..120),
+        starts in any::<bool>(),
+        hists in prop::collection::vec((0i64..3000, 0u64..50, -3i64..3), 0..6),
+        exemplars in prop::collection::vec((0i64..3000, value(), 0..3usize), 0..4),
+        label in "[a-zé]{0,3}",
+        service in prop_oneof![Just(""), Just("web"), Just("db")],
+    ) -> SeriesRun {
+        let number = number.to_string();
+        let metric = if label.len() % 2 == 0 { "m" } else { "n" };
+        let mut out = series(&[("__name__", metric), ("l", &label), ("n", &number)], service);
+        for (ts, v, start) in samples {
+            out.samples.push(ts, v, if starts { start } else { 0 });
+        }
+        for (ts, h, start) in hists {
+            out.hists.push(ts, histogram(h), start);
+        }
+        for (ts, value, n) in exemplars {
+            let labels = LabelSet::from_pairs([("trace_id", "abc"), ("span", "d")].into_iter().take(n));
+            out.exemplars.push(RunExemplar { ts, value, labels });
+        }
+        out
+    }
+}
+
+fn runs() -> impl Strategy<Value = Vec<SeriesRun>> {
+    (1..8usize).prop_flat_map(|n| (0..n).map(run).collect::<Vec<_>>()).prop_map(|runs| {
+        let mut runs = sorted(runs);
+        runs.retain(|r| !r.is_empty());
+        runs
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    #[test]
+    fn round_trip(runs in runs(), level in 0u8..2, min in 0i64..3000, len in 0i64..3000, pick in any::<u8>()) {
+        let dir = tempfile::tempdir().unwrap();
+        if runs.is_empty() {
+            prop_assert!(PartWriter::metrics(dir.path(), spec(level)).unwrap().finish().is_err());
+            return Ok(());
+        }
+        let meta = write(dir.path(), level, &runs);
+        let part = open(dir.path(), &meta);
+        let read = block_on(read_all(&part)).unwrap();
+        prop_assert_eq!(read.iter().map(bits).collect::<Vec<_>>(), runs.iter().map(bits).collect::<Vec<_>>());
+        block_on(part.verify()).unwrap();
+
+        let range = MillisRange::new(min, min + len);
+        let stats = ReadStats::default();
+        let table = block_on(part.series(&stats)).unwrap();
+        let wanted: Vec<u32> = (0..runs.len() as u32).filter(|s| pick & (1 << s) != 0).collect();
+        let rows = |f: fn(&PartSeries, u32) -> SeriesRows| wanted.iter().map(|&s| f(&table, s)).collect::<Vec<_>>();
+        let floats = block_on(part.read_floats(&rows(PartSeries::samples), range, true, &stats)).unwrap();
+        let hists = block_on(part.read_hists(&rows(PartSeries::hists), range, true, &stats)).unwrap();
+        let exemplars = block_on(part.read_exemplars(&rows(PartSeries::exemplars), range, &stats)).unwrap();
+        for (i, &s) in wanted.iter().enumerate() {
+            let mut expected = runs[s as usize].clone();
+            expected.samples.cut(range);
+            expected.hists.cut(range);
+            expected.exemplars.retain(|e| range.contains(e.ts));
+            let mut got = SeriesRun::new(table.labels(s), Arc::clone(table.service(s)));
+            (got.samples, got.hists, got.exemplars) = (floats[i].clone(), hists[i].clone(), exemplars[i].clone());
+            prop_assert_eq!(bits(&got), bits(&expected));
+            prop_assert_eq!(table.range(s), runs[s as usize].time_range().unwrap());
+            prop_assert_eq!(table.id(s), runs[s as usize].id);
+        }
+    }
+}
+
+#[test]
+fn what_the_catalog_knows_can_be_read_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut a = series(&[("__name__", "a"), ("x", "1")], "web");
+    a.samples.push(5, 1.0, 0);
+    a.hists.push(9, histogram(1), 0);
+    a.exemplars.push(RunExemplar { ts: 3, value: 1.0, labels: LabelSet::default() });
+    let mut b = series(&[("__name__", "b")], "");
+    b.samples.push(-7, 0.5, 0);
+    let meta = write(dir.path(), 1, &[a, b]);
+    assert_eq!((meta.min_ts, meta.max_ts, meta.rows, meta.series, meta.has_histograms), (-7, 9, 4, 2, true));
+    assert_eq!(meta.services, ["", "web"]);
+    assert_eq!(meta.names, NameFilter::List(vec!["a".into(), "b".into()]));
+    let kinds: Vec<_> = meta.files.iter().map(|f| f.kind.as_str()).collect();
+    assert_eq!(kinds, ["series", "samples", "histograms", "exemplars", "index"]);
+    let mut keys: Vec<_> = meta.files.iter().map(|f| f.key.clone()).collect();
+    let mut planned = planned_keys("metrics", 20_000, meta.id, &KINDS[..5]);
+    keys.sort();
+    planned.sort();
+    assert_eq!(keys, planned);
+    assert!(keys[0].starts_with("metrics/2024-10-04/"));
+    for file in &meta.files {
+        assert_eq!(std::fs::metadata(dir.path().join(&file.key)).unwrap().len(), file.bytes);
+    }
+    let io = LocalIo::new(dir.path(), dir.path());
+    let main = &meta.files[0];
+    assert_eq!(block_on(PartMeta::read(&io, &main.key, Place::Store, main.bytes)).unwrap(), meta);
+    let sibling = &meta.files[1];
+    assert!(block_on(PartMeta::read(&io, &sibling.key, Place::Store, sibling.bytes)).is_err());
+    let text = serde_json::to_string(&meta).unwrap();
+    assert_eq!(serde_json::from_str::<PartMeta>(&text).unwrap(), meta);
+}
+
+#[test]
+fn unfinished_parts_leave_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = PartWriter::metrics(dir.path(), spec(0)).unwrap();
+    let mut a = series(&[("__name__", "a")], "");
+    for i in 0..100_000 {
+        a.samples.push(i, 1.0, 0);
+    }
+    a.hists.push(100_001, histogram(1), 0);
+    writer.push(&a).unwrap();
+    let files = || std::fs::read_dir(dir.path().join("metrics/2024-10-04")).unwrap().count();
+    assert_eq!(files(), 1);
+    drop(writer);
+    assert_eq!(files(), 0);
+}
+
+/// 70 series of 20,000 samples: two row groups, one series across both.
+fn large(starts_from: usize) -> Vec<SeriesRun> {
+    sorted(
+        (0..70)
+            .map(|s| {
+                let name = format!("{s:02}");
+                let mut run = series(&[("__name__", "m"), ("s", &name)], "");
+                for i in 0..20_000i64 {
+                    let v = if (i + s) % 5000 == 0 { f64::NAN } else { ((i * (s + 7919)) % 97_001) as f64 / POWERS[(s % 4) as usize] };
+                    run.samples.push(i * 1000, v, if s as usize >= starts_from { i % 3 } else { 0 });
+                }
+                run
+            })
+            .collect(),
+    )
+}
+
+#[test]
+fn only_needed_pages_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs = large(usize::MAX);
+    let meta = write(dir.path(), 0, &runs);
+    let part = open(dir.path(), &meta);
+    let file = meta.file("samples").unwrap();
+    let read = |wanted: &[u32], range: MillisRange| {
+        let stats = ReadStats::default();
+        let table = block_on(part.series(&stats)).unwrap();
+        let rows: Vec<_> = wanted.iter().map(|&s| table.samples(s)).collect();
+        let got = block_on(part.read_floats(&rows, range, false, &stats)).unwrap();
+        for (&s, got) in wanted.iter().zip(got) {
+            let expected = runs[s as usize].samples.slice(range);
+            assert_eq!(got.ts, expected.ts);
+            assert!(got.values.iter().zip(&expected.values).all(|(a, b)| a.to_bits() == b.to_bits()));
+            assert!(got.start_ts.is_empty());
+        }
+        stats
+    };
+    let stats = read(&[3], MillisRange::ALL);
+    let count = |c: &AtomicU64| stats::get(c);
+    assert_eq!(count(&stats.objects_read), 4, "two footers, the series table, the pages");
+    assert!(count(&stats.index_bytes_read) > 0);
+    // 20,000 rows are on three or four pages of each column.
+    assert!(count(&stats.pages_read) <= 4 * 4, "{stats:?}");
+    assert!(count(&stats.pages_total) > 600, "{stats:?}");
+    assert!(count(&stats.bytes_read) < file.bytes / 3, "{stats:?}");
+    assert_eq!(count(&stats.samples), 20_000);
+
+    let stats = read(&[3], MillisRange::ALL);
+    assert_eq!((count(&stats.index_bytes_read), count(&stats.objects_read)), (0, 1), "footers and series are cached");
+    let whole_series = count(&stats.pages_read);
+    let stats = read(&[3], MillisRange::new(9_000_000, 9_500_000));
+    assert!(count(&stats.pages_read) < whole_series, "{stats:?}");
+    assert_eq!(count(&stats.samples), 501);
+    // 1,048,576 / 20,000 = 52.4: this one lies in both row groups.
+    read(&[52], MillisRange::ALL);
+    read(&[0, 52, 69], MillisRange::new(7_000, 19_000_000));
+    read(&(0..70).collect::<Vec<_>>(), MillisRange::new(8_191_000, 8_193_000));
+    read(&[], MillisRange::ALL);
+    read(&[5], MillisRange::new(30_000_000, 40_000_000));
+}
+
+#[test]
+fn streams_give_whole_series_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    // The first 40 series have no start times: the file is begun without them and then rewritten.
+    let runs = large(40);
+    let meta = write(dir.path(), 1, &runs);
+    assert_eq!(std::fs::read_dir(dir.path().join("metrics/2024-10-04")).unwrap().count(), 3);
+    let part = open(dir.path(), &meta);
+    let read = block_on(read_all(&part)).unwrap();
+    assert!(read.iter().map(bits).eq(runs.iter().map(bits)));
+    assert!(!read[41].samples.start_ts.is_empty() && read[3].samples.start_ts.is_empty());
+    let stats = Arc::new(ReadStats::default());
+    let table = block_on(part.series(&stats)).unwrap();
+    let wanted: Vec<_> = (0..70).step_by(2).map(|s| table.samples(s)).collect();
+    let range = MillisRange::new(100_000, 15_000_000);
+    let mut chunks = part.float_chunks(wanted, range, false, stats);
+    let mut next = 0;
+    while let Some((i, run)) = block_on(chunks.next()).unwrap() {
+        let expected = runs[2 * i].samples.slice(range);
+        assert_eq!((i, &run.ts), (next, &expected.ts));
+        assert!(run.values.iter().zip(&expected.values).all(|(a, b)| a.to_bits() == b.to_bits()));
+        next += 1;
+    }
+    assert_eq!(next, 35);
+}
+
+/// Few series with everything in them; small enough to flip many of its bits.
+fn small() -> Vec<SeriesRun> {
+    sorted(
+        (0..5u64)
+            .map(|s| {
+                let name = s.to_string();
+                let mut run = series(&[("__name__", "m"), ("s", &name)], "web");
+                for i in 0..40 {
+                    run.samples.push(i, i as f64 / 3.0, i % 2);
+                    run.hists.push(100 + i, histogram(s), 0);
+                    run.exemplars.push(RunExemplar { ts: i, value: 0.5, labels: LabelSet::from_pairs([("t", "x")]) });
+                }
+                run
+            })
+            .collect(),
+    )
+}
+
+#[test]
+fn every_flipped_bit_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let meta = write(dir.path(), 1, &small());
+    let io = LocalIo::new(dir.path(), dir.path());
+    for file in &meta.files {
+        let path = dir.path().join(&file.key);
+        let good = std::fs::read(&path).unwrap();
+        for at in (0..good.len()).step_by(7).chain(good.len() - 12..good.len()) {
+            let mut bad = good.clone();
+            bad[at] ^= 1 << (at % 8);
+            std::fs::write(&path, &bad).unwrap();
+            let part = open(dir.path(), &meta);
+            let error = block_on(part.verify()).expect_err("verify reads everything");
+            assert!(error.message.contains(&file.key), "{error}");
+            // Queries and compaction do not read the index file.
+            if file.kind != "index" {
+                let error = block_on(read_all(&part)).expect_err("a damaged file gives no rows");
+                assert!(error.message.contains(&file.key), "{error}");
+            }
+            if file.kind == "series" {
+                // Found or not: never a panic, and never another description.
+                if let Ok(read) = block_on(PartMeta::read(&io, &file.key, Place::Store, file.bytes)) {
+                    assert_eq!(read.files[1..], meta.files[1..]);
+                }
+                io.forget(&file.key, Place::Store);
+            }
+        }
+        for len in [0, 3, good.len() / 2, good.len() - 1] {
+            std::fs::write(&path, &good[..len]).unwrap();
+            let error = block_on(open(dir.path(), &meta).verify()).expect_err("a truncated file");
+            assert!(error.message.contains(&file.key), "{error}");
+        }
+        std::fs::write(&path, &good).unwrap();
+    }
+    block_on(open(dir.path(), &meta).verify()).unwrap();
+}
+
+/// A remote store: counts requests, and checks that nobody asks for more than there is.
+#[derive(Debug)]
+struct Remote {
+    local: LocalIo,
+    requests: AtomicU64,
+}
+
+#[async_trait::async_trait]
+impl PartIo for Remote {
+    async fn read(&self, key: &str, place: Place, ranges: &[Range<u64>]) -> crate::Result<Vec<Bytes>> {
+        self.requests.fetch_add(1, Relaxed);
+        self.local.read(key, place, ranges).await
+    }
+
+    fn remote(&self, place: Place) -> bool {
+        place == Place::Store
+    }
+}
+
+#[test]
+fn a_second_run_asks_a_remote_store_for_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs = large(0);
+    let meta = write(dir.path(), 0, &runs);
+    let io = Arc::new(Remote { local: LocalIo::new(dir.path(), dir.path()), requests: AtomicU64::new(0) });
+    let part = Arc::new(Part::new(meta, Arc::clone(&io) as Arc<dyn PartIo>, Arc::new(Caches::new(64 << 20, true))));
+    let stats = ReadStats::default();
+    let table = block_on(part.series(&stats)).unwrap();
+    let read = |wanted: &[u32]| {
+        let rows: Vec<_> = wanted.iter().map(|&s| table.samples(s)).collect();
+        let got = block_on(part.read_floats(&rows, MillisRange::ALL, true, &stats)).unwrap();
+        for (&s, got) in wanted.iter().zip(got) {
+            assert_eq!(got.ts, runs[s as usize].samples.ts);
+            assert_eq!(got.start_ts, runs[s as usize].samples.start_ts);
+        }
+        io.requests.load(Relaxed)
+    };
+    let first = read(&[7, 30]);
+    assert_eq!(first, 4);
+    assert_eq!(read(&[7, 30]), first);
+    assert_eq!(read(&[30]), first);
+    assert_eq!(read(&[7, 12, 30]), first + 1);
+    assert_eq!(read(&(0..70).collect::<Vec<_>>()), first + 2);
+    assert_eq!(read(&(0..70).collect::<Vec<_>>()), first + 2);
+}
+
+fn many_series() -> Vec<SeriesRun> {
+    let mut runs = Vec::new();
+    for i in 0..6000u32 {
+        let mut pairs: BTreeMap<String, String> = BTreeMap::new();
+        pairs.insert("__name__".into(), format!("metric_{}", i % 7));
+        pairs.insert("instance".into(), format!("host-{}", i % 500));
+        pairs.insert("id".into(), i.to_string());
+        if i % 3 == 0 {
+            pairs.insert("zone".into(), ["a", "b", "é"][(i / 3 % 3) as usize].to_owned());
+        }
+        // More labels than columns, so that some are in the map alone.
+        for l in 0..20 {
+            if (i + l) % (l + 2) == 0 {
+                pairs.insert(format!("l{l:02}"), (i % (l + 3)).to_string());
+            }
+        }
+        let pairs: Vec<_> = pairs.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        let mut run = series(&pairs, ["", "web", "db"][(i % 3) as usize]);
+        run.samples.push(i64::from(i), 1.0, 0);
+        run.samples.push(i64::from(i) + 100, 1.0, 0);
+        runs.push(run);
+    }
+    sorted(runs)
+}
+
+#[test]
+fn matching_is_what_walking_all_series_gives() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs = many_series();
+    let meta = write(dir.path(), 1, &runs);
+    let part = open(dir.path(), &meta);
+    let stats = ReadStats::default();
+    let table = block_on(part.series(&stats)).unwrap();
+    assert!(table.memory_bytes() < 2_000_000, "{}", table.memory_bytes());
+    for (i, run) in runs.iter().enumerate() {
+        assert_eq!(table.labels(i as u32), run.labels);
+        assert_eq!(**table.service(i as u32), *run.service);
+    }
+    let access = [Access::full(), Access::services(["web"]), Access::services(["none"])];
+    let check = |matchers: &[(&str, MatchOp, &str)]| {
+        let matchers: Vec<_> = matchers.iter().map(|(n, op, v)| Matcher::new(*n, *op, *v).unwrap()).collect();
+        for range in [MillisRange::ALL, MillisRange::new(500, 2500), MillisRange::new(9000, 9999)] {
+            for access in &access {
+                let naive = runs.iter().enumerate().filter(|(_, r)| {
+                    matchers.iter().all(|m| m.matches(r.labels.get(&m.name)))
+                        && access.allows(&r.service)
+                        && r.time_range().unwrap().overlaps(&range)
+                });
+                let naive: Vec<u32> = naive.map(|(i, _)| i as u32).collect();
+                assert_eq!(table.matching(&matchers, access, range), naive, "{matchers:?}");
+            }
+        }
+    };
+    use MatchOp::{Equal, NotEqual, NotRegex, Regex};
+    check(&[]);
+    check(&[("__name__", Equal, "metric_3")]);
+    check(&[("__name__", Equal, "nothing")]);
+    check(&[("__name__", Equal, "")]);
+    check(&[("__name__", NotEqual, "")]);
+    check(&[("__name__", Regex, "metric_[135]"), ("__name__", NotEqual, "metric_5")]);
+    check(&[("id", Equal, "4711")]);
+    check(&[("id", Regex, "47.."), ("instance", NotRegex, "host-1.*")]);
+    check(&[("zone", Equal, "")]);
+    check(&[("zone", NotEqual, "")]);
+    check(&[("zone", Regex, "a|")]);
+    check(&[("zone", Equal, "é"), ("__name__", Regex, ".*_2")]);
+    check(&[("l03", Equal, "2"), ("l19", NotEqual, "3")]);
+    check(&[("l19", Equal, "2")]);
+    check(&[("l18", Regex, ".+"), ("l17", Regex, "[0-9]")]);
+    check(&[("missing", Equal, ""), ("instance", Equal, "host-77")]);
+    check(&[("missing", NotEqual, "")]);
+}
+
+#[test]
+fn tables_with_one_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = |values: [&str; 3]| Arc::new(StringArray::from(values.to_vec())) as ArrayRef;
+    let columns = vec![
+        Arc::new(TimestampMillisecondArray::from(vec![5, 7, 6]).with_timezone("UTC")) as ArrayRef,
+        text(["a", "b", "b"]),
+        text(["counter", "gauge", "gauge"]),
+        text(["help", "", "héłp"]),
+        text(["", "", "s"]),
+        text(["web", "", "web"]),
+    ];
+    let batch = RecordBatch::try_new(metric_metadata::rows(), columns).unwrap();
+    let spec = PartSpec { table: "metric_metadata".into(), ..spec(0) };
+    let meta = write_rows_part(dir.path(), spec.clone(), &batch).unwrap();
+    assert_eq!((meta.min_ts, meta.max_ts, meta.rows), (5, 7, 3));
+    assert_eq!(meta.services, ["", "web"]);
+    assert!(meta.names.may_contain("b") && !meta.names.may_contain("c"));
+    let part = open(dir.path(), &meta);
+    let stats = ReadStats::default();
+    let rows = block_on(part.rows(&stats)).unwrap();
+    assert_eq!(rows, [batch.clone()]);
+    block_on(part.verify()).unwrap();
+    let io = LocalIo::new(dir.path(), dir.path());
+    assert_eq!(block_on(PartMeta::read(&io, &meta.files[0].key, Place::Store, meta.bytes)).unwrap(), meta);
+    assert!(write_rows_part(dir.path(), spec.clone(), &batch.slice(0, 0)).is_err());
+    assert!(write_rows_part(dir.path(), spec, &batch.project(&[0, 1]).unwrap()).is_err());
+}

@@ -138,8 +138,7 @@ impl PartWriter {
             origin: spec.origin.clone(),
             files,
         };
-        let text = serde_json::to_string(&meta).internal("cannot write a part's description")?;
-        let main = self.series.write(root, spec, range, text, unfinished)?;
+        let main = self.series.write(root, spec, range, &meta, unfinished)?;
         meta.files.insert(0, main);
         meta.bytes = meta.files.iter().map(|f| f.bytes).sum();
         self.unfinished.keep();

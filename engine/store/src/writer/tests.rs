@@ -104,7 +104,7 @@ fn dump(generation: &Generation) -> Vec<String> {
     out
 }
 
-fn segments(dir: &Path) -> Vec<std::path::PathBuf> {
+fn segments(dir: &Path) -> Vec<PathBuf> {
     let mut files = LocalDisk.list(dir).expect("lists");
     files.sort();
     files
@@ -297,7 +297,7 @@ async fn a_full_registry_refuses_new_series_only() {
     assert_eq!(again.read(&[]).len() as u64, outcome.samples);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn over_the_memory_limit_writes_wait_then_fail() {
     let dir = TempDir::new().unwrap();
     let rig = try_open(dir.path(), Arc::new(LocalDisk), WriteSettings { memory_bytes: 1, ..settings() }).unwrap();

@@ -1,0 +1,54 @@
+# Each target is a plain cargo line that also works typed by hand; `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+TOOLS := $(TARGET)/tools
+export QUIVER_TOOLS := $(TOOLS)
+export CONFORMANCE_DIR ?= $(abspath $(CURDIR)/../shared/conformance)
+SUITE ?= promql
+
+.PHONY: help run build test check lint fmt conformance e2e soak bench docs tools compiler
+
+help: ## list the targets
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+run: build ## build and run Quiver with demo telemetry flowing in
+	$(TARGET)/release/quiver demo
+
+build: compiler ## build the release binary
+	@[ -e $(TARGET)/release/quiver ] || echo "The first build compiles some 500 crates and takes 20 to 40 minutes on 2 cores; later ones take seconds."
+	cargo build --release -p quiver
+
+test: compiler tools ## install what the tests need and pass all of them
+	cargo test --workspace
+
+check: ## type-check everything
+	cargo check --workspace --all-targets
+
+lint: compiler ## formatting and lints, warnings are errors
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+fmt: ## format
+	cargo fmt --all
+
+conformance: compiler ## the open conformance cases: make conformance SUITE=promql
+	cargo test -p quiver-tests --test conformance -- $(SUITE)
+
+e2e: compiler tools ## the end-to-end tests alone
+	cargo test -p quiver -p quiver-tests --test cli --test e2e
+
+soak: compiler tools ## what takes minutes: long kill loops, fuzzing, differential tests
+	QUIVER_SOAK=1 cargo test --workspace -- --nocapture
+
+bench: compiler ## criterion benches
+	cargo bench -p quiver-benches
+
+docs: ## write the generated documents anew
+	UPDATE=1 cargo test -p quiver document
+
+compiler:
+	@command -v cc >/dev/null && command -v make >/dev/null || { echo "installing a C compiler"; sudo=; [ $$(id -u) = 0 ] || sudo=sudo; $$sudo apt-get update -q && $$sudo apt-get install -qy build-essential; }
+
+tools: ## install the real clients that the tests use
+	@tests/tools/install.sh $(TOOLS)

@@ -1,0 +1,216 @@
+//! Content encodings: one layer, decompressed within limits that hold before memory is taken.
+//!
+//! Snappy states its length up front: it is checked against the limit, and against 40 times the body, which no real
+//! snappy block reaches. The others are streamed against the limit and against 200 times the body above 1 MiB.
+
+use std::borrow::Cow;
+use std::io::Read;
+
+use crate::error::{Error, Result};
+
+/// Bytes that a streamed body may have whatever its ratio.
+const RATIO_FREE_BYTES: usize = 1 << 20;
+/// Highest ratio of a streamed body above [`RATIO_FREE_BYTES`].
+const STREAM_RATIO_MAX: usize = 200;
+/// Highest ratio that a snappy block may declare (a copy of 64 bytes takes 3, so real ones stay below 22).
+const SNAPPY_RATIO_MAX: usize = 40;
+/// Largest zstd window, as power of two: what RFC 8878 asks every decoder to support. A frame may ask for up to
+/// 128 MiB, before it has given a byte.
+const ZSTD_WINDOW_LOG_MAX: u32 = 23;
+
+/// A content encoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Encoding {
+    /// As it is.
+    Identity,
+    /// Snappy, block format.
+    Snappy,
+    /// Gzip, several members allowed.
+    Gzip,
+    /// Zlib, or deflate without a header, which some senders give under the same name.
+    Deflate,
+    /// Zstandard.
+    Zstd,
+}
+
+impl Encoding {
+    /// Reads a `Content-Encoding` header; `None` and the empty text are `Identity`.
+    ///
+    /// # Errors
+    /// Unsupported: unknown or more than one layer.
+    pub fn from_header(header: Option<&str>) -> Result<Self> {
+        let name = header.unwrap_or_default().trim();
+        let known = [
+            ("", Self::Identity),
+            ("identity", Self::Identity),
+            ("snappy", Self::Snappy),
+            ("gzip", Self::Gzip),
+            ("x-gzip", Self::Gzip),
+            ("deflate", Self::Deflate),
+            ("zstd", Self::Zstd),
+        ];
+        let found = known.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, encoding)| *encoding).ok_or_else(|| Error::UnsupportedEncoding(cut(name)))
+    }
+
+    /// Gives the name as in `Content-Encoding`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Identity => "identity",
+            Self::Snappy => "snappy",
+            Self::Gzip => "gzip",
+            Self::Deflate => "deflate",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
+/// Cuts a header for an error text.
+pub(crate) fn cut(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+/// Decompresses a body to at most `limit_bytes`.
+///
+/// # Errors
+/// TooLarge: above the limit or the ratio. Invalid: not of this encoding.
+pub fn decompress(encoding: Encoding, body: &[u8], limit_bytes: usize) -> Result<Cow<'_, [u8]>> {
+    match encoding {
+        Encoding::Identity if body.len() > limit_bytes => Err(too_large(limit_bytes)),
+        Encoding::Identity => Ok(Cow::Borrowed(body)),
+        Encoding::Snappy => snappy(body, limit_bytes).map(Cow::Owned),
+        Encoding::Gzip => stream(encoding, flate2::bufread::MultiGzDecoder::new(body), body, limit_bytes),
+        Encoding::Deflate if has_zlib_header(body) => {
+            stream(encoding, flate2::bufread::ZlibDecoder::new(body), body, limit_bytes)
+        }
+        Encoding::Deflate => stream(encoding, flate2::bufread::DeflateDecoder::new(body), body, limit_bytes),
+        Encoding::Zstd => {
+            let corrupt = |source| Error::Corrupt { encoding: "zstd", source: Box::new(source) };
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(body).map_err(corrupt)?;
+            decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(corrupt)?;
+            stream(encoding, decoder, body, limit_bytes)
+        }
+    }
+}
+
+fn too_large(limit_bytes: usize) -> Error {
+    Error::TooLarge { what: "body after decompression", limit_bytes }
+}
+
+fn has_zlib_header(body: &[u8]) -> bool {
+    matches!(body, [cmf, flg, ..] if cmf & 0x0f == 8 && (u16::from(*cmf) << 8 | u16::from(*flg)).is_multiple_of(31))
+}
+
+fn snappy(body: &[u8], limit_bytes: usize) -> Result<Vec<u8>> {
+    let corrupt = |source| Error::Corrupt { encoding: "snappy", source: Box::new(source) };
+    // The length is read here, not by the crate: a varint that states more than 32 bits is a size, not a syntax error.
+    let mut declared = 0u64;
+    for (i, &byte) in body.iter().enumerate().take(10) {
+        declared |= u64::from(byte & 0x7f).checked_shl(7 * i as u32).unwrap_or(0);
+        if byte < 0x80 {
+            break;
+        }
+    }
+    let ratio_max = body.len().saturating_mul(SNAPPY_RATIO_MAX);
+    if declared > limit_bytes.min(ratio_max) as u64 && !body.is_empty() {
+        return Err(too_large(limit_bytes.min(ratio_max)));
+    }
+    snap::raw::Decoder::new().decompress_vec(body).map_err(corrupt)
+}
+
+fn stream<'a>(encoding: Encoding, decoder: impl Read, body: &[u8], limit_bytes: usize) -> Result<Cow<'a, [u8]>> {
+    let limit_bytes = limit_bytes.min(body.len().saturating_mul(STREAM_RATIO_MAX).max(RATIO_FREE_BYTES));
+    let mut out = Vec::with_capacity(body.len().saturating_mul(4).clamp(1 << 12, 1 << 20).min(limit_bytes));
+    // One byte more than allowed tells "just fits" from "does not".
+    let read = decoder.take(limit_bytes as u64 + 1).read_to_end(&mut out);
+    read.map_err(|source| Error::Corrupt { encoding: encoding.name(), source: Box::new(source) })?;
+    if out.len() > limit_bytes {
+        return Err(too_large(limit_bytes));
+    }
+    Ok(Cow::Owned(out))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use quiver_types::ErrorKind;
+
+    use super::*;
+
+    const LIMIT: usize = 64 << 20;
+
+    fn encode(encoding: Encoding, data: &[u8]) -> Vec<u8> {
+        match encoding {
+            Encoding::Identity => data.to_vec(),
+            Encoding::Snappy => snap::raw::Encoder::new().compress_vec(data).unwrap(),
+            Encoding::Gzip => {
+                let mut e = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+                e.write_all(data).unwrap();
+                e.finish().unwrap()
+            }
+            Encoding::Deflate => {
+                let mut e = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+                e.write_all(data).unwrap();
+                e.finish().unwrap()
+            }
+            Encoding::Zstd => zstd::stream::encode_all(data, 1).unwrap(),
+        }
+    }
+
+    const ALL: [Encoding; 5] =
+        [Encoding::Identity, Encoding::Snappy, Encoding::Gzip, Encoding::Deflate, Encoding::Zstd];
+
+    #[test]
+    fn round_trips_and_cuts() {
+        let data: Vec<u8> = (0..20_000u32).flat_map(|i| (i % 977).to_le_bytes()).collect();
+        for encoding in ALL {
+            let body = encode(encoding, &data);
+            assert_eq!(&*decompress(encoding, &body, LIMIT).unwrap(), &data[..], "{encoding:?}");
+            assert_eq!(&*decompress(encoding, &body, data.len()).unwrap(), &data[..], "{encoding:?}");
+            let kind = decompress(encoding, &body, data.len() - 1).unwrap_err().kind();
+            assert_eq!(kind, ErrorKind::TooLarge, "{encoding:?}");
+            if encoding != Encoding::Identity {
+                for len in (0..body.len()).step_by(97) {
+                    assert!(decompress(encoding, &body[..len], LIMIT).is_err(), "{encoding:?} cut at {len}");
+                }
+            }
+        }
+        let mut raw = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+        raw.write_all(&data).unwrap();
+        assert_eq!(&*decompress(Encoding::Deflate, &raw.finish().unwrap(), LIMIT).unwrap(), &data[..]);
+    }
+
+    #[test]
+    fn bombs() {
+        let zeros = vec![0u8; 32 << 20];
+        for encoding in [Encoding::Gzip, Encoding::Deflate, Encoding::Zstd] {
+            let kind = decompress(encoding, &encode(encoding, &zeros), LIMIT).unwrap_err().kind();
+            assert_eq!(kind, ErrorKind::TooLarge, "{encoding:?}");
+        }
+        let check = |body: &[u8], kind| assert_eq!(decompress(Encoding::Snappy, body, LIMIT).unwrap_err().kind(), kind);
+        // Declares 4 GiB, 64 GiB, 41 x the body, nothing at all.
+        check(&[0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0], ErrorKind::TooLarge);
+        check(&[0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 0], ErrorKind::TooLarge);
+        check(&[124, 0, 0], ErrorKind::TooLarge);
+        check(&[120, 0, 0], ErrorKind::Invalid);
+        check(&[], ErrorKind::Invalid);
+        check(&[0xff; 20], ErrorKind::TooLarge);
+        assert_eq!(&*decompress(Encoding::Snappy, &[0], LIMIT).unwrap(), b"");
+        // A zstd frame that asks for a window of 128 MiB.
+        let mut e = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
+        e.window_log(27).unwrap();
+        e.write_all(&[7; 100]).unwrap();
+        assert_eq!(decompress(Encoding::Zstd, &e.finish().unwrap(), LIMIT).unwrap_err().kind(), ErrorKind::Invalid);
+    }
+
+    #[test]
+    fn headers() {
+        let check = |header, expected| assert_eq!(Encoding::from_header(header).ok(), expected, "{header:?}");
+        check(None, Some(Encoding::Identity));
+        check(Some(" GZIP "), Some(Encoding::Gzip));
+        check(Some("snappy"), Some(Encoding::Snappy));
+        check(Some("gzip, gzip"), None);
+        check(Some("br"), None);
+    }
+}

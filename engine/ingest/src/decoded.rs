@@ -1,0 +1,410 @@
+//! What a decoder gives: the batch to store, and what it left out with the reason. And the sink through which all
+//! decoders fill it, where the memory bound holds.
+
+use quiver_types::label::Pairs;
+use quiver_types::metrics::{BatchSeries, Exemplar, HistogramSample, MetricMetadata};
+use quiver_types::{Histogram, MetricsBatch, Millis, SeriesId};
+
+use crate::error::{Error, Result};
+use crate::labels::LabelBuilder;
+
+/// Why something was left out. A closed set, fit for a metric's label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// No `__name__`, or an empty one.
+    NoMetricName,
+    /// A label without a name.
+    EmptyLabelName,
+    /// The same label name twice.
+    RepeatedLabel,
+    /// Text that is not UTF-8.
+    InvalidUtf8,
+    /// More labels than [`crate::labels::LABELS_MAX`].
+    TooManyLabels,
+    /// A name or value longer than [`crate::labels::TEXT_MAX_BYTES`].
+    LongLabel,
+    /// The symbol table does not begin with the empty text, or a reference points outside of it, or is unpaired.
+    BadSymbols,
+    /// A series without samples and histograms.
+    EmptySeries,
+    /// A histogram whose counts, spans, bounds or schema do not fit together.
+    InvalidHistogram,
+    /// An exemplar without a value, or with invalid labels. Never fails a request.
+    InvalidExemplar,
+    /// A point without a time.
+    ZeroTime,
+    /// A point without a value.
+    NoValue,
+    /// A name of which nothing is left after escaping.
+    InvalidName,
+    /// A sum or histogram that says neither cumulative nor delta.
+    NoTemporality,
+    /// A delta point at or before the time of the one before it.
+    LateDelta,
+    /// A new delta series while the table of sums is full.
+    DeltaLimit,
+    /// A line that is not exposition text.
+    BadLine,
+    /// Metadata that is not UTF-8 or too long. Never fails a request.
+    InvalidMetadata,
+}
+
+impl Reason {
+    /// Gives the reason as a word for metrics' labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NoMetricName => "no_metric_name",
+            Self::EmptyLabelName => "empty_label_name",
+            Self::RepeatedLabel => "repeated_label",
+            Self::InvalidUtf8 => "invalid_utf8",
+            Self::TooManyLabels => "too_many_labels",
+            Self::LongLabel => "long_label",
+            Self::BadSymbols => "bad_symbols",
+            Self::EmptySeries => "empty_series",
+            Self::InvalidHistogram => "invalid_histogram",
+            Self::InvalidExemplar => "invalid_exemplar",
+            Self::ZeroTime => "zero_time",
+            Self::NoValue => "no_value",
+            Self::InvalidName => "invalid_name",
+            Self::NoTemporality => "no_temporality",
+            Self::LateDelta => "late_delta",
+            Self::DeltaLimit => "delta_limit",
+            Self::BadLine => "bad_line",
+            Self::InvalidMetadata => "invalid_metadata",
+        }
+    }
+
+    /// Gives the reason as a text for the sender.
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::NoMetricName => "no metric name",
+            Self::EmptyLabelName => "empty label name",
+            Self::RepeatedLabel => "repeated label name",
+            Self::InvalidUtf8 => "invalid UTF-8",
+            Self::TooManyLabels => "too many labels",
+            Self::LongLabel => "label name or value too long",
+            Self::BadSymbols => "bad symbols or references to them",
+            Self::EmptySeries => "series without samples and histograms",
+            Self::InvalidHistogram => "invalid histogram",
+            Self::InvalidExemplar => "invalid exemplar",
+            Self::ZeroTime => "time is zero",
+            Self::NoValue => "point without a value",
+            Self::InvalidName => "invalid metric or attribute name",
+            Self::NoTemporality => "aggregation temporality is neither cumulative nor delta",
+            Self::LateDelta => "delta point is not newer than the one before",
+            Self::DeltaLimit => "too many delta series",
+            Self::BadLine => "bad line",
+            Self::InvalidMetadata => "invalid metadata",
+        }
+    }
+
+    /// Says whether the rest of a request answers as if nothing were wrong.
+    pub fn is_silent(self) -> bool {
+        matches!(self, Self::InvalidExemplar | Self::InvalidMetadata)
+    }
+
+    /// Says whether the labels of a series are at fault: remote write 1.0 answers 204 all the same.
+    pub fn is_label_fault(self) -> bool {
+        use Reason::{EmptyLabelName, InvalidUtf8, LongLabel, NoMetricName, RepeatedLabel, TooManyLabels};
+        matches!(self, NoMetricName | EmptyLabelName | RepeatedLabel | InvalidUtf8 | TooManyLabels | LongLabel)
+    }
+}
+
+/// Things left out for one reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejected {
+    /// Why.
+    pub reason: Reason,
+    /// How many: series, histograms, exemplars, points or lines, as the reason and format have it.
+    pub count: u64,
+    /// The first of them, shortened; may be empty.
+    pub example: String,
+}
+
+/// The outcome of decoding one body.
+#[derive(Debug, Default)]
+pub struct Decoded {
+    /// What to store.
+    pub batch: MetricsBatch,
+    /// What was left out, by reason, in order of appearance.
+    pub rejected: Vec<Rejected>,
+    /// Float samples in `batch`.
+    pub samples: u64,
+    /// Native histograms in `batch`.
+    pub histograms: u64,
+    /// Exemplars in `batch`.
+    pub exemplars: u64,
+}
+
+impl Decoded {
+    /// Counts what was left out for reasons that the predicate likes.
+    pub fn rejected_count(&self, like: impl Fn(Reason) -> bool) -> u64 {
+        self.rejected.iter().filter(|r| like(r.reason)).map(|r| r.count).sum()
+    }
+
+    /// Gives the text that counts and names the reasons that the predicate likes; `None` when there is none. At most
+    /// about 2 KiB: the set of reasons is closed and examples are short.
+    pub fn rejected_text(&self, like: impl Fn(Reason) -> bool) -> Option<String> {
+        use std::fmt::Write;
+        let mut text = String::new();
+        for r in self.rejected.iter().filter(|r| like(r.reason)) {
+            let separator = if text.is_empty() { "" } else { "; " };
+            let _ = write!(text, "{separator}{} rejected: {}", r.count, r.reason.message());
+            if !r.example.is_empty() {
+                let _ = write!(text, ", first `{}`", r.example);
+            }
+        }
+        (!text.is_empty()).then_some(text)
+    }
+}
+
+/// Longest example of a rejected thing, in characters.
+const EXAMPLE_MAX_CHARS: usize = 120;
+
+/// Where a batch was before a series, so that the series can be taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) samples: usize,
+    pub(crate) histograms: usize,
+    pub(crate) exemplars: usize,
+}
+
+/// Fills a batch, and refuses to grow beyond a number of bytes: a few bytes on the wire can stand for many in memory.
+#[derive(Debug)]
+pub(crate) struct Sink {
+    pub(crate) batch: MetricsBatch,
+    rejected: Vec<Rejected>,
+    bytes_max: usize,
+    samples_max: usize,
+    other_bytes: usize,
+}
+
+/// Bytes of a float sample in the columns, with its start time.
+const SAMPLE_BYTES: usize = 4 + 8 + 8 + 8;
+
+impl Sink {
+    /// Makes a sink for a body of `body_bytes`.
+    pub(crate) fn new(body_bytes: usize, bytes_max: usize) -> Self {
+        let mut batch = MetricsBatch::default();
+        // Remote write: labels make up most of a body, and a series of one sample takes 100 bytes or more.
+        batch.label_bytes.reserve(body_bytes.min(1 << 20));
+        let series = (body_bytes / 128).min(1 << 14);
+        batch.series.reserve(series);
+        batch.sample_series.reserve(series);
+        batch.ts.reserve(series);
+        batch.values.reserve(series);
+        Self { batch, rejected: Vec::new(), bytes_max, samples_max: bytes_max / SAMPLE_BYTES, other_bytes: 0 }
+    }
+
+    fn too_large(&self) -> Error {
+        Error::TooLarge { what: "decoded request", limit_bytes: self.bytes_max }
+    }
+
+    /// Counts memory that stands outside of the columns, or work on bytes that are named more than once.
+    pub(crate) fn charge(&mut self, bytes: usize) -> Result<()> {
+        self.other_bytes += bytes;
+        if self.other_bytes > self.bytes_max {
+            return Err(self.too_large());
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        let used = self.batch.label_bytes.len()
+            + self.batch.series.len() * size_of::<BatchSeries>()
+            + self.batch.ts.len() * SAMPLE_BYTES
+            + self.other_bytes;
+        if used > self.bytes_max || self.batch.label_bytes.len() > u32::MAX as usize {
+            return Err(self.too_large());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        let b = &self.batch;
+        Mark { samples: b.ts.len(), histograms: b.histograms.len(), exemplars: b.exemplars.len() }
+    }
+
+    /// Takes back all that came after a mark.
+    pub(crate) fn rewind(&mut self, mark: Mark) {
+        let b = &mut self.batch;
+        b.sample_series.truncate(mark.samples);
+        b.ts.truncate(mark.samples);
+        b.values.truncate(mark.samples);
+        b.start_ts.truncate(mark.samples);
+        b.histograms.truncate(mark.histograms);
+        b.exemplars.truncate(mark.exemplars);
+    }
+
+    /// The number that the next series will have.
+    #[inline]
+    pub(crate) fn next_series(&self) -> u32 {
+        self.batch.series.len() as u32
+    }
+
+    /// Appends a series whose canonical bytes a function writes.
+    #[inline]
+    pub(crate) fn push_series(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), Reason>,
+    ) -> Result<Result<u32, Reason>> {
+        let b = &mut self.batch;
+        let start = b.label_bytes.len();
+        if let Err(reason) = write(&mut b.label_bytes) {
+            return Ok(Err(reason));
+        }
+        let id = SeriesId::of(&b.label_bytes[start..]);
+        b.series.push(BatchSeries { start: start as u32, end: b.label_bytes.len() as u32, id });
+        self.check()?;
+        Ok(Ok((self.batch.series.len() - 1) as u32))
+    }
+
+    /// Takes back the last series.
+    pub(crate) fn pop_series(&mut self) {
+        if let Some(series) = self.batch.series.pop() {
+            self.batch.label_bytes.truncate(series.start as usize);
+        }
+    }
+
+    /// Appends a float sample.
+    #[inline]
+    pub(crate) fn push_sample(&mut self, series: u32, ts: Millis, value: f64, start_ts: Millis) -> Result<()> {
+        if self.batch.ts.len() >= self.samples_max {
+            return Err(self.too_large());
+        }
+        self.batch.push_sample(series, ts, value, start_ts);
+        Ok(())
+    }
+
+    /// Appends a native histogram.
+    pub(crate) fn push_histogram(
+        &mut self,
+        series: u32,
+        ts: Millis,
+        histogram: Histogram,
+        start_ts: Millis,
+    ) -> Result<()> {
+        self.charge(size_of::<HistogramSample>() + histogram.memory_bytes())?;
+        self.batch.histograms.push(HistogramSample { series, ts, start_ts, histogram });
+        Ok(())
+    }
+
+    /// Appends an exemplar, or counts it when its labels are not valid.
+    pub(crate) fn push_exemplar(
+        &mut self,
+        series: u32,
+        ts: Millis,
+        value: f64,
+        labels: &mut LabelBuilder<'_>,
+    ) -> Result<()> {
+        let mut bytes = Vec::new();
+        if labels.write_set(&mut bytes).is_err() {
+            self.charge(labels.bytes())?;
+            self.reject(Reason::InvalidExemplar, 1, String::new);
+            return Ok(());
+        }
+        self.charge(size_of::<Exemplar>() + bytes.capacity())?;
+        self.batch.exemplars.push(Exemplar { series, ts, value, labels: bytes });
+        Ok(())
+    }
+
+    /// Appends metadata.
+    pub(crate) fn push_metadata(&mut self, metadata: MetricMetadata) -> Result<()> {
+        let m = &metadata;
+        self.charge(size_of::<MetricMetadata>() + m.metric.len() + m.help.len() + m.unit.len() + m.metric_type.len())?;
+        self.batch.metadata.push(metadata);
+        Ok(())
+    }
+
+    /// Says whether nothing was left out for this reason so far, so that an example is worth its making.
+    pub(crate) fn rejected_first(&self, reason: Reason) -> bool {
+        self.rejected.iter().all(|r| r.reason != reason)
+    }
+
+    /// Counts things that are left out; the example is made for the first only.
+    pub(crate) fn reject(&mut self, reason: Reason, count: u64, example: impl FnOnce() -> String) {
+        if count == 0 {
+            return;
+        }
+        if let Some(known) = self.rejected.iter_mut().find(|r| r.reason == reason) {
+            known.count += count;
+            return;
+        }
+        let example = example().chars().take(EXAMPLE_MAX_CHARS).collect();
+        self.rejected.push(Rejected { reason, count, example });
+    }
+
+    pub(crate) fn finish(self) -> Decoded {
+        let samples = self.batch.ts.len() as u64;
+        let histograms = self.batch.histograms.len() as u64;
+        let exemplars = self.batch.exemplars.len() as u64;
+        Decoded { batch: self.batch, rejected: self.rejected, samples, histograms, exemplars }
+    }
+}
+
+/// Writes a series as text for an error message: its canonical bytes as a selector.
+pub(crate) fn series_text(canonical: &[u8]) -> String {
+    use std::fmt::Write;
+    let mut text = String::new();
+    let name = Pairs::new(canonical).find(|(n, _)| *n == quiver_types::label::METRIC_NAME).map_or("", |(_, v)| v);
+    let _ = write!(text, "{name}{{");
+    let others = Pairs::new(canonical).filter(|(n, _)| *n != quiver_types::label::METRIC_NAME);
+    for (i, (name, value)) in others.enumerate() {
+        let separator = if i == 0 { "" } else { ", " };
+        let _ = write!(text, "{separator}{name}={value:?}");
+        if text.len() > 4 * EXAMPLE_MAX_CHARS {
+            break;
+        }
+    }
+    text.push('}');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn bounds() {
+        let mut sink = Sink::new(0, 100_000);
+        let series = sink.push_series(|out| {
+            out.extend([1, b'a', 1, b'b']);
+            Ok(())
+        });
+        assert_eq!(series.unwrap(), Ok(0));
+        let mut n = 0;
+        let error = loop {
+            match sink.push_sample(0, 1, 1.0, 0) {
+                Ok(()) => n += 1,
+                Err(e) => break e,
+            }
+        };
+        assert_eq!((n, error.kind()), (100_000 / SAMPLE_BYTES, ErrorKind::TooLarge));
+        let mut sink = Sink::new(0, 100_000);
+        assert!((0..1000).any(|_| sink.push_histogram(0, 1, Histogram::default(), 0).is_err()));
+        let mut sink = Sink::new(0, 1000);
+        let write = |out: &mut Vec<u8>| {
+            out.resize(out.len() + 600, 0);
+            Ok(())
+        };
+        assert!(sink.push_series(write).is_ok());
+        assert!(sink.push_series(write).is_err());
+    }
+
+    #[test]
+    fn texts() {
+        let mut sink = Sink::new(0, 1000);
+        sink.reject(Reason::BadLine, 0, || unreachable!());
+        sink.reject(Reason::BadLine, 1, || "x".repeat(1000));
+        sink.reject(Reason::BadLine, 2, || unreachable!());
+        sink.reject(Reason::InvalidExemplar, 1, String::new);
+        let decoded = sink.finish();
+        assert_eq!(decoded.rejected_count(|_| true), 4);
+        let text = decoded.rejected_text(|r| !r.is_silent()).unwrap();
+        assert_eq!(text, format!("3 rejected: bad line, first `{}`", "x".repeat(120)));
+        assert_eq!(decoded.rejected_text(|_| false), None);
+        assert_eq!(series_text(&[1, b'a', 1, b'b']), "{a=\"b\"}");
+    }
+}

@@ -1,0 +1,69 @@
+//! What can be wrong with a whole body. What is wrong with single series, points or lines is no error: it stands in
+//! [`crate::Decoded::rejected`], and the rest is kept.
+
+use quiver_types::ErrorKind;
+
+use crate::wire::WireError;
+
+/// Result with [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A body that gives nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No format reads this path.
+    #[error("no ingest format at `{0}`")]
+    UnknownPath(String),
+    /// The `Content-Type` is none of the path's formats.
+    #[error("unsupported content type `{0}`")]
+    UnsupportedType(String),
+    /// The `Content-Encoding` is unknown, nested, or not one of the format's.
+    #[error("unsupported content encoding `{0}`")]
+    UnsupportedEncoding(String),
+    /// The body, or what it would become, is larger than allowed.
+    #[error("{what} is larger than {limit_bytes} bytes")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// The body does not decompress.
+    #[error("body is not valid {encoding}")]
+    Corrupt {
+        /// Name of the encoding.
+        encoding: &'static str,
+        /// What the decompressor says.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The body is not a protobuf message of the expected shape.
+    #[error("invalid protobuf: {0}")]
+    Protobuf(#[from] WireError),
+    /// The body is not JSON of the expected shape.
+    #[error("invalid JSON at offset {offset}: {what}")]
+    Json {
+        /// Byte of the body.
+        offset: usize,
+        /// What is wrong there.
+        what: &'static str,
+    },
+}
+
+impl Error {
+    /// Gives the kind.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::UnknownPath(_) => ErrorKind::NotFound,
+            Self::UnsupportedType(_) | Self::UnsupportedEncoding(_) => ErrorKind::Unsupported,
+            Self::TooLarge { .. } => ErrorKind::TooLarge,
+            Self::Corrupt { .. } | Self::Protobuf(_) | Self::Json { .. } => ErrorKind::Invalid,
+        }
+    }
+}
+
+impl From<Error> for quiver_types::Error {
+    fn from(error: Error) -> Self {
+        Self::new(error.kind(), error.to_string()).with_source(error)
+    }
+}

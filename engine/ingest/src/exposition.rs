@@ -1,0 +1,571 @@
+//! Exposition text (Prometheus 0.0.4 and OpenMetrics 1.0), line by line as chunks arrive.
+//!
+//! A line that cannot be read is skipped and counted; the first is named with its number. Nothing is allocated per
+//! line. The caller takes what has gathered whenever it likes, so a body has no size limit, only its lines have.
+
+use memchr::memchr;
+use quiver_types::Millis;
+use quiver_types::metrics::MetricMetadata;
+
+use crate::decoded::{Decoded, Reason, Sink};
+use crate::error::Result;
+use crate::labels::{LabelBuilder, TEXT_MAX_BYTES};
+
+/// How text is read.
+#[derive(Debug, Clone, Default)]
+pub struct ExpositionOptions {
+    /// OpenMetrics: times are in seconds, exemplars are read.
+    pub open_metrics: bool,
+    /// Time of samples without one.
+    pub now_ms: Millis,
+    /// Labels that each series gets; they win over labels of the same name.
+    pub extra_labels: Vec<(String, String)>,
+}
+
+/// Reads exposition text in chunks.
+#[derive(Debug)]
+pub struct ExpositionDecoder {
+    options: ExpositionOptions,
+    sink: Sink,
+    /// A line whose end has not come yet.
+    partial: Vec<u8>,
+    /// Whether the rest of the current line is skipped, because it is too long.
+    skipping: bool,
+    line: u64,
+    family: MetricMetadata,
+    scratch: Scratch,
+    pairs: LabelBuilder<'static>,
+    exemplar_pairs: LabelBuilder<'static>,
+}
+
+/// A piece of text: of the line, or unescaped in the scratch text.
+#[derive(Debug, Clone, Copy)]
+enum Piece {
+    Line(usize, usize),
+    Text(usize, usize),
+}
+
+#[derive(Debug, Default)]
+struct Scratch {
+    text: Vec<u8>,
+    labels: Vec<(Piece, Piece)>,
+    exemplar: Vec<(Piece, Piece)>,
+}
+
+impl Scratch {
+    fn get<'s>(&'s self, line: &'s [u8], piece: Piece) -> &'s [u8] {
+        match piece {
+            Piece::Line(start, end) => &line[start..end],
+            Piece::Text(start, end) => &self.text[start..end],
+        }
+    }
+}
+
+/// Name of the metric as a label.
+const NAME: &[u8] = b"__name__";
+/// What `NaN` becomes: the bits that Prometheus writes for it.
+const NORMAL_NAN: u64 = 0x7ff8_0000_0000_0001;
+/// Bytes that a decoder may gather before `take` must be called.
+const GATHER_MAX_BYTES: usize = 256 << 20;
+
+impl ExpositionDecoder {
+    /// Makes a decoder.
+    pub fn new(options: ExpositionOptions) -> Self {
+        Self {
+            options,
+            sink: Sink::new(0, GATHER_MAX_BYTES),
+            partial: Vec::new(),
+            skipping: false,
+            line: 0,
+            family: empty_metadata(),
+            scratch: Scratch::default(),
+            pairs: LabelBuilder::default(),
+            exemplar_pairs: LabelBuilder::default(),
+        }
+    }
+
+    /// Reads the next chunk; lines may be cut anywhere.
+    ///
+    /// # Errors
+    /// TooLarge: more than 256 MiB have gathered since the last [`ExpositionDecoder::take`].
+    pub fn feed(&mut self, mut chunk: &[u8]) -> Result<()> {
+        while let Some(end) = memchr(b'\n', chunk) {
+            let (line, rest) = (&chunk[..end], &chunk[end + 1..]);
+            chunk = rest;
+            if self.partial.is_empty() && !self.skipping {
+                self.read_line(line)?;
+            } else {
+                self.hold(line);
+                self.end_of_line()?;
+            }
+        }
+        self.hold(chunk);
+        Ok(())
+    }
+
+    /// Number of samples that have gathered.
+    pub fn samples(&self) -> usize {
+        self.sink.batch.ts.len()
+    }
+
+    /// Takes what has gathered. Counts of bad lines start anew with each call; line numbers go on.
+    pub fn take(&mut self) -> Decoded {
+        std::mem::replace(&mut self.sink, Sink::new(0, GATHER_MAX_BYTES)).finish()
+    }
+
+    /// Reads a last line without line break, and gives what has gathered.
+    ///
+    /// # Errors
+    /// As [`ExpositionDecoder::feed`].
+    pub fn finish(mut self) -> Result<Decoded> {
+        if !self.partial.is_empty() || self.skipping {
+            self.end_of_line()?;
+        }
+        self.end_family()?;
+        Ok(self.take())
+    }
+
+    fn hold(&mut self, part: &[u8]) {
+        if self.skipping {
+            return;
+        }
+        if self.partial.len() + part.len() > TEXT_MAX_BYTES {
+            self.partial = Vec::new();
+            self.skipping = true;
+            return;
+        }
+        self.partial.extend_from_slice(part);
+    }
+
+    fn end_of_line(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.skipping) {
+            self.line += 1;
+            self.reject("longer than 2 MiB", b"");
+            return Ok(());
+        }
+        let mut line = std::mem::take(&mut self.partial);
+        let result = self.read_line(&line);
+        line.clear();
+        self.partial = line;
+        result
+    }
+
+    fn reject(&mut self, what: &str, line: &[u8]) {
+        let number = self.line;
+        self.sink.reject(Reason::BadLine, 1, || {
+            let text = String::from_utf8_lossy(&line[..line.len().min(256)]);
+            format!("line {number}: {what}: {text}")
+        });
+    }
+
+    fn read_line(&mut self, line: &[u8]) -> Result<()> {
+        // A line that came whole in a chunk has not been through `hold`.
+        if line.len() > TEXT_MAX_BYTES {
+            self.skipping = true;
+            return self.end_of_line();
+        }
+        self.line += 1;
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        match line.trim_ascii_start().first() {
+            None => Ok(()),
+            Some(b'#') => self.comment(line),
+            Some(_) => match self.sample(line) {
+                Ok(()) => Ok(()),
+                Err(Bad::Line(what)) => {
+                    self.reject(what, line);
+                    Ok(())
+                }
+                Err(Bad::Fatal(e)) => Err(e),
+            },
+        }
+    }
+
+    /// Reads `# HELP`, `# TYPE` and `# UNIT`; other comments say nothing.
+    fn comment(&mut self, line: &[u8]) -> Result<()> {
+        let Ok(text) = std::str::from_utf8(line) else {
+            self.reject("invalid UTF-8", line);
+            return Ok(());
+        };
+        let mut words = text.trim_start()[1..].trim_start().splitn(2, [' ', '\t']);
+        let kind = words.next().unwrap_or_default();
+        if !matches!(kind, "HELP" | "TYPE" | "UNIT") {
+            return Ok(());
+        }
+        let rest = words.next().unwrap_or_default().trim_start();
+        let (name, value) = if let Some(quoted) = rest.strip_prefix('"') {
+            let Some((name, value)) = quoted.split_once('"') else {
+                self.reject("unclosed name", line);
+                return Ok(());
+            };
+            (name, value)
+        } else {
+            rest.split_once([' ', '\t']).unwrap_or((rest, ""))
+        };
+        if name.is_empty() {
+            self.reject("comment without a metric name", line);
+            return Ok(());
+        }
+        if self.family.metric != name {
+            self.end_family()?;
+            name.clone_into(&mut self.family.metric);
+        }
+        let value = value.trim();
+        match kind {
+            "HELP" => self.family.help = unescape(value, self.options.open_metrics),
+            "UNIT" => value.clone_into(&mut self.family.unit),
+            _ => {
+                let known = ["counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset"];
+                let found = known.iter().find(|known| known.eq_ignore_ascii_case(value));
+                (*found.unwrap_or(&"unknown")).clone_into(&mut self.family.metric_type);
+            }
+        }
+        Ok(())
+    }
+
+    fn end_family(&mut self) -> Result<()> {
+        let family = std::mem::replace(&mut self.family, empty_metadata());
+        if family.metric.is_empty() { Ok(()) } else { self.sink.push_metadata(family) }
+    }
+
+    fn sample(&mut self, line: &[u8]) -> Result<(), Bad> {
+        let scratch = &mut self.scratch;
+        scratch.text.clear();
+        scratch.labels.clear();
+        scratch.exemplar.clear();
+        let mut p = Parser { line, pos: 0, text: &mut scratch.text };
+        p.space();
+        if let Some(name) = p.name(true) {
+            scratch.labels.push((Piece::Line(0, 0), name));
+        }
+        p.space();
+        if p.take(b'{') {
+            p.labels(&mut scratch.labels)?;
+        }
+        let value = p.number()?;
+        let open_metrics = self.options.open_metrics;
+        let ts = if matches!(p.peek(), None | Some(b'#')) { self.options.now_ms } else { p.time(open_metrics)? };
+        let mut exemplar = None;
+        if open_metrics && p.peek() == Some(b'#') {
+            p.pos += 1;
+            p.space();
+            if !p.take(b'{') {
+                return Err(Bad::Line("expected the labels of an exemplar"));
+            }
+            p.labels(&mut scratch.exemplar)?;
+            let value = p.number()?;
+            let ts = if p.peek().is_none() { ts } else { p.time(true)? };
+            exemplar = Some((ts, value));
+        }
+        if p.peek().is_some() {
+            return Err(Bad::Line("unexpected text at the end"));
+        }
+        self.push(line, value, ts, exemplar)
+    }
+
+    fn push(&mut self, line: &[u8], value: f64, ts: Millis, exemplar: Option<(Millis, f64)>) -> Result<(), Bad> {
+        let scratch = &self.scratch;
+        let extra = &self.options.extra_labels;
+        let mut pairs = std::mem::take(&mut self.pairs).reuse();
+        for (name, text) in &scratch.labels {
+            let name = match name {
+                Piece::Line(0, 0) => NAME,
+                name => scratch.get(line, *name),
+            };
+            if extra.iter().all(|(extra, _)| extra.as_bytes() != name) {
+                pairs.push(name, scratch.get(line, *text));
+            }
+        }
+        extra.iter().for_each(|(name, value)| pairs.push(name.as_bytes(), value.as_bytes()));
+        let pushed = self.sink.push_series(|out| pairs.write_series(out));
+        self.pairs = pairs.reuse();
+        let series = pushed.map_err(Bad::Fatal)?.map_err(|reason| Bad::Line(reason.message()))?;
+        self.sink.push_sample(series, ts, value, 0).map_err(Bad::Fatal)?;
+        if let Some((ts, value)) = exemplar {
+            let mut pairs = std::mem::take(&mut self.exemplar_pairs).reuse();
+            for (name, text) in &scratch.exemplar {
+                pairs.push(scratch.get(line, *name), scratch.get(line, *text));
+            }
+            let pushed = self.sink.push_exemplar(series, ts, value, &mut pairs);
+            self.exemplar_pairs = pairs.reuse();
+            pushed.map_err(Bad::Fatal)?;
+        }
+        Ok(())
+    }
+}
+
+fn empty_metadata() -> MetricMetadata {
+    let unknown = "unknown".to_owned();
+    MetricMetadata { metric: String::new(), metric_type: unknown, help: String::new(), unit: String::new() }
+}
+
+fn unescape(text: &str, quotes: bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match (c, chars.clone().next()) {
+            ('\\', Some('n')) => out.push('\n'),
+            ('\\', Some('\\')) => out.push('\\'),
+            ('\\', Some('"')) if quotes => out.push('"'),
+            _ => {
+                out.push(c);
+                continue;
+            }
+        }
+        chars.next();
+    }
+    out
+}
+
+/// What is wrong with a line, or with all.
+enum Bad {
+    Line(&'static str),
+    Fatal(crate::Error),
+}
+
+/// Reads one line.
+struct Parser<'l, 's> {
+    line: &'l [u8],
+    pos: usize,
+    text: &'s mut Vec<u8>,
+}
+
+impl Parser<'_, '_> {
+    fn at(&self) -> Option<u8> {
+        self.line.get(self.pos).copied()
+    }
+
+    fn space(&mut self) {
+        while matches!(self.at(), Some(b' ' | b'\t')) {
+            self.pos += 1;
+        }
+    }
+
+    fn peek(&mut self) -> Option<u8> {
+        self.space();
+        self.at()
+    }
+
+    fn take(&mut self, byte: u8) -> bool {
+        let found = self.at() == Some(byte);
+        self.pos += usize::from(found);
+        found
+    }
+
+    /// Reads an unquoted name; metric names may hold colons.
+    fn name(&mut self, colons: bool) -> Option<Piece> {
+        let start = self.pos;
+        while let Some(byte) = self.at() {
+            let digit = byte.is_ascii_digit() && self.pos > start;
+            if !(digit || byte.is_ascii_alphabetic() || byte == b'_' || (colons && byte == b':')) {
+                break;
+            }
+            self.pos += 1;
+        }
+        (self.pos > start).then_some(Piece::Line(start, self.pos))
+    }
+
+    /// Reads a quoted text; the quote comes next.
+    fn quoted(&mut self) -> Result<Piece, Bad> {
+        self.pos += 1;
+        let start = self.pos;
+        let len = memchr::memchr2(b'"', b'\\', &self.line[start..]).ok_or(Bad::Line("unclosed quote"))?;
+        self.pos += len;
+        if self.take(b'"') {
+            return Ok(Piece::Line(start, start + len));
+        }
+        let text_start = self.text.len();
+        self.text.extend_from_slice(&self.line[start..self.pos]);
+        loop {
+            let byte = self.at().ok_or(Bad::Line("unclosed quote"))?;
+            self.pos += 1;
+            match byte {
+                b'"' => return Ok(Piece::Text(text_start, self.text.len())),
+                b'\\' => {
+                    let escaped = self.at().ok_or(Bad::Line("unclosed quote"))?;
+                    self.pos += 1;
+                    match escaped {
+                        b'n' => self.text.push(b'\n'),
+                        b'"' | b'\\' => self.text.push(escaped),
+                        other => self.text.extend([b'\\', other]),
+                    }
+                }
+                byte => self.text.push(byte),
+            }
+        }
+    }
+
+    /// Reads labels up to the closing brace. A quoted text without a value is the metric's name.
+    fn labels(&mut self, out: &mut Vec<(Piece, Piece)>) -> Result<(), Bad> {
+        loop {
+            let next = self.peek();
+            if self.take(b'}') {
+                return Ok(());
+            }
+            let name = if next == Some(b'"') { Some(self.quoted()?) } else { self.name(false) };
+            let name = name.ok_or(Bad::Line("expected a label name"))?;
+            self.space();
+            if self.take(b'=') {
+                if self.peek() != Some(b'"') {
+                    return Err(Bad::Line("expected a quoted label value"));
+                }
+                let value = self.quoted()?;
+                // An empty name would be taken for the metric's name.
+                if matches!(name, Piece::Line(start, end) | Piece::Text(start, end) if start == end) {
+                    return Err(Bad::Line("empty label name"));
+                }
+                out.push((name, value));
+            } else if next == Some(b'"') {
+                out.push((Piece::Line(0, 0), name));
+            } else {
+                return Err(Bad::Line("expected `=`"));
+            }
+            self.space();
+            if !self.take(b',') && self.at() != Some(b'}') {
+                return Err(Bad::Line("expected `,` or `}`"));
+            }
+        }
+    }
+
+    fn word(&mut self) -> Result<&str, Bad> {
+        self.space();
+        let start = self.pos;
+        while self.at().is_some_and(|b| !matches!(b, b' ' | b'\t')) {
+            self.pos += 1;
+        }
+        std::str::from_utf8(&self.line[start..self.pos]).map_err(|_| Bad::Line("invalid UTF-8"))
+    }
+
+    fn number(&mut self) -> Result<f64, Bad> {
+        let value: f64 = self.word()?.parse().map_err(|_| Bad::Line("expected a number"))?;
+        Ok(if value.is_nan() { f64::from_bits(NORMAL_NAN) } else { value })
+    }
+
+    /// Reads a time: milliseconds, or seconds with a fraction.
+    fn time(&mut self, seconds: bool) -> Result<Millis, Bad> {
+        let bad = || Bad::Line("expected a time");
+        let word = self.word()?;
+        if !seconds {
+            return word.parse().map_err(|_| bad());
+        }
+        let ms = word.parse::<f64>().map_err(|_| bad())? * 1000.0;
+        if ms.abs() < 9.0e18 { Ok(ms.round() as i64) } else { Err(bad()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::label::Pairs;
+
+    use super::*;
+
+    fn decode(text: &str, open_metrics: bool, extra: &[(&str, &str)]) -> Decoded {
+        let extra_labels = extra.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        let mut decoder = ExpositionDecoder::new(ExpositionOptions { open_metrics, now_ms: 77, extra_labels });
+        // The smallest chunks: every line is cut everywhere.
+        text.as_bytes().chunks(1).for_each(|chunk| decoder.feed(chunk).unwrap());
+        let decoded = decoder.finish().unwrap();
+        crate::fuzz::check(&decoded.batch);
+        decoded
+    }
+
+    fn lines(decoded: &Decoded) -> Vec<String> {
+        let b = &decoded.batch;
+        let line = |i: usize| {
+            let pairs: Vec<String> =
+                Pairs::new(b.labels(b.sample_series[i])).map(|(n, v)| format!("{n}={v}")).collect();
+            format!("{} {} {}", pairs.join(","), b.values[i], b.ts[i])
+        };
+        (0..b.ts.len()).map(line).collect()
+    }
+
+    #[test]
+    fn samples() {
+        let check = |text: &str, expected: &[&str]| assert_eq!(lines(&decode(text, false, &[])), expected, "{text}");
+        check("up 1", &["__name__=up 1 77"]);
+        check("up 1 5\n\n  up\t2 -6 \r\n", &["__name__=up 1 5", "__name__=up 2 -6"]);
+        check("a:b{x=\"1\",y=\"\"} 1e3", &["__name__=a:b,x=1 1000 77"]);
+        check("m { b = \"2\" , a = \"1\" , } +Inf 9", &["__name__=m,a=1,b=2 inf 9"]);
+        check("m{a=\"q\\\"\\\\\\n\\x}\"}-Inf", &["__name__=m,a=q\"\\\n\\x} -inf 77"]);
+        check("{\"my.metric\",\"a.b\"=\"ü\"} 1", &["__name__=my.metric,a.b=ü 1 77"]);
+        check("# a comment\n#\n# EOF\n", &[]);
+        let nan = decode("m NaN", false, &[]);
+        assert_eq!(nan.batch.values[0].to_bits(), NORMAL_NAN);
+        let extra = decode("m{job=\"x\",a=\"1\"} 1", false, &[("job", "y"), ("zone", "eu")]);
+        assert_eq!(lines(&extra), ["__name__=m,a=1,job=y,zone=eu 1 77"]);
+    }
+
+    #[test]
+    fn bad_lines() {
+        for line in [
+            "m",
+            "m ",
+            "1m 1",
+            "m x",
+            "m 1 x",
+            "m 1 2 3",
+            "m{a=1} 1",
+            "m{a=\"1\" 1",
+            "m{a=\"1\"b=\"2\"} 1",
+            "{} 1",
+            "{a=\"1\"} 1",
+            "m{a=\"1\",a=\"2\"} 1",
+            "m{\"\"=\"x\"} 1",
+            "m{a} 1",
+            "m{\"other\"} 1",
+            "é 1",
+            "m 1 # {a=\"1\"} 2",
+            "m{a=\"1",
+            "m{a=\"\\",
+        ] {
+            let decoded = decode(&format!("ok 1\n{line}\nok 2"), false, &[]);
+            assert_eq!(decoded.samples, 2, "{line}");
+            let [bad] = &decoded.rejected[..] else { panic!("{line}: {:?}", decoded.rejected) };
+            assert_eq!((bad.reason, bad.count), (Reason::BadLine, 1), "{line}");
+            assert!(bad.example.starts_with("line 2: "), "{}", bad.example);
+        }
+        let long = format!("ok 1\nm{{a=\"{}\"}} 1\nok 2\n", "x".repeat(TEXT_MAX_BYTES));
+        for chunk_bytes in [1 << 30, 1 << 16] {
+            let mut decoder = ExpositionDecoder::new(ExpositionOptions::default());
+            long.as_bytes().chunks(chunk_bytes).for_each(|chunk| decoder.feed(chunk).unwrap());
+            let decoded = decoder.finish().unwrap();
+            assert_eq!((decoded.samples, decoded.rejected[0].count), (2, 1));
+            assert!(decoded.rejected[0].example.starts_with("line 2: "), "{:?}", decoded.rejected);
+        }
+    }
+
+    #[test]
+    fn open_metrics() {
+        let text = "# TYPE http counter\n# HELP http All \\\"requests\\\"\\n.\n# UNIT http requests\n\
+            http_total{code=\"200\"} 5 1.5 # {trace_id=\"abc\"} 0.25 1.25\nhttp_total 1 # {} 7\n\
+            # TYPE \"my.gauge\" gauge\n# TYPE odd thing\n# EOF";
+        let decoded = decode(text, true, &[]);
+        assert_eq!(lines(&decoded), ["__name__=http_total,code=200 5 1500", "__name__=http_total 1 77"]);
+        let exemplars: Vec<_> = decoded.batch.exemplars.iter().map(|e| (e.series, e.ts, e.value)).collect();
+        assert_eq!(exemplars, [(0, 1250, 0.25), (1, 77, 7.0)]);
+        assert_eq!(Pairs::new(&decoded.batch.exemplars[0].labels).collect::<Vec<_>>(), [("trace_id", "abc")]);
+        let metadata = |metric: &str, metric_type: &str, help: &str, unit: &str| MetricMetadata {
+            metric: metric.into(),
+            metric_type: metric_type.into(),
+            help: help.into(),
+            unit: unit.into(),
+        };
+        let expected = [
+            metadata("http", "counter", "All \"requests\"\n.", "requests"),
+            metadata("my.gauge", "gauge", "", ""),
+            metadata("odd", "unknown", "", ""),
+        ];
+        assert_eq!(decoded.batch.metadata, expected);
+        assert!(decoded.rejected.is_empty());
+    }
+
+    #[test]
+    fn taking() {
+        let mut decoder = ExpositionDecoder::new(ExpositionOptions::default());
+        decoder.feed(b"a 1\nb 2\nbad\nc").unwrap();
+        assert_eq!(decoder.samples(), 2);
+        let first = decoder.take();
+        assert_eq!((first.samples, first.rejected.len(), decoder.samples()), (2, 1, 0));
+        decoder.feed(b" 3\n").unwrap();
+        assert_eq!(decoder.finish().unwrap().samples, 1);
+    }
+}

@@ -1,0 +1,118 @@
+//! Fuzz targets: any bytes into each parser. No panic, bounded memory; what they give is checked for the invariants
+//! that the store relies on.
+
+use std::sync::Mutex;
+
+use quiver_types::label::Pairs;
+use quiver_types::{MetricsBatch, SeriesId};
+
+use crate::codec::{self, Encoding};
+use crate::exposition::{ExpositionDecoder, ExpositionOptions};
+use crate::formats::{Context, Format, Limits, otlp_json, otlp_metrics, remote_write, remote_write2};
+use crate::otlp::{DeltaMode, DeltaState, OtlpOptions};
+
+/// All targets by name.
+pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+    ("remote_write", fuzz_remote_write),
+    ("remote_write2", fuzz_remote_write2),
+    ("otlp_metrics", fuzz_otlp_metrics),
+    ("otlp_json", fuzz_otlp_json),
+    ("exposition", fuzz_exposition),
+    ("codec", fuzz_codec),
+];
+
+/// Remote write 1.0, decompressed.
+pub fn fuzz_remote_write(body: &[u8]) {
+    decode(&remote_write::FORMAT, body);
+}
+
+/// Remote write 2.0, decompressed.
+pub fn fuzz_remote_write2(body: &[u8]) {
+    decode(&remote_write2::FORMAT, body);
+}
+
+/// OTLP metrics, protobuf.
+pub fn fuzz_otlp_metrics(body: &[u8]) {
+    decode(&otlp_metrics::FORMAT, body);
+}
+
+/// OTLP metrics, JSON.
+pub fn fuzz_otlp_json(body: &[u8]) {
+    decode(&otlp_json::FORMAT, body);
+}
+
+/// Exposition text, in one piece and cut in two: the outcome must be the same.
+pub fn fuzz_exposition(body: &[u8]) {
+    for open_metrics in [false, true] {
+        let run = |chunks: &[&[u8]]| {
+            let options = ExpositionOptions { open_metrics, now_ms: 1, ..ExpositionOptions::default() };
+            let mut decoder = ExpositionDecoder::new(options);
+            chunks.iter().for_each(|chunk| decoder.feed(chunk).expect("inputs are small"));
+            let decoded = decoder.finish().expect("inputs are small");
+            check(&decoded.batch);
+            (decoded.samples, decoded.batch.label_bytes, decoded.rejected)
+        };
+        let (head, tail) = body.split_at(body.len() / 2);
+        assert_eq!(run(&[body]), run(&[head, tail]), "chunks change nothing");
+    }
+}
+
+/// All encodings, with a small limit.
+pub fn fuzz_codec(body: &[u8]) {
+    for encoding in [Encoding::Snappy, Encoding::Gzip, Encoding::Deflate, Encoding::Zstd] {
+        if let Ok(out) = codec::decompress(encoding, body, 1 << 20) {
+            assert!(out.len() <= 1 << 20, "the limit holds");
+        }
+    }
+}
+
+fn decode(format: &Format, body: &[u8]) {
+    let limits = Limits { body_bytes_max: 1 << 20, batch_bytes_max: 4 << 20 };
+    for settings in 0..2 {
+        let options = OtlpOptions {
+            delta: if settings == 0 { DeltaMode::Accumulate } else { DeltaMode::Raw },
+            native_custom_buckets: settings == 1,
+            scope_labels: settings == 1,
+            promoted_attributes: vec!["host.name".to_owned()],
+        };
+        let delta = Mutex::new(DeltaState::new(1 << 20, 1000));
+        let ctx = Context { limits, otlp: &options, delta: &delta, now_ms: 1_700_000_000_000 };
+        if let Ok(decoded) = (format.decode)(body, &ctx) {
+            check(&decoded.batch);
+        }
+    }
+}
+
+/// Checks what the store relies on.
+///
+/// # Panics
+/// When a decoder broke the contract of [`MetricsBatch`].
+pub fn check(batch: &MetricsBatch) {
+    let samples = batch.ts.len();
+    assert!(batch.values.len() == samples && batch.sample_series.len() == samples, "columns are equally long");
+    assert!(batch.start_ts.is_empty() || batch.start_ts.len() == samples, "start times are all or none");
+    let series = batch.sample_series.iter().copied();
+    let series =
+        series.chain(batch.histograms.iter().map(|h| h.series)).chain(batch.exemplars.iter().map(|e| e.series));
+    assert!(series.into_iter().all(|s| (s as usize) < batch.series.len()), "series numbers are known");
+    for (i, series) in batch.series.iter().enumerate() {
+        let labels = batch.labels(i as u32);
+        assert_eq!(series.id, SeriesId::of(labels), "the id is the hash");
+        check_labels(labels);
+        assert!(Pairs::new(labels).any(|(name, _)| name == "__name__"), "a series has a metric name");
+    }
+    batch.exemplars.iter().for_each(|e| check_labels(&e.labels));
+    assert!(batch.metadata.iter().all(|m| !m.metric.is_empty()), "metadata names its metric");
+}
+
+fn check_labels(labels: &[u8]) {
+    let mut again = Vec::with_capacity(labels.len());
+    let mut last = "";
+    for (i, (name, value)) in Pairs::new(labels).enumerate() {
+        assert!(!name.is_empty() && !value.is_empty(), "no empty names and values");
+        assert!(i == 0 || last < name, "names are sorted and unique");
+        last = name;
+        quiver_types::label::push_pair(&mut again, name, value);
+    }
+    assert_eq!(again, labels, "labels are canonical");
+}

@@ -1,0 +1,74 @@
+//! OTLP: how its points become series. Both encodings come here as protobuf bytes (`json` turns JSON into them), and
+//! are walked in place: resource → scope → metric → point.
+//!
+//! The rules are those of Prometheus' OTLP receiver with the strategy `UnderscoreEscapingWithSuffixes`, except that
+//! delta temporality is added up here (`delta`).
+
+mod any;
+mod convert;
+pub mod delta;
+pub mod json;
+mod labels;
+pub mod names;
+mod points;
+pub mod response;
+pub mod schema;
+pub(crate) mod walk;
+
+pub use delta::DeltaState;
+
+use crate::decoded::Reason;
+use crate::error::Error;
+use crate::wire::WireError;
+
+/// What becomes of delta temporality.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeltaMode {
+    /// Added up per series, so that `rate` works; a restart is a counter reset.
+    #[default]
+    Accumulate,
+    /// Stored as sent, with its start time.
+    Raw,
+}
+
+/// How OTLP metrics become series.
+#[derive(Debug, Clone, Default)]
+pub struct OtlpOptions {
+    /// What becomes of delta temporality.
+    pub delta: DeltaMode,
+    /// Whether histograms with explicit bounds become native ones with custom buckets, instead of classic series.
+    pub native_custom_buckets: bool,
+    /// Whether series get the labels `otel_scope_name`, `otel_scope_version`, `otel_scope_schema_url` and
+    /// `otel_scope_<attribute>`.
+    pub scope_labels: bool,
+    /// Resource attributes that become labels of each series, besides `target_info`.
+    pub promoted_attributes: Vec<String>,
+}
+
+/// Why a point goes no further: it alone is refused, or the whole body is.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    Refused(Reason),
+    Fatal(Error),
+}
+
+impl From<Reason> for Fault {
+    fn from(reason: Reason) -> Self {
+        Self::Refused(reason)
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Fatal(error)
+    }
+}
+
+impl From<WireError> for Fault {
+    fn from(error: WireError) -> Self {
+        Self::Fatal(Error::Protobuf(error))
+    }
+}
+
+#[cfg(test)]
+mod tests;

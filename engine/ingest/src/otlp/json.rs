@@ -1,0 +1,285 @@
+//! OTLP/JSON → the protobuf bytes of the same message, so that one decoder reads both.
+//!
+//! Driven by the tables of `schema`. Rules of the OTLP specification: keys in lowerCamelCase only, trace and span ids
+//! in hex, enums as numbers (names are read too), 64-bit integers as texts or numbers, unknown keys ignored, `null` as
+//! if absent. Messages are written with lengths of a fixed width that are filled in at their end.
+
+use crate::error::{Error, Result};
+use crate::json::{Json, Next, Scalar};
+use crate::otlp::schema::{Field, Kind, Message};
+use crate::wire::{BYTES, FIXED64, VARINT, put_bytes, put_varint, tag};
+
+/// Deepest nesting of objects and lists.
+const DEPTH_MAX: usize = 64;
+/// Bytes of a length that is filled in later: a varint of 5 bytes holds 35 bits.
+const LENGTH_BYTES: usize = 5;
+
+/// Turns an OTLP/JSON document into the bytes of a message.
+///
+/// # Errors
+/// Invalid: not JSON, or a value of another type than the field's. TooLarge: longer than `limit_bytes` as protobuf.
+pub fn to_protobuf(body: &[u8], message: &'static Message, limit_bytes: usize) -> Result<Vec<u8>> {
+    let mut t = Transcoder {
+        json: Json::new(body)?,
+        out: Vec::with_capacity((body.len() / 2).min(limit_bytes)),
+        limit_bytes,
+        depth: 0,
+    };
+    if t.json.next()? != Next::Object {
+        return Err(t.json.error("expected an object"));
+    }
+    t.message(message)?;
+    t.json.end()?;
+    Ok(t.out)
+}
+
+struct Transcoder<'a> {
+    json: Json<'a>,
+    out: Vec<u8>,
+    limit_bytes: usize,
+    depth: usize,
+}
+
+impl<'a> Transcoder<'a> {
+    fn deeper(&mut self) -> Result<()> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX { Err(self.json.error("nested too deeply")) } else { Ok(()) }
+    }
+
+    /// Writes the fields of an object.
+    fn message(&mut self, message: &'static Message) -> Result<()> {
+        self.deeper()?;
+        self.json.enter(b'{')?;
+        let mut first = true;
+        while let Some(key) = self.json.key(first)? {
+            first = false;
+            match message.fields.iter().find(|f| f.name == key) {
+                Some(field) => self.field(field)?,
+                None => self.json.skip()?,
+            }
+            if self.out.len() > self.limit_bytes {
+                return Err(Error::TooLarge { what: "body as protobuf", limit_bytes: self.limit_bytes });
+            }
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn field(&mut self, field: &'static Field) -> Result<()> {
+        let next = self.json.next()?;
+        if !field.repeated {
+            return self.value(field, next);
+        }
+        if next != Next::List {
+            return match self.json.scalar() {
+                Ok(Scalar::Null) => Ok(()),
+                _ => Err(self.json.error("expected a list")),
+            };
+        }
+        self.deeper()?;
+        self.json.enter(b'[')?;
+        // Numbers go into one packed field: an element costs its bytes and no tag.
+        let packed = matches!(field.kind, Kind::Fixed64 | Kind::Uint64 | Kind::Double);
+        let length_at = packed.then(|| self.begin(field.number));
+        let mut first = true;
+        while self.json.item(first, b']')? {
+            first = false;
+            let next = self.json.next()?;
+            if packed {
+                let scalar = self.scalar(next)?;
+                let value = match field.kind {
+                    Kind::Double => self.double(&scalar)?.to_bits(),
+                    _ => self.integer(&scalar)?,
+                };
+                match field.kind {
+                    Kind::Uint64 => put_varint(&mut self.out, value),
+                    _ => self.out.extend_from_slice(&value.to_le_bytes()),
+                }
+            } else {
+                self.value(field, next)?;
+            }
+            if self.out.len() > self.limit_bytes {
+                return Err(Error::TooLarge { what: "body as protobuf", limit_bytes: self.limit_bytes });
+            }
+        }
+        if let Some(at) = length_at {
+            self.end(at);
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    /// Begins a field of bytes whose length is not yet known; gives the place of the length.
+    fn begin(&mut self, number: u32) -> usize {
+        put_varint(&mut self.out, u64::from(tag(number, BYTES)));
+        self.out.extend_from_slice(&[0x80, 0x80, 0x80, 0x80, 0]);
+        self.out.len() - LENGTH_BYTES
+    }
+
+    fn end(&mut self, at: usize) {
+        let len = self.out.len() - at - LENGTH_BYTES;
+        for (i, byte) in self.out[at..at + LENGTH_BYTES].iter_mut().enumerate() {
+            *byte |= (len >> (7 * i)) as u8 & 0x7f;
+        }
+    }
+
+    fn scalar(&mut self, next: Next) -> Result<Scalar<'a>> {
+        match next {
+            Next::Scalar => self.json.scalar(),
+            _ => Err(self.json.error("expected a number, a text or a boolean")),
+        }
+    }
+
+    fn value(&mut self, field: &'static Field, next: Next) -> Result<()> {
+        if let Kind::Message(message) = field.kind {
+            if next == Next::Object {
+                let at = self.begin(field.number);
+                self.message(message)?;
+                self.end(at);
+                return Ok(());
+            }
+            return match self.json.scalar() {
+                Ok(Scalar::Null) if !field.repeated => Ok(()),
+                _ => Err(self.json.error("expected an object")),
+            };
+        }
+        let scalar = self.scalar(next)?;
+        if scalar == Scalar::Null {
+            return Ok(());
+        }
+        let number = field.number;
+        match field.kind {
+            Kind::Message(_) => {}
+            Kind::Text => {
+                let Scalar::Text(text) = &scalar else { return Err(self.json.error("expected a text")) };
+                put_bytes(&mut self.out, number, text.as_bytes());
+            }
+            Kind::Hex | Kind::Base64 => {
+                let Scalar::Text(text) = &scalar else { return Err(self.json.error("expected a text")) };
+                let is_hex = matches!(field.kind, Kind::Hex);
+                let bytes = if is_hex { from_hex(text) } else { from_base64(text) };
+                let bytes = bytes.ok_or_else(|| self.json.error("text is not hex, or not base64"))?;
+                put_bytes(&mut self.out, number, &bytes);
+            }
+            Kind::Bool => {
+                let Scalar::Bool(value) = scalar else { return Err(self.json.error("expected a boolean")) };
+                self.varint(number, u64::from(value));
+            }
+            Kind::Uint64 => {
+                let value = self.integer(&scalar)?;
+                self.varint(number, value);
+            }
+            Kind::Sint => {
+                let value = self.integer(&scalar)? as i64;
+                self.varint(number, ((value << 1) ^ (value >> 63)) as u64);
+            }
+            Kind::Enum(names) => {
+                let named = match &scalar {
+                    Scalar::Text(text) => names.iter().position(|name| name == text).map(|i| i as u64),
+                    _ => None,
+                };
+                let value = named.map_or_else(|| self.integer(&scalar), Ok)?;
+                self.varint(number, value);
+            }
+            Kind::Fixed64 => {
+                let value = self.integer(&scalar)?;
+                self.fixed64(number, value);
+            }
+            Kind::Double => {
+                let value = self.double(&scalar)?;
+                self.fixed64(number, value.to_bits());
+            }
+        }
+        Ok(())
+    }
+
+    fn varint(&mut self, number: u32, value: u64) {
+        put_varint(&mut self.out, u64::from(tag(number, VARINT)));
+        put_varint(&mut self.out, value);
+    }
+
+    fn fixed64(&mut self, number: u32, value: u64) {
+        put_varint(&mut self.out, u64::from(tag(number, FIXED64)));
+        self.out.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// Reads an integer of 64 bits, signed or not, from a number or a text.
+    fn integer(&self, scalar: &Scalar<'_>) -> Result<u64> {
+        let text = match scalar {
+            Scalar::Number(text) => text,
+            Scalar::Text(text) => &**text,
+            _ => return Err(self.json.error("expected an integer")),
+        };
+        if let Ok(value) = text.parse::<u64>() {
+            return Ok(value);
+        }
+        if let Ok(value) = text.parse::<i64>() {
+            return Ok(value as u64);
+        }
+        // `1.0` and `1e3` are integers for protobuf's JSON mapping.
+        let value = text.parse::<f64>().ok().filter(|v| v.fract() == 0.0 && v.abs() < 9.0e18);
+        value.map(|v| v as i64 as u64).ok_or_else(|| self.json.error("expected an integer"))
+    }
+
+    fn double(&self, scalar: &Scalar<'_>) -> Result<f64> {
+        let text = match scalar {
+            Scalar::Number(text) => text,
+            Scalar::Text(text) => &**text,
+            _ => return Err(self.json.error("expected a number")),
+        };
+        let special = match text {
+            "NaN" => Some(f64::NAN),
+            "Infinity" => Some(f64::INFINITY),
+            "-Infinity" => Some(f64::NEG_INFINITY),
+            _ => None,
+        };
+        let finite = || text.parse::<f64>().ok().filter(|v| v.is_finite());
+        special.or_else(finite).ok_or_else(|| self.json.error("expected a number"))
+    }
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16);
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let bytes = pairs.iter().map(|[high, low]| Some((digit(high)? << 4 | digit(low)?) as u8));
+    if rest.is_empty() { bytes.collect() } else { None }
+}
+
+/// Reads base64 with the standard or the URL alphabet, padded or not.
+fn from_base64(text: &str) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut held) = (0u32, 0);
+    let digits = text.trim_end_matches('=').as_bytes();
+    for byte in digits {
+        let digit = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(digit);
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            out.push((bits >> held) as u8);
+        }
+    }
+    (digits.len() % 4 != 1).then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes() {
+        assert_eq!(from_hex("00ffAb"), Some(vec![0, 255, 0xab]));
+        assert_eq!((from_hex("0"), from_hex("0g")), (None, None));
+        assert_eq!(from_base64("aGk="), Some(b"hi".to_vec()));
+        assert_eq!(from_base64("aGk"), Some(b"hi".to_vec()));
+        assert_eq!(from_base64("_-8="), Some(vec![0xff, 0xef]));
+        assert_eq!((from_base64("a"), from_base64("*")), (None, None));
+    }
+}

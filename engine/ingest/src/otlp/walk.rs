@@ -1,0 +1,408 @@
+//! Walks an `ExportMetricsServiceRequest` in place: resource → scope → metric, and hands each data point to `convert`.
+//!
+//! Fields of a message may come in any order, and points come before the temporality that they need, so each level is
+//! scanned once for what stands beside its list and once for the list.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
+use quiver_types::metrics::MetricMetadata;
+
+use super::delta::{ClassicSum, DeltaState};
+use super::labels::{Attributes, FixedLabels, PointLabels};
+use super::names::{self, NameKind};
+use super::points::{ExponentialPoint, HistogramPoint, NumberPoint, SummaryPoint};
+use super::{DeltaMode, Fault, any};
+use crate::decoded::{Decoded, Reason, Sink};
+use crate::error::Result;
+use crate::formats::Context;
+use crate::labels::TEXT_MAX_BYTES;
+use crate::wire::{BYTES, Reader, VARINT, WireError, tag};
+
+/// Decodes an `ExportMetricsServiceRequest`.
+pub(crate) fn decode(body: &[u8], ctx: &Context<'_>) -> Result<Decoded> {
+    let mut walker = Walker::new(body.len(), ctx);
+    each(body, 1, &[1], |resource| walker.resource(resource))?;
+    Ok(walker.sink.finish())
+}
+
+/// Calls a function with each value of a field of bytes; fields beside it are skipped, those in `known` only if they
+/// have the right wire type.
+pub(super) fn each<'a, E: From<WireError>>(
+    message: &'a [u8],
+    field: u32,
+    known: &[u32],
+    mut f: impl FnMut(&'a [u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let wanted = tag(field, BYTES);
+    let mut r = Reader::new(message);
+    while !r.is_empty() {
+        match r.tag()? {
+            tag if tag == wanted => f(r.bytes()?)?,
+            tag if known.contains(&(tag >> 3)) => return Err(WireError::WrongType.into()),
+            tag => r.skip_value(tag & 7)?,
+        }
+    }
+    Ok(())
+}
+
+/// What the points of a metric share.
+#[derive(Debug)]
+pub(super) struct Metric {
+    /// Prometheus name.
+    pub(super) name: String,
+    /// Why none of its points can be stored.
+    pub(super) blocked: Option<Reason>,
+    /// Whether points are deltas that are to be added up.
+    pub(super) accumulate: bool,
+    /// Whether points are deltas that are stored as sent.
+    pub(super) raw_delta: bool,
+}
+
+/// The state of a walk, and scratch space that serves all points.
+pub(super) struct Walker<'a, 'c> {
+    pub(super) sink: Sink,
+    pub(super) ctx: &'c Context<'c>,
+    pub(super) delta: LazyDelta<'c>,
+    pub(super) labels: PointLabels,
+    /// Labels of the current resource and scope.
+    pub(super) fixed: FixedLabels,
+    pub(super) classic: ClassicSum,
+    /// A number as text.
+    pub(super) number_text: String,
+    /// Canonical bytes of a delta series.
+    pub(super) key: Vec<u8>,
+    /// Newest time of the current resource.
+    newest_ns: u64,
+    /// Why nothing of the current resource or scope can be stored.
+    blocked: Option<Reason>,
+    seen_metadata: HashSet<u64, FixedState>,
+    number_point: NumberPoint<'a>,
+    histogram_point: HistogramPoint<'a>,
+    exponential_point: ExponentialPoint<'a>,
+    summary_point: SummaryPoint<'a>,
+}
+
+/// The sums of delta series, locked at the first delta point.
+#[derive(Debug)]
+pub(super) struct LazyDelta<'c> {
+    state: &'c Mutex<DeltaState>,
+    guard: Option<MutexGuard<'c, DeltaState>>,
+}
+
+impl LazyDelta<'_> {
+    pub(super) fn get(&mut self) -> &mut DeltaState {
+        // A panic elsewhere leaves a table of sums that is still consistent entry by entry.
+        self.guard.get_or_insert_with(|| self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+const GAUGE: u32 = tag(5, BYTES);
+const SUM: u32 = tag(7, BYTES);
+const HISTOGRAM: u32 = tag(9, BYTES);
+const EXPONENTIAL_HISTOGRAM: u32 = tag(10, BYTES);
+const SUMMARY: u32 = tag(11, BYTES);
+
+/// Resource attributes that become `job` and `instance`.
+const IDENTITY: [&str; 3] = ["service.name", "service.namespace", "service.instance.id"];
+
+impl<'a, 'c> Walker<'a, 'c> {
+    fn new(body_bytes: usize, ctx: &'c Context<'c>) -> Self {
+        Self {
+            sink: Sink::new(body_bytes, ctx.limits.batch_bytes_max),
+            ctx,
+            delta: LazyDelta { state: ctx.delta, guard: None },
+            labels: PointLabels::default(),
+            fixed: FixedLabels::default(),
+            classic: ClassicSum::default(),
+            number_text: String::new(),
+            key: Vec::new(),
+            newest_ns: 0,
+            blocked: None,
+            seen_metadata: HashSet::default(),
+            number_point: NumberPoint::default(),
+            histogram_point: HistogramPoint::default(),
+            exponential_point: ExponentialPoint::default(),
+            summary_point: SummaryPoint::default(),
+        }
+    }
+
+    fn resource(&mut self, message: &'a [u8]) -> Result<()> {
+        let mut attributes = Attributes::default();
+        each(message, 1, &[1], |resource| {
+            each(resource, 1, &[1], |pair| {
+                attributes.push(any::key_value(pair)?);
+                Ok::<(), WireError>(())
+            })
+        })?;
+        let identity = match self.resource_labels(&attributes) {
+            Ok(identity) => identity,
+            Err(Fault::Refused(reason)) => {
+                self.blocked = Some(reason);
+                FixedLabels::default()
+            }
+            Err(Fault::Fatal(e)) => return Err(e),
+        };
+        self.newest_ns = 0;
+        each(message, 2, &[2], |scope| self.scope(scope, &identity))?;
+        if self.blocked.take().is_none() && self.newest_ns > 0 {
+            attributes.retain(|key| !IDENTITY.iter().any(|id| id.as_bytes() == key));
+            let fixed = FixedLabels { winning: identity.winning, losing: Vec::new() };
+            self.target_info(&mut attributes, &fixed)?;
+        }
+        Ok(())
+    }
+
+    /// Gives `job`, `instance` and the promoted attributes of a resource.
+    fn resource_labels(&self, attributes: &Attributes<'a>) -> Result<FixedLabels, Fault> {
+        let [name, namespace, instance] = IDENTITY.map(|key| attributes.get(key));
+        let mut fixed = FixedLabels::default();
+        if let Some(name) = name? {
+            let job = namespace?.map_or(name.clone(), |namespace| format!("{namespace}/{name}"));
+            fixed.winning.push(("job".to_owned(), job));
+        }
+        if let Some(instance) = instance? {
+            fixed.winning.push(("instance".to_owned(), instance));
+        }
+        for key in &self.ctx.otlp.promoted_attributes {
+            if let Some(value) = attributes.get(key)? {
+                let mut label = String::new();
+                if names::push_label_name(key, &mut label) {
+                    fixed.losing.push((label, value));
+                }
+            }
+        }
+        Ok(fixed)
+    }
+
+    /// Stores what the resource has besides its identity.
+    fn target_info(&mut self, attributes: &mut Attributes<'a>, fixed: &FixedLabels) -> Result<()> {
+        if attributes.is_empty() || fixed.winning.iter().all(|(_, value)| value.is_empty()) {
+            return Ok(());
+        }
+        match self.labels.build(attributes, fixed) {
+            Ok(()) => {}
+            Err(Fault::Fatal(e)) => return Err(e),
+            // The points themselves were stored; there is no point to count here.
+            Err(Fault::Refused(_)) => return self.sink.charge(self.labels.bytes()),
+        }
+        let labels = &self.labels;
+        let series = self.sink.push_series(|out| {
+            labels.write_series("target_info", "", None, out);
+            Ok(())
+        })?;
+        if let Ok(series) = series {
+            self.sink.push_sample(series, (self.newest_ns / 1_000_000) as i64, 1.0, 0)?;
+            self.metadata("target_info", "gauge", b"Target metadata", "")?;
+        }
+        Ok(())
+    }
+
+    fn scope(&mut self, message: &'a [u8], resource: &FixedLabels) -> Result<()> {
+        self.fixed.clone_from(resource);
+        let blocked_before = self.blocked;
+        if self.ctx.otlp.scope_labels {
+            match self.scope_labels(message) {
+                Ok(()) => {}
+                Err(Fault::Refused(reason)) => self.blocked = self.blocked.or(Some(reason)),
+                Err(Fault::Fatal(e)) => return Err(e),
+            }
+        }
+        each(message, 2, &[2], |metric| self.metric(metric))?;
+        self.blocked = blocked_before;
+        Ok(())
+    }
+
+    /// Puts the labels of a scope before those of the resource, which win over them.
+    fn scope_labels(&mut self, message: &'a [u8]) -> Result<(), Fault> {
+        let mut labels: Vec<(String, String)> = Vec::new();
+        let (mut name, mut version, mut schema_url): (&[u8], &[u8], &[u8]) = (b"", b"", b"");
+        each(message, 3, &[], |url| {
+            schema_url = url;
+            Ok::<(), Fault>(())
+        })?;
+        each(message, 1, &[1], |scope| {
+            let mut r = Reader::new(scope);
+            while !r.is_empty() {
+                match r.tag()? {
+                    0x0a => name = r.bytes()?,
+                    0x12 => version = r.bytes()?,
+                    0x1a => {
+                        let (key, value) = any::key_value(r.bytes()?)?;
+                        let mut label = String::new();
+                        let mut text = String::new();
+                        names::push_label_name(&format!("otel_scope_{}", any::text(key)?), &mut label);
+                        any::push(value, &mut text)?;
+                        labels.push((label, text));
+                        if labels.len() > 1000 {
+                            return Err(Fault::Refused(Reason::TooManyLabels));
+                        }
+                    }
+                    other => r.skip(other, &[1, 2, 3])?,
+                }
+            }
+            Ok(())
+        })?;
+        if name.is_empty() {
+            return Ok(());
+        }
+        for (label, value) in [("name", name), ("version", version), ("schema_url", schema_url)] {
+            labels.insert(0, (format!("otel_scope_{label}"), any::text(value)?.to_owned()));
+        }
+        labels.append(&mut self.fixed.winning);
+        self.fixed.winning = labels;
+        Ok(())
+    }
+
+    fn metric(&mut self, message: &'a [u8]) -> Result<()> {
+        let (mut name, mut help, mut unit): (&[u8], &[u8], &[u8]) = (b"", b"", b"");
+        let mut data = None;
+        let mut r = Reader::new(message);
+        while !r.is_empty() {
+            match r.tag()? {
+                0x0a => name = r.bytes()?,
+                0x12 => help = r.bytes()?,
+                0x1a => unit = r.bytes()?,
+                kind @ (GAUGE | SUM | HISTOGRAM | EXPONENTIAL_HISTOGRAM | SUMMARY) => data = Some((kind, r.bytes()?)),
+                other => r.skip(other, &[1, 2, 3, 5, 7, 9, 10, 11])?,
+            }
+        }
+        let Some((kind, data)) = data else { return Ok(()) };
+        let (temporality, monotonic) = temporality(kind, data)?;
+        let (name_kind, metric_type) = match kind {
+            GAUGE => (NameKind::Gauge, "gauge"),
+            SUM if monotonic => (NameKind::Counter, "counter"),
+            SUM => (NameKind::Other, "gauge"),
+            SUMMARY => (NameKind::Other, "summary"),
+            _ => (NameKind::Other, "histogram"),
+        };
+        let is_delta = temporality == Temporality::Delta;
+        let accumulate = is_delta && self.ctx.otlp.delta == DeltaMode::Accumulate;
+        let mut metric =
+            Metric { name: String::new(), blocked: self.blocked, accumulate, raw_delta: is_delta && !accumulate };
+        if temporality == Temporality::Unknown {
+            metric.blocked = metric.blocked.or(Some(Reason::NoTemporality));
+        }
+        let unit = std::str::from_utf8(unit).unwrap_or_default();
+        let translated = match std::str::from_utf8(name) {
+            Err(_) => Err(Reason::InvalidUtf8),
+            Ok(name) if name.len() + unit.len() > TEXT_MAX_BYTES => Err(Reason::LongLabel),
+            Ok(name) => names::metric_name(name, unit, name_kind).ok_or(Reason::InvalidName),
+        };
+        match translated {
+            Ok(translated) => metric.name = translated,
+            Err(reason) => metric.blocked = metric.blocked.or(Some(reason)),
+        }
+        if metric.blocked.is_none() {
+            let metric_type = if metric.raw_delta { "unknown" } else { metric_type };
+            self.metadata(&metric.name, metric_type, help, &names::unit_name(unit))?;
+        }
+        each(data, 1, &[1], |point| self.point(kind, point, &metric))
+    }
+
+    fn point(&mut self, kind: u32, message: &'a [u8], metric: &Metric) -> Result<()> {
+        // The scratch points are taken out while the walker works on them; their lists keep their space.
+        let (result, time_ns) = match kind {
+            HISTOGRAM => {
+                let mut point = std::mem::take(&mut self.histogram_point);
+                let result =
+                    point.read(message).map_err(Fault::from).and_then(|()| self.classic(&mut point, message, metric));
+                let time_ns = point.common.time_ns;
+                self.histogram_point = point;
+                (result, time_ns)
+            }
+            EXPONENTIAL_HISTOGRAM => {
+                let mut point = std::mem::take(&mut self.exponential_point);
+                let result = point
+                    .read(message)
+                    .map_err(Fault::from)
+                    .and_then(|()| self.exponential(&mut point, message, metric));
+                let time_ns = point.common.time_ns;
+                self.exponential_point = point;
+                (result, time_ns)
+            }
+            SUMMARY => {
+                let mut point = std::mem::take(&mut self.summary_point);
+                let result = point.read(message).map_err(Fault::from).and_then(|()| self.summary(&mut point, metric));
+                let time_ns = point.common.time_ns;
+                self.summary_point = point;
+                (result, time_ns)
+            }
+            _ => {
+                let mut point = std::mem::take(&mut self.number_point);
+                let result =
+                    point.read(message).map_err(Fault::from).and_then(|()| self.number(&mut point, message, metric));
+                let time_ns = point.common.time_ns;
+                self.number_point = point;
+                (result, time_ns)
+            }
+        };
+        match result {
+            Ok(()) => {
+                self.newest_ns = self.newest_ns.max(time_ns);
+                Ok(())
+            }
+            Err(Fault::Fatal(e)) => Err(e),
+            Err(Fault::Refused(reason)) => {
+                self.sink.charge(self.labels.bytes())?;
+                self.sink.reject(reason, 1, || metric.name.clone());
+                Ok(())
+            }
+        }
+    }
+
+    /// Keeps metadata once per request.
+    fn metadata(&mut self, name: &str, metric_type: &str, help: &[u8], unit: &str) -> Result<()> {
+        use std::hash::BuildHasher;
+        let hash = FixedState::default().hash_one((name, metric_type, help, unit));
+        if !self.seen_metadata.insert(hash) {
+            return Ok(());
+        }
+        let help = if help.len() > TEXT_MAX_BYTES { None } else { std::str::from_utf8(help).ok() };
+        let Some(help) = help else {
+            self.sink.reject(Reason::InvalidMetadata, 1, || name.to_owned());
+            return Ok(());
+        };
+        self.sink.push_metadata(MetricMetadata {
+            metric: name.to_owned(),
+            metric_type: metric_type.to_owned(),
+            help: help.to_owned(),
+            unit: unit.to_owned(),
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Temporality {
+    /// The kind has none.
+    None,
+    Unknown,
+    Delta,
+    Cumulative,
+}
+
+/// Reads what stands beside the points of a sum or histogram.
+fn temporality(kind: u32, data: &[u8]) -> Result<(Temporality, bool), WireError> {
+    const TEMPORALITY: u32 = tag(2, VARINT);
+    const MONOTONIC: u32 = tag(3, VARINT);
+    if matches!(kind, GAUGE | SUMMARY) {
+        return Ok((Temporality::None, false));
+    }
+    let (mut temporality, mut monotonic) = (Temporality::Unknown, false);
+    let mut r = Reader::new(data);
+    while !r.is_empty() {
+        match r.tag()? {
+            TEMPORALITY => {
+                temporality = match r.varint()? {
+                    1 => Temporality::Delta,
+                    2 => Temporality::Cumulative,
+                    _ => Temporality::Unknown,
+                }
+            }
+            MONOTONIC if kind == SUM => monotonic = r.varint()? != 0,
+            tag => r.skip(tag, &[2])?,
+        }
+    }
+    Ok((temporality, monotonic))
+}

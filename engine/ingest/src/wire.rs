@@ -1,0 +1,250 @@
+//! Reads the protobuf wire format, without copying and without recursion: a reader over a slice gives tags and values,
+//! and whoever knows the message drives it. The small writer serves answers and the OTLP/JSON path.
+//!
+//! Unknown fields are skipped. A known field with another wire type, a group, field number 0 and a length past the end
+//! are errors.
+
+/// Messages nested deeper than this are refused (only OTLP attribute values nest without bound).
+pub const DEPTH_MAX: usize = 32;
+
+/// What is wrong with a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// A field or its length goes past the end.
+    #[error("message is cut short")]
+    Truncated,
+    /// A varint of more than 64 bits.
+    #[error("number is longer than 64 bits")]
+    LongVarint,
+    /// A field number of 0, or above 2^29.
+    #[error("bad field number")]
+    BadField,
+    /// A wire type that does not exist, or a group.
+    #[error("bad wire type")]
+    BadWireType,
+    /// A known field with another wire type than its own.
+    #[error("field has the wrong type")]
+    WrongType,
+    /// Deeper than [`DEPTH_MAX`].
+    #[error("message is nested too deeply")]
+    TooDeep,
+}
+
+type Result<T, E = WireError> = std::result::Result<T, E>;
+
+/// Wire type of varints.
+pub const VARINT: u32 = 0;
+/// Wire type of 8-byte values.
+pub const FIXED64: u32 = 1;
+/// Wire type of bytes, text, messages and packed lists.
+pub const BYTES: u32 = 2;
+/// Wire type of 4-byte values.
+pub const FIXED32: u32 = 5;
+
+/// Gives the tag of a field.
+pub const fn tag(field: u32, wire_type: u32) -> u32 {
+    field << 3 | wire_type
+}
+
+/// A reader over one message.
+#[derive(Debug, Clone, Copy)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// Starts at the first byte.
+    #[inline]
+    pub fn new(message: &'a [u8]) -> Self {
+        Self { rest: message }
+    }
+
+    /// Says whether all is read.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Reads a tag.
+    #[inline]
+    pub fn tag(&mut self) -> Result<u32> {
+        let raw = self.varint()?;
+        if raw >> 32 != 0 || raw >> 3 == 0 {
+            return Err(WireError::BadField);
+        }
+        Ok(raw as u32)
+    }
+
+    /// Reads a varint.
+    #[inline]
+    pub fn varint(&mut self) -> Result<u64> {
+        match self.rest {
+            [byte, rest @ ..] if *byte < 0x80 => {
+                self.rest = rest;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64> {
+        let mut value = 0u64;
+        for (i, &byte) in self.rest.iter().enumerate().take(10) {
+            // The tenth byte has room for one bit.
+            if i == 9 && byte > 1 {
+                return Err(WireError::LongVarint);
+            }
+            value |= u64::from(byte & 0x7f) << (7 * i);
+            if byte < 0x80 {
+                self.rest = &self.rest[i + 1..];
+                return Ok(value);
+            }
+        }
+        Err(if self.rest.len() < 10 { WireError::Truncated } else { WireError::LongVarint })
+    }
+
+    /// Reads 8 bytes.
+    #[inline]
+    pub fn fixed64(&mut self) -> Result<u64> {
+        let (bytes, rest) = self.rest.split_first_chunk::<8>().ok_or(WireError::Truncated)?;
+        self.rest = rest;
+        Ok(u64::from_le_bytes(*bytes))
+    }
+
+    /// Reads a double.
+    #[inline]
+    pub fn double(&mut self) -> Result<f64> {
+        self.fixed64().map(f64::from_bits)
+    }
+
+    /// Reads a length and as many bytes.
+    #[inline]
+    pub fn bytes(&mut self) -> Result<&'a [u8]> {
+        let len = self.varint()?;
+        let (bytes, rest) =
+            usize::try_from(len).ok().and_then(|len| self.rest.split_at_checked(len)).ok_or(WireError::Truncated)?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    /// Skips the value of a field that the caller does not read. A tag whose number is in `known` came with a wire type
+    /// that is not the field's: an error.
+    #[inline]
+    pub fn skip(&mut self, tag: u32, known: &[u32]) -> Result<()> {
+        if known.contains(&(tag >> 3)) {
+            return Err(WireError::WrongType);
+        }
+        self.skip_value(tag & 7)
+    }
+
+    /// Skips a value of a wire type.
+    pub fn skip_value(&mut self, wire_type: u32) -> Result<()> {
+        match wire_type {
+            VARINT => self.varint().map(drop),
+            FIXED64 => self.fixed64().map(drop),
+            BYTES => self.bytes().map(drop),
+            FIXED32 => {
+                let (_, rest) = self.rest.split_first_chunk::<4>().ok_or(WireError::Truncated)?;
+                self.rest = rest;
+                Ok(())
+            }
+            _ => Err(WireError::BadWireType),
+        }
+    }
+}
+
+/// Reads the signed form of sint32 and sint64.
+#[inline]
+pub fn zigzag(raw: u64) -> i64 {
+    (raw >> 1) as i64 ^ -((raw & 1) as i64)
+}
+
+/// Reads a list of varints that came packed (`BYTES`) or as a single element (`VARINT`).
+pub fn varints(reader: &mut Reader<'_>, wire_type: u32, mut each: impl FnMut(u64)) -> Result<()> {
+    match wire_type {
+        VARINT => each(reader.varint()?),
+        BYTES => {
+            let mut packed = Reader::new(reader.bytes()?);
+            while !packed.is_empty() {
+                each(packed.varint()?);
+            }
+        }
+        _ => return Err(WireError::WrongType),
+    }
+    Ok(())
+}
+
+/// Reads a list of 8-byte values that came packed (`BYTES`) or as a single element (`FIXED64`).
+pub fn fixed64s(reader: &mut Reader<'_>, wire_type: u32, mut each: impl FnMut(u64)) -> Result<()> {
+    match wire_type {
+        FIXED64 => each(reader.fixed64()?),
+        BYTES => {
+            let packed = reader.bytes()?;
+            let (values, rest) = packed.as_chunks::<8>();
+            if !rest.is_empty() {
+                return Err(WireError::Truncated);
+            }
+            values.iter().for_each(|v| each(u64::from_le_bytes(*v)));
+        }
+        _ => return Err(WireError::WrongType),
+    }
+    Ok(())
+}
+
+/// Appends a varint.
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends a field of bytes.
+pub fn put_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
+    put_varint(out, u64::from(tag(field, BYTES)));
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varint_bounds() {
+        let check = |bytes: &[u8], expected| assert_eq!(Reader::new(bytes).varint(), expected, "{bytes:x?}");
+        check(&[0], Ok(0));
+        check(&[0x7f], Ok(127));
+        check(&[0x80, 1], Ok(128));
+        check(&[0x80, 0x80, 0x00], Ok(0));
+        check(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1], Ok(u64::MAX));
+        check(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2], Err(WireError::LongVarint));
+        check(&[0x80; 11], Err(WireError::LongVarint));
+        check(&[0x80; 9], Err(WireError::Truncated));
+        check(&[], Err(WireError::Truncated));
+        for v in [0, 1, 127, 128, 16383, 16384, u64::MAX] {
+            let mut out = Vec::new();
+            put_varint(&mut out, v);
+            check(&out, Ok(v));
+        }
+    }
+
+    #[test]
+    fn values_and_lists() {
+        assert_eq!(Reader::new(&[3, 1, 2]).bytes(), Err(WireError::Truncated));
+        assert_eq!(Reader::new(&[2, 1, 2]).bytes(), Ok(&[1u8, 2][..]));
+        assert_eq!(Reader::new(&[0; 7]).fixed64(), Err(WireError::Truncated));
+        assert_eq!(Reader::new(&[0]).tag(), Err(WireError::BadField));
+        assert_eq!([0, 1, 2, 3].map(zigzag), [0, -1, 1, -2]);
+        assert_eq!(zigzag(u64::MAX), i64::MIN);
+        let mut got = vec![];
+        varints(&mut Reader::new(&[3, 1, 0x80, 1]), BYTES, |v| got.push(v)).unwrap();
+        varints(&mut Reader::new(&[7]), VARINT, |v| got.push(v)).unwrap();
+        assert_eq!(got, [1, 128, 7]);
+        assert_eq!(varints(&mut Reader::new(&[7]), FIXED64, |_| ()), Err(WireError::WrongType));
+        assert_eq!(fixed64s(&mut Reader::new(&[7, 0, 0, 0, 0, 0, 0, 0]), BYTES, |_| ()), Err(WireError::Truncated));
+        assert_eq!(Reader::new(&[]).skip_value(3), Err(WireError::BadWireType));
+        assert_eq!(Reader::new(&[]).skip(tag(1, 0), &[1]), Err(WireError::WrongType));
+    }
+}

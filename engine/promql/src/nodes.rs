@@ -1,0 +1,357 @@
+//! The operators of PromQL as nodes of DataFusion plans.
+//!
+//! One logical node and one physical node carry any [`StepOperator`]; each file below is one operator. Between nodes
+//! travel batches of step matrices (`batch`): row numbers and values, never labels. Tables of labels were mapped from
+//! operator to operator when the plan was made, and what a node needs of them stands in its operator.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DFSchema, DFSchemaRef};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
+};
+use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
+use futures::Stream;
+use futures::stream::BoxStream;
+
+use crate::run::RunState;
+
+pub(crate) mod absent;
+pub(crate) mod aggregate;
+pub(crate) mod batch;
+pub(crate) mod broadcast;
+pub(crate) mod drive;
+pub(crate) mod histogram;
+pub(crate) mod join;
+pub(crate) mod literal;
+pub(crate) mod map;
+pub(crate) mod rollup;
+pub(crate) mod rows;
+pub(crate) mod samples;
+pub(crate) mod scalar;
+pub(crate) mod select;
+pub(crate) mod set;
+pub(crate) mod sort;
+
+/// How an operator treats the partitions of its first input. Further inputs are always brought into one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spread {
+    /// Runs once for each partition.
+    Each,
+    /// Sees all of them as one.
+    Once,
+}
+
+/// What runs in a node.
+pub(crate) trait StepOperator: fmt::Debug + Send + Sync + 'static {
+    /// Name that plans show.
+    fn name(&self) -> &'static str;
+
+    /// What plans show beside the name.
+    fn detail(&self) -> String {
+        String::new()
+    }
+
+    /// Schema of the batches that it gives.
+    fn schema(&self) -> SchemaRef;
+
+    /// How partitions are treated.
+    fn spread(&self) -> Spread;
+
+    /// The operator that works on each partition ahead of this one, which then combines what these gave.
+    fn partial(&self) -> Option<Arc<dyn StepOperator>> {
+        None
+    }
+
+    /// Begins the work.
+    fn open(self: Arc<Self>, inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches;
+}
+
+/// What an operator gives.
+pub(crate) type Batches = BoxStream<'static, Result<RecordBatch>>;
+
+/// What an operator finds around itself while it runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Env {
+    /// The query.
+    pub(crate) run: Arc<RunState>,
+    /// Which partition this is.
+    pub(crate) partition: usize,
+    /// Memory to be asked for.
+    pub(crate) pool: Arc<dyn MemoryPool>,
+}
+
+impl Env {
+    /// Reserves memory for as long as the answer lives.
+    pub(crate) fn reserve(&self, name: &str, bytes: usize) -> Result<MemoryReservation> {
+        let reservation = MemoryConsumer::new(name).register(&self.pool);
+        reservation.try_grow(bytes)?;
+        Ok(reservation)
+    }
+}
+
+/// The logical node.
+#[derive(Clone)]
+pub(crate) struct StepNode {
+    operator: Arc<dyn StepOperator>,
+    run: Arc<RunState>,
+    inputs: Vec<LogicalPlan>,
+    schema: DFSchemaRef,
+}
+
+impl StepNode {
+    /// Wraps an operator as a plan.
+    pub(crate) fn plan(
+        operator: Arc<dyn StepOperator>,
+        run: &Arc<RunState>,
+        inputs: Vec<LogicalPlan>,
+    ) -> quiver_types::Result<LogicalPlan> {
+        let schema = DFSchema::try_from(operator.schema()).map_err(quiver_query::from_datafusion)?;
+        let node = Self { operator, run: Arc::clone(run), inputs, schema: Arc::new(schema) };
+        Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
+    }
+}
+
+impl fmt::Debug for StepNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StepNode").field("operator", &self.operator).field("inputs", &self.inputs).finish()
+    }
+}
+
+// Operators hold tables and matrices; two nodes are the same when they are the same operator over the same inputs.
+impl PartialEq for StepNode {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.operator, &other.operator) && self.inputs == other.inputs
+    }
+}
+
+impl Eq for StepNode {}
+
+impl PartialOrd for StepNode {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        (self == other).then_some(Ordering::Equal)
+    }
+}
+
+impl Hash for StepNode {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.operator.name().hash(state);
+        self.inputs.hash(state);
+    }
+}
+
+impl UserDefinedLogicalNodeCore for StepNode {
+    fn name(&self) -> &str {
+        self.operator.name()
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        self.inputs.iter().collect()
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        &self.schema
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        vec![]
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        shown(&*self.operator, f)
+    }
+
+    fn with_exprs_and_inputs(&self, _exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
+        Ok(Self { inputs, ..self.clone() })
+    }
+}
+
+fn shown(operator: &dyn StepOperator, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let detail = operator.detail();
+    if detail.is_empty() { f.write_str(operator.name()) } else { write!(f, "{}: {detail}", operator.name()) }
+}
+
+/// The physical node.
+#[derive(Debug)]
+pub(crate) struct StepExec {
+    operator: Arc<dyn StepOperator>,
+    run: Arc<RunState>,
+    inputs: Vec<Arc<dyn ExecutionPlan>>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl StepExec {
+    fn new(operator: Arc<dyn StepOperator>, run: Arc<RunState>, mut inputs: Vec<Arc<dyn ExecutionPlan>>) -> Self {
+        let each = operator.spread() == Spread::Each;
+        for (i, input) in inputs.iter_mut().enumerate() {
+            if (i > 0 || !each) && input.output_partitioning().partition_count() > 1 {
+                *input = Arc::new(CoalescePartitionsExec::new(Arc::clone(input)));
+            }
+        }
+        let partitions = inputs.first().map_or(1, |i| i.output_partitioning().partition_count());
+        let properties = Arc::new(PlanProperties::new(
+            EquivalenceProperties::new(operator.schema()),
+            Partitioning::UnknownPartitioning(partitions),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        ));
+        Self { operator, run, inputs, properties, metrics: ExecutionPlanMetricsSet::new() }
+    }
+}
+
+impl DisplayAs for StepExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        shown(&*self.operator, f)
+    }
+}
+
+impl ExecutionPlan for StepExec {
+    fn name(&self) -> &str {
+        self.operator.name()
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.inputs.iter().collect()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self::new(Arc::clone(&self.operator), Arc::clone(&self.run), children)))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let below = Arc::new(AtomicU64::new(0));
+        let mut streams = Vec::with_capacity(self.inputs.len());
+        for (i, input) in self.inputs.iter().enumerate() {
+            let stream = input.execute(if i == 0 { partition } else { 0 }, Arc::clone(&context))?;
+            let timed: SendableRecordBatchStream = Box::pin(TimedInput { stream, spent: Arc::clone(&below) });
+            streams.push(timed);
+        }
+        let env = Env { run: Arc::clone(&self.run), partition, pool: Arc::clone(context.memory_pool()) };
+        Ok(Box::pin(TimedOutput {
+            schema: self.operator.schema(),
+            stream: Arc::clone(&self.operator).open(streams, env),
+            below,
+            metrics: BaselineMetrics::new(&self.metrics, partition),
+        }))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}
+
+/// Counts the time that an operator spends in its inputs.
+struct TimedInput {
+    stream: SendableRecordBatchStream,
+    spent: Arc<AtomicU64>,
+}
+
+impl Stream for TimedInput {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let began = Instant::now();
+        let polled = self.stream.as_mut().poll_next(cx);
+        self.spent.fetch_add(began.elapsed().as_nanos() as u64, Relaxed);
+        polled
+    }
+}
+
+impl RecordBatchStream for TimedInput {
+    fn schema(&self) -> SchemaRef {
+        self.stream.schema()
+    }
+}
+
+/// Counts rows and the time that an operator spends itself.
+struct TimedOutput {
+    schema: SchemaRef,
+    stream: Batches,
+    below: Arc<AtomicU64>,
+    metrics: BaselineMetrics,
+}
+
+impl Stream for TimedOutput {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let (began, below) = (Instant::now(), self.below.load(Relaxed));
+        let polled = self.stream.as_mut().poll_next(cx);
+        let inputs = Duration::from_nanos(self.below.load(Relaxed) - below);
+        self.metrics.elapsed_compute().add_duration(began.elapsed().saturating_sub(inputs));
+        self.metrics.record_poll(polled)
+    }
+}
+
+impl RecordBatchStream for TimedOutput {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+}
+
+/// Turns the logical nodes of this crate into physical ones; the engine gets it when it is made.
+pub fn extension_planner() -> Arc<dyn ExtensionPlanner + Send + Sync> {
+    Arc::new(StepPlanner)
+}
+
+#[derive(Debug)]
+struct StepPlanner;
+
+#[async_trait]
+impl ExtensionPlanner for StepPlanner {
+    async fn plan_extension(
+        &self,
+        _: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        _: &[&LogicalPlan],
+        physical_inputs: &[Arc<dyn ExecutionPlan>],
+        _: &dyn Session,
+        _: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(node) = node.as_any().downcast_ref::<StepNode>() else { return Ok(None) };
+        let mut inputs = physical_inputs.to_vec();
+        if let Some(partial) = node.operator.partial() {
+            let below = StepExec::new(partial, Arc::clone(&node.run), inputs);
+            inputs = vec![Arc::new(below)];
+        }
+        Ok(Some(Arc::new(StepExec::new(Arc::clone(&node.operator), Arc::clone(&node.run), inputs))))
+    }
+}
+
+/// An error of evaluation, as plans carry it.
+pub(crate) fn failed(text: impl Into<String>) -> DataFusionError {
+    quiver_query::to_datafusion(quiver_types::Error::new(quiver_types::ErrorKind::Execution, text))
+}

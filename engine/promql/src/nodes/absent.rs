@@ -1,0 +1,51 @@
+//! `absent` and `absent_over_time`: 1 where no row has an element.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::execution::SendableRecordBatchStream;
+
+use super::batch::{matrix_schema, to_batch};
+use super::drive::{collect, once};
+use super::{Batches, Env, Spread, StepOperator};
+use crate::kernel::Block;
+
+/// One row, present where its input has nothing.
+#[derive(Debug)]
+pub(crate) struct Absent {
+    /// Steps.
+    pub(crate) steps: usize,
+}
+
+impl StepOperator for Absent {
+    fn name(&self) -> &'static str {
+        "Absent"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        matrix_schema(self.steps, false)
+    }
+
+    fn spread(&self) -> Spread {
+        Spread::Once
+    }
+
+    fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, _: Env) -> Batches {
+        let input = inputs.swap_remove(0);
+        once(async move {
+            let mut absent = vec![true; self.steps];
+            for block in collect(input).await? {
+                for (i, present) in block.present.iter().enumerate() {
+                    absent[i % self.steps] &= !present;
+                }
+                block.hists.iter().for_each(|h| absent[h.1 as usize] = false);
+            }
+            if !absent.contains(&true) {
+                return Ok(vec![]);
+            }
+            let values = vec![1.0; self.steps];
+            let block = Block { rows: vec![0], steps: self.steps, values, present: absent, hists: vec![] };
+            Ok(vec![to_batch(block, &self.schema())?])
+        })
+    }
+}

@@ -1,0 +1,206 @@
+//! How operators are driven: batch by batch through a worker, or over everything that their inputs gave.
+
+use std::collections::VecDeque;
+
+use arrow::record_batch::RecordBatch;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::SendableRecordBatchStream;
+use futures::{Future, StreamExt, TryStreamExt, stream};
+use quiver_types::Histogram;
+
+use super::Batches;
+use super::batch::to_block;
+use crate::kernel::Block;
+
+/// Works on one batch after the other.
+pub(crate) trait Worker: Send + 'static {
+    /// Takes a batch, gives what is ready.
+    fn push(&mut self, batch: RecordBatch) -> Result<Vec<RecordBatch>>;
+
+    /// Gives what is left.
+    fn finish(&mut self) -> Result<Vec<RecordBatch>> {
+        Ok(vec![])
+    }
+}
+
+/// Drives a worker over an input.
+pub(crate) fn drive(input: SendableRecordBatchStream, worker: impl Worker) -> Batches {
+    struct State<W> {
+        input: Option<SendableRecordBatchStream>,
+        worker: W,
+        ready: VecDeque<RecordBatch>,
+    }
+    let start = State { input: Some(input), worker, ready: VecDeque::new() };
+    stream::try_unfold(start, |mut s| async move {
+        loop {
+            if let Some(batch) = s.ready.pop_front() {
+                return Ok(Some((batch, s)));
+            }
+            let Some(input) = s.input.as_mut() else { return Ok(None) };
+            match input.next().await {
+                Some(batch) => s.ready.extend(s.worker.push(batch?)?),
+                None => {
+                    s.input = None;
+                    s.ready.extend(s.worker.finish()?);
+                }
+            }
+        }
+    })
+    .boxed()
+}
+
+/// Drives a worker that is made only once something else was awaited (scalar inputs, the other side of a join).
+pub(crate) fn drive_after<W: Worker>(
+    input: SendableRecordBatchStream,
+    worker: impl Future<Output = Result<W>> + Send + 'static,
+) -> Batches {
+    stream::once(async move { worker.await.map(|w| drive(input, w)) }).try_flatten().boxed()
+}
+
+/// Gives the batches that a future ends with.
+pub(crate) fn once(whole: impl Future<Output = Result<Vec<RecordBatch>>> + Send + 'static) -> Batches {
+    stream::once(async move { whole.await.map(|b| stream::iter(b.into_iter().map(Ok::<_, DataFusionError>))) })
+        .try_flatten()
+        .boxed()
+}
+
+/// Collects a whole input.
+pub(crate) async fn collect(mut input: SendableRecordBatchStream) -> Result<Vec<Block>> {
+    let mut blocks = Vec::new();
+    while let Some(batch) = input.next().await {
+        blocks.push(to_block(batch?)?);
+    }
+    Ok(blocks)
+}
+
+/// Collects a scalar: one value per step.
+pub(crate) async fn collect_scalar(input: SendableRecordBatchStream) -> Result<Vec<f64>> {
+    let blocks = collect(input).await?;
+    blocks
+        .into_iter()
+        .find(|b| !b.rows.is_empty())
+        .map(|b| b.values)
+        .ok_or_else(|| DataFusionError::Internal("a scalar without a value".into()))
+}
+
+/// A scalar argument of an operator.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Param {
+    /// Known when the plan is made.
+    Const(f64),
+    /// Given by an input of the node.
+    Input(usize),
+}
+
+/// Gets the values of parameters: one, or one per step. `inputs` are those after the main one, `first` the number of
+/// the first of them.
+pub(crate) async fn params(
+    wanted: &[Param],
+    inputs: Vec<SendableRecordBatchStream>,
+    first: usize,
+) -> Result<Vec<Vec<f64>>> {
+    let mut given = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        given.push(collect_scalar(input).await?);
+    }
+    Ok(wanted
+        .iter()
+        .map(|p| match p {
+            Param::Const(v) => vec![*v],
+            Param::Input(i) => given[*i - first].clone(),
+        })
+        .collect())
+}
+
+impl Param {
+    /// What plans show.
+    pub(crate) fn shown(self) -> String {
+        match self {
+            Self::Const(v) => format!("{v}"),
+            Self::Input(i) => format!("input {i}"),
+        }
+    }
+}
+
+/// Histograms of a row by step.
+pub(crate) type Hists = Vec<(u32, Histogram)>;
+
+/// Takes the histograms out of a block: one list per row, or none at all when there are none.
+pub(crate) fn split_hists(block: &mut Block) -> Vec<Hists> {
+    if block.hists.is_empty() {
+        return vec![];
+    }
+    let mut lists = vec![Hists::new(); block.rows.len()];
+    for (idx, step, histogram) in std::mem::take(&mut block.hists) {
+        lists[idx as usize].push((step, histogram));
+    }
+    lists
+}
+
+/// Rows of a matrix that is held as a whole, by row number.
+#[derive(Debug, Default)]
+pub(crate) struct Matrix {
+    blocks: Vec<(Block, Vec<Hists>)>,
+    places: Vec<Option<(u32, u32)>>,
+}
+
+/// One row of a matrix.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowView<'a> {
+    /// Values by step.
+    pub(crate) values: &'a [f64],
+    /// Which of them are there.
+    pub(crate) present: &'a [bool],
+    /// Histograms by step.
+    pub(crate) hists: &'a [(u32, Histogram)],
+}
+
+impl RowView<'_> {
+    /// Calls for each step that has a float or a histogram.
+    pub(crate) fn each_step(&self, mut f: impl FnMut(usize)) {
+        for (step, present) in self.present.iter().enumerate() {
+            if *present {
+                f(step);
+            }
+        }
+        for (step, _) in self.hists {
+            f(*step as usize);
+        }
+    }
+
+    /// Gives the histogram of a step.
+    pub(crate) fn histogram(&self, step: usize) -> Option<&Histogram> {
+        let i = self.hists.binary_search_by_key(&(step as u32), |h| h.0).ok()?;
+        Some(&self.hists[i].1)
+    }
+}
+
+impl Matrix {
+    /// Indexes blocks of a table with `rows` rows.
+    pub(crate) fn new(blocks: Vec<Block>, rows: usize) -> Self {
+        let mut places = vec![None; rows];
+        for (b, block) in blocks.iter().enumerate() {
+            for (idx, &row) in block.rows.iter().enumerate() {
+                places[row as usize] = Some((b as u32, idx as u32));
+            }
+        }
+        let split = |mut block: Block| {
+            let hists = split_hists(&mut block);
+            (block, hists)
+        };
+        Self { blocks: blocks.into_iter().map(split).collect(), places }
+    }
+
+    /// Gives a row, unless it has no value at any step.
+    pub(crate) fn row(&self, row: u32) -> Option<RowView<'_>> {
+        let (block, idx) = self.places[row as usize]?;
+        let (block, hists) = &self.blocks[block as usize];
+        let (values, present) = block.row(idx as usize);
+        Some(RowView { values, present, hists: hists.get(idx as usize).map_or(&[], Vec::as_slice) })
+    }
+
+    /// Gives the numbers of the rows in the order in which they came.
+    pub(crate) fn arrival(&self) -> impl Iterator<Item = u32> + '_ {
+        self.blocks.iter().flat_map(|(b, _)| b.rows.iter().copied())
+    }
+}

@@ -1,0 +1,238 @@
+//! `histogram_quantile`, `histogram_quantiles`, `histogram_fraction`: rows of classic buckets brought together by
+//! their labels without `le`, and rows of native histograms.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use datafusion::error::Result;
+use datafusion::execution::SendableRecordBatchStream;
+use quiver_types::{Histogram, SeriesTable};
+
+use super::batch::matrix_schema;
+use super::drive::{Matrix, Param, RowView, collect, once, params};
+use super::rows::{Merger, to_batches};
+use super::{Batches, Env, Spread, StepOperator};
+use crate::annotation::Annotations;
+use crate::ast::PosRange;
+use crate::functions::{ScalarSteps, notes};
+use crate::kernel::{Block, Grid};
+use crate::quantile::{
+    ClassicBucket, Fix, ForcedMonotonicity, NanNote, bucket_fraction, bucket_quantile, histogram_fraction,
+    histogram_quantile,
+};
+
+/// Rows with the same labels but for `le`, and the row of native histograms with just these labels.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct HistogramGroup {
+    /// Classic buckets: row and upper bound, by bound.
+    pub(crate) classic: Vec<(u32, f64)>,
+    /// Native histograms.
+    pub(crate) native: Option<u32>,
+    /// Rows of the output: one, or one per quantile.
+    pub(crate) out: Vec<u32>,
+}
+
+/// What is computed.
+#[derive(Debug, Clone)]
+pub(crate) enum HistogramFunction {
+    /// A quantile per parameter; where each parameter stands.
+    Quantiles(Vec<PosRange>),
+    /// The fraction between two parameters.
+    Fraction,
+}
+
+/// The operator.
+#[derive(Debug)]
+pub(crate) struct StepHistogram {
+    /// What is computed.
+    pub(crate) function: HistogramFunction,
+    /// Quantiles, or lower and upper.
+    pub(crate) params: Vec<Param>,
+    /// Steps.
+    pub(crate) grid: Grid,
+    /// Groups.
+    pub(crate) groups: Vec<HistogramGroup>,
+    /// Rows whose `le` is missing or malformed.
+    pub(crate) bad: Vec<u32>,
+    /// Labels of the input.
+    pub(crate) table: Arc<SeriesTable>,
+    /// Where the vector stands.
+    pub(crate) pos: PosRange,
+    /// Whether two groups may have equal labels in the output.
+    pub(crate) merges: bool,
+}
+
+impl StepOperator for StepHistogram {
+    fn name(&self) -> &'static str {
+        match self.function {
+            HistogramFunction::Quantiles(_) => "HistogramQuantile",
+            HistogramFunction::Fraction => "HistogramFraction",
+        }
+    }
+
+    fn detail(&self) -> String {
+        let params: Vec<String> = self.params.iter().map(|p| p.shown()).collect();
+        format!("params=[{}] groups={}", params.join(", "), self.groups.len())
+    }
+
+    fn schema(&self) -> SchemaRef {
+        matrix_schema(self.grid.steps, false)
+    }
+
+    fn spread(&self) -> Spread {
+        Spread::Once
+    }
+
+    fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
+        let main = inputs.remove(0);
+        once(async move {
+            let params = params(&self.params, inputs, 1).await?;
+            let matrix = Matrix::new(collect(main).await?, self.table.len());
+            let params: Vec<ScalarSteps<'_>> = params.iter().map(|p| ScalarSteps::new(p)).collect();
+            let mut work = Work { op: &self, params, annotations: Annotations::default(), fixes: BTreeMap::new() };
+            let batches = work.run(&matrix)?;
+            env.run.annotate(work.finish());
+            Ok(batches)
+        })
+    }
+}
+
+struct Work<'a> {
+    op: &'a StepHistogram,
+    params: Vec<ScalarSteps<'a>>,
+    annotations: Annotations,
+    /// By metric.
+    fixes: BTreeMap<&'a str, ForcedMonotonicity>,
+}
+
+impl<'a> Work<'a> {
+    fn run(&mut self, matrix: &Matrix) -> Result<Vec<RecordBatch>> {
+        self.check_quantiles();
+        for &row in &self.op.bad {
+            if matrix.row(row).is_some_and(|v| v.present.contains(&true)) {
+                let (metric, le) = (self.op.table.metric(row as usize), self.op.table.value(row as usize, "le"));
+                self.annotations.warn(self.op.pos, notes::bad_bucket_label(metric, le));
+            }
+        }
+        let steps = self.op.grid.steps;
+        let (schema, mut merged) = (self.op.schema(), Merger::new(steps));
+        let (mut block, mut batches) = (Block::new(steps), Vec::new());
+        for group in &self.op.groups {
+            let there = |row: u32| matrix.row(row).is_some();
+            if !group.native.is_some_and(there) && !group.classic.iter().any(|c| there(c.0)) {
+                continue;
+            }
+            let mut rows = vec![(vec![0.0; steps], vec![false; steps]); group.out.len()];
+            self.group(group, matrix, &mut rows);
+            for ((values, present), &row) in rows.into_iter().zip(&group.out) {
+                if present.contains(&true) {
+                    block.rows.push(row);
+                    block.values.extend(values);
+                    block.present.extend(present);
+                }
+            }
+            if self.op.merges {
+                merged.add(std::mem::replace(&mut block, Block::new(steps)))?;
+            } else if block.values.len() >= super::batch::VALUES_PER_BATCH {
+                batches.extend(to_batches(std::mem::replace(&mut block, Block::new(steps)), &schema)?);
+            }
+        }
+        if self.op.merges {
+            return merged.finish(&schema);
+        }
+        batches.extend(to_batches(block, &schema)?);
+        Ok(batches)
+    }
+
+    fn check_quantiles(&mut self) {
+        let HistogramFunction::Quantiles(positions) = &self.op.function else { return };
+        for (param, pos) in self.params.iter().zip(positions) {
+            for &q in param.values() {
+                if !(0.0..=1.0).contains(&q) {
+                    self.annotations.warn(*pos, notes::invalid_quantile(q));
+                }
+            }
+        }
+    }
+
+    fn group(&mut self, group: &'a HistogramGroup, matrix: &Matrix, rows: &mut [(Vec<f64>, Vec<bool>)]) {
+        let views = group.classic.iter().filter_map(|&(row, bound)| matrix.row(row).map(|v| (bound, v)));
+        let classic: Vec<(f64, RowView<'_>)> = views.collect();
+        let native = group.native.and_then(|row| matrix.row(row));
+        let op = self.op;
+        let name = |row: Option<u32>| row.map_or("", |r| op.table.metric(r as usize));
+        let (classic_name, native_name) = (name(group.classic.first().map(|c| c.0)), name(group.native));
+        let mut buckets = Vec::with_capacity(classic.len());
+        for step in 0..op.grid.steps {
+            buckets.clear();
+            for (upper_bound, view) in &classic {
+                if view.present[step] {
+                    buckets.push(ClassicBucket { upper_bound: *upper_bound, count: view.values[step] });
+                }
+            }
+            let histogram = native.as_ref().and_then(|v| v.histogram(step));
+            match (buckets.is_empty(), histogram) {
+                (true, None) => {}
+                (false, Some(_)) => self.annotations.warn(op.pos, notes::mixed_classic_native(native_name)),
+                (true, Some(h)) => self.native(h, step, native_name, rows),
+                (false, None) => self.classic(&mut buckets, step, classic_name, rows),
+            }
+        }
+    }
+
+    fn native(&mut self, h: &Histogram, step: usize, metric: &str, rows: &mut [(Vec<f64>, Vec<bool>)]) {
+        for (i, (values, present)) in rows.iter_mut().enumerate() {
+            let (value, note) = match &self.op.function {
+                HistogramFunction::Quantiles(_) => histogram_quantile(self.params[i].at(step), h),
+                HistogramFunction::Fraction => histogram_fraction(self.params[0].at(step), self.params[1].at(step), h),
+            };
+            (values[step], present[step]) = (value, true);
+            if let Some(note) = note {
+                let text = match note {
+                    NanNote::Result => notes::quantile_nan_result(metric),
+                    NanNote::Skew => notes::quantile_nan_skew(metric),
+                    NanNote::Fraction => notes::fraction_nan(metric),
+                };
+                self.annotations.info(self.op.pos, text);
+            }
+        }
+    }
+
+    fn classic(
+        &mut self,
+        buckets: &mut Vec<ClassicBucket>,
+        step: usize,
+        metric: &'a str,
+        rows: &mut [(Vec<f64>, Vec<bool>)],
+    ) {
+        for (i, (values, present)) in rows.iter_mut().enumerate() {
+            let value = match &self.op.function {
+                HistogramFunction::Quantiles(_) => {
+                    let (value, fix) = bucket_quantile(self.params[i].at(step), buckets);
+                    if let Some(fix) = fix {
+                        self.fixed(metric, fix, step);
+                    }
+                    value
+                }
+                HistogramFunction::Fraction => {
+                    bucket_fraction(self.params[0].at(step), self.params[1].at(step), buckets)
+                }
+            };
+            (values[step], present[step]) = (value, true);
+        }
+    }
+
+    fn fixed(&mut self, metric: &'a str, fix: Fix, step: usize) {
+        let fix = ForcedMonotonicity::new(fix, self.op.grid.at(step));
+        self.fixes.entry(metric).and_modify(|f| f.merge(&fix)).or_insert(fix);
+    }
+
+    fn finish(mut self) -> Annotations {
+        for (metric, fix) in &self.fixes {
+            self.annotations.info(self.op.pos, notes::forced_monotonicity(metric, fix));
+        }
+        self.annotations
+    }
+}

@@ -1,0 +1,333 @@
+//! Operators between vectors: rows that belong together were paired by their labels when the plan was made, so the
+//! work is arithmetic on pairs of rows. Faults that depend on who is present at a step are found here.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use datafusion::error::Result;
+use datafusion::execution::SendableRecordBatchStream;
+use quiver_types::label::METRIC_NAME;
+use quiver_types::{Histogram, SeriesTable};
+use smallvec::SmallVec;
+
+use super::batch::{VALUES_PER_BATCH, matrix_schema};
+use super::drive::{Matrix, RowView, collect, once};
+use super::rows::{Merger, to_batches};
+use super::{Batches, Env, Spread, StepOperator, failed};
+use crate::annotation::Annotations;
+use crate::ast::{BinaryOp, PosRange, VectorMatching};
+use crate::binary::{self, BinaryNotes, Side};
+use crate::kernel::{Block, SeriesOut};
+use crate::plan::labels::show;
+
+/// Rows of both sides with one signature.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct JoinGroup {
+    /// Rows of the side that may have several.
+    pub(crate) many: SmallVec<[u32; 2]>,
+    /// Rows of the side that may have one per step.
+    pub(crate) one: SmallVec<[u32; 2]>,
+    /// Row of the output for each of `many` with each of `one`, and at the end of each run that with a filled value
+    /// when there is one.
+    pub(crate) pairs: SmallVec<[u32; 2]>,
+    /// Row of the output for each of `one` with a filled value on the other side.
+    pub(crate) lone: SmallVec<[u32; 2]>,
+}
+
+/// The operator.
+#[derive(Debug)]
+pub(crate) struct StepJoin {
+    /// Operator.
+    pub(crate) op: BinaryOp,
+    /// `bool`
+    pub(crate) return_bool: bool,
+    /// Steps.
+    pub(crate) steps: usize,
+    /// Whether histograms may occur.
+    pub(crate) histograms: bool,
+    /// Whether the right side is "many" (`group_right`).
+    pub(crate) swapped: bool,
+    /// Whether both sides may have one row only.
+    pub(crate) one_to_one: bool,
+    /// Stands in for a missing row of "many".
+    pub(crate) fill_many: Option<f64>,
+    /// Stands in for a missing row of "one".
+    pub(crate) fill_one: Option<f64>,
+    /// Who belongs together.
+    pub(crate) groups: Vec<JoinGroup>,
+    /// Whether a row of the output may come from several pairs.
+    pub(crate) merges: bool,
+    /// Labels of "many" (the first input).
+    pub(crate) many_table: Arc<SeriesTable>,
+    /// Labels of "one" (the second input).
+    pub(crate) one_table: Arc<SeriesTable>,
+    /// How rows match, for messages.
+    pub(crate) matching: VectorMatching,
+    /// Position of the expression.
+    pub(crate) pos: PosRange,
+}
+
+impl StepOperator for StepJoin {
+    fn name(&self) -> &'static str {
+        "StepJoin"
+    }
+
+    fn detail(&self) -> String {
+        let kind = match (self.one_to_one, self.swapped) {
+            (true, _) => "one-to-one",
+            (false, false) => "many-to-one",
+            (false, true) => "one-to-many",
+        };
+        format!("{}{} {kind} groups={}", self.op.as_str(), if self.return_bool { " bool" } else { "" }, self.groups.len())
+    }
+
+    fn schema(&self) -> SchemaRef {
+        matrix_schema(self.steps, self.histograms)
+    }
+
+    fn spread(&self) -> Spread {
+        Spread::Once
+    }
+
+    fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
+        let one = inputs.swap_remove(1);
+        let many = inputs.swap_remove(0);
+        once(async move {
+            let (many, one) = futures::try_join!(collect(many), collect(one))?;
+            let many = Matrix::new(many, self.many_table.len());
+            let one = Matrix::new(one, self.one_table.len());
+            let mut work = Work {
+                op: &self,
+                notes: BinaryNotes::default(),
+                fault: None,
+                block: Block::new(self.steps),
+                merged: Merger::new(self.steps),
+                batches: vec![],
+            };
+            work.run(&many, &one)?;
+            let mut annotations = Annotations::default();
+            work.notes.write(self.op, self.pos, &mut annotations);
+            env.run.annotate(annotations);
+            work.finish()
+        })
+    }
+}
+
+struct Work<'a> {
+    op: &'a StepJoin,
+    notes: BinaryNotes,
+    /// The fault of the earliest step: step, text.
+    fault: Option<(usize, String)>,
+    block: Block,
+    merged: Merger,
+    batches: Vec<RecordBatch>,
+}
+
+fn side<'a>(view: &RowView<'a>) -> Side<'a> {
+    Side::Row { values: view.values, present: view.present, hists: view.hists }
+}
+
+impl Work<'_> {
+    fn run(&mut self, many: &Matrix, one: &Matrix) -> Result<()> {
+        let op = self.op;
+        let mut any_many: Option<Vec<bool>> = None;
+        for group in &op.groups {
+            let many_views: SmallVec<[Option<RowView<'_>>; 2]> = group.many.iter().map(|&r| many.row(r)).collect();
+            let one_views: SmallVec<[Option<RowView<'_>>; 2]> = group.one.iter().map(|&r| one.row(r)).collect();
+            if one_views.iter().flatten().count() > 1 {
+                let any = any_many.get_or_insert_with(|| present_steps(op, many));
+                self.check_one(group, &one_views, any);
+            }
+            self.check_many(group, &many_views, &one_views);
+            let width = group.one.len() + usize::from(op.fill_one.is_some());
+            for (m, view) in many_views.iter().enumerate() {
+                let Some(view) = view else { continue };
+                let outs = &group.pairs[m * width..(m + 1) * width];
+                for (view_one, &out) in one_views.iter().zip(outs) {
+                    if let Some(view_one) = view_one {
+                        self.pair(&side(view), &side(view_one), out)?;
+                    }
+                }
+                if let (Some(fill), Some(&out)) = (op.fill_one, outs.last()) {
+                    let masked = Masked::new(view, &one_views, op.steps);
+                    self.pair(&masked.side(), &Side::Fill(fill), out)?;
+                }
+            }
+            if let Some(fill) = op.fill_many {
+                // "one" rows without a partner; a filled partner of another one does not count as a match.
+                for (view_one, &out) in one_views.iter().zip(&group.lone) {
+                    if let Some(view_one) = view_one {
+                        let masked = Masked::new(view_one, &many_views, op.steps);
+                        self.pair(&Side::Fill(fill), &masked.side(), out)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Two rows of the "one" side at a step are a fault, unless the other side is empty at that step.
+    fn check_one(&mut self, group: &JoinGroup, views: &[Option<RowView<'_>>], any_many: &[bool]) {
+        let op = self.op;
+        let mut first: Vec<Option<u32>> = vec![None; op.steps];
+        for (view, &row) in views.iter().zip(&group.one) {
+            let Some(view) = view else { continue };
+            let mut found = None;
+            view.each_step(|step| match first[step] {
+                Some(other) if any_many[step] && found.is_none_or(|(s, _)| step < s) => found = Some((step, other)),
+                Some(_) => {}
+                None => first[step] = Some(row),
+            });
+            if let Some((step, other)) = found
+                && self.fault.as_ref().is_none_or(|(s, _)| step < *s)
+            {
+                self.fault = Some((step, self.duplicate(row, other)));
+            }
+        }
+    }
+
+    fn duplicate(&self, row: u32, other: u32) -> String {
+        let table = &self.op.one_table;
+        let matching = &self.op.matching;
+        let matched = table.labels(row as usize).filter(|(name, _)| {
+            let named = matching.labels.iter().any(|l| l == name);
+            if matching.on { named } else { !named && *name != METRIC_NAME }
+        });
+        let matched = show(matched);
+        let hand = if self.op.swapped { "left" } else { "right" };
+        let (mut a, mut b) = (show(table.labels(row as usize)), show(table.labels(other as usize)));
+        if a > b {
+            std::mem::swap(&mut a, &mut b);
+        }
+        format!(
+            "found duplicate series for the match group {matched} on the {hand} hand-side of the operation: [{a}, {b}]\
+             ;many-to-many matching not allowed: matching labels must be unique on one side"
+        )
+    }
+
+    /// Two matches that give one row of the output at a step are a fault, kept or not.
+    fn check_many(
+        &mut self,
+        group: &JoinGroup,
+        many: &[Option<RowView<'_>>],
+        one: &[Option<RowView<'_>>],
+    ) {
+        let op = self.op;
+        if many.iter().flatten().count() < 2 {
+            return;
+        }
+        let width = group.one.len() + usize::from(op.fill_one.is_some());
+        let outs = &group.pairs;
+        let mut sorted = outs.clone();
+        sorted.sort_unstable();
+        if !op.one_to_one && sorted.windows(2).all(|w| w[0] != w[1]) {
+            return;
+        }
+        let mut partner: Vec<Option<usize>> = vec![op.fill_one.map(|_| width - 1); op.steps];
+        for (i, view) in one.iter().enumerate() {
+            if let Some(view) = view {
+                view.each_step(|step| partner[step] = Some(i));
+            }
+        }
+        let mut matched: Vec<SmallVec<[u32; 2]>> = vec![SmallVec::new(); op.steps];
+        for (m, view) in many.iter().enumerate() {
+            let Some(view) = view else { continue };
+            view.each_step(|step| {
+                let Some(partner) = partner[step] else { return };
+                let out = outs[m * width + partner];
+                let twice = if op.one_to_one { !matched[step].is_empty() } else { matched[step].contains(&out) };
+                matched[step].push(out);
+                if twice && self.fault.as_ref().is_none_or(|(s, _)| step < *s) {
+                    let text = if op.one_to_one {
+                        "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
+                    } else {
+                        "multiple matches for labels: grouping labels must ensure unique matches"
+                    };
+                    self.fault = Some((step, text.into()));
+                }
+            });
+        }
+    }
+
+    fn pair(&mut self, many: &Side<'_>, one: &Side<'_>, out_row: u32) -> Result<()> {
+        if self.fault.is_some() {
+            return Ok(());
+        }
+        let op = self.op;
+        let at = self.block.values.len();
+        self.block.values.resize(at + op.steps, 0.0);
+        self.block.present.resize(at + op.steps, false);
+        let (values, present) = (&mut self.block.values[at..], &mut self.block.present[at..]);
+        let mut out = SeriesOut { values, present, hists: vec![] };
+        let (lhs, rhs) = if op.swapped { (one, many) } else { (many, one) };
+        binary::apply(op.op, op.return_bool, lhs, rhs, &mut out, &mut self.notes);
+        let hists = out.hists;
+        if hists.is_empty() && !self.block.present[at..].contains(&true) {
+            self.block.values.truncate(at);
+            self.block.present.truncate(at);
+            return Ok(());
+        }
+        let idx = self.block.rows.len() as u32;
+        self.block.rows.push(out_row);
+        self.block.hists.extend(hists.into_iter().map(|(step, h)| (idx, step, h)));
+        if self.block.values.len() >= VALUES_PER_BATCH { self.spill() } else { Ok(()) }
+    }
+
+    fn spill(&mut self) -> Result<()> {
+        let block = std::mem::replace(&mut self.block, Block::new(self.op.steps));
+        if self.op.merges {
+            return self.merged.add(block);
+        }
+        self.batches.extend(to_batches(block, &self.op.schema())?);
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Vec<RecordBatch>> {
+        if let Some((_, text)) = self.fault {
+            return Err(failed(text));
+        }
+        self.spill()?;
+        if self.op.merges { self.merged.finish(&self.op.schema()) } else { Ok(self.batches) }
+    }
+}
+
+/// Steps at which "many" has any element; with fill values all steps count.
+fn present_steps(op: &StepJoin, many: &Matrix) -> Vec<bool> {
+    let filled = op.fill_many.is_some() || op.fill_one.is_some();
+    let mut any = vec![filled; op.steps];
+    if !filled {
+        let rows: Vec<u32> = many.arrival().collect();
+        for row in rows {
+            if let Some(view) = many.row(row) {
+                view.each_step(|step| any[step] = true);
+            }
+        }
+    }
+    any
+}
+
+/// A row without the steps at which the other side has an element.
+struct Masked {
+    values: Vec<f64>,
+    present: Vec<bool>,
+    hists: Vec<(u32, Histogram)>,
+}
+
+impl Masked {
+    fn new(view: &RowView<'_>, others: &[Option<RowView<'_>>], steps: usize) -> Self {
+        let mut taken = vec![false; steps];
+        for other in others.iter().flatten() {
+            other.each_step(|step| taken[step] = true);
+        }
+        Self {
+            values: view.values.to_vec(),
+            present: view.present.iter().zip(&taken).map(|(p, t)| *p && !t).collect(),
+            hists: view.hists.iter().filter(|(step, _)| !taken[*step as usize]).cloned().collect(),
+        }
+    }
+
+    fn side(&self) -> Side<'_> {
+        Side::Row { values: &self.values, present: &self.present, hists: &self.hists }
+    }
+}

@@ -1,0 +1,44 @@
+//! A matrix that is known when the plan is made: numbers, `time()`, the outcome of `count_values`, nothing at all.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use datafusion::execution::SendableRecordBatchStream;
+use futures::StreamExt;
+use futures::stream;
+
+use super::{Batches, Env, Spread, StepOperator};
+
+/// Gives its batches.
+#[derive(Debug)]
+pub(crate) struct Literal {
+    /// What plans show.
+    pub(crate) shown: String,
+    /// Schema of the batches.
+    pub(crate) schema: SchemaRef,
+    /// The matrix.
+    pub(crate) batches: Vec<RecordBatch>,
+}
+
+impl StepOperator for Literal {
+    fn name(&self) -> &'static str {
+        "Literal"
+    }
+
+    fn detail(&self) -> String {
+        self.shown.clone()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn spread(&self) -> Spread {
+        Spread::Once
+    }
+
+    fn open(self: Arc<Self>, _: Vec<SendableRecordBatchStream>, _: Env) -> Batches {
+        stream::iter(self.batches.clone().into_iter().map(Ok)).boxed()
+    }
+}

@@ -1,0 +1,271 @@
+//! Elementwise work: functions of elements and operators with scalars, a chain of them in one pass over each batch.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use datafusion::error::Result;
+use datafusion::execution::SendableRecordBatchStream;
+use quiver_types::SeriesTable;
+
+use super::batch::{matrix_schema, to_block};
+use super::drive::{Hists, Param, Worker, drive_after, params, split_hists};
+use super::rows::to_batches;
+use super::{Batches, Env, Spread, StepOperator};
+use crate::annotation::Annotations;
+use crate::ast::{BinaryOp, PosRange};
+use crate::binary::{self, BinaryNotes, Side};
+use crate::functions::{ElementwiseKernel, ScalarSteps};
+use crate::histogram;
+use crate::kernel::{Block, Grid, SeriesOut};
+use crate::run::RunState;
+
+/// One piece of elementwise work.
+#[derive(Debug, Clone)]
+pub(crate) enum Stage {
+    /// `-v`
+    Negate,
+    /// A function of the elements.
+    Function {
+        /// Name.
+        name: &'static str,
+        /// Kernel.
+        kernel: ElementwiseKernel,
+        /// Scalar arguments.
+        params: Vec<Param>,
+    },
+    /// An operator between the elements and a scalar.
+    Binary {
+        /// Operator.
+        op: BinaryOp,
+        /// `bool`
+        return_bool: bool,
+        /// Whether the scalar stands on the left.
+        scalar_left: bool,
+        /// The scalar.
+        scalar: Param,
+        /// Position of the expression.
+        pos: PosRange,
+    },
+    /// An operator between a scalar and another one on the right.
+    ScalarBinary(BinaryOp, Param),
+    /// A function of a scalar and another one.
+    ScalarFunction(fn(f64, f64) -> f64, Param),
+    /// The time of the step instead of the value.
+    StepTime,
+    /// Drops histograms.
+    FloatsOnly,
+    /// Drops everything.
+    Nothing,
+}
+
+impl Stage {
+    fn shown(&self) -> String {
+        match self {
+            Self::Negate => "negate".into(),
+            Self::Function { name, params, .. } => {
+                let params: Vec<String> = params.iter().map(|p| format!(", {}", p.shown())).collect();
+                format!("{name}(v{})", params.concat())
+            }
+            Self::Binary { op, return_bool, scalar_left, scalar, .. } => {
+                let (op, scalar) = (op.as_str(), scalar.shown());
+                let modifier = if *return_bool { " bool" } else { "" };
+                if *scalar_left { format!("{scalar} {op}{modifier} v") } else { format!("v {op}{modifier} {scalar}") }
+            }
+            Self::ScalarBinary(op, scalar) => format!("s {} {}", op.as_str(), scalar.shown()),
+            Self::ScalarFunction(_, scalar) => format!("f(s, {})", scalar.shown()),
+            Self::StepTime => "step_time".into(),
+            Self::FloatsOnly => "floats".into(),
+            Self::Nothing => "nothing".into(),
+        }
+    }
+
+    fn params(&self) -> &[Param] {
+        match self {
+            Self::Function { params, .. } => params,
+            Self::Binary { scalar, .. } | Self::ScalarBinary(_, scalar) | Self::ScalarFunction(_, scalar) => {
+                std::slice::from_ref(scalar)
+            }
+            Self::Negate | Self::StepTime | Self::FloatsOnly | Self::Nothing => &[],
+        }
+    }
+}
+
+/// A chain of stages.
+#[derive(Debug)]
+pub(crate) struct Map {
+    /// Stages in order.
+    pub(crate) stages: Vec<Stage>,
+    /// Steps.
+    pub(crate) grid: Grid,
+    /// Whether histograms may occur in the input.
+    pub(crate) histograms: bool,
+    /// Labels of the rows.
+    pub(crate) table: Arc<SeriesTable>,
+}
+
+impl StepOperator for Map {
+    fn name(&self) -> &'static str {
+        "StepMap"
+    }
+
+    fn detail(&self) -> String {
+        let stages: Vec<String> = self.stages.iter().map(Stage::shown).collect();
+        format!("{} series={}", stages.join(" | "), self.table.len())
+    }
+
+    fn schema(&self) -> SchemaRef {
+        matrix_schema(self.grid.steps, self.histograms)
+    }
+
+    fn spread(&self) -> Spread {
+        let inputs = self.stages.iter().flat_map(Stage::params).any(|p| matches!(p, Param::Input(_)));
+        if inputs { Spread::Once } else { Spread::Each }
+    }
+
+    fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
+        let main = inputs.remove(0);
+        drive_after(main, async move {
+            let wanted: Vec<Param> = self.stages.iter().flat_map(Stage::params).copied().collect();
+            let values = params(&wanted, inputs, 1).await?;
+            let notes = vec![BinaryNotes::default(); self.stages.len()];
+            Ok(MapWorker { schema: self.schema(), op: self, values, notes, run: env.run })
+        })
+    }
+}
+
+struct MapWorker {
+    op: Arc<Map>,
+    schema: SchemaRef,
+    values: Vec<Vec<f64>>,
+    notes: Vec<BinaryNotes>,
+    run: Arc<RunState>,
+}
+
+impl Worker for MapWorker {
+    fn push(&mut self, batch: RecordBatch) -> Result<Vec<RecordBatch>> {
+        let mut block = to_block(batch)?;
+        let mut used = 0;
+        let op = Arc::clone(&self.op);
+        for (stage, notes) in op.stages.iter().zip(&mut self.notes) {
+            let count = stage.params().len();
+            let params: Vec<ScalarSteps<'_>> =
+                self.values[used..used + count].iter().map(|v| ScalarSteps::new(v)).collect();
+            used += count;
+            apply(stage, &mut block, &params, &op.grid, notes);
+        }
+        to_batches(block, &self.schema)
+    }
+
+    fn finish(&mut self) -> Result<Vec<RecordBatch>> {
+        let mut annotations = Annotations::default();
+        for (stage, notes) in self.op.stages.iter().zip(&self.notes) {
+            if let Stage::Binary { op, pos, .. } = stage {
+                notes.write(*op, *pos, &mut annotations);
+            }
+        }
+        self.run.annotate(annotations);
+        Ok(vec![])
+    }
+}
+
+fn apply(stage: &Stage, block: &mut Block, params: &[ScalarSteps<'_>], grid: &Grid, notes: &mut BinaryNotes) {
+    let steps = block.steps;
+    match stage {
+        Stage::Negate => {
+            block.values.iter_mut().for_each(|v| *v = -*v);
+            block.hists.iter_mut().for_each(|h| histogram::mul(&mut h.2, -1.0));
+        }
+        Stage::Function { kernel, .. } => kernel.apply(block, params),
+        Stage::ScalarBinary(op, _) => {
+            for (i, v) in block.values.iter_mut().enumerate() {
+                *v = binary::scalar(*op, *v, params[0].at(i % steps));
+            }
+        }
+        Stage::ScalarFunction(f, _) => {
+            for (i, v) in block.values.iter_mut().enumerate() {
+                *v = f(*v, params[0].at(i % steps));
+            }
+        }
+        Stage::StepTime => {
+            for (row, step, _) in std::mem::take(&mut block.hists) {
+                block.present[row as usize * steps + step as usize] = true;
+            }
+            for (i, v) in block.values.iter_mut().enumerate() {
+                *v = grid.at(i % steps) as f64 / 1000.0;
+            }
+        }
+        Stage::FloatsOnly => block.hists.clear(),
+        Stage::Nothing => {
+            block.present.fill(false);
+            block.hists.clear();
+        }
+        Stage::Binary { op, return_bool, scalar_left, .. } => {
+            with_scalar(*op, *return_bool, *scalar_left, block, params[0], notes);
+        }
+    }
+}
+
+fn with_scalar(
+    op: BinaryOp,
+    return_bool: bool,
+    scalar_left: bool,
+    block: &mut Block,
+    scalar: ScalarSteps<'_>,
+    notes: &mut BinaryNotes,
+) {
+    let hists = split_hists(block);
+    let steps = block.steps;
+    let mut values = vec![0.0; block.values.len()];
+    let mut present = vec![false; block.present.len()];
+    let mut out_hists = Vec::new();
+    let rows = values.chunks_exact_mut(steps).zip(present.chunks_exact_mut(steps));
+    for (idx, (values, present)) in rows.enumerate() {
+        let (from, from_present) = block.row(idx);
+        let row_hists = hists.get(idx).map_or(&[][..], Hists::as_slice);
+        let row = Side::Row { values: from, present: from_present, hists: row_hists };
+        let scalar = Side::Scalar(scalar);
+        let mut out = SeriesOut { values, present, hists: vec![] };
+        let (lhs, rhs) = if scalar_left { (&scalar, &row) } else { (&row, &scalar) };
+        binary::apply(op, return_bool, lhs, rhs, &mut out, notes);
+        out_hists.extend(out.hists.into_iter().map(|(step, h)| (idx as u32, step, h)));
+    }
+    block.values = values;
+    block.present = present;
+    block.hists = out_hists;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages() {
+        let check = |stage: Stage, param: &[f64], expected: [Option<f64>; 2]| {
+            let mut block = Block {
+                rows: vec![0],
+                steps: 2,
+                values: vec![1.0, 2.0],
+                present: vec![true, true],
+                hists: vec![],
+            };
+            let grid = Grid { start: 1000, step_ms: 1000, steps: 2 };
+            let params = [ScalarSteps::new(param)];
+            apply(&stage, &mut block, &params, &grid, &mut BinaryNotes::default());
+            let got: Vec<_> = block.values.iter().zip(&block.present).map(|(&v, &p)| p.then_some(v)).collect();
+            assert_eq!(got, expected, "{stage:?}");
+        };
+        let binary = |op, scalar_left| Stage::Binary {
+            op,
+            return_bool: false,
+            scalar_left,
+            scalar: Param::Const(0.0),
+            pos: PosRange::default(),
+        };
+        check(binary(BinaryOp::Sub, true), &[10.0], [Some(9.0), Some(8.0)]);
+        check(binary(BinaryOp::Gtr, false), &[1.0, 5.0], [None, None]);
+        check(binary(BinaryOp::Gtr, false), &[1.0], [None, Some(2.0)]);
+        check(Stage::Negate, &[0.0], [Some(-1.0), Some(-2.0)]);
+        check(Stage::StepTime, &[0.0], [Some(1.0), Some(2.0)]);
+    }
+}

@@ -1,0 +1,262 @@
+//! From samples to steps: instant selectors (look-back) and functions of range vectors, over a scan or over the
+//! matrix of a subquery.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use datafusion::error::Result;
+use datafusion::execution::SendableRecordBatchStream;
+use quiver_types::label::METRIC_NAME;
+use quiver_types::series::LabelColumn;
+use quiver_types::{Histogram, Millis, SeriesTable};
+
+use super::batch::{BlockBuilder, matrix_schema, to_block};
+use super::drive::{Param, Worker, drive_after, params};
+use super::samples::{SampleBatch, SampleBuffers, grid_samples};
+use super::{Batches, Env, Spread, StepOperator};
+use crate::annotation::Annotations;
+use crate::ast::PosRange;
+use crate::functions::{FunctionDef, Kernel, KernelContext, RangeCall, ScalarSteps, Scratch};
+use crate::kernel::{Grid, SeriesOut, SeriesSamples, Window};
+use crate::run::RunState;
+use crate::window::{InstantValue, StaleFree, instant, instant_smoothed};
+
+/// What is computed of the samples.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RollupFunction {
+    /// The newest sample of the look-back window, or its time.
+    Instant(InstantValue),
+    /// A value of `smoothed` between the samples around the step.
+    Smoothed,
+    /// A function of the range.
+    Range(&'static FunctionDef),
+}
+
+/// Where samples come from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum SampleSource {
+    /// A scan.
+    Scan,
+    /// The matrix of a subquery on its own grid.
+    Grid(Grid),
+}
+
+/// All that a rollup needs to know.
+#[derive(Debug)]
+pub(crate) struct Rollup {
+    /// Function.
+    pub(crate) function: RollupFunction,
+    /// Source.
+    pub(crate) source: SampleSource,
+    /// Steps of the result.
+    pub(crate) grid: Grid,
+    /// Windows.
+    pub(crate) window: Window,
+    /// Fixed end of all windows, for functions whose result depends on the step all the same.
+    pub(crate) at: Option<Millis>,
+    /// Scalar arguments.
+    pub(crate) params: Vec<Param>,
+    /// Position that annotations are about.
+    pub(crate) pos: PosRange,
+    /// Labels of the rows: annotations name the metric.
+    pub(crate) table: Arc<SeriesTable>,
+    /// Whether the samples may hold histograms.
+    pub(crate) histograms: bool,
+}
+
+impl Rollup {
+    /// Name of the function.
+    pub(crate) fn function_name(&self) -> &'static str {
+        match self.function {
+            RollupFunction::Instant(InstantValue::Value) => "last",
+            RollupFunction::Instant(InstantValue::Timestamp) => "timestamp",
+            RollupFunction::Instant(InstantValue::StartTimestamp) => "start_timestamp",
+            RollupFunction::Smoothed => "smoothed",
+            RollupFunction::Range(f) => f.name,
+        }
+    }
+
+    /// What plans show.
+    pub(crate) fn shown(&self) -> String {
+        let w = &self.window;
+        let mut out = format!("{} range={}ms", self.function_name(), w.range_ms);
+        if w.offset_ms != 0 {
+            out.push_str(&format!(" offset={}ms", w.offset_ms));
+        }
+        if let Some(at) = self.at {
+            out.push_str(&format!(" at={at}"));
+        }
+        if !self.params.is_empty() {
+            let params: Vec<String> = self.params.iter().map(|p| p.shown()).collect();
+            out.push_str(&format!(" params=[{}]", params.join(", ")));
+        }
+        out.push_str(&format!(" series={} steps={}", self.table.len(), self.grid.steps));
+        if let SampleSource::Grid(grid) = self.source {
+            out.push_str(&format!(" subquery_steps={} subquery_step={}ms", grid.steps, grid.step_ms));
+        }
+        out
+    }
+
+    /// Says whether a scalar argument comes from an input.
+    pub(crate) fn has_inputs(&self) -> bool {
+        self.params.iter().any(|p| matches!(p, Param::Input(_)))
+    }
+}
+
+impl StepOperator for Rollup {
+    fn name(&self) -> &'static str {
+        match self.source {
+            SampleSource::Scan => "Rollup",
+            SampleSource::Grid(_) => "SubqueryRollup",
+        }
+    }
+
+    fn detail(&self) -> String {
+        self.shown()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        matrix_schema(self.grid.steps, self.histograms)
+    }
+
+    fn spread(&self) -> Spread {
+        if self.has_inputs() { Spread::Once } else { Spread::Each }
+    }
+
+    fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
+        let main = inputs.remove(0);
+        drive_after(main, async move {
+            let params = params(&self.params, inputs, 1).await?;
+            let out = BlockBuilder::new(self.grid.steps, self.schema());
+            Ok(RollupWorker { rows: SeriesRollup::new(self, params, Arc::clone(&env.run)), out, run: env.run })
+        })
+    }
+}
+
+struct RollupWorker {
+    rows: SeriesRollup,
+    out: BlockBuilder,
+    run: Arc<RunState>,
+}
+
+impl Worker for RollupWorker {
+    fn push(&mut self, batch: RecordBatch) -> Result<Vec<RecordBatch>> {
+        let Self { rows, out, run } = self;
+        let mut batches = Vec::new();
+        let mut held = 0;
+        rows.each(batch, |evaluator, row, samples| {
+            let (values, present) = out.row(row);
+            let hists = evaluator.run(row, samples, values, present)?;
+            out.histograms(hists);
+            held += out.settle();
+            if let Some(batch) = out.full()? {
+                run.hold(std::mem::take(&mut held))?;
+                batches.push(batch);
+            }
+            Ok(())
+        })?;
+        run.hold(held)?;
+        Ok(batches)
+    }
+
+    fn finish(&mut self) -> Result<Vec<RecordBatch>> {
+        Ok(self.out.flush()?.into_iter().collect())
+    }
+}
+
+/// Reads series out of batches and evaluates them one by one.
+#[derive(Debug)]
+pub(crate) struct SeriesRollup {
+    buffers: SampleBuffers,
+    stale: StaleFree,
+    evaluator: Evaluator,
+}
+
+impl SeriesRollup {
+    pub(crate) fn new(spec: Arc<Rollup>, params: Vec<Vec<f64>>, run: Arc<RunState>) -> Self {
+        let names = spec.table.column(METRIC_NAME).cloned();
+        let annotations = Annotations::default();
+        let evaluator = Evaluator { spec, params, names, annotations, scratch: Scratch::default(), run };
+        Self { buffers: SampleBuffers::default(), stale: StaleFree::default(), evaluator }
+    }
+
+    /// Calls for each series of a batch.
+    pub(crate) fn each(
+        &mut self,
+        batch: RecordBatch,
+        mut f: impl FnMut(&mut Evaluator, u32, &SeriesSamples<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let Self { buffers, stale, evaluator } = self;
+        match evaluator.spec.source {
+            SampleSource::Scan => {
+                let keep_stale = matches!(evaluator.spec.function, RollupFunction::Instant(_));
+                let batch = SampleBatch::new(&batch)?;
+                for idx in 0..batch.len() {
+                    let samples = batch.series(idx, buffers)?;
+                    let samples = if keep_stale { samples } else { stale.clean(samples) };
+                    f(evaluator, batch.row(idx), &samples)?;
+                }
+            }
+            SampleSource::Grid(grid) => {
+                let block = to_block(batch)?;
+                for (idx, &row) in block.rows.iter().enumerate() {
+                    let from = block.hists.partition_point(|h| (h.0 as usize) < idx);
+                    let to = block.hists.partition_point(|h| h.0 as usize <= idx);
+                    let samples = grid_samples(&block, idx, &block.hists[from..to], &grid, buffers);
+                    f(evaluator, row, &samples)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Evaluates the function on one series at a time.
+#[derive(Debug)]
+pub(crate) struct Evaluator {
+    spec: Arc<Rollup>,
+    params: Vec<Vec<f64>>,
+    names: Option<LabelColumn>,
+    annotations: Annotations,
+    scratch: Scratch,
+    run: Arc<RunState>,
+}
+
+impl Evaluator {
+    /// Fills one row; gives its histograms by step.
+    pub(crate) fn run(
+        &mut self,
+        row: u32,
+        samples: &SeriesSamples<'_>,
+        values: &mut [f64],
+        present: &mut [bool],
+    ) -> Result<Vec<(u32, Histogram)>> {
+        let spec = &*self.spec;
+        let mut out = SeriesOut { values, present, hists: Vec::new() };
+        let params: smallvec::SmallVec<[ScalarSteps<'_>; 2]> = self.params.iter().map(|p| ScalarSteps::new(p)).collect();
+        let mut ctx = KernelContext {
+            annotations: &mut self.annotations,
+            pos: spec.pos,
+            metric_name: self.names.as_ref().map_or("", |c| &**c.value(row as usize)),
+            scratch: &mut self.scratch,
+        };
+        let call = RangeCall { grid: spec.grid, window: spec.window, at: spec.at, params: &params };
+        match spec.function {
+            RollupFunction::Instant(what) => instant(samples, &call, what, &mut out),
+            RollupFunction::Smoothed => instant_smoothed(samples, &call, &mut out, &mut ctx),
+            RollupFunction::Range(function) => {
+                if let Kernel::Range(kernel) = &function.kernel {
+                    (kernel.run)(samples, &call, &mut out, &mut ctx).map_err(quiver_query::to_datafusion)?;
+                }
+            }
+        }
+        Ok(out.hists)
+    }
+}
+
+impl Drop for Evaluator {
+    fn drop(&mut self) {
+        self.run.annotate(std::mem::take(&mut self.annotations));
+    }
+}

@@ -1,0 +1,52 @@
+//! `scalar`: the only float of each step, else NaN.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::execution::SendableRecordBatchStream;
+
+use super::batch::{matrix_schema, to_batch};
+use super::drive::{collect, once};
+use super::{Batches, Env, Spread, StepOperator};
+use crate::kernel::Block;
+
+/// One row with a value at each step.
+#[derive(Debug)]
+pub(crate) struct ToScalar {
+    /// Steps.
+    pub(crate) steps: usize,
+}
+
+impl StepOperator for ToScalar {
+    fn name(&self) -> &'static str {
+        "Scalar"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        matrix_schema(self.steps, false)
+    }
+
+    fn spread(&self) -> Spread {
+        Spread::Once
+    }
+
+    fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, _: Env) -> Batches {
+        let input = inputs.swap_remove(0);
+        once(async move {
+            let mut found = vec![0u32; self.steps];
+            let mut values = vec![f64::NAN; self.steps];
+            for block in collect(input).await? {
+                for (i, present) in block.present.iter().enumerate() {
+                    if *present {
+                        let step = i % self.steps;
+                        found[step] += 1;
+                        values[step] = if found[step] == 1 { block.values[i] } else { f64::NAN };
+                    }
+                }
+            }
+            let present = vec![true; self.steps];
+            let block = Block { rows: vec![0], steps: self.steps, values, present, hists: vec![] };
+            Ok(vec![to_batch(block, &self.schema())?])
+        })
+    }
+}

@@ -1,0 +1,127 @@
+//! Aggregations that keep rows: `topk`, `bottomk`, `limitk`, `limit_ratio`.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use datafusion::error::Result;
+use datafusion::execution::SendableRecordBatchStream;
+
+use super::batch::matrix_schema;
+use super::drive::{Matrix, Param, collect, once, params};
+use super::rows::to_batches;
+use super::{Batches, Env, Spread, StepOperator};
+use crate::aggregate::{RowSelector, Selection, check_params, ratio_keeps};
+use crate::annotation::Annotations;
+use crate::ast::{AggregateOp, PosRange};
+use crate::functions::ScalarSteps;
+use crate::kernel::Block;
+
+/// Keeps rows by step.
+#[derive(Debug)]
+pub(crate) struct StepSelect {
+    /// Operator.
+    pub(crate) op: AggregateOp,
+    /// Steps.
+    pub(crate) steps: usize,
+    /// Whether this is an instant query, whose rows come in order of value.
+    pub(crate) single: bool,
+    /// Group of each row.
+    pub(crate) ids: Vec<u32>,
+    /// Number of groups.
+    pub(crate) groups: usize,
+    /// Hash of the labels of each row (`limit_ratio`).
+    pub(crate) hashes: Vec<u64>,
+    /// k or ratio.
+    pub(crate) param: Param,
+    /// Position of the parameter.
+    pub(crate) param_pos: PosRange,
+    /// Position of the aggregation.
+    pub(crate) pos: PosRange,
+    /// Whether histograms may occur.
+    pub(crate) histograms: bool,
+}
+
+impl StepOperator for StepSelect {
+    fn name(&self) -> &'static str {
+        "StepSelect"
+    }
+
+    fn detail(&self) -> String {
+        format!("{}({}) groups={} series={}", self.op.as_str(), self.param.shown(), self.groups, self.ids.len())
+    }
+
+    fn schema(&self) -> SchemaRef {
+        matrix_schema(self.steps, self.histograms)
+    }
+
+    fn spread(&self) -> Spread {
+        Spread::Once
+    }
+
+    fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
+        let main = inputs.remove(0);
+        once(async move {
+            let values = params(&[self.param], inputs, 1).await?;
+            let param = ScalarSteps::new(&values[0]);
+            let mut annotations = Annotations::default();
+            let some = check_params(self.op, &param, self.param_pos, &mut annotations);
+            let blocks = collect(main).await?;
+            let batches = match some.map_err(quiver_query::to_datafusion)? {
+                true => self.select(&Matrix::new(blocks, self.ids.len()), &param, &mut annotations)?,
+                false => vec![],
+            };
+            env.run.annotate(annotations);
+            Ok(batches)
+        })
+    }
+}
+
+impl StepSelect {
+    fn select(
+        &self,
+        matrix: &Matrix,
+        param: &ScalarSteps<'_>,
+        annotations: &mut Annotations,
+    ) -> Result<Vec<RecordBatch>> {
+        let selection = if self.op == AggregateOp::LimitRatio {
+            self.by_ratio(matrix, param)
+        } else {
+            let rows = self.ids.len();
+            let mut selector = RowSelector::new(self.op, self.groups, self.steps, param, rows, self.pos);
+            for (row, &group) in self.ids.iter().enumerate() {
+                if let Some(view) = matrix.row(row as u32) {
+                    selector.fold(row as u32, group, view.values, view.present, view.hists);
+                }
+            }
+            selector.finish(annotations)
+        };
+        let mut block = Block::new(self.steps);
+        let order = if self.single { &selection.order } else { &selection.rows };
+        for &row in order {
+            let (Some(view), Ok(place)) = (matrix.row(row), selection.rows.binary_search(&row)) else { continue };
+            let keep = &selection.keep[place * self.steps..(place + 1) * self.steps];
+            let idx = block.rows.len() as u32;
+            block.rows.push(row);
+            block.values.extend_from_slice(view.values);
+            block.present.extend(view.present.iter().zip(keep).map(|(p, k)| *p && *k));
+            if matches!(self.op, AggregateOp::Limitk | AggregateOp::LimitRatio) {
+                let kept = view.hists.iter().filter(|(step, _)| keep[*step as usize]);
+                block.hists.extend(kept.map(|(step, h)| (idx, *step, h.clone())));
+            }
+        }
+        to_batches(block, &self.schema())
+    }
+
+    fn by_ratio(&self, matrix: &Matrix, param: &ScalarSteps<'_>) -> Selection {
+        let mut selection = Selection::default();
+        for (row, &hash) in self.hashes.iter().enumerate() {
+            if matrix.row(row as u32).is_some() {
+                selection.rows.push(row as u32);
+                selection.keep.extend((0..self.steps).map(|step| ratio_keeps(param.at(step), hash)));
+            }
+        }
+        selection.order.clone_from(&selection.rows);
+        selection
+    }
+}

@@ -1,0 +1,157 @@
+//! `and`, `or`, `unless`: presence of signatures per step decides, values pass through.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use datafusion::error::Result;
+use datafusion::execution::SendableRecordBatchStream;
+use futures::StreamExt;
+
+use super::batch::{matrix_schema, to_block};
+use super::drive::{Worker, collect, drive_after, once};
+use super::rows::{Merger, to_batches};
+use super::{Batches, Env, Spread, StepOperator};
+use crate::ast::BinaryOp;
+use crate::kernel::Block;
+
+/// A set operator over two inputs.
+#[derive(Debug)]
+pub(crate) struct StepSet {
+    /// `and`, `or`, `unless`.
+    pub(crate) op: BinaryOp,
+    /// Steps.
+    pub(crate) steps: usize,
+    /// Whether histograms may occur in the output.
+    pub(crate) histograms: bool,
+    /// Signature of each row of the left side.
+    pub(crate) left: Vec<u32>,
+    /// Signature of each row of the right side.
+    pub(crate) right: Vec<u32>,
+    /// Number of signatures.
+    pub(crate) signatures: usize,
+    /// Row of the output for each row of the left side (`or`).
+    pub(crate) left_to: Vec<u32>,
+    /// Row of the output for each row of the right side (`or`).
+    pub(crate) right_to: Vec<u32>,
+    /// Whether a row of the output may come from both sides (`or`).
+    pub(crate) merges: bool,
+}
+
+impl StepOperator for StepSet {
+    fn name(&self) -> &'static str {
+        "StepSet"
+    }
+
+    fn detail(&self) -> String {
+        format!("{} signatures={}", self.op.as_str(), self.signatures)
+    }
+
+    fn schema(&self) -> SchemaRef {
+        matrix_schema(self.steps, self.histograms)
+    }
+
+    fn spread(&self) -> Spread {
+        Spread::Once
+    }
+
+    fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, _: Env) -> Batches {
+        let right = inputs.swap_remove(1);
+        let left = inputs.swap_remove(0);
+        if self.op == BinaryOp::Or {
+            return once(async move { self.either(left, right).await });
+        }
+        let op = Arc::clone(&self);
+        drive_after(left, async move {
+            let mut seen = Presence::new(op.signatures, op.steps);
+            for block in collect(right).await? {
+                seen.add(&block, &op.right);
+            }
+            Ok(Filter { op, seen })
+        })
+    }
+}
+
+impl StepSet {
+    async fn either(
+        &self,
+        mut left: SendableRecordBatchStream,
+        mut right: SendableRecordBatchStream,
+    ) -> Result<Vec<RecordBatch>> {
+        let schema = self.schema();
+        let mut seen = Presence::new(self.signatures, self.steps);
+        let mut merged = Merger::new(self.steps);
+        let mut batches = Vec::new();
+        let mut give = |block: Block| -> Result<()> {
+            if self.merges { merged.add(block) } else { to_batches(block, &schema).map(|b| batches.extend(b)) }
+        };
+        while let Some(batch) = left.next().await {
+            let mut block = to_block(batch?)?;
+            seen.add(&block, &self.left);
+            block.rows.iter_mut().for_each(|r| *r = self.left_to[*r as usize]);
+            give(block)?;
+        }
+        while let Some(batch) = right.next().await {
+            let mut block = to_block(batch?)?;
+            seen.filter(&mut block, &self.right, false);
+            block.rows.iter_mut().for_each(|r| *r = self.right_to[*r as usize]);
+            give(block)?;
+        }
+        if self.merges { merged.finish(&schema) } else { Ok(batches) }
+    }
+}
+
+struct Filter {
+    op: Arc<StepSet>,
+    seen: Presence,
+}
+
+impl Worker for Filter {
+    fn push(&mut self, batch: RecordBatch) -> Result<Vec<RecordBatch>> {
+        let mut block = to_block(batch)?;
+        self.seen.filter(&mut block, &self.op.left, self.op.op == BinaryOp::And);
+        to_batches(block, &self.op.schema())
+    }
+}
+
+/// Which signatures have an element at which steps.
+struct Presence {
+    steps: usize,
+    bits: Vec<bool>,
+}
+
+impl Presence {
+    fn new(signatures: usize, steps: usize) -> Self {
+        Self { steps, bits: vec![false; signatures * steps] }
+    }
+
+    fn add(&mut self, block: &Block, signatures: &[u32]) {
+        for (idx, &row) in block.rows.iter().enumerate() {
+            let at = signatures[row as usize] as usize * self.steps;
+            let (_, present) = block.row(idx);
+            for (seen, p) in self.bits[at..at + self.steps].iter_mut().zip(present) {
+                *seen |= p;
+            }
+        }
+        for (idx, step, _) in &block.hists {
+            let signature = signatures[block.rows[*idx as usize] as usize] as usize;
+            self.bits[signature * self.steps + *step as usize] = true;
+        }
+    }
+
+    /// Keeps the elements at whose step the signature was seen (`wanted`) or was not.
+    fn filter(&self, block: &mut Block, signatures: &[u32], wanted: bool) {
+        for (idx, &row) in block.rows.iter().enumerate() {
+            let at = signatures[row as usize] as usize * self.steps;
+            let present = &mut block.present[idx * self.steps..(idx + 1) * self.steps];
+            for (p, seen) in present.iter_mut().zip(&self.bits[at..at + self.steps]) {
+                *p &= *seen == wanted;
+            }
+        }
+        let rows = &block.rows;
+        block.hists.retain(|(idx, step, _)| {
+            let signature = signatures[rows[*idx as usize] as usize] as usize;
+            self.bits[signature * self.steps + *step as usize] == wanted
+        });
+    }
+}

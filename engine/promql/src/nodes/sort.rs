@@ -1,0 +1,98 @@
+//! `sort`, `sort_desc`, `sort_by_label…`: the order of an instant vector is the order of rows in the batches.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::execution::SendableRecordBatchStream;
+
+use super::batch::matrix_schema;
+use super::drive::{Matrix, collect, once};
+use super::rows::to_batches;
+use super::{Batches, Env, Spread, StepOperator};
+use crate::kernel::Block;
+
+/// What decides the order.
+#[derive(Debug)]
+pub(crate) enum SortBy {
+    /// The value; histograms are dropped.
+    Value {
+        /// Greatest first.
+        descending: bool,
+    },
+    /// The place of each row, known from its labels.
+    Rank(Vec<u32>),
+}
+
+/// Sorts the rows of an instant vector.
+#[derive(Debug)]
+pub(crate) struct Sort {
+    /// What decides.
+    pub(crate) by: SortBy,
+    /// Whether histograms may occur.
+    pub(crate) histograms: bool,
+    /// Rows of the table.
+    pub(crate) rows: usize,
+}
+
+impl StepOperator for Sort {
+    fn name(&self) -> &'static str {
+        "StepSort"
+    }
+
+    fn detail(&self) -> String {
+        match self.by {
+            SortBy::Value { descending } => format!("value descending={descending}"),
+            SortBy::Rank(_) => "labels".into(),
+        }
+    }
+
+    fn schema(&self) -> SchemaRef {
+        matrix_schema(1, self.histograms)
+    }
+
+    fn spread(&self) -> Spread {
+        Spread::Once
+    }
+
+    fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, _: Env) -> Batches {
+        let input = inputs.swap_remove(0);
+        once(async move {
+            let matrix = Matrix::new(collect(input).await?, self.rows);
+            let mut order: Vec<u32> = matrix.arrival().collect();
+            match &self.by {
+                SortBy::Value { descending } => {
+                    order.retain(|&r| matrix.row(r).is_some_and(|v| v.present[0]));
+                    let value = |r: u32| matrix.row(r).map_or(f64::NAN, |v| v.values[0]);
+                    order.sort_by(|&a, &b| compare_values(value(a), value(b), *descending));
+                }
+                SortBy::Rank(ranks) => order.sort_by_key(|&r| ranks[r as usize]),
+            }
+            let mut block = Block::new(1);
+            for row in order {
+                let Some(view) = matrix.row(row) else { continue };
+                let idx = block.rows.len() as u32;
+                block.rows.push(row);
+                block.values.push(view.values[0]);
+                block.present.push(view.present[0]);
+                if !matches!(self.by, SortBy::Value { .. }) {
+                    block.hists.extend(view.hists.iter().map(|(step, h)| (idx, *step, h.clone())));
+                }
+            }
+            to_batches(block, &self.schema())
+        })
+    }
+}
+
+/// Compares values for `sort` and `sort_desc`; NaN comes last either way.
+pub(crate) fn compare_values(a: f64, b: f64, descending: bool) -> Ordering {
+    match (a.is_nan(), b.is_nan()) {
+        (true, true) => Ordering::Equal,
+        (true, false) => Ordering::Greater,
+        (false, true) => Ordering::Less,
+        (false, false) => {
+            let order = a.partial_cmp(&b).unwrap_or(Ordering::Equal);
+            if descending { order.reverse() } else { order }
+        }
+    }
+}

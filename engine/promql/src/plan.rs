@@ -1,0 +1,407 @@
+//! From the tree to a `LogicalPlan`: labels are resolved here, numbers are left to the nodes.
+//!
+//! Each expression becomes a [`Planned`]: a plan that gives a step matrix, and the table of labels that its row
+//! numbers refer to. All selectors of a query read one snapshot. What depends on values only for its labels
+//! (`count_values`, `info`) runs its input here and goes on with a literal matrix.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use datafusion::logical_expr::LogicalPlan;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use quiver_query::{QueryEngine, SampleTables, from_datafusion};
+use quiver_types::{Error, ErrorKind, Result, SeriesSnapshot, SeriesTable};
+
+use crate::annotation::Annotations;
+use crate::ast::{At, DurationExpr, Expr, ExprKind};
+use crate::duration::{evaluate, evaluate_positive};
+use crate::kernel::{Block, Grid};
+use crate::nodes::StepNode;
+use crate::nodes::StepOperator;
+use crate::nodes::batch::{matrix_schema, to_batch, to_block};
+use crate::nodes::broadcast::Broadcast;
+use crate::nodes::drive::Param;
+use crate::nodes::literal::Literal;
+use crate::nodes::map::{Map, Stage};
+use crate::nodes::rollup::Rollup;
+use crate::nodes::rows::to_batches;
+use crate::run::RunState;
+
+pub(crate) mod aggregate;
+pub(crate) mod binary;
+pub(crate) mod call;
+pub(crate) mod hash;
+pub(crate) mod histogram;
+pub(crate) mod info;
+pub(crate) mod invariant;
+pub(crate) mod labels;
+pub(crate) mod relabel;
+pub(crate) mod select;
+
+use invariant::{evaluates_once, unparen};
+
+/// Times of the query as a whole.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QueryTimes {
+    /// First step.
+    pub(crate) start_ms: i64,
+    /// End as asked for.
+    pub(crate) end_ms: i64,
+    /// Step; 0 for an instant query.
+    pub(crate) step_ms: i64,
+}
+
+impl QueryTimes {
+    /// Gives a range or a step in milliseconds.
+    fn positive(&self, duration: &DurationExpr) -> Result<i64> {
+        evaluate_positive(duration, self.step_ms, self.end_ms - self.start_ms)
+    }
+
+    /// Gives an offset in milliseconds.
+    fn offset(&self, duration: Option<&DurationExpr>) -> Result<i64> {
+        duration.map_or(Ok(0), |d| evaluate(d, self.step_ms, self.end_ms - self.start_ms))
+    }
+
+    fn at(&self, at: At) -> i64 {
+        match at {
+            At::Time(t) => t,
+            At::Start => self.start_ms,
+            At::End => self.end_ms,
+        }
+    }
+}
+
+/// Steps at which an expression is evaluated.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scope {
+    /// The steps.
+    pub(crate) grid: Grid,
+    /// Whether this is one evaluation rather than a range that happens to have one step.
+    pub(crate) single: bool,
+}
+
+impl Scope {
+    /// The scope of what is evaluated once.
+    pub(crate) fn once(self) -> Self {
+        Self { grid: Grid { steps: 1, ..self.grid }, single: true }
+    }
+}
+
+/// An instant vector.
+#[derive(Debug, Clone)]
+pub(crate) struct VectorPlan {
+    plan: LogicalPlan,
+    /// Elementwise work that is still to be put on top of `plan`; consecutive stages become one node.
+    stages: Vec<Stage>,
+    stage_inputs: Vec<LogicalPlan>,
+    /// Labels of the rows.
+    pub(crate) table: Arc<SeriesTable>,
+    /// Rows whose name goes at the end of the query.
+    pub(crate) drop_name: Arc<Vec<bool>>,
+    /// Whether histograms may occur.
+    pub(crate) histograms: bool,
+    /// Whether the order of rows means something.
+    pub(crate) ordered: bool,
+    /// The rollup that `plan` is, with its inputs, for operators that do its work within their own.
+    rollup: Option<(Arc<Rollup>, Vec<LogicalPlan>)>,
+}
+
+/// A scalar.
+#[derive(Debug, Clone)]
+pub(crate) enum ScalarPlan {
+    /// The same number at all steps, known now.
+    Const(f64),
+    /// A matrix of one row.
+    Steps(LogicalPlan),
+}
+
+/// A range vector as the answer of an instant query.
+#[derive(Debug)]
+pub(crate) enum RangePlan {
+    /// Samples of a selector within `(start, end]`.
+    Scan {
+        /// The scan.
+        plan: LogicalPlan,
+        /// Labels.
+        table: Arc<SeriesTable>,
+        /// Window: start (exclusive) and end.
+        bounds: (i64, i64),
+        /// Whether the selector is anchored.
+        anchored: bool,
+        /// Whether the selector is smoothed.
+        smoothed: bool,
+    },
+    /// The matrix of a subquery.
+    Grid {
+        /// The inner vector.
+        vector: VectorPlan,
+        /// Its steps.
+        grid: Grid,
+    },
+}
+
+/// A planned expression.
+#[derive(Debug)]
+pub(crate) enum Planned {
+    /// Scalar.
+    Scalar(ScalarPlan),
+    /// Instant vector.
+    Vector(VectorPlan),
+    /// Range vector.
+    Range(RangePlan),
+    /// Text.
+    String(String),
+}
+
+/// Plans one query.
+pub(crate) struct Planner {
+    pub(crate) snapshot: Arc<dyn SeriesSnapshot>,
+    pub(crate) tables: Arc<dyn SampleTables>,
+    pub(crate) engine: Arc<QueryEngine>,
+    pub(crate) run: Arc<RunState>,
+    pub(crate) times: QueryTimes,
+    pub(crate) lookback_ms: i64,
+    pub(crate) subquery_step_ms: i64,
+    /// Operators between vectors so far.
+    pub(crate) joins: AtomicUsize,
+}
+
+impl Planner {
+    /// Plans the root of a query.
+    pub(crate) async fn root(&self, expr: &Expr, scope: Scope) -> Result<Planned> {
+        self.operand(expr, scope).await
+    }
+
+    /// Plans an operand; what does not depend on the step is evaluated once and broadcast.
+    pub(crate) fn operand<'a>(&'a self, expr: &'a Expr, scope: Scope) -> BoxFuture<'a, Result<Planned>> {
+        async move {
+            if scope.single || !evaluates_once(expr) {
+                return self.expr(expr, scope).await;
+            }
+            let planned = self.expr(expr, scope.once()).await?;
+            self.broadcast(planned, scope)
+        }
+        .boxed()
+    }
+
+    /// Repeats what was evaluated once over all steps of a scope.
+    pub(crate) fn broadcast(&self, planned: Planned, scope: Scope) -> Result<Planned> {
+        let steps = scope.grid.steps;
+        Ok(match planned {
+            Planned::Vector(v) if steps > 1 => {
+                let histograms = v.histograms;
+                let (table, drop_name, ordered) = (Arc::clone(&v.table), Arc::clone(&v.drop_name), v.ordered);
+                let plan = self.node(Broadcast { steps, histograms }, vec![self.finish(v, scope.once())?])?;
+                Planned::Vector(VectorPlan { ordered, ..VectorPlan::new(plan, table, drop_name, histograms) })
+            }
+            Planned::Scalar(ScalarPlan::Steps(plan)) if steps > 1 => {
+                let plan = self.node(Broadcast { steps, histograms: false }, vec![plan])?;
+                Planned::Scalar(ScalarPlan::Steps(plan))
+            }
+            other => other,
+        })
+    }
+
+    /// Plans an expression at the steps of the scope.
+    pub(crate) fn expr<'a>(&'a self, expr: &'a Expr, scope: Scope) -> BoxFuture<'a, Result<Planned>> {
+        async move {
+            match &expr.kind {
+                ExprKind::Number { value, .. } => Ok(Planned::Scalar(ScalarPlan::Const(*value))),
+                ExprKind::String(text) => Ok(Planned::String(text.clone())),
+                ExprKind::Paren(inner) => self.expr(inner, scope).await,
+                ExprKind::Unary { negate, expr } => self.unary(*negate, expr, scope).await,
+                ExprKind::Binary(_) => self.binary(expr, scope).await,
+                ExprKind::Aggregate(aggregate) => self.aggregate(aggregate, expr.pos, scope).await,
+                ExprKind::Call { function, args } => self.call(function, args, expr.pos, scope).await,
+                ExprKind::VectorSelector(selector) => self.instant_selector(selector, expr.pos, scope).await,
+                ExprKind::MatrixSelector { selector, range } => self.raw_selector(selector, range, scope).await,
+                ExprKind::Subquery(subquery) => self.raw_subquery(subquery, scope).await,
+            }
+        }
+        .boxed()
+    }
+
+    async fn unary(&self, negate: bool, expr: &Expr, scope: Scope) -> Result<Planned> {
+        let operand = self.expr(expr, scope).await?;
+        if !negate {
+            return Ok(operand);
+        }
+        Ok(match operand {
+            Planned::Scalar(ScalarPlan::Const(v)) => Planned::Scalar(ScalarPlan::Const(-v)),
+            Planned::Scalar(ScalarPlan::Steps(plan)) => {
+                Planned::Scalar(ScalarPlan::Steps(self.scalar_map(plan, vec![Stage::Negate], vec![], scope)?))
+            }
+            Planned::Vector(mut v) => {
+                v.push(Stage::Negate);
+                v.drop_names();
+                Planned::Vector(v)
+            }
+            other => other,
+        })
+    }
+
+    /// Wraps an operator as a plan.
+    pub(crate) fn node(&self, operator: impl StepOperator, inputs: Vec<LogicalPlan>) -> Result<LogicalPlan> {
+        self.shared_node(Arc::new(operator), inputs)
+    }
+
+    /// Wraps an operator that somebody else holds too.
+    pub(crate) fn shared_node(&self, operator: Arc<dyn StepOperator>, inputs: Vec<LogicalPlan>) -> Result<LogicalPlan> {
+        StepNode::plan(operator, &self.run, inputs)
+    }
+
+    /// Puts elementwise stages on a scalar.
+    pub(crate) fn scalar_map(
+        &self,
+        plan: LogicalPlan,
+        stages: Vec<Stage>,
+        more: Vec<LogicalPlan>,
+        scope: Scope,
+    ) -> Result<LogicalPlan> {
+        let steps = scope.grid.steps;
+        let map = Map { stages, grid: scope.grid, histograms: false, table: Arc::new(SeriesTable::unlabelled()) };
+        debug_assert_eq!(map.grid.steps, steps);
+        self.node(map, [vec![plan], more].concat())
+    }
+
+    /// Gives the plan of a vector with all of its elementwise work.
+    pub(crate) fn finish(&self, vector: VectorPlan, scope: Scope) -> Result<LogicalPlan> {
+        if vector.stages.is_empty() {
+            return Ok(vector.plan);
+        }
+        let VectorPlan { plan, stages, stage_inputs, table, histograms, .. } = vector;
+        let map = Map { stages, grid: scope.grid, histograms, table };
+        self.node(map, [vec![plan], stage_inputs].concat())
+    }
+
+    /// Gives a literal matrix.
+    pub(crate) fn literal(&self, shown: impl Into<String>, block: Block, histograms: bool) -> Result<LogicalPlan> {
+        let schema = matrix_schema(block.steps, histograms);
+        let batches = to_batches(block, &schema).map_err(from_datafusion)?;
+        self.node(Literal { shown: shown.into(), schema, batches }, vec![])
+    }
+
+    /// Gives a row that has the same value at all steps, or one value per step.
+    pub(crate) fn row(&self, shown: impl Into<String>, values: Vec<f64>) -> Result<LogicalPlan> {
+        let steps = values.len();
+        let block = Block { rows: vec![0], steps, values, present: vec![true; steps], hists: vec![] };
+        let schema = matrix_schema(steps, false);
+        let batches = vec![to_batch(block, &schema).map_err(from_datafusion)?];
+        self.node(Literal { shown: shown.into(), schema, batches }, vec![])
+    }
+
+    /// Gives a scalar as a plan.
+    pub(crate) fn scalar_plan(&self, scalar: ScalarPlan, scope: Scope) -> Result<LogicalPlan> {
+        match scalar {
+            ScalarPlan::Const(v) => self.row(v.to_string(), vec![v; scope.grid.steps]),
+            ScalarPlan::Steps(plan) => Ok(plan),
+        }
+    }
+
+    /// Plans an argument that is a scalar.
+    pub(crate) async fn scalar(&self, expr: &Expr, scope: Scope) -> Result<ScalarPlan> {
+        match self.operand(unparen(expr), scope).await? {
+            Planned::Scalar(scalar) => Ok(scalar),
+            _ => Err(unexpected("scalar")),
+        }
+    }
+
+    /// Plans an argument that is an instant vector.
+    pub(crate) async fn vector(&self, expr: &Expr, scope: Scope) -> Result<VectorPlan> {
+        match self.operand(unparen(expr), scope).await? {
+            Planned::Vector(vector) => Ok(vector),
+            _ => Err(unexpected("instant vector")),
+        }
+    }
+
+    /// Adds a scalar to the parameters of a node whose first inputs are `inputs`.
+    pub(crate) fn param(scalar: ScalarPlan, inputs: &mut Vec<LogicalPlan>, first: usize) -> Param {
+        match scalar {
+            ScalarPlan::Const(v) => Param::Const(v),
+            ScalarPlan::Steps(plan) => {
+                inputs.push(plan);
+                Param::Input(first + inputs.len() - 1)
+            }
+        }
+    }
+
+    /// Runs a plan in the label phase and gives its blocks.
+    pub(crate) async fn evaluate(&self, plan: &LogicalPlan) -> Result<Vec<Block>> {
+        let mut batches = self.engine.execute(plan, &self.run.ctx).await?;
+        let mut blocks = Vec::new();
+        while let Some(batch) = batches.next().await {
+            blocks.push(to_block(batch.map_err(from_datafusion)?).map_err(from_datafusion)?);
+        }
+        Ok(blocks)
+    }
+
+    /// Gives the values of a scalar in the label phase: one, or one per step.
+    pub(crate) async fn evaluate_scalar(&self, scalar: &ScalarPlan) -> Result<Vec<f64>> {
+        match scalar {
+            ScalarPlan::Const(v) => Ok(vec![*v]),
+            ScalarPlan::Steps(plan) => {
+                let blocks = self.evaluate(plan).await?;
+                blocks.into_iter().find(|b| !b.rows.is_empty()).map(|b| b.values).ok_or_else(|| unexpected("scalar"))
+            }
+        }
+    }
+
+    /// Adds annotations of the label phase.
+    pub(crate) fn annotate(&self, f: impl FnOnce(&mut Annotations)) {
+        let mut annotations = Annotations::default();
+        f(&mut annotations);
+        self.run.annotate(annotations);
+    }
+}
+
+/// The type check lets none of this through.
+fn unexpected(wanted: &str) -> Error {
+    Error::internal(format!("an argument that is no {wanted}"))
+}
+
+/// An error of evaluation.
+pub(crate) fn failed(text: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Execution, text)
+}
+
+impl VectorPlan {
+    /// Wraps a plan.
+    pub(crate) fn new(
+        plan: LogicalPlan,
+        table: Arc<SeriesTable>,
+        drop_name: Arc<Vec<bool>>,
+        histograms: bool,
+    ) -> Self {
+        Self { plan, stages: vec![], stage_inputs: vec![], table, drop_name, histograms, ordered: false, rollup: None }
+    }
+
+    /// Gives the rollup that this is and nothing else.
+    pub(crate) fn fused_rollup(&self) -> Option<(Arc<Rollup>, Vec<LogicalPlan>)> {
+        if self.stages.is_empty() { self.rollup.clone() } else { None }
+    }
+
+    /// Remembers that the plan is just a rollup.
+    pub(crate) fn with_rollup(mut self, rollup: Arc<Rollup>, inputs: Vec<LogicalPlan>) -> Self {
+        self.rollup = Some((rollup, inputs));
+        self
+    }
+
+    /// Adds an elementwise stage that has no scalar inputs.
+    pub(crate) fn push(&mut self, stage: Stage) {
+        self.stages.push(stage);
+    }
+
+    /// Adds an elementwise stage with scalar arguments.
+    pub(crate) fn push_with(&mut self, scalars: Vec<ScalarPlan>, stage: impl FnOnce(Vec<Param>) -> Stage) {
+        let params = scalars.into_iter().map(|s| Planner::param(s, &mut self.stage_inputs, 1)).collect();
+        self.stages.push(stage(params));
+    }
+
+    /// Flags the names of all rows to go.
+    pub(crate) fn drop_names(&mut self) {
+        if self.drop_name.contains(&false) {
+            self.drop_name = Arc::new(vec![true; self.table.len()]);
+        }
+    }
+}

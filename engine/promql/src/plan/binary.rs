@@ -1,0 +1,261 @@
+//! Binary operators: constants fold, scalars become stages, vectors are matched by their labels once.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use quiver_types::label::METRIC_NAME;
+use quiver_types::series::LabelColumn;
+use quiver_types::{Result, SeriesTable};
+
+use super::invariant::{chain, step_invariant};
+use super::labels::{concat, group, is_metadata};
+use super::{Planned, Planner, ScalarPlan, Scope, VectorPlan, failed};
+use crate::ast::{BinaryExpr, BinaryOp, Expr, MatchCardinality, PosRange, VectorMatching};
+use crate::binary;
+use crate::nodes::join::{JoinGroup, StepJoin};
+use crate::nodes::map::Stage;
+use crate::nodes::set::StepSet;
+
+/// Vector-with-vector operators that a query may have: each is a level of the plan.
+const JOINS_MAX: usize = 500;
+
+impl Planner {
+    /// Plans a chain of binary operators.
+    pub(crate) async fn binary(&self, expr: &Expr, scope: Scope) -> Result<Planned> {
+        let (first, operators) = chain(expr);
+        let mut once = 0;
+        if !scope.single && step_invariant(first).0 {
+            once = operators.iter().take_while(|(b, _)| step_invariant(&b.rhs).0).count();
+        }
+        let mut planned = if once > 0 {
+            self.expr(first, scope.once()).await?
+        } else {
+            self.operand(first, scope).await?
+        };
+        for (i, (operator, pos)) in operators.into_iter().enumerate() {
+            let steps = if i < once { scope.once() } else { scope };
+            let rhs = self.operand(&operator.rhs, steps).await?;
+            planned = self.combine(operator, pos, planned, rhs, steps)?;
+            if i + 1 == once {
+                planned = self.broadcast(planned, scope)?;
+            }
+        }
+        Ok(planned)
+    }
+
+    fn combine(&self, expr: &BinaryExpr, pos: PosRange, lhs: Planned, rhs: Planned, scope: Scope) -> Result<Planned> {
+        match (lhs, rhs) {
+            (Planned::Scalar(ScalarPlan::Const(l)), Planned::Scalar(ScalarPlan::Const(r))) => {
+                Ok(Planned::Scalar(ScalarPlan::Const(binary::scalar(expr.op, l, r))))
+            }
+            (Planned::Scalar(l), Planned::Scalar(r)) => {
+                let main = self.scalar_plan(l, scope)?;
+                let mut more = vec![];
+                let param = Self::param(r, &mut more, 1);
+                let plan = self.scalar_map(main, vec![Stage::ScalarBinary(expr.op, param)], more, scope)?;
+                Ok(Planned::Scalar(ScalarPlan::Steps(plan)))
+            }
+            (Planned::Vector(v), Planned::Scalar(s)) => Ok(Self::with_scalar(expr, pos, v, s, false)),
+            (Planned::Scalar(s), Planned::Vector(v)) => Ok(Self::with_scalar(expr, pos, v, s, true)),
+            (Planned::Vector(l), Planned::Vector(r)) => {
+                if self.joins.fetch_add(1, Relaxed) >= JOINS_MAX {
+                    return Err(failed(format!("expression has more than {JOINS_MAX} operators between vectors")));
+                }
+                let matching = expr.matching.as_ref().ok_or_else(|| super::unexpected("matching"))?;
+                if expr.op.is_set() {
+                    self.set(expr.op, matching, l, r, scope).map(Planned::Vector)
+                } else {
+                    self.join(expr, matching, pos, l, r, scope).map(Planned::Vector)
+                }
+            }
+            _ => Err(super::unexpected("operand")),
+        }
+    }
+
+    fn with_scalar(expr: &BinaryExpr, pos: PosRange, mut v: VectorPlan, s: ScalarPlan, scalar_left: bool) -> Planned {
+        let (op, return_bool) = (expr.op, expr.return_bool);
+        v.push_with(vec![s], |params| Stage::Binary { op, return_bool, scalar_left, scalar: params[0], pos });
+        if changes_schema(op) || return_bool {
+            v.drop_names();
+        }
+        Planned::Vector(v)
+    }
+
+    fn set(
+        &self,
+        op: BinaryOp,
+        matching: &VectorMatching,
+        left: VectorPlan,
+        right: VectorPlan,
+        scope: Scope,
+    ) -> Result<VectorPlan> {
+        let both = concat(&left.table, &right.table);
+        let signatures = group(&both, |n| is_matched(matching, n));
+        let at = left.table.len();
+        let histograms = left.histograms || (op == BinaryOp::Or && right.histograms);
+        let ordered = left.ordered || (op == BinaryOp::Or && right.ordered);
+        let flags = [&left.drop_name[..], &right.drop_name[..]].concat();
+        let (table, drop_name, to, merges) = if op == BinaryOp::Or {
+            let rows = group(&both, |_| true);
+            let flags = rows.first.iter().map(|&r| flags[r as usize]).collect();
+            let table = if rows.merges() { both.take(&rows.first) } else { both };
+            let merges = rows.merges();
+            (Arc::new(table), Arc::new(flags), rows.ids, merges)
+        } else {
+            (Arc::clone(&left.table), Arc::clone(&left.drop_name), vec![], false)
+        };
+        let node = StepSet {
+            op,
+            steps: scope.grid.steps,
+            histograms,
+            signatures: signatures.len(),
+            left: signatures.ids[..at].to_vec(),
+            right: signatures.ids[at..].to_vec(),
+            left_to: to.get(..at).unwrap_or_default().to_vec(),
+            right_to: to.get(at..).unwrap_or_default().to_vec(),
+            merges,
+        };
+        let inputs = vec![self.finish(left, scope)?, self.finish(right, scope)?];
+        let plan = self.node(node, inputs)?;
+        Ok(VectorPlan { ordered, ..VectorPlan::new(plan, table, drop_name, histograms) })
+    }
+
+    fn join(
+        &self,
+        expr: &BinaryExpr,
+        matching: &VectorMatching,
+        pos: PosRange,
+        left: VectorPlan,
+        right: VectorPlan,
+        scope: Scope,
+    ) -> Result<VectorPlan> {
+        let both = concat(&left.table, &right.table);
+        let signatures = group(&both, |n| is_matched(matching, n));
+        let (lefts, rights) = (0..left.table.len() as u32, left.table.len() as u32..both.len() as u32);
+        let swapped = matching.card == MatchCardinality::OneToMany;
+        let (many_rows, one_rows) = if swapped { (rights, lefts) } else { (lefts, rights) };
+        let (many_at, one_at) = (many_rows.start, one_rows.start);
+        let mut groups = vec![JoinGroup::default(); signatures.len()];
+        for row in many_rows {
+            groups[signatures.ids[row as usize] as usize].many.push(row - many_at);
+        }
+        for row in one_rows {
+            groups[signatures.ids[row as usize] as usize].one.push(row - one_at);
+        }
+        // With fill values the left and the right one keep their sides of the text whatever side is "one"
+        // (`VectorBinop` swaps the operands, not the fill values).
+        let (fill_many, fill_one) = (matching.fill_left, matching.fill_right);
+        groups.retain(|g| {
+            (!g.one.is_empty() && (!g.many.is_empty() || fill_many.is_some())) || (!g.many.is_empty() && fill_one.is_some())
+        });
+        let mut results = Results { both: &both, matching, op: expr.op, pairs: vec![] };
+        for group in &mut groups {
+            for &many in &group.many {
+                for &one in &group.one {
+                    group.pairs.push(results.add(Pair { many: Some(many + many_at), one: Some(one + one_at) }));
+                }
+                if fill_one.is_some() {
+                    group.pairs.push(results.add(Pair { many: Some(many + many_at), one: None }));
+                }
+            }
+            if fill_many.is_some() {
+                for &one in &group.one {
+                    group.lone.push(results.add(Pair { many: None, one: Some(one + one_at) }));
+                }
+            }
+        }
+        let candidates = results.table();
+        let rows = group(&candidates, |_| true);
+        for group in &mut groups {
+            group.pairs.iter_mut().chain(&mut group.lone).for_each(|p| *p = rows.ids[*p as usize]);
+        }
+        let table = Arc::new(candidates.take(&rows.first));
+        let histograms = left.histograms || right.histograms;
+        let ordered = left.ordered || right.ordered;
+        let (many_table, one_table) = if swapped {
+            (Arc::clone(&right.table), Arc::clone(&left.table))
+        } else {
+            (Arc::clone(&left.table), Arc::clone(&right.table))
+        };
+        let node = StepJoin {
+            op: expr.op,
+            return_bool: expr.return_bool,
+            steps: scope.grid.steps,
+            histograms,
+            swapped,
+            one_to_one: matching.card == MatchCardinality::OneToOne,
+            fill_many,
+            fill_one,
+            groups,
+            merges: rows.merges(),
+            many_table,
+            one_table,
+            matching: matching.clone(),
+            pos,
+        };
+        let inputs = if swapped { [right, left] } else { [left, right] };
+        let inputs = inputs.into_iter().map(|v| self.finish(v, scope)).collect::<Result<Vec<_>>>()?;
+        let drop_name = Arc::new(vec![expr.return_bool; table.len()]);
+        let plan = self.node(node, inputs)?;
+        Ok(VectorPlan { ordered, ..VectorPlan::new(plan, table, drop_name, histograms) })
+    }
+}
+
+/// Says whether a label is part of the signature.
+pub(crate) fn is_matched(matching: &VectorMatching, name: &str) -> bool {
+    let named = matching.labels.iter().any(|l| l == name);
+    if matching.on { named } else { !named && name != METRIC_NAME }
+}
+
+/// Says whether the result is no longer what the metric's name says (`changesMetricSchema`).
+fn changes_schema(op: BinaryOp) -> bool {
+    use BinaryOp::{Add, Atan2, Div, Mod, Mul, Pow, Sub};
+    matches!(op, Add | Sub | Mul | Div | Mod | Pow | Atan2)
+}
+
+/// Rows (of both sides' united table) that make a row of the result; a side that is missing is filled.
+#[derive(Debug, Clone, Copy)]
+struct Pair {
+    many: Option<u32>,
+    one: Option<u32>,
+}
+
+/// Labels of the results of a join (`resultMetric`).
+struct Results<'a> {
+    both: &'a SeriesTable,
+    matching: &'a VectorMatching,
+    op: BinaryOp,
+    pairs: Vec<Pair>,
+}
+
+impl Results<'_> {
+    fn add(&mut self, pair: Pair) -> u32 {
+        self.pairs.push(pair);
+        (self.pairs.len() - 1) as u32
+    }
+
+    fn table(&self) -> SeriesTable {
+        let one_to_one = self.matching.card == MatchCardinality::OneToOne;
+        let columns = self.both.columns().filter_map(|(name, column)| {
+            let matched = is_matched(self.matching, name);
+            let metadata_goes = changes_schema(self.op) && is_metadata(name);
+            let named = self.matching.labels.iter().any(|l| l == &**name);
+            let kept = !metadata_goes && (!one_to_one || named == self.matching.on);
+            let included = self.matching.include.iter().any(|l| l == &**name);
+            if !kept && !included {
+                return None;
+            }
+            let code = |row: Option<u32>| row.map(|r| column.codes[r as usize]);
+            // A filled side has the labels that match, taken from the other side.
+            let of_pair = |pair: &Pair| {
+                let filled = |other: Option<u32>| if matched { code(other) } else { None };
+                let base = code(pair.many).or_else(|| filled(pair.one)).unwrap_or(0);
+                let from_one = code(pair.one).or_else(|| filled(pair.many)).unwrap_or(0);
+                if included { from_one } else { base }
+            };
+            let codes = self.pairs.iter().map(of_pair).collect();
+            Some((Arc::clone(name), LabelColumn { values: Arc::clone(&column.values), codes: Arc::new(codes) }))
+        });
+        SeriesTable::new(self.pairs.len(), columns.collect())
+    }
+}

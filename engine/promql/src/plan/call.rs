@@ -1,0 +1,343 @@
+//! Function calls.
+
+use std::sync::Arc;
+
+use quiver_types::label::METRIC_NAME;
+use quiver_types::series::SeriesTableBuilder;
+use quiver_types::{MatchOp, Matcher, Result, SeriesTable};
+
+use super::invariant::unparen;
+use super::labels::{self, Order};
+use super::{Planned, Planner, ScalarPlan, Scope, VectorPlan, failed};
+use crate::ast::{Expr, ExprKind, PosRange};
+use crate::functions::{ElementwiseKernel, FunctionDef, Kernel, RangeFunction, SpecialKind, lookup, names_where, notes};
+use crate::nodes::absent::Absent;
+use crate::nodes::map::Stage;
+use crate::nodes::rollup::RollupFunction;
+use crate::nodes::scalar::ToScalar;
+use crate::nodes::sort::{Sort, SortBy};
+use crate::window::InstantValue;
+
+impl Planner {
+    /// Plans a call.
+    pub(crate) async fn call(&self, name: &str, args: &[Expr], pos: PosRange, scope: Scope) -> Result<Planned> {
+        let function = lookup(name).ok_or_else(|| failed(format!("unknown function {name}")))?;
+        match &function.kernel {
+            Kernel::Range(range) => self.range_call(function, range, args, scope).await.map(Planned::Vector),
+            Kernel::Elementwise(kernel) => self.elementwise(function, *kernel, args, scope).await.map(Planned::Vector),
+            Kernel::Scalar(f) => self.scalar_call(*f, args, scope).await.map(Planned::Scalar),
+            Kernel::Special(kind) => self.special(*kind, args, pos, scope).await,
+        }
+    }
+
+    async fn range_call(
+        &self,
+        function: &'static FunctionDef,
+        range: &RangeFunction,
+        args: &[Expr],
+        scope: Scope,
+    ) -> Result<VectorPlan> {
+        let matrix = args.get(range.matrix_arg).map(unparen).ok_or_else(|| super::unexpected("range vector"))?;
+        let samples = match &matrix.kind {
+            ExprKind::MatrixSelector { selector, range: length } => {
+                if selector.anchored && !range.anchored {
+                    let names = names_where(|r| r.anchored);
+                    let text = "anchored modifier can only be used with:";
+                    return Err(failed(format!("{text} {names} - not with {}", function.name)));
+                }
+                if selector.smoothed && !range.smoothed {
+                    let names = names_where(|r| r.smoothed);
+                    let text = "smoothed modifier can only be used with:";
+                    return Err(failed(format!("{text} {names} - not with {}", function.name)));
+                }
+                self.range_samples(selector, length, scope, range.start_timestamps).await?
+            }
+            ExprKind::Subquery(subquery) => self.subquery_samples(subquery, scope).await?,
+            _ => return Err(super::unexpected("range vector")),
+        };
+        let (mut params, mut inputs) = (Vec::new(), Vec::new());
+        for (i, arg) in args.iter().enumerate() {
+            if i != range.matrix_arg {
+                params.push(Self::param(self.scalar(arg, scope).await?, &mut inputs, 1));
+            }
+        }
+        let first = args.first().map_or(PosRange::default(), |a| unparen(a).pos);
+        let mut vector = self.rollup(RollupFunction::Range(function), samples, params, inputs, first, scope)?;
+        if !range.keeps_name {
+            vector.drop_names();
+        }
+        Ok(vector)
+    }
+
+    async fn elementwise(
+        &self,
+        function: &'static FunctionDef,
+        kernel: ElementwiseKernel,
+        args: &[Expr],
+        scope: Scope,
+    ) -> Result<VectorPlan> {
+        let Some((first, rest)) = args.split_first() else {
+            // Without an argument the functions of dates look at the time of the step.
+            let mut vector = self.unlabelled(self.time(scope)?);
+            vector.push(Stage::Function { name: function.name, kernel, params: vec![] });
+            return Ok(vector);
+        };
+        let mut vector = self.vector(first, scope).await?;
+        let mut scalars = Vec::with_capacity(rest.len());
+        for arg in rest {
+            scalars.push(self.scalar(arg, scope).await?);
+        }
+        vector.push_with(scalars, |params| Stage::Function { name: function.name, kernel, params });
+        vector.drop_names();
+        Ok(vector)
+    }
+
+    async fn scalar_call(&self, f: fn(f64, f64) -> f64, args: &[Expr], scope: Scope) -> Result<ScalarPlan> {
+        let [l, r] = args else { return Err(super::unexpected("scalar")) };
+        match (self.scalar(l, scope).await?, self.scalar(r, scope).await?) {
+            (ScalarPlan::Const(l), ScalarPlan::Const(r)) => Ok(ScalarPlan::Const(f(l, r))),
+            (l, r) => {
+                let main = self.scalar_plan(l, scope)?;
+                let mut more = vec![];
+                let param = Self::param(r, &mut more, 1);
+                self.scalar_map(main, vec![Stage::ScalarFunction(f, param)], more, scope).map(ScalarPlan::Steps)
+            }
+        }
+    }
+
+    async fn special(&self, kind: SpecialKind, args: &[Expr], pos: PosRange, scope: Scope) -> Result<Planned> {
+        use SpecialKind as K;
+        let seconds = |ms: i64| ms as f64 / 1000.0;
+        let constant = |v: f64| Ok(Planned::Scalar(ScalarPlan::Const(v)));
+        let times = self.times;
+        match kind {
+            K::Pi => constant(std::f64::consts::PI),
+            K::Start => constant(seconds(times.start_ms)),
+            K::End => constant(seconds(times.end_ms)),
+            K::Step => constant(if times.start_ms == times.end_ms { 0.0 } else { seconds(times.step_ms) }),
+            K::Range => constant(seconds(times.end_ms - times.start_ms)),
+            K::Time => Ok(Planned::Scalar(ScalarPlan::Steps(self.time(scope)?))),
+            K::Vector => {
+                let scalar = self.scalar(argument(args, 0)?, scope).await?;
+                Ok(Planned::Vector(self.unlabelled(self.scalar_plan(scalar, scope)?)))
+            }
+            K::Scalar => {
+                let vector = self.vector(argument(args, 0)?, scope).await?;
+                let plan = self.node(ToScalar { steps: scope.grid.steps }, vec![self.finish(vector, scope)?])?;
+                Ok(Planned::Scalar(ScalarPlan::Steps(plan)))
+            }
+            K::Absent | K::AbsentOverTime => self.absent(kind, args, scope).await.map(Planned::Vector),
+            K::Timestamp | K::StartTimestamp => self.timestamp(kind, argument(args, 0)?, scope).await,
+            K::LabelReplace | K::LabelJoin => {
+                let vector = self.vector(argument(args, 0)?, scope).await?;
+                let texts = texts(&args[1..])?;
+                let relabelled = if kind == K::LabelReplace {
+                    self.label_replace(vector, &texts, scope)
+                } else {
+                    self.label_join(vector, &texts, scope)
+                };
+                relabelled.map(Planned::Vector)
+            }
+            K::Sort | K::SortDesc | K::SortByLabel | K::SortByLabelDesc => {
+                self.sort(kind, args, pos, scope).await.map(Planned::Vector)
+            }
+            K::HistogramQuantile | K::HistogramQuantiles | K::HistogramFraction => {
+                self.histogram(kind, args, scope).await.map(Planned::Vector)
+            }
+            K::Info => self.info(args, scope).await.map(Planned::Vector),
+        }
+    }
+
+    fn time(&self, scope: Scope) -> Result<datafusion::logical_expr::LogicalPlan> {
+        self.row("time()", (0..scope.grid.steps).map(|s| scope.grid.at(s) as f64 / 1000.0).collect())
+    }
+
+    fn unlabelled(&self, plan: datafusion::logical_expr::LogicalPlan) -> VectorPlan {
+        VectorPlan::new(plan, Arc::new(SeriesTable::unlabelled()), Arc::new(vec![false]), false)
+    }
+
+    async fn absent(&self, kind: SpecialKind, args: &[Expr], scope: Scope) -> Result<VectorPlan> {
+        let arg = unparen(argument(args, 0)?);
+        let (vector, matchers): (_, &[Matcher]) = if kind == SpecialKind::AbsentOverTime {
+            let present = lookup("present_over_time").ok_or_else(|| super::unexpected("function"))?;
+            let Kernel::Range(range) = &present.kernel else { return Err(super::unexpected("function")) };
+            if let ExprKind::MatrixSelector { selector, .. } = &arg.kind {
+                let modifier = if selector.anchored { "anchored" } else { "smoothed" };
+                if selector.anchored || selector.smoothed {
+                    let names = names_where(|r| if selector.anchored { r.anchored } else { r.smoothed });
+                    let text = format!("{modifier} modifier can only be used with: {names} - not with absent_over_time");
+                    return Err(failed(text));
+                }
+            }
+            let vector = self.range_call(present, range, args, scope).await?;
+            let matchers = match &arg.kind {
+                ExprKind::MatrixSelector { selector, .. } => &selector.matchers[..],
+                _ => &[],
+            };
+            (vector, matchers)
+        } else {
+            let matchers = match &arg.kind {
+                ExprKind::VectorSelector(selector) => &selector.matchers[..],
+                _ => &[],
+            };
+            (self.vector(arg, scope).await?, matchers)
+        };
+        let plan = self.node(Absent { steps: scope.grid.steps }, vec![self.finish(vector, scope)?])?;
+        let mut table = SeriesTableBuilder::default();
+        table.push(absent_labels(matchers));
+        let drop = kind == SpecialKind::AbsentOverTime;
+        Ok(VectorPlan::new(plan, Arc::new(table.finish()), Arc::new(vec![drop]), false))
+    }
+
+    async fn timestamp(&self, kind: SpecialKind, arg: &Expr, scope: Scope) -> Result<Planned> {
+        let arg = unparen(arg);
+        if let ExprKind::VectorSelector(selector) = &arg.kind {
+            let what =
+                if kind == SpecialKind::Timestamp { InstantValue::Timestamp } else { InstantValue::StartTimestamp };
+            return self.selector_time(selector, arg.pos, scope, what).await;
+        }
+        let mut vector = self.vector(arg, scope).await?;
+        vector.push(if kind == SpecialKind::Timestamp { Stage::StepTime } else { Stage::Nothing });
+        vector.drop_names();
+        Ok(Planned::Vector(vector))
+    }
+
+    async fn sort(&self, kind: SpecialKind, args: &[Expr], pos: PosRange, scope: Scope) -> Result<VectorPlan> {
+        use SpecialKind as K;
+        let vector = self.vector(argument(args, 0)?, scope).await?;
+        let labels = texts(&args[1..])?;
+        if !scope.single {
+            self.annotate(|a| a.warn(pos, notes::sort_in_range_query()));
+            // Values keep their place in a range, but `sort` drops histograms all the same.
+            let mut vector = vector;
+            if matches!(kind, K::Sort | K::SortDesc) {
+                vector.push(Stage::FloatsOnly);
+            }
+            return Ok(vector);
+        }
+        let by = match kind {
+            K::Sort => SortBy::Value { descending: false },
+            K::SortDesc => SortBy::Value { descending: true },
+            _ => SortBy::Rank(label_ranks(&vector.table, &labels, kind == K::SortByLabelDesc)),
+        };
+        let (table, drop_name, histograms) =
+            (Arc::clone(&vector.table), Arc::clone(&vector.drop_name), vector.histograms);
+        let sort = Sort { by, histograms, rows: table.len() };
+        let plan = self.node(sort, vec![self.finish(vector, scope)?])?;
+        Ok(VectorPlan { ordered: true, ..VectorPlan::new(plan, table, drop_name, histograms) })
+    }
+}
+
+/// Gives an argument; the type check has counted them.
+pub(crate) fn argument(args: &[Expr], i: usize) -> Result<&Expr> {
+    args.get(i).ok_or_else(|| super::unexpected("argument"))
+}
+
+/// Gives arguments that are texts.
+pub(crate) fn texts(args: &[Expr]) -> Result<Vec<String>> {
+    args.iter()
+        .map(|arg| match &unparen(arg).kind {
+            ExprKind::String(text) => Ok(text.clone()),
+            _ => Err(super::unexpected("string")),
+        })
+        .collect()
+}
+
+/// Gives the labels that a selector pins: an `=` matcher sets one, a further matcher of the label takes it away.
+fn absent_labels(matchers: &[Matcher]) -> Vec<(&str, &str)> {
+    let mut seen: Vec<&str> = Vec::new();
+    let mut labels: Vec<(&str, &str)> = Vec::new();
+    for m in matchers.iter().filter(|m| m.name != METRIC_NAME) {
+        if m.op == MatchOp::Equal && !seen.contains(&m.name.as_str()) {
+            seen.push(&m.name);
+            labels.push((&m.name, &m.value));
+        } else {
+            labels.retain(|(name, _)| *name != m.name);
+        }
+    }
+    labels
+}
+
+/// Gives the place of each row when rows are sorted by the natural order of some labels, then by all labels.
+fn label_ranks(table: &SeriesTable, names: &[String], descending: bool) -> Vec<u32> {
+    let order = Order::new(table);
+    let mut rows: Vec<u32> = (0..table.len() as u32).collect();
+    rows.sort_by(|&a, &b| {
+        let by_labels = names
+            .iter()
+            .map(|name| natural(table.value(a as usize, name), table.value(b as usize, name)))
+            .find(|o| o.is_ne())
+            .unwrap_or_else(|| order.compare(a, b));
+        if descending { by_labels.reverse() } else { by_labels }
+    });
+    let mut ranks = vec![0; rows.len()];
+    rows.into_iter().enumerate().for_each(|(rank, row)| ranks[row as usize] = rank as u32);
+    ranks
+}
+
+/// Compares texts with runs of digits as numbers (`natsort`): `a2` before `a10`.
+fn natural(a: &str, b: &str) -> std::cmp::Ordering {
+    let (mut x, mut y) = (chunks(a).into_iter(), chunks(b).into_iter());
+    loop {
+        match (x.next(), y.next()) {
+            (None, None) => return a.cmp(b),
+            (None, Some(_)) => return std::cmp::Ordering::Less,
+            (Some(_), None) => return std::cmp::Ordering::Greater,
+            (Some(p), Some(q)) => {
+                let digits = |t: &str| t.as_bytes()[0].is_ascii_digit();
+                let order = if digits(p) && digits(q) {
+                    let (p0, q0) = (p.trim_start_matches('0'), q.trim_start_matches('0'));
+                    p0.len().cmp(&q0.len()).then_with(|| p0.cmp(q0)).then_with(|| p.len().cmp(&q.len()))
+                } else {
+                    p.cmp(q)
+                };
+                if order.is_ne() {
+                    return order;
+                }
+            }
+        }
+    }
+}
+
+fn chunks(text: &str) -> Vec<&str> {
+    let mut out = Vec::new();
+    let mut start = 0;
+    let bytes = text.as_bytes();
+    for i in 1..=bytes.len() {
+        if i == bytes.len() || bytes[i].is_ascii_digit() != bytes[start].is_ascii_digit() {
+            out.push(&text[start..i]);
+            start = i;
+        }
+    }
+    out
+}
+
+/// Adds a label with one value to all rows of a table.
+pub(crate) fn with_label(table: &SeriesTable, name: &str, value: &str) -> SeriesTable {
+    table.with_column(name, Some(labels::column(std::iter::repeat_n(value, table.len()))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn natural_order() {
+        let mut texts = vec!["a10", "a2", "b", "a", "a02", "10", "9", ""];
+        texts.sort_by(|a, b| natural(a, b));
+        assert_eq!(texts, ["", "9", "10", "a", "a2", "a02", "a10", "b"]);
+    }
+
+    #[test]
+    fn pinned_labels() {
+        let m = |n: &str, op, v: &str| Matcher::new(n, op, v).unwrap();
+        let matchers = [
+            m("__name__", MatchOp::Equal, "x"),
+            m("a", MatchOp::Equal, "1"),
+            m("b", MatchOp::Equal, "1"),
+            m("b", MatchOp::NotEqual, "2"),
+            m("c", MatchOp::Regex, "x"),
+        ];
+        assert_eq!(absent_labels(&matchers), [("a", "1")]);
+    }
+}

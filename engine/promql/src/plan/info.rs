@@ -1,0 +1,331 @@
+//! `info`: labels of info series, which may change from step to step, so both sides are evaluated in the label phase.
+//!
+//! Semantics: Prometheus 3.14 `promql/info.go`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use quiver_types::label::METRIC_NAME;
+use quiver_types::series::SeriesTableBuilder;
+use quiver_types::{LabelSet, MatchOp, Matcher, Result, SeriesTable};
+
+use super::call::argument;
+use super::invariant::unparen;
+use super::labels::show;
+use super::{Planner, QueryTimes, Scope, VectorPlan, failed};
+use crate::ast::{At, Expr, ExprKind, VectorSelector};
+use crate::kernel::Block;
+use crate::nodes::drive::Matrix;
+use crate::nodes::rollup::RollupFunction;
+use crate::nodes::rows::SAME_LABELSET;
+use crate::window::InstantValue;
+
+/// Labels that tell whose info it is.
+const IDENTIFYING: [&str; 2] = ["instance", "job"];
+
+impl Planner {
+    /// Plans `info(v, selector)`.
+    pub(crate) async fn info(&self, args: &[Expr], scope: Scope) -> Result<VectorPlan> {
+        let base_expr = argument(args, 0)?;
+        let base = self.vector(base_expr, scope).await?;
+        let (table, drop_name, histograms) = (Arc::clone(&base.table), Arc::clone(&base.drop_name), base.histograms);
+        let plan = self.finish(base, scope)?;
+        let base = Matrix::new(self.evaluate(&plan).await?, table.len());
+
+        let matchers: &[Matcher] = match args.get(1).map(|a| &unparen(a).kind) {
+            Some(ExprKind::VectorSelector(selector)) => &selector.matchers,
+            _ => &[],
+        };
+        let (of_name, of_data): (Vec<Matcher>, Vec<Matcher>) =
+            matchers.iter().cloned().partition(|m| m.name == METRIC_NAME);
+        let names = effective_names(of_name)?;
+        let ignored: Vec<bool> =
+            (0..table.len()).map(|r| names.iter().all(|m| m.matches(table.metric(r)))).collect();
+        let infos = match self.info_selector(&table, &ignored, &names, &of_data, base_expr)? {
+            Some((selector, offset_ms)) => Some(self.info_series(&selector, offset_ms, base_expr, scope).await?),
+            None => None,
+        };
+        let steps = scope.grid.steps;
+        let infos = infos.unwrap_or_else(|| Infos { table: Arc::default(), by_owner: BTreeMap::new(), steps });
+        let mut out = Enriched { steps, rows: vec![], places: BTreeMap::new(), block: Block::new(steps) };
+        for row in 0..table.len() as u32 {
+            let Some(view) = base.row(row) else { continue };
+            let mut known: BTreeMap<Vec<u32>, Option<LabelSet>> = BTreeMap::new();
+            let owner = owner(&table, row as usize);
+            let drop = drop_name[row as usize];
+            let mut fault = None;
+            view.each_step(|step| {
+                let chosen = if ignored[row as usize] { vec![] } else { infos.at(&owner, step) };
+                let labels = known.entry(chosen).or_insert_with_key(|chosen| {
+                    let enriched = if ignored[row as usize] {
+                        Ok(Some(LabelSet::from_pairs(table.labels(row as usize))))
+                    } else {
+                        enrich(&table, row as usize, &infos.table, chosen, &of_data)
+                    };
+                    enriched.unwrap_or_else(|e| {
+                        fault = Some(e);
+                        None
+                    })
+                });
+                if let Some(labels) = labels {
+                    let value = view.present[step].then(|| view.values[step]);
+                    if !out.push(labels, drop, step, value, view.histogram(step)) {
+                        fault = Some(failed(SAME_LABELSET));
+                    }
+                }
+            });
+            fault.map_or(Ok(()), Err)?;
+        }
+        if let Some(fault) = infos.conflict(scope) {
+            return Err(fault);
+        }
+        let mut table = SeriesTableBuilder::default();
+        out.rows.iter().for_each(|(labels, _)| table.push(labels.iter()));
+        let drop_name = Arc::new(out.rows.iter().map(|r| r.1).collect());
+        out.block.hists.sort_by_key(|h| (h.0, h.1));
+        let plan = self.literal("info", out.block, histograms)?;
+        Ok(VectorPlan::new(plan, Arc::new(table.finish()), drop_name, histograms))
+    }
+
+    /// Makes the selector of the info series of some series; none when no series can have any.
+    fn info_selector(
+        &self,
+        table: &SeriesTable,
+        ignored: &[bool],
+        names: &[Matcher],
+        of_data: &[Matcher],
+        base: &Expr,
+    ) -> Result<Option<(VectorSelector, i64)>> {
+        let mut matchers = Vec::new();
+        for label in IDENTIFYING {
+            let values: BTreeSet<&str> = (0..table.len())
+                .filter(|&r| !ignored[r])
+                .map(|r| table.value(r, label))
+                .filter(|v| !v.is_empty())
+                .collect();
+            if !values.is_empty() {
+                let pattern: Vec<String> = values.into_iter().map(regex::escape).collect();
+                matchers.push(Matcher::new(label, MatchOp::Regex, pattern.join("|"))?);
+            }
+        }
+        if matchers.is_empty() {
+            return Ok(None);
+        }
+        matchers.extend(of_data.iter().cloned());
+        matchers.extend(names.iter().cloned());
+        let (at, offset_ms) = reference_time(base, &self.times)?;
+        let selector = VectorSelector {
+            name: None,
+            matchers,
+            offset: None,
+            at: at.map(At::Time),
+            anchored: false,
+            smoothed: false,
+            pos: base.pos,
+        };
+        Ok(Some((selector, offset_ms)))
+    }
+
+    async fn info_series(
+        &self,
+        selector: &VectorSelector,
+        offset_ms: i64,
+        base: &Expr,
+        scope: Scope,
+    ) -> Result<Infos> {
+        let function = RollupFunction::Instant(InstantValue::Timestamp);
+        let vector = self.look_back(selector, base.pos, scope, function, offset_ms).await?;
+        let table = Arc::clone(&vector.table);
+        let plan = self.finish(vector, scope)?;
+        let mut by_owner: BTreeMap<Owner, Vec<(u32, Vec<Option<f64>>)>> = BTreeMap::new();
+        for block in self.evaluate(&plan).await? {
+            for (idx, &row) in block.rows.iter().enumerate() {
+                let (values, present) = block.row(idx);
+                let times = values.iter().zip(present).map(|(v, p)| p.then_some(*v)).collect();
+                by_owner.entry(owner(&table, row as usize)).or_default().push((row, times));
+            }
+        }
+        Ok(Infos { table, by_owner, steps: scope.grid.steps })
+    }
+}
+
+type Owner = (String, String);
+
+fn owner(table: &SeriesTable, row: usize) -> Owner {
+    (table.value(row, IDENTIFYING[0]).to_owned(), table.value(row, IDENTIFYING[1]).to_owned())
+}
+
+/// Info series by whom they are about: row, and the time of the newest sample per step.
+struct Infos {
+    table: Arc<SeriesTable>,
+    by_owner: BTreeMap<Owner, Vec<(u32, Vec<Option<f64>>)>>,
+    steps: usize,
+}
+
+impl Infos {
+    /// Gives the newest info series of each name at a step.
+    fn at(&self, owner: &Owner, step: usize) -> Vec<u32> {
+        let mut newest: BTreeMap<&str, (f64, u32)> = BTreeMap::new();
+        for (row, times) in self.by_owner.get(owner).map_or(&[][..], Vec::as_slice) {
+            if let Some(time) = times[step] {
+                let best = newest.entry(self.table.metric(*row as usize)).or_insert((time, *row));
+                if time > best.0 {
+                    *best = (time, *row);
+                }
+            }
+        }
+        newest.into_values().map(|(_, row)| row).collect()
+    }
+
+    /// Two info series of a name and owner with samples of the same time are a fault.
+    fn conflict(&self, scope: Scope) -> Option<quiver_types::Error> {
+        for step in 0..self.steps {
+            for rows in self.by_owner.values() {
+                let mut newest: BTreeMap<&str, (f64, u32)> = BTreeMap::new();
+                for (row, times) in rows {
+                    let Some(time) = times[step] else { continue };
+                    match newest.get(self.table.metric(*row as usize)) {
+                        Some((t, other)) if *t == time => {
+                            let ms = (time * 1000.0).round() as i64;
+                            let labels = |r: u32| show(self.table.labels(r as usize));
+                            let (existing, new) = (labels(*other), labels(*row));
+                            return Some(failed(format!(
+                                "found duplicate series for info metric: existing {existing} @ {ms}, new {new} @ {ms}"
+                            )));
+                        }
+                        Some((t, _)) if *t > time => {}
+                        _ => {
+                            newest.insert(self.table.metric(*row as usize), (time, *row));
+                        }
+                    }
+                }
+            }
+            debug_assert!(step < scope.grid.steps);
+        }
+        None
+    }
+}
+
+/// Adds the data labels of info series to a row; `None`: the row is left out.
+fn enrich(
+    table: &SeriesTable,
+    row: usize,
+    infos: &SeriesTable,
+    chosen: &[u32],
+    of_data: &[Matcher],
+) -> Result<Option<LabelSet>> {
+    let mut added: BTreeMap<&str, &str> = BTreeMap::new();
+    for &info in chosen {
+        for (name, value) in infos.labels(info as usize) {
+            let wanted = of_data.is_empty() || of_data.iter().any(|m| m.name == name);
+            if name == METRIC_NAME || !wanted {
+                continue;
+            }
+            if added.get(name).is_some_and(|v| *v != value) {
+                return Err(failed(format!("conflicting label: {name}")));
+            }
+            if table.value(row, name).is_empty() {
+                added.insert(name, value);
+            }
+        }
+    }
+    if chosen.is_empty() && of_data.iter().any(|m| !m.matches_empty()) {
+        return Ok(None);
+    }
+    Ok(Some(LabelSet::from_pairs(table.labels(row).chain(added))))
+}
+
+/// Gives the matchers that select info series by name.
+fn effective_names(given: Vec<Matcher>) -> Result<Vec<Matcher>> {
+    if given.iter().any(|m| matches!(m.op, MatchOp::Equal | MatchOp::Regex)) {
+        return Ok(given);
+    }
+    if given.is_empty() {
+        return Ok(vec![Matcher::equal(METRIC_NAME, "target_info")]);
+    }
+    let mut all = vec![Matcher::new(METRIC_NAME, MatchOp::Regex, ".+_info")?];
+    all.extend(given);
+    Ok(all)
+}
+
+/// Gives the `@` and the offset that the first selector of an expression is evaluated with.
+fn reference_time(expr: &Expr, times: &QueryTimes) -> Result<(Option<i64>, i64)> {
+    Ok(first_selector(expr, times)?.unwrap_or((None, 0)))
+}
+
+fn first_selector(expr: &Expr, times: &QueryTimes) -> Result<Option<(Option<i64>, i64)>> {
+    let first = |exprs: &[&Expr]| -> Result<Option<(Option<i64>, i64)>> {
+        for e in exprs {
+            if let Some(found) = first_selector(e, times)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    };
+    match &expr.kind {
+        ExprKind::VectorSelector(s) | ExprKind::MatrixSelector { selector: s, .. } => {
+            Ok(Some((s.at.map(|at| times.at(at)), times.offset(s.offset.as_ref())?)))
+        }
+        ExprKind::Subquery(s) => {
+            let Some((at, offset_ms)) = first_selector(&s.expr, times)? else { return Ok(None) };
+            if at.is_some() {
+                return Ok(Some((at, offset_ms)));
+            }
+            Ok(Some((s.at.map(|at| times.at(at)), offset_ms + times.offset(s.offset.as_ref())?)))
+        }
+        ExprKind::Paren(inner) => first_selector(inner, times),
+        ExprKind::Unary { expr, .. } => first_selector(expr, times),
+        ExprKind::Binary(_) => {
+            let (leftmost, operators) = super::invariant::chain(expr);
+            let mut operands = vec![leftmost];
+            operands.extend(operators.iter().map(|(b, _)| &b.rhs));
+            first(&operands)
+        }
+        ExprKind::Aggregate(a) => {
+            let mut operands = vec![&a.expr];
+            operands.extend(a.param.as_ref());
+            first(&operands)
+        }
+        ExprKind::Call { args, .. } => first(&args.iter().collect::<Vec<_>>()),
+        ExprKind::Number { .. } | ExprKind::String(_) => Ok(None),
+    }
+}
+
+/// The output: a row per label set.
+struct Enriched {
+    steps: usize,
+    rows: Vec<(LabelSet, bool)>,
+    places: BTreeMap<Vec<u8>, usize>,
+    block: Block,
+}
+
+impl Enriched {
+    /// Adds an element; says whether its place was free.
+    fn push(
+        &mut self,
+        labels: &LabelSet,
+        drop: bool,
+        step: usize,
+        value: Option<f64>,
+        histogram: Option<&quiver_types::Histogram>,
+    ) -> bool {
+        let place = *self.places.entry(labels.canonical().to_vec()).or_insert_with(|| {
+            self.block.rows.push(self.rows.len() as u32);
+            self.rows.push((labels.clone(), drop));
+            self.block.values.resize(self.rows.len() * self.steps, 0.0);
+            self.block.present.resize(self.rows.len() * self.steps, false);
+            self.rows.len() - 1
+        });
+        let at = place * self.steps + step;
+        let (row, step) = (place as u32, step as u32);
+        if self.block.present[at] || self.block.hists.iter().any(|h| (h.0, h.1) == (row, step)) {
+            return false;
+        }
+        match (value, histogram) {
+            (Some(v), _) => (self.block.values[at], self.block.present[at]) = (v, true),
+            (None, Some(h)) => self.block.hists.push((row, step, h.clone())),
+            (None, None) => {}
+        }
+        true
+    }
+}

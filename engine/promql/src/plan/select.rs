@@ -1,0 +1,266 @@
+//! Selectors: matchers and time become a scan of samples, and a rollup over it. Subqueries: the inner expression on
+//! its own grid, and a rollup over its matrix.
+
+use std::sync::Arc;
+
+use datafusion::datasource::provider_as_source;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
+use quiver_query::{SampleRequest, from_datafusion};
+use quiver_types::{Error, ErrorKind, Millis, MillisRange, Result, SelectedSeries, SeriesSelector, SeriesTable};
+
+use super::{Planned, Planner, RangePlan, Scope, VectorPlan};
+use crate::ast::{DurationExpr, PosRange, SubqueryExpr, VectorSelector};
+use crate::kernel::{Block, Grid, Window};
+use crate::nodes::drive::Param;
+use crate::nodes::rollup::{Rollup, RollupFunction, SampleSource};
+use crate::run::TOO_MANY_SAMPLES;
+use crate::window::InstantValue;
+
+/// Steps of a subquery: each row of its matrix has a place for each of them.
+const SUBQUERY_STEPS_MAX: usize = 10_000_000;
+
+/// Samples for a range function: what a rollup stands on.
+pub(crate) struct Samples {
+    /// Scan, or matrix of a subquery.
+    pub(crate) plan: LogicalPlan,
+    /// Where they come from.
+    pub(crate) source: SampleSource,
+    /// Labels.
+    pub(crate) table: Arc<SeriesTable>,
+    /// Names that go already (subqueries).
+    pub(crate) drop_name: Arc<Vec<bool>>,
+    /// Whether there may be histograms.
+    pub(crate) histograms: bool,
+    /// Windows.
+    pub(crate) window: Window,
+    /// Fixed end of the windows.
+    pub(crate) at: Option<Millis>,
+}
+
+impl Planner {
+    /// Resolves a selector for steps whose windows lie in `(start, end]`.
+    async fn select(&self, selector: &VectorSelector, start: Millis, end: Millis) -> Result<(SelectedSeries, MillisRange)> {
+        let range = MillisRange::new(start.saturating_add(1), end);
+        let wanted = SeriesSelector { matchers: selector.matchers.clone(), range };
+        let selected = self.snapshot.select(&self.run.ctx.access, &wanted, &self.run.ctx.stats).await?;
+        self.run.ctx.check("query preparation")?;
+        Ok((selected, range))
+    }
+
+    fn scan(&self, selector: &VectorSelector, selected: &SelectedSeries, request: &SampleRequest) -> Result<LogicalPlan> {
+        if selected.table.is_empty() {
+            return self.literal("no series", Block::new(1), false);
+        }
+        let table = self.tables.samples(selected, request, &self.run.ctx.stats)?;
+        let name = selector.name.as_deref().unwrap_or("samples");
+        let name = datafusion::common::TableReference::bare(name);
+        LogicalPlanBuilder::scan(name, provider_as_source(table), None)
+            .and_then(LogicalPlanBuilder::build)
+            .map_err(from_datafusion)
+    }
+
+    /// Plans an instant selector.
+    pub(crate) async fn instant_selector(&self, selector: &VectorSelector, pos: PosRange, scope: Scope) -> Result<Planned> {
+        let function = if selector.smoothed { RollupFunction::Smoothed } else { RollupFunction::Instant(InstantValue::Value) };
+        let offset_ms = self.times.offset(selector.offset.as_ref())?;
+        self.look_back(selector, pos, scope, function, offset_ms).await.map(Planned::Vector)
+    }
+
+    /// Plans `timestamp` or `start_timestamp` of a selector.
+    pub(crate) async fn selector_time(
+        &self,
+        selector: &VectorSelector,
+        pos: PosRange,
+        scope: Scope,
+        what: InstantValue,
+    ) -> Result<Planned> {
+        // Prometheus forgets the offset here when there is an `@`.
+        let offset_ms = if selector.at.is_some() { 0 } else { self.times.offset(selector.offset.as_ref())? };
+        let mut vector = self.look_back(selector, pos, scope, RollupFunction::Instant(what), offset_ms).await?;
+        vector.histograms = false;
+        vector.drop_names();
+        Ok(Planned::Vector(vector))
+    }
+
+    /// Plans what each series was at each step, or when.
+    pub(crate) async fn look_back(
+        &self,
+        selector: &VectorSelector,
+        pos: PosRange,
+        scope: Scope,
+        function: RollupFunction,
+        offset_ms: i64,
+    ) -> Result<VectorPlan> {
+        let at = selector.at.map(|at| self.times.at(at));
+        let smoothed = matches!(function, RollupFunction::Smoothed);
+        let ahead = if smoothed { self.lookback_ms } else { 0 };
+        let (first, last) = ends(at, scope.grid, offset_ms);
+        let (selected, range) = self.select(selector, first - self.lookback_ms, last + ahead).await?;
+        let window = Window {
+            range_ms: self.lookback_ms,
+            offset_ms,
+            anchored: false,
+            smoothed,
+            lookback_ms: self.lookback_ms,
+        };
+        let request = SampleRequest {
+            range,
+            floats: true,
+            histograms: selected.has_histograms,
+            start_times: matches!(function, RollupFunction::Instant(InstantValue::StartTimestamp)),
+        };
+        let table = Arc::clone(&selected.table);
+        let samples = Samples {
+            plan: self.scan(selector, &selected, &request)?,
+            source: SampleSource::Scan,
+            drop_name: Arc::new(vec![false; table.len()]),
+            table,
+            histograms: selected.has_histograms,
+            window,
+            at,
+        };
+        self.rollup(function, samples, vec![], vec![], pos, scope)
+    }
+
+    /// Puts a rollup on samples.
+    pub(crate) fn rollup(
+        &self,
+        function: RollupFunction,
+        samples: Samples,
+        params: Vec<Param>,
+        inputs: Vec<LogicalPlan>,
+        pos: PosRange,
+        scope: Scope,
+    ) -> Result<VectorPlan> {
+        let Samples { plan, source, table, drop_name, histograms, window, at } = samples;
+        if table.is_empty() {
+            let plan = self.literal("no series", Block::new(scope.grid.steps), histograms)?;
+            return Ok(VectorPlan::new(plan, table, drop_name, histograms));
+        }
+        let rollup = Rollup {
+            function,
+            source,
+            grid: scope.grid,
+            window,
+            at,
+            params,
+            pos,
+            table: Arc::clone(&table),
+            histograms,
+        };
+        let (rollup, inputs) = (Arc::new(rollup), [vec![plan], inputs].concat());
+        let plan = self.shared_node(Arc::<Rollup>::clone(&rollup), inputs.clone())?;
+        Ok(VectorPlan::new(plan, table, drop_name, histograms).with_rollup(rollup, inputs))
+    }
+
+    /// Plans the samples that a range function works on.
+    pub(crate) async fn range_samples(
+        &self,
+        selector: &VectorSelector,
+        range: &DurationExpr,
+        scope: Scope,
+        start_times: bool,
+    ) -> Result<Samples> {
+        let offset_ms = self.times.offset(selector.offset.as_ref())?;
+        let range_ms = self.times.positive(range)?;
+        let at = selector.at.map(|at| self.times.at(at));
+        let (first, last) = ends(at, scope.grid, offset_ms);
+        let behind = if selector.anchored || selector.smoothed { self.lookback_ms } else { 0 };
+        let ahead = if selector.smoothed { self.lookback_ms } else { 0 };
+        let (selected, range) = self.select(selector, first - range_ms - behind, last + ahead).await?;
+        let histograms = selected.has_histograms;
+        let request = SampleRequest { range, floats: true, histograms, start_times };
+        let table = Arc::clone(&selected.table);
+        Ok(Samples {
+            plan: self.scan(selector, &selected, &request)?,
+            source: SampleSource::Scan,
+            drop_name: Arc::new(vec![false; table.len()]),
+            table,
+            histograms,
+            window: Window {
+                range_ms,
+                offset_ms,
+                anchored: selector.anchored,
+                smoothed: selector.smoothed,
+                lookback_ms: self.lookback_ms,
+            },
+            at,
+        })
+    }
+
+    /// Plans a subquery for a range function.
+    pub(crate) async fn subquery_samples(&self, subquery: &SubqueryExpr, scope: Scope) -> Result<Samples> {
+        let (vector, grid, window, at) = self.subquery(subquery, scope).await?;
+        let inner = Scope { grid, single: grid.steps == 1 };
+        let (table, drop_name) = (Arc::clone(&vector.table), Arc::clone(&vector.drop_name));
+        let histograms = vector.histograms;
+        let plan = self.finish(vector, inner)?;
+        Ok(Samples { plan, source: SampleSource::Grid(grid), table, drop_name, histograms, window, at })
+    }
+
+    async fn subquery(
+        &self,
+        subquery: &SubqueryExpr,
+        scope: Scope,
+    ) -> Result<(VectorPlan, Grid, Window, Option<Millis>)> {
+        let offset_ms = self.times.offset(subquery.offset.as_ref())?;
+        let range_ms = self.times.positive(&subquery.range)?;
+        let step_ms = subquery.step.as_ref().map_or(Ok(0), |d| self.times.positive(d))?;
+        let step_ms = if step_ms == 0 { self.subquery_step_ms } else { step_ms };
+        let at = subquery.at.map(|at| self.times.at(at));
+        let (first, last) = ends(at, scope.grid, offset_ms);
+        // Steps of a subquery are multiples of its step, whatever the steps of the query are.
+        let start = ((first - range_ms).div_euclid(step_ms) + 1) * step_ms;
+        let window = Window { range_ms, offset_ms, anchored: false, smoothed: false, lookback_ms: self.lookback_ms };
+        if start > last {
+            let grid = Grid { start, step_ms, steps: 1 };
+            let plan = self.literal("no steps", Block::new(1), false)?;
+            return Ok((VectorPlan::new(plan, Arc::default(), Arc::default(), false), grid, window, at));
+        }
+        let steps = ((last - start) / step_ms) as usize + 1;
+        if steps > SUBQUERY_STEPS_MAX {
+            return Err(Error::new(ErrorKind::LimitExceeded, TOO_MANY_SAMPLES));
+        }
+        let grid = Grid { start, step_ms, steps };
+        let inner = Scope { grid, single: start == last };
+        let vector = match self.operand(&subquery.expr, inner).await? {
+            Planned::Vector(vector) => vector,
+            Planned::Scalar(scalar) => {
+                let plan = self.scalar_plan(scalar, inner)?;
+                VectorPlan::new(plan, Arc::new(SeriesTable::unlabelled()), Arc::new(vec![false]), false)
+            }
+            _ => return Err(super::unexpected("instant vector")),
+        };
+        Ok((vector, grid, window, at))
+    }
+
+    /// Plans a range selector that is the whole query.
+    pub(crate) async fn raw_selector(
+        &self,
+        selector: &VectorSelector,
+        range: &DurationExpr,
+        scope: Scope,
+    ) -> Result<Planned> {
+        let samples = self.range_samples(selector, range, scope, false).await?;
+        let end = samples.at.unwrap_or(scope.grid.start) - samples.window.offset_ms;
+        Ok(Planned::Range(RangePlan::Scan {
+            plan: samples.plan,
+            table: samples.table,
+            bounds: (end - samples.window.range_ms, end),
+            anchored: selector.anchored,
+            smoothed: selector.smoothed,
+        }))
+    }
+
+    /// Plans a subquery that is the whole query.
+    pub(crate) async fn raw_subquery(&self, subquery: &SubqueryExpr, scope: Scope) -> Result<Planned> {
+        let (vector, grid, ..) = self.subquery(subquery, scope).await?;
+        Ok(Planned::Range(RangePlan::Grid { vector, grid }))
+    }
+}
+
+/// Gives the ends of the first and the last window.
+fn ends(at: Option<Millis>, grid: Grid, offset_ms: i64) -> (Millis, Millis) {
+    let (first, last) = at.map_or((grid.start, grid.end()), |t| (t, t));
+    (first - offset_ms, last - offset_ms)
+}

@@ -1,0 +1,424 @@
+//! Entry points: a text and a time, or a range of times, in; the answer in columns, or the plan, out.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, Instant};
+
+use datafusion::logical_expr::LogicalPlan;
+use futures::StreamExt;
+use quiver_query::{QueryContext, QueryEngine, SampleTables, from_datafusion};
+use quiver_types::{Error, ErrorKind, Millis, Result, SeriesSource, SeriesTable};
+use serde_json::Value;
+
+use crate::annotation::{Annotations, Level};
+use crate::ast::{Expr, ValueType};
+use crate::check::type_of;
+use crate::error::ParseError;
+use crate::kernel::Grid;
+use crate::nodes::batch::to_block;
+use crate::nodes::samples::{SampleBatch, SampleBuffers};
+use crate::parser::parse;
+use crate::plan::labels::sorted;
+use crate::plan::{Planned, Planner, QueryTimes, RangePlan, ScalarPlan, Scope, VectorPlan};
+use crate::result::{QueryValue, RowOrder, SampleResult, SampleSeries, StepResult, settle};
+use crate::run::RunState;
+use crate::window::{StaleFree, extend_floats};
+
+/// Settings of the language.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PromqlSettings {
+    /// How old the newest sample of an instant selector may be.
+    pub lookback_ms: i64,
+    /// Step of a subquery that names none.
+    pub subquery_step_ms: i64,
+}
+
+impl Default for PromqlSettings {
+    fn default() -> Self {
+        Self { lookback_ms: 300_000, subquery_step_ms: 60_000 }
+    }
+}
+
+/// What a caller may set for one query.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct QueryOptions {
+    /// Look-back instead of that of the settings.
+    pub lookback_ms: Option<i64>,
+}
+
+/// Why a query failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum PromqlError {
+    /// The text is no valid expression.
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+    /// Planning or evaluation failed.
+    #[error(transparent)]
+    Evaluation(#[from] Error),
+}
+
+impl PromqlError {
+    /// Gives the kind.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Parse(_) => ErrorKind::Invalid,
+            Self::Evaluation(e) => e.kind,
+        }
+    }
+}
+
+/// What a query gave.
+#[derive(Debug)]
+pub struct QueryOutcome {
+    /// The value.
+    pub value: QueryValue,
+    /// Texts of warnings, as clients see them.
+    pub warnings: Vec<String>,
+    /// Texts of infos.
+    pub infos: Vec<String>,
+    /// Samples that were read.
+    pub samples_read: u64,
+    /// Where the time went.
+    pub timings: QueryTimings,
+}
+
+/// Time spent in the phases of a query.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct QueryTimings {
+    /// Parsing.
+    pub parse: Duration,
+    /// Label phase and planning.
+    pub plan: Duration,
+    /// Physical planning and number phase.
+    pub execute: Duration,
+    /// Dropping names, merging and sorting.
+    pub settle: Duration,
+}
+
+/// The language on an engine and a source of series.
+#[derive(Debug, Clone)]
+pub struct PromqlEngine {
+    source: Arc<dyn SeriesSource>,
+    tables: Arc<dyn SampleTables>,
+    query: Arc<QueryEngine>,
+    settings: PromqlSettings,
+}
+
+impl PromqlEngine {
+    /// Binds the language to its surroundings. The engine must have been made with
+    /// [`crate::nodes::extension_planner`].
+    pub fn new(
+        source: Arc<dyn SeriesSource>,
+        tables: Arc<dyn SampleTables>,
+        query: Arc<QueryEngine>,
+        settings: PromqlSettings,
+    ) -> Self {
+        Self { source, tables, query, settings }
+    }
+
+    /// Evaluates at one time.
+    ///
+    /// # Errors
+    /// Invalid: the text is no expression. Execution, LimitExceeded, Timeout, Cancelled, Internal.
+    pub async fn instant(
+        &self,
+        query: &str,
+        time_ms: Millis,
+        options: &QueryOptions,
+        ctx: &QueryContext,
+    ) -> Result<QueryOutcome, PromqlError> {
+        let times = QueryTimes { start_ms: time_ms, end_ms: time_ms, step_ms: 0 };
+        self.evaluate(query, times, options, ctx).await
+    }
+
+    /// Evaluates at `start`, `start + step` … up to `end`.
+    ///
+    /// # Errors
+    /// As [`Self::instant`]; Invalid also where the range is empty or the expression is no scalar or instant vector.
+    pub async fn range(
+        &self,
+        query: &str,
+        start_ms: Millis,
+        end_ms: Millis,
+        step_ms: i64,
+        options: &QueryOptions,
+        ctx: &QueryContext,
+    ) -> Result<QueryOutcome, PromqlError> {
+        let times = range_times(start_ms, end_ms, step_ms)?;
+        self.evaluate(query, times, options, ctx).await
+    }
+
+    /// Shows the plan of an instant query; with `analyze` runs it first.
+    ///
+    /// # Errors
+    /// As [`Self::instant`].
+    pub async fn explain_instant(
+        &self,
+        query: &str,
+        time_ms: Millis,
+        options: &QueryOptions,
+        analyze: bool,
+        ctx: &QueryContext,
+    ) -> Result<Value, PromqlError> {
+        let times = QueryTimes { start_ms: time_ms, end_ms: time_ms, step_ms: 0 };
+        self.explain(query, times, options, analyze, ctx).await
+    }
+
+    /// Shows the plan of a range query; with `analyze` runs it first.
+    ///
+    /// # Errors
+    /// As [`Self::range`].
+    #[allow(clippy::too_many_arguments, reason = "the parameters of the request")]
+    pub async fn explain_range(
+        &self,
+        query: &str,
+        start_ms: Millis,
+        end_ms: Millis,
+        step_ms: i64,
+        options: &QueryOptions,
+        analyze: bool,
+        ctx: &QueryContext,
+    ) -> Result<Value, PromqlError> {
+        let times = range_times(start_ms, end_ms, step_ms)?;
+        self.explain(query, times, options, analyze, ctx).await
+    }
+
+    async fn evaluate(
+        &self,
+        query: &str,
+        times: QueryTimes,
+        options: &QueryOptions,
+        ctx: &QueryContext,
+    ) -> Result<QueryOutcome, PromqlError> {
+        let began = Instant::now();
+        let expr = parse_for(query, times)?;
+        let parsed = began.elapsed();
+        let job = self.job(expr, times, options, ctx);
+        let (value, annotations, mut timings) = self.query.run(ctx, job.evaluate()).await?;
+        timings.parse = parsed;
+        Ok(QueryOutcome {
+            value,
+            warnings: annotations.texts(Level::Warning, query),
+            infos: annotations.texts(Level::Info, query),
+            samples_read: quiver_types::stats::get(&ctx.stats.samples),
+            timings,
+        })
+    }
+
+    async fn explain(
+        &self,
+        query: &str,
+        times: QueryTimes,
+        options: &QueryOptions,
+        analyze: bool,
+        ctx: &QueryContext,
+    ) -> Result<Value, PromqlError> {
+        let expr = parse_for(query, times)?;
+        let job = self.job(expr, times, options, ctx);
+        Ok(self.query.run(ctx, job.explain(analyze)).await?)
+    }
+
+    fn job(&self, expr: Expr, times: QueryTimes, options: &QueryOptions, ctx: &QueryContext) -> Job {
+        let planner = Planner {
+            snapshot: self.source.snapshot(),
+            tables: Arc::clone(&self.tables),
+            engine: Arc::clone(&self.query),
+            run: Arc::new(RunState::new(ctx.clone())),
+            times,
+            lookback_ms: options.lookback_ms.unwrap_or(self.settings.lookback_ms),
+            subquery_step_ms: self.settings.subquery_step_ms,
+            joins: AtomicUsize::new(0),
+        };
+        let steps = if times.step_ms == 0 { 1 } else { (times.end_ms - times.start_ms) / times.step_ms + 1 };
+        let grid = Grid { start: times.start_ms, step_ms: times.step_ms.max(1), steps: steps as usize };
+        Job { planner, expr, scope: Scope { grid, single: times.start_ms == times.end_ms } }
+    }
+}
+
+fn range_times(start_ms: Millis, end_ms: Millis, step_ms: i64) -> Result<QueryTimes> {
+    if end_ms < start_ms {
+        return Err(Error::invalid("end timestamp must not be before start time"));
+    }
+    if step_ms <= 0 {
+        let text = "zero or negative query resolution step widths are not accepted. Try a positive integer";
+        return Err(Error::invalid(text));
+    }
+    Ok(QueryTimes { start_ms, end_ms, step_ms })
+}
+
+fn parse_for(query: &str, times: QueryTimes) -> Result<Expr, PromqlError> {
+    let expr = parse(query)?;
+    let given = type_of(&expr);
+    if times.step_ms > 0 && !matches!(given, ValueType::Scalar | ValueType::Vector) {
+        let name = if given == ValueType::Matrix { "range vector" } else { "string" };
+        let text = format!("invalid expression type \"{name}\" for range query, must be Scalar or instant Vector");
+        return Err(Error::invalid(text).into());
+    }
+    Ok(expr)
+}
+
+/// One query on its way.
+struct Job {
+    planner: Planner,
+    expr: Expr,
+    scope: Scope,
+}
+
+impl Job {
+    async fn evaluate(self) -> Result<(QueryValue, Annotations, QueryTimings)> {
+        let mut timings = QueryTimings::default();
+        let began = Instant::now();
+        let planned = self.planner.root(&self.expr, self.scope).await?;
+        timings.plan = began.elapsed();
+        let value = match planned {
+            Planned::String(text) => QueryValue::String { time_ms: self.scope.grid.start, text },
+            Planned::Scalar(scalar) => self.scalar(scalar, &mut timings).await?,
+            Planned::Vector(vector) => {
+                let result = self.vector(vector, self.scope, &mut timings).await?;
+                if self.is_range() { QueryValue::Matrix(result) } else { QueryValue::Vector(result) }
+            }
+            Planned::Range(range) => self.samples(range, &mut timings).await?,
+        };
+        Ok((value, self.planner.run.annotations(), timings))
+    }
+
+    fn is_range(&self) -> bool {
+        self.planner.times.step_ms > 0
+    }
+
+    async fn scalar(&self, scalar: ScalarPlan, timings: &mut QueryTimings) -> Result<QueryValue> {
+        if self.is_range() {
+            let plan = self.planner.scalar_plan(scalar, self.scope)?;
+            let table = Arc::new(SeriesTable::unlabelled());
+            let vector = VectorPlan::new(plan, table, Arc::new(vec![false]), false);
+            return self.vector(vector, self.scope, timings).await.map(QueryValue::Matrix);
+        }
+        let began = Instant::now();
+        let values = self.planner.evaluate_scalar(&scalar).await?;
+        timings.execute = began.elapsed();
+        let value = values.first().copied().ok_or_else(|| Error::internal("a scalar without a value"))?;
+        Ok(QueryValue::Scalar { time_ms: self.scope.grid.start, value })
+    }
+
+    async fn vector(&self, vector: VectorPlan, scope: Scope, timings: &mut QueryTimings) -> Result<StepResult> {
+        let (table, drop_name) = (Arc::clone(&vector.table), Arc::clone(&vector.drop_name));
+        let histograms = vector.histograms;
+        let order = match (self.is_range(), vector.ordered) {
+            (true, _) => RowOrder::Labels,
+            (false, true) => RowOrder::Arrival,
+            (false, false) => RowOrder::Table,
+        };
+        let plan = self.planner.finish(vector, scope)?;
+        let began = Instant::now();
+        let blocks = self.planner.evaluate(&plan).await?;
+        timings.execute = began.elapsed();
+        let began = Instant::now();
+        let result = settle(blocks, &table, &drop_name, scope.grid, histograms, order).map_err(from_datafusion)?;
+        self.check_rows(result.len())?;
+        timings.settle = began.elapsed();
+        Ok(result)
+    }
+
+    fn check_rows(&self, rows: usize) -> Result<()> {
+        let max = self.planner.run.ctx.limits.rows_max;
+        if rows as u64 > max {
+            let text = format!("the answer has {rows} series, more than the limit of {max}");
+            return Err(Error::new(ErrorKind::LimitExceeded, text));
+        }
+        Ok(())
+    }
+
+    async fn samples(&self, range: RangePlan, timings: &mut QueryTimings) -> Result<QueryValue> {
+        let began = Instant::now();
+        let (table, mut series) = match range {
+            RangePlan::Grid { vector, grid } => {
+                let scope = Scope { grid, single: grid.steps == 1 };
+                let result = self.vector(vector, scope, timings).await?;
+                let series = result.rows().map(|row| grid_series(&row, grid)).collect();
+                (Arc::clone(&result.table), series)
+            }
+            RangePlan::Scan { plan, table, .. } if table.is_empty() => {
+                drop(plan);
+                (table, vec![])
+            }
+            RangePlan::Scan { plan, table, bounds, anchored, smoothed } => {
+                let series = self.scan(&plan, bounds, anchored, smoothed).await?;
+                (table, series)
+            }
+        };
+        timings.execute = began.elapsed();
+        self.check_rows(series.len())?;
+        let began = Instant::now();
+        let mut ranks = vec![0u32; table.len()];
+        sorted(&table).into_iter().enumerate().for_each(|(rank, row)| ranks[row as usize] = rank as u32);
+        series.sort_unstable_by_key(|s: &SampleSeries| ranks[s.row as usize]);
+        timings.settle = began.elapsed();
+        Ok(QueryValue::Samples(SampleResult { table, series }))
+    }
+
+    async fn scan(
+        &self,
+        plan: &LogicalPlan,
+        bounds: (Millis, Millis),
+        anchored: bool,
+        smoothed: bool,
+    ) -> Result<Vec<SampleSeries>> {
+        let mut batches = self.planner.engine.execute(plan, &self.planner.run.ctx).await?;
+        let (mut buffers, mut stale) = (SampleBuffers::default(), StaleFree::default());
+        let mut out = Vec::new();
+        while let Some(batch) = batches.next().await {
+            let batch = SampleBatch::new(&batch.map_err(from_datafusion)?).map_err(from_datafusion)?;
+            for idx in 0..batch.len() {
+                let samples = batch.series(idx, &mut buffers).map_err(from_datafusion)?;
+                let samples = stale.clean(samples);
+                let extended = anchored || smoothed;
+                if extended && !samples.hists.is_empty() {
+                    let modifier = if anchored { "anchored" } else { "smoothed" };
+                    return Err(crate::plan::failed(format!("{modifier} modifier is not supported with histograms")));
+                }
+                let (ts, values) = if extended {
+                    extend_floats(samples.ts, samples.values, bounds.0, bounds.1, smoothed)
+                } else {
+                    (samples.ts.to_vec(), samples.values.to_vec())
+                };
+                if ts.is_empty() && samples.hists.is_empty() {
+                    continue;
+                }
+                out.push(SampleSeries {
+                    row: batch.row(idx),
+                    ts,
+                    values,
+                    hist_ts: samples.hist_ts.to_vec(),
+                    hists: samples.hists.to_vec(),
+                });
+            }
+            let held: usize = out.last().map_or(0, |s| s.ts.len());
+            self.planner.run.hold(held).map_err(from_datafusion)?;
+        }
+        Ok(out)
+    }
+
+    async fn explain(self, analyze: bool) -> Result<Value> {
+        let plan = match self.planner.root(&self.expr, self.scope).await? {
+            Planned::String(text) => self.planner.row(format!("{text:?}"), vec![0.0])?,
+            Planned::Scalar(scalar) => self.planner.scalar_plan(scalar, self.scope)?,
+            Planned::Vector(vector) => self.planner.finish(vector, self.scope)?,
+            Planned::Range(RangePlan::Scan { plan, .. }) => plan,
+            Planned::Range(RangePlan::Grid { vector, grid }) => {
+                self.planner.finish(vector, Scope { grid, single: grid.steps == 1 })?
+            }
+        };
+        self.planner.engine.explain(&plan, &self.planner.run.ctx, analyze).await
+    }
+}
+
+fn grid_series(row: &crate::result::StepRow<'_>, grid: Grid) -> SampleSeries {
+    let there = || (0..grid.steps).filter(|&s| row.present[s]);
+    SampleSeries {
+        row: row.row,
+        ts: there().map(|s| grid.at(s)).collect(),
+        values: there().map(|s| row.values[s]).collect(),
+        hist_ts: row.hists.iter().map(|h| grid.at(h.1 as usize)).collect(),
+        hists: row.hists.iter().map(|h| h.2.clone()).collect(),
+    }
+}

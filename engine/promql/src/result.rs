@@ -1,0 +1,166 @@
+//! The answer of a query in columns: tables of labels, blocks of values, and the order in which rows are shown.
+//!
+//! Here names that operators flagged are dropped at last, and rows that became equal by that are merged.
+
+use std::sync::Arc;
+
+use datafusion::error::Result;
+use quiver_types::{Histogram, Millis, SeriesTable};
+
+use crate::kernel::{Block, Grid};
+use crate::nodes::batch::to_block;
+use crate::nodes::rows::Merger;
+use crate::nodes::batch::matrix_schema;
+use crate::plan::labels::{drop_names, group, sorted};
+
+/// The value of a query.
+#[derive(Debug, Clone)]
+pub enum QueryValue {
+    /// A number at a time.
+    Scalar {
+        /// Time.
+        time_ms: Millis,
+        /// Number.
+        value: f64,
+    },
+    /// A text at a time.
+    String {
+        /// Time.
+        time_ms: Millis,
+        /// Text.
+        text: String,
+    },
+    /// An instant vector: one step; the order of rows is that of the expression.
+    Vector(StepResult),
+    /// A matrix, sorted by labels.
+    Matrix(StepResult),
+    /// A range vector of an instant query, sorted by labels.
+    Samples(SampleResult),
+}
+
+/// Values on a grid.
+#[derive(Debug, Clone)]
+pub struct StepResult {
+    /// Labels.
+    pub table: Arc<SeriesTable>,
+    /// Times of the steps.
+    pub grid: Grid,
+    /// Values.
+    pub blocks: Vec<Block>,
+    /// Rows in the order in which they are shown: row of the table, block, index in the block.
+    pub order: Vec<(u32, u32, u32)>,
+}
+
+/// One row of a result.
+#[derive(Debug, Clone, Copy)]
+pub struct StepRow<'a> {
+    /// Row of the table.
+    pub row: u32,
+    /// One value per step.
+    pub values: &'a [f64],
+    /// Which of them are there.
+    pub present: &'a [bool],
+    /// Histograms: (index in the block, step, histogram), by step.
+    pub hists: &'a [(u32, u32, Histogram)],
+}
+
+impl StepResult {
+    /// Walks the rows in the order in which they are shown.
+    pub fn rows(&self) -> impl Iterator<Item = StepRow<'_>> {
+        self.order.iter().map(|&(row, block, idx)| {
+            let block = &self.blocks[block as usize];
+            let (values, present) = block.row(idx as usize);
+            let from = block.hists.partition_point(|h| h.0 < idx);
+            let to = block.hists.partition_point(|h| h.0 <= idx);
+            StepRow { row, values, present, hists: &block.hists[from..to] }
+        })
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Says whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+}
+
+/// Samples as they were written.
+#[derive(Debug, Clone)]
+pub struct SampleResult {
+    /// Labels.
+    pub table: Arc<SeriesTable>,
+    /// Series in the order in which they are shown.
+    pub series: Vec<SampleSeries>,
+}
+
+/// Samples of one series.
+#[derive(Debug, Clone, Default)]
+pub struct SampleSeries {
+    /// Row of the table.
+    pub row: u32,
+    /// Times of the floats.
+    pub ts: Vec<Millis>,
+    /// Floats.
+    pub values: Vec<f64>,
+    /// Times of the histograms.
+    pub hist_ts: Vec<Millis>,
+    /// Histograms.
+    pub hists: Vec<Histogram>,
+}
+
+/// How rows are ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RowOrder {
+    /// By labels.
+    Labels,
+    /// As they came.
+    Arrival,
+    /// By row of the table: any, but the same each time.
+    Table,
+}
+
+/// Makes a result of the blocks of a plan.
+///
+/// # Errors
+/// Execution: rows became equal by dropping names and have a value at one step.
+pub(crate) fn settle(
+    blocks: Vec<Block>,
+    table: &Arc<SeriesTable>,
+    drop_name: &[bool],
+    grid: Grid,
+    histograms: bool,
+    order: RowOrder,
+) -> Result<StepResult> {
+    let (mut blocks, mut table) = (blocks, Arc::clone(table));
+    if drop_name.contains(&true) {
+        let dropped = drop_names(&table, drop_name);
+        let groups = group(&dropped, |_| true);
+        table = if groups.merges() { Arc::new(dropped.take(&groups.first)) } else { Arc::new(dropped) };
+        if groups.merges() {
+            let mut merged = Merger::new(grid.steps);
+            for mut block in blocks {
+                block.rows.iter_mut().for_each(|r| *r = groups.ids[*r as usize]);
+                merged.add(block)?;
+            }
+            let batches = merged.finish(&matrix_schema(grid.steps, histograms))?;
+            blocks = batches.into_iter().map(to_block).collect::<Result<_>>()?;
+        }
+    }
+    let rows = blocks.iter().enumerate().flat_map(|(b, block)| {
+        block.rows.iter().enumerate().map(move |(i, &row)| (row, b as u32, i as u32))
+    });
+    let mut rows: Vec<(u32, u32, u32)> = rows.collect();
+    match order {
+        RowOrder::Arrival => {}
+        RowOrder::Table => rows.sort_unstable_by_key(|r| r.0),
+        RowOrder::Labels => {
+            let mut ranks = vec![0u32; table.len()];
+            sorted(&table).into_iter().enumerate().for_each(|(rank, row)| ranks[row as usize] = rank as u32);
+            rows.sort_unstable_by_key(|r| ranks[r.0 as usize]);
+        }
+    }
+    Ok(StepResult { table, grid, blocks, order: rows })
+}

@@ -1,0 +1,56 @@
+//! What the nodes of one running query share: its context, the annotations so far, the values held so far.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use datafusion::error::Result;
+use parking_lot::Mutex;
+use quiver_query::QueryContext;
+use quiver_types::{Error, ErrorKind};
+
+use crate::annotation::Annotations;
+
+/// The text of Prometheus for a query that would hold too many samples.
+pub(crate) const TOO_MANY_SAMPLES: &str =
+    "query processing would load too many samples into memory in query execution";
+
+/// State of one query.
+#[derive(Debug)]
+pub(crate) struct RunState {
+    /// Access, limits, deadline, counters.
+    pub(crate) ctx: QueryContext,
+    annotations: Mutex<Annotations>,
+    values: AtomicU64,
+}
+
+impl RunState {
+    /// Starts a query.
+    pub(crate) fn new(ctx: QueryContext) -> Self {
+        Self { ctx, annotations: Mutex::default(), values: AtomicU64::new(0) }
+    }
+
+    /// Takes over annotations.
+    pub(crate) fn annotate(&self, annotations: Annotations) {
+        if !annotations.is_empty() {
+            self.annotations.lock().merge(annotations);
+        }
+    }
+
+    /// Gives the annotations so far.
+    pub(crate) fn annotations(&self) -> Annotations {
+        self.annotations.lock().clone()
+    }
+
+    /// Counts values of a step matrix that came into being, and checks limits, deadline and cancellation. Called for
+    /// each batch that a leaf makes.
+    ///
+    /// # Errors
+    /// See [`QueryContext::check`].
+    pub(crate) fn hold(&self, values: usize) -> Result<()> {
+        let held = self.values.fetch_add(values as u64, Relaxed) + values as u64;
+        if held > self.ctx.limits.samples_max {
+            let error = Error::new(ErrorKind::LimitExceeded, TOO_MANY_SAMPLES);
+            return Err(quiver_query::to_datafusion(error));
+        }
+        self.ctx.check("query execution").map_err(quiver_query::to_datafusion)
+    }
+}

@@ -1,0 +1,79 @@
+//! Health, own metrics, and what only an operator on this machine may do.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use axum::Router;
+use axum::extract::{ConnectInfo, RawQuery, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use http::{StatusCode, header};
+use quiver_types::{Error, Result};
+
+use crate::error::{plain, plain_error};
+use crate::params::Params;
+use crate::state::AppState;
+
+/// Routes of this family.
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new()
+        .route("/health/live", get(|| async { plain(StatusCode::OK, "live") }))
+        .route("/health/ready", get(ready))
+        .route("/metrics", get(metrics))
+        .route("/admin/flush", post(flush))
+        .route("/admin/compact", post(compact))
+}
+
+/// Says whether requests are served: after replay, until the server begins to stop.
+pub(crate) async fn ready(State(state): State<Arc<AppState>>) -> Response {
+    if state.stopping.load(Relaxed) {
+        return plain(StatusCode::SERVICE_UNAVAILABLE, "stopping");
+    }
+    if !state.store.ready() {
+        return plain(StatusCode::SERVICE_UNAVAILABLE, "starting");
+    }
+    plain(StatusCode::OK, "ready")
+}
+
+async fn metrics(State(state): State<Arc<AppState>>) -> Response {
+    let content_type = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    (content_type, crate::metrics::exposition(&state)).into_response()
+}
+
+async fn flush(State(state): State<Arc<AppState>>, ConnectInfo(peer): ConnectInfo<SocketAddr>) -> Response {
+    if let Some(refused) = remote(peer) {
+        return refused;
+    }
+    done(state.store.flush_all().await, "flushed", "/admin/flush")
+}
+
+async fn compact(
+    State(state): State<Arc<AppState>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    if let Some(refused) = remote(peer) {
+        return refused;
+    }
+    let params = Params::read(&http::Method::GET, &http::HeaderMap::new(), query.as_deref(), b"");
+    let force = match params.as_ref().map(|p| p.get("force")) {
+        Ok(None | Some("false")) => false,
+        Ok(Some("true")) => true,
+        _ => return plain_error(&Error::invalid("invalid parameter `force`: true or false"), "/admin/compact"),
+    };
+    done(state.store.compact_all(force).await, "compacted", "/admin/compact")
+}
+
+/// These calls stop nothing and show nothing, but they cost: only the machine itself may make them.
+fn remote(peer: SocketAddr) -> Option<Response> {
+    (!peer.ip().to_canonical().is_loopback())
+        .then(|| plain(StatusCode::FORBIDDEN, "this endpoint answers on loopback only"))
+}
+
+fn done(result: Result<()>, word: &str, route: &str) -> Response {
+    match result {
+        Ok(()) => plain(StatusCode::OK, word),
+        Err(e) => plain_error(&e, route),
+    }
+}

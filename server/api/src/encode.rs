@@ -1,0 +1,5 @@
+//! Columns become text once, here.
+
+
+pub(crate) mod outcome;
+pub(crate) mod prometheus;

@@ -1,0 +1,231 @@
+//! Ingest over HTTP: one handler for every format of the registry, answers as each protocol has them.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use quiver_ingest::{Context, Decoded, Format, Reason, formats};
+use quiver_store::{Refusal, WriteOutcome};
+use quiver_types::{Error, ErrorKind, Result};
+
+use crate::error::{log, plain, public_text, status_of, with_retry_after};
+use crate::state::AppState;
+
+/// Bodies above this are decoded away from the threads that serve sockets.
+const INLINE_BYTES_MAX: usize = 256 * 1024;
+
+/// What became of a request: what the decoder and the store left out, and what was written.
+#[derive(Debug)]
+pub struct Written {
+    /// What the decoder left out.
+    pub decoded: Decoded,
+    /// What the store took.
+    pub outcome: WriteOutcome,
+}
+
+impl Written {
+    /// Counts samples and histograms that the store refused.
+    fn refused(&self) -> impl Iterator<Item = &(Refusal, u64)> {
+        self.outcome.refused.iter().filter(|(why, _)| *why != Refusal::ExemplarTime)
+    }
+
+    /// Gives the text that names everything left out; `None` when all was taken.
+    pub fn refusal_text(&self, like: impl Fn(Reason) -> bool) -> Option<String> {
+        let mut texts: Vec<String> = self.decoded.rejected_text(like).into_iter().collect();
+        texts.extend(self.refused().map(|(why, n)| format!("{n} refused: {}", why.text())));
+        (!texts.is_empty()).then(|| texts.join("; "))
+    }
+
+    /// Counts everything left out.
+    pub fn refused_count(&self) -> u64 {
+        self.decoded.rejected_count(|r| !r.is_silent()) + self.refused().map(|(_, n)| n).sum::<u64>()
+    }
+
+    /// Whether something was refused that the same sender may get rid of later.
+    fn retryable(&self) -> bool {
+        self.outcome.refused.iter().any(|(why, _)| *why == Refusal::SeriesLimit)
+    }
+}
+
+/// Decodes a body and writes what it holds.
+///
+/// # Errors
+/// Those of the decoder and of the store; then nothing of the request was written, or repeating it is safe.
+pub async fn decode_and_write(
+    state: &Arc<AppState>,
+    format: &'static Format,
+    encoding: Option<String>,
+    body: Bytes,
+) -> Result<Written> {
+    let decode = {
+        let state = Arc::clone(state);
+        move |body: Bytes| {
+            let ctx = Context {
+                limits: state.settings.decode_limits,
+                otlp: &state.settings.otlp,
+                delta: &state.delta,
+                now_ms: state.clock.now_ms(),
+            };
+            format.decode_request(encoding.as_deref(), &body, &ctx).map_err(|e| Error::new(e.kind(), e.to_string()))
+        }
+    };
+    let mut decoded = if body.len() > INLINE_BYTES_MAX {
+        tokio::task::spawn_blocking(move || decode(body))
+            .await
+            .map_err(|e| Error::internal("the decoder met a fault of ours; the log has it").with_source(e))??
+    } else {
+        decode(body)?
+    };
+    let batch = std::mem::take(&mut decoded.batch);
+    let outcome =
+        if batch.is_empty() { WriteOutcome::default() } else { state.store.write_metrics(batch).await? };
+    Ok(Written { decoded, outcome })
+}
+
+/// Answers any ingest path of the registry.
+pub(crate) async fn handle(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let text = |name: header::HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
+    let (content_type, encoding) = (text(header::CONTENT_TYPE), text(header::CONTENT_ENCODING));
+    let path = head.uri.path().to_owned();
+    let format = match formats::find(&path, content_type.as_deref()) {
+        Ok(format) => format,
+        Err(e) => return plain(status_of(e.kind()), e.to_string()),
+    };
+    let written = match read_body(&head.headers, body, state.settings.body_bytes_max).await {
+        Ok(body) => decode_and_write(&state, format, encoding, body).await,
+        Err(e) => Err(e),
+    };
+    if let Err(e) = &written {
+        log(e, &path);
+    }
+    match format.name {
+        "remote_write" => remote_write(written, false),
+        "remote_write2" => remote_write(written, true),
+        "otlp_metrics_json" => otlp(written, true),
+        _ => otlp(written, false),
+    }
+}
+
+/// Reads a body up to a limit, which the stated length is checked against first.
+pub(crate) async fn read_body(headers: &HeaderMap, body: axum::body::Body, bytes_max: usize) -> Result<Bytes> {
+    let stated = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
+    let too_large = || Error::new(ErrorKind::TooLarge, format!("body is larger than {bytes_max} bytes"));
+    if stated.is_some_and(|n| n > bytes_max) {
+        return Err(too_large());
+    }
+    axum::body::to_bytes(body, bytes_max).await.map_err(|e| {
+        let mut cause: Option<&dyn std::error::Error> = Some(&e);
+        while let Some(c) = cause {
+            if c.is::<http_body_util::LengthLimitError>() {
+                return too_large();
+            }
+            cause = c.source();
+        }
+        Error::invalid("the body ended early")
+    })
+}
+
+/// Remote write: 204, or 400 with a text that counts and names what was left out; 2.0 states what was written.
+fn remote_write(written: Result<Written>, v2: bool) -> Response {
+    let (mut response, counts) = match written {
+        Err(e) => (plain(status_of(e.kind), public_text(&e)), [0; 3]),
+        Ok(w) => {
+            // 1.0 has no way to name one bad series: it is skipped and counted (`metrics-api` section 5).
+            let left_out = w.refusal_text(|r| !r.is_silent() && (v2 || !r.is_label_fault()));
+            let status = if w.retryable() { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::BAD_REQUEST };
+            let response = left_out.map_or_else(|| StatusCode::NO_CONTENT.into_response(), |text| plain(status, text));
+            (response, [w.outcome.samples, w.outcome.histograms, w.outcome.exemplars])
+        }
+    };
+    if v2 {
+        for (what, count) in ["samples", "histograms", "exemplars"].into_iter().zip(counts) {
+            let name = header::HeaderName::try_from(format!("x-prometheus-remote-write-{what}-written"));
+            response.headers_mut().insert(name.expect("a valid name"), HeaderValue::from(count));
+        }
+    }
+    with_retry_after(response)
+}
+
+/// OTLP: 200 with partial success when some points were refused, 400 when none could be taken.
+fn otlp(written: Result<Written>, json: bool) -> Response {
+    let content_type = if json { "application/json" } else { "application/x-protobuf" };
+    let answer = |status: StatusCode, body: Vec<u8>| {
+        with_retry_after((status, [(header::CONTENT_TYPE, content_type)], body).into_response())
+    };
+    match written {
+        Err(e) => answer(status_of(e.kind), status_message(&e, json)),
+        Ok(w) if w.retryable() => {
+            let e = Error::new(ErrorKind::Unavailable, w.refusal_text(|r| !r.is_silent()).unwrap_or_default());
+            answer(StatusCode::TOO_MANY_REQUESTS, status_message(&e, json))
+        }
+        Ok(w) => {
+            let (count, text) = (w.refused_count(), w.refusal_text(|r| !r.is_silent()).unwrap_or_default());
+            let nothing = w.outcome.samples + w.outcome.histograms == 0;
+            if count > 0 && nothing {
+                return answer(StatusCode::BAD_REQUEST, status_message(&Error::invalid(text), json));
+            }
+            answer(StatusCode::OK, export_response(count, &text, json))
+        }
+    }
+}
+
+/// Encodes an `ExportMetricsServiceResponse` (opentelemetry-proto `collector/metrics/v1`).
+pub(crate) fn export_response(rejected: u64, text: &str, json: bool) -> Vec<u8> {
+    if json {
+        let partial = serde_json::json!({"rejectedDataPoints": rejected.to_string(), "errorMessage": text});
+        let whole = if rejected == 0 { serde_json::json!({}) } else { serde_json::json!({"partialSuccess": partial}) };
+        return whole.to_string().into_bytes();
+    }
+    if rejected == 0 {
+        return Vec::new();
+    }
+    let mut partial = vec![0x08];
+    push_varint(&mut partial, rejected);
+    push_text(&mut partial, 0x12, text.as_bytes());
+    let mut out = Vec::new();
+    push_text(&mut out, 0x0a, &partial);
+    out
+}
+
+/// Encodes a `google.rpc.Status` with its message, which OTLP/HTTP asks for in failures.
+fn status_message(error: &Error, json: bool) -> Vec<u8> {
+    let code = crate::error::grpc_code_of(error.kind) as i32;
+    if json {
+        return serde_json::json!({"code": code, "message": public_text(error)}).to_string().into_bytes();
+    }
+    let mut out = vec![0x08];
+    push_varint(&mut out, code as u64);
+    push_text(&mut out, 0x12, public_text(error).as_bytes());
+    out
+}
+
+fn push_varint(out: &mut Vec<u8>, mut n: u64) {
+    while n >= 0x80 {
+        out.push((n as u8 & 0x7f) | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+}
+
+fn push_text(out: &mut Vec<u8>, tag: u8, text: &[u8]) {
+    out.push(tag);
+    push_varint(out, text.len() as u64);
+    out.extend_from_slice(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partial_success() {
+        assert!(export_response(0, "", false).is_empty());
+        assert_eq!(export_response(0, "", true), b"{}");
+        assert_eq!(export_response(3, "no", false), [0x0a, 6, 0x08, 3, 0x12, 2, b'n', b'o']);
+        let json = export_response(3, "no", true);
+        assert_eq!(json, br#"{"partialSuccess":{"errorMessage":"no","rejectedDataPoints":"3"}}"#);
+    }
+}

@@ -1,0 +1,275 @@
+//! Series, label names, label values, metadata: answered from the index alone.
+//!
+//! Source: Prometheus 3.14 `web/api/v1/api.go` (`series`, `labelNames`, `labelValues`, `metricMetadata`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use axum::routing::get;
+use quiver_promql::parser::parse_selector;
+use quiver_query::QueryContext;
+use quiver_types::stats::add;
+use quiver_types::{
+    Error, LabelSet, Matcher, MillisRange, Result, SeriesSelector, SeriesSnapshot,
+};
+use serde_json::{Value, json};
+
+use crate::encode::prometheus::{Envelope, error_response, json_text, success};
+use crate::params::{Params, invalid};
+use crate::state::AppState;
+
+/// What stands in `warnings` when `limit` cut the answer.
+pub(crate) const TRUNCATED: &str = "results truncated due to limit";
+
+/// Routes of this family, below `/metrics-api`.
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new()
+        .route("/api/v1/series", get(series).post(series))
+        .route("/api/v1/labels", get(labels).post(labels))
+        .route("/api/v1/label/{name}/values", get(values))
+        .route("/api/v1/label//values", get(|| async { values_of(String::new()) }))
+        .route("/api/v1/metadata", get(metadata))
+}
+
+/// What `series`, `labels` and `values` share.
+#[derive(Debug)]
+struct Ask {
+    limit: usize,
+    range: MillisRange,
+    selectors: Vec<Vec<Matcher>>,
+    explain: bool,
+}
+
+impl Ask {
+    fn read(params: &Params, needs_selector: bool) -> Result<Self> {
+        let limit = params.limit()?;
+        let range = MillisRange::new(
+            params.time("start")?.unwrap_or(i64::MIN),
+            params.time("end")?.unwrap_or(i64::MAX),
+        );
+        let selectors = selectors(params)?;
+        if needs_selector && selectors.is_empty() {
+            return Err(Error::invalid("no match[] parameter provided"));
+        }
+        Ok(Self { limit, range, selectors, explain: explain(params) })
+    }
+}
+
+fn explain(params: &Params) -> bool {
+    params.switch("explain") || params.get("explain") == Some("analyze")
+}
+
+/// Reads all `match[]`.
+pub(crate) fn selectors(params: &Params) -> Result<Vec<Vec<Matcher>>> {
+    params
+        .all("match[]")
+        .map(|text| {
+            let matchers = parse_selector(text).map_err(|e| invalid("match[]", &e.to_string()))?;
+            if matchers.iter().all(Matcher::matches_empty) {
+                return Err(invalid("match[]", "match[] must contain at least one non-empty matcher"));
+            }
+            Ok(matchers)
+        })
+        .collect()
+}
+
+async fn params_of(state: &AppState, request: Request) -> Result<Params> {
+    let (head, body) = request.into_parts();
+    let body = crate::ingest_api::read_body(&head.headers, body, state.settings.form_bytes_max).await?;
+    Params::read(&head.method, &head.headers, head.uri.query(), &body)
+}
+
+/// Runs one look-up on the engine's threads and encodes what it gives.
+async fn answer<F, W>(state: Arc<AppState>, request: Request, needs_selector: bool, route: &'static str, work: F) -> Response
+where
+    F: FnOnce(Arc<dyn SeriesSnapshot>, QueryContext, Ask) -> W + Send + 'static,
+    W: Future<Output = Result<Vec<String>>> + Send + 'static,
+{
+    let looked_up = async {
+        let ask = Ask::read(&params_of(&state, request).await?, needs_selector)?;
+        let (limit, explain) = (ask.limit, ask.explain);
+        let ctx = QueryContext::new(state.access(), state.settings.query_limits.clone());
+        let snapshot = state.source.snapshot();
+        let texts = state.engine.run(&ctx, work(snapshot, ctx.clone(), ask)).await?;
+        Ok((texts, limit, explain, ctx))
+    };
+    match looked_up.await {
+        Err(e) => error_response(&e, route),
+        Ok((texts, _, true, ctx)) => {
+            let totals: BTreeMap<_, _> = ctx.stats.list().into_iter().collect();
+            let node = json!({"name": "SeriesIndex", "depth": 0, "rows": texts.len()});
+            let shown = json!({"logical": route, "physical": "SeriesIndex", "nodes": [node], "totals": totals});
+            success(&Envelope::default(), shown.to_string().as_bytes())
+        }
+        Ok((mut texts, limit, false, _)) => {
+            let mut envelope = Envelope::default();
+            if limit > 0 && texts.len() > limit {
+                texts.truncate(limit);
+                envelope.warnings.push(TRUNCATED.to_owned());
+            }
+            let mut data = Vec::with_capacity(texts.iter().map(|t| t.len() + 1).sum::<usize>() + 2);
+            data.push(b'[');
+            for (i, text) in texts.iter().enumerate() {
+                if i > 0 {
+                    data.push(b',');
+                }
+                data.extend_from_slice(text.as_bytes());
+            }
+            data.push(b']');
+            success(&envelope, &data)
+        }
+    }
+}
+
+async fn series(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    answer(state, request, true, "/api/v1/series", |snapshot, ctx, ask| async move {
+        let mut found = BTreeSet::new();
+        for matchers in ask.selectors {
+            let selector = SeriesSelector { matchers, range: ask.range };
+            let selected = snapshot.select(&ctx.access, &selector, &ctx.stats).await?;
+            ctx.check("series look-up")?;
+            let table = &selected.table;
+            found.extend((0..table.len()).map(|row| {
+                let labels: Vec<(&str, &str)> = table.labels(row).collect();
+                labels_json(labels.into_iter())
+            }));
+        }
+        Ok(found.into_iter().collect())
+    })
+    .await
+}
+
+/// Gives a label set as a JSON object.
+pub(crate) fn labels_json<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let mut out = String::with_capacity(128);
+    out.push('{');
+    for (i, (name, value)) in labels.enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        json_text(&mut out, name);
+        out.push(':');
+        json_text(&mut out, value);
+    }
+    out.push('}');
+    out
+}
+
+fn texts_json(texts: Vec<String>) -> Vec<String> {
+    let quoted = |t: String| {
+        let mut out = String::with_capacity(t.len() + 2);
+        json_text(&mut out, &t);
+        out
+    };
+    texts.into_iter().map(quoted).collect()
+}
+
+async fn labels(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    answer(state, request, false, "/api/v1/labels", |snapshot, ctx, ask| async move {
+        Ok(texts_json(snapshot.label_names(&ctx.access, &ask.selectors, ask.range, &ctx.stats).await?))
+    })
+    .await
+}
+
+async fn values(State(state): State<Arc<AppState>>, Path(name): Path<String>, request: Request) -> Response {
+    let Some(name) = label_name(&name) else { return values_of(name) };
+    answer(state, request, false, "/api/v1/label/values", move |snapshot, ctx, ask| async move {
+        Ok(texts_json(snapshot.label_values(&ctx.access, &name, &ask.selectors, ask.range, &ctx.stats).await?))
+    })
+    .await
+}
+
+/// The answer for a name that no label has.
+fn values_of(name: String) -> Response {
+    error_response(&Error::invalid(format!("invalid label name: {name:?}")), "/api/v1/label/values")
+}
+
+/// Decodes a name of the form `U__my_2e_label` (Prometheus `model.UnescapeName`, values encoding); others stay.
+fn label_name(name: &str) -> Option<String> {
+    if name.is_empty() {
+        return None;
+    }
+    let Some(escaped) = name.strip_prefix("U__") else { return Some(name.to_owned()) };
+    let mut out = String::new();
+    let mut rest = escaped;
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
+        if c != '_' {
+            out.push(c);
+        } else if let Some(after) = rest.strip_prefix('_') {
+            out.push('_');
+            rest = after;
+        } else {
+            let (hex, after) = rest.split_once('_')?;
+            out.push(u32::from_str_radix(hex, 16).ok().and_then(char::from_u32)?);
+            rest = after;
+        }
+    }
+    Some(out)
+}
+
+async fn metadata(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let route = "/api/v1/metadata";
+    let looked_up = async {
+        let params = params_of(&state, request).await?;
+        let number = |name: &str| match params.get(name).map(str::parse::<i64>) {
+            None => Ok(None),
+            Some(Ok(n)) => Ok(usize::try_from(n).ok()),
+            Some(Err(_)) => Err(Error::invalid(format!("{name} must be a number"))),
+        };
+        let (limit, per_metric) = (number("limit")?, number("limit_per_metric")?);
+        let metric = params.get("metric").map(str::to_owned);
+        let ctx = QueryContext::new(state.access(), state.settings.query_limits.clone());
+        let (snapshot, inner) = (state.source.snapshot(), ctx.clone());
+        let work = async move { snapshot.metadata(&inner.access, metric.as_deref(), &inner.stats).await };
+        let found = state.engine.run(&ctx, work).await?;
+        add(&ctx.stats.series, 0);
+        Ok((found, limit, per_metric))
+    };
+    match looked_up.await {
+        Err(e) => error_response(&e, route),
+        Ok((found, limit, per_metric)) => {
+            let mut by_metric: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+            for m in found {
+                let full = limit.is_some_and(|l| l > 0 && by_metric.len() >= l) && !by_metric.contains_key(&m.metric);
+                if full {
+                    continue;
+                }
+                let list = by_metric.entry(m.metric).or_default();
+                if per_metric.is_none_or(|l| l == 0 || list.len() < l) {
+                    list.push(json!({"type": m.metric_type, "help": m.help, "unit": m.unit}));
+                }
+            }
+            let data = serde_json::to_vec(&by_metric).unwrap_or_else(|_| b"{}".to_vec());
+            success(&Envelope::default(), &data)
+        }
+    }
+}
+
+/// Gives the labels of a set as JSON.
+pub(crate) fn label_set_json(labels: &LabelSet) -> String {
+    labels_json(labels.iter())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escaped_names() {
+        let check = |name: &str, expected: Option<&str>| assert_eq!(label_name(name).as_deref(), expected, "{name}");
+        check("job", Some("job"));
+        check("U__my_2e_label", Some("my.label"));
+        check("U__a__b", Some("a_b"));
+        check("U__a_zz_", None);
+        check("", None);
+    }
+
+    #[test]
+    fn labels_are_json() {
+        assert_eq!(labels_json([("a", "x\"y\n")].into_iter()), r#"{"a":"x\"y\n"}"#);
+    }
+}

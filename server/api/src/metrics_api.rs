@@ -1,0 +1,262 @@
+//! PromQL over HTTP: instant and range queries, and the small endpoints that clients look at first.
+//!
+//! Source: `metrics-api` section 2; order of checks and texts as in Prometheus 3.14 `web/api/v1/api.go`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::get;
+use http::StatusCode;
+use quiver_promql::{PromqlError, QueryOptions, QueryOutcome};
+use quiver_query::QueryContext;
+use quiver_types::{Error, ErrorKind, Millis, Result};
+use serde_json::json;
+
+use crate::encode::outcome::write_outcome;
+use crate::encode::prometheus::{Envelope, begin_success, error_response, finish_success, success};
+use crate::error::plain;
+use crate::labels_api::TRUNCATED;
+use crate::params::{Params, duration_ms, invalid};
+use crate::state::AppState;
+
+/// The version of Prometheus whose behaviour this is: clients compare it.
+const PROMETHEUS_VERSION: &str = "3.14.0";
+/// Most steps of a range query.
+const STEPS_MAX: i64 = 11_000;
+
+/// Routes of this family, below `/metrics-api`.
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new()
+        .route("/api/v1/query", get(query).post(query))
+        .route("/api/v1/query_range", get(query_range).post(query_range))
+        .route("/api/v1/format_query", get(format_query).post(format_query))
+        .route("/api/v1/parse_query", get(parse_query).post(parse_query))
+        .route("/api/v1/status/buildinfo", get(buildinfo))
+        .route("/-/healthy", get(|| async { plain(StatusCode::OK, "Prometheus Server is Healthy.") }))
+        .route("/-/ready", get(ready))
+}
+
+async fn ready(state: State<Arc<AppState>>) -> Response {
+    crate::admin::ready(state).await
+}
+
+async fn buildinfo(State(state): State<Arc<AppState>>) -> Response {
+    let data = json!({
+        "version": PROMETHEUS_VERSION,
+        "revision": format!("quiver-{}", state.settings.version),
+        "branch": "",
+        "buildUser": "",
+        "buildDate": "",
+        "goVersion": "",
+    });
+    success(&Envelope::default(), data.to_string().as_bytes())
+}
+
+/// What instant and range queries share.
+#[derive(Debug)]
+struct Ask {
+    query: String,
+    limit: usize,
+    options: QueryOptions,
+    ctx: QueryContext,
+    explain: Explain,
+    stats: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Explain {
+    No,
+    Plan,
+    Analyze,
+}
+
+/// The times of a query: one, or a range with its step.
+#[derive(Debug, Clone, Copy)]
+enum Times {
+    At(Millis),
+    Range { start: Millis, end: Millis, step_ms: i64 },
+}
+
+async fn query(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let route = "/api/v1/query";
+    let asked = async {
+        let params = read(&state, request).await?;
+        let limit = params.limit()?;
+        let at = params.time("time")?.unwrap_or_else(|| state.clock.now_ms());
+        Ok((ask(&state, &params, limit)?, Times::At(at)))
+    };
+    answer(&state, asked.await, route).await
+}
+
+async fn query_range(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let route = "/api/v1/query_range";
+    let asked = async {
+        let params = read(&state, request).await?;
+        let limit = params.limit()?;
+        let (start, end) = (params.required_time("start")?, params.required_time("end")?);
+        if end < start {
+            return Err(invalid("end", "end timestamp must not be before start time"));
+        }
+        let bad_step = || invalid("step", "cannot parse \"\" to a valid duration");
+        let step_ms = params.duration("step")?.ok_or_else(bad_step)?;
+        if step_ms <= 0 {
+            let text = "zero or negative query resolution step widths are not accepted. Try a positive integer";
+            return Err(invalid("step", text));
+        }
+        if end.saturating_sub(start) / step_ms > STEPS_MAX {
+            let text = "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)";
+            return Err(Error::invalid(text));
+        }
+        Ok((ask(&state, &params, limit)?, Times::Range { start, end, step_ms }))
+    };
+    answer(&state, asked.await, route).await
+}
+
+async fn read(state: &AppState, request: Request) -> Result<Params> {
+    let (head, body) = request.into_parts();
+    let body = crate::ingest_api::read_body(&head.headers, body, state.settings.form_bytes_max).await?;
+    Params::read(&head.method, &head.headers, head.uri.query(), &body)
+}
+
+fn ask(state: &AppState, params: &Params, limit: usize) -> Result<Ask> {
+    let mut limits = state.settings.query_limits.clone();
+    if let Some(timeout_ms) = params.duration("timeout")? {
+        limits.timeout = limits.timeout.min(Duration::from_millis(timeout_ms.max(0) as u64));
+    }
+    let lookback_ms = match params.get("lookback_delta") {
+        None => None,
+        Some(text) => Some(duration_ms(text).filter(|ms| *ms > 0).ok_or_else(|| {
+            Error::invalid(format!("error parsing lookback delta duration: cannot parse {text:?} to a valid duration"))
+        })?),
+    };
+    let explain = match params.get("explain") {
+        None | Some("false" | "0") => Explain::No,
+        Some("true" | "1") => Explain::Plan,
+        Some("analyze") => Explain::Analyze,
+        Some(other) => return Err(invalid("explain", &format!("{other:?} is not one of true, analyze, false"))),
+    };
+    Ok(Ask {
+        query: params.get("query").unwrap_or_default().to_owned(),
+        limit,
+        options: QueryOptions { lookback_ms },
+        ctx: QueryContext::new(state.access(), limits),
+        explain,
+        stats: params.get("stats").map(str::to_owned),
+    })
+}
+
+/// Makes the error of a query: a parse error names the parameter.
+fn query_error(error: PromqlError) -> Error {
+    match error {
+        PromqlError::Parse(e) => invalid("query", &e.to_string()),
+        PromqlError::Evaluation(e) if e.message.starts_with("invalid expression type") => invalid("query", &e.message),
+        PromqlError::Evaluation(e) => e,
+    }
+}
+
+async fn answer(state: &Arc<AppState>, asked: Result<(Ask, Times)>, route: &str) -> Response {
+    let (ask, times) = match asked {
+        Ok(asked) => asked,
+        Err(e) => return error_response(&e, route),
+    };
+    let began = Instant::now();
+    let response = if ask.explain == Explain::No { run(state, &ask, times).await } else { explain(state, &ask, times).await };
+    let took = began.elapsed();
+    if took >= state.settings.slow_query {
+        state.metrics.slow_queries.fetch_add(1, Relaxed);
+        let samples = ask.ctx.stats.samples.load(Relaxed);
+        tracing::warn!(route, took_ms = took.as_millis() as u64, samples, ?times, query = %ask.query, "slow query");
+    }
+    response.unwrap_or_else(|e| error_response(&e, route))
+}
+
+async fn explain(state: &AppState, ask: &Ask, times: Times) -> Result<Response> {
+    let analyze = ask.explain == Explain::Analyze;
+    let shown = match times {
+        Times::At(at) => state.promql.explain_instant(&ask.query, at, &ask.options, analyze, &ask.ctx).await,
+        Times::Range { start, end, step_ms } => {
+            state.promql.explain_range(&ask.query, start, end, step_ms, &ask.options, analyze, &ask.ctx).await
+        }
+    };
+    let shown = shown.map_err(query_error)?;
+    Ok(success(&Envelope::default(), shown.to_string().as_bytes()))
+}
+
+async fn run(state: &AppState, ask: &Ask, times: Times) -> Result<Response> {
+    let outcome = match times {
+        Times::At(at) => state.promql.instant(&ask.query, at, &ask.options, &ask.ctx).await,
+        Times::Range { start, end, step_ms } => {
+            state.promql.range(&ask.query, start, end, step_ms, &ask.options, &ask.ctx).await
+        }
+    };
+    let mut outcome: QueryOutcome = outcome.map_err(query_error)?;
+    let mut envelope =
+        Envelope { warnings: std::mem::take(&mut outcome.warnings), infos: std::mem::take(&mut outcome.infos) };
+    let stats = ask.stats.as_deref().map(|word| {
+        if !matches!(word, "true" | "all" | "1") {
+            envelope.warnings.push(format!("unknown stats parameter {word:?}; known are true and all"));
+        }
+        stats_json(&outcome)
+    });
+    let mut out = begin_success();
+    let max = state.settings.answer_bytes_max;
+    let cut = write_outcome(&mut out, &outcome.value, ask.limit, stats.as_deref(), max).map_err(|()| {
+        Error::new(ErrorKind::LimitExceeded, format!("the answer is larger than the limit of {max} bytes"))
+    })?;
+    if cut {
+        envelope.warnings.push(TRUNCATED.to_owned());
+    }
+    Ok(finish_success(out, &envelope))
+}
+
+/// Times in seconds, and samples; the per-step lists are those of one step each, since work is shared by steps.
+fn stats_json(outcome: &QueryOutcome) -> String {
+    let t = &outcome.timings;
+    let s = |d: Duration| d.as_secs_f64();
+    json!({
+        "timings": {
+            "evalTotalTime": s(t.plan + t.execute + t.settle),
+            "resultSortTime": s(t.settle),
+            "queryPreparationTime": s(t.parse + t.plan),
+            "innerEvalTime": s(t.execute),
+            "execQueueTime": 0,
+            "execTotalTime": s(t.parse + t.plan + t.execute + t.settle),
+        },
+        "samples": {
+            "totalQueryableSamples": outcome.samples_read,
+            "samplesRead": outcome.samples_read,
+            "peakSamples": outcome.samples_read,
+        },
+    })
+    .to_string()
+}
+
+async fn expression(state: &AppState, request: Request) -> Result<quiver_promql::ast::Expr> {
+    let params = read(state, request).await?;
+    let text = params.get("query").unwrap_or_default();
+    quiver_promql::parser::parse(text).map_err(|e| invalid("query", &e.to_string()))
+}
+
+async fn format_query(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    match expression(&state, request).await {
+        Ok(expr) => {
+            let text = serde_json::Value::String(quiver_promql::print::pretty(&expr)).to_string();
+            success(&Envelope::default(), text.as_bytes())
+        }
+        Err(e) => error_response(&e, "/api/v1/format_query"),
+    }
+}
+
+async fn parse_query(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let tree = expression(&state, request)
+        .await
+        .and_then(|expr| quiver_promql::tree::to_json(&expr).map_err(|e| invalid("query", &e.to_string())));
+    match tree {
+        Ok(tree) => success(&Envelope::default(), tree.to_string().as_bytes()),
+        Err(e) => error_response(&e, "/api/v1/parse_query"),
+    }
+}

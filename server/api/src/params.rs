@@ -1,0 +1,146 @@
+//! Parameters of the Prometheus API: query string and form body together, times, durations, limits.
+//!
+//! Source: Prometheus 3.14 `web/api/v1/api.go` (`parseTime`, `parseDuration`, `parseLimitParam`).
+
+use http::{HeaderMap, Method, header};
+use quiver_promql::duration::parse_duration;
+use quiver_types::{Error, Result};
+
+/// All parameters of a request in order, those of the body first. Empty values count as absent.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Params(Vec<(String, String)>);
+
+impl Params {
+    /// Reads the query string and, of a POST with a form, the body.
+    ///
+    /// # Errors
+    /// Unsupported: a POST with a body of another content type.
+    pub(crate) fn read(method: &Method, headers: &HeaderMap, query: Option<&str>, body: &[u8]) -> Result<Self> {
+        let mut pairs = Vec::new();
+        if method == Method::POST && !body.is_empty() {
+            let content_type = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+            if content_type.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("multipart/form-data") {
+                return Err(Error::invalid("error parsing form values: send application/x-www-form-urlencoded"));
+            }
+            pairs.extend(url::form_urlencoded::parse(body).into_owned());
+        }
+        pairs.extend(url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned());
+        pairs.retain(|(_, value)| !value.is_empty());
+        Ok(Self(pairs))
+    }
+
+    /// Gives the first value.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+
+    /// Gives all values.
+    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+
+    /// Reads a time; `None` when absent.
+    pub(crate) fn time(&self, name: &str) -> Result<Option<i64>> {
+        self.get(name).map(|text| time_ms(text).ok_or_else(|| bad_time(name, text))).transpose()
+    }
+
+    /// Reads a time that must be there.
+    pub(crate) fn required_time(&self, name: &str) -> Result<i64> {
+        self.time(name)?.ok_or_else(|| bad_time(name, ""))
+    }
+
+    /// Reads a duration in milliseconds; `None` when absent.
+    pub(crate) fn duration(&self, name: &str) -> Result<Option<i64>> {
+        let bad = |text: &str| invalid(name, &format!("cannot parse {text:?} to a valid duration"));
+        self.get(name).map(|text| duration_ms(text).ok_or_else(|| bad(text))).transpose()
+    }
+
+    /// Reads `limit`; 0 = none.
+    pub(crate) fn limit(&self) -> Result<usize> {
+        let Some(text) = self.get("limit") else { return Ok(0) };
+        match text.parse::<i64>() {
+            Err(_) => Err(invalid("limit", &format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))),
+            Ok(n) if n < 0 => Err(invalid("limit", "limit must be non-negative")),
+            Ok(n) => Ok(n as usize),
+        }
+    }
+
+    /// Says whether a switch is on: `1` or `true`.
+    pub(crate) fn switch(&self, name: &str) -> bool {
+        matches!(self.get(name), Some("1" | "true"))
+    }
+}
+
+/// Makes the error of a bad parameter.
+pub(crate) fn invalid(name: &str, reason: &str) -> Error {
+    Error::invalid(format!("invalid parameter \"{name}\": {reason}"))
+}
+
+fn bad_time(name: &str, text: &str) -> Error {
+    invalid(name, &format!("cannot parse {text:?} to a valid timestamp"))
+}
+
+/// The two texts that stand for "no bound".
+const MIN_TIME: &str = "-292273086-05-16T16:47:06Z";
+const MAX_TIME: &str = "292277025-08-18T07:12:54.999999999Z";
+
+/// Reads Unix seconds with a fraction, or RFC 3339; gives milliseconds.
+pub(crate) fn time_ms(text: &str) -> Option<i64> {
+    if let Some(seconds) = number(text) {
+        let ms = (seconds * 1000.0).round();
+        return (ms.abs() < 9.2e18).then_some(ms as i64);
+    }
+    match text {
+        MIN_TIME => Some(i64::MIN),
+        MAX_TIME => Some(i64::MAX),
+        _ => chrono::DateTime::parse_from_rfc3339(text).ok().map(|t| t.timestamp_millis()),
+    }
+}
+
+/// Reads seconds with a fraction, or a sequence of numbers with units; gives milliseconds.
+pub(crate) fn duration_ms(text: &str) -> Option<i64> {
+    if let Some(seconds) = number(text) {
+        let ms = seconds * 1000.0;
+        return (ms.abs() < 9.2e15).then_some(ms as i64);
+    }
+    parse_duration(text)
+}
+
+/// A decimal number; words such as `NaN` and `inf` are no times.
+fn number(text: &str) -> Option<f64> {
+    let plain = text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+' | b'e' | b'E'));
+    plain.then(|| text.parse::<f64>().ok()).flatten().filter(|n| n.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times() {
+        let check = |text: &str, expected: Option<i64>| assert_eq!(time_ms(text), expected, "{text}");
+        check("1435781451.781", Some(1_435_781_451_781));
+        check("2015-07-01T20:10:51.781Z", Some(1_435_781_451_781));
+        check("2015-07-01T22:10:51.781+02:00", Some(1_435_781_451_781));
+        check("-0.001", Some(-1));
+        check(MIN_TIME, Some(i64::MIN));
+        check(MAX_TIME, Some(i64::MAX));
+        check("inf", None);
+        check("NaN", None);
+        check("", None);
+        check("tomorrow", None);
+    }
+
+    #[test]
+    fn body_comes_first_and_empty_values_are_absent() {
+        let p = Params::read(&Method::POST, &HeaderMap::new(), Some("a=2&b=&match[]=x"), b"a=1&match%5B%5D=y").unwrap();
+        assert_eq!(p.get("a"), Some("1"));
+        assert_eq!(p.get("b"), None);
+        assert_eq!(p.all("match[]").collect::<Vec<_>>(), ["y", "x"]);
+        assert_eq!(p.duration("a").unwrap(), Some(1000));
+        let p = Params::read(&Method::GET, &HeaderMap::new(), Some("limit=-1&step=1h30m&d=x"), b"").unwrap();
+        assert!(p.limit().is_err());
+        assert_eq!(p.duration("step").unwrap(), Some(5_400_000));
+        assert!(p.duration("d").unwrap_err().message.starts_with("invalid parameter \"d\": "));
+    }
+}

@@ -1,0 +1,83 @@
+//! One line per family.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use http::{HeaderValue, Method, StatusCode, header};
+use quiver_ingest::formats::FORMATS;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+
+use crate::error::plain;
+use crate::state::AppState;
+use crate::{admin, ingest_api, labels_api, metrics_api};
+
+/// The path of OTLP on its own port.
+const OTLP_PATH: &str = "/v1/metrics";
+
+/// Everything on the main port.
+pub fn main_router(state: Arc<AppState>) -> Router {
+    let mut router = Router::new()
+        .merge(admin::routes())
+        .nest("/metrics-api", metrics_api::routes().merge(labels_api::routes()));
+    let mut paths: Vec<&str> = FORMATS.iter().flat_map(|f| f.paths).copied().collect();
+    paths.sort_unstable();
+    paths.dedup();
+    for path in paths {
+        router = router.route(path, post(ingest_api::handle));
+    }
+    finish(router, state)
+}
+
+/// The OTLP/HTTP port.
+pub fn otlp_router(state: Arc<AppState>) -> Router {
+    let router = Router::new().route(OTLP_PATH, post(ingest_api::handle)).route("/health/ready", get(admin::ready));
+    finish(router, state)
+}
+
+fn finish(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {
+    router
+        .fallback(|| async { plain(StatusCode::NOT_FOUND, "404 page not found") })
+        .method_not_allowed_fallback(|| async { plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed") })
+        .layer(CompressionLayer::new().gzip(true))
+        .layer(CatchPanicLayer::custom(|panic: Box<dyn std::any::Any + Send>| {
+            let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|t| (*t).to_owned()));
+            tracing::error!(panic = text, "a request met a fault of ours");
+            plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error")
+        }))
+        .layer(middleware::from_fn_with_state(Arc::clone(&state), around))
+        .with_state(state)
+}
+
+/// CORS and counting, around every request.
+async fn around(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    let path = request.uri().path().to_owned();
+    let mut response = if request.method() == Method::OPTIONS {
+        StatusCode::NO_CONTENT.into_response()
+    } else {
+        next.run(request).await
+    };
+    let allowed = |origin: &HeaderValue| state.settings.cors_origins.iter().any(|o| o == "*" || o.as_bytes() == origin.as_bytes());
+    if let Some(origin) = origin.filter(allowed) {
+        let headers = response.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, OPTIONS"));
+        let allowed = "Accept, Authorization, Content-Type, Origin";
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed));
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Date"));
+    }
+    state.metrics.count(&path, response.status().as_u16(), began.elapsed());
+    response
+}
+
+/// The peer's address, which `admin` asks for; set by `serve`.
+pub(crate) type Peer = SocketAddr;

@@ -1,0 +1,62 @@
+//! What the process knows of its machine and of itself.
+
+use std::fs;
+
+use quiver_api::metrics::write_metric;
+
+/// Gives the memory that the process may use: that of its control group, else of the machine; in bytes.
+pub fn memory_total_bytes() -> u64 {
+    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
+        Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
+    });
+    let group = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
+        .iter()
+        .find_map(|path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok());
+    let machine = machine.unwrap_or(4 << 30);
+    group.map_or(machine, |g| g.min(machine))
+}
+
+/// Gives the number of threads that can run at once.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Writes the process' own metrics, named as every exporter names them.
+pub fn write_metrics(out: &mut String) {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The second field is the name in parentheses and may hold blanks; count from behind it.
+    let fields: Vec<f64> = stat
+        .rsplit_once(')')
+        .map(|(_, rest)| rest.split_whitespace().map(|f| f.parse().unwrap_or(0.0)).collect())
+        .unwrap_or_default();
+    let field = |n: usize| fields.get(n).copied().unwrap_or(0.0);
+    // USER_HZ is 100 in every ABI of Linux that Rust's standard library supports.
+    let ticks = 100.0;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let resident_kib = status.lines().find_map(|l| l.strip_prefix("VmRSS:")?.trim().trim_end_matches("kB").trim().parse::<f64>().ok());
+    let fds = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    let one = |v: f64| vec![(String::new(), v)];
+    write_metric(out, "process_cpu_seconds_total", "counter", "CPU time used.", &one((field(11) + field(12)) / ticks));
+    write_metric(out, "process_resident_memory_bytes", "gauge", "Resident memory.", &one(resident_kib.unwrap_or(0.0) * 1024.0));
+    write_metric(out, "process_threads", "gauge", "Threads.", &one(field(17)));
+    write_metric(out, "process_open_fds", "gauge", "Open file descriptors.", &one(fds as f64));
+    if tikv_jemalloc_ctl::epoch::advance().is_ok() {
+        let allocated = tikv_jemalloc_ctl::stats::allocated::read().unwrap_or(0) as f64;
+        write_metric(out, "quiver_memory_allocated_bytes", "gauge", "Bytes in live allocations.", &one(allocated));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_there() {
+        assert!(memory_total_bytes() > 1 << 20);
+        let mut out = String::new();
+        write_metrics(&mut out);
+        let rss = out.lines().find_map(|l| l.strip_prefix("process_resident_memory_bytes ")).unwrap();
+        assert!(rss.parse::<f64>().unwrap() > 1e6, "{rss}");
+    }
+}

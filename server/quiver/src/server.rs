@@ -1,0 +1,173 @@
+//! The life of the server: bind, open, serve, drain, close.
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use axum_router::Gate;
+use quiver_api::otlp_grpc::MetricsService;
+use quiver_api::{AppState, Listener, ServeSettings, main_router, otlp_router, serve};
+use quiver_types::{Clock, Error, Result};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::settings::{Loaded, Settings};
+use crate::wiring;
+
+mod axum_router;
+
+/// How long the last flush may take after requests are done; the rest stays in the WAL.
+const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+
+/// Where the server listens.
+#[derive(Debug, Clone, Copy)]
+pub struct Addresses {
+    /// Queries, remote write, everything.
+    pub http: SocketAddr,
+    /// OTLP over HTTP.
+    pub otlp_http: Option<SocketAddr>,
+    /// OTLP over gRPC.
+    pub otlp_grpc: Option<SocketAddr>,
+}
+
+/// A server whose sockets are bound; connections already wait for their answers.
+#[derive(Debug)]
+pub struct Bound {
+    settings: Settings,
+    http: TcpListener,
+    otlp_http: Option<TcpListener>,
+    otlp_grpc: Option<TcpListener>,
+    /// Where it listens.
+    pub addresses: Addresses,
+}
+
+async fn bind(name: &str, address: &str, network_allowed: bool) -> Result<TcpListener> {
+    let parsed: SocketAddr = address.parse().map_err(|_| {
+        Error::invalid(format!("`{name}` is `{address}`; it must be an address and port such as `127.0.0.1:8800`"))
+    })?;
+    if !parsed.ip().is_loopback() {
+        if !network_allowed {
+            return Err(Error::invalid(format!(
+                "`{name}` is `{address}`, but without access control the server listens on loopback only; \
+                 in a container, give --rbac-off-on-network"
+            )));
+        }
+        tracing::warn!(address, "listening beyond this machine WITHOUT access control: whoever reaches it may read and write everything");
+    }
+    TcpListener::bind(parsed)
+        .await
+        .map_err(|e| Error::invalid(format!("cannot listen on `{address}` (`{name}`): {e}")))
+}
+
+/// Binds an extra port: a default one that is taken is left out with a warning.
+async fn bind_extra(loaded: &Loaded, key: &str, address: &str) -> Result<Option<TcpListener>> {
+    if address.is_empty() {
+        return Ok(None);
+    }
+    let name = format!("otlp.{key}");
+    match bind(&name, address, loaded.settings.http.rbac_off_on_network).await {
+        Ok(socket) => Ok(Some(socket)),
+        Err(e) if loaded.is_given("otlp", key) => Err(e),
+        Err(e) => {
+            tracing::warn!("{e}; going on without it");
+            Ok(None)
+        }
+    }
+}
+
+impl Bound {
+    /// Binds all sockets.
+    ///
+    /// # Errors
+    /// Invalid: an address that is malformed, taken, or not on loopback.
+    pub async fn bind(loaded: &Loaded) -> Result<Self> {
+        let s = &loaded.settings;
+        let http = bind("http.listen", &s.http.listen, s.http.rbac_off_on_network).await?;
+        let otlp_http = bind_extra(loaded, "http_listen", &s.otlp.http_listen).await?;
+        let otlp_grpc = bind_extra(loaded, "grpc_listen", &s.otlp.grpc_listen).await?;
+        let of = |socket: &TcpListener| {
+            socket.local_addr().map_err(|e| Error::internal("a bound socket has no address").with_source(e))
+        };
+        let addresses = Addresses {
+            http: of(&http)?,
+            otlp_http: otlp_http.as_ref().map(of).transpose()?,
+            otlp_grpc: otlp_grpc.as_ref().map(of).transpose()?,
+        };
+        Ok(Self { settings: s.clone(), http, otlp_http, otlp_grpc, addresses })
+    }
+
+    /// Opens the store, serves until `stop`, drains, closes. While the store replays its log, `/health/live` answers
+    /// 200 and everything else 503. `opened` is called once requests are served.
+    ///
+    /// # Errors
+    /// Those of opening the store.
+    pub async fn run(
+        self,
+        clock: Arc<dyn Clock>,
+        stop: CancellationToken,
+        opened: impl FnOnce(&Arc<AppState>),
+    ) -> Result<()> {
+        let h = &self.settings.http;
+        let serve_settings = ServeSettings {
+            connections_max: h.connections_max,
+            header_timeout: h.header_timeout.0.unwrap_or_default(),
+            drain_timeout: h.drain_timeout.0.unwrap_or_default(),
+        };
+        let serving = CancellationToken::new();
+        let state: Arc<OnceLock<Arc<AppState>>> = Arc::default();
+        let mut tasks = Vec::new();
+        let gates = [(Some(self.http), Gate::new(main_router)), (self.otlp_http, Gate::new(otlp_router))];
+        let mut openers = Vec::new();
+        for (socket, gate) in gates {
+            let Some(socket) = socket else { continue };
+            let listener = Listener { socket, router: gate.router() };
+            tasks.push(tokio::spawn(serve(listener, serve_settings.clone(), serving.clone())));
+            openers.push(gate);
+        }
+        let built = tokio::select! {
+            built = wiring::build(&self.settings, clock) => built,
+            () = stop.cancelled() => return Ok(()),
+        };
+        let app = match built {
+            Ok(app) => app,
+            Err(e) => {
+                serving.cancel();
+                return Err(e);
+            }
+        };
+        for gate in openers {
+            gate.open(&app);
+        }
+        let _ = state.set(Arc::clone(&app));
+        if let Some(socket) = self.otlp_grpc {
+            tasks.push(tokio::spawn(serve_grpc(socket, Arc::clone(&app), serving.clone())));
+        }
+        opened(&app);
+        stop.cancelled().await;
+        tracing::info!("stopping: no new connections, letting requests finish");
+        app.stopping.store(true, Relaxed);
+        serving.cancel();
+        for task in tasks {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a listener met a fault of ours");
+            }
+        }
+        app.store.close(CLOSE_WITHIN).await;
+        tracing::info!("stopped");
+        Ok(())
+    }
+}
+
+async fn serve_grpc(socket: TcpListener, app: Arc<AppState>, stop: CancellationToken) {
+    let incoming = tokio_stream::wrappers::TcpListenerStream::new(socket);
+    let served = tonic::transport::Server::builder()
+        .tcp_nodelay(true)
+        .max_concurrent_streams(256)
+        .add_service(MetricsService(app))
+        .serve_with_incoming_shutdown(incoming, stop.cancelled_owned())
+        .await;
+    if let Err(error) = served {
+        tracing::error!(%error, "OTLP/gRPC ended");
+    }
+}

@@ -1,0 +1,465 @@
+//! All settings, typed, with documented defaults: defaults < file < environment < flags.
+//!
+//! One list gives struct, defaults, `--print-settings` and `docs/settings.md`; to add a setting, add a line.
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+use toml::{Table, Value};
+
+/// A number of bytes, written `512MiB`, `20GiB` or plain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+/// A span of time, written `15s`, `10m`, `30d`; `none` where a setting allows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span(pub Option<Duration>);
+
+impl Size {
+    fn parse(text: &str) -> Option<Self> {
+        let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let factor = match &text[at..] {
+            "" | "B" => 1,
+            "KiB" => 1 << 10,
+            "MiB" => 1 << 20,
+            "GiB" => 1 << 30,
+            "TiB" => 1u64 << 40,
+            _ => return None,
+        };
+        Some(Self(text[..at].parse::<u64>().ok()?.checked_mul(factor)?))
+    }
+}
+
+impl Span {
+    fn parse(text: &str) -> Option<Self> {
+        if text == "none" {
+            return Some(Self(None));
+        }
+        let ms = quiver_promql::duration::parse_duration(text).filter(|ms| *ms >= 0)?;
+        Some(Self(Some(Duration::from_millis(ms as u64))))
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let text = text_or_number(d)?;
+        Self::parse(&text).ok_or_else(|| serde::de::Error::custom(format!("`{text}` is not a size such as `512MiB`")))
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let text = text_or_number(d)?;
+        let bad = || serde::de::Error::custom(format!("`{text}` is not a span of time such as `15s`, `30d` or `none`"));
+        Self::parse(&text).ok_or_else(bad)
+    }
+}
+
+fn text_or_number<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
+    Ok(match Value::deserialize(d)? {
+        Value::String(text) => text,
+        other => other.to_string(),
+    })
+}
+
+/// One documented setting.
+#[derive(Debug, Clone, Copy)]
+pub struct Doc {
+    /// Section.
+    pub section: &'static str,
+    /// Key in the section.
+    pub key: &'static str,
+    /// What it does, with its unit.
+    pub doc: &'static str,
+    /// Default as TOML.
+    pub default: &'static str,
+}
+
+macro_rules! settings {
+    ($($(#[doc = $section_doc:literal])* $section:ident: $type:ident {
+        $($(#[doc = $doc:literal])* $key:ident: $value:ty = $default:literal;)*
+    })*) => {
+        /// Everything that a user can tune.
+        #[derive(Debug, Clone, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct Settings {
+            $($(#[doc = $section_doc])* pub $section: $type,)*
+        }
+
+        $($(#[doc = $section_doc])*
+        #[derive(Debug, Clone, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct $type {
+            $($(#[doc = $doc])* pub $key: $value,)*
+        })*
+
+        /// All settings in order.
+        pub const DOCS: &[Doc] = &[
+            $($(Doc { section: stringify!($section), key: stringify!($key), doc: concat!($($doc, "\n"),*), default: $default },)*)*
+        ];
+
+        /// Sections with their texts, in order.
+        pub const SECTIONS: &[(&str, &str)] = &[$((stringify!($section), concat!($($section_doc, "\n"),*)),)*];
+    };
+}
+
+settings! {
+    /// The main HTTP port: queries, remote write, OTLP, health.
+    http: Http {
+        /// Address and port; port 0 picks a free one and prints it.
+        listen: String = "\"127.0.0.1:8800\"";
+        /// Largest body as it comes over the wire.
+        body_max: Size = "\"64MiB\"";
+        /// Largest body after decompression.
+        decoded_body_max: Size = "\"64MiB\"";
+        /// Largest form body of a query.
+        form_max: Size = "\"4MiB\"";
+        /// Largest answer; a query whose answer is larger fails.
+        answer_max: Size = "\"100MiB\"";
+        /// Connections at once.
+        connections_max: usize = "20000";
+        /// How long a client may take to send its headers.
+        header_timeout: Span = "\"10s\"";
+        /// How long requests may go on after SIGTERM.
+        drain_timeout: Span = "\"15s\"";
+        /// Origins that browsers may call from; `*` for all.
+        cors_origins: Vec<String> = "[]";
+        /// Whether to listen on other than loopback addresses while there is no access control. For containers.
+        rbac_off_on_network: bool = "false";
+    }
+    /// OTLP ports and rules.
+    otlp: Otlp {
+        /// Address and port of OTLP over HTTP; empty switches it off.
+        http_listen: String = "\"127.0.0.1:4318\"";
+        /// Address and port of OTLP over gRPC; empty switches it off.
+        grpc_listen: String = "\"127.0.0.1:4317\"";
+        /// What becomes of delta temporality: `accumulate` (added up per series) or `raw` (stored as sent).
+        delta: String = "\"accumulate\"";
+        /// Memory for the sums of delta series.
+        delta_memory: Size = "\"64MiB\"";
+        /// A delta series that is idle for so long begins anew.
+        delta_idle: Span = "\"1h\"";
+        /// Whether histograms with explicit bounds become native ones with custom buckets.
+        native_custom_buckets: bool = "false";
+        /// Whether series get labels of their instrumentation scope (`otel_scope_name`, …).
+        scope_labels: bool = "false";
+        /// Resource attributes that become labels of each series, besides `target_info`.
+        promoted_attributes: Vec<String> = "[]";
+    }
+    /// Where and how long data is kept.
+    store: Store {
+        /// Data directory: WAL, catalog database, local object store, spool, spill files.
+        data: String = "\"./quiver-data\"";
+        /// Object store: `file:///…` or `s3://bucket/prefix` (AWS variables, `AWS_ENDPOINT`); empty: under `data`.
+        url: String = "\"\"";
+        /// How long data is kept; `none` keeps all and lifts the limits on the age of samples.
+        retention: Span = "\"30d\"";
+        /// Most bytes of parts that wait for an object store that is down; then writes get 503.
+        spool_limit: Size = "\"20GiB\"";
+        /// Free bytes on the disk below which writes get 503.
+        disk_reserve: Size = "\"64MiB\"";
+        /// Requests to the object store at once.
+        requests_max: usize = "16";
+        /// How long one operation of the object store is repeated before it counts as failed.
+        retry_budget: Span = "\"30s\"";
+    }
+    /// The write-ahead log.
+    wal: Wal {
+        /// When a write is acknowledged: `sync` (after fdatasync) or `os` (after write, synced each second).
+        level: String = "\"sync\"";
+        /// Size of a segment.
+        segment: Size = "\"64MiB\"";
+    }
+    /// Memory of the process.
+    memory: Memory {
+        /// Budget of the whole process; 0 means 60 % of the machine or of its control group.
+        limit: Size = "\"0\"";
+        /// Live data of one generation; 0 means the smaller of 256MiB and a 16th of the limit.
+        generation: Size = "\"0\"";
+    }
+    /// What is taken in.
+    ingest: Ingest {
+        /// How old a sample may be when it arrives; `none`: as old as the retention allows.
+        accept_past: Span = "\"none\"";
+        /// How far in the future a sample may be; lifted by retention `none`.
+        accept_future: Span = "\"10m\"";
+        /// Labels that name the service of a series; the first non-empty one counts.
+        service_labels: Vec<String> = "[\"service_name\", \"service\", \"job\"]";
+    }
+    /// Merging of parts in the background.
+    compaction: Compaction {
+        /// Whether it runs by itself; `POST /admin/compact` works without.
+        enabled: bool = "true";
+        /// How often it looks for work.
+        interval: Span = "\"30s\"";
+        /// Size at which a part of a day is cut.
+        part: Size = "\"256MiB\"";
+    }
+    /// Bounds of queries.
+    query: Query {
+        /// Longest run; the `timeout` parameter can only shorten it.
+        timeout: Span = "\"2m\"";
+        /// Queries that run at once; others queue within their time.
+        concurrent_max: usize = "20";
+        /// Samples that one query may load.
+        samples_max: u64 = "50000000";
+        /// Series that one query may select.
+        series_max: u64 = "2000000";
+        /// Bytes that one query may fetch.
+        bytes_max: Size = "\"10GiB\"";
+        /// Threads for queries; 0 means one per core.
+        threads: usize = "0";
+        /// Most bytes of spill files.
+        spill_max: Size = "\"20GiB\"";
+        /// Default look-back of PromQL.
+        lookback: Span = "\"5m\"";
+        /// Whether experimental functions of PromQL are allowed.
+        experimental_functions: bool = "true";
+        /// Queries that take longer are logged with their text.
+        slow: Span = "\"5s\"";
+    }
+    /// Access control.
+    rbac: Rbac {
+        /// `off`: everybody may do everything. `on` is refused until access control exists.
+        mode: String = "\"off\"";
+    }
+    /// The log of the service itself.
+    log: Log {
+        /// Filter by area and level, as `RUST_LOG` has it.
+        filter: String = "\"info,quiver=info\"";
+        /// `text` or `json`.
+        format: String = "\"text\"";
+    }
+}
+
+/// Why settings are not valid.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The file cannot be read.
+    #[error("cannot read settings file `{path}`: {source}")]
+    Read {
+        /// Its path.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Not TOML, an unknown key, or a value of the wrong form.
+    #[error("settings are not valid: {0}")]
+    Invalid(String),
+}
+
+/// Settings and where they differ from the defaults.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The values.
+    pub settings: Settings,
+    given: Table,
+}
+
+impl Loaded {
+    /// Merges defaults, file, environment (`QUIVER_SECTION__KEY`) and flags (`section.key` and a value).
+    ///
+    /// # Errors
+    /// An unreadable file, an unknown key, a value of the wrong form: the text names it.
+    pub fn load(
+        file: Option<&Path>,
+        environment: impl Iterator<Item = (String, String)>,
+        flags: &[(&str, String)],
+    ) -> Result<Self, SettingsError> {
+        let mut given = Table::new();
+        if let Some(path) = file {
+            let shown = path.display().to_string();
+            let text = std::fs::read_to_string(path).map_err(|source| SettingsError::Read { path: shown.clone(), source })?;
+            given = text.parse().map_err(|e| SettingsError::Invalid(format!("`{shown}`: {e}")))?;
+        }
+        for (name, text) in environment {
+            let Some(path) = name.strip_prefix("QUIVER_") else { continue };
+            if let Some((section, key)) = path.to_ascii_lowercase().split_once("__") {
+                put(&mut given, section, key, literal(&text));
+            }
+        }
+        for (name, text) in flags {
+            let (section, key) = name.split_once('.').expect("flags are written section.key");
+            put(&mut given, section, key, if matches!(text.as_str(), "true" | "false") { Value::Boolean(text == "true") } else { Value::String(text.clone()) });
+        }
+        let mut all: Table = defaults().parse().expect("the defaults are valid");
+        for (section, values) in &given {
+            match (all.get_mut(section), values) {
+                (Some(Value::Table(into)), Value::Table(values)) => into.extend(values.clone()),
+                (Some(_), _) => return Err(SettingsError::Invalid(format!("`{section}` is a section"))),
+                (None, _) => return Err(SettingsError::Invalid(format!("unknown section `{section}`"))),
+            }
+        }
+        let settings = Settings::deserialize(Value::Table(all)).map_err(|e| SettingsError::Invalid(e.to_string()))?;
+        let loaded = Self { settings, given };
+        loaded.check()?;
+        Ok(loaded)
+    }
+
+    /// Says whether a setting was given anywhere.
+    pub fn is_given(&self, section: &str, key: &str) -> bool {
+        self.given.get(section).and_then(|s| s.get(key)).is_some()
+    }
+
+    fn check(&self) -> Result<(), SettingsError> {
+        let s = &self.settings;
+        let refuse = |text: &str| Err(SettingsError::Invalid(text.to_owned()));
+        match s.rbac.mode.as_str() {
+            "off" => {}
+            "on" => return refuse("`rbac.mode = on` is not available: this version has no access control yet"),
+            other => return refuse(&format!("`rbac.mode` is `{other}`; it can be `on` or `off`")),
+        }
+        match s.wal.level.as_str() {
+            "sync" | "os" => {}
+            "object" => return refuse("`wal.level = object` is not available yet; use `sync` or `os`"),
+            other => return refuse(&format!("`wal.level` is `{other}`; it can be `sync` or `os`")),
+        }
+        match s.otlp.delta.as_str() {
+            "accumulate" | "raw" => {}
+            other => return refuse(&format!("`otlp.delta` is `{other}`; it can be `accumulate` or `raw`")),
+        }
+        match s.log.format.as_str() {
+            "text" | "json" => {}
+            other => return refuse(&format!("`log.format` is `{other}`; it can be `text` or `json`")),
+        }
+        let spans = [
+            ("http.header_timeout", s.http.header_timeout),
+            ("http.drain_timeout", s.http.drain_timeout),
+            ("otlp.delta_idle", s.otlp.delta_idle),
+            ("store.retry_budget", s.store.retry_budget),
+            ("ingest.accept_future", s.ingest.accept_future),
+            ("compaction.interval", s.compaction.interval),
+            ("query.timeout", s.query.timeout),
+            ("query.lookback", s.query.lookback),
+            ("query.slow", s.query.slow),
+        ];
+        match spans.iter().find(|(_, span)| span.0.is_none_or(|d| d.is_zero())) {
+            Some((name, _)) => refuse(&format!("`{name}` must be a span of time above zero")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Reads a value of the environment: TOML where it is TOML, else text.
+fn literal(text: &str) -> Value {
+    let parsed = format!("v = {text}").parse::<Table>().ok();
+    parsed.and_then(|mut t| t.remove("v")).unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+fn put(table: &mut Table, section: &str, key: &str, value: Value) {
+    let entry = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
+    if let Value::Table(values) = entry {
+        values.insert(key.to_owned(), value);
+    }
+}
+
+fn defaults() -> String {
+    render(|_| {})
+}
+
+/// Writes all settings with their documentation, each at its default: a settings file to start from.
+pub fn print_settings() -> String {
+    let head = "# All settings of Quiver with their defaults. Environment: QUIVER_SECTION__KEY (QUIVER_HTTP__LISTEN).\n\n";
+    let body = render(|docs| {
+        let text = docs.trim_end().to_owned();
+        *docs = text.lines().map(|l| format!("#{l}\n")).collect();
+    });
+    format!("{head}{body}")
+}
+
+fn render(mut doc: impl FnMut(&mut String)) -> String {
+    use fmt::Write;
+    let mut out = String::new();
+    for (section, text) in SECTIONS {
+        let mut text = (*text).to_owned();
+        doc(&mut text);
+        if text.starts_with('#') {
+            out.push_str(&text);
+        }
+        let _ = writeln!(out, "[{section}]");
+        for d in DOCS.iter().filter(|d| d.section == *section) {
+            let mut text = d.doc.to_owned();
+            doc(&mut text);
+            if text.starts_with('#') {
+                out.push_str(&text);
+            }
+            let _ = writeln!(out, "{} = {}", d.key, d.default);
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// Writes `docs/settings.md`.
+pub fn settings_document() -> String {
+    use fmt::Write;
+    let mut out = String::from(
+        "# Settings\n\nGenerated from `server/quiver/src/settings.rs`. Order: defaults < file (`--config`) < environment \
+         (`QUIVER_HTTP__LISTEN` for `http.listen`) < flags. `quiver --print-settings` writes a file to start from.\n",
+    );
+    for (section, text) in SECTIONS {
+        let _ = write!(out, "\n## {section}\n\n{}\n\n| Setting | Default | Effect |\n|---|---|---|\n", text.trim());
+        for d in DOCS.iter().filter(|d| d.section == *section) {
+            let doc = d.doc.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
+            let _ = writeln!(out, "| `{section}.{}` | `{}` | {doc} |", d.key, d.default);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(env: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<Loaded, SettingsError> {
+        let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        let flags: Vec<_> = flags.iter().map(|(k, v)| (*k, (*v).to_owned())).collect();
+        Loaded::load(None, env, &flags)
+    }
+
+    #[test]
+    fn order_of_sources() {
+        let loaded = load(&[], &[]).unwrap();
+        assert_eq!(loaded.settings.http.listen, "127.0.0.1:8800");
+        assert!(!loaded.is_given("http", "listen"));
+        let loaded = load(&[("QUIVER_HTTP__LISTEN", "127.0.0.1:1"), ("QUIVER_QUERY__SAMPLES_MAX", "7")], &[]).unwrap();
+        assert_eq!((loaded.settings.http.listen.as_str(), loaded.settings.query.samples_max), ("127.0.0.1:1", 7));
+        let loaded = load(&[("QUIVER_HTTP__LISTEN", "a")], &[("http.listen", "127.0.0.1:2")]).unwrap();
+        assert_eq!(loaded.settings.http.listen, "127.0.0.1:2");
+        assert!(loaded.is_given("http", "listen"));
+        assert_eq!(load(&[], &[("store.retention", "none")]).unwrap().settings.store.retention, Span(None));
+    }
+
+    #[test]
+    fn refusals_name_the_setting() {
+        let check = |env: &[(&str, &str)], part: &str| {
+            let text = load(env, &[]).unwrap_err().to_string();
+            assert!(text.contains(part), "{text}");
+        };
+        check(&[("QUIVER_HTTP__LISTN", "x")], "listn");
+        check(&[("QUIVER_HTP__LISTEN", "x")], "htp");
+        check(&[("QUIVER_RBAC__MODE", "on")], "rbac.mode");
+        check(&[("QUIVER_WAL__LEVEL", "object")], "wal.level");
+        check(&[("QUIVER_MEMORY__LIMIT", "1 GB")], "1 GB");
+        check(&[("QUIVER_QUERY__TIMEOUT", "none")], "query.timeout");
+    }
+
+    #[test]
+    fn printed_settings_are_settings() {
+        let printed: Table = print_settings().parse().unwrap();
+        assert_eq!(printed, defaults().parse::<Table>().unwrap());
+        assert!(print_settings().contains("# Address and port; port 0"));
+    }
+
+    #[test]
+    fn document_is_fresh() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(path, settings_document()).unwrap();
+        }
+        let stored = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(stored == settings_document(), "docs/settings.md is stale: run the tests with UPDATE=1");
+    }
+}

@@ -1,0 +1,158 @@
+//! Builds every component, top to bottom, and lets store and languages meet.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use datafusion::catalog::TableProvider;
+use quiver_api::{ApiSettings, AppState};
+use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
+use quiver_promql::{PromqlEngine, PromqlSettings};
+use quiver_query::{EngineSettings, Limits, QueryEngine, SampleRequest, SampleTables};
+use quiver_store::{CompactionSettings, Store, StoreSettings, WalLevel};
+use quiver_types::{Clock, ReadStats, Result, SelectedSeries, SeriesSource};
+
+use crate::process;
+use crate::settings::{Settings, Span};
+
+/// The store's samples as tables: the one place where languages and store meet.
+struct StoreTables;
+
+impl fmt::Debug for StoreTables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoreTables")
+    }
+}
+
+impl SampleTables for StoreTables {
+    fn samples(
+        &self,
+        series: &SelectedSeries,
+        request: &SampleRequest,
+        stats: &Arc<ReadStats>,
+    ) -> Result<Arc<dyn TableProvider>> {
+        let request = quiver_store::SampleRequest {
+            range: request.range,
+            floats: request.floats,
+            histograms: request.histograms,
+            start_times: request.start_times,
+        };
+        quiver_store::samples_table(series, request, Arc::clone(stats))
+    }
+}
+
+fn span(span: Span) -> Duration {
+    span.0.expect("checked when settings were loaded")
+}
+
+/// Gives the memory budget of the process.
+pub fn memory_limit_bytes(settings: &Settings) -> u64 {
+    match settings.memory.limit.0 {
+        0 => process::memory_total_bytes() / 10 * 6,
+        given => given,
+    }
+}
+
+/// Gives the store's part of the settings.
+pub fn store_settings(settings: &Settings) -> StoreSettings {
+    let s = &settings.store;
+    StoreSettings {
+        data_dir: s.data.clone().into(),
+        store_url: (!s.url.is_empty()).then(|| s.url.clone()),
+        retention: s.retention.0,
+        accept_past: settings.ingest.accept_past.0,
+        accept_future: span(settings.ingest.accept_future),
+        wal_level: if settings.wal.level == "os" { WalLevel::Os } else { WalLevel::Sync },
+        memory_limit_bytes: memory_limit_bytes(settings),
+        generation_bytes: Some(settings.memory.generation.0).filter(|b| *b > 0),
+        wal_segment_bytes: settings.wal.segment.0,
+        spool_limit_bytes: s.spool_limit.0,
+        disk_reserve_bytes: s.disk_reserve.0,
+        service_labels: settings.ingest.service_labels.clone(),
+        compaction: CompactionSettings {
+            enabled: settings.compaction.enabled,
+            interval: span(settings.compaction.interval),
+            part_bytes: settings.compaction.part.0,
+            ..CompactionSettings::default()
+        },
+        store_requests_max: s.requests_max,
+        store_retry_budget: span(s.retry_budget),
+        ..StoreSettings::default()
+    }
+}
+
+fn api_settings(settings: &Settings, memory: u64) -> ApiSettings {
+    let (q, h) = (&settings.query, &settings.http);
+    ApiSettings {
+        query_limits: Limits {
+            timeout: span(q.timeout),
+            samples_max: q.samples_max,
+            series_max: q.series_max,
+            bytes_max: q.bytes_max.0,
+            memory_max: memory / 4,
+            ..Limits::default()
+        },
+        decode_limits: DecodeLimits { body_bytes_max: h.decoded_body_max.0 as usize, ..DecodeLimits::default() },
+        body_bytes_max: h.body_max.0 as usize,
+        form_bytes_max: h.form_max.0 as usize,
+        answer_bytes_max: h.answer_max.0 as usize,
+        slow_query: span(q.slow),
+        cors_origins: h.cors_origins.clone(),
+        otlp: OtlpOptions {
+            delta: if settings.otlp.delta == "raw" {
+                quiver_ingest::otlp::DeltaMode::Raw
+            } else {
+                quiver_ingest::otlp::DeltaMode::Accumulate
+            },
+            native_custom_buckets: settings.otlp.native_custom_buckets,
+            scope_labels: settings.otlp.scope_labels,
+            promoted_attributes: settings.otlp.promoted_attributes.clone(),
+        },
+        retry_after_s: quiver_api::error::RETRY_AFTER_S,
+        version: env!("CARGO_PKG_VERSION"),
+    }
+}
+
+/// Opens the store and builds what stands above it.
+///
+/// # Errors
+/// Those of the store (locked directory, newer formats, other installation, …) and of the engine.
+pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<AppState>> {
+    let store_settings = store_settings(settings);
+    let memory = store_settings.memory_limit_bytes;
+    let spill_dir = Path::new(&settings.store.data).join("spill");
+    let store = Store::open(store_settings, Arc::clone(&clock)).await?;
+    std::fs::create_dir_all(&spill_dir)
+        .map_err(|e| quiver_types::Error::internal("cannot make the spill directory").with_source(e))?;
+    let threads = if settings.query.threads == 0 { process::cores() } else { settings.query.threads };
+    let engine_settings = EngineSettings {
+        memory_bytes: (memory / 4) as usize,
+        spill_dir,
+        spill_bytes: settings.query.spill_max.0,
+        threads,
+        concurrent_max: settings.query.concurrent_max,
+    };
+    let engine = QueryEngine::new(&engine_settings, vec![quiver_promql::nodes::extension_planner()])?;
+    let source: Arc<dyn SeriesSource> = store.source();
+    let promql_settings = PromqlSettings {
+        lookback_ms: span(settings.query.lookback).as_millis() as i64,
+        experimental: settings.query.experimental_functions,
+        ..PromqlSettings::default()
+    };
+    let tables: Arc<dyn SampleTables> = Arc::new(StoreTables);
+    let promql = PromqlEngine::new(Arc::clone(&source), tables, Arc::clone(&engine), promql_settings);
+    let delta_idle_ms = span(settings.otlp.delta_idle).as_millis() as i64;
+    Ok(Arc::new(AppState {
+        store,
+        source,
+        engine,
+        promql: Arc::new(promql),
+        clock,
+        delta: Mutex::new(DeltaState::new(settings.otlp.delta_memory.0 as usize, delta_idle_ms)),
+        settings: api_settings(settings, memory / 4),
+        metrics: quiver_api::metrics::ApiMetrics::default(),
+        stopping: false.into(),
+        process_metrics: process::write_metrics,
+    }))
+}

@@ -1,0 +1,104 @@
+//! Bad input gets the exact error, nothing else is lost, and the service goes on.
+
+use quiver_tests::body::{compress, field, remote_write, varint};
+use quiver_tests::server::{Options, Server};
+
+const WRITE: &str = "/metrics-api/api/v1/write";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let good = remote_write(&[(vec![("__name__", "m")], vec![(1_700_000_000_000, 1.0)])]);
+    let mut bomb = Vec::new();
+    varint(&mut bomb, 10 << 30);
+    bomb.extend_from_slice(&good[2..]);
+    let cases: Vec<(&str, &[(&str, &str)], Vec<u8>, u16)> = vec![
+        ("truncated", &[], good[..good.len() - 3].to_vec(), 400),
+        ("no snappy", &[], b"hello".to_vec(), 400),
+        ("no protobuf", &[], compress(&[0xff; 20]), 400),
+        ("declared length of 10 GiB", &[], bomb, 413),
+        ("other content type", &[("content-type", "application/json")], good.clone(), 415),
+        ("other encoding", &[("content-encoding", "br")], good.clone(), 415),
+        ("empty", &[], compress(&[]), 204),
+    ];
+    for (name, headers, body, status) in cases {
+        let answer = server.post(WRITE, headers, body).await;
+        assert_eq!(answer.status, status, "{name}: {}", answer.text());
+    }
+    // One series without a name: skipped, the other is stored.
+    let series = vec![
+        (vec![("job", "nameless")], vec![(1_700_000_000_000, 1.0)]),
+        (vec![("__name__", "named")], vec![(1_700_000_000_000, 2.0)]),
+    ];
+    assert_eq!(server.post(WRITE, &[], remote_write(&series)).await.status, 204);
+    let data = server.query("named", 1_700_000_000.0).await;
+    assert_eq!(data["result"][0]["value"][1], "2");
+    assert_eq!(server.query("{job=\"nameless\"}", 1_700_000_000.0).await["result"], serde_json::json!([]));
+    // A label that is no UTF-8.
+    let mut label = Vec::new();
+    field(&mut label, 1, b"a");
+    field(&mut label, 2, &[0xff, 0xfe]);
+    let mut one = Vec::new();
+    field(&mut one, 1, &label);
+    let mut raw = Vec::new();
+    field(&mut raw, 1, &one);
+    assert_eq!(server.post(WRITE, &[], compress(&raw)).await.status, 204);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queries() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let deep = format!("{}1{}", "(".repeat(1_000_000), ")".repeat(1_000_000));
+    let cases = [
+        ("sum(", 400, "bad_data", "invalid parameter \"query\": 1:5: parse error: "),
+        ("foo(1)", 400, "bad_data", "unknown function with name \"foo\""),
+        ("", 400, "bad_data", "invalid parameter \"query\": "),
+        ("rate(m)", 400, "bad_data", "expected type range vector"),
+        (deep.as_str(), 400, "bad_data", "invalid parameter \"query\": "),
+    ];
+    for (query, status, kind, text) in cases {
+        let shown = &query[..query.len().min(40)];
+        let form = url_form(&[("query", query), ("time", "0")]);
+        let headers = [("content-type", "application/x-www-form-urlencoded")];
+        let answer = server.post("/metrics-api/api/v1/query", &headers, form).await;
+        assert_eq!(answer.status, status, "{shown}: {}", answer.text());
+        let json = answer.json();
+        assert_eq!(json["errorType"], kind, "{shown}: {json}");
+        assert!(json["error"].as_str().unwrap_or_default().contains(text), "{shown}: {json}");
+    }
+    let range = "/metrics-api/api/v1/query_range";
+    let cases: [(&[(&str, &str)], &str); 5] = [
+        (&[("query", "1"), ("start", "0"), ("end", "10"), ("step", "-1")], "zero or negative query resolution step"),
+        (&[("query", "1"), ("start", "10"), ("end", "0"), ("step", "1")], "end timestamp must not be before start time"),
+        (&[("query", "1"), ("start", "0"), ("end", "11001"), ("step", "1")], "exceeded maximum resolution of 11,000"),
+        (&[("query", "1"), ("start", "x"), ("end", "1"), ("step", "1")], "invalid parameter \"start\": cannot parse \"x\""),
+        (&[("query", "\"a\""), ("start", "0"), ("end", "1"), ("step", "1")], "must be Scalar or instant Vector"),
+    ];
+    for (params, text) in cases {
+        let answer = server.get_with(range, params).await;
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        assert!(answer.json()["error"].as_str().unwrap_or_default().contains(text), "{}", answer.text());
+    }
+    let passes = [("query", "1"), ("start", "0"), ("end", "11000"), ("step", "1")];
+    assert_eq!(server.get_with(range, &passes).await.status, 200, "11,001 points pass");
+    let answer = server.get("/metrics-api/api/v1/series").await;
+    assert_eq!((answer.status, answer.json()["error"].as_str()), (400, Some("no match[] parameter provided")));
+}
+
+fn url_form(pairs: &[(&str, &str)]) -> Vec<u8> {
+    let encode = |text: &str| {
+        let mut out = String::with_capacity(text.len());
+        for byte in text.bytes() {
+            if byte.is_ascii_alphanumeric() {
+                out.push(byte as char);
+            } else {
+                out.push_str(&format!("%{byte:02X}"));
+            }
+        }
+        out
+    };
+    let pairs: Vec<String> = pairs.iter().map(|(n, v)| format!("{}={}", encode(n), encode(v))).collect();
+    pairs.join("&").into_bytes()
+}

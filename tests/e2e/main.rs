@@ -1,0 +1,6 @@
+//! End-to-end tests: the real binary over HTTP, one module per family.
+
+mod admin;
+mod bad_input;
+mod explain;
+mod write_read;

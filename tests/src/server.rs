@@ -1,0 +1,281 @@
+//! A real server process in a folder of its own, on ports that it picks.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Longest wait for a server to be ready, and for it to stop.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How a server is started.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// More arguments after the usual ones.
+    pub args: Vec<String>,
+    /// More environment.
+    pub env: Vec<(String, String)>,
+}
+
+impl Options {
+    /// Adds an environment variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl ToString) -> Self {
+        self.env.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args(mut self, args: &[&str]) -> Self {
+        self.args.extend(args.iter().map(|a| (*a).to_owned()));
+        self
+    }
+}
+
+/// A running server. Killed when dropped.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    /// `127.0.0.1:port` of the main port.
+    pub http: String,
+    /// Of OTLP over HTTP.
+    pub otlp_http: String,
+    /// Of OTLP over gRPC.
+    pub otlp_grpc: String,
+    client: reqwest::Client,
+}
+
+/// An answer: status, headers, body.
+#[derive(Debug)]
+pub struct Answer {
+    /// Status.
+    pub status: u16,
+    /// Headers.
+    pub headers: reqwest::header::HeaderMap,
+    /// Body.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// Gives the body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// Gives the body as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("no JSON ({e}): {}", self.text()))
+    }
+}
+
+/// Finds the server's binary beside the test's: `cargo test --workspace` builds both.
+pub fn binary() -> PathBuf {
+    let exe = std::env::current_exe().expect("a test has a path");
+    let folder = exe.ancestors().find(|p| p.join("quiver").is_file());
+    folder.unwrap_or_else(|| panic!("no binary `quiver` above {}; run `make test`", exe.display())).join("quiver")
+}
+
+/// Gives the folder of the installed real clients.
+pub fn tools() -> PathBuf {
+    let given = std::env::var_os("QUIVER_TOOLS").map(PathBuf::from);
+    let beside = binary().parent().and_then(Path::parent).map(|p| p.join("tools"));
+    given.or(beside).filter(|p| p.is_dir()).expect("real clients are missing; `make tools` installs them")
+}
+
+/// Gives the command line of a server on ports that it picks.
+pub fn command(data: &Path, options: &Options) -> Command {
+    let mut command = Command::new(binary());
+    command.arg("serve").arg("--data").arg(data);
+    command.args(["--http", "127.0.0.1:0", "--otlp-http", "127.0.0.1:0", "--otlp-grpc", "127.0.0.1:0"]);
+    if !options.args.iter().any(|a| a == "--retention") {
+        command.args(["--retention", "none"]);
+    }
+    if !options.args.iter().any(|a| a == "--rbac") {
+        command.args(["--rbac", "off"]);
+    }
+    command.args(&options.args);
+    command.envs(options.env.iter().map(|(k, v)| (k, v)));
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+}
+
+impl Server {
+    /// Starts a server and waits until it is ready.
+    pub async fn start(data: &Path, options: &Options) -> Self {
+        let mut server = Self::spawn(data, options).expect("the server says where it listens");
+        let began = Instant::now();
+        loop {
+            match server.try_get("/health/ready").await {
+                Ok(answer) if answer.status == 200 => return server,
+                _ => {}
+            }
+            if let Ok(Some(status)) = server.child.try_wait() {
+                panic!("the server ended with {status} before it was ready");
+            }
+            assert!(began.elapsed() < PATIENCE, "the server is not ready after {PATIENCE:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Starts a server; `None`: it ended before it said where it listens.
+    pub fn spawn(data: &Path, options: &Options) -> Option<Self> {
+        let mut child = command(data, options).spawn().expect("the binary runs");
+        let mut out = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        out.read_line(&mut line).expect("readable");
+        if line.is_empty() {
+            let _ = child.wait();
+            return None;
+        }
+        // Whatever else it prints must not fill the pipe.
+        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+        let after = |name: &str| {
+            let rest = line.split(&format!("{name} ")).nth(1).unwrap_or_else(|| panic!("no {name} in {line:?}"));
+            rest.split([',', '\n']).next().unwrap_or_default().trim().to_owned()
+        };
+        let (http, otlp_http, otlp_grpc) = (after("http"), after("otlp-http"), after("otlp-grpc"));
+        let client = reqwest::Client::builder().timeout(Duration::from_secs(300)).build().expect("a client");
+        Some(Self { child, http, otlp_http, otlp_grpc, client })
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Gives a URL on the main port.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.http)
+    }
+
+    async fn try_get(&self, path: &str) -> reqwest::Result<Answer> {
+        Self::read(self.client.get(self.url(path)).send().await?).await
+    }
+
+    async fn read(response: reqwest::Response) -> reqwest::Result<Answer> {
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        Ok(Answer { status, headers, body: response.bytes().await?.to_vec() })
+    }
+
+    /// Asks.
+    pub async fn get(&self, path: &str) -> Answer {
+        self.try_get(path).await.unwrap_or_else(|e| panic!("GET {path}: {e}"))
+    }
+
+    /// Asks with parameters.
+    pub async fn get_with(&self, path: &str, params: &[(&str, &str)]) -> Answer {
+        let sent = self.client.get(self.url(path)).query(params).send().await;
+        Self::read(sent.unwrap_or_else(|e| panic!("GET {path}: {e}"))).await.expect("a whole answer")
+    }
+
+    /// Posts a body.
+    pub async fn post(&self, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Answer {
+        self.try_post(path, headers, body).await.unwrap_or_else(|e| panic!("POST {path}: {e}"))
+    }
+
+    /// Posts a body; an error when the connection broke.
+    pub async fn try_post(&self, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> reqwest::Result<Answer> {
+        let mut request = self.client.post(self.url(path)).body(body);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        Self::read(request.send().await?).await
+    }
+
+    /// Writes a remote-write 1.0 body; must be taken.
+    pub async fn write(&self, body: Vec<u8>) {
+        let answer = self.post("/metrics-api/api/v1/write", &[], body).await;
+        assert_eq!(answer.status, 204, "{}", answer.text());
+    }
+
+    /// Evaluates at a time; gives `data`.
+    pub async fn query(&self, query: &str, time_s: f64) -> Value {
+        let answer =
+            self.get_with("/metrics-api/api/v1/query", &[("query", query), ("time", &time_s.to_string())]).await;
+        assert_eq!(answer.status, 200, "{query}: {}", answer.text());
+        answer.json()["data"].clone()
+    }
+
+    /// Evaluates over a range; gives `data`.
+    pub async fn query_range(&self, query: &str, start_s: f64, end_s: f64, step_s: f64) -> Value {
+        let (start, end, step) = (start_s.to_string(), end_s.to_string(), step_s.to_string());
+        let params = [("query", query), ("start", &start), ("end", &end), ("step", &step)];
+        let answer = self.get_with("/metrics-api/api/v1/query_range", &params).await;
+        assert_eq!(answer.status, 200, "{query}: {}", answer.text());
+        answer.json()["data"].clone()
+    }
+
+    /// Flushes everything.
+    pub async fn flush(&self) {
+        let answer = self.post("/admin/flush", &[], vec![]).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+
+    /// Compacts everything.
+    pub async fn compact(&self) {
+        let answer = self.post("/admin/compact?force=true", &[], vec![]).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+
+    /// Resident memory in bytes.
+    pub fn rss_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
+        let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap_or("0");
+        line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap_or(0) * 1024
+    }
+
+    /// Ends it without a word, as a crash would.
+    pub fn kill(mut self) {
+        self.child.kill().expect("ours to kill");
+        let _ = self.child.wait();
+    }
+
+    /// Waits for its end; gives the exit code (`None`: a signal).
+    pub fn wait(&mut self) -> Option<i32> {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("ours to wait for") {
+                return status.code();
+            }
+            assert!(began.elapsed() < PATIENCE, "the server does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Says whether it still runs.
+    pub fn runs(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Asks it to stop and waits; gives the exit code.
+    pub fn stop(mut self) -> Option<i32> {
+        let _ = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status();
+        self.wait()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.runs() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Runs a command to its end; gives code, standard output, standard error.
+pub fn run(command: &mut Command) -> (Option<i32>, String, String) {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut stderr = child.stderr.take().expect("piped");
+    let errors = std::thread::spawn(move || {
+        let mut text = String::new();
+        let _ = stderr.read_to_string(&mut text);
+        text
+    });
+    let output = child.wait_with_output().expect("it ends");
+    let errors = errors.join().unwrap_or_default();
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), errors)
+}
