@@ -116,3 +116,6 @@ fn check_labels(labels: &[u8]) {
     }
     assert_eq!(again, labels, "labels are canonical");
 }
+
+#[cfg(test)]
+mod tests;

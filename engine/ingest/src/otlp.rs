@@ -71,4 +71,4 @@ impl From<WireError> for Fault {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

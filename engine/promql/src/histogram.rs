@@ -13,6 +13,7 @@
 mod arithmetic;
 mod bounds;
 mod buckets;
+mod hints;
 mod kahan;
 mod layout;
 mod reset;
@@ -26,6 +27,7 @@ use quiver_types::{Histogram, Millis};
 pub use arithmetic::{IncompatibleBuckets, Merged, add, compact, div, equals, has_overflow, mul, reduce_schema, sub};
 pub use bounds::{SCHEMA_MAX, SCHEMA_MIN, bound};
 pub use buckets::{Bucket, all, all_reverse, negative, positive};
+pub use hints::set_read_hints;
 pub use kahan::{Compensation, add_compensated};
 pub use reset::detect_reset;
 pub use stats::stats_only;
@@ -109,8 +111,8 @@ pub(crate) mod testing {
     pub(crate) fn exponential(schema: i32, offset: i32, counts: &[f64]) -> Histogram {
         Histogram {
             schema,
-            count: counts.iter().sum(),
-            sum: counts.iter().sum::<f64>() * 2.0,
+            count: total(counts),
+            sum: total(counts) * 2.0,
             positive_spans: vec![Span { offset, length: counts.len() as u32 }],
             positive: counts.to_vec(),
             float: true,
@@ -135,8 +137,13 @@ pub(crate) mod testing {
     pub(crate) fn with_negative(mut h: Histogram, offset: i32, counts: &[f64]) -> Histogram {
         h.negative_spans = vec![Span { offset, length: counts.len() as u32 }];
         h.negative = counts.to_vec();
-        h.count += counts.iter().sum::<f64>();
+        h.count += total(counts);
         h
+    }
+
+    /// Unlike `sum`, +0 of nothing.
+    fn total(counts: &[f64]) -> f64 {
+        counts.iter().fold(0.0, |a, b| a + b)
     }
 
     /// The populated positive buckets.

@@ -30,3 +30,6 @@ mod kahan;
 mod lexer;
 mod plan;
 mod run;
+
+pub use query::{PromqlEngine, PromqlError, PromqlSettings, QueryOptions, QueryOutcome, QueryTimings};
+pub use result::{QueryValue, SampleResult, SampleSeries, StepResult, StepRow};

@@ -50,7 +50,8 @@ mod tests {
         check(0.75, &[0.0, 1.0, 2.0], 1.5);
         check(1.0, &[0.0, 1.0, 2.0], 2.0);
         check(0.0, &[f64::NAN, 1.0], f64::NAN);
-        check(1.0, &[f64::NAN, 1.0], f64::NAN);
+        check(1.0, &[f64::NAN, 1.0], 1.0);
+        check(0.5, &[f64::NAN, 1.0], f64::NAN);
         check(0.5, &[], f64::NAN);
         check(-0.1, &[1.0], f64::NEG_INFINITY);
         check(1.1, &[1.0], f64::INFINITY);

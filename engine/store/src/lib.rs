@@ -44,3 +44,4 @@ pub use rebuild::{RebuildReport, rebuild};
 pub use scan::{SampleRequest, SamplesExec, samples_table};
 pub use settings::{CompactionSettings, StoreSettings, WalLevel, WriteSettings};
 pub use store::{Store, StoreOverrides};
+pub use writer::{Refusal, WriteOutcome};

@@ -37,8 +37,8 @@ pub(crate) use retry::jitter;
 const MULTIPART_ABOVE: u64 = 16 << 20;
 /// Size of these parts (S3 takes 5 MiB and more).
 const MULTIPART_BYTES: u64 = 8 << 20;
-/// How long a read is repeated: somebody waits for it.
-const READ_BUDGET: Duration = Duration::from_secs(10);
+/// Longest time that a read is repeated: somebody waits for it.
+const READ_BUDGET_MAX: Duration = Duration::from_secs(10);
 /// Ranges of one read that are fetched at a time.
 const RANGES_AT_A_TIME: usize = 8;
 
@@ -61,6 +61,7 @@ struct Inner {
     reads: Semaphore,
     writes: Semaphore,
     retries: Retries,
+    read_budget: Duration,
     write_budget: Duration,
 }
 
@@ -117,6 +118,7 @@ impl Storage {
             // Uploads have their own share, so that they never make a query wait.
             writes: Semaphore::new(requests.div_ceil(2)),
             retries: Retries::default(),
+            read_budget: settings.store_retry_budget.min(READ_BUDGET_MAX),
             write_budget: settings.store_retry_budget,
         }))
     }
@@ -150,7 +152,7 @@ impl Storage {
             METRICS.object_read_bytes.add(bytes.len() as u64);
             Ok(bytes)
         };
-        found(self.retry("read", key, &self.0.reads, READ_BUDGET, 0, read).await)
+        found(self.retry("read", key, &self.0.reads, self.0.read_budget, 0, read).await)
     }
 
     /// Gives an object's size; none when it is not there.
@@ -163,7 +165,7 @@ impl Storage {
             Target::Remote(store, path) => (store, path),
         };
         let head = || async { Ok(store.head(&path).await?.size) };
-        found(self.retry("look up", key, &self.0.reads, READ_BUDGET, 0, head).await)
+        found(self.retry("look up", key, &self.0.reads, self.0.read_budget, 0, head).await)
     }
 
     /// Reads byte ranges of one object, each exactly as long as asked.
@@ -188,7 +190,7 @@ impl Storage {
                     METRICS.object_read_bytes.add(length);
                     Ok(bytes)
                 };
-                let bytes = self.retry("read", key, &self.0.reads, READ_BUDGET, length, read).await;
+                let bytes = self.retry("read", key, &self.0.reads, self.0.read_budget, length, read).await;
                 bytes.map_err(|e| Failure::into_error(e, key))
             }
         };

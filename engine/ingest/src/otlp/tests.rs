@@ -379,9 +379,8 @@ fn exemplars() {
     assert_eq!(response::PartialSuccess::of(&decoded).rejected, 0);
 }
 
-#[test]
-fn json() {
-    let text = r#" {"unknown": {"a":[1,{"b":null}]}, "resourceMetrics": [{
+/// One of each kind, with exemplars and odd number forms.
+pub(crate) const EVERYTHING_JSON: &str = r#" {"unknown": {"a":[1,{"b":null}]}, "resourceMetrics": [{
         "resource": {"attributes": [{"key":"service.name","value":{"stringValue":"shop"}}, {"key":"n","value":{"intValue":"42"}}]},
         "scopeMetrics": [{"scope": null, "metrics": [
             {"name":"req","unit":"1","sum":{"dataPoints":[
@@ -395,6 +394,37 @@ fn json() {
             {"name":"e","exponentialHistogram":{"aggregationTemporality":2,"dataPoints":[{"timeUnixNano":"5000000000","count":3,"sum":1,
                 "scale":-1,"positive":{"offset":-2,"bucketCounts":["1","2"]}}]}}
         ]}]}]} "#;
+
+/// A request with one of each kind.
+pub(crate) fn everything() -> ExportMetricsServiceRequest {
+    let mut point = histogram_point(5, &[1, 2], &[1.0]);
+    point.exemplars = vec![Exemplar {
+        value: Some(exemplar::Value::AsDouble(0.5)),
+        time_unix_nano: S,
+        trace_id: vec![0xab; 16],
+        span_id: vec![1; 8],
+        filtered_attributes: vec![attribute("user", "u1")],
+    }];
+    let quantile_values = vec![ValueAtQuantile { quantile: 0.5, value: 1.0 }];
+    let summary = SummaryDataPoint { time_unix_nano: S, count: 3, quantile_values, ..SummaryDataPoint::default() };
+    let resource = [SERVICE[0], SERVICE[1], ("host.name", "h"), ("service.instance.id", "i")];
+    request(
+        &resource,
+        vec![
+            histogram(CUMULATIVE, vec![point.clone()]),
+            histogram(DELTA, vec![point]),
+            exponential(DELTA, vec![exponential_point(5, 3, 0, &[1, 2]), exponential_point(6, 2, 0, &[1, 2])]),
+            exponential(CUMULATIVE, vec![exponential_point(5, 11, -7, &[1, 0, 2])]),
+            metric("g", "By/s", Data::Gauge(Gauge { data_points: vec![number(5, 1.0)] })),
+            metric("r", "", sum(DELTA, true, vec![number(5, 1.0), number(6, 1.0)])),
+            metric("s", "1", Data::Summary(Summary { data_points: vec![summary] })),
+        ],
+    )
+}
+
+#[test]
+fn json() {
+    let text = EVERYTHING_JSON;
     let decoded = Receiver::default().json(text).unwrap();
     let expected = [
         "req_total{job=shop,list=[1,true,0.1]} 5 5000",
@@ -522,5 +552,25 @@ proptest! {
     #[test]
     fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         fuzz::TARGETS.iter().for_each(|(_, target)| target(&bytes));
+    }
+}
+
+/// Prints the time per point. `cargo test --release -- --ignored --nocapture otlp_speed`.
+#[test]
+#[ignore = "a measurement"]
+#[allow(clippy::print_stdout, reason = "a measurement")]
+fn otlp_speed() {
+    let point = |i: u64| NumberDataPoint {
+        attributes: vec![attribute("http.method", "GET"), attribute("http.route", &format!("/cart/{i}"))],
+        ..number(5, i as f64)
+    };
+    let data = sum(CUMULATIVE, true, (0..500).map(point).collect());
+    let body = request(&SERVICE, vec![metric("http.requests", "1", data)]).encode_to_vec();
+    let r = Receiver::default();
+    let ctx = Context { limits: Limits::default(), otlp: &r.options, delta: &r.delta, now_ms: 0 };
+    for _ in 0..2 {
+        let start = std::time::Instant::now();
+        let samples: u64 = (0..1000).map(|_| otlp_metrics::decode(&body, &ctx).unwrap().samples).sum();
+        println!("OTLP sums: {:.0} ns per point", start.elapsed().as_nanos() as f64 / samples as f64);
     }
 }

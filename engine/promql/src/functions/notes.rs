@@ -159,11 +159,10 @@ pub fn counter_reset_collision(operation: HistogramOperation) -> String {
     format!("conflicting counter resets during histogram {}", operation.as_str())
 }
 
-/// Warning about a start time before the previous sample; seen `windows` times.
-pub fn start_time_overlap(metric: &str, windows: u64) -> String {
-    let text = "sample has start time that overlaps with previous sample timestamp for metric";
-    let times = if windows > 1 { format!(" ({windows} occurrences)") } else { String::new() };
-    format!("{text} {}{times}", quote(metric))
+/// Warning about a start time before the previous sample. Upstream adds how many windows it was seen in; one text per
+/// metric says as much.
+pub fn start_time_overlap(metric: &str) -> String {
+    format!("sample has start time that overlaps with previous sample timestamp for metric {}", quote(metric))
 }
 
 /// Info about a rate of a metric that is not named like a counter.
@@ -233,8 +232,6 @@ pub fn forced_monotonicity(metric: &str, fix: &crate::quantile::ForcedMonotonici
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Notes {
     bits: u16,
-    /// Windows with a start time before the previous sample.
-    pub(crate) overlaps: u64,
 }
 
 /// One thing to note.
@@ -250,6 +247,7 @@ pub(crate) enum Note {
     ReconciledAggregation = 64,
     CollisionAggregation = 128,
     HistogramsIgnored = 256,
+    StartTimeOverlap = 512,
 }
 
 impl Notes {
@@ -263,7 +261,6 @@ impl Notes {
 
     pub(crate) fn merge(&mut self, other: Self) {
         self.bits |= other.bits;
-        self.overlaps += other.overlaps;
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -278,6 +275,7 @@ impl Notes {
             (Note::NotGauge, native_histogram_not_gauge),
             (Note::MixedExponentialCustom, mixed_exponential_custom),
             (Note::CollisionAggregation, |_| counter_reset_collision(Aggregation)),
+            (Note::StartTimeOverlap, start_time_overlap),
         ];
         for (note, text) in warnings {
             if self.has(note) {
@@ -294,9 +292,6 @@ impl Notes {
             if self.has(note) {
                 annotations.info(pos, text(metric));
             }
-        }
-        if self.overlaps > 0 {
-            annotations.warn(pos, start_time_overlap(metric, self.overlaps));
         }
     }
 }

@@ -208,7 +208,9 @@ impl<'a> FloatRates<'a> {
         let mut growth = self.values[w.hi - 1] - first;
         if !self.overlaps.is_empty() {
             let from = self.overlaps.partition_point(|&i| i as usize <= w.lo);
-            notes.overlaps += u64::from(self.overlaps.get(from).is_some_and(|&i| (i as usize) < w.hi));
+            if self.overlaps.get(from).is_some_and(|&i| (i as usize) < w.hi) {
+                notes.set(Note::StartTimeOverlap);
+            }
         }
         for &(_, before) in self.resets.inside(w) {
             growth += before;
@@ -376,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn overlap_is_counted() {
+    fn overlap_is_noted() {
         let mut s = floats(&[(10, 1.0), (30, 2.0), (50, 3.0)]);
         s.start_ts = vec![5_000, 7_000, 7_000];
         let got = run("rate(60s)", &s);

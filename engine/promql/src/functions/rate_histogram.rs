@@ -100,7 +100,9 @@ impl<'a> HistogramRates<'a> {
             let before = if i as usize == w.lo + 1 { base } else { &self.hists[i as usize - 1] };
             histogram::add_noting(&mut growth, before, &mut seen)?;
         }
-        seen.overlaps += u64::from(!inside(&self.overlaps, w).is_empty());
+        if !inside(&self.overlaps, w).is_empty() {
+            seen.set(Note::StartTimeOverlap);
+        }
         if !self.is_counter && !(is_gauge(first) && is_gauge(last)) {
             seen.set(Note::NotGauge);
         }

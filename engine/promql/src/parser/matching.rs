@@ -36,7 +36,9 @@ impl Parser<'_> {
             _ => return Ok(()),
         };
         self.advance()?;
-        if self.peek()?.kind == TokenKind::LeftParen {
+        let next = self.peek()?.kind;
+        // What can start neither the right side nor labels is taken for a mistake in the labels.
+        if next == TokenKind::LeftParen || !next.starts_expr() {
             matching.include = self.labels()?;
         }
         Ok(())

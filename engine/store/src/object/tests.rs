@@ -6,7 +6,7 @@ use super::faulty::FaultyStore;
 use super::*;
 
 fn settings() -> StoreSettings {
-    StoreSettings { store_retry_budget: Duration::from_secs(3), ..StoreSettings::default() }
+    StoreSettings { store_retry_budget: Duration::from_millis(1500), ..StoreSettings::default() }
 }
 
 async fn behaves(storage: &Storage) {
@@ -40,7 +40,7 @@ async fn both_backends_behave_alike() {
     assert_eq!(store.inner.head(&StorePath::from("some/prefix/c.json")).await.unwrap().size, 1);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn failures_are_repeated_and_cut_bodies_noticed() {
     let store = FaultyStore::default();
     let storage = Storage::remote(Arc::new(store.clone()), "p", "s3://x/p", &settings());

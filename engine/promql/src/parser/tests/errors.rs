@@ -31,6 +31,7 @@ fn syntax() {
     check("e-+=/(0)", "1:4", "unexpected \"=\"");
     check("a - on(b) ignoring(c) d", "1:11", "unexpected <ignoring>");
     check("foo + group_left(baz) bar", "1:7", "unexpected <group_left>");
+    check("a + on(b) group_left == c", "1:22", "unexpected <op:==> in grouping opts, expected \"(\"");
     check("foo bar", "1:5", "unexpected identifier \"bar\"");
     check("1 2", "1:3", "unexpected number \"2\"");
     check("a:b(c)", "1:4", "unexpected \"(\"");

@@ -41,9 +41,10 @@ async fn workload(dir: &Path, remote: bool) {
     let mut bench = bench(dir);
     let settings = bench.settings();
     let storage = remote.then(|| remote_storage(dir, &settings));
+    let clock = Arc::clone(&bench.clock);
     let open = || {
         let overrides = StoreOverrides { storage: storage.clone(), wal_disk: None };
-        Store::open_with(settings.clone(), Arc::clone(&bench.clock) as Arc<dyn Clock>, overrides)
+        Store::open_with(settings.clone(), Arc::clone(&clock) as Arc<dyn Clock>, overrides)
     };
     let store = open().await.unwrap();
     for round in 0..2i64 {

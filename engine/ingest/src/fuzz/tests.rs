@@ -1,0 +1,98 @@
+//! A seeded mutation loop over all targets, from bodies that reach deep into each parser.
+//!
+//! A second by default; `QUIVER_FUZZ_SECONDS=20 QUIVER_FUZZ_SEED=7` for more, per target. A failure prints the seed and
+//! the input.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use prost::Message;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::TARGETS;
+use crate::formats::testproto as proto;
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Bodies from which mutation starts.
+fn corpus(target: &str) -> Vec<Vec<u8>> {
+    match target {
+        "remote_write" => {
+            let mut request = proto::scrape(2);
+            request.timeseries[0].histograms = vec![proto::histogram(1)];
+            let labels = proto::labels(&[("trace_id", "abc")]);
+            request.timeseries[0].exemplars = vec![proto::Exemplar { labels, value: 1.0, timestamp: 1 }];
+            request.metadata = vec![proto::MetricMetadata { kind: 1, metric_family_name: "m".into(), ..Default::default() }];
+            vec![request.encode_to_vec(), proto::scrape(1).encode_to_vec()]
+        }
+        "remote_write2" => {
+            let series = proto::TimeSeries2 {
+                labels_refs: vec![1, 2, 3, 4],
+                samples: vec![proto::Sample { value: 1.0, timestamp: 1, start_timestamp: 1 }],
+                histograms: vec![proto::histogram(1)],
+                exemplars: vec![proto::Exemplar2 { labels_refs: vec![3, 4], value: 1.0, timestamp: 1 }],
+                metadata: Some(proto::Metadata2 { kind: 3, help_ref: 3, unit_ref: 4 }),
+                created_timestamp: 1,
+            };
+            let symbols = ["", "__name__", "m", "a", "b"].map(str::to_owned).to_vec();
+            vec![proto::Request2 { symbols, timeseries: vec![series.clone(), series] }.encode_to_vec()]
+        }
+        "otlp_metrics" => vec![crate::otlp::tests::everything().encode_to_vec()],
+        "otlp_json" => vec![crate::otlp::tests::EVERYTHING_JSON.as_bytes().to_vec()],
+        "exposition" => vec![
+            b"# TYPE a counter\n# HELP a b\\n\na_total{b=\"c\\\"\",d=\"e\"} 1 2 # {t=\"u\"} 3 4\n{\"x.y\",z=\"\"} NaN\n# EOF".to_vec(),
+        ],
+        _ => vec![
+            snap::raw::Encoder::new().compress_vec(&[7; 500]).unwrap(),
+            zstd::stream::encode_all(&[7; 500][..], 1).unwrap(),
+            vec![0x78, 0x9c, 0x4b, 0x4c, 0x04, 0x02, 0x00, 0x02, 0x49, 0x01, 0x24],
+            vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0x4b, 0x4c, 4, 2, 0],
+        ],
+    }
+}
+
+/// Changes a body at a few places: bytes set, bits flipped, pieces cut, doubled or moved.
+fn mutate(body: &mut Vec<u8>, rng: &mut StdRng) {
+    for _ in 0..rng.random_range(1..=6) {
+        if body.is_empty() {
+            body.push(rng.random());
+        }
+        let at = rng.random_range(0..body.len());
+        let len = rng.random_range(0..=(body.len() - at).min(40));
+        match rng.random_range(0..7) {
+            0 => body[at] = rng.random(),
+            1 => body[at] ^= 1 << rng.random_range(0..8),
+            2 => body[at] = [0, 1, 0x7f, 0x80, 0xff][rng.random_range(0..5)],
+            3 => drop(body.drain(at..at + len)),
+            4 => body.insert(at, rng.random()),
+            5 if body.len() < 10_000 => {
+                let piece = body[at..at + len].to_vec();
+                let to = rng.random_range(0..=body.len());
+                body.splice(to..to, piece);
+            }
+            _ => body.truncate(at.max(1)),
+        }
+    }
+}
+
+#[test]
+fn mutation_loop() {
+    let seconds = Duration::from_millis(number("QUIVER_FUZZ_SECONDS", 0) * 1000).max(Duration::from_millis(300));
+    let seed = number("QUIVER_FUZZ_SEED", 1);
+    for (name, target) in TARGETS {
+        let corpus = corpus(name);
+        let mut rng = StdRng::seed_from_u64(seed);
+        let start = Instant::now();
+        while start.elapsed() < seconds {
+            let mut body = corpus[rng.random_range(0..corpus.len())].clone();
+            mutate(&mut body, &mut rng);
+            let began = Instant::now();
+            let outcome = catch_unwind(AssertUnwindSafe(|| target(&body)));
+            assert!(outcome.is_ok(), "target {name}, seed {seed}: a panic on {body:x?}");
+            assert!(began.elapsed() < Duration::from_secs(1), "target {name}, seed {seed}: a hang on {body:x?}");
+        }
+    }
+}
