@@ -1,8 +1,8 @@
-//! Shared helpers.
-//!
-//! `promqltest` runs PromQL acceptance scripts against anything that can be cleared, loaded and asked; `memory_source`
-//! is a source of series for tests of the language alone, `memory_subject` puts both together.
+//! What the tests share: a real server process, remote-write bodies, answers, the script runner of `PromQL` and a
+//! source in memory for it.
 
+pub mod body;
 pub mod memory_source;
 pub mod memory_subject;
 pub mod promqltest;
+pub mod server;

@@ -372,7 +372,10 @@ impl AggregateOp {
 
     /// Says whether it takes a parameter.
     pub fn has_param(self) -> bool {
-        matches!(self, Self::Topk | Self::Bottomk | Self::CountValues | Self::Quantile | Self::Limitk | Self::LimitRatio)
+        matches!(
+            self,
+            Self::Topk | Self::Bottomk | Self::CountValues | Self::Quantile | Self::Limitk | Self::LimitRatio
+        )
     }
 }
 

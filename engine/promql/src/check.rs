@@ -23,14 +23,13 @@ pub fn type_of(expr: &Expr) -> ValueType {
         match &expr.kind {
             ExprKind::Number { .. } => return ValueType::Scalar,
             ExprKind::String(_) => return ValueType::String,
-            ExprKind::VectorSelector(_) | ExprKind::Aggregate(_) => return ValueType::Vector,
             ExprKind::MatrixSelector { .. } | ExprKind::Subquery(_) => return ValueType::Matrix,
             ExprKind::Call { function, .. } => {
                 return functions::lookup(function).map_or(ValueType::Vector, |f| f.returns);
             }
             ExprKind::Paren(inner) | ExprKind::Unary { expr: inner, .. } => expr = inner,
             ExprKind::Binary(b) if type_of(&b.rhs) == ValueType::Scalar => expr = &b.lhs,
-            ExprKind::Binary(_) => return ValueType::Vector,
+            ExprKind::Binary(_) | ExprKind::VectorSelector(_) | ExprKind::Aggregate(_) => return ValueType::Vector,
         }
     }
 }
@@ -69,7 +68,12 @@ pub(crate) fn check(expr: &mut Expr, text: &str) -> Result<ValueType> {
             given @ (ValueType::Scalar | ValueType::Vector) => Ok(given),
             given => {
                 let given = quote(&given.to_string());
-                fail(pos, format!("unary expression only allowed on expressions of type scalar or instant vector, got {given}"))
+                fail(
+                    pos,
+                    format!(
+                        "unary expression only allowed on expressions of type scalar or instant vector, got {given}"
+                    ),
+                )
             }
         },
         ExprKind::Binary(_) => check_chain(expr, text),
@@ -85,9 +89,7 @@ pub(crate) fn check(expr: &mut Expr, text: &str) -> Result<ValueType> {
         }
         ExprKind::Subquery(subquery) => match check(&mut subquery.expr, text)? {
             ValueType::Vector => Ok(ValueType::Matrix),
-            given => {
-                fail(pos, format!("subquery is only allowed on instant vector, got {} instead", given.as_str()))
-            }
+            given => fail(pos, format!("subquery is only allowed on instant vector, got {} instead", given.as_str())),
         },
     }
 }

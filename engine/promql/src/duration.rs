@@ -69,8 +69,9 @@ pub fn format_duration(millis: i64) -> String {
     for (unit, length) in UNITS {
         let length = length.unsigned_abs();
         let whole_only = matches!(unit, "y" | "w");
-        if rest >= length && !(whole_only && rest % length != 0) {
-            out += &format!("{}{unit}", rest / length);
+        if rest >= length && (!whole_only || rest.is_multiple_of(length)) {
+            out += &(rest / length).to_string();
+            out += unit;
             rest %= length;
         }
     }
@@ -186,7 +187,9 @@ mod tests {
     #[test]
     fn values() {
         let range = |text: &str| match parse(&format!("m[{text}]")).expect(text).kind {
-            ExprKind::MatrixSelector { range, .. } => evaluate_positive(&range, 15_000, 3_600_000).map_err(|e| e.message),
+            ExprKind::MatrixSelector { range, .. } => {
+                evaluate_positive(&range, 15_000, 3_600_000).map_err(|e| e.message)
+            }
             other => panic!("{other:?}"),
         };
         let check = |text: &str, expected: i64| assert_eq!(range(text), Ok(expected), "{text}");

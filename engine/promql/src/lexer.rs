@@ -23,42 +23,35 @@ pub(crate) struct Lexer<'a> {
     start: usize,
     paren_depth: usize,
     brace_open: bool,
-    bracket_open: bool,
-    /// Whether a `:` was seen since the bracket was opened.
-    colon_seen: bool,
-    /// Whether a duration was seen since the bracket was opened.
-    duration_seen: bool,
-    /// Whether the next character belongs to the part of a bracket before its first number, where words other than
-    /// `step`, `range`, `min_of` and `max_of` make no sense.
-    in_duration: bool,
+    bracket: Option<Bracket>,
+}
+
+/// What was seen since a bracket was opened.
+#[derive(Debug, Default)]
+struct Bracket {
+    colon: bool,
+    duration: bool,
+    /// A number. Before the first one only a duration expression can stand.
+    number: bool,
 }
 
 impl<'a> Lexer<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
-        Self {
-            text,
-            pos: 0,
-            start: 0,
-            paren_depth: 0,
-            brace_open: false,
-            bracket_open: false,
-            colon_seen: false,
-            duration_seen: false,
-            in_duration: false,
-        }
+        Self { text, pos: 0, start: 0, paren_depth: 0, brace_open: false, bracket: None }
     }
 
     /// Gives the next token; after the last one [`TokenKind::Eof`] again and again.
     pub(crate) fn token(&mut self) -> Result<Token> {
         self.skip(is_space);
-        while !self.in_duration && self.peek() == Some('#') {
+        let in_duration = self.bracket.as_ref().is_some_and(|b| !b.number);
+        while !in_duration && self.peek() == Some('#') {
             self.skip(|c| !matches!(c, '\n' | '\r'));
             self.skip(is_space);
         }
         self.start = self.pos;
         let kind = if self.brace_open {
             self.in_braces()?
-        } else if self.in_duration {
+        } else if in_duration {
             self.in_bracket()?
         } else {
             self.in_expression()?
@@ -93,8 +86,8 @@ impl<'a> Lexer<'a> {
             '0'..='9' => return self.number(),
             '.' if self.peek().is_some_and(|c| c.is_ascii_digit()) => return self.number(),
             '"' | '\'' | '`' => return self.string(),
-            ':' if self.bracket_open => return self.colon(),
-            _ if is_alpha(c) && self.bracket_open => match self.duration_word(c) {
+            ':' if self.bracket.is_some() => return self.colon(),
+            _ if is_alpha(c) && self.bracket.is_some() => match self.duration_word(c) {
                 Some(kind) => kind,
                 None => return self.fail(format!("unexpected character: {}, expected ':'", quote_char(Some(c)))),
             },
@@ -105,13 +98,12 @@ impl<'a> Lexer<'a> {
                 self.brace_open = true;
                 TokenKind::LeftBrace
             }
-            '[' if self.bracket_open => return self.fail("unexpected left bracket '['"),
+            '[' if self.bracket.is_some() => return self.fail("unexpected left bracket '['"),
             '[' => {
-                (self.bracket_open, self.in_duration) = (true, true);
-                (self.colon_seen, self.duration_seen) = (false, false);
+                self.bracket = Some(Bracket::default());
                 TokenKind::LeftBracket
             }
-            ']' if self.bracket_open => self.close_bracket(),
+            ']' if self.bracket.is_some() => self.close_bracket(),
             ']' => return self.fail("unexpected right bracket ']'"),
             _ => return self.fail(format!("unexpected character: {}", quote_char(Some(c)))),
         })
@@ -122,18 +114,7 @@ impl<'a> Lexer<'a> {
         let Some(c) = self.next() else { return self.fail("unexpected end of input in duration expression") };
         Ok(match c {
             ']' => self.close_bracket(),
-            ':' if !self.duration_seen => {
-                self.start = self.pos;
-                return self.fail("unexpected colon before duration in duration expression");
-            }
-            ':' if self.colon_seen => {
-                self.start = self.pos;
-                return self.fail("unexpected repeated colon in duration expression");
-            }
-            ':' => {
-                self.colon_seen = true;
-                TokenKind::Colon
-            }
+            ':' => return self.colon_of_duration(),
             '(' => self.open_paren(),
             ')' => return self.close_paren(),
             '+' => TokenKind::Op(BinaryOp::Add),
@@ -145,13 +126,10 @@ impl<'a> Lexer<'a> {
             ',' => TokenKind::Comma,
             '0'..='9' => return self.number(),
             '.' if self.peek().is_some_and(|c| c.is_ascii_digit()) => return self.number(),
-            _ => match self.duration_word(c) {
-                Some(kind) => kind,
-                None => {
-                    let c = quote_char(Some(c));
-                    return self.fail(format!("unexpected character in duration expression: {c}"));
-                }
-            },
+            _ => {
+                let message = format!("unexpected character in duration expression: {}", quote_char(Some(c)));
+                return self.duration_word(c).map_or_else(|| self.fail(message), Ok);
+            }
         })
     }
 
@@ -181,7 +159,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn end(&self) -> Result<TokenKind> {
-        match (self.paren_depth, self.bracket_open) {
+        match (self.paren_depth, self.bracket.is_some()) {
             (0, false) => Ok(TokenKind::Eof),
             (0, true) => self.fail("unclosed left bracket"),
             _ => self.fail("unclosed left parenthesis"),
@@ -203,16 +181,31 @@ impl<'a> Lexer<'a> {
     }
 
     fn close_bracket(&mut self) -> TokenKind {
-        (self.bracket_open, self.in_duration) = (false, false);
+        self.bracket = None;
         TokenKind::RightBracket
     }
 
     fn colon(&mut self) -> Result<TokenKind> {
-        if self.colon_seen {
-            return self.fail("unexpected colon ':'");
+        match self.bracket.as_mut() {
+            Some(bracket) if !bracket.colon => {
+                bracket.colon = true;
+                Ok(TokenKind::Colon)
+            }
+            _ => self.fail("unexpected colon ':'"),
         }
-        self.colon_seen = true;
-        Ok(TokenKind::Colon)
+    }
+
+    fn colon_of_duration(&mut self) -> Result<TokenKind> {
+        let message = match self.bracket.as_mut() {
+            Some(bracket) if bracket.duration && !bracket.colon => {
+                bracket.colon = true;
+                return Ok(TokenKind::Colon);
+            }
+            Some(bracket) if bracket.duration => "unexpected repeated colon in duration expression",
+            _ => "unexpected colon before duration in duration expression",
+        };
+        self.start = self.pos;
+        self.fail(message)
     }
 
     /// Reads a word of duration expressions that starts with `first`, which is already read.
@@ -223,8 +216,10 @@ impl<'a> Lexer<'a> {
         self.skip(is_alpha);
         let kind = keyword(&self.text[self.start..self.pos])?;
         let known = matches!(kind, TokenKind::Step | TokenKind::Range | TokenKind::MinOf | TokenKind::MaxOf);
-        // A step that is given by `step()` alone is a duration too.
-        self.duration_seen |= known;
+        if let Some(bracket) = &mut self.bracket {
+            // A range that is given by `step()` alone is a duration too.
+            bracket.duration |= known;
+        }
         known.then_some(kind)
     }
 
@@ -247,15 +242,16 @@ impl<'a> Lexer<'a> {
     fn number(&mut self) -> Result<TokenKind> {
         let (length, kind) = number::scan(&self.text[self.start..]);
         self.pos = self.start + length;
-        self.in_duration = false;
-        self.duration_seen = true;
-        match kind {
-            Some(kind) => Ok(kind),
-            None => {
+        if let Some(bracket) = &mut self.bracket {
+            (bracket.duration, bracket.number) = (true, true);
+        }
+        kind.map_or_else(
+            || {
                 let text = quote::quote(&self.text[self.start..self.pos]);
                 self.fail(format!("bad number or duration syntax: {text}"))
-            }
-        }
+            },
+            Ok,
+        )
     }
 
     fn string(&mut self) -> Result<TokenKind> {
@@ -332,7 +328,10 @@ mod tests {
 
     #[test]
     fn tokens() {
-        check("1 5m .5 0x1F 1_000 NaN", r#"number "1" duration "5m" number ".5" number "0x1F" number "1_000" number "NaN""#);
+        check(
+            "1 5m .5 0x1F 1_000 NaN",
+            r#"number "1" duration "5m" number ".5" number "0x1F" number "1_000" number "NaN""#,
+        );
         check("a:b a1 # c\n:x", r#"metric identifier "a:b" identifier "a1" metric identifier ":x""#);
         check("sum BY and <= @ =", r#"<aggr:sum> <BY> <op:and> <op:<=> <op:@> "=""#);
         check("step() fill fill (", r#""step" "(" ")" identifier "fill" <fill> "(" 18:unclosed left parenthesis"#);

@@ -96,7 +96,11 @@ struct Parser<'a> {
 impl<'a> Parser<'a> {
     fn new(text: &'a str, options: &ParseOptions) -> Result<Self> {
         if text.len() > options.text_bytes_max {
-            let message = format!("expression of {} bytes is too long, at most {} are allowed", text.len(), options.text_bytes_max);
+            let message = format!(
+                "expression of {} bytes is too long, at most {} are allowed",
+                text.len(),
+                options.text_bytes_max
+            );
             return Err(ParseError::new(PosRange::default(), message));
         }
         let lexer = Lexer::new(text);
@@ -162,7 +166,8 @@ impl<'a> Parser<'a> {
         self.depth += 1;
         if self.depth > self.options.depth_max {
             let pos = self.peek()?.pos;
-            let message = format!("expression is nested too deeply, at most {} levels are allowed", self.options.depth_max);
+            let message =
+                format!("expression is nested too deeply, at most {} levels are allowed", self.options.depth_max);
             return Err(ParseError::new(pos, message));
         }
         Ok(())
@@ -175,7 +180,8 @@ impl<'a> Parser<'a> {
     fn count_operand(&mut self, pos: PosRange) -> Result<()> {
         self.operands += 1;
         if self.operands > self.options.operands_max {
-            let message = format!("expression is too large, at most {} operands are allowed", self.options.operands_max);
+            let message =
+                format!("expression is too large, at most {} operands are allowed", self.options.operands_max);
             return Err(ParseError::new(pos, message));
         }
         Ok(())

@@ -161,7 +161,8 @@ fn write_labels<W: Write + ?Sized>(out: &mut W, labels: &[String]) -> Result {
 
 /// Writes a label's name, in quotes if it needs them.
 fn label_name(label: &str) -> String {
-    let plain = label.chars().enumerate().all(|(i, c)| c == '_' || c.is_ascii_alphabetic() || i > 0 && c.is_ascii_digit());
+    let plain =
+        label.chars().enumerate().all(|(i, c)| c == '_' || c.is_ascii_alphabetic() || i > 0 && c.is_ascii_digit());
     if plain && !label.is_empty() { label.to_owned() } else { quote(label) }
 }
 

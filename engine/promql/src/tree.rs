@@ -20,7 +20,9 @@ const DEPTH_MAX: usize = 1000;
 /// Invalid: the tree is deeper than 1000 levels (a chain of so many operators).
 pub fn to_json(expr: &Expr) -> Result<Value> {
     if expr.depth() > DEPTH_MAX {
-        return Err(Error::invalid(format!("expression is too deep to be shown as a tree, at most {DEPTH_MAX} levels are")));
+        return Err(Error::invalid(format!(
+            "expression is too deep to be shown as a tree, at most {DEPTH_MAX} levels are"
+        )));
     }
     Ok(node(expr))
 }
@@ -91,11 +93,8 @@ fn call_node(function: &str, args: &[Expr]) -> Value {
 }
 
 fn selector_node(kind: &str, selector: &VectorSelector) -> Value {
-    let matchers: Vec<_> = selector
-        .matchers
-        .iter()
-        .map(|m| json!({"name": m.name, "type": m.op.as_str(), "value": m.value}))
-        .collect();
+    let matchers: Vec<_> =
+        selector.matchers.iter().map(|m| json!({"name": m.name, "type": m.op.as_str(), "value": m.value})).collect();
     json!({
         "type": kind,
         "name": selector.name.as_deref().unwrap_or(""),
@@ -189,40 +188,52 @@ mod tests {
 
     #[test]
     fn trees() {
-        check("-1 + time()", json!({
-            "type": "binaryExpr", "op": "+", "bool": false, "matching": null,
-            "lhs": {"type": "numberLiteral", "val": "-1"},
-            "rhs": {"type": "call", "args": [],
-                    "func": {"name": "time", "argTypes": [], "variadic": 0, "returnType": "scalar"}},
-        }));
-        check(r#"m{a!~"b"} @ 1.5 offset -5m"#, json!({
-            "type": "vectorSelector", "name": "m", "offset": -300_000, "offsetExpr": null,
-            "matchers": [{"name": "a", "type": "!~", "value": "b"}, {"name": "__name__", "type": "=", "value": "m"}],
-            "timestamp": 1500, "startOrEnd": null, "anchored": false, "smoothed": false,
-        }));
-        check("topk without (a) (2, avg_over_time(rate(m[1m])[(5m):step()] @ end()))", json!({
-            "type": "aggregation", "op": "topk", "grouping": ["a"], "without": true,
-            "param": {"type": "numberLiteral", "val": "2"},
-            "expr": {"type": "call",
-                "func": {"name": "avg_over_time", "argTypes": ["matrix"], "variadic": 0, "returnType": "vector"},
-                "args": [{"type": "subquery", "range": 0, "step": 0, "offset": 0, "offsetExpr": null,
-                    "rangeExpr": {"type": "durationExpr", "op": "+", "lhs": null, "wrapped": true,
-                                  "rhs": {"type": "numberLiteral", "val": "300", "duration": true}},
-                    "stepExpr": {"type": "durationExpr", "op": "step", "lhs": null, "rhs": null, "wrapped": false},
-                    "timestamp": null, "startOrEnd": "end",
-                    "expr": {"type": "call",
-                        "func": {"name": "rate", "argTypes": ["matrix"], "variadic": 0, "returnType": "vector"},
-                        "args": [{"type": "matrixSelector", "name": "m", "range": 60_000, "rangeExpr": null,
-                            "matchers": [{"name": "__name__", "type": "=", "value": "m"}], "offset": 0,
-                            "offsetExpr": null, "timestamp": null, "startOrEnd": null, "anchored": false,
-                            "smoothed": false}]}}]},
-        }));
-        check("a * on (x) group_left (y) fill_left (1) b", json!({
-            "type": "binaryExpr", "op": "*", "bool": false,
-            "lhs": to_json(&parse("a").unwrap()).unwrap(), "rhs": to_json(&parse("b").unwrap()).unwrap(),
-            "matching": {"card": "many-to-one", "labels": ["x"], "on": true, "include": ["y"],
-                         "fillValues": {"lhs": 1.0, "rhs": null}},
-        }));
+        check(
+            "-1 + time()",
+            json!({
+                "type": "binaryExpr", "op": "+", "bool": false, "matching": null,
+                "lhs": {"type": "numberLiteral", "val": "-1"},
+                "rhs": {"type": "call", "args": [],
+                        "func": {"name": "time", "argTypes": [], "variadic": 0, "returnType": "scalar"}},
+            }),
+        );
+        check(
+            r#"m{a!~"b"} @ 1.5 offset -5m"#,
+            json!({
+                "type": "vectorSelector", "name": "m", "offset": -300_000, "offsetExpr": null,
+                "matchers": [{"name": "a", "type": "!~", "value": "b"}, {"name": "__name__", "type": "=", "value": "m"}],
+                "timestamp": 1500, "startOrEnd": null, "anchored": false, "smoothed": false,
+            }),
+        );
+        check(
+            "topk without (a) (2, avg_over_time(rate(m[1m])[(5m):step()] @ end()))",
+            json!({
+                "type": "aggregation", "op": "topk", "grouping": ["a"], "without": true,
+                "param": {"type": "numberLiteral", "val": "2"},
+                "expr": {"type": "call",
+                    "func": {"name": "avg_over_time", "argTypes": ["matrix"], "variadic": 0, "returnType": "vector"},
+                    "args": [{"type": "subquery", "range": 0, "step": 0, "offset": 0, "offsetExpr": null,
+                        "rangeExpr": {"type": "durationExpr", "op": "+", "lhs": null, "wrapped": true,
+                                      "rhs": {"type": "numberLiteral", "val": "300", "duration": true}},
+                        "stepExpr": {"type": "durationExpr", "op": "step", "lhs": null, "rhs": null, "wrapped": false},
+                        "timestamp": null, "startOrEnd": "end",
+                        "expr": {"type": "call",
+                            "func": {"name": "rate", "argTypes": ["matrix"], "variadic": 0, "returnType": "vector"},
+                            "args": [{"type": "matrixSelector", "name": "m", "range": 60_000, "rangeExpr": null,
+                                "matchers": [{"name": "__name__", "type": "=", "value": "m"}], "offset": 0,
+                                "offsetExpr": null, "timestamp": null, "startOrEnd": null, "anchored": false,
+                                "smoothed": false}]}}]},
+            }),
+        );
+        check(
+            "a * on (x) group_left (y) fill_left (1) b",
+            json!({
+                "type": "binaryExpr", "op": "*", "bool": false,
+                "lhs": to_json(&parse("a").unwrap()).unwrap(), "rhs": to_json(&parse("b").unwrap()).unwrap(),
+                "matching": {"card": "many-to-one", "labels": ["x"], "on": true, "include": ["y"],
+                             "fillValues": {"lhs": 1.0, "rhs": null}},
+            }),
+        );
     }
 
     #[test]

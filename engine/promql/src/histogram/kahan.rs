@@ -123,6 +123,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::arithmetic::{add, compact, equals};
+    use super::super::bounds::bound;
     use super::super::testing::{custom, exponential, with_negative, with_zero};
     use super::*;
 
@@ -142,7 +143,9 @@ mod tests {
         let counts = || prop::collection::vec((0_u32..50).prop_map(f64::from), 0..6);
         (-2..3, -4..5, counts(), -3..4, counts(), 0_usize..4, 0_u32..9).prop_map(|(schema, o, p, no, n, zero, zc)| {
             let threshold = [0.0, 0.25, 1.0, 3.0][zero];
-            let h = with_negative(exponential(schema, o, &p), no, &n);
+            // Buckets do not lie within the zero bucket.
+            let outside = |o: i32| (o..).find(|&i| bound(i, schema, &[]) > threshold).unwrap_or(o);
+            let h = with_negative(exponential(schema, outside(o), &p), outside(no), &n);
             if threshold == 0.0 { h } else { with_zero(h, threshold, f64::from(zc)) }
         })
     }

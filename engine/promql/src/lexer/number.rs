@@ -106,7 +106,8 @@ impl Scan<'_> {
 /// Gives the number that a number token stands for.
 pub(crate) fn value(text: &str) -> Result<f64, String> {
     let lower = text.to_ascii_lowercase();
-    let fail = |reason: &str| Err(format!("error parsing number: strconv.ParseFloat: parsing {}: {reason}", quote(text)));
+    let fail =
+        |reason: &str| Err(format!("error parsing number: strconv.ParseFloat: parsing {}: {reason}", quote(text)));
     match lower.as_str() {
         "inf" => return Ok(f64::INFINITY),
         "nan" => return Ok(f64::NAN),

@@ -46,16 +46,11 @@ impl Chars<'_> {
 fn escape(chars: &mut Chars<'_>, quote: char, out: &mut Vec<u8>) -> Result<(), String> {
     const UNENDED: &str = "escape sequence not terminated";
     let first = chars.next().ok_or(UNENDED)?;
+    if let Some(byte) = simple(first, quote) {
+        out.push(byte);
+        return Ok(());
+    }
     let (digits, base, max) = match first {
-        'a' => return simple(out, 0x07),
-        'b' => return simple(out, 0x08),
-        'f' => return simple(out, 0x0c),
-        'n' => return simple(out, b'\n'),
-        'r' => return simple(out, b'\r'),
-        't' => return simple(out, b'\t'),
-        'v' => return simple(out, 0x0b),
-        '\\' => return simple(out, b'\\'),
-        _ if first == quote => return simple(out, quote as u8),
         '0'..='7' => (3, 8, 0xff),
         'x' => (2, 16, 0xff),
         'u' => (4, 16, 0x0010_ffff),
@@ -65,22 +60,33 @@ fn escape(chars: &mut Chars<'_>, quote: char, out: &mut Vec<u8>) -> Result<(), S
     let mut value = 0_u32;
     for i in 0..digits {
         let c = if base == 8 && i == 0 { first } else { chars.next().ok_or(UNENDED)? };
-        let digit = c.to_digit(base).ok_or_else(|| format!("illegal character {} in escape sequence", code_point(c)))?;
+        let digit =
+            c.to_digit(base).ok_or_else(|| format!("illegal character {} in escape sequence", code_point(c)))?;
         value = value.wrapping_mul(base).wrapping_add(digit);
     }
     match char::from_u32(value) {
-        Some(c) if value <= max => {
-            // Short forms mean a byte, long ones a character.
-            if max == 0xff { out.push(value as u8) } else { push(out, c) }
-            Ok(())
-        }
-        _ => Err("escape sequence is an invalid Unicode code point".to_owned()),
+        // Short forms mean a byte, long ones a character.
+        Some(_) if value <= max && max == 0xff => out.push(value as u8),
+        Some(c) if value <= max => push(out, c),
+        _ => return Err("escape sequence is an invalid Unicode code point".to_owned()),
     }
+    Ok(())
 }
 
-fn simple(out: &mut Vec<u8>, byte: u8) -> Result<(), String> {
-    out.push(byte);
-    Ok(())
+/// Gives what a letter after a backslash stands for.
+fn simple(letter: char, quote: char) -> Option<u8> {
+    Some(match letter {
+        'a' => 0x07,
+        'b' => 0x08,
+        'f' => 0x0c,
+        'n' => b'\n',
+        'r' => b'\r',
+        't' => b'\t',
+        'v' => 0x0b,
+        '\\' => b'\\',
+        _ if letter == quote => quote as u8,
+        _ => return None,
+    })
 }
 
 fn push(out: &mut Vec<u8>, c: char) {
@@ -102,7 +108,8 @@ mod tests {
 
     #[test]
     fn texts() {
-        let check = |text: &str, expected: &str| assert_eq!(decode(text), Ok((expected.to_owned(), text.len())), "{text}");
+        let check =
+            |text: &str, expected: &str| assert_eq!(decode(text), Ok((expected.to_owned(), text.len())), "{text}");
         check(r#""a\"b'""#, "a\"b'");
         check(r"'a\'b\\'", "a'b\\");
         check("`a\\n\n'`", "a\\n\n'");

@@ -96,8 +96,14 @@ impl TokenKind {
     pub(crate) fn is_label(self) -> bool {
         match self {
             Self::Op(op) => op.is_set() || op == BinaryOp::Atan2,
-            Self::Identifier | Self::MetricIdentifier | Self::Aggregate(_) => true,
-            Self::Bool | Self::On | Self::Ignoring | Self::GroupLeft | Self::GroupRight => true,
+            Self::Identifier
+            | Self::MetricIdentifier
+            | Self::Aggregate(_)
+            | Self::Bool
+            | Self::On
+            | Self::Ignoring
+            | Self::GroupLeft
+            | Self::GroupRight => true,
             _ => self.is_metric_keyword() && self != Self::Without,
         }
     }
@@ -106,8 +112,14 @@ impl TokenKind {
     pub(crate) fn is_metric_keyword(self) -> bool {
         match self {
             Self::Op(op) => op.is_set(),
-            Self::By | Self::Without | Self::Offset | Self::Anchored | Self::Smoothed => true,
-            Self::Fill | Self::FillLeft | Self::FillRight => true,
+            Self::By
+            | Self::Without
+            | Self::Offset
+            | Self::Anchored
+            | Self::Smoothed
+            | Self::Fill
+            | Self::FillLeft
+            | Self::FillRight => true,
             _ => self.is_named_function(),
         }
     }
@@ -120,9 +132,15 @@ impl TokenKind {
     /// Says whether an expression can start with it.
     pub(crate) fn starts_expr(self) -> bool {
         match self {
-            Self::Number | Self::Duration | Self::String | Self::Identifier | Self::MetricIdentifier => true,
-            Self::LeftParen | Self::LeftBrace | Self::Aggregate(_) => true,
-            Self::Op(BinaryOp::Add | BinaryOp::Sub) => true,
+            Self::Number
+            | Self::Duration
+            | Self::String
+            | Self::Identifier
+            | Self::MetricIdentifier
+            | Self::LeftParen
+            | Self::LeftBrace
+            | Self::Aggregate(_)
+            | Self::Op(BinaryOp::Add | BinaryOp::Sub) => true,
             _ => self.is_metric_keyword(),
         }
     }

@@ -39,7 +39,10 @@ impl Parser<'_> {
                     TokenKind::Op(BinaryOp::Add | BinaryOp::Sub) => {}
                     TokenKind::Number | TokenKind::Duration => {
                         let (seconds, duration) = self.number()?;
-                        return signed(token, DurationExpr { kind: DurationKind::Literal { seconds, duration }, pos: next.pos });
+                        return signed(
+                            token,
+                            DurationExpr { kind: DurationKind::Literal { seconds, duration }, pos: next.pos },
+                        );
                     }
                     _ => {
                         let operand = self.duration_operand(&OFFSET)?;
@@ -78,7 +81,13 @@ impl Parser<'_> {
             let token = self.advance()?;
             length += 1;
             if self.depth + length > self.options.depth_max {
-                return Err(ParseError::new(token.pos, format!("duration expression is too long, at most {} operators are allowed", self.options.depth_max)));
+                return Err(ParseError::new(
+                    token.pos,
+                    format!(
+                        "duration expression is too long, at most {} operators are allowed",
+                        self.options.depth_max
+                    ),
+                ));
             }
             let rhs = self.duration_binary(binding + u8::from(op != DurationOp::Pow), place)?;
             if matches!(rhs.kind, DurationKind::Literal { seconds, .. } if seconds == 0.0) {

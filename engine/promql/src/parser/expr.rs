@@ -63,7 +63,9 @@ impl Parser<'_> {
         let expr = self.binary(POWER)?;
         let pos = PosRange { start: sign.pos.start, end: expr.pos.end };
         let kind = match expr.kind {
-            ExprKind::Number { value, duration } => ExprKind::Number { value: if negate { -value } else { value }, duration },
+            ExprKind::Number { value, duration } => {
+                ExprKind::Number { value: if negate { -value } else { value }, duration }
+            }
             _ => ExprKind::Unary { negate, expr: Box::new(expr) },
         };
         Ok(Expr { kind, pos })

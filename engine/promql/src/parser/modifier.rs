@@ -19,8 +19,14 @@ impl Parser<'_> {
                 TokenKind::LeftBracket => expr = self.bracket(expr)?,
                 TokenKind::Offset => self.offset(&mut expr)?,
                 TokenKind::At => self.at(&mut expr)?,
-                TokenKind::Anchored => self.anchored(&mut expr)?,
-                TokenKind::Smoothed => self.smoothed(&mut expr)?,
+                TokenKind::Anchored => {
+                    self.advance()?;
+                    extend(&mut expr, "anchored", |s| &mut s.anchored)?;
+                }
+                TokenKind::Smoothed => {
+                    self.advance()?;
+                    extend(&mut expr, "smoothed", |s| &mut s.smoothed)?;
+                }
                 _ => return Ok(expr),
             }
             expr.pos.end = self.last_end;
@@ -58,7 +64,9 @@ impl Parser<'_> {
             ExprKind::VectorSelector(selector) if selector.offset.is_none() && selector.at.is_none() => {
                 return Ok(Expr { kind: ExprKind::MatrixSelector { selector, range }, pos });
             }
-            ExprKind::VectorSelector(selector) if selector.offset.is_some() => "no offset modifiers allowed before range",
+            ExprKind::VectorSelector(selector) if selector.offset.is_some() => {
+                "no offset modifiers allowed before range"
+            }
             ExprKind::VectorSelector(_) => "no @ modifiers allowed before range",
             _ => "ranges only allowed for vector selectors",
         };
@@ -80,7 +88,8 @@ impl Parser<'_> {
         let duration = settle(self.offset_duration()?);
         let pos = expr.pos;
         let Some((offset, _)) = time_modifiers(expr) else {
-            let message = "offset modifier must be preceded by an instant vector selector or range vector selector or a subquery";
+            let message =
+                "offset modifier must be preceded by an instant vector selector or range vector selector or a subquery";
             return Err(ParseError::new(pos, message));
         };
         if offset.is_some() {
@@ -106,7 +115,8 @@ impl Parser<'_> {
             _ => At::Time(self.timestamp(pos)?),
         };
         let Some((_, slot)) = time_modifiers(expr) else {
-            let message = "@ modifier must be preceded by an instant vector selector or range vector selector or a subquery";
+            let message =
+                "@ modifier must be preceded by an instant vector selector or range vector selector or a subquery";
             return Err(ParseError::new(pos, message));
         };
         if slot.replace(at).is_some() {
@@ -140,36 +150,22 @@ impl Parser<'_> {
         }
         Ok((seconds * 1000.0).round() as i64)
     }
+}
 
-    fn anchored(&mut self, expr: &mut Expr) -> Result<()> {
-        self.expect(TokenKind::Anchored)?;
-        self.extend_selector(expr, "anchored", |s| &mut s.anchored)
-    }
-
-    fn smoothed(&mut self, expr: &mut Expr) -> Result<()> {
-        self.expect(TokenKind::Smoothed)?;
-        self.extend_selector(expr, "smoothed", |s| &mut s.smoothed)
-    }
-
-    fn extend_selector(
-        &mut self,
-        expr: &mut Expr,
-        word: &str,
-        flag: impl Fn(&mut VectorSelector) -> &mut bool,
-    ) -> Result<()> {
-        let fail = |message: String| Err(ParseError::new(expr.pos, message));
-        match &mut expr.kind {
-            ExprKind::VectorSelector(selector) | ExprKind::MatrixSelector { selector, .. } => {
-                *flag(selector) = true;
-                if selector.anchored && selector.smoothed {
-                    return fail("anchored and smoothed modifiers cannot be used together".to_owned());
-                }
-                Ok(())
+/// Marks a selector as `anchored` or `smoothed`.
+fn extend(expr: &mut Expr, word: &str, flag: impl Fn(&mut VectorSelector) -> &mut bool) -> Result<()> {
+    let message = match &mut expr.kind {
+        ExprKind::VectorSelector(selector) | ExprKind::MatrixSelector { selector, .. } => {
+            *flag(selector) = true;
+            if !(selector.anchored && selector.smoothed) {
+                return Ok(());
             }
-            ExprKind::Subquery(_) => fail(format!("{word} modifier is not supported for subqueries")),
-            _ => fail(format!("{word} modifier not implemented")),
+            "anchored and smoothed modifiers cannot be used together".to_owned()
         }
-    }
+        ExprKind::Subquery(_) => format!("{word} modifier is not supported for subqueries"),
+        _ => format!("{word} modifier not implemented"),
+    };
+    Err(ParseError::new(expr.pos, message))
 }
 
 /// Gives where `offset` and `@` of an expression are kept, if it can have them.

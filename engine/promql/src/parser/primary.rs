@@ -65,9 +65,9 @@ impl Parser<'_> {
     /// Gives what a quoted text stands for.
     pub(super) fn unquote(&self, token: Token) -> Result<String> {
         let text = token.text(self.text);
-        string::decode(text).map(|(text, _)| text).map_err(|reason| {
-            ParseError::new(token.pos, format!("error unquoting string {}: {reason}", quote(text)))
-        })
+        string::decode(text)
+            .map(|(text, _)| text)
+            .map_err(|reason| ParseError::new(token.pos, format!("error unquoting string {}: {reason}", quote(text))))
     }
 
     fn call(&mut self, name: Token) -> Result<ExprKind> {
@@ -127,12 +127,16 @@ impl Parser<'_> {
         }
         if matches!(op, AggregateOp::Limitk | AggregateOp::LimitRatio) && !self.options.experimental_functions {
             let name = op.as_str();
-            return fail(format!("{name}() is experimental and must be enabled with --enable-feature=promql-experimental-functions"));
+            return fail(format!(
+                "{name}() is experimental and must be enabled with --enable-feature=promql-experimental-functions"
+            ));
         }
         let expected = if op.has_param() { 2 } else { 1 };
         if args.len() != expected {
             let got = args.len();
-            return fail(format!("wrong number of arguments for aggregate expression provided, expected {expected}, got {got}"));
+            return fail(format!(
+                "wrong number of arguments for aggregate expression provided, expected {expected}, got {got}"
+            ));
         }
         let expr = args.pop().expect("there is at least one");
         Ok(ExprKind::Aggregate(Box::new(AggregateExpr { op, expr, param: args.pop(), grouping, without })))

@@ -142,5 +142,6 @@ impl Parser<'_> {
 }
 
 fn is_metric(kind: TokenKind) -> bool {
-    matches!(kind, TokenKind::Identifier | TokenKind::MetricIdentifier | TokenKind::Aggregate(_)) || kind.is_metric_keyword()
+    matches!(kind, TokenKind::Identifier | TokenKind::MetricIdentifier | TokenKind::Aggregate(_))
+        || kind.is_metric_keyword()
 }

@@ -38,7 +38,10 @@ fn precedence() {
     check("a </ 1 + 2 >/ 3", "((a </ (1 + 2)) >/ 3)");
     check("1 < bool 2 - 1 * 2", "(1 < (2 - (1 * 2)))");
     check("-a offset 5m", "(-a offset 5m)");
-    check("-a[5m:] offset 5m == 1".replace("-a", "-sum_over_time(a").replace(" ==", ") ==").as_str(), "((-sum_over_time(a[5m:] offset 5m)) == 1)");
+    check(
+        "-a[5m:] offset 5m == 1".replace("-a", "-sum_over_time(a").replace(" ==", ") ==").as_str(),
+        "((-sum_over_time(a[5m:] offset 5m)) == 1)",
+    );
     check("a + b @ 10", "(a + b @ 10.000)");
     check("a offset -1^1", "(a offset -1s ^ 1)");
     check("a offset step() - 5", "(a offset step() - 5)");
@@ -51,11 +54,38 @@ fn precedence() {
 #[test]
 fn words() {
     for query in [
-        "sum", "min + max", "sum{a='b'}", "by", "without", "offset", "and", "or{a='b'}", "unless", "start", "end",
-        "step", "range", "min_of", "max_of", "anchored", "smoothed", "fill", "fill_left + fill_right", "fill{a='b'}",
-        "a:b:c", ":a", "sum(sum)", "a + sum", "offset{step='1s'}[5m]", "step{offset='1s'}[5m] offset step()",
-        "foo unless on(start, end, bool, on, by, sum, atan2, fill, offset, group_left, step) bar", "a and and",
-        "infinity + nano", "sum by (a:b) (c)", "foo{NaN='bc', sum='', by='x'}", "limitk(2, a) + limit_ratio(0.5, b)",
+        "sum",
+        "min + max",
+        "sum{a='b'}",
+        "by",
+        "without",
+        "offset",
+        "and",
+        "or{a='b'}",
+        "unless",
+        "start",
+        "end",
+        "step",
+        "range",
+        "min_of",
+        "max_of",
+        "anchored",
+        "smoothed",
+        "fill",
+        "fill_left + fill_right",
+        "fill{a='b'}",
+        "a:b:c",
+        ":a",
+        "sum(sum)",
+        "a + sum",
+        "offset{step='1s'}[5m]",
+        "step{offset='1s'}[5m] offset step()",
+        "foo unless on(start, end, bool, on, by, sum, atan2, fill, offset, group_left, step) bar",
+        "a and and",
+        "infinity + nano",
+        "sum by (a:b) (c)",
+        "foo{NaN='bc', sum='', by='x'}",
+        "limitk(2, a) + limit_ratio(0.5, b)",
     ] {
         assert!(parse(query).is_ok(), "{query}: {:?}", parse(query));
     }
@@ -121,8 +151,14 @@ fn matching() {
         let expr = parse(query).expect(query);
         let ExprKind::Binary(b) = &expr.kind else { panic!("{query}") };
         let texts = |list: &[&str]| list.iter().map(|&l| l.to_owned()).collect();
-        let expected =
-            VectorMatching { card, labels: texts(labels), on, include: texts(include), fill_left: None, fill_right: None };
+        let expected = VectorMatching {
+            card,
+            labels: texts(labels),
+            on,
+            include: texts(include),
+            fill_left: None,
+            fill_right: None,
+        };
         assert_eq!(b.matching, Some(expected), "{query}");
     };
     check("a * b", MatchCardinality::OneToOne, false, &[], &[]);
@@ -165,7 +201,8 @@ fn limits() {
     let deep = "expression is nested too deeply, at most 200 levels are allowed";
     assert!(parse(&format!("{}1{}", "(".repeat(199), ")".repeat(199))).is_ok());
     assert_eq!(fail(&"(".repeat(1_000_000)), format!("1:201: parse error: {deep}"));
-    for part in ["-", "a and(", "abs(", "1^", "sum by (a) (", "a[1m:] + (", "a offset (", "a[-", "a[1^", "a[max_of(1,"] {
+    for part in ["-", "a and(", "abs(", "1^", "sum by (a) (", "a[1m:] + (", "a offset (", "a[-", "a[1^", "a[max_of(1,"]
+    {
         let query = part.repeat(1_000_000 / part.len());
         assert!(parse(&query).is_err(), "{part}");
     }

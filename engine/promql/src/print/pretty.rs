@@ -34,7 +34,7 @@ impl Pretty<'_> {
             ExprKind::Subquery(_) => return write_expr(self.out, expr),
             ExprKind::Binary(binary) if breaks => {
                 self.write(&binary.lhs, level + 1)?;
-                self.line(level)?;
+                self.line(level);
                 write_operator(self.out, binary)?;
                 self.out.push('\n');
                 return self.write(&binary.rhs, level + 1);
@@ -64,7 +64,8 @@ impl Pretty<'_> {
                 self.write(&aggregate.expr, level + 1)?;
             }
             ExprKind::Call { function, args } if breaks => {
-                write!(self.out, "{function}(\n")?;
+                self.out.push_str(function);
+                self.out.push_str("(\n");
                 for (i, arg) in args.iter().enumerate() {
                     self.out.push_str(if i == 0 { "" } else { ",\n" });
                     self.write(arg, level + 1)?;
@@ -72,15 +73,14 @@ impl Pretty<'_> {
             }
             _ => return write_expr(self.out, expr),
         }
-        self.line(level)?;
+        self.line(level);
         self.out.push(')');
         Ok(())
     }
 
-    fn line(&mut self, level: usize) -> fmt::Result {
+    fn line(&mut self, level: usize) {
         self.out.push('\n');
         self.indent(level);
-        Ok(())
     }
 
     fn indent(&mut self, level: usize) {

@@ -24,7 +24,10 @@ fn in_one_line() {
     check("a - ignoring() group_right(x,y) c", "a - ignoring () group_right (x, y) c");
     check("a + fill(-23) b", "a + fill (-23) b");
     check("a + fill_left(5) fill_right(5) b", "a + fill (5) b");
-    check("a + on(b) group_left fill_right(0x10) fill_left(2) c", "a + on (b) group_left () fill_left (2) fill_right (16) c");
+    check(
+        "a + on(b) group_left fill_right(0x10) fill_left(2) c",
+        "a + on (b) group_left () fill_left (2) fill_right (16) c",
+    );
     same("up > bool 0");
     same("a </ 2 >/ 1");
     same("a offset -7m");
@@ -95,7 +98,8 @@ fn over_lines() {
         10,
         "(\n  -histogram_quantile(\n    0.9,\n    -rate(\n      foo[1m]\n    )\n  )\n)",
     );
-    let line = "sum by (job) (rate(a_metric_with_quite_a_names_total{job=\"some job\",instance=\"localhost:9090\"}[5m]))";
+    let line =
+        "sum by (job) (rate(a_metric_with_quite_a_names_total{job=\"some job\",instance=\"localhost:9090\"}[5m]))";
     assert_eq!(line.len(), 100);
     assert_eq!(pretty(&parse(line).unwrap()).lines().count(), 1);
     assert_eq!(pretty(&parse(&line.replace("names", "namess")).unwrap()).lines().count(), 3);

@@ -10,10 +10,8 @@ use crate::print::{pretty, print};
 
 /// Gives the expressions of all evals, or nothing (and says so) where the data is not at hand.
 pub(super) fn expressions() -> Vec<String> {
-    let root = std::env::var_os("CONFORMANCE_DIR").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance"),
-        PathBuf::from,
-    );
+    let root = std::env::var_os("CONFORMANCE_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance"), PathBuf::from);
     let folder = root.join("promql/prometheus-tests");
     let Ok(files) = std::fs::read_dir(&folder) else {
         use std::io::Write;

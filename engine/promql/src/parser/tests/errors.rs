@@ -72,7 +72,8 @@ fn matchers() {
 #[test]
 fn durations_and_modifiers() {
     const RANGE: &str = "in subquery or range selector, expected number, duration, step(), or range()";
-    const OFFSET: &str = "offset modifier must be preceded by an instant vector selector or range vector selector or a subquery";
+    const OFFSET: &str =
+        "offset modifier must be preceded by an instant vector selector or range vector selector or a subquery";
     check("foo[5mm]", "1:5", "bad number or duration syntax: \"5mm\"");
     check("foo[5m1]", "1:5", "bad number or duration syntax: \"5m1\"");
     check("foo[5m:1m1]", "1:8", "bad number or duration syntax: \"1m1\"");
@@ -158,7 +159,11 @@ fn calls_and_aggregations() {
     check("floor(1)", "1:7", "expected type instant vector in call to function \"floor\", got scalar");
     check("hour(a, a, a)", "1:1", "expected at most 1 argument(s) in call to \"hour\", got 3");
     check("label_join(a, 'b')", "1:1", "expected at least 3 argument(s) in call to \"label_join\", got 2");
-    check("label_join(a, 'b', 'c', 'd', 1)", "1:30", "expected type string in call to function \"label_join\", got scalar");
+    check(
+        "label_join(a, 'b', 'c', 'd', 1)",
+        "1:30",
+        "expected type string in call to function \"label_join\", got scalar",
+    );
     check("time(some_metric)", "1:1", "expected 0 argument(s) in call to \"time\", got 1");
     check("no_such()", "1:1", "unknown function with name \"no_such\"");
     check("a>b()", "1:3", "unknown function with name \"b\"");

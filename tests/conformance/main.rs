@@ -1,0 +1,27 @@
+//! Runs the open conformance cases of other projects against what users run. `CONFORMANCE_DIR` says where they are
+//! (default: beside the checkout); absent: skipped, loudly. Arguments name the suites.
+
+mod promql;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let default = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/conformance");
+    let root = std::env::var_os("CONFORMANCE_DIR").map_or(default, PathBuf::from);
+    if !root.is_dir() {
+        println!("CONFORMANCE DATA IS MISSING: set CONFORMANCE_DIR; nothing was checked\n0 passed, 0 failed, 1 skipped");
+        return ExitCode::SUCCESS;
+    }
+    let mut report = Vec::new();
+    let mut good = true;
+    if args.is_empty() || args.iter().any(|a| a == "promql") {
+        good &= promql::run(&root.join("promql/prometheus-tests"), &mut report);
+    }
+    if let Some(path) = std::env::var_os("CONFORMANCE_REPORT") {
+        let text = serde_json::to_vec_pretty(&report).expect("a report is JSON");
+        std::fs::write(&path, text).expect("CONFORMANCE_REPORT is writable");
+    }
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
