@@ -1,0 +1,15 @@
+//! Crash tests: the real binary on real files, killed in every place, stopped under load, asked while everything moves
+//! below it, and held to its memory. What is expected comes from the writers' own notes (`quiver_tests::history`).
+//!
+//! Runs are seeded: `QUIVER_SEED=n` repeats one. `QUIVER_SOAK=1` runs them in full length.
+
+mod arena;
+mod cancel;
+mod drain;
+mod kill_loop;
+mod memory;
+mod plan;
+mod retention;
+mod snapshot;
+mod torn_tail;
+mod wal_file;

@@ -1,0 +1,147 @@
+//! Memory has a ceiling (promise L1): while samples come at full speed and clients ask over all series, the process
+//! stays within its limit, and no write fails but by back-pressure.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use quiver_tests::body::{Series, remote_write};
+use quiver_tests::load::{Caller, Written, soak};
+use quiver_tests::server::{Options, Server};
+
+use crate::arena::{START_MS, comes_up};
+
+const SERIES: usize = 10_000;
+const SENDERS: usize = 8;
+const DAY_MS: i64 = 86_400_000;
+/// What the clients ask by turns, all over 24 h.
+const QUERIES: &[&str] = &[
+    "sum by (job) (rate(memory_samples[1h]))",
+    "topk(10, memory_samples)",
+    "count(memory_samples) by (job)",
+    "quantile by (job) (0.9, avg_over_time(memory_samples[1h]))",
+];
+
+/// The scale of a run.
+#[derive(Debug, Clone, Copy)]
+struct Scale {
+    samples: usize,
+    limit_bytes: u64,
+}
+
+fn scale() -> Scale {
+    if soak() {
+        Scale { samples: 20_000_000, limit_bytes: 1 << 30 }
+    } else {
+        Scale { samples: 2_000_000, limit_bytes: 320 << 20 }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    stop: AtomicBool,
+    acknowledged: AtomicU64,
+    later: AtomicU64,
+    answers: AtomicU64,
+    refused: AtomicU64,
+    rss_max: AtomicU64,
+}
+
+/// Sends its share of the series, one sample of each per request, in the order of time.
+async fn send(caller: Caller, seen: Arc<Seen>, sender: usize, times: i64) {
+    let names: Vec<String> = (sender..SERIES).step_by(SENDERS).map(|i| format!("instance-{i:05}")).collect();
+    let job = format!("job-{}", sender % 4);
+    for n in 0..times {
+        let ts = START_MS + n * (DAY_MS / times);
+        let series: Vec<Series<'_>> = names
+            .iter()
+            .enumerate()
+            .map(|(i, name)| {
+                let labels = vec![("__name__", "memory_samples"), ("instance", name.as_str()), ("job", job.as_str())];
+                (labels, vec![(ts, (n * (i as i64 % 17 + 1)) as f64 + 0.5)])
+            })
+            .collect();
+        let body = remote_write(&series);
+        loop {
+            match caller.write(body.clone()).await {
+                Written::Taken => break,
+                Written::Later => {
+                    seen.later.fetch_add(1, Relaxed);
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                failed => panic!("a write failed: {failed:?}"),
+            }
+        }
+        seen.acknowledged.fetch_add(names.len() as u64, Relaxed);
+    }
+}
+
+/// Asks over everything, by turns.
+async fn ask(caller: Caller, seen: Arc<Seen>, first: usize) {
+    let (start, end) = ((START_MS / 1000).to_string(), ((START_MS + DAY_MS) / 1000).to_string());
+    for query in QUERIES.iter().cycle().skip(first) {
+        if seen.stop.load(Relaxed) {
+            return;
+        }
+        let params = [("query", *query), ("start", &start), ("end", &end), ("step", "60")];
+        let (status, body) = caller.get("/metrics-api/api/v1/query_range", &params).await.expect("it lives");
+        match status {
+            200 => seen.answers.fetch_add(1, Relaxed),
+            // Too expensive for what is free.
+            422 | 503 => seen.refused.fetch_add(1, Relaxed),
+            _ => panic!("{query}: {status} {}", String::from_utf8_lossy(&body)),
+        };
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[allow(clippy::print_stdout, reason = "the figures are the outcome")]
+async fn memory_stays_within_its_limit() {
+    let Scale { samples, limit_bytes } = scale();
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = Options::default().env("QUIVER_MEMORY__LIMIT", limit_bytes).env("QUIVER_LOG__FILTER", "off");
+    let mut server = Server::spawn(dir.path(), &options).expect("the server says where it listens");
+    let caller = Caller::new(&server.http);
+    assert!(comes_up(&mut server, &caller).await, "the server died");
+    let began = Instant::now();
+    let seen = Arc::new(Seen::default());
+    let idle = server.rss_bytes();
+    let times = (samples / SERIES) as i64;
+    let senders: Vec<_> =
+        (0..SENDERS).map(|i| tokio::spawn(send(caller.clone(), Arc::clone(&seen), i, times))).collect();
+    let clients: Vec<_> = (0..4).map(|i| tokio::spawn(ask(caller.clone(), Arc::clone(&seen), i))).collect();
+    while !senders.iter().all(tokio::task::JoinHandle::is_finished) {
+        seen.rss_max.fetch_max(server.rss_bytes(), Relaxed);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for sender in senders {
+        sender.await.expect("no write fails");
+    }
+    let written = began.elapsed();
+    seen.stop.store(true, Relaxed);
+    while !clients.iter().all(tokio::task::JoinHandle::is_finished) {
+        seen.rss_max.fetch_max(server.rss_bytes(), Relaxed);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for client in clients {
+        client.await.expect("queries are answered or refused");
+    }
+    let text = format!(
+        "{samples} samples in {written:?}, limit {} MiB: {seen:?}, {} MiB at the start",
+        limit_bytes >> 20,
+        idle >> 20
+    );
+    println!("{text}");
+    assert!(seen.answers.load(Relaxed) > 0, "no query was answered: {text}");
+    let (mut count, hour_ms) = (0.0, 3_600_000);
+    for hour in 1..=24 {
+        // By the hour: all at once may be too expensive.
+        let at = START_MS + hour * hour_ms - 1;
+        let found = caller.number("sum(count_over_time(memory_samples[1h]))", at).await.expect("it lives");
+        count += found.unwrap_or_else(|e| panic!("{e}: {text}")).unwrap_or(0.0);
+    }
+    assert_eq!(count, samples as f64, "{text}");
+    let most = limit_bytes + limit_bytes * 15 / 100;
+    assert!(seen.rss_max.load(Relaxed) <= most, "more than the limit and 15 %: {text}");
+    assert_eq!(server.stop(), Some(0));
+}
