@@ -11,7 +11,9 @@ fn main() -> ExitCode {
     let default = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/conformance");
     let root = std::env::var_os("CONFORMANCE_DIR").map_or(default, PathBuf::from);
     if !root.is_dir() {
-        println!("CONFORMANCE DATA IS MISSING: set CONFORMANCE_DIR; nothing was checked\n0 passed, 0 failed, 1 skipped");
+        println!(
+            "CONFORMANCE DATA IS MISSING: set CONFORMANCE_DIR; nothing was checked\n0 passed, 0 failed, 1 skipped"
+        );
         return ExitCode::SUCCESS;
     }
     let mut report = Vec::new();

@@ -119,7 +119,9 @@ fn answer(outcome: Result<QueryOutcome, PromqlError>) -> Result<Outcome, String>
     let answer = match outcome.value {
         QueryValue::Scalar { value, .. } => Answer::Scalar(value),
         QueryValue::String { text, .. } => Answer::String(text),
-        QueryValue::Vector(result) => Answer::Vector(points(&result).into_iter().filter_map(|(l, mut p)| Some((l, p.pop()?.1))).collect()),
+        QueryValue::Vector(result) => {
+            Answer::Vector(points(&result).into_iter().filter_map(|(l, mut p)| Some((l, p.pop()?.1))).collect())
+        }
         QueryValue::Matrix(result) => Answer::Matrix(points(&result)),
         QueryValue::Samples(result) => Answer::Matrix(
             result
@@ -127,7 +129,8 @@ fn answer(outcome: Result<QueryOutcome, PromqlError>) -> Result<Outcome, String>
                 .iter()
                 .map(|s| {
                     let floats = s.ts.iter().zip(&s.values).map(|(t, v)| (*t, Value::Float(*v)));
-                    let hists = s.hist_ts.iter().zip(&s.hists).map(|(t, h)| (*t, Value::Histogram(Box::new(h.clone()))));
+                    let hists =
+                        s.hist_ts.iter().zip(&s.hists).map(|(t, h)| (*t, Value::Histogram(Box::new(h.clone()))));
                     let mut all: Vec<(i64, Value)> = floats.chain(hists).collect();
                     all.sort_by_key(|p| p.0);
                     (labels(&result.table, s.row), all)
@@ -148,7 +151,8 @@ fn points(result: &StepResult) -> Vec<(LabelSet, Vec<(i64, Value)>)> {
         .map(|row| {
             let there = (0..result.grid.steps).filter(|&s| row.present[s]);
             let floats = there.map(|s| (result.grid.at(s), Value::Float(row.values[s])));
-            let hists = row.hists.iter().map(|h| (result.grid.at(h.1 as usize), Value::Histogram(Box::new(h.2.clone()))));
+            let hists =
+                row.hists.iter().map(|h| (result.grid.at(h.1 as usize), Value::Histogram(Box::new(h.2.clone()))));
             let mut all: Vec<(i64, Value)> = floats.chain(hists).collect();
             all.sort_by_key(|p| p.0);
             (labels(&result.table, row.row), all)
@@ -162,7 +166,9 @@ pub(crate) fn run(folder: &Path, out: &mut Vec<serde_json::Value>) -> bool {
     let list = concat!(env!("CARGO_MANIFEST_DIR"), "/conformance/promql/expected_failures.txt");
     let known = known_failures(&std::fs::read_to_string(list).unwrap_or_default());
     let mut files: Vec<_> = std::fs::read_dir(folder)
-        .map(|entries| entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|x| x == "test")).collect())
+        .map(|entries| {
+            entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|x| x == "test")).collect()
+        })
         .unwrap_or_default();
     files.sort();
     if files.is_empty() {

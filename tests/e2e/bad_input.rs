@@ -71,9 +71,15 @@ async fn queries() {
     let range = "/metrics-api/api/v1/query_range";
     let cases: [(&[(&str, &str)], &str); 5] = [
         (&[("query", "1"), ("start", "0"), ("end", "10"), ("step", "-1")], "zero or negative query resolution step"),
-        (&[("query", "1"), ("start", "10"), ("end", "0"), ("step", "1")], "end timestamp must not be before start time"),
+        (
+            &[("query", "1"), ("start", "10"), ("end", "0"), ("step", "1")],
+            "end timestamp must not be before start time",
+        ),
         (&[("query", "1"), ("start", "0"), ("end", "11001"), ("step", "1")], "exceeded maximum resolution of 11,000"),
-        (&[("query", "1"), ("start", "x"), ("end", "1"), ("step", "1")], "invalid parameter \"start\": cannot parse \"x\""),
+        (
+            &[("query", "1"), ("start", "x"), ("end", "1"), ("step", "1")],
+            "invalid parameter \"start\": cannot parse \"x\"",
+        ),
         (&[("query", "\"a\""), ("start", "0"), ("end", "1"), ("step", "1")], "must be Scalar or instant Vector"),
     ];
     for (params, text) in cases {

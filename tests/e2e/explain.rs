@@ -27,9 +27,8 @@ async fn fill_day(server: &Server, day: i64, series: usize, step_s: i64) {
             .iter()
             .enumerate()
             .map(|(i, name)| {
-                let samples = (0..DAY_S / step_s).map(|s| {
-                    ((T0_S + day * DAY_S + s * step_s) * 1000, (s * 7 + i as i64 * s % 13) as f64)
-                });
+                let samples = (0..DAY_S / step_s)
+                    .map(|s| ((T0_S + day * DAY_S + s * step_s) * 1000, (s * 7 + i as i64 * s % 13) as f64));
                 (vec![("__name__", "m_total"), ("instance", name.as_str()), ("job", "x")], samples.collect())
             })
             .collect();
@@ -65,7 +64,10 @@ async fn one_series_of_many_reads_little() {
     let first = analyze(&server, query, T0_S, T0_S + DAY_S - 1).await;
     let (data, index) = (total(&first, "bytes_read"), total(&first, "index_bytes_read"));
     assert!(data > 0 && data * 50 <= samples_bytes, "{data} of {samples_bytes} bytes of samples");
-    assert!(index > 0 && index <= samples_bytes / 100 * 3 + bytes("series"), "{index} bytes of indexes, {samples_bytes}");
+    assert!(
+        index > 0 && index <= samples_bytes / 100 * 3 + bytes("series"),
+        "{index} bytes of indexes, {samples_bytes}"
+    );
     let second = analyze(&server, query, T0_S, T0_S + DAY_S - 1).await;
     assert_eq!(total(&second, "index_bytes_read"), 0, "{second}");
     assert!(first["logical"].is_string() && first["physical"].is_string() && first["nodes"].is_array());

@@ -1,7 +1,12 @@
-//! What was written comes back: at once, after flush, after compaction, after a restart.
+//! What was written comes back: at once, after flush, after compaction, after a restart, with the catalog lost. Each body
+//! runs over a local store and over S3.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use quiver_tests::body::{Series, remote_write};
-use quiver_tests::server::{Options, Server};
+use quiver_tests::s3::S3Server;
+use quiver_tests::server::{Options, Server, binary, run};
 use serde_json::{Value, json};
 
 /// Two jobs with two counters each, 15 s apart, for an hour from `T0_MS`.
@@ -58,8 +63,19 @@ fn value_of(entry: &Value) -> (String, f64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_answers_in_every_state() {
+    every_state(&Options::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_answers_in_every_state_over_s3() {
+    let s3 = S3Server::start().await;
+    every_state(&s3.options()).await;
+    assert!(s3.root().join("_quiver.json").is_file(), "the store is used");
+}
+
+async fn every_state(options: &Options) {
     let dir = tempfile::tempdir().expect("a folder");
-    let server = Server::start(dir.path(), &Options::default()).await;
+    let server = Server::start(dir.path(), options).await;
     fill(&server).await;
     check(&server, "live").await;
     server.flush().await;
@@ -69,18 +85,28 @@ async fn the_same_answers_in_every_state() {
     server.compact().await;
     check(&server, "compacted").await;
     assert_eq!(server.stop(), Some(0));
-    let server = Server::start(dir.path(), &Options::default()).await;
+    let server = Server::start(dir.path(), options).await;
     check(&server, "restarted").await;
     fill(&server).await;
     server.kill();
-    let server = Server::start(dir.path(), &Options::default()).await;
+    let server = Server::start(dir.path(), options).await;
     check(&server, "killed and replayed").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bits_survive() {
+    bits(&Options::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bits_survive_over_s3() {
+    let s3 = S3Server::start().await;
+    bits(&s3.options()).await;
+}
+
+async fn bits(options: &Options) {
     let dir = tempfile::tempdir().expect("a folder");
-    let server = Server::start(dir.path(), &Options::default()).await;
+    let server = Server::start(dir.path(), options).await;
     let values = [0.1, -0.0, f64::INFINITY, 1e300, 123_456.789, 5e-324];
     let samples = values.iter().enumerate().map(|(i, v)| (T0_MS + i as i64 * 1000, *v)).collect();
     server.write(remote_write(&[(vec![("__name__", "m")], samples)])).await;
@@ -91,4 +117,72 @@ async fn bits_survive() {
         assert_eq!(shown, ["0.1", "-0", "+Inf", "1e+300", "123456.789", "5e-324"], "{state}");
         if state == "live" { server.flush().await } else { server.compact().await }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_catalog_is_rebuilt() {
+    let dir = tempfile::tempdir().expect("a folder");
+    rebuilt(dir.path(), &Options::default(), &dir.path().join("store")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_catalog_is_rebuilt_over_s3() {
+    let (dir, s3) = (tempfile::tempdir().expect("a folder"), S3Server::start().await);
+    rebuilt(dir.path(), &s3.options(), &s3.root()).await;
+}
+
+/// `root` is the folder in which the objects lie.
+async fn rebuilt(data: &Path, options: &Options, root: &Path) {
+    let server = Server::start(data, options).await;
+    fill(&server).await;
+    server.compact().await;
+    fill(&server).await;
+    server.flush().await;
+    fill(&server).await;
+    server.kill();
+    for file in ["quiver.db", "quiver.db-wal", "quiver.db-shm"] {
+        let _ = std::fs::remove_file(data.join(file));
+    }
+    let (code, _, errors) = run(&mut quiver_tests::server::command(data, options));
+    assert_eq!(code, Some(1), "{errors}");
+    assert!(errors.contains("quiver catalog rebuild"), "{errors}");
+    let (code, _, errors) = offline(&["catalog", "rebuild"], data, options);
+    assert_eq!(code, Some(0), "{errors}");
+    let (code, shown, errors) = offline(&["store", "check"], data, options);
+    assert_eq!(code, Some(0), "{shown}{errors}");
+    let server = Server::start(data, options).await;
+    check(&server, "rebuilt").await;
+    let (code, _, errors) = offline(&["store", "check"], data, options);
+    assert_eq!(code, Some(1), "not while the server runs: {errors}");
+    server.compact().await;
+    check(&server, "rebuilt and compacted").await;
+    assert_eq!(server.stop(), Some(0));
+    let (code, shown, errors) = offline(&["store", "check"], data, options);
+    assert_eq!(code, Some(0), "{shown}{errors}");
+    // One bit of the samples.
+    let samples = samples_file(&root.join("metrics")).expect("a file of samples");
+    let mut bytes = std::fs::read(&samples).expect("readable");
+    bytes[100] ^= 1;
+    std::fs::write(&samples, bytes).expect("writable");
+    let (code, shown, errors) = offline(&["store", "check"], data, options);
+    assert_eq!(code, Some(1), "{shown}{errors}");
+    let name = samples.file_name().and_then(|n| n.to_str()).expect("a name");
+    assert!(shown.contains(name), "{shown}{errors}");
+}
+
+fn samples_file(folder: &Path) -> Option<PathBuf> {
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(folder).ok()?.flatten().map(|e| e.path()).collect();
+    entries.sort();
+    entries.into_iter().find_map(|path| match path.is_dir() {
+        true => samples_file(&path),
+        false => path.to_string_lossy().ends_with(".samples.parquet").then_some(path),
+    })
+}
+
+/// Runs a command that needs the server to be down.
+fn offline(words: &[&str], data: &Path, options: &Options) -> (Option<i32>, String, String) {
+    let mut command = Command::new(binary());
+    command.args(words).arg("--data").arg(data).args(&options.args);
+    command.envs(options.env.iter().map(|(name, value)| (name, value)));
+    run(&mut command)
 }

@@ -1,8 +1,8 @@
-//! What the tests share: a real server process, remote-write bodies, answers, the script runner of `PromQL` and a
-//! source in memory for it.
+//! What the tests share: a real server process, remote-write bodies, answers, the script runner of `PromQL`.
 
 pub mod body;
-pub mod memory_source;
-pub mod memory_subject;
+pub mod history;
+pub mod load;
 pub mod promqltest;
+pub mod s3;
 pub mod server;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -235,10 +235,15 @@ impl Server {
 
     /// Waits for its end; gives the exit code (`None`: a signal).
     pub fn wait(&mut self) -> Option<i32> {
+        self.ended().code()
+    }
+
+    /// Waits for its end.
+    pub fn ended(&mut self) -> ExitStatus {
         let began = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("ours to wait for") {
-                return status.code();
+                return status;
             }
             assert!(began.elapsed() < PATIENCE, "the server does not end");
             std::thread::sleep(Duration::from_millis(10));
@@ -250,9 +255,14 @@ impl Server {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// Asks it to stop.
+    pub fn terminate(&self) {
+        let _ = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status();
+    }
+
     /// Asks it to stop and waits; gives the exit code.
     pub fn stop(mut self) -> Option<i32> {
-        let _ = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status();
+        self.terminate();
         self.wait()
     }
 }
@@ -268,7 +278,8 @@ impl Drop for Server {
 
 /// Runs a command to its end; gives code, standard output, standard error.
 pub fn run(command: &mut Command) -> (Option<i32>, String, String) {
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
     let mut stderr = child.stderr.take().expect("piped");
     let errors = std::thread::spawn(move || {
         let mut text = String::new();

@@ -148,7 +148,8 @@ mod tests {
     }
 
     fn run(op: BinaryOp, return_bool: bool, lhs: &Side<'_>, rhs: &Side<'_>) -> Got {
-        let steps = [lhs, rhs].iter().find_map(|s| if let Side::Row { values, .. } = s { Some(values.len()) } else { None });
+        let steps =
+            [lhs, rhs].iter().find_map(|s| if let Side::Row { values, .. } = s { Some(values.len()) } else { None });
         let steps = steps.unwrap();
         let (mut values, mut present) = (vec![0.0; steps], vec![false; steps]);
         let mut out = SeriesOut { values: &mut values, present: &mut present, hists: vec![] };
@@ -196,7 +197,8 @@ mod tests {
         assert_eq!(populated(&run(BinaryOp::Mul, false, &two, &row(&[0.0], &h)).hists[0].1), [(1, 8.0), (2, 16.0)]);
         assert_eq!(populated(&run(BinaryOp::TrimUpper, false, &row(&[0.0], &h), &two).hists[0].1), [(1, 4.0)]);
         let bad = run(BinaryOp::Add, false, &two, &row(&[0.0], &h));
-        let text = "PromQL info: incompatible sample types encountered for binary operator \"+\": float + histogram (1:1)";
+        let text =
+            "PromQL info: incompatible sample types encountered for binary operator \"+\": float + histogram (1:1)";
         assert_eq!(bad.texts, [text]);
         assert!(bad.hists.is_empty());
         assert_eq!(run(BinaryOp::TrimLower, false, &row(&[1.0], &[]), &two).texts.len(), 1);

@@ -91,8 +91,7 @@ pub enum Kernel {
 /// # Errors
 /// Kind `Execution` where the language says that the query fails (`double_exponential_smoothing` with a factor
 /// outside of (0, 1)).
-pub type RangeKernel =
-    fn(&SeriesSamples<'_>, &RangeCall<'_>, &mut SeriesOut<'_>, &mut KernelContext<'_>) -> Result<()>;
+pub type RangeKernel = fn(&SeriesSamples<'_>, &RangeCall<'_>, &mut SeriesOut<'_>, &mut KernelContext<'_>) -> Result<()>;
 
 /// What the planner has to know about a range function.
 #[derive(Debug, Clone, Copy)]

@@ -367,12 +367,7 @@ pub(crate) fn failed(text: impl Into<String>) -> Error {
 
 impl VectorPlan {
     /// Wraps a plan.
-    pub(crate) fn new(
-        plan: LogicalPlan,
-        table: Arc<SeriesTable>,
-        drop_name: Arc<Vec<bool>>,
-        histograms: bool,
-    ) -> Self {
+    pub(crate) fn new(plan: LogicalPlan, table: Arc<SeriesTable>, drop_name: Arc<Vec<bool>>, histograms: bool) -> Self {
         Self { plan, stages: vec![], stage_inputs: vec![], table, drop_name, histograms, ordered: false, rollup: None }
     }
 

@@ -15,9 +15,8 @@ use crate::ast::{Expr, ValueType};
 use crate::check::type_of;
 use crate::error::ParseError;
 use crate::kernel::Grid;
-use crate::nodes::batch::to_block;
 use crate::nodes::samples::{SampleBatch, SampleBuffers};
-use crate::parser::parse;
+use crate::parser::{ParseOptions, parse_with};
 use crate::plan::labels::sorted;
 use crate::plan::{Planned, Planner, QueryTimes, RangePlan, ScalarPlan, Scope, VectorPlan};
 use crate::result::{QueryValue, RowOrder, SampleResult, SampleSeries, StepResult, settle};
@@ -31,11 +30,13 @@ pub struct PromqlSettings {
     pub lookback_ms: i64,
     /// Step of a subquery that names none.
     pub subquery_step_ms: i64,
+    /// Whether experimental functions and aggregations may be called.
+    pub experimental_functions: bool,
 }
 
 impl Default for PromqlSettings {
     fn default() -> Self {
-        Self { lookback_ms: 300_000, subquery_step_ms: 60_000 }
+        Self { lookback_ms: 300_000, subquery_step_ms: 60_000, experimental_functions: true }
     }
 }
 
@@ -191,7 +192,7 @@ impl PromqlEngine {
         ctx: &QueryContext,
     ) -> Result<QueryOutcome, PromqlError> {
         let began = Instant::now();
-        let expr = parse_for(query, times)?;
+        let expr = self.parse(query, times)?;
         let parsed = began.elapsed();
         let job = self.job(expr, times, options, ctx);
         let (value, annotations, mut timings) = self.query.run(ctx, job.evaluate()).await?;
@@ -213,9 +214,22 @@ impl PromqlEngine {
         analyze: bool,
         ctx: &QueryContext,
     ) -> Result<Value, PromqlError> {
-        let expr = parse_for(query, times)?;
+        let expr = self.parse(query, times)?;
         let job = self.job(expr, times, options, ctx);
         Ok(self.query.run(ctx, job.explain(analyze)).await?)
+    }
+
+    fn parse(&self, query: &str, times: QueryTimes) -> Result<Expr, PromqlError> {
+        let options =
+            ParseOptions { experimental_functions: self.settings.experimental_functions, ..ParseOptions::default() };
+        let expr = parse_with(query, &options)?;
+        let given = type_of(&expr);
+        if times.step_ms > 0 && !matches!(given, ValueType::Scalar | ValueType::Vector) {
+            let name = if given == ValueType::Matrix { "range vector" } else { "string" };
+            let text = format!("invalid expression type \"{name}\" for range query, must be Scalar or instant Vector");
+            return Err(Error::invalid(text).into());
+        }
+        Ok(expr)
     }
 
     fn job(&self, expr: Expr, times: QueryTimes, options: &QueryOptions, ctx: &QueryContext) -> Job {
@@ -244,17 +258,6 @@ fn range_times(start_ms: Millis, end_ms: Millis, step_ms: i64) -> Result<QueryTi
         return Err(Error::invalid(text));
     }
     Ok(QueryTimes { start_ms, end_ms, step_ms })
-}
-
-fn parse_for(query: &str, times: QueryTimes) -> Result<Expr, PromqlError> {
-    let expr = parse(query)?;
-    let given = type_of(&expr);
-    if times.step_ms > 0 && !matches!(given, ValueType::Scalar | ValueType::Vector) {
-        let name = if given == ValueType::Matrix { "range vector" } else { "string" };
-        let text = format!("invalid expression type \"{name}\" for range query, must be Scalar or instant Vector");
-        return Err(Error::invalid(text).into());
-    }
-    Ok(expr)
 }
 
 /// One query on its way.

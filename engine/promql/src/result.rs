@@ -8,9 +8,9 @@ use datafusion::error::Result;
 use quiver_types::{Histogram, Millis, SeriesTable};
 
 use crate::kernel::{Block, Grid};
+use crate::nodes::batch::matrix_schema;
 use crate::nodes::batch::to_block;
 use crate::nodes::rows::Merger;
-use crate::nodes::batch::matrix_schema;
 use crate::plan::labels::{drop_names, group, sorted};
 
 /// The value of a query.
@@ -149,9 +149,10 @@ pub(crate) fn settle(
             blocks = batches.into_iter().map(to_block).collect::<Result<_>>()?;
         }
     }
-    let rows = blocks.iter().enumerate().flat_map(|(b, block)| {
-        block.rows.iter().enumerate().map(move |(i, &row)| (row, b as u32, i as u32))
-    });
+    let rows = blocks
+        .iter()
+        .enumerate()
+        .flat_map(|(b, block)| block.rows.iter().enumerate().map(move |(i, &row)| (row, b as u32, i as u32)));
     let mut rows: Vec<(u32, u32, u32)> = rows.collect();
     match order {
         RowOrder::Arrival => {}

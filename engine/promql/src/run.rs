@@ -10,8 +10,7 @@ use quiver_types::{Error, ErrorKind};
 use crate::annotation::Annotations;
 
 /// The text of Prometheus for a query that would hold too many samples.
-pub(crate) const TOO_MANY_SAMPLES: &str =
-    "query processing would load too many samples into memory in query execution";
+pub(crate) const TOO_MANY_SAMPLES: &str = "query processing would load too many samples into memory in query execution";
 
 /// State of one query.
 #[derive(Debug)]

@@ -15,8 +15,8 @@ use crate::functions::RangeCall;
 use crate::kernel::SeriesSamples;
 
 pub use extend::extend_floats;
-pub use instant::{InstantValue, instant, instant_smoothed};
 pub(crate) use extend::{interpolate, outer_samples};
+pub use instant::{InstantValue, instant, instant_smoothed};
 pub(crate) use sliding::Sums;
 pub use stale::StaleFree;
 

@@ -92,10 +92,7 @@ impl QueryEngine {
     ///
     /// # Errors
     /// Internal: the runtime or the spill directory cannot be made.
-    pub fn new(
-        settings: &EngineSettings,
-        planners: Vec<Arc<dyn ExtensionPlanner + Send + Sync>>,
-    ) -> Result<Arc<Self>> {
+    pub fn new(settings: &EngineSettings, planners: Vec<Arc<dyn ExtensionPlanner + Send + Sync>>) -> Result<Arc<Self>> {
         let threads = settings.threads.max(1);
         let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(settings.memory_bytes));
         let disk = DiskManagerBuilder::default()
@@ -178,7 +175,9 @@ impl QueryEngine {
         match tokio::time::timeout_at(patience, &mut task.0).await {
             Err(_) => Err(timeout("expression evaluation")),
             Ok(Ok(answer)) => answer,
-            Ok(Err(e)) if e.is_cancelled() => Err(Error::new(ErrorKind::Cancelled, "query was canceled in query execution")),
+            Ok(Err(e)) if e.is_cancelled() => {
+                Err(Error::new(ErrorKind::Cancelled, "query was canceled in query execution"))
+            }
             Ok(Err(e)) => Err(Error::internal("the query met a fault of ours; the log has it").with_source(e)),
         }
     }
@@ -213,9 +212,7 @@ impl QueryEngine {
         let share = QueryPool::new(Arc::clone(&self.pool), ctx.limits.memory_max as usize);
         let runtime = RuntimeEnv { memory_pool: Arc::new(share), ..(*self.runtime_env).clone() };
         let config = self.state.config().clone();
-        Arc::new(
-            TaskContext::default().with_session_config(config).with_runtime(Arc::new(runtime)),
-        )
+        Arc::new(TaskContext::default().with_session_config(config).with_runtime(Arc::new(runtime)))
     }
 
     /// Gives the plans as JSON; with `analyze` runs them first and shows what each node did (no rows either way).

@@ -54,9 +54,7 @@ fn add_metrics(metrics: &MetricsSet, entry: &mut Map<String, Value>) {
         match value {
             MetricValue::OutputRows(n) => entry.insert("rows".into(), n.value().into()),
             MetricValue::ElapsedCompute(t) => entry.insert("time_ms".into(), json!(t.value() as f64 / 1e6)),
-            MetricValue::Time { name, time } => {
-                entry.insert(format!("{name}_ms"), json!(time.value() as f64 / 1e6))
-            }
+            MetricValue::Time { name, time } => entry.insert(format!("{name}_ms"), json!(time.value() as f64 / 1e6)),
             MetricValue::StartTimestamp(_) | MetricValue::EndTimestamp(_) => None,
             other => entry.insert(other.name().to_owned(), other.as_usize().into()),
         };

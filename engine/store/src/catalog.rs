@@ -28,8 +28,7 @@ pub use objects::{CommitObject, FULL_LIST_EVERY, NextObject, WriterFloor};
 pub use offline::Rebuilt;
 
 /// Migrations in order; their numbers are their positions from 1.
-const MIGRATIONS: &[(&str, &str)] =
-    &[("0001_catalog", include_str!("../../../schemas/config/0001_catalog.sql"))];
+const MIGRATIONS: &[(&str, &str)] = &[("0001_catalog", include_str!("../../../schemas/config/0001_catalog.sql"))];
 
 /// The catalog. Cloning shares it.
 #[derive(Debug, Clone)]

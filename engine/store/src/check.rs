@@ -2,6 +2,7 @@
 //! Changes nothing; files that nobody names are for people to delete.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use quiver_types::{Clock, SystemClock};
@@ -36,6 +37,26 @@ impl CheckReport {
     pub fn sound(&self) -> bool {
         self.missing.is_empty() && self.damaged.is_empty()
     }
+}
+
+impl fmt::Display for CheckReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { parts, files, bytes, unknown, missing, damaged } = self;
+        writeln!(f, "checked {parts} parts: {files} files, {bytes} bytes")?;
+        list(f, "missing, or not as the catalog says", missing)?;
+        list(f, "damaged", damaged)?;
+        list(f, "named by nobody (no harm; the server's cleaner or you may delete them)", unknown)?;
+        f.write_str(if self.sound() { "store and catalog agree" } else { "store and catalog do not agree" })
+    }
+}
+
+/// Writes a headed list, or nothing.
+pub(crate) fn list(f: &mut fmt::Formatter<'_>, head: &str, items: &[String]) -> fmt::Result {
+    if items.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "{} {head}:", items.len())?;
+    items.iter().try_for_each(|item| writeln!(f, "  {item}"))
 }
 
 /// Checks. The server must not run.

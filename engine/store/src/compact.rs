@@ -134,7 +134,8 @@ pub(crate) async fn compact(core: &Arc<Core>, force: bool) -> Result<()> {
             }
             return first_error.map_or(Ok(()), Err);
         };
-        let inputs: Vec<_> = visible.parts.iter().filter(|p| next.inputs.contains(&p.meta.id)).map(Arc::clone).collect();
+        let inputs: Vec<_> =
+            visible.parts.iter().filter(|p| next.inputs.contains(&p.meta.id)).map(Arc::clone).collect();
         drop(visible);
         match run_plan(core, &next, inputs).await {
             Ok(()) => conflicts = 0,
@@ -168,8 +169,7 @@ async fn run_plan(core: &Arc<Core>, plan: &Plan, inputs: Vec<Arc<Part>>) -> Resu
     let added = merge::merge(core, &job, plan, &inputs).await?;
     failpoint::hit("compact.before-commit");
     let sum = |parts: &mut dyn Iterator<Item = u64>| parts.sum::<u64>();
-    let (read, written) =
-        (sum(&mut inputs.iter().map(|p| p.meta.bytes)), sum(&mut added.iter().map(|p| p.bytes)));
+    let (read, written) = (sum(&mut inputs.iter().map(|p| p.meta.bytes)), sum(&mut added.iter().map(|p| p.bytes)));
     let change = Change { job: Some(job.id), added, removed: plan.inputs.clone(), ..Change::default() };
     let commit = core.catalog.commit(&change).await?;
     failpoint::hit("compact.after-commit");

@@ -201,12 +201,7 @@ fn write(core: &Core, generation: &Generation, flush_id: Uuid, planned: Vec<Outp
 
 /// Commits, again and again while the database is busy or full: the files are written, and a commit whose answer was
 /// lost is found by its job.
-async fn commit(
-    core: &Core,
-    id: GenerationId,
-    flush_id: Uuid,
-    added: Vec<PartMeta>,
-) -> Result<(u64, Vec<PartMeta>)> {
+async fn commit(core: &Core, id: GenerationId, flush_id: Uuid, added: Vec<PartMeta>) -> Result<(u64, Vec<PartMeta>)> {
     let floor = Floor { writer: id.writer, generation: id.number };
     let change = Change { job: Some(flush_id), added, floors: vec![floor], ..Change::default() };
     let mut backoff = Backoff::new();

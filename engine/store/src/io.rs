@@ -61,7 +61,9 @@ impl LocalIo {
         }
         let root = if place == Place::Spool { &self.spool } else { &self.store };
         let file = File::open(root.join(key)).map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, format!("file `{key}` is gone")).with_source(e),
+            std::io::ErrorKind::NotFound => {
+                Error::new(ErrorKind::NotFound, format!("file `{key}` is gone")).with_source(e)
+            }
             _ => io_error(format!("cannot open `{key}`"), e),
         })?;
         let file = Arc::new(file);
@@ -99,6 +101,9 @@ mod tests {
         std::fs::remove_file(dir.path().join("a")).unwrap();
         assert!(io.read("a", Place::Spool, std::slice::from_ref(&(0..1))).await.is_ok(), "the handle is kept");
         io.forget("a", Place::Spool);
-        assert_eq!(io.read("a", Place::Spool, std::slice::from_ref(&(0..1))).await.unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(
+            io.read("a", Place::Spool, std::slice::from_ref(&(0..1))).await.unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
     }
 }

@@ -182,7 +182,9 @@ pub fn check_format(found: u32, what: &str) -> Result<()> {
     if found <= STORE_FORMAT {
         return Ok(());
     }
-    let text = format!("{what} has format {found}, this build knows up to {STORE_FORMAT}; start a build that knows format {found}");
+    let text = format!(
+        "{what} has format {found}, this build knows up to {STORE_FORMAT}; start a build that knows format {found}"
+    );
     Err(Error::invalid(text))
 }
 

@@ -227,7 +227,8 @@ impl Storage {
         let Target::Remote(store, path) = self.target(key) else {
             return Err(Error::internal("parts of a local store are written in place"));
         };
-        let found = tokio::fs::metadata(file).await.map_err(|e| io_error(format!("cannot read `{}`", file.display()), e))?;
+        let found =
+            tokio::fs::metadata(file).await.map_err(|e| io_error(format!("cannot read `{}`", file.display()), e))?;
         if found.len() != length {
             let text = format!("`{}` has {} bytes, the catalog says {length}", file.display(), found.len());
             return Err(Error::internal(text));
@@ -474,16 +475,16 @@ fn s3(bucket: &str) -> object_store::Result<object_store::aws::AmazonS3> {
     let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
     let endpoints = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
     let plain_http = endpoints.iter().filter_map(|name| std::env::var(name).ok()).any(|url| url.starts_with("http://"));
-    let mut client = ClientOptions::new()
-        .with_timeout(Duration::from_secs(120))
-        .with_connect_timeout(Duration::from_secs(5));
+    let mut client =
+        ClientOptions::new().with_timeout(Duration::from_secs(120)).with_connect_timeout(Duration::from_secs(5));
     // Who names an endpoint by `http://` has chosen it; `AWS_ALLOW_HTTP` says the same.
     if plain_http || std::env::var("AWS_ALLOW_HTTP").is_ok_and(|v| v.eq_ignore_ascii_case("true") || v == "1") {
         client = client.with_allow_http(true);
     }
     builder = builder.with_client_options(client);
     // Ours repeat whole operations; these help within one, so that a large upload survives one lost part.
-    let backoff = BackoffConfig { init_backoff: Duration::from_millis(100), max_backoff: Duration::from_secs(3), base: 2.0 };
+    let backoff =
+        BackoffConfig { init_backoff: Duration::from_millis(100), max_backoff: Duration::from_secs(3), base: 2.0 };
     builder.with_retry(RetryConfig { backoff, max_retries: 4, retry_timeout: Duration::from_secs(30) }).build()
 }
 

@@ -27,7 +27,11 @@ pub(crate) struct Offline {
 
 impl Offline {
     /// Locks and opens it. `storage`: the store, where it is not the one that the settings name (tests).
-    pub(crate) async fn open(settings: &StoreSettings, clock: Arc<dyn Clock>, storage: Option<Storage>) -> Result<Self> {
+    pub(crate) async fn open(
+        settings: &StoreSettings,
+        clock: Arc<dyn Clock>,
+        storage: Option<Storage>,
+    ) -> Result<Self> {
         let dir = DataDir::open(&settings.data_dir)?;
         let catalog = Catalog::open(&dir.database(), clock).await?;
         let storage = match storage {

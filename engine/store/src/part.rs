@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 pub use checksum::BLOCK_BYTES;
-pub use decimal::{POWERS, Decimals};
+pub use decimal::{Decimals, POWERS};
 pub use floats::FloatChunks;
 pub use footer::Footer;
 pub use names::NameFilter;

@@ -5,12 +5,14 @@
 //! and its WAL goes at the next start. One that is incomplete is replayed from its WAL, as are all after it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt;
 use std::sync::Arc;
 
 use quiver_types::{Clock, SystemClock};
 use uuid::Uuid;
 
 use crate::catalog::{CommitObject, Rebuilt, WriterFloor};
+use crate::check::list;
 use crate::error::{Error, ErrorKind, Result, io_error};
 use crate::identity;
 use crate::layout::{CATALOG_PREFIX, commit_key, parse_commit_key, parse_part_key};
@@ -33,6 +35,18 @@ pub struct RebuildReport {
     pub adopted: usize,
     /// Files that look like parts and belong to none that counts; `quiver store check` lists them again.
     pub unknown: Vec<String>,
+}
+
+impl fmt::Display for RebuildReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { installation, last_object, parts, adopted, unknown } = self;
+        match last_object {
+            Some(commit) => writeln!(f, "installation {installation}, up to commit {commit}")?,
+            None => writeln!(f, "installation {installation}, without a commit")?,
+        }
+        list(f, "files of no part that counts (see `quiver store check`)", unknown)?;
+        write!(f, "the catalog names {parts} parts again, {adopted} of them adopted from unfinished commits")
+    }
 }
 
 /// Makes the catalog anew. The server must not run.
@@ -139,7 +153,9 @@ impl State {
             }
             if !object.full && !follows {
                 let missing = commit_key(commit - 1);
-                return Err(Error::internal(format!("commit object `{missing}` is missing, those after it cannot be read")));
+                return Err(Error::internal(format!(
+                    "commit object `{missing}` is missing, those after it cannot be read"
+                )));
             }
             started = true;
             state.apply(object);
@@ -242,7 +258,8 @@ fn adopt(
     for writer in writers {
         let floor = state.floors.get(&writer).copied().unwrap_or(0);
         let in_wal = wal.get(&writer);
-        let mut numbers: BTreeSet<u64> = flushed.range((writer, floor)..=(writer, u64::MAX)).map(|(k, _)| k.1).collect();
+        let mut numbers: BTreeSet<u64> =
+            flushed.range((writer, floor)..=(writer, u64::MAX)).map(|(k, _)| k.1).collect();
         numbers.extend(in_wal.into_iter().flatten().filter(|&&g| g >= floor));
         for number in numbers {
             let flushes = flushed.remove(&(writer, number)).unwrap_or_default();

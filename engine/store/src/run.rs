@@ -399,7 +399,8 @@ impl SeriesRun {
     /// First and last time of anything in it; it must be normalized.
     pub fn time_range(&self) -> Option<MillisRange> {
         let exemplar = |e: Option<&RunExemplar>| e.map(|e| e.ts);
-        let first = [self.samples.ts.first().copied(), self.hists.ts.first().copied(), exemplar(self.exemplars.first())];
+        let first =
+            [self.samples.ts.first().copied(), self.hists.ts.first().copied(), exemplar(self.exemplars.first())];
         let last = [self.samples.ts.last().copied(), self.hists.ts.last().copied(), exemplar(self.exemplars.last())];
         let min = first.into_iter().flatten().min()?;
         Some(MillisRange::new(min, last.into_iter().flatten().max()?))

@@ -122,7 +122,8 @@ impl Store {
         let (sealed_to, sealed) = mpsc::unbounded_channel();
         let disk = overrides.wal_disk.unwrap_or_else(|| Arc::new(LocalDisk));
         let writer = Uuid::now_v7();
-        let floors: HashMap<Uuid, u64> = core.catalog.floors().await?.into_iter().map(|f| (f.writer, f.floor)).collect();
+        let floors: HashMap<Uuid, u64> =
+            core.catalog.floors().await?.into_iter().map(|f| (f.writer, f.floor)).collect();
         let (wal, settings) = (dir.wal(), core.settings.write());
         let (clock, shared) = (Arc::clone(&core.clock), Arc::clone(&core.shared));
         failpoint::hit("replay.begin");

@@ -135,6 +135,10 @@ impl WritePath {
         let mut files = HashMap::new();
         let mut found = Vec::with_capacity(replayed.len());
         for replayed in replayed {
+            if replayed.damaged {
+                let (generation, corrupt) = (replayed.generation.id(), replayed.corrupt);
+                tracing::warn!(%generation, corrupt, "damage in the WAL: its segments are kept aside once flushed");
+            }
             files.insert(replayed.generation.id(), Files { paths: replayed.files, damaged: replayed.damaged });
             found.push(replayed.generation);
         }
@@ -169,7 +173,10 @@ impl WritePath {
         let thread = std::thread::Builder::new().name("quiver-wal".into()).spawn(move || committer.run(&queue));
         let thread = thread.map_err(|e| Error::internal("cannot start the thread of the WAL").with_source(e))?;
         let thread = Mutex::new(Some(thread));
-        Ok((Self { jobs, settings, clock, disk, dir, registry, shared, files, queued_bytes: Arc::default(), thread }, found))
+        Ok((
+            Self { jobs, settings, clock, disk, dir, registry, shared, files, queued_bytes: Arc::default(), thread },
+            found,
+        ))
     }
 
     /// Writes a batch. Returns when it is durable as the level says, and visible.
@@ -185,7 +192,8 @@ impl WritePath {
         }
         self.wait_for_memory().await?;
         let written = self.enqueue(batch, admitted.days)?.await.map_err(|_| stopped())??;
-        (outcome.samples, outcome.histograms, outcome.exemplars) = (written.samples, written.histograms, written.exemplars);
+        (outcome.samples, outcome.histograms, outcome.exemplars) =
+            (written.samples, written.histograms, written.exemplars);
         if written.refused > 0 {
             outcome.refused.push((Refusal::SeriesLimit, written.refused));
         }
@@ -218,7 +226,10 @@ impl WritePath {
         while self.memory_bytes() > self.settings.memory_bytes {
             if started.elapsed() >= MEMORY_WAIT_MAX {
                 METRICS.ingest_refused.inc();
-                return Err(Error::new(ErrorKind::Unavailable, "ingest is over its memory limit; waiting for the flush"));
+                return Err(Error::new(
+                    ErrorKind::Unavailable,
+                    "ingest is over its memory limit; waiting for the flush",
+                ));
             }
             tokio::time::sleep(MEMORY_WAIT_STEP).await;
         }
@@ -279,7 +290,12 @@ impl WritePath {
 fn batch_bytes(batch: &MetricsBatch) -> usize {
     let histograms: usize = batch.histograms.iter().map(|h| h.histogram.memory_bytes() + 24).sum();
     let exemplars: usize = batch.exemplars.iter().map(|e| e.labels.len() + 48).sum();
-    batch.label_bytes.len() + batch.series.len() * 32 + batch.ts.len() * 28 + histograms + exemplars + batch.metadata.len() * 128
+    batch.label_bytes.len()
+        + batch.series.len() * 32
+        + batch.ts.len() * 28
+        + histograms
+        + exemplars
+        + batch.metadata.len() * 128
 }
 
 #[cfg(test)]

@@ -211,7 +211,11 @@ impl HistogramBuilder {
         let mut columns: Vec<ArrayRef> = vec![Arc::new(self.schema.finish())];
         columns.extend(self.numbers.iter_mut().map(|b| Arc::new(b.finish()) as ArrayRef));
         for (offsets, lengths, counts) in &mut self.sides {
-            columns.extend([Arc::new(offsets.finish()) as ArrayRef, Arc::new(lengths.finish()), Arc::new(counts.finish())]);
+            columns.extend([
+                Arc::new(offsets.finish()) as ArrayRef,
+                Arc::new(lengths.finish()),
+                Arc::new(counts.finish()),
+            ]);
         }
         columns.extend([
             Arc::new(self.custom_bounds.finish()) as ArrayRef,
@@ -254,7 +258,8 @@ pub fn read_histogram(column: &StructArray, row: usize) -> Option<Histogram> {
 
 /// Gives an empty struct column of [`histogram_fields`].
 pub fn empty_histograms() -> StructArray {
-    let columns = histogram_fields().iter().map(|f| make_array(arrow::array::ArrayData::new_empty(f.data_type()))).collect();
+    let columns =
+        histogram_fields().iter().map(|f| make_array(arrow::array::ArrayData::new_empty(f.data_type()))).collect();
     StructArray::new(histogram_fields(), columns, None)
 }
 

@@ -107,7 +107,8 @@ impl SeriesTable {
     /// Replaces or adds a column; `None` removes it.
     #[must_use]
     pub fn with_column(&self, name: &str, column: Option<LabelColumn>) -> Self {
-        let mut columns: BTreeMap<Arc<str>, LabelColumn> = self.columns().map(|(n, c)| (Arc::clone(n), c.clone())).collect();
+        let mut columns: BTreeMap<Arc<str>, LabelColumn> =
+            self.columns().map(|(n, c)| (Arc::clone(n), c.clone())).collect();
         match column {
             Some(column) => columns.insert(Arc::from(name), column),
             None => columns.remove(name),
@@ -138,7 +139,11 @@ impl SeriesTableBuilder {
                 continue;
             }
             if !self.columns.contains_key(name) {
-                let empty = ColumnBuilder { values: vec![Arc::from("")], lookup: std::collections::HashMap::default(), codes: Vec::new() };
+                let empty = ColumnBuilder {
+                    values: vec![Arc::from("")],
+                    lookup: std::collections::HashMap::default(),
+                    codes: Vec::new(),
+                };
                 self.columns.insert(Arc::from(name), empty);
             }
             let column = self.columns.get_mut(name).expect("inserted above");

@@ -33,7 +33,10 @@ pub struct SelectedSeries {
 
 impl fmt::Debug for SelectedSeries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SelectedSeries").field("series", &self.table.len()).field("has_histograms", &self.has_histograms).finish()
+        f.debug_struct("SelectedSeries")
+            .field("series", &self.table.len())
+            .field("has_histograms", &self.has_histograms)
+            .finish()
     }
 }
 
@@ -50,7 +53,13 @@ pub trait SeriesSnapshot: Send + Sync + fmt::Debug {
     async fn select(&self, access: &Access, selector: &SeriesSelector, stats: &ReadStats) -> Result<SelectedSeries>;
 
     /// Gives the sorted label names of all series that match one of the selectors (none: all series) in the range.
-    async fn label_names(&self, access: &Access, selectors: &[Vec<Matcher>], range: MillisRange, stats: &ReadStats) -> Result<Vec<String>>;
+    async fn label_names(
+        &self,
+        access: &Access,
+        selectors: &[Vec<Matcher>],
+        range: MillisRange,
+        stats: &ReadStats,
+    ) -> Result<Vec<String>>;
 
     /// Gives the sorted values of a label, likewise.
     async fn label_values(

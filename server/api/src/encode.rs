@@ -1,5 +1,4 @@
 //! Columns become text once, here.
 
-
 pub(crate) mod outcome;
 pub(crate) mod prometheus;

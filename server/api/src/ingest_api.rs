@@ -79,8 +79,7 @@ pub async fn decode_and_write(
         decode(body)?
     };
     let batch = std::mem::take(&mut decoded.batch);
-    let outcome =
-        if batch.is_empty() { WriteOutcome::default() } else { state.store.write_metrics(batch).await? };
+    let outcome = if batch.is_empty() { WriteOutcome::default() } else { state.store.write_metrics(batch).await? };
     Ok(Written { decoded, outcome })
 }
 

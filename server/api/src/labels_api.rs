@@ -12,9 +12,7 @@ use axum::routing::get;
 use quiver_promql::parser::parse_selector;
 use quiver_query::QueryContext;
 use quiver_types::stats::add;
-use quiver_types::{
-    Error, LabelSet, Matcher, MillisRange, Result, SeriesSelector, SeriesSnapshot,
-};
+use quiver_types::{Error, Matcher, MillisRange, Result, SeriesSelector, SeriesSnapshot};
 use serde_json::{Value, json};
 
 use crate::encode::prometheus::{Envelope, error_response, json_text, success};
@@ -46,10 +44,8 @@ struct Ask {
 impl Ask {
     fn read(params: &Params, needs_selector: bool) -> Result<Self> {
         let limit = params.limit()?;
-        let range = MillisRange::new(
-            params.time("start")?.unwrap_or(i64::MIN),
-            params.time("end")?.unwrap_or(i64::MAX),
-        );
+        let range =
+            MillisRange::new(params.time("start")?.unwrap_or(i64::MIN), params.time("end")?.unwrap_or(i64::MAX));
         let selectors = selectors(params)?;
         if needs_selector && selectors.is_empty() {
             return Err(Error::invalid("no match[] parameter provided"));
@@ -83,7 +79,13 @@ async fn params_of(state: &AppState, request: Request) -> Result<Params> {
 }
 
 /// Runs one look-up on the engine's threads and encodes what it gives.
-async fn answer<F, W>(state: Arc<AppState>, request: Request, needs_selector: bool, route: &'static str, work: F) -> Response
+async fn answer<F, W>(
+    state: Arc<AppState>,
+    request: Request,
+    needs_selector: bool,
+    route: &'static str,
+    work: F,
+) -> Response
 where
     F: FnOnce(Arc<dyn SeriesSnapshot>, QueryContext, Ask) -> W + Send + 'static,
     W: Future<Output = Result<Vec<String>>> + Send + 'static,
@@ -247,11 +249,6 @@ async fn metadata(State(state): State<Arc<AppState>>, request: Request) -> Respo
             success(&Envelope::default(), &data)
         }
     }
-}
-
-/// Gives the labels of a set as JSON.
-pub(crate) fn label_set_json(labels: &LabelSet) -> String {
-    labels_json(labels.iter())
 }
 
 #[cfg(test)]

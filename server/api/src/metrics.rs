@@ -74,7 +74,10 @@ pub fn exposition(state: &AppState) -> String {
     let (mut requests, mut seconds) = (Vec::new(), Vec::new());
     for family in &state.metrics.families {
         for (class, count) in family.requests.iter().enumerate() {
-            requests.push((format!("{{family=\"{}\",class=\"{}xx\"}}", family.name, class + 1), count.load(Relaxed) as f64));
+            requests.push((
+                format!("{{family=\"{}\",class=\"{}xx\"}}", family.name, class + 1),
+                count.load(Relaxed) as f64,
+            ));
         }
         seconds.push((format!("{{family=\"{}\"}}", family.name), family.micros.load(Relaxed) as f64 / 1e6));
     }

@@ -164,7 +164,8 @@ async fn answer(state: &Arc<AppState>, asked: Result<(Ask, Times)>, route: &str)
         Err(e) => return error_response(&e, route),
     };
     let began = Instant::now();
-    let response = if ask.explain == Explain::No { run(state, &ask, times).await } else { explain(state, &ask, times).await };
+    let response =
+        if ask.explain == Explain::No { run(state, &ask, times).await } else { explain(state, &ask, times).await };
     let took = began.elapsed();
     if took >= state.settings.slow_query {
         state.metrics.slow_queries.fetch_add(1, Relaxed);

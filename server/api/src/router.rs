@@ -23,9 +23,8 @@ const OTLP_PATH: &str = "/v1/metrics";
 
 /// Everything on the main port.
 pub fn main_router(state: Arc<AppState>) -> Router {
-    let mut router = Router::new()
-        .merge(admin::routes())
-        .nest("/metrics-api", metrics_api::routes().merge(labels_api::routes()));
+    let mut router =
+        Router::new().merge(admin::routes()).nest("/metrics-api", metrics_api::routes().merge(labels_api::routes()));
     let mut paths: Vec<&str> = FORMATS.iter().flat_map(|f| f.paths).copied().collect();
     paths.sort_unstable();
     paths.dedup();
@@ -47,7 +46,10 @@ fn finish(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {
         .method_not_allowed_fallback(|| async { plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed") })
         .layer(CompressionLayer::new().gzip(true))
         .layer(CatchPanicLayer::custom(|panic: Box<dyn std::any::Any + Send>| {
-            let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|t| (*t).to_owned()));
+            let text = panic
+                .downcast_ref::<String>()
+                .cloned()
+                .or_else(|| panic.downcast_ref::<&str>().map(|t| (*t).to_owned()));
             tracing::error!(panic = text, "a request met a fault of ours");
             plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error")
         }))
@@ -65,7 +67,9 @@ async fn around(State(state): State<Arc<AppState>>, request: Request, next: Next
     } else {
         next.run(request).await
     };
-    let allowed = |origin: &HeaderValue| state.settings.cors_origins.iter().any(|o| o == "*" || o.as_bytes() == origin.as_bytes());
+    let allowed = |origin: &HeaderValue| {
+        state.settings.cors_origins.iter().any(|o| o == "*" || o.as_bytes() == origin.as_bytes())
+    };
     if let Some(origin) = origin.filter(allowed) {
         let headers = response.headers_mut();
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);

@@ -61,10 +61,11 @@ pub async fn serve(listener: Listener, settings: ServeSettings, stop: Cancellati
         };
         let Some((stream, peer, place)) = accepted else { continue };
         let router = listener.router.clone();
-        let service = TowerToHyperService::new(tower::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
-            request.extensions_mut().insert(ConnectInfo::<Peer>(peer));
-            router.clone().oneshot(request.map(axum::body::Body::new))
-        }));
+        let service =
+            TowerToHyperService::new(tower::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
+                request.extensions_mut().insert(ConnectInfo::<Peer>(peer));
+                router.clone().oneshot(request.map(axum::body::Body::new))
+            }));
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
         let connection = graceful.watch(connection);
         tokio::spawn(async move {

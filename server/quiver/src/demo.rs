@@ -18,7 +18,8 @@ const STEP_MS: i64 = 5_000;
 const HISTORY_MS: i64 = 3_600_000;
 const SERVICES: [&str; 4] = ["frontend", "checkout", "catalog", "payments"];
 const PATHS: [&str; 3] = ["/", "/cart", "/order"];
-const BUCKETS: [(&str, f64); 6] = [("0.01", 0.2), ("0.05", 0.55), ("0.1", 0.8), ("0.5", 0.96), ("1", 0.99), ("+Inf", 1.0)];
+const BUCKETS: [(&str, f64); 6] =
+    [("0.01", 0.2), ("0.05", 0.55), ("0.1", 0.8), ("0.5", 0.96), ("1", 0.99), ("+Inf", 1.0)];
 const META: [(&str, &str, &str, &str); 5] = [
     ("http_requests_total", "counter", "Requests served, by path and status.", ""),
     ("http_request_duration_seconds", "histogram", "Time to serve a request.", "seconds"),
@@ -99,20 +100,28 @@ fn batch(times: &[Millis]) -> MetricsBatch {
             add("up", &[], &|_| 1.0);
             add("process_resident_memory_bytes", &[], &|t| (2e8 + 4e7 * (t / 600.0 + phase).sin()).round());
             for (mode, share) in [("user", 0.3), ("system", 0.1), ("idle", 0.6)] {
-                add("node_cpu_seconds_total", &[("mode", mode)], &|t| (growth(t, phase) * share * 100.0).round() / 100.0);
+                add("node_cpu_seconds_total", &[("mode", mode)], &|t| {
+                    (growth(t, phase) * share * 100.0).round() / 100.0
+                });
             }
             for (p, path) in PATHS.iter().enumerate() {
                 for (status, share) in [("200", 1.0), ("500", 0.01 + 0.005 * phase)] {
                     let rate = share * 20.0 / (p + 1) as f64;
-                    add("http_requests_total", &[("path", path), ("status", status)], &|t| (growth(t, phase) * rate).floor());
+                    add("http_requests_total", &[("path", path), ("status", status)], &|t| {
+                        (growth(t, phase) * rate).floor()
+                    });
                 }
                 let rate = 20.0 / (p + 1) as f64;
                 for (le, share) in BUCKETS {
                     let labels = [("path", *path), ("le", le)];
-                    add("http_request_duration_seconds_bucket", &labels, &|t| (growth(t, phase) * rate * share).floor());
+                    add("http_request_duration_seconds_bucket", &labels, &|t| {
+                        (growth(t, phase) * rate * share).floor()
+                    });
                 }
                 add("http_request_duration_seconds_count", &[("path", path)], &|t| (growth(t, phase) * rate).floor());
-                add("http_request_duration_seconds_sum", &[("path", path)], &|t| (growth(t, phase) * rate * 0.08 * 1e3).floor() / 1e3);
+                add("http_request_duration_seconds_sum", &[("path", path)], &|t| {
+                    (growth(t, phase) * rate * 0.08 * 1e3).floor() / 1e3
+                });
             }
         }
     }

@@ -34,11 +34,18 @@ pub fn write_metrics(out: &mut String) {
     // USER_HZ is 100 in every ABI of Linux that Rust's standard library supports.
     let ticks = 100.0;
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let resident_kib = status.lines().find_map(|l| l.strip_prefix("VmRSS:")?.trim().trim_end_matches("kB").trim().parse::<f64>().ok());
+    let resident_kib =
+        status.lines().find_map(|l| l.strip_prefix("VmRSS:")?.trim().trim_end_matches("kB").trim().parse::<f64>().ok());
     let fds = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let one = |v: f64| vec![(String::new(), v)];
     write_metric(out, "process_cpu_seconds_total", "counter", "CPU time used.", &one((field(11) + field(12)) / ticks));
-    write_metric(out, "process_resident_memory_bytes", "gauge", "Resident memory.", &one(resident_kib.unwrap_or(0.0) * 1024.0));
+    write_metric(
+        out,
+        "process_resident_memory_bytes",
+        "gauge",
+        "Resident memory.",
+        &one(resident_kib.unwrap_or(0.0) * 1024.0),
+    );
     write_metric(out, "process_threads", "gauge", "Threads.", &one(field(17)));
     write_metric(out, "process_open_fds", "gauge", "Open file descriptors.", &one(fds as f64));
     if tikv_jemalloc_ctl::epoch::advance().is_ok() {

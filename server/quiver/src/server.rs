@@ -53,11 +53,12 @@ async fn bind(name: &str, address: &str, network_allowed: bool) -> Result<TcpLis
                  in a container, give --rbac-off-on-network"
             )));
         }
-        tracing::warn!(address, "listening beyond this machine WITHOUT access control: whoever reaches it may read and write everything");
+        tracing::warn!(
+            address,
+            "listening beyond this machine WITHOUT access control: whoever reaches it may read and write everything"
+        );
     }
-    TcpListener::bind(parsed)
-        .await
-        .map_err(|e| Error::invalid(format!("cannot listen on `{address}` (`{name}`): {e}")))
+    TcpListener::bind(parsed).await.map_err(|e| Error::invalid(format!("cannot listen on `{address}` (`{name}`): {e}")))
 }
 
 /// Binds an extra port: a default one that is taken is left out with a warning.

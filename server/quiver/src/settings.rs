@@ -271,7 +271,8 @@ impl Loaded {
         let mut given = Table::new();
         if let Some(path) = file {
             let shown = path.display().to_string();
-            let text = std::fs::read_to_string(path).map_err(|source| SettingsError::Read { path: shown.clone(), source })?;
+            let text =
+                std::fs::read_to_string(path).map_err(|source| SettingsError::Read { path: shown.clone(), source })?;
             given = text.parse().map_err(|e| SettingsError::Invalid(format!("`{shown}`: {e}")))?;
         }
         for (name, text) in environment {
@@ -282,7 +283,16 @@ impl Loaded {
         }
         for (name, text) in flags {
             let (section, key) = name.split_once('.').expect("flags are written section.key");
-            put(&mut given, section, key, if matches!(text.as_str(), "true" | "false") { Value::Boolean(text == "true") } else { Value::String(text.clone()) });
+            put(
+                &mut given,
+                section,
+                key,
+                if matches!(text.as_str(), "true" | "false") {
+                    Value::Boolean(text == "true")
+                } else {
+                    Value::String(text.clone())
+                },
+            );
         }
         let mut all: Table = defaults().parse().expect("the defaults are valid");
         for (section, values) in &given {
@@ -361,7 +371,8 @@ fn defaults() -> String {
 
 /// Writes all settings with their documentation, each at its default: a settings file to start from.
 pub fn print_settings() -> String {
-    let head = "# All settings of Quiver with their defaults. Environment: QUIVER_SECTION__KEY (QUIVER_HTTP__LISTEN).\n\n";
+    let head =
+        "# All settings of Quiver with their defaults. Environment: QUIVER_SECTION__KEY (QUIVER_HTTP__LISTEN).\n\n";
     let body = render(|docs| {
         let text = docs.trim_end().to_owned();
         *docs = text.lines().map(|l| format!("#{l}\n")).collect();

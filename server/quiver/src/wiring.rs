@@ -137,7 +137,7 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
     let source: Arc<dyn SeriesSource> = store.source();
     let promql_settings = PromqlSettings {
         lookback_ms: span(settings.query.lookback).as_millis() as i64,
-        experimental: settings.query.experimental_functions,
+        experimental_functions: settings.query.experimental_functions,
         ..PromqlSettings::default()
     };
     let tables: Arc<dyn SampleTables> = Arc::new(StoreTables);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quiver_types::histogram::CUSTOM_SCHEMA;
+use quiver_types::histogram::{CUSTOM_SCHEMA, Span};
 use quiver_types::{Histogram, LabelSet, ResetHint, is_stale};
 
 use super::script::{Eval, TextTest, When};
@@ -22,9 +22,9 @@ pub fn close(a: f64, b: f64) -> bool {
 }
 
 fn same_histogram(expected: &Histogram, got: &Histogram, hinted: bool) -> bool {
-    let side = |spans, counts: &[f64]| -> BTreeMap<i32, f64> {
+    fn side(spans: &[Span], counts: &[f64]) -> BTreeMap<i32, f64> {
         buckets(spans, counts).into_iter().filter(|(_, c)| *c != 0.0).collect()
-    };
+    }
     let sides = |h: &Histogram| [side(&h.positive_spans, &h.positive), side(&h.negative_spans, &h.negative)];
     let same_side = |(a, b): (&BTreeMap<i32, f64>, &BTreeMap<i32, f64>)| {
         a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x.0 == y.0 && close(*x.1, *y.1))

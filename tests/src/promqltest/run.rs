@@ -85,15 +85,29 @@ fn range_mode(eval: &Eval, at: i64, subject: &mut dyn Subject) -> Result<(), Str
 /// With every selector fixed at the time, the time of evaluation must not matter.
 fn fixed_time(eval: &Eval, at: i64, subject: &mut dyn Subject) -> Result<(), String> {
     const UNSAFE: [&str; 16] = [
-        "time", "timestamp", "predict_linear", "hour", "minute", "month", "year", "day_of_month", "day_of_week",
-        "day_of_year", "days_in_month", "start", "end", "step", "range", "start_timestamp",
+        "time",
+        "timestamp",
+        "predict_linear",
+        "hour",
+        "minute",
+        "month",
+        "year",
+        "day_of_month",
+        "day_of_week",
+        "day_of_year",
+        "days_in_month",
+        "start",
+        "end",
+        "step",
+        "range",
+        "start_timestamp",
     ];
     if calls(&eval.query)?.iter().any(|c| UNSAFE.contains(&c.as_str()) && c != "start_timestamp") {
         return Ok(());
     }
     let mut expr = quiver_promql::parser::parse(&eval.query).map_err(|e| e.to_string())?;
     fix(&mut expr, at);
-    let query = expr.to_string();
+    let query = quiver_promql::print::print(&expr);
     let times = if at == 0 { vec![-1000, 0, 1000] } else { vec![-10 * at, 0, at / 5, at, 10 * at] };
     for time in times {
         let outcome = subject.instant(&query, time);

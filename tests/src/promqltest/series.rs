@@ -173,7 +173,10 @@ fn number(text: &str) -> Option<(f64, &str)> {
     };
     let signed = |v: f64| if negative { -v } else { v };
     for (word, value) in [("stale", stale_nan()), ("nan", f64::NAN), ("inf", f64::INFINITY)] {
-        if body.len() >= word.len() && body.is_char_boundary(word.len()) && body[..word.len()].eq_ignore_ascii_case(word) {
+        if body.len() >= word.len()
+            && body.is_char_boundary(word.len())
+            && body[..word.len()].eq_ignore_ascii_case(word)
+        {
             let value = if word == "inf" { signed(value) } else { value };
             return Some((value, &body[word.len()..]));
         }
@@ -297,7 +300,8 @@ fn histogram(text: &str) -> Result<(Histogram, bool, &str), String> {
             after.split_once(char::is_whitespace).unwrap_or((after, ""))
         };
         let number = || parse_number(value).ok_or_else(fault);
-        let list = || value.split_whitespace().map(|v| parse_number(v).ok_or_else(fault)).collect::<Result<Vec<_>, _>>();
+        let list =
+            || value.split_whitespace().map(|v| parse_number(v).ok_or_else(fault)).collect::<Result<Vec<_>, _>>();
         match name.trim() {
             "schema" => h.schema = value.parse().map_err(|_| fault())?,
             "count" => h.count = number()?,
@@ -359,7 +363,8 @@ fn coarser(index: i32, from: i32, to: i32) -> i32 {
 }
 
 fn add(a: &Histogram, b: &Histogram, sign: f64) -> Result<Histogram, String> {
-    if (a.schema == CUSTOM_SCHEMA) != (b.schema == CUSTOM_SCHEMA) || (a.schema != CUSTOM_SCHEMA && b.schema < a.schema) {
+    if (a.schema == CUSTOM_SCHEMA) != (b.schema == CUSTOM_SCHEMA) || (a.schema != CUSTOM_SCHEMA && b.schema < a.schema)
+    {
         return Err("the second histogram of a series must not be coarser".into());
     }
     let side = |spans_a: &[Span], a_counts: &[f64], spans_b: &[Span], b_counts: &[f64]| {
@@ -426,6 +431,9 @@ mod tests {
         assert_eq!(slots.len(), 3);
         let Some(Value::Histogram(h)) = &slots[1].value else { panic!() };
         assert_eq!((h.positive.as_slice(), slots[0].hinted), (&[2.0, 2.0][..], true));
-        assert_eq!(start_items("_ -30s-1mx2 -1ms").unwrap(), [None, Some(-30_000), Some(-90_000), Some(-150_000), Some(-1)]);
+        assert_eq!(
+            start_items("_ -30s-1mx2 -1ms").unwrap(),
+            [None, Some(-30_000), Some(-90_000), Some(-150_000), Some(-1)]
+        );
     }
 }

@@ -33,12 +33,24 @@ pub struct Accumulator {
 /// Matrices of `groups × steps`.
 #[derive(Debug)]
 enum State {
-    Sum { sum: Vec<f64>, lost: Vec<f64> },
-    Mean { sum: Vec<f64>, lost: Vec<f64>, count: Vec<f64>, incremental: Vec<bool> },
+    Sum {
+        sum: Vec<f64>,
+        lost: Vec<f64>,
+    },
+    Mean {
+        sum: Vec<f64>,
+        lost: Vec<f64>,
+        count: Vec<f64>,
+        incremental: Vec<bool>,
+    },
     Count(Vec<f64>),
     Extreme(Vec<f64>),
     Group,
-    Deviation { count: Vec<f64>, mean: Vec<f64>, squares: Vec<f64> },
+    Deviation {
+        count: Vec<f64>,
+        mean: Vec<f64>,
+        squares: Vec<f64>,
+    },
     /// Per group the rows one after the other; what is not present is left out when the column is read.
     Rows(Vec<Rows>),
 }
@@ -205,7 +217,8 @@ impl Accumulator {
                 for i in (0..count.len()).filter(|&i| counts[i] > 0.0) {
                     let total = count[i] + counts[i];
                     let delta = means[i] - mean[i];
-                    squares[i] += others[i] + if count[i] == 0.0 { 0.0 } else { delta * delta * count[i] * counts[i] / total };
+                    squares[i] +=
+                        others[i] + if count[i] == 0.0 { 0.0 } else { delta * delta * count[i] * counts[i] / total };
                     mean[i] = if count[i] == 0.0 { means[i] } else { mean[i] + delta * counts[i] / total };
                     count[i] = total;
                 }

@@ -43,14 +43,7 @@ pub struct Selection {
 impl RowSelector {
     /// Makes a selector for `topk`, `bottomk` or `limitk`. `rows` is the number of rows of the input (k beyond it
     /// makes no difference), `pos` the position of the whole aggregation.
-    pub fn new(
-        op: AggregateOp,
-        groups: usize,
-        steps: usize,
-        k: &ScalarSteps<'_>,
-        rows: usize,
-        pos: PosRange,
-    ) -> Self {
+    pub fn new(op: AggregateOp, groups: usize, steps: usize, k: &ScalarSteps<'_>, rows: usize, pos: PosRange) -> Self {
         let k = (0..steps).map(|s| (k.at(s).max(0.0) as usize).min(rows)).collect();
         Self { op, steps, k, heaps: vec![Vec::new(); groups * steps], ignored_histograms: false, pos }
     }
@@ -222,9 +215,10 @@ mod tests {
         let got = s.finish(&mut annotations);
         assert_eq!(got.rows, [0, 1, 2]);
         assert_eq!(got.keep, [false, true, true, true, false, true]);
-        assert_eq!(annotations.texts(crate::annotation::Level::Info, ""), [
-            "PromQL info: ignored histogram in topk aggregation (1:1)"
-        ]);
+        assert_eq!(
+            annotations.texts(crate::annotation::Level::Info, ""),
+            ["PromQL info: ignored histogram in topk aggregation (1:1)"]
+        );
     }
 
     #[test]

@@ -82,13 +82,7 @@ fn map(lhs: &Side<'_>, rhs: &Side<'_>, out: &mut [f64], f: impl Fn(f64, f64) -> 
     }
 }
 
-fn compare(
-    return_bool: bool,
-    lhs: &Side<'_>,
-    rhs: &Side<'_>,
-    out: &mut SeriesOut<'_>,
-    f: impl Fn(f64, f64) -> bool,
-) {
+fn compare(return_bool: bool, lhs: &Side<'_>, rhs: &Side<'_>, out: &mut SeriesOut<'_>, f: impl Fn(f64, f64) -> bool) {
     if return_bool {
         map(lhs, rhs, out.values, |a, b| f64::from(f(a, b)));
         return;

@@ -12,14 +12,19 @@ const fn scalars(name: &'static str, args: &'static [ValueType], f: RowKernel, d
     FunctionDef::new(name, args, Vector, Kernel::Elementwise(ElementwiseKernel::WithScalars(f)), doc)
 }
 
-pub(super) const CLAMP: FunctionDef =
-    scalars("clamp", &[Vector, Scalar, Scalar], clamp, "The value moved into a closed interval; nothing if it is empty.");
+pub(super) const CLAMP: FunctionDef = scalars(
+    "clamp",
+    &[Vector, Scalar, Scalar],
+    clamp,
+    "The value moved into a closed interval; nothing if it is empty.",
+);
 pub(super) const CLAMP_MIN: FunctionDef =
     scalars("clamp_min", &[Vector, Scalar], clamp_min, "The value, but no less than a minimum.");
 pub(super) const CLAMP_MAX: FunctionDef =
     scalars("clamp_max", &[Vector, Scalar], clamp_max, "The value, but no more than a maximum.");
 pub(super) const ROUND: FunctionDef =
-    scalars("round", &[Vector, Scalar], round, "The nearest multiple of a number (1 by default), ties upwards.").variadic(1);
+    scalars("round", &[Vector, Scalar], round, "The nearest multiple of a number (1 by default), ties upwards.")
+        .variadic(1);
 
 fn clamp_between(values: &mut [f64], present: &mut [bool], min: impl Fn(usize) -> f64, max: impl Fn(usize) -> f64) {
     for (step, (v, p)) in values.iter_mut().zip(present).enumerate() {

@@ -2,7 +2,7 @@
 //!
 //! Source: Prometheus 3.14 `promql/functions.go: instantValue`.
 
-use quiver_types::{Histogram, Millis, Result, ResetHint};
+use quiver_types::{Histogram, Millis, ResetHint, Result};
 
 use super::call::{KernelContext, RangeCall};
 use super::notes::{Note, Notes};

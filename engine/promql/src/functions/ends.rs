@@ -135,7 +135,10 @@ mod tests {
 
     #[test]
     fn the_nearer_of_float_and_histogram() {
-        let s = with_hists(floats(&[(10, 1.0), (40, 2.0)]), &[(20, exponential(0, 0, &[1.0])), (60, exponential(0, 0, &[7.0]))]);
+        let s = with_hists(
+            floats(&[(10, 1.0), (40, 2.0)]),
+            &[(20, exponential(0, 0, &[1.0])), (60, exponential(0, 0, &[7.0]))],
+        );
         let first = run("first_over_time(60s)", &s);
         assert_eq!(first.floats[0], Some(1.0));
         let last = run("last_over_time(60s)", &s);

@@ -28,10 +28,8 @@ pub(super) const TANH: FunctionDef = float("tanh", f64::tanh, "The hyperbolic ta
 pub(super) const ASINH: FunctionDef = float("asinh", f64::asinh, "The inverse hyperbolic sine.");
 pub(super) const ACOSH: FunctionDef = float("acosh", f64::acosh, "The inverse hyperbolic cosine.");
 pub(super) const ATANH: FunctionDef = float("atanh", f64::atanh, "The inverse hyperbolic tangent.");
-pub(super) const RAD: FunctionDef =
-    float("rad", |v| v * std::f64::consts::PI / 180.0, "Degrees converted to radians.");
-pub(super) const DEG: FunctionDef =
-    float("deg", |v| v * 180.0 / std::f64::consts::PI, "Radians converted to degrees.");
+pub(super) const RAD: FunctionDef = float("rad", |v| v * std::f64::consts::PI / 180.0, "Degrees converted to radians.");
+pub(super) const DEG: FunctionDef = float("deg", |v| v * 180.0 / std::f64::consts::PI, "Radians converted to degrees.");
 pub(super) const SGN: FunctionDef = float("sgn", sgn, "The sign: 1, -1, or the value itself when it is zero or NaN.");
 
 const SCALARS: &[ValueType] = &[ValueType::Scalar, ValueType::Scalar];

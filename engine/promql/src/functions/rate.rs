@@ -21,8 +21,12 @@ pub(super) const RATE: FunctionDef =
     FunctionDef::range("rate", MATRIX, growth(rate, true), "The growth of a counter per second.");
 pub(super) const INCREASE: FunctionDef =
     FunctionDef::range("increase", MATRIX, growth(increase, true), "The growth of a counter.");
-pub(super) const DELTA: FunctionDef =
-    FunctionDef::range("delta", MATRIX, growth(delta, false), "The difference between the last and the first value of a gauge.");
+pub(super) const DELTA: FunctionDef = FunctionDef::range(
+    "delta",
+    MATRIX,
+    growth(delta, false),
+    "The difference between the last and the first value of a gauge.",
+);
 
 /// Which of the three it is.
 #[derive(Debug, Clone, Copy)]

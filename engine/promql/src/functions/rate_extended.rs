@@ -199,7 +199,8 @@ mod tests {
 
     #[test]
     fn histograms_both_ways() {
-        let list = [(-10, exponential(0, 1, &[0.0])), (10, exponential(0, 1, &[10.0])), (70, exponential(0, 1, &[40.0]))];
+        let list =
+            [(-10, exponential(0, 1, &[0.0])), (10, exponential(0, 1, &[10.0])), (70, exponential(0, 1, &[40.0]))];
         let got = run("increase(60s anchored)", &with_hists(samples(&[]), &list));
         assert_eq!(populated(&got.hists[0].1), [(1, 10.0)]);
         let got = run("increase(60s smoothed)", &with_hists(samples(&[]), &list));

@@ -155,11 +155,8 @@ mod tests {
 
     #[test]
     fn kinds_do_not_mix() {
-        let list = [
-            (10, exponential(0, 1, &[10.0])),
-            (20, custom(&[1.0], &[10.0, 1.0])),
-            (30, exponential(0, 1, &[10.0])),
-        ];
+        let list =
+            [(10, exponential(0, 1, &[10.0])), (20, custom(&[1.0], &[10.0, 1.0])), (30, exponential(0, 1, &[10.0]))];
         let got = rate_of("rate(60s)", &list);
         assert!(got.hists.is_empty());
         assert_eq!(got.warnings.len(), 1);

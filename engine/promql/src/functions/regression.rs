@@ -10,8 +10,12 @@ use crate::kahan;
 use crate::kernel::{SeriesOut, SeriesSamples};
 use crate::window::each;
 
-pub(super) const DERIV: FunctionDef =
-    FunctionDef::range("deriv", MATRIX, RangeFunction::new(deriv), "The slope of a straight line through the values, per second.");
+pub(super) const DERIV: FunctionDef = FunctionDef::range(
+    "deriv",
+    MATRIX,
+    RangeFunction::new(deriv),
+    "The slope of a straight line through the values, per second.",
+);
 pub(super) const PREDICT_LINEAR: FunctionDef = FunctionDef::range(
     "predict_linear",
     &[Matrix, Scalar],

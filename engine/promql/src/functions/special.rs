@@ -69,8 +69,13 @@ const fn special(
 
 pub(super) const ABSENT: FunctionDef =
     special("absent", VECTOR, Vector, SpecialKind::Absent, "1 when the vector has no elements.");
-pub(super) const ABSENT_OVER_TIME: FunctionDef =
-    special("absent_over_time", MATRIX, Vector, SpecialKind::AbsentOverTime, "1 when no series has samples in the range.");
+pub(super) const ABSENT_OVER_TIME: FunctionDef = special(
+    "absent_over_time",
+    MATRIX,
+    Vector,
+    SpecialKind::AbsentOverTime,
+    "1 when no series has samples in the range.",
+);
 pub(super) const SCALAR: FunctionDef =
     special("scalar", VECTOR, Scalar, SpecialKind::Scalar, "The value of the only element as a scalar, else NaN.");
 pub(super) const VECTOR_: FunctionDef =
@@ -87,7 +92,9 @@ pub(super) const END: FunctionDef =
         .experimental()
         .with_step_time();
 pub(super) const STEP: FunctionDef =
-    special("step", &[], Scalar, SpecialKind::Step, "The step of the query in seconds.").experimental().with_step_time();
+    special("step", &[], Scalar, SpecialKind::Step, "The step of the query in seconds.")
+        .experimental()
+        .with_step_time();
 pub(super) const RANGE: FunctionDef =
     special("range", &[], Scalar, SpecialKind::Range, "The length of the query's time range in seconds.")
         .experimental()

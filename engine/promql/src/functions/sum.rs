@@ -1,6 +1,6 @@
 //! `sum_over_time`: compensated sums of floats or of histograms.
 
-use quiver_types::{Histogram, Result, ResetHint};
+use quiver_types::{Histogram, ResetHint, Result};
 
 use super::call::{KernelContext, RangeCall};
 use super::notes::{Note, Notes};

@@ -102,12 +102,8 @@ pub(crate) fn execute(
     let mut annotations = Annotations::default();
     let mut scratch = Scratch::default();
     let mut out = SeriesOut { values: &mut values, present: &mut present, hists: vec![] };
-    let mut ctx = KernelContext {
-        annotations: &mut annotations,
-        pos: PosRange::default(),
-        metric_name,
-        scratch: &mut scratch,
-    };
+    let mut ctx =
+        KernelContext { annotations: &mut annotations, pos: PosRange::default(), metric_name, scratch: &mut scratch };
     (function.run)(&samples.borrow(), call, &mut out, &mut ctx)?;
     let hists = out.hists;
     Ok(Outcome {
@@ -162,7 +158,8 @@ pub(crate) fn any_case() -> impl Strategy<Value = Case> {
         1 => Just(f64::INFINITY),
     ];
     let plain = prop_oneof![(0_i32..1000).prop_map(f64::from), 0.0_f64..1e6];
-    let times = prop_oneof![prop::collection::vec(Just(15_000_i64), 0..200), prop::collection::vec(1_i64..40_000, 0..200)];
+    let times =
+        prop_oneof![prop::collection::vec(Just(15_000_i64), 0..200), prop::collection::vec(1_i64..40_000, 0..200)];
     let values = prop_oneof![
         prop::collection::vec(value, 200),
         prop::collection::vec(plain, 200),
@@ -175,14 +172,22 @@ pub(crate) fn any_case() -> impl Strategy<Value = Case> {
         }),
     ];
     let grid = (-100_000_i64..100_000, 1_i64..200_000, 1_usize..40);
-    (times, values, grid, 1_i64..900_000, -50_000_i64..50_000).prop_map(|(gaps, mut values, grid, range_ms, offset_ms)| {
-        let ts: Vec<i64> = gaps.iter().scan(0, |t, g| { *t += g; Some(*t) }).collect();
-        values.truncate(ts.len());
-        let samples = Samples { ts, values, ..Samples::default() };
-        let grid = Grid { start: grid.0, step_ms: grid.1, steps: grid.2 };
-        let window = Window { range_ms, offset_ms, anchored: false, smoothed: false, lookback_ms: 60_000 };
-        Case { samples, grid, window }
-    })
+    (times, values, grid, 1_i64..900_000, -50_000_i64..50_000).prop_map(
+        |(gaps, mut values, grid, range_ms, offset_ms)| {
+            let ts: Vec<i64> = gaps
+                .iter()
+                .scan(0, |t, g| {
+                    *t += g;
+                    Some(*t)
+                })
+                .collect();
+            values.truncate(ts.len());
+            let samples = Samples { ts, values, ..Samples::default() };
+            let grid = Grid { start: grid.0, step_ms: grid.1, steps: grid.2 };
+            let window = Window { range_ms, offset_ms, anchored: false, smoothed: false, lookback_ms: 60_000 };
+            Case { samples, grid, window }
+        },
+    )
 }
 
 /// Compares a kernel with a function of single windows.

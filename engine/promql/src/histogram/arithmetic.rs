@@ -267,8 +267,7 @@ pub fn compact(h: &mut Histogram) {
 pub fn equals(a: &Histogram, b: &Histogram) -> bool {
     let same = |x: f64, y: f64| x.to_bits() == y.to_bits();
     let side = |a: (&[_], &[f64]), b: (&[_], &[f64])| {
-        a.1.len() == b.1.len()
-            && indexed(a.0, a.1).zip(indexed(b.0, b.1)).all(|(x, y)| x.0 == y.0 && same(x.1, y.1))
+        a.1.len() == b.1.len() && indexed(a.0, a.1).zip(indexed(b.0, b.1)).all(|(x, y)| x.0 == y.0 && same(x.1, y.1))
     };
     a.schema == b.schema
         && same(a.count, b.count)

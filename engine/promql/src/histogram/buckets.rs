@@ -138,8 +138,7 @@ mod tests {
     fn all_buckets_ascend() {
         let h = with_negative(with_zero(exponential(0, 1, &[1.0, 2.0]), 0.5, 3.0), 1, &[4.0, 5.0]);
         let got: Vec<_> = all(&h).map(|b| (b.lower, b.upper, b.count)).collect();
-        let expected =
-            [(-4.0, -2.0, 5.0), (-2.0, -1.0, 4.0), (-0.5, 0.5, 3.0), (1.0, 2.0, 1.0), (2.0, 4.0, 2.0)];
+        let expected = [(-4.0, -2.0, 5.0), (-2.0, -1.0, 4.0), (-0.5, 0.5, 3.0), (1.0, 2.0, 1.0), (2.0, 4.0, 2.0)];
         assert_eq!(got, expected);
         let mut reverse: Vec<_> = all_reverse(&h).map(|b| (b.lower, b.upper, b.count)).collect();
         reverse.reverse();

@@ -128,9 +128,7 @@ pub(super) fn without_empty(buckets: Buckets<'_>) -> Side {
 
 /// Says whether [`without_empty`] would change anything.
 pub(super) fn is_compact(spans: &[Span], counts: &[f64]) -> bool {
-    counts.iter().all(|&c| c != 0.0)
-        && spans.iter().all(|s| s.length > 0)
-        && spans.iter().skip(1).all(|s| s.offset > 0)
+    counts.iter().all(|&c| c != 0.0) && spans.iter().all(|s| s.length > 0) && spans.iter().skip(1).all(|s| s.offset > 0)
 }
 
 /// Gives the bounds that two custom layouts share.

@@ -73,7 +73,8 @@ impl<I: Iterator<Item = (i32, f64)>> Iterator for Coarser<I> {
     type Item = (i32, f64);
 
     fn next(&mut self) -> Option<(i32, f64)> {
-        let index = |(i, c): (i32, f64)| (if self.from == self.to { i } else { target_index(i, self.from, self.to) }, c);
+        let index =
+            |(i, c): (i32, f64)| (if self.from == self.to { i } else { target_index(i, self.from, self.to) }, c);
         let mut current = self.next.take().or_else(|| self.buckets.next().map(index))?;
         for bucket in self.buckets.by_ref().map(index) {
             if bucket.0 != current.0 {

@@ -57,7 +57,8 @@ impl Fold {
     }
 
     fn spread(&self) -> Spread {
-        let inputs = matches!(self.param, Some((Param::Input(_), _))) || self.rollup.as_ref().is_some_and(|r| r.has_inputs());
+        let inputs =
+            matches!(self.param, Some((Param::Input(_), _))) || self.rollup.as_ref().is_some_and(|r| r.has_inputs());
         if inputs { Spread::Once } else { Spread::Each }
     }
 
@@ -114,7 +115,15 @@ impl StepOperator for FoldPartial {
             let rollup = fold.rollup.as_ref().map(|r| SeriesRollup::new(Arc::clone(r), values, Arc::clone(&env.run)));
             let names = fold.table.column(METRIC_NAME).cloned();
             let row = (vec![0.0; fold.steps], vec![false; fold.steps]);
-            Ok(FoldWorker { fold, state: Some((state, memory)), rollup, names, row, run: env.run, partition: env.partition })
+            Ok(FoldWorker {
+                fold,
+                state: Some((state, memory)),
+                rollup,
+                names,
+                row,
+                run: env.run,
+                partition: env.partition,
+            })
         })
     }
 }

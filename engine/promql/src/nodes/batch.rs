@@ -7,9 +7,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeListArray, Float64Array, ListArray, StructArray, UInt32Array,
-};
+use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, Float64Array, ListArray, StructArray, UInt32Array};
 use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, Fields, Float64Type, Schema, SchemaRef, UInt32Type};
 use arrow::record_batch::RecordBatch;

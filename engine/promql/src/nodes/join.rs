@@ -79,7 +79,12 @@ impl StepOperator for StepJoin {
             (false, false) => "many-to-one",
             (false, true) => "one-to-many",
         };
-        format!("{}{} {kind} groups={}", self.op.as_str(), if self.return_bool { " bool" } else { "" }, self.groups.len())
+        format!(
+            "{}{} {kind} groups={}",
+            self.op.as_str(),
+            if self.return_bool { " bool" } else { "" },
+            self.groups.len()
+        )
     }
 
     fn schema(&self) -> SchemaRef {
@@ -207,12 +212,7 @@ impl Work<'_> {
     }
 
     /// Two matches that give one row of the output at a step are a fault, kept or not.
-    fn check_many(
-        &mut self,
-        group: &JoinGroup,
-        many: &[Option<RowView<'_>>],
-        one: &[Option<RowView<'_>>],
-    ) {
+    fn check_many(&mut self, group: &JoinGroup, many: &[Option<RowView<'_>>], one: &[Option<RowView<'_>>]) {
         let op = self.op;
         if many.iter().flatten().count() < 2 {
             return;

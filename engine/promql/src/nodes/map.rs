@@ -242,13 +242,8 @@ mod tests {
     #[test]
     fn stages() {
         let check = |stage: Stage, param: &[f64], expected: [Option<f64>; 2]| {
-            let mut block = Block {
-                rows: vec![0],
-                steps: 2,
-                values: vec![1.0, 2.0],
-                present: vec![true, true],
-                hists: vec![],
-            };
+            let mut block =
+                Block { rows: vec![0], steps: 2, values: vec![1.0, 2.0], present: vec![true, true], hists: vec![] };
             let grid = Grid { start: 1000, step_ms: 1000, steps: 2 };
             let params = [ScalarSteps::new(param)];
             apply(&stage, &mut block, &params, &grid, &mut BinaryNotes::default());

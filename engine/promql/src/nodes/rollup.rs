@@ -234,7 +234,8 @@ impl Evaluator {
     ) -> Result<Vec<(u32, Histogram)>> {
         let spec = &*self.spec;
         let mut out = SeriesOut { values, present, hists: Vec::new() };
-        let params: smallvec::SmallVec<[ScalarSteps<'_>; 2]> = self.params.iter().map(|p| ScalarSteps::new(p)).collect();
+        let params: smallvec::SmallVec<[ScalarSteps<'_>; 2]> =
+            self.params.iter().map(|p| ScalarSteps::new(p)).collect();
         let mut ctx = KernelContext {
             annotations: &mut self.annotations,
             pos: spec.pos,

@@ -1,7 +1,7 @@
 //! Reading what scans give: one row per series, its samples as lists. Slices point into the batch, nothing is copied
 //! but histograms.
 
-use arrow::array::{Array, AsArray, ListArray, RecordBatch, UInt32Array};
+use arrow::array::{AsArray, ListArray, RecordBatch, UInt32Array};
 use arrow::datatypes::{Float64Type, Int64Type, UInt32Type};
 use datafusion::error::{DataFusionError, Result};
 use quiver_types::histogram::read_histogram;

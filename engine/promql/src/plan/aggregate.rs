@@ -68,9 +68,7 @@ impl Planner {
         let mut more = vec![];
         let param = match param {
             None => None,
-            Some((scalar, param_pos)) => {
-                Some((Self::param(scalar, &mut more, inputs.len()), param_pos))
-            }
+            Some((scalar, param_pos)) => Some((Self::param(scalar, &mut more, inputs.len()), param_pos)),
         };
         inputs.extend(more);
         let fold = Fold {

@@ -27,11 +27,8 @@ impl Planner {
         if !scope.single && step_invariant(first).0 {
             once = operators.iter().take_while(|(b, _)| step_invariant(&b.rhs).0).count();
         }
-        let mut planned = if once > 0 {
-            self.expr(first, scope.once()).await?
-        } else {
-            self.operand(first, scope).await?
-        };
+        let mut planned =
+            if once > 0 { self.expr(first, scope.once()).await? } else { self.operand(first, scope).await? };
         for (i, (operator, pos)) in operators.into_iter().enumerate() {
             let steps = if i < once { scope.once() } else { scope };
             let rhs = self.operand(&operator.rhs, steps).await?;
@@ -146,7 +143,8 @@ impl Planner {
         // (`VectorBinop` swaps the operands, not the fill values).
         let (fill_many, fill_one) = (matching.fill_left, matching.fill_right);
         groups.retain(|g| {
-            (!g.one.is_empty() && (!g.many.is_empty() || fill_many.is_some())) || (!g.many.is_empty() && fill_one.is_some())
+            (!g.one.is_empty() && (!g.many.is_empty() || fill_many.is_some()))
+                || (!g.many.is_empty() && fill_one.is_some())
         });
         let mut results = Results { both: &both, matching, op: expr.op, pairs: vec![] };
         for group in &mut groups {

@@ -10,7 +10,9 @@ use super::invariant::unparen;
 use super::labels::{self, Order};
 use super::{Planned, Planner, ScalarPlan, Scope, VectorPlan, failed};
 use crate::ast::{Expr, ExprKind, PosRange};
-use crate::functions::{ElementwiseKernel, FunctionDef, Kernel, RangeFunction, SpecialKind, lookup, names_where, notes};
+use crate::functions::{
+    ElementwiseKernel, FunctionDef, Kernel, RangeFunction, SpecialKind, lookup, names_where, notes,
+};
 use crate::nodes::absent::Absent;
 use crate::nodes::map::Stage;
 use crate::nodes::rollup::RollupFunction;
@@ -165,7 +167,8 @@ impl Planner {
                 let modifier = if selector.anchored { "anchored" } else { "smoothed" };
                 if selector.anchored || selector.smoothed {
                     let names = names_where(|r| if selector.anchored { r.anchored } else { r.smoothed });
-                    let text = format!("{modifier} modifier can only be used with: {names} - not with absent_over_time");
+                    let text =
+                        format!("{modifier} modifier can only be used with: {names} - not with absent_over_time");
                     return Err(failed(text));
                 }
             }

@@ -72,10 +72,8 @@ fn groups(table: &SeriesTable) -> (Vec<HistogramGroup>, Vec<u32>, SeriesTable) {
     let classes = group(&both, |_| true);
     let mut groups = vec![HistogramGroup::default(); classes.len()];
     let mut bad = Vec::new();
-    let bounds: Vec<Option<f64>> = table.column("le").map_or_else(
-        || vec![None],
-        |column| column.values.iter().map(|v| parse_bound(v)).collect(),
-    );
+    let bounds: Vec<Option<f64>> =
+        table.column("le").map_or_else(|| vec![None], |column| column.values.iter().map(|v| parse_bound(v)).collect());
     for row in 0..table.len() {
         let code = table.column("le").map_or(0, |c| c.codes[row] as usize);
         match bounds[code] {

@@ -39,8 +39,7 @@ impl Planner {
         let (of_name, of_data): (Vec<Matcher>, Vec<Matcher>) =
             matchers.iter().cloned().partition(|m| m.name == METRIC_NAME);
         let names = effective_names(of_name)?;
-        let ignored: Vec<bool> =
-            (0..table.len()).map(|r| names.iter().all(|m| m.matches(table.metric(r)))).collect();
+        let ignored: Vec<bool> = (0..table.len()).map(|r| names.iter().all(|m| m.matches(table.metric(r)))).collect();
         let infos = match self.info_selector(&table, &ignored, &names, &of_data, base_expr)? {
             Some((selector, offset_ms)) => Some(self.info_series(&selector, offset_ms, base_expr, scope).await?),
             None => None,
@@ -126,13 +125,7 @@ impl Planner {
         Ok(Some((selector, offset_ms)))
     }
 
-    async fn info_series(
-        &self,
-        selector: &VectorSelector,
-        offset_ms: i64,
-        base: &Expr,
-        scope: Scope,
-    ) -> Result<Infos> {
+    async fn info_series(&self, selector: &VectorSelector, offset_ms: i64, base: &Expr, scope: Scope) -> Result<Infos> {
         let function = RollupFunction::Instant(InstantValue::Timestamp);
         let vector = self.look_back(selector, base.pos, scope, function, offset_ms).await?;
         let table = Arc::clone(&vector.table);

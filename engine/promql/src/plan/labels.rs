@@ -185,8 +185,20 @@ impl<'a> Order<'a> {
             // The row without this label either goes on with a label of a greater name, or ends here and is shorter.
             let more = |row: u32| self.columns[i + 1..].iter().any(|(codes, _)| codes[row as usize] != 0);
             return match (x, y) {
-                (0, _) => if more(a) { Ordering::Greater } else { Ordering::Less },
-                (_, 0) => if more(b) { Ordering::Less } else { Ordering::Greater },
+                (0, _) => {
+                    if more(a) {
+                        Ordering::Greater
+                    } else {
+                        Ordering::Less
+                    }
+                }
+                (_, 0) => {
+                    if more(b) {
+                        Ordering::Less
+                    } else {
+                        Ordering::Greater
+                    }
+                }
                 _ => ranks[x as usize].cmp(&ranks[y as usize]),
             };
         }
@@ -201,9 +213,8 @@ pub(crate) fn show<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> 
 }
 
 fn show_name(name: &str) -> String {
-    let plain = name.bytes().enumerate().all(|(i, b)| {
-        b == b'_' || b.is_ascii_alphabetic() || (i > 0 && b.is_ascii_digit())
-    });
+    let plain =
+        name.bytes().enumerate().all(|(i, b)| b == b'_' || b.is_ascii_alphabetic() || (i > 0 && b.is_ascii_digit()));
     if plain && !name.is_empty() { name.to_owned() } else { quoted(name) }
 }
 

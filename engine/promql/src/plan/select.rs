@@ -39,7 +39,12 @@ pub(crate) struct Samples {
 
 impl Planner {
     /// Resolves a selector for steps whose windows lie in `(start, end]`.
-    async fn select(&self, selector: &VectorSelector, start: Millis, end: Millis) -> Result<(SelectedSeries, MillisRange)> {
+    async fn select(
+        &self,
+        selector: &VectorSelector,
+        start: Millis,
+        end: Millis,
+    ) -> Result<(SelectedSeries, MillisRange)> {
         let range = MillisRange::new(start.saturating_add(1), end);
         let wanted = SeriesSelector { matchers: selector.matchers.clone(), range };
         let selected = self.snapshot.select(&self.run.ctx.access, &wanted, &self.run.ctx.stats).await?;
@@ -47,7 +52,12 @@ impl Planner {
         Ok((selected, range))
     }
 
-    fn scan(&self, selector: &VectorSelector, selected: &SelectedSeries, request: &SampleRequest) -> Result<LogicalPlan> {
+    fn scan(
+        &self,
+        selector: &VectorSelector,
+        selected: &SelectedSeries,
+        request: &SampleRequest,
+    ) -> Result<LogicalPlan> {
         if selected.table.is_empty() {
             return self.literal("no series", Block::new(1), false);
         }
@@ -60,8 +70,14 @@ impl Planner {
     }
 
     /// Plans an instant selector.
-    pub(crate) async fn instant_selector(&self, selector: &VectorSelector, pos: PosRange, scope: Scope) -> Result<Planned> {
-        let function = if selector.smoothed { RollupFunction::Smoothed } else { RollupFunction::Instant(InstantValue::Value) };
+    pub(crate) async fn instant_selector(
+        &self,
+        selector: &VectorSelector,
+        pos: PosRange,
+        scope: Scope,
+    ) -> Result<Planned> {
+        let function =
+            if selector.smoothed { RollupFunction::Smoothed } else { RollupFunction::Instant(InstantValue::Value) };
         let offset_ms = self.times.offset(selector.offset.as_ref())?;
         self.look_back(selector, pos, scope, function, offset_ms).await.map(Planned::Vector)
     }
@@ -96,13 +112,8 @@ impl Planner {
         let ahead = if smoothed { self.lookback_ms } else { 0 };
         let (first, last) = ends(at, scope.grid, offset_ms);
         let (selected, range) = self.select(selector, first - self.lookback_ms, last + ahead).await?;
-        let window = Window {
-            range_ms: self.lookback_ms,
-            offset_ms,
-            anchored: false,
-            smoothed,
-            lookback_ms: self.lookback_ms,
-        };
+        let window =
+            Window { range_ms: self.lookback_ms, offset_ms, anchored: false, smoothed, lookback_ms: self.lookback_ms };
         let request = SampleRequest {
             range,
             floats: true,

@@ -7,8 +7,8 @@ use quiver_types::{Histogram, Millis, ResetHint, is_stale};
 use super::extend::interpolate;
 use super::{Cursor, first_after};
 use crate::functions::notes::Note;
-use crate::functions::{KernelContext, RangeCall};
 use crate::functions::notes::Notes;
+use crate::functions::{KernelContext, RangeCall};
 use crate::histogram;
 use crate::kernel::{SeriesOut, SeriesSamples};
 
@@ -178,13 +178,8 @@ mod tests {
     #[test]
     fn the_newer_of_float_and_histogram() {
         let hists = [Histogram { count: 3.0, ..Histogram::default() }];
-        let samples = SeriesSamples {
-            ts: &[0],
-            values: &[1.0],
-            hist_ts: &[25],
-            hists: &hists,
-            ..SeriesSamples::default()
-        };
+        let samples =
+            SeriesSamples { ts: &[0], values: &[1.0], hist_ts: &[25], hists: &hists, ..SeriesSamples::default() };
         assert_eq!(row(&samples, InstantValue::Value, 3), [Some(1.0), None, None]);
         assert_eq!(row(&samples, InstantValue::Timestamp, 3), [Some(0.0), Some(0.025), Some(0.025)]);
     }

@@ -132,7 +132,11 @@ impl Catalog {
         for row in sqlx::query(sql).fetch_all(&self.pool).await.db("be read")? {
             let id: String = row.try_get(0).db("be read")?;
             if !keep.contains(&parse_uuid(&id)?) {
-                sqlx::query("DELETE FROM writer WHERE id = ?").bind(id).execute(&self.pool).await.db("forget writers")?;
+                sqlx::query("DELETE FROM writer WHERE id = ?")
+                    .bind(id)
+                    .execute(&self.pool)
+                    .await
+                    .db("forget writers")?;
             }
         }
         Ok(())

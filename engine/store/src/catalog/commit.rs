@@ -153,7 +153,8 @@ impl Catalog {
 
     async fn fill_outbox(&self, tx: &mut Writing, number: u64, change: &Change) -> Result<()> {
         let told: Vec<WriterFloor> = if number % FULL_LIST_EVERY == 0 {
-            let rows = sqlx::query("SELECT id, floor FROM writer ORDER BY id").fetch_all(&mut **tx).await.db("commit")?;
+            let rows =
+                sqlx::query("SELECT id, floor FROM writer ORDER BY id").fetch_all(&mut **tx).await.db("commit")?;
             let floor = |row: &sqlx::sqlite::SqliteRow| {
                 let writer = super::parse_uuid(row.try_get(0).db("commit")?)?;
                 Ok(WriterFloor { writer, floor: row.try_get::<i64, _>(1).db("commit")? as u64 })

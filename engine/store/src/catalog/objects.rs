@@ -166,7 +166,8 @@ impl Catalog {
 }
 
 // Rows of removed parts stay until the object of the commit that removed them is written, so these see all they need.
-const LIVE_AT: &str = "SELECT meta FROM part WHERE added <= ?1 AND (removed IS NULL OR removed > ?1) ORDER BY added, id";
+const LIVE_AT: &str =
+    "SELECT meta FROM part WHERE added <= ?1 AND (removed IS NULL OR removed > ?1) ORDER BY added, id";
 const ADDED_AT: &str = "SELECT meta FROM part WHERE added = ?1 ORDER BY id";
 const REMOVED_AT: &str = "SELECT id FROM part WHERE removed = ?1 ORDER BY id";
 

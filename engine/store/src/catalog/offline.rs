@@ -115,7 +115,8 @@ impl Catalog {
         let sql = "SELECT number FROM \"commit\" WHERE number < \
             (SELECT coalesce(min(number), 9223372036854775807) FROM outbox) ORDER BY number";
         let numbers = self.numbers(sql).await?;
-        let keep = numbers.last().map_or(0, |last| (last / FULL_LIST_EVERY * FULL_LIST_EVERY).saturating_sub(FULL_LIST_EVERY));
+        let keep =
+            numbers.last().map_or(0, |last| (last / FULL_LIST_EVERY * FULL_LIST_EVERY).saturating_sub(FULL_LIST_EVERY));
         Ok(numbers.into_iter().filter(|&n| n >= keep).collect())
     }
 

@@ -17,9 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint;
 use crate::flush::keys;
 use crate::metadata_rows::{metadata_batch, metadata_rows, newest_rows};
-use crate::part::{
-    Origin, Part, PartCompression, PartId, PartMeta, PartSpec, PartWriter, RunReader, write_rows_part,
-};
+use crate::part::{Origin, Part, PartCompression, PartId, PartMeta, PartSpec, PartWriter, RunReader, write_rows_part};
 use crate::run::SeriesRun;
 
 /// Merges the inputs of a plan, and gives the new parts, files synced, keys pending.

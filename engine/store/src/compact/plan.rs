@@ -83,7 +83,8 @@ fn plan_day(table: &str, day: i32, mut parts: Vec<&PartMeta>, ctx: &Context<'_>)
         return (!spooled).then(whole_day).filter(|p| p.level == 2 || p.inputs.len() > 1);
     }
     if closed(day_end) {
-        return plan_late(&done, &open, ctx, spooled).map(|whole| if whole { whole_day() } else { make(1, None, &open[..some(&open)]) });
+        return plan_late(&done, &open, ctx, spooled)
+            .map(|whole| if whole { whole_day() } else { make(1, None, &open[..some(&open)]) });
     }
     let stored: Vec<_> = open.iter().copied().filter(|p| p.place == Place::Store).collect();
     if definition.window_ms >= DAY_MS {
@@ -138,7 +139,8 @@ fn plan_windows<'a>(
     };
     let take = |group: &[&'a PartMeta]| group[..group.len().min(ctx.settings.inputs_max.max(2))].to_vec();
     for part in narrow {
-        let joins = window(part.min_ts) <= last_window && window(part.max_ts) - window(group.first().map_or(part.min_ts, |g| g.min_ts)) < 2 * WINDOWS_SPLIT_MAX;
+        let joins = window(part.min_ts) <= last_window
+            && window(part.max_ts) - window(group.first().map_or(part.min_ts, |g| g.min_ts)) < 2 * WINDOWS_SPLIT_MAX;
         if !joins {
             if enough(&group, last_window) {
                 return Some((Some(window_ms), take(&group)));

@@ -118,7 +118,14 @@ impl SeriesData {
     }
 
     /// Adds a histogram.
-    pub(crate) fn push_histogram(&mut self, ts: Millis, start_ts: Millis, histogram: Histogram, seq: u32, grown: &mut usize) {
+    pub(crate) fn push_histogram(
+        &mut self,
+        ts: Millis,
+        start_ts: Millis,
+        histogram: Histogram,
+        seq: u32,
+        grown: &mut usize,
+    ) {
         *grown += histogram.memory_bytes() - size_of::<Histogram>();
         let list = &mut self.extra(grown).histograms;
         let room = grow(list, 2);
@@ -228,7 +235,7 @@ impl SeriesData {
         } else {
             self.samples.iter().for_each(|s| day(day_of(s.ts)));
         }
-        for extra in &self.extra {
+        if let Some(extra) = &self.extra {
             extra.histograms.iter().for_each(|h| day(day_of(h.ts)));
             extra.exemplars.iter().for_each(|x| day(day_of(x.exemplar.ts)));
         }

@@ -23,7 +23,12 @@ pub(crate) fn batch(series: &[(&[(&str, &str)], &[(i64, f64)])]) -> MetricsBatch
 }
 
 /// Makes an open generation that holds the batches; the first has `base_seq`, the others follow.
-pub(crate) fn generation(registry: &Arc<Registry>, number: u64, base_seq: u64, batches: &[MetricsBatch]) -> Arc<Generation> {
+pub(crate) fn generation(
+    registry: &Arc<Registry>,
+    number: u64,
+    base_seq: u64,
+    batches: &[MetricsBatch],
+) -> Arc<Generation> {
     let id = GenerationId { writer: Uuid::from_u128(7), number };
     let generation = Generation::new(id, base_seq, Arc::clone(registry));
     let mut stager = Stager::default();

@@ -17,25 +17,31 @@ fn names(series: &[LiveSeries]) -> Vec<String> {
 
 fn sample() -> (Arc<Registry>, Arc<Generation>) {
     let registry = Arc::new(Registry::default());
-    let g = generation(&registry, 1, 10, &[
-        batch(&[(&[("__name__", "a"), ("i", "1"), ("job", "x")], &[(1000, 1.0), (2000, 2.0)])]),
-        batch(&[
-            (&[("__name__", "a"), ("i", "1"), ("job", "x")], &[(3000, 3.0)]),
-            (&[("__name__", "a"), ("i", "2"), ("service", "y"), ("job", "x")], &[(3000, 4.0)]),
-        ]),
-        batch(&[(&[("__name__", "b")], &[(5000, 5.0), (4000, 6.0), (5000, 7.0)])]),
-    ]);
+    let g = generation(
+        &registry,
+        1,
+        10,
+        &[
+            batch(&[(&[("__name__", "a"), ("i", "1"), ("job", "x")], &[(1000, 1.0), (2000, 2.0)])]),
+            batch(&[
+                (&[("__name__", "a"), ("i", "1"), ("job", "x")], &[(3000, 3.0)]),
+                (&[("__name__", "a"), ("i", "2"), ("service", "y"), ("job", "x")], &[(3000, 4.0)]),
+            ]),
+            batch(&[(&[("__name__", "b")], &[(5000, 5.0), (4000, 6.0), (5000, 7.0)])]),
+        ],
+    );
     (registry, g)
 }
 
 #[test]
 fn matching_honours_snapshot_access_and_range() {
     let (_registry, g) = sample();
-    let check = |matchers: &[(&str, MatchOp, &str)], access: &Access, range: (i64, i64), seq: u64, expected: &[&str]| {
-        let matchers: Vec<_> = matchers.iter().map(|(n, o, v)| Matcher::new(*n, *o, *v).unwrap()).collect();
-        let found = g.matching(&matchers, access, MillisRange::new(range.0, range.1), seq);
-        assert_eq!(names(&found), expected, "{matchers:?} {range:?} {seq}");
-    };
+    let check =
+        |matchers: &[(&str, MatchOp, &str)], access: &Access, range: (i64, i64), seq: u64, expected: &[&str]| {
+            let matchers: Vec<_> = matchers.iter().map(|(n, o, v)| Matcher::new(*n, *o, *v).unwrap()).collect();
+            let found = g.matching(&matchers, access, MillisRange::new(range.0, range.1), seq);
+            assert_eq!(names(&found), expected, "{matchers:?} {range:?} {seq}");
+        };
     let (full, all) = (Access::full(), (i64::MIN, i64::MAX));
     check(&[], &full, all, 9, &[]);
     check(&[], &full, all, 10, &["a1"]);
@@ -67,10 +73,12 @@ fn copies_stop_at_the_snapshot() {
 #[test]
 fn a_generation_sees_only_its_own_series() {
     let (registry, first) = sample();
-    let second = generation(&registry, 2, 13, &[batch(&[
-        (&[("__name__", "b")], &[(9000, 1.0)]),
-        (&[("__name__", "c")], &[(9000, 1.0)]),
-    ])]);
+    let second = generation(
+        &registry,
+        2,
+        13,
+        &[batch(&[(&[("__name__", "b")], &[(9000, 1.0)]), (&[("__name__", "c")], &[(9000, 1.0)])])],
+    );
     assert_eq!(registry.len(), 4);
     let found = second.matching(&[], &Access::full(), ALL, 13);
     assert_eq!(names(&found), ["b", "c"]);
@@ -88,11 +96,16 @@ fn a_generation_sees_only_its_own_series() {
 #[test]
 fn runs_are_by_day_in_series_order() {
     let registry = Arc::new(Registry::default());
-    let g = generation(&registry, 1, 1, &[batch(&[
-        (&[("__name__", "b"), ("job", "j")], &[(5, 1.0), (DAY_MS, 2.0)]),
-        (&[("__name__", "a"), ("Z", "2")], &[(7, 3.0), (6, 4.0)]),
-        (&[("__name__", "a")], &[(-1, 5.0)]),
-    ])]);
+    let g = generation(
+        &registry,
+        1,
+        1,
+        &[batch(&[
+            (&[("__name__", "b"), ("job", "j")], &[(5, 1.0), (DAY_MS, 2.0)]),
+            (&[("__name__", "a"), ("Z", "2")], &[(7, 3.0), (6, 4.0)]),
+            (&[("__name__", "a")], &[(-1, 5.0)]),
+        ])],
+    );
     g.seal();
     let day = |day| -> Vec<(String, Vec<i64>, String)> {
         let run = |r: crate::run::SeriesRun| {

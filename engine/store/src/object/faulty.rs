@@ -58,9 +58,8 @@ impl FaultyStore {
     fn request(&self) -> Result<()> {
         let n = self.faults.requests.fetch_add(1, Relaxed) + 1;
         let every = self.faults.fail_every.load(Relaxed);
-        let fails = self.faults.down.load(Relaxed)
-            || take(&self.faults.fail_next)
-            || (every > 0 && n.is_multiple_of(every));
+        let fails =
+            self.faults.down.load(Relaxed) || take(&self.faults.fail_next) || (every > 0 && n.is_multiple_of(every));
         if fails { Err(failure()) } else { Ok(()) }
     }
 }

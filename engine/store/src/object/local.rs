@@ -89,7 +89,8 @@ pub(crate) fn delete(root: &Path, keys: &[String]) -> Result<()> {
     }
     for folder in folders {
         sync_dir(&folder)?;
-        if folder != root && std::fs::remove_dir(&folder).is_ok()
+        if folder != root
+            && std::fs::remove_dir(&folder).is_ok()
             && let Some(parent) = folder.parent()
         {
             sync_dir(parent)?;

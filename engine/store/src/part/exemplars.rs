@@ -4,11 +4,11 @@ use arrow::array::{Array, AsArray, MapArray};
 use arrow::datatypes::{Float64Type, TimestampMillisecondType};
 use quiver_types::{LabelSet, MillisRange, ReadStats, stats};
 
+use super::SeriesRows;
 use super::fetch::Purpose;
 use super::footer::damaged;
 use super::hists::{RowsOf, spans};
 use super::reader::Part;
-use super::SeriesRows;
 use crate::error::Result;
 use crate::run::RunExemplar;
 
@@ -42,13 +42,16 @@ impl Part {
         };
         let footer = self.footer(file, stats).await?;
         stats::add(&stats.pages_total, footer.pages());
-        let batches =
-            self.read_batches(file, &footer, &spans(wanted), None, BATCH_ROWS, purpose, stats).await?;
+        let batches = self.read_batches(file, &footer, &spans(wanted), None, BATCH_ROWS, purpose, stats).await?;
         let mut rows = RowsOf::new(wanted);
         let wrong = || damaged(&file.key, "its columns are not those of exemplars");
         for batch in batches {
-            let ts = batch.column_by_name("ts").and_then(|c| c.as_primitive_opt::<TimestampMillisecondType>()).ok_or_else(wrong)?;
-            let values = batch.column_by_name("value").and_then(|c| c.as_primitive_opt::<Float64Type>()).ok_or_else(wrong)?;
+            let ts = batch
+                .column_by_name("ts")
+                .and_then(|c| c.as_primitive_opt::<TimestampMillisecondType>())
+                .ok_or_else(wrong)?;
+            let values =
+                batch.column_by_name("value").and_then(|c| c.as_primitive_opt::<Float64Type>()).ok_or_else(wrong)?;
             let labels = batch.column_by_name("labels").and_then(|c| c.as_map_opt()).ok_or_else(wrong)?;
             for row in 0..batch.num_rows() {
                 let Some(i) = rows.next() else { return Err(damaged(&file.key, "it has more rows than asked for")) };

@@ -72,7 +72,8 @@ impl ChunkReader for Fetched {
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
         let at = self.0.partition_point(|(s, _)| *s <= start).checked_sub(1);
         let piece = at.map(|at| &self.0[at]).filter(|(s, bytes)| start - s < bytes.len() as u64);
-        let (piece_start, bytes) = piece.ok_or_else(|| ParquetError::General(format!("byte {start} was not fetched")))?;
+        let (piece_start, bytes) =
+            piece.ok_or_else(|| ParquetError::General(format!("byte {start} was not fetched")))?;
         Ok(bytes.slice((start - piece_start) as usize..).reader())
     }
 
@@ -228,7 +229,9 @@ impl Part {
                 }
             }
             groups.push(group);
-            selected.extend(here.iter().map(|r| (base + r.start - bounds[0]) as usize..(base + r.end - bounds[0]) as usize));
+            selected.extend(
+                here.iter().map(|r| (base + r.start - bounds[0]) as usize..(base + r.end - bounds[0]) as usize),
+            );
             base += bounds[1] - bounds[0];
         }
         if !matches!(file.kind.as_str(), "series" | "index") {

@@ -207,7 +207,10 @@ impl<'a> Samples<'a> {
         for (i, w) in wanted.iter().enumerate() {
             let end = w.first + w.rows;
             if w.first < before || end > self.footer.rows() {
-                return Err(Error::internal(format!("row ranges of `{}` are not ascending or not its own", self.file.key)));
+                return Err(Error::internal(format!(
+                    "row ranges of `{}` are not ascending or not its own",
+                    self.file.key
+                )));
             }
             before = end;
             let mut row = w.first;
@@ -273,7 +276,9 @@ impl<'a> Samples<'a> {
 
     /// The exponent of a series, if the page index tells.
     fn known_exponent(&self, group: usize, row: usize) -> Option<i32> {
-        let Some(ColumnIndexMetaData::INT32(index)) = self.column_index(group, self.columns.exponent) else { return None };
+        let Some(ColumnIndexMetaData::INT32(index)) = self.column_index(group, self.columns.exponent) else {
+            return None;
+        };
         let page = self.pages(group, self.columns.exponent, &(row..row + 1)).start;
         let (min, max) = (index.min_value(page)?, index.max_value(page)?);
         (min == max).then_some(*min)
@@ -304,7 +309,9 @@ impl<'a> Samples<'a> {
                             continue;
                         }
                         let location = &locations[page];
-                        out.push(location.offset as u64..(location.offset + i64::from(location.compressed_page_size)) as u64);
+                        out.push(
+                            location.offset as u64..(location.offset + i64::from(location.compressed_page_size)) as u64,
+                        );
                         pages_read += 1;
                     }
                     next = next.max(pages.end);
@@ -316,7 +323,8 @@ impl<'a> Samples<'a> {
             if let Some(start) = start {
                 add(start, true, &mut group.iter().map(|s| s.rows.clone()));
             }
-            let mut unknown = group.iter().map(|s| s.rows.start).filter(|&r| self.known_exponent(number, r).is_none()).peekable();
+            let mut unknown =
+                group.iter().map(|s| s.rows.start).filter(|&r| self.known_exponent(number, r).is_none()).peekable();
             if unknown.peek().is_some() {
                 add(exponent, false, &mut unknown.map(|r| r..r + 1));
                 let (chunk_start, _) = self.footer.metadata().row_group(number).column(exponent).byte_range();
@@ -332,7 +340,13 @@ impl<'a> Samples<'a> {
     }
 
     /// Decodes segments and appends them, cut to the range, to the runs that want them.
-    fn decode(&self, segments: &[Segment], fetched: &Arc<Fetched>, range: MillisRange, out: &mut [FloatRun]) -> Result<()> {
+    fn decode(
+        &self,
+        segments: &[Segment],
+        fetched: &Arc<Fetched>,
+        range: MillisRange,
+        out: &mut [FloatRun],
+    ) -> Result<()> {
         for group in segments.chunk_by(|a, b| a.group == b.group) {
             self.decode_group(group, fetched, range, out).map_err(|e| self.failed(e))?;
         }
@@ -408,7 +422,8 @@ impl<'a> Samples<'a> {
         let metadata = self.footer.metadata().row_group(group);
         let chunk = metadata.column(column);
         let locations = self.footer.page_locations(group, column).to_vec();
-        let pages = SerializedPageReader::new(Arc::clone(fetched), chunk, metadata.num_rows() as usize, Some(locations))?;
+        let pages =
+            SerializedPageReader::new(Arc::clone(fetched), chunk, metadata.num_rows() as usize, Some(locations))?;
         Ok(ColumnReaderImpl::new(chunk.column_descr_ptr(), Box::new(pages)))
     }
 

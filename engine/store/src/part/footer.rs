@@ -49,7 +49,10 @@ impl Footer {
         let version = footer_value(keys::FORMAT).and_then(|v| v.parse::<u32>().ok());
         if version.is_none_or(|v| v > PART_FORMAT) {
             let version = footer_value(keys::FORMAT).unwrap_or("none");
-            return Err(Error::internal(format!("file `{}` has format `{version}`, newer than this build knows", file.key)));
+            return Err(Error::internal(format!(
+                "file `{}` has format `{version}`, newer than this build knows",
+                file.key
+            )));
         }
         let sums = footer_value(keys::CRC).and_then(|text| decode_sums(text, data_end));
         let sums = sums.ok_or_else(|| damaged(&file.key, "its checksums cannot be read"))?;
@@ -60,7 +63,8 @@ impl Footer {
         for group in metadata.row_groups() {
             group_starts.push(group_starts[group_starts.len() - 1] + group.num_rows() as u64);
         }
-        let pages = metadata.offset_index().into_iter().flatten().flatten().map(|c| c.page_locations().len() as u64).sum();
+        let pages =
+            metadata.offset_index().into_iter().flatten().flatten().map(|c| c.page_locations().len() as u64).sum();
         let good = (0..sums.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Ok(Self { metadata, arrow: OnceLock::new(), sums, good, data_end, group_starts, pages })
     }
@@ -125,7 +129,10 @@ impl Footer {
     /// Checks the bytes of a block against its sum, and remembers it when it is good.
     pub(super) fn check_block(&self, file: &FileMeta, block: u64, bytes: &[u8]) -> Result<()> {
         if crc32c::crc32c(bytes) != self.sums[block as usize] {
-            return Err(damaged(&file.key, &format!("the checksum of its bytes from {} is wrong", block * BLOCK_BYTES)));
+            return Err(damaged(
+                &file.key,
+                &format!("the checksum of its bytes from {} is wrong", block * BLOCK_BYTES),
+            ));
         }
         self.good[(block / 64) as usize].fetch_or(1 << (block % 64), Relaxed);
         Ok(())

@@ -46,8 +46,7 @@ impl Part {
         };
         let footer = self.footer(file, stats).await?;
         stats::add(&stats.pages_total, footer.pages());
-        let batches =
-            self.read_batches(file, &footer, &spans(wanted), None, BATCH_ROWS, purpose, stats).await?;
+        let batches = self.read_batches(file, &footer, &spans(wanted), None, BATCH_ROWS, purpose, stats).await?;
         let mut rows = RowsOf::new(wanted);
         for batch in batches {
             let columns = HistColumns::of(file, &batch)?;
@@ -59,7 +58,8 @@ impl Part {
                 }
                 let starts = columns.starts.as_primitive::<TimestampMillisecondType>();
                 let start = if with_start && starts.is_valid(row) { starts.value(row) } else { 0 };
-                let hist = read_histogram(&columns.hists, row).ok_or_else(|| damaged(&file.key, "it holds no histograms"))?;
+                let hist =
+                    read_histogram(&columns.hists, row).ok_or_else(|| damaged(&file.key, "it holds no histograms"))?;
                 out[i].push(ts, hist, start);
             }
         }
@@ -80,7 +80,8 @@ struct HistColumns {
 impl HistColumns {
     fn of(file: &FileMeta, batch: &RecordBatch) -> Result<Self> {
         let time = |name: &str| {
-            let column = batch.column_by_name(name).filter(|c| c.as_primitive_opt::<TimestampMillisecondType>().is_some());
+            let column =
+                batch.column_by_name(name).filter(|c| c.as_primitive_opt::<TimestampMillisecondType>().is_some());
             column.cloned().ok_or_else(|| damaged(&file.key, "it lacks a column of times"))
         };
         let fields = histogram_fields();

@@ -160,7 +160,8 @@ impl PartMeta {
         if key_value(&metadata, keys::META_CRC) != Some(crc32c::crc32c(text.as_bytes()).to_string().as_str()) {
             return Err(damaged("the checksum of its description is wrong"));
         }
-        let mut meta: Self = serde_json::from_str(text).map_err(|e| damaged("its description cannot be read").with_source(e))?;
+        let mut meta: Self =
+            serde_json::from_str(text).map_err(|e| damaged("its description cannot be read").with_source(e))?;
         let data_end = row_groups_end(&metadata).filter(|&e| e <= bytes - 8 - len);
         let data_end = data_end.ok_or_else(|| damaged("its columns are not where its footer says"))?;
         let tail = read(data_end..bytes).await?;

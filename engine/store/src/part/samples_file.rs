@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array, Int8Array, Int64Array, RecordBatch, TimestampMillisecondArray, UInt32Array};
+use arrow::array::{
+    ArrayRef, Float64Array, Int8Array, Int64Array, RecordBatch, TimestampMillisecondArray, UInt32Array,
+};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::{Schema, SchemaRef};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;

@@ -184,7 +184,8 @@ impl PartSeries {
         let footer = part.footer(file, stats).await?;
         let names = footer.value(keys::LABELS).and_then(|text| serde_json::from_str::<Vec<String>>(text).ok());
         let names = names.ok_or_else(|| damaged(&file.key, "its label names cannot be read"))?;
-        let own: Vec<String> = names.iter().map(|n| format!("label.{n}")).filter(|c| footer.column(c).is_some()).collect();
+        let own: Vec<String> =
+            names.iter().map(|n| format!("label.{n}")).filter(|c| footer.column(c).is_some()).collect();
         let mut columns = vec!["series_id", "metric", "service", "min_time", "max_time"];
         columns.extend(SIBLINGS.iter().flatten());
         columns.extend(own.iter().map(String::as_str));
@@ -393,11 +394,8 @@ impl PartSeries {
 }
 
 /// Columns with first row and number of rows in each sibling.
-const SIBLINGS: [[&str; 2]; 3] = [
-    ["samples_first", "samples_rows"],
-    ["histograms_first", "histograms_rows"],
-    ["exemplars_first", "exemplars_rows"],
-];
+const SIBLINGS: [[&str; 2]; 3] =
+    [["samples_first", "samples_rows"], ["histograms_first", "histograms_rows"], ["exemplars_first", "exemplars_rows"]];
 
 /// Distinct texts in the order of their first use; number 0 is the empty one.
 #[derive(Debug)]
@@ -467,7 +465,8 @@ impl Decoder {
     /// Adds a batch; `None` when it has other columns.
     fn add(&mut self, batch: &RecordBatch, own: &[String], rest: &[&str]) -> Option<()> {
         if self.names.is_empty() {
-            self.names = own.iter().map(|n| n["label.".len()..].to_owned()).chain(rest.iter().map(|&n| n.to_owned())).collect();
+            self.names =
+                own.iter().map(|n| n["label.".len()..].to_owned()).chain(rest.iter().map(|&n| n.to_owned())).collect();
             self.own = own.iter().map(|_| Column::default()).collect();
             self.rest = rest.iter().map(|_| Column::default()).collect();
         }
@@ -484,7 +483,9 @@ impl Decoder {
         if !rest.is_empty() {
             self.add_rest(batch, rest, rows_before)?;
         }
-        let times = |name: &str| Some(batch.column_by_name(name)?.as_primitive_opt::<TimestampMillisecondType>()?.values().to_vec());
+        let times = |name: &str| {
+            Some(batch.column_by_name(name)?.as_primitive_opt::<TimestampMillisecondType>()?.values().to_vec())
+        };
         self.min_ts.extend(times("min_time")?);
         self.max_ts.extend(times("max_time")?);
         for (starts, [first, rows]) in self.starts.iter_mut().zip(SIBLINGS) {
@@ -525,7 +526,8 @@ impl Decoder {
 
     fn finish(self, file: &FileMeta, part: &Part) -> Result<PartSeries> {
         let series = self.ids.len();
-        let mut labels: Vec<PartLabel> = self.names.iter().zip(self.own.into_iter().chain(self.rest)).map(label).collect();
+        let mut labels: Vec<PartLabel> =
+            self.names.iter().zip(self.own.into_iter().chain(self.rest)).map(label).collect();
         let has_metric = self.metric.values.len() > 1;
         let metric = label((&METRIC_NAME.to_owned(), self.metric));
         let metrics = metric.values.len();

@@ -149,7 +149,8 @@ impl SeriesTableWriter {
 
     /// Services, sorted.
     pub(super) fn services(&self) -> Vec<String> {
-        let mut services: Vec<String> = self.services.sorted().iter().map(|&s| self.services.list[s as usize].to_string()).collect();
+        let mut services: Vec<String> =
+            self.services.sorted().iter().map(|&s| self.services.list[s as usize].to_string()).collect();
         if self.service_codes.contains(&0) {
             services.insert(0, String::new());
         }
@@ -221,13 +222,16 @@ impl SeriesTableWriter {
                 let coded = DictionaryArray::<Int32Type>::try_new(codes, Arc::clone(values));
                 columns.push(Arc::new(coded.internal("cannot build a label column")?));
             }
-            file.write(&RecordBatch::try_new(Arc::clone(&schema), columns).internal("cannot build a batch of series")?)?;
+            file.write(
+                &RecordBatch::try_new(Arc::clone(&schema), columns).internal("cannot build a batch of series")?,
+            )?;
         }
         file.finish(spec, range, &["metric", "labels"])
     }
 
     fn fixed_columns(&self, labels: &[&Label], rows: std::ops::Range<usize>) -> Result<Vec<ArrayRef>> {
-        let time = |list: &[i64]| Arc::new(TimestampMillisecondArray::from(list[rows.clone()].to_vec()).with_timezone("UTC"));
+        let time =
+            |list: &[i64]| Arc::new(TimestampMillisecondArray::from(list[rows.clone()].to_vec()).with_timezone("UTC"));
         let metric = labels.iter().find(|l| l.name == METRIC_NAME);
         let metrics = rows.clone().map(|r| metric.map_or("", |m| &*m.values.list[m.code(r) as usize]));
         let services = self.service_codes[rows.clone()].iter().map(|&s| &*self.services.list[s as usize]);
@@ -335,7 +339,8 @@ fn label_maps(labels: &[&Label], rows: std::ops::Range<usize>) -> Result<MapArra
 
 /// Gives a map column of the type of `labels` out of its pairs.
 pub(super) fn map_of(offsets: Vec<i32>, mut names: StringBuilder, mut values: StringBuilder) -> Result<MapArray> {
-    let fields = Fields::from(vec![Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Utf8, false)]);
+    let fields =
+        Fields::from(vec![Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Utf8, false)]);
     let pairs: Vec<ArrayRef> = vec![Arc::new(names.finish()), Arc::new(values.finish())];
     let what = "cannot build a column of labels";
     let entries = StructArray::try_new(fields.clone(), pairs, None).internal(what)?;

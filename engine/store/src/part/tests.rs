@@ -61,8 +61,12 @@ fn bits(run: &SeriesRun) -> Bits {
     (
         run.labels.clone(),
         run.service.to_string(),
-        (0..run.samples.len()).map(|i| (run.samples.ts[i], run.samples.values[i].to_bits(), run.samples.start(i))).collect(),
-        (0..run.hists.len()).map(|i| (run.hists.ts[i], run.hists.hists[i].canonical_bytes(), run.hists.start(i))).collect(),
+        (0..run.samples.len())
+            .map(|i| (run.samples.ts[i], run.samples.values[i].to_bits(), run.samples.start(i)))
+            .collect(),
+        (0..run.hists.len())
+            .map(|i| (run.hists.ts[i], run.hists.hists[i].canonical_bytes(), run.hists.start(i)))
+            .collect(),
         run.exemplars.iter().map(|e| (e.ts, e.value.to_bits(), e.labels.clone())).collect(),
     )
 }
@@ -239,7 +243,11 @@ fn large(starts_from: usize) -> Vec<SeriesRun> {
                 let name = format!("{s:02}");
                 let mut run = series(&[("__name__", "m"), ("s", &name)], "");
                 for i in 0..20_000i64 {
-                    let v = if (i + s) % 5000 == 0 { f64::NAN } else { random(i * 70 + s) as f64 / POWERS[(s % 4) as usize] };
+                    let v = if (i + s) % 5000 == 0 {
+                        f64::NAN
+                    } else {
+                        random(i * 70 + s) as f64 / POWERS[(s % 4) as usize]
+                    };
                     run.samples.push(i * 1000, v, if s as usize >= starts_from { i % 3 } else { 0 });
                 }
                 run

@@ -36,7 +36,10 @@ pub struct PartWriter {
 
 impl std::fmt::Debug for PartWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PartWriter").field("spec", &self.spec).field("series", &self.series.len()).finish_non_exhaustive()
+        f.debug_struct("PartWriter")
+            .field("spec", &self.spec)
+            .field("series", &self.series.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -178,7 +181,8 @@ impl HistsFile {
             Arc::new(starts.with_timezone("UTC")),
         ];
         columns.extend(self.hists.finish().columns().iter().cloned());
-        let batch = RecordBatch::try_new(metrics::histograms(), columns).internal("cannot build a batch of histograms")?;
+        let batch =
+            RecordBatch::try_new(metrics::histograms(), columns).internal("cannot build a batch of histograms")?;
         let file = match &mut self.file {
             Some(file) => file,
             none => {
@@ -259,7 +263,8 @@ impl ExemplarsFile {
             Arc::new(Float64Array::from(std::mem::take(&mut self.values))),
             Arc::new(map_of(std::mem::take(&mut self.offsets), names, values)?),
         ];
-        let batch = RecordBatch::try_new(metrics::exemplars(), columns).internal("cannot build a batch of exemplars")?;
+        let batch =
+            RecordBatch::try_new(metrics::exemplars(), columns).internal("cannot build a batch of exemplars")?;
         let file = match &mut self.file {
             Some(file) => file,
             none => {

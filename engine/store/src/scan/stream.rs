@@ -230,7 +230,9 @@ impl SampleStream {
             let mut views = FloatViews::new();
             let mut hists = HistRun::default();
             for (at, part) in at.iter_mut().zip(&mut self.window.parts) {
-                if selection.parts[part.part].rows.get(part.entries.start + *at) != Some(&row) || *at == part.entries.len() {
+                if selection.parts[part.part].rows.get(part.entries.start + *at) != Some(&row)
+                    || *at == part.entries.len()
+                {
                     continue;
                 }
                 if let Some(run) = part.hists.get_mut(*at) {

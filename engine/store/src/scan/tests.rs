@@ -17,7 +17,7 @@ use quiver_types::{
 };
 
 use super::{SampleRequest, SamplesExec};
-use crate::run::{cmp_float, cmp_histogram, SeriesRun};
+use crate::run::{SeriesRun, cmp_float, cmp_histogram};
 use crate::select::testing::{Item, World, labels, scan, select, service_labels, wait};
 
 /// Samples of a series: time, bits, start time; time, histogram, start time.
@@ -48,7 +48,8 @@ fn contents(selected: &SelectedSeries, batches: &[RecordBatch]) -> BTreeMap<Vec<
                 assert!(starts.is_empty() || starts.len() == ts.len());
                 let starts = starts.into_iter().chain(std::iter::repeat(0));
                 assert!(ts.windows(2).all(|w| w[0] < w[1]));
-                content.floats = ts.into_iter().zip(values).zip(starts).map(|((t, v), s)| (t, v.to_bits(), s)).collect();
+                content.floats =
+                    ts.into_iter().zip(values).zip(starts).map(|((t, v), s)| (t, v.to_bits(), s)).collect();
             }
             if let Some(ts) = times(batch, "h_ts", i) {
                 let hists = batch.column_by_name("h").expect("histograms").as_list::<i32>().value(i);
@@ -97,7 +98,12 @@ fn sample() -> impl Strategy<Value = Sample> {
     let float = (0..values.len(), 0..3i64).prop_map(move |(v, start)| Item::Float(values[v], start));
     let hist = (0..3u8, 0..3i64).prop_map(|(n, start)| Item::Hist(Box::new(histogram(n)), start));
     let item = prop_oneof![8 => float, 1 => hist];
-    (0..pool().len(), 0..40i64, item, 0..6usize).prop_map(|(series, t, item, home)| Sample { series, ts: t * 1000, item, home })
+    (0..pool().len(), 0..40i64, item, 0..6usize).prop_map(|(series, t, item, home)| Sample {
+        series,
+        ts: t * 1000,
+        item,
+        home,
+    })
 }
 
 fn matcher() -> impl Strategy<Value = Matcher> {
@@ -277,7 +283,8 @@ fn long_series_come_whole() {
     world.insert(generation, &[(series[7].clone(), 30_000_000, Item::Float(7.0, 0))]);
     wait(async {
         let stats = Arc::new(ReadStats::default());
-        let selected = select(&*world.snapshot(), vec![Matcher::equal("__name__", "m")], MillisRange::ALL, &stats).await;
+        let selected =
+            select(&*world.snapshot(), vec![Matcher::equal("__name__", "m")], MillisRange::ALL, &stats).await;
         let (plan, batches) = scan(&selected, SampleRequest::default(), 3, &stats).await;
         let found = contents(&selected, &batches);
         assert_eq!(found.len(), 40);

@@ -21,7 +21,8 @@ pub(crate) async fn read(
         let source: &PartRows = &selection.parts[n];
         let places = source.rows.iter().zip(source.numbers.iter().map(|&number| source.series.exemplars(number)));
         let (rows, wanted): (Vec<u32>, Vec<SeriesRows>) = places.filter(|(_, wanted)| wanted.rows > 0).unzip();
-        let found = if wanted.is_empty() { Vec::new() } else { source.part.read_exemplars(&wanted, range, stats).await? };
+        let found =
+            if wanted.is_empty() { Vec::new() } else { source.part.read_exemplars(&wanted, range, stats).await? };
         Result::Ok((rows, found))
     };
     let mut reads = futures::stream::iter(0..selection.parts.len()).map(read_part).buffered(PARTS_OPENED_AT_ONCE);
@@ -39,7 +40,10 @@ pub(crate) async fn read(
     for (row, mut exemplars) in by_row.into_iter().enumerate().filter(|(_, exemplars)| !exemplars.is_empty()) {
         normalize_exemplars(&mut exemplars);
         let labels = LabelSet::from_pairs(table.labels(row));
-        out.push(SeriesExemplars { labels, exemplars: exemplars.into_iter().map(|e| (e.ts, e.value, e.labels)).collect() });
+        out.push(SeriesExemplars {
+            labels,
+            exemplars: exemplars.into_iter().map(|e| (e.ts, e.value, e.labels)).collect(),
+        });
     }
     Ok(out)
 }

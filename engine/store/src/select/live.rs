@@ -34,7 +34,8 @@ pub(crate) struct LiveMatches {
 
 /// Resolves a question over the generations of a snapshot; those without a match are left out.
 pub(crate) fn resolve(question: &Question<'_>, snapshot: &Snapshot) -> Vec<LiveMatches> {
-    let inside = |generation: &&Arc<Generation>| generation.range().is_some_and(|range| range.overlaps(&question.range));
+    let inside =
+        |generation: &&Arc<Generation>| generation.range().is_some_and(|range| range.overlaps(&question.range));
     let generations: Vec<&Arc<Generation>> = snapshot.visible.generations.iter().filter(inside).collect();
     if question.is_void() {
         return Vec::new();
@@ -114,7 +115,11 @@ impl Coder {
             Some(&column) => column,
             None => {
                 let name: Arc<str> = Arc::from(name);
-                self.columns.push(Growing { name: Arc::clone(&name), values: vec![Arc::from("")], codes: vec![0; rows] });
+                self.columns.push(Growing {
+                    name: Arc::clone(&name),
+                    values: vec![Arc::from("")],
+                    codes: vec![0; rows],
+                });
                 self.by_name.insert(name, self.columns.len() as u32 - 1);
                 self.columns.len() as u32 - 1
             }

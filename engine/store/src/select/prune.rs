@@ -43,7 +43,9 @@ pub(crate) fn prune(
             pruned.time += 1;
         } else if !may_show(meta, access) {
             pruned.service += 1;
-        } else if !selectors.is_empty() && !selectors.iter().zip(&names).any(|(s, names)| may_name(meta, s, names.as_deref())) {
+        } else if !selectors.is_empty()
+            && !selectors.iter().zip(&names).any(|(s, names)| may_name(meta, s, names.as_deref()))
+        {
             pruned.name += 1;
         } else {
             kept.push(Arc::clone(part));

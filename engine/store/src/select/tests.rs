@@ -15,7 +15,10 @@ fn item(pairs: &[(&str, &str)], ts: i64) -> (LabelSet, i64, Item) {
 fn world() -> World {
     let mut world = World::new();
     world.add_part(&[item(&[("__name__", "a"), ("job", "x")], 1000), item(&[("__name__", "b"), ("job", "x")], 9000)]);
-    world.add_part(&[item(&[("__name__", "a"), ("job", "y")], 20_000), item(&[("__name__", "c"), ("job", "y")], 21_000)]);
+    world.add_part(&[
+        item(&[("__name__", "a"), ("job", "y")], 20_000),
+        item(&[("__name__", "c"), ("job", "y")], 21_000),
+    ]);
     world
 }
 
@@ -65,12 +68,20 @@ fn a_second_run_reads_no_index() {
         for range in [(0, 40_000), (0, 40_000), (500, 39_000), (2000, 40_000)] {
             let stats = ReadStats::default();
             let range = MillisRange::new(range.0, range.1);
-            let selected = select(&*source.snapshot(), vec![Matcher::new("job", MatchOp::Regex, ".*").expect("valid")], range, &stats).await;
+            let selected = select(
+                &*source.snapshot(),
+                vec![Matcher::new("job", MatchOp::Regex, ".*").expect("valid")],
+                range,
+                &stats,
+            )
+            .await;
             if !tables.is_empty() {
                 assert_eq!((get(&stats.objects_read), get(&stats.index_bytes_read)), (0, 0));
                 assert!(get(&stats.cache_hits) > 0);
             }
-            tables.push((0..selected.table.len()).map(|r| LabelSet::from_pairs(selected.table.labels(r))).collect::<Vec<_>>());
+            tables.push(
+                (0..selected.table.len()).map(|r| LabelSet::from_pairs(selected.table.labels(r))).collect::<Vec<_>>(),
+            );
         }
         assert_eq!(tables[0].len(), 5);
         assert!(tables[0].is_sorted_by(|a, b| a.cmp_series(b).is_lt()));

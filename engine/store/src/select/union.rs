@@ -68,8 +68,10 @@ pub(crate) fn unite(sources: &[&dyn SeriesList]) -> Union {
     // The stable sort finds the sorted runs that the sources are, and merges them.
     sorted.sort_by(|&a, &b| order.compare(a as usize, b as usize));
     let take = |codes: &[u32]| sorted.iter().map(|&entry| codes[entry as usize]).collect();
-    let take_column = |c: &CodedColumn| {
-        CodedColumn { name: Arc::clone(&c.name), values: Arc::clone(&c.values), codes: take(&c.codes) }
+    let take_column = |c: &CodedColumn| CodedColumn {
+        name: Arc::clone(&c.name),
+        values: Arc::clone(&c.values),
+        codes: take(&c.codes),
     };
     let columns = columns.iter().map(take_column).collect();
     let ids = sorted.iter().map(|&entry| entries.ids[entry as usize]).collect();
@@ -171,8 +173,20 @@ impl<'a> SeriesOrder<'a> {
         // Where one lacks the label, its next label has a greater name; without a next one it is the shorter set.
         let ends = |row: usize| self.others[differs..].iter().all(|codes| codes[row] == 0);
         match (x, y) {
-            (0, _) => if ends(a) { Ordering::Less } else { Ordering::Greater },
-            (_, 0) => if ends(b) { Ordering::Greater } else { Ordering::Less },
+            (0, _) => {
+                if ends(a) {
+                    Ordering::Less
+                } else {
+                    Ordering::Greater
+                }
+            }
+            (_, 0) => {
+                if ends(b) {
+                    Ordering::Greater
+                } else {
+                    Ordering::Less
+                }
+            }
             _ => x.cmp(&y),
         }
     }

@@ -108,7 +108,8 @@ impl Bench {
     }
 
     async fn sound(&self) {
-        let report = check_with(self.settings(), Arc::clone(&self.clock) as Arc<dyn Clock>, self.storage()).await.unwrap();
+        let report =
+            check_with(self.settings(), Arc::clone(&self.clock) as Arc<dyn Clock>, self.storage()).await.unwrap();
         assert!(report.sound() && report.unknown.is_empty(), "{report:?}");
     }
 }
@@ -284,7 +285,8 @@ async fn compaction_keeps_the_winners_of_equal_keys() {
     for round in 0..8 {
         let mut batch = MetricsBatch::default();
         for _ in 0..200 {
-            let (series, ts, value) = (random(20), START - random(5) as i64 * 3_600_000 - random(5) as i64, random(9) as f64);
+            let (series, ts, value) =
+                (random(20), START - random(5) as i64 * 3_600_000 - random(5) as i64, random(9) as f64);
             let value = if value == 8.0 { quiver_types::stale_nan() } else { value };
             let at = batch.push_series(labels(series).canonical());
             batch.push_sample(at, ts, value, 0);
@@ -398,7 +400,8 @@ async fn one_process_one_installation() {
     std::fs::write(&identity, &own).unwrap();
     let database = bench.dir.path().join("data/quiver.db");
     for ending in ["", "-wal", "-shm"] {
-        let _ = std::fs::rename(format!("{}{ending}", database.display()), format!("{}.away{ending}", database.display()));
+        let _ =
+            std::fs::rename(format!("{}{ending}", database.display()), format!("{}.away{ending}", database.display()));
     }
     let error = bench.try_open().await.unwrap_err();
     assert!(error.to_string().contains("quiver catalog rebuild"), "{error}");
@@ -421,7 +424,8 @@ async fn lost_catalog(remote: bool) {
     bench.write(&store, &[START + 20]).await;
     store.flush_sealed().await.unwrap();
     bench.write(&store, &[START + 30]).await;
-    let ids = |store: &Store| store.visible().parts.iter().map(|p| p.meta.id).collect::<std::collections::BTreeSet<_>>();
+    let ids =
+        |store: &Store| store.visible().parts.iter().map(|p| p.meta.id).collect::<std::collections::BTreeSet<_>>();
     let expected = ids(&store);
     store.close(Duration::ZERO).await;
     drop(store);

@@ -210,7 +210,9 @@ impl Encoder {
     }
 
     pub(crate) fn metadata(&mut self, rows: &[MetadataRow], out: &mut Vec<u8>) {
-        let text = |get: fn(&MetadataRow) -> &str| -> ArrayRef { Arc::new(StringArray::from_iter_values(rows.iter().map(get))) };
+        let text = |get: fn(&MetadataRow) -> &str| -> ArrayRef {
+            Arc::new(StringArray::from_iter_values(rows.iter().map(get)))
+        };
         let columns: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::from_iter_values(rows.iter().map(|r| r.0))),
             text(|r| &r.1.metric),
@@ -249,7 +251,8 @@ pub(crate) fn decode(kind: Kind, optional: bool, body: &Buffer) -> Result<Record
         end.is_some_and(|end| end <= data.len())
     };
     let rows = batch.length();
-    let nodes_fit = batch.nodes().is_some_and(|n| n.iter().all(|n| n.null_count() == 0 && (0..=1 << 32).contains(&n.length())));
+    let nodes_fit =
+        batch.nodes().is_some_and(|n| n.iter().all(|n| n.null_count() == 0 && (0..=1 << 32).contains(&n.length())));
     let buffers_fit = batch.buffers().is_some_and(|b| b.iter().all(|b| inside(b.offset(), b.length())));
     if !nodes_fit || !buffers_fit || batch.compression().is_some() || !(0..=1 << 32).contains(&rows) {
         return Err(bad("buffers do not fit"));
@@ -259,7 +262,11 @@ pub(crate) fn decode(kind: Kind, optional: bool, body: &Buffer) -> Result<Record
         .map_err(|e| bad(e.to_string()))
 }
 
-fn column<'a, T: 'a>(batch: &'a RecordBatch, at: usize, cast: impl FnOnce(&'a ArrayRef) -> Option<&'a T>) -> Result<&'a T, BadBody> {
+fn column<'a, T: 'a>(
+    batch: &'a RecordBatch,
+    at: usize,
+    cast: impl FnOnce(&'a ArrayRef) -> Option<&'a T>,
+) -> Result<&'a T, BadBody> {
     batch.columns().get(at).and_then(cast).ok_or_else(|| bad(format!("column {at} is of another type")))
 }
 

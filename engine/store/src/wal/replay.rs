@@ -180,7 +180,9 @@ impl GenerationReplay {
             let bytes = disk.read(path).map_err(|e| unreadable(path, e))?;
             total += bytes.len() as u64;
             let promised = self.headers.get(&(number + 1)).copied().flatten().map(|h| h.previous_bytes as usize);
-            if self.headers[&number].is_none() && (bytes.len() >= segment::HEADER_BYTES || promised.is_some_and(|p| p > 0)) {
+            if self.headers[&number].is_none()
+                && (bytes.len() >= segment::HEADER_BYTES || promised.is_some_and(|p| p > 0))
+            {
                 // The name says as much as the header, so the records can still be had.
                 self.found_damage(1);
                 warn!(path = %path.display(), "the header of a WAL segment is damaged");
@@ -217,7 +219,11 @@ impl GenerationReplay {
         while at < end {
             match record::read(bytes, at) {
                 Found::Record(header, next) => {
-                    self.record(header, &buffer.slice_with_length(at + record::HEADER_BYTES, next - at - record::HEADER_BYTES), path)?;
+                    self.record(
+                        header,
+                        &buffer.slice_with_length(at + record::HEADER_BYTES, next - at - record::HEADER_BYTES),
+                        path,
+                    )?;
                     at = next;
                 }
                 found => {
@@ -334,7 +340,8 @@ impl GenerationReplay {
 
     /// Reads all records of a write before the first is inserted.
     fn apply(&mut self, write: &Pending) -> Result<(), BadBody> {
-        let (mut samples, mut histograms, mut exemplars, mut metadata) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut samples, mut histograms, mut exemplars, mut metadata) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (kind, batch) in &write.records {
             match kind {
                 Kind::Samples => samples.push(codec::read_samples(batch)?),
@@ -375,7 +382,8 @@ impl GenerationReplay {
         let start_ts = columns.start_ts.as_ref().map_or(&[][..], |s| s.values());
         let numbers = columns.slots.values();
         if self.same && numbers.iter().all(|&n| (n as usize) < self.slots.len()) {
-            let rows = SampleRows { slots: numbers, ts: columns.ts.values(), values: columns.values.values(), start_ts };
+            let rows =
+                SampleRows { slots: numbers, ts: columns.ts.values(), values: columns.values.values(), start_ts };
             note_days(rows.ts.iter().copied(), days);
             self.generation.insert_samples(seq, rows);
             return;

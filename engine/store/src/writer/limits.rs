@@ -1,7 +1,7 @@
 //! What a request may hold: ages of samples, number of days. Checked before anything is logged.
 
 use quiver_types::time::day_of;
-use quiver_types::{Error, Millis, MetricsBatch, Result};
+use quiver_types::{Error, MetricsBatch, Millis, Result};
 
 use super::Refusal;
 use crate::metrics::METRICS;
@@ -113,16 +113,22 @@ mod tests {
             assert_eq!((batch.sample_series.len(), batch.values.len()), (kept.len(), kept.len()));
         };
         check(&[1, 999_000], Some(1000), Some(600_000), &[999_000], &[(Refusal::TooOld, 1)]);
-        check(&[998_999, 999_000, 1_600_000, 1_600_001], Some(1000), Some(600_000), &[999_000, 1_600_000], &[
-            (Refusal::TooOld, 1),
-            (Refusal::TooFarInFuture, 1),
-        ]);
+        check(
+            &[998_999, 999_000, 1_600_000, 1_600_001],
+            Some(1000),
+            Some(600_000),
+            &[999_000, 1_600_000],
+            &[(Refusal::TooOld, 1), (Refusal::TooFarInFuture, 1)],
+        );
         check(&[-5, 7_000_000], None, None, &[-5, 7_000_000], &[]);
         let edge = i64::MAX / 1_000_000;
-        check(&[edge, edge + 1, -edge, i64::MIN], None, None, &[edge, -edge], &[
-            (Refusal::TooOld, 1),
-            (Refusal::TooFarInFuture, 1),
-        ]);
+        check(
+            &[edge, edge + 1, -edge, i64::MIN],
+            None,
+            None,
+            &[edge, -edge],
+            &[(Refusal::TooOld, 1), (Refusal::TooFarInFuture, 1)],
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use hashbrown::{HashMap, HashSet};
 use quiver_types::label::{METRIC_NAME, Pairs};
 use quiver_types::metrics::BatchSeries;
 use quiver_types::time::day_of;
-use quiver_types::{Millis, MetricsBatch};
+use quiver_types::{MetricsBatch, Millis};
 
 use super::limits::retain;
 use crate::memtable::series::exemplar;
@@ -94,7 +94,13 @@ impl Stager {
     }
 
     /// Stages a batch under a sequence number; its records go to the end of `out`.
-    pub(crate) fn stage(&mut self, ctx: StageContext<'_>, seq: u64, mut batch: MetricsBatch, out: &mut Vec<u8>) -> Staged {
+    pub(crate) fn stage(
+        &mut self,
+        ctx: StageContext<'_>,
+        seq: u64,
+        mut batch: MetricsBatch,
+        out: &mut Vec<u8>,
+    ) -> Staged {
         self.resolve(ctx, &batch);
         let refused = self.drop_refused(&mut batch);
         let slots = &self.slots;
@@ -102,7 +108,11 @@ impl Stager {
             slots: UInt32Array::from(batch.sample_series.iter().map(|&s| slots[s as usize]).collect::<Vec<_>>()),
             ts: Int64Array::from(std::mem::take(&mut batch.ts)),
             values: Float64Array::from(std::mem::take(&mut batch.values)),
-            start_ts: batch.start_ts.iter().any(|&s| s != 0).then(|| Int64Array::from(std::mem::take(&mut batch.start_ts))),
+            start_ts: batch
+                .start_ts
+                .iter()
+                .any(|&s| s != 0)
+                .then(|| Int64Array::from(std::mem::take(&mut batch.start_ts))),
         });
         let histogram = |h: quiver_types::metrics::HistogramSample| HistogramRow {
             slot: slots[h.series as usize],
@@ -124,7 +134,12 @@ impl Stager {
         let registry = ctx.generation.registry();
         self.slots.clear();
         self.unknown.clear();
-        registry.resolve(ctx.generation.ordinal(), batch.series.iter().map(|s| s.id), &mut self.slots, &mut self.unknown);
+        registry.resolve(
+            ctx.generation.ordinal(),
+            batch.series.iter().map(|s| s.id),
+            &mut self.slots,
+            &mut self.unknown,
+        );
         if self.unknown.is_empty() {
             return;
         }

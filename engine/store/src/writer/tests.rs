@@ -42,7 +42,12 @@ struct Rig {
 }
 
 fn settings() -> WriteSettings {
-    WriteSettings { accept_past_ms: None, accept_future_ms: None, disk_reserve_bytes: 0, ..StoreSettings::default().write() }
+    WriteSettings {
+        accept_past_ms: None,
+        accept_future_ms: None,
+        disk_reserve_bytes: 0,
+        ..StoreSettings::default().write()
+    }
 }
 
 fn try_open(dir: &Path, disk: Arc<dyn WalDisk>, settings: WriteSettings) -> Result<Rig> {

@@ -21,5 +21,12 @@ pub const TABLE: TableDef = TableDef {
 /// Columns of `.rows`.
 pub fn rows() -> SchemaRef {
     let text = |name: &str| Field::new(name, DataType::Utf8, false);
-    Arc::new(Schema::new(vec![millis("ts", false), text("metric"), text("type"), text("help"), text("unit"), text("__q_service")]))
+    Arc::new(Schema::new(vec![
+        millis("ts", false),
+        text("metric"),
+        text("type"),
+        text("help"),
+        text("unit"),
+        text("__q_service"),
+    ]))
 }

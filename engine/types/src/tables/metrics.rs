@@ -32,7 +32,9 @@ pub const LABEL_COLUMNS: usize = 16;
 /// Columns of `.series` (dynamic columns `label.<name>`, dictionary-coded text, follow).
 /// Sorted in series order; `series` is the row's number.
 pub fn series() -> SchemaRef {
-    let entries = DataType::Struct(vec![Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Utf8, false)].into());
+    let entries = DataType::Struct(
+        vec![Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Utf8, false)].into(),
+    );
     Arc::new(Schema::new(vec![
         Field::new("series", DataType::UInt32, false),
         Field::new("series_id", DataType::FixedSizeBinary(16), false),

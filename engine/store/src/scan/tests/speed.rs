@@ -33,7 +33,9 @@ fn least(mut run: impl FnMut()) -> f64 {
 #[ignore = "measurement"]
 fn speed_of_reads() {
     let mut report = String::new();
-    for (series, parts, samples, live) in [(10_000, 1, 480, 0), (10_000, 6, 80, 0), (10_000, 5, 80, 8), (200_000, 4, 4, 1)] {
+    for (series, parts, samples, live) in
+        [(10_000, 1, 480, 0), (10_000, 6, 80, 0), (10_000, 5, 80, 8), (200_000, 4, 4, 1)]
+    {
         let mut world = World::new();
         for part in 0..parts {
             let first = part as Millis * samples as Millis * STEP;
@@ -60,7 +62,8 @@ fn speed_of_reads() {
             let selected = select_warm();
             let scanned = least(|| drop(wait(scan(&selected, SampleRequest::default(), 1, &stats))));
             let rate = selected.table.len() as f64 / series as f64 * total as f64 / scanned / 1e3;
-            let line = format!("  {what}: select {cold:.2} ms, repeated {warm:.3}; scan {scanned:.2} ms, {rate:.0} M/s");
+            let line =
+                format!("  {what}: select {cold:.2} ms, repeated {warm:.3}; scan {scanned:.2} ms, {rate:.0} M/s");
             writeln!(report, "{line}").expect("a text");
         }
     }

@@ -180,7 +180,10 @@ fn points(of: impl Fn(&str) -> bool) -> Vec<&'static str> {
 
 #[test]
 fn flush_and_commit() {
-    crash_everywhere(false, &points(|p| p.starts_with("flush.") || p.starts_with("commit.") || p.starts_with("object.")));
+    crash_everywhere(
+        false,
+        &points(|p| p.starts_with("flush.") || p.starts_with("commit.") || p.starts_with("object.")),
+    );
     crash_everywhere(false, &["commit.after-end:3", "flush.after-part:2", "flush.after-part:3"]);
 }
 
@@ -199,6 +202,9 @@ fn open_outbox_and_close() {
 #[test]
 fn upload() {
     crash_everywhere(true, &points(only_remote));
-    crash_everywhere(true, &["flush.after-commit", "outbox.before-put:2", "compact.after-commit", "upload.after-file:3"]);
+    crash_everywhere(
+        true,
+        &["flush.after-commit", "outbox.before-put:2", "compact.after-commit", "upload.after-file:3"],
+    );
     crash_everywhere(true, &["flush.before-commit:2", "cleaner.in-delete"]);
 }

@@ -25,8 +25,11 @@ async fn write_all(rig: &Rig, count: i64) -> Vec<i64> {
 
 fn times(rig: &Rig) -> Vec<i64> {
     let all: Vec<i64> = rig.read(&[Matcher::equal("__name__", "all")]).into_iter().map(|r| r.0).collect();
-    let own: Vec<i64> =
-        rig.read(&[Matcher::new("__name__", quiver_types::MatchOp::NotEqual, "all").unwrap()]).into_iter().map(|r| r.0).collect();
+    let own: Vec<i64> = rig
+        .read(&[Matcher::new("__name__", quiver_types::MatchOp::NotEqual, "all").unwrap()])
+        .into_iter()
+        .map(|r| r.0)
+        .collect();
     assert_eq!(all, own, "writes are whole");
     all
 }
@@ -62,10 +65,13 @@ async fn lasting_failures_refuse_and_lose_nothing() {
                 disk.fail(call, after, count, Io::StorageFull);
                 let mut acknowledged = write_all(&rig, 8).await;
                 disk.heal();
-                rig.path.write_metrics(batch(&[
-                    (&[("__name__", "m2")], &[(100, 1.0)]),
-                    (&[("__name__", "all")], &[(100, 1.0)]),
-                ])).await.unwrap();
+                rig.path
+                    .write_metrics(batch(&[
+                        (&[("__name__", "m2")], &[(100, 1.0)]),
+                        (&[("__name__", "all")], &[(100, 1.0)]),
+                    ]))
+                    .await
+                    .unwrap();
                 acknowledged.push(100);
                 assert_eq!(times(&rig), acknowledged, "what is refused is not seen: {call:?} {after} {count}");
                 let again = open(dir.path());

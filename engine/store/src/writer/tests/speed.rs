@@ -47,11 +47,14 @@ fn speed_of_writes_and_replay() {
         let dir = TempDir::new().unwrap();
         let requests = requests(series, per_request, rounds);
         let samples = (series * rounds) as f64;
-        let rig = Arc::new(try_open(dir.path(), Arc::new(LocalDisk), WriteSettings {
-            generation_bytes: 4 << 30,
-            memory_bytes: 8 << 30,
-            ..settings()
-        }).unwrap());
+        let rig = Arc::new(
+            try_open(
+                dir.path(),
+                Arc::new(LocalDisk),
+                WriteSettings { generation_bytes: 4 << 30, memory_bytes: 8 << 30, ..settings() },
+            )
+            .unwrap(),
+        );
         let (started, cpu) = (Instant::now(), cpu_seconds());
         runtime.block_on(async {
             let queue = Arc::new(Mutex::new(requests));
@@ -95,7 +98,8 @@ fn speed_of_writes_and_replay() {
         let rows: usize = generation.days().into_iter().flat_map(|d| generation.runs(d)).map(|r| r.samples.len()).sum();
         let _ = writeln!(report, "  runs {:.1} M samples/s", rows as f64 / started.elapsed().as_secs_f64() / 1e6);
         let started = Instant::now();
-        let found = generation.matching(&[Matcher::equal("job", "api-server")], &Access::full(), MillisRange::ALL, u64::MAX);
+        let found =
+            generation.matching(&[Matcher::equal("job", "api-server")], &Access::full(), MillisRange::ALL, u64::MAX);
         let _ = writeln!(report, "  matching {} series {:.3} ms", found.len(), started.elapsed().as_secs_f64() * 1e3);
     }
     tracing::info!("{report}");
