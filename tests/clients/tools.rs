@@ -1,0 +1,66 @@
+//! Programs out of the folder of installed tools.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use quiver_tests::server::{run, tools};
+
+/// A running program. Killed when dropped.
+#[derive(Debug)]
+pub struct Program(Child);
+
+impl Program {
+    /// Starts it; what it says goes to a file.
+    pub fn start(command: &mut Command, log: &Path) -> Self {
+        let log = std::fs::File::create(log).expect("a log");
+        let errors = log.try_clone().expect("a second handle");
+        Self(command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn().expect("it runs"))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Gives an installed program.
+pub fn program(name: &str) -> Command {
+    Command::new(tools().join("usr/bin").join(name))
+}
+
+/// Runs one of our Python scripts to its end, and gives what it printed.
+pub fn python(script: &str, args: &[&str]) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools").join(script);
+    let mut command = Command::new(tools().join("venv/bin/python"));
+    let (code, output, errors) = run(command.arg(&script).args(args));
+    assert_eq!(code, Some(0), "{}: {errors}", script.display());
+    output
+}
+
+/// Gives a document of the repository.
+pub fn document(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+/// Gives a port of loopback that was free a moment ago.
+pub fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("bound").port()
+}
+
+/// Says whether this is the long run.
+pub fn soak() -> bool {
+    std::env::var_os("QUIVER_SOAK").is_some()
+}
+
+/// Asks again and again until the answer is yes.
+pub async fn until(what: &str, patience: Duration, mut done: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !done().await {
+        assert!(began.elapsed() < patience, "{what}: not within {patience:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
