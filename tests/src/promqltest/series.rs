@@ -209,6 +209,7 @@ fn number(text: &str) -> Option<(f64, &str)> {
 pub fn duration_ms(text: &str) -> Result<i64, String> {
     let fault = || format!("bad duration: {text}");
     let (negative, mut rest) = text.strip_prefix('-').map_or((false, text), |t| (true, t));
+    rest = text.strip_prefix('+').unwrap_or(rest);
     if rest == "0" {
         return Ok(0);
     }
