@@ -152,7 +152,7 @@ impl Storage {
             METRICS.object_read_bytes.add(bytes.len() as u64);
             Ok(bytes)
         };
-        found(self.retry("read", key, &self.0.reads, self.0.read_budget, 0, read).await)
+        found(self.retry("read", key, &self.0.reads, self.0.read_budget, 0, read).await, key)
     }
 
     /// Gives an object's size; none when it is not there.
@@ -165,7 +165,7 @@ impl Storage {
             Target::Remote(store, path) => (store, path),
         };
         let head = || async { Ok(store.head(&path).await?.size) };
-        found(self.retry("look up", key, &self.0.reads, self.0.read_budget, 0, head).await)
+        found(self.retry("look up", key, &self.0.reads, self.0.read_budget, 0, head).await, key)
     }
 
     /// Reads byte ranges of one object, each exactly as long as asked.
@@ -263,7 +263,7 @@ impl Storage {
                 let Target::Remote(store, path) = target else { return Ok(()) };
                 let delete = || async { store.delete(&path).await };
                 let done = self.retry("delete", &key, &self.0.writes, self.0.write_budget, 0, delete).await;
-                found(done).map(|_| ())
+                found(done, &key).map(|_| ())
             }
         };
         let deletes: Vec<_> = keys.iter().map(one).collect();
@@ -382,11 +382,11 @@ impl Failure {
     }
 }
 
-fn found<T>(answer: Result<T, Failure>) -> Result<Option<T>> {
+fn found<T>(answer: Result<T, Failure>, key: &str) -> Result<Option<T>> {
     match answer {
         Ok(value) => Ok(Some(value)),
         Err(Failure { error: object_store::Error::NotFound { .. }, .. }) => Ok(None),
-        Err(e) => Err(e.into_error("")),
+        Err(e) => Err(e.into_error(key)),
     }
 }
 
