@@ -90,7 +90,8 @@ impl Sent {
         }
         assert_eq!(floats.len(), expected.count(), "{state}: rows that nobody sent");
         assert_eq!(histograms, self.histograms, "{state}");
-        assert_eq!(metadata, ["requests_total|counter|All requests.|"], "{state}");
+        let expected = ["requests_total|counter|All requests.|", "with_start_total|counter|From a start.|"];
+        assert_eq!(metadata, expected, "{state}");
     }
 }
 
@@ -240,6 +241,22 @@ async fn second(server: &Server, sent: &mut Sent, random: &mut StdRng) {
     sent.write_histogram(server, &labels, T0_MS, &[1, 2, 9], 17.5).await;
     sent.write_histogram(server, &labels, T0_MS + 15_000, &[1, 2, 1], 17.5).await;
     server.write(metadata_body("All requests.")).await;
+    // Start times: a column that the other parts lack.
+    let point = |s: i64| {
+        let (start, ts) = ((T0_MS + 500) * 1_000_000, (T0_MS + 1000 * s) * 1_000_000);
+        format!("{{\"startTimeUnixNano\":\"{start}\",\"timeUnixNano\":\"{ts}\",\"asDouble\":{}.25}}", s * 3)
+    };
+    let points: Vec<String> = (1..50).map(point).collect();
+    let sum = format!("{{\"dataPoints\":[{}],\"aggregationTemporality\":2,\"isMonotonic\":true}}", points.join(","));
+    let metric = format!("{{\"name\":\"with_start\",\"description\":\"From a start.\",\"sum\":{sum}}}");
+    let body = format!("{{\"resourceMetrics\":[{{\"scopeMetrics\":[{{\"metrics\":[{metric}]}}]}}]}}");
+    let headers = [("content-type", "application/json")];
+    let answer = server.post("/metrics-api/api/v1/otlp/v1/metrics", &headers, body.into_bytes()).await;
+    assert_eq!((answer.status, answer.text().as_str()), (200, "{}"));
+    for s in 1..50 {
+        let key = (text(&self::labels(&[("__name__", "with_start_total")])), T0_MS + 1000 * s);
+        sent.floats.insert(key, (s as f64 * 3.0 + 0.25).to_bits());
+    }
 }
 
 async fn in_every_state(options: &Options, root: impl Fn(&Path) -> std::path::PathBuf) {
@@ -249,7 +266,6 @@ async fn in_every_state(options: &Options, root: impl Fn(&Path) -> std::path::Pa
     let server = Server::start(dir.path(), options).await;
     first(&server, &mut sent, &mut random).await;
     server.flush().await;
-    // Metadata alone tells nothing yet of the newer help.
     second(&server, &mut sent, &mut random).await;
     server.flush().await;
     sent.check(&root, "flushed twice");

@@ -4,7 +4,7 @@
 //! `$off` is an offset that brings whole seconds off the grid of scrapes: subqueries step at whole seconds.
 
 /// Asked over the whole range, with several steps.
-pub const RANGE: &[&str] = &[
+pub(crate) const RANGE: &[&str] = &[
     "up",
     "{job=\"node\"}",
     "{job=\"prometheus\",__name__=~\"prometheus_.*\"}",
@@ -86,7 +86,7 @@ pub const RANGE: &[&str] = &[
 ];
 
 /// Asked at several times.
-pub const INSTANT: &[&str] = &[
+pub(crate) const INSTANT: &[&str] = &[
     "{job=~\".+\"}",
     "{job=~\".+\"}[20s]",
     "node_cpu_seconds_total[21s] offset 6s",
@@ -103,7 +103,7 @@ pub const INSTANT: &[&str] = &[
 ];
 
 /// Words of functions, for the count of those that were asked.
-pub const FUNCTIONS: &[&str] = &[
+pub(crate) const FUNCTIONS: &[&str] = &[
     "abs", "absent", "absent_over_time", "avg_over_time", "ceil", "changes", "clamp", "clamp_max", "clamp_min",
     "count_over_time", "day_of_month", "delta", "deriv", "exp", "floor", "histogram_quantile", "hour", "idelta",
     "increase", "irate", "label_join", "label_replace", "last_over_time", "ln", "log10", "log2", "max_over_time",

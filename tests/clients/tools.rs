@@ -8,11 +8,11 @@ use quiver_tests::server::{run, tools};
 
 /// A running program. Killed when dropped.
 #[derive(Debug)]
-pub struct Program(Child);
+pub(crate) struct Program(Child);
 
 impl Program {
     /// Starts it; what it says goes to a file.
-    pub fn start(command: &mut Command, log: &Path) -> Self {
+    pub(crate) fn start(command: &mut Command, log: &Path) -> Self {
         let log = std::fs::File::create(log).expect("a log");
         let errors = log.try_clone().expect("a second handle");
         Self(command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn().expect("it runs"))
@@ -27,12 +27,12 @@ impl Drop for Program {
 }
 
 /// Gives an installed program.
-pub fn program(name: &str) -> Command {
+pub(crate) fn program(name: &str) -> Command {
     Command::new(tools().join("usr/bin").join(name))
 }
 
 /// Runs one of our Python scripts to its end, and gives what it printed.
-pub fn python(script: &str, args: &[&str]) -> String {
+pub(crate) fn python(script: &str, args: &[&str]) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools").join(script);
     let mut command = Command::new(tools().join("venv/bin/python"));
     let (code, output, errors) = run(command.arg(&script).args(args));
@@ -41,23 +41,23 @@ pub fn python(script: &str, args: &[&str]) -> String {
 }
 
 /// Gives a document of the repository.
-pub fn document(path: &str) -> PathBuf {
+pub(crate) fn document(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
 /// Gives a port of loopback that was free a moment ago.
-pub fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("bound").port()
 }
 
 /// Says whether this is the long run.
-pub fn soak() -> bool {
+pub(crate) fn soak() -> bool {
     std::env::var_os("QUIVER_SOAK").is_some()
 }
 
 /// Asks again and again until the answer is yes.
-pub async fn until(what: &str, patience: Duration, mut done: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(what: &str, patience: Duration, mut done: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !done().await {
         assert!(began.elapsed() < patience, "{what}: not within {patience:?}");
