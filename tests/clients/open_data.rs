@@ -162,9 +162,29 @@ fn special() -> Vec<u64> {
         0x7fff_ffff_ffff_ffff,
     ];
     let values = [
-        0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, 5e-324, -5e-324, f64::MIN_POSITIVE, f64::MAX, f64::MIN, 0.1, 0.3,
-        1.0 / 3.0, 9_007_199_254_740_991.0, 9_007_199_254_740_992.0, -9_007_199_254_740_993.0, 1e15, 1e-15, 1e22, 1e300,
-        123_456.789, 4.35, 0.000_001, 90_071_992_547_409.91,
+        0.0,
+        -0.0,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        5e-324,
+        -5e-324,
+        f64::MIN_POSITIVE,
+        f64::MAX,
+        f64::MIN,
+        0.1,
+        0.3,
+        1.0 / 3.0,
+        9_007_199_254_740_991.0,
+        9_007_199_254_740_992.0,
+        -9_007_199_254_740_993.0,
+        1e15,
+        1e-15,
+        1e22,
+        1e300,
+        123_456.789,
+        4.35,
+        0.000_001,
+        90_071_992_547_409.91,
     ];
     bits.extend(values.iter().map(|v: &f64| v.to_bits()));
     bits
@@ -184,7 +204,8 @@ async fn first(server: &Server, sent: &mut Sent, random: &mut StdRng) {
         let scale = [1.0, 10.0, 100.0, 1e4, 1e7][i % 5];
         let samples: Vec<_> = (0..60)
             .map(|s| {
-                let bits = if s == 30 { STALE } else { (random.random_range(-50_000i64..50_000) as f64 / scale).to_bits() };
+                let bits =
+                    if s == 30 { STALE } else { (random.random_range(-50_000i64..50_000) as f64 / scale).to_bits() };
                 (T0_MS + s * 60_000, bits)
             })
             .collect();

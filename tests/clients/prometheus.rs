@@ -146,7 +146,8 @@ fn times_ms(series: &Value) -> Vec<i64> {
 async fn compare(server: &Server, prometheus: &Prometheus, grid: Grid, state: &str) {
     let (mut asked, mut ranges, mut filled, mut matching) = (0, 0, 0, 0);
     let (mut series, mut wrong) = (BTreeSet::new(), Vec::new());
-    let instants = [grid.end_ms, grid.start_ms, i64::midpoint(grid.start_ms, grid.end_ms) / 1000 * 1000 + grid.phase_ms];
+    let instants =
+        [grid.end_ms, grid.start_ms, i64::midpoint(grid.start_ms, grid.end_ms) / 1000 * 1000 + grid.phase_ms];
     for (i, (query, range)) in RANGE.iter().map(|q| (q, true)).chain(INSTANT.iter().map(|q| (q, false))).enumerate() {
         let text = grid.fill(query);
         let mut asks = Vec::new();
@@ -166,7 +167,10 @@ async fn compare(server: &Server, prometheus: &Prometheus, grid: Grid, state: &s
             let answer = server.get_with(&format!("/metrics-api{path}"), &pairs).await;
             let ours = answer.json()["data"].clone();
             if let Err(difference) = same(&theirs, &ours) {
-                wrong.push(format!("{text} {times:?}: {difference}{}", if answer.status == 200 { String::new() } else { answer.text() }));
+                wrong.push(format!(
+                    "{text} {times:?}: {difference}{}",
+                    if answer.status == 200 { String::new() } else { answer.text() }
+                ));
             }
             any |= theirs["result"].as_array().is_some_and(|r| !r.is_empty());
             let listed = theirs["result"].as_array().into_iter().flatten();
@@ -192,7 +196,8 @@ async fn compare(server: &Server, prometheus: &Prometheus, grid: Grid, state: &s
          {functions} functions, {} series",
         series.len()
     );
-    let enough = asked >= 60 && ranges >= 40 && filled >= 50 && matching >= 10 && functions >= 25 && series.len() >= 500;
+    let enough =
+        asked >= 60 && ranges >= 40 && filled >= 50 && matching >= 10 && functions >= 25 && series.len() >= 500;
     assert!(enough, "{counts}");
     show(&counts);
 }
@@ -239,9 +244,9 @@ fn by_labels(data: &Value) -> BTreeMap<String, Vec<Value>> {
 fn same_point(theirs: &Value, ours: &Value) -> Result<(), String> {
     let number = |point: &Value| point[1].as_str().and_then(|v| v.parse::<f64>().ok());
     let equal = theirs[1] == ours[1]
-        || number(theirs).zip(number(ours)).is_some_and(|(a, b)| {
-            (a.is_nan() && b.is_nan()) || (a - b).abs() <= TOLERANCE * a.abs().max(b.abs())
-        });
+        || number(theirs)
+            .zip(number(ours))
+            .is_some_and(|(a, b)| (a.is_nan() && b.is_nan()) || (a - b).abs() <= TOLERANCE * a.abs().max(b.abs()));
     if theirs[0] == ours[0] && equal { Ok(()) } else { Err(format!("{ours} instead of {theirs}")) }
 }
 

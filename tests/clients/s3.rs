@@ -69,9 +69,9 @@ async fn the_spool_bridges_an_outage() {
         samples += write_round(&server, round).await;
     }
     server.flush().await;
-    let objects = objects(&s3.root());
 
     s3.kill();
+    let objects = objects(&s3.root());
     for round in 5..40 {
         samples += write_round(&server, round).await;
     }
@@ -112,7 +112,11 @@ fn objects(root: &Path) -> Vec<String> {
     let (mut found, mut folders) = (Vec::new(), vec![root.to_owned()]);
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).expect("readable").flatten() {
-            if entry.path().is_dir() { folders.push(entry.path()) } else { found.push(entry.path().display().to_string()) }
+            if entry.path().is_dir() {
+                folders.push(entry.path())
+            } else {
+                found.push(entry.path().display().to_string())
+            }
         }
     }
     found.sort();
@@ -174,7 +178,8 @@ async fn large_files_go_up_in_parts() {
         server.write(remote_write(&[(vec![("__name__", "noise"), ("n", name)], samples)])).await;
     }
     server.compact().await;
-    let large = objects(&s3.root()).into_iter().filter(|path| std::fs::metadata(path).is_ok_and(|m| m.len() > 16 << 20));
+    let large =
+        objects(&s3.root()).into_iter().filter(|path| std::fs::metadata(path).is_ok_and(|m| m.len() > 16 << 20));
     assert!(large.count() > 0, "no file is large enough for this test");
     assert_eq!(server.stop(), Some(0));
     offline(&["store", "check"], dir.path(), &s3.options());

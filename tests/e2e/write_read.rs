@@ -173,9 +173,11 @@ async fn rebuilt(data: &Path, options: &Options, root: &Path) {
 fn samples_file(folder: &Path) -> Option<PathBuf> {
     let mut entries: Vec<PathBuf> = std::fs::read_dir(folder).ok()?.flatten().map(|e| e.path()).collect();
     entries.sort();
-    entries.into_iter().find_map(|path| match path.is_dir() {
-        true => samples_file(&path),
-        false => path.to_string_lossy().ends_with(".samples.parquet").then_some(path),
+    entries.into_iter().find_map(|path| {
+        if path.is_dir() {
+            return samples_file(&path);
+        }
+        path.to_string_lossy().ends_with(".samples.parquet").then_some(path)
     })
 }
 
