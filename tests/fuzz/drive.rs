@@ -1,0 +1,100 @@
+//! The loop that all targets share: makes a case from its seed, runs it, holds it to a bound of memory, and says how to
+//! see it again when it fails.
+//!
+//! The number of a case is its seed, so any case can be the first of a run.
+
+use std::fmt::Debug;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::{Duration, Instant};
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tikv_jemalloc_ctl::thread::allocatedp;
+
+/// Longest part of an input that a failure shows.
+const SHOWN_CHARS: usize = 4000;
+
+/// Gives a number from the environment.
+fn given(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+fn soak() -> bool {
+    std::env::var_os("QUIVER_SOAK").is_some_and(|v| v == "1")
+}
+
+fn seconds() -> u64 {
+    given("QUIVER_FUZZ_SECONDS").unwrap_or(if soak() { 200 } else { 20 })
+}
+
+/// The first seed: the given one, the same one in each run of CI, a new one in each soak.
+fn first_seed() -> u64 {
+    given("QUIVER_SEED").unwrap_or_else(|| if soak() { rand::random::<u32>().into() } else { 1 })
+}
+
+/// Writes past the capture of the test harness: a stack overflow ends the process with nothing else shown.
+pub(crate) fn say(text: &str) {
+    writeln!(std::io::stderr(), "{text}").expect("standard error is open");
+}
+
+/// Bytes that this thread ever allocated.
+pub(crate) fn allocated_bytes() -> u64 {
+    allocatedp::read().expect("jemalloc counts").get()
+}
+
+/// Runs something; gives the bytes that it allocated in this thread, freed ones included.
+pub(crate) fn allocated_by(work: impl FnOnce()) -> u64 {
+    let before = allocated_bytes();
+    work();
+    allocated_bytes() - before
+}
+
+/// A fuzz target.
+pub(crate) struct Target<I> {
+    /// Name for messages.
+    pub(crate) name: &'static str,
+    /// Makes the input of a case.
+    pub(crate) make: fn(&mut StdRng) -> I,
+    /// Size of an input in bytes.
+    pub(crate) size: fn(&I) -> usize,
+    /// Most bytes that a case may allocate, by the size of its input.
+    pub(crate) bytes_max: fn(usize) -> u64,
+}
+
+impl<I: Debug> Target<I> {
+    /// Runs cases until the time is over; gives how many.
+    ///
+    /// # Panics
+    /// When a case panics or allocates too much.
+    pub(crate) fn run(&self, mut check: impl FnMut(&I)) -> u64 {
+        let (seed, began) = (first_seed(), Instant::now());
+        say(&format!("{}: seed {seed}", self.name));
+        let (mut cases, mut largest) = (0, 0);
+        while cases == 0 || began.elapsed() < Duration::from_secs(seconds()) {
+            let case = seed.wrapping_add(cases);
+            let input = (self.make)(&mut StdRng::seed_from_u64(case));
+            let mut bytes = 0;
+            let outcome = catch_unwind(AssertUnwindSafe(|| bytes = allocated_by(|| check(&input))));
+            if let Err(panic) = outcome {
+                self.show(case, &input);
+                resume_unwind(panic);
+            }
+            let allowed = (self.bytes_max)((self.size)(&input));
+            if bytes > allowed {
+                self.show(case, &input);
+                panic!("{}: case {case} allocated {bytes} bytes, {allowed} are allowed", self.name);
+            }
+            largest = largest.max(bytes);
+            cases += 1;
+        }
+        let kib = largest / 1024;
+        say(&format!("{}: {cases} cases in {:.1} s, at most {kib} KiB each", self.name, began.elapsed().as_secs_f64()));
+        cases
+    }
+
+    fn show(&self, case: u64, input: &I) {
+        let shown: String = format!("{input:?}").chars().take(SHOWN_CHARS).collect();
+        say(&format!("{} failed: QUIVER_SEED={case} shows it again; input: {shown}", self.name));
+    }
+}

@@ -1,0 +1,92 @@
+//! Texts made to hurt: deep, long, or heavy. Each gets its exact error, within a bound of memory and on a small stack.
+
+use quiver_promql::parser::{parse, parse_selector};
+
+use crate::drive::allocated_by;
+
+/// Memory that refusing a text may take, besides copies of the text itself.
+const REFUSAL_BYTES_MAX: u64 = 64 << 20;
+
+const TOO_DEEP: &str = "expression is nested too deeply, at most 200 levels are allowed";
+const TOO_LARGE: &str = "expression is too large, at most 50000 operands are allowed";
+
+fn refused(text: &str, expected: &str) {
+    let shown: String = text.chars().take(40).collect();
+    let mut got = String::new();
+    let bytes = allocated_by(|| got = parse(text).expect_err(&shown).to_string());
+    assert_eq!(got, expected, "{shown}");
+    let allowed = REFUSAL_BYTES_MAX + 4 * text.len() as u64;
+    assert!(bytes <= allowed, "{shown}: {bytes} bytes allocated to refuse {} bytes", text.len());
+}
+
+fn at(column: usize, message: &str) -> String {
+    format!("1:{column}: parse error: {message}")
+}
+
+#[test]
+fn a_million_deep() {
+    let million = 1_000_000;
+    let balanced = format!("{}1{}", "(".repeat(million), ")".repeat(million));
+    let length = format!("expression of {} bytes is too long, at most 1048576 are allowed", balanced.len());
+    refused(&balanced, &at(1, &length));
+    refused(&"(".repeat(million), &at(201, TOO_DEEP));
+    refused(&format!("{}1", "-".repeat(million)), &at(201, TOO_DEEP));
+    refused(&format!("{}1", "+-".repeat(million / 2)), &at(201, TOO_DEEP));
+    refused(&"1^".repeat(million / 2), &at(401, TOO_DEEP));
+    refused(&"abs(".repeat(million / 4), &at(801, TOO_DEEP));
+    refused(&"sum(".repeat(million / 4), &at(801, TOO_DEEP));
+    refused(&"(-".repeat(million / 2), &at(201, TOO_DEEP));
+}
+
+#[test]
+fn a_million_wide() {
+    refused(&format!("1{}", "+1".repeat(500_000)), &at(100_001, TOO_LARGE));
+    refused(&format!("a{}", " or a".repeat(200_000)), &at(250_001, TOO_LARGE));
+    refused(&format!("absent({}1)", "1,".repeat(500_000)), &at(100_006, TOO_LARGE));
+    // As wide as allowed: taken, written and dropped without recursion along the chain.
+    let chain = format!("1{}", "+1".repeat(49_999));
+    assert!(parse(&chain).is_ok());
+    let brackets = format!("a{}", "[5m:1m]".repeat(100_000));
+    refused(&brackets, &at(1, "subquery is only allowed on instant vector, got matrix instead"));
+}
+
+#[test]
+fn deep_durations() {
+    const TOO_LONG: &str = "duration expression is too long, at most 200 operators are allowed";
+    let check = |text: &str, expected: &str| {
+        let error = parse(text).expect_err("too deep").to_string();
+        assert!(error.ends_with(expected), "{error}");
+    };
+    check(&format!("a[{}5m{}]", "(".repeat(400_000), ")".repeat(400_000)), TOO_DEEP);
+    check(&format!("a[{}5m]", "-".repeat(1_000_000)), TOO_DEEP);
+    check(&format!("a offset {}5m", "-".repeat(1_000_000)), TOO_DEEP);
+    check(&format!("a[{}", "min_of(".repeat(140_000)), TOO_DEEP);
+    check(&format!("a[{}", "5m^".repeat(300_000)), TOO_LONG);
+    check(&format!("a[{}", "5m+".repeat(300_000)), TOO_LONG);
+}
+
+#[test]
+fn unknown_and_wrong() {
+    refused("no_such_function(1)", &at(1, "unknown function with name \"no_such_function\""));
+    refused("sum(rate(a[5m]) / foo(b))", &at(19, "unknown function with name \"foo\""));
+    let name = "f".repeat(1_000_000);
+    refused(&format!("{name}(1)"), &at(1, &format!("unknown function with name \"{name}\"")));
+    refused("rate(a)", &at(6, "expected type range vector in call to function \"rate\", got instant vector"));
+    refused("a{b=\"c\"", &at(8, "unexpected end of input inside braces"));
+    refused("\0", &at(1, "unexpected character: '\\x00'"));
+    refused("a @ +Inf", &at(1, "timestamp out of bounds for @ modifier: +Inf"));
+}
+
+/// Patterns are compiled while they are parsed: one that is too large is refused, and many that are not stay within
+/// the bound of a query.
+#[test]
+fn heavy_patterns() {
+    let mut error = String::new();
+    let bytes =
+        allocated_by(|| error = parse("a{b=~\"(((x{1000}){1000}){1000})\"}").expect_err("too large").to_string());
+    assert!(error.contains("regular expression"), "{error}");
+    assert!(bytes <= REFUSAL_BYTES_MAX, "{bytes} bytes to refuse a pattern");
+    let many = format!("a{{{}}}", "b=~\"\\\\w{100}\",".repeat(400));
+    let bytes = allocated_by(|| drop(parse_selector(&many)));
+    crate::drive::say(&format!("400 heavy patterns: {} MiB", bytes >> 20));
+}

@@ -1,0 +1,17 @@
+//! Fuzz targets as seeded loops on stable Rust: bodies of remote write and OTLP, PromQL texts, PromQL evaluation.
+//!
+//! Each loop runs for `QUIVER_FUZZ_SECONDS` (20; 200 with `QUIVER_SOAK=1`). A failure prints the seed of its case and
+//! the input; `QUIVER_SEED=<seed>` begins with that case. The allocator is the product's and counts per thread, so that
+//! each input is held to a bound of memory.
+
+mod drive;
+mod evaluate;
+mod expression;
+mod hostile;
+mod otlp;
+mod promql;
+mod protobuf;
+mod remote_write;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -1,0 +1,90 @@
+//! Generated documents: compared with what the registries give; `UPDATE=1` writes them anew.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quiver::settings::Loaded;
+use quiver::wiring;
+use quiver_promql::functions::{FUNCTIONS, FunctionDef};
+use quiver_types::SystemClock;
+
+use crate::sources::root;
+
+/// Compares a document with what it should be, or writes it.
+fn document(path: &str, text: &str) {
+    let file = root().join(path);
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&file, text).expect("writable");
+    }
+    let stored = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(stored == text, "{path} is stale: run `make docs`");
+}
+
+fn signature(f: &FunctionDef) -> String {
+    let mut args: Vec<String> = f.args.iter().map(|a| a.as_str().to_owned()).collect();
+    if f.variadic != 0 {
+        let last = args.pop().expect("what varies is the last argument");
+        args.push(if f.variadic == 1 { format!("{last}?") } else { format!("{last}…") });
+    }
+    format!("{}({}) → {}", f.name, args.join(", "), f.returns.as_str())
+}
+
+#[test]
+fn functions_document() {
+    let mut out = String::from(
+        "# PromQL functions\n\nGenerated from the registry in `engine/promql/src/functions.rs`. `vector` is an instant \
+         vector, `matrix` a range vector; `?` marks an argument that may be left out, `…` one that may be left out or \
+         stand several times. Experimental functions are those that Prometheus hides behind a feature flag; they are on \
+         unless `query.experimental_functions` is off.\n\n| Function | Gives | Experimental |\n|---|---|---|\n",
+    );
+    for f in FUNCTIONS {
+        let experimental = if f.experimental { "yes" } else { "" };
+        let doc = f.doc.replace('|', "\\|");
+        writeln!(out, "| `{}` | {doc} | {experimental} |", signature(f)).expect("a text");
+    }
+    document("docs/functions.md", &out);
+}
+
+/// Gives name → (type, help, names of labels) out of exposition text.
+fn metrics(exposition: &str) -> BTreeMap<String, (String, String, Vec<String>)> {
+    let mut found: BTreeMap<String, (String, String, Vec<String>)> = BTreeMap::new();
+    for line in exposition.lines() {
+        if let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|l| l.split_once(' ')) {
+            found.entry(name.to_owned()).or_default().1 = help.to_owned();
+        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|l| l.split_once(' ')) {
+            found.entry(name.to_owned()).or_default().0 = kind.to_owned();
+        } else if let Some((name, labels)) = line.split_once('{') {
+            let labels = labels.split('}').next().unwrap_or_default();
+            let names = labels.split(',').filter_map(|l| l.split_once('=')).map(|(n, _)| n.to_owned());
+            found.entry(name.to_owned()).or_default().2 = names.collect();
+        }
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_document() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let flags = [("store.data", dir.path().display().to_string())];
+    let loaded = Loaded::load(None, std::iter::empty(), &flags).expect("valid settings");
+    let app = wiring::build(&loaded.settings, Arc::new(SystemClock)).await.expect("a store");
+    let exposition = quiver_api::metrics::exposition(&app);
+    app.store.close(Duration::from_secs(5)).await;
+    let mut out = String::from(
+        "# Own metrics\n\nGenerated from what `/metrics` gives. Names are `quiver_<area>_<what>_<unit>` in base units; \
+         counters end in `_total`; those without the prefix are named as every exporter names them.\n\n\
+         | Metric | Type | Labels | Help |\n|---|---|---|---|\n",
+    );
+    let mut broken = Vec::new();
+    for (name, (kind, help, labels)) in metrics(&exposition) {
+        let labels = labels.iter().map(|l| format!("`{l}`")).collect::<Vec<_>>().join(", ");
+        writeln!(out, "| `{name}` | {kind} | {labels} | {} |", help.replace('|', "\\|")).expect("a text");
+        if help.is_empty() || (kind == "counter") != name.ends_with("_total") || kind.is_empty() {
+            broken.push(format!("{name} ({kind}): {help}"));
+        }
+    }
+    crate::sources::none("metrics against the naming rule", &broken);
+    document("docs/metrics.md", &out);
+}

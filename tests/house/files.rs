@@ -1,0 +1,111 @@
+//! The shape of files: modules, lengths, the comment on top, no `unwrap` in the product, nothing of one machine.
+
+use std::collections::BTreeSet;
+
+use crate::sources::{files, none, read, root, sources};
+
+/// Longest Rust file, tests included. Past 500 one asks whether it holds two things.
+const LINES_MAX: usize = 600;
+/// Longest readme: two screens.
+const README_LINES_MAX: usize = 120;
+
+#[test]
+fn modules_are_named_by_their_file() {
+    let found: Vec<String> = files().into_iter().filter(|p| p.ends_with("/mod.rs")).collect();
+    none("modules in `mod.rs`; style is `name.rs` beside `name/`", &found);
+}
+
+#[test]
+fn lengths() {
+    let mut found = Vec::new();
+    for source in sources() {
+        let lines = source.text.lines().count();
+        if lines > LINES_MAX {
+            found.push(format!("{}: {lines} lines", source.path));
+        }
+    }
+    none("files that hold more than one thing", &found);
+    let readme = read("README.md").lines().count();
+    assert!(readme <= README_LINES_MAX, "README.md has {readme} lines");
+}
+
+#[test]
+fn files_say_what_they_are_for() {
+    // `tests.rs` beside a module says so by its name.
+    let silent = |path: &str, text: &str| !text.starts_with("//! ") && !path.ends_with("/tests.rs");
+    let without = sources().into_iter().filter(|s| silent(&s.path, &s.text)).map(|s| s.path);
+    none("files without a comment on top", &without.collect::<Vec<_>>());
+}
+
+#[test]
+fn no_unwrap_in_the_product() {
+    let mut found = Vec::new();
+    for source in sources() {
+        let lines = source.code().filter(|(_, line)| !line.trim_start().starts_with("//"));
+        let unwraps = lines.filter(|(_, line)| line.contains(".unwrap()"));
+        found.extend(unwraps.map(|(n, line)| format!("{}:{n}: {}", source.path, line.trim())));
+    }
+    none("`unwrap`; write `expect` with the reason why it holds", &found);
+}
+
+/// Each file must be a module of the one above it.
+#[test]
+fn no_dead_files() {
+    let all = sources();
+    let known: BTreeSet<&str> = all.iter().map(|s| s.path.as_str()).collect();
+    let mut dead = Vec::new();
+    for source in &all {
+        let (folder, file) = source.path.rsplit_once('/').unwrap_or(("", &source.path));
+        let name = file.trim_end_matches(".rs");
+        let top = folder.ends_with("/src") || folder.ends_with("/src/bin");
+        let is_root = top && (matches!(name, "lib" | "main") || folder.ends_with("/bin"));
+        let is_target = folder.ends_with("/tests") && !folder.contains("/src/") || folder == "benches/benches";
+        if is_root || is_target || name == "main" || file == "build.rs" {
+            continue;
+        }
+        let parents = [format!("{folder}.rs"), format!("{folder}/lib.rs"), format!("{folder}/main.rs")];
+        let declared = |path: &str| {
+            let text = &all[all.binary_search_by(|s| s.path.as_str().cmp(path)).expect("known")].text;
+            text.lines()
+                .any(|l| l.trim().trim_end_matches(';').rsplit("mod ").next() == Some(name) && l.contains("mod "))
+        };
+        if !parents.iter().any(|p| known.contains(p.as_str()) && declared(p)) {
+            dead.push(source.path.clone());
+        }
+    }
+    none("files that no module names", &dead);
+}
+
+#[test]
+fn nothing_of_one_machine() {
+    // Written in pieces, so that this file does not hold what it looks for.
+    let home = |name: &str| format!("/{name}/");
+    let paths = [home("root"), home("work"), home("home"), home("Users")];
+    let mut found = Vec::new();
+    for path in files() {
+        let Ok(text) = std::fs::read_to_string(root().join(&path)) else { continue };
+        for (n, line) in text.lines().enumerate() {
+            if paths.iter().any(|p| begins_a_path(line, p)) {
+                found.push(format!("{path}:{}: {}", n + 1, line.trim()));
+            }
+        }
+    }
+    none("paths of one machine", &found);
+}
+
+/// Says whether a path begins with `folder` in a line: not where it goes on from another one (`src/work/…`).
+fn begins_a_path(line: &str, folder: &str) -> bool {
+    line.match_indices(folder).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        before.is_none_or(|c| !(c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '~' | '}' | ')' | '*')))
+    })
+}
+
+#[test]
+fn paths_that_begin() {
+    let check = |line, expected| assert_eq!(begins_a_path(line, "/opt/"), expected, "{line}");
+    check("see /opt/x", true);
+    check("\"/opt/x\"", true);
+    check("https://example.org/opt/x", false);
+    check("${HOME}/opt/x", false);
+}

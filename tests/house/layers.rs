@@ -1,0 +1,91 @@
+//! Who may depend on whom (ARCHITECTURE.md, Layers): a crate uses what stands in lower layers, never its own layer, and
+//! some know nothing of DataFusion, tokio or each other.
+
+use std::collections::BTreeMap;
+
+use cargo_metadata::{DependencyKind, MetadataCommand, Package};
+
+use crate::sources::{none, root};
+
+/// Layers from the lowest up.
+const LAYERS: &[&[&str]] = &[
+    &["quiver-types"],
+    &["quiver-ingest", "quiver-store", "quiver-query"],
+    &["quiver-promql"],
+    &["quiver-api"],
+    &["quiver"],
+    &["quiver-tests", "quiver-benches"],
+];
+
+/// No layer: it holds features of third-party crates.
+const FEATURES: &str = "quiver-features";
+
+/// What a crate must not use although layers would allow it: (crate, dependency, why).
+const FORBIDDEN: &[(&str, &str, &str)] = &[
+    ("quiver-types", "datafusion", "types knows no engine"),
+    ("quiver-types", "tokio", "types does no I/O"),
+    ("quiver-ingest", "tokio", "ingest never waits"),
+    ("quiver-ingest", "datafusion", "ingest knows no engine"),
+    ("quiver-promql", "quiver-store", "languages meet the store in traits, wired by the binary"),
+    ("quiver-promql", "quiver-ingest", "languages read, they do not write"),
+    ("quiver-store", "axum", "only the API knows HTTP"),
+    ("quiver-query", "axum", "only the API knows HTTP"),
+    ("quiver-promql", "axum", "only the API knows HTTP"),
+];
+
+fn packages() -> BTreeMap<String, Package> {
+    let metadata = MetadataCommand::new()
+        .manifest_path(root().join("Cargo.toml"))
+        .no_deps()
+        .other_options(["--offline".to_owned()])
+        .exec()
+        .expect("cargo reads the manifests");
+    metadata.packages.into_iter().map(|p| (p.name.to_string(), p)).collect()
+}
+
+/// Names of a package's dependencies; tests may use more than the code, so those of tests are left out.
+fn uses(package: &Package) -> impl Iterator<Item = &str> {
+    package.dependencies.iter().filter(|d| d.kind != DependencyKind::Development).map(|d| d.name.as_str())
+}
+
+fn layer(name: &str) -> Option<usize> {
+    LAYERS.iter().position(|names| names.contains(&name))
+}
+
+#[test]
+fn crates_use_lower_layers_only() {
+    let mut broken = Vec::new();
+    for (name, package) in packages() {
+        if name == FEATURES {
+            continue;
+        }
+        let Some(own) = layer(&name) else {
+            broken.push(format!("{name} has no layer"));
+            continue;
+        };
+        for used in uses(&package).filter(|d| d.starts_with("quiver") && *d != FEATURES) {
+            if layer(used).is_none_or(|other| other >= own) {
+                broken.push(format!("{name} uses {used}"));
+            }
+        }
+    }
+    none("dependencies against the layers", &broken);
+}
+
+#[test]
+fn invariants_of_layers() {
+    let packages = packages();
+    let broken: Vec<String> = FORBIDDEN
+        .iter()
+        .filter(|(name, used, _)| uses(&packages[*name]).any(|d| d == *used))
+        .map(|(name, used, why)| format!("{name} uses {used}: {why}"))
+        .collect();
+    none("dependencies against the invariants", &broken);
+}
+
+#[test]
+fn every_layer_exists() {
+    let packages = packages();
+    let missing = LAYERS.concat().into_iter().filter(|name| !packages.contains_key(*name)).map(str::to_owned);
+    none("crates that are gone", &missing.collect::<Vec<_>>());
+}

@@ -1,0 +1,8 @@
+//! House rules that no compiler checks: layers, dependencies, the shape of files, what a public text must not hold, and
+//! generated documents in step with the code.
+
+mod dependencies;
+mod documents;
+mod files;
+mod layers;
+mod sources;
