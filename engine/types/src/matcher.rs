@@ -55,7 +55,7 @@ impl Matcher {
             MatchOp::Equal | MatchOp::NotEqual => None,
             MatchOp::Regex | MatchOp::NotRegex => Some(
                 regex::RegexBuilder::new(&format!("^(?s:{value})$"))
-                    .size_limit(REGEX_BYTES_MAX * 10)
+                    .size_limit(REGEX_BYTES_MAX)
                     .build()
                     .map_err(|e| Error::invalid(format!("invalid regular expression `{value}`: {e}")))?,
             ),
@@ -115,5 +115,6 @@ mod tests {
         assert!(m.matches("b") && m.matches("c\n") && !m.matches("ab") && !m.matches(""));
         assert!(Matcher::new("a", MatchOp::NotRegex, "b").expect("valid").matches_empty());
         assert!(Matcher::new("a", MatchOp::Regex, "(").is_err());
+        assert!(Matcher::new("a", MatchOp::Regex, "((x{100}){100}){100}").is_err(), "too large");
     }
 }
