@@ -86,7 +86,7 @@ impl Sent {
         let expected = self.floats.iter().filter(|(key, _)| !self.histograms.contains_key(*key));
         for (key, bits) in expected.clone() {
             let found = floats.get(key);
-            assert_eq!(found, Some(bits), "{state}: {key:?}: {:x?} instead of {bits:x}", found);
+            assert_eq!(found, Some(bits), "{state}: {key:?}: {found:x?} instead of {bits:x}");
         }
         assert_eq!(floats.len(), expected.count(), "{state}: rows that nobody sent");
         assert_eq!(histograms, self.histograms, "{state}");
@@ -184,7 +184,7 @@ fn special() -> Vec<u64> {
         123_456.789,
         4.35,
         0.000_001,
-        90_071_992_547_409.91,
+        90_071_992_547_409.9,
     ];
     bits.extend(values.iter().map(|v: &f64| v.to_bits()));
     bits

@@ -17,8 +17,8 @@ const T0_MS: i64 = 1_700_000_000_000;
 const SERIES: usize = 200;
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Writes 20 samples of each series, 1 s apart; gives how many that are.
-async fn write_round(server: &Server, round: usize) -> usize {
+/// A body with 20 samples of each series, 1 s apart.
+fn body(round: usize) -> Vec<u8> {
     let names: Vec<String> = (0..SERIES).map(|i| format!("instance-{i:04}")).collect();
     let series: Vec<Series<'_>> = names
         .iter()
@@ -28,7 +28,12 @@ async fn write_round(server: &Server, round: usize) -> usize {
             (vec![("__name__", "m"), ("instance", name.as_str())], (0..20).map(sample).collect())
         })
         .collect();
-    server.write(remote_write(&series)).await;
+    remote_write(&series)
+}
+
+/// Writes a round; gives how many samples that are.
+async fn write_round(server: &Server, round: usize) -> usize {
+    server.write(body(round)).await;
     SERIES * 20
 }
 
@@ -107,15 +112,50 @@ async fn the_spool_bridges_an_outage() {
     assert_eq!(server.stop(), Some(0));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_spool_refuses_writes_until_it_drains() {
+    let (dir, s3) = (tempfile::tempdir().expect("a folder"), S3Server::start().await);
+    let options = s3
+        .options()
+        .env("QUIVER_MEMORY__GENERATION", "256KiB")
+        .env("QUIVER_STORE__RETRY_BUDGET", "1s")
+        .env("QUIVER_STORE__SPOOL_LIMIT", "100KiB");
+    let server = Server::start(dir.path(), &options).await;
+    s3.kill();
+    let (mut taken, mut refused) = (0, None);
+    while refused.is_none() {
+        assert!(taken < 2000, "never refused");
+        let answer = server.post("/metrics-api/api/v1/write", &[], body(taken)).await;
+        match answer.status {
+            204 => taken += 1,
+            _ => refused = Some(answer),
+        }
+    }
+    let refused = refused.expect("seen above");
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert!(refused.headers.contains_key("retry-after"), "{:?}", refused.headers);
+    assert_eq!(count(&server, 0, taken).await, taken * SERIES * 20, "queries go on");
+    assert_eq!(server.get("/health/live").await.status, 200);
+    s3.revive();
+    until("writes again", PATIENCE, async || {
+        server.post("/metrics-api/api/v1/write", &[], body(taken)).await.status == 204
+    })
+    .await;
+    server.flush().await;
+    assert_eq!(count(&server, 0, taken + 1).await, (taken + 1) * SERIES * 20, "all that was acknowledged, once");
+    assert_eq!(server.stop(), Some(0));
+    offline(&["store", "check"], dir.path(), &options);
+}
+
 /// Names of all objects.
 fn objects(root: &Path) -> Vec<String> {
     let (mut found, mut folders) = (Vec::new(), vec![root.to_owned()]);
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).expect("readable").flatten() {
             if entry.path().is_dir() {
-                folders.push(entry.path())
+                folders.push(entry.path());
             } else {
-                found.push(entry.path().display().to_string())
+                found.push(entry.path().display().to_string());
             }
         }
     }

@@ -1,6 +1,8 @@
 //! Runs the open conformance cases of other projects against what users run. `CONFORMANCE_DIR` says where they are
 //! (default: beside the checkout); absent: skipped, loudly. Arguments name the suites.
 
+#![allow(clippy::print_stdout, reason = "a runner's output is its purpose")]
+
 mod promql;
 
 use std::path::PathBuf;

@@ -54,7 +54,8 @@ pub(crate) async fn comes_up(server: &mut Server, caller: &Caller) -> bool {
 pub(crate) struct Arena {
     name: String,
     dir: tempfile::TempDir,
-    store: Option<S3Server>,
+    // Serves as long as the arena lives.
+    _store: Option<S3Server>,
     metric: &'static str,
     options: Options,
     history: Arc<History>,
@@ -73,7 +74,7 @@ impl Arena {
         Self {
             name: name.to_owned(),
             dir: tempfile::tempdir().expect("a folder"),
-            store,
+            _store: store,
             metric,
             options,
             history: Arc::default(),
@@ -214,11 +215,6 @@ impl Arena {
             Some(SIGABRT) => self.tally.killed(Some(point)),
             other => panic!("{}: {point} was not passed in {commits} commits: {other:?}", self.name),
         }
-    }
-
-    /// Says whether its store is on this disk.
-    pub(crate) fn is_local(&self) -> bool {
-        self.store.is_none()
     }
 }
 

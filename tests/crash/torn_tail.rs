@@ -161,6 +161,20 @@ async fn torn_and_damaged_tails() {
     killed.check("noise behind the last record", &noise, Expected::Damaged, &[]).await;
 }
 
+/// What these tests rest on: a loss shows.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loss_is_seen() {
+    let killed = killed(seed("a_loss_is_seen")).await;
+    let record = killed.segment.records[ACKNOWLEDGED];
+    let (dir, _) = killed.damaged(&killed.segment.bytes[..record.start]);
+    let (server, caller) = start(dir.path(), "an acknowledged record cut off").await;
+    let (first, last) = killed.history.bounds().expect("written");
+    let found = caller.samples(METRIC, first, last).await.expect("it lives").expect("an answer");
+    let verdict = killed.history.judge(&found, true);
+    assert!(verdict.lost > 0 && verdict.phantom == 0 && verdict.duplicate == 0, "{verdict}");
+    server.kill();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn damage_in_the_middle() {
     let seed = seed("damage_in_the_middle");

@@ -317,7 +317,7 @@ pub(crate) fn mutate(text: &str, random: &mut StdRng) -> String {
                 drop(chars.splice(at..at, part.chars()));
             }
             _ if at < chars.len() => {
-                chars[at] = char::from_u32(random.random_range(0..0x11_0000)).unwrap_or('\u{fffd}')
+                chars[at] = char::from_u32(random.random_range(0..0x11_0000)).unwrap_or('\u{fffd}');
             }
             _ => {}
         }

@@ -70,33 +70,27 @@ pub(crate) fn interpolate(
 
 /// Adds, noting what there is to note; `None` when the two have different kinds of buckets.
 pub(crate) fn add_noting(h: &mut Histogram, other: &Histogram, notes: &mut Notes) -> Option<()> {
-    match add(h, other) {
-        Ok(merged) => {
-            if merged.reconciled {
-                notes.set(Note::ReconciledAddition);
-            }
-            Some(())
+    if let Ok(merged) = add(h, other) {
+        if merged.reconciled {
+            notes.set(Note::ReconciledAddition);
         }
-        Err(IncompatibleBuckets) => {
-            notes.set(Note::MixedExponentialCustom);
-            None
-        }
+        Some(())
+    } else {
+        notes.set(Note::MixedExponentialCustom);
+        None
     }
 }
 
 /// Subtracts, likewise.
 pub(crate) fn sub_noting(h: &mut Histogram, other: &Histogram, notes: &mut Notes) -> Option<()> {
-    match sub(h, other) {
-        Ok(merged) => {
-            if merged.reconciled {
-                notes.set(Note::ReconciledSubtraction);
-            }
-            Some(())
+    if let Ok(merged) = sub(h, other) {
+        if merged.reconciled {
+            notes.set(Note::ReconciledSubtraction);
         }
-        Err(IncompatibleBuckets) => {
-            notes.set(Note::MixedExponentialCustom);
-            None
-        }
+        Some(())
+    } else {
+        notes.set(Note::MixedExponentialCustom);
+        None
     }
 }
 

@@ -53,16 +53,17 @@ pub(crate) async fn run(
 ) {
     let mut waiting: VecDeque<_> = replayed.into();
     loop {
-        let next = match waiting.pop_front() {
-            Some(next) => next,
-            None => tokio::select! {
+        let next = if let Some(next) = waiting.pop_front() {
+            next
+        } else {
+            tokio::select! {
                 biased;
                 () = core.stop.cancelled() => return,
                 next = sealed.recv() => match next {
                     Some(next) => next,
                     None => return,
                 },
-            },
+            }
         };
         let id = next.id();
         *flushing.0.lock() = Some(id);

@@ -69,15 +69,12 @@ impl Offline {
 
 /// Gives what reads parts, and the half of it that keeps local files open.
 pub(crate) fn part_io(dir: &DataDir, storage: &Storage) -> (Arc<dyn PartIo>, Arc<LocalIo>) {
-    match storage.local_root() {
-        Some(root) => {
-            let local = Arc::new(LocalIo::new(&dir.parts(), root));
-            (Arc::clone(&local) as Arc<dyn PartIo>, local)
-        }
-        None => {
-            let local = Arc::new(LocalIo::new(&dir.parts(), &dir.store()));
-            let runtime = tokio::runtime::Handle::current();
-            (Arc::new(StoreIo::new(Arc::clone(&local), storage.clone(), runtime)), local)
-        }
+    if let Some(root) = storage.local_root() {
+        let local = Arc::new(LocalIo::new(&dir.parts(), root));
+        (Arc::clone(&local) as Arc<dyn PartIo>, local)
+    } else {
+        let local = Arc::new(LocalIo::new(&dir.parts(), &dir.store()));
+        let runtime = tokio::runtime::Handle::current();
+        (Arc::new(StoreIo::new(Arc::clone(&local), storage.clone(), runtime)), local)
     }
 }

@@ -53,6 +53,7 @@ impl LabelSet {
     }
 
     /// Walks the pairs in name order.
+    #[allow(clippy::iter_without_into_iter, reason = "`for` over a set reads better with the word")]
     pub fn iter(&self) -> Pairs<'_> {
         Pairs(&self.0)
     }

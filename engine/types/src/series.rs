@@ -83,7 +83,7 @@ impl SeriesTable {
 
     /// Walks the present labels of a row in name order.
     pub fn labels(&self, row: usize) -> impl Iterator<Item = (&str, &str)> {
-        self.columns().filter_map(move |(n, c)| (c.codes[row] != 0).then(|| (&**n, &**c.value(row))))
+        self.columns().filter(move |(_, c)| c.codes[row] != 0).map(move |(n, c)| (&**n, &**c.value(row)))
     }
 
     /// Keeps the given rows, in the given order (repeats allowed).

@@ -115,7 +115,7 @@ settings! {
         /// Largest body after decompression.
         decoded_body_max: Size = "\"64MiB\"";
         /// Largest form body of a query.
-        form_max: Size = "\"4MiB\"";
+        form_max: Size = "\"10MiB\"";
         /// Largest answer; a query whose answer is larger fails.
         answer_max: Size = "\"100MiB\"";
         /// Connections at once.

@@ -140,10 +140,8 @@ fn fix(expr: &mut Expr, at: i64) {
             s.at.get_or_insert(At::Time(at));
         }
         ExprKind::Subquery(s) => {
-            if s.at.is_none() {
-                fix(&mut s.expr, at);
-                s.at = Some(At::Time(at));
-            }
+            // The selectors inside belong to the steps of the subquery.
+            s.at.get_or_insert(At::Time(at));
         }
     }
 }

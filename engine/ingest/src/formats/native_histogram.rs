@@ -65,7 +65,7 @@ pub(super) fn read(message: &[u8]) -> Result<HistogramMessage, WireError> {
                 12 => wire::varints(&mut r, tag & 7, |v| push(&mut positive_deltas, zigzag(v), &mut oversized))?,
                 13 => wire::fixed64s(&mut r, tag & 7, |v| push(&mut h.positive, f64::from_bits(v), &mut oversized))?,
                 16 => {
-                    wire::fixed64s(&mut r, tag & 7, |v| push(&mut h.custom_bounds, f64::from_bits(v), &mut oversized))?
+                    wire::fixed64s(&mut r, tag & 7, |v| push(&mut h.custom_bounds, f64::from_bits(v), &mut oversized))?;
                 }
                 _ => r.skip(tag, KNOWN)?,
             },

@@ -59,12 +59,11 @@ impl HistogramSums {
             Total::Sum(sum) => histogram::add_compensated(&mut sum.0, &mut sum.1, h).map(|m| m.reconciled),
             Total::Mean(mean) => mean.add(h),
         };
-        match added {
-            Ok(reconciled) => self.reconciled |= reconciled,
-            Err(_) => {
-                state.incompatible = true;
-                self.misfit(metric.to_owned());
-            }
+        if let Ok(reconciled) = added {
+            self.reconciled |= reconciled
+        } else {
+            state.incompatible = true;
+            self.misfit(metric.to_owned());
         }
     }
 
@@ -100,12 +99,11 @@ impl HistogramSums {
                 (Total::Mean(own), Total::Mean(others)) => own.merge(&others),
                 _ => unreachable!("both sides were made by the same operator"),
             };
-            match added {
-                Ok(reconciled) => self.reconciled |= reconciled,
-                Err(_) => {
-                    state.incompatible = true;
-                    self.misfit(theirs.metric);
-                }
+            if let Ok(reconciled) = added {
+                self.reconciled |= reconciled
+            } else {
+                state.incompatible = true;
+                self.misfit(theirs.metric);
             }
         }
     }

@@ -4,7 +4,7 @@ use quiver_types::{Histogram, ResetHint};
 
 use super::{BinaryNotes, COLLISION, FLOAT_HISTOGRAM, HISTOGRAM_FLOAT, HISTOGRAM_HISTOGRAM, LAYOUT, RECONCILED, Side};
 use crate::ast::BinaryOp;
-use crate::histogram::{self, IncompatibleBuckets};
+use crate::histogram::{self};
 use crate::kernel::SeriesOut;
 
 pub(super) fn apply(
@@ -93,12 +93,9 @@ fn both(op: BinaryOp, lhs: &Histogram, rhs: &Histogram, notes: &mut BinaryNotes)
         }
     };
     let merged = if op == BinaryOp::Add { histogram::add(&mut h, rhs) } else { histogram::sub(&mut h, rhs) };
-    let merged = match merged {
-        Ok(merged) => merged,
-        Err(IncompatibleBuckets) => {
-            notes.set(LAYOUT);
-            return None;
-        }
+    let Ok(merged) = merged else {
+        notes.set(LAYOUT);
+        return None;
     };
     if merged.collision {
         // As upstream: a contradiction between the hints leaves no result, only the warning.

@@ -108,7 +108,7 @@ impl MeanHistogram {
             if let Some(reconciled) = self.add_to_sum(h)? {
                 return Ok(reconciled);
             }
-            self.to_mean(self.count - 1.0);
+            self.go_incremental(self.count - 1.0);
         }
         let q = (self.count - 1.0) / self.count;
         self.lost.scale(|v| v * q);
@@ -123,14 +123,15 @@ impl MeanHistogram {
         let count = self.count + other.count;
         let mut others = other.value.clone();
         other.lost.settle(&mut others);
-        if !self.incremental && !other.incremental {
-            if let Some(reconciled) = self.add_to_sum(&others)? {
-                self.count = count;
-                return Ok(reconciled);
-            }
+        if !self.incremental
+            && !other.incremental
+            && let Some(reconciled) = self.add_to_sum(&others)?
+        {
+            self.count = count;
+            return Ok(reconciled);
         }
         if !self.incremental {
-            self.to_mean(self.count);
+            self.go_incremental(self.count);
         }
         let (q, weight) = (self.count / count, other.count / count);
         self.lost.scale(|v| v * q);
@@ -160,7 +161,7 @@ impl MeanHistogram {
         }
     }
 
-    fn to_mean(&mut self, count: f64) {
+    fn go_incremental(&mut self, count: f64) {
         self.incremental = true;
         histogram::div(&mut self.value, count);
         self.lost.scale(|v| v / count);
@@ -168,7 +169,7 @@ impl MeanHistogram {
 
     pub(crate) fn finish(mut self) -> Histogram {
         if !self.incremental {
-            self.to_mean(self.count);
+            self.go_incremental(self.count);
         }
         self.lost.settle(&mut self.value);
         self.value

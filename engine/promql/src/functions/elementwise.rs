@@ -49,7 +49,7 @@ impl ElementwiseKernel {
 
 /// Converts as Go does on amd64: towards zero, and what does not fit becomes the smallest number.
 fn unix_seconds(v: f64) -> i64 {
-    if v >= -9.223_372_036_854_775_8e18 && v < 9.223_372_036_854_775_8e18 { v as i64 } else { i64::MIN }
+    if (-9.223_372_036_854_776e18..9.223_372_036_854_776e18).contains(&v) { v as i64 } else { i64::MIN }
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ fn variance(h: &Histogram) -> f64 {
     let mut sum = (0.0, 0.0);
     for b in histogram::all(h).filter(|b| b.count != 0.0) {
         let middle = if uses_custom_buckets(h) {
-            (b.upper + b.lower) / 2.0
+            f64::midpoint(b.upper, b.lower)
         } else if b.lower <= 0.0 && b.upper >= 0.0 {
             0.0
         } else {
@@ -56,7 +56,7 @@ mod tests {
         // Middles: sqrt(32), 0 twice, -sqrt(32).
         assert!((variance(&h) - 16.0).abs() < 1e-12);
         let h = Histogram { sum: 15.0, ..custom(&[0.0, 10.0, 20.0], &[0.0, 1.0, 1.0]) };
-        assert!((variance(&h) - (2.5 * 2.5 + 7.5 * 7.5) / 2.0).abs() < 1e-12);
+        assert!((variance(&h) - f64::midpoint(2.5 * 2.5, 7.5 * 7.5)).abs() < 1e-12);
         assert!(variance(&Histogram::default()).is_nan());
     }
 }

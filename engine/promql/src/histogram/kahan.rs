@@ -144,7 +144,7 @@ mod tests {
         (-2..3, -4..5, counts(), -3..4, counts(), 0_usize..4, 0_u32..9).prop_map(|(schema, o, p, no, n, zero, zc)| {
             let threshold = [0.0, 0.25, 1.0, 3.0][zero];
             // Buckets do not lie within the zero bucket.
-            let outside = |o: i32| (o..).find(|&i| bound(i, schema, &[]) > threshold).unwrap_or(o);
+            let outside = |o: i32| (o..o + 64).find(|&i| bound(i, schema, &[]) > threshold).unwrap_or(o);
             let h = with_negative(exponential(schema, outside(o), &p), outside(no), &n);
             if threshold == 0.0 { h } else { with_zero(h, threshold, f64::from(zc)) }
         })

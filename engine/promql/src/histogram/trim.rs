@@ -113,7 +113,7 @@ fn infinite_bucket(b: &Bucket, limit: f64, keep: Keep) -> (f64, f64) {
             Keep::Below if b.upper <= 0.0 => (b.count, limit),
             Keep::Above if limit <= b.lower => (b.count, 0.0),
             Keep::Above if limit >= 0.0 && b.upper > limit && linear => {
-                (b.count * (1.0 - limit / b.upper), (limit + b.upper) / 2.0)
+                (b.count * (1.0 - limit / b.upper), f64::midpoint(limit, b.upper))
             }
             _ => (0.0, finite(b.upper)),
         };

@@ -37,12 +37,11 @@ pub(crate) fn drive(input: SendableRecordBatchStream, worker: impl Worker) -> Ba
                 return Ok(Some((batch, s)));
             }
             let Some(input) = s.input.as_mut() else { return Ok(None) };
-            match input.next().await {
-                Some(batch) => s.ready.extend(s.worker.push(batch?)?),
-                None => {
-                    s.input = None;
-                    s.ready.extend(s.worker.finish()?);
-                }
+            if let Some(batch) = input.next().await {
+                s.ready.extend(s.worker.push(batch?)?)
+            } else {
+                s.input = None;
+                s.ready.extend(s.worker.finish()?);
             }
         }
     })

@@ -67,9 +67,10 @@ impl StepOperator for StepSelect {
             let mut annotations = Annotations::default();
             let some = check_params(self.op, &param, self.param_pos, &mut annotations);
             let blocks = collect(main).await?;
-            let batches = match some.map_err(quiver_query::to_datafusion)? {
-                true => self.select(&Matrix::new(blocks, self.ids.len()), &param, &mut annotations)?,
-                false => vec![],
+            let batches = if some.map_err(quiver_query::to_datafusion)? {
+                self.select(&Matrix::new(blocks, self.ids.len()), &param, &mut annotations)?
+            } else {
+                vec![]
             };
             env.run.annotate(annotations);
             Ok(batches)

@@ -66,10 +66,7 @@ impl Planner {
             None => (vec![self.finish(vector, scope)?], None),
         };
         let mut more = vec![];
-        let param = match param {
-            None => None,
-            Some((scalar, param_pos)) => Some((Self::param(scalar, &mut more, inputs.len()), param_pos)),
-        };
+        let param = param.map(|(scalar, param_pos)| (Self::param(scalar, &mut more, inputs.len()), param_pos));
         inputs.extend(more);
         let fold = Fold {
             op: a.op,

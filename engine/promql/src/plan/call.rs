@@ -80,7 +80,7 @@ impl Planner {
     ) -> Result<VectorPlan> {
         let Some((first, rest)) = args.split_first() else {
             // Without an argument the functions of dates look at the time of the step.
-            let mut vector = self.unlabelled(self.time(scope)?);
+            let mut vector = Self::unlabelled(self.time(scope)?);
             vector.push(Stage::Function { name: function.name, kernel, params: vec![] });
             return Ok(vector);
         };
@@ -121,7 +121,7 @@ impl Planner {
             K::Time => Ok(Planned::Scalar(ScalarPlan::Steps(self.time(scope)?))),
             K::Vector => {
                 let scalar = self.scalar(argument(args, 0)?, scope).await?;
-                Ok(Planned::Vector(self.unlabelled(self.scalar_plan(scalar, scope)?)))
+                Ok(Planned::Vector(Self::unlabelled(self.scalar_plan(scalar, scope)?)))
             }
             K::Scalar => {
                 let vector = self.vector(argument(args, 0)?, scope).await?;
@@ -154,7 +154,7 @@ impl Planner {
         self.row("time()", (0..scope.grid.steps).map(|s| scope.grid.at(s) as f64 / 1000.0).collect())
     }
 
-    fn unlabelled(&self, plan: datafusion::logical_expr::LogicalPlan) -> VectorPlan {
+    fn unlabelled(plan: datafusion::logical_expr::LogicalPlan) -> VectorPlan {
         VectorPlan::new(plan, Arc::new(SeriesTable::unlabelled()), Arc::new(vec![false]), false)
     }
 

@@ -207,7 +207,7 @@ mod tests {
         let list = [(0.1, 1.0), (INF, 4.0), (0.2, 3.0)];
         check(0.0, &list, 0.0);
         check(0.25, &list, 0.1);
-        check(0.5, &list, 0.15000000000000002);
+        check(0.5, &list, 0.150_000_000_000_000_02);
         check(1.0, &list, 0.2);
         check(-1.0, &list, -INF);
         check(2.0, &list, INF);

@@ -143,7 +143,7 @@ mod tests {
                 8 => 0.0_f64..1e9, 2 => (0_i32..1000).prop_map(f64::from)], 0..300),
             signs in 0..3, length in 1_usize..120, stride in 1_usize..40,
         ) {
-            let sign = |i: usize| if signs == 0 || (signs == 1 && i % 3 == 0) { 1.0 } else { -1.0 };
+            let sign = |i: usize| if signs == 0 || (signs == 1 && i.is_multiple_of(3)) { 1.0 } else { -1.0 };
             let values: Vec<f64> = values.iter().enumerate().map(|(i, v)| v * sign(i)).collect();
             check(&values, length, stride);
             let whole: Vec<f64> = values.iter().map(|v| v.trunc()).collect();

@@ -152,7 +152,7 @@ impl Catalog {
     }
 
     async fn fill_outbox(&self, tx: &mut Writing, number: u64, change: &Change) -> Result<()> {
-        let told: Vec<WriterFloor> = if number % FULL_LIST_EVERY == 0 {
+        let told: Vec<WriterFloor> = if number.is_multiple_of(FULL_LIST_EVERY) {
             let rows =
                 sqlx::query("SELECT id, floor FROM writer ORDER BY id").fetch_all(&mut **tx).await.db("commit")?;
             let floor = |row: &sqlx::sqlite::SqliteRow| {

@@ -99,7 +99,7 @@ impl Catalog {
         if parts > 0 {
             return Ok(NextObject::Waiting { commit, parts });
         }
-        let full = commit % FULL_LIST_EVERY == 0;
+        let full = commit.is_multiple_of(FULL_LIST_EVERY);
         let added = texts(&mut tx, if full { LIVE_AT } else { ADDED_AT }, commit).await?;
         let removed = texts(&mut tx, REMOVED_AT, commit).await?;
         let removed: Vec<_> = removed.iter().map(|id| format!("\"{id}\"")).collect();

@@ -162,10 +162,7 @@ async fn sources(inputs: &[Arc<Part>]) -> Result<Vec<Source>> {
         let mut keyed = Vec::with_capacity(parts.len());
         let alone = parts.len() == 1;
         for part in parts {
-            let first = match alone {
-                true => None,
-                false => Some(part.series(&ReadStats::default()).await?.labels(0)),
-            };
+            let first = if alone { None } else { Some(part.series(&ReadStats::default()).await?.labels(0)) };
             keyed.push((first, part));
         }
         keyed.sort_by(|a, b| match (&a.0, &b.0) {

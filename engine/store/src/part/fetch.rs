@@ -185,6 +185,7 @@ impl Part {
 
     /// Reads rows of a file as batches; `rows` ascending and disjoint, `columns` by name (none: all). Only the pages
     /// that hold them are fetched.
+    #[allow(clippy::too_many_arguments, reason = "what to read, of where, for whom")]
     pub(super) async fn read_batches(
         &self,
         file: &FileMeta,

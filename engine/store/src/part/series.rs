@@ -47,7 +47,7 @@ impl LabelCodes {
     fn of(codes: Vec<u32>, values: usize) -> Self {
         match values {
             0..=0x100 => Self::Narrow(codes.into_iter().map(|c| c as u8).collect()),
-            0..=0x1_0000 => Self::Middle(codes.into_iter().map(|c| c as u16).collect()),
+            0x101..=0x1_0000 => Self::Middle(codes.into_iter().map(|c| c as u16).collect()),
             _ => Self::Wide(codes),
         }
     }

@@ -99,13 +99,12 @@ impl Index {
     }
 
     fn intern(&mut self, bytes: &[u8], name: &str, number: u32) -> u32 {
-        let name = match self.by_name.get(name) {
-            Some(&name) => name,
-            None => {
-                self.by_name.insert(Arc::from(name), self.names.len() as u32);
-                self.names.push(Name { pairs: Vec::new() });
-                (self.names.len() - 1) as u32
-            }
+        let name = if let Some(&name) = self.by_name.get(name) {
+            name
+        } else {
+            self.by_name.insert(Arc::from(name), self.names.len() as u32);
+            self.names.push(Name { pairs: Vec::new() });
+            (self.names.len() - 1) as u32
         };
         let list = &mut self.names[name as usize].pairs;
         let pair = Pair { bytes: bytes.into(), name, position: list.len() as u32, postings: Postings::One(number) };

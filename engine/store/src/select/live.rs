@@ -111,18 +111,13 @@ impl Coder {
         };
         let bytes = index.pair_bytes(pair);
         let (name, value) = Pairs::new(&bytes).next()?;
-        let column = match self.by_name.get(name) {
-            Some(&column) => column,
-            None => {
-                let name: Arc<str> = Arc::from(name);
-                self.columns.push(Growing {
-                    name: Arc::clone(&name),
-                    values: vec![Arc::from("")],
-                    codes: vec![0; rows],
-                });
-                self.by_name.insert(name, self.columns.len() as u32 - 1);
-                self.columns.len() as u32 - 1
-            }
+        let column = if let Some(&column) = self.by_name.get(name) {
+            column
+        } else {
+            let name: Arc<str> = Arc::from(name);
+            self.columns.push(Growing { name: Arc::clone(&name), values: vec![Arc::from("")], codes: vec![0; rows] });
+            self.by_name.insert(name, self.columns.len() as u32 - 1);
+            self.columns.len() as u32 - 1
         };
         let values = &mut self.columns[column as usize].values;
         values.push(Arc::from(value));

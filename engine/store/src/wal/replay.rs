@@ -55,11 +55,10 @@ pub(crate) fn replay(
 ) -> Result<Vec<Replayed>> {
     let mut generations: BTreeMap<GenerationId, BTreeMap<u32, PathBuf>> = BTreeMap::new();
     for path in disk.list(dir).map_err(|e| io_error(format!("cannot list `{}`", dir.display()), e))? {
-        match segment::parse_file_name(&path) {
-            Some((generation, number)) => {
-                generations.entry(generation).or_default().insert(number, path);
-            }
-            None => warn!(path = %path.display(), "a file in the WAL's folder that is none of ours"),
+        if let Some((generation, number)) = segment::parse_file_name(&path) {
+            generations.entry(generation).or_default().insert(number, path);
+        } else {
+            warn!(path = %path.display(), "a file in the WAL's folder that is none of ours")
         }
     }
     let mut out = Vec::new();

@@ -140,12 +140,12 @@ fn what_does_not_fit_is_annotated() {
     };
     let (a, b) = (exponential(0, 1, &[1.0]), custom(&[1.0], &[1.0, 2.0]));
     let mix = "warning: encountered a mix of histograms and floats for aggregation";
-    check(AggregateOp::Sum, &[a.clone()], Some(1.0), mix);
+    check(AggregateOp::Sum, std::slice::from_ref(&a), Some(1.0), mix);
     let kinds = "warning: vector contains a mix of histograms with exponential and custom buckets schemas for metric name \"m\"";
     check(AggregateOp::Avg, &[a.clone(), b.clone()], None, kinds);
     let bounds = "info: mismatched custom buckets were reconciled during aggregation";
     check(AggregateOp::Sum, &[b, custom(&[2.0], &[1.0, 2.0])], None, bounds);
-    check(AggregateOp::Max, &[a.clone()], None, "info: ignored histogram in max aggregation");
+    check(AggregateOp::Max, std::slice::from_ref(&a), None, "info: ignored histogram in max aggregation");
     let reset = Histogram { reset_hint: ResetHint::Reset, ..a.clone() };
     let no_reset = Histogram { reset_hint: ResetHint::NotReset, ..a };
     let hints = "warning: conflicting counter resets during histogram aggregation";
