@@ -1,0 +1,29 @@
+//! A query of one series out of 10,000, warm: planning alone, then plan and answer, at one time and over an hour.
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use quiver_benches::cpu;
+use quiver_benches::data::METRIC;
+use quiver_benches::world::World;
+
+fn bench(c: &mut Criterion) {
+    let world = World::filled();
+    let plain = format!("{METRIC}{{path=\"/api/v1/resource/77\"}}");
+    let rate = format!("rate({plain}[5m])");
+    let mut group = c.benchmark_group("one_series");
+    group.bench_function("plan", |b| b.iter(|| world.plan_last_hour(&rate)));
+    group.bench_function("instant", |b| b.iter(|| world.instant(&plain)));
+    group.bench_function("instant_rate", |b| b.iter(|| world.instant(&rate)));
+    group.bench_function("last_hour", |b| b.iter(|| world.last_hour(&plain)));
+    group.bench_function("last_hour_rate", |b| b.iter(|| world.last_hour(&rate)));
+    group.finish();
+    cpu::report("one series, instant", 2_000, || drop(world.instant(&plain)));
+    cpu::report("one series, rate over an hour", 2_000, || drop(world.last_hour(&rate)));
+    let t = world.last_hour(&rate).timings;
+    cpu::say(&format!(
+        "one series, rate over an hour: parse {:?}, plan {:?}, execute {:?}, settle {:?}",
+        t.parse, t.plan, t.execute, t.settle
+    ));
+}
+
+criterion_group!(benches, bench);
+criterion_main!(benches);

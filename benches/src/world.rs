@@ -1,0 +1,151 @@
+//! The product in this process, wired as the binary wires it, and filled with the data set: written, flushed and
+//! compacted, so that queries meet what they meet in production.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use quiver::settings::Loaded;
+use quiver::wiring;
+use quiver_api::AppState;
+use quiver_promql::{QueryOptions, QueryOutcome};
+use quiver_query::{QueryContext, from_datafusion};
+use quiver_types::{Matcher, MillisRange, SelectedSeries, SeriesSelector, SystemClock};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::cpu;
+use crate::data::{ROUNDS, SAMPLES, SERIES, batch, last_ms};
+
+/// A running product with a folder of its own.
+#[derive(Debug)]
+pub struct World {
+    /// Runtime of the I/O side.
+    pub runtime: Runtime,
+    /// The product.
+    pub app: Arc<AppState>,
+    dir: TempDir,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.runtime.block_on(self.app.store.close(Duration::from_secs(1)));
+    }
+}
+
+impl World {
+    /// Starts without data; background compaction is off, so that each bench measures what it names.
+    pub fn empty() -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let flags = [
+            ("store.data", dir.path().display().to_string()),
+            ("store.retention", "none".to_owned()),
+            ("compaction.enabled", "false".to_owned()),
+            ("memory.limit", "6GiB".to_owned()),
+        ];
+        let loaded = Loaded::load(None, std::iter::empty(), &flags).expect("valid settings");
+        let runtime = Runtime::new().expect("a runtime");
+        let app = runtime.block_on(wiring::build(&loaded.settings, Arc::new(SystemClock))).expect("a store");
+        Self { runtime, app, dir }
+    }
+
+    /// Starts and fills with all of the data set, flushed and compacted; says what that took and how small it is.
+    pub fn filled() -> Self {
+        let world = Self::empty();
+        let began = Instant::now();
+        let (series, rounds) = (1_000, 100);
+        for first_round in (0..ROUNDS).step_by(rounds) {
+            for first in (0..SERIES).step_by(series) {
+                world.write(batch(first, series, first_round, rounds));
+            }
+        }
+        cpu::report_samples("flush of the data set", SAMPLES, || world.flush());
+        cpu::report_samples("compaction of the data set", SAMPLES, || world.compact());
+        let bytes = world.stored_bytes() as f64 / SAMPLES as f64;
+        cpu::say(&format!(
+            "{SAMPLES} samples in {:.1} s, {bytes:.3} bytes each in parts",
+            began.elapsed().as_secs_f64()
+        ));
+        world
+    }
+
+    /// Writes a batch; waits until it is acknowledged.
+    pub fn write(&self, batch: quiver_types::MetricsBatch) {
+        self.runtime.block_on(self.app.store.write_metrics(batch)).expect("taken");
+    }
+
+    /// Flushes everything.
+    pub fn flush(&self) {
+        self.runtime.block_on(self.app.store.flush_all()).expect("flushed");
+    }
+
+    /// Compacts everything.
+    pub fn compact(&self) {
+        self.runtime.block_on(self.app.store.compact_all(true)).expect("compacted");
+    }
+
+    /// Bytes of the object store: parts and commit objects.
+    pub fn stored_bytes(&self) -> u64 {
+        fn size(path: &std::path::Path) -> u64 {
+            let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+            entries.map(|e| e.metadata().map_or(0, |m| if m.is_dir() { size(&e.path()) } else { m.len() })).sum()
+        }
+        size(&self.dir.path().join("store"))
+    }
+
+    fn context(&self) -> QueryContext {
+        QueryContext::new(self.app.access(), self.app.settings.query_limits.clone())
+    }
+
+    /// Evaluates at the end of the data.
+    pub fn instant(&self, query: &str) -> QueryOutcome {
+        let (ctx, options) = (self.context(), QueryOptions::default());
+        self.runtime.block_on(self.app.promql.instant(query, last_ms(), &options, &ctx)).expect(query)
+    }
+
+    /// Evaluates over the last hour of the data, every 15 s.
+    pub fn last_hour(&self, query: &str) -> QueryOutcome {
+        let (ctx, options, end) = (self.context(), QueryOptions::default(), last_ms());
+        let range = self.app.promql.range(query, end - 3_600_000, end, 15_000, &options, &ctx);
+        self.runtime.block_on(range).expect(query)
+    }
+
+    /// Plans the same, without running it.
+    pub fn plan_last_hour(&self, query: &str) {
+        let (ctx, options, end) = (self.context(), QueryOptions::default(), last_ms());
+        let plan = self.app.promql.explain_range(query, end - 3_600_000, end, 15_000, &options, false, &ctx);
+        self.runtime.block_on(plan).expect(query);
+    }
+
+    /// Resolves matchers against a snapshot of its own.
+    pub fn select(&self, matchers: Vec<Matcher>, range: MillisRange) -> SelectedSeries {
+        let ctx = self.context();
+        let snapshot = self.app.source.snapshot();
+        let selector = SeriesSelector { matchers, range };
+        self.runtime.block_on(snapshot.select(&ctx.access, &selector, &ctx.stats)).expect("selected")
+    }
+
+    /// Scans the float samples of selected series on the engine's threads; gives how many there are.
+    pub fn scan(&self, selected: &SelectedSeries, range: MillisRange) -> usize {
+        use datafusion::arrow::array::AsArray;
+        let ctx = self.context();
+        let request = quiver_store::SampleRequest { range, ..quiver_store::SampleRequest::default() };
+        let table = quiver_store::samples_table(selected, request, Arc::clone(&ctx.stats)).expect("a table");
+        let source = datafusion::datasource::provider_as_source(table);
+        let plan = datafusion::logical_expr::LogicalPlanBuilder::scan("samples", source, None)
+            .and_then(datafusion::logical_expr::LogicalPlanBuilder::build)
+            .expect("a plan");
+        let (engine, inner) = (Arc::clone(&self.app.engine), ctx.clone());
+        let work = async move {
+            let mut batches = engine.execute(&plan, &inner).await?;
+            let mut samples = 0;
+            while let Some(batch) = batches.next().await {
+                let batch = batch.map_err(from_datafusion)?;
+                let ts = batch.column_by_name("ts").expect("asked for");
+                samples += ts.as_list::<i32>().values().len();
+            }
+            Ok(samples)
+        };
+        self.runtime.block_on(self.app.engine.run(&ctx, work)).expect("scanned")
+    }
+}
