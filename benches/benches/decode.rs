@@ -56,17 +56,13 @@ fn bench(c: &mut Criterion) {
     group.throughput(Throughput::Elements(REQUEST_SERIES as u64));
     for (name, make, decode) in one {
         let mut requests = Requests::default();
-        let next = || {
+        let mut next = || {
             let (series, round) = requests.advance();
             make(series, round % ROUNDS)
         };
         group.bench_function(*name, |b| {
-            let mut next = &mut *Box::new(next) as &mut dyn FnMut() -> Vec<u8>;
-            b.iter_batched(
-                &mut next,
-                |body| assert_eq!(decode(&body), REQUEST_SERIES, "{name}"),
-                BatchSize::SmallInput,
-            );
+            let decode = |body: Vec<u8>| assert_eq!(decode(&body), REQUEST_SERIES, "{name}");
+            b.iter_batched(&mut next, decode, BatchSize::SmallInput);
         });
     }
     group.finish();
