@@ -142,12 +142,19 @@ impl QueryEngine {
         let _cancel_on_drop = ctx.cancel.clone().drop_guard();
         let deadline = tokio::time::Instant::from_std(ctx.deadline);
         let timeout = |phase: &str| Error::new(ErrorKind::Timeout, format!("query timed out in {phase}"));
-        self.used.started.fetch_add(1, Relaxed);
+        let mut ending = Ending::begin(&self.used);
         let waiting = Gauge::up(&self.used, |u| &u.waiting);
         let place = tokio::time::timeout_at(deadline, Arc::clone(&self.places).acquire_owned())
             .await
-            .map_err(|_| timeout("expression evaluation queue"))?
-            .map_err(|_| Error::new(ErrorKind::Unavailable, "the engine stops"))?;
+            .map_err(|_| timeout("expression evaluation queue"))
+            .and_then(|place| place.map_err(|_| Error::new(ErrorKind::Unavailable, "the engine stops")));
+        let place = match place {
+            Ok(place) => place,
+            Err(e) => {
+                ending.settle(Some(e.kind));
+                return Err(e);
+            }
+        };
         drop(waiting);
         let (cancel, used) = (ctx.cancel.clone(), Arc::clone(&self.used));
         let cpu = self.cpu.as_ref().expect("lives as long as the engine").handle();
@@ -163,11 +170,7 @@ impl QueryEngine {
                 }
             };
             used.micros.fetch_add(began.elapsed().as_micros() as u64, Relaxed);
-            match &answer {
-                Err(e) if e.kind == ErrorKind::Cancelled => used.cancelled.fetch_add(1, Relaxed),
-                Err(_) => used.failed.fetch_add(1, Relaxed),
-                Ok(_) => 0,
-            };
+            ending.settle(answer.as_ref().err().map(|e| e.kind));
             answer
         }));
         // Work that never yields cannot see its deadline; its caller does, and leaves it to its next batch.
@@ -257,6 +260,37 @@ struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
 impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+/// Counts how a query ends. One that is dropped before it has an answer lost its caller, unless it panicked.
+struct Ending {
+    used: Arc<QueryUse>,
+    settled: bool,
+}
+
+impl Ending {
+    fn begin(used: &Arc<QueryUse>) -> Self {
+        used.started.fetch_add(1, Relaxed);
+        Self { used: Arc::clone(used), settled: false }
+    }
+
+    fn settle(&mut self, error: Option<ErrorKind>) {
+        self.settled = true;
+        match error {
+            None => {}
+            Some(ErrorKind::Cancelled) => _ = self.used.cancelled.fetch_add(1, Relaxed),
+            Some(_) => _ = self.used.failed.fetch_add(1, Relaxed),
+        }
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if !self.settled {
+            let panicked = std::thread::panicking();
+            self.settle(Some(if panicked { ErrorKind::Internal } else { ErrorKind::Cancelled }));
+        }
     }
 }
 
@@ -350,5 +384,11 @@ mod tests {
         assert!(error.message.contains("queue"), "{error}");
         first.abort();
         assert!(engine.run(&context(5_000), async { Ok(()) }).await.is_ok(), "the place is free again");
+        while engine.used().cancelled.load(Relaxed) < 2 {
+            tokio::task::yield_now().await;
+        }
+        let used = engine.used();
+        let counted = (used.started.load(Relaxed), used.failed.load(Relaxed), used.cancelled.load(Relaxed));
+        assert_eq!(counted, (6, 3, 2), "two time-outs and a panic failed, one was told to stop, one lost its caller");
     }
 }
