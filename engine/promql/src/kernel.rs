@@ -92,6 +92,12 @@ impl Block {
         Self { steps, ..Self::default() }
     }
 
+    /// About how much memory it takes.
+    pub fn memory_bytes(&self) -> usize {
+        let hists: usize = self.hists.iter().map(|h| h.2.memory_bytes() + 8).sum();
+        self.rows.len() * size_of::<u32>() + self.values.len() * size_of::<f64>() + self.present.len() + hists
+    }
+
     /// Gives values and presence of a row.
     pub fn row(&self, idx: usize) -> (&[f64], &[bool]) {
         let range = idx * self.steps..(idx + 1) * self.steps;

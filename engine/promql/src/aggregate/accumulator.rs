@@ -93,6 +93,12 @@ impl Accumulator {
         }
     }
 
+    /// Bytes of the rows that are kept as they came (`quantile`).
+    pub fn rows_bytes(&self) -> usize {
+        let State::Rows(rows) = &self.state else { return 0 };
+        rows.iter().map(|r| r.values.capacity() * size_of::<f64>() + r.present.capacity()).sum()
+    }
+
     /// Says whether an operator is one of those accumulated here.
     pub fn handles(op: AggregateOp) -> bool {
         use AggregateOp::{Avg, Count, Group, Max, Min, Quantile, Stddev, Stdvar, Sum};

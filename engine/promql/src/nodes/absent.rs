@@ -6,7 +6,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 
 use super::batch::{matrix_schema, to_batch};
-use super::drive::{collect, once};
+use super::drive::{each_block, once};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::kernel::Block;
 
@@ -34,12 +34,13 @@ impl StepOperator for Absent {
         let input = inputs.swap_remove(0);
         once(async move {
             let mut absent = vec![true; self.steps];
-            for block in collect(input).await? {
+            each_block(input, |block| {
                 for (i, present) in block.present.iter().enumerate() {
                     absent[i % self.steps] &= !present;
                 }
                 block.hists.iter().for_each(|h| absent[h.1 as usize] = false);
-            }
+            })
+            .await?;
             if !absent.contains(&true) {
                 return Ok(vec![]);
             }

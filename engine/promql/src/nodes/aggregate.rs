@@ -142,7 +142,7 @@ struct FoldWorker {
 impl Worker for FoldWorker {
     fn push(&mut self, batch: RecordBatch) -> Result<Vec<RecordBatch>> {
         let Self { fold, state, rollup, names, row, run, .. } = self;
-        let Some((state, _)) = state else { return Ok(vec![]) };
+        let Some((state, memory)) = state else { return Ok(vec![]) };
         let name = |row: u32| names.as_ref().map_or("", |c| &**c.value(row as usize));
         if let Some(rollup) = rollup {
             rollup.each(batch, |evaluator, series, samples| {
@@ -161,6 +161,8 @@ impl Worker for FoldWorker {
                 state.fold(fold.ids[series as usize], values, present, hists, name(series));
             }
         }
+        // Operators that keep their rows grow with each batch.
+        memory.try_resize(fold.state_bytes() + state.rows_bytes())?;
         run.hold(0)?;
         Ok(vec![])
     }

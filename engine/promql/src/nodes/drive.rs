@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 use arrow::record_batch::RecordBatch;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::memory_pool::MemoryReservation;
 use futures::{Future, StreamExt, TryStreamExt, stream};
 use quiver_types::Histogram;
 
-use super::Batches;
 use super::batch::to_block;
+use super::{Batches, Env};
 use crate::kernel::Block;
 
 /// Works on one batch after the other.
@@ -63,23 +64,36 @@ pub(crate) fn once(whole: impl Future<Output = Result<Vec<RecordBatch>>> + Send 
         .boxed()
 }
 
-/// Collects a whole input.
-pub(crate) async fn collect(mut input: SendableRecordBatchStream) -> Result<Vec<Block>> {
+/// Collects a whole input. Its memory is asked for block by block, and given back with the matrix.
+pub(crate) async fn collect(mut input: SendableRecordBatchStream, rows: usize, env: &Env) -> Result<Matrix> {
+    let memory = env.reserve("matrix", 0)?;
     let mut blocks = Vec::new();
     while let Some(batch) = input.next().await {
-        blocks.push(to_block(batch?)?);
+        let block = to_block(batch?)?;
+        memory.try_grow(block.memory_bytes())?;
+        blocks.push(block);
     }
-    Ok(blocks)
+    Ok(Matrix { _memory: Some(memory), ..Matrix::new(blocks, rows) })
+}
+
+/// Calls for each block of an input and holds none.
+pub(crate) async fn each_block(mut input: SendableRecordBatchStream, mut f: impl FnMut(&Block)) -> Result<()> {
+    while let Some(batch) = input.next().await {
+        f(&to_block(batch?)?);
+    }
+    Ok(())
 }
 
 /// Collects a scalar: one value per step.
 pub(crate) async fn collect_scalar(input: SendableRecordBatchStream) -> Result<Vec<f64>> {
-    let blocks = collect(input).await?;
-    blocks
-        .into_iter()
-        .find(|b| !b.rows.is_empty())
-        .map(|b| b.values)
-        .ok_or_else(|| DataFusionError::Internal("a scalar without a value".into()))
+    let mut found = None;
+    each_block(input, |b| {
+        if found.is_none() && !b.rows.is_empty() {
+            found = Some(b.values.clone());
+        }
+    })
+    .await?;
+    found.ok_or_else(|| DataFusionError::Internal("a scalar without a value".into()))
 }
 
 /// A scalar argument of an operator.
@@ -141,6 +155,8 @@ pub(crate) fn split_hists(block: &mut Block) -> Vec<Hists> {
 pub(crate) struct Matrix {
     blocks: Vec<(Block, Vec<Hists>)>,
     places: Vec<Option<(u32, u32)>>,
+    /// What is reserved for it, where a node holds it.
+    _memory: Option<MemoryReservation>,
 }
 
 /// One row of a matrix.
@@ -187,7 +203,7 @@ impl Matrix {
             let hists = split_hists(&mut block);
             (block, hists)
         };
-        Self { blocks: blocks.into_iter().map(split).collect(), places }
+        Self { blocks: blocks.into_iter().map(split).collect(), places, _memory: None }
     }
 
     /// Gives a row, unless it has no value at any step.

@@ -89,7 +89,7 @@ impl StepOperator for StepHistogram {
         let main = inputs.remove(0);
         once(async move {
             let params = params(&self.params, inputs, 1).await?;
-            let matrix = Matrix::new(collect(main).await?, self.table.len());
+            let matrix = collect(main, self.table.len(), &env).await?;
             let params: Vec<ScalarSteps<'_>> = params.iter().map(|p| ScalarSteps::new(p)).collect();
             let mut work = Work { op: &self, params, annotations: Annotations::default(), fixes: BTreeMap::new() };
             let batches = work.run(&matrix)?;

@@ -99,9 +99,9 @@ impl StepOperator for StepJoin {
         let one = inputs.swap_remove(1);
         let many = inputs.swap_remove(0);
         once(async move {
-            let (many, one) = futures::try_join!(collect(many), collect(one))?;
-            let many = Matrix::new(many, self.many_table.len());
-            let one = Matrix::new(one, self.one_table.len());
+            let many = collect(many, self.many_table.len(), &env);
+            let one = collect(one, self.one_table.len(), &env);
+            let (many, one) = futures::try_join!(many, one)?;
             let mut work = Work {
                 op: &self,
                 notes: BinaryNotes::default(),

@@ -6,7 +6,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 
 use super::batch::{matrix_schema, to_batch};
-use super::drive::{collect, once};
+use super::drive::{each_block, once};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::kernel::Block;
 
@@ -35,7 +35,7 @@ impl StepOperator for ToScalar {
         once(async move {
             let mut found = vec![0u32; self.steps];
             let mut values = vec![f64::NAN; self.steps];
-            for block in collect(input).await? {
+            each_block(input, |block| {
                 for (i, present) in block.present.iter().enumerate() {
                     if *present {
                         let step = i % self.steps;
@@ -43,7 +43,8 @@ impl StepOperator for ToScalar {
                         values[step] = if found[step] == 1 { block.values[i] } else { f64::NAN };
                     }
                 }
-            }
+            })
+            .await?;
             let present = vec![true; self.steps];
             let block = Block { rows: vec![0], steps: self.steps, values, present, hists: vec![] };
             Ok(vec![to_batch(block, &self.schema())?])

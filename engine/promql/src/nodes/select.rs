@@ -66,9 +66,9 @@ impl StepOperator for StepSelect {
             let param = ScalarSteps::new(&values[0]);
             let mut annotations = Annotations::default();
             let some = check_params(self.op, &param, self.param_pos, &mut annotations);
-            let blocks = collect(main).await?;
+            let matrix = collect(main, self.ids.len(), &env).await?;
             let batches = if some.map_err(quiver_query::to_datafusion)? {
-                self.select(&Matrix::new(blocks, self.ids.len()), &param, &mut annotations)?
+                self.select(&matrix, &param, &mut annotations)?
             } else {
                 vec![]
             };

@@ -6,10 +6,11 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::memory_pool::MemoryReservation;
 use futures::StreamExt;
 
 use super::batch::{matrix_schema, to_block};
-use super::drive::{Worker, collect, drive_after, once};
+use super::drive::{Worker, drive_after, each_block, once};
 use super::rows::{Merger, to_batches};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::ast::BinaryOp;
@@ -55,7 +56,7 @@ impl StepOperator for StepSet {
         Spread::Once
     }
 
-    fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, _: Env) -> Batches {
+    fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let right = inputs.swap_remove(1);
         let left = inputs.swap_remove(0);
         if self.op == BinaryOp::Or {
@@ -63,11 +64,10 @@ impl StepOperator for StepSet {
         }
         let op = Arc::clone(&self);
         drive_after(left, async move {
+            let memory = env.reserve("set operator", op.signatures * op.steps)?;
             let mut seen = Presence::new(op.signatures, op.steps);
-            for block in collect(right).await? {
-                seen.add(&block, &op.right);
-            }
-            Ok(Filter { op, seen })
+            each_block(right, |block| seen.add(block, &op.right)).await?;
+            Ok(Filter { op, seen, _memory: memory })
         })
     }
 }
@@ -104,6 +104,7 @@ impl StepSet {
 struct Filter {
     op: Arc<StepSet>,
     seen: Presence,
+    _memory: MemoryReservation,
 }
 
 impl Worker for Filter {

@@ -7,7 +7,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 
 use super::batch::matrix_schema;
-use super::drive::{Matrix, collect, once};
+use super::drive::{collect, once};
 use super::rows::to_batches;
 use super::{Batches, Env, Spread, StepOperator};
 use crate::kernel::Block;
@@ -55,10 +55,10 @@ impl StepOperator for Sort {
         Spread::Once
     }
 
-    fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, _: Env) -> Batches {
+    fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let input = inputs.swap_remove(0);
         once(async move {
-            let matrix = Matrix::new(collect(input).await?, self.rows);
+            let matrix = collect(input, self.rows, &env).await?;
             let mut order: Vec<u32> = matrix.arrival().collect();
             match &self.by {
                 SortBy::Value { descending } => {
