@@ -44,7 +44,7 @@ fn scale() -> Scale {
     if soak() {
         Scale { samples: 20_000_000, limit_bytes: 1 << 30 }
     } else {
-        Scale { samples: 2_000_000, limit_bytes: 320 << 20 }
+        Scale { samples: 2_000_000, limit_bytes: 512 << 20 }
     }
 }
 
