@@ -21,7 +21,9 @@ fn total(explained: &Value, name: &str) -> u64 {
 
 /// Counts that grow by what looks like chance, so that they compress no better than real ones.
 fn noise(step: i64, series: i64) -> f64 {
-    let mixed = (step * 8191 + series).wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as i64) as u64 >> 48;
+    let mixed = (step * 8191 + series) as u64;
+    let mixed = (mixed ^ (mixed >> 7)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 48;
     (step * 65_536 + mixed as i64) as f64
 }
 

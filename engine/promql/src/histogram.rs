@@ -13,7 +13,7 @@
 mod arithmetic;
 mod bounds;
 mod buckets;
-mod hints;
+
 mod kahan;
 mod layout;
 mod reset;
@@ -27,7 +27,7 @@ use quiver_types::{Histogram, Millis};
 pub use arithmetic::{IncompatibleBuckets, Merged, add, compact, div, equals, has_overflow, mul, reduce_schema, sub};
 pub use bounds::{SCHEMA_MAX, SCHEMA_MIN, bound};
 pub use buckets::{Bucket, all, all_reverse, negative, positive};
-pub use hints::set_read_hints;
+
 pub use kahan::{Compensation, add_compensated};
 pub use reset::detect_reset;
 pub use stats::stats_only;

@@ -79,12 +79,41 @@ pub(crate) struct Scope {
     pub(crate) grid: Grid,
     /// Whether this is one evaluation rather than a range that happens to have one step.
     pub(crate) single: bool,
+    /// What of histograms is of interest.
+    pub(crate) detail: Detail,
+}
+
+/// What of the histograms of a selector the functions around it ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Detail {
+    /// All; nobody has said otherwise.
+    #[default]
+    All,
+    /// Count and sum.
+    Stats,
+    /// All, whatever is said further inside.
+    Buckets,
 }
 
 impl Scope {
     /// The scope of what is evaluated once.
     pub(crate) fn once(self) -> Self {
-        Self { grid: Grid { steps: 1, ..self.grid }, single: true }
+        Self { grid: Grid { steps: 1, ..self.grid }, single: true, ..self }
+    }
+
+    /// The scope of what needs whole histograms.
+    pub(crate) fn with_buckets(self) -> Self {
+        Self { detail: Detail::Buckets, ..self }
+    }
+
+    /// The scope of the arguments of a function.
+    fn within(self, function: &str) -> Self {
+        let detail = match function {
+            "histogram_count" | "histogram_sum" | "histogram_avg" if self.detail == Detail::All => Detail::Stats,
+            "histogram_quantile" | "histogram_quantiles" | "histogram_fraction" => Detail::Buckets,
+            _ => self.detail,
+        };
+        Self { detail, ..self }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::kernel::Grid;
 use crate::nodes::samples::{SampleBatch, SampleBuffers};
 use crate::parser::{ParseOptions, parse_with};
 use crate::plan::labels::sorted;
-use crate::plan::{Planned, Planner, QueryTimes, RangePlan, ScalarPlan, Scope, VectorPlan};
+use crate::plan::{Detail, Planned, Planner, QueryTimes, RangePlan, ScalarPlan, Scope, VectorPlan};
 use crate::result::{QueryValue, RowOrder, SampleResult, SampleSeries, StepResult, settle};
 use crate::run::RunState;
 use crate::window::{StaleFree, extend_floats};
@@ -245,7 +245,7 @@ impl PromqlEngine {
         };
         let steps = if times.step_ms == 0 { 1 } else { (times.end_ms - times.start_ms) / times.step_ms + 1 };
         let grid = Grid { start: times.start_ms, step_ms: times.step_ms.max(1), steps: steps as usize };
-        Job { planner, expr, scope: Scope { grid, single: times.start_ms == times.end_ms } }
+        Job { planner, expr, scope: Scope { grid, single: times.start_ms == times.end_ms, detail: Detail::All } }
     }
 }
 
@@ -335,7 +335,7 @@ impl Job {
         let began = Instant::now();
         let (table, mut series) = match range {
             RangePlan::Grid { vector, grid } => {
-                let scope = Scope { grid, single: grid.steps == 1 };
+                let scope = Scope { grid, single: grid.steps == 1, detail: Detail::All };
                 let result = self.vector(vector, scope, timings).await?;
                 let series = result.rows().map(|row| grid_series(&row, grid)).collect();
                 (Arc::clone(&result.table), series)
@@ -372,7 +372,7 @@ impl Job {
         while let Some(batch) = batches.next().await {
             let batch = SampleBatch::new(&batch.map_err(from_datafusion)?).map_err(from_datafusion)?;
             for idx in 0..batch.len() {
-                let samples = batch.series(idx, &mut buffers).map_err(from_datafusion)?;
+                let samples = batch.series(idx, false, &mut buffers).map_err(from_datafusion)?;
                 let samples = stale.clean(samples);
                 let extended = anchored || smoothed;
                 if extended && !samples.hists.is_empty() {
@@ -408,7 +408,7 @@ impl Job {
             Planned::Vector(vector) => self.planner.finish(vector, self.scope)?,
             Planned::Range(RangePlan::Scan { plan, .. }) => plan,
             Planned::Range(RangePlan::Grid { vector, grid }) => {
-                self.planner.finish(vector, Scope { grid, single: grid.steps == 1 })?
+                self.planner.finish(vector, Scope { grid, single: grid.steps == 1, detail: Detail::All })?
             }
         };
         self.planner.engine.explain(&plan, &self.planner.run.ctx, analyze).await

@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use quiver_types::{Histogram, LabelSet, Millis, MillisRange, SeriesId, is_stale};
+use quiver_types::{Histogram, LabelSet, Millis, MillisRange, ResetHint, SeriesId, is_stale};
 
 /// Float samples of one series. Times ascending and unique once normalized.
 #[derive(Debug, Clone, Default)]
@@ -297,9 +297,21 @@ impl HistRun {
             for ((ts, hist), start) in rows {
                 self.push_newest(ts, hist, start);
             }
+            self.settle_hints(1..self.hists.len());
         }
         if self.start_ts.iter().all(|&s| s == 0) {
             self.start_ts = Vec::new();
+        }
+    }
+
+    /// Takes back those hints of histograms that their neighbour does not bear out: samples came out of order, or from
+    /// another writer.
+    fn settle_hints(&mut self, which: std::ops::Range<usize>) {
+        for i in which {
+            let (done, rest) = self.hists.split_at_mut(i);
+            if rest[0].reset_hint == ResetHint::NotReset && !rest[0].continues(&done[i - 1]) {
+                rest[0].reset_hint = ResetHint::Unknown;
+            }
         }
     }
 
@@ -333,11 +345,14 @@ impl HistRun {
             std::mem::swap(&mut self, &mut other);
         }
         let overlap = self.ts[self.ts.len() - 1] >= other.ts[0];
-        append_starts(&mut self.start_ts, self.ts.len(), &other.start_ts, other.ts.len());
+        let boundary = self.ts.len();
+        append_starts(&mut self.start_ts, boundary, &other.start_ts, other.ts.len());
         self.ts.extend_from_slice(&other.ts);
         self.hists.append(&mut other.hists);
         if overlap {
             self.normalize();
+        } else {
+            self.settle_hints(boundary..boundary + 1);
         }
         self
     }

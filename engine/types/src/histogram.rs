@@ -3,6 +3,8 @@
 //! Semantics of Prometheus 3.14 `model/histogram`: exponential schemas -4 to 8, custom buckets with schema -53. Bucket
 //! counts are absolute and held as doubles for integer histograms too (exact below 2^53); `float` tells them apart.
 
+mod hint;
+
 use std::sync::Arc;
 
 use arrow::array::{

@@ -165,6 +165,12 @@ mod tests {
             compact(&mut plain);
             compact(&mut compensated);
             prop_assert!(equals(&plain, &compensated), "{plain:?}\n{compensated:?}");
+            // As upstream does: a bucket within a wide zero bucket is counted there, and again if a lower resolution
+            // merges it into one that reaches beyond. 0 and 1 are bounds of every resolution.
+            let exact = |h: &Histogram| h.zero_threshold == 0.0 || h.zero_threshold == 1.0;
+            if !std::iter::once(&first).chain(&others).all(exact) {
+                return Ok(());
+            }
             let inside: f64 = plain.positive.iter().chain(&plain.negative).sum::<f64>() + plain.zero_count;
             let expected: f64 = std::iter::once(&first).chain(&others).map(|h| h.count).sum();
             prop_assert_eq!((inside, plain.count), (expected, expected));

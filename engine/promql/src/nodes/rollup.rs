@@ -63,6 +63,8 @@ pub(crate) struct Rollup {
     pub(crate) table: Arc<SeriesTable>,
     /// Whether the samples may hold histograms.
     pub(crate) histograms: bool,
+    /// Whether only count and sum of histograms are asked for.
+    pub(crate) stats_only: bool,
 }
 
 impl Rollup {
@@ -193,7 +195,7 @@ impl SeriesRollup {
                 let keep_stale = matches!(evaluator.spec.function, RollupFunction::Instant(_));
                 let batch = SampleBatch::new(&batch)?;
                 for idx in 0..batch.len() {
-                    let samples = batch.series(idx, buffers)?;
+                    let samples = batch.series(idx, evaluator.spec.stats_only, buffers)?;
                     let samples = if keep_stale { samples } else { stale.clean(samples) };
                     f(evaluator, batch.row(idx), &samples)?;
                 }

@@ -64,14 +64,22 @@ impl SampleBatch {
         self.rows.value(idx)
     }
 
-    /// Gives the samples of a series, stale markers included.
-    pub(crate) fn series<'a>(&'a self, idx: usize, buffers: &'a mut SampleBuffers) -> Result<SeriesSamples<'a>> {
+    /// Gives the samples of a series, stale markers included; with `stats_only` histograms without their buckets.
+    pub(crate) fn series<'a>(
+        &'a self,
+        idx: usize,
+        stats_only: bool,
+        buffers: &'a mut SampleBuffers,
+    ) -> Result<SeriesSamples<'a>> {
         let hists = self.hists.as_ref().map_or(0..0, |l| span(l, idx));
         buffers.hists.clear();
         if !hists.is_empty() {
             let column = self.hists.as_ref().and_then(|l| l.values().as_struct_opt()).ok_or_else(shape)?;
             for i in hists {
                 buffers.hists.push(read_histogram(column, i).ok_or_else(shape)?);
+            }
+            if stats_only {
+                buffers.hists = crate::histogram::stats_only(&buffers.hists);
             }
         }
         Ok(SeriesSamples {

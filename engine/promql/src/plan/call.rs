@@ -24,6 +24,7 @@ impl Planner {
     /// Plans a call.
     pub(crate) async fn call(&self, name: &str, args: &[Expr], pos: PosRange, scope: Scope) -> Result<Planned> {
         let function = lookup(name).ok_or_else(|| failed(format!("unknown function {name}")))?;
+        let scope = scope.within(name);
         match &function.kernel {
             Kernel::Range(range) => self.range_call(function, range, args, scope).await.map(Planned::Vector),
             Kernel::Elementwise(kernel) => self.elementwise(function, *kernel, args, scope).await.map(Planned::Vector),

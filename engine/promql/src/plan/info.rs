@@ -45,7 +45,12 @@ impl Planner {
             None => None,
         };
         let steps = scope.grid.steps;
-        let infos = infos.unwrap_or_else(|| Infos { table: Arc::default(), by_owner: BTreeMap::new(), steps });
+        let infos = infos.unwrap_or_else(|| Infos {
+            table: Arc::default(),
+            by_owner: BTreeMap::new(),
+            steps,
+            histogram_steps: BTreeSet::new(),
+        });
         let mut out = Enriched { steps, rows: vec![], places: BTreeMap::new(), block: Block::new(steps) };
         for row in 0..table.len() as u32 {
             let Some(view) = base.row(row) else { continue };
@@ -54,6 +59,10 @@ impl Planner {
             let drop = drop_name[row as usize];
             let mut fault = None;
             view.each_step(|step| {
+                if infos.histogram_steps.contains(&step) {
+                    fault = Some(failed("info sample should be float"));
+                    return;
+                }
                 let chosen = if ignored[row as usize] { vec![] } else { infos.at(&owner, step) };
                 let labels = known.entry(chosen).or_insert_with_key(|chosen| {
                     let enriched = if ignored[row as usize] {
@@ -128,6 +137,14 @@ impl Planner {
     async fn info_series(&self, selector: &VectorSelector, offset_ms: i64, base: &Expr, scope: Scope) -> Result<Infos> {
         let function = RollupFunction::Instant(InstantValue::Timestamp);
         let vector = self.look_back(selector, base.pos, scope, function, offset_ms).await?;
+        let mut histogram_steps = BTreeSet::new();
+        if vector.histograms {
+            let function = RollupFunction::Instant(InstantValue::Value);
+            let values = self.look_back(selector, base.pos, scope, function, offset_ms).await?;
+            for block in self.evaluate(&self.finish(values, scope)?).await? {
+                histogram_steps.extend(block.hists.iter().map(|h| h.1 as usize));
+            }
+        }
         let table = Arc::clone(&vector.table);
         let plan = self.finish(vector, scope)?;
         let mut by_owner: BTreeMap<Owner, Vec<(u32, Vec<Option<f64>>)>> = BTreeMap::new();
@@ -138,7 +155,7 @@ impl Planner {
                 by_owner.entry(owner(&table, row as usize)).or_default().push((row, times));
             }
         }
-        Ok(Infos { table, by_owner, steps: scope.grid.steps })
+        Ok(Infos { table, by_owner, steps: scope.grid.steps, histogram_steps })
     }
 }
 
@@ -153,6 +170,8 @@ struct Infos {
     table: Arc<SeriesTable>,
     by_owner: BTreeMap<Owner, Vec<(u32, Vec<Option<f64>>)>>,
     steps: usize,
+    /// Steps at which an info series is a histogram, which none may be.
+    histogram_steps: BTreeSet<usize>,
 }
 
 impl Infos {

@@ -8,7 +8,7 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use quiver_query::{SampleRequest, from_datafusion};
 use quiver_types::{Error, ErrorKind, Millis, MillisRange, Result, SelectedSeries, SeriesSelector, SeriesTable};
 
-use super::{Planned, Planner, RangePlan, Scope, VectorPlan};
+use super::{Detail, Planned, Planner, RangePlan, Scope, VectorPlan};
 use crate::ast::{DurationExpr, PosRange, SubqueryExpr, VectorSelector};
 use crate::kernel::{Block, Grid, Window};
 use crate::nodes::drive::Param;
@@ -158,6 +158,7 @@ impl Planner {
             pos,
             table: Arc::clone(&table),
             histograms,
+            stats_only: scope.detail == Detail::Stats,
         };
         let (rollup, inputs) = (Arc::new(rollup), [vec![plan], inputs].concat());
         let plan = self.shared_node(Arc::<Rollup>::clone(&rollup), inputs.clone())?;
@@ -202,7 +203,7 @@ impl Planner {
     /// Plans a subquery for a range function.
     pub(crate) async fn subquery_samples(&self, subquery: &SubqueryExpr, scope: Scope) -> Result<Samples> {
         let (vector, grid, window, at) = self.subquery(subquery, scope).await?;
-        let inner = Scope { grid, single: grid.steps == 1 };
+        let inner = Scope { grid, single: grid.steps == 1, detail: Detail::Buckets };
         let (table, drop_name) = (Arc::clone(&vector.table), Arc::clone(&vector.drop_name));
         let histograms = vector.histograms;
         let plan = self.finish(vector, inner)?;
@@ -233,7 +234,7 @@ impl Planner {
             return Err(Error::new(ErrorKind::LimitExceeded, TOO_MANY_SAMPLES));
         }
         let grid = Grid { start, step_ms, steps };
-        let inner = Scope { grid, single: start == last };
+        let inner = Scope { grid, single: start == last, detail: Detail::Buckets };
         let vector = match self.operand(&subquery.expr, inner).await? {
             Planned::Vector(vector) => vector,
             Planned::Scalar(scalar) => {

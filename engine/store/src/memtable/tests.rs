@@ -67,7 +67,7 @@ fn copies_stop_at_the_snapshot() {
     let b = g.copy_floats(slot(""), ALL, 12);
     assert_eq!((b.ts, b.values), (vec![4000, 5000], vec![6.0, 7.0]));
     assert_eq!(g.range(), Some(MillisRange::new(1000, 5000)));
-    assert_eq!((g.samples(), g.series(), g.last_seq()), (6, 3, 12));
+    assert_eq!((g.samples(), g.series(), g.last_seq()), (7, 3, 12));
 }
 
 #[test]

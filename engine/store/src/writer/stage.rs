@@ -13,6 +13,7 @@ use quiver_types::metrics::BatchSeries;
 use quiver_types::time::day_of;
 use quiver_types::{MetricsBatch, Millis};
 
+use super::hints::HintTracker;
 use super::limits::retain;
 use crate::memtable::series::exemplar;
 use crate::memtable::{Generation, HistogramRow};
@@ -46,6 +47,7 @@ pub(crate) struct Stager {
     /// How many of them stand in the group's records.
     encoded: usize,
     metadata_seen: HashMap<(String, String), (u64, i32), FixedState>,
+    hints: HintTracker,
 }
 
 /// What staging needs to know.
@@ -85,12 +87,14 @@ impl Stager {
         self.encoded = 0;
         // Which rows were in it is not known here; sending some anew is harmless.
         self.metadata_seen.clear();
+        self.hints.clear();
     }
 
     /// Forgets the generation.
     pub(crate) fn new_generation(&mut self) {
         self.unlogged.clear();
         self.encoded = 0;
+        self.hints.new_generation();
     }
 
     /// Stages a batch under a sequence number; its records go to the end of `out`.
@@ -103,6 +107,7 @@ impl Stager {
     ) -> Staged {
         self.resolve(ctx, &batch);
         let refused = self.drop_refused(&mut batch);
+        self.hints.apply(&mut batch);
         let slots = &self.slots;
         let samples = (!batch.ts.is_empty()).then(|| SampleColumns {
             slots: UInt32Array::from(batch.sample_series.iter().map(|&s| slots[s as usize]).collect::<Vec<_>>()),

@@ -306,9 +306,9 @@ async fn a_full_registry_refuses_new_series_only() {
 async fn over_the_memory_limit_writes_wait_then_fail() {
     let dir = TempDir::new().unwrap();
     let rig = try_open(dir.path(), Arc::new(LocalDisk), WriteSettings { memory_bytes: 1, ..settings() }).unwrap();
-    // The first fits: nothing is there yet. Its series does not.
+    // The first fits: nothing is there yet.
     let outcome = rig.path.write_metrics(one("a", 1, 1.0)).await.unwrap();
-    assert_eq!(outcome.refused, [(Refusal::SeriesLimit, 1)]);
+    assert!(outcome.refused.is_empty());
     rig.registry.add_generation_bytes(100);
     let waiting = rig.path.write_metrics(one("a", 1, 1.0));
     let error = waiting.await.unwrap_err();

@@ -127,7 +127,7 @@ fn crash_at(point: &str, remote: bool) -> bool {
 }
 
 async fn verify(point: &str, dir: &Path, remote: bool, mut written: Content, moved: bool, clock: Millis) {
-    let mut bench = bench(dir);
+    let bench = bench(dir);
     bench.clock.0.store(clock, Relaxed);
     let settings = StoreSettings { data_dir: dir.join("data"), ..bench.settings() };
     let storage = remote.then(|| remote_storage(dir, &settings));
