@@ -74,7 +74,7 @@ fn bench(c: &mut Criterion) {
             assert_eq!(ours(&remote_write::FORMAT, Some("snappy"), body), 20 * REQUEST_SERIES as u64);
         }
     });
-    // All of the data set, one sample per series and request.
+    // Ten million samples, one per series and request: the bodies of a round over and over.
     let bodies: Vec<_> = (0..20).map(|i| proto::remote_write(i * REQUEST_SERIES, 0, 1)).collect();
     let times = 10_000_000 / (bodies.len() * REQUEST_SERIES);
     cpu::report_samples("decode remote_write_1 of one sample per series", 10_000_000, || {

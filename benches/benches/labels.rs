@@ -1,4 +1,5 @@
-//! Look-ups of labels: names, values with and without a selector, series; over parts, from the index alone.
+//! Look-ups of labels over parts: names, values with and without a selector, series. A repeated selector is answered from
+//! the cache of resolved ones; `new_…` ask for another one each time and read the index.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use quiver_benches::cpu;
@@ -35,9 +36,30 @@ fn bench(c: &mut Criterion) {
     });
     group
         .bench_function("series_all", |b| b.iter(|| assert_eq!(world.select(vec![name()], range).table.len(), SERIES)));
+    let mut next = 0;
+    // Never the same text twice, so that no answer is at hand.
+    let mut other = |few: bool| {
+        next += 1;
+        let (label, op, value) = if few {
+            ("path", MatchOp::Regex, format!("/api/v1/resource/7.*|{next}-none"))
+        } else {
+            ("job", MatchOp::NotEqual, format!("none-{next}"))
+        };
+        vec![name(), Matcher::new(label, op, value).expect("a matcher")]
+    };
+    group.bench_function("series_of_a_new_pattern", |b| {
+        b.iter(|| assert_eq!(world.select(other(true), range).table.len(), 1_111));
+    });
+    group.bench_function("series_all_by_a_new_selector", |b| {
+        b.iter(|| assert_eq!(world.select(other(false), range).table.len(), SERIES));
+    });
+    cpu::report("series of a new pattern", 500, || assert_eq!(world.select(other(true), range).table.len(), 1_111));
+    cpu::report("series, all, by a new selector", 200, || {
+        assert_eq!(world.select(other(false), range).table.len(), SERIES);
+    });
     group.finish();
     cpu::report("label values, 10,000", 200, || assert_eq!(values("path", &[]), SERIES));
-    cpu::report("series, all", 200, || assert_eq!(world.select(vec![name()], range).table.len(), SERIES));
+    cpu::report("series, all, repeated", 5_000, || assert_eq!(world.select(vec![name()], range).table.len(), SERIES));
 }
 
 criterion_group!(benches, bench);

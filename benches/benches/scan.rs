@@ -1,4 +1,5 @@
-//! The scan of samples, series already selected: all ten million, the last hour of all series, and one series.
+//! The scan of samples, series already selected: all ten million, the last hour and the last five minutes of all series,
+//! and one series.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use quiver_benches::cpu;
@@ -8,7 +9,7 @@ use quiver_types::{Matcher, MillisRange};
 
 fn bench(c: &mut Criterion) {
     let world = World::filled();
-    let hour = MillisRange::new(last_ms() - 3_600_000, last_ms());
+    let last = |minutes: i64| MillisRange::new(last_ms() - minutes * 60_000, last_ms());
     let name = || Matcher::equal("__name__", METRIC);
     let all = world.select(vec![name()], MillisRange::ALL);
     let one = world.select(vec![name(), Matcher::equal("path", "/api/v1/resource/77")], MillisRange::ALL);
@@ -16,12 +17,13 @@ fn bench(c: &mut Criterion) {
     let mut group = c.benchmark_group("scan");
     for (name, selected, range, samples) in [
         ("all", &all, MillisRange::ALL, SAMPLES),
-        ("last_hour_of_all_series", &all, hour, SERIES * 241),
+        ("last_hour_of_all_series", &all, last(60), SERIES * 241),
+        ("last_5_minutes_of_all_series", &all, last(5), SERIES * 21),
         ("one_series", &one, MillisRange::ALL, ROUNDS),
     ] {
         group.throughput(Throughput::Elements(samples as u64)).sample_size(if samples > 10_000 { 10 } else { 100 });
         group.bench_function(name, |b| b.iter(|| assert_eq!(world.scan(selected, range), samples)));
-        let runs = if samples > 10_000 { 10 } else { 1_000 };
+        let runs = if samples > 10_000 { 20 } else { 2_000 };
         cpu::report(&format!("scan {name}"), runs, || assert_eq!(world.scan(selected, range), samples));
     }
     group.finish();

@@ -59,11 +59,11 @@ impl World {
                 world.write(batch(first, series, first_round, rounds));
             }
         }
-        cpu::report_samples("flush of the data set", SAMPLES, || world.flush());
-        cpu::report_samples("compaction of the data set", SAMPLES, || world.compact());
+        world.flush();
+        world.compact();
         let bytes = world.stored_bytes() as f64 / SAMPLES as f64;
         cpu::say(&format!(
-            "{SAMPLES} samples in {:.1} s, {bytes:.3} bytes each in parts",
+            "{SAMPLES} samples in {:.1} s, {bytes:.3} bytes each in the object store",
             began.elapsed().as_secs_f64()
         ));
         world

@@ -305,16 +305,15 @@ async fn a_full_registry_refuses_new_series_only() {
 #[tokio::test]
 async fn over_the_memory_limit_writes_wait_then_fail() {
     let dir = TempDir::new().unwrap();
-    let rig = try_open(dir.path(), Arc::new(LocalDisk), WriteSettings { memory_bytes: 1, ..settings() }).unwrap();
-    // The first fits: nothing is there yet.
+    let rig = try_open(dir.path(), Arc::new(LocalDisk), WriteSettings { memory_bytes: 100_000, ..settings() }).unwrap();
     let outcome = rig.path.write_metrics(one("a", 1, 1.0)).await.unwrap();
     assert!(outcome.refused.is_empty());
-    rig.registry.add_generation_bytes(100);
+    rig.registry.add_generation_bytes(200_000);
     let waiting = rig.path.write_metrics(one("a", 1, 1.0));
     let error = waiting.await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.message.contains("memory"), "{error}");
-    rig.registry.sub_generation_bytes(100);
+    rig.registry.sub_generation_bytes(200_000);
     rig.path.write_metrics(one("a", 1, 1.0)).await.unwrap();
 }
 

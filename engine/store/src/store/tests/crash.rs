@@ -131,9 +131,12 @@ async fn verify(point: &str, dir: &Path, remote: bool, mut written: Content, mov
     bench.clock.0.store(clock, Relaxed);
     let settings = StoreSettings { data_dir: dir.join("data"), ..bench.settings() };
     let storage = remote.then(|| remote_storage(dir, &settings));
-    let overrides = StoreOverrides { storage: storage.clone(), wal_disk: None };
-    let store = Store::open_with(settings.clone(), Arc::clone(&bench.clock) as Arc<dyn Clock>, overrides).await;
-    let store = store.unwrap_or_else(|e| panic!("{point}: {e}"));
+    let clock = || Arc::clone(&bench.clock) as Arc<dyn Clock>;
+    let open = || {
+        let overrides = StoreOverrides { storage: storage.clone(), wal_disk: None };
+        Store::open_with(settings.clone(), clock(), overrides)
+    };
+    let store = unlocked(open).await.unwrap_or_else(|e| panic!("{point}: {e}"));
     let mut found = content(&store).await;
     if moved {
         // Whether retention came before or after the crash: the old day may be gone.
@@ -150,7 +153,7 @@ async fn verify(point: &str, dir: &Path, remote: bool, mut written: Content, mov
     assert!(found.iter().all(|(key, value)| moved || after.get(key) == Some(value)), "{point}: changed by the flush");
     store.close(CLOSE).await;
     drop(store);
-    let report = check_with(settings, Arc::clone(&bench.clock) as Arc<dyn Clock>, storage).await.unwrap();
+    let report = unlocked(|| check_with(settings.clone(), clock(), storage.clone())).await.unwrap();
     assert!(report.sound() && report.unknown.is_empty(), "{point}: {report:?}");
 }
 
