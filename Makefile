@@ -46,6 +46,7 @@ bench: compiler ## criterion benches
 
 docs: ## write the generated documents anew
 	UPDATE=1 cargo test -p quiver document
+	UPDATE=1 cargo test -p quiver-tests --test house document
 
 compiler:
 	@command -v cc >/dev/null && command -v make >/dev/null || { echo "installing a C compiler"; sudo=; [ $$(id -u) = 0 ] || sudo=sudo; $$sudo apt-get update -q && $$sudo apt-get install -qy build-essential; }

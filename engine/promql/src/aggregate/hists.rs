@@ -60,7 +60,7 @@ impl HistogramSums {
             Total::Mean(mean) => mean.add(h),
         };
         if let Ok(reconciled) = added {
-            self.reconciled |= reconciled
+            self.reconciled |= reconciled;
         } else {
             state.incompatible = true;
             self.misfit(metric.to_owned());
@@ -100,7 +100,7 @@ impl HistogramSums {
                 _ => unreachable!("both sides were made by the same operator"),
             };
             if let Ok(reconciled) = added {
-                self.reconciled |= reconciled
+                self.reconciled |= reconciled;
             } else {
                 state.incompatible = true;
                 self.misfit(theirs.metric);

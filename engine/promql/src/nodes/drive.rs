@@ -39,7 +39,7 @@ pub(crate) fn drive(input: SendableRecordBatchStream, worker: impl Worker) -> Ba
             }
             let Some(input) = s.input.as_mut() else { return Ok(None) };
             if let Some(batch) = input.next().await {
-                s.ready.extend(s.worker.push(batch?)?)
+                s.ready.extend(s.worker.push(batch?)?);
             } else {
                 s.input = None;
                 s.ready.extend(s.worker.finish()?);

@@ -161,7 +161,7 @@ async fn objects_wait_for_uploads_in_order() {
     let written = drain(&catalog).await;
     assert_eq!(written.iter().map(|o| o.commit).collect::<Vec<_>>(), [0, 1]);
     assert!(written[0].full && !written[1].full);
-    assert_eq!(written[1].added, [stored.clone()], "as it was, though it is removed now");
+    assert_eq!(written[1].added, std::slice::from_ref(&stored), "as it was, though it is removed now");
     match catalog.next_object().await.unwrap() {
         NextObject::Waiting { commit, parts } => assert_eq!((commit, parts), (waits, 1)),
         other => panic!("{other:?}"),
@@ -198,7 +198,7 @@ async fn full_lists_and_what_they_outdate() {
     assert_eq!(full, FULL_LIST_EVERY);
     let object = drain(&catalog).await.pop().unwrap();
     assert!(object.full);
-    assert_eq!(object.added, [kept.clone()]);
+    assert_eq!(object.added, std::slice::from_ref(&kept));
     assert_eq!(object.removed, [gone.id]);
     assert_eq!(object.writers, [WriterFloor { writer, floor: FULL_LIST_EVERY }]);
     assert!(catalog.outdated_objects().await.unwrap().is_empty(), "the last two full lists stay");

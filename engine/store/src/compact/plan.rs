@@ -206,7 +206,7 @@ mod tests {
         let plans = plan(&metas, &Context { now_ms, settings: &settings, force, spare_bytes });
         assert!(plans.len() <= 1);
         let found = plans.first().map(|p| {
-            let inputs: Vec<u128> = p.inputs.iter().map(|id| id.as_u128()).collect();
+            let inputs: Vec<u128> = p.inputs.iter().map(uuid::Uuid::as_u128).collect();
             (p.level, p.window_ms.is_some(), inputs)
         });
         assert_eq!(found, expected.map(|(l, w, i)| (l, w, i.to_vec())));

@@ -522,7 +522,7 @@ fn tables_with_one_file() {
     let part = open(dir.path(), &meta);
     let stats = ReadStats::default();
     let rows = block_on(part.rows(&stats)).unwrap();
-    assert_eq!(rows, [batch.clone()]);
+    assert_eq!(rows, std::slice::from_ref(&batch));
     block_on(part.verify()).unwrap();
     let io = LocalIo::new(dir.path(), dir.path());
     assert_eq!(block_on(PartMeta::read(&io, &meta.files[0].key, Place::Store, meta.bytes)).unwrap(), meta);

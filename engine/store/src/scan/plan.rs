@@ -1,12 +1,13 @@
 //! How a scan is cut: rows into partitions, partitions into windows that are read at once.
 //!
-//! Both follow an estimate of the samples per row: what a part says of a series, cut by the share of its time that the
-//! range covers.
+//! Both follow an estimate of the samples that are decoded per row: what a part says of a series, cut by the share of
+//! its time that the range covers, to whole pages.
 
 use std::ops::Range;
 
 use quiver_types::MillisRange;
 
+use crate::part::PAGE_ROWS;
 use crate::select::{PartRows, Selection};
 
 /// A partition is not worth its thread below this many samples.
@@ -18,7 +19,7 @@ const WINDOW_SAMPLES: Range<u64> = (1 << 17)..(1 << 20);
 /// What a series of a live generation counts: its samples are not known without asking for each.
 const LIVE_WEIGHT: u32 = 64;
 
-/// Estimated samples per row.
+/// Estimated samples to decode per row.
 #[derive(Debug)]
 pub(super) struct Weights(Vec<u32>);
 
@@ -74,7 +75,7 @@ impl Weights {
     }
 }
 
-/// Estimates what a series of a part has in the range; a histogram counts as ten samples.
+/// Estimates what is decoded of a series of a part for the range; a histogram counts as ten samples.
 fn samples_in(part: &PartRows, number: u32, range: MillisRange) -> u32 {
     let rows = part.series.samples(number).rows + 10 * part.series.hists(number).rows;
     let own = part.series.range(number);
@@ -84,7 +85,8 @@ fn samples_in(part: &PartRows, number: u32, range: MillisRange) -> u32 {
     // In floating point: the ends may be those of all time.
     let (min, max) = (own.min.max(range.min) as f64, own.max.min(range.max) as f64);
     let share = (max - min + 1.0) / (own.max as f64 - own.min as f64 + 1.0);
-    (rows as f64 * share.clamp(0.0, 1.0)) as u32
+    // Pages are decoded whole: whatever is wanted of a series costs up to a page at its ends, too.
+    rows.min((rows as f64 * share.clamp(0.0, 1.0)) as u64 + PAGE_ROWS as u64) as u32
 }
 
 #[cfg(test)]

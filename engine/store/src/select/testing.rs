@@ -70,14 +70,11 @@ impl World {
     pub(crate) fn add_part(&mut self, items: &[(LabelSet, Millis, Item)]) {
         let mut runs: Vec<SeriesRun> = Vec::new();
         for (labels, ts, item) in items {
-            let run = match runs.iter_mut().find(|run| run.labels == *labels) {
-                Some(run) => run,
-                None => {
-                    let service = Arc::from(labels.service(&service_labels()));
-                    runs.push(SeriesRun::new(labels.clone(), service));
-                    runs.last_mut().expect("just pushed")
-                }
-            };
+            let at = runs.iter().position(|run| run.labels == *labels).unwrap_or_else(|| {
+                runs.push(SeriesRun::new(labels.clone(), Arc::from(labels.service(&service_labels()))));
+                runs.len() - 1
+            });
+            let run = &mut runs[at];
             match item {
                 Item::Float(value, start) => run.samples.push(*ts, *value, *start),
                 Item::Hist(hist, start) => run.hists.push(*ts, (**hist).clone(), *start),

@@ -58,7 +58,7 @@ pub(crate) fn replay(
         if let Some((generation, number)) = segment::parse_file_name(&path) {
             generations.entry(generation).or_default().insert(number, path);
         } else {
-            warn!(path = %path.display(), "a file in the WAL's folder that is none of ours")
+            warn!(path = %path.display(), "a file in the WAL's folder that is none of ours");
         }
     }
     let mut out = Vec::new();
