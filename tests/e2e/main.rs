@@ -3,4 +3,5 @@
 mod admin;
 mod bad_input;
 mod explain;
+mod small_endpoints;
 mod write_read;

@@ -23,6 +23,7 @@ pub mod print;
 pub mod quantile;
 pub mod query;
 pub mod result;
+pub mod selectors;
 pub mod tree;
 pub mod window;
 

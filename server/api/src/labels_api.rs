@@ -72,12 +72,6 @@ pub(crate) fn selectors(params: &Params) -> Result<Vec<Vec<Matcher>>> {
         .collect()
 }
 
-async fn params_of(state: &AppState, request: Request) -> Result<Params> {
-    let (head, body) = request.into_parts();
-    let body = crate::ingest_api::read_body(&head.headers, body, state.settings.form_bytes_max).await?;
-    Params::read(&head.method, &head.headers, head.uri.query(), &body)
-}
-
 /// Runs one look-up on the engine's threads and encodes what it gives.
 async fn answer<F, W>(
     state: Arc<AppState>,
@@ -91,7 +85,7 @@ where
     W: Future<Output = Result<Vec<String>>> + Send + 'static,
 {
     let looked_up = async {
-        let ask = Ask::read(&params_of(&state, request).await?, needs_selector)?;
+        let ask = Ask::read(&Params::of(request, state.settings.form_bytes_max).await?, needs_selector)?;
         let (limit, explain) = (ask.limit, ask.explain);
         let ctx = QueryContext::new(state.access(), state.settings.query_limits.clone());
         let snapshot = state.source.snapshot();
@@ -216,7 +210,7 @@ fn label_name(name: &str) -> Option<String> {
 async fn metadata(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let route = "/api/v1/metadata";
     let looked_up = async {
-        let params = params_of(&state, request).await?;
+        let params = Params::of(request, state.settings.form_bytes_max).await?;
         let number = |name: &str| match params.get(name).map(str::parse::<i64>) {
             None => Ok(None),
             Some(Ok(n)) => Ok(usize::try_from(n).ok()),

@@ -8,6 +8,7 @@
 pub mod admin;
 mod encode;
 pub mod error;
+mod exemplars_api;
 pub mod ingest_api;
 mod labels_api;
 pub mod metrics;
@@ -17,6 +18,7 @@ mod params;
 pub mod router;
 pub mod serve;
 pub mod state;
+mod status_api;
 
 pub use router::{main_router, otlp_router};
 pub use serve::{Listener, ServeSettings, serve};

@@ -84,7 +84,7 @@ enum Times {
 async fn query(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let route = "/api/v1/query";
     let asked = async {
-        let params = read(&state, request).await?;
+        let params = Params::of(request, state.settings.form_bytes_max).await?;
         let limit = params.limit()?;
         let at = params.time("time")?.unwrap_or_else(|| state.clock.now_ms());
         Ok((ask(&state, &params, limit)?, Times::At(at)))
@@ -95,7 +95,7 @@ async fn query(State(state): State<Arc<AppState>>, request: Request) -> Response
 async fn query_range(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let route = "/api/v1/query_range";
     let asked = async {
-        let params = read(&state, request).await?;
+        let params = Params::of(request, state.settings.form_bytes_max).await?;
         let limit = params.limit()?;
         let (start, end) = (params.required_time("start")?, params.required_time("end")?);
         if end < start {
@@ -114,12 +114,6 @@ async fn query_range(State(state): State<Arc<AppState>>, request: Request) -> Re
         Ok((ask(&state, &params, limit)?, Times::Range { start, end, step_ms }))
     };
     answer(&state, asked.await, route).await
-}
-
-async fn read(state: &AppState, request: Request) -> Result<Params> {
-    let (head, body) = request.into_parts();
-    let body = crate::ingest_api::read_body(&head.headers, body, state.settings.form_bytes_max).await?;
-    Params::read(&head.method, &head.headers, head.uri.query(), &body)
 }
 
 fn ask(state: &AppState, params: &Params, limit: usize) -> Result<Ask> {
@@ -237,7 +231,7 @@ fn stats_json(outcome: &QueryOutcome) -> String {
 }
 
 async fn expression(state: &AppState, request: Request) -> Result<quiver_promql::ast::Expr> {
-    let params = read(state, request).await?;
+    let params = Params::of(request, state.settings.form_bytes_max).await?;
     let text = params.get("query").unwrap_or_default();
     quiver_promql::parser::parse(text).map_err(|e| invalid("query", &e.to_string()))
 }

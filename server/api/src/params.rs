@@ -2,6 +2,7 @@
 //!
 //! Source: Prometheus 3.14 `web/api/v1/api.go` (`parseTime`, `parseDuration`, `parseLimitParam`).
 
+use axum::extract::Request;
 use http::{HeaderMap, Method, header};
 use quiver_promql::duration::parse_duration;
 use quiver_types::{Error, Result};
@@ -11,6 +12,16 @@ use quiver_types::{Error, Result};
 pub(crate) struct Params(Vec<(String, String)>);
 
 impl Params {
+    /// Reads the parameters of a request whose body, if it is a form, has at most `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// TooLarge; those of [`Self::read`].
+    pub(crate) async fn of(request: Request, bytes_max: usize) -> Result<Self> {
+        let (head, body) = request.into_parts();
+        let body = crate::ingest_api::read_body(&head.headers, body, bytes_max).await?;
+        Self::read(&head.method, &head.headers, head.uri.query(), &body)
+    }
+
     /// Reads the query string and, of a POST with a form, the body.
     ///
     /// # Errors

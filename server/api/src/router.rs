@@ -16,15 +16,16 @@ use tower_http::compression::CompressionLayer;
 
 use crate::error::plain;
 use crate::state::AppState;
-use crate::{admin, ingest_api, labels_api, metrics_api};
+use crate::{admin, exemplars_api, ingest_api, labels_api, metrics_api, status_api};
 
 /// The path of OTLP on its own port.
 const OTLP_PATH: &str = "/v1/metrics";
 
 /// Everything on the main port.
 pub fn main_router(state: Arc<AppState>) -> Router {
-    let mut router =
-        Router::new().merge(admin::routes()).nest("/metrics-api", metrics_api::routes().merge(labels_api::routes()));
+    let metrics =
+        metrics_api::routes().merge(labels_api::routes()).merge(exemplars_api::routes()).merge(status_api::routes());
+    let mut router = Router::new().merge(admin::routes()).nest("/metrics-api", metrics);
     let mut paths: Vec<&str> = FORMATS.iter().flat_map(|f| f.paths).copied().collect();
     paths.sort_unstable();
     paths.dedup();

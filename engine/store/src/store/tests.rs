@@ -454,8 +454,11 @@ async fn lost_catalog(remote: bool) {
     let clock = Arc::clone(&bench.clock) as Arc<dyn Clock>;
     let report = rebuild_with(bench.settings(), clock, bench.storage()).await.unwrap();
     assert_eq!(report.unknown, Vec::<String>::new());
-    assert_eq!(report.parts, expected.len(), "{report:?}");
-    assert_eq!(report.adopted, usize::from(remote), "{report:?}");
+    // Closing seals what is open; its flush may come in before the end, as one more part that no commit object tells.
+    let flushed_last = report.parts - expected.len();
+    assert!(flushed_last <= 1, "{report:?}");
+    let spooled = usize::from(remote);
+    assert!((spooled..=spooled + flushed_last).contains(&report.adopted), "{report:?}");
     let store = bench.open().await;
     assert!(ids(&store).is_superset(&expected));
     bench.verify(&store).await;

@@ -1,0 +1,48 @@
+//! The selectors of an expression, for those who want what a query is about rather than its value (exemplars).
+
+use quiver_types::Matcher;
+
+use crate::ast::{Expr, ExprKind};
+
+/// Gives the matchers of every selector, in the order of the text.
+pub fn selectors(expr: &Expr) -> Vec<&[Matcher]> {
+    let mut found = Vec::new();
+    // A stack of its own: chains of operators may be long.
+    let mut waiting = vec![expr];
+    while let Some(expr) = waiting.pop() {
+        match &expr.kind {
+            ExprKind::Number { .. } | ExprKind::String(_) => {}
+            ExprKind::VectorSelector(selector) | ExprKind::MatrixSelector { selector, .. } => {
+                found.push(&selector.matchers[..]);
+            }
+            ExprKind::Paren(inner) | ExprKind::Unary { expr: inner, .. } => waiting.push(inner),
+            ExprKind::Subquery(subquery) => waiting.push(&subquery.expr),
+            ExprKind::Binary(binary) => waiting.extend([&binary.rhs, &binary.lhs]),
+            ExprKind::Aggregate(aggregate) => {
+                waiting.push(&aggregate.expr);
+                waiting.extend(aggregate.param.as_ref());
+            }
+            ExprKind::Call { args, .. } => waiting.extend(args.iter().rev()),
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parser::parse;
+
+    #[test]
+    fn all_in_order() {
+        let check = |text: &str, expected: &[&str]| {
+            let expr = parse(text).unwrap();
+            let names: Vec<&str> = selectors(&expr).iter().map(|m| m[0].value.as_str()).collect();
+            assert_eq!(names, expected, "{text}");
+        };
+        check("1 + 2", &[]);
+        check("a + rate(b[5m]) * (c)", &["a", "b", "c"]);
+        check("topk(scalar(k), -max_over_time(x[1h:5m]))", &["k", "x"]);
+        check("histogram_quantile(0.9, sum by (le) (rate(h[1m])))", &["h"]);
+    }
+}

@@ -1,0 +1,83 @@
+//! Exemplars of the series that a query is about.
+//!
+//! Source: Prometheus 3.14 `web/api/v1/api.go` (`queryExemplars`).
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::StatusCode;
+use quiver_promql::parser::parse;
+use quiver_promql::selectors::selectors;
+use quiver_query::QueryContext;
+use quiver_types::source::SeriesExemplars;
+use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result};
+
+use crate::encode::prometheus::{
+    Envelope, Notation, begin_success, error_response, finish_success, write_quoted, write_time,
+};
+use crate::labels_api::labels_json;
+use crate::params::{Params, invalid};
+use crate::state::AppState;
+
+/// Routes of this family, below `/metrics-api`.
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new().route("/api/v1/query_exemplars", get(query_exemplars).post(query_exemplars))
+}
+
+async fn query_exemplars(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let route = "/api/v1/query_exemplars";
+    let looked_up = async {
+        let params = Params::of(request, state.settings.form_bytes_max).await?;
+        let (start, end) = (params.time("start")?.unwrap_or(i64::MIN), params.time("end")?.unwrap_or(i64::MAX));
+        if end < start {
+            return Err(Error::invalid("end timestamp must not be before start timestamp"));
+        }
+        let expr = parse(params.get("query").unwrap_or_default()).map_err(|e| invalid("query", &e.to_string()))?;
+        let wanted: Vec<Vec<Matcher>> = selectors(&expr).into_iter().map(<[Matcher]>::to_vec).collect();
+        if wanted.is_empty() {
+            return Ok(StatusCode::NO_CONTENT.into_response());
+        }
+        let ctx = QueryContext::new(state.access(), state.settings.query_limits.clone());
+        let (snapshot, inner) = (state.source.snapshot(), ctx.clone());
+        let range = MillisRange::new(start, end);
+        let work = async move { snapshot.exemplars(&inner.access, &wanted, range, &inner.stats).await };
+        let found = state.engine.run(&ctx, work).await?;
+        write(&found, state.settings.answer_bytes_max)
+    };
+    looked_up.await.unwrap_or_else(|e| error_response(&e, route))
+}
+
+fn write(found: &[SeriesExemplars], bytes_max: usize) -> Result<Response> {
+    let mut out = begin_success();
+    out.push(b'[');
+    for (i, series) in found.iter().filter(|s| !s.exemplars.is_empty()).enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(b"{\"seriesLabels\":");
+        out.extend_from_slice(labels_json(series.labels.iter()).as_bytes());
+        out.extend_from_slice(b",\"exemplars\":[");
+        for (i, (ts, value, labels)) in series.exemplars.iter().enumerate() {
+            if i > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(b"{\"labels\":");
+            out.extend_from_slice(labels_json(labels.iter()).as_bytes());
+            out.extend_from_slice(b",\"value\":");
+            write_quoted(&mut out, *value, Notation::Sample);
+            out.extend_from_slice(b",\"timestamp\":");
+            write_time(&mut out, *ts);
+            out.push(b'}');
+        }
+        out.extend_from_slice(b"]}");
+        if out.len() > bytes_max {
+            let text = format!("the answer is larger than the limit of {bytes_max} bytes");
+            return Err(Error::new(ErrorKind::LimitExceeded, text));
+        }
+    }
+    out.push(b']');
+    Ok(finish_success(out, &Envelope::default()))
+}

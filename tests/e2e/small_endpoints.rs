@@ -1,0 +1,90 @@
+//! Endpoints that clients of Prometheus look at beside queries: exemplars, rules, alerts, targets.
+
+use quiver_tests::body::{compress, field, varint};
+use quiver_tests::server::{Options, Server};
+use serde_json::{Value, json};
+
+const T0_MS: i64 = 1_700_000_000_000;
+
+fn label(name: &str, value: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    field(&mut out, 1, name.as_bytes());
+    field(&mut out, 2, value.as_bytes());
+    out
+}
+
+fn numbers(value_tag: u8, value: f64, ts_tag: u8, ts: i64) -> Vec<u8> {
+    let mut out = vec![value_tag];
+    out.extend_from_slice(&value.to_le_bytes());
+    out.push(ts_tag);
+    varint(&mut out, ts as u64);
+    out
+}
+
+/// One series with a sample and an exemplar.
+fn with_exemplar() -> Vec<u8> {
+    let mut series = Vec::new();
+    for (name, value) in [("__name__", "latency_bucket"), ("job", "api"), ("le", "1")] {
+        field(&mut series, 1, &label(name, value));
+    }
+    field(&mut series, 2, &numbers(0x09, 5.0, 0x10, T0_MS));
+    let mut exemplar = Vec::new();
+    field(&mut exemplar, 1, &label("trace_id", "abc"));
+    exemplar.extend(numbers(0x11, 0.25, 0x18, T0_MS - 500));
+    field(&mut series, 3, &exemplar);
+    let mut raw = Vec::new();
+    field(&mut raw, 1, &series);
+    compress(&raw)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exemplars_in_every_state() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    server.write(with_exemplar()).await;
+    let path = "/metrics-api/api/v1/query_exemplars";
+    let expected = json!([{
+        "seriesLabels": {"__name__": "latency_bucket", "job": "api", "le": "1"},
+        "exemplars": [{"labels": {"trace_id": "abc"}, "value": "0.25", "timestamp": 1_699_999_999.5}],
+    }]);
+    let query = "histogram_quantile(0.9, rate(latency_bucket{job=\"api\"}[5m]))";
+    for state in ["live", "flushed", "compacted"] {
+        let all = server.get_with(path, &[("query", query)]).await.json();
+        assert_eq!(all["data"], expected, "{state}");
+        let (start, end) = ("1700000000", "1700000100");
+        let later = server.get_with(path, &[("query", query), ("start", start), ("end", end)]).await.json();
+        assert_eq!(later["data"], json!([]), "{state}");
+        if state == "live" {
+            server.flush().await;
+        } else {
+            server.compact().await;
+        }
+    }
+    assert_eq!(server.get_with(path, &[("query", "1 + 1")]).await.status, 204);
+    let wrong = server.get_with(path, &[("query", "sum(")]).await;
+    assert_eq!((wrong.status, &wrong.json()["errorType"]), (400, &json!("bad_data")));
+    let turned = server.get_with(path, &[("query", "a"), ("start", "2"), ("end", "1")]).await;
+    assert_eq!(turned.status, 400, "{}", turned.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_alerts_and_targets() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let api = |path: &str| format!("/metrics-api/api/v1/{path}");
+    let check = async |path: &str, expected: Value| {
+        let answer = server.get(&api(path)).await;
+        assert_eq!((answer.status, &answer.json()["data"]), (200, &expected), "{path}");
+    };
+    check("rules?type=alert&group_limit=5", json!({"groups": []})).await;
+    check("alerts", json!({"alerts": []})).await;
+    check("targets?state=any", json!({"activeTargets": [], "droppedTargets": [], "droppedTargetCounts": {}})).await;
+    check("targets/metadata", json!([])).await;
+    check("alertmanagers", json!({"activeAlertmanagers": [], "droppedAlertmanagers": []})).await;
+    for wrong in ["rules?type=x", "rules?group_limit=0", "rules?group_next_token=abc", "targets?state=x"] {
+        let answer = server.get(&api(wrong)).await;
+        assert_eq!((answer.status, &answer.json()["errorType"]), (400, &json!("bad_data")), "{wrong}");
+    }
+    let formatted = server.get_with(&api("format_query"), &[("query", "sum(rate(a[5m]))by(b)")]).await.json();
+    assert_eq!(formatted["data"], "sum by (b) (rate(a[5m]))");
+}
