@@ -259,6 +259,23 @@ impl Sink {
         Ok(Ok((self.batch.series.len() - 1) as u32))
     }
 
+    /// Appends a series that is known to be valid.
+    #[inline]
+    pub(crate) fn push_known(&mut self, canonical: &[u8], id: SeriesId) -> Result<u32> {
+        let b = &mut self.batch;
+        let start = b.label_bytes.len();
+        b.label_bytes.extend_from_slice(canonical);
+        b.series.push(BatchSeries { start: start as u32, end: b.label_bytes.len() as u32, id });
+        self.check()?;
+        Ok((self.batch.series.len() - 1) as u32)
+    }
+
+    /// Gives canonical bytes and id of the last series.
+    pub(crate) fn last_series(&self) -> Option<(&[u8], SeriesId)> {
+        let series = self.batch.series.last()?;
+        Some((&self.batch.label_bytes[series.start as usize..series.end as usize], series.id))
+    }
+
     /// Takes back the last series.
     pub(crate) fn pop_series(&mut self) {
         if let Some(series) = self.batch.series.pop() {

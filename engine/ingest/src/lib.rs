@@ -12,6 +12,7 @@ pub mod formats;
 pub mod fuzz;
 mod histogram;
 mod json;
+mod label_cache;
 pub mod labels;
 pub mod otlp;
 pub mod wire;

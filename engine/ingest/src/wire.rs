@@ -65,6 +65,12 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
+    /// Number of bytes that are left.
+    #[inline]
+    pub fn rest_len(&self) -> usize {
+        self.rest.len()
+    }
+
     /// Reads a tag.
     #[inline]
     pub fn tag(&mut self) -> Result<u32> {

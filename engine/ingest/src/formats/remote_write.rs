@@ -3,12 +3,16 @@
 //! The hot path of the service: one pass over the body, labels copied once, samples pushed straight into columns. A
 //! series with invalid labels is taken back and counted; invalid histograms and exemplars alone are left out.
 
+use std::sync::LazyLock;
+
+use quiver_types::SeriesId;
 use quiver_types::metrics::MetricMetadata;
 
 use super::{ContentType, Context, Format, native_histogram};
 use crate::codec::Encoding;
 use crate::decoded::{Decoded, Reason, Sink, series_text};
 use crate::error::Result;
+use crate::label_cache::LabelCache;
 use crate::labels::{LabelBuilder, TEXT_MAX_BYTES};
 use crate::wire::{BYTES, FIXED64, Reader, VARINT, WireError, tag};
 
@@ -35,6 +39,9 @@ const LABELS: u32 = tag(1, BYTES);
 const SAMPLES: u32 = tag(2, BYTES);
 const EXEMPLARS: u32 = tag(3, BYTES);
 const HISTOGRAMS: u32 = tag(4, BYTES);
+
+/// Label sets of all senders.
+static KNOWN: LazyLock<LabelCache> = LazyLock::new(LabelCache::default);
 
 /// Decodes a `prometheus.WriteRequest`.
 ///
@@ -68,10 +75,15 @@ impl<'a> SeriesReader<'a> {
         // Fields may come in any order; samples are pushed under the number that the series will have.
         let number = sink.next_series();
         let mut bad_histograms = None;
-        let mut r = Reader::new(message);
+        let (labels, rest) = message.split_at(labels_end(message));
+        let mut scattered = false;
+        let mut r = Reader::new(rest);
         while !r.is_empty() {
             match r.tag()? {
                 LABELS => {
+                    if !std::mem::replace(&mut scattered, true) {
+                        self.read_labels(labels)?;
+                    }
                     let (name, value) = pair(r.bytes()?)?;
                     self.labels.push(name, value);
                 }
@@ -93,7 +105,12 @@ impl<'a> SeriesReader<'a> {
                 other => r.skip(other, &[1, 2, 3, 4])?,
             }
         }
-        if let Err(reason) = sink.push_series(|out| self.labels.write_series(out))? {
+        let pushed = if scattered {
+            sink.push_series(|out| self.labels.write_series(out))?
+        } else {
+            self.push_series(labels, sink)?
+        };
+        if let Err(reason) = pushed {
             sink.rewind(mark);
             sink.charge(self.labels.bytes())?;
             sink.reject(reason, 1, || text_of(self.labels.get(b"__name__")));
@@ -107,6 +124,40 @@ impl<'a> SeriesReader<'a> {
         }
         Ok(())
     }
+
+    fn read_labels(&mut self, fields: &'a [u8]) -> Result<()> {
+        let mut r = Reader::new(fields);
+        while !r.is_empty() {
+            r.tag()?;
+            let (name, value) = pair(r.bytes()?)?;
+            self.labels.push(name, value);
+        }
+        Ok(())
+    }
+
+    /// Appends the series whose labels these are, from the cache when they came before.
+    fn push_series(&mut self, labels: &'a [u8], sink: &mut Sink) -> Result<Result<u32, Reason>> {
+        let key = SeriesId::of(labels);
+        if let Some(pushed) = KNOWN.with(key, |canonical, id| sink.push_known(canonical, id)) {
+            return pushed.map(Ok);
+        }
+        self.read_labels(labels)?;
+        let pushed = sink.push_series(|out| self.labels.write_series(out))?;
+        if let (Ok(_), Some((canonical, id))) = (&pushed, sink.last_series()) {
+            KNOWN.insert(key, canonical, id);
+        }
+        Ok(pushed)
+    }
+}
+
+/// Gives the end of the label fields that a series begins with; all senders write them first.
+fn labels_end(message: &[u8]) -> usize {
+    let mut r = Reader::new(message);
+    let mut end = 0;
+    while r.tag() == Ok(LABELS) && r.bytes().is_ok() {
+        end = message.len() - r.rest_len();
+    }
+    end
 }
 
 /// Counts invalid histograms of the series that was pushed last.

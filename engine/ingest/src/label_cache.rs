@@ -1,0 +1,107 @@
+//! Label sets that senders repeat with every request: their bytes on the wire → canonical bytes and series id.
+//!
+//! Checking, ordering and hashing the labels of a series costs several times what its sample does, and a sender writes
+//! them alike each time. The key is XXH3-128 of the wire bytes, the same hash that identifies series at rest. What is
+//! not found is decoded as ever, so a full or empty cache costs time and nothing else.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use quiver_types::SeriesId;
+
+const SHARDS: usize = 16;
+/// Bytes of a shard: 64 MiB in all, some 250,000 series.
+const SHARD_BYTES_MAX: usize = 4 << 20;
+/// What an entry takes beside its canonical bytes.
+const ENTRY_BYTES: usize = 96;
+/// A full shard starts anew when so many times its entries were not found: other series are being sent now.
+const MISSES_PER_ENTRY: usize = 8;
+
+#[derive(Debug)]
+struct Known {
+    id: SeriesId,
+    canonical: Box<[u8]>,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    known: HashMap<u128, Known, FixedState>,
+    bytes: usize,
+    /// Look-ups in vain since it was full.
+    missed: usize,
+}
+
+/// Remembers label sets by their bytes on the wire.
+#[derive(Debug, Default)]
+pub(crate) struct LabelCache {
+    shards: [Mutex<Shard>; SHARDS],
+}
+
+impl LabelCache {
+    fn shard(&self, key: SeriesId) -> &Mutex<Shard> {
+        &self.shards[(key.0 >> 124) as usize % SHARDS]
+    }
+
+    /// Calls with canonical bytes and id when they are known.
+    #[inline]
+    pub(crate) fn with<T>(&self, key: SeriesId, f: impl FnOnce(&[u8], SeriesId) -> T) -> Option<T> {
+        let shard = self.shard(key).lock();
+        shard.known.get(&key.0).map(|known| f(&known.canonical, known.id))
+    }
+
+    /// Remembers a valid label set.
+    pub(crate) fn insert(&self, key: SeriesId, canonical: &[u8], id: SeriesId) {
+        let cost = canonical.len() + ENTRY_BYTES;
+        if cost > SHARD_BYTES_MAX / 16 {
+            return;
+        }
+        let mut shard = self.shard(key).lock();
+        if shard.bytes + cost > SHARD_BYTES_MAX {
+            shard.missed += 1;
+            if shard.missed < MISSES_PER_ENTRY * shard.known.len() {
+                return;
+            }
+            *shard = Shard::default();
+        }
+        if shard.known.insert(key.0, Known { id, canonical: canonical.into() }).is_none() {
+            shard.bytes += cost;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u32) -> SeriesId {
+        SeriesId::of(&n.to_be_bytes())
+    }
+
+    #[test]
+    fn what_was_put_in_comes_back() {
+        let cache = LabelCache::default();
+        assert!(cache.with(key(1), |_, _| ()).is_none());
+        cache.insert(key(1), b"abc", key(7));
+        cache.insert(key(1), b"abc", key(7));
+        assert_eq!(cache.with(key(1), |c, id| (c.to_vec(), id)), Some((b"abc".to_vec(), key(7))));
+        let bytes: usize = cache.shards.iter().map(|s| s.lock().bytes).sum();
+        assert_eq!(bytes, 3 + ENTRY_BYTES);
+    }
+
+    #[test]
+    fn it_stays_within_its_bounds_and_follows_the_senders() {
+        let cache = LabelCache::default();
+        let bytes = || cache.shards.iter().map(|s| s.lock().bytes).max().unwrap();
+        let long = vec![b'x'; SHARD_BYTES_MAX / 16];
+        cache.insert(key(0), &long, key(0));
+        assert_eq!(bytes(), 0, "too long to be worth it");
+        let canonical = [b'x'; 4000];
+        let entries = (SHARDS * SHARD_BYTES_MAX / (canonical.len() + ENTRY_BYTES)) as u32;
+        (0..entries * 2).for_each(|n| cache.insert(key(n), &canonical, key(n)));
+        assert!(bytes() <= SHARD_BYTES_MAX);
+        assert!(cache.with(key(0), |_, _| ()).is_some(), "the first stay");
+        (0..entries * 20).for_each(|n| cache.insert(key(n + entries * 2), &canonical, key(n)));
+        assert!(bytes() <= SHARD_BYTES_MAX);
+        assert!(cache.with(key(0), |_, _| ()).is_none(), "nobody asks for them any more");
+    }
+}
