@@ -35,8 +35,8 @@ fmt: ## format
 conformance: compiler ## the open conformance cases: make conformance SUITE=promql
 	cargo test -p quiver-tests --test conformance -- $(SUITE)
 
-e2e: compiler tools ## the end-to-end tests alone
-	cargo test -p quiver -p quiver-tests --test cli --test e2e
+e2e: compiler tools ## the tests of the real binary alone
+	cargo test -p quiver -p quiver-tests --test cli --test e2e --test clients --test crash
 
 soak: compiler tools ## what takes minutes: long kill loops, fuzzing, differential tests
 	QUIVER_SOAK=1 cargo test --workspace -- --nocapture
