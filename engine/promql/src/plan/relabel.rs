@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use quiver_types::label::METRIC_NAME;
+use quiver_types::matcher::REGEX_BYTES_MAX;
 use quiver_types::series::LabelColumn;
 use quiver_types::{Result, SeriesTable};
 
@@ -14,7 +15,9 @@ impl Planner {
     /// Plans `label_replace(v, dst, replacement, src, regex)`.
     pub(crate) fn label_replace(&self, vector: VectorPlan, texts: &[String], scope: Scope) -> Result<VectorPlan> {
         let [dst, replacement, src, pattern] = texts else { return Err(super::unexpected("string")) };
-        let regex = regex::Regex::new(&format!("^(?s:{pattern})$"))
+        let regex = regex::RegexBuilder::new(&format!("^(?s:{pattern})$"))
+            .size_limit(REGEX_BYTES_MAX)
+            .build()
             .map_err(|_| failed(format!("invalid regular expression in label_replace(): {pattern}")))?;
         valid_label_name(dst, "destination", "label_replace")?;
         let replacement = go_template(replacement);
