@@ -195,6 +195,8 @@ impl SeriesRollup {
                 let keep_stale = matches!(evaluator.spec.function, RollupFunction::Instant(_));
                 let batch = SampleBatch::new(&batch)?;
                 for idx in 0..batch.len() {
+                    // A batch may be long work; who has gone away waits for no end of it (L5).
+                    quiver_query::QueryEngine::check(&evaluator.run.ctx)?;
                     let samples = batch.series(idx, evaluator.spec.stats_only, buffers)?;
                     let samples = if keep_stale { samples } else { stale.clean(samples) };
                     f(evaluator, batch.row(idx), &samples)?;
