@@ -88,3 +88,19 @@ async fn rules_alerts_and_targets() {
     let formatted = server.get_with(&api("format_query"), &[("query", "sum(rate(a[5m]))by(b)")]).await.json();
     assert_eq!(formatted["data"], "sum by (b) (rate(a[5m]))");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statistics_hold_what_is_measured() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    server.write(with_exemplar()).await;
+    let ask = async |stats: &str| {
+        let params = [("query", "latency_bucket"), ("time", "1700000000"), ("stats", stats)];
+        server.get_with("/metrics-api/api/v1/query", &params).await.json()
+    };
+    let some = ask("true").await;
+    assert_eq!(some["data"]["stats"]["samples"], json!({"samplesRead": 1, "totalQueryableSamples": 1}));
+    assert!(some["data"]["stats"]["timings"]["execTotalTime"].as_f64().is_some_and(|t| t > 0.0), "{some}");
+    assert!(some.get("warnings").is_none(), "{some}");
+    assert_eq!(ask("all").await["warnings"], json!(["stats=all: statistics per step are not available"]));
+}
