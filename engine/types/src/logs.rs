@@ -1,0 +1,26 @@
+//! Logs between decoders, store and query language: the batch that is written, the filter that a scan evaluates, and
+//! the traits through which a plan reaches the store.
+//!
+//! A row is a time in nanoseconds, a stream and `name: text` fields; a field that is missing and one that is empty are
+//! the same, so empty values never travel (`logs-api` section 1).
+
+mod batch;
+mod filter;
+mod source;
+
+pub use batch::{BatchStream, LogsBatch, MSG, RowFields};
+pub use filter::{
+    FieldPattern, LogFilter, MatchHints, NumberRange, RowMatcher, StreamSelector, TimePredicate, ValueMatcher,
+};
+pub use source::{LogColumn, LogOrder, LogRequest, LogSnapshot, LogSource, StreamId, StreamInfo};
+
+/// Time of a row, in the answers of the language.
+pub const TIME: &str = "_time";
+/// Text of the labels of a row's stream.
+pub const STREAM: &str = "_stream";
+/// Identifier of a row's stream.
+pub const STREAM_ID: &str = "_stream_id";
+/// The column of a scan that holds, as a map, all fields that have no column of their own.
+pub const REST: &str = "__q_rest";
+/// Name under which the number of the severity stands, for the analytical models; no field of the language.
+pub const SEVERITY_NUMBER: &str = "__q_severity_number";

@@ -1,0 +1,162 @@
+//! A batch of log rows: columns, filled straight from the wire, one entry per field and row.
+
+use std::sync::Arc;
+
+use crate::SeriesId;
+
+/// Name of the message field.
+pub const MSG: &str = "_msg";
+
+/// What a decoder gives and `Store::write_logs` takes.
+///
+/// Row `i` has the fields `field_ends[i - 1]..field_ends[i]` (from 0 for the first); field `f` has the name
+/// `names[field_names[f]]` and the bytes `value_ends[f - 1]..value_ends[f]` of `values`, valid UTF-8 and not empty.
+/// Names of a row are unique; `_time`, `_stream`, `_stream_id` are not among them. Decoders check all of that.
+#[derive(Debug, Default, Clone)]
+pub struct LogsBatch {
+    /// Time of each row, Unix nanoseconds.
+    pub time: Vec<i64>,
+    /// Stream of each row: index into `streams`.
+    pub row_streams: Vec<u32>,
+    /// Service of each row: index into `services`.
+    pub row_services: Vec<u32>,
+    /// OpenTelemetry severity number of each row, 0 = none. Empty when no row has one.
+    pub severity: Vec<u8>,
+    /// Where the fields of each row end.
+    pub field_ends: Vec<u32>,
+    /// Name of each field: index into `names`.
+    pub field_names: Vec<u32>,
+    /// Where the value of each field ends.
+    pub value_ends: Vec<u32>,
+    /// Values, one after the other.
+    pub values: Vec<u8>,
+    /// Names that occur, each once.
+    pub names: Vec<Arc<str>>,
+    /// Services that occur, each once; the empty text is "none".
+    pub services: Vec<Arc<str>>,
+    /// Streams that occur; one may stand twice.
+    pub streams: Vec<BatchStream>,
+    /// Canonical bytes of their labels ([`crate::LabelSet`]), one after the other.
+    pub stream_bytes: Vec<u8>,
+}
+
+/// A stream of a batch.
+#[derive(Debug, Clone, Copy)]
+pub struct BatchStream {
+    /// First byte in `stream_bytes`.
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+    /// Hash of these bytes: the stream's identifier (32 hex digits outside).
+    pub id: SeriesId,
+}
+
+impl LogsBatch {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.time.len()
+    }
+
+    /// Says whether there is nothing to store.
+    pub fn is_empty(&self) -> bool {
+        self.time.is_empty()
+    }
+
+    /// Appends a stream from canonical label bytes and gives its index.
+    pub fn push_stream(&mut self, canonical: &[u8]) -> u32 {
+        let start = self.stream_bytes.len() as u32;
+        self.stream_bytes.extend_from_slice(canonical);
+        let stream = BatchStream { start, end: self.stream_bytes.len() as u32, id: SeriesId::of(canonical) };
+        self.streams.push(stream);
+        (self.streams.len() - 1) as u32
+    }
+
+    /// Appends a field to the row that is being built; [`LogsBatch::end_row`] closes it. `name` indexes `names`.
+    pub fn push_field(&mut self, name: u32, value: &str) {
+        self.values.extend_from_slice(value.as_bytes());
+        self.field_names.push(name);
+        self.value_ends.push(self.values.len() as u32);
+    }
+
+    /// Closes the row. Severities of a batch are kept once one is not 0.
+    pub fn end_row(&mut self, time: i64, stream: u32, service: u32, severity: u8) {
+        if severity != 0 && self.severity.is_empty() {
+            self.severity.resize(self.time.len(), 0);
+        }
+        if severity != 0 || !self.severity.is_empty() {
+            self.severity.push(severity);
+        }
+        self.time.push(time);
+        self.row_streams.push(stream);
+        self.row_services.push(service);
+        self.field_ends.push(self.field_names.len() as u32);
+    }
+
+    /// Forgets the fields of the row that is being built.
+    pub fn abandon_row(&mut self) {
+        let fields = self.field_ends.last().map_or(0, |&end| end as usize);
+        self.field_names.truncate(fields);
+        self.value_ends.truncate(fields);
+        self.values.truncate(self.value_ends.last().map_or(0, |&end| end as usize));
+    }
+
+    /// Gives the fields of a row.
+    pub fn row(&self, row: usize) -> RowFields<'_> {
+        let start = if row == 0 { 0 } else { self.field_ends[row - 1] as usize };
+        RowFields { batch: self, next: start, end: self.field_ends[row] as usize }
+    }
+
+    /// Gives the value of a field by its number.
+    pub fn value(&self, field: usize) -> &str {
+        let start = if field == 0 { 0 } else { self.value_ends[field - 1] as usize };
+        // Decoders have checked it; a text that is none reads as missing rather than ends the process.
+        std::str::from_utf8(&self.values[start..self.value_ends[field] as usize]).unwrap_or("")
+    }
+
+    /// Gives the canonical label bytes of a stream.
+    pub fn labels(&self, stream: u32) -> &[u8] {
+        let s = &self.streams[stream as usize];
+        &self.stream_bytes[s.start as usize..s.end as usize]
+    }
+}
+
+/// Names and values of the fields of a row.
+#[derive(Debug, Clone)]
+pub struct RowFields<'a> {
+    batch: &'a LogsBatch,
+    next: usize,
+    end: usize,
+}
+
+impl<'a> Iterator for RowFields<'a> {
+    type Item = (&'a str, &'a str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let field = self.next;
+        (field < self.end).then(|| {
+            self.next += 1;
+            (&*self.batch.names[self.batch.field_names[field] as usize], self.batch.value(field))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_come_back() {
+        let mut batch =
+            LogsBatch { names: vec![MSG.into(), "a".into()], services: vec!["".into()], ..Default::default() };
+        let stream = batch.push_stream(&[]);
+        batch.push_field(0, "lost");
+        batch.abandon_row();
+        batch.push_field(0, "hello");
+        batch.push_field(1, "1");
+        batch.end_row(5, stream, 0, 0);
+        batch.end_row(6, stream, 0, 9);
+        assert_eq!(batch.row(0).collect::<Vec<_>>(), [(MSG, "hello"), ("a", "1")]);
+        assert_eq!(batch.row(1).count(), 0);
+        assert_eq!((batch.len(), batch.severity.as_slice()), (2, &[0, 9][..]));
+    }
+}

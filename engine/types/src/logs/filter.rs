@@ -1,0 +1,196 @@
+//! The filter that a scan of logs evaluates by itself: a tree over values of fields, time and streams.
+//!
+//! The language gives matchers; the scan asks each for what prunes (words, numbers), evaluates dictionaries and
+//! constants once, and calls it for what is left. Filters are exact: nothing has to be filtered again above the scan.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::Matcher;
+use crate::logs::StreamId;
+
+/// Says which values match. Values are never empty, except that a missing field is asked as the empty text.
+pub trait ValueMatcher: Send + Sync + fmt::Debug {
+    /// Says whether a value matches.
+    fn matches(&self, value: &str) -> bool;
+
+    /// What must hold of each value that matches, for pruning. The default prunes nothing.
+    fn hints(&self) -> MatchHints {
+        MatchHints::default()
+    }
+
+    /// The filter as the language writes it, for `explain` and as part of cache keys: equal texts, equal matchers.
+    fn describe(&self) -> String;
+}
+
+/// What prunes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MatchHints {
+    /// Each matching value holds all words of at least one of these lists, each as a whole word (maximal run of
+    /// letters, digits and `_`, case kept). No list: nothing is known. An empty list in it: nothing is known either.
+    pub words: Vec<Vec<String>>,
+    /// Each matching value is, as a whole, one of these.
+    pub exact: Option<Vec<String>>,
+    /// Each matching value is a number within this range.
+    pub number: Option<NumberRange>,
+    /// Each matching value holds this text.
+    pub substring: Option<String>,
+}
+
+/// A range of numbers, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NumberRange {
+    /// Least.
+    pub min: f64,
+    /// Greatest.
+    pub max: f64,
+}
+
+/// Says which rows match, by the values of some fields (missing: empty).
+pub trait RowMatcher: Send + Sync + fmt::Debug {
+    /// Says whether a row with these values, in the order of the fields asked for, matches.
+    fn matches(&self, values: &[&str]) -> bool;
+
+    /// As [`ValueMatcher::describe`].
+    fn describe(&self) -> String;
+}
+
+/// Which fields a matcher is put to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum FieldPattern {
+    /// One field by name.
+    Name(String),
+    /// Each field whose name begins so; the row matches when any does. A field that is missing is never asked.
+    Prefix(String),
+}
+
+/// Matchers of PromQL kind over stream labels: any of the groups, all of a group. A missing label is empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct StreamSelector {
+    /// Alternatives.
+    pub groups: Vec<Vec<Matcher>>,
+}
+
+/// A filter of rows.
+#[derive(Debug, Clone)]
+pub enum LogFilter {
+    /// Every row.
+    All,
+    /// No row.
+    None,
+    /// All of these.
+    And(Vec<LogFilter>),
+    /// Any of these.
+    Or(Vec<LogFilter>),
+    /// Not this.
+    Not(Box<LogFilter>),
+    /// The value of a field matches. `_time`, `_stream` and `_stream_id` are asked as the texts that a reader sees.
+    Value {
+        /// Which field.
+        field: FieldPattern,
+        /// How.
+        matcher: Arc<dyn ValueMatcher>,
+    },
+    /// The values of some fields match together.
+    Row {
+        /// Which fields.
+        fields: Vec<String>,
+        /// How.
+        matcher: Arc<dyn RowMatcher>,
+    },
+    /// The time lies in one of these ranges of Unix nanoseconds, both ends included, ascending and apart.
+    Time(Vec<(i64, i64)>),
+    /// The time of the day, or the day of the week, as the function says of Unix nanoseconds.
+    TimeOf(TimePredicate),
+    /// The stream's labels match.
+    Stream(StreamSelector),
+    /// The stream is one of these.
+    StreamIds(Vec<StreamId>),
+}
+
+/// A condition on the time of a row that is not a few ranges.
+#[derive(Clone)]
+pub struct TimePredicate {
+    /// How the language writes it.
+    pub text: String,
+    /// The condition.
+    pub matches: Arc<dyn Fn(i64) -> bool + Send + Sync>,
+}
+
+impl fmt::Debug for TimePredicate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl LogFilter {
+    /// Gives a range that holds the times of all rows that match.
+    pub fn time_bounds(&self) -> (i64, i64) {
+        const ALL: (i64, i64) = (i64::MIN, i64::MAX);
+        match self {
+            Self::None => (i64::MAX, i64::MIN),
+            Self::Time(ranges) => match (ranges.first(), ranges.last()) {
+                (Some(first), Some(last)) => (first.0, last.1),
+                _ => (i64::MAX, i64::MIN),
+            },
+            Self::And(all) => all.iter().map(Self::time_bounds).fold(ALL, |a, b| (a.0.max(b.0), a.1.min(b.1))),
+            Self::Or(any) => any
+                .iter()
+                .map(Self::time_bounds)
+                .filter(|(min, max)| min <= max)
+                .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+                .unwrap_or((i64::MAX, i64::MIN)),
+            _ => ALL,
+        }
+    }
+}
+
+impl fmt::Display for LogFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |f: &mut fmt::Formatter<'_>, all: &[Self], by: &str| {
+            f.write_str("(")?;
+            for (i, one) in all.iter().enumerate() {
+                write!(f, "{}{one}", if i == 0 { "" } else { by })?;
+            }
+            f.write_str(")")
+        };
+        match self {
+            Self::All => f.write_str("*"),
+            Self::None => f.write_str("!*"),
+            Self::And(all) => list(f, all, " "),
+            Self::Or(any) => list(f, any, " or "),
+            Self::Not(one) => write!(f, "!{one}"),
+            Self::Value { field: FieldPattern::Name(name), matcher } => write!(f, "{name}:{}", matcher.describe()),
+            Self::Value { field: FieldPattern::Prefix(name), matcher } => write!(f, "{name}*:{}", matcher.describe()),
+            Self::Row { matcher, .. } => f.write_str(&matcher.describe()),
+            Self::Time(ranges) => write!(f, "_time:{ranges:?}"),
+            Self::TimeOf(predicate) => f.write_str(&predicate.text),
+            Self::Stream(selector) => {
+                f.write_str("{")?;
+                for (i, group) in selector.groups.iter().enumerate() {
+                    f.write_str(if i == 0 { "" } else { " or " })?;
+                    for (j, m) in group.iter().enumerate() {
+                        write!(f, "{}{}{}{:?}", if j == 0 { "" } else { "," }, m.name, m.op.as_str(), m.value)?;
+                    }
+                }
+                f.write_str("}")
+            }
+            Self::StreamIds(ids) => write!(f, "_stream_id:in({} ids)", ids.len()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_of_time() {
+        let time = |min, max| LogFilter::Time(vec![(min, max)]);
+        let both = LogFilter::And(vec![time(0, 10), LogFilter::Or(vec![time(5, 7), time(9, 20)]), LogFilter::All]);
+        assert_eq!(both.time_bounds(), (5, 10));
+        assert_eq!(LogFilter::Not(Box::new(time(1, 2))).time_bounds(), (i64::MIN, i64::MAX));
+        let (min, max) = LogFilter::Or(vec![]).time_bounds();
+        assert!(min > max);
+    }
+}
