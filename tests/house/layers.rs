@@ -11,7 +11,7 @@ use crate::sources::{none, root};
 const LAYERS: &[&[&str]] = &[
     &["quiver-types"],
     &["quiver-ingest", "quiver-store", "quiver-query"],
-    &["quiver-promql"],
+    &["quiver-promql", "quiver-logsql"],
     &["quiver-api"],
     &["quiver"],
     &["quiver-tests", "quiver-benches"],
@@ -31,6 +31,9 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("quiver-store", "axum", "only the API knows HTTP"),
     ("quiver-query", "axum", "only the API knows HTTP"),
     ("quiver-promql", "axum", "only the API knows HTTP"),
+    ("quiver-logsql", "quiver-store", "languages meet the store in traits, wired by the binary"),
+    ("quiver-logsql", "quiver-ingest", "languages read, they do not write"),
+    ("quiver-logsql", "axum", "only the API knows HTTP"),
 ];
 
 fn packages() -> BTreeMap<String, Package> {

@@ -1,0 +1,55 @@
+//! What a query says: options, a filter, pipes. The types hold the meaning of the text and, where a literal may be
+//! written in several ways (times, durations, numbers), the text itself, so that printing gives back what was asked.
+//!
+//! Nothing here knows how a query is run.
+
+pub mod field;
+pub mod filter;
+pub mod literal;
+pub mod math;
+pub mod pipe;
+pub mod stats;
+pub mod time;
+
+pub use field::{FieldPattern, PatternPair};
+pub use filter::{Bound, CompareOp, Filter, PatternPlace, StreamFilter, StreamMatch, StreamOp, Test, Values};
+pub use literal::{Literal, Overwrite};
+pub use math::{MathExpr, MathFunc, MathOp};
+pub use pipe::{Pipe, RowPipe, Unpack};
+pub use stats::{GroupBy, StatsCall, StatsFunc};
+pub use time::{Moment, TimeBucket, TimeFilter};
+
+/// A query: options, one filter, any number of pipes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Query {
+    /// `options(...)` before the filter.
+    pub options: Options,
+    /// What rows enter the first pipe.
+    pub filter: Filter,
+    /// What happens to them, in order.
+    pub pipes: Vec<Pipe>,
+}
+
+/// `options(...)`. What is `None` was not written.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Options {
+    /// Upper bound on worker threads; never changes the answer.
+    pub concurrency: Option<u64>,
+    /// Upper bound on readers; never changes the answer.
+    pub parallel_readers: Option<u64>,
+    /// The time range of the request does not apply to this query.
+    pub ignore_global_time_filter: Option<bool>,
+    /// Rows older by this many nanoseconds are selected and moved forward by it.
+    pub time_offset: Option<Literal<i64>>,
+    /// ANDed to this query and all its subqueries.
+    pub global_filter: Option<Box<Filter>>,
+    /// Whether an answer may miss unreachable nodes.
+    pub allow_partial_response: Option<bool>,
+}
+
+impl Options {
+    /// Whether nothing was written.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}

@@ -1,0 +1,212 @@
+//! Filters: a tree of and, or, not over tests of one field, of the stream and of the time.
+
+use super::{FieldPattern, Literal, Query, TimeFilter};
+
+/// A condition on rows.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Filter {
+    /// `*`: every row.
+    All,
+    /// All of them; at least two.
+    And(Vec<Filter>),
+    /// Any of them; at least two.
+    Or(Vec<Filter>),
+    /// The rows the inner filter does not select.
+    Not(Box<Filter>),
+    /// A test of one field (or of any field of a group).
+    Field {
+        /// Which field; a group matches when any of its fields does.
+        field: FieldPattern,
+        /// The test.
+        test: Test,
+    },
+    /// `{...}`.
+    Stream(StreamFilter),
+    /// `_stream_id:x`, `_stream_id:in(...)`: identifiers in hex.
+    StreamId(Values),
+    /// `_time:...`.
+    Time(TimeFilter),
+}
+
+/// The list of `in(...)` and its like.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Values {
+    /// Values as written.
+    List(Vec<String>),
+    /// The values a query yields in its one field.
+    Subquery(Box<Query>),
+}
+
+/// A test of one value. A missing field is the empty text.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Test {
+    /// `word`, `"a phrase"`: at word borders; the empty phrase matches the empty value only.
+    Phrase(String),
+    /// `pre*`: begins at a word border; the empty prefix matches every value that is not empty.
+    Prefix(String),
+    /// `*sub*`: anywhere.
+    Substring(String),
+    /// `i(phrase)`.
+    AnyCasePhrase(String),
+    /// `i(pre*)`.
+    AnyCasePrefix(String),
+    /// `=x`: the whole value.
+    Exact(String),
+    /// `=x*`: the beginning of the value.
+    ExactPrefix(String),
+    /// `in(...)`.
+    In(Values),
+    /// `contains_all(...)`.
+    ContainsAll(Values),
+    /// `contains_any(...)`.
+    ContainsAny(Values),
+    /// `equals_common_case(...)`.
+    EqualsCommonCase(Vec<String>),
+    /// `contains_common_case(...)`.
+    ContainsCommonCase(Vec<String>),
+    /// `seq(...)`: phrases in this order.
+    Sequence(Vec<String>),
+    /// `~re`: RE2 text, already checked.
+    Regexp(String),
+    /// `range[a, b)` and comparisons with a number; both bounds are numbers.
+    Range {
+        /// Least value.
+        min: Bound<f64>,
+        /// Greatest value.
+        max: Bound<f64>,
+        /// The text of the test as it is printed: `range[1, 2)`, `>=10`.
+        text: String,
+    },
+    /// `>x` and so on where x is not a number: by bytes. One of the bounds may be open.
+    TextCompare {
+        /// The operator as written.
+        op: CompareOp,
+        /// The other side.
+        value: String,
+    },
+    /// `ipv4_range(a, b)`, both included.
+    Ipv4Range {
+        /// First address.
+        min: u32,
+        /// Last address.
+        max: u32,
+    },
+    /// `ipv6_range(a, b)`, both included.
+    Ipv6Range {
+        /// First address.
+        min: u128,
+        /// Last address.
+        max: u128,
+    },
+    /// `string_range(a, b)`: `a <= value < b` by bytes.
+    StringRange {
+        /// First value.
+        min: String,
+        /// First value beyond.
+        max: String,
+    },
+    /// `len_range(a, b)`: number of characters, both included.
+    LenRange {
+        /// Least length.
+        min: Literal<u64>,
+        /// Greatest length; `u64::MAX` for `inf`.
+        max: Literal<u64>,
+    },
+    /// `eq_field(other)`.
+    EqField(String),
+    /// `le_field(other)`.
+    LeField(String),
+    /// `lt_field(other)`.
+    LtField(String),
+    /// `value_type(t)`.
+    ValueType(String),
+    /// `pattern_match("..")` and its anchored forms.
+    PatternMatch {
+        /// Where in the value.
+        place: PatternPlace,
+        /// Text with `<N>`, `<UUID>`, `<IP4>`, `<TIME>`, `<DATE>`, `<DATETIME>`, `<W>`.
+        pattern: String,
+    },
+    /// `json_array_contains_any(...)`.
+    JsonArrayContainsAny(Vec<String>),
+}
+
+/// One end of a range.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Bound<T> {
+    /// The value itself belongs to the range.
+    Included(T),
+    /// It does not.
+    Excluded(T),
+}
+
+/// Comparison operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompareOp {
+    /// `>`
+    Gt,
+    /// `>=`
+    Ge,
+    /// `<`
+    Lt,
+    /// `<=`
+    Le,
+}
+
+impl CompareOp {
+    /// As written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Gt => ">",
+            Self::Ge => ">=",
+            Self::Lt => "<",
+            Self::Le => "<=",
+        }
+    }
+}
+
+/// Where a pattern must stand in the value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatternPlace {
+    /// Anywhere.
+    Any,
+    /// It is the whole value.
+    Full,
+    /// At the beginning.
+    Prefix,
+    /// At the end.
+    Suffix,
+}
+
+/// `{a="b",c=~"d" or e="f"}`: a row's stream must fit all matchers of at least one group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamFilter {
+    /// Alternatives; no group at all is `{}`.
+    pub groups: Vec<Vec<StreamMatch>>,
+}
+
+/// One condition on a stream label.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamMatch {
+    /// The label.
+    pub label: String,
+    /// How it is compared.
+    pub op: StreamOp,
+}
+
+/// How a stream label is compared; a missing label is the empty text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StreamOp {
+    /// `=`
+    Equal(String),
+    /// `!=`
+    NotEqual(String),
+    /// `=~`, anchored at both ends.
+    Regexp(String),
+    /// `!~`, anchored at both ends.
+    NotRegexp(String),
+    /// `in (...)`
+    In(Vec<String>),
+    /// `not_in (...)`
+    NotIn(Vec<String>),
+}
