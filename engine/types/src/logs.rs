@@ -7,12 +7,14 @@
 mod batch;
 mod filter;
 mod source;
+mod words;
 
 pub use batch::{BatchStream, LogsBatch, MSG, RowFields};
 pub use filter::{
     FieldPattern, LogFilter, MatchHints, NumberRange, RowMatcher, StreamSelector, TimePredicate, ValueMatcher,
 };
 pub use source::{LogColumn, LogOrder, LogRequest, LogSnapshot, LogSource, StreamId, StreamInfo};
+pub use words::{Words, is_word_char, word_at, word_before, words};
 
 /// Time of a row, in the answers of the language.
 pub const TIME: &str = "_time";
