@@ -38,6 +38,11 @@ impl<'a> Json<'a> {
         Ok(Self { text: std::str::from_utf8(body).map_err(invalid)?, pos: 0 })
     }
 
+    /// Gives the offset of the next byte.
+    pub(crate) fn position(&self) -> usize {
+        self.pos
+    }
+
     pub(crate) fn error(&self, what: &'static str) -> Error {
         Error::Json { offset: self.pos, what }
     }

@@ -15,6 +15,7 @@ mod json;
 mod label_cache;
 pub mod labels;
 pub mod otlp;
+pub mod traces;
 pub mod wire;
 
 pub use codec::Encoding;

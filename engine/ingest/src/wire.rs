@@ -117,6 +117,14 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(*bytes))
     }
 
+    /// Reads 4 bytes.
+    #[inline]
+    pub fn fixed32(&mut self) -> Result<u32> {
+        let (bytes, rest) = self.rest.split_first_chunk::<4>().ok_or(WireError::Truncated)?;
+        self.rest = rest;
+        Ok(u32::from_le_bytes(*bytes))
+    }
+
     /// Reads a double.
     #[inline]
     pub fn double(&mut self) -> Result<f64> {

@@ -14,6 +14,7 @@ pub mod matcher;
 pub mod metrics;
 pub mod series;
 pub mod source;
+pub mod spans;
 pub mod stats;
 pub mod tables;
 pub mod time;
@@ -28,6 +29,7 @@ pub use matcher::{MatchOp, Matcher};
 pub use metrics::MetricsBatch;
 pub use series::SeriesTable;
 pub use source::{SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesSource};
+pub use spans::SpansBatch;
 pub use stats::ReadStats;
 pub use time::{Clock, Millis, MillisRange, SystemClock};
 

@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use crate::json::{Json, Next, Scalar};
 use crate::otlp::schema::{Field, Kind, Message};
-use crate::wire::{BYTES, FIXED64, VARINT, put_bytes, put_varint, tag};
+use crate::wire::{BYTES, FIXED32, FIXED64, VARINT, put_bytes, put_varint, tag};
 
 /// Deepest nesting of objects and lists.
 const DEPTH_MAX: usize = 64;
@@ -161,6 +161,10 @@ impl<'a> Transcoder<'a> {
                 let bytes = bytes.ok_or_else(|| self.json.error("text is not hex, or not base64"))?;
                 put_bytes(&mut self.out, number, &bytes);
             }
+            Kind::Id => {
+                let Scalar::Text(text) = &scalar else { return Err(self.json.error("expected a text")) };
+                put_bytes(&mut self.out, number, &from_hex(text).unwrap_or_else(|| vec![0]));
+            }
             Kind::Bool => {
                 let Scalar::Bool(value) = scalar else { return Err(self.json.error("expected a boolean")) };
                 self.varint(number, u64::from(value));
@@ -184,6 +188,11 @@ impl<'a> Transcoder<'a> {
             Kind::Fixed64 => {
                 let value = self.integer(&scalar)?;
                 self.fixed64(number, value);
+            }
+            Kind::Fixed32 => {
+                let value = self.integer(&scalar)?;
+                put_varint(&mut self.out, u64::from(tag(number, FIXED32)));
+                self.out.extend_from_slice(&(value as u32).to_le_bytes());
             }
             Kind::Double => {
                 let value = self.double(&scalar)?;
@@ -246,7 +255,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Reads base64 with the standard or the URL alphabet, padded or not.
-fn from_base64(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn from_base64(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3);
     let (mut bits, mut held) = (0u32, 0);
     let digits = text.trim_end_matches('=').as_bytes();

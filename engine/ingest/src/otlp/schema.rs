@@ -31,6 +31,8 @@ pub enum Kind {
     Text,
     /// Bytes, written in hex (ids).
     Hex,
+    /// An id in hex; what is none becomes one byte, so that the message around it can be refused by itself.
+    Id,
     /// Bytes, written in base64.
     Base64,
     /// A boolean.
@@ -43,15 +45,17 @@ pub enum Kind {
     Enum(&'static [&'static str]),
     /// An integer of 8 bytes, signed or not.
     Fixed64,
+    /// An unsigned integer of 4 bytes.
+    Fixed32,
     /// A double.
     Double,
 }
 
-const fn one(name: &'static str, number: u32, kind: Kind) -> Field {
+pub(crate) const fn one(name: &'static str, number: u32, kind: Kind) -> Field {
     Field { name, number, kind, repeated: false }
 }
 
-const fn list(name: &'static str, number: u32, kind: Kind) -> Field {
+pub(crate) const fn list(name: &'static str, number: u32, kind: Kind) -> Field {
     Field { name, number, kind, repeated: true }
 }
 
@@ -67,9 +71,9 @@ static RESOURCE_METRICS: Message = Message {
     ],
 };
 
-static RESOURCE: Message = Message { fields: &[list("attributes", 1, Kind::Message(&KEY_VALUE))] };
+pub(crate) static RESOURCE: Message = Message { fields: &[list("attributes", 1, Kind::Message(&KEY_VALUE))] };
 
-static KEY_VALUE: Message =
+pub(crate) static KEY_VALUE: Message =
     Message { fields: &[one("key", 1, Kind::Text), one("value", 2, Kind::Message(&ANY_VALUE))] };
 
 static ANY_VALUE: Message = Message {
@@ -96,7 +100,7 @@ static SCOPE_METRICS: Message = Message {
     ],
 };
 
-static SCOPE: Message = Message {
+pub(crate) static SCOPE: Message = Message {
     fields: &[
         one("name", 1, Kind::Text),
         one("version", 2, Kind::Text),

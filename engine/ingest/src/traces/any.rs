@@ -1,0 +1,211 @@
+//! OTLP attribute values as they are stored: plain ones as they are, lists and maps as OTLP/JSON.
+
+use std::fmt::Write;
+use std::ops::Range;
+
+use quiver_types::spans::Value;
+
+use super::SpanReason;
+use crate::wire::{BYTES, DEPTH_MAX, FIXED64, Reader, VARINT, WireError, tag};
+
+/// Why attributes cannot be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The body is no message.
+    Wire(WireError),
+    /// The span around them is refused.
+    Refused(SpanReason),
+}
+
+impl From<WireError> for Fault {
+    fn from(error: WireError) -> Self {
+        Self::Wire(error)
+    }
+}
+
+pub(super) fn text(bytes: &[u8]) -> Result<&str, Fault> {
+    std::str::from_utf8(bytes).map_err(|_| Fault::Refused(SpanReason::InvalidUtf8))
+}
+
+/// A value; lists and maps are a range of [`Scratch::json`].
+#[derive(Debug, Clone)]
+enum Raw<'a> {
+    Plain(Value<'a>),
+    Json(Range<usize>),
+}
+
+/// Attributes of one message, while they are read.
+#[derive(Debug, Default)]
+pub(super) struct Scratch<'a> {
+    entries: Vec<(&'a str, Raw<'a>)>,
+    json: String,
+}
+
+impl<'a> Scratch<'a> {
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+        self.json.clear();
+    }
+
+    /// Reads a `KeyValue`.
+    pub(super) fn push(&mut self, message: &'a [u8]) -> Result<(), Fault> {
+        let (key, value) = key_value(message)?;
+        let raw = match read(value)? {
+            Any::Empty => Raw::Plain(Value::Text("")),
+            Any::Text(bytes) => Raw::Plain(Value::Text(text(bytes)?)),
+            Any::Bool(v) => Raw::Plain(Value::Bool(v)),
+            Any::Int(v) => Raw::Plain(Value::Int(v)),
+            Any::Double(v) => Raw::Plain(Value::Double(v)),
+            Any::Bytes(bytes) => Raw::Plain(Value::Bytes(bytes)),
+            nested @ (Any::List(_) | Any::Map(_)) => {
+                let start = self.json.len();
+                push_json(nested, &mut self.json, 0)?;
+                Raw::Json(start..self.json.len())
+            }
+        };
+        self.entries.push((text(key)?, raw));
+        Ok(())
+    }
+
+    /// Gives what was read.
+    pub(super) fn list(&self) -> Vec<(&str, Value<'_>)> {
+        let value = |raw: &Raw<'a>| match raw {
+            Raw::Plain(value) => *value,
+            Raw::Json(range) => Value::Json(&self.json[range.clone()]),
+        };
+        self.entries.iter().map(|(key, raw)| (*key, value(raw))).collect()
+    }
+}
+
+fn key_value(message: &[u8]) -> Result<(&[u8], &[u8]), WireError> {
+    let (mut key, mut value): (&[u8], &[u8]) = (b"", b"");
+    let mut r = Reader::new(message);
+    while !r.is_empty() {
+        match r.tag()? {
+            0x0a => key = r.bytes()?,
+            0x12 => value = r.bytes()?,
+            other => r.skip(other, &[1, 2])?,
+        }
+    }
+    Ok((key, value))
+}
+
+/// A value, one level of it.
+#[derive(Debug, Clone, Copy)]
+enum Any<'a> {
+    Empty,
+    Text(&'a [u8]),
+    Bool(bool),
+    Int(i64),
+    Double(f64),
+    List(&'a [u8]),
+    Map(&'a [u8]),
+    Bytes(&'a [u8]),
+}
+
+fn read(message: &[u8]) -> Result<Any<'_>, WireError> {
+    const TEXT: u32 = tag(1, BYTES);
+    const BOOL: u32 = tag(2, VARINT);
+    const INT: u32 = tag(3, VARINT);
+    const DOUBLE: u32 = tag(4, FIXED64);
+    const LIST: u32 = tag(5, BYTES);
+    const MAP: u32 = tag(6, BYTES);
+    const RAW: u32 = tag(7, BYTES);
+    let mut any = Any::Empty;
+    let mut r = Reader::new(message);
+    while !r.is_empty() {
+        any = match r.tag()? {
+            TEXT => Any::Text(r.bytes()?),
+            BOOL => Any::Bool(r.varint()? != 0),
+            INT => Any::Int(r.varint()? as i64),
+            DOUBLE => Any::Double(r.double()?),
+            LIST => Any::List(r.bytes()?),
+            MAP => Any::Map(r.bytes()?),
+            RAW => Any::Bytes(r.bytes()?),
+            other => {
+                r.skip(other, &[1, 2, 3, 4, 5, 6, 7])?;
+                any
+            }
+        };
+    }
+    Ok(any)
+}
+
+fn push_text(text: &str, out: &mut String) {
+    out.push_str(&serde_json::Value::from(text).to_string());
+}
+
+/// Appends an `AnyValue` as OTLP/JSON.
+fn push_json(any: Any<'_>, out: &mut String, depth: usize) -> Result<(), Fault> {
+    if depth > DEPTH_MAX {
+        return Err(WireError::TooDeep.into());
+    }
+    // A `String` takes whatever is written.
+    let _ = match any {
+        Any::Empty => write!(out, "{{}}"),
+        Any::Text(bytes) => {
+            out.push_str("{\"stringValue\":");
+            push_text(text(bytes)?, out);
+            write!(out, "}}")
+        }
+        Any::Bool(v) => write!(out, "{{\"boolValue\":{v}}}"),
+        Any::Int(v) => write!(out, "{{\"intValue\":\"{v}\"}}"),
+        Any::Double(v) if v.is_finite() => {
+            write!(out, "{{\"doubleValue\":{}}}", serde_json::Value::from(v))
+        }
+        Any::Double(v) => {
+            let name = if v.is_nan() {
+                "NaN"
+            } else if v > 0.0 {
+                "Infinity"
+            } else {
+                "-Infinity"
+            };
+            write!(out, "{{\"doubleValue\":\"{name}\"}}")
+        }
+        Any::Bytes(bytes) => write!(out, "{{\"bytesValue\":\"{}\"}}", Value::Bytes(bytes).text()),
+        Any::List(message) => {
+            out.push_str("{\"arrayValue\":{");
+            push_items(message, out, |item, out| push_json(read(item)?, out, depth + 1))?;
+            write!(out, "}}}}")
+        }
+        Any::Map(message) => {
+            out.push_str("{\"kvlistValue\":{");
+            push_items(message, out, |item, out| {
+                let (key, value) = key_value(item)?;
+                out.push_str("{\"key\":");
+                push_text(text(key)?, out);
+                out.push_str(",\"value\":");
+                push_json(read(value)?, out, depth + 1)?;
+                out.push('}');
+                Ok(())
+            })?;
+            write!(out, "}}}}")
+        }
+    };
+    Ok(())
+}
+
+/// Appends `"values":[…]`, nothing when there are none.
+fn push_items(
+    message: &[u8],
+    out: &mut String,
+    mut item: impl FnMut(&[u8], &mut String) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let mut first = true;
+    let mut r = Reader::new(message);
+    while !r.is_empty() {
+        match r.tag()? {
+            0x0a => {
+                out.push_str(if first { "\"values\":[" } else { "," });
+                first = false;
+                item(r.bytes()?, out)?;
+            }
+            other => r.skip(other, &[1])?,
+        }
+    }
+    if !first {
+        out.push(']');
+    }
+    Ok(())
+}

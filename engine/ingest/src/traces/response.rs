@@ -1,0 +1,46 @@
+//! Answers to OTLP senders of spans: `ExportTraceServiceResponse` with its partial success.
+
+use super::DecodedSpans;
+use crate::wire::{put_bytes, put_varint};
+
+/// What a sender is told of a body that was read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TracePartial {
+    /// Spans that were not stored.
+    pub rejected: u64,
+    /// Why, and what was cut; empty when all is well.
+    pub message: String,
+}
+
+impl TracePartial {
+    /// Sums up what a decoder refused and cut.
+    pub fn of(decoded: &DecodedSpans) -> Self {
+        Self { rejected: decoded.refused_count(), message: decoded.text() }
+    }
+
+    /// Encodes the response as protobuf.
+    pub fn to_protobuf(&self) -> Vec<u8> {
+        let mut inner = Vec::new();
+        if self.rejected > 0 {
+            inner.push(0x08);
+            put_varint(&mut inner, self.rejected);
+        }
+        if !self.message.is_empty() {
+            put_bytes(&mut inner, 2, self.message.as_bytes());
+        }
+        let mut out = Vec::new();
+        if !inner.is_empty() {
+            put_bytes(&mut out, 1, &inner);
+        }
+        out
+    }
+
+    /// Encodes the response as JSON.
+    pub fn to_json(&self) -> String {
+        if *self == Self::default() {
+            return "{}".to_owned();
+        }
+        let message = serde_json::Value::from(self.message.as_str());
+        format!("{{\"partialSuccess\":{{\"rejectedSpans\":\"{}\",\"errorMessage\":{message}}}}}", self.rejected)
+    }
+}

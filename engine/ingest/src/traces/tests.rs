@@ -1,0 +1,187 @@
+//! The decoders against the messages of `opentelemetry-proto`, and the rules of `traces-api` 6.2 one by one.
+
+use quiver_types::Access;
+use quiver_types::spans::{Span, SpansBatch, Value, read_spans};
+
+use super::*;
+
+fn with<T>(f: impl FnOnce(&TraceContext<'_>) -> T) -> T {
+    let access = Access::full();
+    f(&TraceContext {
+        body_bytes_max: 64 << 20,
+        batch_bytes_max: 128 << 20,
+        now_ns: 2_000_000_000_000_000_000,
+        earliest_ns: 1_000,
+        latest_ns: 2_000_000_600_000_000_000,
+        access: &access,
+    })
+}
+
+/// Reads a batch back, as a scan would give it.
+pub(crate) fn spans_of(batch: &SpansBatch) -> Vec<Span> {
+    let mut out = Vec::new();
+    read_spans(&batch.flat(), &mut out).unwrap();
+    out
+}
+
+fn json(body: &str) -> DecodedSpans {
+    with(|ctx| decode(TraceFormat::OtlpJson, None, body.as_bytes(), ctx)).unwrap()
+}
+
+fn one(span: &str) -> DecodedSpans {
+    json(&format!(
+        r#"{{"resourceSpans":[{{"resource":{{"attributes":[{{"key":"service.name","value":{{"stringValue":"s"}}}}]}},"scopeSpans":[{{"scope":{{"name":"l"}},"spans":[{span}]}}]}}]}}"#
+    ))
+}
+
+const IDS: &str = r#""traceId":"5B8EFFF798038103D269B633813FC60C","spanId":"EEE19B7EC3C1B174","startTimeUnixNano":"1544712660000000000""#;
+
+#[test]
+fn types_and_places_are_kept() {
+    let attributes = r#"[
+        {"key":"i","value":{"intValue":"9007199254740993"}},{"key":"d","value":{"doubleValue":"NaN"}},
+        {"key":"b","value":{"boolValue":true}},{"key":"x","value":{"bytesValue":"AQI="}},
+        {"key":"l","value":{"arrayValue":{}}},{"key":"m","value":{"kvlistValue":{"values":[{"key":"k","value":{"intValue":1}}]}}},
+        {"key":"s","value":{"stringValue":"first"}},{"key":"s","value":{"stringValue":"last"}},{"key":"","value":{"boolValue":true}},
+        {"key":"error","value":{"stringValue":"boom"}}]"#;
+    let decoded = one(&format!(
+        r#"{{{IDS},"endTimeUnixNano":1544712660000000005,"kind":"SPAN_KIND_CLIENT","parentSpanId":null,"name":"n","flags":257,
+        "traceState":"a=b","droppedAttributesCount":3,"attributes":{attributes},"unknown":{{"x":[1]}},
+        "events":[{{"timeUnixNano":"7","name":"e","attributes":[{{"key":"k","value":{{"intValue":"2"}}}}]}}],
+        "links":[{{"traceId":"00000000000000000000000000000001","spanId":"0000000000000002","attributes":[]}}]}}"#
+    ));
+    assert_eq!(decoded.text(), "");
+    let span = &spans_of(&decoded.batch)[0];
+    let get = |key| span.attributes.get(key).unwrap();
+    assert_eq!(get("i"), Value::Int(9_007_199_254_740_993));
+    assert!(matches!(get("d"), Value::Double(v) if v.is_nan()));
+    assert_eq!((get("b"), get("x"), get("s")), (Value::Bool(true), Value::Bytes(&[1, 2]), Value::Text("last")));
+    assert_eq!((get("l").text().as_ref(), get("m").text().as_ref()), ("[]", r#"{"k":1}"#));
+    assert_eq!(span.attributes.iter().count(), 7, "empty keys and `error` are no tags");
+    assert_eq!((span.status, span.status_message.as_str()), (2, "boom"));
+    assert_eq!((span.kind, span.flags, span.dropped, span.duration()), (3, 257, [3, 0, 0], 5));
+    assert_eq!((span.context.service.as_str(), span.context.scope_name.as_str()), ("s", "l"));
+    assert_eq!(span.events[0].attributes.get("k"), Some(Value::Int(2)));
+    assert_eq!((span.links[0].span_id[7], span.parent), (2, None));
+}
+
+#[test]
+fn spans_are_refused_one_by_one() {
+    let check = |span: &str, reason: Option<SpanReason>| {
+        let decoded = one(span);
+        assert_eq!(decoded.refused.first().map(|r| r.reason), reason, "{span}");
+        assert_eq!(decoded.batch.len(), usize::from(reason.is_none()), "{span}");
+    };
+    let with_ids = |trace: &str, span: &str, more: &str| {
+        format!(r#"{{"traceId":"{trace}","spanId":"{span}","startTimeUnixNano":"1544712660000000000"{more}}}"#)
+    };
+    let (trace, span) = ("5b8efff798038103d269b633813fc60c", "eee19b7ec3c1b174");
+    check(&with_ids(trace, span, ""), None);
+    check(&with_ids(&"0".repeat(32), span, ""), Some(SpanReason::TraceId));
+    check(&with_ids("5b8e", span, ""), Some(SpanReason::TraceId));
+    check(&with_ids("not hex", span, ""), Some(SpanReason::TraceId));
+    check(&with_ids(trace, &"0".repeat(16), ""), Some(SpanReason::SpanId));
+    check(&with_ids(trace, span, r#","parentSpanId":"12""#), Some(SpanReason::ParentId));
+    check(&with_ids(trace, span, r#","parentSpanId":"0000000000000000""#), None);
+    check(&with_ids(trace, span, r#","startTimeUnixNano":0"#), Some(SpanReason::NoStart));
+    check(&with_ids(trace, span, r#","startTimeUnixNano":"999""#), Some(SpanReason::TooOld));
+    check(&with_ids(trace, span, r#","startTimeUnixNano":"18446744073709551615""#), Some(SpanReason::TooNew));
+    let decoded = json(&format!(
+        r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{},{}]}}]}}]}}"#,
+        with_ids("00", span, r#","name":"a""#),
+        with_ids("00", span, r#","name":"b""#)
+    ));
+    assert_eq!(decoded.text(), r#"2 spans: invalid trace id (first: "a")"#);
+    let refused = response::TracePartial::of(&decoded);
+    let expected =
+        r#"{"partialSuccess":{"rejectedSpans":"2","errorMessage":"2 spans: invalid trace id (first: \"a\")"}}"#;
+    assert_eq!(refused.to_json(), expected);
+}
+
+#[test]
+fn what_is_long_is_cut() {
+    let attributes: Vec<String> =
+        (0..1030).map(|i| format!(r#"{{"key":"k{i:04}","value":{{"intValue":{i}}}}}"#)).collect();
+    let events = vec![r#"{"timeUnixNano":1,"name":"e"}"#; 1025].join(",");
+    let link = r#"{"traceId":"00000000000000000000000000000001","spanId":"0000000000000002"}"#;
+    let links = vec![link; 130].join(",");
+    let decoded = one(&format!(
+        r#"{{{IDS},"name":"{}","attributes":[{}],"events":[{events}],"links":[{links}]}}"#,
+        "é".repeat(3000),
+        attributes.join(",")
+    ));
+    let span = &spans_of(&decoded.batch)[0];
+    assert_eq!(span.dropped, [6, 1, 2]);
+    assert_eq!((span.attributes.iter().count(), span.events.len(), span.links.len()), (1024, 1024, 128));
+    assert_eq!(span.name.len(), 4096);
+    assert_eq!(decoded.text(), "6 attributes cut; 1 events cut; 2 links cut; 1 names cut");
+    let long = "x".repeat(40_000);
+    let decoded = one(&format!(r#"{{{IDS},"attributes":[{{"key":"{long}","value":{{"stringValue":"{long}"}}}}]}}"#));
+    let span = &spans_of(&decoded.batch)[0];
+    assert_eq!(span.attributes.iter().map(|(k, v)| (k.len(), v.text().len())).collect::<Vec<_>>(), [(256, 32768)]);
+    let huge = "x".repeat(SPAN_BYTES_MAX);
+    let decoded = one(&format!(r#"{{{IDS},"attributes":[{{"key":"k","value":{{"stringValue":"{huge}"}}}}]}}"#));
+    assert_eq!(decoded.refused[0].reason, SpanReason::TooLarge);
+}
+
+#[test]
+fn services_outside_of_the_rights_are_refused() {
+    let access = Access::services(["other"]);
+    let body = format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{{{IDS}}}]}}]}}]}}"#);
+    let decoded = with(|ctx| {
+        let ctx = TraceContext { access: &access, ..ctx.clone() };
+        decode(TraceFormat::OtlpJson, None, body.as_bytes(), &ctx).unwrap()
+    });
+    assert_eq!(decoded.refused[0].reason, SpanReason::Service);
+}
+
+#[test]
+fn ends_before_starts_are_marked() {
+    let decoded = one(&format!(r#"{{{IDS},"endTimeUnixNano":"5"}}"#));
+    let span = &spans_of(&decoded.batch)[0];
+    assert!(span.is_negative() && span.duration() == 0);
+}
+
+#[test]
+fn zipkin() {
+    let body = r#"[{"traceId":"a03ee8fff1dcd9b9","id":"1","parentId":"f5f268651b2a2b34","kind":"client","name":"Get","timestamp":10,
+        "duration":3.0,"localEndpoint":{"serviceName":"api","ipv4":"10.0.0.1","port":80},"remoteEndpoint":{"serviceName":"db","ipv6":"::1"},
+        "annotations":[{"timestamp":11,"value":"plain | text"},{"timestamp":12,"value":"ev|{\"n\":2,\"s\":\"a|b\"}|3"}],
+        "tags":{"n":"1","error":"timeout"},"debug":true,"shared":false,"x":null},
+        {"traceId":"1","id":"2","annotations":[{"timestamp":7,"value":"a"},{"timestamp":6,"value":"b"}]},
+        {"traceId":"1","id":"3"},{"traceId":"xyz","id":"3"}]"#;
+    let decoded = with(|ctx| decode(TraceFormat::Zipkin, None, body.as_bytes(), ctx)).unwrap();
+    let spans = spans_of(&decoded.batch);
+    let first = &spans[0];
+    assert_eq!((first.start, first.end, first.kind, first.flags), (10_000, 13_000, 3, 1));
+    assert_eq!((first.status, first.status_message.as_str(), first.name.as_str()), (2, "timeout", "Get"));
+    let attributes: Vec<_> = first.attributes.iter().map(|(k, v)| (k, v.text().into_owned())).collect();
+    let expected = [
+        ("n", "1"),
+        ("network.local.address", "10.0.0.1"),
+        ("network.local.port", "80"),
+        ("network.peer.address", "::1"),
+        ("peer.service", "db"),
+    ];
+    assert_eq!(attributes, expected.map(|(k, v)| (k, v.to_owned())));
+    assert_eq!((first.events[0].name.as_str(), first.events[1].name.as_str()), ("plain | text", "ev"));
+    assert_eq!(first.events[1].attributes.get("s"), Some(Value::Text("a|b")));
+    assert_eq!(first.events[1].dropped, 3);
+    assert_eq!((spans[1].start, spans[2].start), (6_000, 2_000_000_000_000_000_000));
+    assert_eq!(decoded.refused_count(), 1);
+    for bad in ["{}", "[1]", "[{]", "null", r#"[{"tags":[]}]"#] {
+        assert!(with(|ctx| decode(TraceFormat::Zipkin, None, bad.as_bytes(), ctx)).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn protobuf_agrees_with_the_oracle() {
+    use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+    use prost::Message;
+    // No message of spans is in the oracle's features, so its bytes are only used as something that is none.
+    let other = ExportMetricsServiceRequest::default().encode_to_vec();
+    assert!(with(|ctx| decode(TraceFormat::Otlp, None, &other, ctx)).unwrap().batch.is_empty());
+    for bad in [&[0x0a, 5, 1][..], &[0x08, 1], &[0x0a, 2, 0x12, 9]] {
+        assert!(with(|ctx| decode(TraceFormat::Otlp, None, bad, ctx)).is_err(), "{bad:?}");
+    }
+}

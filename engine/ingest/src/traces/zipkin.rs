@@ -1,0 +1,302 @@
+//! Zipkin v2: a JSON list of spans.
+//!
+//! Texts stay texts (nothing is parsed as a number); endpoints become attributes. An annotation in the form
+//! `name|{attributes}|0`, which the flat export writes, becomes an event again.
+
+use std::borrow::Cow;
+
+use quiver_types::spans::{ContextFields, SHARED, SpanFields, Value};
+
+use super::{DecodedSpans, SPAN_BYTES_MAX, Sink, SpanReason, TraceContext, hex_id};
+use crate::error::Result;
+use crate::json::{Json, Next, Scalar};
+
+/// Names of the kinds, by number.
+const KINDS: [&str; 6] = ["", "", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"];
+
+/// Decodes a list of spans.
+///
+/// # Errors
+/// Invalid: not JSON, or not this shape. TooLarge: more than the limits allow.
+pub fn decode(body: &[u8], ctx: &TraceContext<'_>) -> Result<DecodedSpans> {
+    let mut sink = Sink::new(ctx);
+    let mut json = Json::new(body)?;
+    if json.next()? != Next::List {
+        return Err(json.error("expected a list of spans"));
+    }
+    json.enter(b'[')?;
+    let mut first = true;
+    while json.item(first, b']')? {
+        first = false;
+        let begin = json.position();
+        let span = read_span(&mut json)?;
+        let stored =
+            if json.position() - begin > SPAN_BYTES_MAX { Err(SpanReason::TooLarge) } else { store(&span, &mut sink) };
+        if let Err(reason) = stored {
+            sink.refuse(reason, || format!("{:?}", span.name));
+        }
+        sink.check_size()?;
+    }
+    json.end()?;
+    Ok(sink.finish())
+}
+
+type Text<'a> = Cow<'a, str>;
+
+#[derive(Debug, Default)]
+struct Endpoint<'a> {
+    service: Text<'a>,
+    ipv4: Text<'a>,
+    ipv6: Text<'a>,
+    port: i64,
+}
+
+#[derive(Debug, Default)]
+struct ZipkinSpan<'a> {
+    trace_id: Text<'a>,
+    id: Text<'a>,
+    parent: Text<'a>,
+    name: Text<'a>,
+    kind: Text<'a>,
+    timestamp: u64,
+    duration: u64,
+    local: Endpoint<'a>,
+    remote: Endpoint<'a>,
+    annotations: Vec<(u64, Text<'a>)>,
+    tags: Vec<(Text<'a>, Text<'a>)>,
+    debug: bool,
+    shared: bool,
+}
+
+fn text<'a>(json: &mut Json<'a>) -> Result<Text<'a>> {
+    match scalar(json)? {
+        Scalar::Null => Ok(Cow::Borrowed("")),
+        Scalar::Text(text) => Ok(text),
+        _ => Err(json.error("expected a text")),
+    }
+}
+
+fn scalar<'a>(json: &mut Json<'a>) -> Result<Scalar<'a>> {
+    if json.next()? == Next::Scalar { json.scalar() } else { Err(json.error("expected a plain value")) }
+}
+
+/// Reads a number that is not negative; doubles, as some senders write them, are cut.
+fn number(json: &mut Json<'_>) -> Result<u64> {
+    let read = |text: &str| {
+        text.parse::<u64>().ok().or_else(|| text.parse::<f64>().ok().filter(|v| v.is_finite()).map(|v| v as u64))
+    };
+    match scalar(json)? {
+        Scalar::Null => Ok(0),
+        Scalar::Number(text) => read(text).ok_or_else(|| json.error("expected a number")),
+        Scalar::Text(text) => read(&text).ok_or_else(|| json.error("expected a number")),
+        Scalar::Bool(_) => Err(json.error("expected a number")),
+    }
+}
+
+fn flag(json: &mut Json<'_>) -> Result<bool> {
+    match scalar(json)? {
+        Scalar::Null => Ok(false),
+        Scalar::Bool(v) => Ok(v),
+        _ => Err(json.error("expected a boolean")),
+    }
+}
+
+/// Walks over an object, or over nothing when it is null.
+fn object<'a>(json: &mut Json<'a>, mut each: impl FnMut(&str, Text<'a>, &mut Json<'a>) -> Result<()>) -> Result<()> {
+    if json.next()? == Next::Scalar {
+        return match json.scalar()? {
+            Scalar::Null => Ok(()),
+            _ => Err(json.error("expected an object")),
+        };
+    }
+    json.enter(b'{')?;
+    let mut first = true;
+    while let Some(key) = json.key(first)? {
+        first = false;
+        let name = key.clone();
+        each(&name, key, json)?;
+    }
+    Ok(())
+}
+
+fn endpoint<'a>(json: &mut Json<'a>) -> Result<Endpoint<'a>> {
+    let mut out = Endpoint::default();
+    object(json, |name, _, json| {
+        match name {
+            "serviceName" => out.service = text(json)?,
+            "ipv4" => out.ipv4 = text(json)?,
+            "ipv6" => out.ipv6 = text(json)?,
+            "port" => out.port = number(json)? as i64,
+            _ => json.skip()?,
+        }
+        Ok(())
+    })?;
+    Ok(out)
+}
+
+fn read_span<'a>(json: &mut Json<'a>) -> Result<ZipkinSpan<'a>> {
+    let mut span = ZipkinSpan::default();
+    if json.next()? != Next::Object {
+        return Err(json.error("expected a span"));
+    }
+    object(json, |name, _, json| {
+        match name {
+            "traceId" => span.trace_id = text(json)?,
+            "id" => span.id = text(json)?,
+            "parentId" => span.parent = text(json)?,
+            "name" => span.name = text(json)?,
+            "kind" => span.kind = text(json)?,
+            "timestamp" => span.timestamp = number(json)?,
+            "duration" => span.duration = number(json)?,
+            "localEndpoint" => span.local = endpoint(json)?,
+            "remoteEndpoint" => span.remote = endpoint(json)?,
+            "debug" => span.debug = flag(json)?,
+            "shared" => span.shared = flag(json)?,
+            "annotations" => read_annotations(json, &mut span.annotations)?,
+            "tags" => object(json, |_, key, json| {
+                let value = match scalar(json)? {
+                    Scalar::Null => Cow::Borrowed(""),
+                    Scalar::Text(text) => text,
+                    Scalar::Number(text) => Cow::Borrowed(text),
+                    Scalar::Bool(v) => Cow::Borrowed(if v { "true" } else { "false" }),
+                };
+                span.tags.push((key, value));
+                Ok(())
+            })?,
+            _ => json.skip()?,
+        }
+        Ok(())
+    })?;
+    Ok(span)
+}
+
+fn read_annotations<'a>(json: &mut Json<'a>, out: &mut Vec<(u64, Text<'a>)>) -> Result<()> {
+    if json.next()? == Next::Scalar {
+        return match json.scalar()? {
+            Scalar::Null => Ok(()),
+            _ => Err(json.error("expected a list")),
+        };
+    }
+    json.enter(b'[')?;
+    let mut first = true;
+    while json.item(first, b']')? {
+        first = false;
+        let mut annotation = (0, Cow::Borrowed(""));
+        object(json, |name, _, json| {
+            match name {
+                "timestamp" => annotation.0 = number(json)?,
+                "value" => annotation.1 = text(json)?,
+                _ => json.skip()?,
+            }
+            Ok(())
+        })?;
+        out.push(annotation);
+    }
+    Ok(())
+}
+
+fn nanos(micros: u64) -> u64 {
+    micros.saturating_mul(1000)
+}
+
+fn store(span: &ZipkinSpan<'_>, sink: &mut Sink<'_>) -> Result<(), SpanReason> {
+    let ctx = sink.ctx;
+    let trace_id = hex_id(&span.trace_id, SpanReason::TraceId)?;
+    let span_id = hex_id(&span.id, SpanReason::SpanId)?;
+    let parent = if span.parent.is_empty() {
+        [0; 8]
+    } else {
+        quiver_types::spans::parse_hex(&span.parent).ok_or(SpanReason::ParentId)?
+    };
+    let start = match span.timestamp {
+        0 => match span.annotations.iter().map(|a| a.0).filter(|&t| t > 0).min() {
+            Some(first) => nanos(first),
+            None => ctx.now_ns as u64,
+        },
+        timestamp => nanos(timestamp),
+    };
+    let start = sink.check_start(start)?;
+    if !ctx.access.allows(&span.local.service) {
+        return Err(SpanReason::Service);
+    }
+    let context = sink.builder.context(&ContextFields { service: &span.local.service, ..ContextFields::default() });
+    let ends = [("network.local", &span.local), ("network.peer", &span.remote)];
+    let keys: Vec<(String, Value<'_>)> = ends
+        .iter()
+        .flat_map(|(prefix, end)| {
+            let address = if end.ipv4.is_empty() { &end.ipv6 } else { &end.ipv4 };
+            let address = (!address.is_empty()).then(|| (format!("{prefix}.address"), Value::Text(address)));
+            let port = (end.port > 0).then(|| (format!("{prefix}.port"), Value::Int(end.port)));
+            address.into_iter().chain(port)
+        })
+        .collect();
+    let mut list: Vec<(&str, Value<'_>)> = keys.iter().map(|(key, value)| (key.as_str(), *value)).collect();
+    if !span.remote.service.is_empty() {
+        list.push(("peer.service", Value::Text(&span.remote.service)));
+    }
+    // Later entries win, and the sender's own tags win over what is made of its endpoints.
+    list.extend(span.tags.iter().map(|(key, value)| (&**key, Value::Text(value))));
+    sink.builder.attributes(&mut list);
+    for (time, value) in &span.annotations {
+        let time = i64::try_from(nanos(*time)).unwrap_or(i64::MAX);
+        match event_form(value) {
+            Some((name, dropped, attributes)) => {
+                let mut list: Vec<(&str, Value<'_>)> =
+                    attributes.iter().map(|(key, value)| (key.as_str(), value.value())).collect();
+                sink.builder.event(time, name, dropped, &mut list);
+            }
+            None => sink.builder.event(time, value, 0, &mut Vec::new()),
+        }
+    }
+    let duration = i64::try_from(nanos(span.duration)).unwrap_or(i64::MAX);
+    let kind = KINDS.iter().position(|k| !k.is_empty() && k.eq_ignore_ascii_case(&span.kind)).unwrap_or(0);
+    sink.builder.span(&SpanFields {
+        trace_id,
+        span_id,
+        parent,
+        context,
+        name: &span.name,
+        kind: kind as u8,
+        start,
+        end: start.saturating_add(duration),
+        flags: u32::from(span.debug),
+        received: ctx.now_ns,
+        marks: if span.shared { SHARED } else { 0 },
+        ..SpanFields::default()
+    });
+    Ok(())
+}
+
+/// A value of an annotation's attributes.
+enum Plain {
+    Text(String),
+    Int(i64),
+    Double(f64),
+    Bool(bool),
+}
+
+impl Plain {
+    fn value(&self) -> Value<'_> {
+        match self {
+            Self::Text(text) => Value::Text(text),
+            Self::Int(v) => Value::Int(*v),
+            Self::Double(v) => Value::Double(*v),
+            Self::Bool(v) => Value::Bool(*v),
+        }
+    }
+}
+
+/// Takes `name|{attributes}|dropped` apart; `None` when the text is not of this form.
+fn event_form(value: &str) -> Option<(&str, u32, Vec<(String, Plain)>)> {
+    let (name, rest) = value.split_once('|')?;
+    let (attributes, dropped) = rest.rsplit_once('|')?;
+    let dropped = dropped.parse().ok()?;
+    let serde_json::Value::Object(attributes) = serde_json::from_str(attributes).ok()? else { return None };
+    let plain = |value: serde_json::Value| match value {
+        serde_json::Value::String(text) => Plain::Text(text),
+        serde_json::Value::Bool(v) => Plain::Bool(v),
+        serde_json::Value::Number(n) => n.as_i64().map_or_else(|| Plain::Double(n.as_f64().unwrap_or(0.0)), Plain::Int),
+        other => Plain::Text(other.to_string()),
+    };
+    Some((name, dropped, attributes.into_iter().map(|(key, value)| (key, plain(value))).collect()))
+}

@@ -1,0 +1,35 @@
+//! Spans between decoders, store and the trace engine: the batch that is written, one span as all of them read it, the
+//! filter that a scan evaluates, and the traits through which a plan reaches the store.
+//!
+//! Ids are fixed-size bytes, times Unix nanoseconds, attributes keep the type that they came with
+//! (`traces-api` section 1). An empty service is "none".
+
+mod attributes;
+mod batch;
+mod builder;
+mod columns;
+mod filter;
+mod model;
+mod nested;
+mod source;
+
+pub use attributes::{Attribute, AttributeWriter, Attributes, Value, json_text};
+pub use batch::{CONTEXT_COLUMNS, SPAN_COLUMNS, SpansBatch, context_schema, span_schema};
+pub use builder::{ContextFields, Cut, SpanFields, SpansBuilder};
+pub use columns::{SpanColumn, all_columns, read_spans, schema_of};
+pub use filter::{AttributeTest, Place, SpanFilter, TextTest};
+pub use model::{Event, KIND_NAMES, Link, Side, Span, SpanContext, SpanId, TraceId, hex, kind_name, parse_hex};
+pub use nested::{EventRef, LinkRef, events, links, push_event, push_link};
+pub use source::{SpanRequest, SpanSnapshot, SpanSource};
+
+/// Mark: the span is Zipkin's other half of a shared id.
+pub const SHARED: u8 = 1;
+/// Mark: the span came with an end before its start.
+pub const NEGATIVE_DURATION: u8 = 2;
+
+/// Status of a span without one.
+pub const STATUS_UNSET: u8 = 0;
+/// Status "ok".
+pub const STATUS_OK: u8 = 1;
+/// Status "error".
+pub const STATUS_ERROR: u8 = 2;

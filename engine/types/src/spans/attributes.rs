@@ -1,0 +1,414 @@
+//! Attributes in one run of bytes: sorted by key, each with the type that it came with.
+//!
+//! Entry: length of the key (varint), key, type (one letter), value. Values: `s` text and `j` JSON with a varint length,
+//! `x` bytes likewise, `i` and `d` 8 bytes little endian, `b` one byte. `j` holds a list or a map as OTLP/JSON
+//! (`{"arrayValue":…}`, `{"kvlistValue":…}`), so that the types inside of it last too.
+
+use std::fmt::Write;
+
+/// A value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value<'a> {
+    /// Text.
+    Text(&'a str),
+    /// Integer.
+    Int(i64),
+    /// Double.
+    Double(f64),
+    /// Boolean.
+    Bool(bool),
+    /// Bytes.
+    Bytes(&'a [u8]),
+    /// A list or a map in OTLP/JSON.
+    Json(&'a str),
+}
+
+/// An attribute.
+pub type Attribute<'a> = (&'a str, Value<'a>);
+
+/// From here on an integer is no exact double.
+const EXACT_MAX: u64 = 1 << 53;
+
+impl<'a> Value<'a> {
+    /// Gives the value as a number, where it is one that a double holds exactly (or a finite double).
+    pub fn metric(self) -> Option<f64> {
+        match self {
+            Self::Int(v) if v.unsigned_abs() < EXACT_MAX => Some(v as f64),
+            Self::Double(v) if v.is_finite() => Some(v),
+            _ => None,
+        }
+    }
+
+    /// Gives the value as a number, a text that is one included.
+    pub fn number(self) -> Option<f64> {
+        match self {
+            Self::Int(v) => Some(v as f64),
+            Self::Double(v) => Some(v),
+            Self::Text(text) => text.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// Appends the value as text: numbers as short as they read back, lists and maps as compact JSON, bytes as base64.
+    pub fn push_text(self, out: &mut String) {
+        // A `String` takes whatever is written.
+        let _ = match self {
+            Self::Text(text) => out.write_str(text),
+            Self::Int(v) => write!(out, "{v}"),
+            Self::Double(v) => {
+                push_double(v, out);
+                Ok(())
+            }
+            Self::Bool(v) => out.write_str(if v { "true" } else { "false" }),
+            Self::Bytes(bytes) => {
+                push_base64(bytes, out);
+                Ok(())
+            }
+            Self::Json(json) => out.write_str(&json_text(json)),
+        };
+    }
+
+    /// Gives the value as text.
+    pub fn text(self) -> std::borrow::Cow<'a, str> {
+        match self {
+            Self::Text(text) => text.into(),
+            other => {
+                let mut out = String::new();
+                other.push_text(&mut out);
+                out.into()
+            }
+        }
+    }
+
+    /// Gives the letter of its type.
+    pub fn letter(self) -> u8 {
+        match self {
+            Self::Text(_) => b's',
+            Self::Int(_) => b'i',
+            Self::Double(_) => b'd',
+            Self::Bool(_) => b'b',
+            Self::Bytes(_) => b'x',
+            Self::Json(_) => b'j',
+        }
+    }
+}
+
+/// Appends a double: shortest digits that read back equal, whole numbers without a point, `NaN`, `+Inf`, `-Inf`.
+fn push_double(v: f64, out: &mut String) {
+    let magnitude = v.abs();
+    let _ = if v.is_nan() {
+        write!(out, "NaN")
+    } else if v.is_infinite() {
+        write!(out, "{}Inf", if v > 0.0 { '+' } else { '-' })
+    } else if magnitude == 0.0 || (1e-6..1e21).contains(&magnitude) {
+        write!(out, "{v}")
+    } else {
+        let text = format!("{v:e}");
+        write!(out, "{}", if magnitude >= 1.0 { text.replace('e', "e+") } else { text })
+    };
+}
+
+/// Appends bytes as base64.
+pub(crate) fn push_base64(bytes: &[u8], out: &mut String) {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for chunk in bytes.chunks(3) {
+        let bits = chunk.iter().enumerate().fold(0u32, |bits, (i, b)| bits | u32::from(*b) << (16 - 8 * i));
+        for i in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * i)) as usize & 63];
+            out.push(if i <= chunk.len() { char::from(digit) } else { '=' });
+        }
+    }
+}
+
+/// Turns the OTLP/JSON of a list or a map into plain compact JSON (`[1,"a"]`, `{"k":true}`), keys of maps in order.
+pub fn json_text(otlp: &str) -> String {
+    let mut out = String::with_capacity(otlp.len() / 2);
+    match serde_json::from_str::<serde_json::Value>(otlp) {
+        Ok(value) => push_plain(&value, &mut out),
+        Err(_) => out.push_str(otlp),
+    }
+    out
+}
+
+fn push_plain(any: &serde_json::Value, out: &mut String) {
+    let Some((kind, value)) = any.as_object().and_then(|o| o.iter().next()) else {
+        out.push_str("null");
+        return;
+    };
+    let items = || value.get("values").and_then(|v| v.as_array()).map_or(&[][..], Vec::as_slice);
+    match kind.as_str() {
+        "arrayValue" => {
+            out.push('[');
+            for (i, item) in items().iter().enumerate() {
+                if i > 0 {
+                    out.push(',');
+                }
+                push_plain(item, out);
+            }
+            out.push(']');
+        }
+        "kvlistValue" => {
+            let mut entries: Vec<(&str, &serde_json::Value)> = Vec::new();
+            for item in items() {
+                let key = item.get("key").and_then(|k| k.as_str()).unwrap_or_default();
+                entries.retain(|(known, _)| *known != key);
+                entries.push((key, item.get("value").unwrap_or(&serde_json::Value::Null)));
+            }
+            entries.sort_by_key(|(key, _)| *key);
+            out.push('{');
+            for (i, (key, value)) in entries.into_iter().enumerate() {
+                if i > 0 {
+                    out.push(',');
+                }
+                out.push_str(&serde_json::Value::from(key).to_string());
+                out.push(':');
+                push_plain(value, out);
+            }
+            out.push('}');
+        }
+        "intValue" => out.push_str(value.as_str().unwrap_or("0")),
+        "doubleValue" => match value.as_f64() {
+            Some(v) => push_double(v, out),
+            // NaN and infinities are texts there, and JSON has no numbers for them.
+            None => out.push_str(&value.to_string()),
+        },
+        _ => out.push_str(&value.to_string()),
+    }
+}
+
+/// Attributes as stored: see the module.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Hash, PartialOrd, Ord)]
+pub struct Attributes(Vec<u8>);
+
+impl Attributes {
+    /// Takes bytes that an [`AttributeWriter`] wrote.
+    pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// Collects attributes; of equal keys the last wins.
+    pub fn of<'a>(attributes: impl IntoIterator<Item = Attribute<'a>>) -> Self {
+        let mut all: Vec<Attribute<'a>> = attributes.into_iter().collect();
+        all.sort_by_key(|(key, _)| *key);
+        let mut writer = AttributeWriter::default();
+        for (i, (key, value)) in all.iter().enumerate() {
+            if all.get(i + 1).is_none_or(|next| next.0 != *key) {
+                writer.push(key, *value);
+            }
+        }
+        Self(writer.0)
+    }
+
+    /// Gives the bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Says whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Gives the attributes in order of their keys.
+    pub fn iter(&self) -> Iter<'_> {
+        Iter(&self.0)
+    }
+
+    /// Finds an attribute.
+    pub fn get(&self, key: &str) -> Option<Value<'_>> {
+        self.iter().find(|(k, _)| *k == key).map(|(_, v)| v)
+    }
+
+    /// Gives a text attribute that is not empty.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        match self.get(key) {
+            Some(Value::Text(text)) if !text.is_empty() => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Reads attributes from bytes without taking them.
+    pub fn read(bytes: &[u8]) -> Iter<'_> {
+        Iter(bytes)
+    }
+
+    /// Gives both together; of equal keys that of `later` wins.
+    #[must_use]
+    pub fn united(&self, later: &Self) -> Self {
+        if later.is_empty() || self == later {
+            return self.clone();
+        }
+        Self::of(self.iter().chain(later.iter()))
+    }
+}
+
+impl<'a> IntoIterator for &'a Attributes {
+    type Item = Attribute<'a>;
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+/// Walks over attributes. Bytes that are none of ours end it.
+#[derive(Debug, Clone)]
+pub struct Iter<'a>(&'a [u8]);
+
+pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+pub(crate) fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let len = take_varint(bytes)?;
+    let (taken, rest) = bytes.split_at_checked(usize::try_from(len).ok()?)?;
+    *bytes = rest;
+    Some(taken)
+}
+
+pub(crate) fn take_text<'a>(bytes: &mut &'a [u8]) -> Option<&'a str> {
+    std::str::from_utf8(take_bytes(bytes)?).ok()
+}
+
+pub(crate) fn take_8(bytes: &mut &[u8]) -> Option<[u8; 8]> {
+    let (taken, rest) = bytes.split_first_chunk::<8>()?;
+    *bytes = rest;
+    Some(*taken)
+}
+
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = Attribute<'a>;
+
+    fn next(&mut self) -> Option<Attribute<'a>> {
+        let bytes = &mut self.0;
+        if bytes.is_empty() {
+            return None;
+        }
+        let key = take_text(bytes)?;
+        let (&letter, rest) = bytes.split_first()?;
+        *bytes = rest;
+        let value = match letter {
+            b's' => Value::Text(take_text(bytes)?),
+            b'j' => Value::Json(take_text(bytes)?),
+            b'x' => Value::Bytes(take_bytes(bytes)?),
+            b'i' => Value::Int(i64::from_le_bytes(take_8(bytes)?)),
+            b'd' => Value::Double(f64::from_le_bytes(take_8(bytes)?)),
+            b'b' => {
+                let (&byte, rest) = bytes.split_first()?;
+                *bytes = rest;
+                Value::Bool(byte != 0)
+            }
+            _ => return None,
+        };
+        Some((key, value))
+    }
+}
+
+/// Writes attributes, which must come in order of their keys, each key once.
+#[derive(Debug, Default, Clone)]
+pub struct AttributeWriter(Vec<u8>);
+
+impl AttributeWriter {
+    /// Appends one.
+    pub fn push(&mut self, key: &str, value: Value<'_>) {
+        push_attribute(&mut self.0, key, value);
+    }
+
+    /// Gives what was written.
+    pub fn finish(self) -> Attributes {
+        Attributes(self.0)
+    }
+
+    /// Gives the bytes so far.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Begins anew.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+pub(crate) fn push_attribute(out: &mut Vec<u8>, key: &str, value: Value<'_>) {
+    put_bytes(out, key.as_bytes());
+    out.push(value.letter());
+    match value {
+        Value::Text(text) | Value::Json(text) => put_bytes(out, text.as_bytes()),
+        Value::Bytes(bytes) => put_bytes(out, bytes),
+        Value::Int(v) => out.extend_from_slice(&v.to_le_bytes()),
+        Value::Double(v) => out.extend_from_slice(&v.to_le_bytes()),
+        Value::Bool(v) => out.push(u8::from(v)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_come_back() {
+        let list = r#"{"arrayValue":{"values":[{"intValue":"1"},{"stringValue":"a"},{"doubleValue":"NaN"}]}}"#;
+        let all = [
+            ("z", Value::Text("first")),
+            ("i", Value::Int(-5)),
+            ("d", Value::Double(0.5)),
+            ("b", Value::Bool(true)),
+            ("x", Value::Bytes(&[1, 2, 255])),
+            ("j", Value::Json(list)),
+            ("z", Value::Text("last")),
+        ];
+        let attributes = Attributes::of(all);
+        let got: Vec<_> = attributes.iter().collect();
+        assert_eq!(got, [all[3], all[2], all[1], all[5], all[4], all[6]]);
+        assert_eq!(attributes.get("j").unwrap().text(), r#"[1,"a","NaN"]"#);
+        assert_eq!(attributes.get("x").unwrap().text(), "AQL/");
+        assert_eq!(attributes.text("z"), Some("last"));
+        for cut in 0..attributes.bytes().len() {
+            assert!(Attributes::read(&attributes.bytes()[..cut]).count() <= 6);
+        }
+    }
+
+    #[test]
+    fn numbers_as_text() {
+        let check = |value: Value<'_>, text: &str, metric: Option<f64>| {
+            assert_eq!((value.text().as_ref(), value.metric()), (text, metric));
+        };
+        check(Value::Double(200.0), "200", Some(200.0));
+        check(Value::Double(1299.5), "1299.5", Some(1299.5));
+        check(Value::Double(1e21), "1e+21", Some(1e21));
+        check(Value::Double(f64::INFINITY), "+Inf", None);
+        check(Value::Int(1 << 53), "9007199254740992", None);
+        check(Value::Int(-(1 << 53) + 1), "-9007199254740991", Some(-9007199254740991.0));
+        check(Value::Bool(false), "false", None);
+    }
+
+    #[test]
+    fn maps_are_compact_and_sorted() {
+        let map = r#"{"kvlistValue":{"values":[{"key":"b","value":{"boolValue":true}},{"key":"a","value":{}}]}}"#;
+        assert_eq!(json_text(map), r#"{"a":null,"b":true}"#);
+        assert_eq!(json_text(r#"{"arrayValue":{}}"#), "[]");
+    }
+}

@@ -1,0 +1,430 @@
+//! Builds a batch row by row; the rules that all formats share are applied here (`traces-api` 6.2): what is cut, the tag
+//! `error`, ends before starts.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BinaryArray, FixedSizeBinaryArray, Int64Array, RecordBatch, StringArray, UInt8Array, UInt32Array,
+};
+use arrow::buffer::{Buffer, OffsetBuffer};
+use hashbrown::HashMap;
+
+use super::attributes::push_attribute;
+use super::batch::{context_schema, span_schema};
+use super::nested::{EventRef, LinkRef, push_event, push_link};
+use super::{
+    Attributes, NEGATIVE_DURATION, STATUS_ERROR, STATUS_UNSET, SpanContext, SpanId, SpansBatch, TraceId, Value,
+};
+
+/// Most attributes of a span, an event, a link, a resource.
+const ATTRIBUTES_MAX: usize = 1024;
+/// Most events of a span.
+const EVENTS_MAX: usize = 1024;
+/// Most links of a span.
+const LINKS_MAX: usize = 128;
+/// Longest key.
+const KEY_BYTES_MAX: usize = 256;
+/// Longest value.
+const VALUE_BYTES_MAX: usize = 32 << 10;
+/// Longest name.
+const NAME_BYTES_MAX: usize = 4 << 10;
+
+/// What was cut, and how often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Cut {
+    /// Attributes beyond the first 1024.
+    Attributes,
+    /// Keys longer than 256 bytes.
+    Keys,
+    /// Values longer than 32 KiB.
+    Values,
+    /// Events beyond the first 1024.
+    Events,
+    /// Links beyond the first 128.
+    Links,
+    /// Names longer than 4 KiB.
+    Names,
+}
+
+impl Cut {
+    /// All of them.
+    pub const ALL: [Self; 6] = [Self::Attributes, Self::Keys, Self::Values, Self::Events, Self::Links, Self::Names];
+
+    /// Gives the word for metrics and hints.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Attributes => "attributes",
+            Self::Keys => "keys",
+            Self::Values => "values",
+            Self::Events => "events",
+            Self::Links => "links",
+            Self::Names => "names",
+        }
+    }
+}
+
+/// Fields of a span beside its lists.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SpanFields<'a> {
+    /// Trace.
+    pub trace_id: TraceId,
+    /// Span.
+    pub span_id: SpanId,
+    /// Parent; zeros: none.
+    pub parent: SpanId,
+    /// Row of the context.
+    pub context: u32,
+    /// Name.
+    pub name: &'a str,
+    /// Kind.
+    pub kind: u8,
+    /// Unix nanoseconds.
+    pub start: i64,
+    /// Unix nanoseconds.
+    pub end: i64,
+    /// Status.
+    pub status: u8,
+    /// Message of the status.
+    pub status_message: &'a str,
+    /// W3C trace state.
+    pub trace_state: &'a str,
+    /// W3C flags.
+    pub flags: u32,
+    /// Attributes, events and links that the sender left out.
+    pub dropped: [u32; 3],
+    /// When it was received.
+    pub received: i64,
+    /// [`super::SHARED`].
+    pub marks: u8,
+}
+
+/// What spans share, borrowed.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ContextFields<'a> {
+    /// Service.
+    pub service: &'a str,
+    /// Bytes of the resource's attributes.
+    pub resource: &'a [u8],
+    /// Name of the scope.
+    pub scope_name: &'a str,
+    /// Version of the scope.
+    pub scope_version: &'a str,
+    /// Bytes of the scope's attributes.
+    pub scope_attributes: &'a [u8],
+}
+
+#[derive(Debug, Default)]
+struct Bytes {
+    ends: Vec<i32>,
+    bytes: Vec<u8>,
+}
+
+impl Bytes {
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.ends.push(self.bytes.len() as i32);
+    }
+
+    fn offsets(ends: Vec<i32>) -> OffsetBuffer<i32> {
+        let mut offsets = Vec::with_capacity(ends.len() + 1);
+        offsets.push(0);
+        offsets.extend(ends);
+        OffsetBuffer::new(offsets.into())
+    }
+
+    fn text(self) -> ArrayRef {
+        // Everything that is pushed as text came as `&str`.
+        Arc::new(StringArray::new(Self::offsets(self.ends), Buffer::from_vec(self.bytes), None))
+    }
+
+    fn binary(self) -> ArrayRef {
+        Arc::new(BinaryArray::new(Self::offsets(self.ends), Buffer::from_vec(self.bytes), None))
+    }
+}
+
+/// Builds a [`SpansBatch`]. Attributes, events and links of the next span come first, then [`SpansBuilder::span`].
+#[derive(Debug, Default)]
+pub struct SpansBuilder {
+    ids: Vec<u8>,
+    span_ids: Vec<u8>,
+    parents: Vec<u8>,
+    contexts_of: Vec<u32>,
+    names: Bytes,
+    kinds: Vec<u8>,
+    starts: Vec<i64>,
+    ends: Vec<i64>,
+    statuses: Vec<u8>,
+    messages: Bytes,
+    states: Bytes,
+    flags: Vec<u32>,
+    dropped: [Vec<u32>; 3],
+    received: Vec<i64>,
+    marks: Vec<u8>,
+    attributes: Bytes,
+    events: Bytes,
+    links: Bytes,
+    contexts: Vec<SpanContext>,
+    known: HashMap<SpanContext, u32>,
+    cuts: [u64; 6],
+    // The span at hand.
+    pending: [u32; 3],
+    error_tag: Option<String>,
+    event_count: usize,
+    link_count: usize,
+}
+
+/// Cuts a text at a character's border.
+fn cut(text: &str, max: usize) -> &str {
+    if text.len() <= max {
+        return text;
+    }
+    let mut end = max;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+impl SpansBuilder {
+    /// Number of spans so far.
+    pub fn len(&self) -> usize {
+        self.kinds.len()
+    }
+
+    /// Says whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.kinds.is_empty()
+    }
+
+    /// About how many bytes it holds.
+    pub fn memory_bytes(&self) -> usize {
+        self.len() * 120
+            + self.attributes.bytes.len()
+            + self.events.bytes.len()
+            + self.links.bytes.len()
+            + self.names.bytes.len()
+            + self.messages.bytes.len()
+            + self.states.bytes.len()
+    }
+
+    /// Counts what was cut so far.
+    pub fn cuts(&self) -> impl Iterator<Item = (Cut, u64)> {
+        Cut::ALL.into_iter().zip(self.cuts).filter(|(_, n)| *n > 0)
+    }
+
+    /// Gives the number of a context; equal ones have one.
+    pub fn context(&mut self, fields: &ContextFields<'_>) -> u32 {
+        let context = SpanContext {
+            service: fields.service.to_owned(),
+            resource: Attributes::from_bytes(fields.resource),
+            scope_name: cut(fields.scope_name, NAME_BYTES_MAX).to_owned(),
+            scope_version: cut(fields.scope_version, NAME_BYTES_MAX).to_owned(),
+            scope_attributes: Attributes::from_bytes(fields.scope_attributes),
+        };
+        if let Some(&known) = self.known.get(&context) {
+            return known;
+        }
+        let number = self.contexts.len() as u32;
+        self.contexts.push(context.clone());
+        self.known.insert(context, number);
+        number
+    }
+
+    /// Sorts, cuts and writes attributes; gives how many were left out. The last of equal keys wins, empty keys go.
+    pub fn write_attributes(&mut self, list: &mut Vec<(&str, Value<'_>)>, out: &mut Vec<u8>) -> u32 {
+        list.retain(|(key, _)| !key.is_empty());
+        for (key, value) in list.iter_mut() {
+            let short = cut(key, KEY_BYTES_MAX);
+            self.cuts[1] += u64::from(short.len() < key.len());
+            *key = short;
+            let long = match value {
+                Value::Text(text) => {
+                    let short = cut(text, VALUE_BYTES_MAX);
+                    let long = short.len() < text.len();
+                    *text = short;
+                    long
+                }
+                Value::Bytes(bytes) if bytes.len() > VALUE_BYTES_MAX => {
+                    *bytes = &bytes[..VALUE_BYTES_MAX];
+                    true
+                }
+                // A list cut in its middle is no list; it becomes the text that it begins with.
+                Value::Json(json) if json.len() > VALUE_BYTES_MAX => {
+                    *value = Value::Text(cut(json, VALUE_BYTES_MAX));
+                    true
+                }
+                _ => false,
+            };
+            self.cuts[2] += u64::from(long);
+        }
+        if !list.is_sorted_by(|a, b| a.0 < b.0) {
+            list.sort_by_key(|(key, _)| *key);
+            // `dedup_by` keeps the first of equals, so the list is walked from its end.
+            list.reverse();
+            list.dedup_by(|a, b| a.0 == b.0);
+            list.reverse();
+        }
+        let left_out = list.len().saturating_sub(ATTRIBUTES_MAX) as u32;
+        if left_out > 0 {
+            list.truncate(ATTRIBUTES_MAX);
+            self.cuts[0] += u64::from(left_out);
+        }
+        for (key, value) in list.iter() {
+            push_attribute(out, key, *value);
+        }
+        left_out
+    }
+
+    /// Takes the attributes of the next span.
+    pub fn attributes(&mut self, list: &mut Vec<(&str, Value<'_>)>) {
+        if let Some(at) = list.iter().rposition(|(key, _)| *key == "error") {
+            self.error_tag = Some(list[at].1.text().into_owned());
+            list.retain(|(key, _)| *key != "error");
+        }
+        let mut bytes = std::mem::take(&mut self.attributes.bytes);
+        self.pending[0] += self.write_attributes(list, &mut bytes);
+        self.attributes.bytes = bytes;
+    }
+
+    /// Takes an event of the next span.
+    pub fn event(&mut self, time: i64, name: &str, dropped: u32, list: &mut Vec<(&str, Value<'_>)>) {
+        if self.event_count == EVENTS_MAX {
+            self.pending[1] += 1;
+            self.cuts[3] += 1;
+            return;
+        }
+        self.event_count += 1;
+        let mut attributes = Vec::new();
+        let left_out = self.write_attributes(list, &mut attributes);
+        let name = self.name(name);
+        let event = EventRef { time, name, dropped: dropped.saturating_add(left_out), attributes: &attributes };
+        push_event(&mut self.events.bytes, &event);
+    }
+
+    /// Takes a link of the next span; its attributes are in `list`, not in the reference.
+    pub fn link(&mut self, link: LinkRef<'_>, list: &mut Vec<(&str, Value<'_>)>) {
+        if self.link_count == LINKS_MAX {
+            self.pending[2] += 1;
+            self.cuts[4] += 1;
+            return;
+        }
+        self.link_count += 1;
+        let mut attributes = Vec::new();
+        let left_out = self.write_attributes(list, &mut attributes);
+        let dropped = link.dropped.saturating_add(left_out);
+        push_link(&mut self.links.bytes, &LinkRef { attributes: &attributes, dropped, ..link });
+    }
+
+    fn name<'a>(&mut self, name: &'a str) -> &'a str {
+        let short = cut(name, NAME_BYTES_MAX);
+        self.cuts[5] += u64::from(short.len() < name.len());
+        short
+    }
+
+    /// Ends the span.
+    pub fn span(&mut self, fields: &SpanFields<'_>) {
+        let name = self.name(fields.name);
+        let (mut status, mut message) = (fields.status, cut(fields.status_message, VALUE_BYTES_MAX));
+        let tag = self.error_tag.take();
+        if let Some(tag) = &tag {
+            if status == STATUS_UNSET && tag != "false" {
+                status = STATUS_ERROR;
+            }
+            if message.is_empty() && !matches!(tag.as_str(), "" | "true" | "false") {
+                message = cut(tag, VALUE_BYTES_MAX);
+            }
+        }
+        let negative = fields.end < fields.start;
+        let parent = if fields.parent == fields.span_id { [0; 8] } else { fields.parent };
+        self.ids.extend_from_slice(&fields.trace_id);
+        self.span_ids.extend_from_slice(&fields.span_id);
+        self.parents.extend_from_slice(&parent);
+        self.contexts_of.push(fields.context);
+        self.names.push(name.as_bytes());
+        self.kinds.push(if fields.kind > 5 { 0 } else { fields.kind });
+        self.starts.push(fields.start);
+        self.ends.push(fields.end.max(fields.start));
+        self.statuses.push(if status > STATUS_ERROR { STATUS_UNSET } else { status });
+        self.messages.push(message.as_bytes());
+        self.states.push(cut(fields.trace_state, VALUE_BYTES_MAX).as_bytes());
+        self.flags.push(fields.flags);
+        for (i, column) in self.dropped.iter_mut().enumerate() {
+            column.push(fields.dropped[i].saturating_add(self.pending[i]));
+        }
+        self.received.push(fields.received);
+        self.marks.push(fields.marks | if negative { NEGATIVE_DURATION } else { 0 });
+        self.attributes.end();
+        self.events.end();
+        self.links.end();
+        self.forget();
+    }
+
+    /// Leaves the span at hand out.
+    pub fn abandon(&mut self) {
+        for bytes in [&mut self.attributes, &mut self.events, &mut self.links] {
+            bytes.bytes.truncate(bytes.ends.last().map_or(0, |&end| end as usize));
+        }
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        self.pending = [0; 3];
+        self.error_tag = None;
+        self.event_count = 0;
+        self.link_count = 0;
+    }
+
+    /// Gives the batch.
+    pub fn finish(mut self) -> SpansBatch {
+        self.abandon();
+        let fixed = |size: i32, bytes: Vec<u8>| -> ArrayRef {
+            Arc::new(FixedSizeBinaryArray::new(size, Buffer::from_vec(bytes), None))
+        };
+        let u8s = |values: Vec<u8>| -> ArrayRef { Arc::new(UInt8Array::from(values)) };
+        let u32s = |values: Vec<u32>| -> ArrayRef { Arc::new(UInt32Array::from(values)) };
+        let i64s = |values: Vec<i64>| -> ArrayRef { Arc::new(Int64Array::from(values)) };
+        let [dropped_attributes, dropped_events, dropped_links] = self.dropped;
+        let columns = vec![
+            fixed(16, self.ids),
+            fixed(8, self.span_ids),
+            fixed(8, self.parents),
+            u32s(self.contexts_of),
+            self.names.text(),
+            u8s(self.kinds),
+            i64s(self.starts),
+            i64s(self.ends),
+            u8s(self.statuses),
+            self.messages.text(),
+            self.states.text(),
+            u32s(self.flags),
+            u32s(dropped_attributes),
+            u32s(dropped_events),
+            u32s(dropped_links),
+            i64s(self.received),
+            u8s(self.marks),
+            self.attributes.binary(),
+            self.events.binary(),
+            self.links.binary(),
+        ];
+        let spans = RecordBatch::try_new(span_schema(), columns).expect("columns of the batch's own schema");
+        let text = |get: fn(&SpanContext) -> &str| -> ArrayRef {
+            Arc::new(StringArray::from_iter_values(self.contexts.iter().map(get)))
+        };
+        let binary = |get: fn(&SpanContext) -> &[u8]| -> ArrayRef {
+            Arc::new(BinaryArray::from_iter_values(self.contexts.iter().map(get)))
+        };
+        let columns = vec![
+            text(|c| &c.service),
+            binary(|c| c.resource.bytes()),
+            text(|c| &c.scope_name),
+            text(|c| &c.scope_version),
+            binary(|c| c.scope_attributes.bytes()),
+        ];
+        let contexts = RecordBatch::try_new(context_schema(), columns).expect("columns of the batch's own schema");
+        SpansBatch { spans, contexts }
+    }
+}

@@ -1,0 +1,283 @@
+//! The filter that a scan of spans evaluates by itself. Filters are exact: nothing has to be filtered again above it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{TraceId, Value, hex};
+
+/// Where an attribute stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Place {
+    /// On the span itself.
+    Span,
+    /// On its resource; `service.name` too.
+    Resource,
+    /// On an event.
+    Event,
+    /// On a link.
+    Link,
+    /// On the instrumentation scope.
+    Scope,
+}
+
+impl Place {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Span, Self::Resource, Self::Event, Self::Link, Self::Scope];
+
+    /// Gives its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Span => "span",
+            Self::Resource => "resource",
+            Self::Event => "event",
+            Self::Link => "link",
+            Self::Scope => "scope",
+        }
+    }
+}
+
+/// A condition on a text.
+#[derive(Debug, Clone)]
+pub enum TextTest {
+    /// Equal to this.
+    Is(String),
+    /// Begins with this.
+    Prefix(String),
+    /// Holds this.
+    Contains(String),
+    /// Matches as a whole.
+    Regex(Arc<regex::Regex>),
+}
+
+impl TextTest {
+    /// Reads `text*` as a prefix, anything else as it is.
+    pub fn of_pattern(text: &str) -> Self {
+        match text.strip_suffix('*') {
+            Some(prefix) => Self::Prefix(prefix.to_owned()),
+            None => Self::Is(text.to_owned()),
+        }
+    }
+
+    /// Says whether a text matches.
+    pub fn matches(&self, text: &str) -> bool {
+        match self {
+            Self::Is(wanted) => text == wanted,
+            Self::Prefix(prefix) => text.starts_with(prefix.as_str()),
+            Self::Contains(part) => text.contains(part.as_str()),
+            Self::Regex(regex) => regex.is_match(text),
+        }
+    }
+}
+
+/// A condition on the value of an attribute.
+#[derive(Debug, Clone)]
+pub enum AttributeTest {
+    /// There is one.
+    Exists,
+    /// Its text matches.
+    Text(TextTest),
+    /// Its text is this, or it is a number equal to it.
+    Equals(String, Option<f64>),
+    /// It is a number within these bounds, both included.
+    Number(f64, f64),
+}
+
+impl AttributeTest {
+    /// Makes the test that a value is equal, numbers as numbers.
+    pub fn equals(text: &str) -> Self {
+        let number = text.parse::<f64>().ok().filter(|n| n.is_finite());
+        Self::Equals(text.to_owned(), number)
+    }
+
+    /// Says whether a value matches.
+    pub fn matches(&self, value: Value<'_>) -> bool {
+        match self {
+            Self::Exists => true,
+            Self::Text(test) => test.matches(&value.text()),
+            Self::Equals(text, number) => {
+                value.text() == text.as_str() || number.is_some_and(|n| value.number() == Some(n))
+            }
+            Self::Number(min, max) => value.number().is_some_and(|n| *min <= n && n <= *max),
+        }
+    }
+}
+
+/// A filter of spans.
+#[derive(Debug, Clone)]
+pub enum SpanFilter {
+    /// Every span.
+    All,
+    /// No span.
+    None,
+    /// All of these.
+    And(Vec<SpanFilter>),
+    /// Any of these.
+    Or(Vec<SpanFilter>),
+    /// Not this.
+    Not(Box<SpanFilter>),
+    /// Of one of these traces.
+    Traces(Arc<Vec<TraceId>>),
+    /// Starts within these Unix nanoseconds, both included.
+    Starts(i64, i64),
+    /// Overlaps these Unix nanoseconds, both included.
+    Overlaps(i64, i64),
+    /// Lasts so many nanoseconds, both included.
+    Duration(i64, i64),
+    /// Of a service (as shown: `unknown_service` for none).
+    Service(TextTest),
+    /// Has a name.
+    Name(TextTest),
+    /// Has one of these kinds.
+    Kinds(Vec<u8>),
+    /// Has this status.
+    Status(u8),
+    /// Has no parent.
+    Root,
+    /// Was received up to this Unix nanosecond.
+    Received(i64),
+    /// Has an attribute.
+    Attribute {
+        /// Where; none: anywhere.
+        place: Option<Place>,
+        /// Which.
+        key: String,
+        /// How.
+        test: AttributeTest,
+    },
+    /// Has a status message.
+    Message(TextTest),
+    /// Has an event of this name.
+    EventName(TextTest),
+    /// The name of its scope.
+    ScopeName(TextTest),
+    /// The version of its scope.
+    ScopeVersion(TextTest),
+}
+
+impl SpanFilter {
+    /// Gives a range that holds the starts of all spans that match.
+    pub fn start_bounds(&self) -> (i64, i64) {
+        const ALL: (i64, i64) = (i64::MIN, i64::MAX);
+        match self {
+            Self::None => (i64::MAX, i64::MIN),
+            Self::Starts(min, max) => (*min, *max),
+            Self::Overlaps(_, max) => (i64::MIN, *max),
+            Self::And(all) => all.iter().map(Self::start_bounds).fold(ALL, |a, b| (a.0.max(b.0), a.1.min(b.1))),
+            Self::Or(any) => any
+                .iter()
+                .map(Self::start_bounds)
+                .filter(|(min, max)| min <= max)
+                .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+                .unwrap_or((i64::MAX, i64::MIN)),
+            _ => ALL,
+        }
+    }
+
+    /// Gives the traces that all matching spans are of, if the filter names them.
+    pub fn traces(&self) -> Option<&Arc<Vec<TraceId>>> {
+        match self {
+            Self::Traces(ids) => Some(ids),
+            Self::And(all) => all.iter().find_map(Self::traces),
+            _ => None,
+        }
+    }
+
+    /// Both together, flattened.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::All, one) | (one, Self::All) => one,
+            (Self::And(mut all), Self::And(more)) => {
+                all.extend(more);
+                Self::And(all)
+            }
+            (Self::And(mut all), one) => {
+                all.push(one);
+                Self::And(all)
+            }
+            (a, b) => Self::And(vec![a, b]),
+        }
+    }
+}
+
+impl fmt::Display for TextTest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Is(text) => write!(f, "= {text:?}"),
+            Self::Prefix(text) => write!(f, "begins with {text:?}"),
+            Self::Contains(text) => write!(f, "contains {text:?}"),
+            Self::Regex(regex) => write!(f, "=~ {:?}", regex.as_str()),
+        }
+    }
+}
+
+impl fmt::Display for SpanFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |f: &mut fmt::Formatter<'_>, all: &[Self], by: &str| {
+            f.write_str("(")?;
+            for (i, one) in all.iter().enumerate() {
+                write!(f, "{}{one}", if i == 0 { "" } else { by })?;
+            }
+            f.write_str(")")
+        };
+        match self {
+            Self::All => f.write_str("all"),
+            Self::None => f.write_str("none"),
+            Self::And(all) => list(f, all, " and "),
+            Self::Or(any) => list(f, any, " or "),
+            Self::Not(one) => write!(f, "not {one}"),
+            Self::Traces(ids) => match ids.as_slice() {
+                [one] => write!(f, "trace = {}", hex(one)),
+                many => write!(f, "trace in {} ids", many.len()),
+            },
+            Self::Starts(min, max) => write!(f, "start in [{min}, {max}]"),
+            Self::Overlaps(min, max) => write!(f, "overlaps [{min}, {max}]"),
+            Self::Duration(min, max) => write!(f, "duration in [{min}, {max}]"),
+            Self::Service(test) => write!(f, "service {test}"),
+            Self::Name(test) => write!(f, "name {test}"),
+            Self::Kinds(kinds) => write!(f, "kind in {kinds:?}"),
+            Self::Status(status) => write!(f, "status = {status}"),
+            Self::Root => f.write_str("root"),
+            Self::Received(max) => write!(f, "received <= {max}"),
+            Self::Message(test) => write!(f, "status message {test}"),
+            Self::EventName(test) => write!(f, "event name {test}"),
+            Self::ScopeName(test) => write!(f, "scope name {test}"),
+            Self::ScopeVersion(test) => write!(f, "scope version {test}"),
+            Self::Attribute { place, key, test } => {
+                let place = place.map_or("any", Place::name);
+                match test {
+                    AttributeTest::Exists => write!(f, "{place}.{key} exists"),
+                    AttributeTest::Text(test) => write!(f, "{place}.{key} {test}"),
+                    AttributeTest::Equals(text, _) => write!(f, "{place}.{key} = {text:?}"),
+                    AttributeTest::Number(min, max) => write!(f, "{place}.{key} in [{min}, {max}]"),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_compare_as_numbers() {
+        let check = |test: &str, value: Value<'_>, expected: bool| {
+            assert_eq!(AttributeTest::equals(test).matches(value), expected, "{test} {value:?}");
+        };
+        check("500", Value::Int(500), true);
+        check("500", Value::Text("500"), true);
+        check("500", Value::Double(500.0), true);
+        check("5e2", Value::Int(500), true);
+        check("500", Value::Int(501), false);
+        check("true", Value::Bool(true), true);
+        check("a", Value::Text("a"), true);
+    }
+
+    #[test]
+    fn bounds() {
+        let both = SpanFilter::Starts(0, 10).and(SpanFilter::Overlaps(5, 7)).and(SpanFilter::Root);
+        assert_eq!(both.start_bounds(), (0, 7));
+        assert!(SpanFilter::Or(vec![]).start_bounds().0 > 0);
+    }
+}

@@ -1,0 +1,200 @@
+//! One span as the trace engine reads it (`traces-api` section 1).
+
+use std::sync::Arc;
+
+use super::{Attributes, NEGATIVE_DURATION, SHARED, STATUS_ERROR, Value};
+
+/// Identifier of a trace.
+pub type TraceId = [u8; 16];
+/// Identifier of a span.
+pub type SpanId = [u8; 8];
+
+/// Names of the kinds, by number; unset has none.
+pub const KIND_NAMES: [&str; 6] = ["", "internal", "server", "client", "producer", "consumer"];
+
+/// Gives the name of a kind; empty when it is unset or unknown.
+pub fn kind_name(kind: u8) -> &'static str {
+    KIND_NAMES.get(usize::from(kind)).copied().unwrap_or("")
+}
+
+/// What spans of one sender and one library share.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
+pub struct SpanContext {
+    /// Service; empty when there is none.
+    pub service: String,
+    /// Attributes of the resource but `service.name`.
+    pub resource: Attributes,
+    /// Name of the instrumentation scope.
+    pub scope_name: String,
+    /// Its version.
+    pub scope_version: String,
+    /// Its attributes.
+    pub scope_attributes: Attributes,
+}
+
+/// An event of a span.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Event {
+    /// Unix nanoseconds.
+    pub time: i64,
+    /// Name.
+    pub name: String,
+    /// Attributes that were left out.
+    pub dropped: u32,
+    /// Attributes.
+    pub attributes: Attributes,
+}
+
+/// A link of a span.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Link {
+    /// Trace that it leads to.
+    pub trace_id: TraceId,
+    /// Span that it leads to.
+    pub span_id: SpanId,
+    /// W3C trace state.
+    pub trace_state: String,
+    /// W3C flags.
+    pub flags: u32,
+    /// Attributes that were left out.
+    pub dropped: u32,
+    /// Attributes.
+    pub attributes: Attributes,
+}
+
+/// Which end of a call a span stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Side {
+    /// Client or producer.
+    Caller,
+    /// Server, consumer, or Zipkin's shared half.
+    Callee,
+    /// Neither.
+    None,
+}
+
+/// A span, or one report of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Span {
+    /// Trace.
+    pub trace_id: TraceId,
+    /// Span.
+    pub span_id: SpanId,
+    /// Parent; `None` on a root.
+    pub parent: Option<SpanId>,
+    /// What it shares with others.
+    pub context: Arc<SpanContext>,
+    /// Name of the operation.
+    pub name: String,
+    /// 0 to 5, see [`KIND_NAMES`].
+    pub kind: u8,
+    /// Unix nanoseconds.
+    pub start: i64,
+    /// Unix nanoseconds, not before `start`.
+    pub end: i64,
+    /// 0 unset, 1 ok, 2 error.
+    pub status: u8,
+    /// Message of the status.
+    pub status_message: String,
+    /// W3C trace state.
+    pub trace_state: String,
+    /// W3C flags.
+    pub flags: u32,
+    /// Attributes, events and links that were left out.
+    pub dropped: [u32; 3],
+    /// When it was received, Unix nanoseconds.
+    pub received: i64,
+    /// [`SHARED`], [`NEGATIVE_DURATION`].
+    pub marks: u8,
+    /// Attributes.
+    pub attributes: Attributes,
+    /// Events.
+    pub events: Vec<Event>,
+    /// Links.
+    pub links: Vec<Link>,
+}
+
+impl Span {
+    /// Length in nanoseconds.
+    pub fn duration(&self) -> i64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// Says whether it failed.
+    pub fn is_error(&self) -> bool {
+        self.status == STATUS_ERROR
+    }
+
+    /// Says whether it is the other half of a shared id.
+    pub fn is_shared(&self) -> bool {
+        self.marks & SHARED != 0
+    }
+
+    /// Says whether it came with an end before its start.
+    pub fn is_negative(&self) -> bool {
+        self.marks & NEGATIVE_DURATION != 0
+    }
+
+    /// Gives its service as a reader sees it.
+    pub fn service_shown(&self) -> &str {
+        if self.context.service.is_empty() { "unknown_service" } else { &self.context.service }
+    }
+
+    /// Gives the end of a call that it stands for.
+    pub fn side(&self) -> Side {
+        match self.kind {
+            _ if self.is_shared() => Side::Callee,
+            3 | 4 => Side::Caller,
+            2 | 5 => Side::Callee,
+            _ => Side::None,
+        }
+    }
+
+    /// Gives its attributes that are texts for readers of tags: all but those that [`Span::metrics`] gives.
+    pub fn tags(&self) -> impl Iterator<Item = (&str, Value<'_>)> {
+        self.attributes.iter().filter(|(_, v)| v.metric().is_none())
+    }
+
+    /// Gives its attributes that are numbers.
+    pub fn metrics(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.attributes.iter().filter_map(|(k, v)| Some((k, v.metric()?)))
+    }
+}
+
+/// Writes an id in lower-case hex.
+pub fn hex(id: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut out = String::with_capacity(id.len() * 2);
+    for byte in id {
+        out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        out.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    out
+}
+
+/// Reads an id of up to `2 * N` hex digits in any case, padded on the left; `None` for none, more, or other characters.
+pub fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    if text.is_empty() || text.len() > 2 * N {
+        return None;
+    }
+    let mut out = [0u8; N];
+    for (i, byte) in text.bytes().rev().enumerate() {
+        let digit = char::from(byte).to_digit(16)? as u8;
+        out[N - 1 - i / 2] |= digit << (4 * (i % 2));
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids() {
+        assert_eq!(hex(&[0, 0xab, 0xff]), "00abff");
+        assert_eq!(parse_hex::<2>("aBc"), Some([0x0a, 0xbc]));
+        assert_eq!(parse_hex::<2>(""), None);
+        assert_eq!(parse_hex::<2>("12345"), None);
+        assert_eq!(parse_hex::<2>("zz"), None);
+    }
+}
