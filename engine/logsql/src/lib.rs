@@ -4,3 +4,5 @@
 //! `quiver_types::logs`; it knows no store and no HTTP.
 
 pub mod ast;
+pub mod kernels;
+pub mod rowfn;

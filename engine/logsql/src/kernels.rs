@@ -1,0 +1,8 @@
+//! Code over single values, without plans and without columns: recognition and formatting of values, and filters.
+//!
+//! The parser reads literals with [`values`]; the planner makes [`filters`] and hands them to scans.
+
+pub mod filters;
+pub mod golang_regex;
+pub mod pattern;
+pub mod values;

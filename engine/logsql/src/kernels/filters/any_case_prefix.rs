@@ -1,0 +1,29 @@
+//! `i(pre*)`: a prefix of words without regard to case.
+
+use quiver_types::logs::ValueMatcher;
+
+use super::Prefix;
+use super::any_case_phrase::{in_lower_case, lower};
+
+/// A prefix, compared in small letters. Indexes keep the case, so nothing prunes.
+#[derive(Debug, Clone)]
+pub struct AnyCasePrefix {
+    prefix: Prefix,
+}
+
+impl AnyCasePrefix {
+    /// Makes the filter.
+    pub fn new(text: &str) -> Self {
+        Self { prefix: Prefix::new(text.chars().map(lower).collect::<String>()) }
+    }
+}
+
+impl ValueMatcher for AnyCasePrefix {
+    fn matches(&self, value: &str) -> bool {
+        in_lower_case(value, |value| self.prefix.matches(value))
+    }
+
+    fn describe(&self) -> String {
+        format!("i({})", self.prefix.describe())
+    }
+}

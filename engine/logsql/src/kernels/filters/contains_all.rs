@@ -1,0 +1,49 @@
+//! `contains_all(...)`: all of the phrases.
+
+use quiver_types::logs::{MatchHints, ValueMatcher};
+
+use super::{Phrase, describe_list};
+
+/// All of a list of phrases; an empty phrase is no condition, so an empty list matches everything.
+#[derive(Debug, Clone)]
+pub struct ContainsAll {
+    phrases: Vec<Phrase>,
+}
+
+impl ContainsAll {
+    /// Makes the filter.
+    pub fn new(values: Vec<String>) -> Self {
+        Self { phrases: values.into_iter().filter(|v| !v.is_empty()).map(Phrase::new).collect() }
+    }
+}
+
+impl ValueMatcher for ContainsAll {
+    fn matches(&self, value: &str) -> bool {
+        self.phrases.iter().all(|p| p.find(value).is_some())
+    }
+
+    fn hints(&self) -> MatchHints {
+        hints_of_all(&self.phrases)
+    }
+
+    fn describe(&self) -> String {
+        describe_list("contains_all", &self.phrases.iter().map(Phrase::text).collect::<Vec<_>>())
+    }
+}
+
+/// Hints for values that hold all of some phrases that are not empty.
+pub(super) fn hints_of_all(phrases: &[Phrase]) -> MatchHints {
+    let mut words: Vec<String> = Vec::new();
+    for phrase in phrases {
+        for word in phrase.hints().words.into_iter().flatten() {
+            if !words.contains(&word) {
+                words.push(word);
+            }
+        }
+    }
+    MatchHints {
+        words: if words.is_empty() { vec![] } else { vec![words] },
+        substring: phrases.iter().map(Phrase::text).max_by_key(|t| t.len()).map(str::to_owned),
+        ..MatchHints::default()
+    }
+}

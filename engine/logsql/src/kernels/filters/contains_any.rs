@@ -1,0 +1,44 @@
+//! `contains_any(...)`: any of the phrases.
+
+use foldhash::HashSet;
+use quiver_types::logs::{MatchHints, ValueMatcher, words};
+
+use super::{Phrase, alternatives, describe_list, words_of};
+
+/// Any of a list of phrases; of an empty list none.
+#[derive(Debug, Clone)]
+pub struct ContainsAny {
+    values: Vec<String>,
+    /// Phrases to look for one by one.
+    phrases: Vec<Phrase>,
+    /// Phrases of one word each, when there are many: the words of a value are looked up instead.
+    single: HashSet<String>,
+}
+
+impl ContainsAny {
+    /// Makes the filter.
+    pub fn new(values: Vec<String>) -> Self {
+        let is_word = |v: &&String| words(v).next().is_some_and(|w| w.len() == v.len());
+        let mut single = HashSet::default();
+        if values.iter().filter(is_word).count() > 8 {
+            single.extend(values.iter().filter(is_word).cloned());
+        }
+        let phrases = values.iter().filter(|v| !single.contains(*v)).map(|v| Phrase::new(v.as_str())).collect();
+        Self { values, phrases, single }
+    }
+}
+
+impl ValueMatcher for ContainsAny {
+    fn matches(&self, value: &str) -> bool {
+        (!self.single.is_empty() && words(value).any(|w| self.single.contains(w)))
+            || self.phrases.iter().any(|p| p.matches(value))
+    }
+
+    fn hints(&self) -> MatchHints {
+        MatchHints { words: alternatives(self.values.iter().map(|v| words_of(v)).collect()), ..MatchHints::default() }
+    }
+
+    fn describe(&self) -> String {
+        describe_list("contains_any", &self.values)
+    }
+}

@@ -1,0 +1,59 @@
+//! `eq_field(g)`, `le_field(g)`, `lt_field(g)`: two fields of a row.
+
+use std::cmp::Ordering;
+
+use quiver_types::logs::RowMatcher;
+
+use crate::kernels::values::numeric;
+
+/// How two fields are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldOp {
+    /// Equality of texts.
+    Equal,
+    /// `<=`: as numbers when both are, else by bytes.
+    LessOrEqual,
+    /// `<`, likewise.
+    Less,
+}
+
+/// Compares the first of the values asked for with the second.
+#[derive(Debug, Clone)]
+pub struct FieldCompare {
+    op: FieldOp,
+    left: String,
+    right: String,
+}
+
+impl FieldCompare {
+    /// Makes the filter; the names are for its text only.
+    pub fn new(op: FieldOp, left: impl Into<String>, right: impl Into<String>) -> Self {
+        Self { op, left: left.into(), right: right.into() }
+    }
+}
+
+impl RowMatcher for FieldCompare {
+    fn matches(&self, values: &[&str]) -> bool {
+        let (left, right) = (values[0], values[1]);
+        if self.op == FieldOp::Equal || left == right {
+            return left == right && self.op != FieldOp::Less;
+        }
+        let order = match (numeric(left), numeric(right)) {
+            (Some(x), Some(y)) => x.partial_cmp(&y).unwrap_or(Ordering::Greater),
+            _ => left.cmp(right),
+        };
+        match self.op {
+            FieldOp::Less => order == Ordering::Less,
+            _ => order != Ordering::Greater,
+        }
+    }
+
+    fn describe(&self) -> String {
+        let name = match self.op {
+            FieldOp::Equal => "eq_field",
+            FieldOp::LessOrEqual => "le_field",
+            FieldOp::Less => "lt_field",
+        };
+        format!("{:?}:{name}({:?})", self.left, self.right)
+    }
+}

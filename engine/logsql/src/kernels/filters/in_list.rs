@@ -1,0 +1,44 @@
+//! `in(a, b)`: the value is one of a list.
+
+use foldhash::HashSet;
+use quiver_types::logs::{MatchHints, ValueMatcher};
+
+use super::{describe_list, exact_hints};
+
+/// Membership in a list; of no value in an empty one.
+#[derive(Debug, Clone)]
+pub struct InList {
+    /// Ascending, each once.
+    values: Vec<String>,
+    /// The same, when there are many.
+    set: HashSet<String>,
+}
+
+impl InList {
+    /// Makes the filter.
+    pub fn new(mut values: Vec<String>) -> Self {
+        values.sort_unstable();
+        values.dedup();
+        let set = if values.len() > 8 { values.iter().cloned().collect() } else { HashSet::default() };
+        Self { values, set }
+    }
+
+    /// The list, ascending.
+    pub fn values(&self) -> &[String] {
+        &self.values
+    }
+}
+
+impl ValueMatcher for InList {
+    fn matches(&self, value: &str) -> bool {
+        if self.set.is_empty() { self.values.iter().any(|v| v == value) } else { self.set.contains(value) }
+    }
+
+    fn hints(&self) -> MatchHints {
+        exact_hints(self.values.iter().map(String::as_str))
+    }
+
+    fn describe(&self) -> String {
+        describe_list("in", &self.values)
+    }
+}

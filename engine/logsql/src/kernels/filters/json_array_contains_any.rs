@@ -1,0 +1,31 @@
+//! `json_array_contains_any(a, b)`: the value is a JSON array and one of its items is one of a list.
+
+use quiver_types::logs::ValueMatcher;
+
+use super::{InList, describe_list};
+use crate::rowfn::json::array_items;
+
+/// An item of a JSON array as text: strings without quotes, other items as they are written. Items may be written
+/// with escapes, so words do not prune.
+#[derive(Debug, Clone)]
+pub struct JsonArrayContainsAny {
+    list: InList,
+}
+
+impl JsonArrayContainsAny {
+    /// Makes the filter.
+    pub fn new(values: Vec<String>) -> Self {
+        Self { list: InList::new(values) }
+    }
+}
+
+impl ValueMatcher for JsonArrayContainsAny {
+    fn matches(&self, value: &str) -> bool {
+        let trimmed = value.trim_ascii_start();
+        trimmed.starts_with('[') && array_items(trimmed).is_some_and(|items| items.iter().any(|i| self.list.matches(i)))
+    }
+
+    fn describe(&self) -> String {
+        describe_list("json_array_contains_any", self.list.values())
+    }
+}

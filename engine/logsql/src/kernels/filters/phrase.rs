@@ -1,0 +1,67 @@
+//! `word`, `"a phrase"`: the text stands where its ends fall on word borders.
+
+use memchr::memmem::Finder;
+use quiver_types::logs::{MatchHints, ValueMatcher, word_at, word_before};
+
+use super::words_of;
+
+/// A phrase. The empty phrase matches the empty value only.
+#[derive(Debug, Clone)]
+pub struct Phrase {
+    text: String,
+    finder: Finder<'static>,
+    begins_word: bool,
+    ends_word: bool,
+}
+
+impl Phrase {
+    /// Makes the filter.
+    pub fn new(text: impl Into<String>) -> Self {
+        let text = text.into();
+        let finder = Finder::new(text.as_bytes()).into_owned();
+        let (begins_word, ends_word) = (word_at(&text, 0), word_before(&text, text.len()));
+        Self { text, finder, begins_word, ends_word }
+    }
+
+    /// The phrase.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Gives the first place of the phrase in a value; the empty phrase stands at the beginning of every value.
+    pub fn find(&self, value: &str) -> Option<usize> {
+        let mut from = 0;
+        while let Some(found) = self.finder.find(&value.as_bytes()[from..]) {
+            let at = from + found;
+            let end = at + self.text.len();
+            if !(self.begins_word && word_before(value, at)) && !(self.ends_word && word_at(value, end)) {
+                return Some(at);
+            }
+            from = at + 1;
+        }
+        None
+    }
+}
+
+impl ValueMatcher for Phrase {
+    fn matches(&self, value: &str) -> bool {
+        if self.text.is_empty() { value.is_empty() } else { self.find(value).is_some() }
+    }
+
+    fn hints(&self) -> MatchHints {
+        if self.text.is_empty() {
+            return MatchHints::default();
+        }
+        // A word within the phrase is a whole one, at the ends too.
+        let words = words_of(&self.text);
+        MatchHints {
+            words: if words.is_empty() { vec![] } else { vec![words] },
+            substring: Some(self.text.clone()),
+            ..MatchHints::default()
+        }
+    }
+
+    fn describe(&self) -> String {
+        format!("{:?}", self.text)
+    }
+}

@@ -1,0 +1,51 @@
+//! `>x` and the like where x is no number: by bytes.
+
+use quiver_types::logs::ValueMatcher;
+
+/// How texts are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextOp {
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+}
+
+/// A comparison of texts. A missing field is the empty text and as such less than any other.
+#[derive(Debug, Clone)]
+pub struct TextCompare {
+    op: TextOp,
+    text: String,
+}
+
+impl TextCompare {
+    /// Makes the filter.
+    pub fn new(op: TextOp, text: impl Into<String>) -> Self {
+        Self { op, text: text.into() }
+    }
+}
+
+impl ValueMatcher for TextCompare {
+    fn matches(&self, value: &str) -> bool {
+        match self.op {
+            TextOp::Greater => value > self.text.as_str(),
+            TextOp::GreaterOrEqual => value >= self.text.as_str(),
+            TextOp::Less => value < self.text.as_str(),
+            TextOp::LessOrEqual => value <= self.text.as_str(),
+        }
+    }
+
+    fn describe(&self) -> String {
+        let op = match self.op {
+            TextOp::Greater => ">",
+            TextOp::GreaterOrEqual => ">=",
+            TextOp::Less => "<",
+            TextOp::LessOrEqual => "<=",
+        };
+        format!("{op}{:?}", self.text)
+    }
+}

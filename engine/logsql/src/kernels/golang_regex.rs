@@ -1,0 +1,207 @@
+//! RE2 expressions, as the language takes them, on the `regex` crate.
+//!
+//! The crates agree but in detail: here `\d \w \s \b` are ASCII, `\Q..\E` quotes, `\<` is a plain character, a brace
+//! that begins no repetition is one too, and inside a class `[`, `&` and `~` mean themselves. A text is rewritten so
+//! that the crate reads what RE2 would.
+
+use regex::{Regex, RegexBuilder};
+
+/// Largest compiled expression, in bytes.
+const BYTES_MAX: usize = 1 << 20;
+
+/// Compiles an expression.
+///
+/// # Errors
+/// The reason why it is none, or that it is too large.
+pub fn compile(pattern: &str) -> Result<Regex, String> {
+    let text = translate(pattern)?;
+    RegexBuilder::new(&text).octal(true).size_limit(BYTES_MAX).build().map_err(|e| match e {
+        regex::Error::CompiledTooBig(_) => format!("the regular expression `{pattern}` is too large"),
+        _ => format!("invalid regular expression `{pattern}`: {}", reason(&e.to_string())),
+    })
+}
+
+/// The last line of an error holds the reason; the lines before draw the place.
+fn reason(message: &str) -> &str {
+    message.lines().last().unwrap_or(message).trim_start_matches("error: ")
+}
+
+/// Rewrites an expression for the crate.
+///
+/// # Errors
+/// The reason why RE2 would refuse what the crate would take.
+pub fn translate(pattern: &str) -> Result<String, String> {
+    let mut out = String::with_capacity(pattern.len() + 8);
+    let mut rest = pattern;
+    let mut in_class = false;
+    // Whether a character of the class has been read: `]` right at its beginning means itself.
+    let mut class_begun = false;
+    while let Some(c) = rest.chars().next() {
+        let tail = &rest[c.len_utf8()..];
+        rest = match c {
+            '\\' => {
+                class_begun = true;
+                escape(&mut out, tail, in_class)?
+            }
+            _ if in_class => {
+                let was_begun = std::mem::replace(&mut class_begun, true);
+                in_class_char(&mut out, c, rest, was_begun, &mut in_class)
+            }
+            '[' => {
+                in_class = true;
+                class_begun = false;
+                out.push('[');
+                match tail.strip_prefix('^') {
+                    Some(after) => {
+                        out.push('^');
+                        after
+                    }
+                    None => tail,
+                }
+            }
+            '(' => {
+                check_flags(tail)?;
+                out.push('(');
+                tail
+            }
+            '{' if !is_repetition(tail) => {
+                out.push_str("\\{");
+                tail
+            }
+            _ => {
+                out.push(c);
+                tail
+            }
+        };
+    }
+    Ok(out)
+}
+
+/// One character of a class that is no escape.
+fn in_class_char<'a>(out: &mut String, c: char, rest: &'a str, begun: bool, in_class: &mut bool) -> &'a str {
+    let tail = &rest[c.len_utf8()..];
+    match c {
+        ']' if begun => {
+            *in_class = false;
+            out.push(']');
+        }
+        '[' if tail.starts_with(':') => {
+            if let Some(end) = tail.find(":]") {
+                out.push_str(&rest[..end + 3]);
+                return &rest[end + 3..];
+            }
+            out.push_str("\\[");
+        }
+        '[' | ']' | '&' | '~' => {
+            out.push('\\');
+            out.push(c);
+        }
+        // Only one in a row can stand for a range; two would be a difference of classes for the crate.
+        '-' if tail.starts_with('-') => out.push_str("\\-"),
+        _ => out.push(c),
+    }
+    tail
+}
+
+/// What follows a backslash.
+fn escape<'a>(out: &mut String, tail: &'a str, in_class: bool) -> Result<&'a str, String> {
+    let Some(c) = tail.chars().next() else { return Err("a backslash at the end of the expression".into()) };
+    let after = &tail[c.len_utf8()..];
+    let class = |out: &mut String, inner: &str, negated: bool| match (in_class, negated) {
+        (true, false) => out.push_str(inner),
+        (_, true) => out.push_str(&format!("[^{inner}]")),
+        (false, false) => out.push_str(&format!("[{inner}]")),
+    };
+    match c {
+        'Q' => {
+            let end = after.find("\\E").unwrap_or(after.len());
+            out.push_str(&regex_syntax::escape(&after[..end]));
+            return Ok(after[end..].strip_prefix("\\E").unwrap_or(""));
+        }
+        'd' | 'D' => class(out, "0-9", c == 'D'),
+        'w' | 'W' => class(out, "0-9A-Za-z_", c == 'W'),
+        's' | 'S' => class(out, "\\t\\n\\f\\r\\x20", c == 'S'),
+        'b' if !in_class => out.push_str("(?-u:\\b)"),
+        'C' | 'E' | 'R' | 'X' | 'Z' | 'G' | 'K' | 'k' | 'h' | 'H' | 'N' | 'u' | 'U' => {
+            return Err(format!("unknown escape `\\{c}` in the expression"));
+        }
+        _ if c.is_ascii_punctuation() => {
+            if regex_syntax::is_meta_character(c) {
+                out.push('\\');
+            }
+            out.push(c);
+        }
+        _ => {
+            out.push('\\');
+            out.push(c);
+        }
+    }
+    Ok(after)
+}
+
+/// Refuses flags that only the crate knows.
+fn check_flags(after_paren: &str) -> Result<(), String> {
+    let Some(flags) = after_paren.strip_prefix('?') else { return Ok(()) };
+    let end = flags.find(|c: char| !c.is_ascii_alphabetic() && c != '-').unwrap_or(flags.len());
+    if !matches!(flags[end..].chars().next(), Some(':' | ')')) {
+        return Ok(());
+    }
+    match flags[..end].chars().find(|c| !matches!(c, 'i' | 'm' | 's' | 'U' | '-')) {
+        Some(flag) => Err(format!("unknown flag `{flag}` in the expression")),
+        None => Ok(()),
+    }
+}
+
+/// Whether `{` before this text begins a repetition.
+fn is_repetition(tail: &str) -> bool {
+    let Some(end) = tail.find('}') else { return false };
+    let (least, most) = match tail[..end].split_once(',') {
+        Some((least, most)) => (least, most),
+        None => (&tail[..end], ""),
+    };
+    let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+    !least.is_empty() && digits(least) && digits(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_as_re2() {
+        let check = |pattern: &str, value: &str, want: bool| {
+            let regex = compile(pattern).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(regex.is_match(value), want, "{pattern} on {value}");
+        };
+        check(r"^\d+$", "123", true);
+        check(r"^\d+$", "١٢", false);
+        check(r"^\w+$", "aб", false);
+        check(r"^[\w-]+$", "a-b", true);
+        check(r"^[^\d]$", "x", true);
+        check(r"^[\D]$", "x", true);
+        check(r"a{b", "a{b", true);
+        check(r"{", "{", true);
+        check(r"a{2}", "aa", true);
+        check(r"^\Qa.b\E.$", "a.bc", true);
+        check(r"^[[a]$", "[", true);
+        check(r"^[]a]+$", "]a", true);
+        check(r"^[a&&b]+$", "a&b", true);
+        check(r"^[[:alpha:]]+$", "abc", true);
+        check(r"\<b\>", "<b>", true);
+        check(r"a.b", "a\nb", false);
+        check(r"(?s)a.b", "a\nb", true);
+        check(r"(?i)ERR", "err", true);
+        check(r"\bfoo\b", "a foo b", true);
+        check(r"\/x\-y", "/x-y", true);
+        check(r"\pL+", "б", true);
+        check(r"^\x41\101$", "AA", true);
+    }
+
+    #[test]
+    fn refuses() {
+        for bad in ["(", "[", "a**b(", r"\", "(?x)a", r"\C", "*", "a{3,2}", "[z-a]", "(?=a)"] {
+            assert!(compile(bad).is_err(), "{bad}");
+        }
+        assert!(compile("(foo").unwrap_err().contains("unclosed group"));
+    }
+}

@@ -1,0 +1,263 @@
+//! Patterns of text and placeholders, as `collapse_nums prettify` makes them: `<IP4> - <N>us`.
+//!
+//! A placeholder takes what the pipe would have collapsed at its place: the longest run, at borders where a number can
+//! begin and end.
+
+use memchr::memmem;
+use quiver_types::logs::is_word_char;
+
+/// Where a pattern must stand in a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatternPlace {
+    /// Anywhere.
+    Any,
+    /// It is the whole value.
+    Full,
+    /// At the beginning.
+    Prefix,
+    /// At the end.
+    Suffix,
+}
+
+/// A piece of a pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece {
+    /// Text as it is.
+    Text(String),
+    /// `<N>`: a decimal number, or hex digits of an even count of at least 4.
+    Number,
+    /// `<UUID>`
+    Uuid,
+    /// `<IP4>`
+    Ip4,
+    /// `<TIME>`: `15:21:02`, with a fraction.
+    Time,
+    /// `<DATE>`: `2024-12-08`, `2024/12/08`.
+    Date,
+    /// `<DATETIME>`: a date and a time, with a zone.
+    DateTime,
+    /// `<W>`: a word, or a text in quotes.
+    Word,
+}
+
+/// A pattern.
+#[derive(Debug, Clone)]
+pub struct Pattern {
+    pieces: Vec<Piece>,
+}
+
+const PLACEHOLDERS: [(&str, Piece); 7] = [
+    ("<N>", Piece::Number),
+    ("<UUID>", Piece::Uuid),
+    ("<IP4>", Piece::Ip4),
+    ("<TIME>", Piece::Time),
+    ("<DATE>", Piece::Date),
+    ("<DATETIME>", Piece::DateTime),
+    ("<W>", Piece::Word),
+];
+
+impl Pattern {
+    /// Reads a pattern. Every text is one; what is no placeholder is text.
+    pub fn new(text: &str) -> Self {
+        let mut pieces = Vec::new();
+        let mut plain = String::new();
+        let mut rest = text;
+        while let Some(c) = rest.chars().next() {
+            if let Some((name, piece)) = PLACEHOLDERS.iter().find(|(name, _)| rest.starts_with(name)) {
+                if !plain.is_empty() {
+                    pieces.push(Piece::Text(std::mem::take(&mut plain)));
+                }
+                pieces.push(piece.clone());
+                rest = &rest[name.len()..];
+            } else {
+                plain.push(c);
+                rest = &rest[c.len_utf8()..];
+            }
+        }
+        if !plain.is_empty() {
+            pieces.push(Piece::Text(plain));
+        }
+        Self { pieces }
+    }
+
+    /// Its pieces; two texts are never neighbours.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// Says whether a value holds the pattern at the place.
+    pub fn matches(&self, value: &str, place: PatternPlace) -> bool {
+        match place {
+            PatternPlace::Full => self.end_at(value, 0) == Some(value.len()),
+            PatternPlace::Prefix => self.end_at(value, 0).is_some(),
+            PatternPlace::Any => self.any(value, |_| true),
+            PatternPlace::Suffix => self.any(value, |end| end == value.len()),
+        }
+    }
+
+    /// Whether the pattern stands anywhere with an end that is wanted.
+    fn any(&self, value: &str, wanted: impl Fn(usize) -> bool) -> bool {
+        let fits = |at: usize| self.end_at(value, at).is_some_and(&wanted);
+        match self.pieces.first() {
+            None => wanted(value.len()),
+            Some(Piece::Text(text)) => places(value, text).any(fits),
+            Some(_) => value.char_indices().any(|(at, c)| can_begin(c) && fits(at)),
+        }
+    }
+
+    /// The end of the pattern that begins at a place.
+    fn end_at(&self, value: &str, start: usize) -> Option<usize> {
+        self.pieces.iter().try_fold(start, |at, piece| match piece {
+            Piece::Text(text) => value[at..].starts_with(text.as_str()).then_some(at + text.len()),
+            Piece::Number => number(value, at),
+            Piece::Uuid => uuid(value, at),
+            Piece::Ip4 => joined_numbers(value, at, b'.', 4),
+            Piece::Time => time(value, at),
+            Piece::Date => date(value, at),
+            Piece::DateTime => date_time(value, at),
+            Piece::Word => word(value, at),
+        })
+    }
+}
+
+/// All places of a text, also those that overlap.
+fn places<'a>(value: &'a str, text: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let at = from + memmem::find(value.as_bytes().get(from..)?, text.as_bytes())?;
+        from = at + 1;
+        Some(at)
+    })
+}
+
+/// Whether a placeholder can begin with a character.
+fn can_begin(c: char) -> bool {
+    is_word_char(c) || matches!(c, '"' | '\'' | '`')
+}
+
+/// Whether numbers may follow this letter without a border.
+pub(crate) fn number_may_follow(c: char) -> bool {
+    matches!(c, 'T' | 'X' | 'x' | 'v' | 's' | 'h' | 'm')
+}
+
+/// Whether this letter may follow a number without a border: units, and what stands in times.
+pub(crate) fn may_follow_number(c: char) -> bool {
+    matches!(c, 'T' | 'Z' | 's' | 'm' | 'h' | 'μ' | 'µ' | 'u' | 'n')
+}
+
+/// Whether digits are a number: decimal ones always, hex ones when they are even in count and at least 4.
+pub(crate) fn is_number(digits: &[u8]) -> bool {
+    digits.iter().all(u8::is_ascii_digit) || (digits.len() >= 4 && digits.len().is_multiple_of(2))
+}
+
+/// The end of the number that begins at a place.
+fn number(value: &str, at: usize) -> Option<usize> {
+    let before = value[..at].chars().next_back();
+    if before.is_some_and(|c| is_word_char(c) && !number_may_follow(c)) {
+        return None;
+    }
+    let digits = value.as_bytes()[at..].iter().take_while(|b| b.is_ascii_hexdigit()).count();
+    let end = at + digits;
+    let after = value[end..].chars().next();
+    let border = after.is_none_or(|c| may_follow_number(c) || !is_word_char(c));
+    (digits > 0 && border && is_number(&value.as_bytes()[at..end])).then_some(end)
+}
+
+/// Some numbers with a separator between them.
+fn joined_numbers(value: &str, at: usize, separator: u8, count: usize) -> Option<usize> {
+    let mut end = number(value, at)?;
+    for _ in 1..count {
+        if value.as_bytes().get(end) != Some(&separator) {
+            return None;
+        }
+        end = number(value, end + 1)?;
+    }
+    Some(end)
+}
+
+fn uuid(value: &str, at: usize) -> Option<usize> {
+    joined_numbers(value, at, b'-', 5)
+}
+
+fn date(value: &str, at: usize) -> Option<usize> {
+    joined_numbers(value, at, b'-', 3).or_else(|| joined_numbers(value, at, b'/', 3))
+}
+
+fn time(value: &str, at: usize) -> Option<usize> {
+    let end = joined_numbers(value, at, b':', 3)?;
+    match value.as_bytes().get(end) {
+        Some(b'.' | b',') => Some(number(value, end + 1).unwrap_or(end)),
+        _ => Some(end),
+    }
+}
+
+fn date_time(value: &str, at: usize) -> Option<usize> {
+    let end = date(value, at)?;
+    if !matches!(value.as_bytes().get(end), Some(b'T' | b' ')) {
+        return None;
+    }
+    let end = time(value, end + 1)?;
+    match value.as_bytes().get(end) {
+        Some(b'Z') => Some(end + 1),
+        Some(b'+' | b'-') => Some(joined_numbers(value, end + 1, b':', 2).unwrap_or(end)),
+        _ => Some(end),
+    }
+}
+
+/// A word, or a text in quotes.
+fn word(value: &str, at: usize) -> Option<usize> {
+    let rest = &value[at..];
+    if let Some(quote @ (b'"' | b'\'' | b'`')) = rest.as_bytes().first() {
+        let mut escaped = false;
+        for (i, b) in rest.bytes().enumerate().skip(1) {
+            if escaped {
+                escaped = false;
+            } else if b == b'\\' && *quote != b'`' {
+                escaped = true;
+            } else if b == *quote {
+                return Some(at + i + 1);
+            }
+        }
+        return None;
+    }
+    if value[..at].chars().next_back().is_some_and(is_word_char) {
+        return None;
+    }
+    let length: usize = rest.chars().take_while(|c| is_word_char(*c)).map(char::len_utf8).sum();
+    (length > 0).then_some(at + length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places() {
+        let check = |pattern: &str, place: PatternPlace, value: &str, want: bool| {
+            assert_eq!(Pattern::new(pattern).matches(value, place), want, "{pattern} {place:?} {value}");
+        };
+        use PatternPlace::{Any, Full, Prefix, Suffix};
+        check("<N>us", Any, "took 123us", true);
+        check("<N>us", Any, "took 1 us", false);
+        check("<N>", Full, "123", true);
+        check("<N>", Full, "deadbeef", true);
+        check("<N>", Full, "abc", false);
+        check("<N>", Full, "", false);
+        check("<IP4> - - ", Any, "x 1.2.3.4 - - y", true);
+        check("<IP4> - - \"GET ", Prefix, "1.2.3.4 - - \"GET /", true);
+        check("<IP4> - - \"GET ", Prefix, " 1.2.3.4 - - \"GET /", false);
+        check(" <N>us", Suffix, "a 1us b 22us", true);
+        check(" <N>us", Suffix, "a 1us b 22us ", false);
+        check("<DATE> <TIME> INFO", Any, "2024-12-08 15:22:32,123 INFO x", true);
+        check("<DATETIME> err", Prefix, "2024-12-08T15:22:32.342Z err", true);
+        check("<DATETIME> err", Prefix, "2024-12-08 15:22:32+10:30 err", true);
+        check("id=<UUID>;", Any, "id=2edfed59-3e98-4073-bbb2-28d321ca71a7;", true);
+        check("user <W> in", Any, "a user \"x \\\" y\" in", true);
+        check("user <W> in", Any, "a user bob in", true);
+        check("user <W> in", Any, "a user  in", false);
+        check("plain", Any, "a plainer one", true);
+        check("plain", Full, "plain", true);
+        check("", Any, "x", true);
+        check("<X>", Full, "<X>", true);
+    }
+}

@@ -1,0 +1,91 @@
+//! Durations: `1h33m5s`, `1.5ms`, `-2d`; in nanoseconds.
+
+use super::parse_float;
+use super::push_f64;
+
+const US: i64 = 1_000;
+const MS: i64 = 1_000 * US;
+const SECOND: i64 = 1_000 * MS;
+const MINUTE: i64 = 60 * SECOND;
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
+const WEEK: i64 = 7 * DAY;
+const YEAR: i64 = 365 * DAY;
+
+/// Reads a duration as nanoseconds: numbers with the units `ns µs us ms s m h d w y`, several joined, a leading `-`.
+/// Values beyond what fits are the greatest that does.
+pub fn parse_duration(text: &str) -> Option<i64> {
+    let (negative, mut rest) = match text.as_bytes() {
+        [b'-', digit, ..] if digit.is_ascii_digit() => (true, &text[1..]),
+        [digit, ..] if digit.is_ascii_digit() => (false, text),
+        _ => return None,
+    };
+    let mut total: i64 = 0;
+    while !rest.is_empty() {
+        let (number, tail) = take_number(rest)?;
+        let (unit, width) = unit(tail.as_bytes())?;
+        total = add(total, number * unit as f64);
+        rest = &tail[width..];
+    }
+    Some(if negative { -total } else { total })
+}
+
+/// The number at the beginning, and what follows.
+pub(super) fn take_number(text: &str) -> Option<(f64, &str)> {
+    let end = text.bytes().position(|b| !matches!(b, b'0'..=b'9' | b'.' | b'_')).unwrap_or(text.len());
+    Some((parse_float(&text[..end])?, &text[end..]))
+}
+
+/// Adds a product of a number and its unit, rounded, without running over: 7.890123457 s are not a nanosecond less.
+pub(super) fn add(total: i64, more: f64) -> i64 {
+    total.saturating_add(more.round() as i64)
+}
+
+fn unit(bytes: &[u8]) -> Option<(i64, usize)> {
+    Some(match bytes {
+        [0xc2, 0xb5, b's', ..] | [0xce, 0xbc, b's', ..] => (US, 3),
+        [b'u', b's', ..] => (US, 2),
+        [b'm', b's', ..] => (MS, 2),
+        [b'n', b's', ..] => (1, 2),
+        [b's', ..] => (SECOND, 1),
+        [b'm', ..] => (MINUTE, 1),
+        [b'h', ..] => (HOUR, 1),
+        [b'd', ..] => (DAY, 1),
+        [b'w', ..] => (WEEK, 1),
+        [b'y', ..] => (YEAR, 1),
+        _ => return None,
+    })
+}
+
+/// Writes nanoseconds as a duration: `2w6h56m7.890123457s`, `12µs345ns`, `0`.
+pub fn push_duration(out: &mut String, ns: i64) {
+    use std::fmt::Write;
+    if ns == 0 {
+        out.push('0');
+        return;
+    }
+    if ns < 0 {
+        out.push('-');
+    }
+    let mut left = ns.unsigned_abs();
+    let whole_seconds = left >= SECOND as u64;
+    let part = |out: &mut String, left: &mut u64, unit: i64, name: &str| {
+        let count = *left / unit as u64;
+        if count > 0 {
+            *left %= unit as u64;
+            // Writing to a text cannot fail.
+            let _ = write!(out, "{count}{name}");
+        }
+    };
+    for (unit, name) in [(WEEK, "w"), (DAY, "d"), (HOUR, "h"), (MINUTE, "m")] {
+        part(out, &mut left, unit, name);
+    }
+    if whole_seconds && left >= SECOND as u64 {
+        push_f64(out, left as f64 / SECOND as f64);
+        out.push('s');
+        return;
+    }
+    for (unit, name) in [(MS, "ms"), (US, "µs"), (1, "ns")] {
+        part(out, &mut left, unit, name);
+    }
+}

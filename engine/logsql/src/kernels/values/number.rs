@@ -1,0 +1,185 @@
+//! Numbers: integers, plain decimals, and everything that counts as a number in a filter or an expression.
+
+use super::{parse_duration, parse_ipv4, parse_rfc3339, parse_size};
+
+/// Powers of ten that are exact in a double.
+const POW10: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
+    1e21, 1e22,
+];
+
+/// Reads an unsigned integer: digits, `_` between them, no leading zero.
+pub fn parse_u64(text: &str) -> Option<u64> {
+    unsigned(text.as_bytes())
+}
+
+fn unsigned(bytes: &[u8]) -> Option<u64> {
+    let first = *bytes.first()?;
+    if !first.is_ascii_digit() || (first == b'0' && bytes.len() > 1) || bytes.len() > 40 {
+        return None;
+    }
+    let mut value: u64 = 0;
+    for &b in bytes {
+        match b {
+            b'0'..=b'9' => value = value.checked_mul(10)?.checked_add(u64::from(b - b'0'))?,
+            b'_' => {}
+            _ => return None,
+        }
+    }
+    Some(value)
+}
+
+/// Reads a signed integer: as [`parse_u64`] with an optional `-`.
+pub fn parse_i64(text: &str) -> Option<i64> {
+    match text.as_bytes() {
+        [b'-', rest @ ..] => {
+            let magnitude = unsigned(rest)?;
+            (magnitude <= 1 << 63).then(|| (magnitude as i64).wrapping_neg())
+        }
+        bytes => i64::try_from(unsigned(bytes)?).ok(),
+    }
+}
+
+/// Reads a plain decimal: `-`, digits, and perhaps a dot with digits on both sides; `_` between digits; no leading
+/// zero, no exponent, no unit.
+pub fn parse_float(text: &str) -> Option<f64> {
+    let bytes = text.as_bytes();
+    let (negative, digits) = match bytes {
+        [b'-', rest @ ..] => (true, rest),
+        _ => (false, bytes),
+    };
+    if !digits.first()?.is_ascii_digit() {
+        return None;
+    }
+    let value = decimal(digits)?;
+    Some(if negative { -value } else { value })
+}
+
+/// The digits of [`parse_float`], correctly rounded.
+fn decimal(bytes: &[u8]) -> Option<f64> {
+    let mut mantissa: u64 = 0;
+    let mut fits = true;
+    let mut whole = 0usize;
+    let mut dot = None;
+    let mut fraction = 0usize;
+    for (i, &b) in bytes.iter().enumerate() {
+        match b {
+            b'0'..=b'9' => {
+                fits = fits && mantissa < (1 << 53) / 10;
+                if fits {
+                    mantissa = mantissa * 10 + u64::from(b - b'0');
+                }
+                if dot.is_some() {
+                    fraction += 1;
+                } else {
+                    whole += 1;
+                }
+            }
+            b'_' if i > 0 && bytes[i - 1] != b'.' => {}
+            b'.' if dot.is_none() => dot = Some(i),
+            _ => return None,
+        }
+    }
+    if (bytes[0] == b'0' && whole > 1) || (dot.is_some() && fraction == 0) {
+        return None;
+    }
+    if fits && fraction < POW10.len() {
+        // Both are exact, so their quotient is correctly rounded.
+        return Some(mantissa as f64 / POW10[fraction]);
+    }
+    if dot.is_none() {
+        return unsigned(bytes).map(|n| n as f64);
+    }
+    let clean: String = bytes.iter().filter(|&&b| b != b'_').map(|&b| b as char).collect();
+    clean.parse().ok()
+}
+
+/// Reads a number with or without a unit: decimals, durations (nanoseconds), sizes (bytes), then floats with an
+/// exponent, `inf`, and integers in other bases. This is what sums and sorting take for a number.
+pub fn number(text: &str) -> Option<f64> {
+    let bytes = text.as_bytes();
+    let first = match bytes {
+        [b'-' | b'+', next, ..] => *next,
+        [first, ..] => *first,
+        [] => return None,
+    };
+    match first {
+        b'0'..=b'9' => {}
+        b'.' | b'i' | b'I' => return exotic(text),
+        _ => return None,
+    }
+    let last = bytes[bytes.len() - 1];
+    if last.is_ascii_digit() || last == b'_' {
+        // No unit: a decimal, an integer in another base, or something with an exponent.
+        return parse_float(text).or_else(|| parse_size(text).map(|n| n as f64)).or_else(|| exotic(text));
+    }
+    parse_duration(text).map(|ns| ns as f64).or_else(|| parse_size(text).map(|n| n as f64)).or_else(|| exotic(text))
+}
+
+/// Reads what [`number`] reads, then an RFC 3339 time (Unix nanoseconds), then an IPv4 address (its 32 bits). This is
+/// what range filters and expressions take for a number.
+pub fn numeric(text: &str) -> Option<f64> {
+    if !matches!(text.as_bytes().first()?, b'0'..=b'9' | b'-' | b'+' | b'.' | b'i' | b'I') {
+        return None;
+    }
+    number(text).or_else(|| parse_rfc3339(text).map(|ns| ns as f64)).or_else(|| parse_ipv4(text).map(f64::from))
+}
+
+/// Floats with an exponent, infinities, integers in other bases. Texts that look like times or addresses are refused.
+fn exotic(text: &str) -> Option<f64> {
+    let bytes = text.as_bytes();
+    if bytes.len() > 400 {
+        return None;
+    }
+    let (mut dots, mut minus) = (0, 0);
+    for &b in bytes {
+        match b {
+            b'.' => dots += 1,
+            b'-' => minus += 1,
+            b':' => return None,
+            _ => {}
+        }
+    }
+    if dots > 1 || minus > 2 {
+        return None;
+    }
+    let (negative, digits) = match bytes {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        _ => (false, bytes),
+    };
+    let sign = |value: f64| if negative { -value } else { value };
+    if digits.eq_ignore_ascii_case(b"inf") {
+        return Some(sign(f64::INFINITY));
+    }
+    if let [b'0', base, rest @ ..] = digits {
+        let radix = match base {
+            b'x' | b'X' => 16,
+            b'o' | b'O' => 8,
+            b'b' | b'B' => 2,
+            _ => 0,
+        };
+        if radix != 0 {
+            return in_base(rest, radix).map(|n| sign(n as f64));
+        }
+    }
+    if !digits.iter().all(|b| matches!(b, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-')) {
+        return None;
+    }
+    // An overflowing text is no number, as in the reference.
+    text.parse::<f64>().ok().filter(|f| f.is_finite())
+}
+
+fn in_base(digits: &[u8], radix: u32) -> Option<u64> {
+    let mut value: u64 = 0;
+    let mut any = false;
+    for &b in digits {
+        if b == b'_' {
+            continue;
+        }
+        let digit = (b as char).to_digit(radix)?;
+        any = true;
+        value = value.checked_mul(u64::from(radix))?.checked_add(u64::from(digit))?;
+    }
+    any.then_some(value)
+}

@@ -1,0 +1,154 @@
+//! The order of values: first by kind (empty, number, time, text), then by value.
+//!
+//! Integers of 64 bits compare exactly, also with each other's unsigned range; other numbers as doubles, with their
+//! unit; times as moments; texts naturally: runs of digits compare as numbers, everything else by bytes. The relation
+//! is a total preorder: values that differ only in how they are written (`1000`, `1K`) are equal.
+
+use std::cmp::Ordering;
+
+use super::{number, parse_i64, parse_rfc3339, parse_u64};
+
+/// A value as it is compared.
+#[derive(Debug, Clone, Copy)]
+enum Kind<'a> {
+    Empty,
+    /// As a double, and for integers by how much the exact value is greater.
+    Number(f64, i16),
+    Time(i64),
+    Text(&'a str),
+}
+
+impl Kind<'_> {
+    fn rank(self) -> u8 {
+        match self {
+            Self::Empty => 0,
+            Self::Number(..) => 1,
+            Self::Time(_) => 2,
+            Self::Text(_) => 3,
+        }
+    }
+}
+
+fn kind(value: &str) -> Kind<'_> {
+    match value.as_bytes() {
+        [] => Kind::Empty,
+        [b'0'..=b'9' | b'-' | b'+' | b'.' | b'i' | b'I', ..] => {
+            if let Some(n) = parse_i64(value) {
+                return exact(i128::from(n));
+            }
+            if let Some(n) = parse_u64(value) {
+                return exact(i128::from(n));
+            }
+            if let Some(ns) = parse_rfc3339(value) {
+                return Kind::Time(ns);
+            }
+            match number(value) {
+                // Minus zero equals zero.
+                Some(n) => Kind::Number(n + 0.0, 0),
+                None => Kind::Text(value),
+            }
+        }
+        _ => Kind::Text(value),
+    }
+}
+
+fn exact(n: i128) -> Kind<'static> {
+    let double = n as f64;
+    Kind::Number(double, (n - double as i128) as i16)
+}
+
+/// Compares two values.
+pub fn compare(a: &str, b: &str) -> Ordering {
+    if a == b {
+        return Ordering::Equal;
+    }
+    match (kind(a), kind(b)) {
+        (Kind::Number(x, dx), Kind::Number(y, dy)) => x.total_cmp(&y).then(dx.cmp(&dy)),
+        (Kind::Time(x), Kind::Time(y)) => x.cmp(&y),
+        (Kind::Text(x), Kind::Text(y)) => natural(x.as_bytes(), y.as_bytes()),
+        (x, y) => x.rank().cmp(&y.rank()),
+    }
+}
+
+/// Compares texts: runs of digits as numbers of any length, then by the number of leading zeros; a digit is less than
+/// any other character.
+fn natural(mut a: &[u8], mut b: &[u8]) -> Ordering {
+    loop {
+        let same = a.iter().zip(b).take_while(|(x, y)| x == y && !x.is_ascii_digit()).count();
+        (a, b) = (&a[same..], &b[same..]);
+        let (Some(&x), Some(&y)) = (a.first(), b.first()) else { return a.len().cmp(&b.len()) };
+        match (x.is_ascii_digit(), y.is_ascii_digit()) {
+            (true, true) => {}
+            (false, false) => return x.cmp(&y),
+            (digit, _) => return if digit { Ordering::Less } else { Ordering::Greater },
+        }
+        let (run_a, run_b) = (run(a), run(b));
+        let order = compare_runs(run_a, run_b);
+        if order != Ordering::Equal {
+            return order;
+        }
+        (a, b) = (&a[run_a.len()..], &b[run_b.len()..]);
+    }
+}
+
+fn run(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.iter().take_while(|b| b.is_ascii_digit()).count()]
+}
+
+fn significant(run: &[u8]) -> &[u8] {
+    &run[run.iter().take_while(|&&b| b == b'0').count()..]
+}
+
+fn compare_runs(a: &[u8], b: &[u8]) -> Ordering {
+    let (x, y) = (significant(a), significant(b));
+    x.len().cmp(&y.len()).then_with(|| x.cmp(y)).then(a.len().cmp(&b.len()))
+}
+
+/// Appends bytes that compare as the values do, and of which none is the beginning of another: sorting, ranking and
+/// least and greatest then need no knowledge of values.
+pub fn push_sort_key(out: &mut Vec<u8>, value: &str) {
+    let kind = kind(value);
+    out.push(kind.rank());
+    match kind {
+        Kind::Empty => {}
+        Kind::Number(n, more) => {
+            let bits = n.to_bits();
+            let ordered = if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
+            out.extend_from_slice(&ordered.to_be_bytes());
+            out.extend_from_slice(&((more as u16) ^ 0x8000).to_be_bytes());
+        }
+        Kind::Time(ns) => out.extend_from_slice(&((ns as u64) ^ 1 << 63).to_be_bytes()),
+        Kind::Text(text) => push_natural_key(out, text.as_bytes()),
+    }
+}
+
+/// End 0; run of digits 1, length, digits, leading zeros; bytes up to 2 after a 2; other bytes as they are.
+fn push_natural_key(out: &mut Vec<u8>, mut bytes: &[u8]) {
+    while let Some(&b) = bytes.first() {
+        if b.is_ascii_digit() {
+            let run = run(bytes);
+            let digits = significant(run);
+            out.push(1);
+            push_length(out, digits.len());
+            out.extend_from_slice(digits);
+            push_length(out, run.len() - digits.len());
+            bytes = &bytes[run.len()..];
+        } else {
+            if b <= 2 {
+                out.push(2);
+            }
+            out.push(b);
+            bytes = &bytes[1..];
+        }
+    }
+    out.push(0);
+}
+
+fn push_length(out: &mut Vec<u8>, length: usize) {
+    if length < 255 {
+        out.push(length as u8);
+    } else {
+        out.push(255);
+        out.extend_from_slice(&(length as u64).to_be_bytes());
+    }
+}

@@ -1,0 +1,43 @@
+//! Sizes: `10KB`, `1.5MiB`, `1MiB500KiB200B`; in bytes.
+
+use super::duration::{add, take_number};
+
+/// Reads a size as bytes: numbers with the units `K M G T`, `KB MB GB TB` (powers of 1000), `Ki Mi Gi Ti`,
+/// `KiB MiB GiB TiB` (powers of 1024) and `B`, several joined, a leading `-`. An integer without unit is one too.
+/// Values beyond what fits are the greatest that does.
+pub fn parse_size(text: &str) -> Option<i64> {
+    let (negative, mut rest) = match text.as_bytes() {
+        [b'-', digit, ..] if digit.is_ascii_digit() => (true, &text[1..]),
+        [digit, ..] if digit.is_ascii_digit() => (false, text),
+        _ => return None,
+    };
+    let mut total: i64 = 0;
+    while !rest.is_empty() {
+        let (number, tail) = take_number(rest)?;
+        if tail.is_empty() && number.fract() != 0.0 {
+            return None;
+        }
+        let (unit, width) = unit(tail.as_bytes())?;
+        total = add(total, number * unit as f64);
+        rest = &tail[width..];
+    }
+    Some(if negative { -total } else { total })
+}
+
+fn unit(bytes: &[u8]) -> Option<(i64, usize)> {
+    let (decimal, binary) = match bytes.first() {
+        None => return Some((1, 0)),
+        Some(b'B') => return Some((1, 1)),
+        Some(b'K') => (1_000, 1 << 10),
+        Some(b'M') => (1_000_000, 1 << 20),
+        Some(b'G') => (1_000_000_000, 1 << 30),
+        Some(b'T') => (1_000_000_000_000, 1 << 40),
+        _ => return None,
+    };
+    Some(match &bytes[1..] {
+        [b'i', b'B', ..] => (binary, 3),
+        [b'i', ..] => (binary, 2),
+        [b'B', ..] => (decimal, 2),
+        _ => (decimal, 1),
+    })
+}

@@ -1,0 +1,294 @@
+use std::cmp::Ordering;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn duration_text(ns: i64) -> String {
+    let mut out = String::new();
+    push_duration(&mut out, ns);
+    out
+}
+
+fn time_text(ns: i64) -> String {
+    let mut out = String::new();
+    push_rfc3339(&mut out, ns);
+    out
+}
+
+#[test]
+fn integers() {
+    let check = |text: &str, want: Option<u64>| assert_eq!(parse_u64(text), want, "{text}");
+    check("0", Some(0));
+    check("1_000", Some(1000));
+    check("18446744073709551615", Some(u64::MAX));
+    for bad in ["", "18446744073709551616", "foo", "1.2", "0123", "_", "+1", " 1"] {
+        check(bad, None);
+    }
+    assert_eq!(parse_i64("-0"), Some(0));
+    assert_eq!(parse_i64("-9223372036854775808"), Some(i64::MIN));
+    assert_eq!(parse_i64("-9223372036854775809"), None);
+    assert_eq!(parse_i64("9223372036854775808"), None);
+    assert_eq!(parse_i64("--1"), None);
+}
+
+#[test]
+fn decimals() {
+    let check = |text: &str, want: Option<f64>| assert_eq!(parse_float(text), want, "{text}");
+    check("0", Some(0.0));
+    check("1_234_567_890", Some(1_234_567_890.0));
+    check("-1.234_567", Some(-1.234_567));
+    check("1.0234", Some(1.0234));
+    check("0.1", Some(0.1));
+    check("123456789.123456789123456789", Some(123_456_789.123_456_789_123_456_789));
+    check("18446744073709551615", Some(18_446_744_073_709_551_615.0));
+    for bad in ["", ".123", "123.", "123.434.55", ".", "12e5", "12-5", "01", "NaN", "inf", "-", "1._2"] {
+        check(bad, None);
+    }
+}
+
+#[test]
+fn numbers() {
+    let check = |text: &str, want: Option<f64>| assert_eq!(numeric(text), want, "{text}");
+    check("1.5", Some(1.5));
+    check("1.5K", Some(1500.0));
+    check("1h", Some(3600e9));
+    check("10MiB", Some(10.0 * 1024.0 * 1024.0));
+    check("0xff", Some(255.0));
+    check("0b101", Some(5.0));
+    check("0o17", Some(15.0));
+    check("1e3", Some(1000.0));
+    check("-1.5e-3", Some(-0.0015));
+    check("+5", Some(5.0));
+    check(".5", Some(0.5));
+    check("007", Some(7.0));
+    check("Inf", Some(f64::INFINITY));
+    check("-inf", Some(f64::NEG_INFINITY));
+    check("1.2.3.4", Some(f64::from(0x0102_0304)));
+    check("1970-01-01T00:00:01Z", Some(1e9));
+    for bad in ["", "foo", "1.2.3", "10:20", "2025-03-10", "1x", "0x", "1e", "infinity", "-", "+", "1e400", "1 "] {
+        check(bad, None);
+    }
+}
+
+#[test]
+fn durations() {
+    let check = |text: &str, want: Option<i64>| assert_eq!(parse_duration(text), want, "{text}");
+    check("0s", Some(0));
+    check("-0.0w0.00d0h0s0.0000ms", Some(0));
+    check("1.5ms", Some(1_500_000));
+    check("1µs", Some(1000));
+    check("1us", Some(1000));
+    check("0.05h", Some(180_000_000_000));
+    check("2.5y", Some(78_840_000_000_000_000));
+    check("1.1h5m2.5s3_456ns", Some(4_262_500_003_456));
+    check("9_223_372_036_854_775_807ns", Some(i64::MAX));
+    check("-15_223_372_036_854_775_808ns", Some(-i64::MAX));
+    for bad in ["2", "2.5", "foobar", "1soo", "3.43e", "3.43es", " 2s", "2s ", "2s 3ms", "", "-", "s"] {
+        check(bad, None);
+    }
+    for (ns, want) in [
+        (0, "0"),
+        (-1, "-1ns"),
+        (12_345, "12µs345ns"),
+        (12_345_678_901, "12.345678901s"),
+        (1_234_567_890_143, "20m34.567890143s"),
+        (1_234_567_890_123_457, "2w6h56m7.890123457s"),
+    ] {
+        assert_eq!(duration_text(ns), want);
+    }
+}
+
+#[test]
+fn sizes() {
+    let check = |text: &str, want: Option<i64>| assert_eq!(parse_size(text), want, "{text}");
+    check("1.5M", Some(1_500_000));
+    check("1.5KB", Some(1500));
+    check("1.5Mi", Some(1_572_864));
+    check("1.5TiB", Some(1_649_267_441_664));
+    check("1MiB500KiB200B", Some(1_560_776));
+    check("9_223_372_036_854_775_807", Some(i64::MAX));
+    check("-9223372036854775808B", Some(-i64::MAX));
+    check("15_223_372_036_854_775_808", Some(i64::MAX));
+    check("-15_223_372_036_854_775_808", Some(-i64::MAX));
+    for bad in ["", "123qs", "1b", "1m", "1kb", "1ki", "1KIB", "123.456", "K", "-"] {
+        check(bad, None);
+    }
+}
+
+#[test]
+fn addresses() {
+    assert_eq!(parse_ipv4("127.0.0.1"), Some(0x7f00_0001));
+    for bad in ["", "foo", "127.0.0.x", "127.256.127.127", "127.127.127.-1", "1.2.3", "1.2.3.4.5", "1.2.3.1234", "..."]
+    {
+        assert_eq!(parse_ipv4(bad), None, "{bad}");
+    }
+    assert_eq!(parse_ipv6("::1"), Some(1));
+    assert_eq!(parse_ipv6("1.2.3.4"), Some(0xffff_0102_0304));
+    assert_eq!(parse_ipv6("::ffff:1.2.3.4"), Some(0xffff_0102_0304));
+    assert_eq!(parse_ipv6("2001:db8::3f"), Some(0x2001_0db8_0000_0000_0000_0000_0000_003f));
+    assert_eq!(parse_ipv6("2001:db8"), None);
+    assert_eq!((parse_ipv4_mask("/0"), parse_ipv4_mask("/24"), parse_ipv4_mask("/33")), (Some(0), Some(24), None));
+    assert_eq!((parse_ipv4_mask(""), parse_ipv4_mask("foo"), parse_ipv4_mask("/-1")), (None, None, None));
+}
+
+#[test]
+fn times() {
+    let check = |text: &str, want: Option<&str>| {
+        assert_eq!(parse_rfc3339(text).map(time_text).as_deref(), want, "{text}");
+    };
+    check("2023-01-15T23:45:51Z", Some("2023-01-15T23:45:51Z"));
+    check("2023-01-15T23:45:51.120Z", Some("2023-01-15T23:45:51.12Z"));
+    check("2023-01-15T23:45:51.12345678Z", Some("2023-01-15T23:45:51.12345678Z"));
+    check("2023-01-16 00:45:51+01:00", Some("2023-01-15T23:45:51Z"));
+    check("2023-01-15T23:45:51", Some("2023-01-15T23:45:51Z"));
+    check("1969-12-31T23:59:59.5Z", Some("1969-12-31T23:59:59.5Z"));
+    check("2024-02-29T00:00:00Z", Some("2024-02-29T00:00:00Z"));
+    for bad in [
+        "",
+        "foobar",
+        "2023-01-15T22:15:51.Z",
+        "1676-09-21T00:12:43Z",
+        "2263-04-11T23:47:17Z",
+        "1677-09-21T00:12:43.999999999Z",
+        "2262-04-11T23:47:16Z",
+        "2023-MM-11T23:47:17Z",
+        "2023-01-23Thh:47:17Z",
+        "2023-01-23T23:33:ssZ",
+        "2023-02-30T00:00:00Z",
+        "2023-01-01T00:00:00Zx",
+        "2023-01-01T00:00:00+1:00",
+    ] {
+        check(bad, None);
+    }
+    let unix = |text: &str| parse_unix(text).map(time_text);
+    assert_eq!(unix("1741600001").as_deref(), Some("2025-03-10T09:46:41Z"));
+    assert_eq!(unix("1741600001.5").as_deref(), Some("2025-03-10T09:46:41.5Z"));
+    assert_eq!(unix("1741600001500").as_deref(), Some("2025-03-10T09:46:41.5Z"));
+    assert_eq!(unix("1741600001500000").as_deref(), Some("2025-03-10T09:46:41.5Z"));
+    assert_eq!(unix("1741600001500000001").as_deref(), Some("2025-03-10T09:46:41.500000001Z"));
+    assert_eq!(unix("foo"), None);
+    let day = parse_rfc3339("2024-03-31T23:20:30Z").unwrap();
+    assert_eq!(time_text(truncate_to_month(day)), "2024-03-01T00:00:00Z");
+    assert_eq!(time_text(truncate_to_year(day)), "2024-01-01T00:00:00Z");
+    assert_eq!(time_text(truncate_to_month(-1)), "1969-12-01T00:00:00Z");
+}
+
+#[test]
+fn results() {
+    for (value, want) in [
+        (0.0, "0"),
+        (-0.0, "-0"),
+        (1.234, "1.234"),
+        (-12_345_678.0, "-12345678"),
+        (f64::NAN, "NaN"),
+        (f64::INFINITY, "+Inf"),
+        (f64::NEG_INFINITY, "-Inf"),
+        (234_219_066_488_471_940.0, "234219066488471940"),
+        (1e21, "1000000000000000000000"),
+        (1e-7, "0.0000001"),
+    ] {
+        assert_eq!(float_text(value), want);
+    }
+    let mut out = String::new();
+    push_json_string(&mut out, "a\"\\\n\u{1b}<o'neil>é");
+    assert_eq!(out, r#""a\"\\\n\u001b\u003co\u0027neil>é""#);
+}
+
+#[test]
+fn order() {
+    let ascending = [
+        "",
+        "-inf",
+        "-3",
+        "0",
+        "1",
+        "1.5",
+        "100ms",
+        "1.23s",
+        "1.5s",
+        "9007199254740992",
+        "9007199254740993",
+        "9223372036854775807",
+        "18446744073709551615",
+        "inf",
+        "2025-01-15T10:20:30.09Z",
+        "2025-01-15T10:20:30.1Z",
+        "1.2.3.4",
+        "1.2.10.4",
+        "DELETE",
+        "GET",
+        "abc",
+        "v1.23.4",
+        "v1.23.10",
+        "v1.23.010",
+        "zoë",
+    ];
+    for (i, a) in ascending.iter().enumerate() {
+        for (j, b) in ascending.iter().enumerate() {
+            assert_eq!(compare(a, b), i.cmp(&j), "{a} {b}");
+        }
+    }
+    assert_eq!(compare("1000", "1K"), Ordering::Equal);
+    assert_eq!(compare("0", "-0"), Ordering::Equal);
+}
+
+fn values() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[a-c0-2.:]{0,6}",
+        "-?[0-9]{1,20}",
+        "-?[0-9]{1,4}\\.[0-9]{1,4}",
+        "[0-9]{1,3}(ms|s|h|KB|MiB)",
+        "20[0-9]{2}-0[1-9]-1[0-9]T0[0-9]:1[0-9]:00(\\.[0-9]{1,9})?Z",
+        ".{0,8}",
+        "[\\x00-\\x03a0]{0,6}",
+    ]
+}
+
+fn key(value: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    push_sort_key(&mut out, value);
+    out
+}
+
+proptest! {
+    #[test]
+    fn keys_order_as_values(a in values(), b in values()) {
+        prop_assert_eq!(key(&a).cmp(&key(&b)), compare(&a, &b));
+    }
+
+    #[test]
+    fn order_is_transitive(a in values(), b in values(), c in values()) {
+        let mut all = [a, b, c];
+        all.sort_by(|x, y| compare(x, y));
+        prop_assert_ne!(compare(&all[0], &all[2]), Ordering::Greater);
+    }
+
+    #[test]
+    fn decimals_are_rounded_correctly(text in "-?(0|[1-9][0-9]{0,18})\\.[0-9]{1,24}") {
+        prop_assert_eq!(parse_float(&text), text.parse::<f64>().ok());
+    }
+
+    #[test]
+    fn floats_read_back(bits in any::<u64>()) {
+        let value = f64::from_bits(bits);
+        prop_assume!(value.is_finite());
+        prop_assert_eq!(float_text(value).parse::<f64>().unwrap(), value);
+    }
+
+    #[test]
+    fn durations_read_back(ns in -(1_i64 << 52)..1_i64 << 52) {
+        prop_assume!(ns != 0);
+        prop_assert_eq!(parse_duration(&duration_text(ns)), Some(ns));
+    }
+
+    #[test]
+    fn times_read_back(ns in -9_000_000_000_000_000_000_i64..9_000_000_000_000_000_000) {
+        prop_assert_eq!(parse_rfc3339(&time_text(ns)), Some(ns));
+    }
+
+    #[test]
+    fn no_text_stops_them(text in ".{0,40}") {
+        let _ = (numeric(&text), parse_unix(&text), parse_ipv6(&text), parse_rfc3339(&text));
+    }
+}

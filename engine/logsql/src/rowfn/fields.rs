@@ -1,0 +1,62 @@
+//! Names and values that an unpacker finds, in one buffer.
+
+/// A list of fields; cleared and filled again for each row without allocation.
+#[derive(Debug, Clone, Default)]
+pub struct Fields {
+    text: String,
+    /// Where the name and the value of each field end.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Fields {
+    /// Forgets all fields.
+    pub fn clear(&mut self) {
+        self.text.clear();
+        self.ends.clear();
+    }
+
+    /// Appends a field. An empty name stands for the message.
+    pub fn push(&mut self, name: &str, value: &str) {
+        self.push_with(name, |out| out.push_str(value));
+    }
+
+    /// Appends a field whose value is written by a function.
+    pub fn push_with(&mut self, name: &str, write: impl FnOnce(&mut String)) {
+        self.text.push_str(if name.is_empty() { quiver_types::logs::MSG } else { name });
+        let name_end = self.text.len();
+        write(&mut self.text);
+        self.ends.push((name_end, self.text.len()));
+    }
+
+    /// Number of fields.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Says whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Forgets all fields after the first so many.
+    pub fn truncate(&mut self, count: usize) {
+        self.ends.truncate(count);
+        self.text.truncate(self.ends.last().map_or(0, |e| e.1));
+    }
+
+    /// Gives names and values in the order in which they were found; a name may occur again.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        (0..self.ends.len()).map(|i| self.field(i))
+    }
+
+    /// Gives the last value under a name.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        (0..self.ends.len()).rev().map(|i| self.field(i)).find(|(own, _)| *own == name).map(|(_, value)| value)
+    }
+
+    fn field(&self, i: usize) -> (&str, &str) {
+        let start = if i == 0 { 0 } else { self.ends[i - 1].1 };
+        let (name_end, value_end) = self.ends[i];
+        (&self.text[start..name_end], &self.text[name_end..value_end])
+    }
+}

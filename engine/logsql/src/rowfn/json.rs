@@ -1,0 +1,340 @@
+//! A small reader of JSON that keeps what it reads as it is written: numbers keep their text (`2.50`, also `NaN`),
+//! arrays become their text without blanks. Objects are flattened with dots.
+
+use super::Fields;
+
+/// Deepest nesting that is read.
+const DEPTH_MAX: usize = 128;
+
+/// A name that would be longer is not made: the object becomes its text instead.
+const NAME_BYTES_MAX: usize = 128;
+
+/// Reads a text.
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+/// A value as it stands in the text.
+enum Token<'a> {
+    /// Between the quotes.
+    Text(&'a str),
+    /// A number, `true`, `false`.
+    Plain(&'a str),
+    Null,
+    Array,
+    Object,
+}
+
+impl<'a> Reader<'a> {
+    fn skip_blanks(&mut self) {
+        let bytes = self.text.as_bytes();
+        while matches!(bytes.get(self.at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    /// Takes this byte, after blanks.
+    fn take(&mut self, byte: u8) -> bool {
+        self.skip_blanks();
+        let found = self.text.as_bytes().get(self.at) == Some(&byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    /// Begins a value: for arrays and objects only the bracket is taken.
+    fn token(&mut self) -> Option<Token<'a>> {
+        self.skip_blanks();
+        let rest = &self.text.as_bytes()[self.at..];
+        match rest.first()? {
+            b'"' => self.string().map(Token::Text),
+            b'[' => {
+                self.at += 1;
+                Some(Token::Array)
+            }
+            b'{' => {
+                self.at += 1;
+                Some(Token::Object)
+            }
+            _ => {
+                let length =
+                    rest.iter().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.')).count();
+                let word = &self.text[self.at..self.at + length];
+                self.at += length;
+                match word {
+                    "null" => Some(Token::Null),
+                    "true" | "false" => Some(Token::Plain(word)),
+                    _ if is_number(word) => Some(Token::Plain(word)),
+                    _ => None,
+                }
+            }
+        }
+    }
+
+    /// A string with its quotes; gives what is between.
+    fn string(&mut self) -> Option<&'a str> {
+        if !self.take(b'"') {
+            return None;
+        }
+        let start = self.at;
+        let bytes = self.text.as_bytes();
+        loop {
+            let next = memchr::memchr2(b'"', b'\\', bytes.get(self.at..)?)?;
+            self.at += next + 1;
+            if bytes[self.at - 1] == b'"' {
+                return Some(&self.text[start..self.at - 1]);
+            }
+            // The escaped byte may be the first of a longer character; the others are no quotes.
+            self.at += 1;
+        }
+    }
+
+    /// Writes a value without blanks.
+    fn compact(&mut self, token: Token<'a>, depth: usize, out: &mut String) -> Option<()> {
+        if depth > DEPTH_MAX {
+            return None;
+        }
+        match token {
+            Token::Text(raw) => {
+                out.push('"');
+                out.push_str(raw);
+                out.push('"');
+            }
+            Token::Plain(raw) => out.push_str(raw),
+            Token::Null => out.push_str("null"),
+            Token::Array => {
+                out.push('[');
+                let mut first = true;
+                while self.more(b']', &mut first, out)? {
+                    let item = self.token()?;
+                    self.compact(item, depth + 1, out)?;
+                }
+                out.push(']');
+            }
+            Token::Object => {
+                out.push('{');
+                let mut first = true;
+                while self.more(b'}', &mut first, out)? {
+                    let key = self.string()?;
+                    out.push('"');
+                    out.push_str(key);
+                    out.push_str("\":");
+                    if !self.take(b':') {
+                        return None;
+                    }
+                    let item = self.token()?;
+                    self.compact(item, depth + 1, out)?;
+                }
+                out.push('}');
+            }
+        }
+        Some(())
+    }
+
+    /// Whether another item follows, with its comma.
+    fn more(&mut self, close: u8, first: &mut bool, out: &mut String) -> Option<bool> {
+        if self.take(close) {
+            return Some(false);
+        }
+        if !std::mem::replace(first, false) {
+            if !self.take(b',') {
+                return None;
+            }
+            out.push(',');
+        }
+        Some(true)
+    }
+
+    fn at_end(&mut self) -> bool {
+        self.skip_blanks();
+        self.at == self.text.len()
+    }
+
+    /// Flattens an object whose bracket was taken.
+    fn flatten(&mut self, prefix: &mut String, depth: usize, out: &mut Fields) -> Option<()> {
+        if depth > DEPTH_MAX {
+            return None;
+        }
+        let (start, own) = (self.at, prefix.len());
+        let known = out.len();
+        let mut first = true;
+        let mut ignored = String::new();
+        while self.more(b'}', &mut first, &mut ignored)? {
+            let key = self.string()?;
+            if !self.take(b':') {
+                return None;
+            }
+            unescape(key, prefix);
+            if prefix.len() > NAME_BYTES_MAX && own > 0 {
+                // The whole object becomes a text under the name so far.
+                prefix.truncate(own);
+                out.truncate(known);
+                self.at = start;
+                let name = prefix[..own - 1].to_owned();
+                let mut text = String::new();
+                self.compact(Token::Object, depth, &mut text)?;
+                out.push(&name, &text);
+                return Some(());
+            }
+            match self.token()? {
+                Token::Text(raw) => out.push_with(prefix, |text| unescape(raw, text)),
+                Token::Plain(raw) => out.push(prefix, raw),
+                Token::Null => {}
+                Token::Array => {
+                    let mut text = String::new();
+                    self.compact(Token::Array, depth + 1, &mut text)?;
+                    out.push(prefix, &text);
+                }
+                Token::Object => {
+                    prefix.push('.');
+                    self.flatten(prefix, depth + 1, out)?;
+                }
+            }
+            prefix.truncate(own);
+        }
+        Some(())
+    }
+}
+
+fn is_number(word: &str) -> bool {
+    let digits = word.trim_start_matches(['-', '+']);
+    digits.eq_ignore_ascii_case("nan")
+        || digits.eq_ignore_ascii_case("inf")
+        || (digits.bytes().next().is_some_and(|b| b.is_ascii_digit())
+            && digits.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E')))
+}
+
+/// Appends a string without its escapes. What is no escape stays as it is.
+pub(crate) fn unescape(raw: &str, out: &mut String) {
+    let mut rest = raw;
+    while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
+        out.push_str(&rest[..at]);
+        let tail = &rest[at + 1..];
+        let plain = match tail.as_bytes().first() {
+            Some(b'"') => "\"",
+            Some(b'\\') => "\\",
+            Some(b'/') => "/",
+            Some(b'b') => "\u{8}",
+            Some(b'f') => "\u{c}",
+            Some(b'n') => "\n",
+            Some(b'r') => "\r",
+            Some(b't') => "\t",
+            Some(b'u') => {
+                if let Some((c, length)) = code_point(tail) {
+                    out.push(c);
+                    rest = &tail[length..];
+                } else {
+                    out.push('\\');
+                    rest = tail;
+                }
+                continue;
+            }
+            _ => {
+                out.push('\\');
+                rest = tail;
+                continue;
+            }
+        };
+        out.push_str(plain);
+        rest = &tail[1..];
+    }
+    out.push_str(rest);
+}
+
+/// `u0416`, or a pair of surrogates; with the length.
+fn code_point(tail: &str) -> Option<(char, usize)> {
+    let unit = |from: usize| tail.get(from..from + 4).and_then(|hex| u32::from_str_radix(hex, 16).ok());
+    let high = unit(1)?;
+    if (0xd800..0xdc00).contains(&high) && tail.get(5..7) == Some("\\u") {
+        let low = unit(7)?;
+        if (0xdc00..0xe000).contains(&low) {
+            return Some((char::from_u32(0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00))?, 11));
+        }
+    }
+    Some((char::from_u32(high)?, 5))
+}
+
+/// Gives the items of a JSON array as texts: strings without quotes, other items without blanks. `None`: not an array.
+pub fn array_items(text: &str) -> Option<Vec<String>> {
+    let mut reader = Reader { text, at: 0 };
+    if !reader.take(b'[') {
+        return None;
+    }
+    let mut items = Vec::new();
+    let (mut first, mut ignored) = (true, String::new());
+    while reader.more(b']', &mut first, &mut ignored)? {
+        let mut item = String::new();
+        match reader.token()? {
+            Token::Text(raw) => unescape(raw, &mut item),
+            token => reader.compact(token, 1, &mut item)?,
+        }
+        items.push(item);
+    }
+    reader.at_end().then_some(items)
+}
+
+/// Appends the fields of a JSON object, nested names joined with dots. False, and nothing appended: not an object.
+pub fn object_fields(text: &str, out: &mut Fields) -> bool {
+    let known = out.len();
+    let mut reader = Reader { text, at: 0 };
+    let done = reader.take(b'{') && reader.flatten(&mut String::new(), 1, out).is_some() && reader.at_end();
+    if !done {
+        out.truncate(known);
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects() {
+        let check = |text: &str, want: Option<&[(&str, &str)]>| {
+            let mut fields = Fields::default();
+            let done = object_fields(text, &mut fields);
+            assert_eq!(done.then(|| fields.iter().collect::<Vec<_>>()).as_deref(), want, "{text}");
+            assert!(done || fields.is_empty());
+        };
+        check(r#"{"foo":"bar"}"#, Some(&[("foo", "bar")]));
+        check(
+            r#" {"foo":{"bar":{"x":"y","z":["foo"]}},"a":1,"b":true,"c":[1, 2],"d":false,"e":null,"n":NaN, "f":2.50} "#,
+            Some(&[
+                ("foo.bar.x", "y"),
+                ("foo.bar.z", r#"["foo"]"#),
+                ("a", "1"),
+                ("b", "true"),
+                ("c", "[1,2]"),
+                ("d", "false"),
+                ("n", "NaN"),
+                ("f", "2.50"),
+            ]),
+        );
+        check(r#"{"":"x","a\n":"\u0416\ud83d\ude00\"\q"}"#, Some(&[("_msg", "x"), ("a\n", "Ж😀\"\\q")]));
+        check("{}", Some(&[]));
+        for bad in ["", "{foo", r#"{"foo",}"#, r#"["foobar"]"#, "1234", "{} x", r#"{"a":1,}"#, r#"{"a":tru}"#, r#"{"a"#]
+        {
+            check(bad, None);
+        }
+        let long = "k".repeat(200);
+        check(&format!(r#"{{"a":{{"b": 1, "{long}": 2}}}}"#), Some(&[("a", &format!(r#"{{"b":1,"{long}":2}}"#))]));
+    }
+
+    #[test]
+    fn arrays() {
+        let check = |text: &str, want: Option<&[&str]>| {
+            let got = array_items(text);
+            assert_eq!(
+                got.as_ref().map(|v| v.iter().map(String::as_str).collect::<Vec<_>>()).as_deref(),
+                want,
+                "{text}"
+            );
+        };
+        check(r#"["foo",1,{"baz":"x"},[1,2],null,NaN]"#, Some(&["foo", "1", r#"{"baz":"x"}"#, "[1,2]", "null", "NaN"]));
+        check("[]", Some(&[]));
+        for bad in ["123", r#"{"foo":"bar"}"#, "[foo", "[1,]", "[1] 2", "", "[1 2]"] {
+            check(bad, None);
+        }
+        assert_eq!(array_items(&"[".repeat(100_000)), None);
+    }
+}
