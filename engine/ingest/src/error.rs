@@ -40,6 +40,19 @@ pub enum Error {
     /// The body is not a protobuf message of the expected shape.
     #[error("invalid protobuf: {0}")]
     Protobuf(#[from] WireError),
+    /// A parameter of the request is not valid.
+    #[error("invalid parameter `{name}`: {what}, got `{value}`")]
+    Parameter {
+        /// Its name.
+        name: &'static str,
+        /// What is wrong.
+        what: &'static str,
+        /// What was given.
+        value: String,
+    },
+    /// The body breaks a rule of its format.
+    #[error("{0}")]
+    Format(String),
     /// The body is not JSON of the expected shape.
     #[error("invalid JSON at offset {offset}: {what}")]
     Json {
@@ -57,7 +70,9 @@ impl Error {
             Self::UnknownPath(_) => ErrorKind::NotFound,
             Self::UnsupportedType(_) | Self::UnsupportedEncoding(_) => ErrorKind::Unsupported,
             Self::TooLarge { .. } => ErrorKind::TooLarge,
-            Self::Corrupt { .. } | Self::Protobuf(_) | Self::Json { .. } => ErrorKind::Invalid,
+            Self::Corrupt { .. } | Self::Protobuf(_) | Self::Json { .. } | Self::Parameter { .. } | Self::Format(_) => {
+                ErrorKind::Invalid
+            }
         }
     }
 }

@@ -4,7 +4,8 @@
 use std::sync::Mutex;
 
 use quiver_types::label::Pairs;
-use quiver_types::{MetricsBatch, SeriesId};
+use quiver_types::logs::{STREAM, STREAM_ID, TIME};
+use quiver_types::{LogsBatch, MetricsBatch, SeriesId};
 
 use crate::codec::{self, Encoding};
 use crate::exposition::{ExpositionDecoder, ExpositionOptions};
@@ -103,6 +104,40 @@ pub fn check(batch: &MetricsBatch) {
     }
     batch.exemplars.iter().for_each(|e| check_labels(&e.labels));
     assert!(batch.metadata.iter().all(|m| !m.metric.is_empty()), "metadata names its metric");
+}
+
+/// Checks what the store relies on.
+///
+/// # Panics
+/// When a decoder broke the contract of [`LogsBatch`].
+pub fn check_logs(batch: &LogsBatch) {
+    let (rows, fields) = (batch.len(), batch.field_names.len());
+    assert!(rows == batch.row_streams.len() && rows == batch.row_services.len() && rows == batch.field_ends.len());
+    assert!(batch.severity.is_empty() || batch.severity.len() == rows, "severities are all or none");
+    assert_eq!(batch.field_ends.last().map_or(0, |e| *e as usize), fields, "rows hold all fields");
+    assert_eq!(batch.value_ends.len(), fields, "fields have names and values");
+    assert_eq!(batch.value_ends.last().map_or(0, |e| *e as usize), batch.values.len(), "fields hold all values");
+    let mut names: Vec<&str> = batch.names.iter().map(|n| &**n).collect();
+    names.sort_unstable();
+    assert!(names.windows(2).all(|w| w[0] != w[1]), "names stand once");
+    assert!(names.iter().all(|n| !n.is_empty() && ![TIME, STREAM, STREAM_ID].contains(n)), "names can be stored");
+    assert!(batch.row_services.iter().all(|s| (*s as usize) < batch.services.len()), "services are known");
+    for stream in 0..batch.streams.len() as u32 {
+        assert_eq!(batch.streams[stream as usize].id, SeriesId::of(batch.labels(stream)), "the id is the hash");
+        check_labels(batch.labels(stream));
+    }
+    for row in 0..rows {
+        assert!((batch.row_streams[row] as usize) < batch.streams.len(), "streams are known");
+        let mut names: Vec<&str> = batch.row(row).map(|(name, _)| name).collect();
+        names.sort_unstable();
+        assert!(!names.is_empty() && names.windows(2).all(|w| w[0] != w[1]), "names of a row are unique");
+    }
+    let mut start = 0;
+    for end in &batch.value_ends {
+        let value = &batch.values[start..*end as usize];
+        assert!(!value.is_empty() && std::str::from_utf8(value).is_ok(), "values are text and not empty");
+        start = *end as usize;
+    }
 }
 
 fn check_labels(labels: &[u8]) {

@@ -1,4 +1,5 @@
-//! Turns what senders post into batches: bytes → [`quiver_types::MetricsBatch`], once, straight from the wire.
+//! Turns what senders post into batches: bytes → [`quiver_types::MetricsBatch`] or [`quiver_types::LogsBatch`], once,
+//! straight from the wire.
 //!
 //! [`formats::FORMATS`] is the registry: the router, limits and metrics of the endpoints follow from it. A format either
 //! gives a [`Decoded`] (the batch, and what was left out with the reason) or an [`Error`] (nothing of the body counts).
@@ -14,6 +15,7 @@ mod histogram;
 mod json;
 mod label_cache;
 pub mod labels;
+pub mod logs;
 pub mod otlp;
 pub mod traces;
 pub mod wire;

@@ -4,7 +4,7 @@
 //! The rules are those of Prometheus' OTLP receiver with the strategy `UnderscoreEscapingWithSuffixes`, except that
 //! delta temporality is added up here (`delta`).
 
-mod any;
+pub(crate) mod any;
 mod convert;
 pub mod delta;
 pub mod json;

@@ -10,7 +10,7 @@ use crate::wire::{BYTES, DEPTH_MAX, FIXED64, Reader, VARINT, WireError, tag};
 
 /// A value, one level of it.
 #[derive(Debug, Clone, Copy)]
-enum Any<'a> {
+pub(crate) enum Any<'a> {
     Empty,
     Text(&'a [u8]),
     Bool(bool),
@@ -21,7 +21,8 @@ enum Any<'a> {
     Bytes(&'a [u8]),
 }
 
-fn read(message: &[u8]) -> Result<Any<'_>, WireError> {
+/// Reads a value, one level of it.
+pub(crate) fn read(message: &[u8]) -> Result<Any<'_>, WireError> {
     const TEXT: u32 = tag(1, BYTES);
     const BOOL: u32 = tag(2, VARINT);
     const INT: u32 = tag(3, VARINT);
@@ -50,7 +51,7 @@ fn read(message: &[u8]) -> Result<Any<'_>, WireError> {
 }
 
 /// Reads a `KeyValue`: key and value, both as bytes.
-pub(super) fn key_value(message: &[u8]) -> Result<(&[u8], &[u8]), WireError> {
+pub(crate) fn key_value(message: &[u8]) -> Result<(&[u8], &[u8]), WireError> {
     let (mut key, mut value): (&[u8], &[u8]) = (b"", b"");
     let mut r = Reader::new(message);
     while !r.is_empty() {
@@ -167,7 +168,7 @@ fn push_json_text(text: &str, out: &mut String) {
 }
 
 /// Appends the shortest decimal that reads back the same; an exponent below 1e-6 and from 1e21.
-fn push_double(v: f64, out: &mut String) {
+pub(crate) fn push_double(v: f64, out: &mut String) {
     let magnitude = v.abs();
     let _ = if v.is_nan() {
         write!(out, "NaN")
@@ -181,7 +182,7 @@ fn push_double(v: f64, out: &mut String) {
     };
 }
 
-fn push_base64(bytes: &[u8], out: &mut String) {
+pub(crate) fn push_base64(bytes: &[u8], out: &mut String) {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for chunk in bytes.chunks(3) {
         let bits = chunk.iter().enumerate().fold(0u32, |bits, (i, b)| bits | u32::from(*b) << (16 - 8 * i));

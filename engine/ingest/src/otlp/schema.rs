@@ -1,6 +1,6 @@
 //! The OTLP messages as tables, for the JSON path: key, number and kind of each field that the decoders read.
 //!
-//! Source: opentelemetry-proto 1.x, `common/v1`, `resource/v1`, `metrics/v1`, `collector/metrics/v1`.
+//! Source: opentelemetry-proto 1.x, `common/v1`, `resource/v1`, `metrics/v1`, `logs/v1`, `collector/…/v1`.
 
 /// A message.
 #[derive(Debug)]
@@ -62,6 +62,58 @@ pub(crate) const fn list(name: &'static str, number: u32, kind: Kind) -> Field {
 /// `ExportMetricsServiceRequest`.
 pub static METRICS_REQUEST: Message =
     Message { fields: &[list("resourceMetrics", 1, Kind::Message(&RESOURCE_METRICS))] };
+
+/// `ExportLogsServiceRequest`.
+pub static LOGS_REQUEST: Message = Message { fields: &[list("resourceLogs", 1, Kind::Message(&RESOURCE_LOGS))] };
+
+static RESOURCE_LOGS: Message = Message {
+    fields: &[one("resource", 1, Kind::Message(&RESOURCE)), list("scopeLogs", 2, Kind::Message(&SCOPE_LOGS))],
+};
+
+static SCOPE_LOGS: Message =
+    Message { fields: &[one("scope", 1, Kind::Message(&SCOPE)), list("logRecords", 2, Kind::Message(&LOG_RECORD))] };
+
+static LOG_RECORD: Message = Message {
+    fields: &[
+        one("timeUnixNano", 1, Kind::Fixed64),
+        one("observedTimeUnixNano", 11, Kind::Fixed64),
+        one("severityNumber", 2, SEVERITY),
+        one("severityText", 3, Kind::Text),
+        one("body", 5, Kind::Message(&ANY_VALUE)),
+        list("attributes", 6, Kind::Message(&KEY_VALUE)),
+        one("traceId", 9, Kind::Hex),
+        one("spanId", 10, Kind::Hex),
+        one("eventName", 12, Kind::Text),
+    ],
+};
+
+const SEVERITY: Kind = Kind::Enum(&[
+    "SEVERITY_NUMBER_UNSPECIFIED",
+    "SEVERITY_NUMBER_TRACE",
+    "SEVERITY_NUMBER_TRACE2",
+    "SEVERITY_NUMBER_TRACE3",
+    "SEVERITY_NUMBER_TRACE4",
+    "SEVERITY_NUMBER_DEBUG",
+    "SEVERITY_NUMBER_DEBUG2",
+    "SEVERITY_NUMBER_DEBUG3",
+    "SEVERITY_NUMBER_DEBUG4",
+    "SEVERITY_NUMBER_INFO",
+    "SEVERITY_NUMBER_INFO2",
+    "SEVERITY_NUMBER_INFO3",
+    "SEVERITY_NUMBER_INFO4",
+    "SEVERITY_NUMBER_WARN",
+    "SEVERITY_NUMBER_WARN2",
+    "SEVERITY_NUMBER_WARN3",
+    "SEVERITY_NUMBER_WARN4",
+    "SEVERITY_NUMBER_ERROR",
+    "SEVERITY_NUMBER_ERROR2",
+    "SEVERITY_NUMBER_ERROR3",
+    "SEVERITY_NUMBER_ERROR4",
+    "SEVERITY_NUMBER_FATAL",
+    "SEVERITY_NUMBER_FATAL2",
+    "SEVERITY_NUMBER_FATAL3",
+    "SEVERITY_NUMBER_FATAL4",
+]);
 
 static RESOURCE_METRICS: Message = Message {
     fields: &[

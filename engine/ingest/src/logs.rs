@@ -1,0 +1,94 @@
+//! Logs: five wire formats into [`quiver_types::LogsBatch`].
+//!
+//! `options` holds the field-handling parameters, `rows` builds rows out of fields (`names`, `tables` find what was
+//! seen before), `json` and `flatten` read objects, `time` reads times. Above them stands one file per format: `lines`
+//! (JSON lines), `bulk`, `push` (an aggregator's push, two encodings), `saas`, `otlp`. A format gives batches and a
+//! [`Report`]; only what its protocol calls a bad request is an error.
+
+pub mod bulk;
+mod flatten;
+mod json;
+mod labels;
+mod lines;
+mod names;
+mod options;
+pub mod otlp;
+pub mod push;
+mod report;
+mod rows;
+pub mod saas;
+mod tables;
+pub mod time;
+
+use std::sync::Arc;
+
+use quiver_types::LogsBatch;
+
+pub use lines::JsonLines;
+pub use options::{FieldOptions, PARAMETERS};
+pub use report::{Dropped, Report};
+pub use rows::Rows;
+
+/// Longest name of a field.
+pub const NAME_BYTES_MAX: usize = 128;
+/// Fields that name the service of a row where no setting says otherwise.
+pub const SERVICE_FIELDS: [&str; 5] = ["service.name", "service_name", "service", "app", "kubernetes.labels.app"];
+
+/// Bounds of rows and requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogsLimits {
+    /// Longest line.
+    pub line_bytes_max: usize,
+    /// Most fields of a row.
+    pub fields_max: usize,
+    /// Names and values of a row together.
+    pub row_bytes_max: usize,
+    /// Bytes of values after which a batch is full.
+    pub batch_bytes: usize,
+    /// Largest request, its rows written out, where nothing is stored before all is read.
+    pub total_bytes_max: usize,
+}
+
+impl Default for LogsLimits {
+    fn default() -> Self {
+        Self {
+            line_bytes_max: 256 << 10,
+            fields_max: 1000,
+            row_bytes_max: 2 << 20,
+            batch_bytes: 4 << 20,
+            total_bytes_max: 128 << 20,
+        }
+    }
+}
+
+/// What a decoder knows besides the body.
+#[derive(Debug, Clone)]
+pub struct LogsContext {
+    /// The parameters of the request.
+    pub options: Arc<FieldOptions>,
+    /// Bounds.
+    pub limits: LogsLimits,
+    /// Time of arrival, Unix nanoseconds.
+    pub now_ns: i64,
+    /// Latest time that is taken.
+    pub future_max_ns: i64,
+}
+
+/// A request that was read as a whole.
+#[derive(Debug, Default)]
+pub struct DecodedLogs {
+    /// Rows.
+    pub batches: Vec<LogsBatch>,
+    /// What became of the rows.
+    pub report: Report,
+}
+
+impl DecodedLogs {
+    fn of(mut rows: Rows) -> Self {
+        let batches = rows.take_all();
+        Self { batches, report: rows.report }
+    }
+}
+
+#[cfg(test)]
+mod tests;

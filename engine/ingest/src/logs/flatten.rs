@@ -1,0 +1,117 @@
+//! JSON objects → fields: nested names joined by dots, lists as compact JSON, numbers as written.
+//!
+//! An object whose names would become too long, or that stands too deep, becomes a field of its own: its compact JSON.
+
+use super::json::{Cursor, JsonFault};
+use super::names::{ROOT, TOO_LONG};
+use super::rows::Rows;
+
+/// Objects deeper than this stay JSON.
+const DEPTH_MAX: u32 = 100;
+
+/// Why the members of an object did not become fields.
+enum Stop {
+    /// It is not JSON.
+    Fault(JsonFault),
+    /// A name is too long, or the object too deep.
+    TooLong,
+}
+
+impl From<JsonFault> for Stop {
+    fn from(fault: JsonFault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl Rows {
+    /// Adds the members of the object that comes next.
+    ///
+    /// # Errors
+    /// It is no object. Fields that were added before stay; whoever called takes the row back.
+    pub(crate) fn object(&mut self, json: &mut Cursor<'_>) -> Result<(), JsonFault> {
+        match self.members(json, ROOT, 0) {
+            Ok(()) => Ok(()),
+            Err(Stop::Fault(fault)) => Err(fault),
+            // Names of the first level are cut, never refused.
+            Err(Stop::TooLong) => Err(json.fault("nested too deeply")),
+        }
+    }
+
+    fn members(&mut self, json: &mut Cursor<'_>, parent: u32, depth: u32) -> Result<(), Stop> {
+        json.expect(b'{', "expected an object")?;
+        if depth > DEPTH_MAX {
+            return Err(Stop::TooLong);
+        }
+        let mut last = 0;
+        while json.next_key(last == 0)? {
+            last = self.key(json, parent, last)?;
+            self.member(json, last, depth)?;
+        }
+        Ok(())
+    }
+
+    /// Reads a key, behind its opening quote, and the colon. `last` is the key before it in the same object, or 0.
+    #[inline]
+    pub(crate) fn key(&mut self, json: &mut Cursor<'_>, parent: u32, last: u32) -> Result<u32, JsonFault> {
+        let key = if let Some((key, len)) = self.names.guess(parent, last, json.rest()) {
+            json.pos += len + 1;
+            key
+        } else {
+            let text = json.text_rest()?.text();
+            self.names.key(parent, last, &text)
+        };
+        json.expect(b':', "expected `:`")?;
+        Ok(key)
+    }
+
+    /// Adds the value that comes next under a key of the first level.
+    pub(crate) fn first_level_member(&mut self, json: &mut Cursor<'_>, key: u32) -> Result<(), JsonFault> {
+        match self.member(json, key, 0) {
+            Ok(()) => Ok(()),
+            Err(Stop::Fault(fault)) => Err(fault),
+            Err(Stop::TooLong) => Err(json.fault("nested too deeply")),
+        }
+    }
+
+    fn member(&mut self, json: &mut Cursor<'_>, key: u32, depth: u32) -> Result<(), Stop> {
+        if self.is_lost() {
+            json.skip()?;
+            return Ok(());
+        }
+        let name = self.names.name_of(key);
+        if name == TOO_LONG {
+            return Err(Stop::TooLong);
+        }
+        match json.peek() {
+            b'"' => {
+                json.pos += 1;
+                let text = json.text_rest()?;
+                if text.escaped {
+                    self.add_with(name, |out| {
+                        text.append(out);
+                        Ok::<_, JsonFault>(())
+                    })?;
+                } else {
+                    self.add(name, text.raw);
+                }
+            }
+            b'{' => {
+                let (start, mark) = (json.pos, self.mark());
+                match self.members(json, key, depth + 1) {
+                    Err(Stop::TooLong) => {
+                        self.take_back(mark);
+                        json.pos = start;
+                        self.add_with(name, |out| json.compact(out))?;
+                    }
+                    other => other?,
+                }
+            }
+            b'[' => self.add_with(name, |out| json.compact(out))?,
+            _ => {
+                let text = json.literal()?;
+                self.add(name, if text == "null" { "" } else { text });
+            }
+        }
+        Ok(())
+    }
+}

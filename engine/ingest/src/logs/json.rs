@@ -1,0 +1,455 @@
+//! Reads JSON for logs: fast on lines, forgiving inside of texts (control characters, unknown escapes and lone
+//! surrogates do not cost a row), strict about everything else. No tree, no recursion over the depth of what is read.
+
+use std::borrow::Cow;
+
+use memchr::memchr2;
+
+/// What is wrong with a text that should be JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JsonFault {
+    /// Byte of the text.
+    pub(crate) offset: usize,
+    /// What is wrong there.
+    pub(crate) what: &'static str,
+}
+
+impl From<JsonFault> for crate::error::Error {
+    fn from(fault: JsonFault) -> Self {
+        Self::Json { offset: fault.offset, what: fault.what }
+    }
+}
+
+type Result<T, E = JsonFault> = std::result::Result<T, E>;
+
+/// A text in a document: as it stands there, or with escapes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RawText<'a> {
+    /// What stands between the quotes.
+    pub(crate) raw: &'a str,
+    /// Whether there are escapes in it.
+    pub(crate) escaped: bool,
+}
+
+impl<'a> RawText<'a> {
+    /// Appends the text, escapes resolved.
+    pub(crate) fn append(self, out: &mut Vec<u8>) {
+        if self.escaped { unescape(self.raw, out) } else { out.extend_from_slice(self.raw.as_bytes()) }
+    }
+
+    /// Gives the text.
+    pub(crate) fn text(self) -> Cow<'a, str> {
+        if !self.escaped {
+            return Cow::Borrowed(self.raw);
+        }
+        let mut out = Vec::with_capacity(self.raw.len());
+        unescape(self.raw, &mut out);
+        Cow::Owned(String::from_utf8_lossy(&out).into_owned())
+    }
+}
+
+/// A place in a text.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cursor<'a> {
+    text: &'a str,
+    pub(crate) pos: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self { text, pos: 0 }
+    }
+
+    pub(crate) fn fault(&self, what: &'static str) -> JsonFault {
+        JsonFault { offset: self.pos, what }
+    }
+
+    /// What is left, as bytes.
+    #[inline]
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        &self.text.as_bytes()[self.pos..]
+    }
+
+    /// Gives the next byte that is no white space; 0 at the end.
+    #[inline]
+    pub(crate) fn peek(&mut self) -> u8 {
+        let bytes = self.text.as_bytes();
+        while let Some(&byte) = bytes.get(self.pos) {
+            if byte > b' ' || !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
+                return byte;
+            }
+            self.pos += 1;
+        }
+        0
+    }
+
+    /// Takes a byte if it comes next.
+    #[inline]
+    pub(crate) fn take(&mut self, byte: u8) -> bool {
+        let found = self.peek() == byte;
+        self.pos += usize::from(found);
+        found
+    }
+
+    /// Takes a byte, or fails.
+    #[inline]
+    pub(crate) fn expect(&mut self, byte: u8, what: &'static str) -> Result<()> {
+        if self.take(byte) { Ok(()) } else { Err(self.fault(what)) }
+    }
+
+    /// Says whether nothing follows.
+    pub(crate) fn at_end(&mut self) -> bool {
+        self.peek() == 0 && self.pos == self.text.len()
+    }
+
+    /// Moves to the next key of an object, behind its opening quote; `false` at the end of the object.
+    #[inline]
+    pub(crate) fn next_key(&mut self, first: bool) -> Result<bool> {
+        if !self.next_item(first, b'}')? {
+            return Ok(false);
+        }
+        self.expect(b'"', "expected a key")?;
+        Ok(true)
+    }
+
+    /// Moves to the next item of a list or object that ends with `close`; `false` at its end.
+    #[inline]
+    pub(crate) fn next_item(&mut self, first: bool, close: u8) -> Result<bool> {
+        if self.take(close) {
+            return Ok(false);
+        }
+        if !first {
+            self.expect(b',', "expected `,` or the end of the list or object")?;
+            if self.peek() == close {
+                return Err(self.fault("unexpected `,`"));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads a text whose opening quote is taken.
+    #[inline]
+    pub(crate) fn text_rest(&mut self) -> Result<RawText<'a>> {
+        let bytes = self.text.as_bytes();
+        let start = self.pos;
+        let mut escaped = false;
+        let mut at = start;
+        loop {
+            let Some(found) = find_quote(&bytes[at..]) else { return Err(self.fault("text does not end")) };
+            at += found;
+            if bytes[at] == b'"' {
+                self.pos = at + 1;
+                return Ok(RawText { raw: &self.text[start..at], escaped });
+            }
+            escaped = true;
+            at += 2;
+            if at > bytes.len() {
+                return Err(self.fault("text does not end"));
+            }
+        }
+    }
+
+    /// Reads a text.
+    pub(crate) fn string(&mut self, what: &'static str) -> Result<RawText<'a>> {
+        self.expect(b'"', what)?;
+        self.text_rest()
+    }
+
+    /// Reads a number, `true`, `false` or `null`, as written. `NaN` and infinities count as numbers.
+    #[inline]
+    pub(crate) fn literal(&mut self) -> Result<&'a str> {
+        let rest = self.rest();
+        let len = rest.iter().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'+' | b'.')).count();
+        let text = &self.text[self.pos..self.pos + len];
+        let good = match rest.first() {
+            Some(b'-' | b'0'..=b'9') => is_number(text.as_bytes()) || matches!(text, "-Infinity" | "-inf" | "-Inf"),
+            _ => {
+                matches!(text, "true" | "false" | "null" | "NaN" | "nan" | "Infinity" | "inf" | "Inf")
+            }
+        };
+        if !good {
+            return Err(self.fault("expected a value"));
+        }
+        self.pos += len;
+        Ok(text)
+    }
+
+    /// Appends the value that comes next as compact JSON.
+    pub(crate) fn compact(&mut self, out: &mut Vec<u8>) -> Result<()> {
+        self.walk(Some(out))
+    }
+
+    /// Skips the value that comes next.
+    pub(crate) fn skip(&mut self) -> Result<()> {
+        self.walk(None)
+    }
+
+    fn walk(&mut self, mut out: Option<&mut Vec<u8>>) -> Result<()> {
+        let mut put = |bytes: &[u8]| {
+            if let Some(out) = &mut out {
+                out.extend_from_slice(bytes);
+            }
+        };
+        let mut open: Vec<u8> = Vec::new();
+        let mut first = true;
+        loop {
+            if let Some(&close) = open.last() {
+                if !self.next_item(first, close)? {
+                    put(&[close]);
+                    open.pop();
+                    first = false;
+                    if open.is_empty() {
+                        return Ok(());
+                    }
+                    continue;
+                }
+                if !first {
+                    put(b",");
+                }
+                if close == b'}' {
+                    let key = self.string("expected a key")?;
+                    self.expect(b':', "expected `:`")?;
+                    quote(key, &mut put);
+                    put(b":");
+                }
+            }
+            first = false;
+            match self.peek() {
+                start @ (b'{' | b'[') => {
+                    self.pos += 1;
+                    put(&[start]);
+                    open.push(if start == b'{' { b'}' } else { b']' });
+                    first = true;
+                }
+                b'"' => {
+                    self.pos += 1;
+                    let text = self.text_rest()?;
+                    quote(text, &mut put);
+                }
+                _ => put(self.literal()?.as_bytes()),
+            }
+            if open.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Writes a text as JSON: what needs no escape stands as it is.
+fn quote(text: RawText<'_>, put: &mut impl FnMut(&[u8])) {
+    if !text.escaped && !text.raw.bytes().any(|b| b < b' ') {
+        put(b"\"");
+        put(text.raw.as_bytes());
+        put(b"\"");
+        return;
+    }
+    let mut plain = Vec::with_capacity(text.raw.len());
+    text.append(&mut plain);
+    let mut quoted = Vec::with_capacity(plain.len() + 8);
+    append_quoted(&plain, &mut quoted);
+    put(&quoted);
+}
+
+/// Appends bytes of a text as a JSON text.
+pub(crate) fn append_quoted(text: &[u8], out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.push(b'"');
+    for &byte in text {
+        match byte {
+            b'"' | b'\\' => out.extend([b'\\', byte]),
+            b'\n' => out.extend(b"\\n"),
+            b'\r' => out.extend(b"\\r"),
+            b'\t' => out.extend(b"\\t"),
+            0..b' ' => {
+                out.extend(b"\\u00");
+                out.extend([HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+            }
+            _ => out.push(byte),
+        }
+    }
+    out.push(b'"');
+}
+
+/// Finds the first quote or backslash. Most texts are short: the first bytes are looked at in place.
+#[inline]
+fn find_quote(bytes: &[u8]) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = 0x8080_8080_8080_8080;
+    let mut at = 0;
+    while at < 32 {
+        let Some(chunk) = bytes.get(at..).and_then(|b| b.first_chunk::<8>()) else { break };
+        let word = u64::from_le_bytes(*chunk);
+        let (quote, slash) = (word ^ (ONES * b'"' as u64), word ^ (ONES * b'\\' as u64));
+        let hit = ((quote.wrapping_sub(ONES) & !quote) | (slash.wrapping_sub(ONES) & !slash)) & HIGHS;
+        if hit != 0 {
+            return Some(at + hit.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    memchr2(b'"', b'\\', bytes.get(at..)?).map(|found| at + found)
+}
+
+fn is_number(text: &[u8]) -> bool {
+    let digits = |text: &[u8]| text.iter().take_while(|b| b.is_ascii_digit()).count();
+    let rest = text.strip_prefix(b"-").unwrap_or(text);
+    let whole = digits(rest);
+    if whole == 0 || (whole > 1 && rest[0] == b'0') {
+        return false;
+    }
+    let mut rest = &rest[whole..];
+    if let [b'.', fraction @ ..] = rest {
+        let len = digits(fraction);
+        if len == 0 {
+            return false;
+        }
+        rest = &fraction[len..];
+    }
+    if let [b'e' | b'E', exponent @ ..] = rest {
+        let exponent = exponent.strip_prefix(b"-").or_else(|| exponent.strip_prefix(b"+")).unwrap_or(exponent);
+        return !exponent.is_empty() && digits(exponent) == exponent.len();
+    }
+    rest.is_empty()
+}
+
+/// Appends a text with escapes resolved. An escape that JSON does not know stays as it is; a lone surrogate becomes
+/// the replacement character.
+pub(crate) fn unescape(raw: &str, out: &mut Vec<u8>) {
+    let mut rest = raw;
+    while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
+        out.extend_from_slice(&rest.as_bytes()[..at]);
+        let tail = &rest.as_bytes()[at + 1..];
+        let plain = match tail.first() {
+            Some(b'"') => b'"',
+            Some(b'\\') => b'\\',
+            Some(b'/') => b'/',
+            Some(b'n') => b'\n',
+            Some(b'r') => b'\r',
+            Some(b't') => b'\t',
+            Some(b'b') => 8,
+            Some(b'f') => 12,
+            Some(b'u') => {
+                if let Some((decoded, len)) = unicode(tail) {
+                    let mut buffer = [0; 4];
+                    out.extend_from_slice(decoded.encode_utf8(&mut buffer).as_bytes());
+                    rest = &rest[at + 1 + len..];
+                } else {
+                    out.push(b'\\');
+                    rest = &rest[at + 1..];
+                }
+                continue;
+            }
+            _ => {
+                out.push(b'\\');
+                rest = &rest[at + 1..];
+                continue;
+            }
+        };
+        out.push(plain);
+        rest = &rest[at + 2..];
+    }
+    out.extend_from_slice(rest.as_bytes());
+}
+
+/// Reads `uXXXX`, or a pair of them; gives the character and the bytes it took.
+fn unicode(tail: &[u8]) -> Option<(char, usize)> {
+    let unit = |at: usize| {
+        let digits = tail.get(at..at + 4)?;
+        digits.iter().try_fold(0u32, |n, &b| Some(n << 4 | char::from(b).to_digit(16)?))
+    };
+    let first = unit(1)?;
+    if let Some(decoded) = char::from_u32(first) {
+        return Some((decoded, 5));
+    }
+    let second = (tail.get(5..7) == Some(b"\\u")).then(|| unit(7)).flatten();
+    match second {
+        Some(second) if first < 0xdc00 && (0xdc00..0xe000).contains(&second) => {
+            let code = 0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00);
+            Some((char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER), 11))
+        }
+        _ => Some((char::REPLACEMENT_CHARACTER, 5)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compact(text: &str) -> Result<String> {
+        let (mut cursor, mut out) = (Cursor::new(text), Vec::new());
+        cursor.compact(&mut out)?;
+        if !cursor.at_end() {
+            return Err(cursor.fault("more"));
+        }
+        Ok(String::from_utf8(out).expect("text"))
+    }
+
+    #[test]
+    fn compact_agrees_with_serde_json() {
+        for text in [
+            "null",
+            "true",
+            "1",
+            "-0.5",
+            "01",
+            "1.",
+            "-",
+            "\"a\"",
+            "[]",
+            "[1,2]",
+            "[1,]",
+            "[,1]",
+            "[1 2]",
+            "{}",
+            "{\"a\":1}",
+            "{\"a\":1,}",
+            "{\"a\"}",
+            "{a:1}",
+            "{\"a\":{\"b\":[[],{}]},\"c\":null}",
+            "[}",
+            "{]",
+            "[1]x",
+            "",
+            " \t\n[ 1 , \"x y\" ]\r ",
+            "nul",
+            "1e",
+            "{\"a\":1 \"b\":2}",
+            "[\"\\\\\"]",
+            "\"",
+            "\"\\",
+            "\"\\\"",
+            "\"\\u00e9\\n\\\"\\\\\"",
+            "\"\\ud83d\\ude00\"",
+            "[\"12345678\\\"0123456789012345678901234567890123456789\"]",
+        ] {
+            let expected = serde_json::from_str::<serde_json::Value>(text).ok().map(|v| v.to_string());
+            assert_eq!(compact(text).ok(), expected, "{text}");
+        }
+        let deep = "[".repeat(1_000_000);
+        assert!(compact(&deep).is_err());
+        assert_eq!(compact(&(deep.clone() + &"]".repeat(1_000_000))).unwrap().len(), 2_000_000);
+    }
+
+    #[test]
+    fn forgiving_texts() {
+        let check = |text: &str, expected: &str| assert_eq!(compact(text).as_deref(), Ok(expected), "{text}");
+        check("\"a\u{1}b\"", "\"a\\u0001b\"");
+        check("\"C:\\dir\"", "\"C:\\\\dir\"");
+        check("\"\\u12g4\"", "\"\\\\u12g4\"");
+        check("\"\\ud83d\"", "\"\u{fffd}\"");
+        check("\"\\ud83d\\ud83d\\ude00\"", "\"\u{fffd}\u{1f600}\"");
+        check("\"\\ude00x\"", "\"\u{fffd}x\"");
+        check("\"\\u0000\"", "\"\\u0000\"");
+        check("[NaN,-Infinity]", "[NaN,-Infinity]");
+    }
+
+    #[test]
+    fn quotes_are_found() {
+        for len in 0..100 {
+            for quote in ["\"", "\\"] {
+                let text = format!("{}{quote}{}", "é".repeat(len), "xx\"");
+                assert_eq!(find_quote(text.as_bytes()), Some(2 * len));
+            }
+            assert_eq!(find_quote(&vec![b'!'; len]), None);
+        }
+    }
+}

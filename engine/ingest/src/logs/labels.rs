@@ -1,0 +1,130 @@
+//! The text form of labels, as aggregators push it and as `_stream` is written: `{app="nginx",host="h1"}`.
+
+use quiver_types::label::push_pair;
+
+/// Reads the text of labels, in braces; `None`: not of this form.
+pub(crate) fn parse(text: &str) -> Option<Vec<(&str, String)>> {
+    let mut rest = text.trim().strip_prefix('{')?.strip_suffix('}')?.trim_start();
+    let mut pairs = Vec::new();
+    while !rest.is_empty() {
+        let at = rest.find('=')?;
+        let name = rest[..at].trim();
+        let name = name.strip_prefix('"').and_then(|n| n.strip_suffix('"')).unwrap_or(name);
+        if name.is_empty() || name.contains(['"', '{', '}', ',']) {
+            return None;
+        }
+        rest = rest[at + 1..].trim_start().strip_prefix('"')?;
+        let (value, len) = quoted(rest)?;
+        pairs.push((name, value));
+        rest = rest[len..].trim_start();
+        if rest.is_empty() {
+            break;
+        }
+        rest = rest.strip_prefix(',')?.trim_start();
+    }
+    Some(pairs)
+}
+
+/// Reads a quoted text behind its opening quote, with the escapes of Go; gives it and the bytes it took.
+fn quoted(text: &str) -> Option<(String, usize)> {
+    let mut out = String::new();
+    let mut raw: Vec<u8> = Vec::new();
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    loop {
+        let found = memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
+        raw.extend_from_slice(&bytes[at..at + found]);
+        at += found + 1;
+        if bytes[at - 1] == b'"' {
+            out.push_str(&String::from_utf8_lossy(&raw));
+            return Some((out, at));
+        }
+        let kind = *bytes.get(at)?;
+        at += 1;
+        let mut number = |len: usize, radix: u32| {
+            let digits = std::str::from_utf8(bytes.get(at..at + len)?).ok()?;
+            at += len;
+            digits.bytes().all(|b| b.is_ascii_alphanumeric()).then(|| u32::from_str_radix(digits, radix).ok())?
+        };
+        let code = match kind {
+            b'n' => b'\n'.into(),
+            b'r' => b'\r'.into(),
+            b't' => b'\t'.into(),
+            b'a' => 7,
+            b'b' => 8,
+            b'f' => 12,
+            b'v' => 11,
+            b'"' | b'\\' | b'\'' => kind.into(),
+            b'x' => {
+                raw.push(number(2, 16)? as u8);
+                continue;
+            }
+            b'u' => number(4, 16)?,
+            b'U' => number(8, 16)?,
+            b'0'..=b'7' => {
+                at -= 1;
+                raw.push(
+                    u8::try_from({
+                        let digits = std::str::from_utf8(bytes.get(at..at + 3)?).ok()?;
+                        u32::from_str_radix(digits, 8).ok()?
+                    })
+                    .ok()?,
+                );
+                at += 3;
+                continue;
+            }
+            _ => return None,
+        };
+        let mut buffer = [0; 4];
+        raw.extend_from_slice(char::from_u32(code)?.encode_utf8(&mut buffer).as_bytes());
+    }
+}
+
+/// Writes pairs in canonical form: sorted, without empty values, of equal names the last.
+pub(crate) fn canonical<N: AsRef<str>, V: AsRef<str>>(mut pairs: Vec<(N, V)>, out: &mut Vec<u8>) {
+    pairs.sort_by(|a, b| a.0.as_ref().cmp(b.0.as_ref()));
+    out.clear();
+    for (i, (name, value)) in pairs.iter().enumerate() {
+        let again = pairs.get(i + 1).is_some_and(|next| next.0.as_ref() == name.as_ref());
+        if !again && !value.as_ref().is_empty() {
+            push_pair(out, name.as_ref(), value.as_ref());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_labels() {
+        let check = |text: &str, expected: Option<&[(&str, &str)]>| {
+            let found = parse(text);
+            let found: Option<Vec<_>> = found.as_ref().map(|p| p.iter().map(|(n, v)| (*n, &**v)).collect());
+            assert_eq!(found.as_deref(), expected, "{text}");
+        };
+        check("{}", Some(&[]));
+        check(" { } ", Some(&[]));
+        check("{foo=\"bar\"}", Some(&[("foo", "bar")]));
+        check("{foo=\"bar\", baz=\"x\" , y=\"z\",}", Some(&[("foo", "bar"), ("baz", "x"), ("y", "z")]));
+        check(r#"{foo="ba\"r\\z\n", a="", b="\"\\"}"#, Some(&[("foo", "ba\"r\\z\n"), ("a", ""), ("b", "\"\\")]));
+        check(r#"{a="\x41\u00e9\101",k8s.pod="}"}"#, Some(&[("a", "AéA"), ("k8s.pod", "}")]));
+        check("{a=\"zoë\"}", Some(&[("a", "zoë")]));
+        for bad in [
+            "",
+            "{foo=\"bar}",
+            "foo{bar=\"baz\"}",
+            "{foo}",
+            "{foo=bar}",
+            "{a=\"b\" c=\"d\"}",
+            "{=\"b\"}",
+            "{a=\"\\q\"}",
+            "{,}",
+        ] {
+            check(bad, None);
+        }
+        let mut out = Vec::new();
+        canonical(vec![("b", "2"), ("a", "1"), ("b", "3"), ("c", "")], &mut out);
+        assert_eq!(out, b"\x01a\x011\x01b\x013");
+    }
+}

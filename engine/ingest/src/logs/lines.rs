@@ -1,0 +1,181 @@
+//! JSON lines: one object per line, read as they arrive, in any pieces. A bad line costs itself and nothing else.
+
+use std::borrow::Cow;
+
+use memchr::memchr;
+
+use super::LogsContext;
+use super::json::Cursor;
+use super::options::Defaults;
+use super::report::Dropped;
+use super::rows::Rows;
+use super::time::Stamp;
+
+/// Cuts a stream of bytes into lines; a line that is too long is left out.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    tail: Vec<u8>,
+    skipping: bool,
+    line_bytes_max: usize,
+    /// Lines seen, the current one included.
+    pub(crate) number: u64,
+}
+
+/// A line, or the word that it was too long.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Line<'a> {
+    Text(&'a str),
+    TooLong,
+}
+
+impl Lines {
+    pub(crate) fn new(line_bytes_max: usize) -> Self {
+        Self { tail: Vec::new(), skipping: false, line_bytes_max, number: 0 }
+    }
+
+    /// Gives all lines that end in these bytes; keeps what follows the last of them.
+    pub(crate) fn feed<E>(
+        &mut self,
+        mut data: &[u8],
+        each: &mut impl FnMut(u64, Line<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.skipping || !self.tail.is_empty() {
+            let Some(end) = memchr(b'\n', data) else {
+                self.keep(data);
+                return Ok(());
+            };
+            self.keep(&data[..end]);
+            data = &data[end + 1..];
+            self.end_tail(each)?;
+        }
+        let Some(end) = memchr::memrchr(b'\n', data) else {
+            self.keep(data);
+            return Ok(());
+        };
+        // One look at the encoding of all lines; only when it fails, line by line.
+        let (whole, rest) = (&data[..end], &data[end + 1..]);
+        let valid = std::str::from_utf8(whole).ok();
+        let mut start = 0;
+        while start <= whole.len() {
+            let len = memchr(b'\n', &whole[start..]).unwrap_or(whole.len() - start);
+            self.number += 1;
+            if len > self.line_bytes_max {
+                each(self.number, Line::TooLong)?;
+            } else {
+                let text = match valid {
+                    Some(text) => Cow::Borrowed(&text[start..start + len]),
+                    None => String::from_utf8_lossy(&whole[start..start + len]),
+                };
+                each(self.number, Line::Text(&text))?;
+            }
+            start += len + 1;
+        }
+        self.keep(rest);
+        Ok(())
+    }
+
+    /// Gives the last line, if it has no end.
+    pub(crate) fn finish<E>(&mut self, each: &mut impl FnMut(u64, Line<'_>) -> Result<(), E>) -> Result<(), E> {
+        if self.skipping || !self.tail.is_empty() { self.end_tail(each) } else { Ok(()) }
+    }
+
+    fn keep(&mut self, data: &[u8]) {
+        // One more for the carriage return that a line may end with.
+        if self.skipping || self.tail.len() + data.len() > self.line_bytes_max + 1 {
+            self.skipping = true;
+            self.tail.clear();
+        } else {
+            self.tail.extend_from_slice(data);
+        }
+    }
+
+    fn end_tail<E>(&mut self, each: &mut impl FnMut(u64, Line<'_>) -> Result<(), E>) -> Result<(), E> {
+        let tail = std::mem::take(&mut self.tail);
+        let too_long = std::mem::take(&mut self.skipping) || tail.len() > self.line_bytes_max;
+        self.number += 1;
+        if too_long {
+            return each(self.number, Line::TooLong);
+        }
+        each(self.number, Line::Text(&String::from_utf8_lossy(&tail)))?;
+        self.tail = tail;
+        self.tail.clear();
+        Ok(())
+    }
+}
+
+/// Decodes JSON lines.
+#[derive(Debug)]
+pub struct JsonLines {
+    lines: Lines,
+    /// The rows so far.
+    pub rows: Rows,
+}
+
+impl JsonLines {
+    /// Begins a request.
+    pub fn new(ctx: &LogsContext) -> Self {
+        Self { lines: Lines::new(ctx.limits.line_bytes_max), rows: Rows::new(ctx, Defaults::LINES) }
+    }
+
+    /// Reads a piece of the body.
+    pub fn feed(&mut self, data: &[u8]) {
+        let Self { lines, rows } = self;
+        let Ok(()) = lines.feed(data, &mut |number, line| {
+            read_line(rows, number, line);
+            Ok::<_, std::convert::Infallible>(())
+        });
+    }
+
+    /// Reads the last line, which may lack its end.
+    pub fn finish(&mut self) {
+        let Self { lines, rows } = self;
+        let Ok(()) = lines.finish(&mut |number, line| {
+            read_line(rows, number, line);
+            Ok::<_, std::convert::Infallible>(())
+        });
+    }
+}
+
+fn read_line(rows: &mut Rows, number: u64, line: Line<'_>) {
+    let fault = match line {
+        Line::TooLong => {
+            rows.report.drop_row(Dropped::LongLine);
+            Some(Dropped::LongLine.text().to_owned())
+        }
+        Line::Text(text) => {
+            let mut json = Cursor::new(text);
+            if json.at_end() {
+                return;
+            }
+            match document(rows, &mut json) {
+                Ok(outcome) => outcome.err().map(|why| why.text().to_owned()),
+                Err(fault) => {
+                    rows.report.drop_row(Dropped::Unreadable);
+                    Some(fault)
+                }
+            }
+        }
+    };
+    if let Some(fault) = fault
+        && rows.report.first_fault.is_none()
+    {
+        rows.report.first_fault = Some(format!("line {number}: {fault}"));
+    }
+}
+
+/// Reads the object that a line holds as a row.
+///
+/// # Errors
+/// The line is no object; not counted yet. Inside: why the row was dropped; counted.
+pub(crate) fn document(rows: &mut Rows, json: &mut Cursor<'_>) -> Result<Result<(), Dropped>, String> {
+    let read = rows
+        .object(json)
+        .and_then(|()| if json.at_end() { Ok(()) } else { Err(json.fault("unexpected text after the object")) });
+    match read {
+        Ok(()) => Ok(rows.end(Stamp::Arrival, 0)),
+        Err(fault) => {
+            rows.abandon();
+            Err(format!("invalid JSON at offset {}: {}", fault.offset, fault.what))
+        }
+    }
+}

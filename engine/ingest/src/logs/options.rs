@@ -1,0 +1,156 @@
+//! The field-handling parameters that every log endpoint takes, as query parameter or header.
+//!
+//! The query string wins over the header; the two are not merged. Lists are separated by commas.
+
+use std::sync::Arc;
+
+use quiver_types::logs::{MSG, STREAM, STREAM_ID, TIME};
+
+use crate::error::{Error, Result};
+
+/// Names of the parameters: in the query string, and as header.
+pub const PARAMETERS: [(&str, &str); 5] = [
+    ("_time_field", "logs-time-field"),
+    ("_msg_field", "logs-msg-field"),
+    ("_stream_fields", "logs-stream-fields"),
+    ("ignore_fields", "logs-ignore-fields"),
+    ("extra_fields", "logs-extra-fields"),
+];
+
+/// How the fields of a request are handled.
+#[derive(Debug, Clone, Default)]
+pub struct FieldOptions {
+    /// Fields that hold the time, the first one present counts; `None`: as the format has it.
+    pub time: Option<Vec<String>>,
+    /// Fields that hold the message, the first one that is not empty counts; `None`: as the format has it.
+    pub msg: Option<Vec<String>>,
+    /// Fields that make up the stream, sorted; `None`: as the format has it.
+    pub stream: Option<Vec<String>>,
+    /// Fields that are dropped; an entry that ends in `*` names all that begin so.
+    pub ignore: Vec<String>,
+    /// Fields that each row gets.
+    pub extra: Vec<(String, String)>,
+    /// Fields that name the service of a row, the first non-empty one counts (`identity-and-access` 4.1).
+    pub service: Arc<[String]>,
+    /// Whether an aggregator's line that is a JSON object is left as it is.
+    pub keep_messages: bool,
+}
+
+impl FieldOptions {
+    /// Reads the parameters. `query` and `header` look one up by name.
+    ///
+    /// # Errors
+    /// Invalid: an entry of `extra_fields` without `=`, name or value, or with a name that rows cannot have.
+    pub fn read<'a>(
+        query: impl Fn(&str) -> Option<&'a str>,
+        header: impl Fn(&str) -> Option<&'a str>,
+        service: &Arc<[String]>,
+    ) -> Result<Self> {
+        let given = |i: usize| {
+            let (parameter, name) = PARAMETERS[i];
+            query(parameter).filter(|v| !v.is_empty()).or_else(|| header(name)).filter(|v| !v.trim().is_empty())
+        };
+        let list = |text: &str| -> Vec<String> {
+            text.split(',').map(str::trim).filter(|t| !t.is_empty()).map(str::to_owned).collect()
+        };
+        let mut stream = given(2).map(list);
+        if let Some(stream) = &mut stream {
+            stream.sort_unstable();
+            stream.dedup();
+        }
+        Ok(Self {
+            time: given(0).map(list),
+            msg: given(1).map(list),
+            stream,
+            ignore: given(3).map(list).unwrap_or_default(),
+            extra: given(4).map(extra).transpose()?.unwrap_or_default(),
+            service: Arc::clone(service),
+            keep_messages: false,
+        })
+    }
+
+    /// Says whether a name is to be dropped.
+    pub(crate) fn ignores(&self, name: &str) -> bool {
+        self.ignore.iter().any(|entry| match entry.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix),
+            None => name == entry,
+        })
+    }
+}
+
+fn extra(text: &str) -> Result<Vec<(String, String)>> {
+    let mut all: Vec<(String, String)> = Vec::new();
+    for entry in text.split(',') {
+        let bad = |what| Error::Parameter { name: "extra_fields", what, value: crate::codec::cut(entry) };
+        let (name, value) = entry.split_once('=').ok_or_else(|| bad("expected `name=value`"))?;
+        let (name, value) = (name.trim(), value.trim());
+        if name.is_empty() || value.is_empty() {
+            return Err(bad("name and value must not be empty"));
+        }
+        if [TIME, STREAM, STREAM_ID].contains(&name) {
+            return Err(bad("this name is reserved"));
+        }
+        if name.len() > super::NAME_BYTES_MAX {
+            return Err(bad("the name is too long"));
+        }
+        all.retain(|(known, _)| known != name);
+        all.push((name.to_owned(), value.to_owned()));
+    }
+    Ok(all)
+}
+
+/// What a format takes where no parameter says otherwise.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Defaults {
+    /// Fields that hold the time.
+    pub(crate) time: &'static [&'static str],
+    /// Fields that hold the message.
+    pub(crate) msg: &'static [&'static str],
+    /// Whether the field `_stream` of the input gives the labels of the stream.
+    pub(crate) reads_stream: bool,
+    /// Whether a date alone is a time.
+    pub(crate) dates: bool,
+}
+
+impl Defaults {
+    /// JSON lines.
+    pub(crate) const LINES: Self = Self { time: &[TIME], msg: &[MSG], reads_stream: true, dates: false };
+    /// Bulk.
+    pub(crate) const BULK: Self = Self { dates: true, ..Self::LINES };
+    /// The SaaS intake.
+    pub(crate) const SAAS: Self = Self { time: &["timestamp"], msg: &["message"], ..Self::LINES };
+    /// Formats whose records have a time and a message of their own.
+    pub(crate) const RECORDS: Self = Self { time: &[], msg: &[MSG], reads_stream: false, dates: false };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(query: &[(&str, &str)], header: &[(&str, &str)]) -> Result<FieldOptions> {
+        let find = |list: &[(&str, &str)], name: &str| {
+            list.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned().leak() as &'static str)
+        };
+        FieldOptions::read(|n| find(query, n), |n| find(header, n), &Arc::from([]))
+    }
+
+    #[test]
+    fn parameters() {
+        let options = read(
+            &[("_stream_fields", "host,app , app"), ("extra_fields", "a=b=c,d=e"), ("_msg_field", "")],
+            &[("logs-stream-fields", "x"), ("logs-msg-field", "message,msg"), ("logs-ignore-fields", "a*,b")],
+        );
+        let options = options.unwrap();
+        assert_eq!(options.stream.as_deref(), Some(&["app".to_owned(), "host".to_owned()][..]));
+        assert_eq!(options.msg.as_deref(), Some(&["message".to_owned(), "msg".to_owned()][..]));
+        assert_eq!(options.time, None);
+        assert_eq!(options.extra, [("a".to_owned(), "b=c".to_owned()), ("d".to_owned(), "e".to_owned())]);
+        for (name, ignored) in [("a", true), ("abc", true), ("b", true), ("bc", false), ("c", false)] {
+            assert_eq!(options.ignores(name), ignored, "{name}");
+        }
+        for bad in ["a", "=b", "a=", "a=b,", "_time=1", "a=b,c"] {
+            let error = read(&[("extra_fields", bad)], &[]).unwrap_err();
+            assert_eq!(error.kind(), quiver_types::ErrorKind::Invalid, "{bad}");
+        }
+    }
+}

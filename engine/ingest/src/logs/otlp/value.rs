@@ -1,0 +1,210 @@
+//! Attribute values as fields: scalars as text, maps flattened with dots, lists as compact JSON.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+pub(super) use crate::otlp::any::key_value;
+
+use super::super::NAME_BYTES_MAX;
+use super::super::json::append_quoted;
+use super::super::names::MSG_NAME;
+use super::super::rows::Rows;
+use crate::error::Result;
+use crate::otlp::any::{Any, push_base64, push_double, read};
+use crate::wire::{DEPTH_MAX, Reader, WireError};
+
+fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+/// Names and values that were flattened, with their memory.
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    pairs: Vec<(String, String)>,
+    text: String,
+}
+
+impl Fields {
+    pub(super) fn clear(&mut self) {
+        self.pairs.clear();
+    }
+
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = (String, String)> + '_ {
+        self.pairs.drain(..)
+    }
+
+    /// Adds the fields of a value under a name.
+    pub(super) fn flatten(&mut self, prefix: &str, key: &[u8], value: &[u8]) -> Result<()> {
+        let key = lossy(key);
+        let name = if prefix.is_empty() { key.into_owned() } else { format!("{prefix}.{key}") };
+        self.value(name, read(value)?, 0)?;
+        Ok(())
+    }
+
+    /// Says whether all names were short enough.
+    fn value(&mut self, name: String, value: Any<'_>, depth: usize) -> Result<bool, WireError> {
+        let Any::Map(message) = value else {
+            let mut text = String::new();
+            push_text(value, &mut text)?;
+            self.pairs.push((name, text));
+            return Ok(true);
+        };
+        let mark = self.pairs.len();
+        if !self.members(&name, message, depth)? {
+            // A name below would be too long: the map stays JSON.
+            self.pairs.truncate(mark);
+            let mut text = String::new();
+            push_json(value, &mut text, depth)?;
+            self.pairs.push((name, text));
+        }
+        Ok(true)
+    }
+
+    fn members(&mut self, prefix: &str, message: &[u8], depth: usize) -> Result<bool, WireError> {
+        if depth > DEPTH_MAX {
+            return Err(WireError::TooDeep);
+        }
+        let mut r = Reader::new(message);
+        while !r.is_empty() {
+            match r.tag()? {
+                0x0a => {
+                    let (key, value) = key_value(r.bytes()?)?;
+                    let key = lossy(key);
+                    let name = if prefix.is_empty() { key.into_owned() } else { format!("{prefix}.{key}") };
+                    if !prefix.is_empty() && name.len() > NAME_BYTES_MAX {
+                        return Ok(false);
+                    }
+                    self.value(name, read(value)?, depth + 1)?;
+                }
+                other => r.skip(other, &[1])?,
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Adds an attribute to the row.
+pub(super) fn add(rows: &mut Rows, scratch: &mut Fields, key: &[u8], value: &[u8]) -> Result<()> {
+    match read(value)? {
+        Any::Text(text) => {
+            let name = rows.field_name(&lossy(key));
+            rows.add(name, &lossy(text));
+        }
+        Any::Map(_) => {
+            scratch.flatten("", key, value)?;
+            add_all(rows, scratch);
+        }
+        other => {
+            scratch.text.clear();
+            push_text(other, &mut scratch.text)?;
+            let name = rows.field_name(&lossy(key));
+            rows.add(name, &scratch.text);
+        }
+    }
+    Ok(())
+}
+
+/// Adds the body: the message, or fields when it is a map.
+pub(super) fn add_body(rows: &mut Rows, scratch: &mut Fields, value: &[u8]) -> Result<()> {
+    match read(value)? {
+        Any::Text(text) => rows.add(MSG_NAME, &lossy(text)),
+        Any::Map(message) => {
+            scratch.members("", message, 0)?;
+            add_all(rows, scratch);
+        }
+        other => {
+            scratch.text.clear();
+            push_text(other, &mut scratch.text)?;
+            rows.add(MSG_NAME, &scratch.text);
+        }
+    }
+    Ok(())
+}
+
+fn add_all(rows: &mut Rows, scratch: &mut Fields) {
+    for (name, text) in scratch.drain() {
+        let name = rows.field_name(&name);
+        rows.add(name, &text);
+    }
+}
+
+fn push_text(value: Any<'_>, out: &mut String) -> Result<(), WireError> {
+    match value {
+        Any::Empty => {}
+        Any::Text(text) => out.push_str(&lossy(text)),
+        Any::Double(v) => push_double(v, out),
+        Any::Bytes(bytes) => push_base64(bytes, out),
+        other => push_json(other, out, 0)?,
+    }
+    Ok(())
+}
+
+fn push_json(value: Any<'_>, out: &mut String, depth: usize) -> Result<(), WireError> {
+    if depth > DEPTH_MAX {
+        return Err(WireError::TooDeep);
+    }
+    let (message, open, close) = match value {
+        Any::Empty => {
+            out.push_str("null");
+            return Ok(());
+        }
+        Any::Text(text) => {
+            quoted(&lossy(text), out);
+            return Ok(());
+        }
+        Any::Bool(v) => {
+            out.push_str(if v { "true" } else { "false" });
+            return Ok(());
+        }
+        Any::Int(v) => {
+            let _ = write!(out, "{v}");
+            return Ok(());
+        }
+        Any::Double(v) if v.is_finite() => {
+            push_double(v, out);
+            return Ok(());
+        }
+        Any::Double(_) => {
+            out.push_str("null");
+            return Ok(());
+        }
+        Any::Bytes(bytes) => {
+            out.push('"');
+            push_base64(bytes, out);
+            out.push('"');
+            return Ok(());
+        }
+        Any::List(message) => (message, '[', ']'),
+        Any::Map(message) => (message, '{', '}'),
+    };
+    out.push(open);
+    let mut first = true;
+    let mut r = Reader::new(message);
+    while !r.is_empty() {
+        match r.tag()? {
+            0x0a => {
+                if !first {
+                    out.push(',');
+                }
+                first = false;
+                let mut item = r.bytes()?;
+                if open == '{' {
+                    let (key, value) = key_value(item)?;
+                    quoted(&lossy(key), out);
+                    out.push(':');
+                    item = value;
+                }
+                push_json(read(item)?, out, depth + 1)?;
+            }
+            other => r.skip(other, &[1])?,
+        }
+    }
+    out.push(close);
+    Ok(())
+}
+
+fn quoted(text: &str, out: &mut String) {
+    let mut bytes = Vec::with_capacity(text.len() + 2);
+    append_quoted(text.as_bytes(), &mut bytes);
+    out.push_str(&lossy(&bytes));
+}

@@ -1,0 +1,121 @@
+//! What became of the rows of a request: how many were taken, how many were not and why.
+
+use std::fmt::Write;
+
+/// Why a row was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dropped {
+    /// Not a record of the format.
+    Unreadable,
+    /// Its time cannot be read.
+    BadTime,
+    /// More fields than allowed.
+    TooManyFields,
+    /// Its line is too long.
+    LongLine,
+    /// Names and values together are too large.
+    LargeRow,
+    /// Older than what is kept.
+    TooOld,
+    /// Too far in the future.
+    TooNew,
+}
+
+impl Dropped {
+    /// All reasons.
+    pub const ALL: [Self; 7] = [
+        Self::Unreadable,
+        Self::BadTime,
+        Self::TooManyFields,
+        Self::LongLine,
+        Self::LargeRow,
+        Self::TooOld,
+        Self::TooNew,
+    ];
+
+    /// Gives the word for metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Unreadable => "unreadable",
+            Self::BadTime => "bad_time",
+            Self::TooManyFields => "too_many_fields",
+            Self::LongLine => "long_line",
+            Self::LargeRow => "large_row",
+            Self::TooOld => "too_old",
+            Self::TooNew => "too_new",
+        }
+    }
+
+    /// Gives the text for the sender.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Unreadable => "not a JSON object",
+            Self::BadTime => "the time cannot be read",
+            Self::TooManyFields => "more than 1000 fields",
+            Self::LongLine => "line is longer than 256 KiB",
+            Self::LargeRow => "names and values are larger than 2 MiB",
+            Self::TooOld => "the time is too far in the past",
+            Self::TooNew => "the time is too far in the future",
+        }
+    }
+
+    /// Says whether the fault is in the record itself, and not in its age.
+    pub fn is_fault(self) -> bool {
+        !matches!(self, Self::TooOld | Self::TooNew)
+    }
+}
+
+/// Counts of a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Rows that were taken.
+    pub rows: u64,
+    /// Records without any field: nothing to store, and no fault.
+    pub empty: u64,
+    /// Names that were cut to the allowed length.
+    pub cut_names: u64,
+    dropped: [u64; Dropped::ALL.len()],
+    /// Where the first fault was, for the sender.
+    pub first_fault: Option<String>,
+}
+
+impl Report {
+    /// Counts a row that is not taken.
+    pub fn drop_row(&mut self, why: Dropped) {
+        self.drop_rows(why, 1);
+    }
+
+    /// Counts rows that are not taken.
+    pub fn drop_rows(&mut self, why: Dropped, count: u64) {
+        self.dropped[why as usize] += count;
+    }
+
+    /// Gives the reasons that occurred, with their counts.
+    pub fn dropped(&self) -> impl Iterator<Item = (Dropped, u64)> + '_ {
+        Dropped::ALL.into_iter().map(|why| (why, self.dropped[why as usize])).filter(|(_, n)| *n > 0)
+    }
+
+    /// Gives the number of rows that were not taken.
+    pub fn dropped_count(&self) -> u64 {
+        self.dropped.iter().sum()
+    }
+
+    /// Says whether something was sent and all of it was faulty.
+    pub fn all_faulty(&self) -> bool {
+        let faulty = self.dropped().any(|(why, _)| why.is_fault());
+        faulty && self.rows == 0 && self.empty == 0 && self.dropped().all(|(why, _)| why.is_fault())
+    }
+
+    /// Names what was dropped; empty when nothing was.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        for (why, count) in self.dropped() {
+            let separator = if out.is_empty() { "" } else { "; " };
+            let _ = write!(out, "{separator}{count} dropped: {}", why.text());
+        }
+        if let Some(fault) = &self.first_fault {
+            let _ = write!(out, "; first fault: {fault}");
+        }
+        out
+    }
+}

@@ -1,0 +1,120 @@
+//! The log intake of a monitoring SaaS (Datadog v2 logs): a list of objects, or one.
+
+use super::json::{Cursor, JsonFault};
+use super::names::ROOT;
+use super::options::Defaults;
+use super::rows::Rows;
+use super::time::Stamp;
+use super::{DecodedLogs, LogsContext};
+use crate::error::{Error, Result};
+
+/// The value of a tag that has none.
+const NO_VALUE: &str = "no_label_value";
+
+/// What the URL says for records that lack it.
+#[derive(Debug, Clone, Default)]
+pub struct UrlFields {
+    /// Tags, as in a record.
+    pub ddtags: Option<String>,
+    /// `ddsource`, `hostname`, `service` with their values.
+    pub fields: Vec<(&'static str, String)>,
+}
+
+/// Decodes a body.
+///
+/// # Errors
+/// Invalid: not JSON, or neither an object nor a list of objects. TooLarge: the rows take too much memory.
+pub fn decode(body: &[u8], url: &UrlFields, ctx: &LogsContext) -> Result<DecodedLogs> {
+    let text = String::from_utf8_lossy(body);
+    let mut json = Cursor::new(&text);
+    let mut rows = Rows::new(ctx, Defaults::SAAS);
+    if json.peek() == b'{' {
+        record(&mut rows, &mut json, url)?;
+    } else {
+        json.expect(b'[', "expected a list or an object")?;
+        let mut first = true;
+        while json.next_item(first, b']')? {
+            first = false;
+            record(&mut rows, &mut json, url)?;
+            rows.check_memory()?;
+        }
+    }
+    if !json.at_end() {
+        return Err(json.fault("unexpected text after the document").into());
+    }
+    Ok(DecodedLogs::of(rows))
+}
+
+fn record(rows: &mut Rows, json: &mut Cursor<'_>, url: &UrlFields) -> Result<()> {
+    json.expect(b'{', "expected an object").map_err(Error::from)?;
+    let (mut last, mut tags) = (0, false);
+    let mut lacks = vec![true; url.fields.len()];
+    while json.next_key(last == 0)? {
+        last = rows.key(json, ROOT, last)?;
+        let next = json.peek();
+        let key = rows.names.key_text(last);
+        let (is_tags, is_message) = (key == "ddtags", key == "message");
+        if let Some(i) = url.fields.iter().position(|(name, _)| *name == key) {
+            lacks[i] = matches!(json.rest(), [b'n', ..] | [b'"', b'"', ..]);
+        }
+        match next {
+            b'"' if is_tags => {
+                let text = json.string("expected a text")?.text();
+                tags = true;
+                add_tags(rows, &text);
+            }
+            b'{' if is_message => message(rows, json, last)?,
+            _ => rows.first_level_member(json, last)?,
+        }
+    }
+    if !tags && let Some(text) = &url.ddtags {
+        add_tags(rows, text);
+    }
+    for ((name, value), _) in url.fields.iter().zip(lacks).filter(|(_, lacks)| *lacks) {
+        let name = rows.names.find(name);
+        rows.add(name, value);
+    }
+    let why = rows.end(Stamp::Arrival, 0).err();
+    if let (Some(why), None) = (why, &rows.report.first_fault) {
+        rows.report.first_fault = Some(format!("{} before offset {}", why.text(), json.pos));
+    }
+    Ok(())
+}
+
+/// Reads a message that is an object: its own `message` counts; without one the object stays JSON.
+fn message(rows: &mut Rows, json: &mut Cursor<'_>, key: u32) -> Result<(), JsonFault> {
+    let name = rows.names.name_of(key);
+    let start = json.pos;
+    let mut found = None;
+    json.expect(b'{', "expected an object")?;
+    let mut first = true;
+    while json.next_key(first)? {
+        first = false;
+        let inner = json.text_rest()?.text();
+        json.expect(b':', "expected `:`")?;
+        json.peek();
+        if inner == "message" {
+            found = Some(json.pos);
+        }
+        json.skip()?;
+    }
+    let end = json.pos;
+    json.pos = found.unwrap_or(start);
+    match json.peek() {
+        b'{' | b'[' => rows.add_with(name, |out| json.compact(out))?,
+        _ => rows.first_level_member(json, key)?,
+    }
+    json.pos = end;
+    Ok(())
+}
+
+fn add_tags(rows: &mut Rows, text: &str) {
+    for tag in text.split(',').map(str::trim).filter(|t| !t.is_empty()) {
+        let (name, value) = tag.split_once(':').unwrap_or((tag, NO_VALUE));
+        if name.is_empty() {
+            continue;
+        }
+        let name = rows.field_name(name);
+        rows.add(name, value);
+    }
+}

@@ -1,0 +1,63 @@
+//! Bulk requests: pairs of lines, items, what fails alone and what fails as a whole.
+
+use serde_json::{Value, json};
+
+use super::{context, rows_of};
+use crate::error::Result;
+use crate::logs::bulk::Bulk;
+
+const FIELDS: &[(&str, &str)] = &[("_msg_field", "message"), ("_time_field", "@timestamp")];
+
+fn decode(body: &str) -> Result<(Vec<Value>, Value)> {
+    let mut bulk = Bulk::new(&context(FIELDS));
+    for piece in body.as_bytes().chunks(5) {
+        bulk.feed(piece)?;
+    }
+    bulk.finish()?;
+    let answer = serde_json::from_str(&bulk.answer(3)).expect("the answer is JSON");
+    Ok((rows_of(&bulk.take_all()), answer))
+}
+
+#[test]
+fn items() {
+    let body = "{\"create\":{\"_index\":\"logs\"}}\n{\"@timestamp\":\"2025-03-10\",\"message\":\"one\"}\n\n\
+        {\"delete\":{\"_id\":\"1\"}}\n{\"index\":{}}\nnonsense\n{\"update\":{}}\n{\"doc\":{}}\n\
+        {\"index\":{}}\n{\"@timestamp\":\"xyz\"}\r\n{ \"create\" : { } }\n{\"message\":\"two\",\"@timestamp\":1741600000}";
+    let (rows, answer) = decode(body).unwrap();
+    let t0 = 1_741_600_000_000_000_000i64;
+    assert_eq!(
+        rows,
+        [json!({"_time": 1_741_564_800_000_000_000i64, "_msg": "one"}), json!({"_time": t0, "_msg": "two"})]
+    );
+    assert_eq!((&answer["took"], &answer["errors"]), (&json!(3), &json!(true)));
+    let items: Vec<(String, u64)> = answer["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| {
+            let (action, item) = item.as_object().unwrap().iter().next().unwrap();
+            assert_eq!(item.get("error").is_some(), item["status"] == 400, "{item}");
+            (action.clone(), item["status"].as_u64().unwrap())
+        })
+        .collect();
+    let expected = [("create", 201), ("delete", 400), ("index", 400), ("update", 400), ("index", 400), ("create", 201)];
+    assert_eq!(items, expected.map(|(action, status)| (action.to_owned(), status)));
+    let (rows, answer) = decode("").unwrap();
+    assert_eq!((rows.len(), answer), (0, json!({"took": 3, "errors": false, "items": []})));
+}
+
+#[test]
+fn broken_requests() {
+    for body in [
+        "foobar",
+        "{}",
+        "{\"create\":{}}",
+        "{\"creat\":{}}\n{}",
+        "{\"create\":{}}\n{\"a\":1}\n{\"a\":1}\n",
+        "{\"create\":1}\n{}",
+        "{\"create\":{},\"index\":{}}\n{}",
+        "{\"create\":{}} x\n{}",
+    ] {
+        assert!(decode(body).is_err(), "{body}");
+    }
+}

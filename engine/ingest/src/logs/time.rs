@@ -1,0 +1,227 @@
+//! Times as senders of logs write them: RFC 3339 in its looser forms, or Unix time whose unit follows from its size.
+
+/// What a time value says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stamp {
+    /// Nothing: the time of arrival counts.
+    Arrival,
+    /// Unix nanoseconds.
+    At(i64),
+    /// Before the first nanosecond that 64 bits can say (1677).
+    Before,
+    /// After the last one (2262).
+    After,
+}
+
+impl Stamp {
+    /// Makes one of Unix nanoseconds.
+    pub(crate) fn of(nanos: i128) -> Self {
+        match i64::try_from(nanos) {
+            Ok(nanos) => Self::At(nanos),
+            Err(_) if nanos < 0 => Self::Before,
+            Err(_) => Self::After,
+        }
+    }
+}
+
+/// Reads a time: RFC 3339 (a blank instead of `T` and no zone are allowed) or Unix time. `None`: neither.
+pub fn parse(text: &str) -> Option<Stamp> {
+    match text.as_bytes() {
+        b"" | b"0" | b"-" => Some(Stamp::Arrival),
+        [_, _, _, _, b'-', ..] => rfc3339(text.as_bytes()),
+        _ => unix(text),
+    }
+}
+
+/// Reads a time as [`parse`], or a date (`2025-03-10`): its first moment in UTC.
+pub fn parse_or_date(text: &str) -> Option<Stamp> {
+    match text.as_bytes() {
+        bytes @ [_, _, _, _, b'-', _, _, b'-', _, _] => Some(Stamp::of(i128::from(date(bytes)?) * DAY_NANOS)),
+        _ => parse(text),
+    }
+}
+
+const SECOND_NANOS: i128 = 1_000_000_000;
+const DAY_NANOS: i128 = 86_400 * SECOND_NANOS;
+
+/// Reads `yyyy-mm-dd` at the start; gives days since 1970.
+fn date(text: &[u8]) -> Option<i64> {
+    let [y0, y1, y2, y3, b'-', m0, m1, b'-', d0, d1, ..] = *text else { return None };
+    let year = i64::from(two(y0, y1)?) * 100 + i64::from(two(y2, y3)?);
+    let (month, day) = (two(m0, m1)?, two(d0, d1)?);
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let last = match month {
+        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
+        4 | 6 | 9 | 11 => 30,
+        2 => 28 + u32::from(leap),
+        _ => return None,
+    };
+    if day == 0 || day > last {
+        return None;
+    }
+    // Years begin in March, so that the day that not every year has comes last.
+    let year = year - i64::from(month <= 2);
+    let of_year = (153 * ((i64::from(month) + 9) % 12) + 2) / 5 + i64::from(day) - 1;
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    Some(era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468)
+}
+
+#[inline]
+fn two(high: u8, low: u8) -> Option<u32> {
+    let (high, low) = (high.wrapping_sub(b'0'), low.wrapping_sub(b'0'));
+    (high < 10 && low < 10).then(|| u32::from(high) * 10 + u32::from(low))
+}
+
+fn rfc3339(text: &[u8]) -> Option<Stamp> {
+    let days = date(text)?;
+    let [b'T' | b't' | b' ', h0, h1, b':', m0, m1, b':', s0, s1, ref rest @ ..] = text[10..] else { return None };
+    let (hour, minute, second) = (two(h0, h1)?, two(m0, m1)?, two(s0, s1)?);
+    // A leap second is the first moment of the next minute.
+    if hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let mut rest = rest;
+    let mut fraction = 0u32;
+    if let [b'.' | b',', digits @ ..] = rest {
+        let len = digits.iter().take_while(|b| b.is_ascii_digit()).count();
+        if len == 0 {
+            return None;
+        }
+        for i in 0..9 {
+            fraction = fraction * 10 + if i < len { u32::from(digits[i] - b'0') } else { 0 };
+        }
+        rest = &digits[len..];
+    }
+    let offset = match *rest {
+        [] | [b'Z' | b'z'] => 0,
+        [sign @ (b'+' | b'-'), h0, h1, b':', m0, m1] | [sign @ (b'+' | b'-'), h0, h1, m0, m1] => {
+            let (hours, minutes) = (two(h0, h1)?, two(m0, m1)?);
+            if hours > 23 || minutes > 59 {
+                return None;
+            }
+            let seconds = i64::from(hours * 3600 + minutes * 60);
+            if sign == b'-' { -seconds } else { seconds }
+        }
+        _ => return None,
+    };
+    let seconds = days * 86_400 + i64::from(hour * 3600 + minute * 60 + second) - offset;
+    Some(Stamp::of(i128::from(seconds) * SECOND_NANOS + i128::from(fraction)))
+}
+
+/// Reads Unix time in s, ms, µs or ns, whichever makes the number a time near ours (before 2038 in seconds and so on).
+pub fn unix(text: &str) -> Option<Stamp> {
+    let bytes = text.as_bytes();
+    let (negative, digits) = match bytes {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        _ => (false, bytes),
+    };
+    // The number is `mantissa * 10^exponent`, exactly; digits that no nanosecond can hold are cut.
+    let (mut mantissa, mut exponent, mut seen, mut point) = (0i128, 0i32, false, false);
+    let mut at = 0;
+    while let Some(&byte) = digits.get(at) {
+        match byte {
+            b'0'..=b'9' if mantissa < 1_000_000_000_000_000_000_000_000_000 => {
+                mantissa = mantissa * 10 + i128::from(byte - b'0');
+                exponent -= i32::from(point);
+                seen = true;
+            }
+            b'0'..=b'9' => exponent = exponent.saturating_add(i32::from(!point)),
+            b'.' if !point => point = true,
+            _ => break,
+        }
+        at += 1;
+    }
+    if !seen {
+        return None;
+    }
+    if let [b'e' | b'E', rest @ ..] = &digits[at..] {
+        let shift: i32 = std::str::from_utf8(rest).ok()?.parse().ok()?;
+        exponent = exponent.saturating_add(shift);
+    } else if at < digits.len() {
+        return None;
+    }
+    if mantissa == 0 {
+        return Some(Stamp::Arrival);
+    }
+    let whole = scaled(mantissa, exponent).unwrap_or(i128::MAX);
+    let unit = match whole {
+        0..SECONDS_MAX => 9,
+        SECONDS_MAX..MILLIS_MAX => 6,
+        MILLIS_MAX..MICROS_MAX => 3,
+        _ => 0,
+    };
+    let nanos = scaled(mantissa, exponent.saturating_add(unit)).unwrap_or(i128::MAX);
+    Some(Stamp::of(if negative { -nanos } else { nanos }))
+}
+
+const SECONDS_MAX: i128 = 1 << 31;
+const MILLIS_MAX: i128 = 1000 * SECONDS_MAX;
+const MICROS_MAX: i128 = 1000 * MILLIS_MAX;
+
+/// Gives `mantissa * 10^exponent` without its fraction; `None`: more than 128 bits.
+fn scaled(mantissa: i128, exponent: i32) -> Option<i128> {
+    if exponent < 0 {
+        let divisor = 10i128.checked_pow(exponent.unsigned_abs());
+        return Some(divisor.map_or(0, |d| mantissa / d));
+    }
+    mantissa.checked_mul(10i128.checked_pow(exponent.unsigned_abs())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times() {
+        let check = |text: &str, expected: Option<Stamp>| assert_eq!(parse(text), expected, "{text}");
+        let at = |nanos| Some(Stamp::At(nanos));
+        check("2024-06-18T23:37:20+08:00", at(1_718_725_040_000_000_000));
+        check("2024-06-18 23:37:20.123-05:30", at(1_718_773_640_123_000_000));
+        check("2024-06-18T23:37:20", at(1_718_753_840_000_000_000));
+        check("2024-06-18T23:37:20.1234567891Z", at(1_718_753_840_123_456_789));
+        check("2024-06-18T23:37:20+0800", at(1_718_725_040_000_000_000));
+        check("1969-12-31T23:59:59Z", at(-1_000_000_000));
+        check("2016-12-31T23:59:60Z", at(1_483_228_800_000_000_000));
+        check("2000-02-29T00:00:00Z", at(951_782_400_000_000_000));
+        check("1718773640123456789", at(1_718_773_640_123_456_789));
+        check("1718773640123456", at(1_718_773_640_123_456_000));
+        check("1718773640123", at(1_718_773_640_123_000_000));
+        check("1718773640", at(1_718_773_640_000_000_000));
+        check("1686026123.62", at(1_686_026_123_620_000_000));
+        check("147.78369e9", at(147_783_690_000_000_000));
+        check("1741600000.000000001", at(1_741_600_000_000_000_001));
+        check("-1.5", at(-1_500_000_000));
+        check("1e-5", at(10_000));
+        for arrival in ["", "0", "-", "0.0"] {
+            check(arrival, Some(Stamp::Arrival));
+        }
+        check("9999-01-01T00:00:00Z", Some(Stamp::After));
+        check("0001-01-01T00:00:00Z", Some(Stamp::Before));
+        check("1e300", Some(Stamp::After));
+        check("-99999999999999999999999", Some(Stamp::Before));
+        for bad in [
+            "foobar",
+            "2024-06-18T23:37",
+            "2024-06-18",
+            "2023-02-29T00:00:00Z",
+            "2024-13-01T00:00:00Z",
+            "2024-06-18T24:00:00Z",
+            "2024-06-18T23:37:20.Z",
+            "2024-06-18T23:37:20+8",
+            "2024-06-18T23:37:20Zx",
+            "1.2.3",
+            "12e",
+            ".",
+            "1 2",
+            "0x10",
+            "true",
+            "20é4-01-01T00:00:00Z",
+        ] {
+            check(bad, None);
+        }
+        assert_eq!(parse_or_date("2025-03-10"), at(1_741_564_800_000_000_000));
+        assert_eq!(parse_or_date("2025-03-32"), None);
+        assert_eq!(parse_or_date("1718773640"), at(1_718_773_640_000_000_000));
+    }
+}
