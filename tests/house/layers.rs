@@ -11,7 +11,7 @@ use crate::sources::{none, root};
 const LAYERS: &[&[&str]] = &[
     &["quiver-types"],
     &["quiver-ingest", "quiver-store", "quiver-query"],
-    &["quiver-promql", "quiver-logsql"],
+    &["quiver-promql", "quiver-logsql", "quiver-traces"],
     &["quiver-api"],
     &["quiver"],
     &["quiver-tests", "quiver-benches"],
@@ -34,6 +34,9 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("quiver-logsql", "quiver-store", "languages meet the store in traits, wired by the binary"),
     ("quiver-logsql", "quiver-ingest", "languages read, they do not write"),
     ("quiver-logsql", "axum", "only the API knows HTTP"),
+    ("quiver-traces", "quiver-store", "languages meet the store in traits, wired by the binary"),
+    ("quiver-traces", "quiver-ingest", "languages read, they do not write"),
+    ("quiver-traces", "axum", "only the API knows HTTP"),
 ];
 
 fn packages() -> BTreeMap<String, Package> {

@@ -1,7 +1,7 @@
 //! The one engine: every language hands it a DataFusion `LogicalPlan`, it plans, limits, runs, cancels and explains.
 //!
 //! `engine` holds the session, the memory pool and the CPU runtime; `context` is what a query brings along (access,
-//! deadline, limits, counters); `samples` is the door through which languages scan metric samples; `explain` makes
+//! deadline, limits, counters); `samples` and `spans` are the doors through which languages scan; `explain` makes
 //! plans visible.
 //!
 //! Invariant: knows no query language and no store.
@@ -12,8 +12,10 @@ mod error;
 mod explain;
 mod pool;
 mod samples;
+mod spans;
 
 pub use context::{Limits, QueryContext};
 pub use engine::{EngineSettings, QueryEngine, QueryUse};
 pub use error::{from_datafusion, to_datafusion};
 pub use samples::{SampleRequest, SampleTables};
+pub use spans::SpanTables;

@@ -1,0 +1,23 @@
+//! How the trace engine reaches spans: a request becomes a DataFusion table.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use quiver_types::spans::{SpanRequest, SpanSnapshot};
+use quiver_types::{Access, ReadStats, Result};
+
+/// Gives tables over the spans of a snapshot. Implemented by the binary over the store.
+///
+/// The schema is `quiver_types::spans::schema_of` the columns; rows are those that the filter takes and the caller may
+/// see, in no promised order.
+pub trait SpanTables: Send + Sync + Debug {
+    /// Makes the table.
+    fn spans(
+        &self,
+        snapshot: &Arc<dyn SpanSnapshot>,
+        access: &Access,
+        request: &SpanRequest,
+        stats: &Arc<ReadStats>,
+    ) -> Result<Arc<dyn TableProvider>>;
+}

@@ -1,0 +1,274 @@
+//! `TracesEngine`: one query is one snapshot, one context, and one or more plans over the table of spans.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use datafusion::datasource::provider_as_source;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
+use futures::StreamExt;
+use quiver_query::{QueryContext, QueryEngine, SpanTables, from_datafusion};
+use quiver_types::spans::{
+    Span, SpanColumn, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, TraceId, all_columns, hex, parse_hex,
+    read_spans,
+};
+use quiver_types::{Access, Error};
+use serde_json::Value;
+
+use crate::assemble::{Trace, assemble, assemble_all, retain};
+use crate::params::ParamError;
+
+/// Why a read of traces gives nothing.
+#[derive(Debug, Clone)]
+pub enum TraceError {
+    /// The id is none.
+    InvalidId,
+    /// A parameter is wrong.
+    Param(ParamError),
+    /// The cursor belongs to another search.
+    CursorMismatch,
+    /// There is no such trace, or what was asked for is not in it.
+    NotFound,
+    /// The caller may see nothing of it.
+    Forbidden,
+    /// More spans than one answer may have.
+    TooLarge(usize),
+    /// The engine says so.
+    Engine(Error),
+}
+
+impl From<Error> for TraceError {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl From<ParamError> for TraceError {
+    fn from(error: ParamError) -> Self {
+        Self::Param(error)
+    }
+}
+
+/// Which spans of a trace are wanted.
+#[derive(Debug, Clone)]
+pub struct Selection {
+    /// The trace.
+    pub id: TraceId,
+    /// Spans overlap this; both ends included, Unix nanoseconds.
+    pub window: (i64, i64),
+    /// Spans of one of these services; none: all.
+    pub services: Vec<String>,
+}
+
+impl Selection {
+    /// Reads an id of 32 or 16 hex digits.
+    ///
+    /// # Errors
+    /// [`TraceError::InvalidId`].
+    pub fn parse_id(text: &str) -> Result<TraceId, TraceError> {
+        let id = if matches!(text.len(), 16 | 32) { parse_hex(text) } else { None };
+        id.filter(|id| *id != [0; 16]).ok_or(TraceError::InvalidId)
+    }
+
+    /// Selects all of a trace.
+    pub fn all(id: TraceId) -> Self {
+        Self { id, window: (i64::MIN, i64::MAX), services: Vec::new() }
+    }
+}
+
+/// The trace engine.
+pub struct TracesEngine {
+    source: Arc<dyn SpanSource>,
+    tables: Arc<dyn SpanTables>,
+    engine: Arc<QueryEngine>,
+    spans_max: usize,
+}
+
+impl fmt::Debug for TracesEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TracesEngine").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+/// What one query reads from.
+#[derive(Debug, Clone)]
+pub(crate) struct Reader {
+    traces: Arc<TracesEngine>,
+    snapshot: Arc<dyn SpanSnapshot>,
+    pub(crate) ctx: QueryContext,
+}
+
+impl TracesEngine {
+    /// Makes the engine; `spans_max` is the most that one trace may have in an answer.
+    pub fn new(
+        source: Arc<dyn SpanSource>,
+        tables: Arc<dyn SpanTables>,
+        engine: Arc<QueryEngine>,
+        spans_max: usize,
+    ) -> Arc<Self> {
+        Arc::new(Self { source, tables, engine, spans_max })
+    }
+
+    /// Runs a read with a snapshot of its own on the threads of the engine.
+    pub(crate) async fn read<T, F, Fut>(self: &Arc<Self>, ctx: &QueryContext, work: F) -> Result<T, TraceError>
+    where
+        T: Send + 'static,
+        F: FnOnce(Reader) -> Fut,
+        Fut: Future<Output = Result<T, TraceError>> + Send + 'static,
+    {
+        let reader = Reader { traces: Arc::clone(self), snapshot: self.source.snapshot(), ctx: ctx.clone() };
+        let work = work(reader);
+        self.engine.run(ctx, async move { Ok(work.await) }).await.map_err(TraceError::Engine)?
+    }
+
+    /// Gives one trace as a caller may see it.
+    ///
+    /// # Errors
+    /// NotFound, Forbidden, TooLarge; those of the engine.
+    pub async fn trace(self: &Arc<Self>, ctx: &QueryContext, selection: Selection) -> Result<Trace, TraceError> {
+        self.read(ctx, move |reader| async move { reader.trace(&selection).await }).await
+    }
+
+    /// Gives several traces, those that are not there left out.
+    ///
+    /// # Errors
+    /// TooLarge; those of the engine.
+    pub async fn traces(self: &Arc<Self>, ctx: &QueryContext, ids: Vec<TraceId>) -> Result<Vec<Trace>, TraceError> {
+        self.read(ctx, move |reader| async move { reader.traces(ids).await }).await
+    }
+
+    /// Shows the plan of a request; with `analyze` runs it.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub async fn explain(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        request: SpanRequest,
+        analyze: bool,
+    ) -> Result<Value, TraceError> {
+        self.read(ctx, move |reader| async move {
+            let plan = reader.plan(&request)?;
+            let shown = reader.traces.engine.explain(&plan, &reader.ctx, analyze).await?;
+            Ok(shown)
+        })
+        .await
+    }
+
+    /// Gives the request that a look-up makes, for [`TracesEngine::explain`].
+    pub fn lookup_request(selection: &Selection) -> SpanRequest {
+        SpanRequest { filter: lookup_filter(vec![selection.id], selection.window), columns: all_columns() }
+    }
+}
+
+fn lookup_filter(mut ids: Vec<TraceId>, window: (i64, i64)) -> SpanFilter {
+    ids.sort_unstable();
+    ids.dedup();
+    let traces = SpanFilter::Traces(Arc::new(ids));
+    if window == (i64::MIN, i64::MAX) { traces } else { traces.and(SpanFilter::Overlaps(window.0, window.1)) }
+}
+
+impl Reader {
+    fn plan_as(&self, access: &Access, request: &SpanRequest) -> Result<LogicalPlan, Error> {
+        let table = self.traces.tables.spans(&self.snapshot, access, request, &self.ctx.stats)?;
+        LogicalPlanBuilder::scan("spans", provider_as_source(table), None)
+            .and_then(LogicalPlanBuilder::build)
+            .map_err(from_datafusion)
+    }
+
+    fn plan(&self, request: &SpanRequest) -> Result<LogicalPlan, Error> {
+        self.plan_as(&self.ctx.access, request)
+    }
+
+    /// Runs a request, and hands each batch to a function; it says whether it wants more.
+    pub(crate) async fn scan(
+        &self,
+        filter: SpanFilter,
+        columns: Vec<SpanColumn>,
+        each: impl FnMut(&RecordBatch) -> Result<bool, TraceError> + Send,
+    ) -> Result<(), TraceError> {
+        let plan = self.plan(&SpanRequest { filter, columns })?;
+        self.run(&plan, each).await
+    }
+
+    async fn run(
+        &self,
+        plan: &LogicalPlan,
+        mut each: impl FnMut(&RecordBatch) -> Result<bool, TraceError> + Send,
+    ) -> Result<(), TraceError> {
+        let mut rows = self.traces.engine.execute(plan, &self.ctx).await?;
+        while let Some(batch) = rows.next().await {
+            self.ctx.check("query execution")?;
+            if !each(&batch.map_err(from_datafusion)?)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads spans with some columns.
+    pub(crate) async fn spans(&self, filter: SpanFilter, columns: Vec<SpanColumn>) -> Result<Vec<Span>, TraceError> {
+        let mut out = Vec::new();
+        let most = self.traces.spans_max;
+        self.scan(filter, columns, |batch| {
+            if out.len() + batch.num_rows() > most {
+                return Err(TraceError::TooLarge(most));
+            }
+            read_spans(batch, &mut out)?;
+            Ok(true)
+        })
+        .await?;
+        Ok(out)
+    }
+
+    async fn trace(&self, selection: &Selection) -> Result<Trace, TraceError> {
+        let filter = lookup_filter(vec![selection.id], selection.window);
+        let reports = self.spans(filter.clone(), all_columns()).await?;
+        if reports.is_empty() {
+            return Err(if self.exists(filter).await? { TraceError::Forbidden } else { TraceError::NotFound });
+        }
+        let mut trace = assemble(selection.id, reports);
+        if !selection.services.is_empty() {
+            retain(&mut trace, |span| selection.services.iter().any(|s| s == span.service_shown()));
+            if trace.spans.is_empty() {
+                return Err(TraceError::NotFound);
+            }
+        }
+        Ok(trace)
+    }
+
+    /// Says whether there are spans that the caller may not see.
+    async fn exists(&self, filter: SpanFilter) -> Result<bool, TraceError> {
+        if self.ctx.access.is_full() {
+            return Ok(false);
+        }
+        let request = SpanRequest { filter, columns: vec![SpanColumn::Own("trace_id")] };
+        let plan = self.plan_as(&Access::full(), &request)?;
+        let mut found = false;
+        self.run(&plan, |batch| {
+            found |= batch.num_rows() > 0;
+            Ok(!found)
+        })
+        .await?;
+        Ok(found)
+    }
+
+    pub(crate) async fn traces(&self, ids: Vec<TraceId>) -> Result<Vec<Trace>, TraceError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let reports = self.spans(lookup_filter(ids, (i64::MIN, i64::MAX)), all_columns()).await?;
+        Ok(assemble_all(reports))
+    }
+}
+
+/// Columns that a summary needs.
+pub(crate) fn summary_columns() -> Vec<SpanColumn> {
+    let own = ["trace_id", "span_id", "parent_span_id", "name", "kind", "start", "end", "status", "received", "marks"];
+    own.into_iter().map(SpanColumn::Own).chain([SpanColumn::Context("service")]).collect()
+}
+
+/// Writes a trace id.
+pub(crate) fn id_text(id: &TraceId) -> String {
+    hex(id)
+}

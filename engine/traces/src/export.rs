@@ -1,0 +1,118 @@
+//! The export formats: one file per format, one slice that lists them.
+
+pub mod internal;
+pub mod otlp;
+pub mod spanarray;
+pub mod traceobject;
+
+use quiver_types::spans::{Attributes, Link, Span, Value, hex};
+
+use crate::assemble::Trace;
+use crate::writer::{JsonWriter, push_text};
+
+/// What a caller chose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExportOptions {
+    /// Give values the types that they came with.
+    pub native: bool,
+    /// Append links as references.
+    pub link_references: bool,
+    /// Give what has no place in the documented shape.
+    pub extras: bool,
+}
+
+impl Default for ExportOptions {
+    fn default() -> Self {
+        Self { native: false, link_references: false, extras: true }
+    }
+}
+
+/// A format.
+#[derive(Debug, Clone, Copy)]
+pub struct ExportFormat {
+    /// Name: last segment of its path, and part of the file's name.
+    pub name: &'static str,
+    /// Writes a trace.
+    pub write: fn(&Trace, ExportOptions, &mut JsonWriter<'_>),
+}
+
+/// All formats with a path of their own.
+pub const FORMATS: &[ExportFormat] = &[otlp::FORMAT, spanarray::FORMAT, traceobject::FORMAT];
+
+/// Finds a format by name.
+pub fn find(name: &str) -> Option<&'static ExportFormat> {
+    FORMATS.iter().find(|f| f.name == name)
+}
+
+/// Writes a trace as one piece.
+pub fn to_json(trace: &Trace, format: &ExportFormat, options: ExportOptions) -> Vec<u8> {
+    let mut writer = JsonWriter::default();
+    (format.write)(trace, options, &mut writer);
+    writer.finish().unwrap_or_default()
+}
+
+/// Writes an attribute's value as an OTLP `AnyValue` with its type.
+pub(crate) fn any_value(value: Value<'_>, w: &mut JsonWriter<'_>) {
+    if let Value::Json(json) = value {
+        return w.raw(json);
+    }
+    w.object(|w| match value {
+        Value::Text(text) => w.key("stringValue").text(text),
+        Value::Int(v) => w.key("intValue").quoted(v),
+        Value::Double(v) if v.is_finite() => w.key("doubleValue").raw(number(v)),
+        Value::Double(v) if v.is_nan() => w.key("doubleValue").text("NaN"),
+        Value::Double(v) => w.key("doubleValue").text(if v > 0.0 { "Infinity" } else { "-Infinity" }),
+        Value::Bool(v) => w.key("boolValue").raw(v),
+        Value::Bytes(_) => w.key("bytesValue").text(&value.text()),
+        Value::Json(_) => {}
+    });
+}
+
+/// A finite double as JSON: shortest digits, whole numbers without a point.
+pub(crate) fn number(v: f64) -> String {
+    Value::Double(v).text().into_owned()
+}
+
+/// Attributes as a JSON object with plain values.
+pub(crate) fn plain_object(attributes: &Attributes) -> String {
+    let mut out = String::from("{");
+    for (i, (key, value)) in attributes.iter().enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        push_text(key, &mut out);
+        out.push(':');
+        match value {
+            Value::Bool(_) | Value::Json(_) => value.push_text(&mut out),
+            _ if value.metric().is_some() => value.push_text(&mut out),
+            _ => push_text(&value.text(), &mut out),
+        }
+    }
+    out.push('}');
+    out
+}
+
+/// What of a span has no place in the formats of tags.
+pub(crate) fn extras(span: &Span) -> Vec<(String, String)> {
+    let mut out = Vec::new();
+    let mut put = |key: &str, text: &str| {
+        if !text.is_empty() {
+            out.push((key.to_owned(), text.to_owned()));
+        }
+    };
+    if span.is_error() {
+        put("otel.status_description", &span.status_message);
+    }
+    put("otel.scope.name", &span.context.scope_name);
+    put("otel.scope.version", &span.context.scope_version);
+    put("w3c.tracestate", &span.trace_state);
+    for (n, link) in span.links.iter().enumerate() {
+        out.push((format!("otlp.link.{n}"), link_text(link)));
+    }
+    out
+}
+
+fn link_text(link: &Link) -> String {
+    let attributes = plain_object(&link.attributes);
+    format!("{}|{}|{}|{attributes}|0", hex(&link.trace_id), hex(&link.span_id), link.trace_state)
+}

@@ -1,0 +1,113 @@
+//! The flat span array, Zipkin v2 (`traces-api` 2.2).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use quiver_types::spans::Span;
+
+use super::{ExportFormat, ExportOptions, extras, plain_object};
+use crate::assemble::Trace;
+use crate::writer::JsonWriter;
+
+/// The format.
+pub const FORMAT: ExportFormat = ExportFormat { name: "spanarray", write };
+
+/// Names of the kinds, by number; the flat model has none for unset and internal.
+const KINDS: [&str; 6] = ["", "", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"];
+
+/// Tags that name the other side of a call, the best first.
+const REMOTE: [&str; 14] = [
+    "peer.service",
+    "service.peer.name",
+    "server.address",
+    "net.peer.name",
+    "network.peer.address",
+    "server.socket.domain",
+    "server.socket.address",
+    "net.sock.peer.name",
+    "net.sock.peer.addr",
+    "peer.hostname",
+    "peer.address",
+    "db.namespace",
+    "db.name",
+    "messaging.destination.name",
+];
+
+/// Writes a list of spans.
+pub fn write(trace: &Trace, options: ExportOptions, w: &mut JsonWriter<'_>) {
+    w.array(|w| {
+        for span in &trace.spans {
+            if w.is_closed() {
+                return;
+            }
+            write_span(span, options, w);
+        }
+    });
+}
+
+/// Gives the name of the other side of a call that a span makes.
+pub(crate) fn remote_name(span: &Span) -> Option<Cow<'_, str>> {
+    if !matches!(span.kind, 3 | 4) {
+        return None;
+    }
+    let tag =
+        |key: &&str| span.attributes.get(key).filter(|v| v.metric().is_none()).map(quiver_types::spans::Value::text);
+    REMOTE.iter().filter_map(tag).find(|text| !text.is_empty())
+}
+
+fn write_span(span: &Span, options: ExportOptions, w: &mut JsonWriter<'_>) {
+    w.object(|w| {
+        w.key("traceId").id(&span.trace_id);
+        w.key("id").id(&span.span_id);
+        if let Some(parent) = span.parent {
+            w.key("parentId").id(&parent);
+        }
+        w.key("name").text(&span.name);
+        let kind = KINDS[usize::from(span.kind).min(5)];
+        if !kind.is_empty() {
+            w.key("kind").text(kind);
+        }
+        w.key("timestamp").raw(span.start / 1000);
+        w.key("duration").raw((span.duration() / 1000).max(1));
+        w.key("localEndpoint").object(|w| w.key("serviceName").text(span.service_shown()));
+        if let Some(remote) = remote_name(span) {
+            w.key("remoteEndpoint").object(|w| w.key("serviceName").text(&remote));
+        }
+        if options.extras && !span.events.is_empty() {
+            w.key("annotations").array(|w| {
+                for event in &span.events {
+                    w.object(|w| {
+                        w.key("timestamp").raw(event.time / 1000);
+                        let name = event.name.replace('|', "/");
+                        if event.attributes.is_empty() {
+                            w.key("value").text(&name);
+                        } else {
+                            w.key("value").text(&format!("{name}|{}|0", plain_object(&event.attributes)));
+                        }
+                    });
+                }
+            });
+        }
+        w.key("tags").object(|w| tags(span, options).iter().for_each(|(key, text)| w.key(key).text(text)));
+    });
+}
+
+/// Later wins: resource, what has no place of its own, tags, metrics.
+fn tags(span: &Span, options: ExportOptions) -> BTreeMap<Cow<'_, str>, Cow<'_, str>> {
+    let mut tags: BTreeMap<Cow<'_, str>, Cow<'_, str>> = BTreeMap::new();
+    for (key, value) in span.context.resource.iter().filter(|(key, _)| *key != "service.name") {
+        tags.insert(key.into(), value.text());
+    }
+    if options.extras {
+        tags.extend(extras(span).into_iter().map(|(key, text)| (key.into(), text.into())));
+    }
+    for (key, value) in &span.attributes {
+        tags.insert(key.into(), value.text());
+    }
+    if span.is_error() {
+        tags.insert("error".into(), "true".into());
+    } else {
+        tags.remove("error");
+    }
+    tags
+}

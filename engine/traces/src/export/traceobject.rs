@@ -1,0 +1,188 @@
+//! The wrapped trace object, Jaeger's (`traces-api` 2.3).
+
+use std::collections::BTreeMap;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use quiver_types::spans::{Attributes, Span, Value, kind_name};
+
+use super::{ExportFormat, ExportOptions, extras, number};
+use crate::assemble::Trace;
+use crate::writer::JsonWriter;
+
+/// The format.
+pub const FORMAT: ExportFormat = ExportFormat { name: "traceobject", write };
+
+/// Writes a trace in its wrapper.
+pub fn write(trace: &Trace, options: ExportOptions, w: &mut JsonWriter<'_>) {
+    write_wrapped(std::slice::from_ref(trace), 0, options, w);
+}
+
+/// Writes traces in the wrapper.
+pub fn write_wrapped(traces: &[Trace], total: usize, options: ExportOptions, w: &mut JsonWriter<'_>) {
+    w.object(|w| {
+        w.key("data").array(|w| traces.iter().for_each(|trace| write_trace(trace, options, w)));
+        w.key("total").raw(total);
+        w.key("limit").raw(0);
+        w.key("offset").raw(0);
+        w.key("errors").raw("null");
+    });
+}
+
+/// One per service and resource attributes, in order of first use.
+type Processes<'a> = HashMap<(&'a str, &'a Attributes), usize, FixedState>;
+
+fn write_trace(trace: &Trace, options: ExportOptions, w: &mut JsonWriter<'_>) {
+    let mut processes: Processes<'_> = HashMap::default();
+    let mut order: Vec<(&str, &Attributes)> = Vec::new();
+    for span in &trace.spans {
+        let key = (span.service_shown(), &span.context.resource);
+        processes.entry(key).or_insert_with(|| {
+            order.push(key);
+            order.len()
+        });
+    }
+    w.object(|w| {
+        w.key("traceID").id(&trace.id);
+        w.key("spans").array(|w| {
+            for span in &trace.spans {
+                if w.is_closed() {
+                    return;
+                }
+                let process = processes.get(&(span.service_shown(), &span.context.resource)).copied().unwrap_or(0);
+                write_span(span, process, options, w);
+            }
+        });
+        w.key("processes").object(|w| {
+            for (i, (service, resource)) in order.iter().enumerate() {
+                w.key(&format!("p{}", i + 1)).object(|w| {
+                    w.key("serviceName").text(service);
+                    w.key("tags").array(|w| {
+                        for (key, value) in resource.iter().filter(|(key, _)| *key != "service.name") {
+                            let tag = if options.native { native(value) } else { Tag::Text(value.text().into_owned()) };
+                            write_tag(key, &tag, w);
+                        }
+                    });
+                });
+            }
+        });
+        w.key("warnings").raw("null");
+    });
+}
+
+/// A typed value as the tool has it.
+enum Tag {
+    Text(String),
+    Float(f64),
+    Int(i64),
+    Bool(bool),
+}
+
+fn write_tag(key: &str, tag: &Tag, w: &mut JsonWriter<'_>) {
+    w.object(|w| {
+        w.key("key").text(key);
+        match tag {
+            Tag::Text(text) => {
+                w.key("type").text("string");
+                w.key("value").text(text);
+            }
+            Tag::Float(v) => {
+                w.key("type").text("float64");
+                w.key("value").raw(number(*v));
+            }
+            Tag::Int(v) => {
+                w.key("type").text("int64");
+                w.key("value").raw(v);
+            }
+            Tag::Bool(v) => {
+                w.key("type").text("bool");
+                w.key("value").raw(v);
+            }
+        }
+    });
+}
+
+/// Tags are texts, numbers that doubles hold are numbers.
+fn plain(value: Value<'_>) -> Tag {
+    value.metric().map_or_else(|| Tag::Text(value.text().into_owned()), Tag::Float)
+}
+
+/// The type that a value came with, as far as the tool has it.
+fn native(value: Value<'_>) -> Tag {
+    match value {
+        Value::Bool(v) => Tag::Bool(v),
+        Value::Int(v) if value.metric().is_some() => Tag::Int(v),
+        other => plain(other),
+    }
+}
+
+fn of(value: Value<'_>, options: ExportOptions) -> Tag {
+    if options.native { native(value) } else { plain(value) }
+}
+
+fn reference(kind: &str, trace: &[u8], span: &[u8], w: &mut JsonWriter<'_>) {
+    w.object(|w| {
+        w.key("refType").text(kind);
+        w.key("traceID").id(trace);
+        w.key("spanID").id(span);
+    });
+}
+
+fn write_span(span: &Span, process: usize, options: ExportOptions, w: &mut JsonWriter<'_>) {
+    w.object(|w| {
+        w.key("traceID").id(&span.trace_id);
+        w.key("spanID").id(&span.span_id);
+        w.key("operationName").text(&span.name);
+        w.key("references").array(|w| {
+            if let Some(parent) = span.parent {
+                reference("CHILD_OF", &span.trace_id, &parent, w);
+            }
+            if options.link_references {
+                span.links.iter().for_each(|link| reference("FOLLOWS_FROM", &link.trace_id, &link.span_id, w));
+            }
+        });
+        w.key("startTime").raw(span.start / 1000);
+        w.key("duration").raw(span.duration() / 1000);
+        w.key("tags").array(|w| tags(span, options).iter().for_each(|(key, tag)| write_tag(key, tag, w)));
+        w.key("logs").array(|w| {
+            for event in span.events.iter().filter(|_| options.extras) {
+                w.object(|w| {
+                    w.key("timestamp").raw(event.time / 1000);
+                    w.key("fields").array(|w| {
+                        write_tag("event", &Tag::Text(event.name.clone()), w);
+                        for (key, value) in event.attributes.iter().filter(|(key, _)| *key != "event") {
+                            write_tag(key, &of(value, options), w);
+                        }
+                    });
+                });
+            }
+        });
+        w.key("processID").quoted(format_args!("p{process}"));
+        w.key("warnings");
+        if span.is_negative() {
+            w.array(|w| w.text("NEGATIVE_DURATION"));
+        } else {
+            w.raw("null");
+        }
+    });
+}
+
+fn tags(span: &Span, options: ExportOptions) -> BTreeMap<String, Tag> {
+    let mut tags = BTreeMap::new();
+    if options.extras {
+        tags.extend(extras(span).into_iter().map(|(key, text)| (key, Tag::Text(text))));
+    }
+    for (key, value) in &span.attributes {
+        tags.insert(key.to_owned(), of(value, options));
+    }
+    let kind = kind_name(span.kind);
+    if !kind.is_empty() {
+        tags.insert("span.kind".to_owned(), Tag::Text(kind.to_owned()));
+    }
+    if span.is_error() {
+        tags.insert("error".to_owned(), Tag::Bool(true));
+    } else {
+        tags.remove("error");
+    }
+    tags
+}

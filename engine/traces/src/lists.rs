@@ -1,0 +1,331 @@
+//! Lists over many spans: services, operations, instances, tags and their values, the service graph, and the figures of
+//! the search page. Each is one scan with just the columns that it needs, folded as batches come.
+
+pub mod dependencies;
+pub mod facets;
+pub mod histogram;
+pub(crate) mod sketch;
+pub mod tags;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, AsArray, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, Int64Array, RecordBatch, StringArray,
+    StringViewArray, UInt8Array,
+};
+use arrow::datatypes::{Int64Type, UInt8Type};
+use hashbrown::HashSet;
+use quiver_query::QueryContext;
+use quiver_types::Error;
+use quiver_types::spans::{Attributes, STATUS_ERROR, SpanColumn, SpanFilter, kind_name};
+use serde_json::{Value, json};
+
+use self::sketch::Sketch;
+use crate::engine::{TraceError, TracesEngine};
+use crate::search::INSTANCE_KEYS;
+
+/// Columns of a batch by name and type.
+pub(crate) struct Columns<'b>(pub(crate) &'b RecordBatch);
+
+impl<'b> Columns<'b> {
+    fn column(&self, name: &str) -> Result<&'b dyn Array, Error> {
+        let column = self.0.column_by_name(name).map(|c| &**c);
+        column.ok_or_else(|| Error::internal(format!("a scan of spans lacks `{name}`")))
+    }
+
+    pub(crate) fn ids(&self, name: &str) -> Result<&'b FixedSizeBinaryArray, Error> {
+        Ok(self.column(name)?.as_fixed_size_binary())
+    }
+
+    pub(crate) fn times(&self, name: &str) -> Result<&'b Int64Array, Error> {
+        Ok(self.column(name)?.as_primitive::<Int64Type>())
+    }
+
+    pub(crate) fn small(&self, name: &str) -> Result<&'b UInt8Array, Error> {
+        Ok(self.column(name)?.as_primitive::<UInt8Type>())
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Result<&'b StringArray, Error> {
+        Ok(self.column(name)?.as_string::<i32>())
+    }
+
+    pub(crate) fn bytes(&self, name: &str) -> Result<&'b BinaryArray, Error> {
+        Ok(self.column(name)?.as_binary::<i32>())
+    }
+
+    pub(crate) fn view(&self, name: &str) -> Result<&'b StringViewArray, Error> {
+        Ok(self.column(name)?.as_string_view())
+    }
+
+    pub(crate) fn bytes_view(&self, name: &str) -> Result<&'b BinaryViewArray, Error> {
+        Ok(self.column(name)?.as_binary_view())
+    }
+}
+
+/// Names columns of spans and contexts.
+pub(crate) fn columns(own: &[&'static str], context: &[&'static str]) -> Vec<SpanColumn> {
+    let own = own.iter().map(|c| SpanColumn::Own(c));
+    own.chain(context.iter().map(|c| SpanColumn::Context(c))).collect()
+}
+
+/// Gives a service as readers see it.
+pub(crate) fn shown(service: &str) -> &str {
+    if service.is_empty() { "unknown_service" } else { service }
+}
+
+/// A service.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServiceRow {
+    /// Name.
+    pub name: String,
+    /// Names of spans.
+    pub operations: u64,
+    /// Instances.
+    pub instances: u64,
+    /// Spans.
+    pub spans: u64,
+    /// Spans that failed.
+    pub errors: u64,
+    /// Start of the newest, Unix nanoseconds.
+    pub last_seen: i64,
+}
+
+/// An operation of a service.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OperationRow {
+    /// Service.
+    pub service: String,
+    /// Name of its spans.
+    pub name: String,
+    /// Kind.
+    pub kind: u8,
+    /// Spans.
+    pub spans: u64,
+    /// Spans that failed.
+    pub errors: u64,
+    /// Median, 95th and 99th percentile of their duration in nanoseconds.
+    pub quantiles: [i64; 3],
+}
+
+/// An instance of a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InstanceRow {
+    /// Service, instance, version, host, pod.
+    pub names: [String; 5],
+    /// Spans.
+    pub spans: u64,
+    /// Spans that failed.
+    pub errors: u64,
+    /// First and last start, Unix nanoseconds.
+    pub seen: (i64, i64),
+}
+
+/// A key of attributes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TagRow {
+    /// Key.
+    pub key: String,
+    /// Where it stands.
+    pub scope: &'static str,
+    /// `string`, `number`, `bool`, `bytes`, `list`, `map`, or `mixed`.
+    pub kind: &'static str,
+    /// Spans that have it.
+    pub spans: u64,
+    /// Number of its values; counted up to a bound.
+    pub cardinality: u64,
+}
+
+impl ServiceRow {
+    /// Gives the row as JSON.
+    pub fn to_json(&self) -> Value {
+        json!({"name": self.name, "operations": self.operations, "instances": self.instances, "spans": self.spans,
+            "errors": self.errors, "lastSeen": self.last_seen.to_string()})
+    }
+}
+
+impl OperationRow {
+    /// Gives the row as JSON.
+    pub fn to_json(&self) -> Value {
+        let [p50, p95, p99] = self.quantiles;
+        json!({"service": self.service, "name": self.name, "kind": kind_name(self.kind), "spans": self.spans,
+            "errors": self.errors, "p50": p50, "p95": p95, "p99": p99})
+    }
+}
+
+impl InstanceRow {
+    /// Gives the row as JSON.
+    pub fn to_json(&self) -> Value {
+        let [service, instance, version, host, pod] = &self.names;
+        json!({"service": service, "instance": instance, "version": version, "host": host, "pod": pod,
+            "spans": self.spans, "errors": self.errors, "firstSeen": self.seen.0.to_string(),
+            "lastSeen": self.seen.1.to_string()})
+    }
+}
+
+impl TagRow {
+    /// Gives the row as JSON.
+    pub fn to_json(&self) -> Value {
+        json!({"key": self.key, "scope": self.scope, "type": self.kind, "spans": self.spans,
+            "cardinality": self.cardinality})
+    }
+}
+
+/// Gives the name of the instance that a resource says.
+pub(crate) fn instance_of(resource: &[u8]) -> String {
+    let get = |wanted: &str| Attributes::read(resource).find(|(key, _)| *key == wanted).map(|(_, v)| v.text());
+    INSTANCE_KEYS.iter().find_map(|key| get(key).filter(|t| !t.is_empty())).unwrap_or_default().into_owned()
+}
+
+impl TracesEngine {
+    /// Lists services in order of names.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub async fn services(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        filter: SpanFilter,
+    ) -> Result<Vec<ServiceRow>, TraceError> {
+        self.read(ctx, move |reader| async move {
+            #[derive(Default)]
+            struct Of {
+                operations: HashSet<String>,
+                instances: HashSet<String>,
+                row: ServiceRow,
+            }
+            let mut all: BTreeMap<String, Of> = BTreeMap::new();
+            let wanted = columns(&["name", "start", "status"], &["service", "resource"]);
+            reader
+                .scan(filter, wanted, |batch| {
+                    let c = Columns(batch);
+                    let (names, starts, statuses) = (c.text("name")?, c.times("start")?, c.small("status")?);
+                    let (services, resources) = (c.view("service")?, c.bytes_view("resource")?);
+                    for i in 0..batch.num_rows() {
+                        let of = all.entry_ref_or_default(shown(services.value(i)));
+                        if !of.operations.contains(names.value(i)) {
+                            of.operations.insert(names.value(i).to_owned());
+                        }
+                        let same = i > 0
+                            && resources.value(i) == resources.value(i - 1)
+                            && services.value(i) == services.value(i - 1);
+                        if !same {
+                            let instance = instance_of(resources.value(i));
+                            if !instance.is_empty() {
+                                of.instances.insert(instance);
+                            }
+                        }
+                        of.row.spans += 1;
+                        of.row.errors += u64::from(statuses.value(i) == STATUS_ERROR);
+                        of.row.last_seen = of.row.last_seen.max(starts.value(i));
+                    }
+                    Ok(true)
+                })
+                .await?;
+            let row = |(name, of): (String, Of)| ServiceRow {
+                name,
+                operations: of.operations.len() as u64,
+                instances: of.instances.len() as u64,
+                ..of.row
+            };
+            Ok(all.into_iter().map(row).collect())
+        })
+        .await
+    }
+
+    /// Lists operations in order of service, name, kind.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub async fn operations(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        filter: SpanFilter,
+    ) -> Result<Vec<OperationRow>, TraceError> {
+        self.read(ctx, move |reader| async move {
+            let mut all: BTreeMap<(String, String, u8), (u64, Sketch)> = BTreeMap::new();
+            let wanted = columns(&["name", "kind", "start", "end", "status"], &["service"]);
+            reader
+                .scan(filter, wanted, |batch| {
+                    let c = Columns(batch);
+                    let (names, kinds, statuses) = (c.text("name")?, c.small("kind")?, c.small("status")?);
+                    let (starts, ends, services) = (c.times("start")?, c.times("end")?, c.view("service")?);
+                    for i in 0..batch.num_rows() {
+                        let key = (shown(services.value(i)).to_owned(), names.value(i).to_owned(), kinds.value(i));
+                        let of = all.entry(key).or_default();
+                        of.0 += u64::from(statuses.value(i) == STATUS_ERROR);
+                        of.1.add(ends.value(i).saturating_sub(starts.value(i)));
+                    }
+                    Ok(true)
+                })
+                .await?;
+            let row = |((service, name, kind), (errors, mut sketch)): (_, (u64, Sketch))| OperationRow {
+                service,
+                name,
+                kind,
+                spans: sketch.count(),
+                errors,
+                quantiles: [0.5, 0.95, 0.99].map(|q| sketch.quantile(q)),
+            };
+            Ok(all.into_iter().map(row).collect())
+        })
+        .await
+    }
+
+    /// Lists instances in order of service and name.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub async fn instances(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        filter: SpanFilter,
+    ) -> Result<Vec<InstanceRow>, TraceError> {
+        self.read(ctx, move |reader| async move {
+            let mut all: BTreeMap<[String; 5], (u64, u64, i64, i64)> = BTreeMap::new();
+            let wanted = columns(&["start", "status"], &["service", "resource"]);
+            reader
+                .scan(filter, wanted, |batch| {
+                    let c = Columns(batch);
+                    let (starts, statuses) = (c.times("start")?, c.small("status")?);
+                    let (services, resources) = (c.view("service")?, c.bytes_view("resource")?);
+                    for i in 0..batch.num_rows() {
+                        let resource = Attributes::from_bytes(resources.value(i));
+                        let get = |key: &str| resource.get(key).map(|v| v.text().into_owned()).unwrap_or_default();
+                        let names = [
+                            shown(services.value(i)).to_owned(),
+                            instance_of(resources.value(i)),
+                            get("service.version"),
+                            get("host.name"),
+                            get("k8s.pod.name"),
+                        ];
+                        let of = all.entry(names).or_insert((0, 0, i64::MAX, i64::MIN));
+                        of.0 += 1;
+                        of.1 += u64::from(statuses.value(i) == STATUS_ERROR);
+                        of.2 = of.2.min(starts.value(i));
+                        of.3 = of.3.max(starts.value(i));
+                    }
+                    Ok(true)
+                })
+                .await?;
+            let row = |(names, (spans, errors, first, last))| InstanceRow { names, spans, errors, seen: (first, last) };
+            Ok(all.into_iter().map(row).collect())
+        })
+        .await
+    }
+}
+
+/// `entry` without a copy of a key that is known.
+pub(crate) trait EntryRef<V> {
+    /// Finds or makes an entry.
+    fn entry_ref_or_default(&mut self, key: &str) -> &mut V;
+}
+
+impl<V: Default> EntryRef<V> for BTreeMap<String, V> {
+    fn entry_ref_or_default(&mut self, key: &str) -> &mut V {
+        if !self.contains_key(key) {
+            self.insert(key.to_owned(), V::default());
+        }
+        self.get_mut(key).expect("it was put there above")
+    }
+}

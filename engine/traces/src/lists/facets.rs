@@ -1,0 +1,152 @@
+//! Values that spans have: the commonest per key, and those that a selection has more often than the rest.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use quiver_query::QueryContext;
+use quiver_types::spans::{Place, STATUS_ERROR, SpanFilter, kind_name};
+use serde_json::{Value, json};
+
+use super::tags::{each_attribute, place_columns};
+use super::{Columns, columns, shown};
+use crate::engine::{TraceError, TracesEngine};
+
+/// Values per key that are counted.
+const VALUES_MAX: usize = 5_000;
+/// Keys that are counted.
+const KEYS_MAX: usize = 2_000;
+
+/// Counts of a value: spans, and spans of the second kind (failed, or inside of the selection).
+type Counts = HashMap<String, HashMap<String, (u64, u64), FixedState>, FixedState>;
+
+fn count(all: &mut Counts, key: &str, value: &str, second: bool, only: &[String]) {
+    if !only.is_empty() && !only.iter().any(|k| k == key) {
+        return;
+    }
+    if !all.contains_key(key) {
+        if all.len() >= KEYS_MAX {
+            return;
+        }
+        all.insert(key.to_owned(), HashMap::default());
+    }
+    let values = all.get_mut(key).expect("it was put there above");
+    if values.len() >= VALUES_MAX && !values.contains_key(value) {
+        return;
+    }
+    let of = values.entry_ref(value).or_default();
+    of.0 += 1;
+    of.1 += u64::from(second);
+}
+
+/// Counts what a row has; keys of attributes have their place before them where it is not the span.
+fn count_row(all: &mut Counts, c: &Columns<'_>, row: usize, second: bool, only: &[String]) -> Result<(), TraceError> {
+    count(all, "service", shown(c.view("service")?.value(row)), second, only);
+    count(all, "operation", c.text("name")?.value(row), second, only);
+    let kind = kind_name(c.small("kind")?.value(row));
+    if !kind.is_empty() {
+        count(all, "kind", kind, second, only);
+    }
+    each_attribute(c, row, |place, key, value| match place {
+        Place::Span => count(all, key, &value.text(), second, only),
+        Place::Resource if key == "service.name" => {}
+        other => count(all, &format!("{}.{key}", other.name()), &value.text(), second, only),
+    });
+    Ok(())
+}
+
+impl TracesEngine {
+    /// Gives the commonest values per key with counts and errors.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub async fn facets(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        filter: SpanFilter,
+        keys: Vec<String>,
+        limit: usize,
+    ) -> Result<Value, TraceError> {
+        self.read(ctx, move |reader| async move {
+            let mut all = Counts::default();
+            let mut wanted = columns(&["name", "kind", "status"], &[]);
+            wanted.extend(place_columns(None));
+            reader
+                .scan(filter, wanted, |batch| {
+                    let c = Columns(batch);
+                    let statuses = c.small("status")?;
+                    for i in 0..batch.num_rows() {
+                        count_row(&mut all, &c, i, statuses.value(i) == STATUS_ERROR, &keys)?;
+                    }
+                    Ok(true)
+                })
+                .await?;
+            let sorted: BTreeMap<_, _> = all.into_iter().collect();
+            let rows = sorted.into_iter().map(|(key, values)| {
+                let distinct = values.len();
+                let mut values: Vec<(String, (u64, u64))> = values.into_iter().collect();
+                values.sort_by(|a, b| b.1.0.cmp(&a.1.0).then_with(|| a.0.cmp(&b.0)));
+                values.truncate(limit);
+                let values: Vec<Value> = values
+                    .into_iter()
+                    .map(|(value, (count, errors))| json!({"value": value, "count": count, "errors": errors}))
+                    .collect();
+                json!({"key": key, "cardinality": distinct, "values": values})
+            });
+            Ok(Value::Array(rows.collect()))
+        })
+        .await
+    }
+
+    /// Gives what is special about a selection: per key and value its share inside and outside, the greatest
+    /// difference first.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub async fn difference(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        filter: SpanFilter,
+        selected: SpanFilter,
+        limit: usize,
+    ) -> Result<Value, TraceError> {
+        self.read(ctx, move |reader| async move {
+            let mut wanted = columns(&["name", "kind"], &[]);
+            wanted.extend(place_columns(None));
+            let mut all = Counts::default();
+            let mut totals = [0u64; 2];
+            let outside = filter.clone().and(SpanFilter::Not(Box::new(selected.clone())));
+            for (inside, filter) in [(true, filter.and(selected)), (false, outside)] {
+                reader
+                    .scan(filter, wanted.clone(), |batch| {
+                        let c = Columns(batch);
+                        totals[usize::from(!inside)] += batch.num_rows() as u64;
+                        for i in 0..batch.num_rows() {
+                            count_row(&mut all, &c, i, inside, &[])?;
+                        }
+                        Ok(true)
+                    })
+                    .await?;
+            }
+            let share = |n: u64, of: u64| if of == 0 { 0.0 } else { n as f64 / of as f64 };
+            let mut rows: Vec<(f64, String, String, f64, f64)> = Vec::new();
+            for (key, values) in all {
+                for (value, (count, inside)) in values {
+                    let (a, b) = (share(inside, totals[0]), share(count - inside, totals[1]));
+                    rows.push(((a - b).abs(), key.clone(), value, a, b));
+                }
+            }
+            rows.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| (&a.1, &a.2).cmp(&(&b.1, &b.2))));
+            rows.truncate(limit);
+            let rows: Vec<Value> = rows
+                .into_iter()
+                .map(|(difference, key, value, inside, outside)| {
+                    json!({"key": key, "value": value, "inside": inside, "outside": outside, "difference": difference})
+                })
+                .collect();
+            Ok(json!({"selected": totals[0], "rest": totals[1], "values": rows}))
+        })
+        .await
+    }
+}

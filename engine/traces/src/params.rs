@@ -1,0 +1,301 @@
+//! Parameters of the `/traces` API: names and values from a query string or a JSON object, times, durations, tags.
+
+use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, SpanFilter, TextTest};
+
+/// A parameter that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParamError {
+    /// Its name.
+    pub name: String,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl ParamError {
+    /// Makes the error.
+    pub fn new(name: &str, reason: impl Into<String>) -> Self {
+        Self { name: name.to_owned(), reason: reason.into() }
+    }
+}
+
+type Result<T, E = ParamError> = std::result::Result<T, E>;
+
+/// Longest value.
+const VALUE_BYTES_MAX: usize = 64 << 10;
+
+/// Names and values in order. Empty values count as absent.
+#[derive(Debug, Clone, Default)]
+pub struct Params(Vec<(String, String)>);
+
+impl Params {
+    /// Takes pairs.
+    ///
+    /// # Errors
+    /// A value of more than 64 KiB.
+    pub fn new(pairs: Vec<(String, String)>) -> Result<Self> {
+        if let Some((name, _)) = pairs.iter().find(|(_, value)| value.len() > VALUE_BYTES_MAX) {
+            return Err(ParamError::new(name, "longer than 64 KiB"));
+        }
+        Ok(Self(pairs.into_iter().filter(|(_, value)| !value.is_empty()).collect()))
+    }
+
+    /// Reads a query string.
+    ///
+    /// # Errors
+    /// As [`Params::new`].
+    pub fn of_query(query: Option<&str>) -> Result<Self> {
+        Self::new(url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned().collect())
+    }
+
+    /// Reads a JSON object: lists stand for repeated parameters, objects for their text.
+    ///
+    /// # Errors
+    /// Not an object.
+    pub fn of_json(body: &[u8]) -> Result<Self> {
+        let text = |value: &serde_json::Value| match value {
+            serde_json::Value::String(text) => text.clone(),
+            serde_json::Value::Null => String::new(),
+            other => other.to_string(),
+        };
+        let Ok(serde_json::Value::Object(object)) = serde_json::from_slice(body) else {
+            return Err(ParamError::new("body", "expected a JSON object"));
+        };
+        let mut pairs = Vec::new();
+        for (name, value) in &object {
+            match value {
+                serde_json::Value::Array(list) => pairs.extend(list.iter().map(|v| (name.clone(), text(v)))),
+                one => pairs.push((name.clone(), text(one))),
+            }
+        }
+        Self::new(pairs)
+    }
+
+    /// Adds those of another source.
+    pub fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// Gives a parameter that may stand once.
+    ///
+    /// # Errors
+    /// It stands twice.
+    pub fn one(&self, name: &str) -> Result<Option<&str>> {
+        let mut all = self.0.iter().filter(|(n, _)| n == name).map(|(_, v)| v.as_str());
+        match (all.next(), all.next()) {
+            (_, Some(_)) => Err(ParamError::new(name, "given more than once")),
+            (first, None) => Ok(first),
+        }
+    }
+
+    /// Gives all values.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+
+    /// Says whether a parameter is there.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(n, _)| n == name)
+    }
+
+    /// Reads a switch.
+    ///
+    /// # Errors
+    /// Neither `1`, `true`, `0` nor `false`.
+    pub fn switch(&self, name: &str) -> Result<Option<bool>> {
+        match self.one(name)? {
+            None => Ok(None),
+            Some("1" | "true") => Ok(Some(true)),
+            Some("0" | "false") => Ok(Some(false)),
+            Some(other) => Err(ParamError::new(name, format!("`{other}` is neither `true` nor `false`"))),
+        }
+    }
+
+    /// Reads a whole number within bounds.
+    ///
+    /// # Errors
+    /// No number, or outside.
+    pub fn number(&self, name: &str, bounds: std::ops::RangeInclusive<u64>) -> Result<Option<u64>> {
+        let Some(text) = self.one(name)? else { return Ok(None) };
+        let number = text.parse::<u64>().ok().filter(|n| bounds.contains(n));
+        let reason = || format!("`{text}` is no number from {} to {}", bounds.start(), bounds.end());
+        number.map(Some).ok_or_else(|| ParamError::new(name, reason()))
+    }
+
+    /// Reads one of a few words.
+    ///
+    /// # Errors
+    /// Another word.
+    pub fn word<'w>(&self, name: &str, words: &[&'w str]) -> Result<Option<&'w str>> {
+        let Some(text) = self.one(name)? else { return Ok(None) };
+        let known = words.iter().copied().find(|w| *w == text);
+        known.map(Some).ok_or_else(|| ParamError::new(name, format!("`{text}` is none of {}", words.join(", "))))
+    }
+
+    /// Reads a time in Unix nanoseconds.
+    ///
+    /// # Errors
+    /// No time.
+    pub fn time(&self, name: &str, now: i64) -> Result<Option<i64>> {
+        let Some(text) = self.one(name)? else { return Ok(None) };
+        time(text, now).map(Some).ok_or_else(|| ParamError::new(name, format!("`{text}` is no time")))
+    }
+
+    /// Reads `from` and `to`; absent ones are `span` before `now`, and `now`.
+    ///
+    /// # Errors
+    /// No times, or the first after the last.
+    pub fn range(&self, now: i64, span: i64) -> Result<(i64, i64)> {
+        let to = self.time("to", now)?.unwrap_or(now);
+        let from = self.time("from", now)?.unwrap_or_else(|| to.saturating_sub(span));
+        if from > to { Err(ParamError::new("from", "is after `to`")) } else { Ok((from, to)) }
+    }
+
+    /// Reads a duration in nanoseconds.
+    ///
+    /// # Errors
+    /// No duration.
+    pub fn duration(&self, name: &str) -> Result<Option<i64>> {
+        let Some(text) = self.one(name)? else { return Ok(None) };
+        duration(text).map(Some).ok_or_else(|| ParamError::new(name, format!("`{text}` is no duration")))
+    }
+}
+
+/// Reads a time: RFC 3339, a Unix time whose unit its size tells, or `now-1h`.
+pub fn time(text: &str, now: i64) -> Option<i64> {
+    if let Some(rest) = text.strip_prefix("now") {
+        return match rest.split_at_checked(1) {
+            None => Some(now),
+            Some(("-", by)) => now.checked_sub(duration(by)?),
+            Some(("+", by)) => now.checked_add(duration(by)?),
+            Some(_) => None,
+        };
+    }
+    if let Ok(number) = text.parse::<i64>() {
+        return number.checked_mul(unit_of(number as f64));
+    }
+    if let Ok(number) = text.parse::<f64>() {
+        let nanos = number * unit_of(number) as f64;
+        return (nanos.is_finite() && nanos.abs() < 9.2e18).then_some(nanos as i64);
+    }
+    // A `+` that was not escaped comes as a blank.
+    let time = chrono::DateTime::parse_from_rfc3339(&text.replace(' ', "+")).ok()?;
+    time.timestamp_nanos_opt()
+}
+
+/// Gives the nanoseconds of the unit that a Unix time of this size is in.
+fn unit_of(number: f64) -> i64 {
+    match number.abs() {
+        n if n < 1e11 => 1_000_000_000,
+        n if n < 1e14 => 1_000_000,
+        n if n < 1e17 => 1_000,
+        _ => 1,
+    }
+}
+
+/// Reads a duration: `1.5ms`, `1h30m`, or a number of nanoseconds.
+pub fn duration(text: &str) -> Option<i64> {
+    if let Ok(nanos) = text.parse::<i64>() {
+        return (nanos >= 0).then_some(nanos);
+    }
+    let (mut rest, mut total) = (text, 0f64);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|&n| n > 0)?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let unit = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
+        let nanos = match &rest[..unit] {
+            "ns" => 1.0,
+            "us" | "µs" | "μs" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            "m" => 60e9,
+            "h" => 3600e9,
+            "d" => 86_400e9,
+            "w" => 604_800e9,
+            _ => return None,
+        };
+        total += number * nanos;
+        rest = &rest[unit..];
+    }
+    (!text.is_empty() && total < 9.2e18).then_some(total.round() as i64)
+}
+
+/// Reads the name of a kind.
+pub fn kind(name: &str, text: &str) -> Result<u8> {
+    let short = text.strip_prefix("SPAN_KIND_").unwrap_or(text).to_ascii_lowercase();
+    if matches!(short.as_str(), "unset" | "unspecified") {
+        return Ok(0);
+    }
+    let known = KIND_NAMES.iter().position(|k| !k.is_empty() && *k == short);
+    known.map(|k| k as u8).ok_or_else(|| ParamError::new(name, format!("`{text}` is no kind of span")))
+}
+
+/// Reads where an attribute stands, and its key: `resource.host.name`.
+pub fn place(text: &str) -> (Option<Place>, &str) {
+    let found = Place::ALL.into_iter().find_map(|place| {
+        let key = text.strip_prefix(place.name())?.strip_prefix('.')?;
+        (!key.is_empty()).then_some((place, key))
+    });
+    found.map_or((None, text), |(place, key)| (Some(place), key))
+}
+
+/// Reads a tag: `key:value`, `key` (there is one), `!key:value`.
+pub fn tag(name: &str, text: &str) -> Result<SpanFilter> {
+    let (negated, text) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
+    let (key, value) = text.split_once(':').map_or((text, None), |(key, value)| (key, Some(value)));
+    if key.is_empty() {
+        return Err(ParamError::new(name, "a tag has no key"));
+    }
+    let (place, key) = place(key);
+    let test = value.map_or(AttributeTest::Exists, AttributeTest::equals);
+    let filter = SpanFilter::Attribute { place, key: key.to_owned(), test };
+    Ok(if negated { SpanFilter::Not(Box::new(filter)) } else { filter })
+}
+
+/// Any of some texts, `*` at the end for the rest.
+pub(crate) fn any_text<'a>(
+    texts: impl Iterator<Item = &'a str>,
+    filter: impl Fn(TextTest) -> SpanFilter,
+) -> Option<SpanFilter> {
+    let mut any: Vec<SpanFilter> = texts.map(|t| filter(TextTest::of_pattern(t))).collect();
+    match any.len() {
+        0 => None,
+        1 => any.pop(),
+        _ => Some(SpanFilter::Or(any)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_durations() {
+        let now = 1_700_000_000_000_000_000;
+        for text in ["1700000000", "1700000000000", "1700000000000000", "1700000000000000000", "now"] {
+            assert_eq!(time(text, now), Some(now), "{text}");
+        }
+        assert_eq!(time("2023-11-14T22:13:20Z", 0), Some(now));
+        assert_eq!(time("2023-11-14T23:13:20 01:00", 0), Some(now));
+        assert_eq!(time("now-1h", now), Some(now - 3_600_000_000_000));
+        for text in ["", "x", "now-", "now*1h", "nowhere", "1e400"] {
+            assert_eq!(time(text, now), None, "{text}");
+        }
+        for (text, nanos) in [("1.5ms", 1_500_000), ("2s", 2_000_000_000), ("5", 5), ("1h30m", 5_400_000_000_000)] {
+            assert_eq!(duration(text), Some(nanos), "{text}");
+        }
+        for text in ["", "-1", "1", "ms", "1x", "s1", "1.2.3s"].iter().filter(|t| **t != "1") {
+            assert_eq!(duration(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn tags() {
+        let check = |text: &str, expected: &str| assert_eq!(tag("tag", text).unwrap().to_string(), expected);
+        check("http.method:GET", "any.http.method = \"GET\"");
+        check("resource.host.name:a:b", "resource.host.name = \"a:b\"");
+        check("!x:1", "not any.x = \"1\"");
+        check("event.x", "event.x exists");
+        assert!(tag("tag", "").is_err() && tag("tag", ":x").is_err());
+    }
+}

@@ -1,0 +1,429 @@
+//! Search: spans that match give traces, traces give summaries, summaries are sorted and cut (`traces-api` 3.1).
+
+mod cursor;
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use arrow::array::AsArray;
+use arrow::datatypes::{Int64Type, UInt8Type};
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashSet};
+use quiver_query::QueryContext;
+use quiver_types::Error;
+use quiver_types::spans::{
+    AttributeTest, Place, STATUS_ERROR, SpanColumn, SpanFilter, SpanId, SpanRequest, TextTest, TraceId, parse_hex,
+};
+
+use crate::assemble::assemble_all;
+use crate::condition;
+use crate::engine::{Reader, TraceError, TracesEngine, summary_columns};
+use crate::params::{ParamError, Params, any_text, kind, tag};
+use crate::summary::{Matched, Summary, summarize};
+
+/// Traces whose spans are read at once for their summaries.
+const CHUNK: usize = 500;
+/// Most traces that a search looks at.
+const CANDIDATES_MAX: usize = 1_000_000;
+/// Spans that a row names.
+const FIRST_MAX: usize = 3;
+/// The default window, in nanoseconds.
+pub(crate) const HOUR: i64 = 3_600_000_000_000;
+
+/// Order of the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sort {
+    /// By start.
+    Start,
+    /// By length.
+    Duration,
+    /// By number of spans.
+    Spans,
+    /// By number of errors.
+    Errors,
+}
+
+/// A search.
+#[derive(Debug, Clone)]
+pub struct Search {
+    /// Unix nanoseconds, both included: matching spans start within.
+    pub range: (i64, i64),
+    /// Conditions on spans beside the time.
+    pub conditions: Vec<SpanFilter>,
+    /// Whether each condition may hold on another span of the trace.
+    pub any_span: bool,
+    /// Traces asked for by name.
+    pub ids: Vec<TraceId>,
+    /// Length of the trace, both included.
+    pub duration: (i64, i64),
+    /// Whether the trace must have failed, or must not have.
+    pub error: Option<bool>,
+    /// Number of spans, both included.
+    pub spans: (u64, u64),
+    /// Least number of services.
+    pub services_min: u64,
+    /// Order.
+    pub sort: Sort,
+    /// Greatest first.
+    pub descending: bool,
+    /// Rows of a page.
+    pub limit: usize,
+    /// Where the page before ended.
+    pub(crate) after: Option<cursor::Cursor>,
+}
+
+/// One page of a search.
+#[derive(Debug, Clone, Default)]
+pub struct Page {
+    /// Rows.
+    pub rows: Vec<Summary>,
+    /// Where the next page begins; none after the last.
+    pub cursor: Option<String>,
+}
+
+/// An instance of a service: its id, else its pod, else its host.
+pub(crate) const INSTANCE_KEYS: [&str; 3] = ["service.instance.id", "k8s.pod.name", "host.name"];
+/// Resource attributes that name the environment.
+const ENV_KEYS: [&str; 2] = ["deployment.environment.name", "deployment.environment"];
+
+fn resource(key: &str, test: AttributeTest) -> SpanFilter {
+    SpanFilter::Attribute { place: Some(Place::Resource), key: key.to_owned(), test }
+}
+
+/// The first of some resource attributes that is there matches.
+pub(crate) fn first_of(keys: &[&str], test: &TextTest) -> SpanFilter {
+    let mut missing: Vec<SpanFilter> = Vec::new();
+    let mut any = Vec::new();
+    for key in keys {
+        let mut all = missing.clone();
+        all.push(resource(key, AttributeTest::Text(test.clone())));
+        any.push(if all.len() == 1 { all.swap_remove(0) } else { SpanFilter::And(all) });
+        missing.push(SpanFilter::Not(Box::new(resource(key, AttributeTest::Exists))));
+    }
+    SpanFilter::Or(any)
+}
+
+/// Reads the conditions on spans that all calls with a search filter share.
+pub(crate) fn conditions(params: &Params) -> Result<Vec<SpanFilter>, ParamError> {
+    let mut all = Vec::new();
+    all.extend(any_text(params.all("service"), SpanFilter::Service));
+    all.extend(any_text(params.all("operation"), SpanFilter::Name));
+    all.extend(any_text(params.all("instance"), |t| first_of(&INSTANCE_KEYS, &t)));
+    all.extend(any_text(params.all("env"), |t| first_of(&ENV_KEYS, &t)));
+    let kinds = params.all("kind").map(|k| kind("kind", k)).collect::<Result<Vec<u8>, _>>()?;
+    if !kinds.is_empty() {
+        all.push(SpanFilter::Kinds(kinds));
+    }
+    for text in params.all("tag") {
+        all.push(tag("tag", text)?);
+    }
+    if let Some(text) = params.one("filter")? {
+        all.push(condition::parse(text)?);
+    }
+    if params.has("q") {
+        return Err(ParamError::new("q", "TraceQL is not supported; use `filter`"));
+    }
+    let of_trace = params.word("durationOf", &["span", "trace"])? == Some("trace");
+    if !of_trace && (params.has("minDuration") || params.has("maxDuration")) {
+        let (min, max) = durations(params)?;
+        all.push(SpanFilter::Duration(min, max));
+    }
+    if params.word("errorOf", &["span", "trace"])? != Some("trace")
+        && let Some(error) = params.switch("error")?
+    {
+        let failed = SpanFilter::Status(STATUS_ERROR);
+        all.push(if error { failed } else { SpanFilter::Not(Box::new(failed)) });
+    }
+    match params.switch("root")? {
+        Some(true) => all.push(SpanFilter::Root),
+        Some(false) => all.push(SpanFilter::Not(Box::new(SpanFilter::Root))),
+        None => {}
+    }
+    Ok(all)
+}
+
+fn durations(params: &Params) -> Result<(i64, i64), ParamError> {
+    let (min, max) =
+        (params.duration("minDuration")?.unwrap_or(0), params.duration("maxDuration")?.unwrap_or(i64::MAX));
+    if min > max { Err(ParamError::new("minDuration", "is above `maxDuration`")) } else { Ok((min, max)) }
+}
+
+impl Search {
+    /// Reads a search.
+    ///
+    /// # Errors
+    /// A parameter is wrong, or the cursor is of another search.
+    pub fn parse(params: &Params, now: i64) -> Result<Self, TraceError> {
+        let mut ids = Vec::new();
+        for text in params.all("ids").flat_map(|list| list.split(',')).map(str::trim).filter(|t| !t.is_empty()) {
+            let id = parse_hex::<16>(text).filter(|id| *id != [0; 16]);
+            ids.push(id.ok_or_else(|| ParamError::new("ids", format!("`{text}` is no trace id")))?);
+        }
+        if ids.len() > 100 {
+            return Err(ParamError::new("ids", "more than 100 traces").into());
+        }
+        let mut search = Self::new(params.range(now, HOUR)?);
+        if !ids.is_empty() && !params.has("from") && !params.has("to") {
+            search.range = (i64::MIN, i64::MAX);
+        }
+        search.ids = ids;
+        search.conditions = conditions(params)?;
+        search.any_span = params.word("spans", &["one", "any"])? == Some("any");
+        if params.word("durationOf", &["span", "trace"])? == Some("trace") {
+            search.duration = durations(params)?;
+        }
+        if params.word("errorOf", &["span", "trace"])? == Some("trace") {
+            search.error = params.switch("error")?;
+        }
+        const MOST: u64 = 1 << 53;
+        search.spans.0 = params.number("minSpans", 0..=MOST)?.unwrap_or(0);
+        search.spans.1 = params.number("maxSpans", 0..=MOST)?.unwrap_or(u64::MAX);
+        search.services_min = params.number("minServices", 0..=MOST)?.unwrap_or(0);
+        let words = ["-start", "start", "-duration", "duration", "-spans", "spans", "-errors", "errors"];
+        let sort = params.word("sort", &words)?.unwrap_or("-start");
+        search.descending = sort.starts_with('-');
+        search.sort = match sort.trim_start_matches('-') {
+            "duration" => Sort::Duration,
+            "spans" => Sort::Spans,
+            "errors" => Sort::Errors,
+            _ => Sort::Start,
+        };
+        search.limit = params.number("limit", 1..=1000)?.unwrap_or(20) as usize;
+        if let Some(text) = params.one("cursor")? {
+            // The window moves with the clock: a cursor keeps that of its first page.
+            let cursor = cursor::Cursor::parse(text).ok_or_else(|| ParamError::new("cursor", "is none of ours"))?;
+            if !params.has("from") || !params.has("to") {
+                search.range = cursor.range;
+            }
+            if cursor.binds != search.binds() {
+                return Err(TraceError::CursorMismatch);
+            }
+            search.after = Some(cursor);
+        }
+        Ok(search)
+    }
+
+    /// Makes a search for everything in a window, newest first.
+    pub fn new(range: (i64, i64)) -> Self {
+        Self {
+            range,
+            conditions: Vec::new(),
+            any_span: false,
+            ids: Vec::new(),
+            duration: (0, i64::MAX),
+            error: None,
+            spans: (0, u64::MAX),
+            services_min: 0,
+            sort: Sort::Start,
+            descending: true,
+            limit: 20,
+            after: None,
+        }
+    }
+
+    /// What a cursor is bound to.
+    fn binds(&self) -> u64 {
+        let conditions: Vec<String> = self.conditions.iter().map(ToString::to_string).collect();
+        let text = format!(
+            "{conditions:?}{:?}{:?}{:?}{:?}{:?}{:?}{:?}{:?}",
+            self.any_span,
+            self.ids,
+            self.duration,
+            self.error,
+            self.spans,
+            self.services_min,
+            self.sort,
+            self.descending
+        );
+        xxhash_rust::xxh3::xxh3_64(text.as_bytes())
+    }
+
+    fn base(&self) -> SpanFilter {
+        let mut base = SpanFilter::All;
+        if !self.ids.is_empty() {
+            let mut ids = self.ids.clone();
+            ids.sort_unstable();
+            ids.dedup();
+            base = base.and(SpanFilter::Traces(Arc::new(ids)));
+        }
+        if self.range != (i64::MIN, i64::MAX) {
+            base = base.and(SpanFilter::Starts(self.range.0, self.range.1));
+        }
+        match &self.after {
+            Some(cursor) => base.and(SpanFilter::Received(cursor.received)),
+            None => base,
+        }
+    }
+
+    /// Gives the filter that all matching spans pass.
+    pub fn filter(&self) -> SpanFilter {
+        self.conditions.iter().cloned().fold(self.base(), SpanFilter::and)
+    }
+
+    /// Gives the request of its first step, for `explain`.
+    pub fn request(&self) -> SpanRequest {
+        SpanRequest { filter: self.filter(), columns: matched_columns() }
+    }
+
+    fn takes(&self, s: &Summary) -> bool {
+        (self.duration.0..=self.duration.1).contains(&s.duration())
+            && self.error.is_none_or(|error| (s.errors > 0) == error)
+            && (self.spans.0..=self.spans.1).contains(&s.spans)
+            && s.services.len() as u64 >= self.services_min
+    }
+
+    /// The value that rows are sorted by; ascending for either direction.
+    fn key(&self, s: &Summary) -> (i64, TraceId) {
+        let value = match self.sort {
+            Sort::Start => s.start,
+            Sort::Duration => s.duration(),
+            Sort::Spans => s.spans as i64,
+            Sort::Errors => s.errors as i64,
+        };
+        (if self.descending { !value } else { value }, s.id)
+    }
+}
+
+fn matched_columns() -> Vec<SpanColumn> {
+    let own = ["trace_id", "span_id", "start", "end", "status", "name"];
+    own.into_iter().map(SpanColumn::Own).chain([SpanColumn::Context("service")]).collect()
+}
+
+/// What a trace's matching spans are.
+#[derive(Debug, Default)]
+struct Found {
+    newest: i64,
+    seen: HashSet<SpanId, FixedState>,
+    first: Vec<Matched>,
+}
+
+type FoundTraces = HashMap<TraceId, Found, FixedState>;
+
+impl TracesEngine {
+    /// Runs a search.
+    ///
+    /// # Errors
+    /// Those of the engine; too many traces match.
+    pub async fn search(self: &Arc<Self>, ctx: &QueryContext, search: Search, now: i64) -> Result<Page, TraceError> {
+        self.read(ctx, move |reader| async move { reader.search(&search, now).await }).await
+    }
+}
+
+impl Reader {
+    pub(crate) async fn search(&self, search: &Search, now: i64) -> Result<Page, TraceError> {
+        let found = self.candidates(search).await?;
+        // Newest matching span first: no trace begins after any of its spans, so that reading can stop.
+        let mut order: Vec<TraceId> = found.keys().copied().collect();
+        order.sort_by_key(|id| (Reverse(found[id].newest), *id));
+        let after = search.after.as_ref().map(|c| (c.key, c.trace));
+        let received = search.after.as_ref().map(|c| c.received);
+        let mut rows: Vec<Summary> = Vec::new();
+        let chunk = if search.sort == Sort::Start && search.descending { (search.limit * 2).min(CHUNK) } else { CHUNK };
+        for ids in order.chunks(chunk.max(1)) {
+            if search.sort == Sort::Start && search.descending && rows.len() > search.limit {
+                let newest_left = found[&ids[0]].newest;
+                if rows[search.limit].start > newest_left {
+                    break;
+                }
+            }
+            let mut filter = SpanFilter::Traces(Arc::new({
+                let mut ids = ids.to_vec();
+                ids.sort_unstable();
+                ids
+            }));
+            if let Some(received) = received {
+                filter = filter.and(SpanFilter::Received(received));
+            }
+            for trace in assemble_all(self.spans(filter, summary_columns()).await?) {
+                let Some(mut row) = summarize(&trace).filter(|row| search.takes(row)) else { continue };
+                if after.is_some_and(|after| search.key(&row) <= after) {
+                    continue;
+                }
+                if let Some(found) = found.get(&row.id) {
+                    row.matched = found.seen.len() as u64;
+                    row.first.clone_from(&found.first);
+                }
+                rows.push(row);
+            }
+            rows.sort_by_key(|row| search.key(row));
+            // One more than the page says whether there is a next one.
+            rows.truncate(search.limit + 1);
+        }
+        let more = rows.len() > search.limit;
+        rows.truncate(search.limit);
+        let cursor = rows.last().filter(|_| more).map(|last| {
+            let (key, trace) = search.key(last);
+            let received = received.unwrap_or(now);
+            cursor::Cursor { binds: search.binds(), key, trace, received, range: search.range }.to_string()
+        });
+        Ok(Page { rows, cursor })
+    }
+
+    /// Finds the traces whose spans match.
+    async fn candidates(&self, search: &Search) -> Result<FoundTraces, TraceError> {
+        if !search.any_span || search.conditions.len() < 2 {
+            return self.matching(search.filter()).await;
+        }
+        let mut all: Option<FoundTraces> = None;
+        for condition in &search.conditions {
+            let mut found = self.matching(search.base().and(condition.clone())).await?;
+            all = Some(match all {
+                None => found,
+                Some(mut known) => {
+                    known.retain(|id, of| match found.remove(id) {
+                        Some(more) => {
+                            of.newest = of.newest.max(more.newest);
+                            let new: Vec<Matched> =
+                                more.first.into_iter().filter(|m| !of.seen.contains(&m.span_id)).collect();
+                            of.first.extend(new);
+                            of.first.truncate(FIRST_MAX);
+                            of.seen.extend(more.seen);
+                            true
+                        }
+                        None => false,
+                    });
+                    known
+                }
+            });
+        }
+        Ok(all.unwrap_or_default())
+    }
+
+    async fn matching(&self, filter: SpanFilter) -> Result<FoundTraces, TraceError> {
+        let mut found: FoundTraces = HashMap::default();
+        self.scan(filter, matched_columns(), |batch| {
+            let missing = || Error::internal("a scan of spans lacks a column");
+            let column = |name: &str| batch.column_by_name(name).ok_or_else(missing);
+            let ids = column("trace_id")?.as_fixed_size_binary();
+            let span_ids = column("span_id")?.as_fixed_size_binary();
+            let starts = column("start")?.as_primitive::<Int64Type>();
+            let ends = column("end")?.as_primitive::<Int64Type>();
+            let statuses = column("status")?.as_primitive::<UInt8Type>();
+            let names = column("name")?.as_string::<i32>();
+            let services = column("service")?.as_string_view();
+            for i in 0..batch.num_rows() {
+                let id: TraceId = ids.value(i).try_into().unwrap_or_default();
+                let span_id: SpanId = span_ids.value(i).try_into().unwrap_or_default();
+                let of = found.entry(id).or_default();
+                of.newest = of.newest.max(starts.value(i));
+                if of.seen.insert(span_id) && of.first.len() < FIRST_MAX {
+                    let service = services.value(i);
+                    of.first.push(Matched {
+                        span_id,
+                        service: if service.is_empty() { "unknown_service" } else { service }.to_owned(),
+                        name: names.value(i).to_owned(),
+                        duration: ends.value(i).saturating_sub(starts.value(i)),
+                        error: statuses.value(i) == STATUS_ERROR,
+                    });
+                }
+            }
+            if found.len() > CANDIDATES_MAX {
+                let text = format!("more than {CANDIDATES_MAX} traces match; narrow the search");
+                return Err(Error::new(quiver_types::ErrorKind::LimitExceeded, text).into());
+            }
+            Ok(true)
+        })
+        .await?;
+        Ok(found)
+    }
+}

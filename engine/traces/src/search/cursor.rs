@@ -1,0 +1,53 @@
+//! Where a page ended: the last sort key, the trace, the window, and what had been received by then.
+
+use std::fmt;
+
+use quiver_types::spans::{TraceId, hex, parse_hex};
+
+/// See the module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    /// Hash of filter and sort.
+    pub(crate) binds: u64,
+    pub(crate) key: i64,
+    pub(crate) trace: TraceId,
+    /// Spans received later are not seen.
+    pub(crate) received: i64,
+    pub(crate) range: (i64, i64),
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { binds, key, trace, received, range } = self;
+        write!(f, "1.{binds:x}.{key}.{}.{received}.{}.{}", hex(trace), range.0, range.1)
+    }
+}
+
+impl Cursor {
+    /// Reads a cursor.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let parts: Vec<&str> = text.split('.').collect();
+        let ["1", binds, key, trace, received, from, to] = parts.as_slice() else { return None };
+        Some(Self {
+            binds: u64::from_str_radix(binds, 16).ok()?,
+            key: key.parse().ok()?,
+            trace: parse_hex(trace)?,
+            received: received.parse().ok()?,
+            range: (from.parse().ok()?, to.parse().ok()?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_come_back() {
+        let cursor = Cursor { binds: u64::MAX, key: -5, trace: [7; 16], received: 9, range: (i64::MIN, 3) };
+        assert_eq!(Cursor::parse(&cursor.to_string()), Some(cursor));
+        for bad in ["", "1.2", "2.0.0.07.0.0.0", "1.x.0.07.0.0.0"] {
+            assert_eq!(Cursor::parse(bad), None, "{bad}");
+        }
+    }
+}

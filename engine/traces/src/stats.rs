@@ -1,0 +1,246 @@
+//! Figures of one trace, and two traces side by side.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use quiver_query::QueryContext;
+use quiver_types::spans::{Span, kind_name};
+use serde_json::{Value, json};
+
+use crate::assemble::Trace;
+use crate::engine::{Selection, TraceError, TracesEngine};
+use crate::params::{ParamError, place};
+use crate::search::{Search, Sort};
+use crate::summary::{Summary, summarize};
+use crate::tree::Tree;
+
+/// How far around a trace its like are looked for, in nanoseconds.
+const SIMILAR_AROUND: i64 = 24 * 3_600_000_000_000;
+
+/// What spans are grouped by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GroupBy {
+    /// By service.
+    Service,
+    /// By name.
+    Operation,
+    /// By kind.
+    Kind,
+    /// By an attribute.
+    Tag(String),
+}
+
+impl GroupBy {
+    /// Reads up to two groupings.
+    ///
+    /// # Errors
+    /// More, or an unknown one.
+    pub fn parse<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Vec<Self>, ParamError> {
+        let wrong = |reason: String| ParamError::new("groupBy", reason);
+        let all: Result<Vec<Self>, ParamError> = texts
+            .flat_map(|t| t.split(','))
+            .map(|text| match text {
+                "service" => Ok(Self::Service),
+                "operation" => Ok(Self::Operation),
+                "kind" => Ok(Self::Kind),
+                other => match other.strip_prefix("tag:").filter(|key| !key.is_empty()) {
+                    Some(key) => Ok(Self::Tag(key.to_owned())),
+                    None => Err(wrong(format!("`{other}` is none of service, operation, kind, tag:<key>"))),
+                },
+            })
+            .collect();
+        let all = all?;
+        match all.len() {
+            0 => Ok(vec![Self::Service]),
+            1 | 2 => Ok(all),
+            _ => Err(wrong("more than two groupings".to_owned())),
+        }
+    }
+
+    fn value(&self, span: &Span) -> String {
+        match self {
+            Self::Service => span.service_shown().to_owned(),
+            Self::Operation => span.name.clone(),
+            Self::Kind => kind_name(span.kind).to_owned(),
+            Self::Tag(key) => {
+                let (_, bare) = place(key);
+                let of_span = || span.attributes.get(bare).or_else(|| span.context.resource.get(bare));
+                let value = match key.strip_prefix("resource.") {
+                    Some(key) => span.context.resource.get(key),
+                    None => of_span(),
+                };
+                value.map(|v| v.text().into_owned()).unwrap_or_default()
+            }
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Service => "service".to_owned(),
+            Self::Operation => "operation".to_owned(),
+            Self::Kind => "kind".to_owned(),
+            Self::Tag(key) => format!("tag:{key}"),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Group {
+    count: u64,
+    errors: u64,
+    total: i64,
+    own: i64,
+    min: Option<i64>,
+    max: i64,
+    critical: i64,
+}
+
+/// Gives figures per group: the longest in total first.
+pub fn statistics(trace: &Trace, by: &[GroupBy]) -> Value {
+    let tree = Tree::of(trace);
+    let mut critical: HashMap<usize, i64, FixedState> = HashMap::default();
+    for segment in tree.critical_path(trace) {
+        *critical.entry(segment.span).or_default() += segment.to - segment.from;
+    }
+    let path: i64 = critical.values().sum();
+    let mut groups: BTreeMap<Vec<String>, Group> = BTreeMap::new();
+    for (i, span) in trace.spans.iter().enumerate() {
+        let group = groups.entry(by.iter().map(|b| b.value(span)).collect()).or_default();
+        group.count += 1;
+        group.errors += u64::from(span.is_error());
+        group.total = group.total.saturating_add(span.duration());
+        group.own = group.own.saturating_add(tree.self_time(trace, i));
+        group.min = Some(group.min.map_or(span.duration(), |m| m.min(span.duration())));
+        group.max = group.max.max(span.duration());
+        group.critical += critical.get(&i).copied().unwrap_or(0);
+    }
+    let length = trace.end().saturating_sub(trace.start());
+    let share = |part: i64, of: i64| if of <= 0 { 0.0 } else { part as f64 / of as f64 };
+    let mut rows: Vec<(i64, Value)> = groups
+        .into_iter()
+        .map(|(names, g)| {
+            let group: serde_json::Map<String, Value> =
+                by.iter().map(GroupBy::name).zip(names.into_iter().map(Value::from)).collect();
+            let row = json!({
+                "group": group, "count": g.count, "errors": g.errors, "total": g.total, "self": g.own,
+                "min": g.min.unwrap_or(0), "avg": g.total as f64 / g.count.max(1) as f64, "max": g.max,
+                "share": share(g.own, length), "criticalShare": share(g.critical, path),
+            });
+            (g.total, row)
+        })
+        .collect();
+    rows.sort_by_key(|(total, _)| std::cmp::Reverse(*total));
+    Value::Array(rows.into_iter().map(|(_, row)| row).collect())
+}
+
+/// One side of a comparison.
+#[derive(Default, Clone, Copy, PartialEq)]
+struct Side {
+    count: u64,
+    total: i64,
+    own: i64,
+    errors: u64,
+}
+
+impl Side {
+    fn to_json(self) -> Value {
+        json!({"count": self.count, "total": self.total, "self": self.own, "errors": self.errors})
+    }
+}
+
+/// Steps from the root: service, operation, kind, position among equal siblings.
+type Path = Vec<String>;
+
+/// Merges two traces by path. Times count as changed from a tenth on.
+pub fn compare(left: &Trace, right: &Trace) -> Value {
+    let mut sides: BTreeMap<Path, [Option<Side>; 2]> = BTreeMap::new();
+    let mut order: Vec<Path> = Vec::new();
+    for (at, trace) in [left, right].into_iter().enumerate() {
+        let tree = Tree::of(trace);
+        let mut paths: Vec<Path> = vec![Vec::new(); trace.spans.len()];
+        let mut stack: Vec<usize> = Vec::new();
+        name_siblings(trace, &tree.roots, &Vec::new(), &mut paths);
+        stack.extend(tree.roots.iter().rev());
+        while let Some(i) = stack.pop() {
+            let path = paths[i].clone();
+            let side = sides.entry(path.clone()).or_insert_with(|| {
+                order.push(path.clone());
+                [None, None]
+            })[at]
+                .get_or_insert_default();
+            let span = &trace.spans[i];
+            side.count += 1;
+            side.total += span.duration();
+            side.own += tree.self_time(trace, i);
+            side.errors += u64::from(span.is_error());
+            // Paths of very deep traces would grow with the square of the depth.
+            if path.len() < 200 {
+                name_siblings(trace, &tree.children[i], &path, &mut paths);
+                stack.extend(tree.children[i].iter().rev());
+            }
+        }
+    }
+    let changed = |a: Side, b: Side| {
+        let apart = (a.total - b.total).abs() * 10 > a.total.max(b.total);
+        (a.count, a.errors) != (b.count, b.errors) || apart
+    };
+    let rows = order.into_iter().map(|path| {
+        let [a, b] = sides.get(&path).copied().unwrap_or_default();
+        let state = match (a, b) {
+            (Some(a), Some(b)) if changed(a, b) => "changed",
+            (Some(_), Some(_)) => "same",
+            (Some(_), None) => "removed",
+            _ => "added",
+        };
+        json!({"path": path, "left": a.map(Side::to_json), "right": b.map(Side::to_json), "state": state})
+    });
+    Value::Array(rows.collect())
+}
+
+fn name_siblings(trace: &Trace, siblings: &[usize], above: &Path, paths: &mut [Path]) {
+    let mut seen: HashMap<(&str, &str, u8), usize, FixedState> = HashMap::default();
+    for &i in siblings {
+        let span = &trace.spans[i];
+        let position = seen.entry((span.service_shown(), &span.name, span.kind)).or_default();
+        let mut path = above.clone();
+        path.push(format!("{}: {} [{}] #{position}", span.service_shown(), span.name, kind_name(span.kind)));
+        *position += 1;
+        paths[i] = path;
+    }
+}
+
+impl TracesEngine {
+    /// Gives traces with the same root operation that took about as long, and the median one.
+    ///
+    /// # Errors
+    /// Those of the look-up and of the search.
+    pub async fn similar(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        selection: Selection,
+        limit: usize,
+        now: i64,
+    ) -> Result<Value, TraceError> {
+        let trace = self.trace(ctx, selection).await?;
+        let own = summarize(&trace).ok_or(TraceError::NotFound)?;
+        let mut search =
+            Search::new((own.start.saturating_sub(SIMILAR_AROUND), own.start.saturating_add(SIMILAR_AROUND)));
+        search.conditions = vec![
+            quiver_types::spans::SpanFilter::Service(quiver_types::spans::TextTest::Is(own.root_service.clone())),
+            quiver_types::spans::SpanFilter::Name(quiver_types::spans::TextTest::Is(own.root_name.clone())),
+            quiver_types::spans::SpanFilter::Root,
+        ];
+        search.limit = 1000;
+        search.sort = Sort::Start;
+        let mut rows = self.search(ctx, search, now).await?.rows;
+        rows.retain(|row| row.root_service == own.root_service && row.root_name == own.root_name);
+        rows.sort_by_key(|row| (row.duration(), row.id));
+        let median = rows.get(rows.len().saturating_sub(1) / 2).map(Summary::to_json);
+        rows.retain(|row| row.id != own.id);
+        rows.sort_by_key(|row| ((row.duration() - own.duration()).abs(), row.id));
+        rows.truncate(limit);
+        Ok(json!({"traces": rows.iter().map(Summary::to_json).collect::<Vec<_>>(), "median": median}))
+    }
+}

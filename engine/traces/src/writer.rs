@@ -1,0 +1,183 @@
+//! Writes JSON piece by piece: no tree is built, and what is full is handed on.
+
+use std::fmt::{self, Write};
+
+/// The reader went away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Closed;
+
+/// Hands pieces on; an error ends the writing.
+type Emit<'e> = dyn FnMut(Vec<u8>) -> Result<(), Closed> + Send + 'e;
+
+/// Bytes after which a piece is handed on.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Writes one JSON document.
+pub struct JsonWriter<'e> {
+    out: String,
+    comma: bool,
+    emit: Option<Box<Emit<'e>>>,
+    closed: bool,
+}
+
+impl fmt::Debug for JsonWriter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JsonWriter").field("held", &self.out.len()).finish_non_exhaustive()
+    }
+}
+
+impl Default for JsonWriter<'_> {
+    fn default() -> Self {
+        Self { out: String::new(), comma: false, emit: None, closed: false }
+    }
+}
+
+impl<'e> JsonWriter<'e> {
+    /// Writes to pieces of about 64 KiB.
+    pub fn pieces(emit: impl FnMut(Vec<u8>) -> Result<(), Closed> + Send + 'e) -> Self {
+        Self { emit: Some(Box::new(emit)), ..Self::default() }
+    }
+
+    fn before(&mut self) {
+        if self.comma {
+            self.out.push(',');
+        }
+        self.comma = true;
+        if self.out.len() >= PIECE_BYTES
+            && let Some(emit) = &mut self.emit
+        {
+            let piece = std::mem::take(&mut self.out).into_bytes();
+            self.closed = self.closed || emit(piece).is_err();
+        }
+    }
+
+    /// Says whether the reader went away, so that the rest is not worth writing.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Writes `{`, what `f` writes, and `}`.
+    pub fn object(&mut self, f: impl FnOnce(&mut Self)) {
+        self.before();
+        self.out.push('{');
+        self.comma = false;
+        f(self);
+        self.out.push('}');
+        self.comma = true;
+    }
+
+    /// Writes `[`, what `f` writes, and `]`.
+    pub fn array(&mut self, f: impl FnOnce(&mut Self)) {
+        self.before();
+        self.out.push('[');
+        self.comma = false;
+        f(self);
+        self.out.push(']');
+        self.comma = true;
+    }
+
+    /// Writes a key; its value follows.
+    pub fn key(&mut self, key: &str) -> &mut Self {
+        self.before();
+        push_text(key, &mut self.out);
+        self.out.push(':');
+        self.comma = false;
+        self
+    }
+
+    /// Writes a text.
+    pub fn text(&mut self, text: &str) {
+        self.before();
+        push_text(text, &mut self.out);
+    }
+
+    /// Writes a number, or anything else that is JSON when displayed.
+    pub fn raw(&mut self, value: impl fmt::Display) {
+        self.before();
+        // A `String` takes whatever is written.
+        let _ = write!(self.out, "{value}");
+    }
+
+    /// Writes a number as a text.
+    pub fn quoted(&mut self, value: impl fmt::Display) {
+        self.before();
+        let _ = write!(self.out, "\"{value}\"");
+    }
+
+    /// Writes an id in hex.
+    pub fn id(&mut self, id: &[u8]) {
+        self.quoted(quiver_types::spans::hex(id));
+    }
+
+    /// Hands the rest on; gives it when there is nobody to hand it to.
+    ///
+    /// # Errors
+    /// The reader went away.
+    pub fn finish(mut self) -> Result<Vec<u8>, Closed> {
+        let rest = std::mem::take(&mut self.out).into_bytes();
+        match &mut self.emit {
+            None => Ok(rest),
+            Some(_) if self.closed => Err(Closed),
+            Some(emit) => emit(rest).map(|()| Vec::new()),
+        }
+    }
+}
+
+/// Appends a JSON text.
+pub(crate) fn push_text(text: &str, out: &mut String) {
+    out.push('"');
+    let mut plain = 0;
+    for (i, byte) in text.bytes().enumerate() {
+        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        out.push_str(&text[plain..i]);
+        plain = i + 1;
+        // A `String` takes whatever is written.
+        let _ = match byte {
+            b'"' => write!(out, "\\\""),
+            b'\\' => write!(out, "\\\\"),
+            b'\n' => write!(out, "\\n"),
+            b'\r' => write!(out, "\\r"),
+            b'\t' => write!(out, "\\t"),
+            other => write!(out, "\\u{other:04x}"),
+        };
+    }
+    out.push_str(&text[plain..]);
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents() {
+        let mut w = JsonWriter::default();
+        w.object(|w| {
+            w.key("a\"b").text("x\n\u{1}é\\");
+            w.key("l").array(|w| {
+                w.raw(1);
+                w.quoted(2);
+                w.object(|_| {});
+            });
+            w.key("id").id(&[0, 255]);
+        });
+        let text = String::from_utf8(w.finish().unwrap()).unwrap();
+        assert_eq!(text, "{\"a\\\"b\":\"x\\n\\u0001é\\\\\",\"l\":[1,\"2\",{}],\"id\":\"00ff\"}");
+        serde_json::from_str::<serde_json::Value>(&text).unwrap();
+    }
+
+    #[test]
+    fn pieces_are_the_whole() {
+        let mut got = Vec::new();
+        let mut w = JsonWriter::pieces(|piece| {
+            got.extend(piece);
+            Ok(())
+        });
+        w.array(|w| (0..50_000).for_each(|i| w.raw(i)));
+        w.finish().unwrap();
+        let list: Vec<u32> = serde_json::from_slice(&got).unwrap();
+        assert_eq!(list.len(), 50_000);
+    }
+}
