@@ -2,7 +2,12 @@
 //!
 //! The parser reads literals with [`values`]; the planner makes [`filters`] and hands them to scans.
 
+pub mod bucket;
+pub mod columns;
 pub mod filters;
 pub mod golang_regex;
 pub mod pattern;
 pub mod values;
+
+#[cfg(test)]
+mod conformance;

@@ -4,5 +4,7 @@
 //! `quiver_types::logs`; it knows no store and no HTTP.
 
 pub mod ast;
+pub mod fuzz;
 pub mod kernels;
 pub mod rowfn;
+pub mod stats_fn;

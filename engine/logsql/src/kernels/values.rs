@@ -14,12 +14,17 @@ mod time;
 pub use duration::{parse_duration, push_duration};
 pub use ip::{parse_ipv4, parse_ipv4_mask, parse_ipv6, push_ipv4};
 pub use number::{number, numeric, parse_float, parse_i64, parse_u64};
-pub use order::{compare, push_sort_key};
+pub use order::{Rank, compare, compare_ranked, push_sort_key, rank};
 pub use size::parse_size;
 pub use text::{float_text, push_f64, push_json_string};
 pub use time::{
     parse_rfc3339, parse_unix, push_rfc3339, push_rfc3339_millis, truncate_to_month, truncate_to_year, unix_to_ns,
 };
+
+/// Dates of the calendar and days since 1970.
+pub(crate) mod calendar {
+    pub(crate) use super::time::{civil_from_days, days_from_civil};
+}
 
 #[cfg(test)]
 mod tests;

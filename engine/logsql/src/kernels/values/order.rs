@@ -10,26 +10,26 @@ use super::{number, parse_i64, parse_rfc3339, parse_u64};
 
 /// A value as it is compared.
 #[derive(Debug, Clone, Copy)]
-enum Kind<'a> {
+enum Kind {
     Empty,
     /// As a double, and for integers by how much the exact value is greater.
     Number(f64, i16),
     Time(i64),
-    Text(&'a str),
+    Text,
 }
 
-impl Kind<'_> {
+impl Kind {
     fn rank(self) -> u8 {
         match self {
             Self::Empty => 0,
             Self::Number(..) => 1,
             Self::Time(_) => 2,
-            Self::Text(_) => 3,
+            Self::Text => 3,
         }
     }
 }
 
-fn kind(value: &str) -> Kind<'_> {
+fn kind(value: &str) -> Kind {
     match value.as_bytes() {
         [] => Kind::Empty,
         [b'0'..=b'9' | b'-' | b'+' | b'.' | b'i' | b'I', ..] => {
@@ -45,27 +45,38 @@ fn kind(value: &str) -> Kind<'_> {
             match number(value) {
                 // Minus zero equals zero.
                 Some(n) => Kind::Number(n + 0.0, 0),
-                None => Kind::Text(value),
+                None => Kind::Text,
             }
         }
-        _ => Kind::Text(value),
+        _ => Kind::Text,
     }
 }
 
-fn exact(n: i128) -> Kind<'static> {
+fn exact(n: i128) -> Kind {
     let double = n as f64;
     Kind::Number(double, (n - double as i128) as i16)
 }
 
 /// Compares two values.
 pub fn compare(a: &str, b: &str) -> Ordering {
-    if a == b {
-        return Ordering::Equal;
-    }
-    match (kind(a), kind(b)) {
+    if a == b { Ordering::Equal } else { compare_ranked((rank(a), a), (rank(b), b)) }
+}
+
+/// What is known of a value from reading it once; comparing it again and again is cheap then.
+#[derive(Debug, Clone, Copy)]
+pub struct Rank(Kind);
+
+/// Reads a value for [`compare_ranked`].
+pub fn rank(value: &str) -> Rank {
+    Rank(kind(value))
+}
+
+/// Compares two values that were read before.
+pub fn compare_ranked(a: (Rank, &str), b: (Rank, &str)) -> Ordering {
+    match (a.0.0, b.0.0) {
         (Kind::Number(x, dx), Kind::Number(y, dy)) => x.total_cmp(&y).then(dx.cmp(&dy)),
         (Kind::Time(x), Kind::Time(y)) => x.cmp(&y),
-        (Kind::Text(x), Kind::Text(y)) => natural(x.as_bytes(), y.as_bytes()),
+        (Kind::Text, Kind::Text) => natural(a.1.as_bytes(), b.1.as_bytes()),
         (x, y) => x.rank().cmp(&y.rank()),
     }
 }
@@ -118,7 +129,7 @@ pub fn push_sort_key(out: &mut Vec<u8>, value: &str) {
             out.extend_from_slice(&((more as u16) ^ 0x8000).to_be_bytes());
         }
         Kind::Time(ns) => out.extend_from_slice(&((ns as u64) ^ 1 << 63).to_be_bytes()),
-        Kind::Text(text) => push_natural_key(out, text.as_bytes()),
+        Kind::Text => push_natural_key(out, value.as_bytes()),
     }
 }
 

@@ -1,0 +1,89 @@
+//! Targets for fuzzing: whatever the bytes, they must end, and without a panic.
+
+use crate::kernels::filters::{PatternMatch, PatternPlace, Regexp};
+use crate::kernels::values::{
+    compare, numeric, parse_ipv6, parse_unix, push_duration, push_f64, push_rfc3339, push_sort_key,
+};
+use crate::rowfn::{self, Extract, Fields, Format, SyslogContext};
+use quiver_types::logs::ValueMatcher;
+
+/// Reading, comparing and writing of values.
+pub fn values(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let half = text.floor_char_boundary(text.len() / 2);
+    let (a, b) = text.split_at(half);
+    let order = compare(a, b);
+    let (mut x, mut y) = (Vec::new(), Vec::new());
+    push_sort_key(&mut x, a);
+    push_sort_key(&mut y, b);
+    assert_eq!(x.cmp(&y), order, "keys order as values: {a:?} {b:?}");
+    let mut out = String::new();
+    push_f64(&mut out, numeric(&text).unwrap_or(0.0));
+    let ns = parse_unix(&text).unwrap_or_else(|| parse_ipv6(&text).unwrap_or(0) as i64);
+    push_rfc3339(&mut out, ns);
+    push_duration(&mut out, ns);
+}
+
+/// Patterns, templates and expressions, applied to what is left of the bytes.
+pub fn patterns(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let (pattern, value) = text.split_once('\n').unwrap_or((&text, &text));
+    let mut fields = Fields::default();
+    if let Ok(extract) = Extract::new(pattern) {
+        extract.apply(value, &mut fields);
+    }
+    let mut out = String::new();
+    if let Ok(format) = Format::new(pattern) {
+        format.apply(|_| value.into(), &mut out);
+    }
+    for place in [PatternPlace::Any, PatternPlace::Full, PatternPlace::Prefix, PatternPlace::Suffix] {
+        let filter = PatternMatch::new(place, pattern);
+        if filter.matches(value) {
+            let hints = filter.hints();
+            assert!(hints.substring.is_none_or(|s| value.contains(&s)), "a hint loses a match");
+        }
+    }
+    if let Ok(filter) = Regexp::new(pattern) {
+        if filter.matches(value) {
+            let hints = filter.hints();
+            assert!(hints.substring.is_none_or(|s| value.contains(&s)), "a hint loses a match");
+        }
+    }
+}
+
+/// Everything that takes values apart.
+pub fn unpackers(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let mut fields = Fields::default();
+    rowfn::unpack_json(&text, &mut fields);
+    rowfn::unpack_logfmt(&text, &mut fields);
+    rowfn::unpack_syslog(&text, SyslogContext { now_ns: 1_700_000_000_000_000_000, zone_ns: 0 }, &mut fields);
+    rowfn::unroll(&[&text]);
+    let mut out = String::new();
+    rowfn::collapse_nums(&text, true, &mut out);
+    rowfn::decolorize(&text, &mut out);
+    rowfn::unpack_words(&text, true, &mut out);
+    rowfn::split(&text, " ", &mut out);
+    rowfn::json_array_concat(&text, ",", &mut out);
+    let mut json = String::new();
+    rowfn::pack_json(fields.iter(), &mut json);
+    let mut again = Fields::default();
+    assert!(rowfn::unpack_json(&json, &mut again), "what is packed can be unpacked: {json:?}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn targets_hold(data in prop::collection::vec(any::<u8>(), 0..60), text in "[-0-9a-f:.TZ \"\\\\<>\\[\\]{}=,|*+\n]{0,40}") {
+            for data in [data.as_slice(), text.as_bytes()] {
+                values(data);
+                patterns(data);
+                unpackers(data);
+            }
+        }
+    }
+}

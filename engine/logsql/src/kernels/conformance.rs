@@ -1,0 +1,407 @@
+//! The tables of single functions among the conformance data, run on the kernels. Without the data nothing is run, and
+//! that is said.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, StringArray};
+use datafusion::logical_expr::Accumulator;
+use quiver_types::logs::{ValueMatcher, words};
+use serde_json::Value;
+
+use super::bucket::{Bucket, Step};
+use super::filters::{AnyCasePhrase, AnyCasePrefix, Ipv4Range, LenRange, Phrase, Prefix, Sequence, StringRange};
+use super::values::{
+    compare, float_text, parse_duration, parse_float, parse_i64, parse_ipv4, parse_ipv4_mask, parse_rfc3339,
+    parse_size, parse_u64, push_duration, push_rfc3339,
+};
+use crate::rowfn::{
+    self, Extract, Fields, Format, Replace, ReplaceRegexp, SyslogContext, json, pack_json, pack_logfmt, template,
+};
+use crate::stats_fn::{Arg, Function, StatsAccumulator};
+
+/// Tables without a counterpart, and why.
+const SKIPPED: [(&str, &str); 18] = [
+    ("TestGetCommonTokensForAndFilters", "words that prune are told by each filter"),
+    ("TestGetCommonTokensForOrFilters", "words that prune are told by each filter"),
+    ("TestGetCommonTokensAndTokenSets", "words that prune are told by each filter"),
+    ("TestSkipFirstLastToken", "words that prune are told by each filter"),
+    ("TestHasColorSequences", "removal alone is needed"),
+    ("TestLogRows_WildcardIgnoreFields", "ingestion"),
+    ("TestLogRows_StreamFieldsOverride", "ingestion"),
+    ("TestLogRows_DefaultMsgValue", "ingestion"),
+    ("TestJSONParserTooLongFieldName", "the limit is no argument"),
+    ("TestMergeRows", "storage"),
+    ("TestRenameField", "ingestion"),
+    ("TestParseStreamFieldsSuccess", "streams"),
+    ("TestStreamFilterMatchStreamName", "streams"),
+    ("TestNewTestStreamFilterSuccess", "streams"),
+    ("TestNewTestStreamFilterFailure", "streams"),
+    ("TestTryParseTimestampISO8601String_Success", "one form of RFC 3339"),
+    ("TestTryParseTimestampISO8601_Failure", "refuses what RFC 3339 takes: zones"),
+    ("TestTryParseFloat64Exact_Failure", "which numbers a column keeps is the store's affair"),
+];
+
+fn text(args: &Value, name: &str) -> String {
+    args[name].as_str().unwrap_or_default().to_owned()
+}
+
+fn texts(args: &Value, name: &str) -> Vec<String> {
+    args[name]
+        .as_array()
+        .map(|a| a.iter().map(|v| v.as_str().unwrap_or_default().to_owned()).collect())
+        .unwrap_or_default()
+}
+
+fn written(write: impl FnOnce(&mut String)) -> String {
+    let mut out = String::new();
+    write(&mut out);
+    out
+}
+
+fn numeric(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(f64::NAN)
+}
+
+fn pairs(value: &Value) -> Vec<(String, String)> {
+    let pair = |p: &Value| (p[0].as_str().unwrap_or_default().to_owned(), p[1].as_str().unwrap_or_default().to_owned());
+    value.as_array().map(|a| a.iter().map(pair).collect()).unwrap_or_default()
+}
+
+fn logfmt(fields: &Fields) -> String {
+    // Empty fields are written by the reference and left out here.
+    written(|out| pack_logfmt(fields.iter(), out))
+}
+
+fn without_empty(logfmt: &str) -> String {
+    let mut fields = Fields::default();
+    rowfn::unpack_logfmt(logfmt, &mut fields);
+    self::logfmt(&fields)
+}
+
+/// What a case gives here and what it should; `None` for a table that is not known.
+fn outcome(test: &str, a: &Value) -> Option<(String, String)> {
+    let want = || a["resultExpected"].as_str().map_or_else(|| a["resultExpected"].to_string(), str::to_owned);
+    let s = text(a, "s");
+    let yes_no = |got: bool| Some((got.to_string(), want()));
+    let fails = |failed: bool| Some((failed.to_string(), "true".to_owned()));
+    filters(test, a, &s, &yes_no)
+        .or_else(|| numbers(test, a, &s, &fails))
+        .or_else(|| buckets(test, a))
+        .or_else(|| rows(test, a, &s, &fails, &want))
+}
+
+fn filters(
+    test: &str,
+    a: &Value,
+    s: &str,
+    yes_no: &dyn Fn(bool) -> Option<(String, String)>,
+) -> Option<(String, String)> {
+    let int = |name: &str| a[name].as_u64().unwrap_or_default();
+    let (min, max) = (text(a, "minValue"), text(a, "maxValue"));
+    match test {
+        "TestMatchPhrase" => yes_no(Phrase::new(text(a, "phrase")).matches(s)),
+        "TestMatchPrefix" => yes_no(Prefix::new(text(a, "prefix")).matches(s)),
+        "TestMatchAnyCasePhrase" => yes_no(AnyCasePhrase::new(&text(a, "phraseLowercase")).matches(s)),
+        "TestMatchAnyCasePrefix" => yes_no(AnyCasePrefix::new(&text(a, "prefixLowercase")).matches(s)),
+        "TestMatchIPv4Range" => yes_no(Ipv4Range::new(int("minValue") as u32, int("maxValue") as u32).matches(s)),
+        "TestMatchLenRange" => yes_no(LenRange::new(int("minLen"), int("maxLen")).matches(s)),
+        "TestMatchSequence" => yes_no(Sequence::new(texts(a, "phrases")).matches(s)),
+        "TestMatchStringRange" => yes_no(StringRange::new(min, max).matches(s)),
+        "TestLessString" => yes_no(compare(&text(a, "a"), &text(a, "b")).is_lt()),
+        _ => None,
+    }
+}
+
+fn numbers(
+    test: &str,
+    a: &Value,
+    s: &str,
+    fails: &dyn Fn(bool) -> Option<(String, String)>,
+) -> Option<(String, String)> {
+    let same = |got: Option<f64>, name: &str| {
+        Some((got.map_or_else(|| "none".to_owned(), float_text), float_text(numeric(&a[name]))))
+    };
+    let whole = |got: Option<i128>, name: &str| Some((format!("{got:?}"), format!("Some({})", a[name])));
+    match test {
+        "TestTryParseUint64_Success" => whole(parse_u64(s).map(i128::from), "resultExpected"),
+        "TestTryParseUint64_Failure" => fails(parse_u64(s).is_none()),
+        "TestTryParseInt64_Success" => whole(parse_i64(s).map(i128::from), "resultExpected"),
+        "TestTryParseInt64_Failure" => fails(parse_i64(s).is_none()),
+        "TestTryParseFloat64_Success" | "TestTryParseFloat64Exact_Success" => same(parse_float(s), "resultExpected"),
+        "TestTryParseFloat64_Failure" => fails(parse_float(s).is_none()),
+        "TestTryParseDuration_Success" => whole(parse_duration(s).map(i128::from), "nsecsExpected"),
+        "TestTryParseDuration_Failure" => fails(parse_duration(s).is_none()),
+        "TestTryParseBytes_Success" => whole(parse_size(s).map(i128::from), "resultExpected"),
+        "TestTryParseBytes_Failure" => fails(parse_size(s).is_none()),
+        "TestTryParseIPv4String_Success" => {
+            Some((written(|out| super::values::push_ipv4(out, parse_ipv4(s).unwrap_or(0))), s.to_owned()))
+        }
+        "TestTryParseIPv4_Failure" => fails(parse_ipv4(s).is_none()),
+        "TestTryParseIPv4Mask_Success" => whole(parse_ipv4_mask(s).map(|bits| 1 << (32 - bits)), "resultExpected"),
+        "TestTryParseIPv4Mask_Failure" => fails(parse_ipv4_mask(s).is_none()),
+        "TestTryParseTimestampRFC3339NanoString_Success" => {
+            Some((written(|out| push_rfc3339(out, parse_rfc3339(s).unwrap_or(0))), text(a, "timestampExpected")))
+        }
+        "TestTryParseTimestampRFC3339Nano_Failure" => fails(parse_rfc3339(s).is_none()),
+        "TestMarshalDurationString" => {
+            let ns = a["nsecs"].as_i64().unwrap_or_default();
+            Some((written(|out| push_duration(out, ns)), text(a, "resultExpected")))
+        }
+        "TestMarshalFloat64String" => Some((float_text(numeric(&a["f"])), text(a, "resultExpected"))),
+        "TestMarshalUint16String" | "TestMarshalUint32String" | "TestMarshalUint64String" => {
+            Some((a["n"].to_string(), text(a, "resultExpected")))
+        }
+        _ => None,
+    }
+}
+
+fn buckets(test: &str, a: &Value) -> Option<(String, String)> {
+    let bucket = |sign: f64| {
+        let size = text(a, "bucketSizeStr");
+        let step = match size.as_str() {
+            "week" => Step::Week,
+            "month" => Step::Month,
+            "year" => Step::Year,
+            "day" => Step::Number(86_400e9),
+            "hour" => Step::Number(3600e9),
+            "" => Step::Number(numeric(&a["bucketSize"])),
+            _ => Step::Number(parse_duration(&size)? as f64),
+        };
+        let offset = text(a, "offsetStr");
+        let offset =
+            if offset.is_empty() { a["offset"].as_f64().unwrap_or(0.0) } else { parse_duration(&offset)? as f64 };
+        Some(Bucket::new(step, sign * offset))
+    };
+    match test {
+        // The tables have the older sign of the offset of times.
+        "TestTruncateTimestamp" => {
+            let ns = bucket(-1.0)?.of_time(parse_rfc3339(&text(a, "timestampStr"))?);
+            Some((written(|out| push_rfc3339(out, ns)), text(a, "resultExpected")))
+        }
+        "TestTruncateFloat64" | "TestTruncateInt64" => {
+            let got = written(|out| bucket(1.0).expect("a step").push(out, &float_text(numeric(&a["n"]))));
+            Some((got, float_text(numeric(&a["resultExpected"]))))
+        }
+        // Unsigned numbers below the offset go to a negative bucket here, as signed ones do.
+        "TestTruncateUint64" | "TestTruncateUint32" => {
+            let got = written(|out| bucket(1.0).expect("a step").push(out, &a["n"].to_string()));
+            let got = if got.starts_with('-') { "0".to_owned() } else { got };
+            Some((got, a["resultExpected"].to_string()))
+        }
+        _ => None,
+    }
+}
+
+fn rows(
+    test: &str,
+    a: &Value,
+    s: &str,
+    fails: &dyn Fn(bool) -> Option<(String, String)>,
+    want: &dyn Fn() -> String,
+) -> Option<(String, String)> {
+    let limit = a["limit"].as_u64();
+    let mut fields = Fields::default();
+    let formatted = |option: &str| {
+        let format = Format::new(&format!("<{option}:f>")).expect("a template");
+        Some((written(|out| format.apply(|_| s.into(), out)), want()))
+    };
+    let listed = |fields: &Fields| fields.iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>().join("\n");
+    match test {
+        "TestDropColorSequences" => Some((written(|out| rowfn::decolorize(s, out)), want())),
+        "TestAppendCollapseNums" => Some((written(|out| rowfn::collapse_nums(s, false, out)), want())),
+        "TestAppendCollapseNums_Prettified" => Some((written(|out| rowfn::collapse_nums(s, true, out)), want())),
+        "TestAppendUppercase" => formatted("uc"),
+        "TestAppendLowercase" => formatted("lc"),
+        "TestAppendURLEncode" => formatted("urlencode"),
+        "TestAppendURLDecode" => formatted("urldecode"),
+        "TestAppendHexEncode" => formatted("hexencode"),
+        "TestAppendHexDecode" => formatted("hexdecode"),
+        "TestAppendHexUint64Decode" => formatted("hexnumdecode"),
+        "TestAppendReplace" => {
+            let replace = Replace::new(&text(a, "oldSubstr"), text(a, "newSubstr"), limit);
+            Some((written(|out| replace.apply(s, out)), want()))
+        }
+        "TestAppendReplaceRegexp" => {
+            let replace = ReplaceRegexp::new(&text(a, "reStr"), text(a, "replacement"), limit).expect("an expression");
+            Some((written(|out| replace.apply(s, out)), want()))
+        }
+        "TestPatternApply" => {
+            Extract::new(&text(a, "patternStr")).expect("a pattern").apply(s, &mut fields);
+            let got: Vec<&str> = fields.iter().map(|f| f.1).collect();
+            Some((format!("{got:?}"), format!("{:?}", texts(a, "resultsExpected"))))
+        }
+        "TestParsePatternFailure" => fails(Extract::new(&text(a, "patternStr")).is_err()),
+        "TestParsePatternStepsFailure" => fails(template::parse(s).is_err()),
+        "TestParsePatternStepsSuccess" => {
+            let step = |v: &Value| format!("{}|{}|{}", text(v, "prefix"), text(v, "field"), text(v, "fieldOpt"));
+            let want: Vec<String> = a["stepsExpected"].as_array()?.iter().map(step).collect();
+            let steps = template::parse(s).expect("a template");
+            let got: Vec<String> = steps.iter().map(|s| format!("{}|{}|{}", s.text, s.field, s.option)).collect();
+            Some((got.join(","), want.join(",")))
+        }
+        "TestUnpackJSONArray" => {
+            let got = json::array_items(s).unwrap_or_default();
+            Some((format!("{got:?}"), format!("{:?}", texts(a, "resultExpected"))))
+        }
+        "TestMarshalFieldsToJSON" => {
+            let all = pairs(&a["fields"]);
+            Some((written(|out| pack_json(all.iter().map(|(n, v)| (n.as_str(), v.as_str())), out)), want()))
+        }
+        "TestMarshalFieldsToLogfmt" => {
+            let all = pairs(&a["fields"]);
+            Some((written(|out| pack_logfmt(all.iter().map(|(n, v)| (n.as_str(), v.as_str())), out)), want()))
+        }
+        "TestJSONParserFailure" => fails(!rowfn::unpack_json(&text(a, "data"), &mut fields)),
+        "TestJSONParserSuccess" => {
+            rowfn::unpack_json(&text(a, "data"), &mut fields);
+            let want: Vec<String> = pairs(&a["fieldsExpected"])
+                .iter()
+                .filter(|p| !p.1.is_empty())
+                .map(|(n, v)| format!("{n}={v}"))
+                .collect();
+            Some((listed(&fields), want.join("\n")))
+        }
+        "TestLogfmtParser" => {
+            rowfn::unpack_logfmt(s, &mut fields);
+            Some((logfmt(&fields), without_empty(&want())))
+        }
+        "TestSyslogParser" => {
+            let now_ns = parse_rfc3339("2024-12-31T00:00:00Z").expect("a time");
+            rowfn::unpack_syslog(s, SyslogContext { now_ns, zone_ns: 0 }, &mut fields);
+            Some((logfmt(&fields), without_empty(&want())))
+        }
+        "TestHistogramQuantile" => {
+            let column: ArrayRef = Arc::new(StringArray::from(texts(a, "a")));
+            let args = [Arg::Field("a".to_owned())].into();
+            let mut quantile = StatsAccumulator::new(Function::quantile(numeric(&a["phi"])), args);
+            Accumulator::update_batch(&mut quantile, &[column]).expect("a column of texts");
+            let got = Accumulator::evaluate(&mut quantile).expect("a result");
+            Some((if got.is_null() { String::new() } else { got.to_string() }, text(a, "qExpected")))
+        }
+        "TestSortStrings" => {
+            let mut all: Vec<&str> = s.split(',').collect();
+            all.sort_by(|x, y| compare(x, y));
+            Some((all.join(","), want()))
+        }
+        "TestTokenizeStrings" => {
+            let mut got: Vec<String> = Vec::new();
+            for word in texts(a, "a").iter().flat_map(|s| words(s)) {
+                if !got.iter().any(|w| w == word) {
+                    got.push(word.to_owned());
+                }
+            }
+            Some((format!("{got:?}"), format!("{:?}", texts(a, "tokensExpected"))))
+        }
+        _ => None,
+    }
+}
+
+#[test]
+#[allow(clippy::print_stderr, reason = "a run without data must be seen")]
+fn tables_of_functions() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/logsql/upstream");
+    let mut failed = Vec::new();
+    let mut run = 0;
+    for file in ["match_functions.jsonl", "functions.jsonl"] {
+        let Ok(lines) = std::fs::read_to_string(folder.join(file)) else {
+            eprintln!("SKIPPED: no conformance data at {}", folder.join(file).display());
+            return;
+        };
+        for line in lines.lines() {
+            let case: Value = serde_json::from_str(line).expect("a case");
+            let test = case["test"].as_str().expect("a name");
+            if SKIPPED.iter().any(|(name, _)| *name == test) || case.to_string().contains("$base64") {
+                continue;
+            }
+            match outcome(test, &case["args"]) {
+                Some((got, want)) if got == want => run += 1,
+                Some((got, want)) => {
+                    failed.push(format!("{} {test} {}\n  got {got}\n want {want}", case["id"], case["args"]))
+                }
+                None => failed.push(format!("{} {test}: no counterpart", case["id"])),
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{} failed, {run} passed:\n{}", failed.len(), failed.join("\n"));
+    assert!(run > 300, "only {run} cases were run");
+}
+
+/// A filter of one field as a golden query writes it; only forms with quoted or plain arguments.
+fn golden_filter(query: &str) -> Option<(String, Box<dyn ValueMatcher>)> {
+    use super::filters::{
+        ContainsAll, ContainsAny, ContainsCommonCase, EqualsCommonCase, InList, Ipv6Range, JsonArrayContainsAny,
+        PatternMatch, PatternPlace, Regexp,
+    };
+    use super::values::parse_ipv6;
+    let filter = query.strip_suffix(" | fields seq")?;
+    let (head, list) = filter.split_once('(')?;
+    let list = list.strip_suffix(')')?;
+    if list.contains([')', '|', '*']) {
+        return None;
+    }
+    let (field, name) = head.rsplit_once(':').unwrap_or(("_msg", head));
+    let args: Vec<String> = if list.starts_with('"') {
+        let parts = list.strip_prefix('"')?.strip_suffix('"')?.split("\", \"");
+        parts.map(|s| s.replace("\\\"", "\"")).collect()
+    } else {
+        list.split(',').map(|s| s.trim().to_owned()).filter(|s| !s.is_empty()).collect()
+    };
+    let first = args.first().cloned().unwrap_or_default();
+    let matcher: Box<dyn ValueMatcher> = match name {
+        "pattern_match" => Box::new(PatternMatch::new(PatternPlace::Any, first)),
+        "pattern_match_full" => Box::new(PatternMatch::new(PatternPlace::Full, first)),
+        "pattern_match_prefix" => Box::new(PatternMatch::new(PatternPlace::Prefix, first)),
+        "pattern_match_suffix" => Box::new(PatternMatch::new(PatternPlace::Suffix, first)),
+        "contains_common_case" => Box::new(ContainsCommonCase::new(args)),
+        "equals_common_case" => Box::new(EqualsCommonCase::new(args)),
+        "json_array_contains_any" => Box::new(JsonArrayContainsAny::new(args)),
+        "contains_all" => Box::new(ContainsAll::new(args)),
+        "contains_any" => Box::new(ContainsAny::new(args)),
+        "in" => Box::new(InList::new(args)),
+        "seq" => Box::new(Sequence::new(args)),
+        "re" => Box::new(Regexp::new(first).ok()?),
+        "ipv6_range" => {
+            let (address, bits) = first.split_once('/').unwrap_or((&first, "128"));
+            let (address, bits) = (parse_ipv6(address)?, bits.parse::<u32>().ok()?);
+            let mask = if bits == 0 { u128::MAX } else { u128::MAX.checked_shr(bits).unwrap_or(0) };
+            Box::new(Ipv6Range::new(address & !mask, address | mask))
+        }
+        _ => return None,
+    };
+    Some((field.to_owned(), matcher))
+}
+
+#[test]
+#[allow(clippy::print_stderr, reason = "a run without data must be seen")]
+fn golden_filters() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/logsql/golden");
+    let (Ok(dataset), Ok(queries)) =
+        (std::fs::read_to_string(folder.join("dataset.jsonl")), std::fs::read_to_string(folder.join("queries.jsonl")))
+    else {
+        eprintln!("SKIPPED: no conformance data at {}", folder.display());
+        return;
+    };
+    let rows: Vec<Fields> = dataset
+        .lines()
+        .map(|line| {
+            let mut fields = Fields::default();
+            assert!(rowfn::unpack_json(line, &mut fields), "{line}");
+            fields
+        })
+        .collect();
+    let (mut run, mut failed) = (0, Vec::new());
+    for line in queries.lines() {
+        let case: Value = serde_json::from_str(line).expect("a case");
+        let query = case["query"].as_str().unwrap_or_default();
+        let Some((field, matcher)) = golden_filter(query) else { continue };
+        let want = case.get("rows_newer").unwrap_or(&case["rows"]).as_array().map_or(0, Vec::len);
+        let got = rows.iter().filter(|row| matcher.matches(row.get(&field).unwrap_or(""))).count();
+        run += 1;
+        if got != want {
+            failed.push(format!("{query}: {got} rows, not {want}"));
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+    assert!(run > 10, "only {run} cases were run");
+}

@@ -1,0 +1,163 @@
+//! Encodings of the prefixes of `format`. Decoders give what is no encoding back as it is; bytes that make no text
+//! become the replacement character.
+
+/// A letter made capital, one for one.
+pub(crate) fn upper(c: char) -> char {
+    let mut capital = c.to_uppercase();
+    match (capital.next(), capital.next()) {
+        (Some(one), None) => one,
+        // A letter with a capital form of several letters has none of one.
+        _ => c,
+    }
+}
+
+/// A letter made small, one for one.
+pub(crate) fn lower(c: char) -> char {
+    c.to_lowercase().next().unwrap_or(c)
+}
+
+fn hex_digit(b: u8) -> Option<u8> {
+    (b as char).to_digit(16).map(|d| d as u8)
+}
+
+fn push_bytes(bytes: &[u8], out: &mut String) {
+    out.push_str(&String::from_utf8_lossy(bytes));
+}
+
+const HEX: &[u8; 16] = b"0123456789ABCDEF";
+
+fn push_hex(byte: u8, out: &mut String) {
+    out.push(HEX[usize::from(byte >> 4)] as char);
+    out.push(HEX[usize::from(byte & 15)] as char);
+}
+
+/// Form encoding: a blank is `+`.
+pub(crate) fn url_encode(text: &str, out: &mut String) {
+    for b in text.bytes() {
+        match b {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => out.push(b as char),
+            b' ' => out.push('+'),
+            _ => {
+                out.push('%');
+                push_hex(b, out);
+            }
+        }
+    }
+}
+
+pub(crate) fn url_decode(text: &str, out: &mut String) {
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(&b) = bytes.get(at) {
+        at += 1;
+        let escaped = || Some(hex_digit(*bytes.get(at)?)? << 4 | hex_digit(*bytes.get(at + 1)?)?);
+        decoded.push(match b {
+            b'+' => b' ',
+            b'%' => match escaped() {
+                Some(byte) => {
+                    at += 2;
+                    byte
+                }
+                None => b'%',
+            },
+            _ => b,
+        });
+    }
+    push_bytes(&decoded, out);
+}
+
+pub(crate) fn hex_encode(text: &str, out: &mut String) {
+    text.bytes().for_each(|b| push_hex(b, out));
+}
+
+/// Pairs of hex digits; other pairs stay.
+pub(crate) fn hex_decode(text: &str, out: &mut String) {
+    let mut decoded = Vec::with_capacity(text.len());
+    for pair in text.as_bytes().chunks(2) {
+        match pair {
+            [high, low] => match (hex_digit(*high), hex_digit(*low)) {
+                (Some(high), Some(low)) => decoded.push(high << 4 | low),
+                _ => decoded.extend_from_slice(pair),
+            },
+            _ => decoded.extend_from_slice(pair),
+        }
+    }
+    push_bytes(&decoded, out);
+}
+
+/// A number of up to 16 hex digits.
+pub(crate) fn hex_number(text: &str) -> Option<u64> {
+    let digits = text.len() <= 16 && !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
+    if digits { u64::from_str_radix(text, 16).ok() } else { None }
+}
+
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+pub(crate) fn base64_encode(text: &str, out: &mut String) {
+    for chunk in text.as_bytes().chunks(3) {
+        let byte = |i: usize| u32::from(chunk.get(i).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for i in 0..4 {
+            let digit = BASE64[(bits >> (18 - 6 * i) & 63) as usize] as char;
+            out.push(if i > chunk.len() as u32 { '=' } else { digit });
+        }
+    }
+}
+
+/// With padding, as the standard wants it. False, and nothing written: not of this encoding.
+pub(crate) fn base64_decode(text: &str, out: &mut String) -> bool {
+    // Line breaks do not count.
+    let bytes: Vec<u8> = text.bytes().filter(|b| !matches!(b, b'\r' | b'\n')).collect();
+    if bytes.len() % 4 != 0 {
+        return false;
+    }
+    let padding = bytes.iter().rev().take_while(|&&b| b == b'=').count();
+    if padding > 2 {
+        return false;
+    }
+    let mut decoded = Vec::with_capacity(bytes.len() / 4 * 3);
+    let (mut bits, mut count) = (0u32, 0);
+    for &b in &bytes[..bytes.len() - padding] {
+        let Some(digit) = BASE64.iter().position(|&d| d == b) else { return false };
+        bits = bits << 6 | digit as u32;
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            decoded.push((bits >> count) as u8);
+            bits &= (1 << count) - 1;
+        }
+    }
+    push_bytes(&decoded, out);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encodings() {
+        let run = |f: &dyn Fn(&str, &mut String), text: &str| {
+            let mut out = String::new();
+            f(text, &mut out);
+            out
+        };
+        assert_eq!(run(&url_encode, "a b+йЫВ9&=/;"), "a+b%2B%D0%B9%D0%AB%D0%929%26%3D%2F%3B");
+        assert_eq!(run(&url_decode, "a+b%2Bs%D0%B9%zz%4"), "a b+sй%zz%4");
+        assert_eq!(run(&hex_encode, "aA oqDF"), "6141206F714446");
+        for (text, want) in [("t3", "t3"), ("qwert", "qwert"), ("616", "a6"), ("d099", "Й")] {
+            assert_eq!(run(&hex_decode, text), want);
+        }
+        for (text, want) in [("0", Some(0)), ("ff", Some(255)), ("", None), ("xy", None), ("00000000000000000", None)] {
+            assert_eq!(hex_number(text), want);
+        }
+        for text in ["", "a", "ab", "abc", "abcd", "aцC"] {
+            let encoded = run(&base64_encode, text);
+            let mut back = String::new();
+            assert!(base64_decode(&encoded, &mut back) && back == text, "{text} {encoded}");
+        }
+        assert!(!base64_decode("al", &mut String::new()) && !base64_decode("a===", &mut String::new()));
+        assert_eq!((upper('ß'), upper('ц'), lower('İ')), ('ß', 'Ц', 'i'));
+    }
+}

@@ -1,0 +1,104 @@
+//! `extract "<name> text <_> .."`.
+
+use super::Fields;
+use super::quoted::unquote_prefix;
+use super::template::{Step, parse};
+
+/// A pattern that cuts fields out of a text.
+#[derive(Debug, Clone)]
+pub struct Extract {
+    steps: Vec<Step>,
+}
+
+impl Extract {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// The reason: no named field, or two fields without a text between them.
+    pub fn new(pattern: &str) -> Result<Self, String> {
+        let steps = parse(pattern)?;
+        for pair in steps.windows(2) {
+            if pair[1].text.is_empty() {
+                return Err(format!("missing text between <{}> and <{}>", pair[0].field, pair[1].field));
+            }
+        }
+        if steps.iter().all(|s| s.field.is_empty()) {
+            return Err(format!("the pattern `{pattern}` needs at least one named field, as in `<name>`"));
+        }
+        Ok(Self { steps })
+    }
+
+    /// The names of the fields, in the order of the pattern.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().map(|s| s.field.as_str()).filter(|f| !f.is_empty())
+    }
+
+    /// Appends the fields of a value; those behind the first text that is missing are empty.
+    pub fn apply(&self, value: &str, out: &mut Fields) {
+        let mut rest = value.find(&self.steps[0].text).map(|at| &value[at + self.steps[0].text.len()..]);
+        for (i, step) in self.steps.iter().enumerate() {
+            let next = self.steps.get(i + 1).map_or("", |s| s.text.as_str());
+            let found = rest.and_then(|rest| {
+                if step.option != "plain" {
+                    if let Some((text, length)) = unquote_prefix(rest) {
+                        push(out, step, &text);
+                        return Some(rest[length..].strip_prefix(next));
+                    }
+                }
+                if next.is_empty() {
+                    push(out, step, rest);
+                    return Some(None);
+                }
+                let at = rest.find(next)?;
+                push(out, step, &rest[..at]);
+                Some(Some(&rest[at + next.len()..]))
+            });
+            rest = match found {
+                Some(rest) => rest,
+                None => {
+                    push(out, step, "");
+                    None
+                }
+            };
+        }
+    }
+}
+
+fn push(out: &mut Fields, step: &Step, value: &str) {
+    if !step.field.is_empty() {
+        out.push(&step.field, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values() {
+        let check = |pattern: &str, value: &str, want: &[&str]| {
+            let mut fields = Fields::default();
+            Extract::new(pattern).unwrap().apply(value, &mut fields);
+            assert_eq!(fields.iter().map(|f| f.1).collect::<Vec<_>>(), want, "{pattern} on {value}");
+        };
+        check("<foo>", "abc", &["abc"]);
+        check("<foo>bar", "", &[""]);
+        check("<foo>bar", "a bazbar xdsf", &["a baz"]);
+        check("<foo>bar<>x", "a bazbar xdsf", &["a baz"]);
+        check("foo<bar>", "a foo foobar", &[" foobar"]);
+        check("ip=&lt;<ip>&gt;", "foo ip=<1.2.3.4> bar", &["1.2.3.4"]);
+        check("\"msg\":<msg>,", r#"{"foo":"bar","msg":"foo,b\"ar\n\t","baz":"x"}"#, &["foo,b\"ar\n\t"]);
+        check("foo=<bar>", "foo=`bar baz,abc` def", &["bar baz,abc"]);
+        check("[<plain:foo>]", "[\"foo\",\"bar\"]", &["\"foo\",\"bar\""]);
+        check("foo=<bar> baz=<xx>", "a foo=\"a\\\"b\\\\c\" cde baz=aa", &["a\"b\\c", ""]);
+        check("baz=<abc> a=<aa>", "foo=bar baz=\"x y=z\" ", &["x y=z", ""]);
+        check("<a> <b> <c>", "1 2", &["1", "", ""]);
+    }
+
+    #[test]
+    fn refuses() {
+        for bad in ["foobar", "<>foo<>bar", "<foo><bar>", "abc<foo><_>", "<foo", "", "<a*>"] {
+            assert!(Extract::new(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! `extract_regexp "re"`: named groups become fields.
+
+use regex::{CaptureLocations, Regex};
+
+use super::Fields;
+use crate::kernels::golang_regex;
+
+/// An expression with named groups.
+#[derive(Debug, Clone)]
+pub struct ExtractRegexp {
+    regex: Regex,
+    /// Number and name of each named group.
+    groups: Vec<(usize, String)>,
+    locations: CaptureLocations,
+}
+
+impl ExtractRegexp {
+    /// Compiles an expression.
+    ///
+    /// # Errors
+    /// The reason: no expression, or none with a named group.
+    pub fn new(pattern: &str) -> Result<Self, String> {
+        let regex = golang_regex::compile(pattern)?;
+        let groups: Vec<_> =
+            regex.capture_names().enumerate().filter_map(|(i, name)| Some((i, name?.to_owned()))).collect();
+        if groups.is_empty() {
+            return Err(format!("the expression `{pattern}` needs at least one named group, as in `(?P<name>.+)`"));
+        }
+        let locations = regex.capture_locations();
+        Ok(Self { regex, groups, locations })
+    }
+
+    /// The names of the fields.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.groups.iter().map(|(_, name)| name.as_str())
+    }
+
+    /// Appends the fields of a value; all are empty where it does not match.
+    pub fn apply(&mut self, value: &str, out: &mut Fields) {
+        let matched = self.regex.captures_read(&mut self.locations, value).is_some();
+        for (group, name) in &self.groups {
+            let place = if matched { self.locations.get(*group) } else { None };
+            out.push(name, place.map_or("", |(start, end)| &value[start..end]));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values() {
+        let check = |pattern: &str, value: &str, want: &[(&str, &str)]| {
+            let mut fields = Fields::default();
+            ExtractRegexp::new(pattern).unwrap().apply(value, &mut fields);
+            assert_eq!(fields.iter().collect::<Vec<_>>(), want, "{pattern} on {value}");
+        };
+        check("ip=(?P<ip>([0-9]+[.]){3}[0-9]+) ", "request from ip=1.2.3.4 xxx", &[("ip", "1.2.3.4")]);
+        check("foo=(?P<bar>.*) baz=(?P<xx>.*)", "a foo=cc baz=aa b", &[("bar", "cc"), ("xx", "aa b")]);
+        check("foo=(?P<bar>.*)", "", &[("bar", "")]);
+        check("(?P<a>x)|(?P<b>y)", "y", &[("a", ""), ("b", "y")]);
+        assert!(ExtractRegexp::new("foo").is_err() && ExtractRegexp::new("(").is_err());
+    }
+}

@@ -1,0 +1,139 @@
+//! `format "text <field> <q:field> .."`.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use super::codec;
+use super::template::{self, Step};
+use crate::kernels::values::{
+    parse_duration, parse_i64, parse_u64, parse_unix, push_duration, push_f64, push_ipv4, push_json_string,
+    push_rfc3339,
+};
+
+/// A template.
+#[derive(Debug, Clone)]
+pub struct Format {
+    steps: Vec<Step>,
+}
+
+impl Format {
+    /// Reads a template. A prefix that is not known gives the value as it is.
+    ///
+    /// # Errors
+    /// As [`template::parse`].
+    pub fn new(template: &str) -> Result<Self, String> {
+        Ok(Self { steps: template::parse(template)? })
+    }
+
+    /// The fields that are read, in the order of the template; one may stand twice.
+    pub fn fields(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().map(|s| s.field.as_str()).filter(|f| !f.is_empty())
+    }
+
+    /// Writes a row. `values` gives the values of [`Format::fields`] by their place; empty for a missing one.
+    pub fn apply<'a>(&self, values: impl Fn(usize) -> Cow<'a, str>, out: &mut String) {
+        let mut place = 0;
+        for step in &self.steps {
+            out.push_str(&step.text);
+            if !step.field.is_empty() {
+                push(&step.option, &values(place), out);
+                place += 1;
+            }
+        }
+    }
+}
+
+/// Writes a value as its prefix says; a value that is not of the form that the prefix reads stays as it is.
+fn push(option: &str, value: &str, out: &mut String) {
+    let known = match option {
+        "q" => {
+            push_json_string(out, value);
+            true
+        }
+        "uc" => {
+            out.extend(value.chars().map(codec::upper));
+            true
+        }
+        "lc" => {
+            out.extend(value.chars().map(codec::lower));
+            true
+        }
+        "time" => parse_unix(value).map(|ns| push_rfc3339(out, ns)).is_some(),
+        "duration" => parse_i64(value).map(|ns| push_duration(out, ns)).is_some(),
+        "duration_seconds" => parse_duration(value).map(|ns| push_f64(out, ns as f64 / 1e9)).is_some(),
+        "ipv4" => parse_u64(value).and_then(|n| u32::try_from(n).ok()).map(|n| push_ipv4(out, n)).is_some(),
+        "urlencode" => {
+            codec::url_encode(value, out);
+            true
+        }
+        "urldecode" => {
+            codec::url_decode(value, out);
+            true
+        }
+        "hexencode" => {
+            codec::hex_encode(value, out);
+            true
+        }
+        "hexdecode" => {
+            codec::hex_decode(value, out);
+            true
+        }
+        "base64encode" => {
+            codec::base64_encode(value, out);
+            true
+        }
+        "base64decode" => codec::base64_decode(value, out),
+        "hexnumencode" => parse_u64(value).map(|n| write!(out, "{n:016X}")).is_some(),
+        "hexnumdecode" => codec::hex_number(value).map(|n| write!(out, "{n}")).is_some(),
+        _ => false,
+    };
+    if !known {
+        out.push_str(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows() {
+        let check = |template: &str, fields: &[(&str, &str)], want: &str| {
+            let format = Format::new(template).unwrap();
+            let names: Vec<&str> = format.fields().collect();
+            let mut out = String::new();
+            let value = |i: usize| Cow::Borrowed(fields.iter().find(|f| f.0 == names[i]).map_or("", |f| f.1));
+            format.apply(value, &mut out);
+            assert_eq!(out, want, "{template}");
+        };
+        check("a<foo>aa<_msg>xx<a>x", &[("_msg", "foobar"), ("a", "b")], "aaafoobarxxbx");
+        check("&lt;foo&gt;", &[], "<foo>");
+        check(
+            r#"{"foo":<q:foo>,"bar":"<bar>"}"#,
+            &[("foo", "\"abc\""), ("bar", "x")],
+            r#"{"foo":"\"abc\"","bar":"x"}"#,
+        );
+        check(
+            "<uc:foo><lc:bar> <hexencode:foo> <hexdecode:baz> <hexnumencode:n> <hexnumdecode:hn> <urlencode:foo> <urldecode:y>",
+            &[
+                ("foo", "aцC"),
+                ("bar", "aBП"),
+                ("baz", "D099D0A6D0A3D09A"),
+                ("n", "1234"),
+                ("hn", "00000000000004D2"),
+                ("y", "a+b%20d"),
+            ],
+            "AЦCabп 61D18643 ЙЦУК 00000000000004D2 1234 a%D1%86C a b d",
+        );
+        check(
+            "<base64encode:foo>;<base64decode:bar>;<base64decode:baz>",
+            &[("foo", "aцC"), ("bar", "YdGGQw=="), ("baz", "al")],
+            "YdGGQw==;aцC;al",
+        );
+        check(
+            "<ipv4:b> <time:t> <duration:d> <duration_seconds:e> <duration:x> <len:x>",
+            &[("b", "513"), ("t", "37"), ("d", "37"), ("e", "246998us"), ("x", "foo")],
+            "0.0.2.1 1970-01-01T00:00:37Z 37ns 0.246998s foo foo".replace("0.246998s", "0.246998").as_str(),
+        );
+    }
+}

@@ -1,0 +1,239 @@
+//! `math e as r`: arithmetic in 64-bit floats. What is no number is NaN.
+
+use std::cell::Cell;
+
+use crate::ast::{MathExpr, MathFunc, MathOp};
+use crate::kernels::values::numeric;
+
+/// An expression whose fields are numbered.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Expr {
+    /// A number.
+    Number(f64),
+    /// The field with this number.
+    Field(usize),
+    /// `-x`
+    Negate(Box<Expr>),
+    /// `left op right`
+    Binary(MathOp, Box<Expr>, Box<Expr>),
+    /// A function.
+    Call(MathFunc, Vec<Expr>),
+}
+
+/// What an evaluation needs beside the row.
+#[derive(Debug)]
+pub struct Context {
+    /// Time of the evaluation, Unix nanoseconds.
+    pub now_ns: i64,
+    /// State of `rand()`.
+    seed: Cell<u64>,
+}
+
+impl Context {
+    /// Makes a context; the seed begins the sequence of `rand()`.
+    pub fn new(now_ns: i64, seed: u64) -> Self {
+        Self { now_ns, seed: Cell::new(seed) }
+    }
+
+    /// SplitMix64: 53 bits, from 0 to 1.
+    fn random(&self) -> f64 {
+        let state = self.seed.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.seed.set(state);
+        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ mixed >> 31) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+impl Expr {
+    /// Compiles an expression; fields that are new to `fields` are appended there.
+    pub fn compile(expr: &MathExpr, fields: &mut Vec<String>) -> Self {
+        match expr {
+            MathExpr::Number(n) => Self::Number(n.value),
+            MathExpr::Field(name) => {
+                let known = fields.iter().position(|f| f == name);
+                Self::Field(known.unwrap_or_else(|| {
+                    fields.push(name.clone());
+                    fields.len() - 1
+                }))
+            }
+            MathExpr::Binary { op, left, right } => {
+                Self::Binary(*op, Box::new(Self::compile(left, fields)), Box::new(Self::compile(right, fields)))
+            }
+            MathExpr::Negate(inner) => Self::Negate(Box::new(Self::compile(inner, fields))),
+            MathExpr::Call { func, args } => Self::Call(*func, args.iter().map(|a| Self::compile(a, fields)).collect()),
+            MathExpr::Paren(inner) => Self::compile(inner, fields),
+        }
+    }
+
+    /// Gives the value for one row; `field` gives a field as a number, NaN for what is none ([`numeric`]).
+    pub fn evaluate(&self, field: &impl Fn(usize) -> f64, ctx: &Context) -> f64 {
+        match self {
+            Self::Number(n) => *n,
+            Self::Field(i) => field(*i),
+            Self::Negate(inner) => -inner.evaluate(field, ctx),
+            Self::Binary(op, left, right) => {
+                let left = left.evaluate(field, ctx);
+                if *op == MathOp::Default && !left.is_nan() {
+                    return left;
+                }
+                binary(*op, left, right.evaluate(field, ctx))
+            }
+            Self::Call(func, args) => {
+                let arg = |i: usize| args.get(i).map_or(f64::NAN, |a| a.evaluate(field, ctx));
+                match func {
+                    MathFunc::Abs => arg(0).abs(),
+                    MathFunc::Ceil => arg(0).ceil(),
+                    MathFunc::Exp => arg(0).exp(),
+                    MathFunc::Floor => arg(0).floor(),
+                    MathFunc::Ln => arg(0).ln(),
+                    MathFunc::Max => best(args.len(), arg, |x, best| x > best),
+                    MathFunc::Min => best(args.len(), arg, |x, best| x < best),
+                    MathFunc::Now => ctx.now_ns as f64,
+                    MathFunc::Rand => ctx.random(),
+                    MathFunc::Round if args.len() == 1 => arg(0).round(),
+                    MathFunc::Round => round(arg(0), arg(1)),
+                }
+            }
+        }
+    }
+
+    /// Gives the values for many rows from columns of numbers.
+    pub fn evaluate_columns(&self, columns: &[&[f64]], rows: usize, ctx: &Context) -> Vec<f64> {
+        (0..rows).map(|row| self.evaluate(&|i| columns[i][row], ctx)).collect()
+    }
+}
+
+/// A text as a number of an expression.
+pub fn field_value(text: &str) -> f64 {
+    numeric(text).unwrap_or(f64::NAN)
+}
+
+fn best(count: usize, arg: impl Fn(usize) -> f64, better: impl Fn(f64, f64) -> bool) -> f64 {
+    (0..count).map(arg).fold(f64::NAN, |best, x| if best.is_nan() || better(x, best) { x } else { best })
+}
+
+fn binary(op: MathOp, x: f64, y: f64) -> f64 {
+    match op {
+        MathOp::Pow => x.powf(y),
+        MathOp::Mul => x * y,
+        MathOp::Div => x / y,
+        MathOp::Rem => remainder(x, y),
+        MathOp::Add => x + y,
+        MathOp::Sub => x - y,
+        MathOp::And => bits(x, y, |x, y| x & y),
+        MathOp::Or => bits(x, y, |x, y| x | y),
+        MathOp::Xor => bits(x, y, |x, y| x ^ y),
+        MathOp::Default => {
+            if x.is_nan() {
+                y
+            } else {
+                x
+            }
+        }
+    }
+}
+
+/// Of integers that of integers; by zero NaN.
+fn remainder(x: f64, y: f64) -> f64 {
+    let (whole_x, whole_y) = (x as i64, y as i64);
+    if whole_x as f64 == x && whole_y as f64 == y {
+        return match whole_y {
+            0 => f64::NAN,
+            _ => whole_x.wrapping_rem(whole_y) as f64,
+        };
+    }
+    x % y
+}
+
+fn bits(x: f64, y: f64, op: impl Fn(u64, u64) -> u64) -> f64 {
+    if x.is_nan() || y.is_nan() {
+        return f64::NAN;
+    }
+    let whole = |f: f64| if f < 0.0 { f as i64 as u64 } else { f as u64 };
+    op(whole(x), whole(y)) as f64
+}
+
+/// To the nearest multiple of a step, halves away from zero, cut to the decimals of the step.
+fn round(x: f64, step: f64) -> f64 {
+    let scale = decimals_scale(step);
+    let moved = x + (0.5 * step).copysign(x);
+    let multiple = moved - moved % step;
+    (multiple * scale).trunc() / scale
+}
+
+/// The power of ten that makes the shortest decimal text of a step a whole number with no zero at its end.
+fn decimals_scale(step: f64) -> f64 {
+    if step == 0.0 || !step.is_finite() {
+        return 1.0;
+    }
+    let text = format!("{step:e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let decimals = digits.split_once('.').map_or(0, |(_, d)| d.len() as i32);
+    let exponent = exponent.parse::<i32>().unwrap_or(0) - decimals;
+    format!("1e{}", -exponent).parse().unwrap_or(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ast::Literal;
+    use crate::kernels::values::float_text;
+
+    fn op(op: MathOp, x: f64, y: f64) -> String {
+        float_text(binary(op, x, y))
+    }
+
+    #[test]
+    fn operators() {
+        for (got, want) in [
+            (op(MathOp::Div, 1.0, 0.0), "+Inf"),
+            (op(MathOp::Rem, 1.0, 0.0), "NaN"),
+            (op(MathOp::Rem, 1.5, 0.0), "NaN"),
+            (op(MathOp::Rem, -7.0, 3.0), "-1"),
+            (op(MathOp::Rem, i64::MIN as f64, -1.0), "0"),
+            (op(MathOp::Pow, 2.0, 10.0), "1024"),
+            (op(MathOp::And, 6.0, 3.0), "2"),
+            (op(MathOp::Xor, 6.0, 3.0), "5"),
+            (op(MathOp::Or, 6.0, f64::NAN), "NaN"),
+            (op(MathOp::Default, f64::NAN, 3.0), "3"),
+        ] {
+            assert_eq!(got, want);
+        }
+        for (x, step, want) in [
+            (1.0_f64.exp(), 0.01, "2.72"),
+            (2.0_f64.exp(), 0.01, "7.39"),
+            (0.513, 0.1, "0.5"),
+            (1048.577, 0.1, "1048.6"),
+            (-1.25, 0.5, "-1.5"),
+            (12_345.0, 100.0, "12300"),
+            (1.0, 0.0, "NaN"),
+            (250.0 / 807.0, 0.001, "0.31"),
+        ] {
+            assert_eq!(float_text(round(x, step)), want);
+        }
+        let all = [3.0, f64::NAN, 5.0];
+        assert_eq!(best(3, |i| all[i], |x, b| x > b), 5.0);
+        assert_eq!(best(3, |i| all[i], |x, b| x < b), 3.0);
+    }
+
+    #[test]
+    fn rows() {
+        let field = |name: &str| Box::new(MathExpr::Field(name.into()));
+        let quotient = MathExpr::Binary { op: MathOp::Div, left: field("a"), right: field("b") };
+        let expr = MathExpr::Binary { op: MathOp::Default, left: Box::new(quotient), right: field("c") };
+        let mut fields = Vec::new();
+        let compiled = Expr::compile(&expr, &mut fields);
+        assert_eq!(fields, ["a", "b", "c"]);
+        let ctx = Context::new(0, 1);
+        let row = |values: [&str; 3]| float_text(compiled.evaluate(&|i| field_value(values[i]), &ctx));
+        assert_eq!(row(["v1", "2", "3"]), "3");
+        assert_eq!(row(["0", "0", "3"]), "3");
+        assert_eq!(row(["3", "2", ""]), "1.5");
+        assert_eq!(row(["3", "foo", ""]), "NaN");
+        let random = Expr::Call(MathFunc::Rand, vec![]).evaluate_columns(&[], 100, &ctx);
+        assert!(random.iter().all(|r| (0.0..1.0).contains(r)) && random[0] != random[1]);
+        let number = MathExpr::Negate(Box::new(MathExpr::Number(Literal::new(1500.0, "1.5K"))));
+        assert_eq!(Expr::compile(&number, &mut fields).evaluate(&|_| 0.0, &ctx), -1500.0);
+    }
+}

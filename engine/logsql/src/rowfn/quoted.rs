@@ -1,0 +1,96 @@
+//! Quoted texts within values: `"..."` with the escapes of Go, `` `...` `` without any.
+
+/// Reads a quoted text at the beginning of a value: what it says, and its length with the quotes.
+pub(crate) fn unquote_prefix(value: &str) -> Option<(String, usize)> {
+    match value.as_bytes().first()? {
+        b'`' => {
+            let end = value[1..].find('`')?;
+            // As in Go, carriage returns do not belong to raw texts.
+            Some((value[1..=end].replace('\r', ""), end + 2))
+        }
+        b'"' => {
+            let mut out = String::new();
+            let mut rest = &value[1..];
+            loop {
+                let c = rest.chars().next()?;
+                rest = match c {
+                    '"' => return Some((out, value.len() - rest.len() + 1)),
+                    '\n' => return None,
+                    '\\' => &rest[1 + escape(&rest[1..], &mut out)?..],
+                    _ => {
+                        out.push(c);
+                        &rest[c.len_utf8()..]
+                    }
+                };
+            }
+        }
+        _ => None,
+    }
+}
+
+/// One escape after its backslash; gives its length. Bytes that make no character are refused.
+fn escape(tail: &str, out: &mut String) -> Option<usize> {
+    let plain = match tail.as_bytes().first()? {
+        b'a' => '\u{7}',
+        b'b' => '\u{8}',
+        b'f' => '\u{c}',
+        b'n' => '\n',
+        b'r' => '\r',
+        b't' => '\t',
+        b'v' => '\u{b}',
+        b'\\' => '\\',
+        b'"' => '"',
+        kind @ (b'x' | b'0'..=b'7') => return bytes(tail, *kind == b'x', out),
+        b'u' => return code_point(tail, 4, out),
+        b'U' => return code_point(tail, 8, out),
+        _ => return None,
+    };
+    out.push(plain);
+    Some(1)
+}
+
+fn code_point(tail: &str, digits: usize, out: &mut String) -> Option<usize> {
+    let hex = tail.get(1..=digits)?;
+    out.push(char::from_u32(u32::from_str_radix(hex, 16).ok()?)?);
+    Some(digits + 1)
+}
+
+/// `x41` or `101`, and those that follow directly while they are needed to make a character.
+fn bytes(tail: &str, hex: bool, out: &mut String) -> Option<usize> {
+    let mut all = Vec::new();
+    let mut at = 0;
+    loop {
+        let (digits, radix, skip) =
+            if hex { (tail.get(at + 1..at + 3)?, 16, 3) } else { (tail.get(at..at + 3)?, 8, 3) };
+        all.push(u8::try_from(u32::from_str_radix(digits, radix).ok()?).ok()?);
+        at += skip;
+        if let Ok(text) = std::str::from_utf8(&all) {
+            out.push_str(text);
+            return Some(at);
+        }
+        let next = tail.as_bytes().get(at..at + 2)?;
+        if all.len() == 4 || next[0] != b'\\' || (hex && next[1] != b'x') {
+            return None;
+        }
+        at += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts() {
+        let check = |value: &str, want: Option<(&str, usize)>| {
+            assert_eq!(unquote_prefix(value).as_ref().map(|(s, n)| (s.as_str(), *n)), want, "{value}");
+        };
+        check(r#""foo,\"bar" x"#, Some(("foo,\"bar", 11)));
+        check(r#""\n\t\x41\u0416\101\xd0\x96"x"#, Some(("\n\tAЖAЖ", 28)));
+        check("`a\\b`c", Some(("a\\b", 5)));
+        check("\"\"", Some(("", 2)));
+        for bad in ["", "a", "\"abc", "`abc", r#""\q""#, r#""\xff""#, "'a'", "\"a\nb\""] {
+            check(bad, None);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Texts with `<name>` in them, for `extract` and `format`.
+
+/// A text and, mostly, the field that follows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Step {
+    /// The text before the field.
+    pub text: String,
+    /// The field; empty for `<>`, `<_>` and after the last text.
+    pub field: String,
+    /// What stands before the field and a colon.
+    pub option: String,
+}
+
+/// Cuts a template into steps. Entities such as `&lt;` stand for their characters in texts.
+///
+/// # Errors
+/// The reason: a `<` without its `>`, or a field with `*`.
+pub fn parse(template: &str) -> Result<Vec<Step>, String> {
+    let mut steps = Vec::new();
+    let mut rest = template;
+    while !rest.is_empty() {
+        let Some(open) = rest.find('<') else {
+            steps.push(Step { text: unescape_entities(rest), ..Step::default() });
+            break;
+        };
+        let tail = &rest[open + 1..];
+        let close = tail.find('>').ok_or_else(|| format!("missing `>` after `<{tail}`"))?;
+        let (option, field) = match tail[..close].split_once(':') {
+            Some((option, field)) => (option.trim(), field.trim()),
+            None => ("", tail[..close].trim()),
+        };
+        let field = if field == "_" || field == "*" { "" } else { field };
+        if field.ends_with('*') {
+            return Err(format!("the field `{field}` of a template cannot be a group of fields"));
+        }
+        steps.push(Step { text: unescape_entities(&rest[..open]), field: field.to_owned(), option: option.to_owned() });
+        rest = &tail[close + 1..];
+    }
+    Ok(steps)
+}
+
+/// Replaces the entities of HTML that texts need.
+fn unescape_entities(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('&') {
+        out.push_str(&rest[..at]);
+        let tail = &rest[at + 1..];
+        let entity = tail.find(';').filter(|&end| end <= 10).and_then(|end| Some((entity(&tail[..end])?, end)));
+        match entity {
+            Some((c, end)) => {
+                out.push(c);
+                rest = &tail[end + 1..];
+            }
+            None => {
+                out.push('&');
+                rest = tail;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+fn entity(name: &str) -> Option<char> {
+    Some(match name {
+        "lt" => '<',
+        "gt" => '>',
+        "amp" => '&',
+        "quot" => '"',
+        "apos" => '\'',
+        "nbsp" => '\u{a0}',
+        _ => {
+            let number = name.strip_prefix('#')?;
+            let code = match number.strip_prefix(['x', 'X']) {
+                Some(hex) => u32::from_str_radix(hex, 16).ok()?,
+                None => number.parse().ok()?,
+            };
+            char::from_u32(code)?
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps() {
+        let step = |text: &str, field: &str, option: &str| Step {
+            text: text.into(),
+            field: field.into(),
+            option: option.into(),
+        };
+        let check = |template: &str, want: &[Step]| assert_eq!(parse(template).as_deref(), Ok(want), "{template}");
+        check("", &[]);
+        check("foobar", &[step("foobar", "", "")]);
+        check("<>", &[step("", "", "")]);
+        check("<>bar<foo>", &[step("", "", ""), step("bar", "foo", "")]);
+        check("bar<foo>abc<_>", &[step("bar", "foo", ""), step("abc", "", "")]);
+        check("< plain : bar >]", &[step("", "bar", "plain"), step("]", "", "")]);
+        check("&lt;&amp;&gt;&#65;&#x42;&nosuch; & x", &[step("<&>AB&nosuch; & x", "", "")]);
+        assert!(parse("<foo").is_err() && parse("foo<bar").is_err() && parse("<foo*>x").is_err());
+    }
+}

@@ -1,0 +1,37 @@
+//! Functions of `stats`: one file each. A function is an aggregate of DataFusion over columns of texts; its state is
+//! vectorised over groups, travels as Arrow columns between partial and final aggregation, and its result is a text.
+
+mod any;
+mod args;
+mod avg;
+mod blob;
+mod count;
+mod count_uniq;
+mod count_uniq_hash;
+mod field_extreme;
+mod function;
+mod grouped;
+mod histogram;
+mod json_values;
+mod key_set;
+mod min_max;
+mod quantile;
+mod row_any;
+mod row_extreme;
+mod state;
+mod stddev;
+mod sum;
+mod sum_len;
+mod udaf;
+mod uniq_values;
+mod values;
+mod window;
+
+pub use args::{Arg, NamePattern};
+pub use function::Function;
+pub use state::StatsAccumulator;
+pub use udaf::{StatsUdaf, stats_udaf};
+pub use window::{WindowFunction, WindowState};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+//! Bytes in which a state travels: little-endian numbers, texts with their length.
+
+use datafusion::common::{Result, exec_datafusion_err};
+
+pub(super) fn put_u64(out: &mut Vec<u8>, n: u64) {
+    out.extend_from_slice(&n.to_le_bytes());
+}
+
+pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_bytes(out, text.as_bytes());
+}
+
+pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// Reads what the functions above wrote.
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8]> {
+        let (head, tail) =
+            self.0.split_at_checked(length).ok_or_else(|| exec_datafusion_err!("a state of `stats` is cut off"))?;
+        self.0 = tail;
+        Ok(head)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.take(8)?.try_into().expect("eight bytes")))
+    }
+
+    pub(super) fn bytes(&mut self) -> Result<&'a [u8]> {
+        let length = u32::from_le_bytes(self.take(4)?.try_into().expect("four bytes"));
+        self.take(length as usize)
+    }
+
+    pub(super) fn text(&mut self) -> Result<&'a str> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| exec_datafusion_err!("a state of `stats` holds no text"))
+    }
+}

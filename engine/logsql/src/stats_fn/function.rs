@@ -1,0 +1,200 @@
+//! The registry: every function, what it keeps and how its state travels.
+
+use std::cmp::Ordering;
+
+use arrow::datatypes::DataType;
+
+use super::any::Any;
+use super::avg::Avg;
+use super::count::{Count, What};
+use super::count_uniq::CountUniq;
+use super::count_uniq_hash::CountUniqHash;
+use super::field_extreme::FieldExtreme;
+use super::grouped::Grouped;
+use super::histogram::Histogram;
+use super::json_values::{JsonValues, JsonValuesConfig};
+use super::min_max::Extreme;
+use super::quantile::Quantile;
+use super::row_any::RowAny;
+use super::row_extreme::RowExtreme;
+use super::state::StatsState;
+use super::stddev::Stddev;
+use super::sum::Sum;
+use super::sum_len::SumLen;
+use super::uniq_values::UniqValues;
+use super::values::Values;
+use crate::kernels::columns::NumberRule;
+
+/// A function with what it is called with beside columns. `limit` is `None` for no limit; numbers are kept as bits, so
+/// that a function can be compared and hashed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Function {
+    /// `count()`: rows; the columns do not matter.
+    CountRows,
+    /// `count(a, b)`: rows with at least one of the fields.
+    Count,
+    /// `count_empty(a, b)`: rows without any of the fields.
+    CountEmpty,
+    /// `count_uniq(a, b)`
+    CountUniq {
+        /// Counting stops here.
+        limit: Option<u64>,
+    },
+    /// `count_uniq_hash(a, b)`
+    CountUniqHash {
+        /// Counting stops here.
+        limit: Option<u64>,
+    },
+    /// `sum(...)`
+    Sum(NumberRule),
+    /// `avg(...)`
+    Avg(NumberRule),
+    /// `stddev(...)`
+    Stddev(NumberRule),
+    /// `min(...)`
+    Min,
+    /// `max(...)`
+    Max,
+    /// `quantile(phi, ...)`, `median(...)`
+    Quantile {
+        /// From 0 to 1, as bits of a double.
+        phi_bits: u64,
+    },
+    /// `rate()`: rows per second.
+    Rate {
+        /// Seconds of the range, as bits of a double; rows without them.
+        seconds_bits: Option<u64>,
+    },
+    /// `rate_sum(...)`
+    RateSum {
+        /// As in `sum`.
+        rule: NumberRule,
+        /// Seconds of the range, as bits of a double; the sum without them.
+        seconds_bits: Option<u64>,
+    },
+    /// `uniq_values(...)`
+    UniqValues {
+        /// At most so many.
+        limit: Option<u64>,
+    },
+    /// `values(...)`
+    Values {
+        /// At most so many.
+        limit: Option<u64>,
+    },
+    /// `json_values(...)`: the last columns are those of `sort by`.
+    JsonValues {
+        /// For each of the last columns whether descending.
+        sort: Vec<bool>,
+        /// At most so many.
+        limit: Option<u64>,
+    },
+    /// `row_any(...)`
+    RowAny,
+    /// `row_min(f, ...)`: the first column is f.
+    RowMin,
+    /// `row_max(f, ...)`: the first column is f.
+    RowMax,
+    /// `any(...)`
+    Any,
+    /// `field_min(f, g)`
+    FieldMin,
+    /// `field_max(f, g)`
+    FieldMax,
+    /// `sum_len(...)`
+    SumLen,
+    /// `histogram(a)`
+    Histogram,
+}
+
+impl Function {
+    /// `quantile(phi, ...)`
+    pub fn quantile(phi: f64) -> Self {
+        Self::Quantile { phi_bits: phi.to_bits() }
+    }
+
+    /// `rate()` over a range of so many seconds, if there is one.
+    pub fn rate(seconds: Option<f64>) -> Self {
+        Self::Rate { seconds_bits: seconds.map(f64::to_bits) }
+    }
+
+    /// `rate_sum(...)`, likewise.
+    pub fn rate_sum(rule: NumberRule, seconds: Option<f64>) -> Self {
+        Self::RateSum { rule, seconds_bits: seconds.map(f64::to_bits) }
+    }
+
+    /// The name in the language.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::CountRows | Self::Count => "count",
+            Self::CountEmpty => "count_empty",
+            Self::CountUniq { .. } => "count_uniq",
+            Self::CountUniqHash { .. } => "count_uniq_hash",
+            Self::Sum(_) => "sum",
+            Self::Avg(_) => "avg",
+            Self::Stddev(_) => "stddev",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Quantile { .. } => "quantile",
+            Self::Rate { .. } => "rate",
+            Self::RateSum { .. } => "rate_sum",
+            Self::UniqValues { .. } => "uniq_values",
+            Self::Values { .. } => "values",
+            Self::JsonValues { .. } => "json_values",
+            Self::RowAny => "row_any",
+            Self::RowMin => "row_min",
+            Self::RowMax => "row_max",
+            Self::Any => "any",
+            Self::FieldMin => "field_min",
+            Self::FieldMax => "field_max",
+            Self::SumLen => "sum_len",
+            Self::Histogram => "histogram",
+        }
+    }
+
+    /// Types of the columns of the state.
+    pub fn state_types(&self) -> Vec<DataType> {
+        match self {
+            Self::CountRows | Self::Count | Self::CountEmpty | Self::Rate { .. } | Self::SumLen => {
+                vec![DataType::UInt64]
+            }
+            Self::Sum(_) | Self::RateSum { .. } => vec![DataType::Float64],
+            Self::Avg(_) => vec![DataType::Float64; 2],
+            Self::Stddev(_) => vec![DataType::Float64; 3],
+            _ => vec![DataType::LargeBinary],
+        }
+    }
+
+    pub(super) fn state(&self) -> Box<dyn StatsState> {
+        let seconds = |bits: &Option<u64>| bits.map(f64::from_bits).filter(|s| *s > 0.0);
+        let limit = |limit: &Option<u64>| limit.filter(|&n| n > 0).unwrap_or(u64::MAX);
+        match self {
+            Self::CountRows => Box::new(Count::new(What::Rows, None)),
+            Self::Count => Box::new(Count::new(What::Filled, None)),
+            Self::CountEmpty => Box::new(Count::new(What::Empty, None)),
+            Self::Rate { seconds_bits } => Box::new(Count::new(What::Rows, seconds(seconds_bits))),
+            Self::CountUniq { limit: n } => Box::new(Grouped::<CountUniq>::new(limit(n))),
+            Self::CountUniqHash { limit: n } => Box::new(Grouped::<CountUniqHash>::new(limit(n))),
+            Self::Sum(rule) => Box::new(Sum::new(*rule, None)),
+            Self::RateSum { rule, seconds_bits } => Box::new(Sum::new(*rule, seconds(seconds_bits))),
+            Self::Avg(rule) => Box::new(Avg::new(*rule)),
+            Self::Stddev(rule) => Box::new(Stddev::new(*rule)),
+            Self::Min => Box::new(Grouped::<Extreme>::new(Ordering::Less)),
+            Self::Max => Box::new(Grouped::<Extreme>::new(Ordering::Greater)),
+            Self::Quantile { phi_bits } => Box::new(Grouped::<Quantile>::new(f64::from_bits(*phi_bits))),
+            Self::UniqValues { limit: n } => Box::new(Grouped::<UniqValues>::new(limit(n))),
+            Self::Values { limit: n } => Box::new(Grouped::<Values>::new(limit(n))),
+            Self::JsonValues { sort, limit: n } => {
+                Box::new(Grouped::<JsonValues>::new(JsonValuesConfig { sort: sort.clone(), limit: limit(n) }))
+            }
+            Self::RowAny => Box::new(Grouped::<RowAny>::new(())),
+            Self::RowMin => Box::new(Grouped::<RowExtreme>::new(Ordering::Less)),
+            Self::RowMax => Box::new(Grouped::<RowExtreme>::new(Ordering::Greater)),
+            Self::Any => Box::new(Grouped::<Any>::new(())),
+            Self::FieldMin => Box::new(Grouped::<FieldExtreme>::new(Ordering::Less)),
+            Self::FieldMax => Box::new(Grouped::<FieldExtreme>::new(Ordering::Greater)),
+            Self::SumLen => Box::new(SumLen::default()),
+            Self::Histogram => Box::new(Grouped::<Histogram>::new(())),
+        }
+    }
+}

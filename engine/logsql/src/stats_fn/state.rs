@@ -1,0 +1,163 @@
+//! What a function keeps for all groups, and how DataFusion drives it.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, BooleanArray, StringViewBuilder};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
+
+use super::args::{Arg, Args};
+
+/// State of one function over groups that are numbered from 0.
+pub(super) trait StatsState: Debug + Send + Sync + 'static {
+    /// Makes room for so many groups.
+    fn resize(&mut self, groups: usize);
+    /// Adds rows.
+    fn update(&mut self, args: &Args<'_>, rows: &Rows<'_>);
+    /// Adds states of other accumulators: row i belongs to group `groups[i]`.
+    fn merge(&mut self, states: &[ArrayRef], groups: &[usize]) -> Result<()>;
+    /// Takes out the state of the first groups; those that are left are numbered from 0 again.
+    fn state(&mut self, emit: EmitTo) -> Vec<ArrayRef>;
+    /// Takes out the results of the first groups, likewise.
+    fn finish(&mut self, emit: EmitTo, out: &mut Results);
+    /// Bytes in memory.
+    fn size(&self) -> usize;
+}
+
+/// Which rows of a batch are added to which group.
+pub(super) struct Rows<'a> {
+    groups: &'a [usize],
+    filter: Option<&'a BooleanArray>,
+}
+
+impl<'a> Rows<'a> {
+    /// Calls a function with each row and its group.
+    #[inline]
+    pub(super) fn each(&self, mut call: impl FnMut(usize, usize)) {
+        match self.filter {
+            None => self.groups.iter().enumerate().for_each(|(row, &group)| call(row, group)),
+            Some(filter) => {
+                for (row, &group) in self.groups.iter().enumerate() {
+                    if filter.is_valid(row) && filter.value(row) {
+                        call(row, group);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Texts of results; an empty one is a missing value.
+pub(super) struct Results {
+    builder: StringViewBuilder,
+    text: String,
+}
+
+impl Results {
+    /// Appends the text that a function writes.
+    pub(super) fn push(&mut self, write: impl FnOnce(&mut String)) {
+        self.text.clear();
+        write(&mut self.text);
+        if self.text.is_empty() {
+            self.builder.append_null();
+        } else {
+            self.builder.append_value(&self.text);
+        }
+    }
+}
+
+/// A function at work: for groups, and as a plain accumulator for one.
+#[derive(Debug)]
+pub struct StatsAccumulator {
+    function: super::Function,
+    args: Arc<[Arg]>,
+    state: Box<dyn StatsState>,
+    /// Zeros, for the plain accumulator.
+    zeros: Vec<usize>,
+}
+
+impl StatsAccumulator {
+    /// Begins a function over columns that are as `args` says.
+    pub fn new(function: super::Function, args: Arc<[Arg]>) -> Self {
+        let state = function.state();
+        Self { function, args, state, zeros: Vec::new() }
+    }
+
+    fn results(&mut self, emit: EmitTo) -> ArrayRef {
+        let mut out = Results { builder: StringViewBuilder::new(), text: String::new() };
+        self.state.finish(emit, &mut out);
+        Arc::new(out.builder.finish())
+    }
+}
+
+impl GroupsAccumulator for StatsAccumulator {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        groups: &[usize],
+        filter: Option<&BooleanArray>,
+        total: usize,
+    ) -> Result<()> {
+        self.state.resize(total);
+        let mut args = Args::new(&self.args, values)?;
+        args.rows = groups.len();
+        self.state.update(&args, &Rows { groups, filter });
+        Ok(())
+    }
+
+    fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
+        Ok(self.results(emit))
+    }
+
+    fn state(&mut self, emit: EmitTo) -> Result<Vec<ArrayRef>> {
+        Ok(self.state.state(emit))
+    }
+
+    fn merge_batch(&mut self, values: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
+        self.state.resize(total);
+        self.state.merge(values, groups)
+    }
+
+    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+        let rows = values.first().map_or(0, |v| v.len());
+        let groups: Vec<usize> = (0..rows).collect();
+        let mut own = Self::new(self.function.clone(), Arc::clone(&self.args));
+        GroupsAccumulator::update_batch(&mut own, values, &groups, filter, rows)?;
+        Ok(own.state.state(EmitTo::All))
+    }
+
+    fn size(&self) -> usize {
+        size_of::<Self>() + self.state.size()
+    }
+}
+
+impl Accumulator for StatsAccumulator {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let rows = values.first().map_or(0, |v| v.len());
+        let mut zeros = std::mem::take(&mut self.zeros);
+        zeros.resize(rows.max(zeros.len()), 0);
+        let done = GroupsAccumulator::update_batch(self, values, &zeros[..rows], None, 1);
+        self.zeros = zeros;
+        done
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        self.state.resize(1);
+        ScalarValue::try_from_array(&self.results(EmitTo::All), 0)
+    }
+
+    fn size(&self) -> usize {
+        GroupsAccumulator::size(self) + self.zeros.capacity() * size_of::<usize>()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        self.state.resize(1);
+        self.state.state(EmitTo::All).iter().map(|array| ScalarValue::try_from_array(array, 0)).collect()
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        let groups = vec![0; states.first().map_or(0, |s| s.len())];
+        GroupsAccumulator::merge_batch(self, states, &groups, 1)
+    }
+}
