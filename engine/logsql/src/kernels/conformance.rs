@@ -345,7 +345,7 @@ fn golden_filter(query: &str) -> Option<(String, Box<dyn ValueMatcher>)> {
         let parts = list.strip_prefix('"')?.strip_suffix('"')?.split("\", \"");
         parts.map(|s| s.replace("\\\"", "\"")).collect()
     } else {
-        list.split(',').map(|s| s.trim().to_owned()).filter(|s| !s.is_empty()).collect()
+        list.split(',').map(|s| s.trim().trim_matches('"').to_owned()).filter(|s| !s.is_empty()).collect()
     };
     let first = args.first().cloned().unwrap_or_default();
     let matcher: Box<dyn ValueMatcher> = match name {
