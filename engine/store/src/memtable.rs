@@ -5,6 +5,7 @@
 //! snapshot. Labels stand in the [`Registry`], shared by all generations; a generation refers to its series by *slot*,
 //! which is also their number in its WAL records.
 
+pub(crate) mod logs;
 pub(crate) mod order;
 pub(crate) mod series;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use quiver_types::{Access, Histogram, LabelSet, Matcher, Millis, MillisRange, Se
 use roaring::RoaringBitmap;
 use uuid::Uuid;
 
+use crate::memtable::logs::{LiveLogs, LogRows, LogsView};
 use crate::memtable::order::Order;
 use crate::memtable::series::{Pushed, SeriesData};
 use crate::registry::Registry;
@@ -81,6 +83,8 @@ pub struct Generation {
     slots: RwLock<Slots>,
     shards: Box<[RwLock<Vec<SeriesData>>]>,
     metadata: RwLock<Vec<MetadataRow>>,
+    logs: LiveLogs,
+    log_rows: AtomicU64,
     days: RwLock<BTreeSet<i32>>,
     min_ts: AtomicI64,
     max_ts: AtomicI64,
@@ -165,6 +169,8 @@ impl Generation {
             slots: RwLock::default(),
             shards: std::iter::repeat_with(RwLock::default).take(SHARDS).collect(),
             metadata: RwLock::default(),
+            logs: LiveLogs::default(),
+            log_rows: AtomicU64::new(0),
             days: RwLock::default(),
             min_ts: AtomicI64::new(i64::MAX),
             max_ts: AtomicI64::new(i64::MIN),
@@ -349,6 +355,21 @@ impl Generation {
         rows.iter().filter(|r| r.seq <= cut).map(|r| (r.ts, r.metadata.clone(), r.service.clone())).collect()
     }
 
+    /// Number of log rows.
+    pub fn log_rows(&self) -> u64 {
+        self.log_rows.load(Relaxed)
+    }
+
+    /// Gives the log rows of writes up to `seq` that may lie in a range of Unix nanoseconds.
+    pub(crate) fn log_view(&self, range: (i64, i64), seq: u64) -> LogsView {
+        self.cut(seq).map_or_else(LogsView::default, |cut| self.logs.view(cut, range))
+    }
+
+    /// The log rows.
+    pub(crate) fn logs(&self) -> &LiveLogs {
+        &self.logs
+    }
+
     /// Gives the content of one day for the flush, in series order, built one series at a time. Only of a sealed
     /// generation: the order is made once.
     pub fn runs(&self, day: i32) -> impl Iterator<Item = SeriesRun> + '_ {
@@ -502,6 +523,26 @@ impl Generation {
         self.account(rows.iter().map(|r| size_of::<MetadataRow>() + text(&r.1) + r.2.len()).sum());
         let rows = rows.into_iter().map(|(ts, metadata, service)| MetadataRow { seq, ts, metadata, service });
         self.metadata.write().extend(rows);
+    }
+
+    /// Inserts log rows; their slots are defined.
+    pub(crate) fn insert_logs(&self, seq: u64, rows: LogRows, days: &[i32]) {
+        let seq = self.relative(seq);
+        self.rows.fetch_add(rows.len() as u64, Release);
+        self.log_rows.fetch_add(rows.len() as u64, Relaxed);
+        let (grown, freed) = self.logs.insert(rows, seq, days);
+        self.account(grown);
+        self.bytes.fetch_sub(freed, Relaxed);
+        self.registry.sub_generation_bytes(freed);
+    }
+
+    /// Gives a stream with a service its place among the log rows; `true`: it is new.
+    pub(crate) fn define_log_stream(&self, stream: &logs::LiveStream) -> (u32, bool) {
+        let (slot, new) = self.logs.slot(stream);
+        if new {
+            self.account(stream.labels.canonical().len() + stream.service.len() + 160);
+        }
+        (slot, new)
     }
 
     /// Ends it.

@@ -179,6 +179,9 @@ metrics! {
     Counter ingest_samples "quiver_ingest_samples_total" "Float samples written.";
     Counter ingest_histograms "quiver_ingest_histograms_total" "Native histograms written.";
     Counter ingest_exemplars "quiver_ingest_exemplars_total" "Exemplars written.";
+    Counter ingest_log_rows "quiver_ingest_log_rows_total" "Log rows written.";
+    Counter refused_old_rows "quiver_ingest_too_old_log_rows_total" "Log rows dropped because they are too old.";
+    Counter refused_future_rows "quiver_ingest_future_log_rows_total" "Log rows dropped because they are too far in the future.";
     Counter ingest_duplicates "quiver_ingest_duplicate_samples_total" "Samples equal to the one before in their series.";
     Counter ingest_conflicts "quiver_ingest_conflicting_samples_total" "Samples with another value at the time of the one before.";
     Counter refused_old "quiver_ingest_too_old_samples_total" "Samples refused because they are too old.";

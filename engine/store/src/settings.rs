@@ -6,6 +6,8 @@ use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
+/// How far ahead a log row may be, while there is a retention.
+const LOGS_FUTURE_MS: i64 = 2 * 86_400_000;
 
 /// When a write is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -136,7 +138,7 @@ impl StoreSettings {
 
     /// Gives what the write path needs.
     pub fn write(&self) -> WriteSettings {
-        let retention = self.retention_of("metrics");
+        let (retention, logs) = (self.retention_of("metrics"), self.retention_of("logs"));
         let millis = |d: Duration| i64::try_from(d.as_millis()).unwrap_or(i64::MAX);
         WriteSettings {
             level: self.wal_level,
@@ -147,6 +149,8 @@ impl StoreSettings {
             disk_reserve_bytes: self.disk_reserve_bytes,
             accept_past_ms: retention.map(|r| millis(self.accept_past.map_or(r, |a| a.min(r)))),
             accept_future_ms: retention.map(|_| millis(self.accept_future)),
+            logs_past_ms: logs.map(|r| millis(self.accept_past.map_or(r, |a| a.min(r)))),
+            logs_future_ms: logs.map(|_| LOGS_FUTURE_MS),
             days_max: 400,
             service_labels: self.service_labels.clone(),
         }
@@ -172,6 +176,10 @@ pub struct WriteSettings {
     pub accept_past_ms: Option<i64>,
     /// How far ahead a sample may be; none = no limit.
     pub accept_future_ms: Option<i64>,
+    /// How old a log row may be; none = no limit.
+    pub logs_past_ms: Option<i64>,
+    /// How far ahead a log row may be; none = no limit.
+    pub logs_future_ms: Option<i64>,
     /// Most UTC days that a request, and a generation, may touch.
     pub days_max: usize,
     /// Labels that name the service of a series, the first non-empty one counts.

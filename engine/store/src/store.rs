@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use quiver_types::{Clock, MetricsBatch, SeriesSource};
+use quiver_types::{Clock, LogsBatch, MetricsBatch, SeriesSource};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
@@ -180,6 +180,21 @@ impl Store {
     /// [`ErrorKind::Unavailable`] when there is no room (memory, disk, spool) or the store closes: the same batch may
     /// be sent again later. [`ErrorKind::Invalid`] when nothing of it can be taken.
     pub async fn write_metrics(&self, batch: MetricsBatch) -> Result<WriteOutcome> {
+        self.takes_writes()?;
+        self.write_path.write_metrics(batch).await
+    }
+
+    /// Writes log rows, likewise. Rows that are too old or too far in the future are dropped and counted; the rest is
+    /// stored.
+    ///
+    /// # Errors
+    /// As [`Store::write_metrics`].
+    pub async fn write_logs(&self, batch: LogsBatch) -> Result<WriteOutcome> {
+        self.takes_writes()?;
+        self.write_path.write_logs(batch).await
+    }
+
+    fn takes_writes(&self) -> Result<()> {
         if self.closing.load(Relaxed) {
             return Err(Error::new(ErrorKind::Unavailable, "the store is shutting down"));
         }
@@ -188,7 +203,7 @@ impl Store {
             let text = "the object store is behind and the spool is full; try again later";
             return Err(Error::new(ErrorKind::Unavailable, text));
         }
-        self.write_path.write_metrics(batch).await
+        Ok(())
     }
 
     /// Says whether the store takes writes and answers queries.

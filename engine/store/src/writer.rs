@@ -18,12 +18,13 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use quiver_types::{Clock, Error, ErrorKind, MetricsBatch, Result};
+use quiver_types::{Clock, Error, ErrorKind, LogsBatch, MetricsBatch, Result};
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 use uuid::Uuid;
 
 use crate::error::io_error;
 use crate::failpoint;
+use crate::memtable::logs::PreparedLogs;
 use crate::memtable::{Generation, GenerationId};
 use crate::metrics::METRICS;
 use crate::registry::Registry;
@@ -32,13 +33,13 @@ use crate::snapshot::{Shared, Visible};
 use crate::wal::disk::WalDisk;
 use crate::wal::replay::{self, replay};
 use crate::writer::committer::{Committer, Files, Job, Log, Queued, SegmentFiles, WriteJob, Written};
-use crate::writer::stage::Stager;
+use crate::writer::stage::{Batch, Stager};
 
 /// How long a write waits for memory before it is refused.
 const MEMORY_WAIT_MAX: Duration = Duration::from_secs(2);
 const MEMORY_WAIT_STEP: Duration = Duration::from_millis(10);
 
-/// Why a sample, histogram or exemplar was not taken.
+/// Why a sample, histogram, exemplar or log row was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// Older than accepted.
@@ -72,6 +73,8 @@ pub struct WriteOutcome {
     pub histograms: u64,
     /// Exemplars written.
     pub exemplars: u64,
+    /// Log rows written.
+    pub rows: u64,
     /// What was dropped, by reason; each reason once, counts not 0.
     pub refused: Vec<(Refusal, u64)>,
 }
@@ -192,7 +195,8 @@ impl WritePath {
             return Ok(outcome);
         }
         self.wait_for_memory().await?;
-        let written = self.enqueue(batch, admitted.days)?.await.map_err(|_| stopped())??;
+        let bytes = batch_bytes(&batch);
+        let written = self.enqueue(Batch::Metrics(batch), bytes, admitted.days)?.await.map_err(|_| stopped())??;
         (outcome.samples, outcome.histograms, outcome.exemplars) =
             (written.samples, written.histograms, written.exemplars);
         if written.refused > 0 {
@@ -201,8 +205,25 @@ impl WritePath {
         Ok(outcome)
     }
 
-    fn enqueue(&self, batch: MetricsBatch, days: Vec<i32>) -> Result<oneshot::Receiver<Result<Written>>> {
-        let bytes = batch_bytes(&batch);
+    /// Writes log rows, likewise. Rows outside of the accepted time are dropped and counted.
+    ///
+    /// # Errors
+    /// As [`WritePath::write_metrics`].
+    pub async fn write_logs(&self, mut batch: LogsBatch) -> Result<WriteOutcome> {
+        let admitted = limits::admit_logs(&mut batch, self.clock.now_ms(), &self.settings)?;
+        let mut outcome = WriteOutcome { refused: admitted.refused, ..WriteOutcome::default() };
+        if batch.is_empty() {
+            return Ok(outcome);
+        }
+        self.wait_for_memory().await?;
+        let prepared = PreparedLogs::new(batch)?;
+        let bytes = prepared.bytes;
+        let written = self.enqueue(Batch::Logs(prepared), bytes, admitted.days)?.await.map_err(|_| stopped())??;
+        outcome.rows = written.rows;
+        Ok(outcome)
+    }
+
+    fn enqueue(&self, batch: Batch, bytes: usize, days: Vec<i32>) -> Result<oneshot::Receiver<Result<Written>>> {
         let (reply, answer) = oneshot::channel();
         let queued = Queued::new(&self.queued_bytes, bytes);
         self.jobs.send(Job::Write(Box::new(WriteJob { batch, days, bytes, queued, reply }))).map_err(|_| stopped())?;

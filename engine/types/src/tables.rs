@@ -4,6 +4,7 @@
 
 use arrow::datatypes::{DataType, Field, SchemaRef, TimeUnit};
 
+pub mod logs;
 pub mod metric_metadata;
 pub mod metrics;
 
@@ -38,7 +39,7 @@ pub struct FileDef {
 }
 
 /// All tables.
-pub const TABLES: &[TableDef] = &[metrics::TABLE, metric_metadata::TABLE];
+pub const TABLES: &[TableDef] = &[metrics::TABLE, metric_metadata::TABLE, logs::TABLE];
 
 /// Finds a table by name.
 pub fn table(name: &str) -> Option<&'static TableDef> {

@@ -9,7 +9,7 @@ use super::{Generation, GenerationId, SampleRows};
 use crate::registry::Registry;
 use crate::settings::{StoreSettings, WriteSettings};
 use crate::wal::replay::note_days;
-use crate::writer::stage::{StageContext, Stager};
+use crate::writer::stage::{Batch, StageContext, Stager};
 
 /// Makes a batch of float samples: (labels, samples).
 pub(crate) fn batch(series: &[(&[(&str, &str)], &[(i64, f64)])]) -> MetricsBatch {
@@ -40,7 +40,7 @@ pub(crate) fn generation(
             registry_bytes_max: usize::MAX,
             now: 0,
         };
-        let staged = stager.stage(ctx, base_seq + n as u64, batch.clone(), &mut Vec::new());
+        let staged = stager.stage(ctx, base_seq + n as u64, Batch::Metrics(batch.clone()), &mut Vec::new());
         let mut days = Vec::new();
         note_days(batch.ts.iter().copied(), &mut days);
         note_days(batch.histograms.iter().map(|h| h.ts), &mut days);

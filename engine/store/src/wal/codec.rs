@@ -7,20 +7,23 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::{
-    ArrayRef, AsArray, BinaryArray, BinaryBuilder, FixedSizeBinaryBuilder, Float64Array, Int64Array, RecordBatch,
+    Array, ArrayRef, AsArray, BinaryArray, BinaryBuilder, FixedSizeBinaryBuilder, Float64Array, Int64Array, RecordBatch,
     StringArray, StringBuilder, StructArray, UInt32Array,
 };
 use arrow::buffer::Buffer;
-use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef, UInt32Type};
+use arrow::datatypes::{
+    DataType, Field, Fields, Float64Type, Int64Type, Schema, SchemaRef, UInt8Type, UInt32Type,
+};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions, write_message};
 use arrow::ipc::{MetadataVersion, root_as_message};
 use quiver_types::histogram::{HistogramBuilder, histogram_fields, read_histogram};
 use quiver_types::metrics::MetricMetadata;
-use quiver_types::tables::{TableDef, metric_metadata, metrics};
+use quiver_types::tables::{TableDef, logs, metric_metadata, metrics};
 use quiver_types::{Millis, SeriesId};
 
 use crate::memtable::HistogramRow;
+use crate::memtable::logs::LogRows;
 use crate::memtable::series::exemplar;
 use crate::run::RunExemplar;
 
@@ -37,6 +40,12 @@ pub(crate) enum Kind {
     Exemplars,
     /// Rows of `metric_metadata`.
     Metadata,
+    /// Streams that the generation lacked, in the form of `Definitions`.
+    LogStreams,
+    /// Names of the fields of the rows that follow.
+    LogNames,
+    /// Rows of `logs`.
+    LogRows,
 }
 
 impl Kind {
@@ -44,6 +53,7 @@ impl Kind {
     pub(crate) fn table(self) -> &'static TableDef {
         match self {
             Self::Metadata => &metric_metadata::TABLE,
+            Self::LogStreams | Self::LogNames | Self::LogRows => &logs::TABLE,
             _ => &metrics::TABLE,
         }
     }
@@ -51,33 +61,43 @@ impl Kind {
     /// Its number among the table's record kinds.
     pub(crate) fn number(self) -> u16 {
         match self {
-            Self::Definitions | Self::Metadata => 0,
-            Self::Samples => 1,
-            Self::Histograms => 2,
+            Self::Definitions | Self::Metadata | Self::LogStreams => 0,
+            Self::Samples | Self::LogNames => 1,
+            Self::Histograms | Self::LogRows => 2,
             Self::Exemplars => 3,
         }
     }
 
+    /// Says whether its records define what others refer to; they do not count among those of a write.
+    pub(crate) fn defines(self) -> bool {
+        matches!(self, Self::Definitions | Self::LogStreams)
+    }
+
     /// Finds the kind that table and number name.
     pub(crate) fn of(table: u16, number: u16) -> Option<Self> {
-        let all = [Self::Definitions, Self::Samples, Self::Histograms, Self::Exemplars, Self::Metadata];
-        all.into_iter().find(|k| k.table().number == table && k.number() == number)
+        let metrics = [Self::Definitions, Self::Samples, Self::Histograms, Self::Exemplars, Self::Metadata];
+        let all = metrics.into_iter().chain([Self::LogStreams, Self::LogNames, Self::LogRows]);
+        let mut all = all;
+        all.find(|k| k.table().number == table && k.number() == number)
     }
 
     fn schema(self, optional: bool) -> SchemaRef {
         let schemas = &*SCHEMAS;
         Arc::clone(match (self, optional) {
-            (Self::Definitions, _) => &schemas[0],
+            (Self::Definitions | Self::LogStreams, _) => &schemas[0],
             (Self::Samples, false) => &schemas[1],
             (Self::Samples, true) => &schemas[2],
             (Self::Histograms, _) => &schemas[3],
             (Self::Exemplars, _) => &schemas[4],
             (Self::Metadata, _) => &schemas[5],
+            (Self::LogNames, _) => &schemas[6],
+            (Self::LogRows, false) => &schemas[7],
+            (Self::LogRows, true) => &schemas[8],
         })
     }
 }
 
-static SCHEMAS: LazyLock<[SchemaRef; 6]> = LazyLock::new(|| {
+static SCHEMAS: LazyLock<[SchemaRef; 9]> = LazyLock::new(|| {
     let field = |name: &str, t: DataType| Field::new(name, t, false);
     let schema = |fields: Vec<Field>| Arc::new(Schema::new(fields));
     let series = || field("series", DataType::UInt32);
@@ -97,10 +117,28 @@ static SCHEMAS: LazyLock<[SchemaRef; 6]> = LazyLock::new(|| {
         schema(vec![series(), ts(), start_ts(), field("histogram", DataType::Struct(histogram_fields()))]),
         schema(vec![series(), ts(), value(), field("labels", DataType::Binary)]),
         schema(vec![ts(), text("metric"), text("type"), text("help"), text("unit"), text("service")]),
+        schema(vec![text("name")]),
+        schema(vec![field("time", DataType::Int64), field("stream", DataType::UInt32), log_fields()]),
+        schema(vec![
+            field("time", DataType::Int64),
+            field("stream", DataType::UInt32),
+            log_fields(),
+            field("severity", DataType::UInt8),
+        ]),
     ]
 });
 
-/// A series for a definitions record.
+/// Entries of the map of a row's fields: place of the name among the names of the write, value.
+fn log_entries() -> Fields {
+    vec![Field::new("name", DataType::UInt32, false), Field::new("value", DataType::Utf8, false)].into()
+}
+
+fn log_fields() -> Field {
+    let entries = Arc::new(Field::new("entries", DataType::Struct(log_entries()), false));
+    Field::new("fields", DataType::Map(entries, false), false)
+}
+
+/// A series or stream for a definitions record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Definition {
     /// Its number in the WAL: the slot in the generation.
@@ -164,7 +202,8 @@ impl Encoder {
         out.resize(out.len().next_multiple_of(8), 0);
     }
 
-    pub(crate) fn definitions(&mut self, rows: &[Definition], out: &mut Vec<u8>) {
+    /// `kind`: of series or of streams.
+    pub(crate) fn definitions(&mut self, kind: Kind, rows: &[Definition], out: &mut Vec<u8>) {
         let mut ids = FixedSizeBinaryBuilder::with_capacity(rows.len(), 16);
         let bytes = rows.iter().map(|r| r.labels.len()).sum();
         let mut labels = BinaryBuilder::with_capacity(rows.len(), bytes);
@@ -177,7 +216,7 @@ impl Encoder {
         let slots: UInt32Array = rows.iter().map(|r| r.slot).collect::<Vec<_>>().into();
         let columns: Vec<ArrayRef> =
             vec![Arc::new(slots), Arc::new(ids.finish()), Arc::new(labels.finish()), Arc::new(services.finish())];
-        self.write(Kind::Definitions, false, columns, out);
+        self.write(kind, false, columns, out);
     }
 
     pub(crate) fn samples(&mut self, rows: &SampleColumns, out: &mut Vec<u8>) {
@@ -207,6 +246,18 @@ impl Encoder {
             Arc::new(BinaryArray::from_iter_values(rows.iter().map(|r| r.1.labels.canonical()))),
         ];
         self.write(Kind::Exemplars, false, columns, out);
+    }
+
+    pub(crate) fn log_names(&mut self, rows: &LogRows, out: &mut Vec<u8>) {
+        self.write(Kind::LogNames, false, vec![Arc::new(rows.names.clone())], out);
+    }
+
+    pub(crate) fn log_rows(&mut self, rows: &LogRows, out: &mut Vec<u8>) {
+        let (time, slots, fields, severity) = rows.columns(log_entries());
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(time), Arc::new(slots), Arc::new(fields)];
+        let optional = severity.is_some();
+        columns.extend(severity.map(|s| Arc::new(s) as ArrayRef));
+        self.write(Kind::LogRows, optional, columns, out);
     }
 
     pub(crate) fn metadata(&mut self, rows: &[MetadataRow], out: &mut Vec<u8>) {
@@ -323,6 +374,34 @@ pub(crate) fn read_exemplars(batch: &RecordBatch) -> Result<Vec<ExemplarRow>, Ba
     let labels = column(batch, 3, |c| c.as_binary_opt::<i32>())?;
     let row = |i| (slots.value(i), exemplar(ts.value(i), values.value(i), labels.value(i)));
     Ok((0..batch.num_rows()).map(row).collect())
+}
+
+/// Reads the names of fields.
+pub(crate) fn read_log_names(batch: &RecordBatch) -> Result<StringArray, BadBody> {
+    column(batch, 0, |c| c.as_string_opt::<i32>()).cloned()
+}
+
+/// Reads log rows; their slots are the numbers of the WAL.
+pub(crate) fn read_log_rows(batch: &RecordBatch, names: &StringArray) -> Result<LogRows, BadBody> {
+    let fields = column(batch, 2, |c| c.as_map_opt())?;
+    let keys = fields.keys().as_primitive_opt::<UInt32Type>().ok_or_else(|| bad("names are of another type"))?;
+    let values = fields.values().as_string_opt::<i32>().ok_or_else(|| bad("values are of another type"))?;
+    if keys.values().iter().any(|&name| name as usize >= names.len()) {
+        return Err(bad("a field without a name"));
+    }
+    let severity = match batch.num_columns() {
+        4 => Some(column(batch, 3, |c| c.as_primitive_opt::<UInt8Type>())?.values().clone()),
+        _ => None,
+    };
+    Ok(LogRows {
+        time: column(batch, 0, |c| c.as_primitive_opt::<Int64Type>())?.values().clone(),
+        slots: column(batch, 1, |c| c.as_primitive_opt::<UInt32Type>())?.values().clone(),
+        severity,
+        offsets: fields.offsets().clone(),
+        field_names: keys.values().clone(),
+        values: values.clone(),
+        names: names.clone(),
+    })
 }
 
 /// Reads metadata rows.

@@ -9,14 +9,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::RecordBatch;
+use arrow::array::{RecordBatch, StringArray};
 use arrow::buffer::Buffer;
-use quiver_types::Millis;
+use arrow::compute::filter_record_batch;
+use quiver_types::tables::logs::millis_of;
 use quiver_types::time::day_of;
+use quiver_types::{LabelSet, Millis};
 use roaring::RoaringBitmap;
 use tracing::{info, warn};
 
 use crate::error::{Error, ErrorKind, Result, io_error};
+use crate::memtable::logs::{LiveStream, LogRows};
 use crate::memtable::{Generation, GenerationId, SampleRows};
 use crate::metrics::METRICS;
 use crate::registry::{Attached, Registry};
@@ -73,7 +76,7 @@ pub(crate) fn replay(
         let GenerationReplay { generation, damaged, torn, corrupt, .. } = replay;
         METRICS.wal_replayed_bytes.add(bytes);
         info!(
-            generation = %id, bytes, samples = generation.samples(), corrupt, torn,
+            generation = %id, bytes, samples = generation.samples(), log_rows = generation.log_rows(), corrupt, torn,
             ms = started.elapsed().as_millis() as u64, "replayed a generation of the WAL"
         );
         generation.seal();
@@ -118,6 +121,8 @@ struct GenerationReplay {
     headers: BTreeMap<u32, Option<SegmentHeader>>,
     /// Slot by number in the WAL.
     slots: Vec<u32>,
+    /// The same of streams of logs.
+    log_slots: Vec<u32>,
     /// Whether each number is its slot, so that columns can be taken as they are.
     same: bool,
     applied: RoaringBitmap,
@@ -158,6 +163,7 @@ impl GenerationReplay {
             generation: Generation::new(id, base.unwrap_or(0), Arc::clone(registry)),
             headers,
             slots: Vec::new(),
+            log_slots: Vec::new(),
             same: true,
             applied: RoaringBitmap::new(),
             pending: None,
@@ -254,8 +260,9 @@ impl GenerationReplay {
             Error::new(ErrorKind::Invalid, text)
         })?;
         let decoded = codec::decode(kind, header.flags & record::OPTIONAL != 0, body);
-        if kind == Kind::Definitions {
-            let defined = decoded.and_then(|batch| codec::read_definitions(&batch)).and_then(|d| self.define(&d));
+        if kind.defines() {
+            let read = decoded.and_then(|batch| codec::read_definitions(&batch));
+            let defined = read.and_then(|d| if kind == Kind::LogStreams { self.define_streams(&d) } else { self.define(&d) });
             if let Err(error) = defined {
                 warn!(path = %path.display(), %error, "definitions that cannot be read");
                 self.found_damage(1);
@@ -333,6 +340,40 @@ impl GenerationReplay {
         Ok(())
     }
 
+    fn define_streams(&mut self, definitions: &[Definition]) -> Result<(), BadBody> {
+        for d in definitions {
+            let at = d.slot as usize;
+            if at > self.log_slots.len() + SLOT_GAP_MAX {
+                return Err(codec::bad("a stream number far ahead of all others"));
+            }
+            if self.log_slots.len() <= at {
+                self.log_slots.resize(at + 1, u32::MAX);
+            }
+            if self.log_slots[at] == u32::MAX {
+                let (labels, service) = (LabelSet::from_canonical(&d.labels), d.service.as_str().into());
+                self.log_slots[at] = self.generation.define_log_stream(&LiveStream { id: d.id, labels, service }).0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads log rows, without those whose stream is not known.
+    fn read_logs(&mut self, batch: &RecordBatch, names: &StringArray) -> Result<LogRows, BadBody> {
+        let mut rows = codec::read_log_rows(batch, names)?;
+        let slot = |number: u32| self.log_slots.get(number as usize).copied().unwrap_or(u32::MAX);
+        let keep: Vec<bool> = rows.slots.iter().map(|&n| slot(n) != u32::MAX).collect();
+        let lost = keep.iter().filter(|&&k| !k).count();
+        if lost > 0 {
+            let batch = filter_record_batch(batch, &keep.into()).map_err(|e| codec::bad(e.to_string()))?;
+            rows = codec::read_log_rows(&batch, names)?;
+        }
+        rows.slots = rows.slots.iter().map(|&n| slot(n)).collect::<Vec<_>>().into();
+        if lost > 0 {
+            self.lost_rows(lost);
+        }
+        Ok(rows)
+    }
+
     fn slot(&self, number: u32) -> Option<u32> {
         self.slots.get(number as usize).copied().filter(|&s| s != u32::MAX)
     }
@@ -341,13 +382,19 @@ impl GenerationReplay {
     fn apply(&mut self, write: &Pending) -> Result<(), BadBody> {
         let (mut samples, mut histograms, mut exemplars, mut metadata) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut names, mut logs) = (None, Vec::new());
         for (kind, batch) in &write.records {
             match kind {
                 Kind::Samples => samples.push(codec::read_samples(batch)?),
                 Kind::Histograms => histograms.extend(codec::read_histograms(batch)?),
                 Kind::Exemplars => exemplars.extend(codec::read_exemplars(batch)?),
                 Kind::Metadata => metadata.extend(codec::read_metadata(batch)?),
-                Kind::Definitions => {}
+                Kind::LogNames => names = Some(codec::read_log_names(batch)?),
+                Kind::LogRows => {
+                    let names = names.as_ref().ok_or_else(|| codec::bad("log rows without names"))?;
+                    logs.push(self.read_logs(batch, names)?);
+                }
+                Kind::Definitions | Kind::LogStreams => {}
             }
         }
         let seq = write.seq;
@@ -373,6 +420,12 @@ impl GenerationReplay {
         }
         if !metadata.is_empty() {
             self.generation.insert_metadata(seq, metadata);
+        }
+        for rows in logs.into_iter().filter(|r| r.len() > 0) {
+            let mut days = Vec::new();
+            note_days(rows.time.iter().map(|&t| millis_of(t)), &mut days);
+            self.generation.touch_days(&days);
+            self.generation.insert_logs(seq, rows, &days);
         }
         Ok(())
     }

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use quiver_types::{Clock, Error, ErrorKind, MetricsBatch, Result};
+use quiver_types::{Clock, Error, ErrorKind, Result};
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 use tracing::{debug, error, info, warn};
 
-use super::stage::{StageContext, Staged, Stager};
+use super::stage::{Batch, StageContext, Staged, Stager};
 use crate::failpoint;
 use crate::memtable::{Generation, GenerationId, SampleRows};
 use crate::metrics::METRICS;
@@ -54,6 +54,8 @@ pub(crate) struct Written {
     pub(crate) samples: u64,
     pub(crate) histograms: u64,
     pub(crate) exemplars: u64,
+    /// Log rows.
+    pub(crate) rows: u64,
     /// Samples and histograms of series that the registry has no room for.
     pub(crate) refused: u64,
 }
@@ -61,7 +63,7 @@ pub(crate) struct Written {
 /// A write on its way.
 #[derive(Debug)]
 pub(crate) struct WriteJob {
-    pub(crate) batch: MetricsBatch,
+    pub(crate) batch: Batch,
     pub(crate) days: Vec<i32>,
     pub(crate) bytes: usize,
     pub(crate) queued: Queued,
@@ -313,6 +315,11 @@ impl Committer {
         if !staged.metadata.is_empty() {
             generation.insert_metadata(staged.seq, staged.metadata);
         }
+        if let Some(rows) = staged.logs {
+            written.rows = rows.len() as u64;
+            generation.insert_logs(staged.seq, rows, days);
+        }
+        METRICS.ingest_log_rows.add(written.rows);
         METRICS.ingest_samples.add(written.samples);
         METRICS.ingest_histograms.add(written.histograms);
         METRICS.ingest_exemplars.add(written.exemplars);
@@ -509,7 +516,7 @@ impl Committer {
             Visible { generations, ..visible.clone() }
         });
         METRICS.generations_sealed.inc();
-        info!(generation = %sealed.id(), samples = sealed.samples(), bytes = sealed.bytes(), "sealed a generation");
+        info!(generation = %sealed.id(), samples = sealed.samples(), log_rows = sealed.log_rows(), bytes = sealed.bytes(), "sealed a generation");
         failpoint::hit("wal.after-seal");
         if self.on_sealed.send(Arc::clone(&sealed)).is_err() {
             warn!(generation = %sealed.id(), "nobody flushes any more; the generation stays in the WAL");

@@ -1,7 +1,8 @@
 //! What a request may hold: ages of samples, number of days. Checked before anything is logged.
 
+use quiver_types::tables::logs::millis_of;
 use quiver_types::time::day_of;
-use quiver_types::{Error, MetricsBatch, Millis, Result};
+use quiver_types::{Error, LogsBatch, MetricsBatch, Millis, Result};
 
 use super::Refusal;
 use crate::metrics::METRICS;
@@ -39,10 +40,36 @@ pub(crate) fn admit(batch: &mut MetricsBatch, now: Millis, settings: &WriteSetti
             note_days(batch.exemplars.iter().map(|e| e.ts), &mut days);
         }
     }
+    within(days, refused, settings)
+}
+
+fn within(days: Vec<i32>, refused: Vec<(Refusal, u64)>, settings: &WriteSettings) -> Result<Admitted> {
     if days.len() > settings.days_max {
         return Err(Error::invalid(format!("request touches more than {} days", settings.days_max)));
     }
     Ok(Admitted { days, refused })
+}
+
+/// Drops log rows outside of the accepted time.
+///
+/// # Errors
+/// Invalid: what is left touches too many days.
+pub(crate) fn admit_logs(batch: &mut LogsBatch, now: Millis, settings: &WriteSettings) -> Result<Admitted> {
+    let nanos = |ms: Millis| ms.saturating_mul(1_000_000);
+    let min = settings.logs_past_ms.map_or(i64::MIN, |past| nanos(now.saturating_sub(past)));
+    let max = settings.logs_future_ms.map_or(i64::MAX, |future| nanos(now.saturating_add(future)));
+    let old = batch.time.iter().filter(|&&t| t < min).count() as u64;
+    let future = batch.time.iter().filter(|&&t| t > max).count() as u64;
+    if old + future > 0 {
+        batch.retain(|t| (min..=max).contains(&t));
+        METRICS.refused_old_rows.add(old);
+        METRICS.refused_future_rows.add(future);
+    }
+    let all = [(Refusal::TooOld, old), (Refusal::TooFarInFuture, future)];
+    let refused = all.into_iter().filter(|(_, n)| *n > 0).collect();
+    let mut days = Vec::new();
+    note_days(batch.time.iter().map(|&t| millis_of(t)), &mut days);
+    within(days, refused, settings)
 }
 
 fn bounds(batch: &MetricsBatch) -> Option<(Millis, Millis)> {
@@ -128,6 +155,33 @@ mod tests {
             None,
             &[edge, -edge],
             &[(Refusal::TooOld, 1), (Refusal::TooFarInFuture, 1)],
+        );
+    }
+
+    #[test]
+    fn ages_of_logs() {
+        let check = |ms: &[i64], past, future, kept: &[i64], refused: &[(Refusal, u64)]| {
+            let mut batch = LogsBatch { services: vec!["".into()], names: vec!["a".into()], ..Default::default() };
+            let stream = batch.push_stream(&[]);
+            for t in ms {
+                batch.push_field(0, &t.to_string());
+                batch.end_row(t * 1_000_000, stream, 0, 0);
+            }
+            let settings = WriteSettings { logs_past_ms: past, logs_future_ms: future, ..settings(None, None) };
+            let admitted = admit_logs(&mut batch, 1_000_000, &settings).expect("admitted");
+            let times: Vec<i64> = batch.time.iter().map(|t| t / 1_000_000).collect();
+            assert_eq!((&*times, &*admitted.refused), (kept, refused));
+            for (row, t) in kept.iter().enumerate() {
+                assert_eq!(batch.row(row).next(), Some(("a", t.to_string().as_str())));
+            }
+        };
+        check(&[1, 999_000, 1_600_001], None, None, &[1, 999_000, 1_600_001], &[]);
+        check(
+            &[998_999, 1, 999_000, 1_600_001, 1_600_000],
+            Some(1000),
+            Some(600_000),
+            &[999_000, 1_600_000],
+            &[(Refusal::TooOld, 2), (Refusal::TooFarInFuture, 1)],
         );
     }
 

@@ -3,6 +3,8 @@
 //! Per series one look-up; columns of the batch are taken as they are. Series that the generation lacks are defined:
 //! their definitions stand before the first record that refers to them.
 
+mod logs;
+
 use std::hash::BuildHasher;
 
 use arrow::array::{Float64Array, Int64Array, UInt32Array};
@@ -15,6 +17,7 @@ use quiver_types::{MetricsBatch, Millis};
 
 use super::hints::HintTracker;
 use super::limits::retain;
+use crate::memtable::logs::{LogRows, PreparedLogs};
 use crate::memtable::series::exemplar;
 use crate::memtable::{Generation, HistogramRow};
 use crate::registry::Attached;
@@ -32,6 +35,7 @@ pub(crate) struct Staged {
     pub(crate) histograms: Vec<HistogramRow>,
     pub(crate) exemplars: Vec<ExemplarRow>,
     pub(crate) metadata: Vec<MetadataRow>,
+    pub(crate) logs: Option<LogRows>,
     /// Samples and histograms of series that the registry has no room for.
     pub(crate) refused: u64,
 }
@@ -48,6 +52,16 @@ pub(crate) struct Stager {
     encoded: usize,
     metadata_seen: HashMap<(String, String), (u64, i32), FixedState>,
     hints: HintTracker,
+    logs: logs::LogStager,
+}
+
+/// What a write brings.
+#[derive(Debug)]
+pub(crate) enum Batch {
+    /// Samples.
+    Metrics(MetricsBatch),
+    /// Log rows.
+    Logs(PreparedLogs),
 }
 
 /// What staging needs to know.
@@ -74,17 +88,20 @@ impl Stager {
     /// Begins a group: definitions of failed groups come first again.
     pub(crate) fn begin_group(&mut self) {
         self.encoded = 0;
+        self.logs.begin_group();
     }
 
     /// Ends a group whose records are durable.
     pub(crate) fn logged(&mut self) {
         self.unlogged.drain(..self.encoded);
         self.encoded = 0;
+        self.logs.logged();
     }
 
     /// Ends a group that could not be logged.
     pub(crate) fn failed(&mut self) {
         self.encoded = 0;
+        self.logs.begin_group();
         // Which rows were in it is not known here; sending some anew is harmless.
         self.metadata_seen.clear();
         self.hints.clear();
@@ -95,10 +112,21 @@ impl Stager {
         self.unlogged.clear();
         self.encoded = 0;
         self.hints.new_generation();
+        self.logs.new_generation();
     }
 
     /// Stages a batch under a sequence number; its records go to the end of `out`.
-    pub(crate) fn stage(
+    pub(crate) fn stage(&mut self, ctx: StageContext<'_>, seq: u64, batch: Batch, out: &mut Vec<u8>) -> Staged {
+        match batch {
+            Batch::Metrics(batch) => self.stage_metrics(ctx, seq, batch, out),
+            Batch::Logs(prepared) => {
+                let rows = self.logs.stage(ctx.generation, seq, prepared, &mut self.encoder, out);
+                Staged { logs: Some(rows), ..Staged::empty(seq) }
+            }
+        }
+    }
+
+    fn stage_metrics(
         &mut self,
         ctx: StageContext<'_>,
         seq: u64,
@@ -129,7 +157,7 @@ impl Stager {
         let exemplars: Vec<ExemplarRow> =
             batch.exemplars.iter().map(|e| (slots[e.series as usize], exemplar(e.ts, e.value, &e.labels))).collect();
         let metadata = self.new_metadata(ctx, &mut batch);
-        let staged = Staged { seq, samples, histograms, exemplars, metadata, refused };
+        let staged = Staged { samples, histograms, exemplars, metadata, refused, ..Staged::empty(seq) };
         self.encode(&staged, out);
         staged
     }
@@ -237,7 +265,7 @@ impl Stager {
         kinds.extend((!staged.metadata.is_empty()).then_some(Kind::Metadata));
         if self.encoded < self.unlogged.len() && !kinds.is_empty() {
             let at = record::begin(out);
-            self.encoder.definitions(&self.unlogged[self.encoded..], out);
+            self.encoder.definitions(Kind::Definitions, &self.unlogged[self.encoded..], out);
             self.encoded = self.unlogged.len();
             record::finish(out, at, header(Kind::Definitions, staged.seq, 0, 0));
         }
@@ -280,9 +308,18 @@ fn services_by_metric<'a>(batch: &'a MetricsBatch, service_labels: &[String]) ->
 }
 
 impl Staged {
+    fn empty(seq: u64) -> Self {
+        let (histograms, exemplars, metadata) = (Vec::new(), Vec::new(), Vec::new());
+        Self { seq, samples: None, histograms, exemplars, metadata, logs: None, refused: 0 }
+    }
+
     /// Says whether there is nothing to log.
     pub(crate) fn is_empty(&self) -> bool {
-        self.samples.is_none() && self.histograms.is_empty() && self.exemplars.is_empty() && self.metadata.is_empty()
+        self.samples.is_none()
+            && self.histograms.is_empty()
+            && self.exemplars.is_empty()
+            && self.metadata.is_empty()
+            && self.logs.is_none()
     }
 }
 

@@ -100,6 +100,25 @@ impl LogsBatch {
         self.values.truncate(self.value_ends.last().map_or(0, |&end| end as usize));
     }
 
+    /// Keeps the rows whose time passes.
+    pub fn retain(&mut self, keep: impl Fn(i64) -> bool) {
+        if self.time.iter().all(|&t| keep(t)) {
+            return;
+        }
+        let (names, services) = (std::mem::take(&mut self.names), std::mem::take(&mut self.services));
+        let (streams, stream_bytes) = (std::mem::take(&mut self.streams), std::mem::take(&mut self.stream_bytes));
+        let mut out = Self { names, services, streams, stream_bytes, ..Self::default() };
+        for row in (0..self.len()).filter(|&row| keep(self.time[row])) {
+            let first = if row == 0 { 0 } else { self.field_ends[row - 1] as usize };
+            for field in first..self.field_ends[row] as usize {
+                out.push_field(self.field_names[field], self.value(field));
+            }
+            let severity = self.severity.get(row).copied().unwrap_or(0);
+            out.end_row(self.time[row], self.row_streams[row], self.row_services[row], severity);
+        }
+        *self = out;
+    }
+
     /// Gives the fields of a row.
     pub fn row(&self, row: usize) -> RowFields<'_> {
         let start = if row == 0 { 0 } else { self.field_ends[row - 1] as usize };

@@ -4,9 +4,11 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 
-use crate::logs::{LogFilter, StreamSelector};
+use crate::logs::{LogFilter, REST, SEVERITY_NUMBER, StreamSelector, TIME};
+use crate::tables::logs as table;
 use crate::{Access, LabelSet, ReadStats, Result, SeriesId};
 
 /// Identifier of a stream: the hash of its labels. 32 lower-case hex digits outside.
@@ -46,7 +48,8 @@ pub trait LogSnapshot: Send + Sync + fmt::Debug {
 /// A column that a scan is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LogColumn {
-    /// Name of the field; `_time`, `_stream` and `_stream_id` too.
+    /// Name of the field; `_time`, `_stream` and `_stream_id` too, and for the analytical models `__q_service` and
+    /// [`crate::logs::SEVERITY_NUMBER`] (`UInt8`).
     pub name: String,
     /// Give it dictionary-coded (`Dictionary(UInt32, Utf8)`), for grouping; else `Utf8View`. Not for `_time`.
     pub dictionary: bool,
@@ -78,4 +81,37 @@ pub struct LogRequest {
     pub rest: bool,
     /// Order.
     pub order: LogOrder,
+}
+
+impl LogColumn {
+    /// Asks for a field as text.
+    pub fn text(name: impl Into<String>) -> Self {
+        Self { name: name.into(), dictionary: false }
+    }
+
+    /// Asks for a field dictionary-coded.
+    pub fn coded(name: impl Into<String>) -> Self {
+        Self { name: name.into(), dictionary: true }
+    }
+
+    /// Gives the column as it comes out of the scan.
+    pub fn field(&self) -> Field {
+        match self.name.as_str() {
+            TIME => table::nanos(TIME),
+            SEVERITY_NUMBER => Field::new(SEVERITY_NUMBER, DataType::UInt8, true),
+            name if self.dictionary => Field::new(name, table::dictionary(), true),
+            name => Field::new(name, DataType::Utf8View, true),
+        }
+    }
+}
+
+impl LogRequest {
+    /// Gives the schema of the scan.
+    pub fn schema(&self) -> SchemaRef {
+        let mut fields: Vec<_> = self.columns.iter().map(LogColumn::field).collect();
+        if self.rest {
+            fields.push(Field::new(REST, table::map(), false));
+        }
+        Arc::new(Schema::new(fields))
+    }
 }

@@ -1,0 +1,427 @@
+//! Log rows of a generation: batches as they came, in columns, and the streams that they refer to by slot.
+//!
+//! Arrays are shared, never copied: the WAL record is written of them, queries look at the values where they are. A slot
+//! is a pair of stream and service, and its number in the WAL. Small batches are merged, so that single rows do not
+//! cost a query each.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, Int64Array, MapArray, StringArray, StringViewArray, StructArray, UInt8Array, UInt32Array, make_view,
+};
+use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::Fields;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use parking_lot::RwLock;
+use quiver_types::{LabelSet, LogsBatch, SeriesId};
+use smallvec::SmallVec;
+
+use crate::error::{Context, Error, Result};
+
+/// Batches with fewer rows than this are merged with each other.
+const MERGE_ROWS: usize = 4096;
+/// What a batch costs beside its columns.
+const CHUNK_BYTES: usize = 512;
+
+/// A stream with a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveStream {
+    /// Its identifier.
+    pub id: SeriesId,
+    /// Its labels.
+    pub labels: LabelSet,
+    /// Service of its rows; empty = none.
+    pub service: Arc<str>,
+}
+
+/// Rows as columns. Row `i` has the fields `offsets[i]..offsets[i + 1]`; a field's name is an index into `names`.
+#[derive(Debug, Clone)]
+pub(crate) struct LogRows {
+    pub(crate) time: ScalarBuffer<i64>,
+    /// Stream and service.
+    pub(crate) slots: ScalarBuffer<u32>,
+    /// `None` when no row has one; 0 = none.
+    pub(crate) severity: Option<ScalarBuffer<u8>>,
+    pub(crate) offsets: OffsetBuffer<i32>,
+    pub(crate) field_names: ScalarBuffer<u32>,
+    pub(crate) values: StringArray,
+    pub(crate) names: StringArray,
+}
+
+/// A batch on its way in: rows whose slots are still places in `pairs`.
+#[derive(Debug)]
+pub(crate) struct PreparedLogs {
+    pub(crate) rows: LogRows,
+    pub(crate) pairs: Vec<LiveStream>,
+    pub(crate) bytes: usize,
+}
+
+/// Rows of one write, or of several small ones.
+#[derive(Debug)]
+pub(crate) struct LogChunk {
+    pub(crate) rows: LogRows,
+    /// First and last time.
+    pub(crate) range: (i64, i64),
+    /// Relative sequence number of each write, and where its rows end.
+    writes: SmallVec<[(u32, u32); 1]>,
+    bytes: usize,
+}
+
+/// The log rows of a generation.
+#[derive(Debug, Default)]
+pub(crate) struct LiveLogs(RwLock<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    chunks: Vec<Arc<LogChunk>>,
+    streams: Vec<Arc<LiveStream>>,
+    slots: HashMap<(SeriesId, Arc<str>), u32, FixedState>,
+    days: BTreeSet<i32>,
+}
+
+/// What a reader sees of the log rows of a generation.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LogsView {
+    /// Batches, with the number of rows that count.
+    pub(crate) chunks: Vec<(Arc<LogChunk>, usize)>,
+    /// Streams by slot.
+    pub(crate) streams: Vec<Arc<LiveStream>>,
+}
+
+impl PreparedLogs {
+    /// Takes over what a decoder made.
+    ///
+    /// # Errors
+    /// Internal: the batch contradicts itself. TooLarge: its texts do not fit a column.
+    pub(crate) fn new(batch: LogsBatch) -> Result<Self> {
+        let broken = |what: &str| Error::internal(format!("a batch of logs contradicts itself: {what}"));
+        let rows = batch.time.len();
+        let below = |list: &[u32], len: usize| list.iter().all(|&i| (i as usize) < len);
+        if batch.row_streams.len() != rows || batch.row_services.len() != rows || batch.field_ends.len() != rows {
+            return Err(broken("columns differ in length"));
+        }
+        if !batch.severity.is_empty() && batch.severity.len() != rows {
+            return Err(broken("severities"));
+        }
+        if !below(&batch.row_streams, batch.streams.len())
+            || !below(&batch.row_services, batch.services.len())
+            || !below(&batch.field_names, batch.names.len())
+            || batch.field_names.len() != batch.value_ends.len()
+            || batch.field_ends.last().map_or(0, |&e| e as usize) != batch.field_names.len()
+        {
+            return Err(broken("an index is out of bounds"));
+        }
+        let name_bytes: usize = batch.names.iter().map(|n| n.len()).sum();
+        if batch.values.len() > i32::MAX as usize || batch.field_names.len() > i32::MAX as usize {
+            return Err(Error::new(crate::ErrorKind::TooLarge, "request is larger than 2 GiB"));
+        }
+        let mut pairs: Vec<LiveStream> = Vec::new();
+        let mut known: HashMap<(u32, u32), u32, FixedState> = HashMap::default();
+        let mut last = None;
+        let mut slots = Vec::with_capacity(rows);
+        for (&stream, &service) in batch.row_streams.iter().zip(&batch.row_services) {
+            let pair = match last {
+                Some((key, pair)) if key == (stream, service) => pair,
+                _ => *known.entry((stream, service)).or_insert_with(|| {
+                    let labels = LabelSet::from_canonical(batch.labels(stream));
+                    let service = Arc::clone(&batch.services[service as usize]);
+                    pairs.push(LiveStream { id: batch.streams[stream as usize].id, labels, service });
+                    pairs.len() as u32 - 1
+                }),
+            };
+            last = Some(((stream, service), pair));
+            slots.push(pair);
+        }
+        let offsets = offsets(&batch.field_ends).ok_or_else(|| broken("ends of rows do not ascend"))?;
+        let value_offsets = self::offsets(&batch.value_ends).ok_or_else(|| broken("ends of values do not ascend"))?;
+        let mut values = batch.values;
+        if values.capacity() > values.len() + values.len() / 4 {
+            values.shrink_to_fit();
+        }
+        let values = StringArray::try_new(value_offsets, Buffer::from_vec(values), None);
+        let rows = LogRows {
+            time: batch.time.into(),
+            slots: slots.into(),
+            severity: (!batch.severity.is_empty()).then(|| batch.severity.into()),
+            offsets,
+            field_names: batch.field_names.into(),
+            values: values.internal("a batch of logs holds text that is not UTF-8")?,
+            names: StringArray::from_iter_values(batch.names.iter().map(|n| &**n)),
+        };
+        let labels: usize = pairs.iter().map(|p| p.labels.canonical().len() + 64).sum();
+        let bytes = rows.bytes() + name_bytes + labels;
+        Ok(Self { rows, pairs, bytes })
+    }
+}
+
+fn offsets(ends: &[u32]) -> Option<OffsetBuffer<i32>> {
+    if !ends.is_sorted() {
+        return None;
+    }
+    let all: Vec<i32> = std::iter::once(0).chain(ends.iter().map(|&e| e as i32)).collect();
+    Some(OffsetBuffer::new(all.into()))
+}
+
+impl LogRows {
+    /// Number of rows.
+    pub(crate) fn len(&self) -> usize {
+        self.time.len()
+    }
+
+    /// First and last time.
+    pub(crate) fn range(&self) -> (i64, i64) {
+        self.time.iter().fold((i64::MAX, i64::MIN), |(min, max), &t| (min.min(t), max.max(t)))
+    }
+
+    /// Bytes of memory, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.time.len() * 16
+            + self.severity.as_ref().map_or(0, |s| s.len())
+            + self.field_names.len() * 8
+            + self.values.values().len()
+            + self.names.len() * 4
+            + self.names.values().len()
+    }
+
+    /// Place of a name, when the batch has it.
+    pub(crate) fn name(&self, name: &str) -> Option<u32> {
+        self.names.iter().position(|n| n == Some(name)).map(|at| at as u32)
+    }
+
+    /// The fields of a row, as places in `field_names` and `values`.
+    pub(crate) fn fields(&self, row: usize) -> std::ops::Range<usize> {
+        self.offsets[row] as usize..self.offsets[row + 1] as usize
+    }
+
+    /// Gives the values of one name by row; values stay where they are.
+    pub(crate) fn column(&self, name: u32, rows: usize) -> StringViewArray {
+        let mut views = vec![0u128; rows];
+        let mut valid = vec![false; rows];
+        let ends = self.values.value_offsets();
+        let bytes = self.values.values();
+        for row in 0..rows {
+            let Some(field) = self.fields(row).find(|&f| self.field_names[f] == name) else { continue };
+            let (start, end) = (ends[field] as usize, ends[field + 1] as usize);
+            views[row] = make_view(&bytes[start..end], 0, start as u32);
+            valid[row] = true;
+        }
+        let nulls = NullBuffer::from(valid);
+        let nulls = (nulls.null_count() > 0).then_some(nulls);
+        StringViewArray::try_new(views.into(), vec![bytes.clone()], nulls).expect("views of texts of the same buffer")
+    }
+
+    /// As columns of the WAL's record.
+    pub(crate) fn columns(&self, entries: Fields) -> (Int64Array, UInt32Array, MapArray, Option<UInt8Array>) {
+        let pairs = vec![
+            Arc::new(UInt32Array::new(self.field_names.clone(), None)) as _,
+            Arc::new(self.values.clone()) as _,
+        ];
+        let field = arrow::datatypes::DataType::Struct(entries.clone());
+        let field = Arc::new(arrow::datatypes::Field::new("entries", field, false));
+        let entries = StructArray::new(entries, pairs, None);
+        (
+            Int64Array::new(self.time.clone(), None),
+            UInt32Array::new(self.slots.clone(), None),
+            MapArray::new(field, self.offsets.clone(), entries, None, false),
+            self.severity.as_ref().map(|s| UInt8Array::new(s.clone(), None)),
+        )
+    }
+
+    /// Puts rows behind each other.
+    fn concat(all: &[&Self]) -> Self {
+        let rows = all.iter().map(|r| r.len()).sum();
+        let fields = all.iter().map(|r| r.field_names.len()).sum();
+        let (mut time, mut slots) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
+        let mut severity = Vec::new();
+        let mut ends: Vec<i32> = Vec::with_capacity(rows + 1);
+        let mut field_names = Vec::with_capacity(fields);
+        let mut value_ends: Vec<i32> = Vec::with_capacity(fields + 1);
+        let mut values = Vec::with_capacity(all.iter().map(|r| r.values.values().len()).sum());
+        let mut names: Vec<&str> = Vec::new();
+        let mut known: HashMap<&str, u32, FixedState> = HashMap::default();
+        ends.push(0);
+        value_ends.push(0);
+        for part in all {
+            let with_severity = part.severity.is_some() || !severity.is_empty();
+            if with_severity {
+                severity.resize(time.len(), 0);
+            }
+            time.extend_from_slice(&part.time);
+            slots.extend_from_slice(&part.slots);
+            match &part.severity {
+                Some(own) => severity.extend_from_slice(own),
+                None if with_severity => severity.resize(time.len(), 0),
+                None => {}
+            }
+            let own_names: Vec<u32> = (part.names.iter().flatten())
+                .map(|name| {
+                    *known.entry(name).or_insert_with(|| {
+                        names.push(name);
+                        names.len() as u32 - 1
+                    })
+                })
+                .collect();
+            let (field_base, value_base) = (field_names.len() as i32, values.len() as i32);
+            let (first_field, first_value) = (part.offsets[0], part.values.value_offsets()[0]);
+            ends.extend(part.offsets[1..].iter().map(|e| e - first_field + field_base));
+            field_names.extend(part.field_names.iter().map(|&n| own_names[n as usize]));
+            value_ends.extend(part.values.value_offsets()[1..].iter().map(|e| e - first_value + value_base));
+            let last_value = part.values.value_offsets()[part.values.len()];
+            values.extend_from_slice(&part.values.values()[first_value as usize..last_value as usize]);
+        }
+        Self {
+            time: time.into(),
+            slots: slots.into(),
+            severity: (!severity.is_empty()).then(|| severity.into()),
+            offsets: OffsetBuffer::new(ends.into()),
+            field_names: field_names.into(),
+            values: StringArray::new(OffsetBuffer::new(value_ends.into()), Buffer::from_vec(values), None),
+            names: StringArray::from_iter_values(names),
+        }
+    }
+}
+
+impl LogChunk {
+    fn new(rows: LogRows, seq: u32) -> Self {
+        let writes = SmallVec::from_slice(&[(seq, rows.len() as u32)]);
+        Self { range: rows.range(), bytes: rows.bytes() + CHUNK_BYTES, writes, rows }
+    }
+
+    fn merged(all: &[Arc<Self>]) -> Self {
+        let rows = LogRows::concat(&all.iter().map(|c| &c.rows).collect::<Vec<_>>());
+        let mut writes = SmallVec::new();
+        let mut base = 0;
+        for chunk in all {
+            writes.extend(chunk.writes.iter().map(|&(seq, end)| (seq, base + end)));
+            base += chunk.rows.len() as u32;
+        }
+        Self { range: rows.range(), bytes: rows.bytes() + CHUNK_BYTES, writes, rows }
+    }
+
+    /// Rows of writes up to a relative sequence number.
+    fn visible(&self, cut: u32) -> usize {
+        let writes = self.writes.partition_point(|&(seq, _)| seq <= cut);
+        writes.checked_sub(1).map_or(0, |last| self.writes[last].1 as usize)
+    }
+}
+
+impl LiveLogs {
+    /// Finds the slot of a stream with a service, or gives it the next; `true`: it is new.
+    pub(crate) fn slot(&self, stream: &LiveStream) -> (u32, bool) {
+        let mut inner = self.0.write();
+        let key = (stream.id, Arc::clone(&stream.service));
+        if let Some(&slot) = inner.slots.get(&key) {
+            return (slot, false);
+        }
+        let slot = inner.streams.len() as u32;
+        inner.streams.push(Arc::new(stream.clone()));
+        inner.slots.insert(key, slot);
+        (slot, true)
+    }
+
+    /// Inserts rows whose slots are known; gives by how many bytes it grew, and by how many it shrank.
+    pub(crate) fn insert(&self, rows: LogRows, seq: u32, days: &[i32]) -> (usize, usize) {
+        let chunk = LogChunk::new(rows, seq);
+        let mut grown = chunk.bytes;
+        let mut freed = 0;
+        let mut inner = self.0.write();
+        inner.days.extend(days);
+        inner.chunks.push(Arc::new(chunk));
+        // As a binary counter: each row is copied some twelve times at most.
+        let chunks = &mut inner.chunks;
+        let mut first = chunks.len() - 1;
+        let mut sum = chunks[first].rows.len();
+        while first > 0 && chunks[first - 1].rows.len() <= 2 * sum && sum + chunks[first - 1].rows.len() <= MERGE_ROWS {
+            first -= 1;
+            sum += chunks[first].rows.len();
+        }
+        if first + 1 < chunks.len() {
+            let merged = LogChunk::merged(&chunks[first..]);
+            freed += chunks[first..].iter().map(|c| c.bytes).sum::<usize>();
+            grown += merged.bytes;
+            chunks.truncate(first);
+            chunks.push(Arc::new(merged));
+        }
+        (grown, freed)
+    }
+
+    /// Days of its rows, ascending.
+    pub(crate) fn days(&self) -> Vec<i32> {
+        self.0.read().days.iter().copied().collect()
+    }
+
+    /// What writes up to a relative sequence number put in, as far as it may lie in a range.
+    pub(crate) fn view(&self, cut: u32, range: (i64, i64)) -> LogsView {
+        let inner = self.0.read();
+        let touches = |c: &Arc<LogChunk>| c.range.0 <= range.1 && range.0 <= c.range.1;
+        let chunks = inner.chunks.iter().filter(|c| touches(c)).map(|c| (Arc::clone(c), c.visible(cut)));
+        let chunks: Vec<_> = chunks.filter(|(_, rows)| *rows > 0).collect();
+        let streams = if chunks.is_empty() { Vec::new() } else { inner.streams.clone() };
+        LogsView { chunks, streams }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::logs::MSG;
+
+    use super::*;
+
+    fn batch(rows: &[(i64, &[(&str, &str)])]) -> LogsBatch {
+        let mut batch = LogsBatch { services: vec!["".into(), "s".into()], ..Default::default() };
+        let stream = batch.push_stream(LabelSet::from_pairs([("app", "a")]).canonical());
+        for (time, fields) in rows {
+            for (name, value) in *fields {
+                let at = batch.names.iter().position(|n| **n == **name).unwrap_or_else(|| {
+                    batch.names.push((*name).into());
+                    batch.names.len() - 1
+                });
+                batch.push_field(at as u32, value);
+            }
+            batch.end_row(*time, stream, 1, u8::from(*time == 3));
+        }
+        batch
+    }
+
+    fn dump(view: &LogsView) -> Vec<String> {
+        let mut out = Vec::new();
+        for (chunk, visible) in &view.chunks {
+            let rows = &chunk.rows;
+            for row in 0..*visible {
+                let fields = rows.fields(row).map(|f| {
+                    (rows.names.value(rows.field_names[f] as usize).to_owned(), rows.values.value(f).to_owned())
+                });
+                let severity = rows.severity.as_ref().map_or(0, |s| s[row]);
+                out.push(format!("{} {} {severity} {:?}", rows.time[row], rows.slots[row], fields.collect::<Vec<_>>()));
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn small_batches_are_merged_and_cut_by_their_writes() {
+        let logs = LiveLogs::default();
+        for i in 1..=20 {
+            let text = format!("message number {i}");
+            let name = format!("f{}", i % 3);
+            let prepared = PreparedLogs::new(batch(&[(i, &[(MSG, &text), (&name, "x")])])).expect("sound");
+            let (slot, new) = logs.slot(&prepared.pairs[0]);
+            assert_eq!((slot, new), (0, i == 1));
+            logs.insert(prepared.rows, i as u32, &[0]);
+        }
+        let all = logs.view(u32::MAX, (i64::MIN, i64::MAX));
+        assert!(all.chunks.len() < 6, "{}", all.chunks.len());
+        let lines = dump(&all);
+        assert_eq!(lines.len(), 20);
+        assert_eq!(lines[2], r#"3 0 1 [("_msg", "message number 3"), ("f0", "x")]"#);
+        for cut in [0, 1, 7, 19] {
+            assert_eq!(dump(&logs.view(cut, (i64::MIN, i64::MAX))), lines[..cut as usize]);
+        }
+        let (chunk, rows) = &all.chunks[0];
+        let column = chunk.rows.column(chunk.rows.name("f1").expect("there"), *rows);
+        assert_eq!((column.value(0), column.is_null(1)), ("x", true));
+        assert_eq!(chunk.rows.column(chunk.rows.name(MSG).expect("there"), 2).value(1), "message number 2");
+    }
+}

@@ -1,0 +1,75 @@
+//! A batch of logs becomes rows of a generation and records of the WAL: streams that the generation lacks are defined,
+//! then come the names of the fields and the rows.
+
+use crate::memtable::Generation;
+use crate::memtable::logs::{LogRows, PreparedLogs};
+use crate::wal::codec::{Definition, Encoder, Kind};
+use crate::wal::record;
+
+use super::header;
+
+/// Turns batches of logs into rows and records.
+#[derive(Debug, Default)]
+pub(super) struct LogStager {
+    /// Streams of the open generation whose definition is in no good segment yet.
+    unlogged: Vec<Definition>,
+    /// How many of them stand in the group's records.
+    encoded: usize,
+}
+
+impl LogStager {
+    /// Definitions of failed groups come first again.
+    pub(super) fn begin_group(&mut self) {
+        self.encoded = 0;
+    }
+
+    /// The group's records are durable.
+    pub(super) fn logged(&mut self) {
+        self.unlogged.drain(..self.encoded);
+        self.encoded = 0;
+    }
+
+    /// Forgets the generation.
+    pub(super) fn new_generation(&mut self) {
+        self.unlogged.clear();
+        self.encoded = 0;
+    }
+
+    /// Stages rows under a sequence number; their records go to the end of `out`.
+    pub(super) fn stage(
+        &mut self,
+        generation: &Generation,
+        seq: u64,
+        prepared: PreparedLogs,
+        encoder: &mut Encoder,
+        out: &mut Vec<u8>,
+    ) -> LogRows {
+        let PreparedLogs { mut rows, pairs, .. } = prepared;
+        let mut slots = Vec::with_capacity(pairs.len());
+        for stream in &pairs {
+            let (slot, new) = generation.define_log_stream(stream);
+            if new {
+                let (labels, service) = (stream.labels.canonical().to_vec(), stream.service.to_string());
+                self.unlogged.push(Definition { slot, id: stream.id, labels, service });
+            }
+            slots.push(slot);
+        }
+        if slots.iter().enumerate().any(|(at, &slot)| at != slot as usize) {
+            rows.slots = rows.slots.iter().map(|&pair| slots[pair as usize]).collect::<Vec<_>>().into();
+        }
+        if self.encoded < self.unlogged.len() {
+            let at = record::begin(out);
+            encoder.definitions(Kind::LogStreams, &self.unlogged[self.encoded..], out);
+            self.encoded = self.unlogged.len();
+            record::finish(out, at, header(Kind::LogStreams, seq, 0, 0));
+        }
+        let at = record::begin(out);
+        encoder.log_names(&rows, out);
+        record::finish(out, at, header(Kind::LogNames, seq, 0, 0));
+        let at = record::begin(out);
+        encoder.log_rows(&rows, out);
+        let flags = record::LAST | if rows.severity.is_some() { record::OPTIONAL } else { 0 };
+        record::finish(out, at, header(Kind::LogRows, seq, 1, flags));
+        rows
+    }
+}
