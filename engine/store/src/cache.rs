@@ -10,6 +10,8 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
+use crate::decoded::DecodedCache;
+use crate::part::logs::{ColumnIndex, PartLogs};
 use crate::part::{Footer, PartId, PartSeries};
 
 /// A map that forgets the least recently used entries; bounded by the sum of the entries' own sizes. Sharded by key.
@@ -150,32 +152,51 @@ pub struct Caches {
     pub series: Lru<PartId, Arc<PartSeries>>,
     /// Checked blocks of remote files, by part, kind of file and number of the block.
     pub blocks: Lru<(PartId, u8, u32), Bytes>,
+    /// What is known of parts of logs.
+    pub(crate) logs: Lru<PartId, Arc<PartLogs>>,
+    /// Filters of words of parts of logs, by column.
+    pub(crate) words: Lru<(PartId, String), Arc<ColumnIndex>>,
+    /// Decoded columns of logs.
+    pub(crate) decoded: DecodedCache,
 }
 
 impl Caches {
     /// Splits a budget: over a remote store half of it goes to hot blocks, over a local disk none.
     pub fn new(bytes_max: u64, remote: bool) -> Self {
         let blocks = if remote { bytes_max / 2 } else { 0 };
-        let rest = bytes_max - blocks;
+        // Shares that are not in use hold nothing: the sum is a bound, not what is taken.
+        let logs = (bytes_max - blocks) / 2;
+        let rest = bytes_max - blocks - logs;
         Self {
             footers: Lru::new(rest / 4, 4),
             // One shard: a large series table must fit whenever the budget has room for it.
             series: Lru::new(rest / 4 * 3, 1),
             blocks: Lru::new(blocks, 8),
+            logs: Lru::new(logs / 8, 2),
+            words: Lru::new(logs / 4, 1),
+            decoded: DecodedCache::new(logs / 8 * 5),
         }
     }
 
     /// Forgets the footers and the series table of a part that is gone. (Its blocks grow old and go.)
     pub fn forget(&self, part: PartId) {
         self.series.remove(&part);
+        self.logs.remove(&part);
         for kind in 0..=u8::try_from(crate::part::KINDS.len()).unwrap_or(u8::MAX) {
             self.footers.remove(&(part, kind));
         }
     }
 
     /// Gives the counters of each cache with its name.
-    pub fn stats(&self) -> [(&'static str, CacheStats); 3] {
-        [("footers", self.footers.stats()), ("series", self.series.stats()), ("blocks", self.blocks.stats())]
+    pub fn stats(&self) -> [(&'static str, CacheStats); 6] {
+        [
+            ("footers", self.footers.stats()),
+            ("series", self.series.stats()),
+            ("blocks", self.blocks.stats()),
+            ("logs", self.logs.stats()),
+            ("words", self.words.stats()),
+            ("decoded", self.decoded.stats()),
+        ]
     }
 }
 

@@ -16,6 +16,7 @@ use crate::failpoint;
 use crate::metrics::METRICS;
 use crate::part::{Part, Place};
 
+mod logs;
 mod merge;
 mod plan;
 #[cfg(test)]

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use quiver_types::tables::{self, metric_metadata, metrics};
-use quiver_types::time::day_of;
+use quiver_types::tables::{self, logs, metric_metadata, metrics};
+use quiver_types::time::{DAY_MS, day_of};
 use tokio::sync::mpsc::UnboundedReceiver;
 use uuid::Uuid;
 
@@ -162,6 +162,7 @@ fn plan(generation: &Generation) -> Vec<Output> {
     for (ts, metadata_of, service) in generation.metadata(u64::MAX) {
         metadata.entry(day_of(ts)).or_default().push(MetadataRow { ts, metadata: metadata_of, service });
     }
+    outputs.extend(generation.logs().days().into_iter().map(|day| output(logs::TABLE.name, day, Vec::new())));
     outputs.extend(metadata.into_iter().map(|(day, rows)| output(metric_metadata::TABLE.name, day, newest_rows(rows))));
     outputs
 }
@@ -191,6 +192,10 @@ fn write(core: &Core, generation: &Generation, flush_id: Uuid, planned: Vec<Outp
                 part.push(&run)?;
             }
             part.finish()?
+        } else if planned.table == logs::TABLE.name {
+            let first = i64::from(planned.day) * DAY_MS;
+            let range = (first.saturating_mul(1_000_000), (first + DAY_MS).saturating_mul(1_000_000).saturating_sub(1));
+            crate::logs::flush::write_day(root, spec, &generation.log_view(range, u64::MAX))?
         } else {
             write_rows_part(root, spec, &metadata_batch(&planned.rows)?)?
         };

@@ -5,6 +5,7 @@
 //! footer) by one that stands in [`FileMeta`]. The layout is written down in `docs/formats/part.md`.
 
 mod base64;
+pub(crate) mod bloom;
 mod checksum;
 mod decimal;
 mod exemplars;
@@ -13,6 +14,7 @@ mod file;
 mod floats;
 mod footer;
 mod hists;
+pub(crate) mod logs;
 mod names;
 mod postings;
 mod reader;
@@ -46,7 +48,7 @@ pub use writer::PartWriter;
 pub const PART_FORMAT: u32 = 1;
 
 /// Kinds of files, numbered for cache keys.
-pub(crate) const KINDS: [&str; 6] = ["series", "samples", "histograms", "exemplars", "index", "rows"];
+pub(crate) const KINDS: [&str; 7] = ["series", "samples", "histograms", "exemplars", "index", "rows", "streams"];
 
 /// More services than this are not listed in [`PartMeta::services`].
 pub const SERVICES_MAX: usize = 1000;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use quiver_types::logs::LogSource;
 use quiver_types::{Clock, LogsBatch, MetricsBatch, SeriesSource};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -20,6 +21,7 @@ use crate::core::{Core, Parts};
 use crate::error::{Context, Error, ErrorKind, Result, chain};
 use crate::flush::{Flushing, Retire};
 use crate::layout::DataDir;
+use crate::logs::StoreLogs;
 use crate::memtable::GenerationId;
 use crate::metrics::{METRICS, MetricLine};
 use crate::object::Storage;
@@ -224,6 +226,11 @@ impl Store {
     /// Gives what queries read from.
     pub fn source(self: &Arc<Self>) -> Arc<dyn SeriesSource> {
         Arc::clone(&self.source) as Arc<dyn SeriesSource>
+    }
+
+    /// Gives what queries read logs from.
+    pub fn logs(&self) -> Arc<dyn LogSource> {
+        Arc::new(StoreLogs::new(Arc::clone(&self.core.shared)))
     }
 
     /// Gives what is visible now (tests, explain).

@@ -7,6 +7,7 @@
 mod batch;
 mod filter;
 mod source;
+mod stream;
 mod words;
 
 pub use batch::{BatchStream, LogsBatch, MSG, RowFields};
@@ -14,6 +15,7 @@ pub use filter::{
     FieldPattern, LogFilter, MatchHints, NumberRange, RowMatcher, StreamSelector, TimePredicate, ValueMatcher,
 };
 pub use source::{LogColumn, LogOrder, LogRequest, LogSnapshot, LogSource, StreamId, StreamInfo};
+pub use stream::{quote_into, stream_text};
 pub use words::{Words, is_word_char, word_at, word_before, words};
 
 /// Time of a row, in the answers of the language.

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use quiver_types::tables::metrics;
+use quiver_types::tables::{logs, metrics};
 use quiver_types::{Millis, MillisRange, ReadStats};
 
 use super::plan::Plan;
@@ -24,6 +24,8 @@ use crate::run::SeriesRun;
 pub(super) async fn merge(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>]) -> Result<Vec<PartMeta>> {
     let outputs = if plan.table == metrics::TABLE.name {
         merge_series(core, job, plan, inputs).await?
+    } else if plan.table == logs::TABLE.name {
+        super::logs::merge(core, job, plan, inputs).await?
     } else {
         vec![merge_rows(core, job, plan, inputs).await?]
     };
@@ -38,6 +40,8 @@ async fn confirm(core: &Core, output: &PartMeta) -> Result<()> {
     let (part, stats) = (core.part(output.clone()), ReadStats::default());
     let found = if output.table == metrics::TABLE.name {
         part.series(&stats).await?.len() as u64
+    } else if output.table == logs::TABLE.name {
+        super::logs::confirm(&part).await?
     } else {
         part.rows(&stats).await?.iter().map(|b| b.num_rows() as u64).sum()
     };
@@ -66,7 +70,13 @@ async fn merge_rows(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>]) -
 }
 
 /// Registers the keys of one more output.
-async fn begin_output(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>], window: Millis) -> Result<PartSpec> {
+pub(super) async fn begin_output(
+    core: &Core,
+    job: &Job,
+    plan: &Plan,
+    inputs: &[Arc<Part>],
+    window: Millis,
+) -> Result<PartSpec> {
     let id = PartId::now_v7();
     failpoint::hit("compact.before-pending");
     core.catalog.add_pending(job.id, &keys(&plan.table, plan.day, id)).await?;
@@ -84,7 +94,7 @@ async fn begin_output(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>],
     })
 }
 
-fn same_rows(part: &Part, what: &str, expected: u64, found: u64) -> Result<()> {
+pub(super) fn same_rows(part: &Part, what: &str, expected: u64, found: u64) -> Result<()> {
     if expected == found {
         return Ok(());
     }

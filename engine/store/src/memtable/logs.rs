@@ -36,6 +36,13 @@ pub struct LiveStream {
     pub service: Arc<str>,
 }
 
+impl LiveStream {
+    /// By what streams are sorted.
+    pub(crate) fn key(&self) -> (&[u8], &str) {
+        (self.labels.canonical(), &self.service)
+    }
+}
+
 /// Rows as columns. Row `i` has the fields `offsets[i]..offsets[i + 1]`; a field's name is an index into `names`.
 #[derive(Debug, Clone)]
 pub(crate) struct LogRows {
@@ -185,6 +192,11 @@ impl LogRows {
             + self.names.values().len()
     }
 
+    /// Number of names.
+    pub(crate) fn names_len(&self) -> usize {
+        self.names.len()
+    }
+
     /// Place of a name, when the batch has it.
     pub(crate) fn name(&self, name: &str) -> Option<u32> {
         self.names.iter().position(|n| n == Some(name)).map(|at| at as u32)
@@ -214,10 +226,8 @@ impl LogRows {
 
     /// As columns of the WAL's record.
     pub(crate) fn columns(&self, entries: Fields) -> (Int64Array, UInt32Array, MapArray, Option<UInt8Array>) {
-        let pairs = vec![
-            Arc::new(UInt32Array::new(self.field_names.clone(), None)) as _,
-            Arc::new(self.values.clone()) as _,
-        ];
+        let pairs =
+            vec![Arc::new(UInt32Array::new(self.field_names.clone(), None)) as _, Arc::new(self.values.clone()) as _];
         let field = arrow::datatypes::DataType::Struct(entries.clone());
         let field = Arc::new(arrow::datatypes::Field::new("entries", field, false));
         let entries = StructArray::new(entries, pairs, None);

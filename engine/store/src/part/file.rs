@@ -2,10 +2,12 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::{ARROW_SCHEMA_META_KEY, ArrowWriter, encode_arrow_schema};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
@@ -77,14 +79,29 @@ impl PartFile {
         properties: WriterProperties,
         unfinished: &mut Unfinished,
     ) -> Result<Self> {
+        Self::create_as(root, spec, kind, &schema, &schema, properties, unfinished)
+    }
+
+    /// The same, with another Arrow schema in the footer (dictionary types of columns that come as plain text).
+    pub(super) fn create_as(
+        root: &Path,
+        spec: &PartSpec,
+        kind: &'static str,
+        schema: &SchemaRef,
+        shown: &SchemaRef,
+        properties: WriterProperties,
+        unfinished: &mut Unfinished,
+    ) -> Result<Self> {
         let key = part_key(&spec.table, spec.day, spec.id, kind);
         let path = root.join(&key);
         let failed = |e| io_error(format!("cannot create `{key}`"), e);
         create_dir_synced(path.parent().unwrap_or(root))?;
         let file = File::options().write(true).create_new(true).open(&path).map_err(failed)?;
         unfinished.0.push(path.clone());
-        let writer = ArrowWriter::try_new(SummedFile::new(file), schema, Some(properties))
+        let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
+        let mut writer = ArrowWriter::try_new_with_options(SummedFile::new(file), Arc::clone(schema), options)
             .internal(format!("cannot begin `{key}`"))?;
+        writer.append_key_value_metadata(KeyValue::new(ARROW_SCHEMA_META_KEY.to_owned(), encode_arrow_schema(shown)));
         Ok(Self { writer, path, kind, key, rows: 0 })
     }
 
@@ -92,6 +109,11 @@ impl PartFile {
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         self.rows += batch.num_rows() as u64;
         self.writer.write(batch).map_err(|e| write_error(&self.key, e))
+    }
+
+    /// Ends the row group.
+    pub(super) fn end_group(&mut self) -> Result<()> {
+        self.writer.flush().map_err(|e| write_error(&self.key, e))
     }
 
     /// Adds a key to the footer.

@@ -9,6 +9,8 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::page_index::offset_index::PageLocation;
 
+use quiver_types::tables;
+
 use super::checksum::{BLOCK_BYTES, decode_sums};
 use super::file::keys;
 use super::{FileMeta, PART_FORMAT};
@@ -79,8 +81,15 @@ impl Footer {
         if let Some(arrow) = self.arrow.get() {
             return Ok(arrow);
         }
-        let arrow = ArrowReaderMetadata::try_new(Arc::clone(&self.metadata), ArrowReaderOptions::new())
-            .map_err(|e| damaged(&file.key, "its schema cannot be read").with_source(e))?;
+        let read = |options| {
+            ArrowReaderMetadata::try_new(Arc::clone(&self.metadata), options)
+                .map_err(|e| damaged(&file.key, "its schema cannot be read").with_source(e))
+        };
+        let mut arrow = read(ArrowReaderOptions::new())?;
+        if self.value(keys::TABLE) == Some(tables::logs::TABLE.name) && file.kind == "rows" {
+            let schema = super::logs::read_schema(arrow.schema());
+            arrow = read(ArrowReaderOptions::new().with_schema(Arc::new(schema)))?;
+        }
         Ok(self.arrow.get_or_init(|| arrow))
     }
 
@@ -90,7 +99,7 @@ impl Footer {
     }
 
     /// Number of data pages of all columns.
-    pub(super) fn pages(&self) -> u64 {
+    pub(crate) fn pages(&self) -> u64 {
         self.pages
     }
 
@@ -100,18 +109,18 @@ impl Footer {
     }
 
     /// First row of each row group, then the number of all rows.
-    pub(super) fn group_starts(&self) -> &[u64] {
+    pub(crate) fn group_starts(&self) -> &[u64] {
         &self.group_starts
     }
 
     /// Pages of a column of a row group.
-    pub(super) fn page_locations(&self, group: usize, column: usize) -> &[PageLocation] {
+    pub(crate) fn page_locations(&self, group: usize, column: usize) -> &[PageLocation] {
         let index = self.metadata.offset_index().and_then(|i| i.get(group)).and_then(|g| g.get(column));
         index.map_or(&[], |c| c.page_locations())
     }
 
     /// Number of a column, by the name of its leaf or of its only leaf's root.
-    pub(super) fn column(&self, name: &str) -> Option<usize> {
+    pub(crate) fn column(&self, name: &str) -> Option<usize> {
         let columns = self.metadata.file_metadata().schema_descr().columns();
         columns.iter().position(|c| c.path().parts().first().is_some_and(|p| p == name))
     }

@@ -15,6 +15,7 @@ use super::footer::{Footer, damaged, key_value, row_groups_end};
 use super::run_reader::RunReader;
 use super::{FileMeta, PartMeta, PartSeries, Place};
 use crate::cache::Caches;
+use crate::decoded::DecodedCache;
 use crate::error::{Context, Result};
 use crate::io::PartIo;
 
@@ -41,6 +42,11 @@ impl Part {
 
     pub(super) fn cache(&self) -> &Caches {
         &self.cache
+    }
+
+    /// Gives the decoded columns of logs.
+    pub(crate) fn decoded(&self) -> &DecodedCache {
+        &self.cache.decoded
     }
 
     /// Gives the footer of a file; the cache's or, checked against the catalog's sum, the file's.

@@ -7,13 +7,11 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BinaryBuilder, FixedSizeBinaryBuilder, Float64Array, Int64Array, RecordBatch,
-    StringArray, StringBuilder, StructArray, UInt32Array,
+    Array, ArrayRef, AsArray, BinaryArray, BinaryBuilder, FixedSizeBinaryBuilder, Float64Array, Int64Array,
+    RecordBatch, StringArray, StringBuilder, StructArray, UInt32Array,
 };
 use arrow::buffer::Buffer;
-use arrow::datatypes::{
-    DataType, Field, Fields, Float64Type, Int64Type, Schema, SchemaRef, UInt8Type, UInt32Type,
-};
+use arrow::datatypes::{DataType, Field, Fields, Float64Type, Int64Type, Schema, SchemaRef, UInt8Type, UInt32Type};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions, write_message};
 use arrow::ipc::{MetadataVersion, root_as_message};

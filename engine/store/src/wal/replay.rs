@@ -262,7 +262,8 @@ impl GenerationReplay {
         let decoded = codec::decode(kind, header.flags & record::OPTIONAL != 0, body);
         if kind.defines() {
             let read = decoded.and_then(|batch| codec::read_definitions(&batch));
-            let defined = read.and_then(|d| if kind == Kind::LogStreams { self.define_streams(&d) } else { self.define(&d) });
+            let defined =
+                read.and_then(|d| if kind == Kind::LogStreams { self.define_streams(&d) } else { self.define(&d) });
             if let Err(error) = defined {
                 warn!(path = %path.display(), %error, "definitions that cannot be read");
                 self.found_damage(1);

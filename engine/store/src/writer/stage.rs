@@ -126,13 +126,7 @@ impl Stager {
         }
     }
 
-    fn stage_metrics(
-        &mut self,
-        ctx: StageContext<'_>,
-        seq: u64,
-        mut batch: MetricsBatch,
-        out: &mut Vec<u8>,
-    ) -> Staged {
+    fn stage_metrics(&mut self, ctx: StageContext<'_>, seq: u64, mut batch: MetricsBatch, out: &mut Vec<u8>) -> Staged {
         self.resolve(ctx, &batch);
         let refused = self.drop_refused(&mut batch);
         self.hints.apply(&mut batch);

@@ -33,6 +33,9 @@ pub struct MatchHints {
     pub exact: Option<Vec<String>>,
     /// Each matching value is a number within this range.
     pub number: Option<NumberRange>,
+    /// With `number`: of values that are the text of an integer, a plain decimal number, an IPv4 address or an RFC 3339
+    /// time, exactly those match that lie in the range as doubles. (A bound that is left out is the next double.)
+    pub number_decides: bool,
     /// Each matching value holds this text.
     pub substring: Option<String>,
 }

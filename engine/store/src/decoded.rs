@@ -1,0 +1,85 @@
+//! Decoded columns of row groups, kept in memory: decoding is most of what a warm query costs.
+//!
+//! A column of a row group is admitted at its second use, dictionaries stay dictionaries. Texts that are all different
+//! are kept only while the whole column fits in a part of the budget: else one scan of messages would throw out all else.
+
+use std::sync::Arc;
+
+use crate::cache::{CacheStats, Lru};
+use crate::logs::column::Values;
+use crate::part::PartId;
+
+type Key = (PartId, u32, Arc<str>);
+
+/// Uses that are remembered.
+const SEEN_MAX: u64 = 64 * 1024;
+/// A column of a part may fill this part of the budget.
+const COLUMN_SHARE: u64 = 4;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct DecodedCache {
+    columns: Lru<Key, Values>,
+    seen: Lru<Key, ()>,
+    bytes_max: u64,
+}
+
+impl DecodedCache {
+    /// Makes a cache of at most so many bytes.
+    pub(crate) fn new(bytes_max: u64) -> Self {
+        Self { columns: Lru::new(bytes_max, 4), seen: Lru::new(SEEN_MAX, 4), bytes_max }
+    }
+
+    /// Gives a column of a row group.
+    pub(crate) fn get(&self, part: PartId, group: usize, column: &str) -> Option<Values> {
+        if self.bytes_max == 0 {
+            return None;
+        }
+        self.columns.get(&(part, group as u32, column.into()))
+    }
+
+    /// Says whether a column that is about to be read should be kept; notes its use.
+    pub(crate) fn wants(&self, part: PartId, group: usize, column: &str) -> bool {
+        if self.bytes_max == 0 {
+            return false;
+        }
+        let key = (part, group as u32, column.into());
+        let again = self.seen.get(&key).is_some();
+        if !again {
+            self.seen.insert(key, (), 1);
+        }
+        again
+    }
+
+    /// Keeps a column of one of so many row groups.
+    pub(crate) fn insert(&self, part: PartId, group: usize, column: &str, values: &Values, groups: usize) {
+        let bytes = values.memory_bytes() as u64;
+        if bytes * groups as u64 * COLUMN_SHARE <= self.bytes_max {
+            self.columns.insert((part, group as u32, column.into()), values.clone(), bytes);
+        }
+    }
+
+    /// Gives its counters.
+    pub(crate) fn stats(&self) -> CacheStats {
+        self.columns.stats()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_at_the_second_use_and_only_while_it_fits() {
+        let cache = DecodedCache::new(1 << 20);
+        let part = PartId::from_u128(7);
+        let values = Values::Int(vec![1i64; 1000].into());
+        assert!(!cache.wants(part, 0, "a") && cache.wants(part, 0, "a") && !cache.wants(part, 1, "a"));
+        cache.insert(part, 0, "a", &values, 1);
+        assert!(cache.get(part, 0, "a").is_some() && cache.get(part, 0, "b").is_none());
+        cache.insert(part, 0, "b", &values, 1000);
+        assert!(cache.get(part, 0, "b").is_none());
+        assert_eq!(cache.stats().entries, 1);
+        assert!(!DecodedCache::new(0).wants(part, 0, "a"));
+    }
+}

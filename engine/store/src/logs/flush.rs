@@ -1,0 +1,392 @@
+//! Writing the log rows of a sealed generation as parts: rows in the order of stream and time, columns chosen and typed
+//! by what the values are. Texts are not copied before the Parquet writer takes them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, FixedSizeBinaryArray, Float64Array, Int64Array, StringViewArray, TimestampNanosecondArray, UInt32Array,
+    make_view,
+};
+use arrow::buffer::{Buffer, NullBuffer};
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashSet};
+use quiver_types::tables::logs::millis_of;
+use quiver_types::time::day_of;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::output::MapWriter;
+use super::text;
+use crate::error::{Context, Result};
+use crate::memtable::logs::{LogChunk, LogsView};
+use crate::part::logs::{
+    ColumnKind, ColumnPlan, GROUP_ROWS, GroupColumns, LogColumns, LogPartWriter, NamePolicy, worth_codes,
+};
+use crate::part::{PartMeta, PartSpec};
+
+/// Bytes of text of a row group.
+const GROUP_BYTES: usize = 64 << 20;
+/// Values of a column that are looked at to choose between text and codes.
+const SAMPLE: usize = 8192;
+/// Names that are counted one by one.
+const COUNTED_MAX: usize = 64 * 1024;
+const BUCKETS: usize = 1 << 16;
+/// A constant that is longer has a column: the footer is read by every query.
+const CONSTANT_BYTES_MAX: usize = 256;
+/// Hex digits in fewer characters stay text.
+const HEX_MIN: usize = 16;
+/// An address or time in a column that is none for a reader.
+const OVERFLOW: u32 = u32::MAX;
+
+/// A row: rank of its stream, time, batch, row of the batch.
+type Place = (u32, i64, u32, u32);
+
+/// Writes the rows of one day.
+///
+/// # Errors
+/// Internal: a disk that fails. Unavailable: a full one.
+pub(crate) fn write_day(root: &Path, spec: PartSpec, view: &LogsView) -> Result<PartMeta> {
+    let order = order(view, spec.day);
+    let mut fields = Fields::count(view, &order);
+    let plan = fields.analyse(view, &order);
+    let with_severity = order.iter().any(|p| severity(view, p) > 0);
+    let mut writer = LogPartWriter::new(root, spec, plan.clone(), with_severity, fields.overflow)?;
+    let buffers: Vec<Buffer> = view.chunks.iter().map(|(c, _)| c.rows.values.values().clone()).collect();
+    let mut rest = &order[..];
+    while !rest.is_empty() {
+        let (mut rows, mut bytes) = (0, 0);
+        while rows < rest.len() && rows < GROUP_ROWS && bytes < GROUP_BYTES {
+            bytes += bytes_of(view, &rest[rows]);
+            rows += 1;
+        }
+        let (now, later) = rest.split_at(rows);
+        writer.write(group(view, now, &plan, &fields, &buffers, with_severity)?)?;
+        rest = later;
+    }
+    writer.finish()
+}
+
+fn chunk(view: &LogsView, at: u32) -> &LogChunk {
+    &view.chunks[at as usize].0
+}
+
+fn severity(view: &LogsView, place: &Place) -> u8 {
+    chunk(view, place.2).rows.severity.as_ref().map_or(0, |s| s[place.3 as usize])
+}
+
+fn bytes_of(view: &LogsView, place: &Place) -> usize {
+    let rows = &chunk(view, place.2).rows;
+    let fields = rows.fields(place.3 as usize);
+    let ends = rows.values.value_offsets();
+    (ends[fields.end] - ends[fields.start]) as usize
+}
+
+/// Gives the rows of a day in the order of the sort key; equal ones in the order in which they came.
+fn order(view: &LogsView, day: i32) -> Vec<Place> {
+    let mut slots: Vec<u32> = (0..view.streams.len() as u32).collect();
+    slots.sort_unstable_by_key(|&s| view.streams[s as usize].key());
+    let mut ranks = vec![0; slots.len()];
+    slots.iter().zip(0..).for_each(|(&slot, rank)| ranks[slot as usize] = rank);
+    let mut out = Vec::new();
+    for ((chunk, rows), at) in view.chunks.iter().zip(0..) {
+        let (first, last) = (day_of(millis_of(chunk.range.0)), day_of(millis_of(chunk.range.1)));
+        for row in 0..*rows {
+            let time = chunk.rows.time[row];
+            if (first == day && last == day) || day_of(millis_of(time)) == day {
+                out.push((ranks[chunk.rows.slots[row] as usize], time, at, row as u32));
+            }
+        }
+    }
+    out.sort_by_key(|p| (p.0, p.1));
+    out
+}
+
+/// Where the fields of the batches go.
+#[derive(Debug, Default)]
+struct Fields {
+    /// By batch and name: column, or [`OVERFLOW`].
+    columns: Vec<Vec<u32>>,
+    /// Names of the columns, with the rows that have them.
+    names: Vec<(String, u64)>,
+    /// Whether some field has no column.
+    overflow: bool,
+}
+
+impl Fields {
+    /// Counts names. Those that are too rare for a column are told apart by hash only, so that millions of them cost
+    /// no memory.
+    fn count(view: &LogsView, order: &[Place]) -> Self {
+        let mut counts: Vec<Vec<u32>> = view.chunks.iter().map(|(c, _)| vec![0; c.rows.names_len()]).collect();
+        for place in order {
+            let rows = &chunk(view, place.2).rows;
+            for field in rows.fields(place.3 as usize) {
+                counts[place.2 as usize][rows.field_names[field] as usize] += 1;
+            }
+        }
+        let policy = NamePolicy::new(order.len() as u64, GROUP_ROWS);
+        let bucket = |name: &str| xxh3_64(name.as_bytes()) as usize % BUCKETS;
+        let mut buckets = vec![0u64; BUCKETS];
+        let each = || {
+            view.chunks.iter().zip(&counts).flat_map(|((c, _), counts)| {
+                c.rows.names.iter().zip(counts).filter_map(|(name, &n)| (n > 0).then_some((name?, u64::from(n))))
+            })
+        };
+        each().for_each(|(name, n)| buckets[bucket(name)] += n);
+        let mut exact: HashMap<&str, u64, FixedState> = HashMap::default();
+        for (name, n) in each().filter(|(name, _)| buckets[bucket(name)] >= policy.rows_min()) {
+            if let Some(count) = exact.get_mut(name) {
+                *count += n;
+            } else if exact.len() < COUNTED_MAX {
+                exact.insert(name, n);
+            }
+        }
+        let names = policy.choose(exact.into_iter().map(|(name, n)| (name.to_owned(), n)).collect());
+        let mut fields = Self { names, ..Self::default() };
+        fields.place(view, &counts);
+        fields
+    }
+
+    /// Gives each name of each batch its column.
+    fn place(&mut self, view: &LogsView, counts: &[Vec<u32>]) {
+        let at: HashMap<&str, u32, FixedState> =
+            self.names.iter().zip(0..).map(|((name, _), at)| (name.as_str(), at)).collect();
+        let of = |name: Option<&str>| name.and_then(|n| at.get(n)).copied().unwrap_or(OVERFLOW);
+        self.columns = view.chunks.iter().map(|(c, _)| c.rows.names.iter().map(of).collect()).collect();
+        let lost = |(columns, counts): (&Vec<u32>, &Vec<u32>)| {
+            columns.iter().zip(counts).any(|(&column, &n)| column == OVERFLOW && n > 0)
+        };
+        self.overflow = self.columns.iter().zip(counts).any(lost);
+    }
+
+    /// Chooses the kinds of the columns; constants lose theirs.
+    fn analyse(&mut self, view: &LogsView, order: &[Place]) -> LogColumns {
+        let mut found: Vec<Analysis> = self.names.iter().map(|_| Analysis::default()).collect();
+        let stride = (order.len() / SAMPLE).max(1);
+        for (i, place) in order.iter().enumerate() {
+            let rows = &chunk(view, place.2).rows;
+            for field in rows.fields(place.3 as usize) {
+                let column = self.columns[place.2 as usize][rows.field_names[field] as usize];
+                if column != OVERFLOW {
+                    found[column as usize].see(rows.values.value(field), i % stride == 0);
+                }
+            }
+        }
+        let mut plan = LogColumns::default();
+        // Column before, column after; constants have none, and are not written.
+        let mut moved = vec![OVERFLOW; found.len()];
+        for (at, ((name, rows), analysis)) in std::mem::take(&mut self.names).into_iter().zip(found).enumerate() {
+            match analysis.constant.clone().filter(|c| rows == order.len() as u64 && c.len() <= CONSTANT_BYTES_MAX) {
+                Some(value) => {
+                    moved[at] = CONSTANT;
+                    plan.constants.insert(name, value);
+                }
+                None => {
+                    moved[at] = plan.columns.len() as u32;
+                    let kind = analysis.kind(&name);
+                    plan.columns.push(ColumnPlan { name, kind, rows });
+                }
+            }
+        }
+        for column in self.columns.iter_mut().flatten().filter(|c| **c != OVERFLOW) {
+            *column = moved[*column as usize];
+        }
+        plan
+    }
+}
+
+/// A field whose value stands in the footer.
+const CONSTANT: u32 = u32::MAX - 1;
+
+/// What the values of a column are.
+#[derive(Debug)]
+struct Analysis {
+    seen: bool,
+    constant: Option<String>,
+    int: bool,
+    float: bool,
+    ipv4: bool,
+    time: Option<u8>,
+    no_time: bool,
+    hex: Option<usize>,
+    no_hex: bool,
+    distinct: HashSet<u64, FixedState>,
+    sampled: usize,
+    buffer: String,
+    digits: Vec<u8>,
+}
+
+impl Default for Analysis {
+    fn default() -> Self {
+        Self {
+            seen: false,
+            constant: None,
+            int: true,
+            float: true,
+            ipv4: true,
+            time: None,
+            no_time: false,
+            hex: None,
+            no_hex: false,
+            distinct: HashSet::default(),
+            sampled: 0,
+            buffer: String::new(),
+            digits: Vec::new(),
+        }
+    }
+}
+
+impl Analysis {
+    fn see(&mut self, value: &str, sample: bool) {
+        if !self.seen {
+            self.seen = true;
+            self.constant = Some(value.to_owned());
+        } else if self.constant.as_deref().is_some_and(|c| c != value) {
+            self.constant = None;
+        }
+        if sample {
+            self.sampled += 1;
+            self.distinct.insert(xxh3_64(value.as_bytes()));
+        }
+        self.int = self.int && text::read_int(value).is_some();
+        // Integers that a double holds exactly are written back alike.
+        self.float = self.float && text::read_float(value, &mut self.buffer).is_some();
+        self.ipv4 = self.ipv4 && text::read_ipv4(value).is_some();
+        if !self.no_time {
+            match text::read_time(value) {
+                Some((_, digits)) if self.time.is_none_or(|d| d == digits) => self.time = Some(digits),
+                _ => self.no_time = true,
+            }
+        }
+        if !self.no_hex {
+            self.digits.clear();
+            let fits = value.len() >= HEX_MIN && self.hex.is_none_or(|len| len == value.len()) && value.len() <= 128;
+            if fits && text::read_hex(value, &mut self.digits) {
+                self.hex = Some(value.len());
+            } else {
+                self.no_hex = true;
+            }
+        }
+    }
+
+    fn kind(&self, name: &str) -> ColumnKind {
+        let codes = worth_codes(name, self.distinct.len(), self.sampled);
+        match (self.time.filter(|_| !self.no_time), self.hex.filter(|_| !self.no_hex)) {
+            _ if self.int => ColumnKind::Int,
+            _ if self.float => ColumnKind::Float,
+            _ if self.ipv4 => ColumnKind::Ipv4,
+            (Some(digits), _) => ColumnKind::Time(digits),
+            (_, Some(len)) if !codes => ColumnKind::Hex(len as u16 / 2),
+            _ if codes => ColumnKind::Coded,
+            _ => ColumnKind::Text,
+        }
+    }
+}
+
+/// A column of a row group being filled.
+enum Builder {
+    Views(Vec<u128>),
+    Int(Vec<i64>),
+    Float(Vec<f64>),
+    Ipv4(Vec<u32>),
+    Time(Vec<i64>),
+    Hex(Vec<u8>, usize),
+}
+
+impl Builder {
+    fn new(kind: ColumnKind, rows: usize) -> Self {
+        match kind {
+            ColumnKind::Text | ColumnKind::Coded => Self::Views(vec![0; rows]),
+            ColumnKind::Int => Self::Int(vec![0; rows]),
+            ColumnKind::Float => Self::Float(vec![0.0; rows]),
+            ColumnKind::Ipv4 => Self::Ipv4(vec![0; rows]),
+            ColumnKind::Time(_) => Self::Time(vec![0; rows]),
+            ColumnKind::Hex(bytes) => Self::Hex(vec![0; rows * usize::from(bytes)], usize::from(bytes)),
+        }
+    }
+
+    fn set(&mut self, row: usize, value: &str, chunk: u32, offset: u32, buffer: &mut String, digits: &mut Vec<u8>) {
+        // Every value was read before, when the kind was chosen.
+        match self {
+            Self::Views(views) => views[row] = make_view(value.as_bytes(), chunk, offset),
+            Self::Int(v) => v[row] = text::read_int(value).unwrap_or_default(),
+            Self::Float(v) => v[row] = text::read_float(value, buffer).unwrap_or_default(),
+            Self::Ipv4(v) => v[row] = text::read_ipv4(value).unwrap_or_default(),
+            Self::Time(v) => v[row] = text::read_time(value).map_or(0, |t| t.0),
+            Self::Hex(v, len) => {
+                digits.clear();
+                if text::read_hex(value, digits) {
+                    v[row * *len..(row + 1) * *len].copy_from_slice(digits);
+                }
+            }
+        }
+    }
+
+    fn finish(self, valid: Vec<bool>, buffers: &[Buffer]) -> Result<ArrayRef> {
+        let nulls = NullBuffer::from(valid);
+        let nulls = (nulls.null_count() > 0).then_some(nulls);
+        let what = "cannot build a column of logs";
+        Ok(match self {
+            Self::Views(v) => Arc::new(StringViewArray::try_new(v.into(), buffers.to_vec(), nulls).internal(what)?),
+            Self::Int(v) => Arc::new(Int64Array::new(v.into(), nulls)),
+            Self::Float(v) => Arc::new(Float64Array::new(v.into(), nulls)),
+            Self::Ipv4(v) => Arc::new(UInt32Array::new(v.into(), nulls)),
+            Self::Time(v) => Arc::new(TimestampNanosecondArray::new(v.into(), nulls).with_timezone("UTC")),
+            Self::Hex(v, len) => {
+                Arc::new(FixedSizeBinaryArray::try_new(len as i32, Buffer::from_vec(v), nulls).internal(what)?)
+            }
+        })
+    }
+}
+
+fn group(
+    view: &LogsView,
+    order: &[Place],
+    plan: &LogColumns,
+    fields: &Fields,
+    buffers: &[Buffer],
+    with_severity: bool,
+) -> Result<GroupColumns> {
+    let rows = order.len();
+    let mut builders: Vec<Builder> = plan.columns.iter().map(|c| Builder::new(c.kind, rows)).collect();
+    let mut valid: Vec<Vec<bool>> = vec![vec![false; rows]; builders.len()];
+    let mut overflow = fields.overflow.then(|| MapWriter::new(rows));
+    let mut rest: Vec<(&str, &str)> = Vec::new();
+    let (mut buffer, mut digits) = (String::new(), Vec::new());
+    let mut streams: Vec<(u32, u32, usize)> = Vec::new();
+    for (row, place) in order.iter().enumerate() {
+        let source = &chunk(view, place.2).rows;
+        let slot = source.slots[place.3 as usize];
+        match streams.last_mut() {
+            Some(last) if last.0 == place.0 => last.2 += 1,
+            _ => streams.push((place.0, slot, 1)),
+        }
+        let columns = &fields.columns[place.2 as usize];
+        let offsets = source.values.value_offsets();
+        for field in source.fields(place.3 as usize) {
+            let name = source.field_names[field] as usize;
+            let value = source.values.value(field);
+            match columns[name] {
+                OVERFLOW => rest.push((source.names.value(name), value)),
+                CONSTANT => {}
+                column => {
+                    let offset = offsets[field] as u32;
+                    builders[column as usize].set(row, value, place.2, offset, &mut buffer, &mut digits);
+                    valid[column as usize][row] = true;
+                }
+            }
+        }
+        if let Some(overflow) = &mut overflow {
+            rest.sort_unstable_by_key(|f| f.0);
+            rest.drain(..).for_each(|(name, value)| overflow.push(name, value));
+            overflow.end_row();
+        }
+    }
+    let columns = builders.into_iter().zip(valid).map(|(b, valid)| b.finish(valid, buffers));
+    Ok(GroupColumns {
+        time: order.iter().map(|p| p.1).collect(),
+        streams: streams.iter().map(|&(_, slot, rows)| (Arc::clone(&view.streams[slot as usize]), rows)).collect(),
+        severity: if with_severity { order.iter().map(|p| severity(view, p)).collect() } else { Vec::new() },
+        columns: columns.collect::<Result<_>>()?,
+        overflow: overflow.map(MapWriter::finish).transpose()?,
+    })
+}

@@ -1,0 +1,156 @@
+//! Blocks of live rows: a batch of a generation as it came. Values stay where they are; a column is made of them when it
+//! is asked for.
+
+use std::sync::Arc;
+
+use arrow::array::{BooleanBufferBuilder, Int64Array, MapArray};
+use arrow::buffer::BooleanBuffer;
+use async_trait::async_trait;
+use quiver_types::Access;
+use quiver_types::logs::ValueMatcher;
+
+use super::block::Block;
+use super::column::{Column, Values};
+use super::output::MapWriter;
+use crate::error::Result;
+use crate::memtable::logs::{LiveStream, LogChunk};
+
+/// Batches of one generation share their streams.
+#[derive(Debug)]
+pub(crate) struct LiveStreams {
+    streams: Vec<Arc<LiveStream>>,
+    /// By slot: whether the caller may see its rows.
+    allowed: Vec<bool>,
+    all_allowed: bool,
+}
+
+impl LiveStreams {
+    pub(crate) fn new(streams: Vec<Arc<LiveStream>>, access: &Access) -> Self {
+        let allowed: Vec<bool> = streams.iter().map(|s| access.allows(&s.service)).collect();
+        let all_allowed = allowed.iter().all(|&a| a);
+        Self { streams, allowed, all_allowed }
+    }
+}
+
+/// Rows of a live batch that a snapshot sees.
+#[derive(Debug, Clone)]
+pub(crate) struct LiveBlock {
+    pub(crate) chunk: Arc<LogChunk>,
+    pub(crate) rows: usize,
+    pub(crate) streams: Arc<LiveStreams>,
+}
+
+fn bits(rows: &BooleanBuffer, mut passes: impl FnMut(usize) -> bool) -> BooleanBuffer {
+    let mut bits = BooleanBufferBuilder::new(rows.len());
+    bits.append_n(rows.len(), false);
+    rows.set_indices().filter(|&row| passes(row)).for_each(|row| bits.set_bit(row, true));
+    bits.finish()
+}
+
+#[async_trait]
+impl Block for LiveBlock {
+    fn len(&self) -> usize {
+        self.rows
+    }
+
+    fn allowed(&self) -> BooleanBuffer {
+        let all = BooleanBuffer::new_set(self.rows);
+        if self.streams.all_allowed {
+            return all;
+        }
+        bits(&all, |row| self.streams.allowed[self.chunk.rows.slots[row] as usize])
+    }
+
+    async fn in_time(&mut self, ranges: &[(i64, i64)], rows: &BooleanBuffer) -> Result<BooleanBuffer> {
+        let (min, max) = self.chunk.range;
+        if ranges.iter().any(|r| r.0 <= min && max <= r.1) {
+            return Ok(rows.clone());
+        }
+        let time = &self.chunk.rows.time;
+        Ok(bits(rows, |row| ranges.iter().any(|r| r.0 <= time[row] && time[row] <= r.1)))
+    }
+
+    async fn times(&mut self, _rows: &BooleanBuffer) -> Result<Column> {
+        let time = Int64Array::new(self.chunk.rows.time.slice(0, self.rows), None);
+        Ok(Column::whole(Values::Time(time, None)))
+    }
+
+    async fn severity(&mut self, _rows: &BooleanBuffer) -> Result<Column> {
+        let Some(severity) = &self.chunk.rows.severity else { return Ok(Column::missing()) };
+        let numbers = severity[..self.rows].iter().map(|&s| (s > 0).then_some(i64::from(s)));
+        Ok(Column::whole(Values::Int(numbers.collect())))
+    }
+
+    fn in_streams(&self, rows: &BooleanBuffer, passes: &mut (dyn FnMut(&LiveStream) -> bool + Send)) -> BooleanBuffer {
+        // 0: not asked yet.
+        let mut known = vec![0u8; self.streams.streams.len()];
+        bits(rows, |row| {
+            let slot = self.chunk.rows.slots[row] as usize;
+            if known[slot] == 0 {
+                known[slot] = 1 + u8::from(passes(&self.streams.streams[slot]));
+            }
+            known[slot] == 2
+        })
+    }
+
+    fn streams(&self, rows: &BooleanBuffer) -> (Vec<u32>, Vec<LiveStream>) {
+        let mut codes = vec![u32::MAX; self.streams.streams.len()];
+        let mut used = Vec::new();
+        let mut keys = vec![0; self.rows];
+        for row in rows.set_indices() {
+            let slot = self.chunk.rows.slots[row] as usize;
+            if codes[slot] == u32::MAX {
+                codes[slot] = used.len() as u32;
+                used.push((*self.streams.streams[slot]).clone());
+            }
+            keys[row] = codes[slot];
+        }
+        (keys, used)
+    }
+
+    async fn field(&mut self, name: &str, _rows: &BooleanBuffer) -> Result<Column> {
+        let rows = &self.chunk.rows;
+        Ok(match rows.name(name) {
+            Some(name) => Column::whole(Values::Text(rows.column(name, self.rows))),
+            None => Column::missing(),
+        })
+    }
+
+    fn names(&self, prefix: &str) -> Vec<String> {
+        // All of them go by `overflow`: one walk over the fields of each row.
+        let _ = prefix;
+        Vec::new()
+    }
+
+    async fn overflow(
+        &mut self,
+        prefix: &str,
+        matcher: &dyn ValueMatcher,
+        rows: &BooleanBuffer,
+    ) -> Result<BooleanBuffer> {
+        let own = &self.chunk.rows;
+        let wanted: Vec<bool> = own.names.iter().map(|n| n.is_some_and(|n| n.starts_with(prefix))).collect();
+        if !wanted.contains(&true) {
+            return Ok(BooleanBuffer::new_unset(rows.len()));
+        }
+        let field = |f: usize| wanted[own.field_names[f] as usize] && matcher.matches(own.values.value(f));
+        Ok(bits(rows, |row| own.fields(row).any(field)))
+    }
+
+    async fn rest(&mut self, without: &[&str], rows: &BooleanBuffer) -> Result<MapArray> {
+        let own = &self.chunk.rows;
+        let names: Vec<&str> = own.names.iter().map(|n| n.unwrap_or_default()).collect();
+        let wanted: Vec<bool> = names.iter().map(|n| !without.contains(n)).collect();
+        let mut out = MapWriter::new(rows.count_set_bits());
+        let mut fields: Vec<(&str, &str)> = Vec::new();
+        for row in rows.set_indices() {
+            fields.clear();
+            let all = own.fields(row).filter(|&f| wanted[own.field_names[f] as usize]);
+            fields.extend(all.map(|f| (names[own.field_names[f] as usize], own.values.value(f))));
+            fields.sort_unstable_by_key(|f| f.0);
+            fields.iter().for_each(|(name, value)| out.push(name, value));
+            out.end_row();
+        }
+        out.finish()
+    }
+}

@@ -1,0 +1,259 @@
+//! A scan in order of time: slices of time, from one end to the other, each filtered in all blocks that touch it and put
+//! in order. Columns are read only for rows that are given out, so a reader that stops early has cost little more than
+//! the times of the first slices. Slices grow while they hold little.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use arrow::array::{Array, BooleanBufferBuilder, RecordBatch, RecordBatchOptions};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::interleave;
+use datafusion::error::Result;
+use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::physical_plan::metrics::BaselineMetrics;
+use quiver_types::Error;
+use quiver_types::logs::LogFilter;
+
+use super::block::Block;
+use super::blocks::Handle;
+use super::column::Values;
+use super::eval::eval;
+use super::exec::{Counters, Scan};
+use super::output::output;
+use super::parts::PartScan;
+use super::stream::external;
+
+/// Rows that the first slice should hold before the filter.
+const FIRST_SLICE_ROWS: f64 = 4096.0;
+/// Slices grow no further.
+const SLICE_ROWS_MAX: f64 = 512.0 * 1024.0;
+/// Rows of the first batch of a slice; later ones are larger.
+const FIRST_BATCH_ROWS: usize = 1024;
+const BATCH_ROWS: usize = 8192;
+
+/// A row that matched: its time, which of the slice's blocks, which row of it.
+type Address = (i64, u32, u32);
+
+/// The stream's state.
+pub(super) struct Ordered {
+    scan: Arc<Scan>,
+    newest: bool,
+    /// What is left of time.
+    left: Option<(i64, i64)>,
+    handles: Vec<Handle>,
+    parts: Vec<Arc<PartScan>>,
+    slice_rows: f64,
+    blocks: Vec<Box<dyn Block>>,
+    found: Vec<Address>,
+    given: usize,
+    rows_left: usize,
+    memory: MemoryReservation,
+    baseline: BaselineMetrics,
+    counters: Counters,
+}
+
+impl Ordered {
+    pub(super) fn new(
+        scan: Arc<Scan>,
+        newest: bool,
+        limit: Option<usize>,
+        memory: MemoryReservation,
+        baseline: BaselineMetrics,
+        counters: Counters,
+    ) -> Self {
+        let (handles, parts) = scan.blocks.by_time();
+        let (min, max) = scan.request.filter.time_bounds();
+        let ranges = handles.iter().map(Handle::range).chain(parts.iter().map(|p| p.range()));
+        let all = ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let left = all.map(|(first, last)| (first.max(min), last.min(max))).filter(|(first, last)| first <= last);
+        let slice_rows = limit.map_or(FIRST_SLICE_ROWS, |n| (2.0 * n as f64).clamp(256.0, SLICE_ROWS_MAX));
+        Self {
+            newest,
+            left,
+            handles,
+            parts,
+            slice_rows,
+            blocks: Vec::new(),
+            found: Vec::new(),
+            given: 0,
+            rows_left: limit.unwrap_or(usize::MAX),
+            memory,
+            baseline,
+            counters,
+            scan,
+        }
+    }
+
+    /// Gives the next batch.
+    pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        tokio::task::yield_now().await;
+        while self.rows_left > 0 {
+            if self.given < self.found.len() {
+                return self.batch().await.map(Some);
+            }
+            self.blocks.clear();
+            self.memory.free();
+            let Some(slice) = self.slice() else { break };
+            self.find(slice).await?;
+        }
+        self.memory.free();
+        Ok(None)
+    }
+
+    /// Cuts the next slice off what is left, so that it holds about as many rows as wanted.
+    fn slice(&mut self) -> Option<(i64, i64)> {
+        let (first, last) = self.left?;
+        let sources: Vec<((i64, i64), f64)> = (self.handles.iter().map(|h| (h.range(), h.len() as f64)))
+            .chain(self.parts.iter().map(|p| (p.range(), p.part.meta.rows as f64)))
+            .collect();
+        let rows = |from: i64, to: i64| -> f64 {
+            let share = |((min, max), rows): &((i64, i64), f64)| {
+                let (a, b) = (from.max(*min) as f64, to.min(*max) as f64);
+                let whole = *max as f64 - *min as f64 + 1.0;
+                if a > b { 0.0 } else { rows * ((b - a + 1.0) / whole).min(1.0) }
+            };
+            sources.iter().map(share).sum()
+        };
+        // The least distance from the near end that holds enough.
+        let whole = last.abs_diff(first);
+        let (mut low, mut high) = (0u64, whole);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let held = if self.newest {
+                rows(last.saturating_sub_unsigned(middle), last)
+            } else {
+                rows(first, first.saturating_add_unsigned(middle))
+            };
+            if held >= self.slice_rows { high = middle } else { low = middle + 1 }
+        }
+        let slice = if self.newest {
+            (last.saturating_sub_unsigned(high), last)
+        } else {
+            (first, first.saturating_add_unsigned(high))
+        };
+        self.left = match (high < whole, self.newest) {
+            (false, _) => None,
+            (true, true) => Some((first, slice.0 - 1)),
+            (true, false) => Some((slice.1 + 1, last)),
+        };
+        self.slice_rows = (self.slice_rows * 4.0).min(SLICE_ROWS_MAX);
+        Some(slice)
+    }
+
+    /// Finds the rows of a slice.
+    async fn find(&mut self, slice: (i64, i64)) -> Result<()> {
+        let touches = |(min, max): (i64, i64)| min <= slice.1 && slice.0 <= max;
+        let (touched, rest) =
+            std::mem::take(&mut self.parts).into_iter().partition(|p: &Arc<PartScan>| touches(p.range()));
+        self.parts = rest;
+        for part in touched {
+            let groups = part.groups(&self.scan.blocks.stats).await.map_err(external)?;
+            self.handles.extend(groups.into_iter().map(Handle::Group));
+        }
+        self.found.clear();
+        self.given = 0;
+        let within = LogFilter::Time(vec![slice]);
+        for handle in self.handles.iter().filter(|h| touches(h.range())) {
+            tokio::task::yield_now().await;
+            let timer = self.baseline.elapsed_compute().clone();
+            let _timer = timer.timer();
+            let mut block = handle.open();
+            let found = addresses(&mut *block, &self.scan, &within, self.blocks.len() as u32, &mut self.found).await;
+            self.counters.add(&block.take_stats(), &self.scan.blocks.stats);
+            if found.map_err(external)? {
+                self.memory.try_grow(block.bytes())?;
+                self.blocks.push(block);
+            }
+        }
+        // Blocks that lie on the other side of time are done.
+        let done = |(min, max): (i64, i64)| if self.newest { slice.0 <= min } else { max <= slice.1 };
+        self.handles.retain(|h| !done(h.range()));
+        self.memory.try_grow(self.found.len() * size_of::<Address>())?;
+        let newest = self.newest;
+        self.found
+            .sort_unstable_by(|a, b| if newest { b.0.cmp(&a.0) } else { a.0.cmp(&b.0) }.then_with(|| order(a, b)));
+        Ok(())
+    }
+
+    /// Reads the columns of the next rows and puts them in order.
+    async fn batch(&mut self) -> Result<RecordBatch> {
+        let most = if self.given == 0 { FIRST_BATCH_ROWS } else { BATCH_ROWS };
+        let end = self.found.len().min(self.given + most.min(self.rows_left));
+        let wanted = &self.found[self.given..end];
+        let Scan { request, projection, schema, .. } = &*self.scan;
+        let timer = self.baseline.elapsed_compute().clone();
+        let _timer = timer.timer();
+        let mut rows: Vec<Vec<u32>> = vec![Vec::new(); self.blocks.len()];
+        wanted.iter().for_each(|a| rows[a.1 as usize].push(a.2));
+        let mut batches = vec![None; self.blocks.len()];
+        for (at, rows) in rows.iter_mut().enumerate().filter(|(_, rows)| !rows.is_empty()) {
+            rows.sort_unstable();
+            let block = &mut self.blocks[at];
+            let set = set(rows, block.len());
+            let batch = output(&mut **block, request, projection, schema, &set).await.map_err(external)?;
+            self.counters.add(&block.take_stats(), &self.scan.blocks.stats);
+            batches[at] = Some(batch);
+        }
+        // Where each row stands: batch, row of it.
+        let mut numbers = vec![0; self.blocks.len()];
+        let mut used = Vec::new();
+        for (at, batch) in batches.iter().enumerate() {
+            if let Some(batch) = batch {
+                numbers[at] = used.len();
+                used.push(batch);
+            }
+        }
+        let place = |a: &Address| {
+            let rows = &rows[a.1 as usize];
+            (numbers[a.1 as usize], rows.partition_point(|&row| row < a.2))
+        };
+        let places: Vec<(usize, usize)> = wanted.iter().map(place).collect();
+        let mut columns = Vec::with_capacity(projection.len());
+        for at in 0..projection.len() {
+            let arrays: Vec<&dyn Array> = used.iter().map(|b| b.column(at).as_ref()).collect();
+            columns.push(interleave(&arrays, &places)?);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(places.len()));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?;
+        self.given = end;
+        self.rows_left -= batch.num_rows();
+        self.baseline.record_output(batch.num_rows());
+        Ok(batch)
+    }
+}
+
+fn order(a: &Address, b: &Address) -> Ordering {
+    (a.1, a.2).cmp(&(b.1, b.2))
+}
+
+fn set(rows: &[u32], len: usize) -> BooleanBuffer {
+    let mut bits = BooleanBufferBuilder::new(len);
+    bits.append_n(len, false);
+    rows.iter().for_each(|&row| bits.set_bit(row as usize, true));
+    bits.finish()
+}
+
+/// Adds the rows of a block that match within a slice; says whether there are any.
+async fn addresses(
+    block: &mut dyn Block,
+    scan: &Scan,
+    slice: &LogFilter,
+    number: u32,
+    found: &mut Vec<Address>,
+) -> quiver_types::Result<bool> {
+    let filter = &scan.request.filter;
+    let rows = block.allowed();
+    let rows = block.candidates(slice, rows).await?;
+    let rows = block.candidates(filter, rows).await?;
+    let rows = eval(&mut *block, slice, rows).await?;
+    let rows = eval(&mut *block, filter, rows).await?;
+    if rows.set_slices().next().is_none() {
+        return Ok(false);
+    }
+    let times = block.times(&rows).await?;
+    let Values::Time(array, _) = &times.values else {
+        return Err(Error::internal("a block of logs gave no times"));
+    };
+    times.for_each(&rows, |row, at| found.push((array.value(at), number, row as u32)));
+    Ok(true)
+}

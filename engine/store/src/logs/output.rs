@@ -1,0 +1,91 @@
+//! What a scan gives: the columns that were asked for, of the rows that matched.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayBuilder, ArrayRef, MapArray, RecordBatch, RecordBatchOptions, StringBuilder, StructArray,
+    TimestampNanosecondArray, UInt8Array,
+};
+use arrow::buffer::{BooleanBuffer, OffsetBuffer};
+use arrow::datatypes::{DataType, SchemaRef};
+use quiver_types::logs::{LogRequest, REST, SEVERITY_NUMBER, TIME};
+use quiver_types::tables::logs::map;
+
+use super::block::{Block, column};
+use super::column::Values;
+use crate::error::{Context, Result};
+
+/// Builds a map column, row by row.
+#[derive(Debug)]
+pub(crate) struct MapWriter {
+    offsets: Vec<i32>,
+    names: StringBuilder,
+    values: StringBuilder,
+}
+
+impl MapWriter {
+    pub(crate) fn new(rows: usize) -> Self {
+        let mut offsets = Vec::with_capacity(rows + 1);
+        offsets.push(0);
+        Self { offsets, names: StringBuilder::new(), values: StringBuilder::new() }
+    }
+
+    /// Adds an entry to the row; entries come in name order.
+    pub(crate) fn push(&mut self, name: &str, value: &str) {
+        self.names.append_value(name);
+        self.values.append_value(value);
+    }
+
+    /// Ends the row.
+    pub(crate) fn end_row(&mut self) {
+        self.offsets.push(self.names.len() as i32);
+    }
+
+    /// Bytes of the texts so far.
+    pub(crate) fn bytes(&self) -> usize {
+        self.names.values_slice().len() + self.values.values_slice().len()
+    }
+
+    pub(crate) fn finish(mut self) -> Result<MapArray> {
+        let DataType::Map(entries, sorted) = map() else { unreachable!("a map") };
+        let DataType::Struct(fields) = entries.data_type().clone() else { unreachable!("of entries") };
+        let pairs: Vec<ArrayRef> = vec![Arc::new(self.names.finish()), Arc::new(self.values.finish())];
+        let what = "cannot build a column of fields";
+        let structs = StructArray::try_new(fields, pairs, None).internal(what)?;
+        MapArray::try_new(entries, OffsetBuffer::new(self.offsets.into()), structs, None, sorted).internal(what)
+    }
+}
+
+/// Gives the asked columns (`projection` of them, those of `schema`) of the rows that are set.
+pub(crate) async fn output(
+    block: &mut dyn Block,
+    request: &LogRequest,
+    projection: &[usize],
+    schema: &SchemaRef,
+    rows: &BooleanBuffer,
+) -> Result<RecordBatch> {
+    let count = rows.count_set_bits();
+    let mut arrays: Vec<ArrayRef> = Vec::with_capacity(projection.len());
+    for &at in projection {
+        let Some(wanted) = request.columns.get(at) else {
+            let mut without: Vec<&str> = request.columns.iter().map(|c| c.name.as_str()).collect();
+            without.retain(|name| *name != REST);
+            arrays.push(Arc::new(block.rest(&without, rows).await?));
+            continue;
+        };
+        let values = column(block, &wanted.name, rows).await?.gather(rows)?;
+        arrays.push(match (wanted.name.as_str(), values) {
+            (TIME, Values::Time(times, _)) => {
+                Arc::new(TimestampNanosecondArray::new(times.values().clone(), None).with_timezone("UTC"))
+            }
+            (SEVERITY_NUMBER, Values::Int(numbers)) => {
+                Arc::new(numbers.iter().map(|n| n.map(|n| n as u8)).collect::<UInt8Array>())
+            }
+            (SEVERITY_NUMBER, _) => Arc::new(UInt8Array::new_null(count)),
+            (_, values) if wanted.dictionary => Arc::new(values.to_coded(count)),
+            (_, values) => Arc::new(values.to_text(count)),
+        });
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(count));
+    RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options).internal("cannot build a batch of logs")
+}

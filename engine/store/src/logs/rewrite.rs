@@ -1,0 +1,162 @@
+//! Reading a part of logs from front to back for its rewriting: windows of rows with their columns as the new part has
+//! them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, BooleanBufferBuilder, FixedSizeBinaryArray, Float64Array, Int64Array, TimestampNanosecondArray,
+    UInt32Array, new_null_array,
+};
+use arrow::buffer::{BooleanBuffer, Buffer};
+
+use super::block::Block;
+use super::column::Values;
+use super::parts::GroupBlock;
+use super::text;
+use crate::error::{Error, Result};
+use crate::memtable::logs::LiveStream;
+use crate::part::Part;
+use crate::part::logs::{ColumnKind, LogColumns, PartLogs, array_type};
+
+/// Rows of a part.
+pub(crate) struct Window {
+    pub(crate) time: Vec<i64>,
+    /// 0 = none; `None` when the part has none.
+    pub(crate) severity: Option<Vec<u8>>,
+    /// By column of the new part, then the overflow map if it has one.
+    pub(crate) columns: Vec<ArrayRef>,
+    /// Streams with the end of their rows.
+    streams: Vec<(Arc<LiveStream>, usize)>,
+}
+
+impl Window {
+    /// Number of rows.
+    pub(crate) fn len(&self) -> usize {
+        self.time.len()
+    }
+
+    /// The stream of a row.
+    pub(crate) fn stream(&self, row: usize) -> &Arc<LiveStream> {
+        let at = self.streams.partition_point(|s| s.1 <= row);
+        &self.streams[at].0
+    }
+
+    /// Where the rows of that stream end.
+    pub(crate) fn stream_end(&self, row: usize) -> usize {
+        let at = self.streams.partition_point(|s| s.1 <= row);
+        self.streams[at].1
+    }
+}
+
+/// Gives the windows of a part.
+pub(crate) struct WindowReader {
+    part: Arc<Part>,
+    logs: Arc<PartLogs>,
+    columns: Arc<LogColumns>,
+    with_overflow: bool,
+    window: usize,
+    group: usize,
+    at: usize,
+    block: Option<GroupBlock>,
+}
+
+impl WindowReader {
+    pub(crate) fn new(
+        part: Arc<Part>,
+        logs: Arc<PartLogs>,
+        columns: Arc<LogColumns>,
+        with_overflow: bool,
+        window: usize,
+    ) -> Self {
+        Self { part, logs, columns, with_overflow, window, group: 0, at: 0, block: None }
+    }
+
+    /// Gives the next rows; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<Window>> {
+        let block = loop {
+            match &mut self.block {
+                Some(block) if self.at < Block::len(block) => break block,
+                _ if self.group >= self.logs.groups() => return Ok(None),
+                none => {
+                    *none = Some(GroupBlock::for_job(Arc::clone(&self.part), Arc::clone(&self.logs), self.group));
+                    self.group += 1;
+                    self.at = 0;
+                }
+            }
+        };
+        let len = Block::len(block);
+        let range = self.at..len.min(self.at + self.window);
+        self.at = range.end;
+        block.forget();
+        let rows = mask(&range, len);
+        let count = range.len();
+        let Values::Time(times, _) = block.times(&rows).await?.gather(&rows)? else {
+            return Err(Error::internal("a part of logs without times"));
+        };
+        let severity = match block.severity(&rows).await?.gather(&rows)? {
+            Values::Int(numbers) => Some(numbers.iter().map(|n| n.unwrap_or(0) as u8).collect()),
+            _ => None,
+        };
+        let mut columns = Vec::with_capacity(self.columns.columns.len() + 1);
+        for plan in &self.columns.columns {
+            let values = block.field(&plan.name, &rows).await?.gather(&rows)?;
+            columns.push(as_kind(&values, plan.kind, count)?);
+        }
+        if self.with_overflow {
+            let of_columns = self.columns.columns.iter().map(|c| c.name.as_str());
+            let without: Vec<&str> = of_columns.chain(self.columns.constants.keys().map(String::as_str)).collect();
+            columns.push(Arc::new(block.rest(&without, &rows).await?));
+        }
+        let streams = block.streams_within(&range);
+        Ok(Some(Window { time: times.values().to_vec(), severity, columns, streams }))
+    }
+}
+
+fn mask(range: &Range<usize>, len: usize) -> BooleanBuffer {
+    let mut bits = BooleanBufferBuilder::new(len);
+    bits.append_n(range.start, false);
+    bits.append_n(range.len(), true);
+    bits.append_n(len - range.end, false);
+    bits.finish()
+}
+
+/// Gives values as an array of a kind; the new part's kinds were chosen so that it can be done.
+fn as_kind(values: &Values, kind: ColumnKind, rows: usize) -> Result<ArrayRef> {
+    let other = || Error::internal(format!("a column of logs cannot become {kind:?}"));
+    Ok(match (kind, values) {
+        (ColumnKind::Text | ColumnKind::Coded, values) => Arc::new(values.to_text(rows)),
+        (kind, Values::Missing) => new_null_array(&array_type(kind), rows),
+        (ColumnKind::Int, Values::Int(a)) => Arc::new(a.clone()),
+        (ColumnKind::Float, Values::Float(a)) => Arc::new(a.clone()),
+        (ColumnKind::Ipv4, Values::Ipv4(a)) => Arc::new(a.clone()),
+        (ColumnKind::Hex(_), Values::Hex(a)) => Arc::new(a.clone()),
+        (ColumnKind::Time(_), Values::Time(a, _)) => {
+            let nulls = a.nulls().cloned();
+            Arc::new(TimestampNanosecondArray::new(a.values().clone(), nulls).with_timezone("UTC"))
+        }
+        (ColumnKind::Int, Values::Constant(c)) => {
+            Arc::new(Int64Array::from(vec![text::read_int(c).ok_or_else(other)?; rows]))
+        }
+        (ColumnKind::Float, Values::Constant(c)) => {
+            let value = text::read_float(c, &mut String::new()).ok_or_else(other)?;
+            Arc::new(Float64Array::from(vec![value; rows]))
+        }
+        (ColumnKind::Ipv4, Values::Constant(c)) => {
+            Arc::new(UInt32Array::from(vec![text::read_ipv4(c).ok_or_else(other)?; rows]))
+        }
+        (ColumnKind::Time(_), Values::Constant(c)) => {
+            let (nanos, _) = text::read_time(c).ok_or_else(other)?;
+            Arc::new(TimestampNanosecondArray::from(vec![nanos; rows]).with_timezone("UTC"))
+        }
+        (ColumnKind::Hex(len), Values::Constant(c)) => {
+            let mut bytes = Vec::new();
+            if !text::read_hex(c, &mut bytes) || bytes.len() != usize::from(len) {
+                return Err(other());
+            }
+            let all = bytes.repeat(rows);
+            Arc::new(FixedSizeBinaryArray::new(i32::from(len), Buffer::from_vec(all), None))
+        }
+        _ => return Err(other()),
+    })
+}

@@ -1,0 +1,66 @@
+//! Snapshots of logs for the query language, and which streams they hold.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use quiver_types::logs::{LogSnapshot, LogSource, StreamId, StreamInfo, StreamSelector};
+use quiver_types::{Access, LabelSet, ReadStats, Result};
+
+use super::eval::selects;
+use super::parts;
+use crate::snapshot::{Shared, Snapshot};
+
+/// Gives snapshots of a store.
+#[derive(Debug)]
+pub struct StoreLogs {
+    shared: Arc<Shared>,
+}
+
+impl StoreLogs {
+    /// Reads from what `shared` shows.
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+}
+
+impl LogSource for StoreLogs {
+    fn snapshot(&self) -> Arc<dyn LogSnapshot> {
+        Arc::new(StoreLogSnapshot { snapshot: self.shared.snapshot() })
+    }
+}
+
+/// One moment of a store.
+#[derive(Debug)]
+pub struct StoreLogSnapshot {
+    pub(super) snapshot: Snapshot,
+}
+
+#[async_trait]
+impl LogSnapshot for StoreLogSnapshot {
+    async fn streams(
+        &self,
+        access: &Access,
+        selector: &StreamSelector,
+        range: (i64, i64),
+        stats: &ReadStats,
+    ) -> Result<Vec<StreamInfo>> {
+        let mut found: BTreeMap<StreamId, LabelSet> = BTreeMap::new();
+        for generation in &self.snapshot.visible.generations {
+            let view = generation.log_view(range, self.snapshot.seq);
+            let mut used = vec![false; view.streams.len()];
+            for (chunk, rows) in &view.chunks {
+                chunk.rows.slots[..*rows].iter().for_each(|&slot| used[slot as usize] = true);
+            }
+            let wanted = view.streams.iter().zip(used).filter(|(s, used)| *used && access.allows(&s.service));
+            found.extend(wanted.filter(|(s, _)| selects(selector, s)).map(|(s, _)| (s.id, s.labels.clone())));
+        }
+        parts::streams(&self.snapshot, access, selector, range, stats, &mut found).await?;
+        Ok(found.into_iter().map(|(id, labels)| StreamInfo { id, labels }).collect())
+    }
+
+    fn as_any(&self) -> &(dyn Any + Send + Sync) {
+        self
+    }
+}

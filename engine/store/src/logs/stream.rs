@@ -1,0 +1,164 @@
+//! One partition of a scan of logs in any order: block after block from the common queue.
+//!
+//! Decoding and matching happen on the thread that polls. Between two blocks the stream gives way, so that a dropped or
+//! cancelled query ends soon; memory is one block and its output, accounted in the query's pool.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use arrow::array::{BooleanBufferBuilder, RecordBatch};
+use arrow::buffer::BooleanBuffer;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::physical_plan::metrics::BaselineMetrics;
+use quiver_types::Error;
+
+use super::block::Block;
+use super::blocks::Queue;
+use super::eval::eval;
+use super::exec::{Counters, Scan};
+use super::output::output;
+
+/// Rows of a batch, about.
+const BATCH_ROWS: usize = 16 * 1024;
+
+/// The stream's state.
+#[derive(Debug)]
+pub(super) struct AnyOrder {
+    pub(super) scan: Arc<Scan>,
+    pub(super) queue: Arc<Queue>,
+    pub(super) rows_left: usize,
+    pub(super) memory: MemoryReservation,
+    pub(super) baseline: BaselineMetrics,
+    pub(super) counters: Counters,
+    /// The block at hand and the rows of it that are still to be given out.
+    pub(super) open: Option<OpenBlock>,
+}
+
+/// See [`AnyOrder`].
+pub(super) struct OpenBlock {
+    block: Box<dyn Block>,
+    windows: VecDeque<BooleanBuffer>,
+}
+
+impl std::fmt::Debug for OpenBlock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenBlock").field("windows", &self.windows.len()).finish_non_exhaustive()
+    }
+}
+
+/// Turns an error of ours into DataFusion's.
+pub(super) fn external(error: Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+impl AnyOrder {
+    /// Gives the next batch.
+    pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        tokio::task::yield_now().await;
+        while self.rows_left > 0 {
+            if let Some(open) = &mut self.open {
+                if let Some(rows) = open.windows.pop_front() {
+                    let Scan { request, projection, schema, .. } = &*self.scan;
+                    let timer = self.baseline.elapsed_compute().clone();
+                    let _timer = timer.timer();
+                    let batch = output(&mut *open.block, request, projection, schema, &rows).await.map_err(external)?;
+                    self.counters.add(&open.block.take_stats(), &self.scan.blocks.stats);
+                    self.memory.try_resize(open.block.bytes() + batch.get_array_memory_size())?;
+                    self.rows_left -= batch.num_rows();
+                    self.baseline.record_output(batch.num_rows());
+                    return Ok(Some(batch));
+                }
+                self.open = None;
+            }
+            self.memory.free();
+            let Some(handle) = self.queue.next().await.map_err(external)? else { break };
+            tokio::task::yield_now().await;
+            let timer = self.baseline.elapsed_compute().clone();
+            let _timer = timer.timer();
+            let mut block = handle.open();
+            let matching = matching(&mut *block, &self.scan).await;
+            self.counters.add(&block.take_stats(), &self.scan.blocks.stats);
+            let matching = first(matching.map_err(external)?, self.rows_left);
+            let bytes = block.bytes();
+            self.memory.try_resize(bytes)?;
+            let windows = windows(&matching);
+            if !windows.is_empty() {
+                for &at in &self.scan.projection {
+                    if let Some(wanted) = self.scan.request.columns.get(at) {
+                        block.prefetch(&wanted.name, &matching).await.map_err(external)?;
+                    }
+                }
+                self.open = Some(OpenBlock { block, windows });
+            }
+        }
+        self.memory.free();
+        Ok(None)
+    }
+}
+
+/// Gives the rows of a block that match and that the caller may see.
+pub(super) async fn matching(block: &mut dyn Block, scan: &Scan) -> quiver_types::Result<BooleanBuffer> {
+    let filter = &scan.request.filter;
+    let rows = block.allowed();
+    let rows = block.candidates(filter, rows).await?;
+    eval(block, filter, rows).await
+}
+
+/// Keeps the first of the rows that are set.
+fn first(rows: BooleanBuffer, most: usize) -> BooleanBuffer {
+    if most >= rows.len() || rows.count_set_bits() <= most {
+        return rows;
+    }
+    let mut bits = BooleanBufferBuilder::new(rows.len());
+    bits.append_n(rows.len(), false);
+    rows.set_indices().take(most).for_each(|row| bits.set_bit(row, true));
+    bits.finish()
+}
+
+/// Cuts the rows that are set into batches.
+fn windows(rows: &BooleanBuffer) -> VecDeque<BooleanBuffer> {
+    let mut out = VecDeque::new();
+    let (mut start, mut count) = (0, 0);
+    for at in (0..rows.len()).step_by(BATCH_ROWS / 2) {
+        let len = (BATCH_ROWS / 2).min(rows.len() - at);
+        let here = rows.slice(at, len).count_set_bits();
+        if count > 0 && count + here > BATCH_ROWS {
+            out.push_back(within(rows, start, at));
+            (start, count) = (at, 0);
+        }
+        count += here;
+    }
+    if count > 0 {
+        out.push_back(within(rows, start, rows.len()));
+    }
+    out
+}
+
+/// Clears all rows outside of a range.
+fn within(rows: &BooleanBuffer, start: usize, end: usize) -> BooleanBuffer {
+    if start == 0 && end == rows.len() {
+        return rows.clone();
+    }
+    let mut bits = BooleanBufferBuilder::new(rows.len());
+    bits.append_n(start, false);
+    bits.append_buffer(&rows.slice(start, end - start));
+    bits.append_n(rows.len() - end, false);
+    bits.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_hold_all_rows_once() {
+        let rows = BooleanBuffer::collect_bool(100_000, |i| i % 3 != 0 && !(30_000..60_000).contains(&i));
+        let windows = windows(&rows);
+        assert!(windows.iter().all(|w| w.count_set_bits() <= BATCH_ROWS && w.len() == rows.len()));
+        let all: Vec<usize> = windows.iter().flat_map(|w| w.set_indices().collect::<Vec<_>>()).collect();
+        assert_eq!(all, rows.set_indices().collect::<Vec<_>>());
+        assert_eq!(first(rows.clone(), 10).set_indices().collect::<Vec<_>>(), all[..10]);
+        assert!(super::windows(&BooleanBuffer::new_unset(10)).is_empty());
+    }
+}

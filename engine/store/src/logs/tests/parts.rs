@@ -1,0 +1,219 @@
+//! Parts of logs: the traps of file-local columns, guards against many names, damage, what is pruned.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quiver_types::logs::{FieldPattern, LogColumn, LogFilter, LogRequest, MSG, ValueMatcher};
+use quiver_types::{Access, LogsBatch, ReadStats};
+
+use super::model::{Contains, Equals, Model, Number, Word, row};
+use super::{SECOND, T0, everything, open, read, settings, sorted, texts};
+use crate::logs::{logs_source, logs_table};
+use crate::part::logs::ColumnKind;
+use crate::store::Store;
+
+fn value(name: &str, matcher: impl ValueMatcher + 'static) -> LogFilter {
+    LogFilter::Value { field: FieldPattern::Name(name.into()), matcher: Arc::new(matcher) }
+}
+
+/// The kind of a column in each part that has it.
+async fn kinds(store: &Store, name: &str) -> Vec<ColumnKind> {
+    let mut out = Vec::new();
+    for part in store.visible().table("logs") {
+        let logs = part.logs(&ReadStats::default()).await.expect("readable");
+        out.extend(logs.columns.find(name).map(|at| logs.columns.columns[at].kind));
+    }
+    out
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_is_filtered_alike_wherever_it_stands() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(settings(dir.path())).await;
+    let mut model = Model::default();
+    // In turn: integers, a constant, text, in the overflow map, nowhere, times, and live.
+    for part in 0..7i64 {
+        let mut here = Model::default();
+        for i in 0..2000i64 {
+            let mut r = row(T0 + (part * 2000 + i) * SECOND / 100, &[("app", "a")], "s");
+            r.field(MSG, &format!("row {i}"));
+            let code = if i % 3 == 0 { "500" } else { "200" };
+            match part {
+                0 => r.field("code", code),
+                1 => r.field("code", "500"),
+                2 => r.field("code", if i == 7 { "none" } else { code }),
+                3 if i % 1000 == 3 => r.field("code", "500"),
+                5 => r.field("code", &format!("2025-06-01T00:00:{:02}.000Z", i % 60)),
+                6 => r.field("code", if i % 2 == 0 { "500" } else { "501" }),
+                _ => {}
+            }
+            here.rows.push(r);
+        }
+        for batch in here.batches(500) {
+            store.write_logs(batch).await.expect("written");
+        }
+        if part < 6 {
+            store.flush_all().await.expect("flushed");
+        }
+        model.rows.extend(here.rows);
+    }
+    assert_eq!(kinds(&store, "code").await, [ColumnKind::Int, ColumnKind::Coded, ColumnKind::Time(3)]);
+    let filters = [
+        value("code", Equals("500".into())),
+        value("code", Word("500".into())),
+        value("code", Contains("50".into())),
+        value("code", Number(300.0, 600.0)),
+        value("code", Equals(String::new())),
+        LogFilter::Not(Box::new(value("code", Equals("500".into())))),
+        LogFilter::Value { field: FieldPattern::Prefix("co".into()), matcher: Arc::new(Word("500".into())) },
+        LogFilter::And(vec![value("code", Equals("500".into())), value(MSG, Word("3".into()))]),
+        LogFilter::Or(vec![value("code", Equals("501".into())), value(MSG, Word("7".into()))]),
+    ];
+    let check = async |state: &str| {
+        for filter in &filters {
+            for more in [LogColumn::text("code"), LogColumn::coded("code")] {
+                let mut request = everything(filter.clone());
+                request.columns.push(more);
+                let seen = sorted(texts(&read(&store, &Access::full(), &request).await));
+                let expected = sorted(model.select(&Access::full(), filter));
+                assert!(seen == expected, "{state} {filter}: {} rows, expected {}", seen.len(), expected.len());
+            }
+        }
+    };
+    check("flushed").await;
+    store.compact_all(true).await.expect("compacted");
+    assert_eq!(kinds(&store, "code").await, [ColumnKind::Text]);
+    check("compacted").await;
+    store.close(Duration::from_secs(10)).await;
+}
+
+fn rss_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").expect("linux");
+    text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number") * 4096
+}
+
+/// Rows of which each has two names that no other has.
+fn many_names(from: usize, rows: usize) -> LogsBatch {
+    let mut batch = LogsBatch { services: vec!["s".into()], names: vec![MSG.into()], ..LogsBatch::default() };
+    let stream = batch.push_stream(&[]);
+    for i in from..from + rows {
+        batch.push_field(0, "a row");
+        for part in ["left", "right"] {
+            batch.names.push(format!("{part}.{i}").into());
+            batch.push_field(batch.names.len() as u32 - 1, "1");
+        }
+        batch.end_row(T0 + i as i64, stream, 0, 0);
+    }
+    batch
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn millions_of_names_cost_neither_memory_nor_planning() {
+    let rows = if std::env::var_os("QUIVER_SOAK").is_some() { 1_000_000 } else { 100_000 };
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(settings(dir.path())).await;
+    let before = rss_bytes();
+    for from in (0..rows).step_by(5000) {
+        store.write_logs(many_names(from, 5000)).await.expect("written");
+    }
+    store.flush_all().await.expect("flushed");
+    let grown = rss_bytes().saturating_sub(before);
+    println!("{rows} rows with two names of their own: memory grew by {} MiB", grown >> 20);
+    assert!(grown < 200 << 20, "{grown}");
+    let visible = store.visible();
+    for part in visible.table("logs") {
+        let tail = part.meta.file("rows").expect("there").tail_len;
+        println!("tail {tail} bytes, {} bytes a row", part.meta.bytes / part.meta.rows);
+        assert!(tail < 1 << 20, "{tail}");
+    }
+    let name = format!("left.{}", rows / 2);
+    let request =
+        LogRequest { rest: false, columns: vec![LogColumn::text(MSG)], ..everything(value(&name, Equals("1".into()))) };
+    let snapshot = logs_source(&store).snapshot();
+    let session = datafusion::prelude::SessionContext::new();
+    let started = Instant::now();
+    let table = logs_table(&*snapshot, &Access::full(), request.clone(), Arc::default()).expect("a table");
+    let plan = session.read_table(table).expect("readable").create_physical_plan().await.expect("planned");
+    println!("planned in {:?}", started.elapsed());
+    assert_eq!(plan.schema().fields().len(), 1);
+    assert_eq!(texts(&read(&store, &Access::full(), &request).await).len(), 1);
+    store.close(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn words_and_names_and_bounds_prune() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(settings(dir.path())).await;
+    let mut model = Model::default();
+    for i in 0..40_000i64 {
+        let mut r = row(T0 + i * SECOND / 10, &[("app", if i % 2 == 0 { "a" } else { "b" })], "s");
+        r.field(MSG, &format!("request {i} of user{}", i % 100));
+        r.field("size", &(i * 7).to_string());
+        r.field("trace_id", &format!("{:032x}", 1_000_003_u128 * i as u128));
+        model.rows.push(r);
+    }
+    for batch in model.batches(10_000) {
+        store.write_logs(batch).await.expect("written");
+    }
+    store.flush_all().await.expect("flushed");
+    let check = async |filter: LogFilter, rows: usize, most: u64| {
+        let stats = Arc::new(ReadStats::default());
+        let snapshot = logs_source(&store).snapshot();
+        let request = LogRequest { columns: vec![LogColumn::text(MSG)], rest: false, ..everything(filter.clone()) };
+        let table = logs_table(&*snapshot, &Access::full(), request, Arc::clone(&stats)).expect("a table");
+        let session = datafusion::prelude::SessionContext::new();
+        let batches = session.read_table(table).expect("readable").collect().await.expect("read");
+        assert_eq!(batches.iter().map(arrow::array::RecordBatch::num_rows).sum::<usize>(), rows, "{filter}");
+        let pages = quiver_types::stats::get(&stats.pages_read);
+        assert!(pages <= most, "{filter}: {pages} pages of {}", quiver_types::stats::get(&stats.pages_total));
+    };
+    check(value(MSG, Word("31234".into())), 1, 6).await;
+    check(value("trace_id", Equals(format!("{:032x}", 1_000_003_u128 * 777))), 1, 4).await;
+    check(value("size", Number(70_000.0, 70_010.0)), 2, 8).await;
+    check(value("nowhere", Equals("x".into())), 0, 0).await;
+    check(LogFilter::Time(vec![(T0, T0 + SECOND)]), 11, 8).await;
+    check(value(MSG, Word("absent".into())), 0, 0).await;
+    store.close(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_file_is_told_by_name() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut model = Model::default();
+    for i in 0..5000i64 {
+        let mut r = row(T0 + i, &[("app", "a")], "");
+        r.field(MSG, &format!("some message with the number {i}"));
+        model.rows.push(r);
+    }
+    let store = open(settings(dir.path())).await;
+    for batch in model.batches(1000) {
+        store.write_logs(batch).await.expect("written");
+    }
+    store.flush_all().await.expect("flushed");
+    let keys: Vec<String> = store.visible().table("logs")[0].meta.files.iter().map(|f| f.key.clone()).collect();
+    assert_eq!(keys.len(), 3);
+    store.close(Duration::from_secs(10)).await;
+    drop(store);
+    for key in keys {
+        let path = dir.path().join("store").join(&key);
+        let good = std::fs::read(&path).expect("there");
+        let mut bad = good.clone();
+        bad[200] ^= 0x10;
+        std::fs::write(&path, &bad).expect("written");
+        let store = loop {
+            match Store::open(settings(dir.path()), Arc::new(super::FixedClock(T0 / 1_000_000))).await {
+                Ok(store) => break store,
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        };
+        let snapshot = logs_source(&store).snapshot();
+        let request = everything(value(MSG, Word("4711".into())));
+        let table = logs_table(&*snapshot, &Access::full(), request, Arc::default()).expect("a table");
+        let session = datafusion::prelude::SessionContext::new();
+        let error = session.read_table(table).expect("readable").collect().await.expect_err("damaged");
+        assert!(error.to_string().contains(&key), "{error}");
+        store.close(Duration::from_secs(10)).await;
+        drop((snapshot, store));
+        std::fs::write(&path, &good).expect("written");
+    }
+}

@@ -1,0 +1,220 @@
+//! Which fields of a part have a column, and of which kind; fields with one value in all rows stand in the footer.
+
+use std::collections::{BTreeMap, HashSet};
+
+use quiver_types::logs::{MSG, STREAM, STREAM_ID, TIME};
+use quiver_types::tables::logs::OWN_PREFIX;
+use serde::{Deserialize, Serialize};
+
+use super::reader::PartLogs;
+use crate::logs::text;
+use crate::part::PartMeta;
+
+/// A field with a longer name never gets a column.
+const NAME_BYTES_MAX: usize = 256;
+/// Most columns of a part, and most pieces of columns (a column of a row group) that its footer names.
+const COLUMNS_MAX: usize = 256;
+const COLUMN_CHUNKS_MAX: usize = 4096;
+/// A field in fewer rows of a thousand has a column only when it is among the commonest.
+const PER_MILLE_MIN: u64 = 10;
+const COMMONEST: usize = 64;
+/// Among the commonest, too, it must be in some rows.
+const ROWS_MIN: u64 = 16;
+const COMMONEST_PER_MILLE_MIN: u64 = 1;
+
+/// How the values of a column are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ColumnKind {
+    /// Text, mostly all different.
+    Text,
+    /// Text with few values.
+    Coded,
+    /// Integers.
+    Int,
+    /// Decimal numbers.
+    Float,
+    /// IPv4 addresses.
+    Ipv4,
+    /// Times with so many digits after the second.
+    Time(u8),
+    /// So many bytes as lower-case hex digits.
+    Hex(u16),
+}
+
+/// A column of a part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ColumnPlan {
+    /// Name of the field and of the column.
+    pub(crate) name: String,
+    /// How its values are stored.
+    pub(crate) kind: ColumnKind,
+    /// Rows that have the field.
+    pub(crate) rows: u64,
+}
+
+/// The fields of a part that are not in the overflow map.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LogColumns {
+    /// Fields with a column, by name.
+    pub(crate) columns: Vec<ColumnPlan>,
+    /// Fields with the same value in all rows.
+    pub(crate) constants: BTreeMap<String, String>,
+}
+
+impl LogColumns {
+    /// Finds a column.
+    pub(crate) fn find(&self, name: &str) -> Option<usize> {
+        self.columns.binary_search_by(|c| c.name.as_str().cmp(name)).ok()
+    }
+}
+
+/// Says which names get a column.
+#[derive(Debug)]
+pub(crate) struct NamePolicy {
+    max: usize,
+    least: u64,
+    least_commonest: u64,
+}
+
+impl NamePolicy {
+    /// For a part of so many rows.
+    pub(crate) fn new(rows: u64, group_rows: usize) -> Self {
+        let groups = (rows as usize).div_ceil(group_rows).max(1);
+        Self {
+            max: (COLUMN_CHUNKS_MAX / groups).clamp(32, COLUMNS_MAX),
+            least: (rows * PER_MILLE_MIN / 1000).max(1),
+            least_commonest: (rows * COMMONEST_PER_MILLE_MIN / 1000).max(ROWS_MIN).min(rows.max(1)),
+        }
+    }
+
+    /// Fields in fewer rows never get a column.
+    pub(crate) fn rows_min(&self) -> u64 {
+        self.least.min(self.least_commonest)
+    }
+
+    /// Chooses among names with the number of rows that have them; gives names in order.
+    pub(crate) fn choose(&self, mut counts: Vec<(String, u64)>) -> Vec<(String, u64)> {
+        counts.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        // Other readers do not tell upper from lower case.
+        let mut taken: HashSet<String> = [TIME, STREAM, STREAM_ID].map(str::to_owned).into();
+        let mut chosen: Vec<(String, u64)> = Vec::new();
+        for (at, (name, rows)) in counts.into_iter().enumerate() {
+            let common = rows >= self.least || (at < COMMONEST && rows >= self.least_commonest);
+            if !common || chosen.len() >= self.max {
+                break;
+            }
+            let allowed = !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.contains('\0');
+            let lower = name.to_lowercase();
+            if allowed && !lower.starts_with(OWN_PREFIX) && taken.insert(lower) {
+                chosen.push((name, rows));
+            }
+        }
+        chosen.sort_unstable();
+        chosen
+    }
+}
+
+/// The columns of a part that is made of others.
+#[derive(Debug)]
+pub(crate) struct MergedColumns {
+    pub(crate) plan: LogColumns,
+    /// Whether some field may have no column.
+    pub(crate) overflow: bool,
+}
+
+/// Chooses the columns of a part that is made of others: rows of each, and what is known of it.
+pub(crate) fn merged_columns(parts: &[(&PartMeta, &PartLogs)], group_rows: usize) -> MergedColumns {
+    let rows: u64 = parts.iter().map(|(meta, _)| meta.rows).sum();
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for (meta, logs) in parts {
+        for column in &logs.columns.columns {
+            *counts.entry(&column.name).or_default() += column.rows;
+        }
+        for name in logs.columns.constants.keys() {
+            *counts.entry(name).or_default() += meta.rows;
+        }
+    }
+    let constant = |name: &str| {
+        let mut values = parts.iter().map(|(_, logs)| logs.columns.constants.get(name));
+        let first = values.next().flatten()?;
+        values.all(|v| v == Some(first)).then(|| first.clone())
+    };
+    let mut plan = LogColumns::default();
+    for name in counts.keys() {
+        if let Some(value) = constant(name) {
+            plan.constants.insert((*name).to_owned(), value);
+        }
+    }
+    let open = counts.iter().filter(|(name, _)| !plan.constants.contains_key(**name));
+    let chosen = NamePolicy::new(rows, group_rows).choose(open.map(|(n, c)| ((*n).to_owned(), *c)).collect());
+    let left_out = plan.constants.len() + chosen.len() < counts.len();
+    for (name, rows) in chosen {
+        let kind = merged_kind(parts, &name);
+        plan.columns.push(ColumnPlan { name, kind, rows });
+    }
+    MergedColumns { plan, overflow: left_out || parts.iter().any(|(_, logs)| logs.has_overflow) }
+}
+
+/// The kind that the values of all parts can have; those of an overflow map can be any text.
+fn merged_kind(parts: &[(&PartMeta, &PartLogs)], name: &str) -> ColumnKind {
+    let mut kinds: Vec<(ColumnKind, u64)> = Vec::new();
+    let mut constants = Vec::new();
+    let mut any_text = false;
+    for (meta, logs) in parts {
+        if let Some(at) = logs.columns.find(name) {
+            let column = &logs.columns.columns[at];
+            match kinds.iter_mut().find(|k| k.0 == column.kind) {
+                Some(known) => known.1 += column.rows,
+                None => kinds.push((column.kind, column.rows)),
+            }
+        } else if let Some(value) = logs.columns.constants.get(name) {
+            constants.push(value.as_str());
+        } else {
+            any_text |= logs.has_overflow && meta.names.may_contain(name);
+        }
+    }
+    let fits = |kind: ColumnKind, value: &&str| match kind {
+        ColumnKind::Text | ColumnKind::Coded => true,
+        ColumnKind::Int => text::read_int(value).is_some(),
+        ColumnKind::Float => text::read_float(value, &mut String::new()).is_some(),
+        ColumnKind::Ipv4 => text::read_ipv4(value).is_some(),
+        ColumnKind::Time(digits) => text::read_time(value).is_some_and(|t| t.1 == digits),
+        ColumnKind::Hex(len) => value.len() == 2 * usize::from(len) && text::read_hex(value, &mut Vec::new()),
+    };
+    let is_text = |kind: ColumnKind| matches!(kind, ColumnKind::Text | ColumnKind::Coded);
+    match kinds[..] {
+        // Constants of different values.
+        [] => ColumnKind::Coded,
+        [(kind, _)] if is_text(kind) || (!any_text && constants.iter().all(|c| fits(kind, c))) => kind,
+        _ if kinds.iter().all(|k| is_text(k.0)) => kinds.iter().max_by_key(|k| k.1).map_or(ColumnKind::Text, |k| k.0),
+        _ => ColumnKind::Text,
+    }
+}
+
+/// Whether texts of a column are worth a code each: `distinct` of `sampled` values.
+pub(crate) fn worth_codes(name: &str, distinct: usize, sampled: usize) -> bool {
+    name != MSG && distinct * 4 <= sampled.max(16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn common_fields_get_columns() {
+        let check = |rows: u64, counts: &[(&str, u64)], expected: &[&str]| {
+            let counts = counts.iter().map(|(n, c)| ((*n).to_owned(), *c)).collect();
+            let chosen = NamePolicy::new(rows, 128 * 1024).choose(counts);
+            assert_eq!(chosen.iter().map(|(n, _)| n.as_str()).collect::<Vec<_>>(), expected);
+        };
+        check(10_000, &[("b", 10_000), ("a", 100), ("c", 9), ("d", 16)], &["a", "b", "d"]);
+        check(100, &[("Level", 50), ("level", 60), ("__Q_x", 100), ("_TIME", 100), ("", 100)], &["level"]);
+        check(3, &[("a", 1)], &["a"]);
+        let long = "n".repeat(257);
+        check(10, &[(&long, 10)], &[]);
+        let many: Vec<(String, u64)> = (0..1000).map(|i| (format!("f{i:03}"), 500)).collect();
+        assert_eq!(NamePolicy::new(1000, 128 * 1024).choose(many.clone()).len(), 256);
+        assert_eq!(NamePolicy::new(20_000_000, 128 * 1024).choose(many).len(), 0);
+    }
+}

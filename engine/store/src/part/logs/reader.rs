@@ -1,0 +1,380 @@
+//! Reading a part of logs: streams, columns of rows of a row group, and the filters of words.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::compute::concat;
+use arrow::datatypes::{Schema, TimestampNanosecondType, UInt64Type};
+use bytes::Bytes;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection, RowSelectionPolicy};
+use parquet::errors::ParquetError;
+use quiver_types::tables::logs as table;
+use quiver_types::{LabelSet, ReadStats, SeriesId, stats};
+
+use super::super::fetch::{Fetched, Purpose};
+use super::super::footer::{Footer, damaged};
+use super::super::{FileMeta, Part};
+use super::columns::LogColumns;
+use super::writer::COLUMNS_KEY;
+use crate::error::{Error, Result};
+use crate::memtable::logs::LiveStream;
+
+/// A stream of a part.
+#[derive(Debug, Clone)]
+pub(crate) struct PartStream {
+    pub(crate) stream: Arc<LiveStream>,
+    /// Its rows.
+    pub(crate) rows: Range<u64>,
+    /// First and last time.
+    pub(crate) range: (i64, i64),
+}
+
+/// What is known of a part before any row is read; kept in memory.
+#[derive(Debug)]
+pub(crate) struct PartLogs {
+    pub(crate) columns: LogColumns,
+    pub(crate) streams: Vec<PartStream>,
+    /// The footer of `.rows`.
+    pub(crate) footer: Arc<Footer>,
+    pub(crate) has_severity: bool,
+    pub(crate) has_overflow: bool,
+    /// First and last time of each row group.
+    pub(crate) group_ranges: Vec<(i64, i64)>,
+}
+
+/// The filters of words of a column: first row, rows, filter.
+#[derive(Debug)]
+pub(crate) struct ColumnIndex {
+    pub(crate) filters: Vec<(u64, u64, Bytes)>,
+}
+
+impl ColumnIndex {
+    /// Bytes in memory.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.filters.iter().map(|f| f.2.len() as u64 + 48).sum::<u64>() + 64
+    }
+}
+
+impl PartLogs {
+    /// Row range of a row group.
+    pub(crate) fn group_rows(&self, group: usize) -> Range<u64> {
+        let starts = self.footer.group_starts();
+        starts[group]..starts[group + 1]
+    }
+
+    /// Number of row groups.
+    pub(crate) fn groups(&self) -> usize {
+        self.footer.group_starts().len() - 1
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let streams = self.streams.iter().map(|s| s.stream.labels.canonical().len() + 160).sum::<usize>();
+        let columns = self.columns.columns.iter().map(|c| c.name.len() + 64).sum::<usize>();
+        (streams + columns + self.group_ranges.len() * 16 + 1024) as u64
+    }
+}
+
+fn rows_file(part: &Part) -> Result<&FileMeta> {
+    part.meta.file("rows").ok_or_else(|| Error::internal(format!("part `{}` has no rows", part.meta.id)))
+}
+
+impl Part {
+    /// Gives what is known of a part of logs; the cache's or the files'.
+    ///
+    /// # Errors
+    /// As [`Part::series`].
+    pub(crate) async fn logs(&self, stats: &ReadStats) -> Result<Arc<PartLogs>> {
+        if let Some(known) = self.cache().logs.get(&self.meta.id) {
+            stats::add(&stats.cache_hits, 1);
+            return Ok(known);
+        }
+        stats::add(&stats.cache_misses, 1);
+        let read = Arc::new(self.read_logs(Purpose::Query, stats).await?);
+        self.cache().logs.insert(self.meta.id, Arc::clone(&read), read.memory_bytes());
+        Ok(read)
+    }
+
+    /// The same without the caches, for background jobs.
+    pub(crate) async fn logs_uncached(&self) -> Result<PartLogs> {
+        self.read_logs(Purpose::Job, &ReadStats::default()).await
+    }
+
+    async fn read_logs(&self, purpose: Purpose, stats: &ReadStats) -> Result<PartLogs> {
+        let file = rows_file(self)?;
+        let footer = self.footer(file, stats).await?;
+        let columns = footer.value(COLUMNS_KEY).ok_or_else(|| damaged(&file.key, "its columns are not told"))?;
+        let columns: LogColumns = serde_json::from_str(columns)
+            .map_err(|e| damaged(&file.key, "its columns cannot be read").with_source(e))?;
+        let streams = self.read_streams(purpose, stats).await?;
+        let (has_severity, has_overflow) =
+            (footer.column(quiver_types::logs::SEVERITY_NUMBER).is_some(), footer.column(table::FIELDS).is_some());
+        let group_ranges = (0..footer.group_starts().len() - 1)
+            .map(|g| {
+                let rows = footer.group_starts()[g]..footer.group_starts()[g + 1];
+                let at = streams.partition_point(|s: &PartStream| s.rows.end <= rows.start);
+                let here = streams[at..].iter().take_while(|s| s.rows.start < rows.end);
+                let pages = page_times(&footer, g);
+                let of_streams =
+                    here.fold((i64::MAX, i64::MIN), |(min, max), s| (min.min(s.range.0), max.max(s.range.1)));
+                pages.iter().map(|p| p.1).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or(of_streams)
+            })
+            .collect();
+        Ok(PartLogs { columns, streams, footer, has_severity, has_overflow, group_ranges })
+    }
+
+    async fn read_streams(&self, purpose: Purpose, stats: &ReadStats) -> Result<Vec<PartStream>> {
+        let file = self.meta.file("streams");
+        let file = file.ok_or_else(|| Error::internal(format!("part `{}` has no streams", self.meta.id)))?;
+        let footer = self.footer(file, stats).await?;
+        let all = 0..footer.rows();
+        let read = self.read_batches(file, &footer, std::slice::from_ref(&all), None, 8192, purpose, stats).await?;
+        let mut out = Vec::with_capacity(footer.rows() as usize);
+        for batch in &read {
+            streams_of(batch, &mut out).ok_or_else(|| damaged(&file.key, "its columns have other types"))?;
+        }
+        Ok(out)
+    }
+
+    /// Reads a column of some rows of a row group; `rows` count from the group's first, ascending and apart.
+    ///
+    /// # Errors
+    /// As [`Part::series`].
+    pub(crate) async fn read_log_column(
+        &self,
+        logs: &PartLogs,
+        group: usize,
+        column: &str,
+        rows: &[Range<u32>],
+        for_query: bool,
+        stats: &ReadStats,
+    ) -> Result<ArrayRef> {
+        let file = rows_file(self)?;
+        let footer = &logs.footer;
+        let purpose = if for_query { Purpose::Query } else { Purpose::Job };
+        let missing = || damaged(&file.key, &format!("it has no column `{column}`"));
+        let schema = footer.metadata().file_metadata().schema_descr();
+        let is_leaf = |&c: &usize| schema.column(c).path().parts().first().is_some_and(|p| p == column);
+        let leaves: Vec<usize> = (0..schema.num_columns()).filter(is_leaf).collect();
+        if leaves.is_empty() {
+            return Err(missing());
+        }
+        let mut wanted = Vec::new();
+        let mut pages = 0;
+        for &leaf in &leaves {
+            let (chunk_start, _) = footer.metadata().row_group(group).column(leaf).byte_range();
+            let locations = footer.page_locations(group, leaf);
+            if let Some(first) = locations.first().filter(|p| p.offset as u64 > chunk_start) {
+                wanted.push(chunk_start..first.offset as u64);
+            }
+            let mut next = 0;
+            for range in rows {
+                let first =
+                    locations.partition_point(|p| p.first_row_index <= i64::from(range.start)).saturating_sub(1);
+                for (at, page) in locations.iter().enumerate().skip(first.max(next)) {
+                    if page.first_row_index >= i64::from(range.end) {
+                        break;
+                    }
+                    wanted.push(page.offset as u64..page.offset as u64 + page.compressed_page_size as u64);
+                    next = at + 1;
+                    pages += 1;
+                }
+            }
+        }
+        stats::add(&stats.pages_read, pages);
+        let fetched = self.fetch(file, footer, wanted, purpose, stats).await?;
+        let group_len = (logs.group_rows(group).end - logs.group_rows(group).start) as usize;
+        let selected: usize = rows.iter().map(|r| r.len()).sum();
+        stats::add(&stats.samples, selected as u64);
+        decode(file, footer, group, leaves, fetched, rows, group_len, selected)
+            .map_err(|e| damaged(&file.key, "its rows cannot be decoded").with_source(e))?
+            .ok_or_else(missing)
+    }
+
+    /// Gives the filters of words of a column; `None` when there is none.
+    ///
+    /// # Errors
+    /// As [`Part::series`].
+    pub(crate) async fn log_index(&self, column: &str, stats: &ReadStats) -> Result<Option<Arc<ColumnIndex>>> {
+        let Some(file) = self.meta.file("index") else { return Ok(None) };
+        let key = (self.meta.id, column.to_owned());
+        if let Some(known) = self.cache().words.get(&key) {
+            stats::add(&stats.cache_hits, 1);
+            return Ok(Some(known));
+        }
+        stats::add(&stats.cache_misses, 1);
+        let footer = self.footer(file, stats).await?;
+        let rows = index_rows(&footer, column);
+        let read = self
+            .read_batches(
+                file,
+                &footer,
+                &rows,
+                Some(&["column", "first_row", "rows", "payload"]),
+                1024,
+                Purpose::Query,
+                stats,
+            )
+            .await?;
+        let mut filters = Vec::new();
+        for batch in &read {
+            index_of(batch, column, &mut filters).ok_or_else(|| damaged(&file.key, "its columns have other types"))?;
+        }
+        let index = Arc::new(ColumnIndex { filters });
+        self.cache().words.insert(key, Arc::clone(&index), index.memory_bytes());
+        Ok(Some(index))
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "what to decode, of where")]
+fn decode(
+    file: &FileMeta,
+    footer: &Footer,
+    group: usize,
+    leaves: Vec<usize>,
+    fetched: Fetched,
+    rows: &[Range<u32>],
+    group_len: usize,
+    selected: usize,
+) -> std::result::Result<Option<ArrayRef>, ParquetError> {
+    let external = |e: Error| ParquetError::External(Box::new(e));
+    let schema = footer.metadata().file_metadata().schema_descr();
+    let ranges = rows.iter().map(|r| r.start as usize..r.end as usize);
+    let mut builder =
+        ParquetRecordBatchReaderBuilder::new_with_metadata(fetched, footer.arrow(file).map_err(external)?.clone())
+            .with_row_groups(vec![group])
+            .with_projection(ProjectionMask::leaves(schema, leaves))
+            .with_batch_size(selected.max(1));
+    if selected < group_len {
+        builder = builder
+            .with_row_selection(RowSelection::from_consecutive_ranges(ranges, group_len))
+            .with_row_selection_policy(RowSelectionPolicy::Selectors);
+    }
+    let mut arrays = Vec::new();
+    for batch in builder.build()? {
+        arrays.push(Arc::clone(batch?.column(0)));
+    }
+    Ok(match arrays.len() {
+        0 => None,
+        1 => arrays.pop(),
+        _ => Some(concat(&arrays.iter().map(AsRef::as_ref).collect::<Vec<_>>())?),
+    })
+}
+
+/// First row, and first and last time, of each page of the time column of a row group.
+pub(crate) fn page_times(footer: &Footer, group: usize) -> Vec<(u32, (i64, i64))> {
+    use parquet::file::page_index::column_index::ColumnIndexMetaData;
+    let Some(column) = footer.column(quiver_types::logs::TIME) else { return Vec::new() };
+    let index = footer.metadata().column_index().and_then(|i| i.get(group)).and_then(|g| g.get(column));
+    let Some(ColumnIndexMetaData::INT64(index)) = index else { return Vec::new() };
+    let locations = footer.page_locations(group, column);
+    let value = |v: Option<&i64>| v.copied();
+    (locations.iter().enumerate())
+        .filter_map(|(at, page)| {
+            let range = (value(index.min_value(at))?, value(index.max_value(at))?);
+            Some((page.first_row_index as u32, range))
+        })
+        .collect()
+}
+
+/// First row, and least and greatest value as a number, of each page of a typed column of a row group; `None` in pages
+/// without a value.
+pub(crate) fn page_numbers(footer: &Footer, group: usize, column: &str) -> Vec<(u32, Option<(f64, f64)>)> {
+    use parquet::file::page_index::column_index::ColumnIndexMetaData as Index;
+    let Some(at) = footer.column(column) else { return Vec::new() };
+    let Some(index) = footer.metadata().column_index().and_then(|i| i.get(group)).and_then(|g| g.get(at)) else {
+        return Vec::new();
+    };
+    let locations = footer.page_locations(group, at);
+    let range = |page: usize| -> Option<Option<(f64, f64)>> {
+        Some(match index {
+            Index::INT64(i) => i.min_value(page).zip(i.max_value(page)).map(|(a, b)| (*a as f64, *b as f64)),
+            Index::DOUBLE(i) => i.min_value(page).zip(i.max_value(page)).map(|(a, b)| (*a, *b)),
+            Index::INT32(i) => {
+                i.min_value(page).zip(i.max_value(page)).map(|(a, b)| (f64::from(*a as u32), f64::from(*b as u32)))
+            }
+            _ => return None,
+        })
+    };
+    let all: Option<Vec<_>> =
+        locations.iter().enumerate().map(|(n, page)| Some((page.first_row_index as u32, range(n)?))).collect();
+    all.unwrap_or_default()
+}
+
+fn streams_of(batch: &RecordBatch, out: &mut Vec<PartStream>) -> Option<()> {
+    let column = |name: &str| batch.column_by_name(name);
+    let ids = column("stream_id")?.as_fixed_size_binary_opt()?;
+    let labels = column("labels")?.as_map_opt()?;
+    let (names, values) = (labels.keys().as_string_opt::<i32>()?, labels.values().as_string_opt::<i32>()?);
+    let services = column("service")?.as_string_opt::<i32>()?;
+    let first = column("first_row")?.as_primitive_opt::<UInt64Type>()?;
+    let rows = column("rows")?.as_primitive_opt::<UInt64Type>()?;
+    let min = column("min_time")?.as_primitive_opt::<TimestampNanosecondType>()?;
+    let max = column("max_time")?.as_primitive_opt::<TimestampNanosecondType>()?;
+    let mut known: Vec<Arc<str>> = Vec::new();
+    for i in 0..batch.num_rows() {
+        let pairs = labels.value_offsets()[i] as usize..labels.value_offsets()[i + 1] as usize;
+        let labels = LabelSet::from_pairs(pairs.map(|p| (names.value(p), values.value(p))));
+        let service = match known.iter().find(|s| &***s == services.value(i)) {
+            Some(known) => Arc::clone(known),
+            None => {
+                let new: Arc<str> = services.value(i).into();
+                known.push(Arc::clone(&new));
+                known.truncate(64);
+                new
+            }
+        };
+        let id = SeriesId::from_bytes(ids.value(i).try_into().ok()?);
+        out.push(PartStream {
+            stream: Arc::new(LiveStream { id, labels, service }),
+            rows: first.value(i)..first.value(i) + rows.value(i),
+            range: (min.value(i), max.value(i)),
+        });
+    }
+    Some(())
+}
+
+/// Rows of the index that may be of a column.
+fn index_rows(footer: &Footer, column: &str) -> Vec<Range<u64>> {
+    use parquet::file::page_index::column_index::ColumnIndexMetaData;
+    let all = || vec![0..footer.rows()];
+    let Some(at) = footer.column("column") else { return all() };
+    let mut out = Vec::new();
+    for (group, bounds) in footer.group_starts().windows(2).enumerate() {
+        let index = footer.metadata().column_index().and_then(|i| i.get(group)).and_then(|g| g.get(at));
+        let Some(ColumnIndexMetaData::BYTE_ARRAY(index)) = index else { return all() };
+        let locations = footer.page_locations(group, at);
+        for (page, location) in locations.iter().enumerate() {
+            let (Some(min), Some(max)) = (index.min_value(page), index.max_value(page)) else { return all() };
+            let end = locations.get(page + 1).map_or(bounds[1], |next| bounds[0] + next.first_row_index as u64);
+            // Long texts are cut in statistics: a greatest value then ends with a greater byte, a least one is shorter.
+            if min <= column.as_bytes() && column.as_bytes() <= max {
+                out.push(bounds[0] + location.first_row_index as u64..end);
+            }
+        }
+    }
+    out
+}
+
+fn index_of(batch: &RecordBatch, column: &str, out: &mut Vec<(u64, u64, Bytes)>) -> Option<()> {
+    let names = batch.column_by_name("column")?;
+    let names = names.as_string_opt::<i32>()?;
+    let first = batch.column_by_name("first_row")?.as_primitive_opt::<UInt64Type>()?;
+    let rows = batch.column_by_name("rows")?.as_primitive_opt::<UInt64Type>()?;
+    let payloads = batch.column_by_name("payload")?.as_binary_opt::<i32>()?;
+    for i in (0..batch.num_rows()).filter(|&i| names.value(i) == column) {
+        out.push((first.value(i), rows.value(i), Bytes::copy_from_slice(payloads.value(i))));
+    }
+    Some(())
+}
+
+/// Texts as views, dictionaries as they are: what the columns of `.rows` are read as.
+pub(crate) fn read_schema(written: &Schema) -> Schema {
+    use arrow::datatypes::{DataType, Field};
+    let fields = written.fields().iter().map(|field| match field.data_type() {
+        DataType::Utf8 => Arc::new(Field::new(field.name(), DataType::Utf8View, field.is_nullable())),
+        _ => Arc::clone(field),
+    });
+    Schema::new(fields.collect::<Vec<_>>())
+}

@@ -1,0 +1,449 @@
+//! Writing a part of logs: row groups in the order of the sort key, then streams, index and the footer that names all.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayBuilder, ArrayRef, AsArray, BinaryBuilder, DictionaryArray, FixedSizeBinaryBuilder, MapArray,
+    RecordBatch, StringArray, StringBuilder, TimestampNanosecondArray, UInt8Array, UInt32Array, UInt64Array,
+};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, UInt32Type};
+use parquet::basic::Compression;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use quiver_types::logs::{SEVERITY_NUMBER, TIME};
+use quiver_types::tables::logs as table;
+
+use super::super::bloom::Words;
+use super::super::file::{Choices, PartFile, Unfinished, codec, column, properties};
+use super::super::{FileMeta, NameFilter, PartMeta, PartSpec, SERVICES_MAX};
+use super::columns::{ColumnKind, LogColumns};
+use crate::error::{Context, Error, Result};
+use crate::memtable::logs::LiveStream;
+
+/// Rows of a row group.
+pub(crate) const GROUP_ROWS: usize = 128 * 1024;
+/// Rows of which the index tells the words of a text column.
+const INDEX_ROWS: usize = 8192;
+const PAGE_ROWS: usize = 8192;
+/// Pages of long texts end earlier, so that one row does not cost a megabyte.
+const PAGE_BYTES: usize = 256 * 1024;
+/// The footer's key that says what the columns are.
+pub(super) const COLUMNS_KEY: &str = "quiver.columns";
+/// More names than this are not told to the catalog: every name may be there.
+const NAMES_MAX: usize = 16 * 1024;
+
+/// The rows of one row group, in the order of the sort key.
+#[derive(Debug)]
+pub(crate) struct GroupColumns {
+    pub(crate) time: Vec<i64>,
+    /// Runs of rows: stream with service, number of rows.
+    pub(crate) streams: Vec<(Arc<LiveStream>, usize)>,
+    /// 0 = none; empty when no row of the part has one.
+    pub(crate) severity: Vec<u8>,
+    /// By column of the plan.
+    pub(crate) columns: Vec<ArrayRef>,
+    /// Fields without a column; `None` when no row of the part has one.
+    pub(crate) overflow: Option<MapArray>,
+}
+
+/// Writes a part of logs. Dropped before [`LogPartWriter::finish`], it deletes its files.
+pub(crate) struct LogPartWriter {
+    root: PathBuf,
+    spec: PartSpec,
+    plan: LogColumns,
+    schema: SchemaRef,
+    rows: PartFile,
+    index: Index,
+    streams: Streams,
+    with_severity: bool,
+    with_overflow: bool,
+    range: (i64, i64),
+    /// Names of all fields; `None`: too many to tell.
+    names: Option<BTreeSet<String>>,
+    unfinished: Unfinished,
+}
+
+impl std::fmt::Debug for LogPartWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LogPartWriter").field("spec", &self.spec).field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+impl LogPartWriter {
+    /// Begins a part. `severity`, `overflow`: whether some row has one.
+    pub(crate) fn new(
+        root: &Path,
+        spec: PartSpec,
+        plan: LogColumns,
+        with_severity: bool,
+        with_overflow: bool,
+    ) -> Result<Self> {
+        let mut unfinished = Unfinished::default();
+        let schema = schema(&plan, with_severity, with_overflow, false);
+        let written = schema_of_file(&plan, with_severity, with_overflow);
+        let properties = rows_properties(&spec, &plan);
+        let rows = PartFile::create_as(root, &spec, "rows", &schema, &written, properties, &mut unfinished)?;
+        let index = Index::new(&plan);
+        let names = plan.columns.iter().map(|c| c.name.clone()).chain(plan.constants.keys().cloned());
+        let names = names.collect::<Vec<_>>().into_iter();
+        Ok(Self {
+            root: root.to_owned(),
+            spec,
+            schema,
+            rows,
+            index,
+            streams: Streams::default(),
+            with_severity,
+            with_overflow,
+            range: (i64::MAX, i64::MIN),
+            names: Some(names.collect()),
+            unfinished,
+            plan,
+        })
+    }
+
+    /// Number of rows so far.
+    pub(crate) fn len(&self) -> u64 {
+        self.rows.rows()
+    }
+
+    /// Appends a row group.
+    pub(crate) fn write(&mut self, group: GroupColumns) -> Result<()> {
+        let first_row = self.rows.rows();
+        let mut numbers = Vec::with_capacity(group.time.len());
+        let mut services: Vec<&str> = Vec::new();
+        let mut service_codes = Vec::with_capacity(group.time.len());
+        for (stream, rows) in &group.streams {
+            let at = numbers.len();
+            let number = self.streams.add(stream, first_row + at as u64, &group.time[at..at + rows]);
+            numbers.resize(at + rows, number);
+            let code = services.iter().position(|s| **s == *stream.service).unwrap_or_else(|| {
+                services.push(&stream.service);
+                services.len() - 1
+            });
+            service_codes.resize(at + rows, code as u32);
+        }
+        for &time in &group.time {
+            self.range = (self.range.0.min(time), self.range.1.max(time));
+        }
+        let services: ArrayRef = Arc::new(StringArray::from_iter_values(services));
+        let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(TimestampNanosecondArray::from(group.time).with_timezone("UTC")),
+            Arc::new(UInt32Array::from(numbers)),
+            Arc::new(DictionaryArray::<UInt32Type>::new(service_codes.into(), services)),
+        ];
+        if self.with_severity {
+            let severity = group.severity.iter().map(|&s| (s > 0).then_some(s));
+            columns.push(Arc::new(severity.collect::<UInt8Array>()));
+        }
+        columns.extend(group.columns.iter().cloned());
+        if self.with_overflow {
+            let overflow = group.overflow.ok_or_else(|| Error::internal("a row group without its overflow map"))?;
+            self.note_names(&overflow);
+            columns.push(Arc::new(overflow));
+        }
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns).internal("cannot build a row group")?;
+        for (at, array) in group.columns.iter().enumerate() {
+            self.index.add(at, first_row, array)?;
+        }
+        self.rows.write(&batch)?;
+        self.rows.end_group()
+    }
+
+    /// Notes the names of fields without a column.
+    fn note_names(&mut self, overflow: &MapArray) {
+        let keys = overflow.keys().as_string::<i32>();
+        for name in keys.iter().flatten() {
+            let Some(names) = &mut self.names else { return };
+            if !names.contains(name) {
+                names.insert(name.to_owned());
+                if names.len() > NAMES_MAX {
+                    self.names = None;
+                }
+            }
+        }
+    }
+
+    /// Completes all files and syncs them and their directories.
+    ///
+    /// # Errors
+    /// Invalid: no row was written.
+    pub(crate) fn finish(mut self) -> Result<PartMeta> {
+        if self.rows.rows() == 0 {
+            return Err(Error::invalid("a part without rows"));
+        }
+        let (root, spec, unfinished) = (&self.root, &self.spec, &mut self.unfinished);
+        let range = (table::millis_of(self.range.0), table::millis_of(self.range.1));
+        let mut files = vec![self.streams.write(root, spec, range, unfinished)?];
+        files.extend(self.index.write(root, spec, range, unfinished)?);
+        let mut services: BTreeSet<String> = BTreeSet::new();
+        for stream in &self.streams.streams {
+            if services.len() <= SERVICES_MAX {
+                services.insert(stream.service.to_string());
+            }
+        }
+        let services_all = services.len() > SERVICES_MAX;
+        let names = self.names.take().map_or(NameFilter::Bloom(Vec::new()), |names| {
+            NameFilter::of(&names.iter().map(String::as_str).collect::<Vec<_>>())
+        });
+        let mut meta = PartMeta {
+            id: spec.id,
+            table: spec.table.clone(),
+            day: spec.day,
+            level: spec.level,
+            place: spec.place,
+            min_ts: range.0,
+            max_ts: range.1,
+            rows: self.rows.rows(),
+            bytes: 0,
+            series: self.streams.streams.len() as u64,
+            services: if services_all { Vec::new() } else { services.into_iter().collect() },
+            services_all,
+            names,
+            has_histograms: false,
+            window: spec.window,
+            origin: spec.origin.clone(),
+            files,
+        };
+        let plan = serde_json::to_string(&self.plan).internal("cannot write the columns of a part")?;
+        self.rows.put(COLUMNS_KEY, plan);
+        self.rows.put_meta(&meta)?;
+        meta.files.insert(0, self.rows.finish(spec, range, table::TABLE.sort_key)?);
+        meta.bytes = meta.files.iter().map(|f| f.bytes).sum();
+        self.unfinished.keep();
+        Ok(meta)
+    }
+}
+
+/// The columns of `.rows`: as they are handed to the writer, or as the file says that they are.
+fn schema(plan: &LogColumns, with_severity: bool, with_overflow: bool, of_file: bool) -> SchemaRef {
+    let data_type = |kind: ColumnKind| match kind {
+        ColumnKind::Text if of_file => DataType::Utf8,
+        ColumnKind::Coded if of_file => table::dictionary(),
+        kind => array_type(kind),
+    };
+    let mut fields = vec![
+        table::nanos(TIME),
+        Field::new(table::STREAM_NUMBER, DataType::UInt32, false),
+        Field::new(table::SERVICE, table::dictionary(), false),
+    ];
+    if with_severity {
+        fields.push(Field::new(SEVERITY_NUMBER, DataType::UInt8, true));
+    }
+    fields.extend(plan.columns.iter().map(|c| Field::new(&c.name, data_type(c.kind), true)));
+    if with_overflow {
+        fields.push(Field::new(table::FIELDS, table::map(), false));
+    }
+    Arc::new(Schema::new(fields))
+}
+
+fn schema_of_file(plan: &LogColumns, with_severity: bool, with_overflow: bool) -> SchemaRef {
+    schema(plan, with_severity, with_overflow, true)
+}
+
+/// The type of the arrays that the writer takes.
+pub(crate) fn array_type(kind: ColumnKind) -> DataType {
+    match kind {
+        ColumnKind::Text | ColumnKind::Coded => DataType::Utf8View,
+        ColumnKind::Int => DataType::Int64,
+        ColumnKind::Float => DataType::Float64,
+        ColumnKind::Ipv4 => DataType::UInt32,
+        ColumnKind::Time(_) => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
+        ColumnKind::Hex(bytes) => DataType::FixedSizeBinary(i32::from(bytes)),
+    }
+}
+
+fn rows_properties(spec: &PartSpec, plan: &LogColumns) -> WriterProperties {
+    let mut p = properties()
+        .set_max_row_group_row_count(Some(GROUP_ROWS))
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_data_page_size_limit(PAGE_BYTES)
+        .set_compression(codec(spec.compression))
+        .delta(&[TIME])
+        .page_statistics(&[TIME])
+        .page_statistics(&[table::STREAM_NUMBER]);
+    for plan in &plan.columns {
+        let path = column(&[&plan.name]);
+        p = match plan.kind {
+            ColumnKind::Text => p.set_column_dictionary_enabled(path, false),
+            ColumnKind::Coded => p.set_column_dictionary_enabled(path, true),
+            // Few values take less as codes; the writer changes over when a dictionary grows.
+            ColumnKind::Int => p.set_column_statistics_enabled(path, EnabledStatistics::Page),
+            ColumnKind::Time(_) => p.delta(&[&plan.name]).page_statistics(&[&plan.name]),
+            ColumnKind::Ipv4 => p.page_statistics(&[&plan.name]),
+            ColumnKind::Float => p.page_statistics(&[&plan.name]),
+            ColumnKind::Hex(_) => {
+                let p = p.set_column_dictionary_enabled(path.clone(), false);
+                p.set_column_compression(path, Compression::UNCOMPRESSED)
+            }
+        };
+    }
+    p.build()
+}
+
+/// The streams of a part, in the order of their numbers.
+#[derive(Debug, Default)]
+struct Streams {
+    streams: Vec<Arc<LiveStream>>,
+    first: Vec<u64>,
+    rows: Vec<u64>,
+    range: Vec<(i64, i64)>,
+}
+
+impl Streams {
+    /// Notes rows of a stream; those of one come together.
+    fn add(&mut self, stream: &Arc<LiveStream>, first_row: u64, times: &[i64]) -> u32 {
+        if self.streams.last().is_none_or(|last| **last != **stream) {
+            self.streams.push(Arc::clone(stream));
+            self.first.push(first_row);
+            self.rows.push(0);
+            self.range.push((i64::MAX, i64::MIN));
+        }
+        let at = self.streams.len() - 1;
+        self.rows[at] += times.len() as u64;
+        if let (Some(&first), Some(&last)) = (times.first(), times.last()) {
+            self.range[at] = (self.range[at].0.min(first), self.range[at].1.max(last));
+        }
+        at as u32
+    }
+
+    fn write(&self, root: &Path, spec: &PartSpec, range: (i64, i64), unfinished: &mut Unfinished) -> Result<FileMeta> {
+        let mut ids = FixedSizeBinaryBuilder::with_capacity(self.streams.len(), 16);
+        let (mut names, mut values) = (StringBuilder::new(), StringBuilder::new());
+        let mut offsets = vec![0i32];
+        for stream in &self.streams {
+            ids.append_value(stream.id.to_bytes()).internal("an id is not 16 bytes")?;
+            for (name, value) in stream.labels.iter() {
+                names.append_value(name);
+                values.append_value(value);
+            }
+            offsets.push(names.len() as i32);
+        }
+        let labels = map_of(offsets, names, values)?;
+        let times = |get: fn(&(i64, i64)) -> i64| -> ArrayRef {
+            Arc::new(TimestampNanosecondArray::from_iter_values(self.range.iter().map(get)).with_timezone("UTC"))
+        };
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(UInt32Array::from_iter_values(0..self.streams.len() as u32)),
+            Arc::new(ids.finish()),
+            Arc::new(labels),
+            Arc::new(StringArray::from_iter_values(self.streams.iter().map(|s| &*s.service))),
+            Arc::new(UInt64Array::from(self.first.clone())),
+            Arc::new(UInt64Array::from(self.rows.clone())),
+            times(|r| r.0),
+            times(|r| r.1),
+        ];
+        let batch = RecordBatch::try_new(table::streams(), columns).internal("cannot build a batch of streams")?;
+        let p = properties()
+            .set_compression(codec(spec.compression))
+            .set_column_dictionary_enabled(column(&["stream_id"]), false)
+            .delta(&["stream"])
+            .delta(&["first_row"])
+            .delta(&["rows"])
+            .delta(&["min_time"])
+            .delta(&["max_time"]);
+        let mut file = PartFile::create(root, spec, "streams", table::streams(), p.build(), unfinished)?;
+        file.write(&batch)?;
+        file.finish(spec, range, &["stream"])
+    }
+}
+
+fn map_of(offsets: Vec<i32>, mut names: StringBuilder, mut values: StringBuilder) -> Result<MapArray> {
+    let what = "cannot build a column of labels";
+    let DataType::Map(field, sorted) = table::map() else { return Err(Error::internal(what)) };
+    let DataType::Struct(fields) = field.data_type().clone() else { return Err(Error::internal(what)) };
+    let pairs: Vec<ArrayRef> = vec![Arc::new(names.finish()), Arc::new(values.finish())];
+    let entries = arrow::array::StructArray::try_new(fields, pairs, None).internal(what)?;
+    MapArray::try_new(field, OffsetBuffer::new(offsets.into()), entries, None, sorted).internal(what)
+}
+
+/// The words of the columns, by rows.
+#[derive(Debug)]
+struct Index {
+    /// Name, kind, and the filters so far: first row, rows, filter.
+    columns: Vec<(String, ColumnKind, Vec<(u64, u64, Vec<u8>)>)>,
+    words: Words,
+}
+
+impl Index {
+    fn new(plan: &LogColumns) -> Self {
+        let columns = plan.columns.iter().map(|c| (c.name.clone(), c.kind, Vec::new())).collect();
+        Self { columns, words: Words::default() }
+    }
+
+    /// Adds the words of a column of a row group.
+    fn add(&mut self, column: usize, first_row: u64, array: &ArrayRef) -> Result<()> {
+        let Self { columns, words } = self;
+        let (_, kind, filters) = &mut columns[column];
+        let step = match kind {
+            ColumnKind::Text | ColumnKind::Hex(_) => INDEX_ROWS,
+            ColumnKind::Coded => array.len().max(1),
+            _ => return Ok(()),
+        };
+        let mut text = String::new();
+        for start in (0..array.len()).step_by(step) {
+            let rows = step.min(array.len() - start);
+            match array.data_type() {
+                DataType::Utf8View => {
+                    let array = array.as_string_view();
+                    let mut last: Option<u128> = None;
+                    for i in (start..start + rows).filter(|&i| !array.is_null(i)) {
+                        // Coded columns are long runs of one value.
+                        let view = array.views()[i];
+                        if last != Some(view) {
+                            last = Some(view);
+                            words.add(array.value(i));
+                        }
+                    }
+                }
+                DataType::FixedSizeBinary(_) => {
+                    let array = array.as_fixed_size_binary();
+                    for i in (start..start + rows).filter(|&i| !array.is_null(i)) {
+                        text.clear();
+                        crate::logs::text::write_hex(array.value(i), &mut text);
+                        words.add(&text);
+                    }
+                }
+                other => return Err(Error::internal(format!("no index of a column of type {other}"))),
+            }
+            filters.push((first_row + start as u64, rows as u64, words.finish()));
+        }
+        Ok(())
+    }
+
+    fn write(
+        &self,
+        root: &Path,
+        spec: &PartSpec,
+        range: (i64, i64),
+        unfinished: &mut Unfinished,
+    ) -> Result<Option<FileMeta>> {
+        if self.columns.iter().all(|c| c.2.is_empty()) {
+            return Ok(None);
+        }
+        let p = properties()
+            .set_compression(Compression::UNCOMPRESSED)
+            .set_max_row_group_row_count(Some(1 << 20))
+            .set_data_page_row_count_limit(64)
+            .set_write_batch_size(16)
+            .set_data_page_size_limit(256 * 1024)
+            .set_column_dictionary_enabled(column(&["payload"]), false)
+            .page_statistics(&["column"]);
+        let mut file = PartFile::create(root, spec, "index", table::index(), p.build(), unfinished)?;
+        for (name, _, filters) in self.columns.iter().filter(|c| !c.2.is_empty()) {
+            let mut payloads = BinaryBuilder::new();
+            filters.iter().for_each(|f| payloads.append_value(&f.2));
+            let columns: Vec<ArrayRef> = vec![
+                Arc::new(StringArray::from_iter_values(filters.iter().map(|_| name))),
+                Arc::new(StringArray::from_iter_values(filters.iter().map(|_| "bloom"))),
+                Arc::new(UInt64Array::from_iter_values(filters.iter().map(|f| f.0))),
+                Arc::new(UInt64Array::from_iter_values(filters.iter().map(|f| f.1))),
+                Arc::new(payloads.finish()),
+            ];
+            file.write(&RecordBatch::try_new(table::index(), columns).internal("cannot build a batch of the index")?)?;
+        }
+        file.finish(spec, range, &["column", "kind", "first_row"]).map(Some)
+    }
+}
