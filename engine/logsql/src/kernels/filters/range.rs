@@ -41,7 +41,8 @@ impl ValueMatcher for Range {
     }
 
     fn hints(&self) -> MatchHints {
-        MatchHints { number: Some(NumberRange { min: self.min, max: self.max }), ..MatchHints::default() }
+        let number = Some(NumberRange { min: self.min, max: self.max });
+        MatchHints { number, number_decides: true, ..MatchHints::default() }
     }
 
     fn describe(&self) -> String {

@@ -240,7 +240,7 @@ fn hints(ways: &[Way]) -> MatchHints {
         [(texts, _)] => texts.iter().max_by_key(|t| t.text.len()).map(|t| t.text.clone()),
         _ => None,
     };
-    MatchHints { words: alternatives(words.collect()), exact, number: None, substring }
+    MatchHints { words: alternatives(words.collect()), exact, substring, ..MatchHints::default() }
 }
 
 fn plan(regex: Regex, ways: &[Way], hints: &MatchHints) -> Plan {
