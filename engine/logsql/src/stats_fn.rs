@@ -25,13 +25,11 @@ mod sum_len;
 mod udaf;
 mod uniq_values;
 mod values;
-mod window;
 
 pub use args::{Arg, NamePattern};
 pub use function::Function;
 pub use state::StatsAccumulator;
 pub use udaf::{StatsUdaf, stats_udaf};
-pub use window::{WindowFunction, WindowState};
 
 #[cfg(test)]
 mod tests;

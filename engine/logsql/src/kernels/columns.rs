@@ -67,11 +67,6 @@ impl<'a> TextColumn<'a> {
         Some(Self { data, ranks: OnceCell::new() })
     }
 
-    /// A column in which every text is missing.
-    pub fn missing() -> Self {
-        Self { data: Data::Missing, ranks: OnceCell::new() }
-    }
-
     /// The entries of a dictionary, and the entry of each row.
     pub fn dictionary(&self) -> Option<(&'a UInt32Array, &'a StringArray)> {
         match self.data {
@@ -137,7 +132,8 @@ impl<'a> TextColumn<'a> {
     #[inline]
     pub fn rank(&self, row: usize, text: &str) -> Rank {
         match self.data {
-            Data::Dictionary(keys, values) => {
+            // A dictionary larger than the batch is shared by many; most of its entries are not needed here.
+            Data::Dictionary(keys, values) if values.len() <= keys.len() => {
                 let ranks = self.ranks.get_or_init(|| values.iter().map(|v| rank(v.unwrap_or(""))).collect());
                 entry(keys, values, row).map_or_else(|| rank(""), |i| ranks[i])
             }
@@ -148,6 +144,9 @@ impl<'a> TextColumn<'a> {
     /// Gives all rows as numbers, NaN for what is none.
     pub fn numbers(&self, rows: usize, rule: NumberRule) -> Vec<f64> {
         match self.data {
+            Data::Dictionary(keys, values) if values.len() > rows => {
+                (0..rows).map(|row| entry(keys, values, row).map_or(f64::NAN, |i| rule.read(values.value(i)))).collect()
+            }
             Data::Dictionary(keys, values) => {
                 let read: Vec<f64> = values.iter().map(|v| v.map_or(f64::NAN, |v| rule.read(v))).collect();
                 (0..rows).map(|row| entry(keys, values, row).map_or(f64::NAN, |i| read[i])).collect()
@@ -188,11 +187,12 @@ fn entry(keys: &UInt32Array, values: &StringArray, row: usize) -> Option<usize> 
 }
 
 /// Rewrites a column text by text: `write` gets a text (empty for a missing one) and writes what takes its place. A
-/// dictionary stays one, its entries written once; every other column becomes `Utf8View`. Empty results are null.
+/// dictionary that is no larger than the batch stays one, its entries written once; every other column becomes
+/// `Utf8View`. Empty results are null.
 pub fn map_texts(array: &ArrayRef, mut write: impl FnMut(&str, &mut String)) -> Option<ArrayRef> {
     let column = TextColumn::new(array)?;
     let mut out = String::new();
-    if let Some((keys, values)) = column.dictionary() {
+    if let Some((keys, values)) = column.dictionary().filter(|(keys, values)| values.len() <= keys.len()) {
         let mut run = |text: &str| -> Option<String> {
             out.clear();
             write(text, &mut out);

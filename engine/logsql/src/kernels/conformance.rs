@@ -317,7 +317,7 @@ fn tables_of_functions() {
             match outcome(test, &case["args"]) {
                 Some((got, want)) if got == want => run += 1,
                 Some((got, want)) => {
-                    failed.push(format!("{} {test} {}\n  got {got}\n want {want}", case["id"], case["args"]))
+                    failed.push(format!("{} {test} {}\n  got {got}\n want {want}", case["id"], case["args"]));
                 }
                 None => failed.push(format!("{} {test}: no counterpart", case["id"])),
             }

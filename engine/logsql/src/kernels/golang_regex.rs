@@ -36,8 +36,12 @@ pub fn translate(pattern: &str) -> Result<String, String> {
     let mut in_class = false;
     // Whether a character of the class has been read: `]` right at its beginning means itself.
     let mut class_begun = false;
+    let mut repeated = Repeated::No;
     while let Some(c) = rest.chars().next() {
         let tail = &rest[c.len_utf8()..];
+        if !in_class {
+            repeated = repeated.then(c, tail)?;
+        }
         rest = match c {
             '\\' => {
                 class_begun = true;
@@ -68,6 +72,12 @@ pub fn translate(pattern: &str) -> Result<String, String> {
                 out.push_str("\\{");
                 tail
             }
+            '{' => {
+                let end = tail.find('}').map_or(0, |end| end + 1);
+                out.push('{');
+                out.push_str(&tail[..end]);
+                &tail[end..]
+            }
             _ => {
                 out.push(c);
                 tail
@@ -75,6 +85,34 @@ pub fn translate(pattern: &str) -> Result<String, String> {
         };
     }
     Ok(out)
+}
+
+/// Whether a repetition was just read: a second one is refused, but for the `?` that makes the first lazy.
+#[derive(Clone, Copy)]
+enum Repeated {
+    No,
+    Once,
+    Lazily,
+}
+
+impl Repeated {
+    fn then(self, c: char, tail: &str) -> Result<Self, String> {
+        let counted = c == '{' && is_repetition(tail);
+        if counted {
+            let bounds = &tail[..tail.find('}').unwrap_or(0)];
+            if bounds.split(',').any(|n| n.parse::<u32>().is_ok_and(|n| n > 1000)) {
+                return Err(format!("a repetition of more than 1000 times: `{{{bounds}}}`"));
+            }
+        }
+        match (self, c) {
+            (Self::Once, '?') => Ok(Self::Lazily),
+            (Self::No, '*' | '+' | '?') => Ok(Self::Once),
+            (_, '*' | '+' | '?') => Err(format!("a repetition after a repetition: `{c}`")),
+            (Self::No, _) if counted => Ok(Self::Once),
+            _ if counted => Err("a repetition after a repetition: `{`".to_owned()),
+            _ => Ok(Self::No),
+        }
+    }
 }
 
 /// One character of a class that is no escape.
@@ -182,6 +220,8 @@ mod tests {
         check(r"a{b", "a{b", true);
         check(r"{", "{", true);
         check(r"a{2}", "aa", true);
+        check(r"^a{1,2}?b*?c+?$", "aac", true);
+        check(r"^[a*+]+$", "a*+", true);
         check(r"^\Qa.b\E.$", "a.bc", true);
         check(r"^[[a]$", "[", true);
         check(r"^[]a]+$", "]a", true);
@@ -199,7 +239,9 @@ mod tests {
 
     #[test]
     fn refuses() {
-        for bad in ["(", "[", "a**b(", r"\", "(?x)a", r"\C", "*", "a{3,2}", "[z-a]", "(?=a)"] {
+        for bad in
+            ["(", "[", "a**", "a+*", "a{2}*", "a*??", "a{1001}", r"\", "(?x)a", r"\C", "*", "a{3,2}", "[z-a]", "(?=a)"]
+        {
             assert!(compile(bad).is_err(), "{bad}");
         }
         assert!(compile("(foo").unwrap_err().contains("unclosed group"));

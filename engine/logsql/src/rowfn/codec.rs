@@ -109,7 +109,7 @@ pub(crate) fn base64_encode(text: &str, out: &mut String) {
 pub(crate) fn base64_decode(text: &str, out: &mut String) -> bool {
     // Line breaks do not count.
     let bytes: Vec<u8> = text.bytes().filter(|b| !matches!(b, b'\r' | b'\n')).collect();
-    if bytes.len() % 4 != 0 {
+    if !bytes.len().is_multiple_of(4) {
         return false;
     }
     let padding = bytes.iter().rev().take_while(|&&b| b == b'=').count();

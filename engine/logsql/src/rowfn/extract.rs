@@ -39,11 +39,9 @@ impl Extract {
         for (i, step) in self.steps.iter().enumerate() {
             let next = self.steps.get(i + 1).map_or("", |s| s.text.as_str());
             let found = rest.and_then(|rest| {
-                if step.option != "plain" {
-                    if let Some((text, length)) = unquote_prefix(rest) {
-                        push(out, step, &text);
-                        return Some(rest[length..].strip_prefix(next));
-                    }
+                if let Some((text, length)) = unquote_prefix(rest).filter(|_| step.option != "plain") {
+                    push(out, step, &text);
+                    return Some(rest[length..].strip_prefix(next));
                 }
                 if next.is_empty() {
                     push(out, step, rest);
@@ -53,13 +51,10 @@ impl Extract {
                 push(out, step, &rest[..at]);
                 Some(Some(&rest[at + next.len()..]))
             });
-            rest = match found {
-                Some(rest) => rest,
-                None => {
-                    push(out, step, "");
-                    None
-                }
-            };
+            if found.is_none() {
+                push(out, step, "");
+            }
+            rest = found.flatten();
         }
     }
 }

@@ -47,15 +47,12 @@ fn unescape_entities(text: &str) -> String {
         out.push_str(&rest[..at]);
         let tail = &rest[at + 1..];
         let entity = tail.find(';').filter(|&end| end <= 10).and_then(|end| Some((entity(&tail[..end])?, end)));
-        match entity {
-            Some((c, end)) => {
-                out.push(c);
-                rest = &tail[end + 1..];
-            }
-            None => {
-                out.push('&');
-                rest = tail;
-            }
+        if let Some((c, end)) = entity {
+            out.push(c);
+            rest = &tail[end + 1..];
+        } else {
+            out.push('&');
+            rest = tail;
         }
     }
     out.push_str(rest);

@@ -81,16 +81,12 @@ fn rfc5424(text: &str, out: &mut Fields) {
         return;
     }
     for name in ["timestamp", "hostname", "app_name", "proc_id", "msg_id"] {
-        match rest.split_once(' ') {
-            Some((value, tail)) => {
-                out.push(name, value);
-                rest = tail;
-            }
-            None => {
-                out.push(name, rest);
-                return;
-            }
-        }
+        let Some((value, tail)) = rest.split_once(' ') else {
+            out.push(name, rest);
+            return;
+        };
+        out.push(name, value);
+        rest = tail;
     }
     if let Some(message) = structured_data(rest, out) {
         out.push("message", message);

@@ -31,8 +31,6 @@ pub enum Arg {
     Field(String),
     /// The map of the fields that have no column (`Map<Utf8, Utf8>`), and which of them are meant.
     Rest(Vec<NamePattern>),
-    /// A field that no row has; it takes its place among the arguments, but has no input column.
-    Missing(String),
 }
 
 /// The columns of a batch.
@@ -60,25 +58,19 @@ impl<'a> Args<'a> {
     /// tell the number of rows.
     pub(super) fn new(args: &'a [Arg], arrays: &'a [ArrayRef]) -> Result<Self> {
         let mut columns = Vec::with_capacity(args.len());
-        let mut left = arrays.iter();
-        for arg in args {
-            if let Arg::Missing(name) = arg {
-                columns.push(Column::Field { name, text: TextColumn::missing() });
-                continue;
-            }
-            let Some(array) = left.next() else { return exec_err!("a function of `stats` lacks columns") };
+        for (arg, array) in args.iter().zip(arrays) {
             columns.push(match arg {
+                Arg::Field(name) => match TextColumn::new(array) {
+                    Some(text) => Column::Field { name, text },
+                    None => return exec_err!("column `{name}` of type {} holds no texts", array.data_type()),
+                },
                 Arg::Rest(wanted) => match Rest::new(array, wanted) {
                     Some(rest) => Column::Rest(rest),
                     None => return exec_err!("column of type {} holds no map of texts", array.data_type()),
                 },
-                Arg::Field(name) | Arg::Missing(name) => match TextColumn::new(array) {
-                    Some(text) => Column::Field { name, text },
-                    None => return exec_err!("column `{name}` of type {} holds no texts", array.data_type()),
-                },
             });
         }
-        Ok(Self { columns, rows: arrays.first().map_or(0, |a| a.len()) })
+        Ok(Self { columns, rows: arrays.first().map_or(0, Array::len) })
     }
 
     /// Calls a function for each field of a row, empty ones too if they have a column.

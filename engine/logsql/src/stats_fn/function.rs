@@ -45,7 +45,8 @@ pub enum Function {
         /// Counting stops here.
         limit: Option<u64>,
     },
-    /// `sum(...)`
+    /// `sum(...)`: the reference counts values with units over all rows, and plain numbers only under `by`; which of the
+    /// rules holds is the caller's choice, for the functions that follow too.
     Sum(NumberRule),
     /// `avg(...)`
     Avg(NumberRule),

@@ -31,7 +31,7 @@ pub(super) struct Rows<'a> {
     filter: Option<&'a BooleanArray>,
 }
 
-impl<'a> Rows<'a> {
+impl Rows<'_> {
     /// Calls a function with each row and its group.
     #[inline]
     pub(super) fn each(&self, mut call: impl FnMut(usize, usize)) {
@@ -120,7 +120,7 @@ impl GroupsAccumulator for StatsAccumulator {
     }
 
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
-        let rows = values.first().map_or(0, |v| v.len());
+        let rows = values.first().map_or(0, Array::len);
         let groups: Vec<usize> = (0..rows).collect();
         let mut own = Self::new(self.function.clone(), Arc::clone(&self.args));
         GroupsAccumulator::update_batch(&mut own, values, &groups, filter, rows)?;
@@ -134,7 +134,7 @@ impl GroupsAccumulator for StatsAccumulator {
 
 impl Accumulator for StatsAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        let rows = values.first().map_or(0, |v| v.len());
+        let rows = values.first().map_or(0, Array::len);
         let mut zeros = std::mem::take(&mut self.zeros);
         zeros.resize(rows.max(zeros.len()), 0);
         let done = GroupsAccumulator::update_batch(self, values, &zeros[..rows], None, 1);
@@ -157,7 +157,7 @@ impl Accumulator for StatsAccumulator {
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        let groups = vec![0; states.first().map_or(0, |s| s.len())];
+        let groups = vec![0; states.first().map_or(0, Array::len)];
         GroupsAccumulator::merge_batch(self, states, &groups, 1)
     }
 }

@@ -10,11 +10,11 @@ use crate::kernels::values::numeric;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldOp {
     /// Equality of texts.
-    Equal,
+    Eq,
     /// `<=`: as numbers when both are, else by bytes.
-    LessOrEqual,
+    Le,
     /// `<`, likewise.
-    Less,
+    Lt,
 }
 
 /// Compares the first of the values asked for with the second.
@@ -35,24 +35,24 @@ impl FieldCompare {
 impl RowMatcher for FieldCompare {
     fn matches(&self, values: &[&str]) -> bool {
         let (left, right) = (values[0], values[1]);
-        if self.op == FieldOp::Equal || left == right {
-            return left == right && self.op != FieldOp::Less;
+        if self.op == FieldOp::Eq || left == right {
+            return left == right && self.op != FieldOp::Lt;
         }
         let order = match (numeric(left), numeric(right)) {
             (Some(x), Some(y)) => x.partial_cmp(&y).unwrap_or(Ordering::Greater),
             _ => left.cmp(right),
         };
         match self.op {
-            FieldOp::Less => order == Ordering::Less,
+            FieldOp::Lt => order == Ordering::Less,
             _ => order != Ordering::Greater,
         }
     }
 
     fn describe(&self) -> String {
         let name = match self.op {
-            FieldOp::Equal => "eq_field",
-            FieldOp::LessOrEqual => "le_field",
-            FieldOp::Less => "lt_field",
+            FieldOp::Eq => "eq_field",
+            FieldOp::Le => "le_field",
+            FieldOp::Lt => "lt_field",
         };
         format!("{:?}:{name}({:?})", self.left, self.right)
     }

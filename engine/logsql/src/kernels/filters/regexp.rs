@@ -7,7 +7,7 @@
 use memchr::memmem::Finder;
 use quiver_types::logs::{MatchHints, ValueMatcher};
 use regex::Regex;
-use regex_syntax::hir::{Class, Hir, HirKind, Look};
+use regex_syntax::hir::{Class, ClassUnicodeRange, Hir, HirKind, Look};
 
 use super::substring::inner_words;
 use super::{ALTERNATIVES_MAX, alternatives};
@@ -29,7 +29,7 @@ enum Plan {
     /// Any of these texts.
     Texts(Vec<Text>),
     /// The expression, after a text that must be there.
-    Run { regex: Regex, required: Option<Finder<'static>> },
+    Run { regex: Regex, required: Option<Box<Finder<'static>>> },
 }
 
 /// A text within a value.
@@ -143,7 +143,7 @@ fn ways_of(hir: &Hir) -> Vec<Way> {
             Err(_) => gap(),
         },
         HirKind::Class(Class::Unicode(class)) => {
-            let count: usize = class.ranges().iter().map(|r| r.len()).sum();
+            let count: usize = class.ranges().iter().map(ClassUnicodeRange::len).sum();
             if count == 0 || count > 4 {
                 return gap();
             }
@@ -249,7 +249,7 @@ fn plan(regex: Regex, ways: &[Way], hints: &MatchHints) -> Plan {
             ways.iter()
                 .map(|way| match (joined(way), way.is_empty()) {
                     // The empty expression matches everything.
-                    ((_, _), true) => Some(("".to_owned(), false, false)),
+                    ((_, _), true) => Some((String::new(), false, false)),
                     ((mut texts, true), _) => texts.pop().map(|t| (t.text, t.at_begin, t.at_end)),
                     _ => None,
                 })
@@ -267,7 +267,7 @@ fn plan(regex: Regex, ways: &[Way], hints: &MatchHints) -> Plan {
         Some(texts) if !texts.is_empty() => Plan::Texts(texts),
         _ => {
             let required = hints.substring.as_ref().filter(|s| s.len() > 1);
-            Plan::Run { regex, required: required.map(|s| Finder::new(s.as_bytes()).into_owned()) }
+            Plan::Run { regex, required: required.map(|s| Box::new(Finder::new(s.as_bytes()).into_owned())) }
         }
     }
 }

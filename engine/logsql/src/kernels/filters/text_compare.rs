@@ -6,13 +6,13 @@ use quiver_types::logs::ValueMatcher;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextOp {
     /// `>`
-    Greater,
+    Gt,
     /// `>=`
-    GreaterOrEqual,
+    Ge,
     /// `<`
-    Less,
+    Lt,
     /// `<=`
-    LessOrEqual,
+    Le,
 }
 
 /// A comparison of texts. A missing field is the empty text and as such less than any other.
@@ -32,19 +32,19 @@ impl TextCompare {
 impl ValueMatcher for TextCompare {
     fn matches(&self, value: &str) -> bool {
         match self.op {
-            TextOp::Greater => value > self.text.as_str(),
-            TextOp::GreaterOrEqual => value >= self.text.as_str(),
-            TextOp::Less => value < self.text.as_str(),
-            TextOp::LessOrEqual => value <= self.text.as_str(),
+            TextOp::Gt => value > self.text.as_str(),
+            TextOp::Ge => value >= self.text.as_str(),
+            TextOp::Lt => value < self.text.as_str(),
+            TextOp::Le => value <= self.text.as_str(),
         }
     }
 
     fn describe(&self) -> String {
         let op = match self.op {
-            TextOp::Greater => ">",
-            TextOp::GreaterOrEqual => ">=",
-            TextOp::Less => "<",
-            TextOp::LessOrEqual => "<=",
+            TextOp::Gt => ">",
+            TextOp::Ge => ">=",
+            TextOp::Lt => "<",
+            TextOp::Le => "<=",
         };
         format!("{op}{:?}", self.text)
     }
