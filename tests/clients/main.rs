@@ -5,5 +5,6 @@ mod open_data;
 mod otlp_sdk;
 mod prometheus;
 mod prometheus_queries;
+mod prometheus_reads;
 mod s3;
 mod tools;

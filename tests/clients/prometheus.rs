@@ -59,11 +59,11 @@ impl Prometheus {
     }
 }
 
-fn params(pairs: &[(&str, String)]) -> Vec<(String, String)> {
+pub(crate) fn params(pairs: &[(&str, String)]) -> Vec<(String, String)> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
 }
 
-fn seconds(ms: i64) -> String {
+pub(crate) fn seconds(ms: i64) -> String {
     format!("{}.{:03}", ms / 1000, ms % 1000)
 }
 
@@ -208,7 +208,7 @@ fn show(text: &str) {
 }
 
 /// Compares two answers: the same type, series and times, values within the tolerance.
-fn same(theirs: &Value, ours: &Value) -> Result<(), String> {
+pub(crate) fn same(theirs: &Value, ours: &Value) -> Result<(), String> {
     if theirs["resultType"] != ours["resultType"] {
         return Err(format!("{} instead of {}", ours["resultType"], theirs["resultType"]));
     }

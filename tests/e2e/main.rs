@@ -3,5 +3,10 @@
 mod admin;
 mod bad_input;
 mod explain;
+mod federate;
+mod import;
+mod remote_read;
 mod small_endpoints;
+mod statistics;
+mod surface;
 mod write_read;

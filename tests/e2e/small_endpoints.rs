@@ -99,8 +99,21 @@ async fn statistics_hold_what_is_measured() {
         server.get_with("/metrics-api/api/v1/query", &params).await.json()
     };
     let some = ask("true").await;
-    assert_eq!(some["data"]["stats"]["samples"], json!({"samplesRead": 1, "totalQueryableSamples": 1}));
-    assert!(some["data"]["stats"]["timings"]["execTotalTime"].as_f64().is_some_and(|t| t > 0.0), "{some}");
-    assert!(some.get("warnings").is_none(), "{some}");
-    assert_eq!(ask("all").await["warnings"], json!(["stats=all: statistics per step are not available"]));
+    let peak = some["data"]["stats"]["samples"]["peakSamples"].as_u64().expect("a number");
+    assert!(peak > 0, "{some}");
+    let totals = json!({"samplesRead": 1, "totalQueryableSamples": 1, "peakSamples": peak});
+    assert_eq!(some["data"]["stats"]["samples"], totals);
+    let timings = some["data"]["stats"]["timings"].as_object().expect("an object");
+    for name in ["evalTotalTime", "resultSortTime", "queryPreparationTime", "innerEvalTime", "execQueueTime"] {
+        let part = timings[name].as_f64().expect("a number");
+        assert!((0.0..=timings["execTotalTime"].as_f64().expect("a number")).contains(&part), "{some}");
+    }
+    let all = ask("all").await;
+    let samples = &all["data"]["stats"]["samples"];
+    assert_eq!(samples["totalQueryableSamplesPerStep"], json!([[1_700_000_000, 1]]));
+    assert_eq!(samples["samplesReadPerStep"], json!([[1_700_000_000, 1]]));
+    assert!(some.get("warnings").is_none() && all.get("warnings").is_none(), "{some} {all}");
+    let odd = ask("some").await;
+    let text = odd["warnings"][0].as_str().expect("a warning");
+    assert!(text.starts_with("value \"some\" for parameter \"stats\" is deprecated"), "{odd}");
 }

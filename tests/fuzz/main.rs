@@ -1,4 +1,5 @@
-//! Fuzz targets as seeded loops on stable Rust: bodies of remote write and OTLP, PromQL texts, PromQL evaluation.
+//! Fuzz targets as seeded loops on stable Rust: bodies of remote write, OTLP, text import and remote read,
+//! PromQL texts, PromQL evaluation.
 //!
 //! Each loop runs for `QUIVER_FUZZ_SECONDS` (20; 200 with `QUIVER_SOAK=1`). A failure prints the seed of its case and
 //! the input; `QUIVER_SEED=<seed>` begins with that case. The allocator is the product's and counts per thread, so that
@@ -8,9 +9,11 @@ mod drive;
 mod evaluate;
 mod expression;
 mod hostile;
+mod import;
 mod otlp;
 mod promql;
 mod protobuf;
+mod remote_read;
 mod remote_write;
 
 #[global_allocator]

@@ -1,6 +1,7 @@
 //! What the tests share: a real server process, remote-write bodies, answers, the script runner of `PromQL`.
 
 pub mod body;
+pub mod chunks;
 pub mod history;
 pub mod load;
 pub mod promqltest;

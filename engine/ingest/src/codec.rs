@@ -4,7 +4,7 @@
 //! snappy block reaches. The others are streamed against the limit and against 200 times the body above 1 MiB.
 
 use std::borrow::Cow;
-use std::io::Read;
+use std::io::{BufRead, Read};
 
 use crate::error::{Error, Result};
 
@@ -91,6 +91,41 @@ pub fn decompress(encoding: Encoding, body: &[u8], limit_bytes: usize) -> Result
             stream(encoding, decoder, body, limit_bytes)
         }
     }
+}
+
+/// Compresses an answer in snappy's block format.
+///
+/// # Errors
+/// TooLarge: the format ends at 4 GiB.
+pub fn snappy_block(data: &[u8]) -> Result<Vec<u8>> {
+    snap::raw::Encoder::new().compress_vec(data).map_err(|_| too_large(u32::MAX as usize))
+}
+
+/// Decompresses a body of any length while it comes. Memory stays within the window of the encoding, so a limit of the
+/// whole is up to the reader.
+///
+/// # Errors
+/// Unsupported: snappy, whose block format has no stream. Invalid: not of this encoding. Reading gives further errors.
+pub fn reader<'a>(encoding: Encoding, mut body: impl BufRead + 'a) -> Result<Box<dyn Read + 'a>> {
+    Ok(match encoding {
+        Encoding::Identity => Box::new(body),
+        Encoding::Snappy => return Err(Error::UnsupportedEncoding("snappy".to_owned())),
+        Encoding::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(body)),
+        Encoding::Deflate => {
+            let corrupt = |source| Error::Corrupt { encoding: "deflate", source: Box::new(source) };
+            if has_zlib_header(body.fill_buf().map_err(corrupt)?) {
+                Box::new(flate2::bufread::ZlibDecoder::new(body))
+            } else {
+                Box::new(flate2::bufread::DeflateDecoder::new(body))
+            }
+        }
+        Encoding::Zstd => {
+            let corrupt = |source| Error::Corrupt { encoding: "zstd", source: Box::new(source) };
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(body).map_err(corrupt)?;
+            decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(corrupt)?;
+            Box::new(decoder)
+        }
+    })
 }
 
 fn too_large(limit_bytes: usize) -> Error {

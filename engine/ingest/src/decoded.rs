@@ -209,12 +209,16 @@ impl Sink {
         Ok(())
     }
 
-    fn check(&self) -> Result<()> {
-        let used = self.batch.label_bytes.len()
+    /// Bytes that the batch takes, about.
+    pub(crate) fn used(&self) -> usize {
+        self.batch.label_bytes.len()
             + self.batch.series.len() * size_of::<BatchSeries>()
             + self.batch.ts.len() * SAMPLE_BYTES
-            + self.other_bytes;
-        if used > self.bytes_max || self.batch.label_bytes.len() > u32::MAX as usize {
+            + self.other_bytes
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.used() > self.bytes_max || self.batch.label_bytes.len() > u32::MAX as usize {
             return Err(self.too_large());
         }
         Ok(())

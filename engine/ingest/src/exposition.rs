@@ -108,6 +108,11 @@ impl ExpositionDecoder {
         self.sink.batch.ts.len()
     }
 
+    /// Bytes that have gathered, about.
+    pub fn bytes(&self) -> usize {
+        self.sink.used()
+    }
+
     /// Takes what has gathered. Counts of bad lines start anew with each call; line numbers go on.
     pub fn take(&mut self) -> Decoded {
         std::mem::replace(&mut self.sink, Sink::new(0, GATHER_MAX_BYTES)).finish()

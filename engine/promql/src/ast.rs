@@ -231,6 +231,28 @@ pub enum BinaryOp {
 }
 
 impl BinaryOp {
+    /// All operators.
+    pub const ALL: [Self; 18] = [
+        Self::Add,
+        Self::Sub,
+        Self::Mul,
+        Self::Div,
+        Self::Mod,
+        Self::Pow,
+        Self::Atan2,
+        Self::Eql,
+        Self::Neq,
+        Self::Lss,
+        Self::Lte,
+        Self::Gtr,
+        Self::Gte,
+        Self::TrimUpper,
+        Self::TrimLower,
+        Self::And,
+        Self::Or,
+        Self::Unless,
+    ];
+
     /// Gives the operator as written.
     pub fn as_str(self) -> &'static str {
         match self {

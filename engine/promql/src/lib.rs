@@ -22,8 +22,10 @@ pub mod parser;
 pub mod print;
 pub mod quantile;
 pub mod query;
+pub mod raw;
 pub mod result;
 pub mod selectors;
+pub mod tally;
 pub mod tree;
 pub mod window;
 
@@ -33,4 +35,6 @@ mod plan;
 mod run;
 
 pub use query::{PromqlEngine, PromqlError, PromqlSettings, QueryOptions, QueryOutcome, QueryTimings};
+pub use raw::{RawReader, RawSeries};
 pub use result::{QueryValue, SampleResult, SampleSeries, StepResult, StepRow};
+pub use tally::SampleStats;

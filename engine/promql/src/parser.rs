@@ -12,6 +12,7 @@ mod primary;
 mod selector;
 
 use quiver_types::Matcher;
+use quiver_types::matcher::PatternBudget;
 
 use crate::ast::{Expr, PosRange};
 use crate::check;
@@ -70,13 +71,24 @@ pub fn parse_with(query: &str, options: &ParseOptions) -> Result<Expr> {
 /// # Errors
 /// The text is not a selector.
 pub fn parse_selector(text: &str) -> Result<Vec<Matcher>> {
-    let work = || -> Result<_> {
+    parse_selectors([text])?.pop().ok_or_else(|| ParseError::new(PosRange::default(), "no selector found in input"))
+}
+
+/// Parses several selectors, whose patterns share one limit.
+///
+/// # Errors
+/// A text is not a selector.
+pub fn parse_selectors<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Vec<Vec<Matcher>>> {
+    let mut patterns = PatternBudget::default();
+    let mut one = |text: &'a str| -> Result<_> {
         let mut parser = Parser::new(text, &ParseOptions::default())?;
+        parser.patterns = std::mem::take(&mut patterns);
         let selector = parser.selector()?;
         parser.end()?;
+        patterns = parser.patterns;
         Ok(selector.matchers)
     };
-    work().map_err(|e| e.locate(text))
+    texts.into_iter().map(|text| one(text).map_err(|e| e.locate(text))).collect()
 }
 
 /// The state of a parse.
@@ -91,6 +103,8 @@ struct Parser<'a> {
     operands: usize,
     /// How many aggregations are being read: errors inside say so.
     aggregations: usize,
+    /// Room for regular expressions.
+    patterns: PatternBudget,
 }
 
 impl<'a> Parser<'a> {
@@ -104,7 +118,17 @@ impl<'a> Parser<'a> {
             return Err(ParseError::new(PosRange::default(), message));
         }
         let lexer = Lexer::new(text);
-        Ok(Self { text, lexer, options: *options, ahead: None, last_end: 0, depth: 0, operands: 0, aggregations: 0 })
+        Ok(Self {
+            text,
+            lexer,
+            options: *options,
+            ahead: None,
+            last_end: 0,
+            depth: 0,
+            operands: 0,
+            aggregations: 0,
+            patterns: PatternBudget::default(),
+        })
     }
 
     /// Gives the next token and leaves it.

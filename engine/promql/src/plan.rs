@@ -27,6 +27,7 @@ use crate::nodes::map::{Map, Stage};
 use crate::nodes::rollup::Rollup;
 use crate::nodes::rows::to_batches;
 use crate::run::RunState;
+use crate::tally::{Merge, TallyId};
 
 pub(crate) mod aggregate;
 pub(crate) mod binary;
@@ -81,6 +82,8 @@ pub(crate) struct Scope {
     pub(crate) single: bool,
     /// What of histograms is of interest.
     pub(crate) detail: Detail,
+    /// Where samples are counted.
+    pub(crate) tally: TallyId,
 }
 
 /// What of the histograms of a selector the functions around it ask for.
@@ -197,6 +200,17 @@ pub(crate) struct Planner {
 }
 
 impl Planner {
+    /// The scope of what is evaluated once for all steps of another, with counts of its own.
+    pub(crate) fn once(&self, scope: Scope) -> Scope {
+        let once = scope.once();
+        Scope { tally: self.tally(scope.tally, once.grid, Merge::Once), ..once }
+    }
+
+    /// Gives the counts of an inner evaluation, when samples are counted at all.
+    pub(crate) fn tally(&self, parent: TallyId, grid: Grid, merge: Merge) -> TallyId {
+        self.run.tallies.as_ref().map_or(0, |t| t.child(parent, grid, merge))
+    }
+
     /// Plans the root of a query.
     pub(crate) async fn root(&self, expr: &Expr, scope: Scope) -> Result<Planned> {
         self.operand(expr, scope).await
@@ -208,7 +222,7 @@ impl Planner {
             if scope.single || !evaluates_once(expr) {
                 return self.expr(expr, scope).await;
             }
-            let planned = self.expr(expr, scope.once()).await?;
+            let planned = self.expr(expr, self.once(scope)).await?;
             self.broadcast(planned, scope)
         }
         .boxed()

@@ -19,8 +19,10 @@ use crate::nodes::samples::{SampleBatch, SampleBuffers};
 use crate::parser::{ParseOptions, parse_with};
 use crate::plan::labels::sorted;
 use crate::plan::{Detail, Planned, Planner, QueryTimes, RangePlan, ScalarPlan, Scope, VectorPlan};
+use crate::raw::RawReader;
 use crate::result::{QueryValue, RowOrder, SampleResult, SampleSeries, StepResult, settle};
 use crate::run::RunState;
+use crate::tally::{Counts, SampleStats, Tallies, histogram_samples};
 use crate::window::{StaleFree, extend_floats};
 
 /// Settings of the language.
@@ -45,6 +47,8 @@ impl Default for PromqlSettings {
 pub struct QueryOptions {
     /// Look-back instead of that of the settings.
     pub lookback_ms: Option<i64>,
+    /// Whether samples are counted per step.
+    pub stats: bool,
 }
 
 /// Why a query failed.
@@ -77,8 +81,8 @@ pub struct QueryOutcome {
     pub warnings: Vec<String>,
     /// Texts of infos.
     pub infos: Vec<String>,
-    /// Samples that were read.
-    pub samples_read: u64,
+    /// Samples per step, if asked for.
+    pub samples: Option<SampleStats>,
     /// Where the time went.
     pub timings: QueryTimings,
 }
@@ -86,6 +90,8 @@ pub struct QueryOutcome {
 /// Time spent in the phases of a query.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct QueryTimings {
+    /// Waiting for a place among the queries that run at once.
+    pub queue: Duration,
     /// Parsing.
     pub parse: Duration,
     /// Label phase and planning.
@@ -115,6 +121,26 @@ impl PromqlEngine {
         settings: PromqlSettings,
     ) -> Self {
         Self { source, tables, query, settings }
+    }
+
+    /// Gives what reads samples as they are, from a snapshot of now.
+    pub fn raw(&self, ctx: &QueryContext) -> RawReader {
+        RawReader {
+            snapshot: self.source.snapshot(),
+            tables: Arc::clone(&self.tables),
+            engine: Arc::clone(&self.query),
+            ctx: ctx.clone(),
+        }
+    }
+
+    /// Says whether experimental functions and aggregations may be called.
+    pub fn experimental_functions(&self) -> bool {
+        self.settings.experimental_functions
+    }
+
+    /// Gives the look-back of instant selectors.
+    pub fn lookback_ms(&self) -> i64 {
+        self.settings.lookback_ms
     }
 
     /// Evaluates at one time.
@@ -192,16 +218,17 @@ impl PromqlEngine {
         ctx: &QueryContext,
     ) -> Result<QueryOutcome, PromqlError> {
         let began = Instant::now();
-        let expr = self.parse(query, times)?;
+        let expr = self.parse_at(query, times)?;
         let parsed = began.elapsed();
         let job = self.job(expr, times, options, ctx);
-        let (value, annotations, mut timings) = self.query.run(ctx, job.evaluate()).await?;
+        let (value, annotations, mut timings, samples) = self.query.run(ctx, job.evaluate()).await?;
         timings.parse = parsed;
+        timings.queue = ctx.waited();
         Ok(QueryOutcome {
             value,
             warnings: annotations.texts(Level::Warning, query),
             infos: annotations.texts(Level::Info, query),
-            samples_read: quiver_types::stats::get(&ctx.stats.samples),
+            samples,
             timings,
         })
     }
@@ -214,15 +241,23 @@ impl PromqlEngine {
         analyze: bool,
         ctx: &QueryContext,
     ) -> Result<Value, PromqlError> {
-        let expr = self.parse(query, times)?;
+        let expr = self.parse_at(query, times)?;
         let job = self.job(expr, times, options, ctx);
         Ok(self.query.run(ctx, job.explain(analyze)).await?)
     }
 
-    fn parse(&self, query: &str, times: QueryTimes) -> Result<Expr, PromqlError> {
+    /// Parses an expression under the settings of the language.
+    ///
+    /// # Errors
+    /// The text is no valid expression.
+    pub fn parse(&self, query: &str) -> Result<Expr, ParseError> {
         let options =
             ParseOptions { experimental_functions: self.settings.experimental_functions, ..ParseOptions::default() };
-        let expr = parse_with(query, &options)?;
+        parse_with(query, &options)
+    }
+
+    fn parse_at(&self, query: &str, times: QueryTimes) -> Result<Expr, PromqlError> {
+        let expr = self.parse(query)?;
         let given = type_of(&expr);
         if times.step_ms > 0 && !matches!(given, ValueType::Scalar | ValueType::Vector) {
             let name = if given == ValueType::Matrix { "range vector" } else { "string" };
@@ -233,19 +268,21 @@ impl PromqlEngine {
     }
 
     fn job(&self, expr: Expr, times: QueryTimes, options: &QueryOptions, ctx: &QueryContext) -> Job {
+        let steps = if times.step_ms == 0 { 1 } else { (times.end_ms - times.start_ms) / times.step_ms + 1 };
+        let grid = Grid { start: times.start_ms, step_ms: times.step_ms.max(1), steps: steps as usize };
+        let tallies = options.stats.then(|| Tallies::new(grid));
         let planner = Planner {
             snapshot: self.source.snapshot(),
             tables: Arc::clone(&self.tables),
             engine: Arc::clone(&self.query),
-            run: Arc::new(RunState::new(ctx.clone())),
+            run: Arc::new(RunState::new(ctx.clone(), tallies)),
             times,
             lookback_ms: options.lookback_ms.unwrap_or(self.settings.lookback_ms),
             subquery_step_ms: self.settings.subquery_step_ms,
             joins: AtomicUsize::new(0),
         };
-        let steps = if times.step_ms == 0 { 1 } else { (times.end_ms - times.start_ms) / times.step_ms + 1 };
-        let grid = Grid { start: times.start_ms, step_ms: times.step_ms.max(1), steps: steps as usize };
-        Job { planner, expr, scope: Scope { grid, single: times.start_ms == times.end_ms, detail: Detail::All } }
+        let single = times.start_ms == times.end_ms;
+        Job { planner, expr, scope: Scope { grid, single, detail: Detail::All, tally: 0 } }
     }
 }
 
@@ -268,7 +305,7 @@ struct Job {
 }
 
 impl Job {
-    async fn evaluate(self) -> Result<(QueryValue, Annotations, QueryTimings)> {
+    async fn evaluate(self) -> Result<(QueryValue, Annotations, QueryTimings, Option<SampleStats>)> {
         let mut timings = QueryTimings::default();
         let began = Instant::now();
         let planned = self.planner.root(&self.expr, self.scope).await?;
@@ -282,7 +319,8 @@ impl Job {
             }
             Planned::Range(range) => self.samples(range, &mut timings).await?,
         };
-        Ok((value, self.planner.run.annotations(), timings))
+        let run = &self.planner.run;
+        Ok((value, run.annotations(), timings, run.sample_stats()))
     }
 
     fn is_range(&self) -> bool {
@@ -335,7 +373,7 @@ impl Job {
         let began = Instant::now();
         let (table, mut series) = match range {
             RangePlan::Grid { vector, grid } => {
-                let scope = Scope { grid, single: grid.steps == 1, detail: Detail::All };
+                let scope = Scope { grid, single: grid.steps == 1, detail: Detail::All, tally: 0 };
                 let result = self.vector(vector, scope, timings).await?;
                 let series = result.rows().map(|row| grid_series(&row, grid)).collect();
                 (Arc::clone(&result.table), series)
@@ -398,6 +436,13 @@ impl Job {
             let held: usize = out.last().map_or(0, |s| s.ts.len());
             self.planner.run.hold(held).map_err(from_datafusion)?;
         }
+        if let Some(tallies) = &self.planner.run.tallies {
+            let mut counts = Counts::new(1);
+            for s in &out {
+                counts.both(0, s.ts.len() as u64 + s.hists.iter().map(histogram_samples).sum::<u64>());
+            }
+            tallies.add(0, &counts);
+        }
         Ok(out)
     }
 
@@ -408,7 +453,7 @@ impl Job {
             Planned::Vector(vector) => self.planner.finish(vector, self.scope)?,
             Planned::Range(RangePlan::Scan { plan, .. }) => plan,
             Planned::Range(RangePlan::Grid { vector, grid }) => {
-                self.planner.finish(vector, Scope { grid, single: grid.steps == 1, detail: Detail::All })?
+                self.planner.finish(vector, Scope { grid, single: grid.steps == 1, detail: Detail::All, tally: 0 })?
             }
         };
         self.planner.engine.explain(&plan, &self.planner.run.ctx, analyze).await

@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use datafusion::error::Result;
 use parking_lot::Mutex;
 use quiver_query::QueryContext;
+use quiver_types::stats::get;
 use quiver_types::{Error, ErrorKind};
 
 use crate::annotation::Annotations;
+use crate::tally::{SampleStats, Tallies};
 
 /// The text of Prometheus for a query that would hold too many samples.
 pub(crate) const TOO_MANY_SAMPLES: &str = "query processing would load too many samples into memory in query execution";
@@ -19,12 +21,21 @@ pub(crate) struct RunState {
     pub(crate) ctx: QueryContext,
     annotations: Mutex<Annotations>,
     values: AtomicU64,
+    /// Samples per step, when the query asks for them.
+    pub(crate) tallies: Option<Tallies>,
 }
 
 impl RunState {
     /// Starts a query.
-    pub(crate) fn new(ctx: QueryContext) -> Self {
-        Self { ctx, annotations: Mutex::default(), values: AtomicU64::new(0) }
+    pub(crate) fn new(ctx: QueryContext, tallies: Option<Tallies>) -> Self {
+        Self { ctx, annotations: Mutex::default(), values: AtomicU64::new(0), tallies }
+    }
+
+    /// Gives the samples per step, if they were counted. The peak is what the limit of samples was held against: the
+    /// values that operators held, or the samples that scans loaded.
+    pub(crate) fn sample_stats(&self) -> Option<SampleStats> {
+        let peak = self.values.load(Relaxed).max(get(&self.ctx.stats.samples));
+        self.tallies.as_ref().map(|t| t.finish(peak))
     }
 
     /// Takes over annotations.

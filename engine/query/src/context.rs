@@ -1,6 +1,7 @@
 //! What a query brings along: who asks, how long it may take, how much it may read.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use quiver_types::stats::get;
@@ -50,6 +51,7 @@ pub struct QueryContext {
     pub limits: Limits,
     /// What it read so far.
     pub stats: Arc<ReadStats>,
+    waited_nanos: Arc<AtomicU64>,
 }
 
 impl QueryContext {
@@ -61,7 +63,18 @@ impl QueryContext {
             cancel: CancellationToken::new(),
             limits,
             stats: Arc::default(),
+            waited_nanos: Arc::default(),
         }
+    }
+
+    /// How long it waited for a place among the queries that run at once.
+    pub fn waited(&self) -> Duration {
+        Duration::from_nanos(self.waited_nanos.load(Relaxed))
+    }
+
+    /// Notes how long it waited.
+    pub(crate) fn set_waited(&self, waited: Duration) {
+        self.waited_nanos.store(waited.as_nanos() as u64, Relaxed);
     }
 
     /// Checks deadline, cancellation and the counters against the limits. Cheap: called between batches.

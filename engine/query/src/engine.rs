@@ -144,6 +144,7 @@ impl QueryEngine {
         let timeout = |phase: &str| Error::new(ErrorKind::Timeout, format!("query timed out in {phase}"));
         let mut ending = Ending::begin(&self.used);
         let waiting = Gauge::up(&self.used, |u| &u.waiting);
+        let came = Instant::now();
         let place = tokio::time::timeout_at(deadline, Arc::clone(&self.places).acquire_owned())
             .await
             .map_err(|_| timeout("expression evaluation queue"))
@@ -156,6 +157,7 @@ impl QueryEngine {
             }
         };
         drop(waiting);
+        ctx.set_waited(came.elapsed());
         let (cancel, used) = (ctx.cancel.clone(), Arc::clone(&self.used));
         let cpu = self.cpu.as_ref().expect("lives as long as the engine").handle();
         let mut task = AbortOnDrop(cpu.spawn(async move {

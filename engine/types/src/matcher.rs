@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// How a matcher compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,6 +43,50 @@ pub struct Matcher {
 
 /// Largest compiled regular expression, in bytes (`identity-and-access` section 7).
 pub const REGEX_BYTES_MAX: usize = 1 << 20;
+
+/// Largest compiled regular expressions of one query together, in bytes.
+pub const QUERY_REGEX_BYTES_MAX: usize = 10 << 20;
+
+/// How much room the patterns of one query have left.
+///
+/// A few patterns cannot exceed it, since each is bounded by [`REGEX_BYTES_MAX`]: they are only remembered. With more,
+/// all are measured.
+#[derive(Debug, Clone, Default)]
+pub struct PatternBudget {
+    few: Vec<String>,
+    measured: usize,
+}
+
+impl PatternBudget {
+    /// Counts a pattern that was compiled.
+    ///
+    /// # Errors
+    /// LimitExceeded: all together are too large.
+    pub fn add(&mut self, pattern: &str) -> Result<()> {
+        const FEW: usize = QUERY_REGEX_BYTES_MAX / REGEX_BYTES_MAX;
+        if self.few.len() < FEW {
+            self.few.push(pattern.to_owned());
+            return Ok(());
+        }
+        if self.measured == 0 {
+            self.measured = self.few.iter().map(|p| compiled_bytes(p)).sum();
+        }
+        self.measured += compiled_bytes(pattern);
+        if self.measured > QUERY_REGEX_BYTES_MAX {
+            let text = format!("the regular expressions of a query take more than {QUERY_REGEX_BYTES_MAX} bytes");
+            return Err(Error::new(ErrorKind::LimitExceeded, text));
+        }
+        Ok(())
+    }
+}
+
+/// Gives the size that `size_limit` of the crate `regex` is about.
+fn compiled_bytes(pattern: &str) -> usize {
+    use regex_automata::nfa::thompson::{Config, NFA};
+    let config = Config::new().nfa_size_limit(Some(REGEX_BYTES_MAX));
+    let nfa = NFA::compiler().configure(config).build(&format!("^(?s:{pattern})$"));
+    nfa.map_or(REGEX_BYTES_MAX, |nfa| nfa.memory_usage())
+}
 
 impl Matcher {
     /// Makes a matcher; compiles a pattern as Prometheus does: anchored, dot matches new lines.
@@ -116,5 +160,18 @@ mod tests {
         assert!(Matcher::new("a", MatchOp::NotRegex, "b").expect("valid").matches_empty());
         assert!(Matcher::new("a", MatchOp::Regex, "(").is_err());
         assert!(Matcher::new("a", MatchOp::Regex, "((x{100}){100}){100}").is_err(), "too large");
+    }
+
+    #[test]
+    fn patterns_of_a_query_together_are_bounded() {
+        let large = r"\w{15}";
+        let bytes = compiled_bytes(large);
+        assert!((100_000..1 << 20).contains(&bytes), "{bytes}");
+        let mut budget = PatternBudget::default();
+        let fits = QUERY_REGEX_BYTES_MAX / bytes;
+        (0..fits).for_each(|i| budget.add(large).unwrap_or_else(|e| panic!("{i} of {fits}: {e}")));
+        assert_eq!(budget.add(large).unwrap_err().kind, ErrorKind::LimitExceeded);
+        let mut budget = PatternBudget::default();
+        (0..10_000).for_each(|_| budget.add("a.*").expect("small"));
     }
 }

@@ -1,4 +1,11 @@
 //! Columns become text once, here.
 
+pub(crate) mod bits;
+pub(crate) mod chunks;
+pub(crate) mod federation;
+pub(crate) mod federation_proto;
 pub(crate) mod outcome;
 pub(crate) mod prometheus;
+pub(crate) mod protobuf;
+pub(crate) mod remote_read;
+pub(crate) mod stats;

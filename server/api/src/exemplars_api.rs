@@ -9,7 +9,6 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::StatusCode;
-use quiver_promql::parser::parse;
 use quiver_promql::selectors::selectors;
 use quiver_query::QueryContext;
 use quiver_types::source::SeriesExemplars;
@@ -35,7 +34,8 @@ async fn query_exemplars(State(state): State<Arc<AppState>>, request: Request) -
         if end < start {
             return Err(Error::invalid("end timestamp must not be before start timestamp"));
         }
-        let expr = parse(params.get("query").unwrap_or_default()).map_err(|e| invalid("query", &e.to_string()))?;
+        let text = params.get("query").unwrap_or_default();
+        let expr = state.promql.parse(text).map_err(|e| invalid("query", &e.to_string()))?;
         let wanted: Vec<Vec<Matcher>> = selectors(&expr).into_iter().map(<[Matcher]>::to_vec).collect();
         if wanted.is_empty() {
             return Ok(StatusCode::NO_CONTENT.into_response());

@@ -9,9 +9,8 @@ use axum::Router;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use axum::routing::get;
-use quiver_promql::parser::parse_selector;
+use quiver_promql::parser::parse_selectors;
 use quiver_query::QueryContext;
-use quiver_types::stats::add;
 use quiver_types::{Error, Matcher, MillisRange, Result, SeriesSelector, SeriesSnapshot};
 use serde_json::{Value, json};
 
@@ -43,13 +42,15 @@ struct Ask {
 
 impl Ask {
     fn read(params: &Params, needs_selector: bool) -> Result<Self> {
+        if needs_selector && params.all("match[]").next().is_none() {
+            return Err(Error::invalid("no match[] parameter provided"));
+        }
         let limit = params.limit()?;
         let range =
             MillisRange::new(params.time("start")?.unwrap_or(i64::MIN), params.time("end")?.unwrap_or(i64::MAX));
-        let selectors = selectors(params)?;
-        if needs_selector && selectors.is_empty() {
-            return Err(Error::invalid("no match[] parameter provided"));
-        }
+        // Of the endpoints that take selectors, only `series` says in errors which parameter it is.
+        let selectors =
+            selectors(params).map_err(|e| if needs_selector { invalid("match[]", &e.message) } else { e })?;
         Ok(Self { limit, range, selectors, explain: explain(params) })
     }
 }
@@ -60,16 +61,11 @@ fn explain(params: &Params) -> bool {
 
 /// Reads all `match[]`.
 pub(crate) fn selectors(params: &Params) -> Result<Vec<Vec<Matcher>>> {
-    params
-        .all("match[]")
-        .map(|text| {
-            let matchers = parse_selector(text).map_err(|e| invalid("match[]", &e.to_string()))?;
-            if matchers.iter().all(Matcher::matches_empty) {
-                return Err(invalid("match[]", "match[] must contain at least one non-empty matcher"));
-            }
-            Ok(matchers)
-        })
-        .collect()
+    let selectors = parse_selectors(params.all("match[]")).map_err(|e| Error::invalid(e.to_string()))?;
+    if selectors.iter().any(|matchers| matchers.iter().all(Matcher::matches_empty)) {
+        return Err(Error::invalid("match[] must contain at least one non-empty matcher"));
+    }
+    Ok(selectors)
 }
 
 /// Runs one look-up on the engine's threads and encodes what it gives.
@@ -222,7 +218,6 @@ async fn metadata(State(state): State<Arc<AppState>>, request: Request) -> Respo
         let (snapshot, inner) = (state.source.snapshot(), ctx.clone());
         let work = async move { snapshot.metadata(&inner.access, metric.as_deref(), &inner.stats).await };
         let found = state.engine.run(&ctx, work).await?;
-        add(&ctx.stats.series, 0);
         Ok((found, limit, per_metric))
     };
     match looked_up.await {

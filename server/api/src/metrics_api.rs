@@ -18,6 +18,7 @@ use serde_json::json;
 
 use crate::encode::outcome::write_outcome;
 use crate::encode::prometheus::{Envelope, begin_success, error_response, finish_success, success};
+use crate::encode::stats;
 use crate::error::plain;
 use crate::labels_api::TRUNCATED;
 use crate::params::{Params, duration_ms, invalid};
@@ -41,7 +42,8 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 }
 
 async fn ready(state: State<Arc<AppState>>) -> Response {
-    crate::admin::ready(state).await
+    let answer = crate::admin::ready(state).await;
+    if answer.status() == StatusCode::OK { plain(StatusCode::OK, "Prometheus Server is Ready.") } else { answer }
 }
 
 async fn buildinfo(State(state): State<Arc<AppState>>) -> Response {
@@ -123,9 +125,11 @@ fn ask(state: &AppState, params: &Params, limit: usize) -> Result<Ask> {
     }
     let lookback_ms = match params.get("lookback_delta") {
         None => None,
-        Some(text) => Some(duration_ms(text).filter(|ms| *ms > 0).ok_or_else(|| {
+        // What is not positive stands for the default.
+        Some(text) => Some(duration_ms(text).ok_or_else(|| {
             Error::invalid(format!("error parsing lookback delta duration: cannot parse {text:?} to a valid duration"))
-        })?),
+        })?)
+        .filter(|ms| *ms > 0),
     };
     let explain = match params.get("explain") {
         None | Some("false" | "0") => Explain::No,
@@ -136,7 +140,7 @@ fn ask(state: &AppState, params: &Params, limit: usize) -> Result<Ask> {
     Ok(Ask {
         query: params.get("query").unwrap_or_default().to_owned(),
         limit,
-        options: QueryOptions { lookback_ms },
+        options: QueryOptions { lookback_ms, stats: params.get("stats").is_some() },
         ctx: QueryContext::new(state.access(), limits),
         explain,
         stats: params.get("stats").map(str::to_owned),
@@ -192,13 +196,13 @@ async fn run(state: &AppState, ask: &Ask, times: Times) -> Result<Response> {
     let mut envelope =
         Envelope { warnings: std::mem::take(&mut outcome.warnings), infos: std::mem::take(&mut outcome.infos) };
     let stats = ask.stats.as_deref().map(|word| {
-        if !matches!(word, "true" | "all" | "1") {
-            envelope.warnings.push(format!("unknown stats parameter {word:?}; known are true and all"));
+        if !matches!(word, "true" | "all") {
+            envelope.warnings.push(format!(
+                "value {word:?} for parameter \"stats\" is deprecated and will be rejected in the next major release, \
+                 use \"true\" or \"all\""
+            ));
         }
-        if word == "all" {
-            envelope.warnings.push("stats=all: statistics per step are not available".to_owned());
-        }
-        stats_json(&outcome)
+        stats::to_json(&outcome, word == "all")
     });
     let mut out = begin_success();
     let max = state.settings.answer_bytes_max;
@@ -211,30 +215,10 @@ async fn run(state: &AppState, ask: &Ask, times: Times) -> Result<Response> {
     Ok(finish_success(out, &envelope))
 }
 
-/// Times in seconds, and samples. What is not measured is left out: the wait for a place, the peak, samples per step.
-fn stats_json(outcome: &QueryOutcome) -> String {
-    let t = &outcome.timings;
-    let s = |d: Duration| d.as_secs_f64();
-    json!({
-        "timings": {
-            "evalTotalTime": s(t.plan + t.execute + t.settle),
-            "resultSortTime": s(t.settle),
-            "queryPreparationTime": s(t.parse + t.plan),
-            "innerEvalTime": s(t.execute),
-            "execTotalTime": s(t.parse + t.plan + t.execute + t.settle),
-        },
-        "samples": {
-            "totalQueryableSamples": outcome.samples_read,
-            "samplesRead": outcome.samples_read,
-        },
-    })
-    .to_string()
-}
-
 async fn expression(state: &AppState, request: Request) -> Result<quiver_promql::ast::Expr> {
     let params = Params::of(request, state.settings.form_bytes_max).await?;
     let text = params.get("query").unwrap_or_default();
-    quiver_promql::parser::parse(text).map_err(|e| invalid("query", &e.to_string()))
+    state.promql.parse(text).map_err(|e| invalid("query", &e.to_string()))
 }
 
 async fn format_query(State(state): State<Arc<AppState>>, request: Request) -> Response {

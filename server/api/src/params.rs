@@ -52,12 +52,14 @@ impl Params {
 
     /// Reads a time; `None` when absent.
     pub(crate) fn time(&self, name: &str) -> Result<Option<i64>> {
-        self.get(name).map(|text| time_ms(text).ok_or_else(|| bad_time(name, text))).transpose()
+        let bad = |text: &str| invalid(name, &format!("invalid time value for '{name}': {}", bad_time(text)));
+        self.get(name).map(|text| time_ms(text).ok_or_else(|| bad(text))).transpose()
     }
 
     /// Reads a time that must be there.
     pub(crate) fn required_time(&self, name: &str) -> Result<i64> {
-        self.time(name)?.ok_or_else(|| bad_time(name, ""))
+        let text = self.get(name).unwrap_or_default();
+        time_ms(text).ok_or_else(|| invalid(name, &bad_time(text)))
     }
 
     /// Reads a duration in milliseconds; `None` when absent.
@@ -70,7 +72,12 @@ impl Params {
     pub(crate) fn limit(&self) -> Result<usize> {
         let Some(text) = self.get("limit") else { return Ok(0) };
         match text.parse::<i64>() {
-            Err(_) => Err(invalid("limit", &format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))),
+            Err(e) => {
+                use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+                let long = matches!(e.kind(), PosOverflow | NegOverflow);
+                let why = if long { "value out of range" } else { "invalid syntax" };
+                Err(invalid("limit", &format!("strconv.Atoi: parsing {text:?}: {why}")))
+            }
             Ok(n) if n < 0 => Err(invalid("limit", "limit must be non-negative")),
             Ok(n) => Ok(n as usize),
         }
@@ -87,8 +94,8 @@ pub(crate) fn invalid(name: &str, reason: &str) -> Error {
     Error::invalid(format!("invalid parameter \"{name}\": {reason}"))
 }
 
-fn bad_time(name: &str, text: &str) -> Error {
-    invalid(name, &format!("cannot parse {text:?} to a valid timestamp"))
+fn bad_time(text: &str) -> String {
+    format!("cannot parse {text:?} to a valid timestamp")
 }
 
 /// The two texts that stand for "no bound".
@@ -151,6 +158,8 @@ mod tests {
         assert_eq!(p.duration("a").unwrap(), Some(1000));
         let p = Params::read(&Method::GET, &HeaderMap::new(), Some("limit=-1&step=1h30m&d=x"), b"").unwrap();
         assert!(p.limit().is_err());
+        let p2 = Params::read(&Method::GET, &HeaderMap::new(), Some("limit=9999999999999999999"), b"").unwrap();
+        assert!(p2.limit().unwrap_err().message.ends_with("value out of range"));
         assert_eq!(p.duration("step").unwrap(), Some(5_400_000));
         assert!(p.duration("d").unwrap_err().message.starts_with("invalid parameter \"d\": "));
     }

@@ -16,15 +16,25 @@ use tower_http::compression::CompressionLayer;
 
 use crate::error::plain;
 use crate::state::AppState;
-use crate::{admin, exemplars_api, ingest_api, labels_api, metrics_api, status_api};
+use crate::{
+    admin, exemplars_api, federate_api, import_api, ingest_api, labels_api, metrics_api, read_api, server_api,
+    status_api, tsdb_api,
+};
 
 /// The path of OTLP on its own port.
 const OTLP_PATH: &str = "/v1/metrics";
 
 /// Everything on the main port.
 pub fn main_router(state: Arc<AppState>) -> Router {
-    let metrics =
-        metrics_api::routes().merge(labels_api::routes()).merge(exemplars_api::routes()).merge(status_api::routes());
+    let metrics = metrics_api::routes()
+        .merge(labels_api::routes())
+        .merge(exemplars_api::routes())
+        .merge(federate_api::routes())
+        .merge(import_api::routes())
+        .merge(read_api::routes())
+        .merge(server_api::routes())
+        .merge(status_api::routes())
+        .merge(tsdb_api::routes());
     let mut router = Router::new().merge(admin::routes()).nest("/metrics-api", metrics);
     let mut paths: Vec<&str> = FORMATS.iter().flat_map(|f| f.paths).copied().collect();
     paths.sort_unstable();
@@ -44,7 +54,7 @@ pub fn otlp_router(state: Arc<AppState>) -> Router {
 fn finish(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {
     router
         .fallback(|| async { plain(StatusCode::NOT_FOUND, "404 page not found") })
-        .method_not_allowed_fallback(|| async { plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed") })
+        .method_not_allowed_fallback(|| async { plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed") })
         .layer(CompressionLayer::new().gzip(true))
         .layer(CatchPanicLayer::custom(|panic: Box<dyn std::any::Any + Send>| {
             let text = panic

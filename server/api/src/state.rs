@@ -10,6 +10,7 @@ use quiver_promql::PromqlEngine;
 use quiver_query::{Limits, QueryEngine};
 use quiver_store::Store;
 use quiver_types::{Access, Clock, SeriesSource};
+use tokio::sync::Semaphore;
 
 use crate::metrics::ApiMetrics;
 
@@ -36,6 +37,28 @@ pub struct ApiSettings {
     pub retry_after_s: u32,
     /// Version of the product.
     pub version: &'static str,
+    /// All settings of the process: section, key, value.
+    pub listed: Vec<(&'static str, &'static str, serde_json::Value)>,
+}
+
+/// Imports of text at once; each has a thread and a batch.
+const IMPORTS_MAX: usize = 16;
+/// Remote reads at once; more wait (`metrics-api` section 6).
+const READS_MAX: usize = 10;
+
+/// How many requests of a kind may be under way at once.
+#[derive(Debug)]
+pub struct Places {
+    /// Imports of text.
+    pub(crate) imports: Semaphore,
+    /// Remote reads.
+    pub(crate) reads: Arc<Semaphore>,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self { imports: Semaphore::new(IMPORTS_MAX), reads: Arc::new(Semaphore::new(READS_MAX)) }
+    }
 }
 
 /// Shared by all handlers.
@@ -50,10 +73,14 @@ pub struct AppState {
     pub promql: Arc<PromqlEngine>,
     /// Wall clock.
     pub clock: Arc<dyn Clock>,
+    /// When the process began, in Unix milliseconds.
+    pub started_ms: i64,
     /// Sums of OTLP delta series.
     pub delta: Mutex<DeltaState>,
     /// Limits and switches.
     pub settings: ApiSettings,
+    /// Places for requests that are bounded in number.
+    pub places: Places,
     /// Counters.
     pub metrics: ApiMetrics,
     /// Set when the server begins to stop: `/health/ready` answers 503 from then on.

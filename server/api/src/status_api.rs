@@ -9,7 +9,8 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::get;
-use quiver_types::Result;
+use quiver_promql::parser::parse_selector;
+use quiver_types::{Error, Result};
 use serde_json::{Value, json};
 
 use crate::encode::prometheus::{Envelope, error_response, success};
@@ -22,7 +23,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/api/v1/rules", get(rules))
         .route("/api/v1/alerts", get(async || constant(json!({"alerts": []}))))
         .route("/api/v1/targets", get(targets))
-        .route("/api/v1/targets/metadata", get(async || constant(json!([]))))
+        .route("/api/v1/targets/metadata", get(target_metadata))
         .route(
             "/api/v1/alertmanagers",
             get(async || constant(json!({"activeAlertmanagers": [], "droppedAlertmanagers": []}))),
@@ -44,10 +45,16 @@ fn answer(data: Result<Value>, route: &str) -> Response {
 async fn rules(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let checked = async {
         let params = Params::of(request, state.settings.form_bytes_max).await?;
+        crate::labels_api::selectors(&params)?;
         if let Some(other) = params.get("type").filter(|t| !matches!(t.to_lowercase().as_str(), "alert" | "record")) {
             return Err(invalid("type", &format!("not supported value {other:?}")));
         }
-        crate::labels_api::selectors(&params)?;
+        if let Some(text) = params.get("exclude_alerts").map(str::to_lowercase)
+            && !matches!(text.as_str(), "1" | "t" | "true" | "0" | "f" | "false")
+        {
+            let text = format!("error converting exclude_alerts: strconv.ParseBool: parsing {text:?}: invalid syntax");
+            return Err(invalid("exclude_alerts", &text));
+        }
         let token = params.get("group_next_token");
         match params.get("group_limit").map(str::parse::<i64>) {
             None if token.is_some() => {
@@ -65,6 +72,21 @@ async fn rules(State(state): State<Arc<AppState>>, request: Request) -> Response
         Ok(json!({"groups": []}))
     };
     answer(checked.await, "/api/v1/rules")
+}
+
+/// There is no target, so there is no metadata of any; parameters are checked all the same.
+async fn target_metadata(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let checked = async {
+        let params = Params::of(request, state.settings.form_bytes_max).await?;
+        if params.get("limit").is_some_and(|text| text.parse::<i64>().is_err()) {
+            return Err(Error::invalid("limit must be a number"));
+        }
+        if let Some(text) = params.get("match_target") {
+            parse_selector(text).map_err(|e| invalid("match_target", &e.to_string()))?;
+        }
+        Ok(json!([]))
+    };
+    answer(checked.await, "/api/v1/targets/metadata")
 }
 
 async fn targets(State(state): State<Arc<AppState>>, request: Request) -> Response {

@@ -64,6 +64,41 @@ fn text_or_number<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
     })
 }
 
+/// A value as a user would write it.
+trait Shown {
+    fn shown(&self) -> serde_json::Value;
+}
+
+macro_rules! shown_as_it_is {
+    ($($type:ty),*) => {
+        $(impl Shown for $type {
+            fn shown(&self) -> serde_json::Value {
+                self.clone().into()
+            }
+        })*
+    };
+}
+
+shown_as_it_is!(String, bool, usize, u64, Vec<String>);
+
+impl Shown for Size {
+    fn shown(&self) -> serde_json::Value {
+        let units = [("TiB", 1u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+        let unit = units.into_iter().find(|(_, bytes)| self.0 >= *bytes && self.0.is_multiple_of(*bytes));
+        unit.map_or_else(|| self.0.to_string(), |(name, bytes)| format!("{}{name}", self.0 / bytes)).into()
+    }
+}
+
+impl Shown for Span {
+    fn shown(&self) -> serde_json::Value {
+        let Some(span) = self.0 else { return "none".into() };
+        let ms = span.as_millis();
+        let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)];
+        let unit = units.into_iter().find(|(_, unit_ms)| ms >= *unit_ms && ms.is_multiple_of(*unit_ms));
+        unit.map_or_else(|| format!("{ms}ms"), |(name, unit_ms)| format!("{}{name}", ms / unit_ms)).into()
+    }
+}
+
 /// One documented setting.
 #[derive(Debug, Clone, Copy)]
 pub struct Doc {
@@ -94,6 +129,13 @@ macro_rules! settings {
         pub struct $type {
             $($(#[doc = $doc])* pub $key: $value,)*
         })*
+
+        impl Settings {
+            /// Gives all values in order: section, key, value as a user would write it.
+            pub fn listed(&self) -> Vec<(&'static str, &'static str, serde_json::Value)> {
+                vec![$($((stringify!($section), stringify!($key), self.$section.$key.shown()),)*)*]
+            }
+        }
 
         /// All settings in order.
         pub const DOCS: &[Doc] = &[

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use datafusion::catalog::TableProvider;
+use quiver_api::state::Places;
 use quiver_api::{ApiSettings, AppState};
 use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
 use quiver_promql::{PromqlEngine, PromqlSettings};
@@ -111,6 +112,7 @@ fn api_settings(settings: &Settings, memory: u64) -> ApiSettings {
         },
         retry_after_s: quiver_api::error::RETRY_AFTER_S,
         version: env!("CARGO_PKG_VERSION"),
+        listed: settings.listed(),
     }
 }
 
@@ -148,9 +150,11 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
         source,
         engine,
         promql: Arc::new(promql),
+        started_ms: clock.now_ms(),
         clock,
         delta: Mutex::new(DeltaState::new(settings.otlp.delta_memory.0 as usize, delta_idle_ms)),
         settings: api_settings(settings, memory / 4),
+        places: Places::default(),
         metrics: quiver_api::metrics::ApiMetrics::default(),
         stopping: false.into(),
         process_metrics: process::write_metrics,

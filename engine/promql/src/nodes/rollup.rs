@@ -20,6 +20,7 @@ use crate::ast::PosRange;
 use crate::functions::{FunctionDef, Kernel, KernelContext, RangeCall, ScalarSteps, Scratch};
 use crate::kernel::{Grid, SeriesOut, SeriesSamples, Window};
 use crate::run::RunState;
+use crate::tally::{Counts, TallyId};
 use crate::window::{InstantValue, StaleFree, instant, instant_smoothed};
 
 /// What is computed of the samples.
@@ -65,6 +66,8 @@ pub(crate) struct Rollup {
     pub(crate) histograms: bool,
     /// Whether only count and sum of histograms are asked for.
     pub(crate) stats_only: bool,
+    /// Where samples are counted, if they are.
+    pub(crate) tally: TallyId,
 }
 
 impl Rollup {
@@ -179,7 +182,8 @@ impl SeriesRollup {
     pub(crate) fn new(spec: Arc<Rollup>, params: Vec<Vec<f64>>, run: Arc<RunState>) -> Self {
         let names = spec.table.column(METRIC_NAME).cloned();
         let annotations = Annotations::default();
-        let evaluator = Evaluator { spec, params, names, annotations, scratch: Scratch::default(), run };
+        let counts = run.tallies.is_some().then(|| Counts::new(spec.grid.steps));
+        let evaluator = Evaluator { spec, params, names, annotations, counts, scratch: Scratch::default(), run };
         Self { buffers: SampleBuffers::default(), stale: StaleFree::default(), evaluator }
     }
 
@@ -223,6 +227,7 @@ pub(crate) struct Evaluator {
     params: Vec<Vec<f64>>,
     names: Option<LabelColumn>,
     annotations: Annotations,
+    counts: Option<Counts>,
     scratch: Scratch,
     run: Arc<RunState>,
 }
@@ -256,6 +261,14 @@ impl Evaluator {
                 }
             }
         }
+        if let Some(counts) = &mut self.counts {
+            match spec.function {
+                RollupFunction::Instant(_) => counts.instant(&out),
+                RollupFunction::Smoothed | RollupFunction::Range(_) => {
+                    counts.range(samples, &call, matches!(spec.source, SampleSource::Scan));
+                }
+            }
+        }
         Ok(out.hists)
     }
 }
@@ -263,5 +276,8 @@ impl Evaluator {
 impl Drop for Evaluator {
     fn drop(&mut self) {
         self.run.annotate(std::mem::take(&mut self.annotations));
+        if let (Some(counts), Some(tallies)) = (&self.counts, &self.run.tallies) {
+            tallies.add(self.spec.tally, counts);
+        }
     }
 }

@@ -81,7 +81,14 @@ impl Parser<'_> {
             Some(f) if f.experimental && !self.options.experimental_functions => {
                 Err(ParseError::new(name.pos, format!("function {} is not enabled", quote(function))))
             }
-            Some(_) => Ok(ExprKind::Call { function: function.to_owned(), args }),
+            Some(_) => {
+                // The fifth argument of `label_replace` is a pattern too.
+                if let ("label_replace", Some(Expr { kind: ExprKind::String(pattern), pos })) = (function, args.get(4))
+                {
+                    self.patterns.add(pattern).map_err(|e| ParseError::new(*pos, e.message))?;
+                }
+                Ok(ExprKind::Call { function: function.to_owned(), args })
+            }
         }
     }
 

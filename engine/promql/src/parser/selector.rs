@@ -97,7 +97,11 @@ impl Parser<'_> {
         }
         self.advance()?;
         let pos = PosRange { start: label.pos.start, end: value.pos.end };
-        Matcher::new(name, op, self.unquote(value)?).map_err(|e| ParseError::new(pos, e.message))
+        let matcher = Matcher::new(name, op, self.unquote(value)?).map_err(|e| ParseError::new(pos, e.message))?;
+        if matches!(op, MatchOp::Regex | MatchOp::NotRegex) {
+            self.patterns.add(&matcher.value).map_err(|e| ParseError::new(pos, e.message))?;
+        }
+        Ok(matcher)
     }
 
     /// Reads a list of labels in parentheses.

@@ -26,15 +26,16 @@ impl Planner {
         // Trimming needs the buckets of all that stands before it.
         let trims = operators.iter().rposition(|(b, _)| matches!(b.op, BinaryOp::TrimUpper | BinaryOp::TrimLower));
         let trims = trims.map_or(0, |i| i + 1);
-        let leftmost = if trims > 0 { scope.with_buckets() } else { scope };
         let mut once = 0;
         if !scope.single && step_invariant(first).0 {
             once = operators.iter().take_while(|(b, _)| step_invariant(&b.rhs).0).count();
         }
+        let alone = if once > 0 { self.once(scope) } else { scope };
+        let leftmost = if trims > 0 { alone.with_buckets() } else { alone };
         let mut planned =
-            if once > 0 { self.expr(first, leftmost.once()).await? } else { self.operand(first, leftmost).await? };
+            if once > 0 { self.expr(first, leftmost).await? } else { self.operand(first, leftmost).await? };
         for (i, (operator, pos)) in operators.into_iter().enumerate() {
-            let steps = if i < once { scope.once() } else { scope };
+            let steps = if i < once { alone } else { scope };
             let steps = if i < trims { steps.with_buckets() } else { steps };
             let rhs = self.operand(&operator.rhs, steps).await?;
             planned = self.combine(operator, pos, planned, rhs, steps)?;

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
-use quiver_query::{SampleRequest, from_datafusion};
-use quiver_types::{Error, ErrorKind, Millis, MillisRange, Result, SelectedSeries, SeriesSelector, SeriesTable};
+use quiver_query::{SampleRequest, SampleTables, from_datafusion};
+use quiver_types::{
+    Error, ErrorKind, Millis, MillisRange, ReadStats, Result, SelectedSeries, SeriesSelector, SeriesTable,
+};
 
 use super::{Detail, Planned, Planner, RangePlan, Scope, VectorPlan};
 use crate::ast::{DurationExpr, PosRange, SubqueryExpr, VectorSelector};
@@ -14,6 +16,7 @@ use crate::kernel::{Block, Grid, Window};
 use crate::nodes::drive::Param;
 use crate::nodes::rollup::{Rollup, RollupFunction, SampleSource};
 use crate::run::TOO_MANY_SAMPLES;
+use crate::tally::Merge;
 use crate::window::InstantValue;
 
 /// Steps of a subquery: each row of its matrix has a place for each of them.
@@ -61,12 +64,8 @@ impl Planner {
         if selected.table.is_empty() {
             return self.literal("no series", Block::new(1), false);
         }
-        let table = self.tables.samples(selected, request, &self.run.ctx.stats)?;
         let name = selector.name.as_deref().unwrap_or("samples");
-        let name = datafusion::common::TableReference::bare(name);
-        LogicalPlanBuilder::scan(name, provider_as_source(table), None)
-            .and_then(LogicalPlanBuilder::build)
-            .map_err(from_datafusion)
+        sample_scan(&*self.tables, name, selected, request, &self.run.ctx.stats)
     }
 
     /// Plans an instant selector.
@@ -159,6 +158,7 @@ impl Planner {
             table: Arc::clone(&table),
             histograms,
             stats_only: scope.detail == Detail::Stats,
+            tally: scope.tally,
         };
         let (rollup, inputs) = (Arc::new(rollup), [vec![plan], inputs].concat());
         let plan = self.shared_node(Arc::<Rollup>::clone(&rollup), inputs.clone())?;
@@ -202,8 +202,8 @@ impl Planner {
 
     /// Plans a subquery for a range function.
     pub(crate) async fn subquery_samples(&self, subquery: &SubqueryExpr, scope: Scope) -> Result<Samples> {
-        let (vector, grid, window, at) = self.subquery(subquery, scope).await?;
-        let inner = Scope { grid, single: grid.steps == 1, detail: Detail::Buckets };
+        let (vector, grid, window, at) = self.subquery(subquery, scope, false).await?;
+        let inner = Scope { grid, single: grid.steps == 1, detail: Detail::Buckets, tally: scope.tally };
         let (table, drop_name) = (Arc::clone(&vector.table), Arc::clone(&vector.drop_name));
         let histograms = vector.histograms;
         let plan = self.finish(vector, inner)?;
@@ -214,6 +214,7 @@ impl Planner {
         &self,
         subquery: &SubqueryExpr,
         scope: Scope,
+        whole: bool,
     ) -> Result<(VectorPlan, Grid, Window, Option<Millis>)> {
         let offset_ms = self.times.offset(subquery.offset.as_ref())?;
         let range_ms = self.times.positive(&subquery.range)?;
@@ -234,7 +235,9 @@ impl Planner {
             return Err(Error::new(ErrorKind::LimitExceeded, TOO_MANY_SAMPLES));
         }
         let grid = Grid { start, step_ms, steps };
-        let inner = Scope { grid, single: start == last, detail: Detail::Buckets };
+        let merge = if whole { Merge::Whole } else { Merge::Argument { offset_ms, range_ms } };
+        let tally = self.tally(scope.tally, grid, merge);
+        let inner = Scope { grid, single: start == last, detail: Detail::Buckets, tally };
         let vector = match self.operand(&subquery.expr, inner).await? {
             Planned::Vector(vector) => vector,
             Planned::Scalar(scalar) => {
@@ -266,9 +269,24 @@ impl Planner {
 
     /// Plans a subquery that is the whole query.
     pub(crate) async fn raw_subquery(&self, subquery: &SubqueryExpr, scope: Scope) -> Result<Planned> {
-        let (vector, grid, ..) = self.subquery(subquery, scope).await?;
+        let (vector, grid, ..) = self.subquery(subquery, scope, true).await?;
         Ok(Planned::Range(RangePlan::Grid { vector, grid }))
     }
+}
+
+/// Gives the plan that scans the samples of selected series.
+pub(crate) fn sample_scan(
+    tables: &dyn SampleTables,
+    name: &str,
+    selected: &SelectedSeries,
+    request: &SampleRequest,
+    stats: &Arc<ReadStats>,
+) -> Result<LogicalPlan> {
+    let table = tables.samples(selected, request, stats)?;
+    let name = datafusion::common::TableReference::bare(name);
+    LogicalPlanBuilder::scan(name, provider_as_source(table), None)
+        .and_then(LogicalPlanBuilder::build)
+        .map_err(from_datafusion)
 }
 
 /// Gives the ends of the first and the last window.

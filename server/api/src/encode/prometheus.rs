@@ -152,6 +152,8 @@ pub(crate) enum Notation {
     Sample,
     /// Scalars: never an exponent.
     Plain,
+    /// Exposition text, as Go's format `g` has it: an exponent below 1e-4 and from 1e6.
+    General,
 }
 
 /// Appends a number, without quotes.
@@ -166,13 +168,19 @@ pub(crate) fn write_value(out: &mut Vec<u8>, v: f64, notation: Notation) {
         out.push(b'-');
     }
     let v = v.abs();
-    if v < 9_007_199_254_740_992.0 && v.fract() == 0.0 {
+    let whole_max = if notation == Notation::General { 1e6 } else { 9_007_199_254_740_992.0 };
+    if v < whole_max && v.fract() == 0.0 {
         return write_integer(out, v as u64);
     }
+    let exponent = match notation {
+        Notation::Sample => !(1e-6..1e21).contains(&v),
+        Notation::Plain => false,
+        Notation::General => !(1e-4..1e6).contains(&v),
+    };
     let mut buffer = zmij::Buffer::new();
     let (digits, point) = decimal(buffer.format_finite(v));
     let digits = &digits.0[..digits.1];
-    if notation == Notation::Sample && !(1e-6..1e21).contains(&v) {
+    if exponent {
         out.push(digits[0]);
         if digits.len() > 1 {
             out.push(b'.');
@@ -279,6 +287,22 @@ mod tests {
         check(f64::NAN, "NaN", "NaN");
         check(f64::NEG_INFINITY, "-Inf", "-Inf");
         check(f64::MIN_POSITIVE, "2.2250738585072014e-308", &format!("0.{}22250738585072014", "0".repeat(307)));
+    }
+
+    #[test]
+    fn exposition_numbers() {
+        let check = |v: f64, expected: &str| {
+            let mut out = Vec::new();
+            write_value(&mut out, v, Notation::General);
+            assert_eq!(String::from_utf8(out).unwrap(), expected, "{v:?}");
+        };
+        check(0.0, "0");
+        check(-123_456.5, "-123456.5");
+        check(999_999.0, "999999");
+        check(1_234_567.25, "1.23456725e+06");
+        check(1e6, "1e+06");
+        check(0.0001, "0.0001");
+        check(0.000_099, "9.9e-05");
     }
 
     #[test]

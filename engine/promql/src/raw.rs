@@ -1,0 +1,82 @@
+//! Samples of selectors as they are stored, for those who take them away: federation and remote read. The same label
+//! phase, scan, limits and cancellation as a query has.
+
+use std::sync::Arc;
+
+use datafusion::logical_expr::LogicalPlan;
+use futures::StreamExt;
+use quiver_query::{QueryContext, QueryEngine, SampleRequest, SampleTables, from_datafusion};
+use quiver_types::{Matcher, MillisRange, Result, SeriesSelector, SeriesSnapshot, SeriesTable};
+
+use crate::kernel::SeriesSamples;
+use crate::nodes::samples::{SampleBatch, SampleBuffers};
+use crate::plan::labels::sorted;
+use crate::plan::select::sample_scan;
+
+/// Reads one snapshot; use it inside of [`QueryEngine::run`].
+#[derive(Debug, Clone)]
+pub struct RawReader {
+    pub(crate) snapshot: Arc<dyn SeriesSnapshot>,
+    pub(crate) tables: Arc<dyn SampleTables>,
+    pub(crate) engine: Arc<QueryEngine>,
+    pub(crate) ctx: QueryContext,
+}
+
+/// The series of a selector, and how to read their samples.
+#[derive(Debug)]
+pub struct RawSeries {
+    /// Labels.
+    pub table: Arc<SeriesTable>,
+    plan: Option<LogicalPlan>,
+    engine: Arc<QueryEngine>,
+    ctx: QueryContext,
+}
+
+impl RawReader {
+    /// Resolves a selector; both ends of the range are in it.
+    ///
+    /// # Errors
+    /// LimitExceeded, Timeout, Cancelled, Internal.
+    pub async fn select(&self, matchers: Vec<Matcher>, range: MillisRange) -> Result<RawSeries> {
+        let selector = SeriesSelector { matchers, range };
+        let selected = self.snapshot.select(&self.ctx.access, &selector, &self.ctx.stats).await?;
+        self.ctx.check("query preparation")?;
+        let plan = if selected.table.is_empty() {
+            None
+        } else {
+            let request =
+                SampleRequest { range, floats: true, histograms: selected.has_histograms, start_times: false };
+            Some(sample_scan(&*self.tables, "samples", &selected, &request, &self.ctx.stats)?)
+        };
+        let (table, engine) = (Arc::clone(&selected.table), Arc::clone(&self.engine));
+        Ok(RawSeries { table, plan, engine, ctx: self.ctx.clone() })
+    }
+}
+
+impl RawSeries {
+    /// Gives the place of each row when rows are sorted by their labels.
+    pub fn ranks(&self) -> Vec<u32> {
+        let mut ranks = vec![0; self.table.len()];
+        sorted(&self.table).into_iter().enumerate().for_each(|(rank, row)| ranks[row as usize] = rank as u32);
+        ranks
+    }
+
+    /// Calls for each row that has samples, in any order; stale markers are among them.
+    ///
+    /// # Errors
+    /// Those of the visitor; LimitExceeded, Timeout, Cancelled, Internal.
+    pub async fn each(&self, mut visit: impl FnMut(u32, &SeriesSamples<'_>) -> Result<()>) -> Result<()> {
+        let Some(plan) = &self.plan else { return Ok(()) };
+        let mut batches = self.engine.execute(plan, &self.ctx).await?;
+        let mut buffers = SampleBuffers::default();
+        while let Some(batch) = batches.next().await {
+            let batch = SampleBatch::new(&batch.map_err(from_datafusion)?).map_err(from_datafusion)?;
+            for idx in 0..batch.len() {
+                self.ctx.check("query execution")?;
+                let samples = batch.series(idx, false, &mut buffers).map_err(from_datafusion)?;
+                visit(batch.row(idx), &samples)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,155 @@
+//! Writes bits, most significant first, as the chunks of Prometheus have them (`tsdb/docs/bstream.md`).
+
+/// Bytes with a last one that may not be full.
+#[derive(Debug, Default)]
+pub(crate) struct BitWriter {
+    bytes: Vec<u8>,
+    /// Free bits of the last byte.
+    free: u32,
+}
+
+impl BitWriter {
+    /// Starts with whole bytes.
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
+        Self { bytes, free: 0 }
+    }
+
+    /// Appends one bit.
+    pub(crate) fn bit(&mut self, bit: bool) {
+        self.bits(u64::from(bit), 1);
+    }
+
+    /// Appends the lowest `count` bits of a number.
+    pub(crate) fn bits(&mut self, value: u64, mut count: u32) {
+        while count > 0 {
+            if self.free == 0 {
+                self.bytes.push(0);
+                self.free = 8;
+            }
+            let taken = count.min(self.free);
+            let part = (value >> (count - taken)) & ((1 << taken) - 1);
+            if let Some(last) = self.bytes.last_mut() {
+                *last |= (part << (self.free - taken)) as u8;
+            }
+            self.free -= taken;
+            count -= taken;
+        }
+    }
+
+    /// Appends the bits of a double.
+    pub(crate) fn double(&mut self, value: f64) {
+        self.bits(value.to_bits(), 64);
+    }
+
+    /// Appends a varint of whole bytes, wherever the bits stand.
+    pub(crate) fn uvarint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bits(value & 0x7f | 0x80, 8);
+            value >>= 7;
+        }
+        self.bits(value, 8);
+    }
+
+    /// Appends a signed varint (zigzag).
+    pub(crate) fn varint(&mut self, value: i64) {
+        self.uvarint((value as u64) << 1 ^ (value >> 63) as u64);
+    }
+
+    /// Appends a signed number whose prefix says how many bits follow (`chunkenc/varbit.go`: `putVarbitInt`).
+    pub(crate) fn varbit(&mut self, value: i64) {
+        if value == 0 {
+            return self.bit(false);
+        }
+        for (prefix, prefix_bits, bits) in [
+            (0b10, 2, 3),
+            (0b110, 3, 6),
+            (0b1110, 4, 9),
+            (0b1_1110, 5, 12),
+            (0b11_1110, 6, 18),
+            (0b111_1110, 7, 25),
+            (0b1111_1110, 8, 56),
+        ] {
+            if fits(value, bits) {
+                self.bits(prefix, prefix_bits);
+                return self.bits(value as u64, bits);
+            }
+        }
+        self.bits(0xff, 8);
+        self.bits(value as u64, 64);
+    }
+
+    /// Appends an unsigned number likewise (`putVarbitUint`).
+    pub(crate) fn uvarbit(&mut self, value: u64) {
+        if value == 0 {
+            return self.bit(false);
+        }
+        for (prefix, prefix_bits, bits) in [
+            (0b10, 2, 3),
+            (0b110, 3, 6),
+            (0b1110, 4, 9),
+            (0b1_1110, 5, 12),
+            (0b11_1110, 6, 18),
+            (0b111_1110, 7, 25),
+            (0b1111_1110, 8, 56),
+        ] {
+            if value >> bits == 0 {
+                self.bits(prefix, prefix_bits);
+                return self.bits(value, bits);
+            }
+        }
+        self.bits(0xff, 8);
+        self.bits(value, 64);
+    }
+
+    /// Number of bytes so far.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Gives the bytes; bits that are missing in the last are 0.
+    pub(crate) fn finish(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// Says whether a number fits into so many bits; the range is shifted by one upwards, as readers expect.
+pub(crate) fn fits(value: i64, bits: u32) -> bool {
+    let half = 1i64 << (bits - 1);
+    -(half - 1) <= value && value <= half
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits() {
+        let mut w = BitWriter::new(vec![0xaa]);
+        w.bit(true);
+        w.bits(0b01, 2);
+        w.bits(0x1ff, 9);
+        w.bits(0, 4);
+        w.uvarint(300);
+        assert_eq!(w.len(), 5);
+        assert_eq!(w.finish(), [0xaa, 0b1011_1111, 0b1111_0000, 0xac, 0x02]);
+    }
+
+    #[test]
+    fn varbits() {
+        let check = |value: i64, expected: &[u8]| {
+            let mut w = BitWriter::default();
+            w.varbit(value);
+            assert_eq!(w.finish(), expected, "{value}");
+        };
+        check(0, &[0]);
+        check(4, &[0b1010_0000]);
+        check(-3, &[0b1010_1000]);
+        check(5, &[0b1100_0010, 0b1000_0000]);
+        check(i64::MIN, &[0xff, 0x80, 0, 0, 0, 0, 0, 0, 0]);
+        let mut w = BitWriter::default();
+        w.uvarbit(7);
+        w.uvarbit(8);
+        assert_eq!(w.finish(), [0b1011_1110, 0b0010_0000]);
+    }
+}

@@ -1,0 +1,288 @@
+//! Messages of Prometheus' remote read: the request, and its two answers.
+//!
+//! Fields as in Prometheus 3.14 `prompb/remote.proto` and `prompb/types.proto`.
+
+use bytes::Bytes;
+use quiver_ingest::wire::{BYTES, Reader, VARINT, WireError, put_bytes, put_varint, tag, varints};
+use quiver_promql::kernel::SeriesSamples;
+use quiver_types::histogram::Span;
+use quiver_types::matcher::PatternBudget;
+use quiver_types::{Error, Histogram, MatchOp, Matcher, MillisRange, Result};
+
+use super::chunks::{Chunk, deltas};
+use super::protobuf::{put_double, put_doubles, put_message, put_sint, put_sints, put_text, put_uint};
+
+/// Bytes of a frame, about.
+const FRAME_BYTES: usize = 1 << 20;
+
+/// How the samples are to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ResponseType {
+    /// One message.
+    Samples,
+    /// Frames of chunks.
+    StreamedXorChunks,
+}
+
+/// A request.
+#[derive(Debug)]
+pub(crate) struct ReadRequest {
+    /// Matchers and time of each query. Hints say what the client goes on to do, and bind nobody.
+    pub(crate) queries: Vec<(Vec<Matcher>, MillisRange)>,
+    /// The first type of the client's list that there is.
+    pub(crate) response_type: ResponseType,
+}
+
+/// Decodes a `prometheus.ReadRequest`.
+///
+/// # Errors
+/// Invalid: not this message, a bad matcher, or no response type that is known. LimitExceeded: patterns too large.
+pub(crate) fn decode(body: &[u8]) -> Result<ReadRequest> {
+    let (mut queries, mut accepted) = (Vec::new(), Vec::new());
+    let mut patterns = PatternBudget::default();
+    let mut read = || -> Result<(), Fault> {
+        let mut r = Reader::new(body);
+        while !r.is_empty() {
+            match r.tag()? {
+                QUERIES => queries.push(query(r.bytes()?, &mut patterns)?),
+                t if t >> 3 == 2 => varints(&mut r, t & 7, |n| accepted.push(n))?,
+                other => r.skip(other, &[1, 2])?,
+            }
+        }
+        Ok(())
+    };
+    read().map_err(|fault| match fault {
+        Fault::Wire(e) => Error::invalid(format!("invalid protobuf: {e}")),
+        Fault::Matcher(e) => e,
+    })?;
+    let response_type = match accepted.iter().find(|n| **n <= 1) {
+        None if !accepted.is_empty() => {
+            let text = "server does not support any of the requested response types";
+            return Err(Error::invalid(format!("{text}: {accepted:?}; supported: SAMPLES, STREAMED_XOR_CHUNKS")));
+        }
+        Some(1) => ResponseType::StreamedXorChunks,
+        _ => ResponseType::Samples,
+    };
+    Ok(ReadRequest { queries, response_type })
+}
+
+const QUERIES: u32 = tag(1, BYTES);
+
+enum Fault {
+    Wire(WireError),
+    Matcher(Error),
+}
+
+impl From<WireError> for Fault {
+    fn from(e: WireError) -> Self {
+        Self::Wire(e)
+    }
+}
+
+fn query(message: &[u8], patterns: &mut PatternBudget) -> Result<(Vec<Matcher>, MillisRange), Fault> {
+    const START: u32 = tag(1, VARINT);
+    const END: u32 = tag(2, VARINT);
+    const MATCHERS: u32 = tag(3, BYTES);
+    let (mut start, mut end, mut matchers) = (0, 0, Vec::new());
+    let mut r = Reader::new(message);
+    while !r.is_empty() {
+        match r.tag()? {
+            START => start = r.varint()? as i64,
+            END => end = r.varint()? as i64,
+            MATCHERS => matchers.push(matcher(r.bytes()?, patterns)?),
+            other => r.skip(other, &[1, 2, 3])?,
+        }
+    }
+    Ok((matchers, MillisRange::new(start, end)))
+}
+
+fn matcher(message: &[u8], patterns: &mut PatternBudget) -> Result<Matcher, Fault> {
+    const KIND: u32 = tag(1, VARINT);
+    const NAME: u32 = tag(2, BYTES);
+    const VALUE: u32 = tag(3, BYTES);
+    let (mut kind, mut name, mut value): (u64, &[u8], &[u8]) = (0, b"", b"");
+    let mut r = Reader::new(message);
+    while !r.is_empty() {
+        match r.tag()? {
+            KIND => kind = r.varint()?,
+            NAME => name = r.bytes()?,
+            VALUE => value = r.bytes()?,
+            other => r.skip(other, &[1, 2, 3])?,
+        }
+    }
+    let fault = |text: String| Fault::Matcher(Error::invalid(text));
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| fault("matcher is not UTF-8".to_owned()));
+    let op = match kind {
+        0 => MatchOp::Equal,
+        1 => MatchOp::NotEqual,
+        2 => MatchOp::Regex,
+        3 => MatchOp::NotRegex,
+        other => return Err(fault(format!("invalid matcher type {other}"))),
+    };
+    let matcher = Matcher::new(text(name)?, op, text(value)?).map_err(Fault::Matcher)?;
+    if kind >= 2 {
+        patterns.add(&matcher.value).map_err(Fault::Matcher)?;
+    }
+    Ok(matcher)
+}
+
+/// Appends a series with its samples to a `prometheus.QueryResult`.
+pub(crate) fn put_series<'a>(
+    out: &mut Vec<u8>,
+    labels: impl Iterator<Item = (&'a str, &'a str)>,
+    samples: &SeriesSamples<'_>,
+) {
+    put_message(out, 1, |series| {
+        put_labels(series, labels);
+        for (&ts, &value) in samples.ts.iter().zip(samples.values) {
+            put_message(series, 2, |sample| {
+                put_double(sample, 1, value);
+                put_uint(sample, 2, ts as u64);
+            });
+        }
+        for (&ts, histogram) in samples.hist_ts.iter().zip(samples.hists) {
+            put_message(series, 4, |out| put_histogram(out, ts, histogram));
+        }
+    });
+}
+
+/// Appends labels as field 1.
+fn put_labels<'a>(out: &mut Vec<u8>, labels: impl Iterator<Item = (&'a str, &'a str)>) {
+    for (name, value) in labels {
+        put_message(out, 1, |label| {
+            put_text(label, 1, name);
+            put_text(label, 2, value);
+        });
+    }
+}
+
+fn put_histogram(out: &mut Vec<u8>, ts: i64, h: &Histogram) {
+    let spans = |out: &mut Vec<u8>, field: u32, spans: &[Span]| {
+        for span in spans {
+            put_message(out, field, |message| {
+                put_sint(message, 1, i64::from(span.offset));
+                put_uint(message, 2, u64::from(span.length));
+            });
+        }
+    };
+    // One of the two counts has to be there: it says of which kind the histogram is.
+    let count = |out: &mut Vec<u8>, int: u32, value: f64| {
+        if h.float {
+            put_double(out, int + 1, value);
+        } else {
+            put_varint(out, u64::from(tag(int, VARINT)));
+            put_varint(out, value as u64);
+        }
+    };
+    count(out, 1, h.count);
+    put_double(out, 3, h.sum);
+    put_sint(out, 4, i64::from(h.schema));
+    put_double(out, 5, h.zero_threshold);
+    count(out, 6, h.zero_count);
+    for (field, side, counts) in [(8, &h.negative_spans, &h.negative), (11, &h.positive_spans, &h.positive)] {
+        spans(out, field, side);
+        if h.float {
+            put_doubles(out, field + 2, counts);
+        } else {
+            put_sints(out, field + 1, deltas(counts));
+        }
+    }
+    put_uint(out, 14, h.reset_hint as u64);
+    put_uint(out, 15, ts as u64);
+    put_doubles(out, 16, &h.custom_bounds);
+}
+
+/// Gives the frames of one series: messages `prometheus.ChunkedReadResponse`, each of one series, as clients expect.
+pub(crate) fn frames<'a>(
+    labels: impl Iterator<Item = (&'a str, &'a str)>,
+    chunks: &[Chunk],
+    query: usize,
+    mut give: impl FnMut(Bytes),
+) {
+    let mut head = Vec::new();
+    put_labels(&mut head, labels);
+    let mut series = head.clone();
+    for (i, chunk) in chunks.iter().enumerate() {
+        put_message(&mut series, 2, |message| {
+            put_uint(message, 1, chunk.min_ms as u64);
+            put_uint(message, 2, chunk.max_ms as u64);
+            put_uint(message, 3, chunk.encoding as u64);
+            put_bytes(message, 4, &chunk.data);
+        });
+        if series.len() >= FRAME_BYTES || i + 1 == chunks.len() {
+            let mut message = Vec::with_capacity(series.len() + 16);
+            put_bytes(&mut message, 1, &series);
+            put_uint(&mut message, 2, query as u64);
+            give(frame(&message));
+            series.truncate(head.len());
+        }
+    }
+}
+
+/// Length, checksum, data.
+fn frame(message: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(message.len() + 14);
+    put_varint(&mut out, message.len() as u64);
+    out.extend_from_slice(&crc32c::crc32c(message).to_be_bytes());
+    out.extend_from_slice(message);
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode::chunks::Encoding;
+
+    fn request(accepted: &[u64], kind: u64, value: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_message(&mut out, 1, |query| {
+            put_uint(query, 1, 5);
+            put_uint(query, 2, -1i64 as u64);
+            put_message(query, 3, |matcher| {
+                put_uint(matcher, 1, kind);
+                put_text(matcher, 2, "job");
+                put_bytes(matcher, 3, value);
+            });
+        });
+        put_message(&mut out, 2, |packed| accepted.iter().for_each(|n| put_varint(packed, *n)));
+        out
+    }
+
+    #[test]
+    fn requests() {
+        let read = decode(&request(&[7, 1, 0], 3, b"a.*")).unwrap();
+        assert_eq!(read.response_type, ResponseType::StreamedXorChunks);
+        let [(matchers, range)] = &read.queries[..] else { panic!("{read:?}") };
+        assert_eq!((range.min, range.max), (5, -1));
+        assert_eq!(matchers, &[Matcher::new("job", MatchOp::NotRegex, "a.*").unwrap()]);
+        assert_eq!(decode(&request(&[], 0, b"a")).unwrap().response_type, ResponseType::Samples);
+        // The list may stand unpacked too.
+        assert_eq!(decode(&[16, 1, 16, 0]).unwrap().response_type, ResponseType::StreamedXorChunks);
+        let refused = |body: &[u8], text: &str| {
+            let e = decode(body).unwrap_err();
+            assert!(e.message.contains(text), "{e}");
+        };
+        refused(&request(&[2], 0, b"a"), "requested response types");
+        refused(&request(&[0], 4, b"a"), "invalid matcher type 4");
+        refused(&request(&[0], 2, b"("), "invalid regular expression");
+        refused(&request(&[0], 0, b"\xff"), "UTF-8");
+        refused(b"\x0a\x05", "invalid protobuf");
+    }
+
+    #[test]
+    fn long_series_are_cut_into_frames() {
+        let chunk = |n: i64| Chunk { min_ms: n, max_ms: n, encoding: Encoding::Xor, data: vec![0; 1000] };
+        let all: Vec<Chunk> = (0..2500).map(chunk).collect();
+        let mut sizes = Vec::new();
+        frames([("a", "b")].into_iter(), &all, 1, |frame| {
+            let mut r = Reader::new(&frame);
+            let len = r.varint().unwrap() as usize;
+            let (sum, data) = frame[frame.len() - r.rest_len()..].split_at(4);
+            assert_eq!((data.len(), sum), (len, &crc32c::crc32c(data).to_be_bytes()[..]));
+            sizes.push(len);
+        });
+        assert_eq!(sizes.len(), 3);
+        assert!(sizes.iter().all(|s| *s < FRAME_BYTES + 2000), "{sizes:?}");
+        frames([("a", "b")].into_iter(), &[], 0, |_| panic!("a series without chunks has no frame"));
+    }
+}

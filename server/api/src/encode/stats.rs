@@ -1,0 +1,51 @@
+//! The `stats` of a query: where its time went, and the samples that it looked at.
+//!
+//! Shape of Prometheus 3.14 `util/stats/query_stats.go`.
+
+use std::time::Duration;
+
+use quiver_promql::{QueryOutcome, SampleStats};
+use serde_json::json;
+
+use super::prometheus::write_time;
+
+/// Gives the object; with `per_step` samples by step too.
+pub(crate) fn to_json(outcome: &QueryOutcome, per_step: bool) -> String {
+    let t = &outcome.timings;
+    let s = |d: Duration| d.as_secs_f64();
+    let evaluation = t.parse + t.plan + t.execute + t.settle;
+    let timings = json!({
+        "evalTotalTime": s(evaluation),
+        "resultSortTime": s(t.settle),
+        "queryPreparationTime": s(t.parse + t.plan),
+        "innerEvalTime": s(t.execute),
+        "execQueueTime": s(t.queue),
+        "execTotalTime": s(t.queue + evaluation),
+    });
+    let mut out = format!("{{\"timings\":{timings}");
+    if let Some(samples) = &outcome.samples {
+        out.push_str(",\"samples\":{");
+        if per_step {
+            out.push_str(&steps("totalQueryableSamplesPerStep", samples, &samples.total_per_step));
+        }
+        out.push_str(&format!("\"totalQueryableSamples\":{},", samples.total()));
+        if per_step {
+            out.push_str(&steps("samplesReadPerStep", samples, &samples.read_per_step));
+        }
+        out.push_str(&format!("\"samplesRead\":{},\"peakSamples\":{}}}", samples.read(), samples.peak));
+    }
+    out.push('}');
+    out
+}
+
+/// Gives a member that lists counts by time: `"name":[[1435781451.781,3]],`.
+fn steps(name: &str, stats: &SampleStats, counts: &[u64]) -> String {
+    let mut out = format!("\"{name}\":[").into_bytes();
+    for (step, count) in counts.iter().enumerate() {
+        out.extend_from_slice(if step > 0 { b",[" } else { b"[" });
+        write_time(&mut out, stats.start_ms + step as i64 * stats.step_ms);
+        out.extend_from_slice(format!(",{count}]").as_bytes());
+    }
+    out.extend_from_slice(b"],");
+    String::from_utf8(out).expect("only ASCII was written")
+}

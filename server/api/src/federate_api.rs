@@ -1,0 +1,185 @@
+//! Federation: the newest sample of each series of some selectors, for another Prometheus to scrape.
+//!
+//! Source: Prometheus 3.14 `web/federate.go` (`metrics-api` section 4). Errors are plain text.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::{HeaderMap, StatusCode, header};
+use quiver_promql::RawReader;
+use quiver_promql::kernel::SeriesSamples;
+use quiver_query::QueryContext;
+use quiver_types::{Error, ErrorKind, LabelSet, Matcher, Millis, MillisRange, Result, is_stale};
+
+use crate::encode::federation::{Newest, Value, text};
+use crate::encode::federation_proto::delimited;
+use crate::error::{log, plain, public_text, status_of};
+use crate::labels_api::selectors;
+use crate::params::Params;
+use crate::state::AppState;
+
+const ROUTE: &str = "/federate";
+
+/// Routes of this family, below `/metrics-api`.
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new().route(ROUTE, get(federate))
+}
+
+/// What the scraper reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Format {
+    protobuf: bool,
+    utf8: bool,
+}
+
+impl Format {
+    /// Chooses among what `Accept` lists; text when it lists neither form.
+    fn negotiate(headers: &HeaderMap) -> Self {
+        let lists = headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok());
+        let mut best: Option<(f64, Self)> = None;
+        for range in lists.flat_map(|l| l.split(',')) {
+            let mut parts = range.split(';').map(str::trim);
+            let media = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let (mut quality, mut utf8, mut fits) = (1.0, false, true);
+            for (name, value) in parts.filter_map(|p| p.split_once('=')) {
+                let value = value.trim().trim_matches('"');
+                match name.trim().to_ascii_lowercase().as_str() {
+                    "q" => quality = value.parse().unwrap_or(0.0),
+                    "escaping" => utf8 = value == "allow-utf-8",
+                    "proto" => fits &= value == "io.prometheus.client.MetricFamily",
+                    "encoding" => fits &= value == "delimited",
+                    "version" => fits &= value == "0.0.4",
+                    _ => {}
+                }
+            }
+            let protobuf = media == "application/vnd.google.protobuf";
+            let known = (protobuf || media == "text/plain") && fits && quality > 0.0;
+            if known && best.as_ref().is_none_or(|(q, _)| quality > *q) {
+                best = Some((quality, Self { protobuf, utf8 }));
+            }
+        }
+        best.map_or(Self { protobuf: false, utf8: false }, |(_, format)| format)
+    }
+
+    fn content_type(self) -> String {
+        let escaping = if self.utf8 { "allow-utf-8" } else { "underscores" };
+        let media = if self.protobuf {
+            "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
+        } else {
+            "text/plain; version=0.0.4; charset=utf-8"
+        };
+        format!("{media}; escaping={escaping}")
+    }
+}
+
+async fn federate(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let format = Format::negotiate(request.headers());
+    match answer(&state, request, format).await {
+        Ok(body) => ([(header::CONTENT_TYPE, format.content_type())], body).into_response(),
+        Err(e) => {
+            log(&e, ROUTE);
+            // A scraper knows three outcomes: its own fault, later, and ours.
+            let status = match e.kind {
+                ErrorKind::Invalid | ErrorKind::TooLarge => StatusCode::BAD_REQUEST,
+                ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Cancelled => status_of(e.kind),
+                _ => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            plain(status, public_text(&e))
+        }
+    }
+}
+
+async fn answer(state: &AppState, request: Request, format: Format) -> Result<Vec<u8>> {
+    let params = Params::of(request, state.settings.form_bytes_max).await?;
+    let selectors = selectors(&params)?;
+    if selectors.is_empty() {
+        return Ok(Vec::new());
+    }
+    let now = state.clock.now_ms();
+    let range = MillisRange::new(now - state.promql.lookback_ms(), now);
+    let ctx = QueryContext::new(state.access(), state.settings.query_limits.clone());
+    let work = collect(state.promql.raw(&ctx), selectors, range, ctx.limits.rows_max);
+    let mut samples = state.engine.run(&ctx, work).await?;
+    if !format.protobuf {
+        samples.retain(|s| !s.needs_protobuf());
+    }
+    let body = if format.protobuf { delimited(&samples, format.utf8) } else { text(&samples, format.utf8) };
+    let max = state.settings.answer_bytes_max;
+    if body.len() > max {
+        let text = format!("the answer is larger than the limit of {max} bytes");
+        return Err(Error::new(ErrorKind::LimitExceeded, text));
+    }
+    Ok(body)
+}
+
+/// Gives the newest samples, sorted by name, then by the other labels.
+async fn collect(
+    reader: RawReader,
+    selectors: Vec<Vec<Matcher>>,
+    range: MillisRange,
+    rows_max: u64,
+) -> Result<Vec<Newest>> {
+    let mut found: HashMap<Vec<u8>, Newest> = HashMap::new();
+    for matchers in selectors {
+        let series = reader.select(matchers, range).await?;
+        series
+            .each(|row, samples| {
+                let Some((ts, value)) = newest(samples) else { return Ok(()) };
+                let labels = LabelSet::from_pairs(series.table.labels(row as usize));
+                // A series without a name has no family.
+                if !labels.metric().is_empty() {
+                    found.insert(labels.canonical().to_vec(), Newest { labels, ts, value });
+                }
+                if found.len() as u64 > rows_max {
+                    let text = format!("the answer has more series than the limit of {rows_max}");
+                    return Err(Error::new(ErrorKind::LimitExceeded, text));
+                }
+                Ok(())
+            })
+            .await?;
+    }
+    let mut samples: Vec<Newest> = found.into_values().collect();
+    samples
+        .sort_unstable_by(|a, b| a.labels.metric().cmp(b.labels.metric()).then_with(|| a.labels.cmp_series(&b.labels)));
+    Ok(samples)
+}
+
+/// Gives the newest sample, unless that says that the series has ended.
+fn newest(samples: &SeriesSamples<'_>) -> Option<(Millis, Value)> {
+    let float = samples.ts.last().zip(samples.values.last());
+    let hist = samples.hist_ts.last().zip(samples.hists.last());
+    match (float, hist) {
+        (Some((ts, v)), hist) if hist.is_none_or(|(t, _)| t < ts) => (!is_stale(*v)).then_some((*ts, Value::Float(*v))),
+        (_, Some((ts, h))) => (!h.is_stale()).then(|| (*ts, Value::Histogram(Box::new(h.clone())))),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn formats() {
+        let check = |accept: &str, protobuf: bool, utf8: bool| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, HeaderValue::from_str(accept).unwrap());
+            assert_eq!(Format::negotiate(&headers), Format { protobuf, utf8 }, "{accept}");
+        };
+        let family = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+        check("*/*", false, false);
+        check("application/json", false, false);
+        check(family, true, false);
+        check(&format!("{family};q=0.7,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"), true, false);
+        check(&format!("{family};q=0.2, text/plain; version=0.0.4; escaping=allow-utf-8; q=0.3"), false, true);
+        check("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1", false, false);
+        check("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text", false, false);
+        assert_eq!(Format::negotiate(&HeaderMap::new()), Format { protobuf: false, utf8: false });
+    }
+}

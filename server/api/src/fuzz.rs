@@ -1,0 +1,13 @@
+//! What fuzz targets reach of this crate: decoders of requests that are no ingest format.
+
+use quiver_types::{MillisRange, Result};
+
+use crate::encode::remote_read::decode;
+
+/// Decodes a decompressed request of remote read; gives the number of matchers and the time of each query.
+///
+/// # Errors
+/// Invalid, LimitExceeded.
+pub fn read_request(body: &[u8]) -> Result<Vec<(usize, MillisRange)>> {
+    Ok(decode(body)?.queries.into_iter().map(|(matchers, range)| (matchers.len(), range)).collect())
+}

@@ -1,0 +1,266 @@
+//! Import of exposition text: read while it comes, written in batches, so a body may have any length.
+//!
+//! The body passes from the connection through a short queue to a thread of its own, which decompresses, decodes and
+//! writes; whoever sends faster than the store takes has to wait. A bad line is skipped and counted, the answer names
+//! the first (`metrics-api` section 8).
+
+use std::io::{self, BufReader, Read};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::post;
+use futures::StreamExt;
+use http::{StatusCode, header};
+use quiver_ingest::exposition::{ExpositionDecoder, ExpositionOptions};
+use quiver_ingest::{Decoded, Encoding, Reason, codec};
+use quiver_store::{Refusal, WriteOutcome};
+use quiver_types::{Error, ErrorKind, Result};
+use serde_json::json;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use crate::encode::prometheus::{Envelope, error_response, success};
+use crate::error::plain;
+use crate::params::{Params, invalid};
+use crate::state::AppState;
+
+const ROUTE: &str = "/api/v1/import/prometheus";
+/// Bytes that gather before they are written.
+const BATCH_BYTES: usize = 8 << 20;
+/// How long a sender may be silent.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Pieces of the body that may wait for the decoder.
+const QUEUE_LEN: usize = 8;
+
+/// Routes of this family, below `/metrics-api`.
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new().route(ROUTE, post(import))
+}
+
+async fn import(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let Ok(_place) = state.places.imports.try_acquire() else {
+        return plain(StatusCode::TOO_MANY_REQUESTS, "too many imports at once, try again later");
+    };
+    match run(&state, request).await {
+        Ok(done) => done.answer(),
+        Err(e) => error_response(&e, ROUTE),
+    }
+}
+
+async fn run(state: &Arc<AppState>, request: Request) -> Result<Done> {
+    let (head, body) = request.into_parts();
+    let text = |name: header::HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok());
+    let options = ExpositionOptions {
+        open_metrics: open_metrics(text(header::CONTENT_TYPE).unwrap_or_default())?,
+        now_ms: state.clock.now_ms(),
+        extra_labels: extra_labels(&Params::read(&head.method, &head.headers, head.uri.query(), b"")?)?,
+    };
+    let encoding = Encoding::from_header(text(header::CONTENT_ENCODING))?;
+    let (pieces, queue) = mpsc::channel(QUEUE_LEN);
+    let (inner, handle) = (Arc::clone(state), Handle::current());
+    let work = tokio::task::spawn_blocking(move || read(&inner, &handle, options, encoding, Pieces::new(queue)));
+    let mut body = body.into_data_stream();
+    loop {
+        let piece = match tokio::time::timeout(SILENCE_MAX, body.next()).await {
+            Ok(Some(Ok(bytes))) => Some(bytes),
+            Ok(None) => None,
+            // The reader sees that the end is missing.
+            Ok(Some(Err(_))) | Err(_) => break,
+        };
+        let ended = piece.is_none();
+        if pieces.send(piece).await.is_err() || ended {
+            break;
+        }
+    }
+    drop(pieces);
+    work.await.map_err(|e| Error::internal("the import met a fault of ours; the log has it").with_source(e))?
+}
+
+/// Says by the content type whether the text is `OpenMetrics`.
+fn open_metrics(content_type: &str) -> Result<bool> {
+    match content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+        "application/openmetrics-text" => Ok(true),
+        // What senders say that do not think of it.
+        "" | "text/plain" | "application/octet-stream" | "application/x-www-form-urlencoded" => Ok(false),
+        other => {
+            let text = format!("unsupported content type `{other}`; send text/plain or application/openmetrics-text");
+            Err(Error::new(ErrorKind::Unsupported, text))
+        }
+    }
+}
+
+fn extra_labels(params: &Params) -> Result<Vec<(String, String)>> {
+    let mut labels: Vec<(String, String)> = Vec::new();
+    for text in params.all("extra_label") {
+        let (name, value) = text.split_once('=').ok_or_else(|| invalid("extra_label", "expected name=value"))?;
+        if name.is_empty() || labels.iter().any(|(n, _)| n == name) {
+            return Err(invalid("extra_label", &format!("empty or repeated label name {name:?}")));
+        }
+        labels.push((name.to_owned(), value.to_owned()));
+    }
+    Ok(labels)
+}
+
+/// What an import did so far.
+#[derive(Debug, Default)]
+struct Done {
+    samples: u64,
+    exemplars: u64,
+    bad_lines: u64,
+    first_bad: String,
+    refused: Vec<(Refusal, u64)>,
+}
+
+impl Done {
+    fn add(&mut self, decoded: &Decoded, outcome: WriteOutcome) {
+        self.samples += outcome.samples;
+        self.exemplars += outcome.exemplars;
+        for bad in decoded.rejected.iter().filter(|r| r.reason == Reason::BadLine) {
+            if self.bad_lines == 0 {
+                self.first_bad.clone_from(&bad.example);
+            }
+            self.bad_lines += bad.count;
+        }
+        for (why, count) in outcome.refused.into_iter().filter(|(why, _)| *why != Refusal::ExemplarTime) {
+            match self.refused.iter_mut().find(|(known, _)| *known == why) {
+                Some((_, all)) => *all += count,
+                None => self.refused.push((why, count)),
+            }
+        }
+    }
+
+    /// 200 that says what was taken and what was not; an error when nothing was, or more may be taken later.
+    fn answer(self) -> Response {
+        let mut warnings = Vec::new();
+        if self.bad_lines > 0 {
+            warnings.push(format!("{} bad lines skipped, first {}", self.bad_lines, self.first_bad));
+        }
+        warnings.extend(self.refused.iter().map(|(why, n)| format!("{n} samples refused: {}", why.text())));
+        if self.refused.iter().any(|(why, _)| *why == Refusal::SeriesLimit) {
+            return plain(StatusCode::TOO_MANY_REQUESTS, warnings.join("; "));
+        }
+        if self.samples == 0 && !warnings.is_empty() {
+            return error_response(&Error::invalid(warnings.join("; ")), ROUTE);
+        }
+        let refused: u64 = self.refused.iter().map(|(_, n)| n).sum();
+        let data = json!({
+            "samples": self.samples,
+            "exemplars": self.exemplars,
+            "badLines": self.bad_lines,
+            "refusedSamples": refused,
+        });
+        success(&Envelope { warnings, infos: vec![] }, data.to_string().as_bytes())
+    }
+}
+
+/// Reads a body to its end and writes what it holds.
+fn read(
+    state: &AppState,
+    handle: &Handle,
+    options: ExpositionOptions,
+    encoding: Encoding,
+    pieces: Pieces,
+) -> Result<Done> {
+    let mut done = Done::default();
+    let mut write = |mut decoded: Decoded| -> Result<()> {
+        let batch = std::mem::take(&mut decoded.batch);
+        let outcome = if batch.is_empty() {
+            WriteOutcome::default()
+        } else {
+            handle.block_on(state.store.write_metrics(batch))?
+        };
+        done.add(&decoded, outcome);
+        Ok(())
+    };
+    let mut decoder = ExpositionDecoder::new(options);
+    let mut body = codec::reader(encoding, BufReader::with_capacity(64 << 10, pieces))?;
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let n = body.read(&mut buffer).map_err(|e| unreadable(&e, encoding))?;
+        if n == 0 {
+            break;
+        }
+        decoder.feed(&buffer[..n])?;
+        if decoder.bytes() >= BATCH_BYTES {
+            write(decoder.take())?;
+        }
+    }
+    write(decoder.finish()?)?;
+    Ok(done)
+}
+
+/// The part before was written already; repeating it is safe.
+fn unreadable(error: &io::Error, encoding: Encoding) -> Error {
+    if error.kind() == io::ErrorKind::ConnectionAborted {
+        return Error::invalid("the body ended early");
+    }
+    Error::invalid(format!("body is not valid {}", encoding.name()))
+}
+
+/// The pieces of a body as a reader. Its end has to be said: a connection that breaks is no end.
+#[derive(Debug)]
+struct Pieces {
+    queue: mpsc::Receiver<Option<Bytes>>,
+    piece: Bytes,
+    ended: bool,
+}
+
+impl Pieces {
+    fn new(queue: mpsc::Receiver<Option<Bytes>>) -> Self {
+        Self { queue, piece: Bytes::new(), ended: false }
+    }
+}
+
+impl Read for Pieces {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.piece.is_empty() && !self.ended {
+            match self.queue.blocking_recv() {
+                Some(Some(piece)) => self.piece = piece,
+                Some(None) => self.ended = true,
+                None => return Err(io::ErrorKind::ConnectionAborted.into()),
+            }
+        }
+        let n = self.piece.len().min(buffer.len());
+        buffer[..n].copy_from_slice(&self.piece.split_to(n));
+        Ok(n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_types() {
+        assert_eq!(open_metrics("application/openmetrics-text; version=1.0.0; charset=utf-8").ok(), Some(true));
+        assert_eq!(open_metrics("text/plain; version=0.0.4").ok(), Some(false));
+        assert_eq!(open_metrics("").ok(), Some(false));
+        assert_eq!(open_metrics("application/json").unwrap_err().kind, ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn labels_of_the_request() {
+        let read = |query: &str| {
+            let params = Params::read(&http::Method::POST, &http::HeaderMap::new(), Some(query), b"").unwrap();
+            extra_labels(&params)
+        };
+        let expected = vec![("a".to_owned(), "1=2".to_owned()), ("b".to_owned(), String::new())];
+        assert_eq!(read("extra_label=a%3D1%3D2&extra_label=b=").unwrap(), expected);
+        assert!(read("extra_label=a").is_err());
+        assert!(read("extra_label=%3D1").is_err());
+        assert!(read("extra_label=a=1&extra_label=a=2").is_err());
+    }
+
+    #[test]
+    fn a_broken_connection_is_no_end() {
+        let (pieces, queue) = mpsc::channel(4);
+        pieces.try_send(Some(Bytes::from_static(b"ab"))).unwrap();
+        drop(pieces);
+        let error = Pieces::new(queue).read_to_end(&mut Vec::new()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
+    }
+}

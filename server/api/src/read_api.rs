@@ -1,0 +1,159 @@
+//! Remote read: samples of selectors as they are stored, in one message or as frames of chunks.
+//!
+//! Source: Prometheus 3.14 `storage/remote/read_handler.go`; errors are plain text (`metrics-api` section 6).
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use http::{StatusCode, header};
+use quiver_ingest::{Encoding, codec};
+use quiver_promql::RawReader;
+use quiver_query::QueryContext;
+use quiver_types::stats::get;
+use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::encode::chunks::{Chunk, chunks};
+use crate::encode::remote_read::{ReadRequest, ResponseType, decode, frames, put_series};
+use crate::error::{log, plain, public_text};
+use crate::ingest_api::read_body;
+use crate::state::AppState;
+
+const ROUTE: &str = "/api/v1/read";
+
+/// Routes of this family, below `/metrics-api`.
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new().route(ROUTE, post(read))
+}
+
+async fn read(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    answer(&state, request).await.unwrap_or_else(|e| {
+        log(&e, ROUTE);
+        let theirs = matches!(
+            e.kind,
+            ErrorKind::Invalid | ErrorKind::LimitExceeded | ErrorKind::TooLarge | ErrorKind::Unsupported
+        );
+        plain(if theirs { StatusCode::BAD_REQUEST } else { StatusCode::INTERNAL_SERVER_ERROR }, public_text(&e))
+    })
+}
+
+async fn answer(state: &Arc<AppState>, request: Request) -> Result<Response> {
+    let place = Arc::clone(&state.places.reads).acquire_owned().await;
+    let place = place.map_err(|_| Error::internal("the server stops"))?;
+    let (head, body) = request.into_parts();
+    let encoding = head.headers.get(header::CONTENT_ENCODING).and_then(|v| v.to_str().ok());
+    if encoding.is_some_and(|e| !e.trim().is_empty() && !e.trim().eq_ignore_ascii_case("snappy")) {
+        return Err(Error::new(ErrorKind::Unsupported, "remote read requests are compressed with snappy"));
+    }
+    let body = read_body(&head.headers, body, state.settings.form_bytes_max).await?;
+    let body = codec::decompress(Encoding::Snappy, &body, state.settings.form_bytes_max)?;
+    let ReadRequest { queries, response_type } = decode(&body)?;
+    let ctx = QueryContext::new(state.access(), state.settings.query_limits.clone());
+    let (reader, bytes_max) = (state.promql.raw(&ctx), state.settings.answer_bytes_max);
+    let answered = match response_type {
+        ResponseType::Samples => state.engine.run(&ctx, samples(reader, queries, bytes_max)).await.map(whole),
+        ResponseType::StreamedXorChunks => {
+            let memory_max = ctx.limits.memory_max as usize;
+            state.engine.run(&ctx, chunked(reader, queries, memory_max)).await.map(|answers| streamed(answers, place))
+        }
+    };
+    // What the engine refuses for its samples has the text of this protocol.
+    answered.map_err(|e| {
+        let max = ctx.limits.samples_max;
+        let exceeded = e.kind == ErrorKind::LimitExceeded && get(&ctx.stats.samples) > max;
+        if exceeded { Error::new(ErrorKind::LimitExceeded, format!("exceeded sample limit ({max})")) } else { e }
+    })
+}
+
+type Queries = Vec<(Vec<Matcher>, MillisRange)>;
+
+fn too_large(what: &str, bytes_max: usize) -> Error {
+    Error::new(ErrorKind::LimitExceeded, format!("{what} is larger than the limit of {bytes_max} bytes"))
+}
+
+/// Gives a `prometheus.ReadResponse`.
+async fn samples(reader: RawReader, queries: Queries, bytes_max: usize) -> Result<Vec<u8>> {
+    let mut message = Vec::new();
+    for (matchers, range) in queries {
+        let series = reader.select(matchers, range).await?;
+        let mut result = Vec::new();
+        series
+            .each(|row, samples| {
+                put_series(&mut result, series.table.labels(row as usize), samples);
+                if message.len() + result.len() > bytes_max {
+                    return Err(too_large("the answer", bytes_max));
+                }
+                Ok(())
+            })
+            .await?;
+        quiver_ingest::wire::put_bytes(&mut message, 1, &result);
+    }
+    Ok(message)
+}
+
+fn whole(message: Vec<u8>) -> Response {
+    match codec::snappy_block(&message) {
+        Ok(body) => {
+            let headers = [(header::CONTENT_TYPE, "application/x-protobuf"), (header::CONTENT_ENCODING, "snappy")];
+            (headers, body).into_response()
+        }
+        Err(e) => plain(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()),
+    }
+}
+
+/// The answer to one query: labels and chunks of each series in the order of labels.
+struct Sorted {
+    table: Arc<quiver_types::SeriesTable>,
+    series: Vec<(u32, Vec<Chunk>)>,
+}
+
+/// Reads all series as chunks. They come in any order and must go sorted, so they are held: a few bytes per sample.
+async fn chunked(reader: RawReader, queries: Queries, memory_max: usize) -> Result<Vec<Sorted>> {
+    let mut answers = Vec::with_capacity(queries.len());
+    let mut held = 0;
+    for (matchers, range) in queries {
+        let found = reader.select(matchers, range).await?;
+        let ranks = found.ranks();
+        let mut series = Vec::new();
+        found
+            .each(|row, samples| {
+                let mut list = Vec::new();
+                chunks(samples, |chunk| {
+                    held += chunk.data.len() + size_of::<Chunk>();
+                    list.push(chunk);
+                });
+                series.push((row, list));
+                if held > memory_max {
+                    return Err(too_large("what the query holds", memory_max));
+                }
+                Ok(())
+            })
+            .await?;
+        series.sort_unstable_by_key(|(row, _)| ranks[*row as usize]);
+        answers.push(Sorted { table: found.table, series });
+    }
+    Ok(answers)
+}
+
+/// Frames come into being as the client takes them; so long the request keeps its place.
+fn streamed(answers: Vec<Sorted>, place: OwnedSemaphorePermit) -> Response {
+    let mut series_frames = answers.into_iter().enumerate().flat_map(|(query, answer)| {
+        let Sorted { table, series } = answer;
+        series.into_iter().flat_map(move |(row, chunks)| {
+            let mut out: Vec<Result<Bytes, Infallible>> = Vec::new();
+            frames(table.labels(row as usize), &chunks, query, |frame| out.push(Ok(frame)));
+            out
+        })
+    });
+    let frames = std::iter::from_fn(move || {
+        let _place = &place;
+        series_frames.next()
+    });
+    let content_type = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse";
+    ([(header::CONTENT_TYPE, content_type)], Body::from_stream(futures::stream::iter(frames))).into_response()
+}

@@ -1,0 +1,73 @@
+//! Remote read: valid requests are read as they are, broken ones blame the client.
+
+use quiver_api::fuzz::read_request;
+use quiver_types::{ErrorKind, MillisRange};
+use rand::RngExt;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+
+use crate::drive::Target;
+use crate::protobuf::{Field, encode, encode_mutated, int, message, packed, text};
+
+const NAMES: &[&str] = &["__name__", "job", "", "le", "grün"];
+const VALUES: &[&str] = &["", "up", "a.*", "(a|b)+", "[0-9]{3}", "\\d+", "(", "a{1000}{1000}", "\\w{50}"];
+
+/// A request and, when nothing is broken, what it asks for.
+#[derive(Debug)]
+struct Case {
+    body: Vec<u8>,
+    expected: Option<Vec<(usize, MillisRange)>>,
+}
+
+fn make(random: &mut StdRng) -> Case {
+    let (mut fields, mut expected): (Vec<Field>, _) = (Vec::new(), Vec::new());
+    for _ in 0..random.random_range(0..4) {
+        let range = MillisRange::new(random.random_range(-1000..1000), random.random());
+        let mut query = vec![int(1, range.min as u64), int(2, range.max as u64)];
+        let matchers = random.random_range(0..4);
+        for _ in 0..matchers {
+            let name = NAMES.choose(random).expect("names");
+            // Texts that are no patterns stand behind `=` and `!=` only.
+            let (kind, value) = match random.random_range(0..4) {
+                kind @ 0..2 => (kind, VALUES.choose(random).expect("values")),
+                kind => (kind, VALUES[..6].choose(random).expect("values")),
+            };
+            query.push(message(3, vec![int(1, kind), text(2, name), text(3, value)]));
+        }
+        query.push(message(4, vec![int(1, 15_000), text(2, "rate"), int(3, 5)]));
+        fields.push(message(1, query));
+        expected.push((matchers, range));
+    }
+    fields.push(packed(2, &[1, 0]));
+    if random.random_bool(0.3) {
+        return Case { body: encode(&fields), expected: Some(expected) };
+    }
+    let value = VALUES.choose(random).expect("values");
+    let matcher = message(3, vec![int(1, random.random_range(0..6)), text(2, "a"), text(3, value)]);
+    fields.push(message(1, vec![matcher]));
+    Case { body: encode_mutated(fields, random), expected: None }
+}
+
+fn check(case: &Case) {
+    match (read_request(&case.body), &case.expected) {
+        (Ok(got), Some(expected)) => assert_eq!(&got, expected),
+        (Ok(_), None) => {}
+        (Err(e), None) => {
+            assert!(matches!(e.kind, ErrorKind::Invalid | ErrorKind::LimitExceeded), "{e}");
+            assert!(e.message.len() < 16 << 10, "a long error");
+        }
+        (Err(e), Some(_)) => panic!("a valid request: {e}"),
+    }
+}
+
+#[test]
+fn requests() {
+    let target = Target {
+        name: "remote_read",
+        make,
+        size: |case: &Case| case.body.len(),
+        // Patterns are compiled, each to at most 1 MiB.
+        bytes_max: |_| 128 << 20,
+    };
+    assert!(target.run(check) > 0);
+}
