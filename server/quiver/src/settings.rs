@@ -158,7 +158,7 @@ settings! {
         decoded_body_max: Size = "\"64MiB\"";
         /// Largest form body of a query.
         form_max: Size = "\"10MiB\"";
-        /// Largest answer; a query whose answer is larger fails.
+        /// Largest answer; a query, federation or remote read (samples) whose answer is larger fails.
         answer_max: Size = "\"100MiB\"";
         /// Connections at once.
         connections_max: usize = "20000";
@@ -245,7 +245,7 @@ settings! {
         timeout: Span = "\"2m\"";
         /// Queries that run at once; others queue within their time.
         concurrent_max: usize = "20";
-        /// Samples that one query may load.
+        /// Samples that one query or remote read may load; `peakSamples` in its statistics is held against it.
         samples_max: u64 = "50000000";
         /// Series that one query may select.
         series_max: u64 = "2000000";
@@ -255,9 +255,9 @@ settings! {
         threads: usize = "0";
         /// Most bytes of spill files.
         spill_max: Size = "\"20GiB\"";
-        /// Default look-back of PromQL.
+        /// Default look-back of PromQL, and how old samples may be that `/federate` gives.
         lookback: Span = "\"5m\"";
-        /// Whether experimental functions of PromQL are allowed.
+        /// Whether experimental functions of PromQL are allowed, in queries and where expressions are only parsed.
         experimental_functions: bool = "true";
         /// Queries that take longer are logged with their text.
         slow: Span = "\"5s\"";
