@@ -49,7 +49,7 @@ const WRONG: &[Wrong] = &[
     ("label/job/values?limit=-2", 400, "bad_data", "invalid parameter \"limit\": limit must be non-negative"),
     ("label/job/values?match[]=1", 400, "bad_data", "1:1: parse error: "),
     ("label//values", 400, "bad_data", "invalid label name: \"\""),
-    ("label/%FF/values", 400, "bad_data", "invalid label name: "),
+    ("label/%FF/values", 400, "bad_data", "invalid label name: \"\\xff\""),
     ("metadata?limit=x", 400, "bad_data", "limit must be a number"),
     ("metadata?limit_per_metric=x", 400, "bad_data", "limit_per_metric must be a number"),
     ("rules?type=x", 400, "bad_data", "invalid parameter \"type\": not supported value \"x\""),
@@ -123,7 +123,8 @@ async fn right_parameters() {
     }
     assert_eq!(ask("labels?match[]=old").await["data"], json!(["__name__", "job"]));
     assert_eq!(ask("label/U__n/values?match[]={job=\"a\"}").await["data"], json!(["1", "2"]));
-    assert_eq!(ask("label/__name__/values?start=1699999990").await["data"], json!(["old", "s"]), "bounds are coarse");
+    let recent = ask("label/__name__/values?start=1699999990").await["data"].clone();
+    assert!(recent.as_array().is_some_and(|names| names.contains(&json!("s"))), "bounds are to the block: {recent}");
     let build = ask("status/buildinfo").await;
     assert_eq!((&build["data"]["version"], build["data"].get("features")), (&json!("3.14.0"), None));
     let tsdb = ask("status/tsdb?limit=1").await["data"].clone();
@@ -238,12 +239,12 @@ async fn settings_bind_all_endpoints() {
         }
     }
     // Each pattern is below its limit of 1 MiB, all together are above theirs of 10 MiB.
-    let query = vec!["s{n=~\"\\\\w{40}\"}"; 60].join(" or ");
+    let query = vec!["s{n=~\"\\\\w{20}\"}"; 60].join(" or ");
     let answer = server.get_with(&format!("{API}query"), &[("query", &query)]).await;
     assert_eq!(answer.status, 400, "{}", answer.text());
     assert!(answer.text().contains("the regular expressions of a query take more than 10485760 bytes"));
     let one = query.split(" or ").next().expect("the first");
     assert_eq!(server.get_with(&format!("{API}query"), &[("query", one)]).await.status, 200, "{one}");
-    let selectors = vec![("match[]", "s{n=~\"\\\\w{40}\"}"); 60];
+    let selectors = vec![("match[]", "s{n=~\"\\\\w{20}\"}"); 60];
     assert_eq!(server.get_with(&format!("{API}series"), &selectors).await.status, 400);
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use axum::routing::get;
@@ -166,12 +167,33 @@ async fn labels(State(state): State<Arc<AppState>>, request: Request) -> Respons
     .await
 }
 
-async fn values(State(state): State<Arc<AppState>>, Path(name): Path<String>, request: Request) -> Response {
+async fn values(
+    State(state): State<Arc<AppState>>,
+    name: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Response {
+    let Ok(Path(name)) = name else {
+        let shown = unreadable_name(request.uri().path());
+        return error_response(&Error::invalid(format!("invalid label name: \"{shown}\"")), "/api/v1/label/values");
+    };
     let Some(name) = label_name(&name) else { return values_of(name) };
     answer(state, request, false, "/api/v1/label/values", move |snapshot, ctx, ask| async move {
         Ok(texts_json(snapshot.label_values(&ctx.access, &name, &ask.selectors, ask.range, &ctx.stats).await?))
     })
     .await
+}
+
+/// Shows the bytes of a name that is not UTF-8.
+fn unreadable_name(path: &str) -> String {
+    let name = path.rsplit('/').nth(1).unwrap_or_default().as_bytes();
+    let (mut bytes, mut at) = (Vec::new(), 0);
+    while at < name.len() {
+        let hex = name.get(at + 1..at + 3).filter(|_| name[at] == b'%').and_then(|h| std::str::from_utf8(h).ok());
+        let byte = hex.and_then(|h| u8::from_str_radix(h, 16).ok());
+        bytes.push(byte.unwrap_or(name[at]));
+        at += if byte.is_some() { 3 } else { 1 };
+    }
+    bytes.escape_ascii().to_string()
 }
 
 /// The answer for a name that no label has.
@@ -252,6 +274,11 @@ mod tests {
         check("U__a__b", Some("a_b"));
         check("U__a_zz_", None);
         check("", None);
+    }
+
+    #[test]
+    fn names_that_are_no_text() {
+        assert_eq!(unreadable_name("/api/v1/label/a%FFb%20/values"), "a\\xffb ");
     }
 
     #[test]

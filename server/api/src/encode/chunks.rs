@@ -1,8 +1,8 @@
 //! Samples of a series as chunks of Prometheus: floats XOR-encoded, native histograms in chunks of their own.
 //!
 //! Layout: Prometheus 3.14 `tsdb/chunkenc` (`xor.go`, `histogram.go`, `float_histogram.go`, `histogram_meta.go`).
-//! A chunk of histograms holds one: each then has its own hint about counter resets and its own buckets, which is what
-//! the store keeps.
+//! A chunk of histograms holds one: each then has its own buckets and hint about counter resets, which is what the store
+//! keeps. (That there was no reset before the first of a chunk reads as unknown; whoever needs it looks for himself.)
 
 use quiver_promql::kernel::SeriesSamples;
 use quiver_types::histogram::{CUSTOM_SCHEMA, Span};
