@@ -58,7 +58,8 @@ pub(crate) fn decode(body: &[u8]) -> Result<ReadRequest> {
     let response_type = match accepted.iter().find(|n| **n <= 1) {
         None if !accepted.is_empty() => {
             let text = "server does not support any of the requested response types";
-            return Err(Error::invalid(format!("{text}: {accepted:?}; supported: SAMPLES, STREAMED_XOR_CHUNKS")));
+            let some = &accepted[..accepted.len().min(10)];
+            return Err(Error::invalid(format!("{text}: {some:?}; supported: SAMPLES, STREAMED_XOR_CHUNKS")));
         }
         Some(1) => ResponseType::StreamedXorChunks,
         _ => ResponseType::Samples,
@@ -263,6 +264,8 @@ mod tests {
             assert!(e.message.contains(text), "{e}");
         };
         refused(&request(&[2], 0, b"a"), "requested response types");
+        let many = decode(&request(&[9; 10_000], 0, b"a")).unwrap_err();
+        assert!(many.message.len() < 1000, "{many}");
         refused(&request(&[0], 4, b"a"), "invalid matcher type 4");
         refused(&request(&[0], 2, b"("), "invalid regular expression");
         refused(&request(&[0], 0, b"\xff"), "UTF-8");
