@@ -151,20 +151,19 @@ async fn right_parameters() {
     assert_eq!(ask("status/tsdb").await["data"]["headStats"]["numSeries"], 4, "flushed");
 }
 
+async fn send(server: &Server, method: &str, path: &str, headers: &[(&str, &str)]) -> reqwest::Response {
+    let method = reqwest::Method::from_bytes(method.as_bytes()).expect("a method");
+    let mut request = reqwest::Client::new().request(method, server.url(path));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.send().await.expect("an answer")
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn methods_paths_and_headers() {
+async fn methods() {
     let dir = tempfile::tempdir().expect("a folder");
-    let options = Options::default().env("QUIVER_HTTP__CORS_ORIGINS", "[\"https://grafana.example\"]");
-    let server = with_data(dir.path(), &options).await;
-    let client = reqwest::Client::new();
-    let send = async |method: &str, path: &str, headers: &[(&str, &str)]| {
-        let method = reqwest::Method::from_bytes(method.as_bytes()).expect("a method");
-        let mut request = client.request(method, server.url(path));
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        request.send().await.expect("an answer")
-    };
+    let server = with_data(dir.path(), &Options::default()).await;
     let both = ["query", "query_range", "query_exemplars", "format_query", "parse_query", "labels", "series"];
     let get = [
         "label/job/values",
@@ -191,7 +190,7 @@ async fn methods_paths_and_headers() {
     for (path, allowed) in all {
         let path = format!("{API}{path}");
         for method in ["GET", "POST", "PUT", "DELETE"] {
-            let answer = send(method, &path, &[]).await;
+            let answer = send(&server, method, &path, &[]).await;
             let refused = answer.status() == 405;
             assert_eq!(refused, !allowed.contains(method), "{method} {path}: {}", answer.status());
             if refused {
@@ -200,6 +199,14 @@ async fn methods_paths_and_headers() {
             }
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn paths_and_headers() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = Options::default().env("QUIVER_HTTP__CORS_ORIGINS", "[\"https://grafana.example\"]");
+    let server = with_data(dir.path(), &options).await;
+    let send = async |method: &str, path: &str, headers: &[(&str, &str)]| send(&server, method, path, headers).await;
     for path in ["/metrics-api/api/v1/none", "/metrics-api", "/none", "/metrics-api/api/v1/label/a"] {
         let answer = send("GET", path, &[]).await;
         let (status, kind) = (answer.status(), answer.headers()["content-type"].clone());
