@@ -20,7 +20,7 @@ const WRONG: &[Wrong] = &[
     ("query?query=1&lookback_delta=x", 400, "bad_data", "error parsing lookback delta duration: cannot parse \"x\" to a valid duration"),
     ("query", 400, "bad_data", "invalid parameter \"query\": unknown position: parse error: no expression found in input"),
     ("query?query=sum(", 400, "bad_data", "invalid parameter \"query\": 1:5: parse error: unclosed left parenthesis"),
-    ("query?query=s%20%2B%20on(a)%20s&time=1700000000", 422, "execution", "found duplicate series for the match group {a=\"\"} on the right hand-side of the operation: "),
+    ("query?query=s%20%2B%20on(a)%20s&time=1700000000", 422, "execution", "found duplicate series for the match group {} on the right hand-side of the operation: "),
     // Checks come in one order: the first that fails speaks.
     ("query?limit=x&time=x&timeout=x&lookback_delta=x", 400, "bad_data", "invalid parameter \"limit\": "),
     ("query?time=x&timeout=x&lookback_delta=x", 400, "bad_data", "invalid parameter \"time\": "),
