@@ -15,6 +15,9 @@ use super::protobuf::{put_double, put_doubles, put_message, put_sint, put_sints,
 /// Bytes of a frame, about.
 const FRAME_BYTES: usize = 1 << 20;
 
+/// Most queries of a request; Prometheus sends one.
+const QUERIES_MAX: usize = 1000;
+
 /// How the samples are to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResponseType {
@@ -44,6 +47,10 @@ pub(crate) fn decode(body: &[u8]) -> Result<ReadRequest> {
         let mut r = Reader::new(body);
         while !r.is_empty() {
             match r.tag()? {
+                QUERIES if queries.len() == QUERIES_MAX => {
+                    let text = format!("more than {QUERIES_MAX} queries in one request");
+                    return Err(Fault::Refused(Error::invalid(text)));
+                }
                 QUERIES => queries.push(query(r.bytes()?, &mut patterns)?),
                 t if t >> 3 == 2 => varints(&mut r, t & 7, |n| accepted.push(n))?,
                 other => r.skip(other, &[1, 2])?,
@@ -53,7 +60,7 @@ pub(crate) fn decode(body: &[u8]) -> Result<ReadRequest> {
     };
     read().map_err(|fault| match fault {
         Fault::Wire(e) => Error::invalid(format!("invalid protobuf: {e}")),
-        Fault::Matcher(e) => e,
+        Fault::Refused(e) => e,
     })?;
     let response_type = match accepted.iter().find(|n| **n <= 1) {
         None if !accepted.is_empty() => {
@@ -71,7 +78,7 @@ const QUERIES: u32 = tag(1, BYTES);
 
 enum Fault {
     Wire(WireError),
-    Matcher(Error),
+    Refused(Error),
 }
 
 impl From<WireError> for Fault {
@@ -111,7 +118,7 @@ fn matcher(message: &[u8], patterns: &mut PatternBudget) -> Result<Matcher, Faul
             other => r.skip(other, &[1, 2, 3])?,
         }
     }
-    let fault = |text: String| Fault::Matcher(Error::invalid(text));
+    let fault = |text: String| Fault::Refused(Error::invalid(text));
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| fault("matcher is not UTF-8".to_owned()));
     let op = match kind {
         0 => MatchOp::Equal,
@@ -120,9 +127,9 @@ fn matcher(message: &[u8], patterns: &mut PatternBudget) -> Result<Matcher, Faul
         3 => MatchOp::NotRegex,
         other => return Err(fault(format!("invalid matcher type {other}"))),
     };
-    let matcher = Matcher::new(text(name)?, op, text(value)?).map_err(Fault::Matcher)?;
+    let matcher = Matcher::new(text(name)?, op, text(value)?).map_err(Fault::Refused)?;
     if kind >= 2 {
-        patterns.add(&matcher.value).map_err(Fault::Matcher)?;
+        patterns.add(&matcher.value).map_err(Fault::Refused)?;
     }
     Ok(matcher)
 }
@@ -270,6 +277,7 @@ mod tests {
         refused(&request(&[0], 2, b"("), "invalid regular expression");
         refused(&request(&[0], 0, b"\xff"), "UTF-8");
         refused(b"\x0a\x05", "invalid protobuf");
+        refused(&[10_u8, 0].repeat(QUERIES_MAX + 1), "more than 1000 queries");
     }
 
     #[test]
