@@ -21,12 +21,21 @@ pub(super) const DAYS_IN_MONTH: FunctionDef = date("days_in_month", days_in_mont
 pub(super) const MONTH: FunctionDef = date("month", |t| civil(day(t)).month as f64, "The month, 1 to 12.");
 pub(super) const YEAR: FunctionDef = date("year", |t| civil(day(t)).year as f64, "The year.");
 
+/// The first second that Prometheus' calendar can say: 1 March of the year -292277022400. It counts from there in 64
+/// unsigned bits, so what is earlier (NaN and infinities are the earliest of all) comes out 2^64 seconds later.
+const FIRST: i128 = (-730_692_556 * 146_097 - 719_468) * 86_400;
+
+fn seconds(t: i64) -> i128 {
+    let t = i128::from(t);
+    if t < FIRST { t + (1 << 64) } else { t }
+}
+
 fn day(t: i64) -> i64 {
-    t.div_euclid(86_400)
+    seconds(t).div_euclid(86_400) as i64
 }
 
 fn second_of_day(t: i64) -> i64 {
-    t.rem_euclid(86_400)
+    seconds(t).rem_euclid(86_400) as i64
 }
 
 struct Civil {
@@ -84,6 +93,13 @@ mod tests {
             Kernel::Elementwise(ElementwiseKernel::Date(f)) => f(t),
             _ => unreachable!("all functions of this file are dates"),
         }
+    }
+
+    /// As Prometheus answers for NaN.
+    #[test]
+    fn what_is_no_time_wraps_around() {
+        let found = [YEAR, MONTH, DAY_OF_MONTH, HOUR, MINUTE, DAY_OF_WEEK].map(|def| value(def, i64::MIN));
+        assert_eq!(found, [292_277_026_596.0, 12.0, 4.0, 15.0, 30.0, 0.0]);
     }
 
     proptest! {

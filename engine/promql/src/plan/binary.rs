@@ -148,9 +148,11 @@ impl Planner {
         // With fill values the left and the right one keep their sides of the text whatever side is "one"
         // (`VectorBinop` swaps the operands, not the fill values).
         let (fill_many, fill_one) = (matching.fill_left, matching.fill_right);
+        // Two of "one" are a fault even where nothing of "many" matches them.
         groups.retain(|g| {
             (!g.one.is_empty() && (!g.many.is_empty() || fill_many.is_some()))
                 || (!g.many.is_empty() && fill_one.is_some())
+                || g.one.len() > 1
         });
         let mut results = Results { both: &both, matching, op: expr.op, pairs: vec![] };
         for group in &mut groups {

@@ -143,7 +143,8 @@ impl Planner {
         scope: Scope,
     ) -> Result<VectorPlan> {
         let Samples { plan, source, table, drop_name, histograms, window, at } = samples;
-        if table.is_empty() {
+        // What a subquery or a parameter holds may err even if it gives no series.
+        if table.is_empty() && matches!(source, SampleSource::Scan) && inputs.is_empty() {
             let plan = self.literal("no series", Block::new(scope.grid.steps), histograms)?;
             return Ok(VectorPlan::new(plan, table, drop_name, histograms));
         }
