@@ -8,4 +8,5 @@ mod prometheus;
 mod prometheus_queries;
 mod prometheus_reads;
 mod s3;
+mod s3_faults;
 mod tools;

@@ -4,11 +4,15 @@
 //! Runs are seeded: `QUIVER_SEED=n` repeats one. `QUIVER_SOAK=1` runs them in full length.
 
 mod arena;
+mod bit_rot;
 mod cancel;
+mod cardinality;
 mod drain;
+mod full_disk;
 mod kill_loop;
 mod memory;
 mod plan;
+mod readers;
 mod retention;
 mod snapshot;
 mod torn_tail;

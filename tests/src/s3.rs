@@ -1,16 +1,23 @@
 //! An S3 server of our own in the test's process (`s3s-fs`: S3 over a folder), on a port that it picks, with
-//! signatures checked. It counts requests, and can play dead.
+//! signatures checked. It counts requests, can play dead, and has a proxy before it that plays bad: slow answers, errors,
+//! connections that break before, after, or in the middle of the work, and wrong entity tags.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use http::{Method, Request};
-use hyper::body::Incoming;
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Frame, Incoming};
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use s3s::Body;
 use s3s::auth::SimpleAuth;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s_fs::FileSystem;
@@ -25,13 +32,132 @@ const PREFIX: &str = "some/where";
 const ACCESS_KEY: &str = "test-key";
 const SECRET_KEY: &str = "test-secret";
 
+/// What the proxy does to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Fault {
+    /// Serves it late.
+    Slow,
+    /// 500, and does nothing.
+    Failure,
+    /// 503 `SlowDown`, and does nothing.
+    SlowDown,
+    /// Breaks the connection, and does nothing.
+    Reset,
+    /// Does the work, then breaks the connection: the answer is lost.
+    LostAnswer,
+    /// Does the work, and breaks the connection in the middle of the answer's body.
+    CutBody,
+    /// Answers an upload with a wrong entity tag.
+    WrongTag,
+}
+
+/// All faults.
+pub const FAULTS: [Fault; 7] =
+    [Fault::Slow, Fault::Failure, Fault::SlowDown, Fault::Reset, Fault::LostAnswer, Fault::CutBody, Fault::WrongTag];
+
+/// How bad the proxy is.
+#[derive(Debug)]
+struct Badness {
+    dice: SmallRng,
+    /// Share of the requests that meet a fault.
+    share: f64,
+    faults: Vec<Fault>,
+    /// What was done so far.
+    done: std::collections::BTreeMap<Fault, u64>,
+}
+
+/// The proxy before the server.
+#[derive(Debug, Clone)]
+struct Proxy {
+    badness: Arc<Mutex<Badness>>,
+    part_reads: Arc<AtomicU64>,
+}
+
+impl Proxy {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Badness> {
+        self.badness.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Draws what becomes of a request.
+    fn draw(&self) -> (Option<Fault>, u64) {
+        let mut guard = self.lock();
+        let b = &mut *guard;
+        let hit = b.share > 0.0 && b.share > b.dice.random_range(0.0..1.0);
+        let (at, number) = (b.dice.random_range(0..b.faults.len().max(1)), b.dice.random_range(0..400));
+        let fault = b.faults.get(at).copied().filter(|_| hit);
+        if let Some(fault) = fault {
+            *b.done.entry(fault).or_default() += 1;
+        }
+        (fault, number)
+    }
+
+    async fn serve(&self, service: &S3Service, request: Request<Incoming>) -> Result<Response<Body>, Broken> {
+        let is_upload = request.method() == Method::PUT;
+        if request.method() == Method::GET && request.uri().path().ends_with(".parquet") {
+            self.part_reads.fetch_add(1, Relaxed);
+        }
+        let (fault, number) = self.draw();
+        let answer = |status: StatusCode, text: &'static str| {
+            let body = Body::from(Bytes::from_static(text.as_bytes()));
+            Response::builder().status(status).header(header::CONTENT_TYPE, "application/xml").body(body)
+        };
+        match fault {
+            Some(Fault::Slow) => tokio::time::sleep(Duration::from_millis(number)).await,
+            Some(Fault::Failure) => {
+                return answer(StatusCode::INTERNAL_SERVER_ERROR, "<Error><Code>InternalError</Code></Error>")
+                    .map_err(|_| Broken);
+            }
+            Some(Fault::SlowDown) => {
+                return answer(StatusCode::SERVICE_UNAVAILABLE, "<Error><Code>SlowDown</Code></Error>")
+                    .map_err(|_| Broken);
+            }
+            Some(Fault::Reset) => return Err(Broken),
+            _ => {}
+        }
+        let response = Service::call(service, request).await.map_err(|_| Broken)?;
+        match fault {
+            Some(Fault::LostAnswer) => Err(Broken),
+            Some(Fault::CutBody) => {
+                let (mut head, body) = response.into_parts();
+                let whole = body.collect().await.map_err(|_| Broken)?.to_bytes();
+                if whole.len() < 2 {
+                    return Err(Broken);
+                }
+                head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(whole.len()));
+                let half = Frame::data(whole.slice(..whole.len() / 2));
+                let body = StreamBody::new(futures::stream::iter([Ok(half), Err(Broken)]));
+                Ok(Response::from_parts(head, Body::http_body_unsync(body)))
+            }
+            Some(Fault::WrongTag) if is_upload => {
+                let mut response = response;
+                let wrong = HeaderValue::from_static("\"00000000000000000000000000000000\"");
+                response.headers_mut().insert(header::ETAG, wrong);
+                Ok(response)
+            }
+            _ => Ok(response),
+        }
+    }
+}
+
+/// The connection breaks.
+#[derive(Debug)]
+struct Broken;
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("broken on purpose")
+    }
+}
+
+impl std::error::Error for Broken {}
+
 /// A running S3 server with one bucket. Ends, and forgets everything, when dropped.
 #[derive(Debug)]
 pub struct S3Server {
     folder: tempfile::TempDir,
     address: SocketAddr,
     down: watch::Sender<bool>,
-    part_reads: Arc<AtomicU64>,
+    proxy: Proxy,
     task: JoinHandle<()>,
 }
 
@@ -46,9 +172,15 @@ impl S3Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound");
         let (down, is_down) = watch::channel(false);
-        let part_reads = Arc::new(AtomicU64::new(0));
-        let task = tokio::spawn(accept(listener, service, is_down, Arc::clone(&part_reads)));
-        Self { folder, address, down, part_reads, task }
+        let badness = Badness {
+            dice: SmallRng::seed_from_u64(0),
+            share: 0.0,
+            faults: vec![],
+            done: std::collections::BTreeMap::new(),
+        };
+        let proxy = Proxy { badness: Arc::new(Mutex::new(badness)), part_reads: Arc::default() };
+        let task = tokio::spawn(accept(listener, service, is_down, proxy.clone()));
+        Self { folder, address, down, proxy, task }
     }
 
     /// Gives what makes a server of ours use it: flag and AWS variables.
@@ -81,9 +213,23 @@ impl S3Server {
         self.down.send_replace(false);
     }
 
+    /// Lets a share of all requests meet a fault, by seed, until [`S3Server::behave`].
+    pub fn misbehave(&self, seed: u64, share: f64, faults: &[Fault]) {
+        let mut badness = self.proxy.lock();
+        badness.dice = SmallRng::seed_from_u64(seed);
+        (badness.share, badness.faults) = (share, faults.to_vec());
+    }
+
+    /// Ends all faults; gives how often each was met.
+    pub fn behave(&self) -> Vec<(Fault, u64)> {
+        let mut badness = self.proxy.lock();
+        badness.share = 0.0;
+        badness.done.iter().map(|(fault, count)| (*fault, *count)).collect()
+    }
+
     /// Gives how many reads of parts' files it has seen.
     pub fn part_reads(&self) -> u64 {
-        self.part_reads.load(Relaxed)
+        self.proxy.part_reads.load(Relaxed)
     }
 }
 
@@ -94,21 +240,19 @@ impl Drop for S3Server {
     }
 }
 
-async fn accept(listener: TcpListener, service: S3Service, down: watch::Receiver<bool>, part_reads: Arc<AtomicU64>) {
+async fn accept(listener: TcpListener, service: S3Service, down: watch::Receiver<bool>, proxy: Proxy) {
     loop {
         let Ok((socket, _)) = listener.accept().await else { continue };
         if !*down.borrow() {
-            tokio::spawn(serve(socket, service.clone(), down.clone(), Arc::clone(&part_reads)));
+            tokio::spawn(serve(socket, service.clone(), down.clone(), proxy.clone()));
         }
     }
 }
 
-async fn serve(socket: TcpStream, service: S3Service, mut down: watch::Receiver<bool>, part_reads: Arc<AtomicU64>) {
+async fn serve(socket: TcpStream, service: S3Service, mut down: watch::Receiver<bool>, proxy: Proxy) {
     let service = service_fn(move |request: Request<Incoming>| {
-        if request.method() == Method::GET && request.uri().path().ends_with(".parquet") {
-            part_reads.fetch_add(1, Relaxed);
-        }
-        Service::call(&service, request)
+        let (proxy, service) = (proxy.clone(), service.clone());
+        async move { proxy.serve(&service, request).await }
     });
     let builder = Builder::new(TokioExecutor::new());
     tokio::select! {

@@ -71,8 +71,12 @@ impl Answer {
     }
 }
 
-/// Finds the server's binary beside the test's: `cargo test --workspace` builds both.
+/// Finds the server's binary: that of `QUIVER_BINARY` (a release build, for figures), else the one beside the test's,
+/// which `cargo test --workspace` builds too.
 pub fn binary() -> PathBuf {
+    if let Some(given) = std::env::var_os("QUIVER_BINARY") {
+        return given.into();
+    }
     let exe = std::env::current_exe().expect("a test has a path");
     let folder = exe.ancestors().find(|p| p.join("quiver").is_file());
     folder.unwrap_or_else(|| panic!("no binary `quiver` above {}; run `make test`", exe.display())).join("quiver")

@@ -372,10 +372,14 @@ impl Planner {
     /// Runs a plan in the label phase and gives its blocks.
     pub(crate) async fn evaluate(&self, plan: &LogicalPlan) -> Result<Vec<Block>> {
         let mut batches = self.engine.execute(plan, &self.run.ctx).await?;
+        let memory = self.engine.reservation("answer", &self.run.ctx);
         let mut blocks = Vec::new();
         while let Some(batch) = batches.next().await {
-            blocks.push(to_block(batch.map_err(from_datafusion)?).map_err(from_datafusion)?);
+            let block = to_block(batch.map_err(from_datafusion)?).map_err(from_datafusion)?;
+            memory.try_grow(block.memory_bytes()).map_err(from_datafusion)?;
+            blocks.push(block);
         }
+        self.run.keep(memory);
         Ok(blocks)
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
-use quiver_query::{QueryContext, QueryEngine, SampleTables, from_datafusion};
+use quiver_query::{QueryContext, QueryEngine, QueryMemory, SampleTables, from_datafusion};
 use quiver_types::{Error, ErrorKind, Millis, Result, SeriesSource, SeriesTable};
 use serde_json::Value;
 
@@ -24,6 +24,14 @@ use crate::result::{QueryValue, RowOrder, SampleResult, SampleSeries, StepResult
 use crate::run::RunState;
 use crate::tally::{Counts, SampleStats, Tallies, histogram_samples};
 use crate::window::{StaleFree, extend_floats};
+
+/// What a sample takes in an answer: time and value.
+const SAMPLE_BYTES: usize = size_of::<Millis>() + size_of::<f64>();
+
+/// What a value of a matrix takes: itself and whether it is there.
+const VALUE_BYTES: u64 = 9;
+/// A matrix that takes so many times the memory for queries is refused at once.
+const HOPELESS: u64 = 16;
 
 /// Settings of the language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +93,8 @@ pub struct QueryOutcome {
     pub samples: Option<SampleStats>,
     /// Where the time went.
     pub timings: QueryTimings,
+    /// What the value takes of the memory of queries.
+    pub memory: QueryMemory,
 }
 
 /// Time spent in the phases of a query.
@@ -221,7 +231,7 @@ impl PromqlEngine {
         let expr = self.parse_at(query, times)?;
         let parsed = began.elapsed();
         let job = self.job(expr, times, options, ctx);
-        let (value, annotations, mut timings, samples) = self.query.run(ctx, job.evaluate()).await?;
+        let (value, annotations, mut timings, samples, memory) = self.query.run(ctx, job.evaluate()).await?;
         timings.parse = parsed;
         timings.queue = ctx.waited();
         Ok(QueryOutcome {
@@ -230,6 +240,7 @@ impl PromqlEngine {
             infos: annotations.texts(Level::Info, query),
             samples,
             timings,
+            memory,
         })
     }
 
@@ -297,6 +308,9 @@ fn range_times(start_ms: Millis, end_ms: Millis, step_ms: i64) -> Result<QueryTi
     Ok(QueryTimes { start_ms, end_ms, step_ms })
 }
 
+/// What the evaluation of a query gives.
+type Evaluated = (QueryValue, Annotations, QueryTimings, Option<SampleStats>, QueryMemory);
+
 /// One query on its way.
 struct Job {
     planner: Planner,
@@ -305,7 +319,7 @@ struct Job {
 }
 
 impl Job {
-    async fn evaluate(self) -> Result<(QueryValue, Annotations, QueryTimings, Option<SampleStats>)> {
+    async fn evaluate(self) -> Result<Evaluated> {
         let mut timings = QueryTimings::default();
         let began = Instant::now();
         let planned = self.planner.root(&self.expr, self.scope).await?;
@@ -320,7 +334,7 @@ impl Job {
             Planned::Range(range) => self.samples(range, &mut timings).await?,
         };
         let run = &self.planner.run;
-        Ok((value, run.annotations(), timings, run.sample_stats()))
+        Ok((value, run.annotations(), timings, run.sample_stats(), run.take_memory()))
     }
 
     fn is_range(&self) -> bool {
@@ -349,6 +363,7 @@ impl Job {
             (false, true) => RowOrder::Arrival,
             (false, false) => RowOrder::Table,
         };
+        self.check_size(table.len(), scope.grid.steps)?;
         let plan = self.planner.finish(vector, scope)?;
         let began = Instant::now();
         let blocks = self.planner.evaluate(&plan).await?;
@@ -358,6 +373,19 @@ impl Job {
         self.check_rows(result.len())?;
         timings.settle = began.elapsed();
         Ok(result)
+    }
+
+    /// Refuses what is hopeless before it costs anything: rows are dense, and many times the memory that there is cannot
+    /// be made good by rows that turn out to be empty.
+    fn check_size(&self, rows: usize, steps: usize) -> Result<()> {
+        let bytes = (rows * steps) as u64 * VALUE_BYTES;
+        let max = self.planner.run.ctx.limits.memory_max;
+        if bytes / HOPELESS > max {
+            let text =
+                format!("{rows} series at {steps} steps need {bytes} bytes, far more than the {max} for queries");
+            return Err(Error::new(ErrorKind::LimitExceeded, text));
+        }
+        Ok(())
     }
 
     fn check_rows(&self, rows: usize) -> Result<()> {
@@ -406,8 +434,10 @@ impl Job {
     ) -> Result<Vec<SampleSeries>> {
         let mut batches = self.planner.engine.execute(plan, &self.planner.run.ctx).await?;
         let (mut buffers, mut stale) = (SampleBuffers::default(), StaleFree::default());
+        let memory = self.planner.engine.reservation("samples", &self.planner.run.ctx);
         let mut out = Vec::new();
         while let Some(batch) = batches.next().await {
+            let mut held = 0;
             let batch = SampleBatch::new(&batch.map_err(from_datafusion)?).map_err(from_datafusion)?;
             for idx in 0..batch.len() {
                 let samples = batch.series(idx, false, &mut buffers).map_err(from_datafusion)?;
@@ -425,6 +455,9 @@ impl Job {
                 if ts.is_empty() && samples.hists.is_empty() {
                     continue;
                 }
+                held += ts.len() + samples.hists.len();
+                let hist_bytes: usize = samples.hists.iter().map(|h| h.memory_bytes() + size_of::<Millis>()).sum();
+                memory.try_grow(ts.len() * SAMPLE_BYTES + hist_bytes).map_err(from_datafusion)?;
                 out.push(SampleSeries {
                     row: batch.row(idx),
                     ts,
@@ -433,7 +466,6 @@ impl Job {
                     hists: samples.hists.to_vec(),
                 });
             }
-            let held: usize = out.last().map_or(0, |s| s.ts.len());
             self.planner.run.hold(held).map_err(from_datafusion)?;
         }
         if let Some(tallies) = &self.planner.run.tallies {
@@ -443,6 +475,7 @@ impl Job {
             }
             tallies.add(0, &counts);
         }
+        self.planner.run.keep(memory);
         Ok(out)
     }
 

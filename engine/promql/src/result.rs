@@ -67,13 +67,17 @@ pub struct StepRow<'a> {
 impl StepResult {
     /// Walks the rows in the order in which they are shown.
     pub fn rows(&self) -> impl Iterator<Item = StepRow<'_>> {
-        self.order.iter().map(|&(row, block, idx)| {
-            let block = &self.blocks[block as usize];
-            let (values, present) = block.row(idx as usize);
-            let from = block.hists.partition_point(|h| h.0 < idx);
-            let to = block.hists.partition_point(|h| h.0 <= idx);
-            StepRow { row, values, present, hists: &block.hists[from..to] }
-        })
+        (0..self.order.len()).filter_map(move |at| self.row(at))
+    }
+
+    /// Gives the row at a place in the order in which rows are shown.
+    pub fn row(&self, at: usize) -> Option<StepRow<'_>> {
+        let &(row, block, idx) = self.order.get(at)?;
+        let block = &self.blocks[block as usize];
+        let (values, present) = block.row(idx as usize);
+        let from = block.hists.partition_point(|h| h.0 < idx);
+        let to = block.hists.partition_point(|h| h.0 <= idx);
+        Some(StepRow { row, values, present, hists: &block.hists[from..to] })
     }
 
     /// Number of rows.

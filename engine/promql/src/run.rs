@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use datafusion::error::Result;
+use datafusion::execution::memory_pool::MemoryReservation;
 use parking_lot::Mutex;
-use quiver_query::QueryContext;
+use quiver_query::{QueryContext, QueryMemory};
 use quiver_types::stats::get;
 use quiver_types::{Error, ErrorKind};
 
@@ -23,12 +24,13 @@ pub(crate) struct RunState {
     values: AtomicU64,
     /// Samples per step, when the query asks for them.
     pub(crate) tallies: Option<Tallies>,
+    memory: Mutex<Vec<MemoryReservation>>,
 }
 
 impl RunState {
     /// Starts a query.
     pub(crate) fn new(ctx: QueryContext, tallies: Option<Tallies>) -> Self {
-        Self { ctx, annotations: Mutex::default(), values: AtomicU64::new(0), tallies }
+        Self { ctx, annotations: Mutex::default(), values: AtomicU64::new(0), tallies, memory: Mutex::default() }
     }
 
     /// Gives the samples per step, if they were counted. The peak is what the limit of samples was held against: the
@@ -48,6 +50,16 @@ impl RunState {
     /// Gives the annotations so far.
     pub(crate) fn annotations(&self) -> Annotations {
         self.annotations.lock().clone()
+    }
+
+    /// Keeps a reservation for as long as the query, or its answer, lives.
+    pub(crate) fn keep(&self, memory: MemoryReservation) {
+        self.memory.lock().push(memory);
+    }
+
+    /// Hands what is kept over to the answer.
+    pub(crate) fn take_memory(&self) -> QueryMemory {
+        QueryMemory(std::mem::take(&mut *self.memory.lock()))
     }
 
     /// Counts values of a step matrix that came into being, and checks limits, deadline and cancellation. Called for

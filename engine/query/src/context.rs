@@ -1,9 +1,10 @@
 //! What a query brings along: who asks, how long it may take, how much it may read.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use datafusion::execution::memory_pool::{MemoryPool, MemoryReservation};
 use quiver_types::stats::get;
 use quiver_types::{Access, Error, ErrorKind, ReadStats, Result};
 use tokio_util::sync::CancellationToken;
@@ -21,7 +22,7 @@ pub struct Limits {
     pub bytes_max: u64,
     /// Rows (series of a matrix, elements of a vector) in the answer.
     pub rows_max: u64,
-    /// Share of the memory pool, in bytes.
+    /// Most bytes of the memory pool; what others hold makes it less.
     pub memory_max: u64,
 }
 
@@ -52,7 +53,13 @@ pub struct QueryContext {
     /// What it read so far.
     pub stats: Arc<ReadStats>,
     waited_nanos: Arc<AtomicU64>,
+    /// Its share of the engine's memory, one for all plans that it runs.
+    pub(crate) memory: Arc<OnceLock<Arc<dyn MemoryPool>>>,
 }
+
+/// Memory that an answer holds until it is dropped.
+#[derive(Debug, Default)]
+pub struct QueryMemory(pub Vec<MemoryReservation>);
 
 impl QueryContext {
     /// Makes a context whose deadline is `limits.timeout` from now.
@@ -64,6 +71,7 @@ impl QueryContext {
             limits,
             stats: Arc::default(),
             waited_nanos: Arc::default(),
+            memory: Arc::default(),
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::{FairSpillPool, MemoryPool};
+use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -67,6 +67,7 @@ pub struct QueryEngine {
     planner: DefaultPhysicalPlanner,
     runtime_env: Arc<RuntimeEnv>,
     pool: Arc<dyn MemoryPool>,
+    pool_bytes: usize,
     /// Dropped in the background: a runtime must not be dropped inside of another.
     cpu: Option<Runtime>,
     places: Arc<Semaphore>,
@@ -122,6 +123,7 @@ impl QueryEngine {
             planner: DefaultPhysicalPlanner::with_extension_planners(planners),
             runtime_env,
             pool,
+            pool_bytes: settings.memory_bytes,
             cpu: Some(cpu),
             places: Arc::new(Semaphore::new(settings.concurrent_max.max(1))),
             used: Arc::default(),
@@ -214,10 +216,19 @@ impl QueryEngine {
     }
 
     fn task(&self, ctx: &QueryContext) -> Arc<TaskContext> {
-        let share = QueryPool::new(Arc::clone(&self.pool), ctx.limits.memory_max as usize);
-        let runtime = RuntimeEnv { memory_pool: Arc::new(share), ..(*self.runtime_env).clone() };
+        let runtime = RuntimeEnv { memory_pool: self.memory(ctx), ..(*self.runtime_env).clone() };
         let config = self.state.config().clone();
         Arc::new(TaskContext::default().with_session_config(config).with_runtime(Arc::new(runtime)))
+    }
+
+    fn memory(&self, ctx: &QueryContext) -> Arc<dyn MemoryPool> {
+        let share = || QueryPool::new(Arc::clone(&self.pool), self.pool_bytes, ctx.limits.memory_max as usize);
+        Arc::clone(ctx.memory.get_or_init(|| Arc::new(share())))
+    }
+
+    /// Begins to reserve memory of a query's share, for what it holds outside of plans.
+    pub fn reservation(&self, name: &str, ctx: &QueryContext) -> MemoryReservation {
+        MemoryConsumer::new(name).register(&self.memory(ctx))
     }
 
     /// Gives the plans as JSON; with `analyze` runs them first and shows what each node did (no rows either way).

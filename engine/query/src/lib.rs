@@ -14,7 +14,7 @@ mod pool;
 mod samples;
 mod spans;
 
-pub use context::{Limits, QueryContext};
+pub use context::{Limits, QueryContext, QueryMemory};
 pub use engine::{EngineSettings, QueryEngine, QueryUse};
 pub use error::{from_datafusion, to_datafusion};
 pub use samples::{SampleRequest, SampleTables};

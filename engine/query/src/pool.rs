@@ -1,4 +1,7 @@
 //! One memory pool for all queries, and the share of one query in it.
+//!
+//! A query may hold twice what is free besides: one alone gets two thirds of the pool, each of n gets 2 / (2 n + 1), and
+//! there is always something left for the next one. A small amount is let through as long as the pool has it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,17 +10,30 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
 
+/// A query may hold this many times what is free besides.
+const TIMES_FREE: usize = 2;
+/// This part of the pool is no question of shares.
+const SMALL_PART: usize = 64;
+
 /// Bounds one query; asks the shared pool for what it lends.
 #[derive(Debug)]
 pub(crate) struct QueryPool {
     shared: Arc<dyn MemoryPool>,
+    size: usize,
     used: AtomicUsize,
     max: usize,
 }
 
 impl QueryPool {
-    pub(crate) fn new(shared: Arc<dyn MemoryPool>, max: usize) -> Self {
-        Self { shared, used: AtomicUsize::new(0), max }
+    /// Makes the share of a query in a pool of `size` bytes; it may never hold more than `max`.
+    pub(crate) fn new(shared: Arc<dyn MemoryPool>, size: usize, max: usize) -> Self {
+        Self { shared, size, used: AtomicUsize::new(0), max }
+    }
+
+    /// Says how much a query may hold when it grows by so much.
+    fn share(&self, additional: usize) -> usize {
+        let free = self.size.saturating_sub(self.shared.reserved().saturating_add(additional));
+        self.max.min(free.saturating_mul(TIMES_FREE).max(self.size / SMALL_PART))
     }
 }
 
@@ -52,8 +68,9 @@ impl MemoryPool for QueryPool {
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         let used = self.used.fetch_add(additional, Relaxed) + additional;
-        let lent = if used > self.max {
-            let text = format!("the query holds {used} bytes, more than its {}", self.max);
+        let share = self.share(additional);
+        let lent = if used > share {
+            let text = format!("the query holds {used} bytes, more than its share of {share}");
             Err(DataFusionError::ResourcesExhausted(text))
         } else {
             self.shared.try_grow(reservation, additional)
@@ -70,5 +87,33 @@ impl MemoryPool for QueryPool {
 
     fn memory_limit(&self) -> MemoryLimit {
         MemoryLimit::Finite(self.max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::execution::memory_pool::FairSpillPool;
+
+    use super::*;
+
+    #[test]
+    fn there_is_always_something_left() {
+        let shared: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(6400));
+        let mut held = Vec::new();
+        for n in 1..=3 {
+            let pool: Arc<dyn MemoryPool> = Arc::new(QueryPool::new(Arc::clone(&shared), 6400, 6400));
+            let memory = MemoryConsumer::new("query").register(&pool);
+            while memory.try_grow(10).is_ok() {}
+            if n == 1 {
+                assert!((4200..=4300).contains(&memory.size()), "{}", memory.size());
+            }
+            assert!(memory.size() >= 100, "query {n} gets {}", memory.size());
+            held.push(memory);
+        }
+        drop(held);
+        assert_eq!(shared.reserved(), 0);
+        let bounded: Arc<dyn MemoryPool> = Arc::new(QueryPool::new(shared, 6400, 1000));
+        let memory = MemoryConsumer::new("query").register(&bounded);
+        assert!(memory.try_grow(1000).is_ok() && memory.try_grow(1).is_err());
     }
 }

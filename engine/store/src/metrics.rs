@@ -187,6 +187,7 @@ metrics! {
     Counter refused_old "quiver_ingest_too_old_samples_total" "Samples refused because they are too old.";
     Counter refused_future "quiver_ingest_future_samples_total" "Samples refused because they are too far in the future.";
     Counter refused_series "quiver_series_refused_total" "Series refused because the registry is full.";
+    Counter barred_series "quiver_series_barred_total" "New series refused because their service brings too many.";
     Counter ingest_waits "quiver_ingest_memory_waits_total" "Writes that waited for memory.";
     Counter ingest_refused "quiver_ingest_unavailable_total" "Writes refused for want of memory or disk.";
     Gauge ingest_queue "quiver_ingest_queue_count" "Writes that wait for the WAL.";

@@ -58,6 +58,19 @@ pub(crate) enum Attached {
     New(u32),
     /// The registry is full.
     Refused,
+    /// It was not let in.
+    Barred,
+}
+
+/// How full the registry is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fill {
+    /// Bytes in use.
+    pub(crate) bytes: usize,
+    /// Bytes that may be used.
+    pub(crate) bytes_max: usize,
+    /// Series in it.
+    pub(crate) series: usize,
 }
 
 /// The id is a good hash already.
@@ -100,6 +113,19 @@ impl Registry {
         first_slot: u32,
         series: impl Iterator<Item = (SeriesId, &'a [u8])>,
         bytes_max: usize,
+        taken: impl FnMut(Attached),
+    ) {
+        self.attach_where(ordinal, first_slot, series, bytes_max, |_, _| true, taken);
+    }
+
+    /// Like [`Self::attach`]; `admit` is asked with the labels of each series new to the process, and may bar it.
+    pub(crate) fn attach_where<'a>(
+        &self,
+        ordinal: u32,
+        first_slot: u32,
+        series: impl Iterator<Item = (SeriesId, &'a [u8])>,
+        bytes_max: usize,
+        mut admit: impl FnMut(&[u8], Fill) -> bool,
         mut taken: impl FnMut(Attached),
     ) {
         let mut identities = self.identities.lock();
@@ -119,8 +145,13 @@ impl Registry {
             }
             let index = index.get_or_insert_with(|| self.index.write());
             let number = identities.next_number;
-            if number == u32::MAX || index.bytes() + identities.table.allocation_size() > bytes_max {
+            let bytes = index.bytes() + identities.table.allocation_size();
+            if number == u32::MAX || bytes > bytes_max {
                 taken(Attached::Refused);
+                continue;
+            }
+            if !admit(canonical, Fill { bytes, bytes_max, series: index.len() }) {
+                taken(Attached::Barred);
                 continue;
             }
             identities.next_number += 1;

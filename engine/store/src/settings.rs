@@ -50,6 +50,8 @@ pub struct StoreSettings {
     pub disk_reserve_bytes: u64,
     /// Labels that name the service of a series, the first non-empty one counts.
     pub service_labels: Vec<String>,
+    /// New series that one service may bring within an hour; 0 = no limit.
+    pub service_new_series_per_hour: u64,
     /// Compaction.
     pub compaction: CompactionSettings,
     /// How often retention looks for days that are due.
@@ -94,6 +96,7 @@ impl Default for StoreSettings {
             spool_limit_bytes: 20 * GIB,
             disk_reserve_bytes: 64 * MIB,
             service_labels: ["service_name", "service", "job"].map(String::from).to_vec(),
+            service_new_series_per_hour: 1_000_000,
             compaction: CompactionSettings::default(),
             retention_interval: Duration::from_secs(60),
             store_requests_max: 16,
@@ -153,6 +156,7 @@ impl StoreSettings {
             logs_future_ms: logs.map(|_| LOGS_FUTURE_MS),
             days_max: 400,
             service_labels: self.service_labels.clone(),
+            service_new_series_per_hour: self.service_new_series_per_hour,
         }
     }
 }
@@ -184,6 +188,8 @@ pub struct WriteSettings {
     pub days_max: usize,
     /// Labels that name the service of a series, the first non-empty one counts.
     pub service_labels: Vec<String>,
+    /// New series that one service may bring within an hour; 0 = no limit.
+    pub service_new_series_per_hour: u64,
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 pub(crate) mod committer;
 pub(crate) mod hints;
 pub(crate) mod limits;
+pub(crate) mod quota;
 pub(crate) mod stage;
 
 use std::path::PathBuf;
@@ -48,6 +49,8 @@ pub enum Refusal {
     TooFarInFuture,
     /// Its series is new and the registry is full. The same sample may be taken later.
     SeriesLimit,
+    /// Its series is new and its service brings too many.
+    ServiceSeriesLimit,
     /// An exemplar outside of the accepted time; dropped without failing the request.
     ExemplarTime,
 }
@@ -59,6 +62,7 @@ impl Refusal {
             Self::TooOld => "too old sample",
             Self::TooFarInFuture => "sample is more than 10 min in the future",
             Self::SeriesLimit => "too many series",
+            Self::ServiceSeriesLimit => "too many new series of one service",
             Self::ExemplarTime => "exemplar outside of the accepted time",
         }
     }
@@ -201,6 +205,9 @@ impl WritePath {
             (written.samples, written.histograms, written.exemplars);
         if written.refused > 0 {
             outcome.refused.push((Refusal::SeriesLimit, written.refused));
+        }
+        if written.barred > 0 {
+            outcome.refused.push((Refusal::ServiceSeriesLimit, written.barred));
         }
         Ok(outcome)
     }

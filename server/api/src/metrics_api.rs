@@ -2,22 +2,28 @@
 //!
 //! Source: `metrics-api` section 2; order of checks and texts as in Prometheus 3.14 `web/api/v1/api.go`.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::get;
+use bytes::Bytes;
+use futures::stream;
 use http::StatusCode;
 use quiver_promql::{PromqlError, QueryOptions, QueryOutcome};
 use quiver_query::QueryContext;
 use quiver_types::{Error, ErrorKind, Millis, Result};
 use serde_json::json;
 
-use crate::encode::outcome::write_outcome;
-use crate::encode::prometheus::{Envelope, begin_success, error_response, finish_success, success};
+use crate::encode::outcome::Outcome;
+use crate::encode::prometheus::{
+    Envelope, begin_success, close_success, error_response, finish_success, json_response, success,
+};
 use crate::encode::stats;
 use crate::error::plain;
 use crate::labels_api::TRUNCATED;
@@ -204,15 +210,53 @@ async fn run(state: &AppState, ask: &Ask, times: Times) -> Result<Response> {
         }
         stats::to_json(&outcome, word == "all")
     });
-    let mut out = begin_success();
-    let max = state.settings.answer_bytes_max;
-    let cut = write_outcome(&mut out, &outcome.value, ask.limit, stats.as_deref(), max).map_err(|()| {
-        Error::new(ErrorKind::LimitExceeded, format!("the answer is larger than the limit of {max} bytes"))
-    })?;
-    if cut {
+    let outcome = Outcome::new(outcome.value, outcome.memory, ask.limit, stats);
+    if outcome.cut() {
         envelope.warnings.push(TRUNCATED.to_owned());
     }
-    Ok(finish_success(out, &envelope))
+    encode(outcome, &envelope, state.settings.answer_bytes_max).await
+}
+
+/// An answer up to this size is made in one piece; a larger one while it is read.
+const WHOLE_BYTES_MAX: usize = 4 << 20;
+/// Size of the pieces of a large answer.
+const PIECE_BYTES: usize = 256 << 10;
+
+async fn encode(mut outcome: Outcome, envelope: &Envelope, bytes_max: usize) -> Result<Response> {
+    let mut out = begin_success();
+    let mut done = outcome.fill(&mut out, WHOLE_BYTES_MAX);
+    let mut size = out.len();
+    if done && size <= bytes_max {
+        return Ok(finish_success(out, envelope));
+    }
+    // Whether it is too large must be known before its status is sent.
+    let (here, mut piece) = (outcome.cursor(), Vec::with_capacity(2 * PIECE_BYTES));
+    while !done && size <= bytes_max {
+        piece.clear();
+        done = outcome.fill(&mut piece, PIECE_BYTES);
+        size += piece.len();
+        tokio::task::yield_now().await;
+    }
+    if size > bytes_max {
+        let text = format!("the answer is larger than the limit of {bytes_max} bytes");
+        return Err(Error::new(ErrorKind::LimitExceeded, text));
+    }
+    outcome.rewind(here);
+    let mut tail = Vec::new();
+    close_success(&mut tail, envelope);
+    let pieces = stream::unfold(Some((outcome, Some(out), tail)), |state| async move {
+        let (mut outcome, first, tail) = state?;
+        if let Some(first) = first {
+            return Some((Ok::<_, Infallible>(Bytes::from(first)), Some((outcome, None, tail))));
+        }
+        let mut piece = Vec::with_capacity(PIECE_BYTES + PIECE_BYTES / 8);
+        if outcome.fill(&mut piece, PIECE_BYTES) {
+            piece.extend_from_slice(&tail);
+            return Some((Ok(Bytes::from(piece)), None));
+        }
+        Some((Ok(Bytes::from(piece)), Some((outcome, None, tail))))
+    });
+    Ok(json_response(Body::from_stream(pieces)))
 }
 
 async fn expression(state: &AppState, request: Request) -> Result<quiver_promql::ast::Expr> {

@@ -229,6 +229,9 @@ settings! {
         accept_future: Span = "\"10m\"";
         /// Labels that name the service of a series; the first non-empty one counts.
         service_labels: Vec<String> = "[\"service_name\", \"service\", \"job\"]";
+        /// Series new to the live data that one service may bring within an hour; more of them are refused (400 or partial
+        /// success), what is there already goes on; 0: no limit.
+        service_new_series_per_hour: u64 = "1000000";
     }
     /// Merging of parts in the background.
     compaction: Compaction {

@@ -71,6 +71,7 @@ pub fn store_settings(settings: &Settings) -> StoreSettings {
         spool_limit_bytes: s.spool_limit.0,
         disk_reserve_bytes: s.disk_reserve.0,
         service_labels: settings.ingest.service_labels.clone(),
+        service_new_series_per_hour: settings.ingest.service_new_series_per_hour,
         compaction: CompactionSettings {
             enabled: settings.compaction.enabled,
             interval: span(settings.compaction.interval),
@@ -91,7 +92,7 @@ fn api_settings(settings: &Settings, memory: u64) -> ApiSettings {
             samples_max: q.samples_max,
             series_max: q.series_max,
             bytes_max: q.bytes_max.0,
-            memory_max: memory / 4,
+            memory_max: memory,
             ..Limits::default()
         },
         decode_limits: DecodeLimits { body_bytes_max: h.decoded_body_max.0 as usize, ..DecodeLimits::default() },

@@ -53,6 +53,12 @@ impl CountValues {
         }
     }
 
+    /// About how much memory the counts take.
+    pub fn memory_bytes(&self) -> usize {
+        let counts = self.steps * size_of::<f64>();
+        self.floats.len() * (counts + 48) + self.hists.len() * (counts + 256)
+    }
+
     /// Takes over the counts of other rows.
     pub fn merge(&mut self, other: Self) {
         let steps = self.steps;

@@ -30,9 +30,9 @@ impl StepOperator for Absent {
         Spread::Once
     }
 
-    fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, _: Env) -> Batches {
+    fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let input = inputs.swap_remove(0);
-        once(async move {
+        once(env, async move {
             let mut absent = vec![true; self.steps];
             each_block(input, |block| {
                 for (i, present) in block.present.iter().enumerate() {

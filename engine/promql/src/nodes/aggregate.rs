@@ -202,7 +202,7 @@ impl StepOperator for FoldFinal {
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let mut input = inputs.swap_remove(0);
-        once(async move {
+        once(env.clone(), async move {
             while let Some(batch) = input.next().await {
                 batch?;
             }
@@ -210,12 +210,14 @@ impl StepOperator for FoldFinal {
             let mut folded = std::mem::take(&mut *self.0.folded.lock());
             folded.sort_by_key(|f| f.0);
             let mut states = folded.into_iter();
-            let Some((_, mut state, _memory)) = states.next() else { return Ok(vec![]) };
+            let Some((_, mut state, memory)) = states.next() else { return Ok(vec![]) };
             for (_, other, _) in states {
                 state.merge(other);
             }
             let mut annotations = Annotations::default();
             let block = state.finish(&mut annotations);
+            // The state is gone, its memory is now that of the answer.
+            memory.try_resize(block.memory_bytes())?;
             env.run.annotate(annotations);
             env.run.hold(block.present.iter().filter(|p| **p).count() + block.hists.len())?;
             to_batches(block, &self.schema())

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use arrow::array::{Array, ArrayRef};
 use arrow::record_batch::RecordBatch;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
@@ -57,11 +58,25 @@ pub(crate) fn drive_after<W: Worker>(
     stream::once(async move { worker.await.map(|w| drive(input, w)) }).try_flatten().boxed()
 }
 
-/// Gives the batches that a future ends with.
-pub(crate) fn once(whole: impl Future<Output = Result<Vec<RecordBatch>>> + Send + 'static) -> Batches {
-    stream::once(async move { whole.await.map(|b| stream::iter(b.into_iter().map(Ok::<_, DataFusionError>))) })
-        .try_flatten()
-        .boxed()
+/// Gives the batches that a future ends with. They count as memory of the query until they are taken.
+pub(crate) fn once(env: Env, whole: impl Future<Output = Result<Vec<RecordBatch>>> + Send + 'static) -> Batches {
+    let held = async move {
+        let batches = whole.await?;
+        let sizes: Vec<usize> = batches.iter().map(batch_bytes).collect();
+        let memory = env.reserve("output", sizes.iter().sum())?;
+        Ok::<_, DataFusionError>(stream::iter(batches.into_iter().zip(sizes)).map(move |(batch, size)| {
+            memory.shrink(size);
+            Ok::<_, DataFusionError>(batch)
+        }))
+    };
+    stream::once(held).try_flatten().boxed()
+}
+
+/// Bytes of a batch, of shared buffers its own part only.
+pub(crate) fn batch_bytes(batch: &RecordBatch) -> usize {
+    let own =
+        |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size());
+    batch.columns().iter().map(own).sum()
 }
 
 /// Collects a whole input. Its memory is asked for block by block, and given back with the matrix.

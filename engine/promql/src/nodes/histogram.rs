@@ -87,12 +87,12 @@ impl StepOperator for StepHistogram {
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let main = inputs.remove(0);
-        once(async move {
+        once(env.clone(), async move {
             let params = params(&self.params, inputs, 1).await?;
             let matrix = collect(main, self.table.len(), &env).await?;
             let params: Vec<ScalarSteps<'_>> = params.iter().map(|p| ScalarSteps::new(p)).collect();
             let mut work = Work { op: &self, params, annotations: Annotations::default(), fixes: BTreeMap::new() };
-            let batches = work.run(&matrix)?;
+            let batches = work.run(&matrix, &env)?;
             env.run.annotate(work.finish());
             Ok(batches)
         })
@@ -108,7 +108,7 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    fn run(&mut self, matrix: &Matrix) -> Result<Vec<RecordBatch>> {
+    fn run(&mut self, matrix: &Matrix, env: &Env) -> Result<Vec<RecordBatch>> {
         self.check_quantiles();
         for &row in &self.op.bad {
             if matrix.row(row).is_some_and(|v| v.present.contains(&true)) {
@@ -117,7 +117,8 @@ impl<'a> Work<'a> {
             }
         }
         let steps = self.op.grid.steps;
-        let (schema, mut merged) = (self.op.schema(), Merger::new(steps));
+        let (schema, mut merged) = (self.op.schema(), Merger::new(steps).within(env)?);
+        let memory = env.reserve("quantiles", 0)?;
         let (mut block, mut batches) = (Block::new(steps), Vec::new());
         for group in &self.op.groups {
             let there = |row: u32| matrix.row(row).is_some();
@@ -136,6 +137,7 @@ impl<'a> Work<'a> {
             if self.op.merges {
                 merged.add(std::mem::replace(&mut block, Block::new(steps)))?;
             } else if block.values.len() >= super::batch::VALUES_PER_BATCH {
+                memory.try_grow(block.memory_bytes())?;
                 batches.extend(to_batches(std::mem::replace(&mut block, Block::new(steps)), &schema)?);
             }
         }

@@ -7,6 +7,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::memory_pool::MemoryReservation;
 use quiver_types::label::METRIC_NAME;
 use quiver_types::{Histogram, SeriesTable};
 use smallvec::SmallVec;
@@ -98,7 +99,7 @@ impl StepOperator for StepJoin {
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let one = inputs.swap_remove(1);
         let many = inputs.swap_remove(0);
-        once(async move {
+        once(env.clone(), async move {
             let many = collect(many, self.many_table.len(), &env);
             let one = collect(one, self.one_table.len(), &env);
             let (many, one) = futures::try_join!(many, one)?;
@@ -107,8 +108,9 @@ impl StepOperator for StepJoin {
                 notes: BinaryNotes::default(),
                 fault: None,
                 block: Block::new(self.steps),
-                merged: Merger::new(self.steps),
+                merged: Merger::new(self.steps).within(&env)?,
                 batches: vec![],
+                memory: env.reserve("join", 0)?,
             };
             work.run(&many, &one)?;
             let mut annotations = Annotations::default();
@@ -127,6 +129,7 @@ struct Work<'a> {
     block: Block,
     merged: Merger,
     batches: Vec<RecordBatch>,
+    memory: MemoryReservation,
 }
 
 fn side<'a>(view: &RowView<'a>) -> Side<'a> {
@@ -279,6 +282,7 @@ impl Work<'_> {
         if self.op.merges {
             return self.merged.add(block);
         }
+        self.memory.try_grow(block.memory_bytes())?;
         self.batches.extend(to_batches(block, &self.op.schema())?);
         Ok(())
     }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use arrow::array::{AsArray, UInt32Array};
 use arrow::datatypes::{SchemaRef, UInt32Type};
 use arrow::record_batch::RecordBatch;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
-use futures::{StreamExt, TryStreamExt, stream};
+use datafusion::execution::memory_pool::MemoryReservation;
+use futures::StreamExt;
 
-use super::batch::{BlockBuilder, matrix_schema, to_block};
+use super::batch::{BlockBuilder, matrix_schema, rows_per_batch, to_batch, to_block};
+use super::drive::once;
 use super::{Batches, Env, Spread, StepOperator, failed};
 use crate::kernel::Block;
 
@@ -48,23 +50,20 @@ impl StepOperator for MapRows {
         if self.merges { Spread::Once } else { Spread::Each }
     }
 
-    fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, _: Env) -> Batches {
-        let input = inputs.swap_remove(0);
+    fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
+        let mut input = inputs.swap_remove(0);
         if !self.merges {
             return input.map(move |batch| renumber(&batch?, &self.to)).boxed();
         }
-        let whole = async move {
-            let mut merged = Merger::new(self.steps);
-            let mut input = input;
+        once(env.clone(), async move {
+            let mut merged = Merger::new(self.steps).within(&env)?;
             while let Some(batch) = input.next().await {
                 let mut block = to_block(batch?)?;
                 block.rows.iter_mut().for_each(|r| *r = self.to[*r as usize]);
                 merged.add(block)?;
             }
-            let batches = merged.finish(&self.schema())?;
-            Ok::<_, DataFusionError>(stream::iter(batches.into_iter().map(Ok)))
-        };
-        stream::once(whole).try_flatten().boxed()
+            merged.finish(&self.schema())
+        })
     }
 }
 
@@ -83,12 +82,22 @@ pub(crate) struct Merger {
     /// Place of each row number in `block`.
     places: hashbrown::HashMap<u32, usize, foldhash::fast::RandomState>,
     block: Block,
+    memory: Option<MemoryReservation>,
 }
 
 impl Merger {
     /// Starts with nothing.
     pub(crate) fn new(steps: usize) -> Self {
-        Self { steps, places: hashbrown::HashMap::default(), block: Block::new(steps) }
+        Self { steps, places: hashbrown::HashMap::default(), block: Block::new(steps), memory: None }
+    }
+
+    /// Lets what is held count as memory of the query.
+    ///
+    /// # Errors
+    /// Never for nothing; those of the pool.
+    pub(crate) fn within(mut self, env: &Env) -> Result<Self> {
+        self.memory = Some(env.reserve("merged rows", 0)?);
+        Ok(self)
     }
 
     /// Adds rows.
@@ -97,6 +106,10 @@ impl Merger {
     /// Execution: two rows of a number have a value at one step.
     pub(crate) fn add(&mut self, block: Block) -> Result<()> {
         let steps = self.steps;
+        if let Some(memory) = &self.memory {
+            // Rows that are merged into others count until the end: at most twice what is held.
+            memory.try_grow(block.memory_bytes())?;
+        }
         let mut placed = Vec::with_capacity(block.rows.len());
         for (idx, &row) in block.rows.iter().enumerate() {
             let next = self.block.rows.len();
@@ -141,9 +154,14 @@ impl Merger {
 
 /// Cuts a block into batches of a good size.
 pub(crate) fn to_batches(block: Block, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
+    let mut block = block;
+    let whole = block.steps > 0 && block.rows.len() <= rows_per_batch(block.steps);
+    if whole && block.hists.is_empty() && block.present.chunks(block.steps).all(|row| row.contains(&true)) {
+        return if block.rows.is_empty() { Ok(vec![]) } else { to_batch(block, schema).map(|b| vec![b]) };
+    }
     let mut out = BlockBuilder::new(block.steps, Arc::clone(schema));
     let mut batches = Vec::new();
-    let mut hists = block.hists.clone().into_iter().peekable();
+    let mut hists = std::mem::take(&mut block.hists).into_iter().peekable();
     for (idx, &row) in block.rows.iter().enumerate() {
         let (from, from_present) = block.row(idx);
         let (values, present) = out.row(row);

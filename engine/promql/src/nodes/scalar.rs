@@ -30,9 +30,9 @@ impl StepOperator for ToScalar {
         Spread::Once
     }
 
-    fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, _: Env) -> Batches {
+    fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let input = inputs.swap_remove(0);
-        once(async move {
+        once(env, async move {
             let mut found = vec![0u32; self.steps];
             let mut values = vec![f64::NAN; self.steps];
             each_block(input, |block| {

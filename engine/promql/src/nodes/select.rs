@@ -61,7 +61,7 @@ impl StepOperator for StepSelect {
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let main = inputs.remove(0);
-        once(async move {
+        once(env.clone(), async move {
             let values = params(&[self.param], inputs, 1).await?;
             let param = ScalarSteps::new(&values[0]);
             let mut annotations = Annotations::default();

@@ -60,7 +60,7 @@ impl StepOperator for StepSet {
         let right = inputs.swap_remove(1);
         let left = inputs.swap_remove(0);
         if self.op == BinaryOp::Or {
-            return once(async move { self.either(left, right).await });
+            return once(env.clone(), async move { self.either(left, right, &env).await });
         }
         let op = Arc::clone(&self);
         drive_after(left, async move {
@@ -77,13 +77,19 @@ impl StepSet {
         &self,
         mut left: SendableRecordBatchStream,
         mut right: SendableRecordBatchStream,
+        env: &Env,
     ) -> Result<Vec<RecordBatch>> {
         let schema = self.schema();
+        let memory = env.reserve("set operator", self.signatures * self.steps)?;
         let mut seen = Presence::new(self.signatures, self.steps);
-        let mut merged = Merger::new(self.steps);
+        let mut merged = Merger::new(self.steps).within(env)?;
         let mut batches = Vec::new();
         let mut give = |block: Block| -> Result<()> {
-            if self.merges { merged.add(block) } else { to_batches(block, &schema).map(|b| batches.extend(b)) }
+            if self.merges {
+                return merged.add(block);
+            }
+            memory.try_grow(block.memory_bytes())?;
+            to_batches(block, &schema).map(|b| batches.extend(b))
         };
         while let Some(batch) = left.next().await {
             let mut block = to_block(batch?)?;

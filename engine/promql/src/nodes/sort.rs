@@ -57,7 +57,7 @@ impl StepOperator for Sort {
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let input = inputs.swap_remove(0);
-        once(async move {
+        once(env.clone(), async move {
             let matrix = collect(input, self.rows, &env).await?;
             let mut order: Vec<u32> = matrix.arrival().collect();
             match &self.by {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use quiver_query::from_datafusion;
 use quiver_types::label::METRIC_NAME;
 use quiver_types::{Result, SeriesTable};
 
@@ -130,14 +131,18 @@ impl Planner {
         let by_label = |name: &str| name != label && is_grouped(a, name);
         let groups = group(&table, by_label);
         let plan = self.finish(vector, scope)?;
+        let memory = self.engine.reservation("count_values", &self.run.ctx);
         let mut counts = CountValues::new(scope.grid.steps);
         for mut block in self.evaluate(&plan).await? {
+            self.run.ctx.check("query execution")?;
             let hists = split_hists(&mut block);
             for (idx, &row) in block.rows.iter().enumerate() {
                 let (values, present) = block.row(idx);
                 counts.fold(groups.ids[row as usize], values, present, hists.get(idx).map_or(&[][..], Vec::as_slice));
+                memory.try_resize(counts.memory_bytes()).map_err(from_datafusion)?;
             }
         }
+        self.run.keep(memory);
         let counted = counts.finish();
         let rows: Vec<u32> = counted.iter().map(|c| groups.first[c.group as usize]).collect();
         let base = table.take(&rows).keep(by_label);

@@ -38,6 +38,7 @@ pub(crate) fn generation(
             generation: &generation,
             service_labels: &settings.service_labels,
             registry_bytes_max: usize::MAX,
+            new_series_per_hour: 0,
             now: 0,
         };
         let staged = stager.stage(ctx, base_seq + n as u64, Batch::Metrics(batch.clone()), &mut Vec::new());

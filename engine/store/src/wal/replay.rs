@@ -329,7 +329,7 @@ impl GenerationReplay {
             let slot = match attached {
                 Attached::New(number) => self.generation.define(number, &definition.service),
                 Attached::Known(slot) => slot,
-                Attached::Refused => continue,
+                Attached::Refused | Attached::Barred => continue,
             };
             let at = definition.slot as usize;
             if self.slots.len() <= at {

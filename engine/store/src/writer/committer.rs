@@ -58,6 +58,8 @@ pub(crate) struct Written {
     pub(crate) rows: u64,
     /// Samples and histograms of series that the registry has no room for.
     pub(crate) refused: u64,
+    /// Samples and histograms of series whose service brings too many.
+    pub(crate) barred: u64,
 }
 
 /// A write on its way.
@@ -228,6 +230,7 @@ impl Committer {
                 generation: &self.generation,
                 service_labels: &self.settings.service_labels,
                 registry_bytes_max: self.registry_bytes_max(),
+                new_series_per_hour: self.settings.service_new_series_per_hour,
                 now: self.clock.now_ms(),
             };
             let staged = self.stager.stage(ctx, self.next_seq, job.batch, &mut self.log.buffer);
@@ -290,7 +293,7 @@ impl Committer {
 
     fn insert(&mut self, staged: Staged, days: &[i32]) -> Written {
         let generation = &self.generation;
-        let mut written = Written { refused: staged.refused, ..Written::default() };
+        let mut written = Written { refused: staged.refused, barred: staged.barred, ..Written::default() };
         if staged.is_empty() {
             return written;
         }

@@ -17,6 +17,7 @@ use quiver_types::{MetricsBatch, Millis};
 
 use super::hints::HintTracker;
 use super::limits::retain;
+use super::quota::SeriesQuota;
 use crate::memtable::logs::{LogRows, PreparedLogs};
 use crate::memtable::series::exemplar;
 use crate::memtable::{Generation, HistogramRow};
@@ -38,7 +39,14 @@ pub(crate) struct Staged {
     pub(crate) logs: Option<LogRows>,
     /// Samples and histograms of series that the registry has no room for.
     pub(crate) refused: u64,
+    /// Samples and histograms of series whose service brings too many.
+    pub(crate) barred: u64,
 }
+
+/// In the place of a slot: the registry has no room for the series.
+const REFUSED: u32 = u32::MAX;
+/// In the place of a slot: its service brings too many series.
+const BARRED: u32 = u32::MAX - 1;
 
 /// Turns batches into rows and records; keeps its buffers.
 #[derive(Debug, Default)]
@@ -53,6 +61,7 @@ pub(crate) struct Stager {
     metadata_seen: HashMap<(String, String), (u64, i32), FixedState>,
     hints: HintTracker,
     logs: logs::LogStager,
+    quota: SeriesQuota,
 }
 
 /// What a write brings.
@@ -71,6 +80,8 @@ pub(crate) struct StageContext<'a> {
     pub(crate) service_labels: &'a [String],
     /// Above this the registry takes no new series.
     pub(crate) registry_bytes_max: usize,
+    /// New series that one service may bring within an hour; 0 = no limit.
+    pub(crate) new_series_per_hour: u64,
     pub(crate) now: Millis,
 }
 
@@ -128,7 +139,7 @@ impl Stager {
 
     fn stage_metrics(&mut self, ctx: StageContext<'_>, seq: u64, mut batch: MetricsBatch, out: &mut Vec<u8>) -> Staged {
         self.resolve(ctx, &batch);
-        let refused = self.drop_refused(&mut batch);
+        let (refused, barred) = self.drop_refused(&mut batch);
         self.hints.apply(&mut batch);
         let slots = &self.slots;
         let samples = (!batch.ts.is_empty()).then(|| SampleColumns {
@@ -151,7 +162,7 @@ impl Stager {
         let exemplars: Vec<ExemplarRow> =
             batch.exemplars.iter().map(|e| (slots[e.series as usize], exemplar(e.ts, e.value, &e.labels))).collect();
         let metadata = self.new_metadata(ctx, &mut batch);
-        let staged = Staged { samples, histograms, exemplars, metadata, refused, ..Staged::empty(seq) };
+        let staged = Staged { samples, histograms, exemplars, metadata, refused, barred, ..Staged::empty(seq) };
         self.encode(&staged, out);
         staged
     }
@@ -180,11 +191,13 @@ impl Stager {
             (s.id, canonical(batch, s))
         };
         let mut attached = Vec::with_capacity(self.unknown.len());
-        registry.attach(
+        let quota = self.quota.at(ctx.now);
+        registry.attach_where(
             ctx.generation.ordinal(),
             ctx.generation.series() as u32,
             self.unknown.iter().map(series),
             ctx.registry_bytes_max,
+            |labels, fill| quota.admit(service(labels, ctx.service_labels), ctx.new_series_per_hour, fill),
             |a| attached.push(a),
         );
         for (&i, attached) in self.unknown.iter().zip(attached) {
@@ -192,7 +205,11 @@ impl Stager {
                 Attached::Known(slot) => slot,
                 Attached::Refused => {
                     crate::metrics::METRICS.refused_series.inc();
-                    u32::MAX
+                    REFUSED
+                }
+                Attached::Barred => {
+                    crate::metrics::METRICS.barred_series.inc();
+                    BARRED
                 }
                 Attached::New(number) => {
                     let series = &batch.series[i as usize];
@@ -207,12 +224,16 @@ impl Stager {
         }
     }
 
-    /// Drops the rows of series without a slot; gives the number of samples and histograms among them.
-    fn drop_refused(&self, batch: &mut MetricsBatch) -> u64 {
-        let refused = |series: u32| self.slots[series as usize] == u32::MAX;
+    /// Drops the rows of series without a slot; gives the numbers of samples and histograms among them that are refused,
+    /// and that are barred.
+    fn drop_refused(&self, batch: &mut MetricsBatch) -> (u64, u64) {
+        let refused = |series: u32| self.slots[series as usize] >= BARRED;
         if self.unknown.iter().all(|&i| !refused(i)) {
-            return 0;
+            return (0, 0);
         }
+        let of_barred = |series: u32| self.slots[series as usize] == BARRED;
+        let barred = batch.sample_series.iter().filter(|&&s| of_barred(s)).count()
+            + batch.histograms.iter().filter(|h| of_barred(h.series)).count();
         let before = batch.ts.len() + batch.histograms.len();
         let keep: Vec<bool> = batch.sample_series.iter().map(|&s| !refused(s)).collect();
         retain(&mut batch.sample_series, &keep);
@@ -221,7 +242,7 @@ impl Stager {
         retain(&mut batch.start_ts, &keep);
         batch.histograms.retain(|h| !refused(h.series));
         batch.exemplars.retain(|e| !refused(e.series));
-        (before - batch.ts.len() - batch.histograms.len()) as u64
+        ((before - batch.ts.len() - batch.histograms.len() - barred) as u64, barred as u64)
     }
 
     /// Keeps the metadata that changed or was not yet written today, with the services of the series beside it.
@@ -304,7 +325,7 @@ fn services_by_metric<'a>(batch: &'a MetricsBatch, service_labels: &[String]) ->
 impl Staged {
     fn empty(seq: u64) -> Self {
         let (histograms, exemplars, metadata) = (Vec::new(), Vec::new(), Vec::new());
-        Self { seq, samples: None, histograms, exemplars, metadata, logs: None, refused: 0 }
+        Self { seq, samples: None, histograms, exemplars, metadata, logs: None, refused: 0, barred: 0 }
     }
 
     /// Says whether there is nothing to log.

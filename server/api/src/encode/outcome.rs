@@ -1,65 +1,189 @@
-//! A query's outcome as the `data` of the Prometheus envelope, straight from its columns.
+//! A query's outcome as the `data` of the Prometheus envelope, straight from its columns, piece by piece: a large answer
+//! is never in memory as text, and who reads it slowly holds the columns and one piece (promise L4).
 
 use quiver_promql::histogram;
-use quiver_promql::{QueryValue, StepResult, StepRow};
+use quiver_promql::{QueryValue, SampleSeries, StepResult, StepRow};
+use quiver_query::QueryMemory;
 use quiver_types::{Histogram, SeriesTable};
 
 use super::prometheus::{Notation, json_text, write_histogram, write_quoted, write_time};
 use crate::labels_api::labels_json;
 
-/// Appends `{"resultType":…,"result":…}`; says whether `limit` (0 = none) cut it.
-///
-/// # Errors
-/// The answer grows beyond `bytes_max`.
-pub(crate) fn write_outcome(
-    out: &mut Vec<u8>,
-    value: &QueryValue,
+/// Samples of a series that are written in one go.
+const SAMPLES_AT_A_TIME: usize = 8192;
+
+/// Writes `{"resultType":…,"result":…}` in pieces.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    value: QueryValue,
+    /// Held as long as the columns are.
+    _memory: QueryMemory,
+    /// Most series that are shown; 0: all.
     limit: usize,
-    stats: Option<&str>,
-    bytes_max: usize,
-) -> Result<bool, ()> {
-    let kind = match value {
-        QueryValue::Scalar { .. } => "scalar",
-        QueryValue::String { .. } => "string",
-        QueryValue::Vector(_) => "vector",
-        QueryValue::Matrix(_) | QueryValue::Samples(_) => "matrix",
-    };
-    out.extend_from_slice(format!("{{\"resultType\":\"{kind}\",\"result\":").as_bytes());
-    let mut list = List { out, first: true, limit, shown: 0, bytes_max };
-    let cut = match value {
-        QueryValue::Scalar { time_ms, value } => {
-            pair(list.out, *time_ms, |out| write_quoted(out, *value, Notation::Plain));
-            false
+    stats: Option<String>,
+    /// What stands before the value at each step of a matrix: times repeat in each series, and are written once.
+    times: Vec<Vec<u8>>,
+    cursor: Cursor,
+}
+
+/// How far an outcome is written.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Cursor {
+    place: Place,
+    shown: usize,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Head,
+    /// The next row, and the next of its samples.
+    Row(usize, usize),
+    Tail,
+    End,
+}
+
+impl Outcome {
+    /// Begins.
+    pub(crate) fn new(value: QueryValue, memory: QueryMemory, limit: usize, stats: Option<String>) -> Self {
+        let time = |result: &StepResult, step| {
+            let mut text = vec![b'['];
+            write_time(&mut text, result.grid.at(step));
+            text.extend_from_slice(b",\"");
+            text
+        };
+        let times = match &value {
+            QueryValue::Matrix(result) => (0..result.grid.steps).map(|step| time(result, step)).collect(),
+            _ => vec![],
+        };
+        Self { value, _memory: memory, limit, stats, times, cursor: Cursor::default() }
+    }
+
+    /// Says whether the limit leaves series out.
+    pub(crate) fn cut(&self) -> bool {
+        let some = |row: &StepRow<'_>| !row.hists.is_empty() || row.present.contains(&true);
+        let series = match &self.value {
+            QueryValue::Scalar { .. } | QueryValue::String { .. } => 0,
+            QueryValue::Vector(result) | QueryValue::Matrix(result) if self.limit > 0 => {
+                result.rows().filter(some).take(self.limit + 1).count()
+            }
+            QueryValue::Vector(_) | QueryValue::Matrix(_) => 0,
+            QueryValue::Samples(result) => result.series.len(),
+        };
+        self.limit > 0 && series > self.limit
+    }
+
+    /// How far it is.
+    pub(crate) fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+
+    /// Goes back to where it was.
+    pub(crate) fn rewind(&mut self, cursor: Cursor) {
+        self.cursor = cursor;
+    }
+
+    /// Appends until `out` has so many bytes, a series more at most; says whether that was all.
+    pub(crate) fn fill(&mut self, out: &mut Vec<u8>, bytes: usize) -> bool {
+        while self.cursor.place != Place::End {
+            if out.len() >= bytes {
+                return false;
+            }
+            self.step(out);
         }
-        QueryValue::String { time_ms, text } => {
-            pair(list.out, *time_ms, |out| {
-                let mut quoted = String::new();
-                json_text(&mut quoted, text);
-                out.extend_from_slice(quoted.as_bytes());
-            });
-            false
-        }
-        QueryValue::Vector(result) => vector(&mut list, result)?,
-        QueryValue::Matrix(result) => matrix(&mut list, result)?,
-        QueryValue::Samples(result) => {
-            list.out.push(b'[');
-            for s in &result.series {
-                let floats = s.ts.iter().copied().zip(s.values.iter().copied());
-                let hists = s.hist_ts.iter().copied().zip(&s.hists);
-                if !list.series(&result.table, s.row, floats, hists)? {
-                    break;
+        true
+    }
+
+    fn step(&mut self, out: &mut Vec<u8>) {
+        let Cursor { place, shown } = self.cursor;
+        let full = self.limit > 0 && shown >= self.limit;
+        self.cursor.place = match place {
+            Place::Head => {
+                let kind = match &self.value {
+                    QueryValue::Scalar { .. } => "scalar",
+                    QueryValue::String { .. } => "string",
+                    QueryValue::Vector(_) => "vector",
+                    QueryValue::Matrix(_) | QueryValue::Samples(_) => "matrix",
+                };
+                out.extend_from_slice(format!("{{\"resultType\":\"{kind}\",\"result\":").as_bytes());
+                if self.single(out) {
+                    Place::Tail
+                } else {
+                    out.push(b'[');
+                    Place::Row(0, 0)
                 }
             }
-            list.out.push(b']');
-            list.shown < result.series.len()
-        }
-    };
-    if let Some(stats) = stats {
-        out.extend_from_slice(b",\"stats\":");
-        out.extend_from_slice(stats.as_bytes());
+            Place::Row(at, from) => match &self.value {
+                QueryValue::Vector(result) | QueryValue::Matrix(result) => match result.row(at) {
+                    Some(_) if full => self.close(out),
+                    Some(row) => {
+                        if row.present.contains(&true) || !row.hists.is_empty() {
+                            begin(out, shown, &result.table, row.row);
+                            self.cursor.shown += 1;
+                            if matches!(self.value, QueryValue::Vector(_)) {
+                                element(out, &row, result.grid.start);
+                            } else {
+                                matrix_row(out, &row, result, &self.times);
+                            }
+                            out.push(b'}');
+                        }
+                        Place::Row(at + 1, 0)
+                    }
+                    None => self.close(out),
+                },
+                QueryValue::Samples(result) => match result.series.get(at) {
+                    Some(_) if full && from == 0 => self.close(out),
+                    Some(series) => {
+                        if from == 0 {
+                            begin(out, shown, &result.table, series.row);
+                        }
+                        if samples(out, series, from) {
+                            out.push(b'}');
+                            self.cursor.shown += 1;
+                            Place::Row(at + 1, 0)
+                        } else {
+                            Place::Row(at, from + SAMPLES_AT_A_TIME)
+                        }
+                    }
+                    None => self.close(out),
+                },
+                QueryValue::Scalar { .. } | QueryValue::String { .. } => Place::Tail,
+            },
+            Place::Tail => {
+                if let Some(stats) = &self.stats {
+                    out.extend_from_slice(b",\"stats\":");
+                    out.extend_from_slice(stats.as_bytes());
+                }
+                out.push(b'}');
+                Place::End
+            }
+            Place::End => Place::End,
+        };
     }
-    out.push(b'}');
-    Ok(cut)
+
+    fn close(&self, out: &mut Vec<u8>) -> Place {
+        out.push(b']');
+        Place::Tail
+    }
+
+    /// Writes what is no list; says whether it was none.
+    fn single(&self, out: &mut Vec<u8>) -> bool {
+        match &self.value {
+            QueryValue::Scalar { time_ms, value } => {
+                pair(out, *time_ms, |out| write_quoted(out, *value, Notation::Plain));
+                true
+            }
+            QueryValue::String { time_ms, text } => {
+                pair(out, *time_ms, |out| {
+                    let mut quoted = String::new();
+                    json_text(&mut quoted, text);
+                    out.extend_from_slice(quoted.as_bytes());
+                });
+                true
+            }
+            _ => false,
+        }
+    }
 }
 
 fn pair(out: &mut Vec<u8>, time_ms: i64, value: impl FnOnce(&mut Vec<u8>)) {
@@ -70,118 +194,61 @@ fn pair(out: &mut Vec<u8>, time_ms: i64, value: impl FnOnce(&mut Vec<u8>)) {
     out.push(b']');
 }
 
-/// A list of series that is being written.
-struct List<'a> {
-    out: &'a mut Vec<u8>,
-    first: bool,
-    limit: usize,
-    shown: usize,
-    bytes_max: usize,
+/// Begins an entry of a list with its labels.
+fn begin(out: &mut Vec<u8>, shown: usize, table: &SeriesTable, row: u32) {
+    if shown > 0 {
+        out.push(b',');
+    }
+    out.extend_from_slice(b"{\"metric\":");
+    out.extend_from_slice(labels_json(table.labels(row as usize)).as_bytes());
 }
 
-impl List<'_> {
-    /// Begins an entry with its labels; `false`: the limit is reached.
-    fn begin(&mut self, table: &SeriesTable, row: u32) -> Result<bool, ()> {
-        if self.limit > 0 && self.shown >= self.limit {
-            return Ok(false);
-        }
-        if self.out.len() > self.bytes_max {
-            return Err(());
-        }
-        if !std::mem::take(&mut self.first) {
-            self.out.push(b',');
-        }
-        self.shown += 1;
-        self.out.extend_from_slice(b"{\"metric\":");
-        self.out.extend_from_slice(labels_json(table.labels(row as usize)).as_bytes());
-        Ok(true)
+/// Writes some samples of a series; says whether these were the last ones.
+fn samples(out: &mut Vec<u8>, series: &SampleSeries, from: usize) -> bool {
+    let to = (from + SAMPLES_AT_A_TIME).min(series.ts.len());
+    for (i, (time_ms, v)) in series.ts[from..to].iter().zip(&series.values[from..to]).enumerate() {
+        out.extend_from_slice(if from + i > 0 { b"," } else { b",\"values\":[" });
+        pair(out, *time_ms, |out| write_quoted(out, *v, Notation::Sample));
     }
+    if to < series.ts.len() {
+        return false;
+    }
+    if !series.ts.is_empty() {
+        out.push(b']');
+    }
+    for (i, (time_ms, h)) in series.hist_ts.iter().zip(&series.hists).enumerate() {
+        out.extend_from_slice(if i > 0 { b"," } else { b",\"histograms\":[" });
+        pair(out, *time_ms, |out| histogram(out, h));
+    }
+    if !series.hists.is_empty() {
+        out.push(b']');
+    }
+    true
+}
 
-    fn series<'h>(
-        &mut self,
-        table: &SeriesTable,
-        row: u32,
-        floats: impl Iterator<Item = (i64, f64)>,
-        hists: impl Iterator<Item = (i64, &'h Histogram)>,
-    ) -> Result<bool, ()> {
-        if !self.begin(table, row)? {
-            return Ok(false);
-        }
-        let mut any = false;
-        for (time_ms, v) in floats {
-            self.out.extend_from_slice(if any { b"," } else { b",\"values\":[" });
-            any = true;
-            pair(self.out, time_ms, |out| write_quoted(out, v, Notation::Sample));
-        }
-        if any {
-            self.out.push(b']');
-        }
-        let mut any = false;
-        for (time_ms, h) in hists {
-            self.out.extend_from_slice(if any { b"," } else { b",\"histograms\":[" });
-            any = true;
-            pair(self.out, time_ms, |out| histogram(out, h));
-        }
-        if any {
-            self.out.push(b']');
-        }
-        self.out.push(b'}');
-        Ok(true)
+/// Writes the value of an element of a vector.
+fn element(out: &mut Vec<u8>, row: &StepRow<'_>, at: i64) {
+    if let Some((_, _, h)) = row.hists.first() {
+        out.extend_from_slice(b",\"histogram\":");
+        pair(out, at, |out| histogram(out, h));
+    } else {
+        out.extend_from_slice(b",\"value\":");
+        pair(out, at, |out| write_quoted(out, row.values[0], Notation::Sample));
     }
 }
 
-fn vector(list: &mut List<'_>, result: &StepResult) -> Result<bool, ()> {
-    list.out.push(b'[');
-    let (at, mut rows) = (result.grid.start, 0);
-    for row in result.rows().filter(|r| r.present[0] || !r.hists.is_empty()) {
-        rows += 1;
-        if !list.begin(&result.table, row.row)? {
-            break;
-        }
-        if let Some((_, _, h)) = row.hists.first() {
-            list.out.extend_from_slice(b",\"histogram\":");
-            pair(list.out, at, |out| histogram(out, h));
-        } else {
-            list.out.extend_from_slice(b",\"value\":");
-            pair(list.out, at, |out| write_quoted(out, row.values[0], Notation::Sample));
-        }
-        list.out.push(b'}');
+/// Writes the points of a row of a matrix.
+fn matrix_row(out: &mut Vec<u8>, row: &StepRow<'_>, result: &StepResult, times: &[Vec<u8>]) {
+    floats(out, row, times);
+    let mut any = false;
+    for (_, step, h) in row.hists {
+        out.extend_from_slice(if any { b"," } else { b",\"histograms\":[" });
+        any = true;
+        pair(out, result.grid.at(*step as usize), |out| histogram(out, h));
     }
-    list.out.push(b']');
-    Ok(list.shown < rows)
-}
-
-fn matrix(list: &mut List<'_>, result: &StepResult) -> Result<bool, ()> {
-    // Times repeat in each series: written once.
-    let times: Vec<Vec<u8>> = (0..result.grid.steps)
-        .map(|step| {
-            let mut text = vec![b'['];
-            write_time(&mut text, result.grid.at(step));
-            text.extend_from_slice(b",\"");
-            text
-        })
-        .collect();
-    list.out.push(b'[');
-    let mut rows = 0;
-    for row in result.rows().filter(|r| !r.hists.is_empty() || r.present.contains(&true)) {
-        rows += 1;
-        if !list.begin(&result.table, row.row)? {
-            break;
-        }
-        floats(list.out, &row, &times);
-        let mut any = false;
-        for (_, step, h) in row.hists {
-            list.out.extend_from_slice(if any { b"," } else { b",\"histograms\":[" });
-            any = true;
-            pair(list.out, result.grid.at(*step as usize), |out| histogram(out, h));
-        }
-        if any {
-            list.out.push(b']');
-        }
-        list.out.push(b'}');
+    if any {
+        out.push(b']');
     }
-    list.out.push(b']');
-    Ok(list.shown < rows)
 }
 
 fn floats(out: &mut Vec<u8>, row: &StepRow<'_>, times: &[Vec<u8>]) {
@@ -211,4 +278,53 @@ fn histogram(out: &mut Vec<u8>, h: &Histogram) {
         })
         .collect();
     write_histogram(out, h, &buckets);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use quiver_promql::SampleResult;
+
+    use super::*;
+
+    fn raw(lengths: &[usize]) -> QueryValue {
+        let series = |(row, &n): (usize, &usize)| SampleSeries {
+            row: row as u32,
+            ts: (0..n as i64).collect(),
+            values: (0..n).map(|v| v as f64).collect(),
+            ..SampleSeries::default()
+        };
+        let table = Arc::new(SeriesTable::new(lengths.len(), vec![]));
+        QueryValue::Samples(SampleResult { table, series: lengths.iter().enumerate().map(series).collect() })
+    }
+
+    #[test]
+    fn pieces_are_the_whole() {
+        let lengths = [3, SAMPLES_AT_A_TIME, SAMPLES_AT_A_TIME + 1, 40_000, 1];
+        for limit in [0, 2, 5] {
+            let outcome = || Outcome::new(raw(&lengths), QueryMemory::default(), limit, Some("{}".into()));
+            assert_eq!(outcome().cut(), limit == 2);
+            let mut whole = Vec::new();
+            assert!(outcome().fill(&mut whole, usize::MAX));
+            let (mut pieces, mut in_pieces) = (Vec::new(), outcome());
+            loop {
+                let mut piece = Vec::new();
+                let (before, done) = (in_pieces.cursor(), in_pieces.fill(&mut piece, 1000));
+                // Once more from the same place.
+                in_pieces.rewind(before);
+                let mut again = Vec::new();
+                assert_eq!((in_pieces.fill(&mut again, 1000), &again), (done, &piece));
+                pieces.extend(piece);
+                if done {
+                    break;
+                }
+            }
+            assert_eq!(pieces, whole);
+            let shown: serde_json::Value = serde_json::from_slice(&whole).expect("valid JSON");
+            let series = shown["result"].as_array().expect("a list");
+            assert_eq!(series.len(), if limit == 2 { 2 } else { 5 });
+            assert_eq!(series[1]["values"].as_array().map(Vec::len), Some(SAMPLES_AT_A_TIME));
+        }
+    }
 }

@@ -39,6 +39,17 @@ pub(crate) fn begin_success() -> Vec<u8> {
 
 /// Closes a success answer.
 pub(crate) fn finish_success(mut out: Vec<u8>, envelope: &Envelope) -> Response {
+    close_success(&mut out, envelope);
+    json_response(Body::from(out))
+}
+
+/// Makes a success answer of its body.
+pub(crate) fn json_response(body: Body) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// Appends what stands after `data`.
+pub(crate) fn close_success(out: &mut Vec<u8>, envelope: &Envelope) {
     for (name, kind, texts) in [("warnings", "warning", &envelope.warnings), ("infos", "info", &envelope.infos)] {
         if texts.is_empty() {
             continue;
@@ -59,7 +70,6 @@ pub(crate) fn finish_success(mut out: Vec<u8>, envelope: &Envelope) -> Response 
         out.extend_from_slice(part.as_bytes());
     }
     out.push(b'}');
-    ([(header::CONTENT_TYPE, "application/json")], Body::from(out)).into_response()
 }
 
 /// Gives the `errorType` of a kind.

@@ -1,0 +1,154 @@
+//! Readers that are slow or many: who reads a large answer slowly holds no more than its columns and a few pieces of text,
+//! and nothing once gone (promise L4); hundreds of equal questions at once are all answered alike (promise L6).
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use quiver_tests::body::{Series, remote_write};
+use quiver_tests::load::{Caller, Written, soak};
+use quiver_tests::server::{Options, Server};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::arena::{START_MS, comes_up};
+
+const SERIES: usize = 1000;
+const SAMPLES: i64 = 1000;
+const READERS: usize = 8;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn server() -> (tempfile::TempDir, Server, Caller) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = Options::default().env("QUIVER_LOG__FILTER", "off");
+    let mut server = Server::spawn(dir.path(), &options).expect("the server says where it listens");
+    let caller = Caller::new(&server.http);
+    assert!(comes_up(&mut server, &caller).await, "the server died");
+    let names: Vec<String> = (0..SERIES).map(|i| format!("s{i}")).collect();
+    for from in (0..SAMPLES).step_by(100) {
+        let samples =
+            |i: usize| (from..from + 100).map(|n| (START_MS + n * 1000, (n * i as i64) as f64 / 7.0)).collect();
+        let labels = |name| vec![("__name__", "read_samples"), ("series", name), ("job", "j")];
+        let series: Vec<Series<'_>> =
+            names.iter().enumerate().map(|(i, name)| (labels(name.as_str()), samples(i))).collect();
+        assert_eq!(caller.write(remote_write(&series)).await, Written::Taken);
+    }
+    server.flush().await;
+    (dir, server, caller)
+}
+
+/// The question whose answer has some 40 MB.
+fn large() -> String {
+    let end = START_MS / 1000 + SAMPLES;
+    format!("/metrics-api/api/v1/query?query=read_samples%5B{}s%5D&time={end}", SAMPLES + 1)
+}
+
+/// Asks by hand, and reads no more than the beginning.
+async fn begin(server: &Server) -> TcpStream {
+    let mut socket = TcpStream::connect(&server.http).await.expect("it listens");
+    let request = format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", large(), server.http);
+    socket.write_all(request.as_bytes()).await.expect("sent");
+    let mut head = vec![0; 4096];
+    let read = socket.read(&mut head).await.expect("an answer");
+    assert!(head[..read].starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&head[..read]));
+    socket
+}
+
+async fn until(caller: &Caller, expected: impl Fn(f64) -> bool, what: &str) -> Duration {
+    let began = Instant::now();
+    while !expected(caller.metric("quiver_query_memory_bytes").await.expect("it lives")) {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    began.elapsed()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stdout, reason = "the figures are the outcome")]
+async fn slow_readers_hold_little_and_give_it_back() {
+    let (_dir, server, caller) = server().await;
+    // Once as a whole: what comes slowly must be the same.
+    let (status, whole) = caller.get(&large(), &[]).await.expect("it lives");
+    assert_eq!(status, 200);
+    assert!(whole.len() > 20 << 20, "{} bytes", whole.len());
+    until(&caller, |bytes| bytes == 0.0, "an answer that was read holds memory").await;
+    let before = server.rss_bytes();
+    let mut sockets = Vec::new();
+    for _ in 0..READERS {
+        sockets.push(begin(&server).await);
+    }
+    let columns = SERIES as f64 * SAMPLES as f64 * 16.0;
+    let held = caller.metric("quiver_query_memory_bytes").await.expect("it lives");
+    assert!(held >= columns * READERS as f64, "{held} bytes are accounted for {READERS} answers of {columns} bytes");
+    // A little every now and then.
+    let mut piece = vec![0; 64 << 10];
+    for _ in 0..20 {
+        for socket in &mut sockets {
+            assert!(socket.read(&mut piece).await.expect("more of the answer") > 0);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let grown = server.rss_bytes().saturating_sub(before);
+    println!(
+        "{READERS} slow readers of {} MB each: {} MB more, {} MB of them columns",
+        whole.len() >> 20,
+        grown >> 20,
+        held as u64 >> 20
+    );
+    let buffers = 8 << 20;
+    assert!(grown < held as u64 * 2 + READERS as u64 * buffers, "{} MB for {READERS} answers", grown >> 20);
+    // Others are served meanwhile.
+    assert_eq!(caller.number("count(read_samples)", START_MS + 1000).await.expect("it lives"), Ok(Some(SERIES as f64)));
+    // One of them reads on to the end.
+    let mut socket = sockets.pop().expect("readers");
+    let reading = tokio::spawn(async move {
+        let (mut read, mut piece) = (0, vec![0; 1 << 20]);
+        while read < 30 << 20 {
+            match socket.read(&mut piece).await.expect("more of the answer") {
+                0 => break,
+                n => read += n,
+            }
+        }
+        read
+    });
+    assert!(reading.await.expect("read") >= 20 << 20);
+    // The others vanish.
+    drop(sockets);
+    let took = until(&caller, |bytes| bytes == 0.0, "vanished readers hold memory").await;
+    println!("memory back after {took:?}");
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stdout, reason = "the figures are the outcome")]
+async fn a_herd_is_answered() {
+    let herd = if soak() { 500 } else { 100 };
+    let (_dir, server, caller) = server().await;
+    let (start, end) = ((START_MS / 1000 + 100).to_string(), (START_MS / 1000 + SAMPLES).to_string());
+    let ask = async |caller: &Caller| {
+        let query = "sum by (job) (rate(read_samples[1m]))";
+        let params = [("query", query), ("start", &start), ("end", &end), ("step", "15")];
+        let began = Instant::now();
+        let (status, body) = caller.get("/metrics-api/api/v1/query_range", &params).await.expect("it lives");
+        (status, body, began.elapsed())
+    };
+    let (status, first, alone) = ask(&caller).await;
+    assert_eq!(status, 200);
+    let started = caller.metric("quiver_query_started_total").await.expect("it lives");
+    let answers = futures::future::join_all((0..herd).map(|_| ask(&caller))).await;
+    let mut kinds: BTreeMap<u16, usize> = BTreeMap::new();
+    let mut times: Vec<Duration> = Vec::new();
+    for (status, body, took) in &answers {
+        *kinds.entry(*status).or_default() += 1;
+        assert!(*status != 200 || *body == first, "another answer");
+        times.push(*took);
+    }
+    times.sort_unstable();
+    let ran = caller.metric("quiver_query_started_total").await.expect("it lives") - started;
+    println!(
+        "alone {alone:?}; {herd} at once: {kinds:?}, {ran} executions, p50 {:?}, p99 {:?}",
+        times[herd / 2],
+        times[herd * 99 / 100]
+    );
+    assert_eq!(kinds.get(&200), Some(&herd), "{kinds:?}");
+    assert_eq!(server.stop(), Some(0));
+}
