@@ -123,6 +123,11 @@ impl BlockBuilder {
         Self { schema, block: Block::new(steps), rows_max: rows_per_batch(steps) }
     }
 
+    /// Rows that make a batch.
+    pub(crate) fn rows_max(&self) -> usize {
+        self.rows_max
+    }
+
     /// Appends an empty row and gives its values and presence to be filled.
     pub(crate) fn row(&mut self, row: u32) -> (&mut [f64], &mut [bool]) {
         let at = self.block.rows.len() * self.block.steps;

@@ -23,6 +23,12 @@ pub(crate) trait Worker: Send + 'static {
     fn finish(&mut self) -> Result<Vec<RecordBatch>> {
         Ok(vec![])
     }
+
+    /// Most rows of a batch that it wants to take at a time: where a row of the input becomes a much larger one, what
+    /// waits to be taken would be large too.
+    fn rows_max(&self) -> usize {
+        usize::MAX
+    }
 }
 
 /// Drives a worker over an input.
@@ -30,17 +36,30 @@ pub(crate) fn drive(input: SendableRecordBatchStream, worker: impl Worker) -> Ba
     struct State<W> {
         input: Option<SendableRecordBatchStream>,
         worker: W,
+        /// Of the batch at hand.
+        rest: Option<RecordBatch>,
         ready: VecDeque<RecordBatch>,
     }
-    let start = State { input: Some(input), worker, ready: VecDeque::new() };
+    let start = State { input: Some(input), worker, rest: None, ready: VecDeque::new() };
     stream::try_unfold(start, |mut s| async move {
         loop {
             if let Some(batch) = s.ready.pop_front() {
                 return Ok(Some((batch, s)));
             }
+            if let Some(batch) = s.rest.take() {
+                let most = s.worker.rows_max().max(1);
+                let (now, later) = if batch.num_rows() > most {
+                    (batch.slice(0, most), Some(batch.slice(most, batch.num_rows() - most)))
+                } else {
+                    (batch, None)
+                };
+                s.rest = later;
+                s.ready.extend(s.worker.push(now)?);
+                continue;
+            }
             let Some(input) = s.input.as_mut() else { return Ok(None) };
             if let Some(batch) = input.next().await {
-                s.ready.extend(s.worker.push(batch?)?);
+                s.rest = Some(batch?);
             } else {
                 s.input = None;
                 s.ready.extend(s.worker.finish()?);

@@ -168,6 +168,10 @@ impl Worker for RollupWorker {
     fn finish(&mut self) -> Result<Vec<RecordBatch>> {
         Ok(self.out.flush()?.into_iter().collect())
     }
+
+    fn rows_max(&self) -> usize {
+        self.out.rows_max()
+    }
 }
 
 /// Reads series out of batches and evaluates them one by one.

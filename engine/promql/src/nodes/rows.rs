@@ -94,7 +94,7 @@ impl Merger {
     /// Lets what is held count as memory of the query.
     ///
     /// # Errors
-    /// Never for nothing; those of the pool.
+    /// Those of the pool.
     pub(crate) fn within(mut self, env: &Env) -> Result<Self> {
         self.memory = Some(env.reserve("merged rows", 0)?);
         Ok(self)

@@ -61,16 +61,18 @@ impl Outcome {
 
     /// Says whether the limit leaves series out.
     pub(crate) fn cut(&self) -> bool {
+        if self.limit == 0 {
+            return false;
+        }
         let some = |row: &StepRow<'_>| !row.hists.is_empty() || row.present.contains(&true);
         let series = match &self.value {
             QueryValue::Scalar { .. } | QueryValue::String { .. } => 0,
-            QueryValue::Vector(result) | QueryValue::Matrix(result) if self.limit > 0 => {
+            QueryValue::Vector(result) | QueryValue::Matrix(result) => {
                 result.rows().filter(some).take(self.limit + 1).count()
             }
-            QueryValue::Vector(_) | QueryValue::Matrix(_) => 0,
             QueryValue::Samples(result) => result.series.len(),
         };
-        self.limit > 0 && series > self.limit
+        series > self.limit
     }
 
     /// How far it is.
