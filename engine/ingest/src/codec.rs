@@ -3,8 +3,12 @@
 //! Snappy states its length up front: it is checked against the limit, and against 40 times the body, which no real
 //! snappy block reaches. The others are streamed against the limit and against 200 times the body above 1 MiB.
 
+mod inflate;
+
 use std::borrow::Cow;
 use std::io::{BufRead, Read};
+
+pub use inflate::Inflate;
 
 use crate::error::{Error, Result};
 

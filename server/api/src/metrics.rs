@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use crate::logs_ingest::metrics::LogsMetrics;
 use crate::state::AppState;
 
 /// Counters by route family; routes are a closed set, so the list is fixed.
@@ -12,6 +13,8 @@ pub struct ApiMetrics {
     families: Vec<Family>,
     /// Queries slower than the setting.
     pub slow_queries: AtomicU64,
+    /// Log rows.
+    pub logs: LogsMetrics,
 }
 
 #[derive(Debug)]
@@ -26,7 +29,9 @@ const FAMILIES: &[(&str, &str)] = &[
     ("write", "/metrics-api/api/v1/write"),
     ("otlp", "/metrics-api/api/v1/otlp"),
     ("otlp", "/v1/"),
-    ("otlp", "/insert/"),
+    ("otlp", "/insert/opentelemetry/"),
+    ("logs_write", "/insert/"),
+    ("logs_write", "/loki/"),
     ("metrics", "/metrics-api/"),
     ("health", "/health/"),
     ("admin", "/admin/"),
@@ -41,7 +46,7 @@ impl Default for ApiMetrics {
                 families.push(Family { name, requests: Default::default(), micros: AtomicU64::new(0) });
             }
         }
-        Self { families, slow_queries: AtomicU64::new(0) }
+        Self { families, slow_queries: AtomicU64::new(0), logs: LogsMetrics::default() }
     }
 }
 
@@ -99,6 +104,7 @@ pub fn exposition(state: &AppState) -> String {
     write_metric(&mut out, "quiver_query_seconds_total", "counter", "Time spent in queries.", &one(seconds));
     let reserved = state.engine.memory_reserved() as f64;
     write_metric(&mut out, "quiver_query_memory_bytes", "gauge", "Memory pool in use.", &one(reserved));
+    state.metrics.logs.write(&mut out);
     for line in state.store.metrics() {
         write_metric(&mut out, line.name, line.kind.type_name(), line.help, &one(line.value));
     }

@@ -74,7 +74,7 @@ impl UnaryService<Bytes> for Export {
 
 /// Passes message bytes through.
 #[derive(Debug, Clone, Copy, Default)]
-struct RawCodec;
+pub(crate) struct RawCodec;
 
 impl Codec for RawCodec {
     type Encode = Vec<u8>;

@@ -17,7 +17,7 @@ use tower_http::compression::CompressionLayer;
 use crate::error::plain;
 use crate::state::AppState;
 use crate::{
-    admin, exemplars_api, federate_api, import_api, ingest_api, labels_api, metrics_api, read_api, server_api,
+    admin, exemplars_api, federate_api, import_api, ingest_api, labels_api, logs_ingest, metrics_api, read_api, server_api,
     status_api, tsdb_api,
 };
 
@@ -35,7 +35,7 @@ pub fn main_router(state: Arc<AppState>) -> Router {
         .merge(server_api::routes())
         .merge(status_api::routes())
         .merge(tsdb_api::routes());
-    let mut router = Router::new().merge(admin::routes()).nest("/metrics-api", metrics);
+    let mut router = Router::new().merge(admin::routes()).merge(logs_ingest::routes()).nest("/metrics-api", metrics);
     let mut paths: Vec<&str> = FORMATS.iter().flat_map(|f| f.paths).copied().collect();
     paths.sort_unstable();
     paths.dedup();
@@ -47,7 +47,8 @@ pub fn main_router(state: Arc<AppState>) -> Router {
 
 /// The OTLP/HTTP port.
 pub fn otlp_router(state: Arc<AppState>) -> Router {
-    let router = Router::new().route(OTLP_PATH, post(ingest_api::handle)).route("/health/ready", get(admin::ready));
+    let router =
+        logs_ingest::otlp_routes().route(OTLP_PATH, post(ingest_api::handle)).route("/health/ready", get(admin::ready));
     finish(router, state)
 }
 

@@ -12,6 +12,7 @@ use quiver_store::Store;
 use quiver_types::{Access, Clock, SeriesSource};
 use tokio::sync::Semaphore;
 
+use crate::logs_ingest::LogsSettings;
 use crate::metrics::ApiMetrics;
 
 /// What the API may do and how much.
@@ -33,6 +34,8 @@ pub struct ApiSettings {
     pub cors_origins: Vec<String>,
     /// How OTLP becomes series.
     pub otlp: OtlpOptions,
+    /// How logs are taken in.
+    pub logs: LogsSettings,
     /// What `Retry-After` says, in seconds.
     pub retry_after_s: u32,
     /// Version of the product.

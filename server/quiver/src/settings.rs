@@ -227,6 +227,8 @@ settings! {
         accept_past: Span = "\"none\"";
         /// How far in the future a sample may be; lifted by retention `none`.
         accept_future: Span = "\"10m\"";
+        /// How far in the future a log row may be; `none`: any time. Rows beyond are dropped and counted.
+        logs_accept_future: Span = "\"2d\"";
         /// Labels that name the service of a series; the first non-empty one counts.
         service_labels: Vec<String> = "[\"service_name\", \"service\", \"job\"]";
         /// Series new to the live data that one service may bring within an hour; more of them are refused (400 or partial
@@ -269,6 +271,8 @@ settings! {
     rbac: Rbac {
         /// `off`: everybody may do everything. `on` is refused until access control exists.
         mode: String = "\"off\"";
+        /// Fields that name the service of a log row; the first non-empty one counts.
+        logs_service_fields: Vec<String> = "[\"service.name\", \"service_name\", \"service\", \"app\", \"kubernetes.labels.app\"]";
     }
     /// The log of the service itself.
     log: Log {

@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use datafusion::catalog::TableProvider;
+use quiver_api::logs_ingest::LogsSettings;
 use quiver_api::state::Places;
 use quiver_api::{ApiSettings, AppState};
+use quiver_ingest::logs::LogsLimits;
 use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
 use quiver_promql::{PromqlEngine, PromqlSettings};
 use quiver_query::{EngineSettings, Limits, QueryEngine, SampleRequest, SampleTables};
@@ -110,6 +112,15 @@ fn api_settings(settings: &Settings, memory: u64) -> ApiSettings {
             native_custom_buckets: settings.otlp.native_custom_buckets,
             scope_labels: settings.otlp.scope_labels,
             promoted_attributes: settings.otlp.promoted_attributes.clone(),
+        },
+        logs: LogsSettings {
+            limits: LogsLimits { total_bytes_max: 2 * h.decoded_body_max.0 as usize, ..LogsLimits::default() },
+            service_fields: settings.rbac.logs_service_fields.clone().into(),
+            accept_future_ns: settings
+                .ingest
+                .logs_accept_future
+                .0
+                .map(|d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX)),
         },
         retry_after_s: quiver_api::error::RETRY_AFTER_S,
         version: env!("CARGO_PKG_VERSION"),

@@ -1,0 +1,263 @@
+//! Decompression of bodies that arrive in pieces and have no largest size: memory stays at a few buffers, and what
+//! grows beyond all reason is refused.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, BufRead, ErrorKind, Read};
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes, BytesMut};
+use parking_lot::Mutex;
+
+use super::{Encoding, STREAM_RATIO_MAX, ZSTD_WINDOW_LOG_MAX, decompress, has_zlib_header, too_large};
+use crate::error::{Error, Result};
+
+/// Bytes that a stream may give whatever its ratio.
+const RATIO_FREE_BYTES: u64 = 16 << 20;
+
+/// Pieces on their way into a decompressor, which runs dry between them.
+#[derive(Debug, Default)]
+struct Pipe {
+    current: Bytes,
+    queue: Arc<Mutex<Queue>>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    pieces: VecDeque<Bytes>,
+    ended: bool,
+}
+
+impl BufRead for Pipe {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.current.is_empty() {
+            let mut queue = self.queue.lock();
+            match queue.pieces.pop_front() {
+                Some(piece) => self.current = piece,
+                None if queue.ended => {}
+                None => return Err(ErrorKind::WouldBlock.into()),
+            }
+        }
+        Ok(&self.current)
+    }
+
+    fn consume(&mut self, len: usize) {
+        self.current.advance(len);
+    }
+}
+
+impl Read for Pipe {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let len = self.fill_buf()?.len().min(out.len());
+        out[..len].copy_from_slice(&self.current[..len]);
+        self.consume(len);
+        Ok(len)
+    }
+}
+
+enum State {
+    /// What it is follows from the first bytes; or the whole is needed.
+    Gathering(BytesMut),
+    Running(Box<dyn Read + Send>),
+    Done(Bytes),
+}
+
+/// A body under decompression.
+pub struct Inflate {
+    encoding: Encoding,
+    state: State,
+    queue: Arc<Mutex<Queue>>,
+    whole_bytes_max: usize,
+    taken: u64,
+    given: u64,
+}
+
+impl fmt::Debug for Inflate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inflate").field("encoding", &self.encoding).field("given", &self.given).finish_non_exhaustive()
+    }
+}
+
+impl Inflate {
+    /// Begins a body. `whole_bytes_max` bounds what can only be decompressed as a whole: snappy.
+    pub fn new(encoding: Encoding, whole_bytes_max: usize) -> Self {
+        let state = State::Gathering(BytesMut::new());
+        Self { encoding, state, queue: Arc::default(), whole_bytes_max, taken: 0, given: 0 }
+    }
+
+    /// Gives it the next piece.
+    ///
+    /// # Errors
+    /// TooLarge: a body that is needed as a whole.
+    pub fn push(&mut self, piece: Bytes) -> Result<()> {
+        self.taken += piece.len() as u64;
+        let State::Gathering(first) = &mut self.state else {
+            self.queue.lock().pieces.push_back(piece);
+            return Ok(());
+        };
+        if self.encoding == Encoding::Snappy {
+            if first.len() + piece.len() > self.whole_bytes_max {
+                return Err(too_large(self.whole_bytes_max));
+            }
+            first.extend_from_slice(&piece);
+            return Ok(());
+        }
+        first.extend_from_slice(&piece);
+        if first.len() >= 2 { self.begin() } else { Ok(()) }
+    }
+
+    /// Says that no piece follows.
+    ///
+    /// # Errors
+    /// Those of decompression.
+    pub fn end(&mut self) -> Result<()> {
+        self.queue.lock().ended = true;
+        if matches!(self.state, State::Gathering(_)) { self.begin() } else { Ok(()) }
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        let State::Gathering(first) = &mut self.state else { return Ok(()) };
+        let first = std::mem::take(first).freeze();
+        if self.encoding == Encoding::Snappy {
+            let whole = if first.is_empty() {
+                Bytes::new()
+            } else {
+                Bytes::from(decompress(Encoding::Snappy, &first, self.whole_bytes_max)?.into_owned())
+            };
+            self.state = State::Done(whole);
+            return Ok(());
+        }
+        let zlib = has_zlib_header(&first);
+        let empty = first.is_empty();
+        self.queue.lock().pieces.push_back(first);
+        let pipe = Pipe { current: Bytes::new(), queue: Arc::clone(&self.queue) };
+        self.state = State::Running(match self.encoding {
+            // Nothing is nothing in any encoding: some clients send the header without a body.
+            _ if empty => Box::new(pipe),
+            Encoding::Identity | Encoding::Snappy => Box::new(pipe),
+            Encoding::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(pipe)),
+            Encoding::Deflate if zlib => Box::new(flate2::bufread::ZlibDecoder::new(pipe)),
+            Encoding::Deflate => Box::new(flate2::bufread::DeflateDecoder::new(pipe)),
+            Encoding::Zstd => {
+                let corrupt = |e| corrupt(Encoding::Zstd, e);
+                let mut decoder = zstd::stream::read::Decoder::with_buffer(pipe).map_err(corrupt)?;
+                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(corrupt)?;
+                Box::new(decoder)
+            }
+        });
+        Ok(())
+    }
+
+    /// Reads what can be read; `None`: more pieces are needed; 0: the end.
+    ///
+    /// # Errors
+    /// Invalid: not of this encoding, or cut short. TooLarge: far more than the body can stand for.
+    pub fn read(&mut self, out: &mut [u8]) -> Result<Option<usize>> {
+        let read = match &mut self.state {
+            State::Gathering(_) => return Ok(None),
+            State::Done(whole) => {
+                let len = whole.len().min(out.len());
+                whole.copy_to_slice(&mut out[..len]);
+                return Ok(Some(len));
+            }
+            State::Running(decoder) => loop {
+                match decoder.read(out) {
+                    Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                    other => break other,
+                }
+            },
+        };
+        let len = match read {
+            Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(None),
+            other => other.map_err(|e| corrupt(self.encoding, e))?,
+        };
+        self.given += len as u64;
+        if self.given > RATIO_FREE_BYTES && self.given > self.taken.saturating_mul(STREAM_RATIO_MAX as u64) {
+            return Err(Error::TooLarge {
+                what: "body after decompression",
+                limit_bytes: (self.taken as usize).saturating_mul(STREAM_RATIO_MAX),
+            });
+        }
+        Ok(Some(len))
+    }
+}
+
+fn corrupt(encoding: Encoding, source: io::Error) -> Error {
+    Error::Corrupt { encoding: encoding.name(), source: Box::new(source) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use quiver_types::ErrorKind as Kind;
+
+    fn inflate(encoding: Encoding, body: &[u8], piece: usize) -> Result<Vec<u8>> {
+        let mut inflate = Inflate::new(encoding, 64 << 20);
+        let (mut out, mut buffer) = (Vec::new(), vec![0; 4096]);
+        let mut drain = |inflate: &mut Inflate, out: &mut Vec<u8>| -> Result<bool> {
+            while let Some(len) = inflate.read(&mut buffer)? {
+                if len == 0 {
+                    return Ok(true);
+                }
+                out.extend_from_slice(&buffer[..len]);
+            }
+            Ok(false)
+        };
+        for piece in body.chunks(piece) {
+            inflate.push(Bytes::copy_from_slice(piece))?;
+            drain(&mut inflate, &mut out)?;
+        }
+        inflate.end()?;
+        assert!(drain(&mut inflate, &mut out)?, "the end is seen");
+        Ok(out)
+    }
+
+    fn bodies(data: &[u8]) -> Vec<(Encoding, Vec<u8>)> {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(data).unwrap();
+        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        zlib.write_all(data).unwrap();
+        let mut raw = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+        raw.write_all(data).unwrap();
+        let gzip = gzip.finish().unwrap();
+        vec![
+            (Encoding::Identity, data.to_vec()),
+            (Encoding::Gzip, [gzip.clone(), gzip].concat()),
+            (Encoding::Deflate, zlib.finish().unwrap()),
+            (Encoding::Deflate, raw.finish().unwrap()),
+            (Encoding::Zstd, zstd::stream::encode_all(data, 1).unwrap()),
+            (Encoding::Snappy, snap::raw::Encoder::new().compress_vec(data).unwrap()),
+        ]
+    }
+
+    #[test]
+    fn pieces_of_any_size() {
+        let data: Vec<u8> = (0..20_000u32).flat_map(|i| (i % 977).to_le_bytes()).collect();
+        for (encoding, body) in bodies(&data) {
+            let expected = if encoding == Encoding::Gzip { data.repeat(2) } else { data.clone() };
+            for piece in [1, 13, 5000, usize::MAX] {
+                assert_eq!(inflate(encoding, &body, piece).unwrap(), expected, "{encoding:?} {piece}");
+            }
+            if encoding != Encoding::Identity {
+                for len in [1, 5, 20, body.len() / 2, body.len() - 1] {
+                    let cut = inflate(encoding, &body[..len], 100);
+                    assert_eq!(cut.unwrap_err().kind(), Kind::Invalid, "{encoding:?} cut at {len}");
+                }
+            }
+            assert!(inflate(encoding, b"", 1).unwrap().is_empty(), "{encoding:?}");
+        }
+    }
+
+    #[test]
+    fn bombs() {
+        let zeros = vec![0u8; 64 << 20];
+        for (encoding, body) in bodies(&zeros).into_iter().skip(1) {
+            let outcome = inflate(encoding, &body, 1000).map(|out| out.len());
+            // Snappy cannot state more than it is worth.
+            let expected = if encoding == Encoding::Snappy { Ok(zeros.len()) } else { Err(Kind::TooLarge) };
+            assert_eq!(outcome.map_err(|e| e.kind()), expected, "{encoding:?}");
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The line formats, streamed: a body has no largest size, and memory stays at a few batches.
+//!
+//! Pieces are gathered, decompressed and decoded away from the threads that serve sockets; one write is under way while
+//! the next batches are decoded.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use bytes::Bytes;
+use futures::StreamExt;
+use http::StatusCode;
+use quiver_ingest::codec::Inflate;
+use quiver_ingest::logs::bulk::Bulk;
+use quiver_ingest::logs::{Dropped, JsonLines, Report};
+use quiver_ingest::{Encoding, Error as IngestError};
+use quiver_types::{Error, LogsBatch, Result};
+use tokio::task::JoinHandle;
+
+use super::handshake::json;
+use super::metrics::Endpoint;
+use super::request::{Intake, ours};
+use super::store::{count, write_counted};
+use crate::error::plain_error;
+use crate::state::AppState;
+
+/// Pieces are decoded once they are this many bytes.
+const GATHER_BYTES: usize = 512 * 1024;
+/// Work on more than this goes to a thread of its own.
+const INLINE_BYTES_MAX: usize = 32 * 1024;
+/// Bytes that are decompressed in one go.
+const BUFFER_BYTES: usize = 64 * 1024;
+/// What a sender that pauses has sent so far is stored after this.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Bytes of rows that are held back while the request may still turn out to be broken; beyond, they are stored.
+const HELD_BYTES_MAX: usize = 64 << 20;
+
+/// A decoder of lines.
+pub(super) trait LineDecoder: Send + 'static {
+    /// Reads a piece.
+    fn feed(&mut self, data: &[u8]) -> Result<(), IngestError>;
+    /// Reads the last line.
+    fn finish(&mut self) -> Result<(), IngestError>;
+    /// Takes full batches.
+    fn take_full(&mut self) -> Vec<LogsBatch>;
+    /// Takes all batches.
+    fn take_all(&mut self) -> Vec<LogsBatch>;
+    /// What became of the rows.
+    fn report(&self) -> &Report;
+    /// Whether nothing may be stored before the whole is read.
+    const HOLDS: bool;
+}
+
+impl LineDecoder for JsonLines {
+    fn feed(&mut self, data: &[u8]) -> Result<(), IngestError> {
+        JsonLines::feed(self, data);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), IngestError> {
+        JsonLines::finish(self);
+        Ok(())
+    }
+
+    fn take_full(&mut self) -> Vec<LogsBatch> {
+        self.rows.take_full()
+    }
+
+    fn take_all(&mut self) -> Vec<LogsBatch> {
+        self.rows.take_all()
+    }
+
+    fn report(&self) -> &Report {
+        &self.rows.report
+    }
+
+    const HOLDS: bool = false;
+}
+
+impl LineDecoder for Bulk {
+    fn feed(&mut self, data: &[u8]) -> Result<(), IngestError> {
+        Bulk::feed(self, data)
+    }
+
+    fn finish(&mut self) -> Result<(), IngestError> {
+        Bulk::finish(self)
+    }
+
+    fn take_full(&mut self) -> Vec<LogsBatch> {
+        Bulk::take_full(self)
+    }
+
+    fn take_all(&mut self) -> Vec<LogsBatch> {
+        Bulk::take_all(self)
+    }
+
+    fn report(&self) -> &Report {
+        Bulk::report(self)
+    }
+
+    const HOLDS: bool = true;
+}
+
+/// What is handed back and forth between the socket and the decoder.
+struct Work<D> {
+    decoder: D,
+    inflate: Inflate,
+    buffer: Vec<u8>,
+}
+
+/// What a turn of decoding gave.
+struct Turn {
+    batches: Vec<LogsBatch>,
+    /// Whether there is more to decode without another piece.
+    more: bool,
+}
+
+impl<D: LineDecoder> Work<D> {
+    fn turn(&mut self, pieces: Vec<Bytes>, ended: bool) -> Result<Turn> {
+        for piece in pieces {
+            self.inflate.push(piece).map_err(ours)?;
+        }
+        if ended {
+            self.inflate.end().map_err(ours)?;
+        }
+        let mut batches = Vec::new();
+        while let Some(len) = self.inflate.read(&mut self.buffer).map_err(ours)? {
+            if len == 0 {
+                self.decoder.finish().map_err(ours)?;
+                batches.extend(self.decoder.take_all());
+                break;
+            }
+            self.decoder.feed(&self.buffer[..len]).map_err(ours)?;
+            let full = self.decoder.take_full();
+            if !full.is_empty() {
+                batches.extend(full);
+                return Ok(Turn { batches, more: true });
+            }
+        }
+        Ok(Turn { batches, more: false })
+    }
+}
+
+/// A body that was read: the decoder at its end, bytes on the wire, and why it ended early.
+pub(super) struct Streamed<D> {
+    pub(super) decoder: D,
+    pub(super) report: Report,
+    pub(super) bytes: u64,
+    pub(super) outcome: Result<()>,
+}
+
+/// Streams a body through a decoder into the store.
+pub(super) async fn stream<D: LineDecoder>(
+    state: &Arc<AppState>,
+    decoder: D,
+    encoding: Option<Encoding>,
+    body: Body,
+) -> Streamed<D> {
+    let encoding = encoding.unwrap_or(Encoding::Identity);
+    let inflate = Inflate::new(encoding, state.settings.decode_limits.body_bytes_max);
+    let mut driver = Driver {
+        state: Arc::clone(state),
+        work: Some(Box::new(Work { decoder, inflate, buffer: vec![0; BUFFER_BYTES] })),
+        held: Vec::new(),
+        held_bytes: 0,
+        storing: None,
+        refused: Vec::new(),
+        bytes: 0,
+    };
+    let outcome = driver.run(body).await;
+    // What was decoded before a fault stays, unless the format says all or nothing.
+    let settled = driver.settle().await;
+    let outcome = outcome.and(settled);
+    let work = driver.work.expect("a turn gives the work back");
+    let mut report = work.decoder.report().clone();
+    for (why, count) in driver.refused {
+        report.rows = report.rows.saturating_sub(count);
+        report.drop_rows(why, count);
+    }
+    Streamed { decoder: work.decoder, report, bytes: driver.bytes, outcome }
+}
+
+struct Driver<D> {
+    state: Arc<AppState>,
+    work: Option<Box<Work<D>>>,
+    held: Vec<LogsBatch>,
+    held_bytes: usize,
+    storing: Option<JoinHandle<Result<Vec<(Dropped, u64)>>>>,
+    refused: Vec<(Dropped, u64)>,
+    bytes: u64,
+}
+
+impl<D: LineDecoder> Driver<D> {
+    async fn run(&mut self, body: Body) -> Result<()> {
+        let mut chunks = body.into_data_stream();
+        loop {
+            let (mut pieces, mut gathered, mut ended, mut paused) = (Vec::new(), 0, false, false);
+            let mut broken = None;
+            while gathered < GATHER_BYTES {
+                match tokio::time::timeout(PAUSE, chunks.next()).await {
+                    Err(_) => {
+                        paused = true;
+                        break;
+                    }
+                    Ok(None) => {
+                        ended = true;
+                        break;
+                    }
+                    Ok(Some(Err(_))) => {
+                        broken = Some(Error::invalid("the body ended early"));
+                        break;
+                    }
+                    Ok(Some(Ok(chunk))) => {
+                        gathered += chunk.len();
+                        pieces.push(chunk);
+                    }
+                }
+            }
+            self.bytes += gathered as u64;
+            let mut turn = self.turn(pieces, ended, gathered).await?;
+            loop {
+                self.take(std::mem::take(&mut turn.batches)).await?;
+                if !turn.more {
+                    break;
+                }
+                turn = self.turn(Vec::new(), ended, GATHER_BYTES).await?;
+            }
+            if let Some(broken) = broken {
+                self.release(true).await?;
+                return Err(broken);
+            }
+            if ended {
+                return self.release(false).await;
+            }
+            if paused {
+                self.release(true).await?;
+            }
+        }
+    }
+
+    async fn turn(&mut self, pieces: Vec<Bytes>, ended: bool, size: usize) -> Result<Turn> {
+        let mut work = self.work.take().expect("a turn gives the work back");
+        if size <= INLINE_BYTES_MAX {
+            let turn = work.turn(pieces, ended);
+            self.work = Some(work);
+            return turn;
+        }
+        let joined = tokio::task::spawn_blocking(move || {
+            let turn = work.turn(pieces, ended);
+            (work, turn)
+        });
+        let (work, turn) = joined.await.expect("a fault of ours in a decoder ends its request");
+        self.work = Some(work);
+        turn
+    }
+
+    /// Takes batches that were decoded.
+    async fn take(&mut self, batches: Vec<LogsBatch>) -> Result<()> {
+        self.held_bytes += batches.iter().map(|b| b.values.len()).sum::<usize>();
+        self.held.extend(batches);
+        if !D::HOLDS || self.held_bytes > HELD_BYTES_MAX { self.store().await } else { Ok(()) }
+    }
+
+    /// Stores what is held; `partly`: also the rows that fill no batch, unless all or nothing counts.
+    async fn release(&mut self, partly: bool) -> Result<()> {
+        if partly {
+            if D::HOLDS {
+                return Ok(());
+            }
+            let rest = self.work.as_mut().map(|w| w.decoder.take_all()).unwrap_or_default();
+            self.held.extend(rest);
+        }
+        self.store().await?;
+        self.settle().await
+    }
+
+    /// Begins to store what is held, once what went before is stored.
+    async fn store(&mut self) -> Result<()> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        self.settle().await?;
+        let (batches, state) = (std::mem::take(&mut self.held), Arc::clone(&self.state));
+        self.held_bytes = 0;
+        self.storing = Some(tokio::spawn(async move { write_counted(&state, batches).await }));
+        Ok(())
+    }
+
+    async fn settle(&mut self) -> Result<()> {
+        if let Some(storing) = self.storing.take() {
+            let lost = |e| Error::internal("a write met a fault of ours; the log has it").with_source(e);
+            self.refused.extend(storing.await.map_err(lost)??);
+        }
+        Ok(())
+    }
+}
+
+/// JSON lines: 200 once one line was good.
+pub(super) async fn json_lines(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    const ROUTE: &str = "/insert/jsonline";
+    let (head, body) = request.into_parts();
+    let intake = match Intake::read(&state, &head) {
+        Ok(intake) => intake,
+        Err(e) => return plain_error(&e, ROUTE),
+    };
+    let streamed = stream(&state, JsonLines::new(&intake.ctx), intake.encoding, body).await;
+    count(&state, Endpoint::JsonLines, streamed.bytes, &streamed.report);
+    match streamed.outcome {
+        Err(e) => plain_error(&e, ROUTE),
+        Ok(()) if streamed.report.all_faulty() => {
+            plain_error(&Error::invalid(format!("no line could be read: {}", streamed.report.text())), ROUTE)
+        }
+        Ok(()) => json(StatusCode::OK, ""),
+    }
+}

@@ -1,0 +1,74 @@
+//! Counters of log rows, per endpoint and reason.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use quiver_ingest::logs::{Dropped, Report};
+
+use crate::metrics::write_metric;
+
+/// An endpoint that takes logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Endpoint {
+    /// JSON lines.
+    JsonLines,
+    /// Bulk of a search engine.
+    Bulk,
+    /// Push of an aggregator.
+    Push,
+    /// The SaaS intake.
+    Saas,
+    /// OTLP over HTTP.
+    Otlp,
+    /// OTLP over gRPC.
+    OtlpGrpc,
+}
+
+const NAMES: [&str; 6] = ["jsonline", "searchengine", "aggregator", "saas", "opentelemetry", "opentelemetry_grpc"];
+
+#[derive(Debug, Default)]
+struct Counters {
+    rows: AtomicU64,
+    bytes: AtomicU64,
+    cut_names: AtomicU64,
+    dropped: [AtomicU64; Dropped::ALL.len()],
+}
+
+/// Counters of all endpoints.
+#[derive(Debug, Default)]
+pub struct LogsMetrics([Counters; NAMES.len()]);
+
+impl LogsMetrics {
+    /// Counts a request. `bytes` are those of its body on the wire.
+    pub fn count(&self, endpoint: Endpoint, bytes: u64, report: &Report) {
+        let counters = &self.0[endpoint as usize];
+        counters.rows.fetch_add(report.rows, Relaxed);
+        counters.bytes.fetch_add(bytes, Relaxed);
+        counters.cut_names.fetch_add(report.cut_names, Relaxed);
+        for (why, count) in report.dropped() {
+            counters.dropped[why as usize].fetch_add(count, Relaxed);
+        }
+    }
+
+    /// Writes all counters.
+    pub fn write(&self, out: &mut String) {
+        let each = |get: &dyn Fn(&Counters) -> &AtomicU64| -> Vec<(String, f64)> {
+            let lines = NAMES.iter().zip(&self.0);
+            lines.map(|(name, c)| (format!("{{endpoint=\"{name}\"}}"), get(c).load(Relaxed) as f64)).collect()
+        };
+        let mut dropped = Vec::new();
+        for (name, counters) in NAMES.iter().zip(&self.0) {
+            for why in Dropped::ALL {
+                let labels = format!("{{endpoint=\"{name}\",reason=\"{}\"}}", why.word());
+                dropped.push((labels, counters.dropped[why as usize].load(Relaxed) as f64));
+            }
+        }
+        let rows = each(&|c| &c.rows);
+        write_metric(out, "quiver_logs_rows_total", "counter", "Log rows taken in.", &rows);
+        write_metric(out, "quiver_logs_rows_dropped_total", "counter", "Log rows not taken in.", &dropped);
+        let bytes = each(&|c| &c.bytes);
+        write_metric(out, "quiver_logs_bytes_total", "counter", "Bytes of bodies with logs, as on the wire.", &bytes);
+        let cut = each(&|c| &c.cut_names);
+        let help = "Names of log fields that were cut to 128 bytes.";
+        write_metric(out, "quiver_logs_names_cut_total", "counter", help, &cut);
+    }
+}

@@ -1,0 +1,130 @@
+//! What all log endpoints share: field-handling parameters, content encoding, tenancy.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{HeaderMap, header};
+use quiver_ingest::logs::{FieldOptions, LogsContext};
+use quiver_ingest::{Encoding, codec};
+use quiver_types::{Error, Result};
+
+use crate::state::AppState;
+
+/// A request before its body is read.
+#[derive(Debug)]
+pub(super) struct Intake {
+    /// What decoders know besides the body.
+    pub(super) ctx: LogsContext,
+    /// How the body is compressed; `None`: nothing is said.
+    pub(super) encoding: Option<Encoding>,
+    /// Parameters of the query string.
+    pub(super) params: Vec<(String, String)>,
+}
+
+impl Intake {
+    /// Reads the head of a request.
+    ///
+    /// # Errors
+    /// Invalid: a bad parameter, or another tenant than 0. Unsupported: an unknown encoding.
+    pub(super) fn read(state: &AppState, head: &Parts) -> Result<Self> {
+        let params: Vec<(String, String)> =
+            url::form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
+        tenancy(&head.headers)?;
+        let encoding = text(&head.headers, header::CONTENT_ENCODING.as_str()).filter(|v| !v.trim().is_empty());
+        let encoding = encoding.map(|name| Encoding::from_header(Some(name))).transpose().map_err(ours)?;
+        let settings = &state.settings.logs;
+        let find = |name: &str| get(&params, name);
+        let mut options =
+            FieldOptions::read(find, |name| text(&head.headers, name), &settings.service_fields).map_err(ours)?;
+        options.keep_messages = match find("disable_message_parsing") {
+            None | Some("" | "0" | "false") => false,
+            Some("1" | "true") => true,
+            Some(other) => {
+                let text = format!("invalid parameter `disable_message_parsing`: 0 or 1, got `{}`", cut(other));
+                return Err(Error::invalid(text));
+            }
+        };
+        Ok(Self { ctx: context(state, options), encoding, params })
+    }
+
+    /// Gives a parameter of the query string.
+    pub(super) fn param(&self, name: &str) -> Option<&str> {
+        get(&self.params, name).filter(|v| !v.is_empty())
+    }
+
+    /// Decompresses a whole body.
+    ///
+    /// # Errors
+    /// TooLarge, Invalid: see [`codec::decompress`].
+    pub(super) fn decompress<'a>(
+        &self,
+        body: &'a [u8],
+        default: Encoding,
+        bytes_max: usize,
+    ) -> Result<std::borrow::Cow<'a, [u8]>> {
+        let encoding = self.encoding.unwrap_or(default);
+        if body.is_empty() && encoding != Encoding::Snappy {
+            return Ok(body.into());
+        }
+        codec::decompress(encoding, body, bytes_max).map_err(ours)
+    }
+}
+
+/// Makes what decoders know.
+pub(super) fn context(state: &AppState, options: FieldOptions) -> LogsContext {
+    let settings = &state.settings.logs;
+    let now_ns = state.clock.now_ms().saturating_mul(1_000_000);
+    LogsContext {
+        options: Arc::new(options),
+        limits: settings.limits,
+        now_ns,
+        future_max_ns: settings.accept_future_ns.map_or(i64::MAX, |future| now_ns.saturating_add(future)),
+    }
+}
+
+/// Turns an error of the decoders into the shared one.
+pub(super) fn ours(error: quiver_ingest::Error) -> Error {
+    error.into()
+}
+
+pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|v| std::str::from_utf8(v.as_bytes()).ok())
+}
+
+fn get<'a>(params: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    params.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+/// One organisation per installation: other tenants than 0 are refused rather than mixed.
+fn tenancy(headers: &HeaderMap) -> Result<()> {
+    for name in ["AccountID", "ProjectID"] {
+        let given = headers.get(name).map(|v| String::from_utf8_lossy(v.as_bytes()));
+        if let Some(given) = given.filter(|v| !matches!(v.trim(), "" | "0")) {
+            return Err(Error::invalid(format!("header `{name}` is `{}`; only `0` is served", cut(&given))));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tenants() {
+        let check = |name: &'static str, value: &str, good: bool| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, value.parse().expect("a value"));
+            assert_eq!(tenancy(&headers).is_ok(), good, "{name} {value}");
+        };
+        check("accountid", "0", true);
+        check("projectid", "", true);
+        check("accountid", "1", false);
+        check("projectid", "x", false);
+        check("x-scope-orgid", "7", true);
+    }
+}

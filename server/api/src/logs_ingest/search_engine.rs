@@ -1,0 +1,103 @@
+//! What a search engine answers: bulk requests, and the calls that shippers make first.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use quiver_ingest::logs::bulk::Bulk;
+use quiver_types::{Error, ErrorKind};
+
+use super::handshake::json;
+use super::lines::stream;
+use super::metrics::Endpoint;
+use super::request::Intake;
+use super::store::count;
+use crate::error::{log, public_text, status_of, with_retry_after};
+use crate::state::AppState;
+
+/// First segments of paths that are set up before sending; there is nothing to set up here.
+const SET_UP: &[&str] = &[
+    "_ilm",
+    "_index_template",
+    "_template",
+    "_component_template",
+    "_ingest",
+    "_nodes",
+    "_logstash",
+    "_xpack",
+    "_cluster",
+    "_alias",
+    "_data_stream",
+];
+
+const LICENSE: &str = r#"{"license":{"uid":"cbff45e7-c553-41f7-ae4f-9205eabd80xx","type":"oss","status":"active","expiry_date_in_millis":4000000000000}}"#;
+
+/// Clients refuse to talk to what does not say this.
+fn product(mut response: Response) -> Response {
+    let name = HeaderName::from_static("x-elastic-product");
+    response.headers_mut().insert(name, HeaderValue::from_static("Elasticsearch"));
+    response
+}
+
+fn failed(error: &Error) -> Response {
+    log(error, "/insert/searchengine");
+    let kind = match error.kind {
+        ErrorKind::TooLarge => "content_too_long_exception",
+        ErrorKind::Unavailable | ErrorKind::LimitExceeded => "es_rejected_execution_exception",
+        ErrorKind::NotFound => "resource_not_found_exception",
+        ErrorKind::Internal => "exception",
+        _ => "illegal_argument_exception",
+    };
+    let status = status_of(error.kind);
+    let cause = serde_json::json!({"type": kind, "reason": public_text(error)});
+    let mut whole = serde_json::json!({"error": cause, "status": status.as_u16()});
+    whole["error"]["root_cause"] = serde_json::json!([cause]);
+    with_retry_after(product(json(status, whole.to_string())))
+}
+
+/// The path itself: the version.
+pub(super) async fn root(method: Method) -> Response {
+    product(match method {
+        Method::GET => json(StatusCode::OK, "{\"version\":{\"number\":\"8.9.0\"}}"),
+        Method::HEAD => json(StatusCode::OK, ""),
+        _ => json(StatusCode::METHOD_NOT_ALLOWED, "{\"error\":\"method not allowed\",\"status\":405}"),
+    })
+}
+
+/// Everything below.
+pub(super) async fn below(State(state): State<Arc<AppState>>, Path(path): Path<String>, request: Request) -> Response {
+    let mut segments = path.trim_matches('/').split('/');
+    let (first, second, third) = (segments.next().unwrap_or_default(), segments.next(), segments.next());
+    let is_bulk = matches!((first, second, third), ("_bulk", None, None) | (_, Some("_bulk"), None));
+    if is_bulk && !SET_UP.contains(&first) {
+        return match *request.method() {
+            Method::POST | Method::PUT => product(bulk(&state, request).await),
+            _ => product(json(StatusCode::METHOD_NOT_ALLOWED, "{\"error\":\"method not allowed\",\"status\":405}")),
+        };
+    }
+    match *request.method() {
+        Method::GET if first == "_license" => product(json(StatusCode::OK, LICENSE)),
+        Method::GET | Method::HEAD | Method::PUT | Method::POST if SET_UP.contains(&first) => {
+            product(json(StatusCode::OK, "{}"))
+        }
+        _ => failed(&Error::new(ErrorKind::NotFound, format!("there is nothing at `/{path}`"))),
+    }
+}
+
+async fn bulk(state: &Arc<AppState>, request: Request) -> Response {
+    let began = Instant::now();
+    let (head, body) = request.into_parts();
+    let intake = match Intake::read(state, &head) {
+        Ok(intake) => intake,
+        Err(e) => return failed(&e),
+    };
+    let streamed = stream(state, Bulk::new(&intake.ctx), intake.encoding, body).await;
+    let report = if streamed.outcome.is_ok() { streamed.report } else { quiver_ingest::logs::Report::default() };
+    count(state, Endpoint::Bulk, streamed.bytes, &report);
+    match streamed.outcome {
+        Err(e) => failed(&e),
+        Ok(()) => json(StatusCode::OK, streamed.decoder.answer(began.elapsed().as_millis() as u64)),
+    }
+}

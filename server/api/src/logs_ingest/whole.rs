@@ -1,0 +1,174 @@
+//! Formats whose bodies are read as a whole: push, the SaaS intake, OTLP. All of a body is decoded before any of it is
+//! stored.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use http::request::Parts;
+use http::{StatusCode, header};
+use quiver_ingest::logs::saas::UrlFields;
+use quiver_ingest::logs::{DecodedLogs, Report, otlp as otlp_logs, push as push_logs, saas as saas_logs};
+use quiver_ingest::{Encoding, otlp::response};
+use quiver_types::{Error, ErrorKind, Result};
+
+use super::handshake::json;
+use super::metrics::Endpoint;
+use super::request::{Intake, ours, text};
+use super::store::{count, write};
+use crate::error::{grpc_code_of, log, plain_error, public_text, status_of, with_retry_after};
+use crate::ingest_api::read_body;
+use crate::state::AppState;
+
+/// Bodies above this are decoded away from the threads that serve sockets.
+const INLINE_BYTES_MAX: usize = 64 * 1024;
+
+/// Runs a decoder, on a thread of its own when there is much to do, and stores what it gives.
+///
+/// # Errors
+/// Those of the decoder and of the store.
+pub(super) async fn decode_and_write(
+    state: &Arc<AppState>,
+    endpoint: Endpoint,
+    body: Bytes,
+    decode: impl FnOnce(&[u8]) -> Result<DecodedLogs> + Send + 'static,
+) -> Result<Report> {
+    let bytes = body.len() as u64;
+    let decoded = if body.len() > INLINE_BYTES_MAX {
+        let decoded = tokio::task::spawn_blocking(move || decode(&body)).await;
+        decoded.map_err(|e| Error::internal("the decoder met a fault of ours; the log has it").with_source(e))?
+    } else {
+        decode(&body)
+    };
+    let DecodedLogs { batches, mut report } = match decoded {
+        Ok(decoded) => decoded,
+        Err(e) => {
+            count(state, endpoint, bytes, &Report::default());
+            return Err(e);
+        }
+    };
+    write(state, batches, &mut report).await?;
+    count(state, endpoint, bytes, &report);
+    Ok(report)
+}
+
+async fn body_of(state: &AppState, head: &Parts, body: axum::body::Body) -> Result<Bytes> {
+    read_body(&head.headers, body, state.settings.body_bytes_max).await
+}
+
+fn media(head: &Parts) -> String {
+    let header = text(&head.headers, header::CONTENT_TYPE.as_str()).unwrap_or_default();
+    header.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// Push of an aggregator: 204, or 400 when the body has another shape.
+pub(super) async fn push(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    const ROUTE: &str = "/insert/aggregator/api/v1/push";
+    let (head, body) = request.into_parts();
+    let bytes_max = state.settings.decode_limits.body_bytes_max;
+    let outcome = async {
+        let intake = Intake::read(&state, &head)?;
+        let is_json = media(&head) == "application/json";
+        let body = body_of(&state, &head, body).await?;
+        decode_and_write(&state, Endpoint::Push, body, move |body| {
+            let default = if is_json { Encoding::Identity } else { Encoding::Snappy };
+            let body = intake.decompress(body, default, bytes_max)?;
+            let decode = if is_json { push_logs::decode_json } else { push_logs::decode_protobuf };
+            decode(&body, &intake.ctx).map_err(ours)
+        })
+        .await
+    };
+    match outcome.await {
+        Ok(_) => StatusCode::NO_CONTENT.into_response(),
+        Err(e) => plain_error(&e, ROUTE),
+    }
+}
+
+/// The SaaS intake: 202 and `{}`.
+pub(super) async fn saas(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let bytes_max = state.settings.decode_limits.body_bytes_max;
+    let outcome = async {
+        let intake = Intake::read(&state, &head)?;
+        let given = |name: &'static str| intake.param(name).map(|value| (name, value.to_owned()));
+        let url = UrlFields {
+            ddtags: intake.param("ddtags").map(str::to_owned),
+            fields: ["ddsource", "hostname", "service"].into_iter().filter_map(given).collect(),
+        };
+        let body = body_of(&state, &head, body).await?;
+        decode_and_write(&state, Endpoint::Saas, body, move |body| {
+            let body = intake.decompress(body, Encoding::Identity, bytes_max)?;
+            saas_logs::decode(&body, &url, &intake.ctx).map_err(ours)
+        })
+        .await
+    };
+    let error = match outcome.await {
+        Ok(report) if report.all_faulty() => Error::invalid(format!("no record could be read: {}", report.text())),
+        Ok(_) => return json(StatusCode::ACCEPTED, "{}"),
+        Err(e) => e,
+    };
+    log(&error, "/insert/saas/api/v2/logs");
+    let status = status_of(error.kind);
+    let body = serde_json::json!({"errors": [
+        {"status": status.as_str(), "title": status.canonical_reason(), "detail": public_text(&error)},
+    ]});
+    with_retry_after(json(status, body.to_string()))
+}
+
+/// OTLP over HTTP, both encodings.
+pub(super) async fn otlp(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let bytes_max = state.settings.decode_limits.body_bytes_max;
+    let media = media(&head);
+    let is_json = media == "application/json";
+    let outcome = async {
+        if !matches!(&*media, "" | "application/json" | "application/x-protobuf" | "application/protobuf") {
+            let shown: String = media.chars().take(100).collect();
+            return Err(Error::new(ErrorKind::Unsupported, format!("unsupported content type `{shown}`")));
+        }
+        let intake = Intake::read(&state, &head)?;
+        let body = body_of(&state, &head, body).await?;
+        decode_and_write(&state, Endpoint::Otlp, body, move |body| {
+            let body = intake.decompress(body, Encoding::Identity, bytes_max)?;
+            let decoded = if is_json {
+                otlp_logs::decode_json(&body, bytes_max, &intake.ctx)
+            } else {
+                otlp_logs::decode(&body, &intake.ctx)
+            };
+            decoded.map_err(ours)
+        })
+        .await
+    };
+    let content_type = if is_json { "application/json" } else { "application/x-protobuf" };
+    let answer = |status: StatusCode, body: Vec<u8>| {
+        with_retry_after((status, [(header::CONTENT_TYPE, content_type)], body).into_response())
+    };
+    match outcome.await {
+        Ok(report) => answer(StatusCode::OK, export_response(&report, is_json)),
+        Err(e) => {
+            log(&e, "otlp/logs");
+            let (code, message) = (grpc_code_of(e.kind) as u32, public_text(&e));
+            let body = if is_json {
+                response::status_to_json(code, message).into_bytes()
+            } else {
+                response::status_to_protobuf(code, message)
+            };
+            answer(status_of(e.kind), body)
+        }
+    }
+}
+
+/// Encodes an `ExportLogsServiceResponse`.
+pub(super) fn export_response(report: &Report, is_json: bool) -> Vec<u8> {
+    let (rejected, text) = (report.dropped_count(), report.text());
+    if is_json {
+        let partial = if rejected == 0 {
+            serde_json::json!({})
+        } else {
+            serde_json::json!({"rejectedLogRecords": rejected.to_string(), "errorMessage": text})
+        };
+        return serde_json::json!({"partialSuccess": partial}).to_string().into_bytes();
+    }
+    response::PartialSuccess { rejected, message: text }.to_protobuf()
+}
