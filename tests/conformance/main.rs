@@ -3,6 +3,7 @@
 
 #![allow(clippy::print_stdout, reason = "a runner's output is its purpose")]
 
+mod logsql_ingest;
 mod promql;
 
 use std::path::PathBuf;
@@ -22,6 +23,9 @@ fn main() -> ExitCode {
     let mut good = true;
     if args.is_empty() || args.iter().any(|a| a == "promql") {
         good &= promql::run(&root.join("promql/prometheus-tests"), &mut report);
+    }
+    if args.is_empty() || args.iter().any(|a| a == "logsql" || a == "logsql_ingest") {
+        good &= logsql_ingest::run(&root.join("logsql"), &mut report);
     }
     if let Some(path) = std::env::var_os("CONFORMANCE_REPORT") {
         let text = serde_json::to_vec_pretty(&report).expect("a report is JSON");

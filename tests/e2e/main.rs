@@ -5,6 +5,7 @@ mod bad_input;
 mod explain;
 mod federate;
 mod import;
+mod logs_in;
 mod remote_read;
 mod small_endpoints;
 mod statistics;

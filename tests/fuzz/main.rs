@@ -1,4 +1,4 @@
-//! Fuzz targets as seeded loops on stable Rust: bodies of remote write, OTLP, text import and remote read,
+//! Fuzz targets as seeded loops on stable Rust: bodies of remote write, OTLP, text import, remote read and logs,
 //! PromQL texts, PromQL evaluation.
 //!
 //! Each loop runs for `QUIVER_FUZZ_SECONDS` (20; 200 with `QUIVER_SOAK=1`). A failure prints the seed of its case and
@@ -9,7 +9,9 @@ mod drive;
 mod evaluate;
 mod expression;
 mod hostile;
+mod hostile_logs;
 mod import;
+mod logs;
 mod otlp;
 mod promql;
 mod protobuf;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the real clients that the tests use into a folder of their own: nothing outside of it changes, no service
-# starts. Prometheus, promtool and the node exporter from Debian's packages, DuckDB and OpenTelemetry's SDK from PyPI.
+# starts. Prometheus, promtool, the node exporter and rsyslog from Debian's packages, DuckDB, OpenTelemetry's SDK and clients
+# that send logs from PyPI.
 set -euo pipefail
 tools=$1
 requirements=$(dirname "$0")/requirements.txt
@@ -11,6 +12,14 @@ if [ ! -x "$tools/usr/bin/promtool" ] || [ ! -x "$tools/usr/bin/prometheus-node-
   echo "fetching prometheus and prometheus-node-exporter"
   (cd "$tools" && { apt-get download -q prometheus prometheus-node-exporter ||
     { $sudo apt-get update -q && apt-get download -q prometheus prometheus-node-exporter; }; })
+  for package in "$tools"/*.deb; do dpkg -x "$package" "$tools"; done
+  rm -f "$tools"/*.deb
+fi
+
+if [ ! -x "$tools/usr/sbin/rsyslogd" ]; then
+  echo "fetching rsyslog"
+  packages="rsyslog rsyslog-elasticsearch libestr0 libfastjson4 liblognorm5"
+  (cd "$tools" && { apt-get download -q $packages || { $sudo apt-get update -q && apt-get download -q $packages; }; })
   for package in "$tools"/*.deb; do dpkg -x "$package" "$tools"; done
   rm -f "$tools"/*.deb
 fi

@@ -1,7 +1,7 @@
 //! Fuzz targets: any bytes into each parser. No panic, bounded memory; what they give is checked for the invariants
 //! that the store relies on.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use quiver_types::label::Pairs;
 use quiver_types::logs::{STREAM, STREAM_ID, TIME};
@@ -10,6 +10,8 @@ use quiver_types::{LogsBatch, MetricsBatch, SeriesId};
 use crate::codec::{self, Encoding};
 use crate::exposition::{ExpositionDecoder, ExpositionOptions};
 use crate::formats::{Context, Format, Limits, otlp_json, otlp_metrics, remote_write, remote_write2};
+use crate::logs::saas::UrlFields;
+use crate::logs::{self, DecodedLogs, FieldOptions, JsonLines, LogsContext, LogsLimits};
 use crate::otlp::{DeltaMode, DeltaState, OtlpOptions};
 
 /// All targets by name.
@@ -20,6 +22,14 @@ pub const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("otlp_json", fuzz_otlp_json),
     ("exposition", fuzz_exposition),
     ("codec", fuzz_codec),
+    ("inflate", fuzz_inflate),
+    ("logs_lines", fuzz_logs_lines),
+    ("logs_bulk", fuzz_logs_bulk),
+    ("logs_push_json", fuzz_logs_push_json),
+    ("logs_push", fuzz_logs_push),
+    ("logs_saas", fuzz_logs_saas),
+    ("logs_otlp", fuzz_logs_otlp),
+    ("logs_otlp_json", fuzz_logs_otlp_json),
 ];
 
 /// Remote write 1.0, decompressed.
@@ -65,6 +75,121 @@ pub fn fuzz_codec(body: &[u8]) {
             assert!(out.len() <= 1 << 20, "the limit holds");
         }
     }
+}
+
+/// All encodings in two pieces, with a small buffer.
+pub fn fuzz_inflate(body: &[u8]) {
+    for encoding in [Encoding::Snappy, Encoding::Gzip, Encoding::Deflate, Encoding::Zstd] {
+        let mut inflate = codec::Inflate::new(encoding, 1 << 20);
+        let (head, tail) = body.split_at(body.len() / 2);
+        let mut buffer = [0; 512];
+        let mut drain = |inflate: &mut codec::Inflate| {
+            while let Ok(Some(len)) = inflate.read(&mut buffer) {
+                if len == 0 {
+                    break;
+                }
+            }
+        };
+        for piece in [head, tail] {
+            if inflate.push(bytes::Bytes::copy_from_slice(piece)).is_err() {
+                return;
+            }
+            drain(&mut inflate);
+        }
+        if inflate.end().is_ok() {
+            drain(&mut inflate);
+        }
+    }
+}
+
+/// Contexts with and without parameters.
+fn log_contexts() -> [LogsContext; 2] {
+    let context = |options| LogsContext {
+        options: Arc::new(options),
+        limits: LogsLimits { batch_bytes: 1 << 12, total_bytes_max: 4 << 20, ..LogsLimits::default() },
+        now_ns: 1_700_000_000_000_000_000,
+        future_max_ns: 1_800_000_000_000_000_000,
+    };
+    let names = |list: &[&str]| list.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+    let options = FieldOptions {
+        time: Some(names(&["t", "time.at", "_time"])),
+        msg: Some(names(&["message", "a.b", "x"])),
+        stream: Some(names(&["app", "env", "host.name"])),
+        ignore: names(&["ig*", "x"]),
+        extra: vec![("env".to_owned(), "e".to_owned())],
+        service: Arc::from(names(&["service.name", "app"])),
+        keep_messages: true,
+    };
+    [context(FieldOptions { service: Arc::from(names(&["app"])), ..FieldOptions::default() }), context(options)]
+}
+
+fn check_batches(batches: &[LogsBatch]) {
+    batches.iter().for_each(check_logs);
+}
+
+/// JSON lines, in one piece and in two: the outcome must be the same.
+pub fn fuzz_logs_lines(body: &[u8]) {
+    for ctx in log_contexts() {
+        let run = |pieces: &[&[u8]]| {
+            let mut lines = JsonLines::new(&ctx);
+            pieces.iter().for_each(|piece| lines.feed(piece));
+            lines.finish();
+            let batches = lines.rows.take_all();
+            check_batches(&batches);
+            let rows = batches.iter().flat_map(|b| (0..b.len()).map(|i| format!("{:?}", b.row(i).collect::<Vec<_>>())));
+            (rows.collect::<Vec<_>>(), lines.rows.report)
+        };
+        let (head, tail) = body.split_at(body.len() / 3);
+        assert_eq!(run(&[body]), run(&[head, tail]), "pieces change nothing");
+    }
+}
+
+/// Bulk.
+pub fn fuzz_logs_bulk(body: &[u8]) {
+    for ctx in log_contexts() {
+        let mut bulk = logs::bulk::Bulk::new(&ctx);
+        if bulk.feed(body).and_then(|()| bulk.finish()).is_ok() {
+            let answer = bulk.answer(1);
+            assert!(serde_json::from_str::<serde_json::Value>(&answer).is_ok(), "the answer is JSON: {answer}");
+        }
+        check_batches(&bulk.take_all());
+    }
+}
+
+fn whole(decode: impl Fn(&LogsContext) -> crate::Result<DecodedLogs>) {
+    for ctx in log_contexts() {
+        if let Ok(decoded) = decode(&ctx) {
+            check_batches(&decoded.batches);
+            let rows: usize = decoded.batches.iter().map(LogsBatch::len).sum();
+            assert_eq!(rows as u64, decoded.report.rows, "rows are counted");
+        }
+    }
+}
+
+/// Push of an aggregator, JSON.
+pub fn fuzz_logs_push_json(body: &[u8]) {
+    whole(|ctx| logs::push::decode_json(body, ctx));
+}
+
+/// Push of an aggregator, protobuf.
+pub fn fuzz_logs_push(body: &[u8]) {
+    whole(|ctx| logs::push::decode_protobuf(body, ctx));
+}
+
+/// The SaaS intake.
+pub fn fuzz_logs_saas(body: &[u8]) {
+    let url = UrlFields { ddtags: Some("a:b".to_owned()), fields: vec![("service", "s".to_owned())] };
+    whole(|ctx| logs::saas::decode(body, &url, ctx));
+}
+
+/// OTLP logs, protobuf.
+pub fn fuzz_logs_otlp(body: &[u8]) {
+    whole(|ctx| logs::otlp::decode(body, ctx));
+}
+
+/// OTLP logs, JSON.
+pub fn fuzz_logs_otlp_json(body: &[u8]) {
+    whole(|ctx| logs::otlp::decode_json(body, 4 << 20, ctx));
 }
 
 fn decode(format: &Format, body: &[u8]) {
@@ -138,6 +263,11 @@ pub fn check_logs(batch: &LogsBatch) {
         assert!(!value.is_empty() && std::str::from_utf8(value).is_ok(), "values are text and not empty");
         start = *end as usize;
     }
+}
+
+/// Cuts text into lines as the line formats do; `ended`: the body came to its end.
+pub fn lines(body: &[u8], ended: bool) -> Vec<String> {
+    logs::cut_lines(body, ended)
 }
 
 fn check_labels(labels: &[u8]) {

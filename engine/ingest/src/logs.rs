@@ -90,5 +90,23 @@ impl DecodedLogs {
     }
 }
 
+/// Cuts text into lines as the line formats do, for tests.
+pub(crate) fn cut_lines(body: &[u8], ended: bool) -> Vec<String> {
+    let (mut cutter, mut out) = (lines::Lines::new(LogsLimits::default().line_bytes_max), Vec::new());
+    let mut each = |_, line: lines::Line<'_>| {
+        if let lines::Line::Text(text) = line {
+            out.push(text.to_owned());
+        }
+        Ok::<_, std::convert::Infallible>(())
+    };
+    let Ok(()) = cutter.feed(body, &mut each);
+    if ended {
+        let Ok(()) = cutter.finish(&mut each);
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::otlp::records as otlp_example;

@@ -238,12 +238,12 @@ mod tests {
         for (encoding, body) in bodies(&data) {
             let expected = if encoding == Encoding::Gzip { data.repeat(2) } else { data.clone() };
             for piece in [1, 13, 5000, usize::MAX] {
-                assert_eq!(inflate(encoding, &body, piece).unwrap(), expected, "{encoding:?} {piece}");
+                assert!(inflate(encoding, &body, piece).unwrap() == expected, "{encoding:?} {piece}");
             }
             if encoding != Encoding::Identity {
-                for len in [1, 5, 20, body.len() / 2, body.len() - 1] {
+                for len in [1, 5, 20, body.len() / 2 + 7, body.len() - 1] {
                     let cut = inflate(encoding, &body[..len], 100);
-                    assert_eq!(cut.unwrap_err().kind(), Kind::Invalid, "{encoding:?} cut at {len}");
+                    assert_eq!(cut.map(|_| ()).map_err(|e| e.kind()), Err(Kind::Invalid), "{encoding:?} cut at {len}");
                 }
             }
             assert!(inflate(encoding, b"", 1).unwrap().is_empty(), "{encoding:?}");

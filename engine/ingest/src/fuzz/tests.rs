@@ -45,6 +45,46 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
         "exposition" => vec![
             b"# TYPE a counter\n# HELP a b\\n\na_total{b=\"c\\\"\",d=\"e\"} 1 2 # {t=\"u\"} 3 4\n{\"x.y\",z=\"\"} NaN\n# EOF".to_vec(),
         ],
+        "logs_lines" => vec![
+            br#"{"_time":"2025-03-10T09:46:40.5Z","_msg":"a \"b\" \u00e9\ud83d\ude00","n":2.50,"o":{"k":{"z":"v"}},"arr":[1, "x",{"q":null}]}
+{"t":1741600000,"message":"m","app":"a","host":{"name":"h"},"igx":true,"_stream":"{a=\"b\"}","app":"c"}
+
+{"time":{"at":"2025-03-10 09:46:40+01:00"},"x":"y","":"e","a":{"b":"-","":{}}}"#
+                .to_vec(),
+        ],
+        "logs_bulk" => vec![
+            br#"{"create":{"_index":"i"}}
+{"_msg":"m","_time":"2025-03-10"}
+{"delete":{"_id":"1"}}
+{"index":{}}
+{"a":{"b":[1,2]}}
+"#
+            .to_vec(),
+        ],
+        "logs_push_json" => vec![
+            br#"{"streams":[{"stream":{"app":"x","e":"p"},"values":[["1741600000000000000","l"],["1","{\"a\":1}",{"k":"v"}]]}]}"#
+                .to_vec(),
+        ],
+        "logs_push" => {
+            let entry = b"\x12\x17\x0a\x06\x08\x80\xea\xba\xbe\x06\x12\x05hello\x1a\x06\x0a\x01k\x12\x01v";
+            let mut stream = vec![];
+            crate::wire::put_bytes(&mut stream, 1, br#"{app="x", e="p\n"}"#);
+            stream.extend_from_slice(entry);
+            let mut body = vec![];
+            crate::wire::put_bytes(&mut body, 1, &stream);
+            vec![body]
+        }
+        "logs_saas" => vec![
+            br#"[{"ddsource":"n","ddtags":"env:prod,x,:y,a:b:c","message":{"message":"m"},"timestamp":1741600000000,"o":{"a":[1]}},{"message":"z"}]"#
+                .to_vec(),
+        ],
+        "logs_otlp" => vec![crate::logs::otlp_example().encode_to_vec()],
+        "logs_otlp_json" => vec![
+            br#"{"resourceLogs":[{"resource":{"attributes":[{"key":"a","value":{"stringValue":"b"}}]},"scopeLogs":[{"scope":{"name":"l"},
+"logRecords":[{"timeUnixNano":"5","severityNumber":9,"body":{"kvlistValue":{"values":[{"key":"k","value":{"arrayValue":{"values":[{"intValue":"1"}]}}}]}},
+"traceId":"0102","attributes":[{"key":"x","value":{"doubleValue":0.5}}]}]}]}]}"#
+                .to_vec(),
+        ],
         _ => vec![
             snap::raw::Encoder::new().compress_vec(&[7; 500]).unwrap(),
             zstd::stream::encode_all(&[7; 500][..], 1).unwrap(),

@@ -80,8 +80,7 @@ impl Lines {
     }
 
     fn keep(&mut self, data: &[u8]) {
-        // One more for the carriage return that a line may end with.
-        if self.skipping || self.tail.len() + data.len() > self.line_bytes_max + 1 {
+        if self.skipping || self.tail.len() + data.len() > self.line_bytes_max {
             self.skipping = true;
             self.tail.clear();
         } else {
@@ -91,9 +90,8 @@ impl Lines {
 
     fn end_tail<E>(&mut self, each: &mut impl FnMut(u64, Line<'_>) -> Result<(), E>) -> Result<(), E> {
         let tail = std::mem::take(&mut self.tail);
-        let too_long = std::mem::take(&mut self.skipping) || tail.len() > self.line_bytes_max;
         self.number += 1;
-        if too_long {
+        if std::mem::take(&mut self.skipping) {
             return each(self.number, Line::TooLong);
         }
         each(self.number, Line::Text(&String::from_utf8_lossy(&tail)))?;

@@ -103,19 +103,17 @@ impl Walk {
                         }
                     }
                 }
-                SCOPE_LOGS => drop(r.bytes()?),
+                SCOPE_LOGS => {
+                    r.bytes()?;
+                }
                 other => r.skip(other, &[1, 2])?,
             }
         }
         let rows = &mut self.rows;
         if !rows.names_stream_fields() {
-            let kept = self.common.pairs.iter().filter(|(name, _)| {
-                let number = rows.field_name(name);
-                let name = &rows.names.list[number as usize];
-                !name.ignored && !name.reserved
-            });
+            let labels = self.common.pairs.iter().filter_map(|(name, value)| Some((rows.label(name)?, value)));
             let mut canonical = Vec::new();
-            labels::canonical(kept.map(|(n, v)| (&**n, v.as_str())).collect(), &mut canonical);
+            labels::canonical(labels.collect(), &mut canonical);
             rows.set_stream(&canonical);
         }
         let resource = self.common.pairs.len();
@@ -160,7 +158,9 @@ impl Walk {
                         }
                     }
                 }
-                RECORDS => drop(r.bytes()?),
+                RECORDS => {
+                    r.bytes()?;
+                }
                 other => r.skip(other, &[1, 2])?,
             }
         }
@@ -214,7 +214,9 @@ impl Walk {
                 TRACE_ID => trace = r.bytes()?,
                 SPAN_ID => span = r.bytes()?,
                 EVENT => event = r.bytes()?,
-                DROPPED => drop(r.varint()?),
+                DROPPED => {
+                    r.varint()?;
+                }
                 FLAGS => r.skip_value(FIXED32)?,
                 other => r.skip(other, &[1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12])?,
             }

@@ -3,8 +3,6 @@
 
 use std::borrow::Cow;
 
-use quiver_types::logs::{STREAM, STREAM_ID, TIME};
-
 use super::json::{Cursor, JsonFault};
 use super::names::MSG_NAME;
 use super::options::Defaults;
@@ -27,8 +25,8 @@ impl Labels {
     /// Takes new pairs; of equal names the last one counts.
     fn set(&mut self, rows: &mut Rows, pairs: Vec<(String, String)>) {
         self.pairs = pairs;
-        let kept = self.pairs.iter().filter(|(name, _)| !is_reserved(name) && !rows.ignores(name));
-        labels::canonical(kept.map(|(n, v)| (n.as_str(), v.as_str())).collect(), &mut self.canonical);
+        let labels = self.pairs.iter().filter_map(|(name, value)| Some((rows.label(name)?, value)));
+        labels::canonical(labels.collect(), &mut self.canonical);
         if !rows.names_stream_fields() {
             rows.set_stream(&self.canonical);
         }
@@ -45,10 +43,6 @@ impl Labels {
             rows.add_plain(*name, value);
         }
     }
-}
-
-fn is_reserved(name: &str) -> bool {
-    [TIME, STREAM, STREAM_ID].contains(&name)
 }
 
 /// Adds the line of an entry: its fields when it is an object, else the message.
@@ -195,7 +189,9 @@ fn protobuf_stream(rows: &mut Rows, message: &[u8], labels: &mut Labels) -> Resu
     while !r.is_empty() {
         match r.tag()? {
             LABELS => text = r.bytes()?,
-            ENTRIES => drop(r.bytes()?),
+            ENTRIES => {
+                r.bytes()?;
+            }
             other => r.skip(other, &[1, 2])?,
         }
     }

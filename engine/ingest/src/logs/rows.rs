@@ -121,9 +121,11 @@ impl Rows {
         self.options.stream.is_some()
     }
 
-    /// Says whether a field of this name is dropped.
-    pub(crate) fn ignores(&self, name: &str) -> bool {
-        self.options.ignores(name)
+    /// Gives the name under which a label of the stream is kept; `None`: it is not.
+    pub(crate) fn label(&mut self, name: &str) -> Option<Arc<str>> {
+        let number = self.field_name(name);
+        let name = &self.names.list[number as usize];
+        (!name.ignored && !name.reserved).then(|| Arc::clone(&name.text))
     }
 
     /// Says whether messages that are JSON are left as they are.

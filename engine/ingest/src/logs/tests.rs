@@ -214,6 +214,7 @@ fn many_names_and_streams() {
 }
 
 mod bulk;
-mod otlp;
+pub(crate) mod otlp;
 mod push;
 mod saas;
+mod speed;

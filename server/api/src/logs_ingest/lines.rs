@@ -113,19 +113,24 @@ struct Work<D> {
 /// What a turn of decoding gave.
 struct Turn {
     batches: Vec<LogsBatch>,
-    /// Whether there is more to decode without another piece.
-    more: bool,
+    /// Whether there is more to decode without another piece; or why the body is of no further use.
+    more: Result<bool>,
 }
 
 impl<D: LineDecoder> Work<D> {
-    fn turn(&mut self, pieces: Vec<Bytes>, ended: bool) -> Result<Turn> {
+    fn turn(&mut self, pieces: Vec<Bytes>, ended: bool) -> Turn {
+        let mut batches = Vec::new();
+        let more = self.decode(pieces, ended, &mut batches);
+        Turn { batches, more }
+    }
+
+    fn decode(&mut self, pieces: Vec<Bytes>, ended: bool, batches: &mut Vec<LogsBatch>) -> Result<bool> {
         for piece in pieces {
             self.inflate.push(piece).map_err(ours)?;
         }
         if ended {
             self.inflate.end().map_err(ours)?;
         }
-        let mut batches = Vec::new();
         while let Some(len) = self.inflate.read(&mut self.buffer).map_err(ours)? {
             if len == 0 {
                 self.decoder.finish().map_err(ours)?;
@@ -136,10 +141,10 @@ impl<D: LineDecoder> Work<D> {
             let full = self.decoder.take_full();
             if !full.is_empty() {
                 batches.extend(full);
-                return Ok(Turn { batches, more: true });
+                return Ok(true);
             }
         }
-        Ok(Turn { batches, more: false })
+        Ok(false)
     }
 }
 
@@ -219,13 +224,17 @@ impl<D: LineDecoder> Driver<D> {
                 }
             }
             self.bytes += gathered as u64;
-            let mut turn = self.turn(pieces, ended, gathered).await?;
+            let mut turn = self.turn(pieces, ended, gathered).await;
             loop {
-                self.take(std::mem::take(&mut turn.batches)).await?;
-                if !turn.more {
-                    break;
+                self.take(turn.batches).await?;
+                match turn.more {
+                    Ok(true) => turn = self.turn(Vec::new(), ended, GATHER_BYTES).await,
+                    Ok(false) => break,
+                    Err(e) => {
+                        broken = Some(e);
+                        break;
+                    }
                 }
-                turn = self.turn(Vec::new(), ended, GATHER_BYTES).await?;
             }
             if let Some(broken) = broken {
                 self.release(true).await?;
@@ -240,7 +249,7 @@ impl<D: LineDecoder> Driver<D> {
         }
     }
 
-    async fn turn(&mut self, pieces: Vec<Bytes>, ended: bool, size: usize) -> Result<Turn> {
+    async fn turn(&mut self, pieces: Vec<Bytes>, ended: bool, size: usize) -> Turn {
         let mut work = self.work.take().expect("a turn gives the work back");
         if size <= INLINE_BYTES_MAX {
             let turn = work.turn(pieces, ended);

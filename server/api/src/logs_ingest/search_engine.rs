@@ -27,6 +27,7 @@ const SET_UP: &[&str] = &[
     "_nodes",
     "_logstash",
     "_xpack",
+    "_cat",
     "_cluster",
     "_alias",
     "_data_stream",

@@ -40,7 +40,7 @@ fn rows(query: &[(&str, &str)], request: &ExportLogsServiceRequest) -> Vec<Value
     rows_of(&decode(&request.encode_to_vec(), &context(query)).unwrap().batches)
 }
 
-fn records() -> ExportLogsServiceRequest {
+pub(crate) fn records() -> ExportLogsServiceRequest {
     let map = |pairs| Any::KvlistValue(KeyValueList { values: pairs });
     let list = Any::ArrayValue(ArrayValue {
         values: vec![any(text("a\"")), any(Any::IntValue(1)), any(map(vec![pair("x", Any::DoubleValue(0.5))]))],

@@ -1,0 +1,222 @@
+//! Recorded requests: status and answer of the endpoint, the rows that its decoder gives, and, where LogsQL is served,
+//! the rows that can be asked back.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quiver::server::Bound;
+use quiver::settings::Loaded;
+use quiver_ingest::{Encoding, codec};
+use quiver_types::SystemClock;
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{Case, NOW_NS, context, decode};
+
+const QUERY: &str = "/logs-api/select/logsql/query";
+
+pub(super) fn run(cases: &[Value]) -> Vec<Case> {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let dir = tempfile::tempdir().expect("a folder");
+        let flags = [
+            ("store.data", dir.path().display().to_string()),
+            ("store.retention", "none".to_owned()),
+            ("http.listen", "127.0.0.1:0".to_owned()),
+            ("otlp.http_listen", String::new()),
+            ("otlp.grpc_listen", String::new()),
+        ];
+        let loaded = Loaded::load(None, std::iter::empty(), &flags).expect("valid settings");
+        let bound = Bound::bind(&loaded).await.expect("free ports");
+        let (address, stop) = (bound.addresses.http, CancellationToken::new());
+        let (ready, opened) = tokio::sync::oneshot::channel();
+        let server = tokio::spawn(bound.run(Arc::new(SystemClock), stop.clone(), move |_| {
+            let _ = ready.send(());
+        }));
+        opened.await.expect("the server opens");
+        let client = reqwest::Client::builder().timeout(Duration::from_secs(30)).build().expect("a client");
+        let golden = Golden { base: format!("http://{address}"), client };
+        let asks = golden.client.get(format!("{}{QUERY}?query=x", golden.base)).send().await;
+        let asks = asks.is_ok_and(|a| a.status() == 200);
+        if !asks {
+            println!("logsql_ingest: LOGSQL IS NOT SERVED, rows are compared as they are decoded only");
+        }
+        let mut all = Vec::new();
+        for case in cases {
+            let key = format!("golden/{}", case["name"].as_str().unwrap_or_default());
+            let fault = golden.check(case, asks).await.err();
+            all.push(Case { key, fault, skipped: None });
+        }
+        stop.cancel();
+        server.await.expect("no fault").expect("a clean end");
+        all
+    })
+}
+
+struct Golden {
+    base: String,
+    client: reqwest::Client,
+}
+
+/// What is right where the recorded answer is no model: status, and rows without `_time` and `_stream` (`None`: as
+/// recorded).
+fn product_rule(name: &str) -> Option<(u64, Option<Vec<Value>>)> {
+    let row = |fields: Value| vec![fields];
+    Some(match name {
+        "jsonline_long_field_name" => (200, Some(row(json!({"_msg": "mark034x long name", "k".repeat(128): "v"})))),
+        "jsonline_many_fields" => (200, Some(vec![])),
+        "bulk_delete_line" => {
+            let one = |n, level| json!({"_msg": format!("mark044x {n}"), "log.level": level});
+            (200, Some(vec![one("one", "info"), one("two", "warn")]))
+        }
+        "bulk_bad_action" | "bulk_missing_doc" => (400, Some(vec![])),
+        "bulk_bad_time" => {
+            let one = |n, level| json!({"_msg": format!("mark050x {n}"), "log.level": level});
+            (200, Some(vec![one("one", "info"), one("two", "warn")]))
+        }
+        "saas_object" => (202, Some(row(json!({"_msg": "mark071x one", "env": "dev", "service": "web"})))),
+        "saas_params_in_url" => {
+            let one = json!({"_msg": "mark074x one", "ddsource": "nginx", "env": "prod", "hostname": "h1",
+                "service": "web", "version": "1.2"});
+            let two = json!({"_msg": "mark074x two", "status": "warn", "ddsource": "from-url", "team": "core"});
+            (202, Some(vec![one, two]))
+        }
+        "saas_attribute_types" => (202, Some(row(json!({"_msg": "mark079x one", "n": "5", "o.a": "1", "b": "true"})))),
+        "saas_second_without_time" => {
+            (202, Some(vec![json!({"_msg": "mark080x one"}), json!({"_msg": "mark080x two"})]))
+        }
+        "saas_empty_object" => (202, Some(vec![])),
+        "otlp_pb_msg_field" => {
+            let fields = json!({"_msg": "mark093x from attribute", "mark": "mark093x", "severity": "Unspecified"});
+            (200, Some(row(fields)))
+        }
+        "otlp_json" => {
+            let fields = json!({"_msg": "mark096x json", "service.name": "shop", "severity": "INFO", "n": "5"});
+            (200, Some(row(fields)))
+        }
+        "jsonline_content_type_" => (200, None),
+        _ => return None,
+    })
+}
+
+impl Golden {
+    async fn check(&self, case: &Value, asks: bool) -> Result<(), String> {
+        let name = case["name"].as_str().unwrap_or_default();
+        let rule = product_rule(name);
+        if case["binding"] == json!(false) && rule.is_none() {
+            return Err("the case has a rule of its own that is not written down here".to_owned());
+        }
+        let status = rule.as_ref().map_or(case["status"].as_u64(), |r| Some(r.0)).unwrap_or_default();
+        let own_rows = rule.as_ref().is_some_and(|r| r.1.is_some());
+        let expected = match rule.and_then(|r| r.1) {
+            Some(rows) => rows,
+            None => case["rows"].as_array().cloned().unwrap_or_default(),
+        };
+        let empty = Map::new();
+        let (query, headers) =
+            (case["params"].as_object().unwrap_or(&empty), case["headers"].as_object().unwrap_or(&empty));
+        let body = body(case)?;
+        let path = case["path"].as_str().unwrap_or_default();
+
+        // The endpoint.
+        let mut request = self.client.post(format!("{}{path}", self.base)).body(body.clone());
+        request = request.query(&query.iter().map(|(n, v)| (n, v.as_str().unwrap_or_default())).collect::<Vec<_>>());
+        for (name, value) in headers {
+            request = request.header(name, value.as_str().unwrap_or_default());
+        }
+        let answer = request.send().await.map_err(|e| e.to_string())?;
+        let got = u64::from(answer.status().as_u16());
+        let text = answer.text().await.map_err(|e| e.to_string())?;
+        if got != status {
+            return Err(format!("status {got} instead of {status}: {text}"));
+        }
+        if let (Some(recorded), true) = (case["response"].as_str(), !own_rows && case["binding"] != json!(false)) {
+            let plain = |text: &str| {
+                let mut value: Value = serde_json::from_str(text).unwrap_or_else(|_| json!(text));
+                if let Some(whole) = value.as_object_mut() {
+                    whole.remove("took");
+                }
+                value
+            };
+            if plain(&text) != plain(recorded) {
+                return Err(format!("answer {text} instead of {recorded}"));
+            }
+        }
+
+        // The decoder.
+        let header =
+            |name: &str| headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).and_then(|(_, v)| v.as_str());
+        let is_json = header(CONTENT_TYPE.as_str()) == Some("application/json");
+        let encoding = header(CONTENT_ENCODING.as_str());
+        let is_snappy = encoding.is_none() && path.ends_with("/push") && !is_json;
+        let encoding = if is_snappy { Ok(Encoding::Snappy) } else { Encoding::from_header(encoding) };
+        let plain = codec::decompress(encoding.map_err(|e| e.to_string())?, &body, 64 << 20);
+        let decoded = plain
+            .map_err(|e| e.to_string())
+            .and_then(|plain| decode(path, is_json, &plain, query, &context(query, headers)?));
+        let rows = decoded.map(|d| d.0).unwrap_or_default();
+        compare(&rows, &expected, own_rows).map_err(|e| format!("decoded: {e}"))?;
+
+        // What can be asked back.
+        if asks {
+            let mark = case["mark"].as_str().unwrap_or_default();
+            let query = format!("* | filter \"{mark}\" or *:\"{mark}\"");
+            let answer = self.client.get(format!("{}{QUERY}", self.base)).query(&[("query", query)]).send().await;
+            let text = answer.map_err(|e| e.to_string())?.text().await.map_err(|e| e.to_string())?;
+            let rows: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+            compare(&rows, &expected, own_rows).map_err(|e| format!("asked: {e}"))?;
+        }
+        Ok(())
+    }
+}
+
+fn body(case: &Value) -> Result<Vec<u8>, String> {
+    let Some(packed) = case["body_gz_base64"].as_str() else {
+        return Ok(case["body"].as_str().unwrap_or_default().as_bytes().to_vec());
+    };
+    let mut out = Vec::new();
+    let bytes = quiver_tests::body::from_base64(packed).ok_or("bad base64")?;
+    flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut out).map_err(|e| e.to_string())?;
+    Ok(out)
+}
+
+/// Compares rows as sets of fields, in any order.
+fn compare(got: &[Value], expected: &[Value], without_frame: bool) -> Result<(), String> {
+    let normal = |rows: &[Value]| {
+        let mut rows: Vec<String> = rows.iter().map(|row| normal_row(row, without_frame).to_string()).collect();
+        rows.sort();
+        rows
+    };
+    let (got, expected) = (normal(got), normal(expected));
+    if got == expected { Ok(()) } else { Err(format!("{got:?} instead of {expected:?}")) }
+}
+
+fn normal_row(row: &Value, without_frame: bool) -> Value {
+    let mut out = Map::new();
+    for (name, value) in row.as_object().into_iter().flatten() {
+        let skipped = name.starts_with("scope.") || matches!(name.as_str(), "severity_text" | "_stream_id");
+        if skipped || without_frame && matches!(name.as_str(), "_time" | "_stream") {
+            continue;
+        }
+        let value = if name == "_time" { time(value) } else { value.clone() };
+        out.insert(name.clone(), value);
+    }
+    Value::Object(out)
+}
+
+/// Gives a time as Unix nanoseconds, or the word for the time of arrival.
+fn time(value: &Value) -> Value {
+    let nanos = match value {
+        Value::String(text) if text == "<arrival>" => return json!("<arrival>"),
+        Value::String(text) => match quiver_ingest::logs::time::parse(text) {
+            Some(quiver_ingest::logs::time::Stamp::At(nanos)) => nanos,
+            _ => return value.clone(),
+        },
+        other => other.as_i64().unwrap_or_default(),
+    };
+    // Recorded requests carry times of 2025 or 2090; whatever is near now arrived.
+    let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_nanos() as i64);
+    if nanos == NOW_NS || (now - nanos).abs() < 600_000_000_000 { json!("<arrival>") } else { json!(nanos) }
+}
