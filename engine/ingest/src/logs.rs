@@ -20,6 +20,7 @@ pub mod saas;
 mod tables;
 pub mod time;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use quiver_types::LogsBatch;
@@ -28,6 +29,14 @@ pub use lines::JsonLines;
 pub use options::{FieldOptions, PARAMETERS};
 pub use report::{Dropped, Report};
 pub use rows::Rows;
+
+/// Gives bytes as text; what is no UTF-8 in them becomes the replacement character.
+fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(bytes),
+    }
+}
 
 /// Longest name of a field.
 pub const NAME_BYTES_MAX: usize = 128;

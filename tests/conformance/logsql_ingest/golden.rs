@@ -1,14 +1,19 @@
-//! Recorded requests: status and answer of the endpoint, the rows that its decoder gives, and, where LogsQL is served,
-//! the rows that can be asked back.
+//! Recorded requests: status and answer of the endpoint, the rows that its decoder gives, and the rows that are stored:
+//! read from the live data after each request, then flushed, then compacted; by LogsQL too where it is served.
 
 use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::array::AsArray;
+use arrow::datatypes::TimestampNanosecondType;
+use datafusion::prelude::SessionContext;
 use quiver::server::Bound;
 use quiver::settings::Loaded;
+use quiver_api::AppState;
 use quiver_ingest::{Encoding, codec};
-use quiver_types::SystemClock;
+use quiver_types::logs::{LogColumn, LogFilter, LogOrder, LogRequest, STREAM, TIME};
+use quiver_types::{Access, ReadStats, SystemClock};
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -31,17 +36,17 @@ pub(super) fn run(cases: &[Value]) -> Vec<Case> {
         let loaded = Loaded::load(None, std::iter::empty(), &flags).expect("valid settings");
         let bound = Bound::bind(&loaded).await.expect("free ports");
         let (address, stop) = (bound.addresses.http, CancellationToken::new());
-        let (ready, opened) = tokio::sync::oneshot::channel();
-        let server = tokio::spawn(bound.run(Arc::new(SystemClock), stop.clone(), move |_| {
-            let _ = ready.send(());
+        let (ready, opened) = tokio::sync::oneshot::channel::<Arc<AppState>>();
+        let server = tokio::spawn(bound.run(Arc::new(SystemClock), stop.clone(), move |app| {
+            let _ = ready.send(Arc::clone(app));
         }));
-        opened.await.expect("the server opens");
+        let app = opened.await.expect("the server opens");
         let client = reqwest::Client::builder().timeout(Duration::from_secs(30)).build().expect("a client");
-        let golden = Golden { base: format!("http://{address}"), client };
+        let golden = Golden { base: format!("http://{address}"), client, app: Arc::clone(&app) };
         let asks = golden.client.get(format!("{}{QUERY}?query=x", golden.base)).send().await;
         let asks = asks.is_ok_and(|a| a.status() == 200);
         if !asks {
-            println!("logsql_ingest: LOGSQL IS NOT SERVED, rows are compared as they are decoded only");
+            println!("logsql_ingest: LogsQL is not served, rows are read from the store alone");
         }
         let mut all = Vec::new();
         for case in cases {
@@ -49,6 +54,11 @@ pub(super) fn run(cases: &[Value]) -> Vec<Case> {
             let fault = golden.check(case, asks).await.err();
             all.push(Case { key, fault, skipped: None });
         }
+        app.store.flush_all().await.expect("a flush");
+        golden.check_again(cases, &mut all, "flushed").await;
+        app.store.compact_all(true).await.expect("a compaction");
+        golden.check_again(cases, &mut all, "compacted").await;
+        drop((golden, app));
         stop.cancel();
         server.await.expect("no fault").expect("a clean end");
         all
@@ -58,6 +68,7 @@ pub(super) fn run(cases: &[Value]) -> Vec<Case> {
 struct Golden {
     base: String,
     client: reqwest::Client,
+    app: Arc<AppState>,
 }
 
 /// What is right where the recorded answer is no model: status, and rows without `_time` and `_stream` (`None`: as
@@ -109,11 +120,7 @@ impl Golden {
             return Err("the case has a rule of its own that is not written down here".to_owned());
         }
         let status = rule.as_ref().map_or(case["status"].as_u64(), |r| Some(r.0)).unwrap_or_default();
-        let own_rows = rule.as_ref().is_some_and(|r| r.1.is_some());
-        let expected = match rule.and_then(|r| r.1) {
-            Some(rows) => rows,
-            None => case["rows"].as_array().cloned().unwrap_or_default(),
-        };
+        let (expected, own_rows) = expected_rows(case);
         let empty = Map::new();
         let (query, headers) =
             (case["params"].as_object().unwrap_or(&empty), case["headers"].as_object().unwrap_or(&empty));
@@ -159,9 +166,11 @@ impl Golden {
         let rows = decoded.map(|d| d.0).unwrap_or_default();
         compare(&rows, &expected, own_rows).map_err(|e| format!("decoded: {e}"))?;
 
-        // What can be asked back.
+        // What is stored.
+        let mark = case["mark"].as_str().unwrap_or_default();
+        let stored = stored_rows(&self.app).await?;
+        compare(&with_mark(&stored, mark), &expected, own_rows).map_err(|e| format!("stored: {e}"))?;
         if asks {
-            let mark = case["mark"].as_str().unwrap_or_default();
             let query = format!("* | filter \"{mark}\" or *:\"{mark}\"");
             let answer = self.client.get(format!("{}{QUERY}", self.base)).query(&[("query", query)]).send().await;
             let text = answer.map_err(|e| e.to_string())?.text().await.map_err(|e| e.to_string())?;
@@ -170,6 +179,57 @@ impl Golden {
         }
         Ok(())
     }
+}
+
+impl Golden {
+    /// Looks at the stored rows of all cases once more.
+    async fn check_again(&self, cases: &[Value], all: &mut [Case], state: &str) {
+        let stored = stored_rows(&self.app).await;
+        for (case, outcome) in cases.iter().zip(all) {
+            let (expected, own_rows) = expected_rows(case);
+            let mark = case["mark"].as_str().unwrap_or_default();
+            let found = stored.as_ref().map_err(Clone::clone);
+            let fault = found.and_then(|rows| compare(&with_mark(rows, mark), &expected, own_rows)).err();
+            outcome.fault = outcome.fault.take().or(fault.map(|f| format!("{state}: {f}")));
+        }
+    }
+}
+
+/// Gives the rows of a case, and whether they come from the rule of the product, which says neither time nor stream.
+fn expected_rows(case: &Value) -> (Vec<Value>, bool) {
+    match product_rule(case["name"].as_str().unwrap_or_default()).and_then(|r| r.1) {
+        Some(rows) => (rows, true),
+        None => (case["rows"].as_array().cloned().unwrap_or_default(), false),
+    }
+}
+
+fn with_mark(rows: &[Value], mark: &str) -> Vec<Value> {
+    rows.iter().filter(|row| row.to_string().contains(mark)).cloned().collect()
+}
+
+/// Reads all rows from the store.
+async fn stored_rows(app: &AppState) -> Result<Vec<Value>, String> {
+    let columns = vec![LogColumn::text(TIME), LogColumn::text(STREAM)];
+    let request = LogRequest { filter: LogFilter::All, columns, rest: true, order: LogOrder::Any };
+    let snapshot = quiver_store::logs_source(&app.store).snapshot();
+    let table = quiver_store::logs_table(&*snapshot, &Access::full(), request, Arc::new(ReadStats::default()));
+    let table = table.map_err(|e| e.to_string())?;
+    let batches = SessionContext::new().read_table(table).map_err(|e| e.to_string())?.collect().await;
+    let mut rows = Vec::new();
+    for batch in batches.map_err(|e| e.to_string())? {
+        let (time, stream, rest) = (batch.column(0), batch.column(1).as_string_view(), batch.column(2).as_map());
+        let time = time.as_primitive::<TimestampNanosecondType>();
+        for row in 0..batch.num_rows() {
+            let entries = rest.value(row);
+            let (names, values) = (entries.column(0).as_string::<i32>(), entries.column(1).as_string::<i32>());
+            let fields = names.iter().zip(values).map(|(n, v)| (n.unwrap_or_default().to_owned(), json!(v)));
+            let mut fields: Map<String, Value> = fields.collect();
+            fields.insert(TIME.to_owned(), json!(time.value(row)));
+            fields.insert(STREAM.to_owned(), json!(stream.value(row)));
+            rows.push(Value::Object(fields));
+        }
+    }
+    Ok(rows)
 }
 
 fn body(case: &Value) -> Result<Vec<u8>, String> {

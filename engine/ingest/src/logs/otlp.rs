@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::options::Defaults;
 use super::rows::Rows;
 use super::time::Stamp;
-use super::{DecodedLogs, LogsContext, labels};
+use super::{DecodedLogs, LogsContext, labels, lossy};
 use crate::error::Result;
 use crate::otlp::json::to_protobuf;
 use crate::otlp::schema::LOGS_REQUEST;
@@ -179,7 +179,7 @@ impl Walk {
     }
 
     fn common_text(&mut self, name: &str, text: &[u8]) {
-        self.common.pairs.push((name.into(), String::from_utf8_lossy(text).into_owned()));
+        self.common.pairs.push((name.into(), lossy(text).into_owned()));
     }
 
     fn record(&mut self, message: &[u8]) -> Result<()> {
@@ -233,10 +233,10 @@ impl Walk {
             }
         }
         let number = usize::try_from(severity).ok().filter(|n| *n < SEVERITIES.len()).unwrap_or(0);
-        let text = String::from_utf8_lossy(severity_text);
+        let text = lossy(severity_text);
         let name = rows.names.find("severity");
         rows.add(name, if text.is_empty() { SEVERITIES[number] } else { &text });
-        for (name, text) in [("severity_text", text), ("event_name", String::from_utf8_lossy(event))] {
+        for (name, text) in [("severity_text", text), ("event_name", lossy(event))] {
             if !text.is_empty() {
                 let name = rows.names.find(name);
                 rows.add(name, &text);

@@ -4,11 +4,11 @@
 use std::borrow::Cow;
 
 use super::json::{Cursor, JsonFault};
-use super::names::MSG_NAME;
+use super::names::{MSG_NAME, ROOT};
 use super::options::Defaults;
 use super::rows::Rows;
 use super::time::{Stamp, unix};
-use super::{DecodedLogs, LogsContext, labels};
+use super::{DecodedLogs, LogsContext, labels, lossy};
 use crate::error::{Error, Result};
 use crate::wire::{BYTES, Reader, VARINT, tag};
 
@@ -62,7 +62,7 @@ fn add_line(rows: &mut Rows, line: &str) {
 /// # Errors
 /// Invalid: another shape. TooLarge: the rows take too much memory.
 pub fn decode_json(body: &[u8], ctx: &LogsContext) -> Result<DecodedLogs> {
-    let text = String::from_utf8_lossy(body);
+    let text = lossy(body);
     let mut json = Cursor::new(&text);
     let mut rows = Rows::new(ctx, Defaults::RECORDS);
     let mut seen = false;
@@ -99,30 +99,49 @@ fn json_key<'a>(json: &mut Cursor<'a>) -> Result<Cow<'a, str>, JsonFault> {
 
 fn json_stream(rows: &mut Rows, json: &mut Cursor<'_>) -> Result<()> {
     // The labels may stand behind the values: those are read once the labels are known.
-    let mut values = None;
-    let mut pairs = Vec::new();
+    let (mut labels, mut waiting, mut seen) = (None, None, false);
     json.expect(b'{', "expected a stream")?;
     let mut first = true;
     while json.next_key(first)? {
         first = false;
         match &*json_key(json)? {
-            "stream" => pairs = json_texts(json, "labels must be an object of texts")?,
+            "stream" => {
+                let pairs = json_texts(json, "labels must be an object of texts")?;
+                labels.get_or_insert_with(Labels::default).set(rows, pairs);
+            }
+            "values" if seen => return Err(json.fault("`values` stands twice").into()),
             "values" => {
-                json.peek();
-                values = Some(*json);
-                json.skip()?;
+                seen = true;
+                if let Some(labels) = &mut labels {
+                    json_entries(rows, json, labels)?;
+                } else {
+                    waiting = Some(*json);
+                    json.skip()?;
+                }
             }
             _ => json.skip()?,
         }
     }
-    let Some(mut values) = values else { return Err(json.fault("`values` is missing").into()) };
-    let mut labels = Labels::default();
-    labels.set(rows, pairs);
-    values.expect(b'[', "expected a list of entries")?;
+    if !seen {
+        return Err(json.fault("`values` is missing").into());
+    }
+    if let Some(mut values) = waiting {
+        let mut labels = labels.unwrap_or_else(|| {
+            let mut none = Labels::default();
+            none.set(rows, Vec::new());
+            none
+        });
+        json_entries(rows, &mut values, &mut labels)?;
+    }
+    Ok(())
+}
+
+fn json_entries(rows: &mut Rows, json: &mut Cursor<'_>, labels: &mut Labels) -> Result<()> {
+    json.expect(b'[', "expected a list of entries")?;
     let mut first = true;
-    while values.next_item(first, b']')? {
+    while json.next_item(first, b']')? {
         first = false;
-        json_entry(rows, &mut values, &mut labels)?;
+        json_entry(rows, json, labels)?;
         rows.check_memory()?;
     }
     Ok(())
@@ -138,9 +157,13 @@ fn json_entry(rows: &mut Rows, json: &mut Cursor<'_>, labels: &mut Labels) -> Re
     let line = json.string("the line of an entry must be a text")?.text();
     labels.add(rows);
     if json.take(b',') {
-        for (name, value) in json_texts(json, "metadata must be an object of texts")? {
-            let name = rows.field_name(&name);
-            rows.add_plain(name, &value);
+        const METADATA: &str = "metadata must be an object of texts";
+        json.expect(b'{', METADATA)?;
+        let mut last = 0;
+        while json.next_key(last == 0)? {
+            last = rows.key(json, ROOT, last)?;
+            let text = json.string(METADATA)?;
+            rows.add_plain_text(rows.names.name_of(last), text);
         }
     }
     json.expect(b']', SHAPE)?;
@@ -195,7 +218,7 @@ fn protobuf_stream(rows: &mut Rows, message: &[u8], labels: &mut Labels) -> Resu
             other => r.skip(other, &[1, 2])?,
         }
     }
-    let text = String::from_utf8_lossy(text);
+    let text = lossy(text);
     let pairs = labels::parse(&text)
         .ok_or_else(|| Error::Format(format!("labels `{}` cannot be read", crate::codec::cut(&text))))?;
     labels.set(rows, pairs.into_iter().map(|(n, v)| (n.to_owned(), v)).collect());
@@ -225,14 +248,14 @@ fn protobuf_entry(rows: &mut Rows, message: &[u8], labels: &mut Labels) -> Resul
             LINE => line = r.bytes()?,
             METADATA => {
                 let (name, value) = pair(r.bytes()?)?;
-                let name = rows.field_name(&String::from_utf8_lossy(name));
-                rows.add_plain(name, &String::from_utf8_lossy(value));
+                let name = rows.field_name(&lossy(name));
+                rows.add_plain(name, &lossy(value));
             }
             other => r.skip(other, &[1, 2, 3])?,
         }
     }
     let time = timestamp(time)?;
-    add_line(rows, &String::from_utf8_lossy(line));
+    add_line(rows, &lossy(line));
     let _ = rows.end(time, 0);
     Ok(())
 }

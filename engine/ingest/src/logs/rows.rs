@@ -6,6 +6,7 @@ use std::sync::Arc;
 use quiver_types::LogsBatch;
 use quiver_types::label::push_pair;
 
+use super::json::RawText;
 use super::names::{MSG_NAME, NONE, Names};
 use super::options::{Defaults, FieldOptions};
 use super::report::{Dropped, Report};
@@ -169,6 +170,13 @@ impl Rows {
         self.close(name, false);
     }
 
+    /// Likewise, from a text of a document.
+    #[inline]
+    pub(crate) fn add_plain_text(&mut self, name: u32, value: RawText<'_>) {
+        value.append(&mut self.batch.values);
+        self.close(name, false);
+    }
+
     fn value_start(&self) -> usize {
         self.row.last().map_or(self.row_start, |f| f.end as usize)
     }
@@ -316,7 +324,9 @@ impl Rows {
         self.reset_row();
         self.row_start = self.batch.values.len();
         if self.row_start > self.limits.batch_bytes || self.batch.len() >= BATCH_ROWS_MAX || self.names.is_full() {
+            let next = room_of(&self.batch);
             self.finish_batch();
+            self.batch = next;
         }
         outcome
     }
@@ -488,7 +498,7 @@ impl Rows {
             self.held_bytes += batch_bytes(&batch);
             self.full.push(batch);
         }
-        self.batch.values.clear();
+        self.batch = LogsBatch::default();
         self.begin_batch();
         self.names.bound();
         self.report.cut_names += std::mem::take(&mut self.names.cut);
@@ -518,6 +528,22 @@ impl Rows {
             return Err(Error::TooLarge { what: "body, its rows written out,", limit_bytes });
         }
         Ok(())
+    }
+}
+
+/// Makes a batch with room for as much as another holds: what comes next is likely to be alike.
+fn room_of(batch: &LogsBatch) -> LogsBatch {
+    let fields = batch.field_names.len() + batch.field_names.len() / 16;
+    let rows = batch.len() + batch.len() / 16;
+    LogsBatch {
+        time: Vec::with_capacity(rows),
+        row_streams: Vec::with_capacity(rows),
+        row_services: Vec::with_capacity(rows),
+        field_ends: Vec::with_capacity(rows),
+        field_names: Vec::with_capacity(fields),
+        value_ends: Vec::with_capacity(fields),
+        values: Vec::with_capacity(batch.values.len() + batch.values.len() / 16),
+        ..LogsBatch::default()
     }
 }
 

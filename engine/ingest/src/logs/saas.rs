@@ -5,7 +5,7 @@ use super::names::ROOT;
 use super::options::Defaults;
 use super::rows::Rows;
 use super::time::Stamp;
-use super::{DecodedLogs, LogsContext};
+use super::{DecodedLogs, LogsContext, lossy};
 use crate::error::{Error, Result};
 
 /// The value of a tag that has none.
@@ -25,7 +25,7 @@ pub struct UrlFields {
 /// # Errors
 /// Invalid: not JSON, or neither an object nor a list of objects. TooLarge: the rows take too much memory.
 pub fn decode(body: &[u8], url: &UrlFields, ctx: &LogsContext) -> Result<DecodedLogs> {
-    let text = String::from_utf8_lossy(body);
+    let text = lossy(body);
     let mut json = Cursor::new(&text);
     let mut rows = Rows::new(ctx, Defaults::SAAS);
     if json.peek() == b'{' {

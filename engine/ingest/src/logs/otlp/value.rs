@@ -1,21 +1,16 @@
 //! Attribute values as fields: scalars as text, maps flattened with dots, lists as compact JSON.
 
-use std::borrow::Cow;
 use std::fmt::Write;
 
 pub(super) use crate::otlp::any::key_value;
 
-use super::super::NAME_BYTES_MAX;
 use super::super::json::append_quoted;
 use super::super::names::MSG_NAME;
 use super::super::rows::Rows;
+use super::super::{NAME_BYTES_MAX, lossy};
 use crate::error::Result;
 use crate::otlp::any::{Any, push_base64, push_double, read};
 use crate::wire::{DEPTH_MAX, Reader, WireError};
-
-fn lossy(bytes: &[u8]) -> Cow<'_, str> {
-    String::from_utf8_lossy(bytes)
-}
 
 /// Names and values that were flattened, with their memory.
 #[derive(Debug, Default)]
