@@ -173,6 +173,22 @@ async fn lines() {
     let headers = [("content-encoding", "gzip")];
     assert_answer("many", &server.post(&path, &headers, gzip(many.as_bytes())).await, 200, Some(""));
     assert_eq!(rows(&server, "jsonline").await, before + 200_000);
+    // A transfer that breaks: the lines before stay, a line without its end does not.
+    let before = rows(&server, "jsonline").await;
+    let mut socket = std::net::TcpStream::connect(&server.http).expect("a connection");
+    let chunk = "{\"_msg\":\"1\"}\n{\"_msg\":\"2\"}\n{\"_msg\":\"3\"}";
+    let head = format!(
+        "POST {LINES} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{chunk}\r\n",
+        chunk.len()
+    );
+    socket.write_all(head.as_bytes()).expect("sent");
+    drop(socket);
+    let began = std::time::Instant::now();
+    while rows(&server, "jsonline").await < before + 2 {
+        assert!(began.elapsed().as_secs() < 20, "lines of a broken transfer are lost");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert_eq!(rows(&server, "jsonline").await, before + 2);
     let bomb = zstd::stream::encode_all(&vec![b'\n'; 100 << 20][..], 1).expect("memory");
     assert_answer("bomb", &server.post(LINES, &[("content-encoding", "zstd")], bomb).await, 413, None);
     assert_eq!(server.get(LINES).await.status, 405);

@@ -55,7 +55,7 @@ pub struct Rows {
     /// Whether the values of the row have gaps.
     gaps: bool,
     fault: Option<Dropped>,
-    time: Option<Option<Stamp>>,
+    time: Option<Result<Stamp, Dropped>>,
     later_time: Option<(u16, u32)>,
     msg: Option<(u16, u32)>,
     stream_text: Vec<u8>,
@@ -224,7 +224,8 @@ impl Rows {
         if with_roles && name.time == 0 {
             // Values are UTF-8 by contract; one that is not reads as no time.
             let text = std::str::from_utf8(&self.batch.values[start..]).unwrap_or("?");
-            self.time = (!is_empty).then(|| if self.dates { parse_or_date(text) } else { parse(text) });
+            let read = || if self.dates { parse_or_date(text) } else { parse(text) }.ok_or(Dropped::BadTime);
+            self.time = (!is_empty).then(read);
             return true;
         }
         if is_empty {
@@ -301,13 +302,12 @@ impl Rows {
         let outcome = match settled {
             Ok(time) if self.live > 0 => {
                 self.add_extra();
-                match self.fault {
-                    Some(fault) => Err(fault),
-                    None => {
-                        self.commit(time, severity);
-                        self.report.rows += 1;
-                        Ok(())
-                    }
+                if let Some(fault) = self.fault {
+                    Err(fault)
+                } else {
+                    self.commit(time, severity);
+                    self.report.rows += 1;
+                    Ok(())
                 }
             }
             Ok(_) => {
@@ -339,7 +339,7 @@ impl Rows {
         if self.batch.values.len() - self.row_start + self.name_bytes > self.limits.row_bytes_max {
             return Err(Dropped::LargeRow);
         }
-        let mut stamp = self.time.map_or(Ok(given), |t| t.ok_or(Dropped::BadTime))?;
+        let mut stamp = self.time.unwrap_or(Ok(given))?;
         if let (None, Some((_, place))) = (self.time, self.later_time)
             && self.role_of(place, |name| name.time)
             && let Some(text) = self.text_of(place)

@@ -34,6 +34,8 @@ const INLINE_BYTES_MAX: usize = 32 * 1024;
 const BUFFER_BYTES: usize = 64 * 1024;
 /// What a sender that pauses has sent so far is stored after this.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Bytes of a broken body that are read so that the sender gets to see the answer.
+const DRAIN_BYTES_MAX: usize = 64 << 20;
 /// Bytes of rows that are held back while the request may still turn out to be broken; beyond, they are stored.
 const HELD_BYTES_MAX: usize = 64 << 20;
 
@@ -148,21 +150,39 @@ impl<D: LineDecoder> Work<D> {
     }
 }
 
-/// A body that was read: the decoder at its end, bytes on the wire, and why it ended early.
+/// A body that was read: the decoder at its end, and why it ended early.
 pub(super) struct Streamed<D> {
     pub(super) decoder: D,
     pub(super) report: Report,
-    pub(super) bytes: u64,
     pub(super) outcome: Result<()>,
 }
 
-/// Streams a body through a decoder into the store.
+/// Streams a body through a decoder into the store, and counts it. Goes on when whoever asked is gone: what arrived
+/// before stays.
 pub(super) async fn stream<D: LineDecoder>(
     state: &Arc<AppState>,
+    endpoint: Endpoint,
     decoder: D,
     encoding: Option<Encoding>,
     body: Body,
 ) -> Streamed<D> {
+    let state = Arc::clone(state);
+    let running = tokio::spawn(async move {
+        let (streamed, bytes) = run(&state, decoder, encoding, body).await;
+        let nothing = Report::default();
+        let is_stored = !D::HOLDS || streamed.outcome.is_ok();
+        count(&state, endpoint, bytes, if is_stored { &streamed.report } else { &nothing });
+        streamed
+    });
+    running.await.expect("a fault of ours in a decoder ends its request")
+}
+
+async fn run<D: LineDecoder>(
+    state: &Arc<AppState>,
+    decoder: D,
+    encoding: Option<Encoding>,
+    body: Body,
+) -> (Streamed<D>, u64) {
     let encoding = encoding.unwrap_or(Encoding::Identity);
     let inflate = Inflate::new(encoding, state.settings.decode_limits.body_bytes_max);
     let mut driver = Driver {
@@ -184,7 +204,7 @@ pub(super) async fn stream<D: LineDecoder>(
         report.rows = report.rows.saturating_sub(count);
         report.drop_rows(why, count);
     }
-    Streamed { decoder: work.decoder, report, bytes: driver.bytes, outcome }
+    (Streamed { decoder: work.decoder, report, outcome }, driver.bytes)
 }
 
 struct Driver<D> {
@@ -238,6 +258,7 @@ impl<D: LineDecoder> Driver<D> {
             }
             if let Some(broken) = broken {
                 self.release(true).await?;
+                drain(&mut chunks).await;
                 return Err(broken);
             }
             if ended {
@@ -306,6 +327,17 @@ impl<D: LineDecoder> Driver<D> {
     }
 }
 
+/// Reads and drops some of what a sender still sends: most read the answer only after they have sent everything.
+async fn drain(chunks: &mut axum::body::BodyDataStream) {
+    let mut left = DRAIN_BYTES_MAX;
+    while let Ok(Some(Ok(chunk))) = tokio::time::timeout(PAUSE, chunks.next()).await {
+        if chunk.len() > left {
+            break;
+        }
+        left -= chunk.len();
+    }
+}
+
 /// JSON lines: 200 once one line was good.
 pub(super) async fn json_lines(State(state): State<Arc<AppState>>, request: Request) -> Response {
     const ROUTE: &str = "/insert/jsonline";
@@ -314,8 +346,7 @@ pub(super) async fn json_lines(State(state): State<Arc<AppState>>, request: Requ
         Ok(intake) => intake,
         Err(e) => return plain_error(&e, ROUTE),
     };
-    let streamed = stream(&state, JsonLines::new(&intake.ctx), intake.encoding, body).await;
-    count(&state, Endpoint::JsonLines, streamed.bytes, &streamed.report);
+    let streamed = stream(&state, Endpoint::JsonLines, JsonLines::new(&intake.ctx), intake.encoding, body).await;
     match streamed.outcome {
         Err(e) => plain_error(&e, ROUTE),
         Ok(()) if streamed.report.all_faulty() => {

@@ -13,7 +13,6 @@ use super::handshake::json;
 use super::lines::stream;
 use super::metrics::Endpoint;
 use super::request::Intake;
-use super::store::count;
 use crate::error::{log, public_text, status_of, with_retry_after};
 use crate::state::AppState;
 
@@ -94,9 +93,7 @@ async fn bulk(state: &Arc<AppState>, request: Request) -> Response {
         Ok(intake) => intake,
         Err(e) => return failed(&e),
     };
-    let streamed = stream(state, Bulk::new(&intake.ctx), intake.encoding, body).await;
-    let report = if streamed.outcome.is_ok() { streamed.report } else { quiver_ingest::logs::Report::default() };
-    count(state, Endpoint::Bulk, streamed.bytes, &report);
+    let streamed = stream(state, Endpoint::Bulk, Bulk::new(&intake.ctx), intake.encoding, body).await;
     match streamed.outcome {
         Err(e) => failed(&e),
         Ok(()) => json(StatusCode::OK, streamed.decoder.answer(began.elapsed().as_millis() as u64)),
