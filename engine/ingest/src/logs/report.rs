@@ -100,10 +100,11 @@ impl Report {
         self.dropped.iter().sum()
     }
 
-    /// Says whether something was sent and all of it was faulty.
+    /// Says whether something was sent and nothing of it could be read. Rows beyond a limit were read.
     pub fn all_faulty(&self) -> bool {
-        let faulty = self.dropped().any(|(why, _)| why.is_fault());
-        faulty && self.rows == 0 && self.empty == 0 && self.dropped().all(|(why, _)| why.is_fault())
+        let unread = |why| matches!(why, Dropped::Unreadable | Dropped::BadTime);
+        let mut dropped = self.dropped().peekable();
+        self.rows == 0 && self.empty == 0 && dropped.peek().is_some() && dropped.all(|(why, _)| unread(why))
     }
 
     /// Names what was dropped; empty when nothing was.
