@@ -11,6 +11,7 @@ pub(crate) mod column;
 mod eval;
 mod exec;
 pub(crate) mod flush;
+mod group;
 mod live;
 mod ordered;
 mod output;

@@ -42,6 +42,8 @@ pub struct StoreSettings {
     pub generation_bytes: Option<u64>,
     /// A generation is sealed at this age.
     pub generation_age: Duration,
+    /// Whether columns of logs that are used again are kept decoded.
+    pub decoded_cache: bool,
     /// Size of a WAL segment.
     pub wal_segment_bytes: u64,
     /// Bytes of parts that may wait for a remote store that is down; past it writes are answered 503.
@@ -92,6 +94,7 @@ impl Default for StoreSettings {
             memory_limit_bytes: 2 * GIB,
             generation_bytes: None,
             generation_age: Duration::from_secs(600),
+            decoded_cache: true,
             wal_segment_bytes: 64 * MIB,
             spool_limit_bytes: 20 * GIB,
             disk_reserve_bytes: 64 * MIB,

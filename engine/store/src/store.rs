@@ -18,6 +18,7 @@ use crate::cache::Caches;
 use crate::catalog::Catalog;
 use crate::compact::Compactor;
 use crate::core::{Core, Parts};
+use crate::decoded::DecodedCache;
 use crate::error::{Context, Error, ErrorKind, Result, chain};
 use crate::flush::{Flushing, Retire};
 use crate::layout::DataDir;
@@ -100,7 +101,11 @@ impl Store {
         };
         let (installation, confirmed) = installation(&catalog, &storage).await?;
         let cache_bytes = settings.cache_memory_bytes();
-        let caches = Arc::new(Caches::new(cache_bytes / 4 * 3, storage.local_root().is_none()));
+        let mut caches = Caches::new(cache_bytes / 4 * 3, storage.local_root().is_none());
+        if !settings.decoded_cache {
+            caches.decoded = DecodedCache::new(0);
+        }
+        let caches = Arc::new(caches);
         let (io, local_io) = part_io(&dir, &storage);
         let shared = Arc::new(Shared::new(Visible::default(), 0));
         let parts = Parts {

@@ -63,6 +63,11 @@ pub(crate) trait Block: Send {
         Ok(())
     }
 
+    /// The same for [`Block::rest`].
+    async fn prefetch_rest(&mut self, _without: &[&str], _rows: &BooleanBuffer) -> Result<()> {
+        Ok(())
+    }
+
     /// What was read since it was last asked.
     fn take_stats(&mut self) -> ReadStats {
         ReadStats::default()

@@ -9,8 +9,9 @@ use quiver_types::logs::LogRequest;
 use quiver_types::{Access, ReadStats, Result};
 
 use super::block::Block;
+use super::group::Group;
 use super::live::{LiveBlock, LiveStreams};
-use super::parts::{Group, PartScan, Pruned};
+use super::parts::{PartScan, Pruned};
 use crate::snapshot::Snapshot;
 
 /// A block that can be opened.

@@ -3,7 +3,6 @@
 //! For filters and languages every value is text. Typed values are written only when their text comes back exactly, so
 //! a filter may compare numbers where its hints allow, and anything else asks the text.
 
-use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -11,7 +10,7 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, BooleanArray, BooleanBufferBuilder, DictionaryArray, FixedSizeBinaryArray, Float64Array,
-    Int64Array, StringArray, StringViewArray, StringViewBuilder, UInt32Array, make_view,
+    Int64Array, StringArray, StringBuilder, StringViewArray, StringViewBuilder, UInt32Array, make_view,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::compute::filter;
@@ -45,12 +44,15 @@ pub(crate) enum Values {
     Hex(FixedSizeBinaryArray),
 }
 
+/// Runs of rows of a block, ascending and apart; `None`: all rows.
+pub(crate) type Runs = Option<Arc<Vec<Range<u32>>>>;
+
 /// Values with the rows of the block that they belong to.
 #[derive(Debug, Clone)]
 pub(crate) struct Column {
     pub(crate) values: Values,
     /// Ranges of rows of the block, ascending; value 0 is the first row of the first. `None`: all rows.
-    pub(crate) at: Option<Arc<Vec<Range<u32>>>>,
+    pub(crate) at: Runs,
 }
 
 impl Values {
@@ -138,9 +140,11 @@ impl Values {
 
     fn write(&self, i: usize, out: &mut String) {
         match self {
-            // Writing to a text cannot fail.
-            Self::Int(a) => drop(write!(out, "{}", a.value(i))),
-            Self::Float(a) => drop(write!(out, "{}", a.value(i))),
+            Self::Int(a) => text::write_int(a.value(i), out),
+            Self::Float(a) => {
+                // Writing to a text cannot fail.
+                let _ = write!(out, "{}", a.value(i));
+            }
             Self::Ipv4(a) => text::write_ipv4(a.value(i), out),
             Self::Time(a, digits) => text::write_time(a.value(i), *digits, out),
             Self::Hex(a) => text::write_hex(a.value(i), out),
@@ -292,7 +296,7 @@ impl Values {
         match self {
             Self::Coded(a) => match dictionary(a) {
                 Some(values) if values.len() > 1024 && values.len() / 4 > rows => {
-                    code(rows, |i| (!a.is_null(i)).then(|| Cow::Borrowed(values.value(a.keys().value(i) as usize))))
+                    code(rows, |i| (!a.is_null(i)).then(|| values.value(a.keys().value(i) as usize)))
                 }
                 _ => a.clone(),
             },
@@ -305,45 +309,53 @@ impl Values {
                 let values: ArrayRef = Arc::new(StringArray::from(vec![&**c]));
                 DictionaryArray::new(UInt32Array::from(vec![0; rows]), values)
             }
-            Self::Text(a) => code(rows, |i| (!a.is_null(i)).then(|| Cow::Borrowed(a.value(i)))),
-            Self::Int(a) => {
-                code_numbers(rows, |i| (!a.is_null(i)).then(|| a.value(i) as u64), |v| (v as i64).to_string())
+            Self::Text(a) => code(rows, |i| (!a.is_null(i)).then(|| a.value(i))),
+            Self::Int(a) => code_bits(rows, |i| a.value(i) as u64, self),
+            Self::Float(a) => code_bits(rows, |i| a.value(i).to_bits(), self),
+            Self::Ipv4(a) => code_bits(rows, |i| u64::from(a.value(i)), self),
+            Self::Time(a, _) => code_bits(rows, |i| a.value(i) as u64, self),
+            Self::Hex(a) => {
+                let mut first: Vec<usize> = Vec::new();
+                let same = |first: &[usize], key: u32, bytes: &[u8]| a.value(first[key as usize]) == bytes;
+                let hasher = FixedState::default();
+                let mut table: HashTable<u32> = HashTable::new();
+                let mut keys = Vec::with_capacity(rows);
+                for i in 0..rows {
+                    if a.is_null(i) {
+                        keys.push(None);
+                        continue;
+                    }
+                    let bytes = a.value(i);
+                    let hash = hasher.hash_one(bytes);
+                    let known = table.find(hash, |&k| same(&first, k, bytes)).copied();
+                    keys.push(Some(known.unwrap_or_else(|| {
+                        let key = first.len() as u32;
+                        first.push(i);
+                        table.insert_unique(hash, key, |&k| hasher.hash_one(a.value(first[k as usize])));
+                        key
+                    })));
+                }
+                dictionary_of(keys.into_iter().collect(), &first, self)
             }
-            Self::Ipv4(a) => code_numbers(
-                rows,
-                |i| (!a.is_null(i)).then(|| u64::from(a.value(i))),
-                |v| {
-                    let mut out = String::new();
-                    text::write_ipv4(v as u32, &mut out);
-                    out
-                },
-            ),
-            Self::Float(_) | Self::Time(..) | Self::Hex(_) => code(rows, |i| {
-                (!self.is_null(i)).then(|| {
-                    let mut out = String::new();
-                    self.write(i, &mut out);
-                    Cow::Owned(out)
-                })
-            }),
         }
     }
 }
 
 /// Codes texts in order of their first appearance.
-fn code<'a>(rows: usize, text: impl Fn(usize) -> Option<Cow<'a, str>>) -> DictionaryArray<UInt32Type> {
+fn code<'a>(rows: usize, text: impl Fn(usize) -> Option<&'a str>) -> DictionaryArray<UInt32Type> {
     let hasher = FixedState::default();
     let mut table: HashTable<u32> = HashTable::new();
-    let mut values: Vec<Cow<'a, str>> = Vec::new();
+    let mut values: Vec<&'a str> = Vec::new();
     let keys: UInt32Array = (0..rows)
         .map(|i| {
             text(i).map(|text| {
-                let hash = hasher.hash_one(&*text);
+                let hash = hasher.hash_one(text);
                 if let Some(&known) = table.find(hash, |&k| values[k as usize] == text) {
                     return known;
                 }
                 let key = values.len() as u32;
                 values.push(text);
-                table.insert_unique(hash, key, |&k| hasher.hash_one(&*values[k as usize]));
+                table.insert_unique(hash, key, |&k| hasher.hash_one(values[k as usize]));
                 key
             })
         })
@@ -351,31 +363,40 @@ fn code<'a>(rows: usize, text: impl Fn(usize) -> Option<Cow<'a, str>>) -> Dictio
     DictionaryArray::new(keys, Arc::new(StringArray::from_iter_values(values)))
 }
 
-fn code_numbers(
-    rows: usize,
-    number: impl Fn(usize) -> Option<u64>,
-    text: impl Fn(u64) -> String,
-) -> DictionaryArray<UInt32Type> {
+/// Codes values by their bits.
+fn code_bits(rows: usize, bits: impl Fn(usize) -> u64, values: &Values) -> DictionaryArray<UInt32Type> {
     let mut known: HashMap<u64, u32, FixedState> = HashMap::default();
-    let mut values: Vec<String> = Vec::new();
+    // Where each value stands first.
+    let mut first: Vec<usize> = Vec::new();
     let mut last = None;
     let keys: UInt32Array = (0..rows)
         .map(|i| {
-            let number = number(i)?;
+            if values.is_null(i) {
+                return None;
+            }
+            let bits = bits(i);
             if let Some((before, key)) = last
-                && before == number
+                && before == bits
             {
                 return Some(key);
             }
-            let key = *known.entry(number).or_insert_with(|| {
-                values.push(text(number));
-                values.len() as u32 - 1
+            let key = *known.entry(bits).or_insert_with(|| {
+                first.push(i);
+                first.len() as u32 - 1
             });
-            last = Some((number, key));
+            last = Some((bits, key));
             Some(key)
         })
         .collect();
-    DictionaryArray::new(keys, Arc::new(StringArray::from_iter_values(values)))
+    dictionary_of(keys, &first, values)
+}
+
+/// Makes a coded column whose texts are those of some values.
+fn dictionary_of(keys: UInt32Array, at: &[usize], values: &Values) -> DictionaryArray<UInt32Type> {
+    let mut texts = StringBuilder::with_capacity(at.len(), at.len() * 8);
+    let mut buffer = String::new();
+    at.iter().for_each(|&i| texts.append_value(values.text(i, &mut buffer)));
+    DictionaryArray::new(keys, Arc::new(texts.finish()))
 }
 
 /// Makes a coded column of codes and their texts.

@@ -19,14 +19,14 @@ use super::blocks::Handle;
 use super::column::Values;
 use super::eval::eval;
 use super::exec::{Counters, Scan};
-use super::output::output;
+use super::output::{output, prefetch};
 use super::parts::PartScan;
 use super::stream::external;
 
 /// Rows that the first slice should hold before the filter.
 const FIRST_SLICE_ROWS: f64 = 4096.0;
 /// Slices grow no further.
-const SLICE_ROWS_MAX: f64 = 512.0 * 1024.0;
+const SLICE_ROWS_MAX: f64 = 128.0 * 1024.0;
 /// Rows of the first batch of a slice; later ones are larger.
 const FIRST_BATCH_ROWS: usize = 1024;
 const BATCH_ROWS: usize = 8192;
@@ -46,6 +46,8 @@ pub(super) struct Ordered {
     blocks: Vec<Box<dyn Block>>,
     found: Vec<Address>,
     given: usize,
+    /// Whether the columns of all rows of the slice were read at once.
+    prefetched: bool,
     rows_left: usize,
     memory: MemoryReservation,
     baseline: BaselineMetrics,
@@ -76,6 +78,7 @@ impl Ordered {
             blocks: Vec::new(),
             found: Vec::new(),
             given: 0,
+            prefetched: false,
             rows_left: limit.unwrap_or(usize::MAX),
             memory,
             baseline,
@@ -152,6 +155,7 @@ impl Ordered {
         }
         self.found.clear();
         self.given = 0;
+        self.prefetched = false;
         let within = LogFilter::Time(vec![slice]);
         for handle in self.handles.iter().filter(|h| touches(h.range())) {
             tokio::task::yield_now().await;
@@ -175,8 +179,28 @@ impl Ordered {
         Ok(())
     }
 
+    /// A reader that goes on behind the first batch of a slice will want all of it: pages are then read once.
+    async fn prefetch(&mut self) -> Result<()> {
+        self.prefetched = true;
+        let mut rows: Vec<Vec<u32>> = vec![Vec::new(); self.blocks.len()];
+        self.found[self.given..].iter().for_each(|a| rows[a.1 as usize].push(a.2));
+        let mut bytes = 0;
+        for (block, rows) in self.blocks.iter_mut().zip(&rows) {
+            let Scan { request, projection, .. } = &*self.scan;
+            let set = set(rows, block.len());
+            prefetch(&mut **block, request, projection, &set).await.map_err(external)?;
+            self.counters.add(&block.take_stats(), &self.scan.blocks.stats);
+            bytes += block.bytes();
+        }
+        self.memory.try_resize(bytes + self.found.len() * size_of::<Address>())?;
+        Ok(())
+    }
+
     /// Reads the columns of the next rows and puts them in order.
     async fn batch(&mut self) -> Result<RecordBatch> {
+        if self.given > 0 && !self.prefetched && self.rows_left > BATCH_ROWS {
+            self.prefetch().await?;
+        }
         let most = if self.given == 0 { FIRST_BATCH_ROWS } else { BATCH_ROWS };
         let end = self.found.len().min(self.given + most.min(self.rows_left));
         let wanted = &self.found[self.given..end];

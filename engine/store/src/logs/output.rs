@@ -8,7 +8,7 @@ use arrow::array::{
 };
 use arrow::buffer::{BooleanBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, SchemaRef};
-use quiver_types::logs::{LogRequest, REST, SEVERITY_NUMBER, TIME};
+use quiver_types::logs::{LogRequest, SEVERITY_NUMBER, TIME};
 use quiver_types::tables::logs::map;
 
 use super::block::{Block, column};
@@ -41,11 +41,6 @@ impl MapWriter {
         self.offsets.push(self.names.len() as i32);
     }
 
-    /// Bytes of the texts so far.
-    pub(crate) fn bytes(&self) -> usize {
-        self.names.values_slice().len() + self.values.values_slice().len()
-    }
-
     pub(crate) fn finish(mut self) -> Result<MapArray> {
         let DataType::Map(entries, sorted) = map() else { unreachable!("a map") };
         let DataType::Struct(fields) = entries.data_type().clone() else { unreachable!("of entries") };
@@ -54,6 +49,26 @@ impl MapWriter {
         let structs = StructArray::try_new(fields, pairs, None).internal(what)?;
         MapArray::try_new(entries, OffsetBuffer::new(self.offsets.into()), structs, None, sorted).internal(what)
     }
+}
+
+fn asked(request: &LogRequest) -> Vec<&str> {
+    request.columns.iter().map(|c| c.name.as_str()).collect()
+}
+
+/// Reads all that the output of these rows needs, for many calls of [`output`].
+pub(crate) async fn prefetch(
+    block: &mut dyn Block,
+    request: &LogRequest,
+    projection: &[usize],
+    rows: &BooleanBuffer,
+) -> Result<()> {
+    for &at in projection {
+        match request.columns.get(at) {
+            Some(wanted) => block.prefetch(&wanted.name, rows).await?,
+            None => block.prefetch_rest(&asked(request), rows).await?,
+        }
+    }
+    Ok(())
 }
 
 /// Gives the asked columns (`projection` of them, those of `schema`) of the rows that are set.
@@ -68,9 +83,7 @@ pub(crate) async fn output(
     let mut arrays: Vec<ArrayRef> = Vec::with_capacity(projection.len());
     for &at in projection {
         let Some(wanted) = request.columns.get(at) else {
-            let mut without: Vec<&str> = request.columns.iter().map(|c| c.name.as_str()).collect();
-            without.retain(|name| *name != REST);
-            arrays.push(Arc::new(block.rest(&without, rows).await?));
+            arrays.push(Arc::new(block.rest(&asked(request), rows).await?));
             continue;
         };
         let values = column(block, &wanted.name, rows).await?.gather(rows)?;

@@ -1,40 +1,22 @@
-//! Parts of logs of a snapshot: which of them a scan reads, and their row groups as blocks.
+//! Parts of logs of a snapshot: which of them a scan reads, and which of their row groups.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::make_view;
-use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, Int64Array, MapArray, StringViewArray,
-};
-use arrow::buffer::{BooleanBuffer, NullBuffer};
-use arrow::compute::filter;
-use arrow::datatypes::UInt8Type;
-use async_trait::async_trait;
-use quiver_types::logs::{
-    FieldPattern, LogFilter, LogRequest, SEVERITY_NUMBER, StreamId, StreamSelector, TIME, ValueMatcher,
-};
+use quiver_types::logs::{FieldPattern, LogRequest, SEVERITY_NUMBER, StreamId, StreamSelector};
 use quiver_types::stats::add;
 use quiver_types::tables::logs as table;
 use quiver_types::{Access, LabelSet, ReadStats, Result};
 use tokio::sync::OnceCell;
 
-use super::block::{Block, COMPUTED};
-use super::column::{Column, Values};
+use super::block::COMPUTED;
 use super::eval::selects;
-use super::output::MapWriter;
+use super::group::Group;
 use super::prune;
-use crate::error::{Context, Error};
-use crate::memtable::logs::LiveStream;
-use crate::part::logs::{ColumnIndex, ColumnKind, PartLogs, PartStream, page_times};
+use crate::part::logs::{ColumnIndex, ColumnKind, PartLogs, PartStream};
 use crate::part::{Part, PartMeta};
 use crate::snapshot::Snapshot;
-
-/// Rows closer than this are read as one run.
-const GAP_ROWS: usize = 64;
-/// More runs than this are joined over wider gaps.
-const RUNS_MAX: usize = 2048;
 
 /// By what parts were left out.
 #[derive(Debug, Default, Clone, Copy)]
@@ -56,13 +38,13 @@ pub(super) struct PartScan {
 
 /// What a scan knows of a part that it reads.
 #[derive(Debug)]
-struct Opened {
-    part: Arc<Part>,
-    logs: Arc<PartLogs>,
+pub(super) struct Opened {
+    pub(super) part: Arc<Part>,
+    pub(super) logs: Arc<PartLogs>,
     /// By number of the stream: whether the caller may see its rows; `None`: all of them.
-    allowed: Option<Vec<bool>>,
+    pub(super) allowed: Option<Vec<bool>>,
     /// Filters of words of columns that the filter has words for.
-    words: HashMap<String, Arc<ColumnIndex>>,
+    pub(super) words: HashMap<String, Arc<ColumnIndex>>,
 }
 
 /// First and last nanosecond of what a part may hold.
@@ -128,7 +110,7 @@ impl PartScan {
                     .iter()
                     .any(|s| prune::stream_may_match(&self.request.filter, &s.stream, s.range));
             if matching {
-                groups.push(Group { opened: Arc::clone(opened), group });
+                groups.push(Group::new(Arc::clone(opened), group));
             }
         }
         Ok(groups)
@@ -154,390 +136,10 @@ impl PartScan {
 }
 
 /// Numbers of the streams that have rows in a range.
-fn streams_of(streams: &[PartStream], rows: &Range<u64>) -> Range<usize> {
+pub(super) fn streams_of(streams: &[PartStream], rows: &Range<u64>) -> Range<usize> {
     let first = streams.partition_point(|s| s.rows.end <= rows.start);
     let len = streams[first..].partition_point(|s| s.rows.start < rows.end);
     first..first + len
-}
-
-/// A row group.
-#[derive(Debug, Clone)]
-pub(super) struct Group {
-    opened: Arc<Opened>,
-    group: usize,
-}
-
-impl Group {
-    /// First and last time.
-    pub(super) fn range(&self) -> (i64, i64) {
-        self.opened.logs.group_ranges[self.group]
-    }
-
-    /// Number of rows.
-    pub(super) fn len(&self) -> usize {
-        let rows = self.opened.logs.group_rows(self.group);
-        (rows.end - rows.start) as usize
-    }
-
-    /// Opens it; nothing is read yet.
-    pub(super) fn open(&self) -> GroupBlock {
-        GroupBlock {
-            group: self.group,
-            rows: self.opened.logs.group_rows(self.group),
-            opened: Arc::clone(&self.opened),
-            loaded: HashMap::new(),
-            overflow: None,
-            stats: ReadStats::default(),
-            bytes: 0,
-            job: false,
-        }
-    }
-}
-
-/// A row group that is being read.
-#[derive(Debug)]
-pub(super) struct GroupBlock {
-    opened: Arc<Opened>,
-    group: usize,
-    rows: Range<u64>,
-    loaded: HashMap<String, Column>,
-    overflow: Option<(MapArray, Option<Arc<Vec<Range<u32>>>>)>,
-    stats: ReadStats,
-    bytes: usize,
-    /// A background job reads it once: no cache is asked or filled.
-    job: bool,
-}
-
-/// Says whether ranges hold all rows that are set.
-fn covers(at: Option<&Arc<Vec<Range<u32>>>>, rows: &BooleanBuffer) -> bool {
-    let Some(ranges) = at else { return true };
-    rows.set_slices().all(|(start, end)| {
-        let found = ranges.partition_point(|r| (r.end as usize) <= start);
-        ranges.get(found).is_some_and(|r| r.start as usize <= start && end <= r.end as usize)
-    })
-}
-
-/// Runs of rows to read for those that are set; `None`: all of them.
-fn runs(rows: &BooleanBuffer) -> Option<Vec<Range<u32>>> {
-    let mut gap = GAP_ROWS;
-    loop {
-        let mut out: Vec<Range<u32>> = Vec::new();
-        for (start, end) in rows.set_slices() {
-            match out.last_mut() {
-                Some(last) if start <= last.end as usize + gap => last.end = end as u32,
-                _ => out.push(start as u32..end as u32),
-            }
-        }
-        if out.iter().map(|r| r.len()).sum::<usize>() * 4 >= rows.len() * 3 {
-            return None;
-        }
-        if out.len() <= RUNS_MAX {
-            return Some(out);
-        }
-        gap *= 4;
-    }
-}
-
-impl GroupBlock {
-    /// Opens a row group for a background job.
-    pub(super) fn for_job(part: Arc<Part>, logs: Arc<PartLogs>, group: usize) -> Self {
-        let opened = Opened { part, logs, allowed: None, words: HashMap::new() };
-        Self { job: true, ..Group { opened: Arc::new(opened), group }.open() }
-    }
-
-    /// Forgets what was read.
-    pub(super) fn forget(&mut self) {
-        self.loaded.clear();
-        self.overflow = None;
-        self.bytes = 0;
-    }
-
-    /// Streams of a range of rows with the end of their rows in it.
-    pub(super) fn streams_within(&self, range: &Range<usize>) -> Vec<(Arc<LiveStream>, usize)> {
-        let here = self.streams().filter(|(_, _, rows)| rows.start < range.end && range.start < rows.end);
-        here.map(|(_, s, rows)| (Arc::clone(&s.stream), rows.end.min(range.end) - range.start)).collect()
-    }
-
-    fn len(&self) -> usize {
-        (self.rows.end - self.rows.start) as usize
-    }
-
-    /// Streams of the group with their rows in it.
-    fn streams(&self) -> impl Iterator<Item = (usize, &PartStream, Range<usize>)> {
-        let all = &self.opened.logs.streams;
-        streams_of(all, &self.rows).map(move |n| {
-            let rows = all[n].rows.start.max(self.rows.start)..all[n].rows.end.min(self.rows.end);
-            (n, &all[n], (rows.start - self.rows.start) as usize..(rows.end - self.rows.start) as usize)
-        })
-    }
-
-    /// Sets the rows of the streams that pass.
-    fn rows_of(&self, mut passes: impl FnMut(usize, &PartStream) -> bool) -> BooleanBuffer {
-        let mut bits = BooleanBufferBuilder::new(self.len());
-        for (number, stream, rows) in self.streams() {
-            bits.append_n(rows.len(), passes(number, stream));
-        }
-        bits.finish()
-    }
-
-    /// Reads an array of the file, of the rows that are set or more.
-    async fn read(&mut self, name: &str, rows: &BooleanBuffer) -> Result<(ArrayRef, Option<Arc<Vec<Range<u32>>>>)> {
-        let runs = runs(rows);
-        let whole = 0..self.len() as u32;
-        let wanted = runs.as_deref().unwrap_or(std::slice::from_ref(&whole));
-        let Opened { part, logs, .. } = &*self.opened;
-        let array = part.read_log_column(logs, self.group, name, wanted, !self.job, &self.stats).await?;
-        self.bytes += array.get_array_memory_size();
-        Ok((array, runs.map(Arc::new)))
-    }
-
-    async fn load(&mut self, name: &str, digits: Option<u8>, rows: &BooleanBuffer) -> Result<Column> {
-        if let Some(known) = self.loaded.get(name)
-            && covers(known.at.as_ref(), rows)
-        {
-            return Ok(known.clone());
-        }
-        let column = self.load_new(name, digits, rows).await?;
-        self.loaded.insert(name.to_owned(), column.clone());
-        Ok(column)
-    }
-
-    async fn load_new(&mut self, name: &str, digits: Option<u8>, rows: &BooleanBuffer) -> Result<Column> {
-        let opened = Arc::clone(&self.opened);
-        let cache = opened.part.decoded();
-        if !self.job
-            && let Some(values) = cache.get(opened.part.meta.id, self.group, name)
-        {
-            add(&self.stats.cache_hits, 1);
-            return Ok(Column::whole(values));
-        }
-        let many = !self.job && rows.count_set_bits() * 4 >= rows.len();
-        let admitted = many && cache.wants(opened.part.meta.id, self.group, name);
-        let all = BooleanBuffer::new_set(rows.len());
-        let (array, at) = self.read(name, if admitted { &all } else { rows }).await?;
-        let values = if name == SEVERITY_NUMBER {
-            let numbers = array.as_primitive_opt::<UInt8Type>();
-            let numbers = numbers.ok_or_else(|| Error::internal("severities are of another type"))?;
-            Values::Int(numbers.iter().map(|n| n.map(i64::from)).collect::<Int64Array>())
-        } else {
-            Values::of(&array, digits)?
-        };
-        if admitted && at.is_none() {
-            cache.insert(opened.part.meta.id, self.group, name, &values, opened.logs.groups());
-        }
-        Ok(Column { values, at })
-    }
-
-    /// The overflow map of some rows.
-    async fn map(&mut self, rows: &BooleanBuffer) -> Result<Option<(MapArray, Option<Arc<Vec<Range<u32>>>>)>> {
-        if !self.opened.logs.has_overflow {
-            return Ok(None);
-        }
-        if let Some((map, at)) = &self.overflow
-            && covers(at.as_ref(), rows)
-        {
-            return Ok(Some((map.clone(), at.clone())));
-        }
-        let (array, at) = self.read(table::FIELDS, rows).await?;
-        let map = array.as_map_opt().ok_or_else(|| Error::internal("the overflow map is none"))?.clone();
-        self.overflow = Some((map.clone(), at.clone()));
-        Ok(Some((map, at)))
-    }
-}
-
-/// Calls for each entry of a row.
-fn entries<'a>(map: &'a MapArray, row: usize) -> impl Iterator<Item = (&'a str, &'a str)> {
-    let (names, values) = (map.keys().as_string::<i32>(), map.values().as_string::<i32>());
-    (map.value_offsets()[row] as usize..map.value_offsets()[row + 1] as usize)
-        .map(|i| (names.value(i), values.value(i)))
-}
-
-/// Takes one field out of a map; values stay where they are.
-fn field_of(map: &MapArray, name: &str) -> StringViewArray {
-    let (names, values) = (map.keys().as_string::<i32>(), map.values().as_string::<i32>());
-    let offsets = map.value_offsets();
-    let mut views = vec![0u128; map.len()];
-    let mut valid = vec![false; map.len()];
-    for row in 0..map.len() {
-        let found = (offsets[row] as usize..offsets[row + 1] as usize).find(|&i| names.value(i) == name);
-        if let Some(i) = found {
-            views[row] = make_view(values.value(i).as_bytes(), 0, values.value_offsets()[i] as u32);
-            valid[row] = true;
-        }
-    }
-    StringViewArray::new(views.into(), vec![values.values().clone()], Some(NullBuffer::from(valid)))
-}
-
-#[async_trait]
-impl Block for GroupBlock {
-    fn len(&self) -> usize {
-        self.len()
-    }
-
-    fn allowed(&self) -> BooleanBuffer {
-        match &self.opened.allowed {
-            None => BooleanBuffer::new_set(self.len()),
-            Some(allowed) => self.rows_of(|number, _| allowed[number]),
-        }
-    }
-
-    async fn candidates(&mut self, filter: &LogFilter, rows: BooleanBuffer) -> Result<BooleanBuffer> {
-        let Opened { logs, words, .. } = &*self.opened;
-        let group = prune::Group { logs, words, group: self.group, rows: self.rows.clone() };
-        let streams = self.rows_of(|_, s| prune::stream_may_match(filter, &s.stream, s.range));
-        Ok(group.candidates(filter, &(&rows & &streams)))
-    }
-
-    async fn in_time(&mut self, ranges: &[(i64, i64)], rows: &BooleanBuffer) -> Result<BooleanBuffer> {
-        let mut inside = BooleanBufferBuilder::new(rows.len());
-        let mut open = BooleanBufferBuilder::new(rows.len());
-        let pages = page_times(&self.opened.logs.footer, self.group);
-        if pages.is_empty() {
-            open.append_n(rows.len(), true);
-            inside.append_n(rows.len(), false);
-        }
-        for (at, &(first, (min, max))) in pages.iter().enumerate() {
-            let end = pages.get(at + 1).map_or(rows.len(), |next| next.0 as usize);
-            let whole = ranges.iter().any(|r| r.0 <= min && max <= r.1);
-            let touched = ranges.iter().any(|r| r.0 <= max && min <= r.1);
-            inside.append_n(end - first as usize, whole);
-            open.append_n(end - first as usize, touched && !whole);
-        }
-        let (inside, open) = (rows & &inside.finish(), rows & &open.finish());
-        if open.set_slices().next().is_none() {
-            return Ok(inside);
-        }
-        let times = self.times(&open).await?;
-        let Values::Time(array, _) = &times.values else { return Ok(inside) };
-        let found = times.select(&open, |at| {
-            let time = array.value(at);
-            ranges.iter().any(|r| r.0 <= time && time <= r.1)
-        });
-        Ok(&inside | &found)
-    }
-
-    async fn times(&mut self, rows: &BooleanBuffer) -> Result<Column> {
-        self.load(TIME, None, rows).await
-    }
-
-    async fn severity(&mut self, rows: &BooleanBuffer) -> Result<Column> {
-        if self.opened.logs.has_severity { self.load(SEVERITY_NUMBER, None, rows).await } else { Ok(Column::missing()) }
-    }
-
-    fn in_streams(&self, rows: &BooleanBuffer, passes: &mut (dyn FnMut(&LiveStream) -> bool + Send)) -> BooleanBuffer {
-        rows & &self.rows_of(|_, s| passes(&s.stream))
-    }
-
-    fn streams(&self, _rows: &BooleanBuffer) -> (Vec<u32>, Vec<LiveStream>) {
-        let mut keys = Vec::with_capacity(self.len());
-        let mut streams = Vec::new();
-        for (_, stream, rows) in self.streams() {
-            keys.resize(keys.len() + rows.len(), streams.len() as u32);
-            streams.push((*stream.stream).clone());
-        }
-        (keys, streams)
-    }
-
-    async fn field(&mut self, name: &str, rows: &BooleanBuffer) -> Result<Column> {
-        let opened = Arc::clone(&self.opened);
-        if let Some(at) = opened.logs.columns.find(name) {
-            let digits = match opened.logs.columns.columns[at].kind {
-                ColumnKind::Time(digits) => Some(digits),
-                _ => None,
-            };
-            return self.load(name, digits, rows).await;
-        }
-        if let Some(value) = opened.logs.columns.constants.get(name) {
-            return Ok(Column::constant(value.as_str()));
-        }
-        if !opened.part.meta.names.may_contain(name) {
-            return Ok(Column::missing());
-        }
-        Ok(match self.map(rows).await? {
-            Some((map, at)) => Column { values: Values::Text(field_of(&map, name)), at },
-            None => Column::missing(),
-        })
-    }
-
-    fn names(&self, prefix: &str) -> Vec<String> {
-        let columns = &self.opened.logs.columns;
-        let all = columns.columns.iter().map(|c| &c.name).chain(columns.constants.keys());
-        all.filter(|n| n.starts_with(prefix) && !COMPUTED.contains(&n.as_str())).cloned().collect()
-    }
-
-    async fn overflow(
-        &mut self,
-        prefix: &str,
-        matcher: &dyn ValueMatcher,
-        rows: &BooleanBuffer,
-    ) -> Result<BooleanBuffer> {
-        let Some((map, at)) = self.map(rows).await? else { return Ok(BooleanBuffer::new_unset(rows.len())) };
-        let column = Column { values: Values::Missing, at };
-        Ok(column.select(rows, |at| {
-            entries(&map, at).any(|(name, value)| name.starts_with(prefix) && matcher.matches(value))
-        }))
-    }
-
-    async fn prefetch(&mut self, name: &str, rows: &BooleanBuffer) -> Result<()> {
-        if COMPUTED[1..].contains(&name) || name == table::SERVICE {
-            return Ok(());
-        }
-        super::block::column(self, name, rows).await.map(drop)
-    }
-
-    fn take_stats(&mut self) -> ReadStats {
-        std::mem::take(&mut self.stats)
-    }
-
-    fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    async fn rest(&mut self, without: &[&str], rows: &BooleanBuffer) -> Result<MapArray> {
-        let opened = Arc::clone(&self.opened);
-        let count = rows.count_set_bits();
-        let mut own: Vec<(&str, StringViewArray)> = Vec::new();
-        for plan in opened.logs.columns.columns.iter().filter(|c| !without.contains(&c.name.as_str())) {
-            let values = self.field(&plan.name, rows).await?.gather(rows)?;
-            own.push((&plan.name, values.to_text(count)));
-        }
-        for (name, value) in opened.logs.columns.constants.iter().filter(|(n, _)| !without.contains(&n.as_str())) {
-            own.push((name, Values::Constant(value.as_str().into()).to_text(count)));
-        }
-        own.sort_unstable_by_key(|o| o.0);
-        let overflow = match self.map(rows).await? {
-            Some((map, at)) => Some(chosen(&map, at.as_ref(), rows)?),
-            None => None,
-        };
-        let mut out = MapWriter::new(count);
-        for row in 0..count {
-            let mut more =
-                overflow.iter().flat_map(|m| entries(m, row)).filter(|(n, _)| !without.contains(n)).peekable();
-            for (name, values) in own.iter().filter(|(_, values)| !values.is_null(row)) {
-                while let Some((name, value)) = more.next_if(|(n, _)| n < name) {
-                    out.push(name, value);
-                }
-                out.push(name, values.value(row));
-            }
-            more.for_each(|(name, value)| out.push(name, value));
-            out.end_row();
-        }
-        out.finish()
-    }
-}
-
-/// The entries of a map of the rows that are set.
-fn chosen(map: &MapArray, at: Option<&Arc<Vec<Range<u32>>>>, rows: &BooleanBuffer) -> Result<MapArray> {
-    let mask = match at {
-        None => rows.clone(),
-        Some(ranges) => {
-            let mut bits = BooleanBufferBuilder::new(map.len());
-            ranges.iter().for_each(|r| bits.append_buffer(&rows.slice(r.start as usize, r.len())));
-            bits.finish()
-        }
-    };
-    let filtered = filter(map, &BooleanArray::new(mask, None)).internal("cannot filter the overflow map")?;
-    Ok(filtered.as_map().clone())
 }
 
 /// Adds the streams that parts hold.

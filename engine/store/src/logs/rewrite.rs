@@ -12,7 +12,7 @@ use arrow::buffer::{BooleanBuffer, Buffer};
 
 use super::block::Block;
 use super::column::Values;
-use super::parts::GroupBlock;
+use super::group::GroupBlock;
 use super::text;
 use crate::error::{Error, Result};
 use crate::memtable::logs::LiveStream;

@@ -17,7 +17,7 @@ use super::block::Block;
 use super::blocks::Queue;
 use super::eval::eval;
 use super::exec::{Counters, Scan};
-use super::output::output;
+use super::output::{output, prefetch};
 
 /// Rows of a batch, about.
 const BATCH_ROWS: usize = 16 * 1024;
@@ -84,11 +84,8 @@ impl AnyOrder {
             self.memory.try_resize(bytes)?;
             let windows = windows(&matching);
             if !windows.is_empty() {
-                for &at in &self.scan.projection {
-                    if let Some(wanted) = self.scan.request.columns.get(at) {
-                        block.prefetch(&wanted.name, &matching).await.map_err(external)?;
-                    }
-                }
+                let Scan { request, projection, .. } = &*self.scan;
+                prefetch(&mut *block, request, projection, &matching).await.map_err(external)?;
                 self.open = Some(OpenBlock { block, windows });
             }
         }

@@ -27,13 +27,13 @@ const CHUNK_BYTES: usize = 512;
 
 /// A stream with a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LiveStream {
+pub(crate) struct LiveStream {
     /// Its identifier.
-    pub id: SeriesId,
+    pub(crate) id: SeriesId,
     /// Its labels.
-    pub labels: LabelSet,
+    pub(crate) labels: LabelSet,
     /// Service of its rows; empty = none.
-    pub service: Arc<str>,
+    pub(crate) service: Arc<str>,
 }
 
 impl LiveStream {

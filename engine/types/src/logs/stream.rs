@@ -34,11 +34,15 @@ pub fn quote_into(text: &str, out: &mut String) {
             '\t' => out.push_str("\\t"),
             '\x0b' => out.push_str("\\v"),
             ' '..='~' => out.push(c),
-            // Writing to a text cannot fail.
-            '\0'..='\x1f' | '\x7f' => drop(write!(out, "\\x{:02x}", c as u32)),
-            _ if is_printable(c) => out.push(c),
-            _ if (c as u32) < 0x1_0000 => drop(write!(out, "\\u{:04x}", c as u32)),
-            _ => drop(write!(out, "\\U{:08x}", c as u32)),
+            _ if !c.is_ascii() && is_printable(c) => out.push(c),
+            _ => {
+                // Writing to a text cannot fail.
+                let _ = match c as u32 {
+                    code @ ..0x80 => write!(out, "\\x{code:02x}"),
+                    code @ ..0x1_0000 => write!(out, "\\u{code:04x}"),
+                    code => write!(out, "\\U{code:08x}"),
+                };
+            }
         }
     }
     out.push('"');

@@ -10,10 +10,13 @@ use arrow::array::{
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, UInt32Type};
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
 use parquet::basic::Compression;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use quiver_types::logs::{SEVERITY_NUMBER, TIME};
 use quiver_types::tables::logs as table;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::bloom::Words;
 use super::super::file::{Choices, PartFile, Unfinished, codec, column, properties};
@@ -359,11 +362,14 @@ fn map_of(offsets: Vec<i32>, mut names: StringBuilder, mut values: StringBuilder
     MapArray::try_new(field, OffsetBuffer::new(offsets.into()), entries, None, sorted).internal(what)
 }
 
+/// First row, number of rows, filter of their words.
+type WordFilter = (u64, u64, Vec<u8>);
+
 /// The words of the columns, by rows.
 #[derive(Debug)]
 struct Index {
     /// Name, kind, and the filters so far: first row, rows, filter.
-    columns: Vec<(String, ColumnKind, Vec<(u64, u64, Vec<u8>)>)>,
+    columns: Vec<(String, ColumnKind, Vec<WordFilter>)>,
     words: Words,
 }
 
@@ -388,12 +394,11 @@ impl Index {
             match array.data_type() {
                 DataType::Utf8View => {
                     let array = array.as_string_view();
-                    let mut last: Option<u128> = None;
+                    let coded = *kind == ColumnKind::Coded;
+                    let mut known: HashSet<u64, FixedState> = HashSet::default();
                     for i in (start..start + rows).filter(|&i| !array.is_null(i)) {
-                        // Coded columns are long runs of one value.
-                        let view = array.views()[i];
-                        if last != Some(view) {
-                            last = Some(view);
+                        // The few values of a coded column are cut into words once.
+                        if !coded || known.insert(xxh3_64(array.value(i).as_bytes())) {
                             words.add(array.value(i));
                         }
                     }
