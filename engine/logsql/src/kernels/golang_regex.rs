@@ -9,11 +9,17 @@ use regex::{Regex, RegexBuilder};
 /// Largest compiled expression, in bytes.
 const BYTES_MAX: usize = 1 << 20;
 
+/// Longest expression, in bytes: reading one takes some thousand times its size.
+const PATTERN_BYTES_MAX: usize = 16 << 10;
+
 /// Compiles an expression.
 ///
 /// # Errors
 /// The reason why it is none, or that it is too large.
 pub fn compile(pattern: &str) -> Result<Regex, String> {
+    if pattern.len() > PATTERN_BYTES_MAX {
+        return Err(format!("the regular expression has {} bytes, more than {PATTERN_BYTES_MAX}", pattern.len()));
+    }
     let text = translate(pattern)?;
     RegexBuilder::new(&text).octal(true).size_limit(BYTES_MAX).build().map_err(|e| match e {
         regex::Error::CompiledTooBig(_) => format!("the regular expression `{pattern}` is too large"),
@@ -244,6 +250,7 @@ mod tests {
         {
             assert!(compile(bad).is_err(), "{bad}");
         }
+        assert!(compile(&"a".repeat(PATTERN_BYTES_MAX + 1)).is_err());
         assert!(compile("(foo").unwrap_err().contains("unclosed group"));
     }
 }

@@ -204,12 +204,15 @@ fn date_time(value: &str, at: usize) -> Option<usize> {
     }
 }
 
+/// Longest text in quotes, in bytes: texts without an end would be read again from each of their quotes.
+const QUOTED_MAX: usize = 4096;
+
 /// A word, or a text in quotes.
 fn word(value: &str, at: usize) -> Option<usize> {
     let rest = &value[at..];
     if let Some(quote @ (b'"' | b'\'' | b'`')) = rest.as_bytes().first() {
         let mut escaped = false;
-        for (i, b) in rest.bytes().enumerate().skip(1) {
+        for (i, b) in rest.bytes().enumerate().take(QUOTED_MAX).skip(1) {
             if escaped {
                 escaped = false;
             } else if b == b'\\' && *quote != b'`' {

@@ -1,7 +1,7 @@
 //! `word`, `"a phrase"`: the text stands where its ends fall on word borders.
 
 use memchr::memmem::Finder;
-use quiver_types::logs::{MatchHints, ValueMatcher, word_at, word_before};
+use quiver_types::logs::{MatchHints, ValueMatcher, is_word_char, word_at, word_before};
 
 use super::words_of;
 
@@ -37,10 +37,20 @@ impl Phrase {
             if !(self.begins_word && word_before(value, at)) && !(self.ends_word && word_at(value, end)) {
                 return Some(at);
             }
-            from = at + 1;
+            from = next_start(value, at, self.begins_word);
         }
         None
     }
+}
+
+/// Where to look on after a place that has no border: a text that begins a word can only begin after the word that
+/// stands there, which keeps long runs of letters from being compared again at each of them.
+pub(super) fn next_start(value: &str, at: usize, begins_word: bool) -> usize {
+    if !begins_word {
+        return at + 1;
+    }
+    let run: usize = value[at..].chars().take_while(|c| is_word_char(*c)).map(char::len_utf8).sum();
+    at + run.max(1)
 }
 
 impl ValueMatcher for Phrase {

@@ -3,6 +3,7 @@
 use memchr::memmem::Finder;
 use quiver_types::logs::{MatchHints, ValueMatcher, word_at, word_before};
 
+use super::phrase::next_start;
 use super::words_of;
 
 /// A prefix of words. The empty prefix matches every value that is not empty.
@@ -34,7 +35,7 @@ impl ValueMatcher for Prefix {
             if !(self.begins_word && word_before(value, at)) {
                 return true;
             }
-            from = at + 1;
+            from = next_start(value, at, self.begins_word);
         }
         false
     }

@@ -128,6 +128,11 @@ fn ways(parts: &[Hir]) -> Vec<Way> {
             all.iter_mut().for_each(|way| way.push(Piece::Gap));
             continue;
         }
+        if let [only] = more.as_slice() {
+            // In place: a copy for each part of a long expression would be quadratic.
+            all.iter_mut().for_each(|way| way.extend_from_slice(only));
+            continue;
+        }
         all =
             all.iter().flat_map(|way| more.iter().map(move |next| way.iter().chain(next).cloned().collect())).collect();
     }
