@@ -142,7 +142,8 @@ impl World {
             while let Some(batch) = batches.next().await {
                 let batch = batch.map_err(from_datafusion)?;
                 let ts = batch.column_by_name("ts").expect("asked for");
-                samples += ts.as_list::<i32>().values().len();
+                let sizes = ts.as_list_view::<i32>().value_sizes();
+                samples += sizes.iter().map(|&n| n as usize).sum::<usize>();
             }
             Ok(samples)
         };

@@ -20,7 +20,7 @@ fn given(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-fn soak() -> bool {
+pub(crate) fn soak() -> bool {
     std::env::var_os("QUIVER_SOAK").is_some_and(|v| v == "1")
 }
 

@@ -17,8 +17,8 @@ use rand::rngs::StdRng;
 use crate::drive::{Target, say};
 use crate::expression::any;
 
-const BASE_MS: Millis = 1_700_000_000_000;
-const SAMPLES: i64 = 40;
+pub(crate) const BASE_MS: Millis = 1_700_000_000_000;
+pub(crate) const SAMPLES: i64 = 40;
 
 /// Float series, some with gaps, stale markers and NaN; classic buckets; native histograms; a series of both kinds.
 fn batch() -> MetricsBatch {
@@ -63,7 +63,7 @@ fn batch() -> MetricsBatch {
     batch
 }
 
-async fn world(dir: &std::path::Path) -> Arc<AppState> {
+pub(crate) async fn world(dir: &std::path::Path) -> Arc<AppState> {
     let data = dir.display().to_string();
     let flags = [("store.data", data), ("store.retention", "none".to_owned()), ("wal.level", "os".to_owned())];
     let loaded = Loaded::load(None, std::iter::empty(), &flags).expect("valid settings");

@@ -17,6 +17,7 @@ mod promql;
 mod protobuf;
 mod remote_read;
 mod remote_write;
+mod results;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

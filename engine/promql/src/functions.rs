@@ -41,6 +41,7 @@ use quiver_types::Result;
 
 pub(crate) use average::MeanHistogram;
 pub use call::{KernelContext, RangeCall, ScalarSteps, Scratch};
+pub(crate) use call::names_counter;
 pub use elementwise::ElementwiseKernel;
 pub use special::SpecialKind;
 

@@ -25,6 +25,18 @@ pub(crate) fn total((sum, compensation): (f64, f64)) -> f64 {
     if sum.is_infinite() { sum } else { sum + compensation }
 }
 
+/// Gives the mean: the pair is brought into its one normal form first, so that equal sums have equal means whatever the
+/// order in which they came to be.
+#[inline(always)]
+pub(crate) fn mean((sum, compensation): (f64, f64), count: f64) -> f64 {
+    let total = sum + compensation;
+    if !total.is_finite() {
+        return sum / count + compensation / count;
+    }
+    let rest = compensation - (total - sum);
+    total / count + rest / count
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -29,11 +29,13 @@ pub mod tally;
 pub mod tree;
 pub mod window;
 
+mod cache;
 mod kahan;
 mod lexer;
 mod plan;
 mod run;
 
+pub use cache::{ResultCache, ResultCacheStats};
 pub use query::{PromqlEngine, PromqlError, PromqlSettings, QueryOptions, QueryOutcome, QueryTimings};
 pub use raw::{RawReader, RawSeries};
 pub use result::{QueryValue, SampleResult, SampleSeries, StepResult, StepRow};

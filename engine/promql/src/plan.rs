@@ -11,7 +11,7 @@ use datafusion::logical_expr::LogicalPlan;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use quiver_query::{QueryEngine, SampleTables, from_datafusion};
-use quiver_types::{Error, ErrorKind, Result, SeriesSnapshot, SeriesTable};
+use quiver_types::{Error, ErrorKind, Matcher, Result, SeriesSnapshot, SeriesTable};
 
 use crate::annotation::Annotations;
 use crate::ast::{At, DurationExpr, Expr, ExprKind};
@@ -37,10 +37,12 @@ pub(crate) mod histogram;
 pub(crate) mod info;
 pub(crate) mod invariant;
 pub(crate) mod labels;
+pub(crate) mod narrow;
 pub(crate) mod relabel;
 pub(crate) mod select;
 
 use invariant::{evaluates_once, unparen};
+use narrow::Narrow;
 
 /// Times of the query as a whole.
 #[derive(Debug, Clone, Copy)]
@@ -137,6 +139,8 @@ pub(crate) struct VectorPlan {
     pub(crate) ordered: bool,
     /// The rollup that `plan` is, with its inputs, for operators that do its work within their own.
     rollup: Option<(Arc<Rollup>, Vec<LogicalPlan>)>,
+    /// How rows that turn out to be of no use are kept from being read.
+    narrow: Option<Narrow>,
 }
 
 /// A scalar.
@@ -197,6 +201,8 @@ pub(crate) struct Planner {
     pub(crate) subquery_step_ms: i64,
     /// Operators between vectors so far.
     pub(crate) joins: AtomicUsize,
+    /// Matchers that more than one selector of the query has.
+    pub(crate) repeated: Vec<Vec<Matcher>>,
 }
 
 impl Planner {
@@ -415,7 +421,7 @@ pub(crate) fn failed(text: impl Into<String>) -> Error {
 impl VectorPlan {
     /// Wraps a plan.
     pub(crate) fn new(plan: LogicalPlan, table: Arc<SeriesTable>, drop_name: Arc<Vec<bool>>, histograms: bool) -> Self {
-        Self { plan, stages: vec![], stage_inputs: vec![], table, drop_name, histograms, ordered: false, rollup: None }
+        Self { plan, stages: vec![], stage_inputs: vec![], table, drop_name, histograms, ordered: false, rollup: None, narrow: None }
     }
 
     /// Gives the rollup that this is and nothing else.

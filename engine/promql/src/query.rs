@@ -1,5 +1,6 @@
 //! Entry points: a text and a time, or a range of times, in; the answer in columns, or the plan, out.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
@@ -7,11 +8,12 @@ use std::time::{Duration, Instant};
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
 use quiver_query::{QueryContext, QueryEngine, QueryMemory, SampleTables, from_datafusion};
-use quiver_types::{Error, ErrorKind, Millis, Result, SeriesSource, SeriesTable};
+use quiver_types::{Error, ErrorKind, Millis, Result, SeriesSnapshot, SeriesSource, SeriesTable, Version};
 use serde_json::Value;
 
 use crate::annotation::{Annotations, Level};
 use crate::ast::{Expr, ValueType};
+use crate::cache::{Dependence, Entry, Key, Piece, ResultCache, dependence, stitch};
 use crate::check::type_of;
 use crate::error::ParseError;
 use crate::kernel::Grid;
@@ -19,9 +21,11 @@ use crate::nodes::samples::{SampleBatch, SampleBuffers};
 use crate::parser::{ParseOptions, parse_with};
 use crate::plan::labels::sorted;
 use crate::plan::{Detail, Planned, Planner, QueryTimes, RangePlan, ScalarPlan, Scope, VectorPlan};
+use crate::print::print;
 use crate::raw::RawReader;
 use crate::result::{QueryValue, RowOrder, SampleResult, SampleSeries, StepResult, settle};
 use crate::run::RunState;
+use crate::selectors::repeated;
 use crate::tally::{Counts, SampleStats, Tallies, histogram_samples};
 use crate::window::{StaleFree, extend_floats};
 
@@ -42,11 +46,13 @@ pub struct PromqlSettings {
     pub subquery_step_ms: i64,
     /// Whether experimental functions and aggregations may be called.
     pub experimental_functions: bool,
+    /// Most bytes of results of range queries that are kept; 0: none are.
+    pub result_cache_bytes: usize,
 }
 
 impl Default for PromqlSettings {
     fn default() -> Self {
-        Self { lookback_ms: 300_000, subquery_step_ms: 60_000, experimental_functions: true }
+        Self { lookback_ms: 300_000, subquery_step_ms: 60_000, experimental_functions: true, result_cache_bytes: 0 }
     }
 }
 
@@ -57,6 +63,8 @@ pub struct QueryOptions {
     pub lookback_ms: Option<i64>,
     /// Whether samples are counted per step.
     pub stats: bool,
+    /// Evaluate every step, whatever is kept of earlier results, and keep nothing.
+    pub no_cache: bool,
 }
 
 /// Why a query failed.
@@ -119,6 +127,7 @@ pub struct PromqlEngine {
     tables: Arc<dyn SampleTables>,
     query: Arc<QueryEngine>,
     settings: PromqlSettings,
+    results: Arc<ResultCache>,
 }
 
 impl PromqlEngine {
@@ -130,7 +139,13 @@ impl PromqlEngine {
         query: Arc<QueryEngine>,
         settings: PromqlSettings,
     ) -> Self {
-        Self { source, tables, query, settings }
+        let results = Arc::new(ResultCache::new(settings.result_cache_bytes));
+        Self { source, tables, query, settings, results }
+    }
+
+    /// The results that are kept.
+    pub fn results(&self) -> &ResultCache {
+        &self.results
     }
 
     /// Gives what reads samples as they are, from a snapshot of now.
@@ -230,8 +245,17 @@ impl PromqlEngine {
         let began = Instant::now();
         let expr = self.parse_at(query, times)?;
         let parsed = began.elapsed();
-        let job = self.job(expr, times, options, ctx);
-        let (value, annotations, mut timings, samples, memory) = self.query.run(ctx, job.evaluate()).await?;
+        let (value, annotations, mut timings, samples, memory) = match self.cacheable(&expr, times, options, ctx) {
+            Some((key, rests_on)) => {
+                let range = self.range_job(expr, times, options, ctx, key, rests_on);
+                let (value, annotations, timings, memory) = self.query.run(ctx, range.evaluate()).await?;
+                (value, annotations, timings, None, memory)
+            }
+            None => {
+                let job = self.job(expr, times, options, ctx, self.source.snapshot());
+                self.query.run(ctx, job.evaluate()).await?
+            }
+        };
         timings.parse = parsed;
         timings.queue = ctx.waited();
         Ok(QueryOutcome {
@@ -253,8 +277,90 @@ impl PromqlEngine {
         ctx: &QueryContext,
     ) -> Result<Value, PromqlError> {
         let expr = self.parse_at(query, times)?;
-        let job = self.job(expr, times, options, ctx);
-        Ok(self.query.run(ctx, job.explain(analyze)).await?)
+        let kept = analyze.then(|| self.cacheable(&expr, times, options, ctx));
+        let snapshot = self.source.snapshot();
+        let kept = kept.map(|cacheable| match cacheable {
+            _ if !self.results.is_on() => serde_json::json!({"state": "off"}),
+            None => serde_json::json!({"state": "not cacheable"}),
+            Some((key, rests_on)) => {
+                let grid = grid(times);
+                let entry = self.results.get(&key);
+                let steps = entry.map_or(0..0, |entry| usable(&entry, grid, &rests_on, &*snapshot));
+                let state = if steps.len() == grid.steps {
+                    "hit"
+                } else if steps.is_empty() {
+                    "miss"
+                } else {
+                    "partial"
+                };
+                serde_json::json!({"state": state, "steps": grid.steps, "steps_kept": steps.len()})
+            }
+        });
+        let job = self.job(expr, times, options, ctx, snapshot);
+        let mut shown = self.query.run(ctx, job.explain(analyze)).await?;
+        // What an answer would have taken from the results kept; the nodes show all of the work.
+        if let (Some(kept), Some(shown)) = (kept, shown.as_object_mut()) {
+            shown.insert("result_cache".to_owned(), kept);
+        }
+        Ok(shown)
+    }
+
+    /// Says under what key the result of a query may be kept, and what its steps rest on.
+    fn cacheable(
+        &self,
+        expr: &Expr,
+        times: QueryTimes,
+        options: &QueryOptions,
+        ctx: &QueryContext,
+    ) -> Option<(Key, Dependence)> {
+        if !self.results.is_on()
+            || options.no_cache
+            || options.stats
+            || times.step_ms == 0
+            || type_of(expr) != ValueType::Vector
+        {
+            return None;
+        }
+        let lookback_ms = options.lookback_ms.unwrap_or(self.settings.lookback_ms);
+        let rests_on = dependence(expr, times.step_ms, lookback_ms)?;
+        let key = Key {
+            expr: print(expr),
+            step_ms: times.step_ms,
+            phase_ms: times.start_ms.rem_euclid(times.step_ms),
+            lookback_ms,
+            access: ctx.access.clone(),
+        };
+        Some((key, rests_on))
+    }
+
+    fn range_job(
+        &self,
+        expr: Expr,
+        times: QueryTimes,
+        options: &QueryOptions,
+        ctx: &QueryContext,
+        key: Key,
+        rests_on: Dependence,
+    ) -> RangeJob {
+        let snapshot = self.source.snapshot();
+        let grid = grid(times);
+        let kept = self.results.get(&key);
+        let usable = kept.as_ref().map_or(0..0, |entry| usable(entry, grid, &rests_on, &*snapshot));
+        let gaps = if usable.is_empty() {
+            vec![0..grid.steps]
+        } else {
+            [0..usable.start, usable.end..grid.steps].into_iter().filter(|gap| !gap.is_empty()).collect()
+        };
+        let job = |gap: &Range<usize>| {
+            let (start_ms, end_ms) = (grid.at(gap.start), grid.at(gap.end - 1));
+            let times =
+                QueryTimes { start_ms, end_ms: if gap.end == grid.steps { times.end_ms } else { end_ms }, ..times };
+            self.job(expr.clone(), times, options, ctx, Arc::clone(&snapshot))
+        };
+        let jobs = gaps.iter().map(|gap| (gap.start, job(gap))).collect();
+        self.results.count(usable.len(), grid.steps - usable.len());
+        let kept = kept.filter(|_| !usable.is_empty()).map(|entry| (entry.result, usable));
+        RangeJob { grid, kept, jobs, key, version: snapshot.version(), results: Arc::clone(&self.results) }
     }
 
     /// Parses an expression under the settings of the language.
@@ -278,12 +384,17 @@ impl PromqlEngine {
         Ok(expr)
     }
 
-    fn job(&self, expr: Expr, times: QueryTimes, options: &QueryOptions, ctx: &QueryContext) -> Job {
-        let steps = if times.step_ms == 0 { 1 } else { (times.end_ms - times.start_ms) / times.step_ms + 1 };
-        let grid = Grid { start: times.start_ms, step_ms: times.step_ms.max(1), steps: steps as usize };
-        let tallies = options.stats.then(|| Tallies::new(grid));
+    fn job(
+        &self,
+        expr: Expr,
+        times: QueryTimes,
+        options: &QueryOptions,
+        ctx: &QueryContext,
+        snapshot: Arc<dyn SeriesSnapshot>,
+    ) -> Job {
+        let tallies = options.stats.then(|| Tallies::new(grid(times)));
         let planner = Planner {
-            snapshot: self.source.snapshot(),
+            snapshot,
             tables: Arc::clone(&self.tables),
             engine: Arc::clone(&self.query),
             run: Arc::new(RunState::new(ctx.clone(), tallies)),
@@ -291,9 +402,105 @@ impl PromqlEngine {
             lookback_ms: options.lookback_ms.unwrap_or(self.settings.lookback_ms),
             subquery_step_ms: self.settings.subquery_step_ms,
             joins: AtomicUsize::new(0),
+            repeated: repeated(&expr),
         };
         let single = times.start_ms == times.end_ms;
-        Job { planner, expr, scope: Scope { grid, single, detail: Detail::All, tally: 0 } }
+        Job { planner, expr, scope: Scope { grid: grid(times), single, detail: Detail::All, tally: 0 } }
+    }
+}
+
+fn grid(times: QueryTimes) -> Grid {
+    let steps = if times.step_ms == 0 { 1 } else { (times.end_ms - times.start_ms) / times.step_ms + 1 };
+    Grid { start: times.start_ms, step_ms: times.step_ms.max(1), steps: steps as usize }
+}
+
+/// Gives the steps of a grid that a kept result still answers.
+fn usable(entry: &Entry, grid: Grid, rests_on: &Dependence, now: &dyn SeriesSnapshot) -> Range<usize> {
+    let kept = entry.result.grid;
+    let first = kept.start.max(grid.start);
+    let last = kept.end().min(grid.end());
+    // One made after this query's snapshot was taken tells of things that this query must not see.
+    if first > last || entry.version.written > now.version().written {
+        return 0..0;
+    }
+    // Both grids have one phase: they meet on whole steps.
+    let from = ((first - grid.start) / grid.step_ms) as usize;
+    let overlap = Grid { start: first, step_ms: grid.step_ms, steps: ((last - first) / grid.step_ms) as usize + 1 };
+    let steps = rests_on.unchanged(overlap, |range| now.first_change(entry.version, range));
+    from..from + steps
+}
+
+/// A range query of which a part may be answered by an earlier result.
+struct RangeJob {
+    grid: Grid,
+    /// An earlier result, and the steps of the grid that it answers.
+    kept: Option<(Arc<StepResult>, Range<usize>)>,
+    /// What is to be evaluated: first step of the grid, and the job.
+    jobs: Vec<(usize, Job)>,
+    key: Key,
+    version: Version,
+    results: Arc<ResultCache>,
+}
+
+impl RangeJob {
+    async fn evaluate(self) -> Result<(QueryValue, Annotations, QueryTimings, QueryMemory)> {
+        let (mut annotations, mut timings) = (Annotations::default(), QueryTimings::default());
+        let mut memory = QueryMemory::default();
+        let (mut pieces, mut keep, mut rows_max) = (Vec::new(), true, None);
+        for (at, job) in self.jobs {
+            let run = Arc::clone(&job.planner.run);
+            rows_max = Some(run.ctx.limits.rows_max);
+            let (value, noted, spent, _, held) = job.evaluate().await?;
+            memory.0.extend(held.0);
+            let QueryValue::Matrix(result) = value else {
+                return Err(Error::internal("a range query of a vector gave no matrix"));
+            };
+            keep &= noted.is_empty() && !run.met_histograms();
+            annotations.merge(noted);
+            timings.add(&spent);
+            let steps = 0..result.grid.steps;
+            pieces.push(Piece { result: Arc::new(result), steps, at });
+        }
+        let began = Instant::now();
+        let result = match (&self.kept, &mut pieces[..]) {
+            (None, [_]) => pieces.remove(0).result,
+            (Some((kept, steps)), []) if kept.grid == self.grid && steps.len() == self.grid.steps => Arc::clone(kept),
+            (kept, _) => {
+                if let Some((result, steps)) = kept {
+                    let from = ((self.grid.at(steps.start) - result.grid.start) / self.grid.step_ms) as usize;
+                    let from = from..from + steps.len();
+                    pieces.push(Piece { result: Arc::clone(result), steps: from, at: steps.start });
+                }
+                let result = stitch(&pieces, self.grid);
+                if rows_max.is_some_and(|max| result.len() as u64 > max) {
+                    return Err(too_many_rows(result.len(), rows_max.unwrap_or_default()));
+                }
+                Arc::new(result)
+            }
+        };
+        // A short question must not replace the long one before it.
+        let shorter = self
+            .kept
+            .as_ref()
+            .is_some_and(|(kept, steps)| steps.len() == self.grid.steps && kept.grid.steps > self.grid.steps);
+        if keep && !shorter {
+            self.results.put(self.key, Entry { result: Arc::clone(&result), version: self.version });
+        }
+        timings.settle += began.elapsed();
+        let result = Arc::unwrap_or_clone(result);
+        Ok((QueryValue::Matrix(result), annotations, timings, memory))
+    }
+}
+
+fn too_many_rows(rows: usize, max: u64) -> Error {
+    Error::new(ErrorKind::LimitExceeded, format!("the answer has {rows} series, more than the limit of {max}"))
+}
+
+impl QueryTimings {
+    fn add(&mut self, other: &Self) {
+        self.plan += other.plan;
+        self.execute += other.execute;
+        self.settle += other.settle;
     }
 }
 
@@ -391,8 +598,7 @@ impl Job {
     fn check_rows(&self, rows: usize) -> Result<()> {
         let max = self.planner.run.ctx.limits.rows_max;
         if rows as u64 > max {
-            let text = format!("the answer has {rows} series, more than the limit of {max}");
-            return Err(Error::new(ErrorKind::LimitExceeded, text));
+            return Err(too_many_rows(rows, max));
         }
         Ok(())
     }

@@ -44,8 +44,13 @@ impl RawReader {
         let plan = if selected.table.is_empty() {
             None
         } else {
-            let request =
-                SampleRequest { range, floats: true, histograms: selected.has_histograms, start_times: false };
+            let request = SampleRequest {
+                range,
+                histograms: selected.has_histograms,
+                floats: true,
+                start_times: false,
+                again: false,
+            };
             Some(sample_scan(&*self.tables, "samples", &selected, &request, &self.ctx.stats)?)
         };
         let (table, engine) = (Arc::clone(&selected.table), Arc::clone(&self.engine));

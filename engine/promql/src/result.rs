@@ -85,6 +85,12 @@ impl StepResult {
         self.order.len()
     }
 
+    /// About how much memory it takes; texts of labels are shared and counted by their pointers.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let labels: usize = self.table.columns().map(|(_, c)| 4 * c.codes.len() + 48 * c.values.len()).sum();
+        labels + 12 * self.order.len() + self.blocks.iter().map(Block::memory_bytes).sum::<usize>() + 256
+    }
+
     /// Says whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()

@@ -1,6 +1,6 @@
 //! What the nodes of one running query share: its context, the annotations so far, the values held so far.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
@@ -25,12 +25,14 @@ pub(crate) struct RunState {
     /// Samples per step, when the query asks for them.
     pub(crate) tallies: Option<Tallies>,
     memory: Mutex<Vec<MemoryReservation>>,
+    histograms: AtomicBool,
 }
 
 impl RunState {
     /// Starts a query.
     pub(crate) fn new(ctx: QueryContext, tallies: Option<Tallies>) -> Self {
-        Self { ctx, annotations: Mutex::default(), values: AtomicU64::new(0), tallies, memory: Mutex::default() }
+        let (annotations, values, histograms) = (Mutex::default(), AtomicU64::new(0), AtomicBool::new(false));
+        Self { ctx, annotations, values, tallies, memory: Mutex::default(), histograms }
     }
 
     /// Gives the samples per step, if they were counted. The peak is what the limit of samples was held against: the
@@ -38,6 +40,16 @@ impl RunState {
     pub(crate) fn sample_stats(&self) -> Option<SampleStats> {
         let peak = self.values.load(Relaxed).max(get(&self.ctx.stats.samples));
         self.tallies.as_ref().map(|t| t.finish(peak))
+    }
+
+    /// Notes that a selector may give native histograms.
+    pub(crate) fn meet_histograms(&self) {
+        self.histograms.store(true, Relaxed);
+    }
+
+    /// Says whether one did.
+    pub(crate) fn met_histograms(&self) -> bool {
+        self.histograms.load(Relaxed)
     }
 
     /// Takes over annotations.

@@ -28,6 +28,18 @@ pub fn selectors(expr: &Expr) -> Vec<&[Matcher]> {
     found
 }
 
+/// Gives the matchers that more than one selector has.
+pub(crate) fn repeated(expr: &Expr) -> Vec<Vec<Matcher>> {
+    let all = selectors(expr);
+    let mut out: Vec<Vec<Matcher>> = Vec::new();
+    for (i, matchers) in all.iter().enumerate() {
+        if all[..i].contains(matchers) && !out.iter().any(|m| m == matchers) {
+            out.push(matchers.to_vec());
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

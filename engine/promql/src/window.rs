@@ -6,6 +6,7 @@
 
 mod extend;
 mod instant;
+mod shared;
 mod sliding;
 mod stale;
 
@@ -17,6 +18,7 @@ use crate::kernel::SeriesSamples;
 pub use extend::extend_floats;
 pub(crate) use extend::{interpolate, outer_samples};
 pub use instant::{InstantValue, instant, instant_smoothed};
+pub(crate) use shared::SharedWindows;
 pub(crate) use sliding::Sums;
 pub use stale::StaleFree;
 
@@ -95,11 +97,18 @@ pub(crate) fn each(
     (before, after): (i64, i64),
     mut visit: impl FnMut(Step),
 ) {
+    let windows = if (before, after) == (0, 0) { call.windows } else { None };
     let (mut floats, mut hists) = (Cursor::default(), Cursor::default());
+    // One loop for both ways, so that the visit is inlined.
     for step in 0..call.grid.steps {
         let (start, end) = call.bounds(step);
-        floats.advance(samples.ts, start - before, end + after);
-        hists.advance(samples.hist_ts, start - before, end + after);
+        match windows {
+            Some(windows) => floats = windows[step],
+            None => {
+                floats.advance(samples.ts, start - before, end + after);
+                hists.advance(samples.hist_ts, start - before, end + after);
+            }
+        }
         if !(floats.is_empty() && hists.is_empty()) {
             visit(Step { step, end, start, floats, hists });
         }

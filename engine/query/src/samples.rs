@@ -17,12 +17,14 @@ pub struct SampleRequest {
     pub histograms: bool,
     /// Whether start times of float samples are wanted: column `start_ts`.
     pub start_times: bool,
+    /// Whether the same query reads the same series more than once, so that keeping them decoded pays.
+    pub again: bool,
 }
 
 /// Gives tables over selected series. Implemented by the binary over the store.
 ///
-/// Batches hold one row per series: `row` `UInt32` (row in `SelectedSeries::table`), `ts` `List<Int64>` in Unix
-/// milliseconds, `v` `List<Float64>`, and as requested `start_ts`, `h_ts`, `h_start_ts` `List<Int64>` and `h`
+/// Batches hold one row per series: `row` `UInt32` (row in `SelectedSeries::table`), `ts` `ListView<Int64>` in
+/// Unix milliseconds, `v` `ListView<Float64>`, and as requested `start_ts`, `h_ts`, `h_start_ts` `List<Int64>` and `h`
 /// `List<Struct>` of `quiver_types::histogram::histogram_fields`. Times ascend; none is in both `ts` and `h_ts`; stale
 /// markers are kept. Rows without a sample in the range are left out.
 pub trait SampleTables: Send + Sync + Debug {

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use crate::decoded::DecodedCache;
 use crate::part::logs::{ColumnIndex, PartLogs};
 use crate::part::{Footer, PartId, PartSeries};
+use crate::sample_blocks::SampleBlocks;
 
 /// A map that forgets the least recently used entries; bounded by the sum of the entries' own sizes. Sharded by key.
 #[derive(Debug)]
@@ -158,15 +159,18 @@ pub struct Caches {
     pub(crate) words: Lru<(PartId, String), Arc<ColumnIndex>>,
     /// Decoded columns of logs.
     pub(crate) decoded: DecodedCache,
+    /// Decoded samples of metrics.
+    pub(crate) samples: SampleBlocks,
 }
 
 impl Caches {
-    /// Splits a budget: over a remote store half of it goes to hot blocks, over a local disk none.
+    /// Splits a budget: half of it goes to what is decoded, and over a remote store half of the rest to hot blocks.
     pub fn new(bytes_max: u64, remote: bool) -> Self {
-        let blocks = if remote { bytes_max / 2 } else { 0 };
+        let decoded = bytes_max / 2;
+        let blocks = if remote { (bytes_max - decoded) / 2 } else { 0 };
         // Shares that are not in use hold nothing: the sum is a bound, not what is taken.
-        let logs = (bytes_max - blocks) / 2;
-        let rest = bytes_max - blocks - logs;
+        let logs = (bytes_max - decoded - blocks) / 2;
+        let rest = bytes_max - decoded - blocks - logs;
         Self {
             footers: Lru::new(rest / 4, 4),
             // One shard: a large series table must fit whenever the budget has room for it.
@@ -174,7 +178,8 @@ impl Caches {
             blocks: Lru::new(blocks, 8),
             logs: Lru::new(logs / 8, 2),
             words: Lru::new(logs / 4, 1),
-            decoded: DecodedCache::new(logs / 8 * 5),
+            decoded: DecodedCache::new(decoded / 2),
+            samples: SampleBlocks::new(decoded / 2),
         }
     }
 
@@ -188,13 +193,14 @@ impl Caches {
     }
 
     /// Gives the counters of each cache with its name.
-    pub fn stats(&self) -> [(&'static str, CacheStats); 6] {
+    pub fn stats(&self) -> [(&'static str, CacheStats); 7] {
         [
             ("footers", self.footers.stats()),
             ("series", self.series.stats()),
             ("blocks", self.blocks.stats()),
             ("logs", self.logs.stats()),
             ("words", self.words.stats()),
+            ("samples", self.samples.stats()),
             ("decoded", self.decoded.stats()),
         ]
     }

@@ -7,6 +7,7 @@
 
 pub mod cache;
 pub mod catalog;
+mod changes;
 pub mod check;
 mod cleaner;
 mod compact;
@@ -31,6 +32,7 @@ pub mod rebuild;
 pub mod registry;
 mod retention;
 pub mod run;
+mod sample_blocks;
 pub mod scan;
 pub mod select;
 pub mod settings;

@@ -48,7 +48,9 @@ pub(crate) async fn expire(core: &Core) -> Result<usize> {
                 Err(e) => return Err(e),
             };
             failpoint::hit("retention.after-commit");
+            core.shared.dropping();
             core.publish(commit, Vec::new(), &removed, None);
+            core.shared.dropping();
             failpoint::hit("retention.after-swap");
             METRICS.retention_parts.add(due.len() as u64);
             METRICS.retention_bytes.add(due.iter().map(|p| p.meta.bytes).sum());

@@ -6,7 +6,7 @@
 //! | column | type | |
 //! |---|---|---|
 //! | `row` | UInt32 | row in `SelectedSeries::table`; ascending within a partition, no row in two partitions |
-//! | `ts`, `v` | List<Int64>, List<Float64> | if floats: times (Unix ms, ascending, unique) and values, stale markers kept |
+//! | `ts`, `v` | ListView<Int64>, ListView<Float64> | if floats: times (Unix ms, ascending, unique) and values, stale markers kept |
 //! | `start_ts` | List<Int64> | if start times: one per sample, 0 = unset; empty = none known |
 //! | `h_ts`, `h_start_ts`, `h` | List<Int64>, List<Int64>, List<Struct> | if histograms: likewise |
 //!
@@ -28,7 +28,7 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use quiver_types::{Error, MillisRange, ReadStats, Result, SelectedSeries};
+use quiver_types::{Error, MillisRange, ReadStats, Result, RowMask, SelectedSeries};
 
 pub use exec::SamplesExec;
 
@@ -45,11 +45,13 @@ pub struct SampleRequest {
     pub histograms: bool,
     /// Start times of float samples (those of histograms always come with them).
     pub start_times: bool,
+    /// The same query reads the same samples once more: keep them decoded, if there is room.
+    pub again: bool,
 }
 
 impl Default for SampleRequest {
     fn default() -> Self {
-        Self { range: MillisRange::ALL, floats: true, histograms: false, start_times: false }
+        Self { range: MillisRange::ALL, floats: true, histograms: false, start_times: false, again: false }
     }
 }
 
@@ -64,11 +66,13 @@ pub fn samples_table(
 ) -> Result<Arc<dyn TableProvider>> {
     let selection = Arc::clone(&series.handle).downcast::<Selection>();
     let selection = selection.map_err(|_| Error::internal("these series were selected by another source"))?;
-    Ok(Arc::new(SamplesTable { schema: batch::schema(&request), selection, request, stats }))
+    let keep = Arc::clone(&series.keep);
+    Ok(Arc::new(SamplesTable { schema: batch::schema(&request), selection, keep, request, stats }))
 }
 
 struct SamplesTable {
     selection: Arc<Selection>,
+    keep: Arc<RowMask>,
     request: SampleRequest,
     stats: Arc<ReadStats>,
     schema: SchemaRef,
@@ -102,7 +106,11 @@ impl TableProvider for SamplesTable {
         limit: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let partitions = state.config().target_partitions();
-        let (selection, stats) = (Arc::clone(&self.selection), Arc::clone(&self.stats));
+        let selection = match self.keep.get() {
+            None => Arc::clone(&self.selection),
+            Some(keep) => Arc::new(self.selection.kept(&keep)),
+        };
+        let stats = Arc::clone(&self.stats);
         Ok(Arc::new(SamplesExec::try_new(selection, self.request, stats, projection.cloned(), limit, partitions)?))
     }
 }

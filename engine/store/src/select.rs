@@ -26,8 +26,8 @@ use quiver_types::metrics::MetricMetadata;
 use quiver_types::source::SeriesExemplars;
 use quiver_types::stats::add;
 use quiver_types::{
-    Access, Matcher, MillisRange, ReadStats, Result, SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesSource,
-    SeriesTable,
+    Access, Matcher, Millis, MillisRange, ReadStats, Result, SelectedSeries, SeriesSelector, SeriesSnapshot,
+    SeriesSource, SeriesTable, Version,
 };
 
 pub(crate) use handle::{LiveRows, PartRows, Selection};
@@ -65,7 +65,8 @@ impl StoreSource {
 
 impl SeriesSource for StoreSource {
     fn snapshot(&self) -> Arc<dyn SeriesSnapshot> {
-        Arc::new(StoreSnapshot { snapshot: self.shared.snapshot(), caches: Arc::clone(&self.caches) })
+        let shared = Arc::clone(&self.shared);
+        Arc::new(StoreSnapshot { snapshot: shared.snapshot(), shared, caches: Arc::clone(&self.caches) })
     }
 }
 
@@ -73,6 +74,7 @@ impl SeriesSource for StoreSource {
 #[derive(Debug)]
 pub struct StoreSnapshot {
     snapshot: Snapshot,
+    shared: Arc<Shared>,
     caches: Arc<SelectCaches>,
 }
 
@@ -100,6 +102,7 @@ impl StoreSnapshot {
             seq: self.snapshot.seq,
             pruned,
             selector: selector_text(question.selectors),
+            dropped: 0,
         };
         let table = if live.is_empty() {
             selection.parts = narrowed.parts;
@@ -127,11 +130,23 @@ impl StoreSnapshot {
 
 #[async_trait]
 impl SeriesSnapshot for StoreSnapshot {
+    fn version(&self) -> Version {
+        Version { written: self.snapshot.seq, dropped: self.snapshot.drops }
+    }
+
+    fn first_change(&self, since: Version, range: MillisRange) -> Option<Millis> {
+        if since.dropped != self.shared.drops() {
+            return Some(range.min);
+        }
+        self.shared.changes().first_after(since.written, range)
+    }
+
     async fn select(&self, access: &Access, selector: &SeriesSelector, stats: &ReadStats) -> Result<SelectedSeries> {
         let selectors = std::slice::from_ref(&selector.matchers);
         let question = Question { access, selectors, range: selector.range };
         let (table, selection) = self.resolve(&question, stats).await?;
-        Ok(SelectedSeries { table, has_histograms: selection.has_histograms(), handle: Arc::new(selection) })
+        let has_histograms = selection.has_histograms();
+        Ok(SelectedSeries { table, has_histograms, keep: Arc::default(), handle: Arc::new(selection) })
     }
 
     async fn label_names(

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
+use crate::changes::ChangeLog;
 use crate::memtable::Generation;
 use crate::part::Part;
 
@@ -58,12 +59,30 @@ pub struct Shared {
     visible: ArcSwap<Visible>,
     seq: AtomicU64,
     update_lock: Mutex<()>,
+    changes: ChangeLog,
+    /// Grows before and after days are dropped.
+    drops: AtomicU64,
 }
 
 impl Shared {
     /// Starts with the given parts and generations and the last sequence number in them.
     pub fn new(visible: Visible, seq: u64) -> Self {
-        Self { visible: ArcSwap::from_pointee(visible), seq: AtomicU64::new(seq), update_lock: Mutex::new(()) }
+        Self { visible: ArcSwap::from_pointee(visible), seq: AtomicU64::new(seq), ..Self::default() }
+    }
+
+    /// The log of writes.
+    pub(crate) fn changes(&self) -> &ChangeLog {
+        &self.changes
+    }
+
+    /// Says that data is about to be dropped, or was: results made before, or meanwhile, are no longer true.
+    pub(crate) fn dropping(&self) {
+        self.drops.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// How often that was said.
+    pub(crate) fn drops(&self) -> u64 {
+        self.drops.load(Ordering::SeqCst)
     }
 
     /// Gives what exists now, without pinning a sequence number.
@@ -93,8 +112,9 @@ impl Shared {
     /// (a generation is listed before its first record), while a record that comes between the two loads has a greater
     /// number and is left out, or came with a flush that put all records up to it into parts.
     pub fn snapshot(&self) -> Snapshot {
+        let drops = self.drops();
         let seq = self.seq();
-        Snapshot { visible: self.visible.load_full(), seq }
+        Snapshot { visible: self.visible.load_full(), seq, drops }
     }
 }
 
@@ -105,4 +125,6 @@ pub struct Snapshot {
     pub visible: Arc<Visible>,
     /// Live reads stop after the record with this sequence number.
     pub seq: u64,
+    /// See `Shared::dropping`.
+    pub(crate) drops: u64,
 }

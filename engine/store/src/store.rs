@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use crate::cache::Caches;
+use crate::cache::{CacheStats, Caches};
 use crate::catalog::Catalog;
 use crate::compact::Compactor;
 use crate::core::{Core, Parts};
@@ -241,6 +241,11 @@ impl Store {
     /// Gives what is visible now (tests, explain).
     pub fn visible(&self) -> Arc<Visible> {
         self.core.shared.visible()
+    }
+
+    /// Gives what each cache holds and did.
+    pub fn cache_stats(&self) -> Vec<(&'static str, CacheStats)> {
+        self.core.caches.stats().to_vec()
     }
 
     /// Gives the own metrics.

@@ -28,7 +28,7 @@ pub use logs::LogsBatch;
 pub use matcher::{MatchOp, Matcher};
 pub use metrics::MetricsBatch;
 pub use series::SeriesTable;
-pub use source::{SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesSource};
+pub use source::{RowMask, SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesSource, Version};
 pub use spans::SpansBatch;
 pub use stats::ReadStats;
 pub use time::{Clock, Millis, MillisRange, SystemClock};

@@ -4,7 +4,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 
@@ -27,8 +27,32 @@ pub struct SelectedSeries {
     pub table: Arc<SeriesTable>,
     /// Whether any of the series may hold native histograms in the range.
     pub has_histograms: bool,
+    /// Rows whose samples nobody will look at, found out after the selection.
+    pub keep: Arc<RowMask>,
     /// Where their samples are: known to the store alone, which scans it (`quiver_store::samples_table`).
     pub handle: Arc<dyn Any + Send + Sync>,
+}
+
+/// Which rows of a selection are wanted after all: an operator that matches series of two sides narrows each to those
+/// that have a partner on the other, before any sample is read.
+#[derive(Debug, Default)]
+pub struct RowMask(Mutex<Option<Arc<Vec<bool>>>>);
+
+impl RowMask {
+    /// Drops the rows that `keep` does not have (one entry per row); what was dropped before stays so.
+    pub fn restrict(&self, keep: Vec<bool>) {
+        let mut mask = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let keep = match mask.take() {
+            None => keep,
+            Some(before) => before.iter().zip(keep).map(|(a, b)| *a && b).collect(),
+        };
+        *mask = Some(Arc::new(keep));
+    }
+
+    /// Gives what was said so far; `None`: every row is wanted.
+    pub fn get(&self) -> Option<Arc<Vec<bool>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl fmt::Debug for SelectedSeries {
@@ -46,9 +70,25 @@ pub trait SeriesSource: Send + Sync + fmt::Debug {
     fn snapshot(&self) -> Arc<dyn SeriesSnapshot>;
 }
 
+/// A moment of a source, told by what had been written and dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Version {
+    /// The last write.
+    pub written: u64,
+    /// How often data had been dropped.
+    pub dropped: u64,
+}
+
 /// What was visible at one moment: parts, live generations, last inserted record.
 #[async_trait]
 pub trait SeriesSnapshot: Send + Sync + fmt::Debug {
+    /// Gives the moment.
+    fn version(&self) -> Version;
+
+    /// Gives the first moment of a range at which samples may have been written or dropped since an older snapshot was
+    /// taken; `None`: what that one saw in the range is what this one sees.
+    fn first_change(&self, since: Version, range: MillisRange) -> Option<Millis>;
+
     /// Resolves a selector.
     async fn select(&self, access: &Access, selector: &SeriesSelector, stats: &ReadStats) -> Result<SelectedSeries>;
 

@@ -105,8 +105,34 @@ pub fn exposition(state: &AppState) -> String {
     let reserved = state.engine.memory_reserved() as f64;
     write_metric(&mut out, "quiver_query_memory_bytes", "gauge", "Memory pool in use.", &one(reserved));
     state.metrics.logs.write(&mut out);
+    caches(state, &mut out);
     for line in state.store.metrics() {
         write_metric(&mut out, line.name, line.kind.type_name(), line.help, &one(line.value));
     }
     out
+}
+
+/// Writes what the caches hold and did.
+fn caches(state: &AppState, out: &mut String) {
+    let stats = state.store.cache_stats();
+    let each = |f: fn(&quiver_store::cache::CacheStats) -> u64| -> Vec<(String, f64)> {
+        stats.iter().map(|(name, s)| (format!("{{cache=\"{name}\"}}"), f(s) as f64)).collect()
+    };
+    let results = state.promql.results().stats();
+    let with_results = |mut list: Vec<(String, f64)>, n: u64| {
+        list.push(("{cache=\"results\"}".to_owned(), n as f64));
+        list
+    };
+    let bytes = with_results(each(|s| s.bytes), results.bytes);
+    write_metric(out, "quiver_cache_bytes", "gauge", "Bytes that a cache holds.", &bytes);
+    let entries = with_results(each(|s| s.entries), results.entries);
+    write_metric(out, "quiver_cache_entries_count", "gauge", "Entries that a cache holds.", &entries);
+    write_metric(out, "quiver_cache_hits_total", "counter", "Look-ups that a cache answered.", &each(|s| s.hits));
+    write_metric(out, "quiver_cache_misses_total", "counter", "Look-ups that it did not.", &each(|s| s.misses));
+    let steps = [
+        ("{from=\"cache\"}".to_owned(), results.steps_kept as f64),
+        ("{from=\"evaluation\"}".to_owned(), results.steps_evaluated as f64),
+    ];
+    let help = "Steps of range queries whose results may be kept, by where they came from.";
+    write_metric(out, "quiver_result_steps_total", "counter", help, &steps);
 }

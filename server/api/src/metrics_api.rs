@@ -137,6 +137,11 @@ fn ask(state: &AppState, params: &Params, limit: usize) -> Result<Ask> {
         })?)
         .filter(|ms| *ms > 0),
     };
+    let no_cache = match params.get("nocache") {
+        None | Some("0" | "false") => false,
+        Some("1" | "true") => true,
+        Some(other) => return Err(invalid("nocache", &format!("{other:?} is not one of 0, 1"))),
+    };
     let explain = match params.get("explain") {
         None | Some("false" | "0") => Explain::No,
         Some("true" | "1") => Explain::Plan,
@@ -146,7 +151,7 @@ fn ask(state: &AppState, params: &Params, limit: usize) -> Result<Ask> {
     Ok(Ask {
         query: params.get("query").unwrap_or_default().to_owned(),
         limit,
-        options: QueryOptions { lookback_ms, stats: params.get("stats").is_some() },
+        options: QueryOptions { lookback_ms, stats: params.get("stats").is_some(), no_cache },
         ctx: QueryContext::new(state.access(), limits),
         explain,
         stats: params.get("stats").map(str::to_owned),

@@ -264,6 +264,8 @@ settings! {
         lookback: Span = "\"5m\"";
         /// Whether experimental functions of PromQL are allowed, in queries and where expressions are only parsed.
         experimental_functions: bool = "true";
+        /// Most bytes of results of range queries that are kept; at most a sixteenth of `memory.limit`. 0: none are.
+        result_cache: Size = "\"256MiB\"";
         /// Queries that take longer are logged with their text.
         slow: Span = "\"5s\"";
     }

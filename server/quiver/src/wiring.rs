@@ -40,6 +40,7 @@ impl SampleTables for StoreTables {
             floats: request.floats,
             histograms: request.histograms,
             start_times: request.start_times,
+            again: request.again,
         };
         quiver_store::samples_table(series, request, Arc::clone(stats))
     }
@@ -152,6 +153,7 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
     let promql_settings = PromqlSettings {
         lookback_ms: span(settings.query.lookback).as_millis() as i64,
         experimental_functions: settings.query.experimental_functions,
+        result_cache_bytes: settings.query.result_cache.0.min(memory / 16) as usize,
         ..PromqlSettings::default()
     };
     let tables: Arc<dyn SampleTables> = Arc::new(StoreTables);

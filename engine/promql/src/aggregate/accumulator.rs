@@ -272,7 +272,7 @@ impl Accumulator {
             }
             State::Mean { sum, lost, count, incremental } => {
                 for i in 0..sum.len() {
-                    sum[i] = if incremental[i] { sum[i] + lost[i] } else { sum[i] / count[i] + lost[i] / count[i] };
+                    sum[i] = if incremental[i] { sum[i] + lost[i] } else { kahan::mean((sum[i], lost[i]), count[i]) };
                 }
                 std::mem::take(sum)
             }

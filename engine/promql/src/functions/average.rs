@@ -29,8 +29,7 @@ fn average(
             out.values[w.step] = if may_overflow {
                 mean(&samples.values[w.floats.lo..w.floats.hi])
             } else {
-                let ((sum, lost), count) = (sums.get(w.floats), w.floats.len() as f64);
-                sum / count + lost / count
+                kahan::mean(sums.get(w.floats), w.floats.len() as f64)
             };
             out.present[w.step] = true;
         }
@@ -63,7 +62,7 @@ fn mean(values: &[f64]) -> f64 {
         (mean, lost) = (Some(new_mean), new_lost);
     }
     let count = values.len() as f64;
-    mean.map_or(sum / count + lost / count, |mean| mean + lost)
+    mean.map_or(kahan::mean((sum, lost), count), |mean| mean + lost)
 }
 
 fn mean_histogram(hists: &[Histogram], notes: &mut Notes) -> Option<Histogram> {

@@ -9,6 +9,7 @@ use super::notes::{self, Notes};
 use crate::annotation::Annotations;
 use crate::ast::PosRange;
 use crate::kernel::{Grid, Window};
+use crate::window::Cursor;
 
 /// A scalar argument: one value per step, or a single value for all of them.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +51,9 @@ pub struct RangeCall<'a> {
     pub at: Option<Millis>,
     /// The scalar arguments in the order of the call, the range vector left out.
     pub params: &'a [ScalarSteps<'a>],
+    /// The float samples in the window of each step, when they are known: series that were sampled at the same times
+    /// share them. Only for series without histograms.
+    pub windows: Option<&'a [Cursor]>,
 }
 
 impl RangeCall<'_> {
@@ -95,14 +99,18 @@ impl KernelContext<'_> {
     /// Says that a rate was taken of something that does not look like a counter.
     pub(crate) fn note_possible_non_counter(&mut self) {
         let name = self.metric_name;
-        let counter = ["_total", "_sum", "_count", "_bucket"].iter().any(|s| name.ends_with(s));
         // Most series of an operator share one name: build the text once for it.
-        if name.is_empty() || counter || self.scratch.noted_non_counter == name {
+        if names_counter(name) || self.scratch.noted_non_counter == name {
             return;
         }
         self.scratch.noted_non_counter = name.to_owned();
         self.annotations.info(self.pos, notes::possible_non_counter(name));
     }
+}
+
+/// Says whether nothing is wrong with taking the rate of a metric of that name; none at all says nothing.
+pub(crate) fn names_counter(name: &str) -> bool {
+    name.is_empty() || ["_total", "_sum", "_count", "_bucket"].iter().any(|s| name.ends_with(s))
 }
 
 /// Buffers that kernels reuse from series to series. Make one per operator and thread.

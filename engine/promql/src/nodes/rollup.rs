@@ -21,7 +21,7 @@ use crate::functions::{FunctionDef, Kernel, KernelContext, RangeCall, ScalarStep
 use crate::kernel::{Grid, SeriesOut, SeriesSamples, Window};
 use crate::run::RunState;
 use crate::tally::{Counts, TallyId};
-use crate::window::{InstantValue, StaleFree, instant, instant_smoothed};
+use crate::window::{InstantValue, SharedWindows, StaleFree, instant, instant_smoothed};
 
 /// What is computed of the samples.
 #[derive(Debug, Clone, Copy)]
@@ -187,7 +187,8 @@ impl SeriesRollup {
         let names = spec.table.column(METRIC_NAME).cloned();
         let annotations = Annotations::default();
         let counts = run.tallies.is_some().then(|| Counts::new(spec.grid.steps));
-        let evaluator = Evaluator { spec, params, names, annotations, counts, scratch: Scratch::default(), run };
+        let (scratch, windows) = (Scratch::default(), SharedWindows::default());
+        let evaluator = Evaluator { spec, params, names, annotations, counts, scratch, windows, run };
         Self { buffers: SampleBuffers::default(), stale: StaleFree::default(), evaluator }
     }
 
@@ -202,13 +203,24 @@ impl SeriesRollup {
             SampleSource::Scan => {
                 let keep_stale = matches!(evaluator.spec.function, RollupFunction::Instant(_));
                 let batch = SampleBatch::new(&batch)?;
+                evaluator.windows.reset();
                 for idx in 0..batch.len() {
                     // A batch may be long work; who has gone away waits for no end of it (L5).
                     quiver_query::QueryEngine::check(&evaluator.run.ctx)?;
                     let samples = batch.series(idx, evaluator.spec.stats_only, buffers)?;
-                    let samples = if keep_stale { samples } else { stale.clean(samples) };
+                    let samples = if keep_stale {
+                        samples
+                    } else {
+                        let clean = stale.clean(samples);
+                        if !std::ptr::eq(clean.ts, samples.ts) {
+                            // A buffer that the next series may fill with other times.
+                            evaluator.windows.reset();
+                        }
+                        clean
+                    };
                     f(evaluator, batch.row(idx), &samples)?;
                 }
+                evaluator.windows.reset();
             }
             SampleSource::Grid(grid) => {
                 let block = to_block(batch)?;
@@ -233,6 +245,7 @@ pub(crate) struct Evaluator {
     annotations: Annotations,
     counts: Option<Counts>,
     scratch: Scratch,
+    windows: SharedWindows,
     run: Arc<RunState>,
 }
 
@@ -255,7 +268,11 @@ impl Evaluator {
             metric_name: self.names.as_ref().map_or("", |c| &**c.value(row as usize)),
             scratch: &mut self.scratch,
         };
-        let call = RangeCall { grid: spec.grid, window: spec.window, at: spec.at, params: &params };
+        let mut call =
+            RangeCall { grid: spec.grid, window: spec.window, at: spec.at, params: &params, windows: None };
+        if samples.hist_ts.is_empty() && matches!(spec.source, SampleSource::Scan) {
+            call.windows = self.windows.get(samples.ts, &call);
+        }
         match spec.function {
             RollupFunction::Instant(what) => instant(samples, &call, what, &mut out),
             RollupFunction::Smoothed => instant_smoothed(samples, &call, &mut out, &mut ctx),

@@ -1,7 +1,7 @@
 //! Reading what scans give: one row per series, its samples as lists. Slices point into the batch, nothing is copied
 //! but histograms.
 
-use arrow::array::{AsArray, ListArray, RecordBatch, UInt32Array};
+use arrow::array::{AsArray, ListArray, ListViewArray, RecordBatch, UInt32Array};
 use arrow::datatypes::{Float64Type, Int64Type, UInt32Type};
 use datafusion::error::{DataFusionError, Result};
 use quiver_types::histogram::read_histogram;
@@ -13,8 +13,8 @@ use crate::kernel::{Block, Grid, SeriesSamples};
 #[derive(Debug)]
 pub(crate) struct SampleBatch {
     rows: UInt32Array,
-    ts: Option<ListArray>,
-    values: Option<ListArray>,
+    ts: Option<ListViewArray>,
+    values: Option<ListViewArray>,
     start_ts: Option<ListArray>,
     hist_ts: Option<ListArray>,
     hist_start_ts: Option<ListArray>,
@@ -38,11 +38,12 @@ impl SampleBatch {
     /// Takes the columns of a batch.
     pub(crate) fn new(batch: &RecordBatch) -> Result<Self> {
         let list = |name: &str| batch.column_by_name(name).and_then(|c| c.as_list_opt::<i32>()).cloned();
+        let view = |name: &str| batch.column_by_name(name).and_then(|c| c.as_list_view_opt::<i32>()).cloned();
         let rows = batch.column_by_name("row").and_then(|c| c.as_primitive_opt::<UInt32Type>()).ok_or_else(shape)?;
         let taken = Self {
             rows: rows.clone(),
-            ts: list("ts"),
-            values: list("v"),
+            ts: view("ts"),
+            values: view("v"),
             start_ts: list("start_ts"),
             hist_ts: list("h_ts"),
             hist_start_ts: list("h_start_ts"),
@@ -83,8 +84,8 @@ impl SampleBatch {
             }
         }
         Ok(SeriesSamples {
-            ts: slice::<Int64Type>(self.ts.as_ref(), idx)?,
-            values: slice::<Float64Type>(self.values.as_ref(), idx)?,
+            ts: viewed::<Int64Type>(self.ts.as_ref(), idx)?,
+            values: viewed::<Float64Type>(self.values.as_ref(), idx)?,
             start_ts: slice::<Int64Type>(self.start_ts.as_ref(), idx)?,
             hist_ts: slice::<Int64Type>(self.hist_ts.as_ref(), idx)?,
             hists: &buffers.hists,
@@ -107,6 +108,13 @@ fn slice<T: arrow::datatypes::ArrowPrimitiveType>(list: Option<&ListArray>, idx:
     let Some(list) = list else { return Ok(&[]) };
     let values = list.values().as_primitive_opt::<T>().ok_or_else(shape)?;
     Ok(&values.values()[span(list, idx)])
+}
+
+fn viewed<T: arrow::datatypes::ArrowPrimitiveType>(list: Option<&ListViewArray>, idx: usize) -> Result<&[T::Native]> {
+    let Some(list) = list else { return Ok(&[]) };
+    let values = list.values().as_primitive_opt::<T>().ok_or_else(shape)?;
+    let start = list.value_offsets()[idx] as usize;
+    Ok(&values.values()[start..start + list.value_sizes()[idx] as usize])
 }
 
 /// Reads a row of a step matrix as samples on its grid: the inner query of a subquery.

@@ -61,6 +61,7 @@ impl Planner {
         let histograms = vector.histograms && matches!(a.op, AggregateOp::Sum | AggregateOp::Avg);
         let input_table = Arc::clone(&vector.table);
         let rollup = vector.fused_rollup();
+        let narrow = vector.narrow.as_ref().map(|narrow| narrow.grouped(&groups.ids));
         let (mut inputs, rollup) = match rollup {
             // Inputs of the rollup's own parameters follow its samples; the aggregation's comes after them.
             Some((rollup, inputs)) => (inputs, Some(rollup)),
@@ -82,7 +83,7 @@ impl Planner {
             folded: Mutex::default(),
         };
         let plan = self.node(FoldFinal(Arc::new(fold)), inputs)?;
-        Ok(VectorPlan::new(plan, table, Arc::new(flags), histograms))
+        Ok(VectorPlan { narrow, ..VectorPlan::new(plan, table, Arc::new(flags), histograms) })
     }
 
     fn select_rows(

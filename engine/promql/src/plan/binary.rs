@@ -95,6 +95,17 @@ impl Planner {
         let both = concat(&left.table, &right.table);
         let signatures = group(&both, |n| is_matched(matching, n));
         let at = left.table.len();
+        let mut sides = vec![[false; 2]; signatures.len()];
+        for (row, &id) in signatures.ids.iter().enumerate() {
+            sides[id as usize][usize::from(row >= at)] = true;
+        }
+        let has = |row: usize, side: usize| sides[signatures.ids[row] as usize][side];
+        if op == BinaryOp::And {
+            left.restrict((0..at).map(|row| has(row, 1)).collect());
+        }
+        if op != BinaryOp::Or {
+            right.restrict((at..both.len()).map(|row| has(row, 0)).collect());
+        }
         let histograms = left.histograms || (op == BinaryOp::Or && right.histograms);
         let ordered = left.ordered || (op == BinaryOp::Or && right.ordered);
         let flags = [&left.drop_name[..], &right.drop_name[..]].concat();
@@ -138,6 +149,7 @@ impl Planner {
         let swapped = matching.card == MatchCardinality::OneToMany;
         let (many_rows, one_rows) = if swapped { (rights, lefts) } else { (lefts, rights) };
         let (many_at, one_at) = (many_rows.start, one_rows.start);
+        let (many_rows_len, one_rows_len) = (many_rows.len(), one_rows.len());
         let mut groups = vec![JoinGroup::default(); signatures.len()];
         for row in many_rows {
             groups[signatures.ids[row as usize] as usize].many.push(row - many_at);
@@ -154,6 +166,18 @@ impl Planner {
                 || (!g.many.is_empty() && fill_one.is_some())
                 || g.one.len() > 1
         });
+        let (mut many_used, mut one_used) = (vec![false; many_rows_len], vec![false; one_rows_len]);
+        for group in &groups {
+            group.many.iter().for_each(|&row| many_used[row as usize] = true);
+            group.one.iter().for_each(|&row| one_used[row as usize] = true);
+        }
+        if swapped {
+            right.restrict(many_used);
+            left.restrict(one_used);
+        } else {
+            left.restrict(many_used);
+            right.restrict(one_used);
+        }
         let mut results = Results { both: &both, matching, op: expr.op, pairs: vec![] };
         for group in &mut groups {
             for &many in &group.many {

@@ -7,9 +7,10 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use quiver_query::{SampleRequest, SampleTables, from_datafusion};
 use quiver_types::{
-    Error, ErrorKind, Millis, MillisRange, ReadStats, Result, SelectedSeries, SeriesSelector, SeriesTable,
+    Error, ErrorKind, Millis, MillisRange, ReadStats, Result, RowMask, SelectedSeries, SeriesSelector, SeriesTable,
 };
 
+use super::narrow::Narrow;
 use super::{Detail, Planned, Planner, RangePlan, Scope, VectorPlan};
 use crate::ast::{DurationExpr, PosRange, SubqueryExpr, VectorSelector};
 use crate::kernel::{Block, Grid, Window};
@@ -38,6 +39,8 @@ pub(crate) struct Samples {
     pub(crate) window: Window,
     /// Fixed end of the windows.
     pub(crate) at: Option<Millis>,
+    /// Which series of the scan are wanted.
+    pub(crate) keep: Option<Arc<RowMask>>,
 }
 
 impl Planner {
@@ -52,7 +55,15 @@ impl Planner {
         let wanted = SeriesSelector { matchers: selector.matchers.clone(), range };
         let selected = self.snapshot.select(&self.run.ctx.access, &wanted, &self.run.ctx.stats).await?;
         self.run.ctx.check("query preparation")?;
+        if selected.has_histograms {
+            self.run.meet_histograms();
+        }
         Ok((selected, range))
+    }
+
+    /// Says whether the query has the same selector more than once.
+    fn reads_again(&self, selector: &VectorSelector) -> bool {
+        self.repeated.contains(&selector.matchers)
     }
 
     fn scan(
@@ -118,6 +129,7 @@ impl Planner {
             floats: true,
             histograms: selected.has_histograms,
             start_times: matches!(function, RollupFunction::Instant(InstantValue::StartTimestamp)),
+            again: self.reads_again(selector),
         };
         let table = Arc::clone(&selected.table);
         let samples = Samples {
@@ -128,6 +140,7 @@ impl Planner {
             histograms: selected.has_histograms,
             window,
             at,
+            keep: Some(Arc::clone(&selected.keep)),
         };
         self.rollup(function, samples, vec![], vec![], pos, scope)
     }
@@ -142,7 +155,7 @@ impl Planner {
         pos: PosRange,
         scope: Scope,
     ) -> Result<VectorPlan> {
-        let Samples { plan, source, table, drop_name, histograms, window, at } = samples;
+        let Samples { plan, source, table, drop_name, histograms, window, at, keep } = samples;
         // What a subquery or a parameter holds may err even if it gives no series.
         if table.is_empty() && matches!(source, SampleSource::Scan) && inputs.is_empty() {
             let plan = self.literal("no series", Block::new(scope.grid.steps), histograms)?;
@@ -163,7 +176,11 @@ impl Planner {
         };
         let (rollup, inputs) = (Arc::new(rollup), [vec![plan], inputs].concat());
         let plan = self.shared_node(Arc::<Rollup>::clone(&rollup), inputs.clone())?;
-        Ok(VectorPlan::new(plan, table, drop_name, histograms).with_rollup(rollup, inputs))
+        // Statistics count every sample that a query is about.
+        let keep = keep.filter(|_| self.run.tallies.is_none());
+        let narrow = keep.and_then(|keep| Narrow::of_rollup(&rollup, &keep));
+        let vector = VectorPlan::new(plan, table, drop_name, histograms).with_rollup(rollup, inputs);
+        Ok(VectorPlan { narrow, ..vector })
     }
 
     /// Plans the samples that a range function works on.
@@ -182,7 +199,7 @@ impl Planner {
         let ahead = if selector.smoothed { self.lookback_ms } else { 0 };
         let (selected, range) = self.select(selector, first - range_ms - behind, last + ahead).await?;
         let histograms = selected.has_histograms;
-        let request = SampleRequest { range, floats: true, histograms, start_times };
+        let request = SampleRequest { range, floats: true, histograms, start_times, again: self.reads_again(selector) };
         let table = Arc::clone(&selected.table);
         Ok(Samples {
             plan: self.scan(selector, &selected, &request)?,
@@ -198,6 +215,7 @@ impl Planner {
                 lookback_ms: self.lookback_ms,
             },
             at,
+            keep: Some(Arc::clone(&selected.keep)),
         })
     }
 
@@ -208,7 +226,7 @@ impl Planner {
         let (table, drop_name) = (Arc::clone(&vector.table), Arc::clone(&vector.drop_name));
         let histograms = vector.histograms;
         let plan = self.finish(vector, inner)?;
-        Ok(Samples { plan, source: SampleSource::Grid(grid), table, drop_name, histograms, window, at })
+        Ok(Samples { plan, source: SampleSource::Grid(grid), table, drop_name, histograms, window, at, keep: None })
     }
 
     async fn subquery(

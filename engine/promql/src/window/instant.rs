@@ -26,6 +26,20 @@ pub enum InstantValue {
 /// Fills a row with the newest sample in `(t - lookback, t]` per step, unless that is a stale marker. The call's
 /// `window.lookback_ms` is the look-back; the range is not used.
 pub fn instant(samples: &SeriesSamples<'_>, call: &RangeCall<'_>, what: InstantValue, out: &mut SeriesOut<'_>) {
+    if let Some(windows) = call.windows {
+        for (step, window) in windows.iter().enumerate().filter(|(_, window)| !window.is_empty()) {
+            let value = samples.values[window.hi - 1];
+            if !is_stale(value) {
+                out.present[step] = true;
+                out.values[step] = match what {
+                    InstantValue::Value => value,
+                    InstantValue::Timestamp => seconds(samples.ts[window.hi - 1]),
+                    InstantValue::StartTimestamp => start(samples.start_ts, window.hi - 1),
+                };
+            }
+        }
+        return;
+    }
     let (mut float, mut hist) = (0, 0);
     for step in 0..call.grid.steps {
         let end = call.end(step);
@@ -158,7 +172,7 @@ mod tests {
         let (mut values, mut present) = (vec![0.0; steps], vec![false; steps]);
         let mut out = SeriesOut { values: &mut values, present: &mut present, hists: vec![] };
         let window = Window { range_ms: 0, offset_ms: 0, anchored: false, smoothed: false, lookback_ms: 50 };
-        let call = RangeCall { grid: Grid { start: 0, step_ms: 25, steps }, window, at: None, params: &[] };
+        let call = RangeCall { grid: Grid { start: 0, step_ms: 25, steps }, window, at: None, params: &[], windows: None };
         instant(samples, &call, what, &mut out);
         values.iter().zip(&present).map(|(&v, &p)| p.then_some(v)).collect()
     }

@@ -40,7 +40,7 @@ impl Part {
         &*self.io
     }
 
-    pub(super) fn cache(&self) -> &Caches {
+    pub(crate) fn cache(&self) -> &Caches {
         &self.cache
     }
 

@@ -19,6 +19,7 @@ use super::file::keys;
 use super::footer::damaged;
 use super::postings::Postings;
 use super::reader::Part;
+use crate::sample_blocks::BLOCK_SAMPLES;
 use crate::error::Result;
 
 /// Rows of a series in one of the sibling files.
@@ -174,6 +175,8 @@ pub struct PartSeries {
     max_ts: Vec<Millis>,
     /// First series of each metric code, then the number of series.
     metric_starts: Vec<u32>,
+    /// First series of each block of decoded samples, then the number of series.
+    blocks: OnceLock<Vec<u32>>,
 }
 
 impl PartSeries {
@@ -272,6 +275,25 @@ impl PartSeries {
         let first = starts.get(series as usize).copied().unwrap_or(0);
         let end = starts.get(series as usize + 1).copied().unwrap_or(0);
         SeriesRows { series, first, rows: end - first }
+    }
+
+    /// Gives the block of decoded samples (see `decoded`) that holds a series: its number and its series.
+    pub(crate) fn block(&self, series: u32) -> (u32, Range<u32>) {
+        let starts = self.blocks.get_or_init(|| {
+            let (mut starts, mut rows) = (vec![0], 0);
+            for next in 0..self.len() as u32 {
+                let own = self.samples(next).rows;
+                if rows > 0 && rows + own > BLOCK_SAMPLES {
+                    starts.push(next);
+                    rows = 0;
+                }
+                rows += own;
+            }
+            starts.push(self.len() as u32);
+            starts
+        });
+        let block = starts.partition_point(|&start| start <= series) - 1;
+        (block as u32, starts[block]..starts[block + 1])
     }
 
     /// First and last time of a series.
@@ -570,6 +592,7 @@ impl Decoder {
             min_ts: self.min_ts,
             max_ts: self.max_ts,
             metric_starts,
+            blocks: OnceLock::new(),
         })
     }
 }

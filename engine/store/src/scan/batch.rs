@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, RecordBatch, UInt32Array};
+use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, ListViewArray, RecordBatch, UInt32Array};
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use quiver_types::Millis;
@@ -13,6 +13,7 @@ use quiver_types::histogram::{HistogramBuilder, histogram_fields};
 use smallvec::SmallVec;
 
 use super::SampleRequest;
+use crate::sample_blocks::{Place, SampleBlock};
 use crate::run::{FloatRun, HistRun, better_float};
 
 fn item(data_type: DataType) -> FieldRef {
@@ -22,9 +23,10 @@ fn item(data_type: DataType) -> FieldRef {
 /// Gives the schema of a scan before projection.
 pub(super) fn schema(request: &SampleRequest) -> SchemaRef {
     let list = |name: &str, t: DataType| Field::new(name, DataType::List(item(t)), false);
+    let view = |name: &str, t: DataType| Field::new(name, DataType::ListView(item(t)), false);
     let mut fields = vec![Field::new("row", DataType::UInt32, false)];
     if request.floats {
-        fields.extend([list("ts", DataType::Int64), list("v", DataType::Float64)]);
+        fields.extend([view("ts", DataType::Int64), view("v", DataType::Float64)]);
         if request.start_times {
             fields.push(list("start_ts", DataType::Int64));
         }
@@ -50,6 +52,11 @@ pub(super) type FloatViews<'a> = SmallVec<[FloatView<'a>; 8]>;
 impl<'a> FloatView<'a> {
     pub(super) fn new(run: &'a FloatRun) -> Self {
         Self { ts: &run.ts, values: &run.values, starts: &run.start_ts }
+    }
+
+    pub(super) fn of_block(block: &'a SampleBlock, place: Place) -> Self {
+        let (ts, values) = block.samples(place);
+        Self { ts, values, starts: &[] }
     }
 
     fn start(&self, i: usize) -> Millis {
@@ -265,9 +272,11 @@ impl BatchBuilder {
         let times = |values: Vec<Millis>| Arc::new(Int64Array::from(values)) as ArrayRef;
         let mut columns: Vec<ArrayRef> = vec![Arc::new(UInt32Array::from(std::mem::take(&mut self.rows)))];
         if self.request.floats {
-            let ends = offsets(floats.ends);
-            columns.push(list(ends.clone(), times(floats.ts))?);
-            columns.push(list(ends, Arc::new(Float64Array::from(floats.values)))?);
+            let sizes: Vec<i32> = floats.ends.windows(2).map(|w| w[1] - w[0]).collect();
+            let mut starts = floats.ends;
+            starts.pop();
+            columns.push(view(starts.clone(), sizes.clone(), times(floats.ts))?);
+            columns.push(view(starts, sizes, Arc::new(Float64Array::from(floats.values)))?);
             if self.request.start_times {
                 columns.push(list(offsets(floats.start_ends), times(floats.starts))?);
             }
@@ -280,6 +289,33 @@ impl BatchBuilder {
         }
         RecordBatch::try_new(Arc::clone(&self.schema), columns)
     }
+}
+
+/// Makes a batch of rows that stand in one block, without a copy of their samples.
+pub(super) fn of_block(
+    request: &SampleRequest,
+    rows: Vec<u32>,
+    places: &[Place],
+    block: &SampleBlock,
+) -> arrow::error::Result<RecordBatch> {
+    let sizes: Vec<i32> = places.iter().map(|p| p.len as i32).collect();
+    let ts = view(places.iter().map(|p| p.ts as i32).collect(), sizes.clone(), Arc::new(block.ts().clone()))?;
+    let values = places.iter().map(|p| p.values as i32).collect();
+    let values = view(values, sizes, Arc::new(block.values().clone()))?;
+    let rows_len = rows.len();
+    let mut columns: Vec<ArrayRef> = vec![Arc::new(UInt32Array::from(rows)), ts, values];
+    if request.histograms {
+        let none = HistogramBuilder::default().finish();
+        let ends = || offsets(vec![0; rows_len + 1]);
+        let times = || Arc::new(Int64Array::from(Vec::<Millis>::new())) as ArrayRef;
+        columns.extend([list(ends(), times())?, list(ends(), times())?, list(ends(), Arc::new(none))?]);
+    }
+    RecordBatch::try_new(schema(request), columns)
+}
+
+fn view(starts: Vec<i32>, sizes: Vec<i32>, values: ArrayRef) -> arrow::error::Result<ArrayRef> {
+    let (starts, sizes) = (ScalarBuffer::from(starts), ScalarBuffer::from(sizes));
+    Ok(Arc::new(ListViewArray::try_new(item(values.data_type().clone()), starts, sizes, values, None)?))
 }
 
 fn offsets(ends: Vec<i32>) -> OffsetBuffer<i32> {

@@ -66,7 +66,7 @@ impl SamplesExec {
 
     /// Number of series that are scanned.
     pub fn series(&self) -> usize {
-        self.scan.selection.rows
+        self.scan.selection.rows - self.scan.selection.dropped
     }
 
     /// Parts of the table and parts that hold a selected series.
@@ -108,6 +108,9 @@ impl DisplayAs for SamplesExec {
         write!(f, ", generations={}, partitions={}", self.scan.selection.live.len(), self.partitions.len())?;
         for (by, n) in self.pruned_by() {
             write!(f, ", pruned_by_{by}={n}")?;
+        }
+        if self.scan.selection.dropped > 0 {
+            write!(f, ", unmatched_series={}", self.scan.selection.dropped)?;
         }
         let names: Vec<_> = self.schema().fields().iter().map(|field| field.name().clone()).collect();
         write!(f, ", columns=[{}]", names.join(", "))?;

@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use quiver_types::MillisRange;
 
-use crate::part::PAGE_ROWS;
-use crate::select::{PartRows, Selection};
+use crate::part::{PAGE_ROWS, PartSeries};
+use crate::select::Selection;
 
 /// A partition is not worth its thread below this many samples.
 const PARTITION_SAMPLES_MIN: u64 = 1 << 16;
@@ -29,7 +29,7 @@ impl Weights {
         for part in &selection.parts {
             for (&row, &number) in part.rows.iter().zip(part.numbers.iter()) {
                 let weight = &mut weights[row as usize];
-                *weight = weight.saturating_add(samples_in(part, number, range));
+                *weight = weight.saturating_add(samples_in(&part.series, number, range));
             }
         }
         for &row in selection.live.iter().flat_map(|live| &live.rows) {
@@ -76,9 +76,9 @@ impl Weights {
 }
 
 /// Estimates what is decoded of a series of a part for the range; a histogram counts as ten samples.
-fn samples_in(part: &PartRows, number: u32, range: MillisRange) -> u32 {
-    let rows = part.series.samples(number).rows + 10 * part.series.hists(number).rows;
-    let own = part.series.range(number);
+pub(super) fn samples_in(series: &PartSeries, number: u32, range: MillisRange) -> u32 {
+    let rows = series.samples(number).rows + 10 * series.hists(number).rows;
+    let own = series.range(number);
     if range.min <= own.min && own.max <= range.max {
         return rows as u32;
     }

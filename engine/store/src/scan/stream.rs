@@ -3,6 +3,7 @@
 //! Decoding happens on the thread that polls. Between two batches the stream gives way, so that a dropped or
 //! cancelled query ends soon; memory is one window (see `plan`), one batch, and accounted in the query's pool.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,19 +12,22 @@ use arrow::array::RecordBatch;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder};
-use quiver_types::{Error, ReadStats};
+use quiver_types::{Error, MillisRange, ReadStats, stats};
 
 use super::SampleRequest;
-use super::batch::{BatchBuilder, FloatView, FloatViews};
-use super::plan::Weights;
+use super::batch::{self, BatchBuilder, FloatView, FloatViews};
+use super::plan::{Weights, samples_in};
+use crate::sample_blocks::{Place, SampleBlock};
 use crate::part::SeriesRows;
 use crate::run::{FloatRun, HistRun};
-use crate::select::{PartRows, Selection};
+use crate::select::{LiveRows, PartRows, Selection};
 
 /// A batch is given out when it has about so many samples.
 const BATCH_SAMPLES: usize = 1 << 17;
 /// A batch has no more series than this.
 const BATCH_ROWS: usize = 1 << 14;
+/// Fewer samples of a decoded block are copied, so that batches do not get too small.
+const DIRECT_SAMPLES_MIN: u32 = if cfg!(test) { 2 } else { 1 << 11 };
 /// Memory per sample of a window: as read, and as it stands in the batch.
 const SAMPLE_BYTES: u64 = 48;
 
@@ -94,9 +98,27 @@ struct PartWindow {
     part: usize,
     entries: Range<usize>,
     /// Empty when floats are not asked for.
-    floats: Vec<FloatRun>,
+    floats: Vec<Floats>,
     /// Empty when the part has no histogram of these series, or none is wanted.
     hists: Vec<HistRun>,
+}
+
+/// Float samples of a series of a part.
+#[derive(Debug)]
+enum Floats {
+    /// Read for this scan.
+    Read(FloatRun),
+    /// In a decoded block.
+    Held(Arc<SampleBlock>, Place),
+}
+
+impl Floats {
+    fn view(&self) -> FloatView<'_> {
+        match self {
+            Self::Read(run) => FloatView::new(run),
+            Self::Held(block, place) => FloatView::of_block(block, *place),
+        }
+    }
 }
 
 /// Rows that were read and not yet given out.
@@ -117,6 +139,8 @@ pub(super) struct SampleStream {
     /// First entry of each generation that was not given out.
     live_at: Vec<usize>,
     batch: BatchBuilder,
+    /// Batches that come before what `batch` collects.
+    ready: VecDeque<RecordBatch>,
     rows_left: usize,
     memory: MemoryReservation,
     baseline: BaselineMetrics,
@@ -139,6 +163,7 @@ impl SampleStream {
             window: Window { rows: rows.start..rows.start, parts: Vec::new() },
             rows,
             batch: BatchBuilder::new(scan.request),
+            ready: VecDeque::new(),
             rows_left: limit.unwrap_or(usize::MAX),
             memory,
             baseline: BaselineMetrics::new(metrics, partition),
@@ -151,6 +176,9 @@ impl SampleStream {
     pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>> {
         tokio::task::yield_now().await;
         loop {
+            if let Some(batch) = self.ready.pop_front() {
+                return Ok(self.give(batch));
+            }
             if self.window.rows.is_empty() {
                 if self.window.rows.end == self.rows.end || self.rows_left == 0 {
                     return self.finish_batch();
@@ -171,16 +199,22 @@ impl SampleStream {
             self.memory.free();
             return Ok(None);
         }
-        let mut batch = self.batch.finish()?;
+        let batch = self.batch.finish()?;
+        Ok(self.give(batch))
+    }
+
+    /// Counts a batch and cuts it to what is still wanted.
+    fn give(&mut self, mut batch: RecordBatch) -> Option<RecordBatch> {
         if batch.num_rows() > self.rows_left {
             batch = batch.slice(0, self.rows_left);
         }
         self.rows_left -= batch.num_rows();
         if self.rows_left == 0 {
             self.window = Window { rows: self.rows.end..self.rows.end, parts: Vec::new() };
+            self.ready.clear();
         }
         self.baseline.record_output(batch.num_rows());
-        Ok(Some(batch))
+        Some(batch)
     }
 
     /// Reads the next window from all parts that have rows in it, all at once.
@@ -210,6 +244,57 @@ impl SampleStream {
             self.window.parts.push(window);
         }
         self.window.rows = start..end;
+        if self.has_one_source() {
+            self.give_out_blocks()?;
+        }
+        Ok(())
+    }
+
+    /// Says whether all samples of the window come from one part, as floats.
+    fn has_one_source(&self) -> bool {
+        let rows = &self.window.rows;
+        let lives = |(live, &at): (&LiveRows, &usize)| live.rows.get(at).is_some_and(|r| *r < rows.end);
+        let [part] = &self.window.parts[..] else { return false };
+        part.hists.is_empty()
+            && part.floats.iter().any(|f| matches!(f, Floats::Held(..)))
+            && !self.scan.selection.live.iter().zip(&self.live_at).any(lives)
+    }
+
+    /// Turns a window of one part into batches: what is held in blocks as it stands there, the rest by copying.
+    fn give_out_blocks(&mut self) -> Result<()> {
+        let Some(part) = self.window.parts.pop() else { return Ok(()) };
+        self.window.rows.start = self.window.rows.end;
+        let rows = &self.scan.selection.parts[part.part].rows[part.entries.clone()];
+        let mut at = 0;
+        while at < part.floats.len() {
+            let Floats::Held(block, _) = &part.floats[at] else {
+                self.batch.push(rows[at], &mut smallvec::smallvec![part.floats[at].view()], &HistRun::default());
+                at += 1;
+                continue;
+            };
+            let (mut places, mut given, mut samples) = (Vec::new(), Vec::new(), 0);
+            let first = at;
+            while let Some(Floats::Held(other, place)) = part.floats.get(at)
+                && Arc::ptr_eq(block, other)
+            {
+                if place.len > 0 {
+                    places.push(*place);
+                    given.push(rows[at]);
+                    samples += place.len;
+                }
+                at += 1;
+            }
+            if samples < DIRECT_SAMPLES_MIN {
+                for (row, floats) in rows[first..at].iter().zip(&part.floats[first..at]) {
+                    self.batch.push(*row, &mut smallvec::smallvec![floats.view()], &HistRun::default());
+                }
+                continue;
+            }
+            if self.batch.rows() > 0 {
+                self.ready.push_back(self.batch.finish()?);
+            }
+            self.ready.push_back(batch::of_block(&self.scan.request, given, &places, block)?);
+        }
         Ok(())
     }
 
@@ -238,8 +323,8 @@ impl SampleStream {
                 if let Some(run) = part.hists.get_mut(*at) {
                     hists = hists.merged(std::mem::take(run));
                 }
-                if let Some(run) = part.floats.get(*at) {
-                    views.push(FloatView::new(run));
+                if let Some(floats) = part.floats.get(*at) {
+                    views.push(floats.view());
                 }
                 *at += 1;
             }
@@ -267,7 +352,7 @@ impl SampleStream {
         }
         if live_samples > 0 {
             let read = ReadStats::default();
-            quiver_types::stats::add(&read.samples, live_samples as u64);
+            stats::add(&read.samples, live_samples as u64);
             self.counters.add(read.drain_into(&self.scan.stats));
         }
     }
@@ -287,9 +372,12 @@ async fn read_part(
     let SampleRequest { range, floats, start_times, .. } = scan.request;
     let stats = ReadStats::default();
     let mut window = PartWindow { part, entries: entries.clone(), floats: Vec::new(), hists: Vec::new() };
-    if floats {
+    if floats && start_times {
         let wanted: Vec<SeriesRows> = numbers[entries.clone()].iter().map(|&n| series.samples(n)).collect();
-        window.floats = source.read_floats(&wanted, range, start_times, &stats).await?;
+        let read = source.read_floats(&wanted, range, true, &stats).await?;
+        window.floats = read.into_iter().map(Floats::Read).collect();
+    } else if floats {
+        window.floats = read_floats(scan, part, &numbers[entries.clone()], &stats).await?;
     }
     if source.meta.has_histograms && scan.wants_hists() {
         let wanted: Vec<SeriesRows> = numbers[entries].iter().map(|&n| series.hists(n)).collect();
@@ -298,4 +386,73 @@ async fn read_part(
         }
     }
     Ok((window, stats))
+}
+
+/// Adds what one of several reads of a part counted; the pages that the part has count once.
+fn count_once(read: &ReadStats, all: &ReadStats) {
+    if stats::get(&all.pages_total) > 0 {
+        read.pages_total.store(0, Relaxed);
+    }
+    read.drain_into(all);
+}
+
+/// Reads the float samples of some series of a part: out of decoded blocks, or out of the file, then by whole blocks
+/// where these are worth keeping.
+async fn read_floats(
+    scan: &ScanShared,
+    part: usize,
+    numbers: &[u32],
+    stats: &ReadStats,
+) -> quiver_types::Result<Vec<Floats>> {
+    let PartRows { part: source, series, .. } = &scan.selection.parts[part];
+    let SampleRequest { range, again, .. } = scan.request;
+    let (id, cache) = (source.meta.id, &source.cache().samples);
+    let mut blocks: Vec<Option<Arc<SampleBlock>>> = Vec::with_capacity(numbers.len());
+    let mut missing: Vec<SeriesRows> = Vec::new();
+    let mut at = 0;
+    while at < numbers.len() {
+        let (block, members) = series.block(numbers[at]);
+        let end = at + numbers[at..].partition_point(|&n| n < members.end);
+        let held = match cache.get(id, block) {
+            Some(held) => {
+                stats::add(&stats.cache_hits, 1);
+                Some(held)
+            }
+            None => {
+                stats::add(&stats.cache_misses, 1);
+                let wanted = numbers[at..end].iter().map(|&n| u64::from(samples_in(series, n, range))).sum();
+                let rows = members.clone().map(|n| series.samples(n).rows).sum();
+                if rows > 0 && cache.admits(id, block, (wanted, rows), again) {
+                    let all: Vec<SeriesRows> = members.clone().map(|n| series.samples(n)).collect();
+                    let own = ReadStats::default();
+                    let runs = source.read_floats(&all, MillisRange::ALL, false, &own).await?;
+                    // Those that are wanted count below.
+                    own.samples.store(0, Relaxed);
+                    count_once(&own, stats);
+                    let held = Arc::new(SampleBlock::new(members.start, &runs));
+                    cache.insert(id, block, &held);
+                    Some(held)
+                } else {
+                    missing.extend(numbers[at..end].iter().map(|&n| series.samples(n)));
+                    None
+                }
+            }
+        };
+        blocks.resize(blocks.len() + end - at, held);
+        at = end;
+    }
+    let own = ReadStats::default();
+    let mut read = source.read_floats(&missing, range, false, &own).await?.into_iter();
+    count_once(&own, stats);
+    let floats = blocks.into_iter().zip(numbers).map(|(block, &number)| match block {
+        Some(block) => {
+            let place = block.place(number, range);
+            Floats::Held(block, place)
+        }
+        None => Floats::Read(read.next().unwrap_or_default()),
+    });
+    let floats: Vec<Floats> = floats.collect();
+    let held = floats.iter().map(|f| if let Floats::Held(_, place) = f { u64::from(place.len) } else { 0 }).sum();
+    stats::add(&stats.samples, held);
+    Ok(floats)
 }

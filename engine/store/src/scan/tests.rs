@@ -28,7 +28,11 @@ struct Content {
 }
 
 fn times(batch: &RecordBatch, column: &str, row: usize) -> Option<Vec<Millis>> {
-    let list = batch.column_by_name(column)?.as_list::<i32>().value(row);
+    let column = batch.column_by_name(column)?;
+    let list = match column.as_list_view_opt::<i32>() {
+        Some(views) => views.value(row),
+        None => column.as_list::<i32>().value(row),
+    };
     assert_eq!(list.null_count(), 0);
     Some(list.as_primitive::<Int64Type>().values().to_vec())
 }
@@ -42,7 +46,7 @@ fn contents(selected: &SelectedSeries, batches: &[RecordBatch]) -> BTreeMap<Vec<
         for (i, &row) in rows.iter().enumerate() {
             let mut content = Content::default();
             if let Some(ts) = times(batch, "ts", i) {
-                let values = batch.column_by_name("v").expect("values").as_list::<i32>().value(i);
+                let values = batch.column_by_name("v").expect("values").as_list_view::<i32>().value(i);
                 let values = values.as_primitive::<Float64Type>().values().to_vec();
                 let starts = times(batch, "start_ts", i).unwrap_or_default();
                 assert!(starts.is_empty() || starts.len() == ts.len());
@@ -198,13 +202,13 @@ proptest! {
     fn scan_is_the_naive_merge(
         samples in proptest::collection::vec(sample(), 0..160),
         questions in proptest::collection::vec(
-            (proptest::collection::vec(matcher(), 0..3), 0..40i64, 0..40i64, access(), 0..8u8, 0..=100u64), 1..12),
+            (proptest::collection::vec(matcher(), 0..3), 0..40i64, 0..40i64, access(), 0..16u8, 0..=100u64), 1..12),
     ) {
         let (world, placed) = build(samples);
         for (matchers, first, len, access, flags, cut) in questions {
             let seq = world.seq * cut / 100;
             let range = MillisRange::new(first * 1000, (first + len) * 1000);
-            let request = SampleRequest { range, floats: flags & 3 != 0, histograms: flags & 3 != 1, start_times: flags & 4 != 0 };
+            let request = SampleRequest { range, floats: flags & 3 != 0, histograms: flags & 3 != 1, start_times: flags & 4 != 0, again: flags & 8 != 0 };
             let truth = oracle(&placed, seq, &access);
             wait(async {
                 let snapshot = world.source(seq).snapshot();

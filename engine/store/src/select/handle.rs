@@ -27,9 +27,40 @@ pub(crate) struct Selection {
     pub(crate) pruned: Pruned,
     /// The selector, for `explain`.
     pub(crate) selector: String,
+    /// Rows that nobody wants after all; they are in no source.
+    pub(crate) dropped: usize,
 }
 
 impl Selection {
+    /// Leaves out the rows that `keep` does not have; the others keep their numbers.
+    pub(crate) fn kept(&self, keep: &[bool]) -> Self {
+        let wanted = |row: &u32| keep.get(*row as usize).copied().unwrap_or(true);
+        let filter = |rows: &[u32], others: &[u32]| -> (Vec<u32>, Vec<u32>) {
+            rows.iter().zip(others).filter(|(row, _)| wanted(row)).unzip()
+        };
+        let parts = self.parts.iter().filter_map(|part| {
+            let (rows, numbers) = filter(&part.rows, &part.numbers);
+            let (rows, numbers) = (Arc::new(rows), Arc::new(numbers));
+            let (source, series) = (Arc::clone(&part.part), Arc::clone(&part.series));
+            (!rows.is_empty()).then_some(PartRows { part: source, series, rows, numbers })
+        });
+        let live = self.live.iter().filter_map(|live| {
+            let (rows, slots) = filter(&live.rows, &live.slots);
+            let generation = Arc::clone(&live.generation);
+            let may_have_histograms = live.may_have_histograms;
+            (!rows.is_empty()).then_some(LiveRows { generation, rows, slots, may_have_histograms })
+        });
+        Self {
+            rows: self.rows,
+            parts: parts.collect(),
+            live: live.collect(),
+            seq: self.seq,
+            pruned: self.pruned,
+            selector: self.selector.clone(),
+            dropped: (0..self.rows as u32).filter(|row| !wanted(row)).count(),
+        }
+    }
+
     /// Says whether any series may have native histograms.
     pub(crate) fn has_histograms(&self) -> bool {
         self.live.iter().any(|live| live.may_have_histograms) || self.parts.iter().any(PartRows::has_histograms)

@@ -280,6 +280,7 @@ impl Committer {
         let mut last_seq = 0;
         for write in group {
             last_seq = write.staged.seq;
+            self.shared.changes().note(last_seq, write.staged.times());
             answers.push((self.insert(write.staged, &write.days), write.reply));
         }
         self.shared.advance(last_seq);

@@ -328,6 +328,12 @@ impl Staged {
         Self { seq, samples: None, histograms, exemplars, metadata, logs: None, refused: 0, barred: 0 }
     }
 
+    /// Gives the times of its samples and histograms.
+    pub(crate) fn times(&self) -> impl Iterator<Item = Millis> {
+        let samples = self.samples.iter().flat_map(|s| s.ts.values().iter().copied());
+        samples.chain(self.histograms.iter().map(|h| h.ts))
+    }
+
     /// Says whether there is nothing to log.
     pub(crate) fn is_empty(&self) -> bool {
         self.samples.is_none()

@@ -1,0 +1,211 @@
+//! Which times the steps of an expression rest on.
+
+use quiver_types::{Millis, MillisRange};
+
+use crate::ast::{AggregateOp, At, DurationExpr, DurationKind, Expr, ExprKind, VectorSelector};
+use crate::duration::{evaluate, evaluate_positive};
+use crate::kernel::Grid;
+
+/// Stretches of time that a step at `t` reads: `t + before ..= t + after`, or fixed ones.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Dependence {
+    /// Relative to the step.
+    moving: Vec<(i64, i64)>,
+    /// The same for all steps.
+    fixed: Vec<MillisRange>,
+}
+
+/// What a selector's time is counted from.
+#[derive(Debug, Clone, Copy)]
+enum Origin {
+    /// The step: at most so far before and behind it.
+    Step(i64, i64),
+    /// These moments.
+    Fixed(Millis, Millis),
+}
+
+impl Origin {
+    fn moved(self, before: i64, after: i64) -> Self {
+        match self {
+            Self::Step(first, last) => Self::Step(first.saturating_sub(before), last.saturating_add(after)),
+            Self::Fixed(first, last) => Self::Fixed(first.saturating_sub(before), last.saturating_add(after)),
+        }
+    }
+}
+
+/// Finds out what an expression rests on; `None` when its steps depend on the query's range, or may differ in the last
+/// bits when they are evaluated within another range.
+pub(crate) fn dependence(expr: &Expr, step_ms: i64, lookback_ms: i64) -> Option<Dependence> {
+    let mut walk = Walk { found: Dependence::default(), step_ms, lookback_ms };
+    let mut waiting = vec![(expr, Origin::Step(0, 0))];
+    while let Some((expr, origin)) = waiting.pop() {
+        match &expr.kind {
+            ExprKind::Number { .. } | ExprKind::String(_) => {}
+            ExprKind::Paren(inner) | ExprKind::Unary { expr: inner, .. } => waiting.push((inner, origin)),
+            ExprKind::VectorSelector(selector) => walk.selector(selector, None, origin)?,
+            ExprKind::MatrixSelector { selector, range } => walk.selector(selector, Some(range), origin)?,
+            ExprKind::Subquery(subquery) => {
+                let range = walk.positive(&subquery.range)?;
+                if let Some(step) = &subquery.step {
+                    walk.positive(step)?;
+                }
+                let origin = walk.at(subquery.at, origin)?;
+                let offset = walk.offset(subquery.offset.as_ref())?;
+                waiting.push((&subquery.expr, origin.moved(range.saturating_add(offset), -offset)));
+            }
+            ExprKind::Binary(binary) => waiting.extend([(&binary.lhs, origin), (&binary.rhs, origin)]),
+            ExprKind::Aggregate(aggregate) => {
+                // Partial states of variances are merged, and where they are cut depends on the range; which series
+                // the `limit` operators see depends on it, too.
+                let op = aggregate.op;
+                if matches!(
+                    op,
+                    AggregateOp::Stddev | AggregateOp::Stdvar | AggregateOp::Limitk | AggregateOp::LimitRatio
+                ) {
+                    return None;
+                }
+                waiting.push((&aggregate.expr, origin));
+                waiting.extend(aggregate.param.as_ref().map(|param| (param, origin)));
+            }
+            ExprKind::Call { function, args } => {
+                if matches!(&**function, "info") {
+                    return None;
+                }
+                waiting.extend(args.iter().map(|arg| (arg, origin)));
+            }
+        }
+    }
+    let Dependence { moving, fixed } = &mut walk.found;
+    moving.sort_unstable();
+    moving.dedup();
+    fixed.sort_unstable_by_key(|r| (r.min, r.max));
+    fixed.dedup();
+    Some(walk.found)
+}
+
+struct Walk {
+    found: Dependence,
+    step_ms: i64,
+    lookback_ms: i64,
+}
+
+impl Walk {
+    fn positive(&self, duration: &DurationExpr) -> Option<i64> {
+        if uses_range(duration) { None } else { evaluate_positive(duration, self.step_ms, 0).ok() }
+    }
+
+    fn offset(&self, duration: Option<&DurationExpr>) -> Option<i64> {
+        duration.map_or(Some(0), |d| if uses_range(d) { None } else { evaluate(d, self.step_ms, 0).ok() })
+    }
+
+    #[allow(clippy::unused_self, reason = "one of three that read a modifier")]
+    fn at(&self, at: Option<At>, origin: Origin) -> Option<Origin> {
+        match at {
+            None => Some(origin),
+            Some(At::Time(t)) => Some(Origin::Fixed(t, t)),
+            Some(At::Start | At::End) => None,
+        }
+    }
+
+    fn selector(&mut self, selector: &VectorSelector, range: Option<&DurationExpr>, origin: Origin) -> Option<()> {
+        let window = range.map_or(Some(self.lookback_ms), |range| self.positive(range))?;
+        let extended = selector.anchored || selector.smoothed;
+        let before = if range.is_some() && extended { self.lookback_ms } else { 0 };
+        let after = if selector.smoothed { self.lookback_ms } else { 0 };
+        // `timestamp(m offset 5m @ 10)` forgets its offset: both places count.
+        let offset = self.offset(selector.offset.as_ref())?;
+        let origin = self.at(selector.at, origin)?;
+        let behind = window.saturating_add(before);
+        for offset in if selector.at.is_some() { [offset, 0] } else { [offset; 2] } {
+            match origin.moved(behind.saturating_add(offset), after.saturating_sub(offset)) {
+                Origin::Step(first, last) => self.found.moving.push((first, last)),
+                Origin::Fixed(min, max) => self.found.fixed.push(MillisRange::new(min, max)),
+            }
+        }
+        Some(())
+    }
+}
+
+fn uses_range(duration: &DurationExpr) -> bool {
+    match &duration.kind {
+        DurationKind::Literal { .. } | DurationKind::Step => false,
+        DurationKind::Range => true,
+        DurationKind::Unary { expr, .. } | DurationKind::Paren(expr) => uses_range(expr),
+        DurationKind::Binary { lhs, rhs, .. } => uses_range(lhs) || uses_range(rhs),
+    }
+}
+
+impl Dependence {
+    /// Gives how many of the steps from the first on rest on nothing that changed; `first_change` gives the first
+    /// moment of a range at which something did.
+    pub(crate) fn unchanged(&self, grid: Grid, first_change: impl Fn(MillisRange) -> Option<Millis>) -> usize {
+        if self.fixed.iter().any(|&range| first_change(range).is_some()) {
+            return 0;
+        }
+        let mut steps = grid.steps;
+        for &(before, after) in &self.moving {
+            let range = MillisRange::new(grid.start.saturating_add(before), grid.end().saturating_add(after));
+            if let Some(changed) = first_change(range) {
+                // The first step whose stretch reaches it.
+                let first = changed.saturating_sub(after).saturating_sub(grid.start);
+                let whole = if first <= 0 { 0 } else { (first as u64).div_ceil(grid.step_ms as u64) as usize };
+                steps = steps.min(whole);
+            }
+        }
+        steps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parser::parse;
+
+    fn of(text: &str) -> Option<Dependence> {
+        dependence(&parse(text).expect(text), 15_000, 300_000)
+    }
+
+    #[test]
+    fn windows_offsets_and_subqueries() {
+        let check = |text: &str, moving: &[(i64, i64)], fixed: &[(i64, i64)]| {
+            let fixed: Vec<_> = fixed.iter().map(|&(min, max)| MillisRange::new(min, max)).collect();
+            assert_eq!(of(text), Some(Dependence { moving: moving.to_vec(), fixed }), "{text}");
+        };
+        check("1 + time()", &[], &[]);
+        check("m", &[(-300_000, 0)], &[]);
+        check("sum(rate(m[1m])) / m", &[(-300_000, 0), (-60_000, 0)], &[]);
+        check("m offset 1m", &[(-360_000, -60_000)], &[]);
+        check("m offset -1m", &[(-240_000, 60_000)], &[]);
+        check("max_over_time(rate(m[1m])[10m:1m] offset 1s)", &[(-661_000, -1000)], &[]);
+        check("m @ 1000", &[], &[(700_000, 1_000_000)]);
+        check("max_over_time(m[10m:] @ 1000)", &[], &[(100_000, 1_000_000)]);
+        check("rate(m[step()])", &[(-15_000, 0)], &[]);
+        check("rate(m[1m] smoothed)", &[(-360_000, 300_000)], &[]);
+    }
+
+    #[test]
+    fn what_knows_of_the_range_is_not_kept() {
+        for text in ["m @ start()", "rate(m[1m] @ end())", "rate(m[range()])", "stddev(m)", "sum(limitk(2, m))"] {
+            assert_eq!(of(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn steps_before_the_first_change_stay() {
+        let grid = Grid { start: 1_000_000, step_ms: 15_000, steps: 10 };
+        let unchanged = |text: &str, at: i64| {
+            let first = |range: MillisRange| range.contains(at).then_some(at);
+            of(text).expect(text).unchanged(grid, first)
+        };
+        assert_eq!(unchanged("m", 0), 10);
+        assert_eq!(unchanged("m", 1_000_000), 0);
+        assert_eq!(unchanged("m", 1_000_001), 1);
+        assert_eq!(unchanged("m", 1_015_000), 1);
+        assert_eq!(unchanged("m", 1_015_001), 2);
+        assert_eq!(unchanged("m", 2_000_000), 10);
+        assert_eq!(unchanged("m offset 5m", 1_000_000), 10, "five minutes later");
+        assert_eq!(unchanged("m offset 1m", 1_000_000), 4);
+        assert_eq!(unchanged("m offset -1m", 1_060_001), 1);
+        assert_eq!(unchanged("m @ 500 + m", 400_000), 0);
+    }
+}

@@ -1,0 +1,166 @@
+//! The results that are kept, bounded by bytes; the least recently used go first.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use quiver_types::{Access, Version};
+
+use crate::result::StepResult;
+
+/// What a result is the result of: two queries with one key differ in start and end only.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    /// The expression, printed.
+    pub(crate) expr: String,
+    /// Distance of steps.
+    pub(crate) step_ms: i64,
+    /// Remainder of the steps' times by the distance.
+    pub(crate) phase_ms: i64,
+    /// Look-back.
+    pub(crate) lookback_ms: i64,
+    /// Rights.
+    pub(crate) access: Access,
+}
+
+/// A result and the moment at which it was true.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    /// The result.
+    pub(crate) result: Arc<StepResult>,
+    /// The moment.
+    pub(crate) version: Version,
+}
+
+/// Keeps results; see the module.
+#[derive(Debug)]
+pub struct ResultCache {
+    bytes_max: usize,
+    kept: Mutex<Kept>,
+    steps_kept: AtomicU64,
+    steps_evaluated: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    entries: HashMap<Key, Slot, RandomState>,
+    bytes: usize,
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    entry: Entry,
+    bytes: usize,
+    used: u64,
+}
+
+/// What a cache holds and did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResultCacheStats {
+    /// Results now.
+    pub entries: u64,
+    /// Bytes now.
+    pub bytes: u64,
+    /// Steps that were taken from here.
+    pub steps_kept: u64,
+    /// Steps that had to be evaluated, of queries that could have been answered from here.
+    pub steps_evaluated: u64,
+}
+
+impl ResultCache {
+    /// Makes a cache of at most so many bytes; with 0 it keeps nothing.
+    pub fn new(bytes_max: usize) -> Self {
+        let (steps_kept, steps_evaluated) = Default::default();
+        Self { bytes_max, kept: Mutex::default(), steps_kept, steps_evaluated }
+    }
+
+    /// Says whether it keeps anything.
+    pub(crate) fn is_on(&self) -> bool {
+        self.bytes_max > 0
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Option<Entry> {
+        let mut kept = self.kept.lock();
+        kept.clock += 1;
+        let clock = kept.clock;
+        let slot = kept.entries.get_mut(key)?;
+        slot.used = clock;
+        Some(slot.entry.clone())
+    }
+
+    pub(crate) fn put(&self, key: Key, entry: Entry) {
+        let text = key.expr.len() + size_of::<Key>() + size_of::<Slot>();
+        let bytes = text + entry.result.memory_bytes();
+        // One answer must not push out all others.
+        if bytes > self.bytes_max / 8 {
+            return;
+        }
+        let mut kept = self.kept.lock();
+        kept.clock += 1;
+        let slot = Slot { entry, bytes, used: kept.clock };
+        kept.bytes += bytes;
+        if let Some(before) = kept.entries.insert(key, slot) {
+            kept.bytes -= before.bytes;
+        }
+        while kept.bytes > self.bytes_max {
+            let oldest = kept.entries.iter().min_by_key(|(_, slot)| slot.used).map(|(key, _)| key.clone());
+            let Some(slot) = oldest.and_then(|key| kept.entries.remove(&key)) else { break };
+            kept.bytes -= slot.bytes;
+        }
+    }
+
+    /// Counts where the steps of a query came from.
+    pub(crate) fn count(&self, kept: usize, evaluated: usize) {
+        self.steps_kept.fetch_add(kept as u64, Relaxed);
+        self.steps_evaluated.fetch_add(evaluated as u64, Relaxed);
+    }
+
+    /// Gives its counters.
+    pub fn stats(&self) -> ResultCacheStats {
+        let kept = self.kept.lock();
+        ResultCacheStats {
+            entries: kept.entries.len() as u64,
+            bytes: kept.bytes as u64,
+            steps_kept: self.steps_kept.load(Relaxed),
+            steps_evaluated: self.steps_evaluated.load(Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::SeriesTable;
+
+    use super::*;
+    use crate::kernel::{Block, Grid};
+
+    #[test]
+    fn the_oldest_go_when_room_is_short() {
+        let key = |expr: &str| Key {
+            expr: expr.to_owned(),
+            step_ms: 1,
+            phase_ms: 0,
+            lookback_ms: 1,
+            access: Access::full(),
+        };
+        let entry = |cells: usize| {
+            let block = Block { rows: vec![0], steps: cells, values: vec![0.0; cells], ..Block::default() };
+            let grid = Grid { start: 0, step_ms: 1, steps: cells };
+            let table = Arc::new(SeriesTable::unlabelled());
+            let result = StepResult { table, grid, blocks: vec![block], order: vec![(0, 0, 0)] };
+            Entry { result: Arc::new(result), version: Version { written: 1, dropped: 0 } }
+        };
+        let cache = ResultCache::new(100_000);
+        (0..8).for_each(|i| cache.put(key(&format!("e{i}")), entry(1000)));
+        assert_eq!(cache.stats().entries, 8);
+        assert!(cache.get(&key("e0")).is_some());
+        (8..14).for_each(|i| cache.put(key(&format!("e{i}")), entry(1000)));
+        assert!(cache.get(&key("e0")).is_some() && cache.get(&key("e1")).is_none());
+        assert!(cache.stats().bytes <= 100_000);
+        cache.put(key("large"), entry(10_000));
+        assert!(cache.get(&key("large")).is_none(), "an eighth of the room at most");
+    }
+}
