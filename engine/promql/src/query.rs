@@ -247,8 +247,13 @@ impl PromqlEngine {
         let parsed = began.elapsed();
         let (value, annotations, mut timings, samples, memory) = match self.cacheable(&expr, times, options, ctx) {
             Some((key, rests_on)) => {
-                let range = self.range_job(expr, times, options, ctx, key, rests_on);
-                let (value, annotations, timings, memory) = self.query.run(ctx, range.evaluate()).await?;
+                // What is kept is looked up when the query has its place: of many equal ones that wait, one evaluates.
+                let (engine, options, inner) = (self.clone(), *options, ctx.clone());
+                let work = async move {
+                    let range = engine.range_job(expr, times, &options, &inner, key, rests_on);
+                    range.evaluate().await
+                };
+                let (value, annotations, timings, memory) = self.query.run(ctx, work).await?;
                 (value, annotations, timings, None, memory)
             }
             None => {
