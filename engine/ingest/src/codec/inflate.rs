@@ -246,7 +246,6 @@ mod tests {
                     // A block of snappy that states far more than is there is refused by its size.
                     let expected = [Err(Kind::Invalid), Err(Kind::TooLarge)];
                     assert!(expected.contains(&kind), "{encoding:?} cut at {len}: {kind:?}");
-                } cut at {len}");
                 }
             }
             assert!(inflate(encoding, b"", 1).unwrap().is_empty(), "{encoding:?}");
