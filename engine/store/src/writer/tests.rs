@@ -288,8 +288,10 @@ async fn a_full_registry_refuses_new_series_only() {
     let rig = try_open(dir.path(), Arc::new(LocalDisk), small).unwrap();
     let texts: Vec<String> = (0..3000).map(|n| n.to_string()).collect();
     let mut many = MetricsBatch::default();
-    for text in &texts {
-        let labels = quiver_types::LabelSet::from_pairs([("__name__", "m"), ("n", text.as_str())]);
+    for (n, text) in texts.iter().enumerate() {
+        // Of several services, so that none of them takes more than its share.
+        let job = ["a", "b", "c", "d"][n % 4];
+        let labels = quiver_types::LabelSet::from_pairs([("__name__", "m"), ("job", job), ("n", text.as_str())]);
         let at = many.push_series(labels.canonical());
         many.push_sample(at, 1, 1.0, 0);
     }
