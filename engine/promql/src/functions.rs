@@ -40,8 +40,8 @@ mod variance;
 use quiver_types::Result;
 
 pub(crate) use average::MeanHistogram;
-pub use call::{KernelContext, RangeCall, ScalarSteps, Scratch};
 pub(crate) use call::names_counter;
+pub use call::{KernelContext, RangeCall, ScalarSteps, Scratch};
 pub use elementwise::ElementwiseKernel;
 pub use special::SpecialKind;
 

@@ -421,7 +421,17 @@ pub(crate) fn failed(text: impl Into<String>) -> Error {
 impl VectorPlan {
     /// Wraps a plan.
     pub(crate) fn new(plan: LogicalPlan, table: Arc<SeriesTable>, drop_name: Arc<Vec<bool>>, histograms: bool) -> Self {
-        Self { plan, stages: vec![], stage_inputs: vec![], table, drop_name, histograms, ordered: false, rollup: None, narrow: None }
+        Self {
+            plan,
+            stages: vec![],
+            stage_inputs: vec![],
+            table,
+            drop_name,
+            histograms,
+            ordered: false,
+            rollup: None,
+            narrow: None,
+        }
     }
 
     /// Gives the rollup that this is and nothing else.

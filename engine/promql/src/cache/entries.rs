@@ -139,13 +139,8 @@ mod tests {
 
     #[test]
     fn the_oldest_go_when_room_is_short() {
-        let key = |expr: &str| Key {
-            expr: expr.to_owned(),
-            step_ms: 1,
-            phase_ms: 0,
-            lookback_ms: 1,
-            access: Access::full(),
-        };
+        let key =
+            |expr: &str| Key { expr: expr.to_owned(), step_ms: 1, phase_ms: 0, lookback_ms: 1, access: Access::full() };
         let entry = |cells: usize| {
             let block = Block { rows: vec![0], steps: cells, values: vec![0.0; cells], ..Block::default() };
             let grid = Grid { start: 0, step_ms: 1, steps: cells };

@@ -95,8 +95,7 @@ mod tests {
         right.blocks[0].present[0] = false;
         right.blocks[0].hists.push((0, 0, Histogram::default()));
         let right = Arc::new(right);
-        let pieces =
-            [Piece { result: left, steps: 1..3, at: 0 }, Piece { result: right, steps: 0..1, at: 2 }];
+        let pieces = [Piece { result: left, steps: 1..3, at: 0 }, Piece { result: right, steps: 0..1, at: 2 }];
         let whole = stitch(&pieces, Grid { start: 10, step_ms: 10, steps: 3 });
         let rows: Vec<_> = whole
             .rows()
@@ -105,10 +104,8 @@ mod tests {
                 (whole.table.value(row.row as usize, "a").to_owned(), cells)
             })
             .collect();
-        let expected = [
-            ("b".to_owned(), vec![None, None, None]),
-            ("x".to_owned(), vec![Some(2.0), Some(3.0), Some(4.0)]),
-        ];
+        let expected =
+            [("b".to_owned(), vec![None, None, None]), ("x".to_owned(), vec![Some(2.0), Some(3.0), Some(4.0)])];
         assert_eq!(rows, expected);
         assert_eq!(whole.blocks[0].hists.iter().map(|h| (h.0, h.1)).collect::<Vec<_>>(), [(1, 2)]);
     }

@@ -268,8 +268,7 @@ impl Evaluator {
             metric_name: self.names.as_ref().map_or("", |c| &**c.value(row as usize)),
             scratch: &mut self.scratch,
         };
-        let mut call =
-            RangeCall { grid: spec.grid, window: spec.window, at: spec.at, params: &params, windows: None };
+        let mut call = RangeCall { grid: spec.grid, window: spec.window, at: spec.at, params: &params, windows: None };
         if samples.hist_ts.is_empty() && matches!(spec.source, SampleSource::Scan) {
             call.windows = self.windows.get(samples.ts, &call);
         }

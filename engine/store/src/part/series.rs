@@ -19,8 +19,8 @@ use super::file::keys;
 use super::footer::damaged;
 use super::postings::Postings;
 use super::reader::Part;
-use crate::sample_blocks::BLOCK_SAMPLES;
 use crate::error::Result;
+use crate::sample_blocks::BLOCK_SAMPLES;
 
 /// Rows of a series in one of the sibling files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use quiver_types::histogram::{HistogramBuilder, histogram_fields};
 use smallvec::SmallVec;
 
 use super::SampleRequest;
-use crate::sample_blocks::{Place, SampleBlock};
 use crate::run::{FloatRun, HistRun, better_float};
+use crate::sample_blocks::{Place, SampleBlock};
 
 fn item(data_type: DataType) -> FieldRef {
     Arc::new(Field::new("item", data_type, false))

@@ -17,9 +17,9 @@ use quiver_types::{Error, MillisRange, ReadStats, stats};
 use super::SampleRequest;
 use super::batch::{self, BatchBuilder, FloatView, FloatViews};
 use super::plan::{Weights, samples_in};
-use crate::sample_blocks::{Place, SampleBlock};
 use crate::part::SeriesRows;
 use crate::run::{FloatRun, HistRun};
+use crate::sample_blocks::{Place, SampleBlock};
 use crate::select::{LiveRows, PartRows, Selection};
 
 /// A batch is given out when it has about so many samples.
