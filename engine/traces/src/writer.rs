@@ -13,6 +13,7 @@ type Emit<'e> = dyn FnMut(Vec<u8>) -> Result<(), Closed> + Send + 'e;
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Writes one JSON document.
+#[derive(Default)]
 pub struct JsonWriter<'e> {
     out: String,
     comma: bool,
@@ -23,12 +24,6 @@ pub struct JsonWriter<'e> {
 impl fmt::Debug for JsonWriter<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JsonWriter").field("held", &self.out.len()).finish_non_exhaustive()
-    }
-}
-
-impl Default for JsonWriter<'_> {
-    fn default() -> Self {
-        Self { out: String::new(), comma: false, emit: None, closed: false }
     }
 }
 

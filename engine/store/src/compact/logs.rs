@@ -128,7 +128,7 @@ async fn merge_stream(sources: &mut [Source], stream: &Arc<LiveStream>, outputs:
         source.at += run;
         merged += run as u64;
         if source.at == window.len() {
-            outputs.settle(sources).await?;
+            outputs.settle(sources)?;
             let source = &mut sources[at];
             source.window = source.reader.next().await?;
             source.at = 0;
@@ -217,7 +217,7 @@ impl<'a> Outputs<'a> {
     }
 
     /// Copies the rows that were taken out of the windows, which are about to go, and writes row groups that are full.
-    async fn settle(&mut self, sources: &[Source]) -> Result<()> {
+    fn settle(&mut self, sources: &[Source]) -> Result<()> {
         for output in self.open.values_mut() {
             output.settle(sources)?;
             while output.settled() >= GROUP_ROWS || output.bytes >= GROUP_BYTES {
@@ -242,7 +242,7 @@ impl<'a> Outputs<'a> {
     }
 
     async fn finish(mut self, sources: &[Source]) -> Result<Vec<PartMeta>> {
-        self.settle(sources).await?;
+        self.settle(sources)?;
         self.close()?;
         Ok(self.done)
     }

@@ -103,7 +103,7 @@ fn runs(rows: &BooleanBuffer) -> Option<Vec<Range<u32>>> {
                 _ => out.push(start as u32..end as u32),
             }
         }
-        if out.iter().map(|r| r.len()).sum::<usize>() * 4 >= rows.len() * 3 {
+        if out.iter().map(ExactSizeIterator::len).sum::<usize>() * 4 >= rows.len() * 3 {
             return None;
         }
         if out.len() <= RUNS_MAX {
@@ -221,7 +221,7 @@ impl GroupBlock {
 }
 
 /// Calls for each entry of a row.
-fn entries<'a>(map: &'a MapArray, row: usize) -> impl Iterator<Item = (&'a str, &'a str)> {
+fn entries(map: &MapArray, row: usize) -> impl Iterator<Item = (&str, &str)> {
     let (names, values) = (map.keys().as_string::<i32>(), map.values().as_string::<i32>());
     (map.value_offsets()[row] as usize..map.value_offsets()[row + 1] as usize)
         .map(|i| (names.value(i), values.value(i)))

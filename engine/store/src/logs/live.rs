@@ -139,7 +139,7 @@ impl Block for LiveBlock {
 
     async fn rest(&mut self, without: &[&str], rows: &BooleanBuffer) -> Result<MapArray> {
         let own = &self.chunk.rows;
-        let names: Vec<&str> = own.names.iter().map(|n| n.unwrap_or_default()).collect();
+        let names: Vec<&str> = own.names.iter().map(Option::unwrap_or_default).collect();
         let wanted: Vec<bool> = names.iter().map(|n| !without.contains(n)).collect();
         let mut out = MapWriter::new(rows.count_set_bits());
         let mut fields: Vec<(&str, &str)> = Vec::new();

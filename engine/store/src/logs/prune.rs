@@ -89,7 +89,7 @@ impl Group<'_> {
             LogFilter::Time(ranges) => {
                 let pages = page_times(&self.logs.footer, self.group);
                 let may = |(min, max): (i64, i64)| ranges.iter().any(|r| r.0 <= max && min <= r.1);
-                self.by_page(rows, pages.iter().map(|p| (p.0, may(p.1))))
+                Self::by_page(rows, pages.iter().map(|p| (p.0, may(p.1))))
             }
             LogFilter::Value { field: FieldPattern::Name(name), matcher } => self.by_value(name, &**matcher, rows),
             _ => rows.clone(),
@@ -118,7 +118,7 @@ impl Group<'_> {
                 let pages = page_numbers(&self.logs.footer, self.group, name);
                 let may =
                     |p: Option<(f64, f64)>| p.is_some_and(|(min, max)| wanted.iter().any(|w| w.0 <= max && min <= w.1));
-                self.by_page(rows, pages.iter().map(|p| (p.0, may(p.1))))
+                Self::by_page(rows, pages.iter().map(|p| (p.0, may(p.1))))
             }
         }
     }
@@ -131,11 +131,11 @@ impl Group<'_> {
             let holds = lists.iter().any(|list| list.iter().all(|&h| bloom::may_hold(filter, h)));
             (start.saturating_sub(self.rows.start) as u32, holds)
         });
-        self.by_page(rows, pages)
+        Self::by_page(rows, pages)
     }
 
     /// Keeps the rows of pages (first row, whether it may match); without pages all rows.
-    fn by_page(&self, rows: &BooleanBuffer, pages: impl Iterator<Item = (u32, bool)>) -> BooleanBuffer {
+    fn by_page(rows: &BooleanBuffer, pages: impl Iterator<Item = (u32, bool)>) -> BooleanBuffer {
         let mut bits = BooleanBufferBuilder::new(rows.len());
         let mut last = true;
         for (first, may) in pages {

@@ -401,7 +401,7 @@ mod tests {
         check(Value::Double(1e21), "1e+21", Some(1e21));
         check(Value::Double(f64::INFINITY), "+Inf", None);
         check(Value::Int(1 << 53), "9007199254740992", None);
-        check(Value::Int(-(1 << 53) + 1), "-9007199254740991", Some(-9007199254740991.0));
+        check(Value::Int(-(1 << 53) + 1), "-9007199254740991", Some(-9_007_199_254_740_991.0));
         check(Value::Bool(false), "false", None);
     }
 

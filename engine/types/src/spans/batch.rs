@@ -106,7 +106,9 @@ impl SpansBatch {
 
     /// About how many bytes it takes.
     pub fn memory_bytes(&self) -> usize {
-        let of = |batch: &RecordBatch| batch.columns().iter().map(|c| c.get_buffer_memory_size()).sum::<usize>();
+        let of = |batch: &RecordBatch| {
+            batch.columns().iter().map(arrow::array::Array::get_buffer_memory_size).sum::<usize>()
+        };
         of(&self.spans) + of(&self.contexts)
     }
 }

@@ -117,7 +117,7 @@ impl Outcome {
             }
             Place::Row(at, from) => match &self.value {
                 QueryValue::Vector(result) | QueryValue::Matrix(result) => match result.row(at) {
-                    Some(_) if full => self.close(out),
+                    Some(_) if full => Self::close(out),
                     Some(row) => {
                         if row.present.contains(&true) || !row.hists.is_empty() {
                             begin(out, shown, &result.table, row.row);
@@ -131,10 +131,10 @@ impl Outcome {
                         }
                         Place::Row(at + 1, 0)
                     }
-                    None => self.close(out),
+                    None => Self::close(out),
                 },
                 QueryValue::Samples(result) => match result.series.get(at) {
-                    Some(_) if full && from == 0 => self.close(out),
+                    Some(_) if full && from == 0 => Self::close(out),
                     Some(series) => {
                         if from == 0 {
                             begin(out, shown, &result.table, series.row);
@@ -147,7 +147,7 @@ impl Outcome {
                             Place::Row(at, from + SAMPLES_AT_A_TIME)
                         }
                     }
-                    None => self.close(out),
+                    None => Self::close(out),
                 },
                 QueryValue::Scalar { .. } | QueryValue::String { .. } => Place::Tail,
             },
@@ -163,7 +163,7 @@ impl Outcome {
         };
     }
 
-    fn close(&self, out: &mut Vec<u8>) -> Place {
+    fn close(out: &mut Vec<u8>) -> Place {
         out.push(b']');
         Place::Tail
     }

@@ -271,7 +271,7 @@ mod tests {
             assert!(e.message.contains(text), "{e}");
         };
         refused(&request(&[2], 0, b"a"), "requested response types");
-        let many = decode(&request(&[9; 10_000], 0, b"a")).unwrap_err();
+        let many = decode(&request(&vec![9; 10_000], 0, b"a")).unwrap_err();
         assert!(many.message.len() < 1000, "{many}");
         refused(&request(&[0], 4, b"a"), "invalid matcher type 4");
         refused(&request(&[0], 2, b"("), "invalid regular expression");
