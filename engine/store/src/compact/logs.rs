@@ -56,7 +56,7 @@ pub(super) async fn merge(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Par
         read += merge_stream(&mut sources, &stream, &mut outputs).await?;
         failpoint::hit("compact.in-merge");
     }
-    let outputs = outputs.finish(&sources).await?;
+    let outputs = outputs.finish(&sources)?;
     let written: u64 = outputs.iter().map(|o| o.rows).sum();
     if read != rows || written != rows {
         return Err(Error::internal(format!("a compaction of {rows} rows read {read} and wrote {written}")));
@@ -241,7 +241,7 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    async fn finish(mut self, sources: &[Source]) -> Result<Vec<PartMeta>> {
+    fn finish(mut self, sources: &[Source]) -> Result<Vec<PartMeta>> {
         self.settle(sources)?;
         self.close()?;
         Ok(self.done)

@@ -185,7 +185,7 @@ impl LogRows {
     /// Bytes of memory, about.
     pub(crate) fn bytes(&self) -> usize {
         self.time.len() * 16
-            + self.severity.as_ref().map_or(0, arrow::buffer::ScalarBuffer::len)
+            + self.severity.as_ref().map_or(0, ScalarBuffer::len)
             + self.field_names.len() * 8
             + self.values.values().len()
             + self.names.len() * 4

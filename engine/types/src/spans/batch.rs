@@ -107,7 +107,7 @@ impl SpansBatch {
     /// About how many bytes it takes.
     pub fn memory_bytes(&self) -> usize {
         let of = |batch: &RecordBatch| {
-            batch.columns().iter().map(arrow::array::Array::get_buffer_memory_size).sum::<usize>()
+            batch.columns().iter().map(Array::get_buffer_memory_size).sum::<usize>()
         };
         of(&self.spans) + of(&self.contexts)
     }
