@@ -18,7 +18,7 @@ use crate::part::PartId;
 use crate::run::FloatRun;
 
 /// Samples of a block; a longer series is a block by itself.
-pub(crate) const BLOCK_SAMPLES: u64 = 1 << 16;
+const BLOCK_SAMPLES: u64 = 1 << 16;
 /// Uses that are remembered of blocks that are not (yet) held.
 const SEEN_MAX: usize = 1 << 16;
 
@@ -33,6 +33,21 @@ pub(crate) struct SampleBlock {
     ts_at: Vec<u32>,
     /// Per series, where its values begin; one more for the end.
     at: Vec<u32>,
+}
+
+/// Cuts series into blocks by their numbers of samples: gives the first series of each, then the number of series.
+pub(crate) fn block_starts(samples: impl Iterator<Item = u64>) -> Vec<u32> {
+    let (mut starts, mut rows, mut series) = (vec![0], 0, 0);
+    for own in samples {
+        if rows > 0 && rows + own > BLOCK_SAMPLES {
+            starts.push(series);
+            rows = 0;
+        }
+        rows += own;
+        series += 1;
+    }
+    starts.push(series);
+    starts
 }
 
 /// Where the samples of a series stand in the arrays of a block.

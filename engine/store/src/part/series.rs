@@ -20,7 +20,7 @@ use super::footer::damaged;
 use super::postings::Postings;
 use super::reader::Part;
 use crate::error::Result;
-use crate::sample_blocks::BLOCK_SAMPLES;
+use crate::sample_blocks::block_starts;
 
 /// Rows of a series in one of the sibling files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -277,21 +277,9 @@ impl PartSeries {
         SeriesRows { series, first, rows: end - first }
     }
 
-    /// Gives the block of decoded samples (see `decoded`) that holds a series: its number and its series.
+    /// Gives the block of decoded samples (see `sample_blocks`) that holds a series: its number and its series.
     pub(crate) fn block(&self, series: u32) -> (u32, Range<u32>) {
-        let starts = self.blocks.get_or_init(|| {
-            let (mut starts, mut rows) = (vec![0], 0);
-            for next in 0..self.len() as u32 {
-                let own = self.samples(next).rows;
-                if rows > 0 && rows + own > BLOCK_SAMPLES {
-                    starts.push(next);
-                    rows = 0;
-                }
-                rows += own;
-            }
-            starts.push(self.len() as u32);
-            starts
-        });
+        let starts = self.blocks.get_or_init(|| block_starts((0..self.len() as u32).map(|s| self.samples(s).rows)));
         let block = starts.partition_point(|&start| start <= series) - 1;
         (block as u32, starts[block]..starts[block + 1])
     }

@@ -106,9 +106,7 @@ impl SpansBatch {
 
     /// About how many bytes it takes.
     pub fn memory_bytes(&self) -> usize {
-        let of = |batch: &RecordBatch| {
-            batch.columns().iter().map(Array::get_buffer_memory_size).sum::<usize>()
-        };
+        let of = |batch: &RecordBatch| batch.columns().iter().map(Array::get_buffer_memory_size).sum::<usize>();
         of(&self.spans) + of(&self.contexts)
     }
 }

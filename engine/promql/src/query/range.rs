@@ -1,0 +1,157 @@
+//! Range queries of which earlier results answer a part: what is kept is looked up, the rest evaluated, both put beside
+//! each other.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use quiver_query::{QueryContext, QueryMemory};
+use quiver_types::{Error, Result, SeriesSnapshot, Version};
+
+use super::{Job, PromqlEngine, QueryOptions, QueryTimings, grid, too_many_rows};
+use crate::annotation::Annotations;
+use crate::ast::{Expr, ValueType};
+use crate::cache::{Dependence, Entry, Key, Piece, ResultCache, dependence, stitch};
+use crate::check::type_of;
+use crate::kernel::Grid;
+use crate::plan::QueryTimes;
+use crate::print::print;
+use crate::result::{QueryValue, StepResult};
+
+impl PromqlEngine {
+    /// Says under what key the result of a query may be kept, and what its steps rest on.
+    pub(super) fn cacheable(
+        &self,
+        expr: &Expr,
+        times: QueryTimes,
+        options: &QueryOptions,
+        ctx: &QueryContext,
+    ) -> Option<(Key, Dependence)> {
+        if !self.results.is_on()
+            || options.no_cache
+            || options.stats
+            || times.step_ms == 0
+            || type_of(expr) != ValueType::Vector
+        {
+            return None;
+        }
+        let lookback_ms = options.lookback_ms.unwrap_or(self.settings.lookback_ms);
+        let rests_on = dependence(expr, times.step_ms, lookback_ms)?;
+        let key = Key {
+            expr: print(expr),
+            step_ms: times.step_ms,
+            phase_ms: times.start_ms.rem_euclid(times.step_ms),
+            lookback_ms,
+            access: ctx.access.clone(),
+        };
+        Some((key, rests_on))
+    }
+
+    pub(super) fn range_job(
+        &self,
+        expr: Expr,
+        times: QueryTimes,
+        options: &QueryOptions,
+        ctx: &QueryContext,
+        key: Key,
+        rests_on: Dependence,
+    ) -> RangeJob {
+        let snapshot = self.source.snapshot();
+        let grid = grid(times);
+        let kept = self.results.get(&key);
+        let usable = kept.as_ref().map_or(0..0, |entry| usable(entry, grid, &rests_on, &*snapshot));
+        let gaps = if usable.is_empty() {
+            vec![0..grid.steps]
+        } else {
+            [0..usable.start, usable.end..grid.steps].into_iter().filter(|gap| !gap.is_empty()).collect()
+        };
+        let job = |gap: &Range<usize>| {
+            let (start_ms, end_ms) = (grid.at(gap.start), grid.at(gap.end - 1));
+            let times =
+                QueryTimes { start_ms, end_ms: if gap.end == grid.steps { times.end_ms } else { end_ms }, ..times };
+            self.job(expr.clone(), times, options, ctx, Arc::clone(&snapshot))
+        };
+        let jobs = gaps.iter().map(|gap| (gap.start, job(gap))).collect();
+        self.results.count(usable.len(), grid.steps - usable.len());
+        let kept = kept.filter(|_| !usable.is_empty()).map(|entry| (entry.result, usable));
+        RangeJob { grid, kept, jobs, key, version: snapshot.version(), results: Arc::clone(&self.results) }
+    }
+}
+
+/// Gives the steps of a grid that a kept result still answers.
+pub(super) fn usable(entry: &Entry, grid: Grid, rests_on: &Dependence, now: &dyn SeriesSnapshot) -> Range<usize> {
+    let kept = entry.result.grid;
+    let first = kept.start.max(grid.start);
+    let last = kept.end().min(grid.end());
+    // One made after this query's snapshot was taken tells of things that this query must not see.
+    if first > last || entry.version.written > now.version().written {
+        return 0..0;
+    }
+    // Both grids have one phase: they meet on whole steps.
+    let from = ((first - grid.start) / grid.step_ms) as usize;
+    let overlap = Grid { start: first, step_ms: grid.step_ms, steps: ((last - first) / grid.step_ms) as usize + 1 };
+    let steps = rests_on.unchanged(overlap, |range| now.first_change(entry.version, range));
+    from..from + steps
+}
+
+/// A range query of which a part may be answered by an earlier result.
+pub(super) struct RangeJob {
+    grid: Grid,
+    /// An earlier result, and the steps of the grid that it answers.
+    kept: Option<(Arc<StepResult>, Range<usize>)>,
+    /// What is to be evaluated: first step of the grid, and the job.
+    jobs: Vec<(usize, Job)>,
+    key: Key,
+    version: Version,
+    results: Arc<ResultCache>,
+}
+
+impl RangeJob {
+    pub(super) async fn evaluate(self) -> Result<(QueryValue, Annotations, QueryTimings, QueryMemory)> {
+        let (mut annotations, mut timings) = (Annotations::default(), QueryTimings::default());
+        let mut memory = QueryMemory::default();
+        let (mut pieces, mut keep, mut rows_max) = (Vec::new(), true, None);
+        for (at, job) in self.jobs {
+            let run = Arc::clone(&job.planner.run);
+            rows_max = Some(run.ctx.limits.rows_max);
+            let (value, noted, spent, _, held) = job.evaluate().await?;
+            memory.0.extend(held.0);
+            let QueryValue::Matrix(result) = value else {
+                return Err(Error::internal("a range query of a vector gave no matrix"));
+            };
+            keep &= noted.is_empty() && !run.met_histograms();
+            annotations.merge(noted);
+            timings.add(&spent);
+            let steps = 0..result.grid.steps;
+            pieces.push(Piece { result: Arc::new(result), steps, at });
+        }
+        let began = Instant::now();
+        let result = match (&self.kept, &mut pieces[..]) {
+            (None, [_]) => pieces.remove(0).result,
+            (Some((kept, steps)), []) if kept.grid == self.grid && steps.len() == self.grid.steps => Arc::clone(kept),
+            (kept, _) => {
+                if let Some((result, steps)) = kept {
+                    let from = ((self.grid.at(steps.start) - result.grid.start) / self.grid.step_ms) as usize;
+                    let from = from..from + steps.len();
+                    pieces.push(Piece { result: Arc::clone(result), steps: from, at: steps.start });
+                }
+                let result = stitch(&pieces, self.grid);
+                if rows_max.is_some_and(|max| result.len() as u64 > max) {
+                    return Err(too_many_rows(result.len(), rows_max.unwrap_or_default()));
+                }
+                Arc::new(result)
+            }
+        };
+        // A short question must not replace the long one before it.
+        let shorter = self
+            .kept
+            .as_ref()
+            .is_some_and(|(kept, steps)| steps.len() == self.grid.steps && kept.grid.steps > self.grid.steps);
+        if keep && !shorter {
+            self.results.put(self.key, Entry { result: Arc::clone(&result), version: self.version });
+        }
+        timings.settle += began.elapsed();
+        let result = Arc::unwrap_or_clone(result);
+        Ok((QueryValue::Matrix(result), annotations, timings, memory))
+    }
+}
