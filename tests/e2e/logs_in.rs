@@ -206,7 +206,7 @@ async fn bulk() {
         let mut answer = answer.json();
         assert!(answer["took"].is_u64());
         answer["took"] = json!(0);
-        let items = json!([{"create": {"status": 201}}, {"index": {"status": 201}}]);
+        let items = json!([{"create": {"status": 201}}, {"create": {"status": 201}}]);
         assert_eq!(answer, json!({"took": 0, "errors": false, "items": items}));
     }
     let mixed = format!("{{\"delete\":{{\"_id\":\"1\"}}}}\n{{\"create\":{{}}}}\nnonsense\n{body}");

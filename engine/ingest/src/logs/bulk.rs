@@ -98,7 +98,8 @@ impl Bulk {
             let separator = if i == 0 { "" } else { "," };
             let word = Action::ALL[*action as usize].0;
             let _ = match outcome {
-                Outcome::Taken => write!(out, "{separator}{{\"{word}\":{{\"status\":201}}}}"),
+                // What was taken is a new document, whichever of the two actions brought it; the reference says so too.
+                Outcome::Taken => write!(out, "{separator}{{\"create\":{{\"status\":201}}}}"),
                 other => write!(
                     out,
                     "{separator}{{\"{word}\":{{\"status\":400,\"error\":{{\"type\":\"{}\",\"reason\":\"{}\"}}}}}}",

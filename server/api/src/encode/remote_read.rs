@@ -15,6 +15,9 @@ use super::protobuf::{put_double, put_doubles, put_message, put_sint, put_sints,
 /// Bytes of a frame, about.
 const FRAME_BYTES: usize = 1 << 20;
 
+/// Longest reason for refusing a matcher.
+const ERROR_BYTES_MAX: usize = 1000;
+
 /// Most queries of a request; Prometheus sends one.
 const QUERIES_MAX: usize = 1000;
 
@@ -127,7 +130,13 @@ fn matcher(message: &[u8], patterns: &mut PatternBudget) -> Result<Matcher, Faul
         3 => MatchOp::NotRegex,
         other => return Err(fault(format!("invalid matcher type {other}"))),
     };
-    let matcher = Matcher::new(text(name)?, op, text(value)?).map_err(Fault::Refused)?;
+    // The reason repeats the pattern, which may be long.
+    let short = |mut error: Error| {
+        let end = error.message.floor_char_boundary(ERROR_BYTES_MAX);
+        error.message.truncate(end);
+        Fault::Refused(error)
+    };
+    let matcher = Matcher::new(text(name)?, op, text(value)?).map_err(short)?;
     if kind >= 2 {
         patterns.add(&matcher.value).map_err(Fault::Refused)?;
     }
