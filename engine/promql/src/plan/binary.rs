@@ -171,12 +171,13 @@ impl Planner {
             group.many.iter().for_each(|&row| many_used[row as usize] = true);
             group.one.iter().for_each(|&row| one_used[row as usize] = true);
         }
-        if swapped {
-            right.restrict(many_used);
-            left.restrict(one_used);
-        } else {
-            left.restrict(many_used);
-            right.restrict(one_used);
+        // Several rows of one signature are an error as soon as the other side has any row at all, so that then no row of
+        // it is of no use.
+        let may_err = groups.iter().any(|g| g.one.len() > 1);
+        let (many_side, one_side) = if swapped { (&right, &left) } else { (&left, &right) };
+        if !may_err {
+            many_side.restrict(many_used);
+            one_side.restrict(one_used);
         }
         let mut results = Results { both: &both, matching, op: expr.op, pairs: vec![] };
         for group in &mut groups {
