@@ -220,6 +220,11 @@ impl S3Server {
         (badness.share, badness.faults) = (share, faults.to_vec());
     }
 
+    /// Gives how many kinds of faults were met so far.
+    pub fn faults_met(&self) -> usize {
+        self.proxy.lock().done.len()
+    }
+
     /// Ends all faults; gives how often each was met.
     pub fn behave(&self) -> Vec<(Fault, u64)> {
         let mut badness = self.proxy.lock();
