@@ -50,6 +50,14 @@ fn record(rows: &mut Rows, json: &mut Cursor<'_>, url: &UrlFields) -> Result<()>
     let (mut last, mut tags) = (0, false);
     let mut lacks = vec![true; url.fields.len()];
     while json.next_key(last == 0)? {
+        if rows.is_lost() {
+            // Names of a record that goes are not worth keeping: it may have millions.
+            json.text_rest()?;
+            json.expect(b':', "expected `:`")?;
+            json.peek();
+            json.skip()?;
+            continue;
+        }
         last = rows.key(json, ROOT, last)?;
         let next = json.peek();
         let key = rows.names.key_text(last);
