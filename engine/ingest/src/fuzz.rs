@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use quiver_types::label::Pairs;
 use quiver_types::logs::{STREAM, STREAM_ID, TIME};
-use quiver_types::{LogsBatch, MetricsBatch, SeriesId};
+use quiver_types::spans::read_spans;
+use quiver_types::{Access, LogsBatch, MetricsBatch, SeriesId};
 
 use crate::codec::{self, Encoding};
 use crate::exposition::{ExpositionDecoder, ExpositionOptions};
@@ -13,6 +14,7 @@ use crate::formats::{Context, Format, Limits, otlp_json, otlp_metrics, remote_wr
 use crate::logs::saas::UrlFields;
 use crate::logs::{self, DecodedLogs, FieldOptions, JsonLines, LogsContext, LogsLimits};
 use crate::otlp::{DeltaMode, DeltaState, OtlpOptions};
+use crate::traces::{self, TraceContext, TraceFormat};
 
 /// All targets by name.
 pub const TARGETS: &[(&str, fn(&[u8]))] = &[
@@ -20,6 +22,10 @@ pub const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("remote_write2", fuzz_remote_write2),
     ("otlp_metrics", fuzz_otlp_metrics),
     ("otlp_json", fuzz_otlp_json),
+    ("otlp_traces", fuzz_otlp_traces),
+    ("otlp_traces_json", fuzz_otlp_traces_json),
+    ("zipkin", fuzz_zipkin),
+    ("trace1", fuzz_trace1),
     ("exposition", fuzz_exposition),
     ("codec", fuzz_codec),
     ("inflate", fuzz_inflate),
@@ -50,6 +56,51 @@ pub fn fuzz_otlp_metrics(body: &[u8]) {
 /// OTLP metrics, JSON.
 pub fn fuzz_otlp_json(body: &[u8]) {
     decode(&otlp_json::FORMAT, body);
+}
+
+/// OTLP spans, protobuf.
+pub fn fuzz_otlp_traces(body: &[u8]) {
+    decode_spans(TraceFormat::Otlp, body);
+}
+
+/// OTLP spans, JSON.
+pub fn fuzz_otlp_traces_json(body: &[u8]) {
+    decode_spans(TraceFormat::OtlpJson, body);
+}
+
+/// Zipkin v2.
+pub fn fuzz_zipkin(body: &[u8]) {
+    decode_spans(TraceFormat::Zipkin, body);
+}
+
+/// The internal JSON of a trace.
+pub fn fuzz_trace1(body: &[u8]) {
+    decode_spans(TraceFormat::Internal, body);
+}
+
+/// Decodes, and checks what the store and its readers rely on.
+fn decode_spans(format: TraceFormat, body: &[u8]) {
+    let access = Access::full();
+    let ctx = TraceContext {
+        body_bytes_max: 1 << 20,
+        batch_bytes_max: 4 << 20,
+        now_ns: 1_700_000_000_000_000_000,
+        earliest_ns: 1,
+        latest_ns: i64::MAX,
+        access: &access,
+    };
+    let Ok(decoded) = traces::decode(format, None, body, &ctx) else { return };
+    assert!(decoded.batch.is_sound(), "spans refer to contexts that are there");
+    let mut spans = Vec::new();
+    read_spans(&decoded.batch.flat(), &mut spans).expect("a batch has all columns");
+    assert_eq!(spans.len(), decoded.batch.len(), "no span is lost");
+    for span in &spans {
+        assert!(span.start > 0 && span.end >= span.start, "times are in order");
+        assert!(span.trace_id != [0; 16] && span.span_id != [0; 8], "ids are there");
+        let keys: Vec<&str> = span.attributes.iter().map(|(key, _)| key).collect();
+        assert!(keys.is_sorted_by(|a, b| a < b) && !keys.contains(&"error"), "keys are sorted and unique");
+        span.attributes.iter().for_each(|(_, value)| drop(value.text()));
+    }
 }
 
 /// Exposition text, in one piece and cut in two: the outcome must be the same.

@@ -9,7 +9,7 @@ pub mod otlp;
 pub mod response;
 mod schema;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod zipkin;
 
 use quiver_types::spans::{Cut, SpansBatch, SpansBuilder, parse_hex};

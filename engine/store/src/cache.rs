@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use crate::decoded::DecodedCache;
 use crate::part::logs::{ColumnIndex, PartLogs};
+use crate::part::spans::SpanIndex;
 use crate::part::{Footer, PartId, PartSeries};
 use crate::sample_blocks::SampleBlocks;
 
@@ -151,6 +152,8 @@ pub struct Caches {
     pub footers: Lru<(PartId, u8), Arc<Footer>>,
     /// Series tables.
     pub series: Lru<PartId, Arc<PartSeries>>,
+    /// Where traces are.
+    pub(crate) span_indexes: Lru<PartId, Arc<SpanIndex>>,
     /// Checked blocks of remote files, by part, kind of file and number of the block.
     pub blocks: Lru<(PartId, u8, u32), Bytes>,
     /// What is known of parts of logs.
@@ -174,7 +177,8 @@ impl Caches {
         Self {
             footers: Lru::new(rest / 4, 4),
             // One shard: a large series table must fit whenever the budget has room for it.
-            series: Lru::new(rest / 4 * 3, 1),
+            series: Lru::new(rest / 2, 1),
+            span_indexes: Lru::new(rest / 4, 1),
             blocks: Lru::new(blocks, 8),
             logs: Lru::new(logs / 8, 2),
             words: Lru::new(logs / 4, 1),
@@ -187,6 +191,7 @@ impl Caches {
     pub fn forget(&self, part: PartId) {
         self.series.remove(&part);
         self.logs.remove(&part);
+        self.span_indexes.remove(&part);
         for kind in 0..=u8::try_from(crate::part::KINDS.len()).unwrap_or(u8::MAX) {
             self.footers.remove(&(part, kind));
         }

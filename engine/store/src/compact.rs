@@ -19,6 +19,7 @@ use crate::part::{Part, Place};
 mod logs;
 mod merge;
 mod plan;
+mod spans;
 #[cfg(test)]
 mod tests;
 

@@ -5,13 +5,14 @@
 //! of a writer commit in order, because one task flushes one after the other. A try that fails leaves nothing: its
 //! files go, and the next one has a new flush id.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use quiver_types::tables::{self, logs, metric_metadata, metrics};
+use quiver_types::SpansBatch;
+use quiver_types::tables::{self, logs, metric_metadata, metrics, spans};
 use quiver_types::time::{DAY_MS, day_of};
 use tokio::sync::mpsc::UnboundedReceiver;
 use uuid::Uuid;
@@ -21,9 +22,11 @@ use crate::cleaner;
 use crate::core::{Backoff, Core};
 use crate::error::{Context, Error, ErrorKind, Result, chain};
 use crate::failpoint;
+use crate::memtable::spans::starts;
 use crate::memtable::{Generation, GenerationId};
 use crate::metadata_rows::{MetadataRow, metadata_batch, newest_rows};
 use crate::metrics::METRICS;
+use crate::part::spans::{OwnColumn, SpanPartWriter, own_columns, sorted};
 use crate::part::{Origin, PartCompression, PartId, PartMeta, PartSpec, PartWriter, planned_keys, write_rows_part};
 
 /// What a flushed generation frees: its memory and WAL.
@@ -112,6 +115,14 @@ struct Output {
     day: i32,
     id: PartId,
     rows: Vec<MetadataRow>,
+    spans: SpanOutput,
+}
+
+/// The spans of a day: batches, and which rows of them in order.
+#[derive(Debug, Default)]
+struct SpanOutput {
+    batches: Arc<Vec<SpansBatch>>,
+    own: Arc<Vec<OwnColumn>>,
 }
 
 async fn flush(core: &Arc<Core>, generation: &Arc<Generation>) -> Result<()> {
@@ -154,7 +165,7 @@ pub(crate) fn keys(table: &str, day: i32, id: PartId) -> Vec<String> {
 }
 
 fn plan(generation: &Generation) -> Vec<Output> {
-    let output = |table, day, rows| Output { table, day, id: Uuid::now_v7(), rows };
+    let output = |table, day, rows| Output { table, day, id: Uuid::now_v7(), rows, spans: SpanOutput::default() };
     // A part says how many there are of its flush, so a day that turns out empty must not be counted.
     let days = generation.days().into_iter().filter(|&day| generation.runs(day).next().is_some());
     let mut outputs: Vec<_> = days.map(|day| output(metrics::TABLE.name, day, Vec::new())).collect();
@@ -163,8 +174,34 @@ fn plan(generation: &Generation) -> Vec<Output> {
         metadata.entry(day_of(ts)).or_default().push(MetadataRow { ts, metadata: metadata_of, service });
     }
     outputs.extend(generation.logs().days().into_iter().map(|day| output(logs::TABLE.name, day, Vec::new())));
+    outputs.extend(plan_spans(generation));
     outputs.extend(metadata.into_iter().map(|(day, rows)| output(metric_metadata::TABLE.name, day, newest_rows(rows))));
     outputs
+}
+
+fn plan_spans(generation: &Generation) -> Vec<Output> {
+    let chunks = generation.span_view((i64::MIN, i64::MAX), u64::MAX);
+    let batches: Arc<Vec<SpansBatch>> = Arc::new(chunks.iter().map(|c| c.batch.clone()).collect());
+    let days: BTreeSet<i32> = batches.iter().flat_map(|b| starts(b).iter().map(|&t| day_of_ns(t))).collect();
+    let own = Arc::new(own_columns(batches.iter()));
+    let table = spans::TABLE.name;
+    let output = |day| {
+        let spans = SpanOutput { batches: Arc::clone(&batches), own: Arc::clone(&own) };
+        Output { table, day, id: Uuid::now_v7(), rows: Vec::new(), spans }
+    };
+    days.into_iter().map(output).collect()
+}
+
+fn day_of_ns(time: i64) -> i32 {
+    day_of(time.div_euclid(1_000_000))
+}
+
+fn write_spans(root: &Path, spec: PartSpec, output: &SpanOutput) -> Result<PartMeta> {
+    let day = spec.day;
+    let mut part = SpanPartWriter::create(root, spec, output.own.to_vec())?;
+    let rows = sorted(&output.batches, |start| day_of_ns(start) == day);
+    part.push(&output.batches, &rows)?;
+    part.finish()?.ok_or_else(|| Error::internal("a day of spans turned out empty"))
 }
 
 fn write(core: &Core, generation: &Generation, flush_id: Uuid, planned: Vec<Output>) -> Result<Vec<PartMeta>> {
@@ -196,6 +233,8 @@ fn write(core: &Core, generation: &Generation, flush_id: Uuid, planned: Vec<Outp
             let first = i64::from(planned.day) * DAY_MS;
             let range = (first.saturating_mul(1_000_000), (first + DAY_MS).saturating_mul(1_000_000).saturating_sub(1));
             crate::logs::flush::write_day(root, spec, &generation.log_view(range, u64::MAX))?
+        } else if planned.table == spans::TABLE.name {
+            write_spans(root, spec, &planned.spans)?
         } else {
             write_rows_part(root, spec, &metadata_batch(&planned.rows)?)?
         };

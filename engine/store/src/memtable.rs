@@ -8,6 +8,7 @@
 pub(crate) mod logs;
 pub(crate) mod order;
 pub(crate) mod series;
+pub(crate) mod spans;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -24,13 +25,14 @@ use hashbrown::HashMap;
 use parking_lot::RwLock;
 use quiver_types::metrics::MetricMetadata;
 use quiver_types::time::DAY_MS;
-use quiver_types::{Access, Histogram, LabelSet, Matcher, Millis, MillisRange, SeriesId};
+use quiver_types::{Access, Histogram, LabelSet, Matcher, Millis, MillisRange, SeriesId, SpansBatch};
 use roaring::RoaringBitmap;
 use uuid::Uuid;
 
 use crate::memtable::logs::{LiveLogs, LogRows, LogsView};
 use crate::memtable::order::Order;
 use crate::memtable::series::{Pushed, SeriesData};
+use crate::memtable::spans::{LiveSpans, SpanChunk};
 use crate::registry::Registry;
 use crate::registry::paged::Paged;
 use crate::run::{FloatRun, HistRun, RunExemplar, SeriesRun};
@@ -85,6 +87,8 @@ pub struct Generation {
     metadata: RwLock<Vec<MetadataRow>>,
     logs: LiveLogs,
     log_rows: AtomicU64,
+    spans: LiveSpans,
+    span_rows: AtomicU64,
     days: RwLock<BTreeSet<i32>>,
     min_ts: AtomicI64,
     max_ts: AtomicI64,
@@ -171,6 +175,8 @@ impl Generation {
             metadata: RwLock::default(),
             logs: LiveLogs::default(),
             log_rows: AtomicU64::new(0),
+            spans: LiveSpans::default(),
+            span_rows: AtomicU64::new(0),
             days: RwLock::default(),
             min_ts: AtomicI64::new(i64::MAX),
             max_ts: AtomicI64::new(i64::MIN),
@@ -370,6 +376,16 @@ impl Generation {
         &self.logs
     }
 
+    /// Number of spans.
+    pub fn spans(&self) -> u64 {
+        self.span_rows.load(Relaxed)
+    }
+
+    /// Gives the batches of spans of writes up to `seq` that may start in a closed range of Unix nanoseconds.
+    pub(crate) fn span_view(&self, range: (i64, i64), seq: u64) -> Vec<Arc<SpanChunk>> {
+        self.cut(seq).map_or_else(Vec::new, |cut| self.spans.view(cut, range))
+    }
+
     /// Gives the content of one day for the flush, in series order, built one series at a time. Only of a sealed
     /// generation: the order is made once.
     pub fn runs(&self, day: i32) -> impl Iterator<Item = SeriesRun> + '_ {
@@ -523,6 +539,14 @@ impl Generation {
         self.account(rows.iter().map(|r| size_of::<MetadataRow>() + text(&r.1) + r.2.len()).sum());
         let rows = rows.into_iter().map(|(ts, metadata, service)| MetadataRow { seq, ts, metadata, service });
         self.metadata.write().extend(rows);
+    }
+
+    /// Inserts spans.
+    pub(crate) fn insert_spans(&self, seq: u64, batch: SpansBatch) {
+        let seq = self.relative(seq);
+        self.rows.fetch_add(batch.len() as u64, Release);
+        self.span_rows.fetch_add(batch.len() as u64, Relaxed);
+        self.account(self.spans.insert(batch, seq));
     }
 
     /// Inserts log rows; their slots are defined.

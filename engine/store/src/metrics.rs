@@ -179,6 +179,7 @@ metrics! {
     Counter ingest_samples "quiver_ingest_samples_total" "Float samples written.";
     Counter ingest_histograms "quiver_ingest_histograms_total" "Native histograms written.";
     Counter ingest_exemplars "quiver_ingest_exemplars_total" "Exemplars written.";
+    Counter ingest_spans "quiver_ingest_spans_written_total" "Spans written.";
     Counter ingest_log_rows "quiver_ingest_log_rows_total" "Log rows written.";
     Counter refused_old_rows "quiver_ingest_too_old_log_rows_total" "Log rows dropped because they are too old.";
     Counter refused_future_rows "quiver_ingest_future_log_rows_total" "Log rows dropped because they are too far in the future.";

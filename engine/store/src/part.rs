@@ -23,6 +23,7 @@ mod run_reader;
 mod samples_file;
 mod series;
 mod series_file;
+pub(crate) mod spans;
 #[cfg(test)]
 mod tests;
 mod writer;

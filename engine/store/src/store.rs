@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use quiver_types::logs::LogSource;
-use quiver_types::{Clock, LogsBatch, MetricsBatch, SeriesSource};
+use quiver_types::spans::SpanSource;
+use quiver_types::{Clock, LogsBatch, MetricsBatch, SeriesSource, SpansBatch};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
@@ -31,6 +32,7 @@ use crate::registry::Registry;
 use crate::select::StoreSource;
 use crate::settings::StoreSettings;
 use crate::snapshot::{Shared, Visible};
+use crate::spans::SpanSnapshots;
 use crate::wal::disk::{LocalDisk, WalDisk};
 use crate::writer::{WriteOutcome, WritePath, WritePathParts};
 use crate::{cleaner, failpoint, flush, identity, outbox, retention, upload};
@@ -199,6 +201,20 @@ impl Store {
     pub async fn write_logs(&self, batch: LogsBatch) -> Result<WriteOutcome> {
         self.takes_writes()?;
         self.write_path.write_logs(batch).await
+    }
+
+    /// Writes spans, likewise.
+    ///
+    /// # Errors
+    /// As [`Store::write_metrics`].
+    pub async fn write_spans(&self, batch: SpansBatch) -> Result<WriteOutcome> {
+        self.takes_writes()?;
+        self.write_path.write_spans(batch).await
+    }
+
+    /// Gives what queries of spans read from.
+    pub fn span_source(&self) -> Arc<dyn SpanSource> {
+        Arc::new(SpanSnapshots(Arc::clone(&self.core.shared)))
     }
 
     fn takes_writes(&self) -> Result<()> {

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use quiver_types::{Clock, Error, ErrorKind, LogsBatch, MetricsBatch, Result};
+use quiver_types::{Clock, Error, ErrorKind, LogsBatch, MetricsBatch, Result, SpansBatch};
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 use uuid::Uuid;
 
@@ -77,6 +77,8 @@ pub struct WriteOutcome {
     pub histograms: u64,
     /// Exemplars written.
     pub exemplars: u64,
+    /// Spans written.
+    pub spans: u64,
     /// Log rows written.
     pub rows: u64,
     /// What was dropped, by reason; each reason once, counts not 0.
@@ -228,6 +230,21 @@ impl WritePath {
         let written = self.enqueue(Batch::Logs(prepared), bytes, admitted.days)?.await.map_err(|_| stopped())??;
         outcome.rows = written.rows;
         Ok(outcome)
+    }
+
+    /// Writes spans, likewise.
+    ///
+    /// # Errors
+    /// As [`WritePath::write_metrics`].
+    pub async fn write_spans(&self, batch: SpansBatch) -> Result<WriteOutcome> {
+        let admitted = limits::admit_spans(&batch, &self.settings)?;
+        if batch.is_empty() {
+            return Ok(WriteOutcome::default());
+        }
+        self.wait_for_memory().await?;
+        let bytes = batch.memory_bytes();
+        let written = self.enqueue(Batch::Spans(batch), bytes, admitted.days)?.await.map_err(|_| stopped())??;
+        Ok(WriteOutcome { spans: written.spans, ..WriteOutcome::default() })
     }
 
     fn enqueue(&self, batch: Batch, bytes: usize, days: Vec<i32>) -> Result<oneshot::Receiver<Result<Written>>> {

@@ -13,8 +13,8 @@ mod model;
 mod nested;
 mod source;
 
-pub use attributes::{Attribute, AttributeWriter, Attributes, Value, json_text};
-pub use batch::{CONTEXT_COLUMNS, SPAN_COLUMNS, SpansBatch, context_schema, span_schema};
+pub use attributes::{Attribute, AttributeWriter, Attributes, Value, json_text, push_typed, push_typed_text};
+pub use batch::{CONTEXT_COLUMNS, SPAN_COLUMNS, SpansBatch, context_column, context_schema, span_schema};
 pub use builder::{ContextFields, Cut, SpanFields, SpansBuilder};
 pub use columns::{SpanColumn, all_columns, read_spans, schema_of};
 pub use filter::{AttributeTest, Place, SpanFilter, TextTest};

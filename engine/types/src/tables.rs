@@ -7,6 +7,7 @@ use arrow::datatypes::{DataType, Field, SchemaRef, TimeUnit};
 pub mod logs;
 pub mod metric_metadata;
 pub mod metrics;
+pub mod spans;
 
 /// A physical table.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +40,7 @@ pub struct FileDef {
 }
 
 /// All tables.
-pub const TABLES: &[TableDef] = &[metrics::TABLE, metric_metadata::TABLE, logs::TABLE];
+pub const TABLES: &[TableDef] = &[metrics::TABLE, metric_metadata::TABLE, logs::TABLE, spans::TABLE];
 
 /// Finds a table by name.
 pub fn table(name: &str) -> Option<&'static TableDef> {

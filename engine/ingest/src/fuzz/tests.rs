@@ -42,6 +42,13 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
         }
         "otlp_metrics" => vec![crate::otlp::tests::everything().encode_to_vec()],
         "otlp_json" => vec![crate::otlp::tests::EVERYTHING_JSON.as_bytes().to_vec()],
+        "otlp_traces" => {
+            let json = crate::traces::tests::EVERYTHING_JSON.as_bytes();
+            vec![crate::traces::tests::to_protobuf(json)]
+        }
+        "otlp_traces_json" => vec![crate::traces::tests::EVERYTHING_JSON.as_bytes().to_vec()],
+        "zipkin" => vec![crate::traces::tests::ZIPKIN_JSON.as_bytes().to_vec()],
+        "trace1" => vec![crate::traces::tests::TRACE1_JSON.as_bytes().to_vec()],
         "exposition" => vec![
             b"# TYPE a counter\n# HELP a b\\n\na_total{b=\"c\\\"\",d=\"e\"} 1 2 # {t=\"u\"} 3 4\n{\"x.y\",z=\"\"} NaN\n# EOF".to_vec(),
         ],

@@ -11,6 +11,14 @@ use serde_json::Value as Json;
 use super::{DecodedSpans, Sink, SpanReason, TraceContext, hex_id};
 use crate::error::{Error, Result};
 
+/// The trace itself, or as the API answers it.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Document {
+    Wrapped { data: Trace },
+    Plain(Trace),
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Trace {
@@ -173,7 +181,8 @@ fn list<'a>(held: &'a [(&'a str, Held)]) -> Vec<(&'a str, Value<'a>)> {
 /// # Errors
 /// Invalid: not this format. TooLarge: more than the limits allow.
 pub fn decode(body: &[u8], ctx: &TraceContext<'_>) -> Result<DecodedSpans> {
-    let trace: Trace = serde_json::from_slice(body).map_err(|_| shape("not a trace of the format `trace/1`"))?;
+    let document: Document = serde_json::from_slice(body).map_err(|_| shape("not a trace of the format `trace/1`"))?;
+    let (Document::Wrapped { data: trace } | Document::Plain(trace)) = document;
     if trace.format != "trace/1" {
         return Err(shape("`format` is not `trace/1`"));
     }

@@ -10,12 +10,14 @@ pub struct TracePartial {
     pub rejected: u64,
     /// Why, and what was cut; empty when all is well.
     pub message: String,
+    /// Whether nothing was stored.
+    pub all: bool,
 }
 
 impl TracePartial {
     /// Sums up what a decoder refused and cut.
     pub fn of(decoded: &DecodedSpans) -> Self {
-        Self { rejected: decoded.refused_count(), message: decoded.text() }
+        Self { rejected: decoded.refused_count(), message: decoded.text(), all: decoded.batch.is_empty() }
     }
 
     /// Encodes the response as protobuf.
@@ -37,7 +39,7 @@ impl TracePartial {
 
     /// Encodes the response as JSON.
     pub fn to_json(&self) -> String {
-        if *self == Self::default() {
+        if self.rejected == 0 && self.message.is_empty() {
             return "{}".to_owned();
         }
         let message = serde_json::Value::from(self.message.as_str());

@@ -36,6 +36,46 @@ fn one(span: &str) -> DecodedSpans {
 
 const IDS: &str = r#""traceId":"5B8EFFF798038103D269B633813FC60C","spanId":"EEE19B7EC3C1B174","startTimeUnixNano":"1544712660000000000""#;
 
+/// A request with every field, for the fuzz loop.
+pub(crate) const EVERYTHING_JSON: &str = r#"{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"s"}},
+    {"key":"host.name","value":{"stringValue":"h"}}]},"scopeSpans":[{"scope":{"name":"l","version":"1","attributes":[{"key":"a","value":{"boolValue":true}}]},
+    "spans":[{"traceId":"5B8EFFF798038103D269B633813FC60C","spanId":"EEE19B7EC3C1B174","parentSpanId":"EEE19B7EC3C1B173","traceState":"a=b","flags":1,
+    "name":"n","kind":2,"startTimeUnixNano":"1544712660000000000","endTimeUnixNano":"1544712661000000000","droppedAttributesCount":1,
+    "attributes":[{"key":"i","value":{"intValue":"5"}},{"key":"d","value":{"doubleValue":0.5}},{"key":"x","value":{"bytesValue":"AQI="}},
+    {"key":"l","value":{"arrayValue":{"values":[{"intValue":"1"},{"kvlistValue":{"values":[{"key":"k","value":{}}]}}]}}}],
+    "events":[{"timeUnixNano":"1544712660000000001","name":"e","attributes":[{"key":"k","value":{"stringValue":"v"}}],"droppedAttributesCount":2}],
+    "links":[{"traceId":"00000000000000000000000000000001","spanId":"0000000000000002","traceState":"c=d","attributes":[],"flags":3}],
+    "status":{"code":2,"message":"m"}}]}]}]}"#;
+
+/// Spans with every member.
+pub(crate) const ZIPKIN_JSON: &str = r#"[{"traceId":"a03ee8fff1dcd9b9","id":"1","parentId":"2","kind":"CLIENT","name":"g","timestamp":10,"duration":3,
+    "localEndpoint":{"serviceName":"api","ipv4":"10.0.0.1","port":80},"remoteEndpoint":{"serviceName":"db","ipv6":"::1"},"shared":true,
+    "annotations":[{"timestamp":12,"value":"ev|{\"n\":2}|3"}],"tags":{"n":"1","error":""},"debug":true}]"#;
+
+/// A trace in the internal form.
+pub(crate) const TRACE1_JSON: &str = r#"{"format":"trace/1","traceId":"00000000000000000000000000000001","spans":[{"spanId":"0000000000000002",
+    "parentSpanId":null,"service":"s","resource":0,"scope":0,"name":"n","kind":"server","start":"10","end":"20","statusCode":"ok",
+    "tags":{"a":"b","l":"[1]"},"metrics":{"m":1},"types":{"m":"int","l":"array"},"values":{"l":{"arrayValue":{"values":[{"intValue":"1"}]}}},
+    "events":[{"time":"11","name":"e","tags":{"k":"v"}}],"links":[{"traceId":"1","spanId":"2"}]}],"resources":[{"tags":{"h":"x"}}],"scopes":[{"name":"l"}]}"#;
+
+/// The protobuf form of a request in JSON.
+pub(crate) fn to_protobuf(json: &[u8]) -> Vec<u8> {
+    crate::otlp::json::to_protobuf(json, &schema::TRACES_REQUEST, 1 << 20).unwrap()
+}
+
+#[test]
+fn the_examples_are_taken() {
+    for (format, body) in [
+        (TraceFormat::OtlpJson, EVERYTHING_JSON.as_bytes().to_vec()),
+        (TraceFormat::Otlp, to_protobuf(EVERYTHING_JSON.as_bytes())),
+        (TraceFormat::Zipkin, ZIPKIN_JSON.as_bytes().to_vec()),
+        (TraceFormat::Internal, TRACE1_JSON.as_bytes().to_vec()),
+    ] {
+        let decoded = with(|ctx| decode(format, None, &body, &TraceContext { earliest_ns: 1, ..ctx.clone() })).unwrap();
+        assert_eq!((decoded.text().as_str(), decoded.batch.len()), ("", 1), "{format:?}");
+    }
+}
+
 #[test]
 fn types_and_places_are_kept() {
     let attributes = r#"[

@@ -8,10 +8,11 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use quiver_types::tables::{logs, metrics};
+use quiver_types::tables::{logs, metrics, spans};
 use quiver_types::{Millis, MillisRange, ReadStats};
 
 use super::plan::Plan;
+use super::spans::merge_spans;
 use crate::core::{Core, Job};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint;
@@ -26,6 +27,8 @@ pub(super) async fn merge(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Par
         merge_series(core, job, plan, inputs).await?
     } else if plan.table == logs::TABLE.name {
         super::logs::merge(core, job, plan, inputs).await?
+    } else if plan.table == spans::TABLE.name {
+        merge_spans(core, job, plan, inputs).await?
     } else {
         vec![merge_rows(core, job, plan, inputs).await?]
     };
@@ -42,6 +45,8 @@ async fn confirm(core: &Core, output: &PartMeta) -> Result<()> {
         part.series(&stats).await?.len() as u64
     } else if output.table == logs::TABLE.name {
         super::logs::confirm(&part).await?
+    } else if output.table == spans::TABLE.name {
+        part.span_index(&stats).await?.total
     } else {
         part.rows(&stats).await?.iter().map(|b| b.num_rows() as u64).sum()
     };

@@ -17,8 +17,9 @@ use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions, w
 use arrow::ipc::{MetadataVersion, root_as_message};
 use quiver_types::histogram::{HistogramBuilder, histogram_fields, read_histogram};
 use quiver_types::metrics::MetricMetadata;
-use quiver_types::tables::{TableDef, logs, metric_metadata, metrics};
-use quiver_types::{Millis, SeriesId};
+use quiver_types::spans::{context_schema, span_schema};
+use quiver_types::tables::{TableDef, logs, metric_metadata, metrics, spans};
+use quiver_types::{Millis, SeriesId, SpansBatch};
 
 use crate::memtable::HistogramRow;
 use crate::memtable::logs::LogRows;
@@ -44,6 +45,10 @@ pub(crate) enum Kind {
     LogNames,
     /// Rows of `logs`.
     LogRows,
+    /// Contexts of the spans that follow.
+    SpanContexts,
+    /// Rows of `spans`.
+    SpanRows,
 }
 
 impl Kind {
@@ -52,6 +57,7 @@ impl Kind {
         match self {
             Self::Metadata => &metric_metadata::TABLE,
             Self::LogStreams | Self::LogNames | Self::LogRows => &logs::TABLE,
+            Self::SpanContexts | Self::SpanRows => &spans::TABLE,
             _ => &metrics::TABLE,
         }
     }
@@ -59,8 +65,8 @@ impl Kind {
     /// Its number among the table's record kinds.
     pub(crate) fn number(self) -> u16 {
         match self {
-            Self::Definitions | Self::Metadata | Self::LogStreams => 0,
-            Self::Samples | Self::LogNames => 1,
+            Self::Definitions | Self::Metadata | Self::LogStreams | Self::SpanContexts => 0,
+            Self::Samples | Self::LogNames | Self::SpanRows => 1,
             Self::Histograms | Self::LogRows => 2,
             Self::Exemplars => 3,
         }
@@ -75,11 +81,17 @@ impl Kind {
     pub(crate) fn of(table: u16, number: u16) -> Option<Self> {
         let metrics = [Self::Definitions, Self::Samples, Self::Histograms, Self::Exemplars, Self::Metadata];
         let all = metrics.into_iter().chain([Self::LogStreams, Self::LogNames, Self::LogRows]);
+        let all = all.chain([Self::SpanContexts, Self::SpanRows]);
         let mut all = all;
         all.find(|k| k.table().number == table && k.number() == number)
     }
 
     fn schema(self, optional: bool) -> SchemaRef {
+        match self {
+            Self::SpanContexts => return context_schema(),
+            Self::SpanRows => return span_schema(),
+            _ => {}
+        }
         let schemas = &*SCHEMAS;
         Arc::clone(match (self, optional) {
             (Self::Definitions | Self::LogStreams, _) => &schemas[0],
@@ -90,7 +102,7 @@ impl Kind {
             (Self::Metadata, _) => &schemas[5],
             (Self::LogNames, _) => &schemas[6],
             (Self::LogRows, false) => &schemas[7],
-            (Self::LogRows, true) => &schemas[8],
+            (Self::LogRows | Self::SpanContexts | Self::SpanRows, _) => &schemas[8],
         })
     }
 }
@@ -244,6 +256,14 @@ impl Encoder {
             Arc::new(BinaryArray::from_iter_values(rows.iter().map(|r| r.1.labels.canonical()))),
         ];
         self.write(Kind::Exemplars, false, columns, out);
+    }
+
+    pub(crate) fn span_contexts(&mut self, batch: &SpansBatch, out: &mut Vec<u8>) {
+        self.write(Kind::SpanContexts, false, batch.contexts.columns().to_vec(), out);
+    }
+
+    pub(crate) fn span_rows(&mut self, batch: &SpansBatch, out: &mut Vec<u8>) {
+        self.write(Kind::SpanRows, false, batch.spans.columns().to_vec(), out);
     }
 
     pub(crate) fn log_names(&mut self, rows: &LogRows, out: &mut Vec<u8>) {

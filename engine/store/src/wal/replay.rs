@@ -14,12 +14,13 @@ use arrow::buffer::Buffer;
 use arrow::compute::filter_record_batch;
 use quiver_types::tables::logs::millis_of;
 use quiver_types::time::day_of;
-use quiver_types::{LabelSet, Millis};
+use quiver_types::{LabelSet, Millis, SpansBatch};
 use roaring::RoaringBitmap;
 use tracing::{info, warn};
 
 use crate::error::{Error, ErrorKind, Result, io_error};
 use crate::memtable::logs::{LiveStream, LogRows};
+use crate::memtable::spans::starts;
 use crate::memtable::{Generation, GenerationId, SampleRows};
 use crate::metrics::METRICS;
 use crate::registry::{Attached, Registry};
@@ -384,6 +385,7 @@ impl GenerationReplay {
         let (mut samples, mut histograms, mut exemplars, mut metadata) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (mut names, mut logs) = (None, Vec::new());
+        let (mut contexts, mut spans) = (None, Vec::new());
         for (kind, batch) in &write.records {
             match kind {
                 Kind::Samples => samples.push(codec::read_samples(batch)?),
@@ -394,6 +396,15 @@ impl GenerationReplay {
                 Kind::LogRows => {
                     let names = names.as_ref().ok_or_else(|| codec::bad("log rows without names"))?;
                     logs.push(self.read_logs(batch, names)?);
+                }
+                Kind::SpanContexts => contexts = Some(batch.clone()),
+                Kind::SpanRows => {
+                    let contexts = contexts.clone().ok_or_else(|| codec::bad("spans without contexts"))?;
+                    let batch = SpansBatch { spans: batch.clone(), contexts };
+                    if !batch.is_sound() {
+                        return Err(codec::bad("a span without a context"));
+                    }
+                    spans.push(batch);
                 }
                 Kind::Definitions | Kind::LogStreams => {}
             }
@@ -421,6 +432,12 @@ impl GenerationReplay {
         }
         if !metadata.is_empty() {
             self.generation.insert_metadata(seq, metadata);
+        }
+        for batch in spans {
+            let mut days = Vec::new();
+            note_days(starts(&batch).iter().map(|&t| millis_of(t)), &mut days);
+            self.generation.touch_days(&days);
+            self.generation.insert_spans(seq, batch);
         }
         for rows in logs.into_iter().filter(|r| r.len() > 0) {
             let mut days = Vec::new();

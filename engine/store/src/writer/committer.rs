@@ -56,6 +56,8 @@ pub(crate) struct Written {
     pub(crate) exemplars: u64,
     /// Log rows.
     pub(crate) rows: u64,
+    /// Spans.
+    pub(crate) spans: u64,
     /// Samples and histograms of series that the registry has no room for.
     pub(crate) refused: u64,
     /// Samples and histograms of series whose service brings too many.
@@ -324,6 +326,11 @@ impl Committer {
             generation.insert_logs(staged.seq, rows, days);
         }
         METRICS.ingest_log_rows.add(written.rows);
+        if let Some(spans) = staged.spans {
+            written.spans = spans.len() as u64;
+            generation.insert_spans(staged.seq, spans);
+        }
+        METRICS.ingest_spans.add(written.spans);
         METRICS.ingest_samples.add(written.samples);
         METRICS.ingest_histograms.add(written.histograms);
         METRICS.ingest_exemplars.add(written.exemplars);

@@ -2,9 +2,10 @@
 
 use quiver_types::tables::logs::millis_of;
 use quiver_types::time::day_of;
-use quiver_types::{Error, LogsBatch, MetricsBatch, Millis, Result};
+use quiver_types::{Error, LogsBatch, MetricsBatch, Millis, Result, SpansBatch};
 
 use super::Refusal;
+use crate::memtable::spans::starts;
 use crate::metrics::METRICS;
 use crate::settings::WriteSettings;
 use crate::wal::replay::note_days;
@@ -70,6 +71,19 @@ pub(crate) fn admit_logs(batch: &mut LogsBatch, now: Millis, settings: &WriteSet
     let mut days = Vec::new();
     note_days(batch.time.iter().map(|&t| millis_of(t)), &mut days);
     within(days, refused, settings)
+}
+
+/// Gives the days that spans touch; their ages were checked when they were decoded.
+///
+/// # Errors
+/// Invalid: too many days. Internal: the batch contradicts itself.
+pub(crate) fn admit_spans(batch: &SpansBatch, settings: &WriteSettings) -> Result<Admitted> {
+    if !batch.is_sound() {
+        return Err(Error::internal("a batch of spans contradicts itself"));
+    }
+    let mut days = Vec::new();
+    note_days(starts(batch).iter().map(|&t| millis_of(t)), &mut days);
+    within(days, Vec::new(), settings)
 }
 
 fn bounds(batch: &MetricsBatch) -> Option<(Millis, Millis)> {

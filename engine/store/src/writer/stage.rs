@@ -13,7 +13,7 @@ use hashbrown::{HashMap, HashSet};
 use quiver_types::label::{METRIC_NAME, Pairs};
 use quiver_types::metrics::BatchSeries;
 use quiver_types::time::day_of;
-use quiver_types::{MetricsBatch, Millis};
+use quiver_types::{MetricsBatch, Millis, SpansBatch};
 
 use super::hints::HintTracker;
 use super::limits::retain;
@@ -37,6 +37,7 @@ pub(crate) struct Staged {
     pub(crate) exemplars: Vec<ExemplarRow>,
     pub(crate) metadata: Vec<MetadataRow>,
     pub(crate) logs: Option<LogRows>,
+    pub(crate) spans: Option<SpansBatch>,
     /// Samples and histograms of series that the registry has no room for.
     pub(crate) refused: u64,
     /// Samples and histograms of series whose service brings too many.
@@ -71,6 +72,8 @@ pub(crate) enum Batch {
     Metrics(MetricsBatch),
     /// Log rows.
     Logs(PreparedLogs),
+    /// Spans.
+    Spans(SpansBatch),
 }
 
 /// What staging needs to know.
@@ -134,7 +137,20 @@ impl Stager {
                 let rows = self.logs.stage(ctx.generation, seq, prepared, &mut self.encoder, out);
                 Staged { logs: Some(rows), ..Staged::empty(seq) }
             }
+            Batch::Spans(batch) => {
+                self.encode_spans(&batch, seq, out);
+                Staged { spans: Some(batch), ..Staged::empty(seq) }
+            }
         }
+    }
+
+    fn encode_spans(&mut self, batch: &SpansBatch, seq: u64, out: &mut Vec<u8>) {
+        let at = record::begin(out);
+        self.encoder.span_contexts(batch, out);
+        record::finish(out, at, header(Kind::SpanContexts, seq, 0, 0));
+        let at = record::begin(out);
+        self.encoder.span_rows(batch, out);
+        record::finish(out, at, header(Kind::SpanRows, seq, 1, record::LAST));
     }
 
     fn stage_metrics(&mut self, ctx: StageContext<'_>, seq: u64, mut batch: MetricsBatch, out: &mut Vec<u8>) -> Staged {
@@ -325,7 +341,7 @@ fn services_by_metric<'a>(batch: &'a MetricsBatch, service_labels: &[String]) ->
 impl Staged {
     fn empty(seq: u64) -> Self {
         let (histograms, exemplars, metadata) = (Vec::new(), Vec::new(), Vec::new());
-        Self { seq, samples: None, histograms, exemplars, metadata, logs: None, refused: 0, barred: 0 }
+        Self { seq, samples: None, histograms, exemplars, metadata, logs: None, spans: None, refused: 0, barred: 0 }
     }
 
     /// Gives the times of its samples and histograms.
@@ -341,6 +357,7 @@ impl Staged {
             && self.exemplars.is_empty()
             && self.metadata.is_empty()
             && self.logs.is_none()
+            && self.spans.is_none()
     }
 }
 

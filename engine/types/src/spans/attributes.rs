@@ -108,6 +108,68 @@ fn push_double(v: f64, out: &mut String) {
     };
 }
 
+/// Appends a value as text with its type before it: `i:5`. It reads back exactly.
+pub fn push_typed_text(value: Value<'_>, out: &mut String) {
+    out.push(char::from(value.letter()));
+    out.push(':');
+    match value {
+        Value::Double(v) => {
+            let _ = write!(out, "{v:?}");
+        }
+        Value::Json(json) => out.push_str(json),
+        other => other.push_text(out),
+    }
+}
+
+/// Appends an attribute whose value is text with its type before it; what is none counts as plain text.
+pub fn push_typed(key: &str, typed: &str, out: &mut AttributeWriter) {
+    let (letter, text) = typed.split_once(':').unwrap_or(("s", typed));
+    match letter {
+        "i" => {
+            if let Ok(v) = text.parse() {
+                return out.push(key, Value::Int(v));
+            }
+        }
+        "d" => {
+            if let Ok(v) = text.parse() {
+                return out.push(key, Value::Double(v));
+            }
+        }
+        "b" => return out.push(key, Value::Bool(text == "true")),
+        "x" => {
+            if let Some(bytes) = from_base64(text) {
+                return out.push(key, Value::Bytes(&bytes));
+            }
+        }
+        "j" => return out.push(key, Value::Json(text)),
+        _ => {}
+    }
+    out.push(key, Value::Text(text));
+}
+
+/// Reads padded base64.
+fn from_base64(text: &str) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut held) = (0u32, 0);
+    for byte in text.trim_end_matches('=').bytes() {
+        let digit = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(digit);
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            out.push((bits >> held) as u8);
+        }
+    }
+    Some(out)
+}
+
 /// Appends bytes as base64.
 pub(crate) fn push_base64(bytes: &[u8], out: &mut String) {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -386,6 +448,13 @@ mod tests {
         assert_eq!(attributes.get("j").unwrap().text(), r#"[1,"a","NaN"]"#);
         assert_eq!(attributes.get("x").unwrap().text(), "AQL/");
         assert_eq!(attributes.text("z"), Some("last"));
+        let mut again = AttributeWriter::default();
+        for (key, value) in &attributes {
+            let mut typed = String::new();
+            push_typed_text(value, &mut typed);
+            push_typed(key, &typed, &mut again);
+        }
+        assert_eq!(again.finish(), attributes);
         for cut in 0..attributes.bytes().len() {
             assert!(Attributes::read(&attributes.bytes()[..cut]).count() <= 6);
         }

@@ -6,7 +6,7 @@
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, RecordBatch, StringViewArray};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, UInt32Type};
 
 /// Names of the columns of spans, in order.
 pub const SPAN_COLUMNS: [&str; 20] = [
@@ -82,6 +82,14 @@ impl Default for SpansBatch {
 }
 
 impl SpansBatch {
+    /// Checks that both parts have their columns and that every span refers to a context.
+    pub fn is_sound(&self) -> bool {
+        let contexts = self.contexts.num_rows() as u32;
+        self.spans.schema().fields() == span_schema().fields()
+            && self.contexts.schema().fields() == context_schema().fields()
+            && self.spans["context"].as_primitive::<UInt32Type>().values().iter().all(|&c| c < contexts)
+    }
+
     /// Number of spans.
     pub fn len(&self) -> usize {
         self.spans.num_rows()
@@ -104,9 +112,21 @@ impl SpansBatch {
         RecordBatch::try_new(schema, arrays.collect()).expect("columns of the schema's types")
     }
 
+    /// Calls a function with service, start and end of each span.
+    pub fn each(&self, mut f: impl FnMut(&str, i64, i64)) {
+        let services = self.contexts["service"].as_string::<i32>();
+        let contexts = self.spans["context"].as_primitive::<UInt32Type>().values();
+        let times = |name: &str| self.spans[name].as_primitive::<Int64Type>().values();
+        for ((&context, &start), &end) in contexts.iter().zip(times("start")).zip(times("end")) {
+            f(services.value(context as usize), start, end);
+        }
+    }
+
     /// About how many bytes it takes.
     pub fn memory_bytes(&self) -> usize {
-        let of = |batch: &RecordBatch| batch.columns().iter().map(Array::get_buffer_memory_size).sum::<usize>();
+        // What comes out of the WAL is slices of a whole segment, so buffers are not counted as they were allocated.
+        let slice = |c: &ArrayRef| c.to_data().get_slice_memory_size().unwrap_or(0);
+        let of = |batch: &RecordBatch| batch.columns().iter().map(slice).sum::<usize>();
         of(&self.spans) + of(&self.contexts)
     }
 }
@@ -114,8 +134,8 @@ impl SpansBatch {
 /// Gives a column of contexts, row by row of the spans that refer to them, as a view that shares its bytes.
 ///
 /// # Panics
-/// When `references` are none of `contexts`.
-pub(crate) fn context_column(contexts: &RecordBatch, name: &str, references: &ArrayRef) -> ArrayRef {
+/// When `references` are none of `contexts`; whoever takes a batch checks it first.
+pub fn context_column(contexts: &RecordBatch, name: &str, references: &ArrayRef) -> ArrayRef {
     let column = &contexts[name];
     let view: ArrayRef = match column.data_type() {
         DataType::Utf8 => Arc::new(StringViewArray::from(column.as_string::<i32>())),

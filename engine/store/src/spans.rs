@@ -1,0 +1,16 @@
+//! The scan of spans: one table over the live batches and the parts of a snapshot, with a filter that it evaluates
+//! itself.
+//!
+//! Live batches and parts are units of work that partitions take one after the other. Of a part the index says which
+//! rows may match (by trace, by minute); only their pages and the columns that filter and answer need are read.
+
+pub(crate) mod eval;
+mod exec;
+mod live;
+mod stream;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use exec::SpansExec;
+pub use table::{SpanSnapshots, spans_table};

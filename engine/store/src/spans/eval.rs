@@ -1,0 +1,128 @@
+//! Evaluates a filter over a set of rows, by columns where it can: what is cheap narrows first.
+
+use arrow::array::FixedSizeBinaryArray;
+use quiver_types::Access;
+use quiver_types::spans::{AttributeTest, Place, SpanFilter, TextTest};
+
+/// Columns of text that filters look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TextColumn {
+    /// Service; empty for none.
+    Service,
+    /// Name of the span.
+    Name,
+    /// Message of its status.
+    Message,
+    /// Name of the scope.
+    ScopeName,
+    /// Version of the scope.
+    ScopeVersion,
+}
+
+/// Rows that a filter is put to.
+pub(crate) trait SpanSet {
+    fn len(&self) -> usize;
+    fn traces(&self) -> Option<&FixedSizeBinaryArray>;
+    /// Start and end.
+    fn times(&self, row: usize) -> (i64, i64);
+    fn duration(&self, row: usize) -> i64;
+    fn received(&self, row: usize) -> i64;
+    fn kind(&self, row: usize) -> u8;
+    fn status(&self, row: usize) -> u8;
+    fn is_root(&self, row: usize) -> bool;
+    fn event_name(&self, row: usize, test: &TextTest) -> bool;
+    /// Keeps, of the rows that are kept, those whose text passes.
+    fn text(&self, which: TextColumn, keep: &mut [bool], test: &dyn Fn(&str) -> bool);
+    /// Keeps, of the rows that are kept, those with an attribute that passes.
+    fn attribute(&self, place: Place, key: &str, test: &AttributeTest, keep: &mut [bool]);
+}
+
+/// Gives the rows that a filter takes and a caller may see.
+pub(crate) fn matching(set: &impl SpanSet, filter: &SpanFilter, access: &Access) -> Vec<bool> {
+    let mut keep = vec![true; set.len()];
+    if !access.is_full() {
+        set.text(TextColumn::Service, &mut keep, &|service| access.allows(service));
+    }
+    narrow(set, filter, &mut keep);
+    keep
+}
+
+/// Lower goes first.
+fn cost(filter: &SpanFilter) -> u8 {
+    match filter {
+        SpanFilter::Attribute { place: None, .. } => 4,
+        SpanFilter::Attribute { .. } | SpanFilter::EventName(_) => 3,
+        SpanFilter::And(_) | SpanFilter::Or(_) | SpanFilter::Not(_) => 2,
+        SpanFilter::Service(_) | SpanFilter::Name(_) | SpanFilter::Message(_) => 1,
+        _ => 0,
+    }
+}
+
+fn narrow(set: &impl SpanSet, filter: &SpanFilter, keep: &mut [bool]) {
+    let mut by_row = |test: &dyn Fn(usize) -> bool| {
+        for (i, keep) in keep.iter_mut().enumerate().filter(|(_, k)| **k) {
+            *keep = test(i);
+        }
+    };
+    match filter {
+        SpanFilter::All => {}
+        SpanFilter::None => keep.fill(false),
+        SpanFilter::And(all) => {
+            let mut all: Vec<&SpanFilter> = all.iter().collect();
+            all.sort_by_key(|f| cost(f));
+            for one in all {
+                if !keep.contains(&true) {
+                    return;
+                }
+                narrow(set, one, keep);
+            }
+        }
+        SpanFilter::Or(any) => either(any.len(), keep, |n, keep| narrow(set, &any[n], keep)),
+        SpanFilter::Not(one) => {
+            let mut not = keep.to_vec();
+            narrow(set, one, &mut not);
+            keep.iter_mut().zip(not).for_each(|(keep, not)| *keep &= !not);
+        }
+        SpanFilter::Traces(ids) => match set.traces() {
+            Some(traces) => by_row(&|i| {
+                let id = traces.value(i);
+                ids.binary_search_by(|known| known.as_slice().cmp(id)).is_ok()
+            }),
+            None => keep.fill(false),
+        },
+        SpanFilter::Starts(min, max) => by_row(&|i| (*min..=*max).contains(&set.times(i).0)),
+        SpanFilter::Overlaps(min, max) => by_row(&|i| {
+            let (start, end) = set.times(i);
+            start <= *max && end >= *min
+        }),
+        SpanFilter::Duration(min, max) => by_row(&|i| (*min..=*max).contains(&set.duration(i))),
+        SpanFilter::Kinds(kinds) => by_row(&|i| kinds.contains(&set.kind(i))),
+        SpanFilter::Status(status) => by_row(&|i| set.status(i) == *status),
+        SpanFilter::Root => by_row(&|i| set.is_root(i)),
+        SpanFilter::Received(max) => by_row(&|i| set.received(i) <= *max),
+        SpanFilter::EventName(test) => by_row(&|i| set.event_name(i, test)),
+        SpanFilter::Service(test) => {
+            let shown = |text: &str| test.matches(if text.is_empty() { "unknown_service" } else { text });
+            set.text(TextColumn::Service, keep, &shown);
+        }
+        SpanFilter::Name(test) => set.text(TextColumn::Name, keep, &|text| test.matches(text)),
+        SpanFilter::Message(test) => set.text(TextColumn::Message, keep, &|text| test.matches(text)),
+        SpanFilter::ScopeName(test) => set.text(TextColumn::ScopeName, keep, &|text| test.matches(text)),
+        SpanFilter::ScopeVersion(test) => set.text(TextColumn::ScopeVersion, keep, &|text| test.matches(text)),
+        SpanFilter::Attribute { place: Some(place), key, test } => set.attribute(*place, key, test, keep),
+        SpanFilter::Attribute { place: None, key, test } => {
+            either(Place::ALL.len(), keep, |n, keep| set.attribute(Place::ALL[n], key, test, keep));
+        }
+    }
+}
+
+/// Keeps the rows that any of some tests keeps; each test sees what the ones before it did not take.
+fn either(tests: usize, keep: &mut [bool], mut narrow: impl FnMut(usize, &mut [bool])) {
+    let mut taken = vec![false; keep.len()];
+    for n in 0..tests {
+        let mut open: Vec<bool> = keep.iter().zip(&taken).map(|(k, t)| *k && !t).collect();
+        narrow(n, &mut open);
+        taken.iter_mut().zip(open).for_each(|(t, o)| *t |= o);
+    }
+    keep.copy_from_slice(&taken);
+}

@@ -1,0 +1,87 @@
+//! The table, and the snapshot that it reads.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::error::Result as DataFusionResult;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use quiver_types::spans::{SpanRequest, SpanSnapshot, SpanSource, schema_of};
+use quiver_types::{Access, Error, ReadStats, Result};
+
+use super::exec::SpansExec;
+use super::stream::ScanShared;
+use crate::snapshot::{Shared, Snapshot};
+
+/// Gives snapshots of the store for reading spans.
+#[derive(Debug)]
+pub struct SpanSnapshots(pub(crate) Arc<Shared>);
+
+impl SpanSource for SpanSnapshots {
+    fn snapshot(&self) -> Arc<dyn SpanSnapshot> {
+        Arc::new(Pinned(self.0.snapshot()))
+    }
+}
+
+#[derive(Debug)]
+struct Pinned(Snapshot);
+
+impl SpanSnapshot for Pinned {
+    fn as_any(&self) -> &(dyn Any + Send + Sync) {
+        self
+    }
+}
+
+/// Makes a table of the spans of a snapshot that a request takes and a caller may see. What its scans read is added to
+/// `stats`.
+///
+/// # Errors
+/// Internal: the snapshot is of another source.
+pub fn spans_table(
+    snapshot: &Arc<dyn SpanSnapshot>,
+    access: &Access,
+    request: &SpanRequest,
+    stats: Arc<ReadStats>,
+) -> Result<Arc<dyn TableProvider>> {
+    let pinned = snapshot.as_any().downcast_ref::<Pinned>();
+    let pinned = pinned.ok_or_else(|| Error::internal("this snapshot was taken by another source"))?;
+    let scan = ScanShared::new(&pinned.0, access.clone(), request.clone(), stats);
+    Ok(Arc::new(SpansTable { schema: schema_of(&request.columns), scan: Arc::new(scan) }))
+}
+
+struct SpansTable {
+    schema: SchemaRef,
+    scan: Arc<ScanShared>,
+}
+
+impl fmt::Debug for SpansTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpansTable").field("request", &self.scan.request).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl TableProvider for SpansTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let partitions = state.config().target_partitions();
+        Ok(Arc::new(SpansExec::try_new(&self.scan, projection.cloned(), limit, partitions)?))
+    }
+}

@@ -1,0 +1,201 @@
+//! Spans through the store: what was written comes back, live, flushed, compacted and after a restart, and filters take
+//! the same rows everywhere.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::catalog::TableProvider;
+use datafusion::datasource::provider_as_source;
+use datafusion::logical_expr::LogicalPlanBuilder;
+use datafusion::physical_plan::collect;
+use datafusion::prelude::SessionContext;
+use quiver_types::spans::{
+    AttributeTest, ContextFields, LinkRef, Place, SHARED, Span, SpanFields, SpanFilter, SpanRequest, SpanSource,
+    SpansBuilder, TextTest, Value, all_columns, read_spans,
+};
+use quiver_types::{Access, Clock, ReadStats, SpansBatch};
+
+use crate::{Store, StoreSettings, spans_table};
+
+const DAY: i64 = 86_400_000_000_000;
+const T0: i64 = 1_700_000_000_000_000_000;
+
+#[derive(Debug)]
+struct Fixed;
+
+impl Clock for Fixed {
+    fn now_ms(&self) -> i64 {
+        T0 / 1_000_000
+    }
+}
+
+/// Makes some spans with every kind of value, over two days and two services.
+fn batch(from: u64, count: u64) -> SpansBatch {
+    let mut b = SpansBuilder::default();
+    for n in from..from + count {
+        let service = if n % 3 == 0 { "" } else { ["a", "b"][(n % 2) as usize] };
+        let mut resource = Vec::new();
+        let host = format!("host-{}", n % 4);
+        b.write_attributes(
+            &mut vec![("host.name", Value::Text(&host)), ("r", Value::Int(n as i64 % 2))],
+            &mut resource,
+        );
+        let context =
+            b.context(&ContextFields { service, resource: &resource, scope_name: "lib", ..Default::default() });
+        let text = format!("v{n}");
+        let mut list = vec![
+            ("text", Value::Text(&text)),
+            ("number", Value::Int(n as i64)),
+            ("double", Value::Double(n as f64 / 2.0)),
+            ("flag", Value::Bool(n % 2 == 0)),
+            ("bytes", Value::Bytes(&[1, 2, 255])),
+            ("list", Value::Json(r#"{"arrayValue":{"values":[{"intValue":"1"}]}}"#)),
+        ];
+        // One key with two types: one of them has no column.
+        list.push(("mixed", if n % 5 == 0 { Value::Text("five") } else { Value::Int(5) }));
+        if n == from {
+            list.push(("rare", Value::Text("once")));
+        }
+        b.attributes(&mut list);
+        b.event(T0 + n as i64, "event", 1, &mut vec![("in.event", Value::Int(n as i64))]);
+        if n % 2 == 0 {
+            let link = LinkRef {
+                trace_id: [9; 16],
+                span_id: [8; 8],
+                trace_state: "s=1",
+                flags: 1,
+                dropped: 2,
+                attributes: &[],
+            };
+            b.link(link, &mut vec![("in.link", Value::Text("x"))]);
+        }
+        let start = T0 + (n as i64 % 7) * 61_000_000_000 - if n % 11 == 0 { DAY } else { 0 };
+        let parent = if n % 4 == 0 { [0; 8] } else { (n - n % 4 + 1).to_be_bytes() };
+        b.span(&SpanFields {
+            trace_id: u128::from(n / 4 + 1).to_be_bytes(),
+            span_id: (n + 1).to_be_bytes(),
+            parent,
+            context,
+            name: ["GET /", "POST /"][(n % 2) as usize],
+            kind: (n % 6) as u8,
+            start,
+            end: start + n as i64 * 1000,
+            status: (n % 3) as u8,
+            status_message: if n % 3 == 2 { "failed" } else { "" },
+            trace_state: "k=v",
+            flags: 1,
+            dropped: [1, 2, 3],
+            received: T0,
+            marks: if n % 10 == 0 { SHARED } else { 0 },
+        });
+    }
+    b.finish()
+}
+
+async fn read(source: &Arc<dyn SpanSource>, access: &Access, filter: SpanFilter) -> Vec<Span> {
+    let request = SpanRequest { filter, columns: all_columns() };
+    let stats = Arc::new(ReadStats::default());
+    let table: Arc<dyn TableProvider> = spans_table(&source.snapshot(), access, &request, stats).unwrap();
+    let plan = LogicalPlanBuilder::scan("spans", provider_as_source(table), None).unwrap().build().unwrap();
+    let session = SessionContext::new();
+    let physical = session.state().create_physical_plan(&plan).await.unwrap();
+    let mut spans = Vec::new();
+    for batch in collect(physical, session.task_ctx()).await.unwrap() {
+        read_spans(&batch, &mut spans).unwrap();
+    }
+    spans.sort_by_key(|s| (s.trace_id, s.span_id));
+    spans
+}
+
+fn attribute(place: Option<Place>, key: &str, value: &str) -> SpanFilter {
+    SpanFilter::Attribute { place, key: key.into(), test: AttributeTest::equals(value) }
+}
+
+/// Filters with a direct model of each.
+fn cases() -> Vec<(SpanFilter, Box<dyn Fn(&Span) -> bool>)> {
+    let is = |text: &str| TextTest::Is(text.into());
+    vec![
+        (SpanFilter::All, Box::new(|_| true)),
+        (SpanFilter::Traces(Arc::new(vec![3u128.to_be_bytes()])), Box::new(|s| s.trace_id == 3u128.to_be_bytes())),
+        (SpanFilter::Service(is("a")), Box::new(|s| s.context.service == "a")),
+        (SpanFilter::Service(is("unknown_service")), Box::new(|s| s.context.service.is_empty())),
+        (SpanFilter::Name(TextTest::Prefix("GET".into())), Box::new(|s| s.name.starts_with("GET"))),
+        (SpanFilter::Root, Box::new(|s| s.parent.is_none())),
+        (SpanFilter::Kinds(vec![2, 3]), Box::new(|s| s.kind == 2 || s.kind == 3)),
+        (SpanFilter::Status(2), Box::new(|s| s.status == 2)),
+        (SpanFilter::Duration(5_000, 9_000), Box::new(|s| (5_000..=9_000).contains(&s.duration()))),
+        (SpanFilter::Starts(T0, T0 + 70_000_000_000), Box::new(|s| (T0..=T0 + 70_000_000_000).contains(&s.start))),
+        (attribute(Some(Place::Span), "number", "7"), Box::new(|s| s.attributes.get("number") == Some(Value::Int(7)))),
+        (attribute(None, "mixed", "five"), Box::new(|s| s.attributes.get("mixed") == Some(Value::Text("five")))),
+        (attribute(None, "mixed", "5"), Box::new(|s| s.attributes.get("mixed") == Some(Value::Int(5)))),
+        (attribute(None, "flag", "true"), Box::new(|s| s.attributes.get("flag") == Some(Value::Bool(true)))),
+        (attribute(None, "rare", "once"), Box::new(|s| s.attributes.get("rare").is_some())),
+        (
+            attribute(Some(Place::Resource), "host.name", "host-2"),
+            Box::new(|s| s.context.resource.get("host.name") == Some(Value::Text("host-2"))),
+        ),
+        (attribute(None, "in.event", "6"), Box::new(|s| s.events[0].attributes.get("in.event") == Some(Value::Int(6)))),
+        (attribute(Some(Place::Link), "in.link", "x"), Box::new(|s| !s.links.is_empty())),
+        (attribute(None, "service.name", "b"), Box::new(|s| s.context.service == "b")),
+        (
+            SpanFilter::Not(Box::new(SpanFilter::Or(vec![SpanFilter::Status(2), SpanFilter::Root]))),
+            Box::new(|s| s.status != 2 && s.parent.is_some()),
+        ),
+        (SpanFilter::EventName(is("event")).and(SpanFilter::ScopeName(is("lib"))), Box::new(|_| true)),
+        (SpanFilter::None, Box::new(|_| false)),
+    ]
+}
+
+async fn check(store: &Arc<Store>, expected: &[Span], state: &str) {
+    let source = store.span_source();
+    for (filter, model) in cases() {
+        let text = filter.to_string();
+        let got = read(&source, &Access::full(), filter).await;
+        let wanted: Vec<Span> = expected.iter().filter(|s| model(s)).cloned().collect();
+        assert_eq!(got, wanted, "{state}: {text}");
+    }
+    let only_b = read(&source, &Access::services(["b"]), SpanFilter::All).await;
+    let wanted: Vec<Span> = expected.iter().filter(|s| s.context.service == "b").cloned().collect();
+    assert_eq!(only_b, wanted, "{state}: rights");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn spans_come_back_in_every_state() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = || StoreSettings {
+        data_dir: dir.path().to_owned(),
+        retention: None,
+        memory_limit_bytes: 512 << 20,
+        ..StoreSettings::default()
+    };
+    let (first, second) = (batch(0, 100), batch(100, 60));
+    let mut expected = Vec::new();
+    for b in [&first, &second] {
+        read_spans(&b.flat(), &mut expected).unwrap();
+    }
+    expected.sort_by_key(|s| (s.trace_id, s.span_id));
+    let store = Store::open(settings(), Arc::new(Fixed)).await.unwrap();
+    assert_eq!(store.write_spans(first.clone()).await.unwrap().spans, 100);
+    store.write_spans(second).await.unwrap();
+    check(&store, &expected, "live").await;
+    drop(store);
+    // As after a kill: the WAL has it all.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let store = loop {
+        match Store::open(settings(), Arc::new(Fixed)).await {
+            Ok(store) => break store,
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    };
+    check(&store, &expected, "replayed").await;
+    store.flush_all().await.unwrap();
+    check(&store, &expected, "flushed").await;
+    // Sent again: rows that differ in nothing go with the compaction.
+    store.write_spans(first).await.unwrap();
+    store.flush_all().await.unwrap();
+    store.compact_all(true).await.unwrap();
+    check(&store, &expected, "compacted").await;
+    let parts = store.visible().table("spans").len();
+    assert_eq!(parts, 2, "one part per day");
+    store.close(Duration::from_secs(10)).await;
+}
