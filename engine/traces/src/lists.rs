@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 
 use self::sketch::Sketch;
 use crate::engine::{TraceError, TracesEngine};
+use crate::export::spanarray::remote_of;
 use crate::search::INSTANCE_KEYS;
 
 /// Columns of a batch by name and type.
@@ -229,6 +230,59 @@ impl TracesEngine {
                 ..of.row
             };
             Ok(all.into_iter().map(row).collect())
+        })
+        .await
+    }
+
+    /// Lists the names of services, in order.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub async fn service_names(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        filter: SpanFilter,
+    ) -> Result<Vec<String>, TraceError> {
+        self.read(ctx, move |reader| async move {
+            let mut names: BTreeMap<String, ()> = BTreeMap::new();
+            reader
+                .scan(filter, columns(&[], &["service"]), |batch| {
+                    let services = Columns(batch).view("service")?;
+                    for i in 0..batch.num_rows() {
+                        names.entry_ref_or_default(shown(services.value(i)));
+                    }
+                    Ok(true)
+                })
+                .await?;
+            Ok(names.into_keys().collect())
+        })
+        .await
+    }
+
+    /// Lists the names of the other sides of calls, in order.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub async fn remote_names(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        filter: SpanFilter,
+    ) -> Result<Vec<String>, TraceError> {
+        let filter = filter.and(SpanFilter::Kinds(vec![3, 4]));
+        self.read(ctx, move |reader| async move {
+            let mut names: BTreeMap<String, ()> = BTreeMap::new();
+            reader
+                .scan(filter, columns(&["attributes"], &[]), |batch| {
+                    let attributes = Columns(batch).bytes("attributes")?;
+                    for i in 0..batch.num_rows() {
+                        if let Some(name) = remote_of(attributes.value(i)) {
+                            names.entry_ref_or_default(&name);
+                        }
+                    }
+                    Ok(true)
+                })
+                .await?;
+            Ok(names.into_keys().collect())
         })
         .await
     }

@@ -120,9 +120,6 @@ pub(crate) fn conditions(params: &Params) -> Result<Vec<SpanFilter>, ParamError>
     if let Some(text) = params.one("filter")? {
         all.push(condition::parse(text)?);
     }
-    if params.has("q") {
-        return Err(ParamError::new("q", "TraceQL is not supported; use `filter`"));
-    }
     let of_trace = params.word("durationOf", &["span", "trace"])? == Some("trace");
     if !of_trace && (params.has("minDuration") || params.has("maxDuration")) {
         let (min, max) = durations(params)?;
@@ -200,6 +197,16 @@ impl Search {
             }
             search.after = Some(cursor);
         }
+        Ok(search)
+    }
+
+    /// Reads the filter of a search alone, for calls whose `limit` and `sort` are their own.
+    ///
+    /// # Errors
+    /// A parameter is wrong.
+    pub fn parse_filter(params: &Params, now: i64) -> Result<Self, TraceError> {
+        let mut search = Self::new(params.range(now, HOUR)?);
+        search.conditions = conditions(params)?;
         Ok(search)
     }
 

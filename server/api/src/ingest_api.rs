@@ -208,7 +208,7 @@ pub(crate) fn export_response(rejected: u64, text: &str, json: bool) -> Vec<u8> 
 }
 
 /// Encodes a `google.rpc.Status` with its message, which OTLP/HTTP asks for in failures.
-fn status_message(error: &Error, json: bool) -> Vec<u8> {
+pub(crate) fn status_message(error: &Error, json: bool) -> Vec<u8> {
     let code = crate::error::grpc_code_of(error.kind) as i32;
     if json {
         return serde_json::json!({"code": code, "message": public_text(error)}).to_string().into_bytes();

@@ -23,8 +23,13 @@ mod read_api;
 pub mod router;
 pub mod serve;
 mod server_api;
+mod span_metrics;
 pub mod state;
 mod status_api;
+mod traces_api;
+mod traces_compat;
+pub mod traces_grpc;
+mod traces_ingest;
 mod tsdb_api;
 
 pub use router::{main_router, otlp_router};

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::logs_ingest::metrics::LogsMetrics;
+use crate::span_metrics::SpanMetrics;
 use crate::state::AppState;
 
 /// Counters by route family; routes are a closed set, so the list is fixed.
@@ -15,6 +16,8 @@ pub struct ApiMetrics {
     pub slow_queries: AtomicU64,
     /// Log rows.
     pub logs: LogsMetrics,
+    /// Spans on their way in.
+    pub spans: SpanMetrics,
 }
 
 #[derive(Debug)]
@@ -33,6 +36,11 @@ const FAMILIES: &[(&str, &str)] = &[
     ("logs_write", "/insert/"),
     ("logs_write", "/loki/"),
     ("metrics", "/metrics-api/"),
+    ("traces", "/traces"),
+    ("traces", "/platform-api/traces"),
+    ("traces", "/api/"),
+    ("traces", "/jaeger/"),
+    ("traces", "/zipkin/"),
     ("health", "/health/"),
     ("admin", "/admin/"),
     ("other", ""),
@@ -46,7 +54,7 @@ impl Default for ApiMetrics {
                 families.push(Family { name, requests: Default::default(), micros: AtomicU64::new(0) });
             }
         }
-        Self { families, slow_queries: AtomicU64::new(0), logs: LogsMetrics::default() }
+        Self { families, slow_queries: AtomicU64::new(0), logs: LogsMetrics::default(), spans: SpanMetrics::default() }
     }
 }
 
@@ -106,6 +114,7 @@ pub fn exposition(state: &AppState) -> String {
     write_metric(&mut out, "quiver_query_memory_bytes", "gauge", "Memory pool in use.", &one(reserved));
     state.metrics.logs.write(&mut out);
     caches(state, &mut out);
+    state.metrics.spans.write(&mut out);
     for line in state.store.metrics() {
         write_metric(&mut out, line.name, line.kind.type_name(), line.help, &one(line.value));
     }

@@ -17,8 +17,8 @@ use tower_http::compression::CompressionLayer;
 use crate::error::plain;
 use crate::state::AppState;
 use crate::{
-    admin, exemplars_api, federate_api, import_api, ingest_api, labels_api, logs_ingest, metrics_api, read_api,
-    server_api, status_api, tsdb_api,
+    admin, exemplars_api, federate_api, import_api, ingest_api, labels_api, logs_ingest, metrics_api, read_api, server_api,
+    status_api, traces_api, traces_compat, traces_ingest, tsdb_api,
 };
 
 /// The path of OTLP on its own port.
@@ -35,7 +35,13 @@ pub fn main_router(state: Arc<AppState>) -> Router {
         .merge(server_api::routes())
         .merge(status_api::routes())
         .merge(tsdb_api::routes());
-    let mut router = Router::new().merge(admin::routes()).merge(logs_ingest::routes()).nest("/metrics-api", metrics);
+    let mut router = Router::new()
+        .merge(admin::routes())
+        .merge(logs_ingest::routes())
+        .merge(traces_ingest::routes())
+        .merge(traces_api::routes())
+        .merge(traces_compat::routes())
+        .nest("/metrics-api", metrics);
     let mut paths: Vec<&str> = FORMATS.iter().flat_map(|f| f.paths).copied().collect();
     paths.sort_unstable();
     paths.dedup();
@@ -47,8 +53,10 @@ pub fn main_router(state: Arc<AppState>) -> Router {
 
 /// The OTLP/HTTP port.
 pub fn otlp_router(state: Arc<AppState>) -> Router {
-    let router =
-        logs_ingest::otlp_routes().route(OTLP_PATH, post(ingest_api::handle)).route("/health/ready", get(admin::ready));
+    let router = logs_ingest::otlp_routes()
+        .merge(traces_ingest::otlp_routes())
+        .route(OTLP_PATH, post(ingest_api::handle))
+        .route("/health/ready", get(admin::ready));
     finish(router, state)
 }
 
@@ -87,7 +95,7 @@ async fn around(State(state): State<Arc<AppState>>, request: Request, next: Next
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.insert(header::VARY, HeaderValue::from_static("Origin"));
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, OPTIONS"));
-        let allowed = "Accept, Authorization, Content-Type, Origin";
+        let allowed = "Accept, Authorization, Content-Encoding, Content-Type, Origin";
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed));
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Date"));
     }

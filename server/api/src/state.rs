@@ -9,6 +9,7 @@ use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
 use quiver_promql::PromqlEngine;
 use quiver_query::{Limits, QueryEngine};
 use quiver_store::Store;
+use quiver_traces::TracesEngine;
 use quiver_types::{Access, Clock, SeriesSource};
 use tokio::sync::Semaphore;
 
@@ -72,6 +73,8 @@ pub struct AppState {
     pub source: Arc<dyn SeriesSource>,
     /// The engine.
     pub engine: Arc<QueryEngine>,
+    /// Traces.
+    pub traces: Arc<TracesEngine>,
     /// PromQL.
     pub promql: Arc<PromqlEngine>,
     /// Wall clock.

@@ -190,6 +190,11 @@ settings! {
         /// Resource attributes that become labels of each series, besides `target_info`.
         promoted_attributes: Vec<String> = "[]";
     }
+    /// Traces.
+    traces: Traces {
+        /// Most spans that one trace may have in an answer.
+        export_spans_max: usize = "500000";
+    }
     /// Where and how long data is kept.
     store: Store {
         /// Data directory: WAL, catalog database, local object store, spool, spill files.

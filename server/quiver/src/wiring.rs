@@ -12,9 +12,11 @@ use quiver_api::{ApiSettings, AppState};
 use quiver_ingest::logs::LogsLimits;
 use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
 use quiver_promql::{PromqlEngine, PromqlSettings};
-use quiver_query::{EngineSettings, Limits, QueryEngine, SampleRequest, SampleTables};
+use quiver_query::{EngineSettings, Limits, QueryEngine, SampleRequest, SampleTables, SpanTables};
 use quiver_store::{CompactionSettings, Store, StoreSettings, WalLevel};
-use quiver_types::{Clock, ReadStats, Result, SelectedSeries, SeriesSource};
+use quiver_traces::TracesEngine;
+use quiver_types::spans::{SpanRequest, SpanSnapshot};
+use quiver_types::{Access, Clock, ReadStats, Result, SelectedSeries, SeriesSource};
 
 use crate::process;
 use crate::settings::{Settings, Span};
@@ -43,6 +45,22 @@ impl SampleTables for StoreTables {
             again: request.again,
         };
         quiver_store::samples_table(series, request, Arc::clone(stats))
+    }
+}
+
+/// The store's spans as tables.
+#[derive(Debug)]
+struct StoreSpans;
+
+impl SpanTables for StoreSpans {
+    fn spans(
+        &self,
+        snapshot: &Arc<dyn SpanSnapshot>,
+        access: &Access,
+        request: &SpanRequest,
+        stats: &Arc<ReadStats>,
+    ) -> Result<Arc<dyn TableProvider>> {
+        quiver_store::spans_table(snapshot, access, request, Arc::clone(stats))
     }
 }
 
@@ -158,11 +176,18 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
     };
     let tables: Arc<dyn SampleTables> = Arc::new(StoreTables);
     let promql = PromqlEngine::new(Arc::clone(&source), tables, Arc::clone(&engine), promql_settings);
+    let traces = TracesEngine::new(
+        store.span_source(),
+        Arc::new(StoreSpans),
+        Arc::clone(&engine),
+        settings.traces.export_spans_max,
+    );
     let delta_idle_ms = span(settings.otlp.delta_idle).as_millis() as i64;
     Ok(Arc::new(AppState {
         store,
         source,
         engine,
+        traces,
         promql: Arc::new(promql),
         started_ms: clock.now_ms(),
         clock,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use quiver_types::spans::Span;
+use quiver_types::spans::{Attributes, Span};
 
 use super::{ExportFormat, ExportOptions, extras, plain_object};
 use crate::assemble::Trace;
@@ -46,13 +46,21 @@ pub fn write(trace: &Trace, options: ExportOptions, w: &mut JsonWriter<'_>) {
 }
 
 /// Gives the name of the other side of a call that a span makes.
-pub(crate) fn remote_name(span: &Span) -> Option<Cow<'_, str>> {
-    if !matches!(span.kind, 3 | 4) {
-        return None;
+fn remote_name(span: &Span) -> Option<String> {
+    if matches!(span.kind, 3 | 4) { remote_of(span.attributes.bytes()) } else { None }
+}
+
+/// Gives the name of the other side that attributes of a call say.
+pub(crate) fn remote_of(attributes: &[u8]) -> Option<String> {
+    let mut best: Option<(usize, String)> = None;
+    for (key, value) in Attributes::read(attributes).filter(|(_, v)| v.metric().is_none()) {
+        let Some(rank) = REMOTE.iter().position(|name| *name == key) else { continue };
+        let text = value.text();
+        if !text.is_empty() && best.as_ref().is_none_or(|(known, _)| rank < *known) {
+            best = Some((rank, text.into_owned()));
+        }
     }
-    let tag =
-        |key: &&str| span.attributes.get(key).filter(|v| v.metric().is_none()).map(quiver_types::spans::Value::text);
-    REMOTE.iter().filter_map(tag).find(|text| !text.is_empty())
+    best.map(|(_, name)| name)
 }
 
 fn write_span(span: &Span, options: ExportOptions, w: &mut JsonWriter<'_>) {

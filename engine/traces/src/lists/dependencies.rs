@@ -78,6 +78,13 @@ impl Dependencies {
         json!({"nodes": nodes, "edges": edges})
     }
 
+    /// Gives the edges between services that send spans; of a caller that may see only a part also those to and from
+    /// what is hidden.
+    pub fn service_edges(&self) -> impl Iterator<Item = &Edge> {
+        let sends = |id: &str| self.nodes.iter().any(|n| n.id == id && n.kind == "service");
+        self.edges.iter().filter(move |e| sends(&e.source) && sends(&e.target))
+    }
+
     /// Keeps what is within some steps of a service.
     pub fn near(&mut self, services: &[String], depth: usize) {
         let mut known: HashSet<String> = services.iter().cloned().collect();

@@ -1,0 +1,85 @@
+//! Counters of spans on their way in: by protocol and service, refusals, cuts, and how late spans came.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+use quiver_ingest::traces::DecodedSpans;
+use quiver_types::SpansBatch;
+
+use crate::metrics::write_metric;
+
+/// Services that are counted by name; the rest counts as `other`.
+const SERVICES_MAX: usize = 1000;
+/// Bounds of the histogram of lateness, in seconds.
+const LATE_BOUNDS: [f64; 10] = [0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21_600.0, 86_400.0];
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct SpanMetrics(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    spans: BTreeMap<(&'static str, String), u64>,
+    refused: BTreeMap<&'static str, u64>,
+    cuts: BTreeMap<&'static str, u64>,
+    late: [u64; LATE_BOUNDS.len() + 1],
+    late_sum: f64,
+}
+
+impl SpanMetrics {
+    /// Counts a request.
+    pub(crate) fn count(&self, protocol: &'static str, batch: &SpansBatch, decoded: &DecodedSpans, now_ms: i64) {
+        let mut by_service: BTreeMap<String, u64> = BTreeMap::new();
+        let mut late = Vec::with_capacity(batch.len());
+        batch.each(|service, _, end| {
+            match by_service.get_mut(service) {
+                Some(n) => *n += 1,
+                None => _ = by_service.insert(service.to_owned(), 1),
+            }
+            late.push((now_ms as f64 / 1e3 - end as f64 / 1e9).max(0.0));
+        });
+        let mut inner = self.0.lock();
+        for (service, n) in by_service {
+            let full = inner.spans.len() >= SERVICES_MAX && !inner.spans.contains_key(&(protocol, service.clone()));
+            let service = if full { "other".to_owned() } else { service };
+            *inner.spans.entry((protocol, service)).or_default() += n;
+        }
+        for refused in &decoded.refused {
+            *inner.refused.entry(refused.reason.word()).or_default() += refused.count;
+        }
+        for (cut, n) in &decoded.cuts {
+            *inner.cuts.entry(cut.text()).or_default() += n;
+        }
+        for seconds in late {
+            inner.late[LATE_BOUNDS.partition_point(|b| *b < seconds)] += 1;
+            inner.late_sum += seconds;
+        }
+    }
+
+    /// Writes all counters.
+    pub(crate) fn write(&self, out: &mut String) {
+        let inner = self.0.lock();
+        let escape = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let spans: Vec<(String, f64)> = (inner.spans.iter())
+            .map(|((protocol, service), n)| {
+                (format!("{{protocol=\"{protocol}\",service=\"{}\"}}", escape(service)), *n as f64)
+            })
+            .collect();
+        write_metric(out, "quiver_ingest_spans_total", "counter", "Spans taken.", &spans);
+        let of = |map: &BTreeMap<&'static str, u64>, label: &str| -> Vec<(String, f64)> {
+            map.iter().map(|(word, n)| (format!("{{{label}=\"{word}\"}}"), *n as f64)).collect()
+        };
+        let refused = of(&inner.refused, "reason");
+        write_metric(out, "quiver_ingest_refused_spans_total", "counter", "Spans refused.", &refused);
+        write_metric(out, "quiver_ingest_cut_total", "counter", "What was cut of spans.", &of(&inner.cuts, "what"));
+        let name = "quiver_ingest_late_seconds";
+        write_metric(out, name, "histogram", "Time from the end of a span to its receipt.", &[]);
+        let mut sum = 0;
+        let bounds = LATE_BOUNDS.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
+        for (bound, n) in bounds.zip(inner.late) {
+            sum += n;
+            out.push_str(&format!("{name}_bucket{{le=\"{bound}\"}} {sum}\n"));
+        }
+        out.push_str(&format!("{name}_sum {}\n{name}_count {sum}\n", inner.late_sum));
+    }
+}

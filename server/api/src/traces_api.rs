@@ -1,0 +1,113 @@
+//! Traces: the three exports, and the `/traces` API (`traces-api` sections 2 and 3).
+
+mod export;
+mod lists;
+mod one;
+mod problem;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{RawPathParams, Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::{Method, StatusCode, header};
+use quiver_query::QueryContext;
+use quiver_traces::{ParamError, Params, TraceError};
+use quiver_types::stats;
+use serde_json::{Value, json};
+
+pub(crate) use problem::problem;
+
+use crate::ingest_api::read_body;
+use crate::state::AppState;
+
+/// All paths.
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    let mut router = Router::new()
+        .route("/platform-api/traces/{id}/{format}", get(export::handle))
+        // A look-up without an id is told what is wrong, not that there is no such path.
+        .route("/platform-api/traces//{format}", get(export::without_id));
+    for (path, call) in lists::PATHS {
+        let call = *call;
+        let handler = move |state: State<Arc<AppState>>, params: RawPathParams, request: Request| {
+            lists::handle(call, state, params, request)
+        };
+        router = router.route(path, get(handler).post(handler));
+    }
+    router
+        .route("/traces/{id}", get(one::trace))
+        .route("/traces/{id}/summary", get(one::summary))
+        .route("/traces/{id}/statistics", get(one::statistics))
+        .route("/traces/{id}/critical-path", get(one::critical_path))
+        .route("/traces/{id}/similar", get(one::similar))
+}
+
+/// One call: who asks, what for, since when.
+pub(crate) struct Call {
+    pub(crate) state: Arc<AppState>,
+    pub(crate) ctx: QueryContext,
+    pub(crate) params: Params,
+    pub(crate) now: i64,
+    began: Instant,
+}
+
+impl Call {
+    /// Reads the parameters of a request; a POST may bring a JSON object.
+    pub(crate) async fn of(state: Arc<AppState>, request: Request) -> Result<Self, TraceError> {
+        let (head, body) = request.into_parts();
+        let mut params = Params::of_query(head.uri.query())?;
+        if head.method == Method::POST {
+            let body = read_body(&head.headers, body, state.settings.form_bytes_max).await?;
+            if !body.is_empty() {
+                params.extend(Params::of_json(&body)?);
+            }
+        }
+        Ok(Self::with(state, params))
+    }
+
+    /// Makes a call of parameters.
+    pub(crate) fn with(state: Arc<AppState>, params: Params) -> Self {
+        let ctx = QueryContext::new(state.access(), state.settings.query_limits.clone());
+        let now = state.clock.now_ms().saturating_mul(1_000_000);
+        Self { state, ctx, params, now, began: Instant::now() }
+    }
+
+    /// Reads `explain`: none, the plan, or the plan with what it did.
+    pub(crate) fn explain(&self) -> Result<Option<bool>, TraceError> {
+        match self.params.one("explain")? {
+            None => Ok(None),
+            Some("true" | "1") => Ok(Some(false)),
+            Some("analyze") => Ok(Some(true)),
+            Some("false" | "0") => Ok(None),
+            Some(other) => Err(ParamError::new("explain", format!("`{other}` is neither `true` nor `analyze`")).into()),
+        }
+    }
+
+    /// Says what an answer is of.
+    pub(crate) fn meta(&self, range: Option<(i64, i64)>, cursor: Option<String>) -> Value {
+        let time = |t: i64| if matches!(t, i64::MIN | i64::MAX) { Value::Null } else { Value::from(t.to_string()) };
+        let mut meta = json!({
+            "from": range.map_or(Value::Null, |r| time(r.0)),
+            "to": range.map_or(Value::Null, |r| time(r.1)),
+            "partial": false,
+            "scannedBytes": stats::get(&self.ctx.stats.bytes_read) + stats::get(&self.ctx.stats.index_bytes_read),
+            "elapsedMs": self.began.elapsed().as_secs_f64() * 1e3,
+        });
+        if let Some(cursor) = cursor {
+            meta["nextCursor"] = cursor.into();
+        }
+        meta
+    }
+
+    /// Wraps an answer.
+    pub(crate) fn answer(&self, data: Value, range: Option<(i64, i64)>, cursor: Option<String>) -> Response {
+        json_answer(&json!({"data": data, "meta": self.meta(range, cursor)}))
+    }
+}
+
+/// Answers with JSON.
+pub(crate) fn json_answer(value: &Value) -> Response {
+    (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+}

@@ -1,0 +1,113 @@
+//! `GET /platform-api/traces/{traceId}/otlp|spanarray|traceobject`.
+
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use quiver_traces::export::{self, ExportFormat, ExportOptions};
+use quiver_traces::{Closed, JsonWriter, ParamError, Selection, Trace, TraceError, TracesEngine};
+use quiver_types::spans::hex;
+
+use super::{Call, json_answer, problem};
+use crate::error::plain;
+use crate::state::AppState;
+
+/// Traces of more spans are written piece by piece while the client reads.
+const STREAM_SPANS: usize = 2_000;
+
+pub(super) async fn without_id() -> Response {
+    problem(&TraceError::InvalidId, "/platform-api/traces")
+}
+
+pub(super) async fn handle(
+    State(state): State<Arc<AppState>>,
+    Path((id, format)): Path<(String, String)>,
+    request: Request,
+) -> Response {
+    let Some(format) = export::find(&format) else { return plain(StatusCode::NOT_FOUND, "404 page not found") };
+    let route = "/platform-api/traces";
+    match answer(state, &id, format, request).await {
+        Ok(response) => response,
+        Err(e) => problem(&e, route),
+    }
+}
+
+/// Reads which spans of a trace are wanted; `start_time` and `end_time` are decimal nanoseconds.
+pub(super) fn selection(call: &Call, id: &str) -> Result<Selection, TraceError> {
+    let id = Selection::parse_id(id)?;
+    let time = |name: &str| -> Result<Option<i64>, TraceError> {
+        let Some(text) = call.params.one(name)? else { return Ok(None) };
+        let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        let nanos = text.parse::<i64>().ok().filter(|_| digits);
+        let wrong = || ParamError::new(name, format!("`{text}` is no time in nanoseconds"));
+        Ok(Some(nanos.ok_or_else(wrong)?))
+    };
+    let window = (time("start_time")?.unwrap_or(i64::MIN), time("end_time")?.unwrap_or(i64::MAX));
+    if window.0 > window.1 {
+        return Err(ParamError::new("start_time", "is after `end_time`").into());
+    }
+    Ok(Selection { id, window, services: call.params.all("service").map(str::to_owned).collect() })
+}
+
+fn options(call: &Call) -> Result<ExportOptions, TraceError> {
+    Ok(ExportOptions {
+        native: call.params.word("types", &["native", "text"])? == Some("native"),
+        link_references: call.params.word("links", &["references", "tags"])? == Some("references"),
+        extras: call.params.switch("extras")?.unwrap_or(true),
+    })
+}
+
+async fn answer(
+    state: Arc<AppState>,
+    id: &str,
+    format: &'static ExportFormat,
+    request: Request,
+) -> Result<Response, TraceError> {
+    let call = Call::of(state, request).await?;
+    let selection = selection(&call, id)?;
+    let options = options(&call)?;
+    let download = call.params.switch("download")?.unwrap_or(false);
+    if let Some(analyze) = call.explain()? {
+        let request = TracesEngine::lookup_request(&selection);
+        return Ok(json_answer(&call.state.traces.explain(&call.ctx, request, analyze).await?));
+    }
+    let trace = call.state.traces.trace(&call.ctx, selection).await?;
+    let name = download.then(|| format!("trace-{}-{}.json", hex(&trace.id), format.name));
+    Ok(send(trace, move |trace, w| (format.write)(trace, options, w), name))
+}
+
+/// Sends a trace as JSON; long ones in pieces.
+pub(super) fn send(
+    trace: Trace,
+    write: impl FnOnce(&Trace, &mut JsonWriter<'_>) + Send + 'static,
+    file_name: Option<String>,
+) -> Response {
+    let body = if trace.spans.len() <= STREAM_SPANS {
+        let mut writer = JsonWriter::default();
+        write(&trace, &mut writer);
+        Body::from(writer.finish().unwrap_or_default())
+    } else {
+        let (to, pieces) = tokio::sync::mpsc::channel::<Bytes>(4);
+        tokio::task::spawn_blocking(move || {
+            let mut writer = JsonWriter::pieces(|piece| to.blocking_send(piece.into()).map_err(|_| Closed));
+            write(&trace, &mut writer);
+            // A client that went away needs no rest.
+            let _ = writer.finish();
+        });
+        let pieces = futures::stream::unfold(pieces, |mut pieces| async move {
+            let piece = pieces.recv().await?;
+            Some((Ok::<_, std::convert::Infallible>(piece), pieces))
+        });
+        Body::from_stream(pieces)
+    };
+    let headers = [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")];
+    let mut response = (StatusCode::OK, headers, body).into_response();
+    if let Some(name) = file_name
+        && let Ok(value) = HeaderValue::try_from(format!("attachment; filename=\"{name}\""))
+    {
+        response.headers_mut().insert(header::CONTENT_DISPOSITION, value);
+    }
+    response
+}

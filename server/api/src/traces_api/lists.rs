@@ -1,0 +1,212 @@
+//! Search and lists of the `/traces` API.
+
+use std::sync::Arc;
+
+use axum::extract::{RawPathParams, Request, State};
+use axum::response::Response;
+use quiver_traces::lists::histogram::{Measure, SplitBy, default_step};
+use quiver_traces::lists::tags::{INTRINSICS, KeyOf};
+use quiver_traces::params::place;
+use quiver_traces::{ParamError, Search, Selection, Summary, TraceError, compare};
+use quiver_types::spans::{Place, SpanFilter, SpanRequest, all_columns};
+use serde_json::{Value, json};
+
+use super::{Call, json_answer, problem};
+use crate::state::AppState;
+
+/// Calls with a path of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum List {
+    Search,
+    Services,
+    Operations,
+    Instances,
+    Tags,
+    Values,
+    Dependencies,
+    Histogram,
+    Heatmap,
+    Facets,
+    Difference,
+    Compare,
+}
+
+pub(super) const PATHS: &[(&str, List)] = &[
+    ("/traces", List::Search),
+    ("/traces/services", List::Services),
+    ("/traces/operations", List::Operations),
+    ("/traces/instances", List::Instances),
+    ("/traces/tags", List::Tags),
+    ("/traces/tags/{key}/values", List::Values),
+    ("/traces/dependencies", List::Dependencies),
+    ("/traces/histogram", List::Histogram),
+    ("/traces/heatmap", List::Heatmap),
+    ("/traces/facets", List::Facets),
+    ("/traces/difference", List::Difference),
+    ("/traces/compare", List::Compare),
+];
+
+pub(super) async fn handle(
+    list: List,
+    State(state): State<Arc<AppState>>,
+    path: RawPathParams,
+    request: Request,
+) -> Response {
+    let key = path.iter().find(|(name, _)| *name == "key").map(|(_, value)| value.to_owned());
+    let run = async {
+        let call = Call::of(state, request).await?;
+        answer(list, &call, key).await
+    };
+    run.await.unwrap_or_else(|e| problem(&e, "/traces"))
+}
+
+async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response, TraceError> {
+    if list == List::Compare {
+        return compare_two(call).await;
+    }
+    // All filters of a search hold for lists too, so that one reading of parameters serves them.
+    let search = if list == List::Search {
+        Search::parse(&call.params, call.now)?
+    } else {
+        Search::parse_filter(&call.params, call.now)?
+    };
+    if let Some(analyze) = call.explain()? {
+        let request = match list {
+            List::Search => search.request(),
+            _ => SpanRequest { filter: search.filter(), columns: all_columns() },
+        };
+        return Ok(json_answer(&call.state.traces.explain(&call.ctx, request, analyze).await?));
+    }
+    let (traces, ctx, range) = (&call.state.traces, &call.ctx, search.range);
+    let mut cursor = None;
+    let limited = |rows: Vec<Value>| -> Result<Value, TraceError> {
+        let limit = call.params.number("limit", 1..=100_000)?.unwrap_or(10_000) as usize;
+        Ok(Value::Array(rows.into_iter().take(limit).collect()))
+    };
+    let wanted = call.params.one("q")?.map(str::to_lowercase);
+    let named = |name: &str| wanted.as_ref().is_none_or(|q| name.to_lowercase().contains(q));
+    let data = match list {
+        List::Search => {
+            if wanted.is_some() {
+                return Err(ParamError::new("q", "TraceQL is not supported; use `filter`").into());
+            }
+            let page = traces.search(ctx, search, call.now).await?;
+            cursor = page.cursor;
+            Value::Array(page.rows.iter().map(Summary::to_json).collect())
+        }
+        List::Services => {
+            let mut rows = traces.services(ctx, search.filter()).await?;
+            rows.retain(|row| named(&row.name));
+            let bare = call.params.switch("names")?.unwrap_or(false);
+            limited(rows.iter().map(|r| if bare { r.name.clone().into() } else { r.to_json() }).collect())?
+        }
+        List::Operations => {
+            let mut rows = traces.operations(ctx, search.filter()).await?;
+            rows.retain(|row| named(&row.name));
+            limited(rows.iter().map(quiver_traces::OperationRow::to_json).collect())?
+        }
+        List::Instances => {
+            let rows = traces.instances(ctx, search.filter()).await?;
+            limited(rows.iter().map(quiver_traces::InstanceRow::to_json).collect())?
+        }
+        List::Tags => tags(call, search.filter(), &named).await?,
+        List::Values => values(call, search.filter(), &key.unwrap_or_default(), &named).await?,
+        List::Dependencies => {
+            let mut search = search;
+            // The graph needs both ends of a call, so the service picks what is shown, not what is read.
+            search.conditions.retain(|c| !matches!(c, SpanFilter::Service(_)));
+            let mut graph = traces.dependencies(ctx, search.filter()).await?;
+            let services: Vec<String> = call.params.all("service").map(str::to_owned).collect();
+            if !services.is_empty() {
+                let depth = call.params.number("depth", 1..=20)?.unwrap_or(1) as usize;
+                graph.near(&services, depth);
+            }
+            graph.to_json()
+        }
+        List::Histogram => {
+            let step = call.params.duration("step")?.unwrap_or_else(|| default_step(range));
+            let by = SplitBy::parse(call.params.one("by")?)?;
+            let measure = Measure::of_word(call.params.word("measure", &Measure::WORDS)?.unwrap_or("count"));
+            traces.histogram(ctx, search.filter(), range, step, by, measure).await?
+        }
+        List::Heatmap => {
+            let step = call.params.duration("step")?.unwrap_or_else(|| default_step(range));
+            let buckets = call.params.number("buckets", 1..=60)?.unwrap_or(30) as usize;
+            traces.heatmap(ctx, search.filter(), range, step, buckets).await?
+        }
+        List::Facets => {
+            let limit = call.params.number("limit", 1..=1000)?.unwrap_or(10) as usize;
+            let keys = call.params.all("keys").flat_map(|k| k.split(',')).map(str::to_owned).collect();
+            traces.facets(ctx, search.filter(), keys, limit).await?
+        }
+        List::Difference => {
+            let limit = call.params.number("limit", 1..=1000)?.unwrap_or(50) as usize;
+            let selected = selected(call)?;
+            traces.difference(ctx, search.filter(), selected, limit).await?
+        }
+        List::Compare => Value::Null,
+    };
+    Ok(call.answer(data, Some(range), cursor))
+}
+
+/// Reads what of a search is selected: times and durations, or a filter.
+fn selected(call: &Call) -> Result<SpanFilter, TraceError> {
+    if let Some(filter) = call.params.one("selectFilter")? {
+        return Ok(quiver_traces::params::condition("selectFilter", filter)?);
+    }
+    let wrong = |reason: &str| ParamError::new("select", reason);
+    let text = call.params.one("select")?.ok_or_else(|| wrong("give `select` or `selectFilter`"))?;
+    let inner = quiver_traces::Params::of_json(text.as_bytes()).map_err(|_| wrong("expected a JSON object"))?;
+    let from = inner.time("timeFrom", call.now)?.unwrap_or(i64::MIN);
+    let to = inner.time("timeTo", call.now)?.unwrap_or(i64::MAX);
+    let min = inner.duration("minDuration")?.unwrap_or(0);
+    let max = inner.duration("maxDuration")?.unwrap_or(i64::MAX);
+    Ok(SpanFilter::Starts(from, to).and(SpanFilter::Duration(min, max)))
+}
+
+async fn tags(call: &Call, filter: SpanFilter, named: &impl Fn(&str) -> bool) -> Result<Value, TraceError> {
+    let scopes = ["resource", "span", "event", "link", "scope", "intrinsic"];
+    let scope = call.params.word("scope", &scopes)?;
+    let intrinsics = || INTRINSICS.iter().filter(|n| named(n)).map(|n| json!({"key": n, "scope": "intrinsic"}));
+    if scope == Some("intrinsic") {
+        return Ok(Value::Array(intrinsics().collect()));
+    }
+    let place = scope.and_then(|s| Place::ALL.into_iter().find(|p| p.name() == s));
+    let mut rows = call.state.traces.tags(&call.ctx, filter, place).await?;
+    rows.retain(|row| named(&row.key));
+    let limit = call.params.number("limit", 1..=100_000)?.unwrap_or(10_000) as usize;
+    Ok(Value::Array(rows.iter().take(limit).map(quiver_traces::TagRow::to_json).collect()))
+}
+
+async fn values(
+    call: &Call,
+    filter: SpanFilter,
+    key: &str,
+    named: &impl Fn(&str) -> bool,
+) -> Result<Value, TraceError> {
+    let scope = call.params.word("scope", &["resource", "span", "event", "link", "scope", "intrinsic"])?;
+    let key = match scope {
+        Some("intrinsic") if INTRINSICS.contains(&key) => KeyOf::Intrinsic(key.to_owned()),
+        Some("intrinsic") => return Err(ParamError::new("key", format!("`{key}` is no intrinsic")).into()),
+        Some(scope) => KeyOf::Attribute(Place::ALL.into_iter().find(|p| p.name() == scope), key.to_owned()),
+        None => {
+            let (place, key) = place(key);
+            KeyOf::Attribute(place, key.to_owned())
+        }
+    };
+    let rows = call.state.traces.values(&call.ctx, filter, key).await?;
+    let limit = call.params.number("limit", 1..=100_000)?.unwrap_or(1000) as usize;
+    let rows = rows.into_iter().filter(|(value, _)| named(value)).take(limit);
+    Ok(Value::Array(rows.map(|(value, count)| json!({"value": value, "count": count})).collect()))
+}
+
+async fn compare_two(call: &Call) -> Result<Response, TraceError> {
+    let id = |name: &str| -> Result<_, TraceError> {
+        let text = call.params.one(name)?.ok_or_else(|| ParamError::new(name, "is missing"))?;
+        Selection::parse_id(text)
+    };
+    let (left, right) = (id("left")?, id("right")?);
+    let left = call.state.traces.trace(&call.ctx, Selection::all(left)).await?;
+    let right = call.state.traces.trace(&call.ctx, Selection::all(right)).await?;
+    Ok(call.answer(compare(&left, &right), None, None))
+}

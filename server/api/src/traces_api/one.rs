@@ -1,0 +1,116 @@
+//! `/traces/{traceId}` and what is computed of one trace.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use quiver_traces::export::internal::write_trace;
+use quiver_traces::stats::{GroupBy, statistics as figures};
+use quiver_traces::{Selection, Trace, TraceError, TracesEngine, Tree, summarize};
+use quiver_types::spans::hex;
+use serde_json::{Value, json};
+
+use super::export::{selection, send};
+use super::{Call, json_answer, problem};
+use crate::state::AppState;
+
+const ROUTE: &str = "/traces/{id}";
+
+/// Looks a trace up and answers with what a function makes of it.
+async fn with(
+    state: Arc<AppState>,
+    id: &str,
+    request: Request,
+    f: impl FnOnce(&Call, &Trace) -> Result<Value, TraceError>,
+) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let selection = selection(&call, id)?;
+        let window = selection.window;
+        if let Some(analyze) = call.explain()? {
+            return explained(&call, &selection, analyze).await;
+        }
+        let trace = call.state.traces.trace(&call.ctx, selection).await?;
+        let data = f(&call, &trace)?;
+        Ok(call.answer(data, Some(window), None))
+    };
+    run.await.unwrap_or_else(|e: TraceError| problem(&e, ROUTE))
+}
+
+async fn explained(call: &Call, selection: &Selection, analyze: bool) -> Result<Response, TraceError> {
+    let request = TracesEngine::lookup_request(selection);
+    let plan = call.state.traces.explain(&call.ctx, request, analyze).await?;
+    Ok(json_answer(&plan))
+}
+
+/// The internal JSON; with `download=1` the file itself, without the envelope.
+pub(super) async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let selection = selection(&call, &id)?;
+        let window = Some(selection.window);
+        let download = call.params.switch("download")?.unwrap_or(false);
+        if let Some(analyze) = call.explain()? {
+            return explained(&call, &selection, analyze).await;
+        }
+        let trace = call.state.traces.trace(&call.ctx, selection).await?;
+        let name = download.then(|| format!("trace-{}.json", hex(&trace.id)));
+        let meta = call.meta(window, None);
+        Ok(send(
+            trace,
+            move |trace, w| {
+                if download {
+                    return write_trace(trace, window, w);
+                }
+                w.object(|w| {
+                    write_trace(trace, window, w.key("data"));
+                    w.key("meta").raw(&meta);
+                });
+            },
+            name,
+        ))
+    };
+    run.await.unwrap_or_else(|e: TraceError| problem(&e, ROUTE))
+}
+
+pub(super) async fn summary(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
+    with(state, &id, request, |_, trace| summarize(trace).map(|s| s.to_json()).ok_or(TraceError::NotFound)).await
+}
+
+pub(super) async fn statistics(
+    State(state): State<Arc<AppState>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Response {
+    with(state, &id, request, |call, trace| {
+        let by = GroupBy::parse(call.params.all("groupBy"))?;
+        Ok(figures(trace, &by))
+    })
+    .await
+}
+
+pub(super) async fn critical_path(
+    State(state): State<Arc<AppState>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Response {
+    with(state, &id, request, |_, trace| {
+        let segments = Tree::of(trace).critical_path(trace);
+        let rows = segments.iter().map(|s| {
+            json!({"spanId": hex(&trace.spans[s.span].span_id), "from": s.from.to_string(), "to": s.to.to_string()})
+        });
+        Ok(Value::Array(rows.collect()))
+    })
+    .await
+}
+
+pub(super) async fn similar(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let selection = selection(&call, &id)?;
+        let limit = call.params.number("limit", 1..=100)?.unwrap_or(10) as usize;
+        let data = call.state.traces.similar(&call.ctx, selection, limit, call.now).await?;
+        Ok(call.answer(data, None, None))
+    };
+    run.await.unwrap_or_else(|e: TraceError| problem(&e, ROUTE))
+}

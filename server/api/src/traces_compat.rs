@@ -1,0 +1,48 @@
+//! Query APIs of other tools over the same engine: Jaeger (v1 and v3) and Zipkin (`traces-api` 4 and 5.1).
+
+mod jaeger;
+mod jaeger_v3;
+mod zipkin;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
+use quiver_traces::{JsonWriter, TraceError};
+use quiver_types::ErrorKind;
+
+use crate::error::{log, public_text, status_of};
+use crate::state::AppState;
+
+/// All paths.
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new().merge(jaeger::routes()).merge(jaeger_v3::routes()).merge(zipkin::routes())
+}
+
+/// Gives status and text of an error.
+fn status_and_text(error: &TraceError) -> (StatusCode, String) {
+    let invalid = |text: String| (StatusCode::BAD_REQUEST, text);
+    match error {
+        TraceError::InvalidId => invalid("invalid trace id: expected 1 to 32 hexadecimal digits".into()),
+        TraceError::Param(e) => invalid(format!("parameter '{}': {}", e.name, e.reason)),
+        TraceError::CursorMismatch => invalid("the cursor belongs to another search".into()),
+        TraceError::NotFound => (StatusCode::NOT_FOUND, "trace not found".into()),
+        TraceError::Forbidden => (StatusCode::FORBIDDEN, "no access to any service of this trace".into()),
+        TraceError::TooLarge(most) => (StatusCode::PAYLOAD_TOO_LARGE, format!("more than {most} spans")),
+        TraceError::Engine(e) => {
+            log(e, "/api");
+            let status = if e.kind == ErrorKind::Execution { StatusCode::BAD_REQUEST } else { status_of(e.kind) };
+            (status, public_text(e).to_owned())
+        }
+    }
+}
+
+/// Answers with what a function writes.
+fn written(write: impl FnOnce(&mut JsonWriter<'_>)) -> Response {
+    let mut writer = JsonWriter::default();
+    write(&mut writer);
+    let body = Body::from(writer.finish().unwrap_or_default());
+    (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+}

@@ -1,0 +1,281 @@
+//! Jaeger's query API, version 1, as Grafana and older UIs call it. Mounted twice: some releases of Grafana replace the
+//! path of a data source's URL.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use http::{StatusCode, header};
+use quiver_ingest::traces::{TraceContext, TraceFormat, decode};
+use quiver_traces::assemble::assemble_all;
+use quiver_traces::export::ExportOptions;
+use quiver_traces::export::traceobject::write_wrapped;
+use quiver_traces::params::{kind, tag};
+use quiver_traces::{ParamError, Search, Selection, Trace, TraceError};
+use quiver_types::spans::{AttributeTest, SpanFilter, TextTest, TraceId, parse_hex, read_spans};
+use quiver_types::{Access, Error};
+use serde_json::{Value, json};
+
+use super::{status_and_text, written};
+use crate::ingest_api::read_body;
+use crate::state::AppState;
+use crate::traces_api::{Call, json_answer};
+use crate::traces_ingest::jaeger_thrift;
+
+/// How far back a search looks without a start, in nanoseconds.
+const LOOKBACK: i64 = 2 * 86_400_000_000_000;
+const OPTIONS: ExportOptions = ExportOptions { native: true, link_references: true, extras: true };
+
+pub(super) fn routes() -> Router<Arc<AppState>> {
+    let mut router = Router::new();
+    for at in ["/api", "/jaeger/api"] {
+        router = router
+            .route(&format!("{at}/services"), get(services))
+            .route(&format!("{at}/services/{{service}}/operations"), get(operation_names))
+            .route(&format!("{at}/operations"), get(operations))
+            .route(&format!("{at}/traces"), get(traces).post(jaeger_thrift))
+            .route(&format!("{at}/traces/{{id}}"), get(trace))
+            .route(&format!("{at}/dependencies"), get(dependencies))
+            .route(&format!("{at}/transform"), post(transform))
+            .route(&format!("{at}/archive/{{id}}"), post(archive));
+    }
+    router
+}
+
+fn failed(error: &TraceError) -> Response {
+    let (status, text) = status_and_text(error);
+    refused(status, &text)
+}
+
+fn refused(status: StatusCode, text: &str) -> Response {
+    let error = json!({"code": status.as_u16(), "msg": text});
+    let body = json!({"data": null, "total": 0, "limit": 0, "offset": 0, "errors": [error]});
+    (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+}
+
+fn data(list: Vec<Value>) -> Response {
+    json_answer(&json!({"total": list.len(), "data": list, "limit": 0, "offset": 0, "errors": null}))
+}
+
+/// Reads an id of 1 to 32 digits.
+pub(super) fn id_of(text: &str) -> Result<TraceId, TraceError> {
+    parse_hex::<16>(text).filter(|id| *id != [0; 16]).ok_or(TraceError::InvalidId)
+}
+
+async fn services(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let names = call.state.traces.service_names(&call.ctx, SpanFilter::All).await?;
+        Ok(data(names.into_iter().map(Value::from).collect()))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+/// Gives the operations of a service, of one kind if that is asked for.
+pub(super) async fn operations_of(
+    call: &Call,
+    service: Option<&str>,
+    span_kind: Option<&str>,
+) -> Result<Vec<(String, u8)>, TraceError> {
+    let mut filter = service.map_or(SpanFilter::All, |s| SpanFilter::Service(TextTest::Is(s.to_owned())));
+    if let Some(text) = span_kind {
+        filter = filter.and(SpanFilter::Kinds(vec![kind("spanKind", text)?]));
+    }
+    let rows = call.state.traces.operations(&call.ctx, filter).await?;
+    let mut names: Vec<(String, u8)> = rows.into_iter().map(|row| (row.name, row.kind)).collect();
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+async fn operation_names(
+    State(state): State<Arc<AppState>>,
+    Path(service): Path<String>,
+    request: Request,
+) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let mut names: Vec<String> =
+            operations_of(&call, Some(&service), None).await?.into_iter().map(|(name, _)| name).collect();
+        names.dedup();
+        Ok(data(names.into_iter().map(Value::from).collect()))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+/// Operations as objects with the name of their kind.
+pub(super) fn operation_objects(operations: Vec<(String, u8)>) -> Vec<Value> {
+    let object = |(name, kind): (String, u8)| json!({"name": name, "spanKind": quiver_types::spans::kind_name(kind)});
+    operations.into_iter().map(object).collect()
+}
+
+async fn operations(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let operations = operations_of(&call, call.params.one("service")?, call.params.one("spanKind")?).await?;
+        Ok(data(operation_objects(operations)))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+/// Reads `tags`, a JSON map, as conditions that may hold anywhere on a span.
+pub(super) fn tag_map(name: &str, text: &str) -> Result<Vec<SpanFilter>, ParamError> {
+    let wrong = || ParamError::new(name, "expected a JSON object of texts");
+    let Ok(Value::Object(map)) = serde_json::from_str(text) else { return Err(wrong()) };
+    map.into_iter()
+        .map(|(key, value)| {
+            let text = match value {
+                Value::String(text) => text,
+                Value::Number(_) | Value::Bool(_) => value.to_string(),
+                _ => return Err(wrong()),
+            };
+            Ok(condition(key, &text))
+        })
+        .collect()
+}
+
+/// A tag as a condition; `error` is the state of the span.
+pub(super) fn condition(key: String, text: &str) -> SpanFilter {
+    match (key.as_str(), text) {
+        ("error", "true") => SpanFilter::Status(quiver_types::spans::STATUS_ERROR),
+        ("error", "false") => SpanFilter::Not(Box::new(SpanFilter::Status(quiver_types::spans::STATUS_ERROR))),
+        ("span.kind", name) => kind("tags", name).map_or(SpanFilter::None, |k| SpanFilter::Kinds(vec![k])),
+        ("otel.scope.name", name) => SpanFilter::ScopeName(TextTest::Is(name.to_owned())),
+        ("otel.scope.version", name) => SpanFilter::ScopeVersion(TextTest::Is(name.to_owned())),
+        _ => SpanFilter::Attribute { place: None, key, test: AttributeTest::equals(text) },
+    }
+}
+
+fn search(call: &Call) -> Result<Search, TraceError> {
+    let params = &call.params;
+    let end = params.time("end", call.now)?.unwrap_or(call.now);
+    let start = params.time("start", call.now)?.unwrap_or_else(|| end.saturating_sub(LOOKBACK));
+    if start > end {
+        return Err(ParamError::new("start", "is after 'end'").into());
+    }
+    let mut search = Search::new((start, end));
+    let is = |text: &str| TextTest::Is(text.to_owned());
+    search.conditions.extend(params.one("service")?.map(|s| SpanFilter::Service(is(s))));
+    search.conditions.extend(params.one("operation")?.map(|s| SpanFilter::Name(is(s))));
+    let (min, max) = (params.duration("minDuration")?, params.duration("maxDuration")?);
+    if min.is_some() || max.is_some() {
+        let (min, max) = (min.unwrap_or(0), max.unwrap_or(i64::MAX));
+        if min > max {
+            return Err(ParamError::new("minDuration", "is above 'maxDuration'").into());
+        }
+        search.conditions.push(SpanFilter::Duration(min, max));
+    }
+    if let Some(text) = params.one("tags")? {
+        search.conditions.extend(tag_map("tags", text)?);
+    }
+    for text in params.all("tag") {
+        search.conditions.push(match text.split_once(':') {
+            Some((key, value)) if !key.is_empty() => condition(key.to_owned(), value),
+            _ => tag("tag", text)?,
+        });
+    }
+    search.limit = params.number("limit", 1..=1500)?.unwrap_or(20) as usize;
+    Ok(search)
+}
+
+/// Gives whole traces in the order of a search.
+pub(super) async fn found(call: &Call, search: Search) -> Result<Vec<Trace>, TraceError> {
+    let page = call.state.traces.search(&call.ctx, search, call.now).await?;
+    let ids: Vec<TraceId> = page.rows.iter().map(|row| row.id).collect();
+    let mut traces = call.state.traces.traces(&call.ctx, ids.clone()).await?;
+    traces.sort_by_key(|trace| ids.iter().position(|id| *id == trace.id));
+    Ok(traces)
+}
+
+async fn traces(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let ids = call.params.all("traceID").map(id_of).collect::<Result<Vec<_>, _>>()?;
+        if ids.is_empty() && !call.params.has("service") {
+            return Ok(refused(StatusCode::BAD_REQUEST, "parameter 'service' is required"));
+        }
+        let traces = if ids.is_empty() {
+            found(&call, search(&call)?).await?
+        } else {
+            call.state.traces.traces(&call.ctx, ids).await?
+        };
+        Ok(written(|w| write_wrapped(&traces, traces.len(), OPTIONS, w)))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let window = (
+            call.params.time("start", call.now)?.unwrap_or(i64::MIN),
+            call.params.time("end", call.now)?.unwrap_or(i64::MAX),
+        );
+        let selection = Selection { id: id_of(&id)?, window, services: Vec::new() };
+        let trace = call.state.traces.trace(&call.ctx, selection).await?;
+        let pretty = call.params.switch("prettyPrint")?.unwrap_or(false);
+        let response = written(|w| write_wrapped(std::slice::from_ref(&trace), 0, OPTIONS, w));
+        if !pretty {
+            return Ok(response);
+        }
+        let body = axum::body::to_bytes(response.into_body(), usize::MAX).await;
+        let body = body.map_err(|e| Error::internal("cannot write an answer").with_source(e))?;
+        let value: Value =
+            serde_json::from_slice(&body).map_err(|e| Error::internal("cannot write an answer").with_source(e))?;
+        let text = serde_json::to_string_pretty(&value).unwrap_or_default();
+        Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], text).into_response())
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+/// Reads `endTs` and `lookback`, both in milliseconds.
+pub(super) fn window(call: &Call) -> Result<(i64, i64), TraceError> {
+    let number = |name: &str| call.params.number(name, 0..=i64::MAX as u64 / 1_000_000);
+    let end = number("endTs")?.map_or(call.now, |ms| ms as i64 * 1_000_000);
+    let lookback = number("lookback")?.map_or(86_400_000_000_000, |ms| ms as i64 * 1_000_000);
+    Ok((end.saturating_sub(lookback), end))
+}
+
+async fn dependencies(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let (from, to) = window(&call)?;
+        let mut graph = call.state.traces.dependencies(&call.ctx, SpanFilter::Starts(from, to)).await?;
+        if let Some(service) = call.params.one("service")? {
+            graph.near(&[service.to_owned()], 1);
+        }
+        let edge = |e: &quiver_traces::Edge| json!({"parent": e.source, "child": e.target, "callCount": e.calls});
+        Ok(data(graph.service_edges().map(edge).collect()))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+/// Turns an OTLP/JSON file into the tool's form; nothing is stored.
+async fn transform(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let (head, body) = request.into_parts();
+        let body = read_body(&head.headers, body, state.settings.body_bytes_max).await?;
+        let limits = state.settings.decode_limits;
+        let access = Access::full();
+        let ctx = TraceContext {
+            body_bytes_max: limits.body_bytes_max,
+            batch_bytes_max: limits.batch_bytes_max,
+            now_ns: 0,
+            earliest_ns: 1,
+            latest_ns: i64::MAX,
+            access: &access,
+        };
+        let decoded = decode(TraceFormat::OtlpJson, None, &body, &ctx).map_err(Error::from)?;
+        let mut spans = Vec::new();
+        read_spans(&decoded.batch.flat(), &mut spans)?;
+        let traces = assemble_all(spans);
+        Ok(written(|w| write_wrapped(&traces, traces.len(), OPTIONS, w)))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+async fn archive() -> Response {
+    refused(StatusCode::NOT_IMPLEMENTED, "there is no archive")
+}

@@ -1,0 +1,167 @@
+//! Jaeger's query API, version 3, as its present UI calls it.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::{StatusCode, header};
+use quiver_traces::export::ExportOptions;
+use quiver_traces::export::otlp::write_all;
+use quiver_traces::{ParamError, Search, Selection, Trace, TraceError};
+use quiver_types::spans::{SpanFilter, TextTest, hex};
+use serde_json::{Value, json};
+
+use super::jaeger::{found, id_of, operation_objects, operations_of, tag_map};
+use super::{status_and_text, written};
+use crate::state::AppState;
+use crate::traces_api::{Call, json_answer};
+
+pub(super) fn routes() -> Router<Arc<AppState>> {
+    let mut router = Router::new();
+    for at in ["/api/v3", "/jaeger/api/v3"] {
+        router = router
+            .route(&format!("{at}/services"), get(services))
+            .route(&format!("{at}/operations"), get(operations))
+            .route(&format!("{at}/trace-summaries"), get(summaries))
+            .route(&format!("{at}/traces"), get(traces))
+            .route(&format!("{at}/traces/{{id}}"), get(trace));
+    }
+    router
+}
+
+fn failed(error: &TraceError) -> Response {
+    let (status, text) = status_and_text(error);
+    let body = json!({"error": {"httpCode": status.as_u16(), "message": text}});
+    (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+}
+
+async fn services(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let names = call.state.traces.service_names(&call.ctx, SpanFilter::All).await?;
+        Ok(json_answer(&json!({"services": names})))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+async fn operations(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let span_kind = call.params.one("spanKind")?.or(call.params.one("span_kind")?);
+        let operations = operations_of(&call, call.params.one("service")?, span_kind).await?;
+        Ok(json_answer(&json!({"operations": operation_objects(operations)})))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+/// Gives a parameter by its name, or by that in snake case.
+fn either<'c>(call: &'c Call, name: &str) -> Result<Option<&'c str>, ParamError> {
+    let snake: String =
+        name.chars().flat_map(|c| if c.is_uppercase() { vec!['_', c.to_ascii_lowercase()] } else { vec![c] }).collect();
+    Ok(call.params.one(&format!("query.{name}"))?.or(call.params.one(&format!("query.{snake}"))?))
+}
+
+fn search(call: &Call) -> Result<Search, TraceError> {
+    let time = |name: &str| -> Result<Option<i64>, TraceError> {
+        let Some(text) = either(call, name)? else { return Ok(None) };
+        let time = quiver_traces::params::time(text, call.now);
+        Ok(Some(time.ok_or_else(|| ParamError::new(name, format!("`{text}` is no time")))?))
+    };
+    let duration = |name: &str| -> Result<Option<i64>, TraceError> {
+        let Some(text) = either(call, name)? else { return Ok(None) };
+        let duration = quiver_traces::params::duration(text);
+        Ok(Some(duration.ok_or_else(|| ParamError::new(name, format!("`{text}` is no duration")))?))
+    };
+    let end = time("startTimeMax")?.unwrap_or(call.now);
+    let start = time("startTimeMin")?.unwrap_or_else(|| end.saturating_sub(3_600_000_000_000));
+    if start > end {
+        return Err(ParamError::new("startTimeMin", "is after startTimeMax").into());
+    }
+    let mut search = Search::new((start, end));
+    let is = |text: &str| TextTest::Is(text.to_owned());
+    search.conditions.extend(either(call, "serviceName")?.map(|s| SpanFilter::Service(is(s))));
+    search.conditions.extend(either(call, "operationName")?.map(|s| SpanFilter::Name(is(s))));
+    let (min, max) = (duration("durationMin")?, duration("durationMax")?);
+    if min.is_some() || max.is_some() {
+        search.conditions.push(SpanFilter::Duration(min.unwrap_or(0), max.unwrap_or(i64::MAX)));
+    }
+    if let Some(text) = either(call, "attributes")? {
+        search.conditions.extend(tag_map("attributes", text)?);
+    }
+    let depth = match either(call, "searchDepth")?.or(either(call, "numTraces")?) {
+        None => 20,
+        Some(text) => {
+            let depth = text.parse::<usize>().ok().filter(|n| (1..=1500).contains(n));
+            depth.ok_or_else(|| ParamError::new("searchDepth", format!("`{text}` is no number from 1 to 1500")))?
+        }
+    };
+    search.limit = depth;
+    Ok(search)
+}
+
+fn result(traces: &[Trace]) -> Response {
+    let options = ExportOptions { native: true, ..ExportOptions::default() };
+    written(|w| w.object(|w| write_all(traces, options, w.key("result"))))
+}
+
+async fn summaries(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let page = call.state.traces.search(&call.ctx, search(&call)?, call.now).await?;
+        let rows: Vec<Value> = page
+            .rows
+            .iter()
+            .map(|row| {
+                let services: Vec<Value> = (row.services.iter())
+                    .map(|s| json!({"name": s.name, "spanCount": s.spans, "errorSpanCount": s.errors}))
+                    .collect();
+                json!({
+                    "traceId": hex(&row.id), "rootServiceName": row.root_service, "rootOperationName": row.root_name,
+                    "minStartTimeUnixNano": row.start.to_string(), "maxEndTimeUnixNano": row.end.to_string(),
+                    "spanCount": row.spans, "errorSpanCount": row.errors, "orphanSpanCount": row.orphans,
+                    "services": services,
+                })
+            })
+            .collect();
+        Ok(json_answer(&json!({"summaries": rows})))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+async fn traces(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        Ok(result(&found(&call, search(&call)?).await?))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let time = |name: &str, snake: &str| -> Result<Option<i64>, TraceError> {
+            let camel = call.params.time(name, call.now)?;
+            Ok(if camel.is_some() { camel } else { call.params.time(snake, call.now)? })
+        };
+        let window =
+            (time("startTime", "start_time")?.unwrap_or(i64::MIN), time("endTime", "end_time")?.unwrap_or(i64::MAX));
+        let selection = Selection { id: id_of(&id)?, window, services: Vec::new() };
+        let trace = call.state.traces.trace(&call.ctx, selection).await?;
+        Ok(result(std::slice::from_ref(&trace)))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+/// For the tests: what the status of a bad id is.
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_their_shape() {
+        assert_eq!(failed(&TraceError::NotFound).status(), StatusCode::NOT_FOUND);
+        assert_eq!(failed(&TraceError::InvalidId).status(), StatusCode::BAD_REQUEST);
+    }
+}

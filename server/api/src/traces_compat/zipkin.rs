@@ -1,0 +1,192 @@
+//! Zipkin's query API, version 2.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use axum::routing::get;
+use http::StatusCode;
+use quiver_traces::export::ExportOptions;
+use quiver_traces::export::spanarray;
+use quiver_traces::lists::tags::KeyOf;
+use quiver_traces::{ParamError, Search, Selection, Trace, TraceError};
+use quiver_types::spans::{AttributeTest, SpanFilter, TextTest};
+use serde_json::{Value, json};
+
+use super::jaeger::{condition, found, id_of, operations_of, window};
+use super::{status_and_text, written};
+use crate::error::plain;
+use crate::state::AppState;
+use crate::traces_api::{Call, json_answer};
+use crate::traces_ingest::{zipkin as take_spans, zipkin_paths};
+
+pub(super) fn routes() -> Router<Arc<AppState>> {
+    let mut router = Router::new();
+    for path in zipkin_paths() {
+        router = router.route(path, get(span_names).post(take_spans));
+    }
+    for at in ["/api/v2", "/zipkin/api/v2"] {
+        router = router
+            .route(&format!("{at}/services"), get(services))
+            .route(&format!("{at}/remoteServices"), get(remote_services))
+            .route(&format!("{at}/traces"), get(traces))
+            .route(&format!("{at}/trace/{{id}}"), get(trace))
+            .route(&format!("{at}/traceMany"), get(trace_many))
+            .route(&format!("{at}/dependencies"), get(dependencies))
+            .route(&format!("{at}/autocompleteKeys"), get(autocomplete_keys))
+            .route(&format!("{at}/autocompleteValues"), get(autocomplete_values));
+    }
+    router
+}
+
+fn failed(error: &TraceError) -> Response {
+    let (status, text) = status_and_text(error);
+    plain(status, text)
+}
+
+fn required<'c>(call: &'c Call, name: &str) -> Result<&'c str, TraceError> {
+    Ok(call.params.one(name)?.ok_or_else(|| ParamError::new(name, "is required"))?)
+}
+
+fn names(list: impl IntoIterator<Item = String>) -> Response {
+    json_answer(&Value::Array(list.into_iter().map(Value::from).collect()))
+}
+
+async fn services(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        Ok(names(call.state.traces.service_names(&call.ctx, SpanFilter::All).await?))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+async fn span_names(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let service = required(&call, "serviceName")?;
+        let mut list: Vec<String> =
+            operations_of(&call, Some(service), None).await?.into_iter().map(|(name, _)| name).collect();
+        list.dedup();
+        Ok(names(list))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+async fn remote_services(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let service = required(&call, "serviceName")?;
+        let filter = SpanFilter::Service(TextTest::Is(service.to_owned()));
+        Ok(names(call.state.traces.remote_names(&call.ctx, filter).await?))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+fn search(call: &Call) -> Result<Search, TraceError> {
+    let mut search = Search::new(window(call)?);
+    let is = |text: &str| TextTest::Is(text.to_owned());
+    search.conditions.extend(call.params.one("serviceName")?.map(|s| SpanFilter::Service(is(s))));
+    if let Some(name) = call.params.one("spanName")?.filter(|n| *n != "all") {
+        search.conditions.push(SpanFilter::Name(is(name)));
+    }
+    if let Some(remote) = call.params.one("remoteServiceName")? {
+        let test = AttributeTest::equals(remote);
+        let place = Some(quiver_types::spans::Place::Span);
+        search.conditions.push(SpanFilter::Attribute { place, key: "peer.service".into(), test });
+    }
+    if let Some(query) = call.params.one("annotationQuery")? {
+        for part in query.split(" and ").map(str::trim).filter(|p| !p.is_empty()) {
+            search.conditions.push(match part.split_once('=') {
+                Some((key, value)) => condition(key.to_owned(), value),
+                // A word alone is an annotation or the key of a tag.
+                None if part == "error" => condition(part.to_owned(), "true"),
+                None => SpanFilter::Or(vec![
+                    SpanFilter::EventName(is(part)),
+                    SpanFilter::Attribute { place: None, key: part.to_owned(), test: AttributeTest::Exists },
+                ]),
+            });
+        }
+    }
+    let micros = |name: &str| -> Result<Option<i64>, TraceError> {
+        Ok(call.params.number(name, 1..=i64::MAX as u64 / 1000)?.map(|us| us as i64 * 1000))
+    };
+    let (min, max) = (micros("minDuration")?, micros("maxDuration")?);
+    if max.is_some() && min.is_none() {
+        return Err(ParamError::new("maxDuration", "needs minDuration").into());
+    }
+    if let Some(min) = min {
+        // Durations are whole microseconds there.
+        search.conditions.push(SpanFilter::Duration(min, max.map_or(i64::MAX, |max| max + 999)));
+    }
+    search.limit = call.params.number("limit", 1..=1500)?.unwrap_or(10) as usize;
+    Ok(search)
+}
+
+fn lists(traces: &[Trace]) -> Response {
+    written(|w| {
+        w.array(|w| traces.iter().for_each(|trace| spanarray::write(trace, ExportOptions::default(), w)));
+    })
+}
+
+async fn traces(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        Ok(lists(&found(&call, search(&call)?).await?))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let trace = call.state.traces.trace(&call.ctx, Selection::all(id_of(&id)?)).await?;
+        Ok(written(|w| spanarray::write(&trace, ExportOptions::default(), w)))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+async fn trace_many(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let text = required(&call, "traceIds")?;
+        let mut ids = text.split(',').map(|id| id_of(id.trim())).collect::<Result<Vec<_>, _>>()?;
+        let given = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.len() < 2 || ids.len() != given {
+            return Ok(plain(StatusCode::BAD_REQUEST, "traceIds must hold at least two different ids, each once"));
+        }
+        Ok(lists(&call.state.traces.traces(&call.ctx, ids).await?))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+async fn dependencies(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        required(&call, "endTs")?;
+        let (from, to) = window(&call)?;
+        let graph = call.state.traces.dependencies(&call.ctx, SpanFilter::Starts(from, to)).await?;
+        let edge = |e: &quiver_traces::Edge| json!({"parent": e.source, "child": e.target, "callCount": e.calls, "errorCount": e.errors});
+        Ok(json_answer(&Value::Array(graph.service_edges().map(edge).collect())))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+/// There is no list of keys to complete: none is configured.
+async fn autocomplete_keys() -> Response {
+    json_answer(&json!([]))
+}
+
+async fn autocomplete_values(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let key = required(&call, "key")?;
+        let (from, to) = window(&call)?;
+        let key = KeyOf::Attribute(None, key.to_owned());
+        let rows = call.state.traces.values(&call.ctx, SpanFilter::Starts(from, to), key).await?;
+        Ok(names(rows.into_iter().take(1000).map(|(value, _)| value)))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}

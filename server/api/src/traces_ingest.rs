@@ -1,0 +1,180 @@
+//! Spans over HTTP: OTLP, Zipkin v2 and the internal JSON, answers as each protocol has them (`traces-api` 6).
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use http::{HeaderMap, StatusCode, header};
+use quiver_ingest::traces::response::TracePartial;
+use quiver_ingest::traces::{DecodedSpans, TraceContext, TraceFormat, decode};
+use quiver_types::{Access, Error, ErrorKind, Result};
+
+use crate::error::{log, plain, public_text, status_of, with_retry_after};
+use crate::ingest_api::{read_body, status_message};
+use crate::state::AppState;
+
+/// Bodies above this are decoded away from the threads that serve sockets.
+const INLINE_BYTES_MAX: usize = 256 * 1024;
+
+/// Paths of OTLP on the main port.
+const OTLP_PATHS: [&str; 2] = ["/v1/traces", "/insert/opentelemetry/v1/traces"];
+/// Paths of Zipkin.
+const ZIPKIN_PATHS: [&str; 2] = ["/api/v2/spans", "/zipkin/api/v2/spans"];
+
+/// What takes spans on the main port.
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    let mut router = Router::new();
+    for path in OTLP_PATHS {
+        router = router.route(path, post(otlp));
+    }
+    router
+}
+
+/// What takes spans on the port of OTLP.
+pub(crate) fn otlp_routes() -> Router<Arc<AppState>> {
+    Router::new().route(OTLP_PATHS[0], post(otlp))
+}
+
+/// Paths and handler of Zipkin senders; the same paths answer readers too.
+pub(crate) fn zipkin_paths() -> [&'static str; 2] {
+    ZIPKIN_PATHS
+}
+
+/// Gives what a decoder has to know. Retention "none" lifts the bounds of age.
+fn context<'a>(state: &AppState, access: &'a Access) -> TraceContext<'a> {
+    let settings = state.store.settings();
+    let now_ns = state.clock.now_ms().saturating_mul(1_000_000);
+    let nanos = |d: std::time::Duration| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX);
+    let retention = settings.retention_of(quiver_types::tables::spans::TABLE.name);
+    let limits = state.settings.decode_limits;
+    TraceContext {
+        body_bytes_max: limits.body_bytes_max,
+        batch_bytes_max: limits.batch_bytes_max,
+        now_ns,
+        earliest_ns: retention.map_or(1, |kept| {
+            let past = settings.accept_past.map_or(kept, |accepted| accepted.min(kept));
+            now_ns.saturating_sub(nanos(past)).max(1)
+        }),
+        latest_ns: match retention {
+            Some(_) => now_ns.saturating_add(nanos(settings.accept_future)),
+            None => i64::MAX,
+        },
+        access,
+    }
+}
+
+/// Decodes a body and writes the spans that it holds.
+///
+/// # Errors
+/// Those of the decoder and of the store; then nothing of the request was written, or repeating it is safe.
+pub(crate) async fn decode_and_write(
+    state: &Arc<AppState>,
+    format: TraceFormat,
+    encoding: Option<String>,
+    body: Bytes,
+) -> Result<TracePartial> {
+    let run = {
+        let (state, access) = (Arc::clone(state), state.access());
+        move |body: Bytes| -> Result<DecodedSpans> {
+            let ctx = context(&state, &access);
+            decode(format, encoding.as_deref(), &body, &ctx).map_err(Error::from)
+        }
+    };
+    let mut decoded = if body.len() > INLINE_BYTES_MAX {
+        tokio::task::spawn_blocking(move || run(body))
+            .await
+            .map_err(|e| Error::internal("the decoder met a fault of ours; the log has it").with_source(e))??
+    } else {
+        run(body)?
+    };
+    let partial = TracePartial::of(&decoded);
+    let batch = std::mem::take(&mut decoded.batch);
+    state.metrics.spans.count(format.name(), &batch, &decoded, state.clock.now_ms());
+    if !batch.is_empty() {
+        state.store.write_spans(batch).await?;
+    }
+    Ok(partial)
+}
+
+fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
+    headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned)
+}
+
+async fn take(
+    state: &Arc<AppState>,
+    headers: &HeaderMap,
+    body: axum::body::Body,
+    format: TraceFormat,
+    path: &str,
+) -> Result<TracePartial> {
+    let encoding = text(headers, header::CONTENT_ENCODING);
+    let written = match read_body(headers, body, state.settings.body_bytes_max).await {
+        Ok(body) => decode_and_write(state, format, encoding, body).await,
+        Err(e) => Err(e),
+    };
+    if let Err(e) = &written {
+        log(e, path);
+    }
+    written
+}
+
+/// Finds the format by content type, or by `?format=trace/1`.
+fn format_of(headers: &HeaderMap, query: Option<&str>) -> Result<TraceFormat> {
+    let mut asked = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()).filter(|(k, _)| k == "format");
+    if let Some((_, format)) = asked.next() {
+        return match &*format {
+            "trace/1" => Ok(TraceFormat::Internal),
+            other => Err(Error::invalid(format!("unknown format `{other}`"))),
+        };
+    }
+    let content_type = text(headers, header::CONTENT_TYPE).unwrap_or_default();
+    match content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+        "application/x-protobuf" | "application/protobuf" => Ok(TraceFormat::Otlp),
+        "application/json" => Ok(TraceFormat::OtlpJson),
+        other => Err(Error::new(ErrorKind::Unsupported, format!("unsupported content type `{other}`"))),
+    }
+}
+
+async fn otlp(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let format = match format_of(&head.headers, head.uri.query()) {
+        Ok(format) => format,
+        Err(e) => return plain(status_of(e.kind), public_text(&e)),
+    };
+    let json = format != TraceFormat::Otlp;
+    let content_type = if json { "application/json" } else { "application/x-protobuf" };
+    let answer = |status: StatusCode, body: Vec<u8>| {
+        with_retry_after((status, [(header::CONTENT_TYPE, content_type)], body).into_response())
+    };
+    match take(&state, &head.headers, body, format, head.uri.path()).await {
+        Ok(partial) if json => answer(StatusCode::OK, partial.to_json().into_bytes()),
+        Ok(partial) => answer(StatusCode::OK, partial.to_protobuf()),
+        Err(e) => answer(status_of(e.kind), status_message(&e, json)),
+    }
+}
+
+/// Zipkin: 202 with nothing, 400 with a text. When no span could be taken the sender hears why.
+pub(crate) async fn zipkin(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let content_type = text(&head.headers, header::CONTENT_TYPE).unwrap_or_default();
+    let media = content_type.split(';').next().unwrap_or_default().trim();
+    if !media.is_empty() && !media.eq_ignore_ascii_case("application/json") {
+        let text = format!("unsupported content type `{media}`: spans are taken as JSON");
+        return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, text);
+    }
+    match take(&state, &head.headers, body, TraceFormat::Zipkin, head.uri.path()).await {
+        Ok(partial) if partial.rejected > 0 && partial.all => plain(StatusCode::BAD_REQUEST, partial.message),
+        Ok(_) => StatusCode::ACCEPTED.into_response(),
+        Err(e) => plain(status_of(e.kind), public_text(&e)),
+    }
+}
+
+/// Jaeger's own senders are not taken.
+pub(crate) async fn jaeger_thrift() -> Response {
+    let text = "spans are not taken in Jaeger's formats; send OTLP or Zipkin v2 JSON, or put an OpenTelemetry Collector \
+                in front";
+    plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, text)
+}
