@@ -11,3 +11,4 @@ mod prometheus_reads;
 mod s3;
 mod s3_faults;
 mod tools;
+mod traces;

@@ -5,6 +5,7 @@
 
 mod logsql_ingest;
 mod promql;
+mod traces;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,6 +27,8 @@ fn main() -> ExitCode {
     }
     if args.is_empty() || args.iter().any(|a| a == "logsql" || a == "logsql_ingest") {
         good &= logsql_ingest::run(&root.join("logsql"), &mut report);
+    if args.is_empty() || args.iter().any(|a| a == "traces") {
+        good &= traces::run(&root.join("traces"), &mut report);
     }
     if let Some(path) = std::env::var_os("CONFORMANCE_REPORT") {
         let text = serde_json::to_vec_pretty(&report).expect("a report is JSON");

@@ -58,7 +58,10 @@ fn metrics(exposition: &str) -> BTreeMap<String, (String, String, Vec<String>)> 
         } else if let Some((name, labels)) = line.split_once('{') {
             let labels = labels.split('}').next().unwrap_or_default();
             let names = labels.split(',').filter_map(|l| l.split_once('=')).map(|(n, _)| n.to_owned());
-            found.entry(name.to_owned()).or_default().2 = names.collect();
+            // The lines of a histogram have longer names than what they belong to.
+            let base = name.strip_suffix("_bucket").filter(|base| found.get(*base).is_some_and(|f| f.0 == "histogram"));
+            let names: Vec<String> = names.filter(|n| base.is_none() || n != "le").collect();
+            found.entry(base.unwrap_or(name).to_owned()).or_default().2 = names;
         }
     }
     found
