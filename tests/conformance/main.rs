@@ -27,6 +27,7 @@ fn main() -> ExitCode {
     }
     if args.is_empty() || args.iter().any(|a| a == "logsql" || a == "logsql_ingest") {
         good &= logsql_ingest::run(&root.join("logsql"), &mut report);
+    }
     if args.is_empty() || args.iter().any(|a| a == "traces") {
         good &= traces::run(&root.join("traces"), &mut report);
     }

@@ -17,8 +17,8 @@ use tower_http::compression::CompressionLayer;
 use crate::error::plain;
 use crate::state::AppState;
 use crate::{
-    admin, exemplars_api, federate_api, import_api, ingest_api, labels_api, logs_ingest, metrics_api, read_api, server_api,
-    status_api, traces_api, traces_compat, traces_ingest, tsdb_api,
+    admin, exemplars_api, federate_api, import_api, ingest_api, labels_api, logs_ingest, metrics_api, read_api,
+    server_api, status_api, traces_api, traces_compat, traces_ingest, tsdb_api,
 };
 
 /// The path of OTLP on its own port.
