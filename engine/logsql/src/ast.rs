@@ -53,3 +53,22 @@ impl Options {
         *self == Self::default()
     }
 }
+
+impl Query {
+    /// The one field that each row of the answer has, if the pipes say so: what `in(query)` compares with.
+    pub fn output_field(&self) -> Option<&str> {
+        self.pipes.iter().rev().find_map(|pipe| match pipe {
+            Pipe::Filter(_) | Pipe::Limit(_) | Pipe::Offset(_) | Pipe::Sample(_) => None,
+            Pipe::Sort(sort) if sort.rank.is_none() => None,
+            Pipe::Fields(fields) => match fields.as_slice() {
+                [FieldPattern::Name(name)] => Some(Some(name.as_str())),
+                _ => Some(None),
+            },
+            Pipe::Uniq(uniq) if uniq.hits.is_none() => match uniq.by.as_slice() {
+                [name] => Some(Some(name.as_str())),
+                _ => Some(None),
+            },
+            _ => Some(None),
+        })?
+    }
+}

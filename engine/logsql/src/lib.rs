@@ -4,7 +4,34 @@
 //! `quiver_types::logs`; it knows no store and no HTTP.
 
 pub mod ast;
+mod check;
+mod error;
 pub mod fuzz;
 pub mod kernels;
+mod lexer;
+mod literal;
+mod needs;
+mod nodes;
+mod normal;
+mod ops;
+mod parser;
+mod plan;
+mod print;
+pub mod request;
 pub mod rowfn;
+mod rows;
+mod run;
+mod scope;
 pub mod stats_fn;
+mod stats_labels;
+mod stream_text;
+pub mod template;
+mod visit;
+
+pub use error::Result;
+pub use nodes::extension_planner;
+pub use parser::{QUERY_LEN_MAX, parse, parse_filter};
+pub use run::{LogsqlEngine, RowStream, Rows};
+pub use scope::QueryScope;
+pub use stats_labels::{StatsColumns, by_step, stats_columns};
+pub use stream_text::parse as stream_labels;

@@ -27,8 +27,6 @@ pub enum MathExpr {
         /// Its arguments, as many as it takes.
         args: Vec<MathExpr>,
     },
-    /// `(x)`, kept for printing.
-    Paren(Box<MathExpr>),
 }
 
 /// Binary operators, tightest first.

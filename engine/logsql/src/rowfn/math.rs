@@ -62,7 +62,6 @@ impl Expr {
             }
             MathExpr::Negate(inner) => Self::Negate(Box::new(Self::compile(inner, fields))),
             MathExpr::Call { func, args } => Self::Call(*func, args.iter().map(|a| Self::compile(a, fields)).collect()),
-            MathExpr::Paren(inner) => Self::compile(inner, fields),
         }
     }
 

@@ -1,0 +1,133 @@
+//! Quoted texts: `"..."` and `'...'` with escapes as in Go and C, `` `...` `` without.
+
+use std::borrow::Cow;
+
+/// Reads the quoted text at the beginning; gives its meaning and the bytes it took.
+pub(super) fn unquote(text: &str) -> Result<(Cow<'_, str>, usize), String> {
+    let quote = text.chars().next().unwrap_or('"');
+    if quote == '`' {
+        let end = text[1..].find('`').ok_or("missing closing quote of the text that begins here")?;
+        return Ok((text[1..=end].into(), end + 2));
+    }
+    let end = closing(text, quote as u8).ok_or("missing closing quote of the text that begins here")?;
+    let inner = &text[1..end];
+    if !inner.contains('\\') {
+        return Ok((inner.into(), end + 1));
+    }
+    Ok((unescape(inner)?.into(), end + 1))
+}
+
+/// Gives the offset of the closing quote.
+fn closing(text: &str, quote: u8) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut i = 1;
+    while i < bytes.len() {
+        match bytes[i] {
+            b'\\' => i += 2,
+            b if b == quote => return Some(i),
+            _ => i += 1,
+        }
+    }
+    None
+}
+
+/// Resolves escapes. Bytes given by number that are no UTF-8 become the replacement character: rows hold text only.
+fn unescape(inner: &str) -> Result<String, String> {
+    let mut out: Vec<u8> = Vec::with_capacity(inner.len());
+    let mut rest = inner;
+    while let Some(pos) = rest.find('\\') {
+        out.extend_from_slice(&rest.as_bytes()[..pos]);
+        rest = &rest[pos + 1..];
+        let mut chars = rest.chars();
+        let escape = chars.next().ok_or("a lone `\\` at the end of the text")?;
+        let after = chars.as_str();
+        rest = match escape {
+            'a' => push(&mut out, 7, after),
+            'b' => push(&mut out, 8, after),
+            'f' => push(&mut out, 12, after),
+            'n' => push(&mut out, b'\n', after),
+            'r' => push(&mut out, b'\r', after),
+            't' => push(&mut out, b'\t', after),
+            'v' => push(&mut out, 11, after),
+            '\\' | '\'' | '"' | '`' => push(&mut out, escape as u8, after),
+            'x' => byte(&mut out, after, 2, 16, escape)?,
+            '0'..='7' => byte(&mut out, rest, 3, 8, escape)?,
+            'u' => unicode(&mut out, after, 4, escape)?,
+            'U' => unicode(&mut out, after, 8, escape)?,
+            _ => return Err(format!("unknown escape `\\{escape}`")),
+        };
+    }
+    out.extend_from_slice(rest.as_bytes());
+    Ok(match String::from_utf8(out) {
+        Ok(text) => text,
+        Err(bad) => String::from_utf8_lossy(bad.as_bytes()).into_owned(),
+    })
+}
+
+fn push<'a>(out: &mut Vec<u8>, byte: u8, after: &'a str) -> &'a str {
+    out.push(byte);
+    after
+}
+
+fn number(text: &str, digits: usize, radix: u32, escape: char) -> Result<(u32, &str), String> {
+    let digits_text = text.get(..digits).ok_or_else(|| format!("escape `\\{escape}` needs {digits} digits"))?;
+    let value =
+        u32::from_str_radix(digits_text, radix).map_err(|_| format!("escape `\\{escape}` needs {digits} digits"))?;
+    Ok((value, &text[digits..]))
+}
+
+fn byte<'a>(out: &mut Vec<u8>, text: &'a str, digits: usize, radix: u32, escape: char) -> Result<&'a str, String> {
+    let (value, rest) = number(text, digits, radix, escape)?;
+    out.push(u8::try_from(value).map_err(|_| format!("escape `\\{escape}` is no byte"))?);
+    Ok(rest)
+}
+
+fn unicode<'a>(out: &mut Vec<u8>, text: &'a str, digits: usize, escape: char) -> Result<&'a str, String> {
+    let (value, rest) = number(text, digits, 16, escape)?;
+    let c = char::from_u32(value).ok_or_else(|| format!("escape `\\{escape}` is no character"))?;
+    out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+    Ok(rest)
+}
+
+/// Writes a text so that [`unquote`] gives it back.
+pub(crate) fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c.is_control() => out.push_str(&format!("\\u{:04x}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        let (found, len) = unquote(text).expect("a valid text");
+        assert_eq!((found.as_ref(), len), (expected, text.len()), "{text}");
+        assert_eq!(unquote(&quote(expected)).expect("quoted").0, expected);
+    }
+
+    #[test]
+    fn escapes() {
+        check("\"a\\x20b\"", "a b");
+        check("'it\\'s \\u0416 \\101'", "it's Ж A");
+        check("`a\\n`", "a\\n");
+        check("\"\"", "");
+        check("\"\\U0001F600\\t\"", "😀\t");
+        check("\"\\xd0\\x96\"", "Ж");
+        assert!(unquote("\"a").is_err());
+        assert!(unquote("\"a\\q\"").is_err());
+        assert!(unquote("\"a\\\"").is_err());
+    }
+}

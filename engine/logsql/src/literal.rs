@@ -1,0 +1,210 @@
+//! Literals of queries: numbers, durations, sizes, addresses, times.
+//!
+//! Queries may write more than values of rows hold: `0xff`, `1_000`, `1.5KiB`, `inf`.
+
+mod time;
+
+pub(crate) use time::{parse_span, unix_ns};
+
+/// Reads a number of any kind as the language compares it: integers and floats in any base, sizes, durations
+/// (nanoseconds), IPv4 addresses, RFC 3339 times (Unix nanoseconds).
+pub(crate) fn parse_number(text: &str) -> Option<f64> {
+    parse_float(text)
+        .or_else(|| parse_size(text))
+        .or_else(|| parse_duration(text).map(|ns| ns as f64))
+        .or_else(|| parse_ipv4(text).map(f64::from))
+        .or_else(|| time::parse_rfc3339(text).map(|ns| ns as f64))
+}
+
+/// Reads an unsigned integer: `10`, `1_000`, `10K`, `0xff`.
+pub(crate) fn parse_u64(text: &str) -> Option<u64> {
+    if let Some(value) = integer(text) {
+        return u64::try_from(value).ok();
+    }
+    let value = parse_size(text).or_else(|| parse_float(text))?;
+    (value >= 0.0 && value.fract() == 0.0 && value <= u64::MAX as f64).then_some(value as u64)
+}
+
+/// Reads an integer or float: `1e3`, `0xff`, `0b101`, `0o7`, `_` between digits, `inf`, `nan`.
+fn parse_float(text: &str) -> Option<f64> {
+    if let Some(value) = integer(text) {
+        return Some(value as f64);
+    }
+    let (negative, digits) = sign(text);
+    let lower = digits.to_ascii_lowercase();
+    let value = match lower.as_str() {
+        "inf" | "infinity" => f64::INFINITY,
+        "nan" => return (digits.len() == text.len()).then_some(f64::NAN),
+        _ => {
+            let first = lower.bytes().next()?;
+            if !first.is_ascii_digit() && first != b'.' || !lower.bytes().any(|b| b.is_ascii_digit()) {
+                return None;
+            }
+            without_underscores(&lower)?.parse::<f64>().ok()?
+        }
+    };
+    Some(if negative { -value } else { value })
+}
+
+fn sign(text: &str) -> (bool, &str) {
+    match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    }
+}
+
+/// Reads an integer of base 2, 8, 10 or 16.
+fn integer(text: &str) -> Option<i128> {
+    let (negative, digits) = sign(text);
+    let lower = digits.to_ascii_lowercase();
+    let (radix, digits) = match lower.get(..2) {
+        Some("0x") => (16, &lower[2..]),
+        Some("0b") => (2, &lower[2..]),
+        Some("0o") => (8, &lower[2..]),
+        _ => (10, lower.as_str()),
+    };
+    if !digits.bytes().next()?.is_ascii_alphanumeric() {
+        return None;
+    }
+    let value = i128::from_str_radix(&without_underscores(digits)?, radix).ok()?;
+    Some(if negative { -value } else { value })
+}
+
+/// Drops `_`, which may stand between digits only.
+fn without_underscores(text: &str) -> Option<String> {
+    if text.starts_with('_') || text.ends_with('_') || text.contains("__") {
+        return None;
+    }
+    Some(text.replace('_', ""))
+}
+
+/// Units of sizes, longest first where one ends like another.
+const SIZES: &[(&str, f64)] = &[
+    ("kib", 1024.0),
+    ("mib", 1_048_576.0),
+    ("gib", 1_073_741_824.0),
+    ("tib", 1_099_511_627_776.0),
+    ("ki", 1024.0),
+    ("mi", 1_048_576.0),
+    ("gi", 1_073_741_824.0),
+    ("ti", 1_099_511_627_776.0),
+    ("kb", 1e3),
+    ("mb", 1e6),
+    ("gb", 1e9),
+    ("tb", 1e12),
+    ("k", 1e3),
+    ("m", 1e6),
+    ("g", 1e9),
+    ("t", 1e12),
+    ("b", 1.0),
+];
+
+/// Reads a size, also of several parts: `1.5KiB`, `22MB100KB`. Units have large letters (`k` may be small), so that
+/// `5m` stays a duration.
+fn parse_size(text: &str) -> Option<f64> {
+    let (negative, mut rest) = sign(text);
+    let mut total = 0.0;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').filter(|&n| n > 0)?;
+        let value = without_underscores(&rest[..digits])?.parse::<f64>().ok()?;
+        rest = &rest[digits..];
+        let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+        let unit = &rest[..letters];
+        if !unit.starts_with(['K', 'k', 'M', 'G', 'T', 'B']) {
+            return None;
+        }
+        let lower = unit.to_ascii_lowercase();
+        total += value * SIZES.iter().find(|(name, _)| *name == lower)?.1;
+        rest = &rest[letters..];
+    }
+    Some(if negative { -total } else { total })
+}
+
+/// Units of durations in nanoseconds.
+const DURATIONS: &[(&str, f64)] = &[
+    ("ns", 1.0),
+    ("µs", 1e3),
+    ("μs", 1e3),
+    ("us", 1e3),
+    ("ms", 1e6),
+    ("s", 1e9),
+    ("m", 60e9),
+    ("h", 3600e9),
+    ("d", 86_400e9),
+    ("w", 604_800e9),
+    ("y", 31_536_000e9),
+];
+
+/// Reads a duration in nanoseconds: `1h33m5s`, `-1.5d`.
+pub(crate) fn parse_duration(text: &str) -> Option<i64> {
+    let (negative, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    if rest.is_empty() {
+        return None;
+    }
+    let mut total = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').filter(|&n| n > 0)?;
+        let value = without_underscores(&rest[..digits])?.parse::<f64>().ok()?;
+        rest = &rest[digits..];
+        let letters = rest.find(|c: char| !c.is_alphabetic()).unwrap_or(rest.len());
+        total += value * DURATIONS.iter().find(|(name, _)| *name == &rest[..letters])?.1;
+        rest = &rest[letters..];
+    }
+    (total < 9.3e18).then_some(if negative { -(total.round() as i64) } else { total.round() as i64 })
+}
+
+/// Reads an IPv4 address.
+pub(crate) fn parse_ipv4(text: &str) -> Option<u32> {
+    let mut parts = text.split('.');
+    let mut address = 0u32;
+    for _ in 0..4 {
+        let part = parts.next()?;
+        if part.is_empty() || part.len() > 3 || !part.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        address = address << 8 | u32::from(part.parse::<u8>().ok()?);
+    }
+    parts.next().is_none().then_some(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Option<f64>) {
+        assert_eq!(parse_number(text), expected, "{text}");
+    }
+
+    #[test]
+    fn numbers() {
+        check("1_234e3", Some(1_234_000.0));
+        check("1_234e-3", Some(1.234));
+        check("0xffffffff", Some(4_294_967_295.0));
+        check("0b101", Some(5.0));
+        check("-1.234e-5", Some(-1.234e-5));
+        check("+InF", Some(f64::INFINITY));
+        check("1KB", Some(1000.0));
+        check("10MiB", Some(10_485_760.0));
+        check("1G", Some(1e9));
+        check("10.43K", Some(10_430.0));
+        check("1y2w2.5m3s5ms", Some(32_745_753_005_000_000.0));
+        check("-45ms", Some(-45e6));
+        check("1.2.3.4", Some(16_909_060.0));
+        check("foo", None);
+        check("", None);
+        check("-", None);
+        check("_1", None);
+        check("e5", None);
+        assert_eq!(parse_u64("12_345M"), Some(12_345_000_000));
+        assert_eq!(parse_u64("12.34"), None);
+        assert_eq!(parse_u64("-1"), None);
+        assert_eq!(parse_duration("3d2h12m34s45ms"), Some(267_154_045_000_000));
+        assert_eq!(parse_duration("5"), None);
+    }
+}

@@ -1,0 +1,177 @@
+//! Times: RFC 3339 and its shorter forms (a year, a month, … each the whole unit), Unix times by magnitude.
+
+use chrono::{Days, Months, NaiveDate};
+
+/// First and last nanosecond of what a time names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TimeSpan {
+    /// First nanosecond.
+    pub(crate) start: i64,
+    /// Last nanosecond.
+    pub(crate) end: i64,
+}
+
+const SECOND: i64 = 1_000_000_000;
+
+/// Reads `2025`, `2025-03`, `2025-03-10`, `…T05`, `…T05:30`, `…T05:30:15`, `….123`, each with a zone or without (UTC).
+pub(crate) fn parse_span(text: &str) -> Option<TimeSpan> {
+    let (local, zone_ns) = split_zone(text)?;
+    let (date, clock) = match local.split_once('T') {
+        Some((date, clock)) => (date, Some(clock)),
+        None => (local, None),
+    };
+    let mut parts = date.split('-');
+    let year = digits(parts.next()?, 4)?;
+    let month = optional(parts.next(), 2)?;
+    let day = optional(parts.next(), 2)?;
+    if parts.next().is_some() || (clock.is_some() && day.is_none()) {
+        return None;
+    }
+    let first = NaiveDate::from_ymd_opt(i32::try_from(year).ok()?, month.unwrap_or(1), day.unwrap_or(1))?;
+    let midnight = |date: NaiveDate| date.and_hms_opt(0, 0, 0)?.and_utc().timestamp_nanos_opt();
+    let Some(clock) = clock else {
+        let next = match (month, day) {
+            (None, _) => first.checked_add_months(Months::new(12))?,
+            (_, None) => first.checked_add_months(Months::new(1))?,
+            _ => first.checked_add_days(Days::new(1))?,
+        };
+        return shifted(midnight(first)?, midnight(next)? - 1, zone_ns);
+    };
+    let (from, width) = parse_clock(clock)?;
+    let start = midnight(first)?.checked_add(from)?;
+    shifted(start, start + width - 1, zone_ns)
+}
+
+fn shifted(start: i64, end: i64, zone_ns: i64) -> Option<TimeSpan> {
+    Some(TimeSpan { start: start.checked_sub(zone_ns)?, end: end.checked_sub(zone_ns)? })
+}
+
+/// Reads `05`, `05:30`, `05:30:15`, `05:30:15.123`: nanoseconds of the day and width of the unit.
+fn parse_clock(clock: &str) -> Option<(i64, i64)> {
+    let mut parts = clock.splitn(3, ':');
+    let hour = i64::from(digits(parts.next()?, 2)?);
+    let minute = optional(parts.next(), 2)?;
+    let seconds = parts.next();
+    let (second, fraction) = match seconds.map(|s| s.split_once('.').unwrap_or((s, ""))) {
+        None => (None, ""),
+        Some((second, fraction)) => (Some(digits(second, 2)?), fraction),
+    };
+    if hour > 23 || minute.is_some_and(|m| m > 59) || second.is_some_and(|s| s > 59) {
+        return None;
+    }
+    if seconds.is_some_and(|s| s.ends_with('.')) || fraction.len() > 9 {
+        return None;
+    }
+    let fraction_ns = match fraction.len() {
+        0 => 0,
+        n if fraction.bytes().all(|b| b.is_ascii_digit()) => fraction.parse::<i64>().ok()? * 10i64.pow(9 - n as u32),
+        _ => return None,
+    };
+    let at = (hour * 3600 + i64::from(minute.unwrap_or(0)) * 60 + i64::from(second.unwrap_or(0))) * SECOND;
+    let width = match (minute, second, fraction.len()) {
+        (None, ..) => 3600 * SECOND,
+        (_, None, _) => 60 * SECOND,
+        (_, _, 0) => SECOND,
+        (_, _, 3) => 1_000_000,
+        _ => 1,
+    };
+    Some((at + fraction_ns, width))
+}
+
+/// Cuts `Z` or `±hh:mm` off; without a zone the time is UTC.
+fn split_zone(text: &str) -> Option<(&str, i64)> {
+    if let Some(local) = text.strip_suffix('Z') {
+        return Some((local, 0));
+    }
+    let Some(at) = text.len().checked_sub(6).filter(|&at| text.is_char_boundary(at)) else {
+        return Some((text, 0));
+    };
+    let (local, zone) = text.split_at(at);
+    if !zone.starts_with(['+', '-']) || zone.as_bytes()[3] != b':' {
+        return Some((text, 0));
+    }
+    let minutes = i64::from(digits(&zone[1..3], 2)?) * 60 + i64::from(digits(&zone[4..], 2)?);
+    let ns = minutes * 60 * SECOND;
+    Some((local, if zone.starts_with('-') { -ns } else { ns }))
+}
+
+fn digits(text: &str, len: usize) -> Option<u32> {
+    (text.len() == len && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok()).flatten()
+}
+
+fn optional(text: Option<&str>, len: usize) -> Option<Option<u32>> {
+    match text {
+        None => Some(None),
+        Some(text) => digits(text, len).map(Some),
+    }
+}
+
+/// Reads a full RFC 3339 time (a blank instead of `T` is allowed): Unix nanoseconds.
+pub(super) fn parse_rfc3339(text: &str) -> Option<i64> {
+    if text.len() < 20 || !text.is_ascii() || !(text.ends_with('Z') || text.as_bytes()[text.len() - 3] == b':') {
+        return None;
+    }
+    let joined = if text.as_bytes()[10] == b' ' { text.replacen(' ', "T", 1) } else { text.to_owned() };
+    let span = parse_span(&joined)?;
+    (joined.as_bytes().get(16) == Some(&b':')).then_some(span.start)
+}
+
+/// Reads a Unix time in seconds, milliseconds, microseconds or nanoseconds by its magnitude, also with a fraction.
+pub(crate) fn unix_ns(text: &str) -> Option<i64> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if whole.is_empty() || !whole.bytes().chain(fraction.bytes()).all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let value: i128 = whole.parse().ok()?;
+    let scale_digits: usize = match value {
+        v if v < 1 << 32 => 9,
+        v if v < (1i128 << 32) * 1_000 => 6,
+        v if v < (1i128 << 32) * 1_000_000 => 3,
+        _ => 0,
+    };
+    let kept: String = fraction.chars().chain(std::iter::repeat('0')).take(scale_digits).collect();
+    let below: i128 = if kept.is_empty() { 0 } else { kept.parse().ok()? };
+    let ns = value.checked_mul(10i128.pow(scale_digits as u32))? + below;
+    i64::try_from(if negative { -ns } else { ns }).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, start: i64, end: i64) {
+        assert_eq!(parse_span(text), Some(TimeSpan { start, end }), "{text}");
+    }
+
+    #[test]
+    fn spans() {
+        check("2023Z", 1_672_531_200_000_000_000, 1_704_067_199_999_999_999);
+        check("2023-03-02:00", 1_677_636_000_000_000_000, 1_680_314_399_999_999_999);
+        check("2023-02-27T23-02:25", 1_677_547_500_000_000_000, 1_677_551_099_999_999_999);
+        check("2023-03-01T00:59:59+01:00", 1_677_628_799_000_000_000, 1_677_628_799_999_999_999);
+        check("2024-05-12T00:00:00.555+00:00", 1_715_472_000_555_000_000, 1_715_472_000_555_999_999);
+        check("2024-05-31T10:20:30.456789123Z", 1_717_150_830_456_789_123, 1_717_150_830_456_789_123);
+        for bad in ["fooo-02", "2023-ab", "2023-01-02T04:05:06+12", "2023-13", "", "202", "2023-01-02T25"] {
+            assert_eq!(parse_span(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn unix_times() {
+        assert_eq!(unix_ns("1562529662.678"), Some(1_562_529_662_678_000_000));
+        assert_eq!(unix_ns("1562529662678"), Some(1_562_529_662_678_000_000));
+        assert_eq!(unix_ns("1562529662678901234"), Some(1_562_529_662_678_901_234));
+        assert_eq!(unix_ns("abc"), None);
+    }
+
+    #[test]
+    fn full_times() {
+        assert_eq!(parse_rfc3339("1970-01-01T00:00:01Z"), Some(SECOND));
+        assert_eq!(parse_rfc3339("1970-01-01 02:00:01.5+02:00"), Some(1_500_000_000));
+        assert_eq!(parse_rfc3339("1970-01-01T00:00Z"), None);
+    }
+}

@@ -1,0 +1,159 @@
+//! The normal form of a query: what means the same is written the same.
+//!
+//! `*` inside `and` and `or` goes, nested `and`, `or` and double `not` are flattened, stream selectors come first and are
+//! joined, a leading `filter` pipe joins the filter, `limit` and `offset` join the `sort` before them, and subqueries
+//! take over the options of the query around them.
+
+use crate::ast::pipe::{Sort, SortForm};
+use crate::ast::{FieldPattern, Filter, Options, Pipe, Query, StreamFilter, Test, Values};
+use crate::visit::{each_filter_mut, each_query_mut};
+
+/// Brings a query and its subqueries into normal form.
+pub(crate) fn query(mut query: Query) -> Query {
+    normalize(&mut query, &Options::default());
+    query
+}
+
+/// Brings a filter into normal form.
+pub(crate) fn filter(filter: Filter) -> Filter {
+    let mut filter = simplify(filter);
+    subqueries(&mut filter, &Options::default());
+    filter
+}
+
+fn normalize(query: &mut Query, outer: &Options) {
+    inherit(&mut query.options, outer);
+    if let Some(global) = query.options.global_filter.take() {
+        query.options.global_filter = Some(Box::new(simplify(*global)));
+    }
+    let mut parts = vec![std::mem::replace(&mut query.filter, Filter::All)];
+    let leading = query.pipes.iter().take_while(|pipe| matches!(pipe, Pipe::Filter(_))).count();
+    for pipe in query.pipes.drain(..leading) {
+        if let Pipe::Filter(filter) = pipe {
+            parts.push(filter);
+        }
+    }
+    query.filter = simplify(if parts.len() == 1 { parts.remove(0) } else { Filter::And(parts) });
+    query.pipes = join_pipes(std::mem::take(&mut query.pipes));
+    let options = query.options.clone();
+    for pipe in &mut query.pipes {
+        each_filter_mut(pipe, &mut |filter| {
+            *filter = simplify(std::mem::replace(filter, Filter::All));
+            subqueries(filter, &options);
+        });
+        each_query_mut(pipe, &mut |inner| normalize(inner, &options));
+    }
+    subqueries(&mut query.filter, &options);
+}
+
+/// Normalizes the subqueries of a filter.
+fn subqueries(filter: &mut Filter, options: &Options) {
+    match filter {
+        Filter::And(inner) | Filter::Or(inner) => inner.iter_mut().for_each(|f| subqueries(f, options)),
+        Filter::Not(inner) => subqueries(inner, options),
+        Filter::StreamId(Values::Subquery(query))
+        | Filter::Field {
+            test:
+                Test::In(Values::Subquery(query))
+                | Test::ContainsAll(Values::Subquery(query))
+                | Test::ContainsAny(Values::Subquery(query)),
+            ..
+        } => normalize(query, options),
+        _ => {}
+    }
+}
+
+fn inherit(options: &mut Options, outer: &Options) {
+    options.concurrency = options.concurrency.or(outer.concurrency);
+    options.parallel_readers = options.parallel_readers.or(outer.parallel_readers);
+    options.ignore_global_time_filter = options.ignore_global_time_filter.or(outer.ignore_global_time_filter);
+    options.allow_partial_response = options.allow_partial_response.or(outer.allow_partial_response);
+}
+
+fn simplify(filter: Filter) -> Filter {
+    match filter {
+        Filter::And(inner) => and(inner),
+        Filter::Or(inner) => or(inner),
+        Filter::Not(inner) => match simplify(*inner) {
+            Filter::Not(inner) => *inner,
+            inner => Filter::Not(Box::new(inner)),
+        },
+        Filter::Field { field, test } => of_field(field, test),
+        other => other,
+    }
+}
+
+fn of_field(field: FieldPattern, test: Test) -> Filter {
+    match test {
+        Test::Regexp(text) if matches!(text.as_str(), "" | ".*") && field.name().is_some() => Filter::All,
+        Test::Regexp(text) if text == ".+" => Filter::Field { field, test: Test::Prefix(String::new()) },
+        test => Filter::Field { field, test },
+    }
+}
+
+fn and(inner: Vec<Filter>) -> Filter {
+    let mut all = Vec::new();
+    for filter in inner.into_iter().map(simplify) {
+        match filter {
+            Filter::All => {}
+            Filter::And(nested) => all.extend(nested),
+            other => all.push(other),
+        }
+    }
+    let (streams, mut others): (Vec<_>, Vec<_>) = all.into_iter().partition(|f| matches!(f, Filter::Stream(_)));
+    let mut all = join_streams(streams);
+    all.append(&mut others);
+    match all.len() {
+        0 => Filter::All,
+        1 => all.remove(0),
+        _ => Filter::And(all),
+    }
+}
+
+/// Selectors without `or` become one.
+fn join_streams(streams: Vec<Filter>) -> Vec<Filter> {
+    let groups: Option<Vec<_>> = streams
+        .iter()
+        .map(|f| match f {
+            Filter::Stream(StreamFilter { groups }) if groups.len() == 1 => Some(groups[0].clone()),
+            _ => None,
+        })
+        .collect();
+    match groups {
+        Some(groups) if groups.len() > 1 => vec![Filter::Stream(StreamFilter { groups: vec![groups.concat()] })],
+        _ => streams,
+    }
+}
+
+fn or(inner: Vec<Filter>) -> Filter {
+    let mut any = Vec::new();
+    for filter in inner.into_iter().map(simplify) {
+        match filter {
+            Filter::All => return Filter::All,
+            Filter::Or(nested) => any.extend(nested),
+            other => any.push(other),
+        }
+    }
+    if any.len() == 1 { any.remove(0) } else { Filter::Or(any) }
+}
+
+/// Joins `limit` and `offset` with the `sort` before them.
+fn join_pipes(pipes: Vec<Pipe>) -> Vec<Pipe> {
+    let mut joined: Vec<Pipe> = Vec::new();
+    for pipe in pipes {
+        let sort = match joined.last_mut() {
+            Some(Pipe::Sort(sort)) if joins(sort) => Some(sort),
+            _ => None,
+        };
+        match (sort, &pipe) {
+            (Some(sort), Pipe::Limit(limit)) => sort.limit = Some(*limit),
+            (Some(sort), Pipe::Offset(offset)) => sort.offset += offset,
+            _ => joined.push(pipe),
+        }
+    }
+    joined
+}
+
+fn joins(sort: &Sort) -> bool {
+    sort.form == SortForm::Sort && sort.limit.is_none() && sort.partition_by.is_empty() && sort.rank.is_none()
+}

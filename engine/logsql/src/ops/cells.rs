@@ -1,0 +1,140 @@
+//! Pipes that make some fields of each row from some others: the frame around the functions of `rowfn`.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, StringViewBuilder};
+use arrow::buffer::BooleanBuffer;
+use arrow::record_batch::RecordBatch;
+use datafusion::error::Result;
+use quiver_types::logs::LogFilter;
+
+use super::filter::evaluate;
+use crate::ast::Overwrite;
+use crate::nodes::BatchMap;
+use crate::rows::{Rest, RestBuilder, Shape, Texts, as_view, batch, empty_rest, missing, push_text};
+
+/// Writes the targets of a row from its sources.
+pub(crate) type Compute = Box<dyn FnMut(&[&str], &mut [String]) + Send>;
+
+/// What such a pipe is.
+#[derive(Clone)]
+pub(crate) struct Cells {
+    /// Fields that are read.
+    pub(crate) sources: Vec<String>,
+    /// Fields that are made.
+    pub(crate) targets: Vec<String>,
+    /// What happens where a row has the field already.
+    pub(crate) overwrite: Overwrite,
+    /// Only rows that fit are changed.
+    pub(crate) condition: Option<LogFilter>,
+    /// Makes the function; it may keep buffers.
+    pub(crate) compute: Arc<dyn Fn() -> Compute + Send + Sync>,
+}
+
+impl Cells {
+    /// The pipe over batches of a shape.
+    pub(crate) fn map(&self, input: Shape, output: Shape) -> BatchMap {
+        let (cells, mut compute) = (self.clone(), (self.compute)());
+        Box::new(move |rows| cells.apply(&mut compute, &rows, &input, &output))
+    }
+
+    fn apply(&self, compute: &mut Compute, rows: &RecordBatch, input: &Shape, output: &Shape) -> Result<RecordBatch> {
+        let count = rows.num_rows();
+        let mask = mask(self.condition.as_ref(), rows, input)?;
+        let sources = self.sources.iter().map(|name| Texts::column(rows, input, name)).collect::<Result<Vec<_>>>()?;
+        let olds = self.targets.iter().map(|name| Texts::column(rows, input, name)).collect::<Result<Vec<_>>>()?;
+        let mut builders: Vec<_> = self.targets.iter().map(|_| StringViewBuilder::with_capacity(count)).collect();
+        let mut scratch = vec![String::new(); sources.len()];
+        let mut made = vec![String::new(); self.targets.len()];
+        let mut old_scratch = String::new();
+        for row in 0..count {
+            let chosen = mask.as_ref().is_none_or(|mask| mask.value(row));
+            if chosen {
+                made.iter_mut().for_each(String::clear);
+                let values: Vec<&str> =
+                    sources.iter().zip(&mut scratch).map(|(s, buffer)| s.get(row, buffer)).collect();
+                compute(&values, &mut made);
+            }
+            for ((builder, new), old) in builders.iter_mut().zip(&made).zip(&olds) {
+                let keep = !chosen
+                    || match self.overwrite {
+                        Overwrite::Always => false,
+                        Overwrite::SkipEmpty => new.is_empty(),
+                        Overwrite::KeepOriginal => !old.is_empty(row),
+                    };
+                push_text(builder, if keep { old.get(row, &mut old_scratch) } else { new });
+            }
+        }
+        let arrays = builders.iter_mut().map(|b| Arc::new(b.finish()) as ArrayRef);
+        let made: Vec<(&str, ArrayRef)> = self.targets.iter().map(String::as_str).zip(arrays).collect();
+        assemble(rows, input, output, &made)
+    }
+}
+
+/// Which rows a condition chooses; all without one.
+pub(crate) fn mask(condition: Option<&LogFilter>, rows: &RecordBatch, shape: &Shape) -> Result<Option<BooleanBuffer>> {
+    condition.map(|filter| evaluate(filter, rows, shape)).transpose()
+}
+
+/// Puts a batch together: columns that were made, those of the input under the same names, else nothing. What the input
+/// has in its map and the output as a column moves over, and the other way round.
+pub(crate) fn assemble(
+    rows: &RecordBatch,
+    input: &Shape,
+    output: &Shape,
+    made: &[(&str, ArrayRef)],
+) -> Result<RecordBatch> {
+    let count = rows.num_rows();
+    let rest = Rest::of(rows, input);
+    let mut columns = Vec::with_capacity(output.columns.len() + 1);
+    for column in &output.columns {
+        let new = made.iter().rev().find(|(name, _)| *name == column.name).map(|(_, array)| Arc::clone(array));
+        let array = match (new, input.index(&column.name), &rest) {
+            (Some(array), ..) => array,
+            (None, Some(i), _) if input.columns[i].kind == column.kind => Arc::clone(rows.column(i)),
+            (None, Some(i), _) => as_view(rows.column(i))?,
+            (None, None, Some(rest)) => from_rest(rest, &column.name, count),
+            (None, None, None) => missing(count),
+        };
+        columns.push(array);
+    }
+    if output.rest {
+        columns.push(rest_of(rows, input, output, rest.as_ref())?);
+    }
+    batch(output, columns, count)
+}
+
+fn from_rest(rest: &Rest, name: &str, rows: usize) -> ArrayRef {
+    let mut builder = StringViewBuilder::with_capacity(rows);
+    for row in 0..rows {
+        push_text(&mut builder, rest.row(row).find(|(own, _)| *own == name).map_or("", |(_, value)| value));
+    }
+    Arc::new(builder.finish())
+}
+
+/// The map of what has no column in the output.
+fn rest_of(rows: &RecordBatch, input: &Shape, output: &Shape, rest: Option<&Rest>) -> Result<ArrayRef> {
+    let lost: Vec<&str> = input.names().filter(|name| output.index(name).is_none()).collect();
+    let gained = output.names().any(|name| input.index(name).is_none());
+    if lost.is_empty() && !gained && input.rest {
+        return Ok(Arc::clone(rows.column(rows.num_columns() - 1)));
+    }
+    if lost.is_empty() && rest.is_none() {
+        return empty_rest(rows.num_rows());
+    }
+    let columns = lost.iter().map(|name| Texts::column(rows, input, name)).collect::<Result<Vec<_>>>()?;
+    let mut builder = RestBuilder::new(rows.num_rows());
+    let mut scratch = String::new();
+    for row in 0..rows.num_rows() {
+        for (name, column) in lost.iter().zip(&columns) {
+            builder.push(name, column.get(row, &mut scratch));
+        }
+        for (name, value) in rest.iter().flat_map(|rest| rest.row(row)) {
+            if output.index(name).is_none() {
+                builder.push(name, value);
+            }
+        }
+        builder.end_row();
+    }
+    builder.finish()
+}

@@ -1,0 +1,182 @@
+//! `stream_context`: the neighbours of matching rows in their streams. The input holds the rows of these streams by
+//! (stream, time); a filter says which of them match.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, StringViewArray, TimestampNanosecondArray, UInt32Array};
+use arrow::compute::{concat_batches, take_record_batch};
+use arrow::datatypes::TimestampNanosecondType;
+use arrow::record_batch::RecordBatch;
+use datafusion::error::Result;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use futures::StreamExt;
+use quiver_types::logs::{LogFilter, MSG, STREAM, STREAM_ID, TIME};
+
+use super::filter::evaluate;
+use crate::nodes::Open;
+use crate::rows::{Shape, Texts, batch, empty_rest, missing};
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Context {
+    pub(crate) filter: LogFilter,
+    pub(crate) before: u64,
+    pub(crate) after: u64,
+    /// How far away a neighbour may be, in nanoseconds.
+    pub(crate) window_ns: i64,
+}
+
+/// How far away a neighbour may be unless said otherwise.
+pub(crate) const WINDOW_NS: i64 = 3_600_000_000_000;
+
+/// Gives matching rows with their neighbours, stream by stream.
+pub(crate) fn stream_context(context: Context, shape: Shape) -> Open {
+    Arc::new(move |rows, ctx| {
+        let streams = Streams {
+            rows,
+            shape: shape.clone(),
+            held: Vec::new(),
+            stream: String::new(),
+            reservation: MemoryConsumer::new("stream_context").register(ctx.memory_pool()),
+            done: false,
+        };
+        let (context, shape) = (context.clone(), shape.clone());
+        let state = (streams, context, shape, false);
+        futures::stream::try_unfold(state, |(mut streams, context, shape, mut any)| async move {
+            while let Some(stream) = streams.next().await? {
+                let chosen = choose(&stream, &context, &shape, any)?;
+                if chosen.num_rows() > 0 {
+                    any = true;
+                    return Ok(Some((chosen, (streams, context, shape, any))));
+                }
+            }
+            Ok(None)
+        })
+        .boxed()
+    })
+}
+
+/// Cuts ordered rows into streams.
+struct Streams {
+    rows: datafusion::execution::SendableRecordBatchStream,
+    shape: Shape,
+    held: Vec<RecordBatch>,
+    stream: String,
+    reservation: MemoryReservation,
+    done: bool,
+}
+
+impl Streams {
+    /// The rows of the next stream.
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some(rows) = self.split()? {
+                return Ok(Some(rows));
+            }
+            if self.done {
+                return if self.held.is_empty() { Ok(None) } else { self.take().map(Some) };
+            }
+            match self.rows.next().await {
+                None => self.done = true,
+                Some(rows) => {
+                    let rows = rows?;
+                    self.reservation.try_grow(rows.get_array_memory_size())?;
+                    self.held.push(rows);
+                }
+            }
+        }
+    }
+
+    /// Cuts where the last batch held begins another stream.
+    fn split(&mut self) -> Result<Option<RecordBatch>> {
+        let Some(last) = self.held.last().cloned() else { return Ok(None) };
+        let ids = Texts::column(&last, &self.shape, STREAM_ID)?;
+        let mut scratch = String::new();
+        if self.held.len() == 1 {
+            self.stream = ids.get(0, &mut scratch).to_owned();
+        }
+        let Some(cut) = (0..last.num_rows()).find(|row| ids.get(*row, &mut scratch) != self.stream) else {
+            return Ok(None);
+        };
+        self.held.pop();
+        if cut > 0 {
+            self.held.push(last.slice(0, cut));
+        }
+        let stream = self.take()?;
+        self.held.push(last.slice(cut, last.num_rows() - cut));
+        self.reservation.try_grow(last.get_array_memory_size())?;
+        Ok(Some(stream))
+    }
+
+    fn take(&mut self) -> Result<RecordBatch> {
+        let rows = concat_batches(&self.shape.schema(), &self.held)?;
+        self.held.clear();
+        self.reservation.free();
+        Ok(rows)
+    }
+}
+
+/// The matching rows of one stream with their neighbours; a row `---` between groups that do not touch.
+fn choose(rows: &RecordBatch, context: &Context, shape: &Shape, any_before: bool) -> Result<RecordBatch> {
+    let mask = evaluate(&context.filter, rows, shape)?;
+    let index = shape.index(TIME).unwrap_or(0);
+    let times = rows.column(index).as_primitive::<TimestampNanosecondType>();
+    let mut chosen: Vec<u32> = Vec::new();
+    let mut cuts: Vec<usize> = Vec::new();
+    let mut next = 0;
+    for row in mask.set_indices() {
+        let near = |other: usize| times.value(other).abs_diff(times.value(row)) <= context.window_ns as u64;
+        let mut from = row;
+        while from > 0 && (row - from) < context.before as usize && near(from - 1) {
+            from -= 1;
+        }
+        let mut to = row;
+        while to + 1 < rows.num_rows() && (to - row) < context.after as usize && near(to + 1) {
+            to += 1;
+        }
+        if from > next && !chosen.is_empty() || (chosen.is_empty() && any_before) {
+            cuts.push(chosen.len());
+        }
+        chosen.extend((from.max(next)..=to).map(|row| row as u32));
+        next = next.max(to + 1);
+    }
+    with_delimiters(rows, shape, times, &chosen, &cuts)
+}
+
+fn with_delimiters(
+    rows: &RecordBatch,
+    shape: &Shape,
+    times: &TimestampNanosecondArray,
+    chosen: &[u32],
+    cuts: &[usize],
+) -> Result<RecordBatch> {
+    let mut parts = Vec::new();
+    let mut from = 0;
+    for &cut in cuts.iter().chain([&chosen.len()]) {
+        if cut > from {
+            parts.push(take_record_batch(rows, &UInt32Array::from(chosen[from..cut].to_vec()))?);
+        }
+        if cut < chosen.len() {
+            let near = chosen[cut.saturating_sub(1)] as usize;
+            parts.push(delimiter(rows, shape, near, times.value(near).saturating_add(1))?);
+        }
+        from = cut;
+    }
+    Ok(concat_batches(&shape.schema(), &parts)?)
+}
+
+fn delimiter(rows: &RecordBatch, shape: &Shape, near: usize, time_ns: i64) -> Result<RecordBatch> {
+    let mut columns: Vec<ArrayRef> = Vec::new();
+    for (i, name) in shape.names().enumerate() {
+        columns.push(match name {
+            TIME => Arc::new(TimestampNanosecondArray::from(vec![time_ns]).with_timezone("UTC")),
+            MSG => Arc::new(StringViewArray::from(vec!["---"])),
+            STREAM | STREAM_ID => rows.column(i).slice(near, 1),
+            _ => missing(1),
+        });
+    }
+    if shape.rest {
+        columns.push(empty_rest(1)?);
+    }
+    batch(shape, columns, 1)
+}

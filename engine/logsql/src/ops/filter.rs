@@ -1,0 +1,153 @@
+//! Evaluates a filter over the rows of a batch: the `filter` pipe, `if (...)`, and tables held in memory.
+
+use arrow::array::{Array, BooleanArray};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::filter_record_batch;
+use arrow::record_batch::RecordBatch;
+use datafusion::error::Result;
+use quiver_types::logs::{FieldPattern, LogFilter, RowMatcher, STREAM, STREAM_ID, StreamSelector, TIME, ValueMatcher};
+
+use crate::kernels::values::parse_rfc3339;
+use crate::nodes::BatchMap;
+use crate::rows::{Rest, Shape, Texts};
+use crate::stream_text;
+
+/// Keeps the rows that match.
+pub(crate) fn keep(filter: LogFilter, shape: Shape) -> BatchMap {
+    Box::new(move |batch| {
+        let mask = evaluate(&filter, &batch, &shape)?;
+        if mask.count_set_bits() == batch.num_rows() {
+            return Ok(batch);
+        }
+        Ok(filter_record_batch(&batch, &BooleanArray::new(mask, None))?)
+    })
+}
+
+/// Says for each row whether it matches.
+pub(crate) fn evaluate(filter: &LogFilter, batch: &RecordBatch, shape: &Shape) -> Result<BooleanBuffer> {
+    let rows = batch.num_rows();
+    Ok(match filter {
+        LogFilter::All => BooleanBuffer::new_set(rows),
+        LogFilter::None => BooleanBuffer::new_unset(rows),
+        LogFilter::And(all) => {
+            let mut mask = BooleanBuffer::new_set(rows);
+            for one in all {
+                if mask.count_set_bits() == 0 {
+                    break;
+                }
+                mask = &mask & &evaluate(one, batch, shape)?;
+            }
+            mask
+        }
+        LogFilter::Or(any) => {
+            let mut mask = BooleanBuffer::new_unset(rows);
+            for one in any {
+                mask = &mask | &evaluate(one, batch, shape)?;
+            }
+            mask
+        }
+        LogFilter::Not(one) => !&evaluate(one, batch, shape)?,
+        LogFilter::Value { field, matcher } => values(field, &**matcher, batch, shape)?,
+        LogFilter::Row { fields, matcher } => several(fields, &**matcher, batch, shape)?,
+        LogFilter::Time(ranges) => times(batch, shape, |ns| ranges.iter().any(|&(min, max)| min <= ns && ns <= max))?,
+        LogFilter::TimeOf(predicate) => times(batch, shape, |ns| (predicate.matches)(ns))?,
+        LogFilter::Stream(selector) => texts(&field(batch, shape, STREAM)?, rows, |text| selects(selector, text)),
+        LogFilter::StreamIds(ids) => {
+            let ids: Vec<String> = ids.iter().map(|id| format!("{id:?}")).collect();
+            texts(&field(batch, shape, STREAM_ID)?, rows, |text| ids.iter().any(|id| id == text))
+        }
+    })
+}
+
+/// The values of a field, in its column or in the map.
+fn field(batch: &RecordBatch, shape: &Shape, name: &str) -> Result<Values> {
+    match (shape.index(name), Rest::of(batch, shape)) {
+        (None, Some(rest)) => Ok(Values::InRest(rest, name.to_owned())),
+        _ => Texts::column(batch, shape, name).map(Values::Column),
+    }
+}
+
+enum Values {
+    Column(Texts),
+    InRest(Rest, String),
+}
+
+impl Values {
+    fn get<'a>(&'a self, row: usize, scratch: &'a mut String) -> &'a str {
+        match self {
+            Self::Column(texts) => texts.get(row, scratch),
+            Self::InRest(rest, name) => rest.row(row).find(|(own, _)| own == name).map_or("", |(_, value)| value),
+        }
+    }
+}
+
+/// Asks once for each entry of a dictionary, else once for each row.
+fn texts(values: &Values, rows: usize, matches: impl Fn(&str) -> bool) -> BooleanBuffer {
+    if let Values::Column(Texts::Dictionary(keys, entries)) = values
+        && entries.len() < rows
+    {
+        let empty = matches("");
+        let of_entry: Vec<bool> = (0..entries.len()).map(|i| matches(entries.value(i))).collect();
+        return BooleanBuffer::collect_bool(rows, |row| {
+            if keys.is_null(row) { empty } else { of_entry[keys.value(row) as usize] }
+        });
+    }
+    if let Values::Column(Texts::Missing) = values {
+        return if matches("") { BooleanBuffer::new_set(rows) } else { BooleanBuffer::new_unset(rows) };
+    }
+    let mut scratch = String::new();
+    BooleanBuffer::collect_bool(rows, |row| matches(values.get(row, &mut scratch)))
+}
+
+fn values(
+    pattern: &FieldPattern,
+    matcher: &dyn ValueMatcher,
+    batch: &RecordBatch,
+    shape: &Shape,
+) -> Result<BooleanBuffer> {
+    let rows = batch.num_rows();
+    let prefix = match pattern {
+        FieldPattern::Name(name) => return Ok(texts(&field(batch, shape, name)?, rows, |text| matcher.matches(text))),
+        FieldPattern::Prefix(prefix) => prefix,
+    };
+    let mut mask = BooleanBuffer::new_unset(rows);
+    for name in shape.names().filter(|name| name.starts_with(prefix.as_str())) {
+        let column = field(batch, shape, name)?;
+        // A field that is missing is never asked.
+        mask = &mask | &texts(&column, rows, |text| !text.is_empty() && matcher.matches(text));
+    }
+    if let Some(rest) = Rest::of(batch, shape) {
+        mask = &mask
+            | &BooleanBuffer::collect_bool(rows, |row| {
+                rest.row(row).any(|(name, value)| name.starts_with(prefix.as_str()) && matcher.matches(value))
+            });
+    }
+    Ok(mask)
+}
+
+fn several(fields: &[String], matcher: &dyn RowMatcher, batch: &RecordBatch, shape: &Shape) -> Result<BooleanBuffer> {
+    let columns = fields.iter().map(|name| field(batch, shape, name)).collect::<Result<Vec<_>>>()?;
+    let mut scratch = vec![String::new(); columns.len()];
+    Ok(BooleanBuffer::collect_bool(batch.num_rows(), |row| {
+        let values: Vec<&str> = columns.iter().zip(&mut scratch).map(|(c, s)| c.get(row, s)).collect();
+        matcher.matches(&values)
+    }))
+}
+
+fn times(batch: &RecordBatch, shape: &Shape, matches: impl Fn(i64) -> bool) -> Result<BooleanBuffer> {
+    let column = Texts::column(batch, shape, TIME)?;
+    if let Texts::Time(array) = &column {
+        return Ok(BooleanBuffer::collect_bool(batch.num_rows(), |row| {
+            array.is_valid(row) && matches(array.value(row))
+        }));
+    }
+    let values = field(batch, shape, TIME)?;
+    Ok(texts(&values, batch.num_rows(), |text| parse_rfc3339(text).is_some_and(&matches)))
+}
+
+/// Whether the text of a stream's labels fits a selector.
+fn selects(selector: &StreamSelector, text: &str) -> bool {
+    let labels = stream_text::parse(text);
+    let value = |name: &str| labels.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value.as_str());
+    selector.groups.iter().any(|group| group.iter().all(|matcher| matcher.matches(value(&matcher.name))))
+}

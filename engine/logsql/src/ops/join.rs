@@ -1,0 +1,153 @@
+//! `join`: DataFusion's hash join; the other query is what is held in memory.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use datafusion::catalog::Session;
+use datafusion::common::{JoinType, NullEquality};
+use datafusion::error::Result;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column as ColumnExpr;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
+
+use super::unpack::Writer;
+use crate::ast::Overwrite;
+use crate::nodes::{BatchMap, Operator, StreamExec, coalesce, map_batches};
+use crate::rows::{Rest, Shape, Texts, as_view};
+
+/// Joins the rows (left) with those of another query (right).
+#[derive(Debug)]
+pub(crate) struct Join {
+    pub(crate) left: Shape,
+    pub(crate) right: Shape,
+    pub(crate) by: Vec<String>,
+    pub(crate) inner: bool,
+    pub(crate) prefix: String,
+}
+
+impl Join {
+    /// The left columns, then those of the right side that are not joined by.
+    pub(crate) fn output(&self) -> Shape {
+        let names: Vec<String> = self.more().map(|name| format!("{}{name}", self.prefix)).collect();
+        let mut shape = self.left.with_texts(names.iter().map(String::as_str));
+        shape.columns.iter_mut().for_each(|column| column.kind = crate::rows::Kind::Text);
+        shape.rest |= self.right.rest;
+        shape
+    }
+
+    fn more(&self) -> impl Iterator<Item = &str> {
+        self.right.names().filter(|name| !self.by.iter().any(|by| by == name))
+    }
+
+    /// One side with its keys as text before its columns.
+    fn keyed(&self, shape: &Shape, side: &'static str, input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        let keys = (0..self.by.len())
+            .map(|i| Field::new(format!("__q_{side}{i}"), arrow::datatypes::DataType::Utf8View, true));
+        let own = shape.schema();
+        let renamed = own
+            .fields()
+            .iter()
+            .enumerate()
+            .map(|(i, f)| Field::new(format!("__q_{side}_column{i}"), f.data_type().clone(), true));
+        let schema: SchemaRef = Arc::new(Schema::new(keys.chain(renamed).collect::<Vec<_>>()));
+        let (shape, by, out) = (shape.clone(), self.by.clone(), Arc::clone(&schema));
+        let open = map_batches(move || {
+            let (shape, by, out) = (shape.clone(), by.clone(), Arc::clone(&out));
+            Box::new(move |rows: RecordBatch| {
+                let mut columns = Vec::new();
+                for name in &by {
+                    columns.push(match shape.index(name) {
+                        Some(i) => as_view(rows.column(i))?,
+                        None => crate::rows::missing(rows.num_rows()),
+                    });
+                }
+                columns.extend(rows.columns().iter().cloned());
+                let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+                Ok(RecordBatch::try_new_with_options(Arc::clone(&out), columns, &options)?)
+            }) as BatchMap
+        });
+        Arc::new(StreamExec::new("LogsJoinKeys", String::new(), schema, input, open))
+    }
+
+    /// Joined rows → rows of the answer.
+    fn merge(self: &Arc<Self>) -> BatchMap {
+        let own = Arc::clone(self);
+        let output = self.output();
+        Box::new(move |joined| {
+            let keys = own.by.len();
+            let right_columns = own.right.schema().fields().len();
+            let side = |from: usize, shape: &Shape| -> Result<RecordBatch> {
+                let columns = joined.columns()[from..from + shape.schema().fields().len()].to_vec();
+                let options = RecordBatchOptions::new().with_row_count(Some(joined.num_rows()));
+                let fields: Vec<Field> =
+                    shape.schema().fields().iter().map(|f| Field::new(f.name(), f.data_type().clone(), true)).collect();
+                Ok(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)?)
+            };
+            let right = side(keys, &own.right)?;
+            let left = side(keys + right_columns + keys, &own.left)?;
+            let more: Vec<(String, Texts)> = own
+                .more()
+                .map(|name| Ok((format!("{}{name}", own.prefix), Texts::column(&right, &own.right, name)?)))
+                .collect::<Result<_>>()?;
+            let rest = Rest::of(&right, &own.right);
+            let mut writer = Writer::new(&left, &own.left, &output)?;
+            let mut scratch = String::new();
+            for row in 0..joined.num_rows() {
+                writer.begin(row);
+                for (name, texts) in &more {
+                    writer.put(name, texts.get(row, &mut scratch), Overwrite::SkipEmpty);
+                }
+                for (name, value) in rest.iter().flat_map(|rest| rest.row(row)) {
+                    writer.put(&format!("{}{name}", own.prefix), value, Overwrite::Always);
+                }
+                writer.end();
+            }
+            writer.finish(&output)
+        })
+    }
+}
+
+impl Operator for Join {
+    fn name(&self) -> &'static str {
+        "LogsJoin"
+    }
+
+    fn detail(&self) -> String {
+        format!("by={:?} inner={}", self.by, self.inner)
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.output().schema()
+    }
+
+    fn physical(
+        self: Arc<Self>,
+        mut inputs: Vec<Arc<dyn ExecutionPlan>>,
+        _: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let right = inputs.swap_remove(1);
+        let left = inputs.swap_remove(0);
+        let build = coalesce(self.keyed(&self.right, "right", right));
+        let probe = self.keyed(&self.left, "left", left);
+        let on = (0..self.by.len()).map(|i| {
+            let column = |side: &str| Arc::new(ColumnExpr::new(&format!("__q_{side}{i}"), i)) as Arc<dyn PhysicalExpr>;
+            (column("right"), column("left"))
+        });
+        let kind = if self.inner { JoinType::Inner } else { JoinType::Right };
+        let join = HashJoinExec::try_new(
+            build,
+            probe,
+            on.collect(),
+            None,
+            &kind,
+            None,
+            PartitionMode::CollectLeft,
+            NullEquality::NullEqualsNull,
+            false,
+        )?;
+        let own = Arc::clone(&self);
+        Ok(StreamExec::each(&*self, Arc::new(join), map_batches(move || own.merge())))
+    }
+}

@@ -1,0 +1,245 @@
+//! Pipes that look at all fields of a row, or make fields that nobody knows beforehand.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray, StringViewBuilder};
+use arrow::compute::filter_record_batch;
+use arrow::record_batch::RecordBatch;
+use datafusion::error::Result;
+use quiver_types::logs::LogFilter;
+
+use super::cells::{assemble, mask};
+use crate::ast::{FieldPattern, Overwrite, Unpack};
+use crate::nodes::BatchMap;
+use crate::rowfn::{self, Fields, SyslogContext};
+use crate::rows::{Rest, RestBuilder, Shape, Texts, batch, push_text};
+
+/// What is unpacked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Format {
+    Json,
+    Logfmt,
+    Syslog(SyslogContext),
+}
+
+impl Format {
+    fn read(self, text: &str, found: &mut Fields) {
+        found.clear();
+        match self {
+            Self::Json => {
+                rowfn::unpack_json(text, found);
+            }
+            Self::Logfmt => rowfn::unpack_logfmt(text, found),
+            Self::Syslog(ctx) => rowfn::unpack_syslog(text, ctx, found),
+        }
+    }
+}
+
+/// Unpacks a field into others: those with a column in the output, and the map if there is one.
+pub(crate) fn unpack(
+    format: Format,
+    unpack: Unpack,
+    condition: Option<LogFilter>,
+    input: Shape,
+    output: Shape,
+) -> BatchMap {
+    let mut found = Fields::default();
+    Box::new(move |rows| {
+        let mask = mask(condition.as_ref(), &rows, &input)?;
+        let source = Texts::column(&rows, &input, &unpack.from)?;
+        let mut writer = Writer::new(&rows, &input, &output)?;
+        let mut scratch = String::new();
+        let mut name = String::new();
+        for row in 0..rows.num_rows() {
+            found.clear();
+            if mask.as_ref().is_none_or(|mask| mask.value(row)) {
+                format.read(source.get(row, &mut scratch), &mut found);
+            }
+            writer.begin(row);
+            let any = !found.is_empty();
+            for wanted in unpack.fields.iter().filter_map(FieldPattern::name).filter(|_| any) {
+                if found.get(wanted).is_none() {
+                    name.clear();
+                    name.push_str(&unpack.result_prefix);
+                    name.push_str(wanted);
+                    writer.put(&name, "", unpack.overwrite);
+                }
+            }
+            for (key, value) in found.iter() {
+                if unpack.fields.is_empty() || unpack.fields.iter().any(|field| field.matches(key)) {
+                    name.clear();
+                    name.push_str(&unpack.result_prefix);
+                    name.push_str(key);
+                    writer.put(&name, value, unpack.overwrite);
+                }
+            }
+            writer.end();
+        }
+        writer.finish(&output)
+    })
+}
+
+/// Builds rows of which any field may change.
+pub(crate) struct Writer<'a> {
+    columns: Vec<(&'a str, Texts, StringViewBuilder)>,
+    index: HashMap<&'a str, usize>,
+    rest: Option<RestBuilder>,
+    old_rest: Option<Rest>,
+    /// The row as it is being built: columns by place, then the map by name.
+    row: usize,
+    values: Vec<String>,
+    more: Vec<(String, String)>,
+    rows: usize,
+}
+
+impl<'a> Writer<'a> {
+    /// Over the rows of a batch.
+    pub(crate) fn new(rows: &RecordBatch, input: &'a Shape, output: &'a Shape) -> Result<Self> {
+        let mut columns = Vec::with_capacity(output.columns.len());
+        for name in output.names() {
+            columns.push((name, Texts::column(rows, input, name)?, StringViewBuilder::with_capacity(rows.num_rows())));
+        }
+        let index = output.names().enumerate().map(|(i, name)| (name, i)).collect();
+        Ok(Self {
+            values: vec![String::new(); columns.len()],
+            columns,
+            index,
+            rest: output.rest.then(|| RestBuilder::new(rows.num_rows())),
+            old_rest: Rest::of(rows, input),
+            row: 0,
+            more: Vec::new(),
+            rows: rows.num_rows(),
+        })
+    }
+
+    /// Begins with the fields that a row has.
+    pub(crate) fn begin(&mut self, row: usize) {
+        self.row = row;
+        let mut scratch = String::new();
+        for ((_, old, _), value) in self.columns.iter().zip(&mut self.values) {
+            value.clear();
+            value.push_str(old.get(row, &mut scratch));
+        }
+        self.more.clear();
+        for (name, value) in self.old_rest.iter().flat_map(|rest| rest.row(row)) {
+            match self.index.get(name) {
+                Some(&i) => self.values[i] = value.to_owned(),
+                None => self.more.push((name.to_owned(), value.to_owned())),
+            }
+        }
+    }
+
+    /// Begins a row without fields.
+    pub(crate) fn begin_empty(&mut self) {
+        self.values.iter_mut().for_each(String::clear);
+        self.more.clear();
+    }
+
+    /// Sets a field of the row, by what the pipe says of old values.
+    pub(crate) fn put(&mut self, name: &str, value: &str, overwrite: Overwrite) {
+        let place = match self.index.get(name) {
+            Some(&i) => &mut self.values[i],
+            None => {
+                if self.rest.is_none() {
+                    return;
+                }
+                let at = self.more.iter().position(|(own, _)| own == name).unwrap_or_else(|| {
+                    self.more.push((name.to_owned(), String::new()));
+                    self.more.len() - 1
+                });
+                &mut self.more[at].1
+            }
+        };
+        let keep = match overwrite {
+            Overwrite::Always => false,
+            Overwrite::SkipEmpty => value.is_empty(),
+            Overwrite::KeepOriginal => !place.is_empty(),
+        };
+        if !keep {
+            place.clear();
+            place.push_str(value);
+        }
+    }
+
+    /// Ends the row.
+    pub(crate) fn end(&mut self) {
+        for ((_, _, builder), value) in self.columns.iter_mut().zip(&self.values) {
+            push_text(builder, value);
+        }
+        if let Some(rest) = &mut self.rest {
+            self.more.sort_unstable();
+            self.more.iter().for_each(|(name, value)| rest.push(name, value));
+            rest.end_row();
+        }
+    }
+
+    /// Gives the batch.
+    pub(crate) fn finish(self, output: &Shape) -> Result<RecordBatch> {
+        let rows = self.rows;
+        let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.columns.len() + 1);
+        for (_, _, mut builder) in self.columns {
+            arrays.push(Arc::new(builder.finish()));
+        }
+        if let Some(rest) = self.rest {
+            arrays.push(rest.finish()?);
+        }
+        batch(output, arrays, rows)
+    }
+}
+
+/// How fields are packed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Packing {
+    Json,
+    Logfmt,
+}
+
+/// Packs fields into one, in the order of the list; without a list the columns and then the map, by name.
+pub(crate) fn pack(packing: Packing, fields: Vec<FieldPattern>, to: String, input: Shape, output: Shape) -> BatchMap {
+    let fields = if fields.is_empty() { vec![FieldPattern::all()] } else { fields };
+    Box::new(move |rows| {
+        let columns: Vec<(&str, Texts)> =
+            input.names().map(|name| Ok((name, Texts::column(&rows, &input, name)?))).collect::<Result<_>>()?;
+        let rest = Rest::of(&rows, &input);
+        let mut builder = StringViewBuilder::with_capacity(rows.num_rows());
+        let mut scratch = vec![String::new(); columns.len()];
+        let mut out = String::new();
+        for row in 0..rows.num_rows() {
+            out.clear();
+            let own: Vec<(&str, &str)> =
+                columns.iter().zip(&mut scratch).map(|((name, texts), s)| (*name, texts.get(row, s))).collect();
+            let all: Vec<(&str, &str)> = own.into_iter().chain(rest.iter().flat_map(|rest| rest.row(row))).collect();
+            let mut chosen: Vec<(&str, &str)> = Vec::new();
+            for field in &fields {
+                let fresh = |(name, _): &(&str, &str)| field.matches(name);
+                for (name, value) in all.iter().copied().filter(fresh) {
+                    if !chosen.iter().any(|(own, _)| *own == name) {
+                        chosen.push((name, value));
+                    }
+                }
+            }
+            match packing {
+                Packing::Json => rowfn::pack_json(chosen, &mut out),
+                Packing::Logfmt => rowfn::pack_logfmt(chosen, &mut out),
+            }
+            push_text(&mut builder, &out);
+        }
+        assemble(&rows, &input, &output, &[(&to, Arc::new(builder.finish()))])
+    })
+}
+
+/// Leaves out rows without any field.
+pub(crate) fn drop_empty(shape: Shape) -> BatchMap {
+    Box::new(move |rows| {
+        let columns: Vec<Texts> =
+            shape.names().map(|name| Texts::column(&rows, &shape, name)).collect::<Result<_>>()?;
+        let rest = Rest::of(&rows, &shape);
+        let any = |row: usize| {
+            columns.iter().any(|texts| !texts.is_empty(row))
+                || rest.as_ref().is_some_and(|r| r.row(row).next().is_some())
+        };
+        let mask = BooleanArray::from_iter((0..rows.num_rows()).map(|row| Some(any(row))));
+        Ok(filter_record_batch(&rows, &mask)?)
+    })
+}

@@ -1,0 +1,40 @@
+//! `unroll`: one row per item of JSON arrays.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, StringViewBuilder, UInt32Array};
+use arrow::compute::take_record_batch;
+use datafusion::error::Result;
+use quiver_types::logs::LogFilter;
+
+use super::cells::{assemble, mask};
+use crate::nodes::BatchMap;
+use crate::rowfn;
+use crate::rows::{Shape, Texts, push_text};
+
+/// Repeats each row for its items; rows that a condition leaves out stay as they are.
+pub(crate) fn unroll(fields: Vec<String>, condition: Option<LogFilter>, input: Shape, output: Shape) -> BatchMap {
+    Box::new(move |rows| {
+        let mask = mask(condition.as_ref(), &rows, &input)?;
+        let sources = fields.iter().map(|name| Texts::column(&rows, &input, name)).collect::<Result<Vec<_>>>()?;
+        let mut builders: Vec<_> = fields.iter().map(|_| StringViewBuilder::new()).collect();
+        let mut from: Vec<u32> = Vec::with_capacity(rows.num_rows());
+        let mut scratch = vec![String::new(); fields.len()];
+        for row in 0..rows.num_rows() {
+            let values: Vec<&str> = sources.iter().zip(&mut scratch).map(|(s, buffer)| s.get(row, buffer)).collect();
+            if mask.as_ref().is_some_and(|mask| !mask.value(row)) {
+                builders.iter_mut().zip(&values).for_each(|(builder, value)| push_text(builder, value));
+                from.push(row as u32);
+                continue;
+            }
+            for items in rowfn::unroll(&values) {
+                builders.iter_mut().zip(&items).for_each(|(builder, item)| push_text(builder, item));
+                from.push(row as u32);
+            }
+        }
+        let repeated = take_record_batch(&rows, &UInt32Array::from(from))?;
+        let arrays = builders.iter_mut().map(|b| Arc::new(b.finish()) as ArrayRef);
+        let made: Vec<(&str, ArrayRef)> = fields.iter().map(String::as_str).zip(arrays).collect();
+        assemble(&repeated, &input, &output, &made)
+    })
+}

@@ -1,0 +1,152 @@
+//! `running_stats` and `total_stats`: what the rows before, or all rows, of a group add up to, added to each row.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, StringViewBuilder};
+use arrow::record_batch::RecordBatch;
+use datafusion::error::Result;
+use datafusion::execution::memory_pool::MemoryConsumer;
+use futures::StreamExt;
+
+use super::cells::assemble;
+use crate::ast::pipe::{WindowCall, WindowFunc};
+use crate::kernels::values::{compare, number, push_f64};
+use crate::nodes::Open;
+use crate::rows::{Rest, Shape, Texts, push_text};
+
+/// What a function has seen of a group.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    count: u64,
+    sum: Option<f64>,
+    text: Option<String>,
+}
+
+impl Seen {
+    fn add(&mut self, func: WindowFunc, value: &str) {
+        match func {
+            WindowFunc::Count => {}
+            WindowFunc::Sum => {
+                if let Some(n) = number(value) {
+                    self.sum = Some(self.sum.unwrap_or(0.0) + n);
+                }
+            }
+            WindowFunc::Min | WindowFunc::Max => {
+                let wanted =
+                    if func == WindowFunc::Min { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater };
+                let better = self.text.as_deref().is_none_or(|old| compare(value, old) == wanted);
+                if !value.is_empty() && better {
+                    self.text = Some(value.to_owned());
+                }
+            }
+            WindowFunc::First => {
+                self.text.get_or_insert_with(|| value.to_owned());
+            }
+            WindowFunc::Last => self.text = Some(value.to_owned()),
+        }
+    }
+
+    fn write(&self, func: WindowFunc, out: &mut String) {
+        match func {
+            WindowFunc::Count => out.push_str(&self.count.to_string()),
+            WindowFunc::Sum => push_f64(out, self.sum.unwrap_or(f64::NAN)),
+            _ => out.push_str(self.text.as_deref().unwrap_or("")),
+        }
+    }
+}
+
+/// States by group.
+#[derive(Debug, Clone)]
+struct Windows {
+    by: Vec<String>,
+    calls: Vec<WindowCall>,
+    groups: HashMap<Vec<String>, Vec<Seen>>,
+}
+
+impl Windows {
+    /// Walks over rows; `add` says whether they are added, and the results are written when asked for.
+    fn walk(
+        &mut self,
+        rows: &RecordBatch,
+        shape: &Shape,
+        add: bool,
+        out: Option<&mut [StringViewBuilder]>,
+    ) -> Result<()> {
+        let keys = self.by.iter().map(|name| Texts::column(rows, shape, name)).collect::<Result<Vec<_>>>()?;
+        let columns: Vec<(&str, Texts)> =
+            shape.names().map(|name| Ok((name, Texts::column(rows, shape, name)?))).collect::<Result<_>>()?;
+        let rest = Rest::of(rows, shape);
+        let (mut scratch, mut text) = (String::new(), String::new());
+        let mut out = out;
+        for row in 0..rows.num_rows() {
+            let key: Vec<String> = keys.iter().map(|texts| texts.get(row, &mut scratch).to_owned()).collect();
+            let seen = self.groups.entry(key).or_insert_with(|| vec![Seen::default(); self.calls.len()]);
+            for (call, seen) in self.calls.iter().zip(seen.iter_mut()).filter(|_| add) {
+                let all = call.fields.iter().any(crate::ast::FieldPattern::is_all);
+                let mut any = all;
+                let mut each = |name: &str, value: &str| {
+                    if call.fields.iter().any(|field| field.matches(name)) {
+                        any |= !value.is_empty();
+                        seen.add(call.func, value);
+                    }
+                };
+                for (name, texts) in &columns {
+                    each(name, texts.get(row, &mut scratch));
+                }
+                rest.iter().flat_map(|rest| rest.row(row)).for_each(|(name, value)| each(name, value));
+                seen.count += u64::from(any);
+            }
+            if let Some(builders) = &mut out {
+                for ((call, seen), builder) in self.calls.iter().zip(seen.iter()).zip(builders.iter_mut()) {
+                    text.clear();
+                    seen.write(call.func, &mut text);
+                    push_text(builder, &text);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn with_results(&mut self, rows: &RecordBatch, input: &Shape, output: &Shape, add: bool) -> Result<RecordBatch> {
+        let mut builders: Vec<_> =
+            self.calls.iter().map(|_| StringViewBuilder::with_capacity(rows.num_rows())).collect();
+        self.walk(rows, input, add, Some(&mut builders))?;
+        let arrays = builders.iter_mut().map(|b| Arc::new(b.finish()) as ArrayRef);
+        let made: Vec<(&str, ArrayRef)> = self.calls.iter().map(|call| call.name.as_str()).zip(arrays).collect();
+        assemble(rows, input, output, &made)
+    }
+}
+
+/// Adds the results to each row, in the order in which rows come.
+pub(crate) fn window(running: bool, by: Vec<String>, calls: Vec<WindowCall>, input: Shape, output: Shape) -> Open {
+    let windows = Windows { by, calls, groups: HashMap::new() };
+    Arc::new(move |mut rows, ctx| {
+        let (mut windows, input, output) = (windows.clone(), input.clone(), output.clone());
+        if running {
+            return rows.map(move |batch| windows.with_results(&batch?, &input, &output, true)).boxed();
+        }
+        let held = async move {
+            let reservation = MemoryConsumer::new("total_stats").register(ctx.memory_pool());
+            let mut batches = Vec::new();
+            while let Some(batch) = rows.next().await {
+                let batch = batch?;
+                reservation.try_grow(batch.get_array_memory_size())?;
+                windows.walk(&batch, &input, true, None)?;
+                batches.push(batch);
+            }
+            let all = batches.into_iter().map(move |batch| {
+                let _held = &reservation;
+                windows.with_results(&batch, &input, &output, false)
+            });
+            Ok::<_, datafusion::error::DataFusionError>(futures::stream::iter(all.collect::<Vec<_>>()))
+        };
+        futures::stream::once(held)
+            .map(|all| match all {
+                Ok(batches) => batches.boxed(),
+                Err(e) => futures::stream::iter([Err(e)]).boxed(),
+            })
+            .flatten()
+            .boxed()
+    })
+}

@@ -1,0 +1,201 @@
+//! Tokens → [`Query`]. One file per part of the grammar; pipes, stats functions and filter functions stand in registries.
+//!
+//! A text without quotes may join adjacent tokens into one word (`foo-bar/baz:1`); where such a word ends depends on the
+//! place, so each place says which signs stop it.
+
+mod calls;
+mod filter;
+mod math;
+mod names;
+mod options;
+mod pipes;
+mod stats;
+mod stream;
+mod time;
+
+pub(crate) use math::func_name as math_func_name;
+pub(crate) use pipes::sets::window_func_name;
+use quiver_types::Error;
+pub(crate) use time::moment;
+
+use crate::ast::{Filter, Pipe, Query};
+use crate::error::{Result, at, suggestion};
+use crate::lexer::{Token, tokens};
+use crate::normal;
+
+/// How deep filters, subqueries and expressions may nest: a bound on the stack, far above what is written by hand.
+const DEPTH_MAX: usize = 64;
+
+/// Longest query that is read, in bytes.
+pub const QUERY_LEN_MAX: usize = 1 << 20;
+
+/// Reads a query.
+///
+/// # Errors
+/// `Invalid`, with the position and, for names, what may have been meant.
+pub fn parse(text: &str) -> Result<Query> {
+    let mut parser = Parser::new(text)?;
+    let query = parser.query()?;
+    parser.expect_end()?;
+    Ok(normal::query(query))
+}
+
+/// Reads a filter alone, as `extra_filters` have it. The empty text is no filter.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_filter(text: &str) -> Result<Option<Filter>> {
+    let mut parser = Parser::new(text)?;
+    if parser.at_end() {
+        return Ok(None);
+    }
+    let filter = parser.filter_or(None)?;
+    parser.expect_end()?;
+    Ok(Some(normal::filter(filter)))
+}
+
+/// Names that mean something at the beginning of a filter or a pipe.
+pub(crate) fn reserved() -> impl Iterator<Item = &'static str> {
+    calls::names().chain(pipes::names()).chain(stats::names())
+}
+
+/// A place in the tokens of a query.
+#[derive(Debug)]
+pub(crate) struct Parser<'a> {
+    text: &'a str,
+    tokens: Vec<Token<'a>>,
+    next: usize,
+    depth: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a str) -> Result<Self> {
+        if text.len() > QUERY_LEN_MAX {
+            return Err(Error::invalid(format!("query of {} bytes is longer than {QUERY_LEN_MAX}", text.len())));
+        }
+        Ok(Self { text, tokens: tokens(text)?, next: 0, depth: 0 })
+    }
+
+    fn query(&mut self) -> Result<Query> {
+        self.deeper(|parser| {
+            let options = parser.options()?;
+            let filter = parser.filter_or(None)?;
+            let mut pipes = Vec::new();
+            while parser.skip("|") {
+                pipes.push(parser.pipe()?);
+                parser.expect_pipe_end()?;
+            }
+            Ok(Query { options, filter, pipes })
+        })
+    }
+
+    /// `(query)`.
+    fn query_in_parens(&mut self) -> Result<Query> {
+        self.expect("(")?;
+        let query = self.query()?;
+        self.expect(")")?;
+        Ok(query)
+    }
+
+    fn pipe(&mut self) -> Result<Pipe> {
+        pipes::parse(self)
+    }
+
+    /// Runs a part that may hold itself again, within the depth that the stack allows.
+    fn deeper<T>(&mut self, part: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.depth == DEPTH_MAX {
+            return Err(self.fault(format!("more than {DEPTH_MAX} levels of nesting")));
+        }
+        self.depth += 1;
+        let result = part(self);
+        self.depth -= 1;
+        result
+    }
+
+    fn token(&self) -> &Token<'a> {
+        &self.tokens[self.next]
+    }
+
+    fn after_next(&self) -> &Token<'a> {
+        &self.tokens[(self.next + 1).min(self.tokens.len() - 1)]
+    }
+
+    fn at_end(&self) -> bool {
+        self.next + 1 == self.tokens.len()
+    }
+
+    fn is(&self, keyword: &str) -> bool {
+        self.token().is(keyword)
+    }
+
+    fn is_any(&self, keywords: &[&str]) -> bool {
+        self.token().is_any(keywords)
+    }
+
+    /// Whether the keyword stands here without blanks before it.
+    fn is_adjacent(&self, keyword: &str) -> bool {
+        !self.token().spaced && self.is(keyword)
+    }
+
+    fn advance(&mut self) {
+        if !self.at_end() {
+            self.next += 1;
+        }
+    }
+
+    /// Takes the keyword if it stands here.
+    fn skip(&mut self, keyword: &str) -> bool {
+        let found = self.is(keyword) && !self.at_end();
+        if found {
+            self.advance();
+        }
+        found
+    }
+
+    fn skip_any(&mut self, keywords: &[&str]) -> bool {
+        keywords.iter().any(|keyword| self.skip(keyword))
+    }
+
+    fn expect(&mut self, keyword: &str) -> Result<()> {
+        if self.skip(keyword) { Ok(()) } else { Err(self.unexpected(&format!("`{keyword}`"))) }
+    }
+
+    fn expect_end(&mut self) -> Result<()> {
+        if self.at_end() { Ok(()) } else { Err(self.unexpected("`|` or the end of the query")) }
+    }
+
+    fn expect_pipe_end(&mut self) -> Result<()> {
+        if self.at_pipe_end() { Ok(()) } else { Err(self.unexpected("`|` or the end of the pipe")) }
+    }
+
+    fn at_pipe_end(&self) -> bool {
+        self.at_end() || self.is_any(&["|", ")"])
+    }
+
+    /// An error about the token that comes next.
+    fn fault(&self, message: impl AsRef<str>) -> Error {
+        self.fault_at(self.next, message)
+    }
+
+    fn fault_at(&self, token: usize, message: impl AsRef<str>) -> Error {
+        at(self.text, self.tokens[token].offset, message)
+    }
+
+    fn unexpected(&self, wanted: &str) -> Error {
+        if self.at_end() {
+            self.fault(format!("unexpected end of the query, {wanted} expected"))
+        } else {
+            self.fault(format!("unexpected `{}`, {wanted} expected", self.token().raw))
+        }
+    }
+
+    /// An error about an unknown word, with the nearest known one.
+    fn unknown<'k>(&self, token: usize, what: &str, known: impl IntoIterator<Item = &'k str>) -> Error {
+        let word = &self.tokens[token].text;
+        let error = self.fault_at(token, format!("unknown {what} `{word}`"));
+        Error::invalid(format!("{}{}", error.message, suggestion(word, known)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

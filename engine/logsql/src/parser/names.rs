@@ -1,0 +1,169 @@
+//! Words, names of fields, lists of them, numbers: what all parts of the grammar share.
+
+use std::borrow::Cow;
+
+use quiver_types::logs::MSG;
+
+use super::Parser;
+use crate::ast::{FieldPattern, Filter, Literal};
+use crate::error::Result;
+use crate::literal::{parse_duration, parse_number, parse_u64};
+
+/// What ends any word.
+const STOPS: &[&str] = &["(", ")", "[", "]", "|", ",", "*"];
+
+impl Parser<'_> {
+    /// Takes a word: a quoted text, or adjacent tokens up to a blank or a stop sign.
+    pub(super) fn word(&mut self, what: &str, stops: &[&str]) -> Result<String> {
+        if self.at_end() || self.is_any(STOPS) {
+            return Err(self.unexpected(what));
+        }
+        Ok(self.join(|token| token.is_any(STOPS) || token.is_any(stops)))
+    }
+
+    /// Joins the next token and those adjacent to it until one stops.
+    pub(super) fn join(&mut self, stop: impl Fn(&crate::lexer::Token<'_>) -> bool) -> String {
+        let first = self.token().clone();
+        self.advance();
+        let mut joined: Option<String> = None;
+        while !self.at_end() && !self.token().spaced && !stop(self.token()) {
+            joined.get_or_insert_with(|| first.raw.to_owned()).push_str(self.token().raw);
+            self.advance();
+        }
+        joined.unwrap_or_else(|| match first.text {
+            Cow::Borrowed(text) => text.to_owned(),
+            Cow::Owned(text) => text,
+        })
+    }
+
+    /// Takes a word that may hold any signs but parentheses, commas and `|`.
+    pub(super) fn argument(&mut self, what: &str) -> Result<String> {
+        self.word(what, &[])
+    }
+
+    /// Takes the name of one field; the empty name is the message.
+    pub(super) fn field(&mut self) -> Result<String> {
+        let at = self.next;
+        let name = self.word("a field name", &[])?;
+        if self.is_adjacent("*") {
+            return Err(self.fault_at(at, format!("`{name}*` stands for several fields, one field expected")));
+        }
+        Ok(field_name(name))
+    }
+
+    /// Takes the name of a field or `prefix*`.
+    pub(super) fn field_pattern(&mut self) -> Result<FieldPattern> {
+        if self.skip("*") {
+            return Ok(FieldPattern::all());
+        }
+        let name = self.word("a field name", &[])?;
+        if self.is_adjacent("*") {
+            self.advance();
+            return Ok(FieldPattern::Prefix(name));
+        }
+        Ok(FieldPattern::Name(field_name(name)))
+    }
+
+    /// Takes items between parentheses, with commas between and perhaps after them.
+    pub(super) fn in_parens<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        self.expect("(")?;
+        let mut items = Vec::new();
+        while !self.skip(")") {
+            items.push(item(self)?);
+            if !self.is(")") {
+                if !self.is(",") {
+                    return Err(self.unexpected("`,` or `)`"));
+                }
+                self.advance();
+            }
+        }
+        Ok(items)
+    }
+
+    /// Takes items with commas between.
+    pub(super) fn with_commas<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        let mut items = vec![item(self)?];
+        while self.skip(",") {
+            items.push(item(self)?);
+        }
+        Ok(items)
+    }
+
+    /// `(a, b)`, at least one.
+    pub(super) fn fields_in_parens(&mut self) -> Result<Vec<String>> {
+        let at = self.next;
+        let fields = self.in_parens(Self::field)?;
+        if fields.is_empty() { Err(self.fault_at(at, "at least one field expected")) } else { Ok(fields) }
+    }
+
+    /// `(a, b)` or `a, b`.
+    pub(super) fn fields_anyhow(&mut self) -> Result<Vec<String>> {
+        if self.is("(") { self.fields_in_parens() } else { self.with_commas(Self::field) }
+    }
+
+    /// `(a, b*)`; any `*` makes it all fields.
+    pub(super) fn patterns_in_parens(&mut self) -> Result<Vec<FieldPattern>> {
+        Ok(or_all(self.in_parens(Self::field_pattern)?))
+    }
+
+    /// Takes a number that is no fraction and not negative.
+    pub(super) fn count(&mut self, what: &str) -> Result<u64> {
+        let at = self.next;
+        let text = self.word(what, &[])?;
+        parse_u64(&text).ok_or_else(|| self.fault_at(at, format!("{what} expected, got `{text}`")))
+    }
+
+    /// Takes a number of any kind.
+    pub(super) fn number(&mut self, what: &str) -> Result<Literal<f64>> {
+        let at = self.next;
+        let text = self.word(what, &[])?;
+        let value = parse_number(&text).ok_or_else(|| self.fault_at(at, format!("{what} expected, got `{text}`")))?;
+        Ok(Literal::new(value, text))
+    }
+
+    /// Takes a duration.
+    pub(super) fn duration(&mut self, what: &str) -> Result<Literal<i64>> {
+        let at = self.next;
+        let text = self.word(what, &[])?;
+        let value = parse_duration(&text)
+            .ok_or_else(|| self.fault_at(at, format!("{what} such as `1h30m` expected, got `{text}`")))?;
+        Ok(Literal::new(value, text))
+    }
+
+    /// `if (filter)`, if it stands here; an empty one is `*`.
+    pub(super) fn condition(&mut self) -> Result<Option<Filter>> {
+        if !self.skip("if") {
+            return Ok(None);
+        }
+        self.expect("(")?;
+        if self.skip(")") {
+            return Ok(Some(Filter::All));
+        }
+        let filter = self.filter_or(None)?;
+        self.expect(")")?;
+        Ok(Some(filter))
+    }
+
+    /// `as name`, where `as` may be left out; nothing at the end of the pipe.
+    pub(super) fn as_name(&mut self) -> Result<Option<String>> {
+        if self.skip("as") {
+            return self.field().map(Some);
+        }
+        if self.at_pipe_end() || self.is(",") { Ok(None) } else { self.field().map(Some) }
+    }
+
+    /// `limit N`, if it stands here.
+    pub(super) fn limit(&mut self) -> Result<Option<u64>> {
+        if self.skip("limit") { self.count("a number of rows after `limit`").map(Some) } else { Ok(None) }
+    }
+}
+
+/// The empty name is the message.
+pub(super) fn field_name(name: String) -> String {
+    if name.is_empty() { MSG.to_owned() } else { name }
+}
+
+/// A list with `*` in it, and an empty one, are all fields.
+pub(super) fn or_all(fields: Vec<FieldPattern>) -> Vec<FieldPattern> {
+    if fields.is_empty() || fields.iter().any(FieldPattern::is_all) { vec![FieldPattern::all()] } else { fields }
+}

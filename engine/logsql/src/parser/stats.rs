@@ -1,0 +1,187 @@
+//! Stats functions: one line each in [`FUNCS`].
+
+use super::Parser;
+use super::names::{field_name, or_all};
+use crate::ast::{FieldPattern, GroupBy, Literal, StatsCall, StatsFunc, TimeBucket};
+use crate::error::Result;
+use crate::literal::{parse_duration, parse_number};
+
+/// A stats function: its name, and how its arguments are read (the name is already taken).
+struct FuncDef {
+    name: &'static str,
+    parse: fn(&mut Parser<'_>) -> Result<StatsFunc>,
+}
+
+const fn func(name: &'static str, parse: fn(&mut Parser<'_>) -> Result<StatsFunc>) -> FuncDef {
+    FuncDef { name, parse }
+}
+
+/// All stats functions.
+const FUNCS: &[FuncDef] = &[
+    func("any", |p| p.patterns_in_parens().map(StatsFunc::Any)),
+    func("avg", |p| p.patterns_in_parens().map(StatsFunc::Avg)),
+    func("count", |p| p.patterns_in_parens().map(StatsFunc::Count)),
+    func("count_empty", |p| p.patterns_in_parens().map(StatsFunc::CountEmpty)),
+    func("count_uniq", |p| Ok(StatsFunc::CountUniq { fields: p.fields_in_parens()?, limit: p.limit()? })),
+    func("count_uniq_hash", |p| Ok(StatsFunc::CountUniqHash { fields: p.fields_in_parens()?, limit: p.limit()? })),
+    func("field_max", |p| p.two_fields().map(|(by, field)| StatsFunc::FieldMax { by, field })),
+    func("field_min", |p| p.two_fields().map(|(by, field)| StatsFunc::FieldMin { by, field })),
+    func("histogram", |p| p.only_field().map(StatsFunc::Histogram)),
+    func("json_values", |p| p.json_values()),
+    func("max", |p| p.patterns_in_parens().map(StatsFunc::Max)),
+    func("median", |p| p.patterns_in_parens().map(StatsFunc::Median)),
+    func("min", |p| p.patterns_in_parens().map(StatsFunc::Min)),
+    func("quantile", |p| p.quantile()),
+    func("rate", |p| p.rate()),
+    func("rate_sum", |p| p.patterns_in_parens().map(StatsFunc::RateSum)),
+    func("row_any", |p| p.patterns_in_parens().map(StatsFunc::RowAny)),
+    func("row_max", |p| p.field_and_patterns().map(|(by, fields)| StatsFunc::RowMax { by, fields })),
+    func("row_min", |p| p.field_and_patterns().map(|(by, fields)| StatsFunc::RowMin { by, fields })),
+    func("stddev", |p| p.patterns_in_parens().map(StatsFunc::Stddev)),
+    func("sum", |p| p.patterns_in_parens().map(StatsFunc::Sum)),
+    func("sum_len", |p| p.patterns_in_parens().map(StatsFunc::SumLen)),
+    func("uniq_values", |p| Ok(StatsFunc::UniqValues { fields: p.patterns_in_parens()?, limit: p.limit()? })),
+    func("values", |p| Ok(StatsFunc::Values { fields: p.patterns_in_parens()?, limit: p.limit()? })),
+];
+
+/// Gives the names of all stats functions.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    FUNCS.iter().map(|func| func.name)
+}
+
+impl Parser<'_> {
+    /// Whether a stats function, or `by`, stands here: such words must be quoted to be looked for.
+    pub(super) fn at_stats(&self) -> bool {
+        self.is("by") || self.token().is_word() && names().any(|name| self.is(name))
+    }
+
+    /// `f(...) [if (filter)] [as name]`.
+    pub(super) fn stats_call(&mut self) -> Result<StatsCall> {
+        let at = self.next;
+        let Some(def) = FUNCS.iter().find(|func| self.is(func.name)) else {
+            if self.at_end() || !self.token().is_word() {
+                return Err(self.unexpected("a stats function"));
+            }
+            return Err(self.unknown(at, "stats function", names()));
+        };
+        self.advance();
+        let func = (def.parse)(self)?;
+        let condition = self.condition()?;
+        let name = self.as_name()?;
+        if !self.at_pipe_end() && !self.is(",") {
+            return Err(self.unexpected("`,` or the end of the pipe"));
+        }
+        let mut call = StatsCall { func, condition, name: String::new() };
+        call.name = name.unwrap_or_else(|| crate::print::default_stats_name(&call));
+        Ok(call)
+    }
+
+    /// `(a[:step [offset d]], b)`.
+    pub(super) fn group_by(&mut self) -> Result<Vec<GroupBy>> {
+        self.in_parens(|parser| {
+            let at = parser.next;
+            let field = field_name(parser.word("a field name", &[":"])?);
+            if parser.is_adjacent("*") {
+                return Err(parser.fault_at(at, "one field expected, not a group"));
+            }
+            let bucket = if parser.skip(":") { Some(parser.bucket()?) } else { None };
+            let mut offset = None;
+            if bucket.is_some() && parser.skip("offset") {
+                let at = parser.next;
+                let text = parser.argument("an offset")?;
+                let value = parse_number(&text)
+                    .or_else(|| parse_duration(&text).map(|ns| ns as f64))
+                    .ok_or_else(|| parser.fault_at(at, format!("an offset such as `2h` expected, got `{text}`")))?;
+                offset = Some(Literal::new(value, text));
+            }
+            Ok(GroupBy { field, bucket, offset })
+        })
+    }
+
+    fn bucket(&mut self) -> Result<TimeBucket> {
+        let at = self.next;
+        let text = self.argument("a bucket size")?;
+        let named = |ns: f64| Ok(TimeBucket::Named(Literal::new(ns, text.to_ascii_lowercase())));
+        match text.to_ascii_lowercase().as_str() {
+            "nanosecond" => return named(1.0),
+            "microsecond" => return named(1e3),
+            "millisecond" => return named(1e6),
+            "second" => return named(1e9),
+            "minute" => return named(60e9),
+            "hour" => return named(3600e9),
+            "day" => return named(86_400e9),
+            "week" => return Ok(TimeBucket::Week),
+            "month" => return Ok(TimeBucket::Month),
+            "year" => return Ok(TimeBucket::Year),
+            _ => {}
+        }
+        if let Some(bits) = text.strip_prefix('/') {
+            let bits = bits.parse::<u8>().ok().filter(|&bits| bits <= 32);
+            return bits
+                .map(TimeBucket::Ipv4Mask)
+                .ok_or_else(|| self.fault_at(at, format!("a mask from `/0` to `/32` expected, got `{text}`")));
+        }
+        match parse_number(&text) {
+            Some(value) if value > 0.0 && value.is_finite() => Ok(TimeBucket::Step(Literal::new(value, text))),
+            _ => Err(self.fault_at(at, format!("a bucket size such as `5m` or `100` expected, got `{text}`"))),
+        }
+    }
+
+    fn rate(&mut self) -> Result<StatsFunc> {
+        self.expect("(")?;
+        self.expect(")")?;
+        Ok(StatsFunc::Rate)
+    }
+
+    fn only_field(&mut self) -> Result<String> {
+        let at = self.next;
+        let mut fields = self.fields_in_parens()?;
+        if fields.len() == 1 { Ok(fields.remove(0)) } else { Err(self.fault_at(at, "one field expected")) }
+    }
+
+    fn two_fields(&mut self) -> Result<(String, String)> {
+        let at = self.next;
+        match <[String; 2]>::try_from(self.fields_in_parens()?) {
+            Ok([by, field]) => Ok((by, field)),
+            Err(fields) => Err(self.fault_at(at, format!("two fields expected, got {}", fields.len()))),
+        }
+    }
+
+    /// `(a, b*, c)`: one field, then a list that means all fields when it is empty.
+    fn field_and_patterns(&mut self) -> Result<(String, Vec<FieldPattern>)> {
+        let at = self.next;
+        let mut all = self.in_parens(Self::field_pattern)?.into_iter();
+        match all.next() {
+            Some(FieldPattern::Name(by)) => Ok((by, or_all(all.collect()))),
+            _ => Err(self.fault_at(at, "the field that is compared must come first")),
+        }
+    }
+
+    fn quantile(&mut self) -> Result<StatsFunc> {
+        self.expect("(")?;
+        let at = self.next;
+        let phi = self.number("a number from 0 to 1")?;
+        if !(0.0..=1.0).contains(&phi.value) {
+            return Err(self.fault_at(at, format!("a number from 0 to 1 expected, got `{}`", phi.text)));
+        }
+        let mut fields = Vec::new();
+        while self.skip(",") {
+            if self.is(")") {
+                break;
+            }
+            fields.push(self.field_pattern()?);
+        }
+        self.expect(")")?;
+        Ok(StatsFunc::Quantile { phi, fields: or_all(fields) })
+    }
+
+    fn json_values(&mut self) -> Result<StatsFunc> {
+        let fields = self.patterns_in_parens()?;
+        let mut sort = Vec::new();
+        if self.skip_any(&["sort", "order"]) {
+            self.skip("by");
+            sort = self.sort_fields()?;
+        }
+        Ok(StatsFunc::JsonValues { fields, sort, limit: self.limit()? })
+    }
+}

@@ -1,0 +1,47 @@
+//! The grammar as a whole: canonical text, and errors with their places.
+
+use super::*;
+
+fn check(query: &str, expected: &str) {
+    let parsed = parse(query).unwrap_or_else(|fault| panic!("{query}: {fault}"));
+    assert_eq!(parsed.to_string(), expected, "{query}");
+    let again = parse(expected).unwrap_or_else(|fault| panic!("{expected}: {fault}"));
+    assert_eq!(again.to_string(), expected, "{expected}");
+}
+
+fn check_error(query: &str, expected: &str) {
+    let fault = parse(query).expect_err(query);
+    assert_eq!(fault.message, expected, "{query}");
+}
+
+#[test]
+fn canonical_text() {
+    check("foo AND (bar or *) !baz", "foo !baz");
+    check("*ampl* user:*\"b c\"*", "*ampl* user:*\"b c\"*");
+    check("*:error pre*:=x", "*:error pre*:=x");
+    check("a:>5m b:range[1, 2K)", "a:>5m b:range[1, 2K)");
+    check("x:=~'a|b'", "x:~\"a|b\"");
+    check("options(time_offset=1h, global_filter=(a or b)) *", "options(time_offset=1h, global_filter=(a or b)) *");
+    check("* | math a+b*(c-1)/2 x", "* | math (a + b * (c - 1) / 2) as x");
+    check("* | running_stats by (a) count() n, last(b) l", "* | running_stats by (a) count(*) as n, last(b) as l");
+    check("* | sort by (_time desc) | offset 5 | limit 10", "* | sort by (_time desc) offset 5 limit 10");
+    check("{a in (b, 'c d')} x", "{a in (\"b\",\"c d\")} x");
+    check("ip:ipv6_range('::ffff:1.2.3.0/120')", "ip:ipv6_range(\"::ffff:1.2.3.0\", \"::ffff:1.2.3.255\")");
+}
+
+#[test]
+fn errors_say_where_and_what() {
+    check_error("foo | sotr(x)", "unknown pipe `sotr` at offset 6; did you mean `sort`?");
+    check_error("* | stats cuont() x", "unknown stats function `cuont` at offset 10; did you mean `count`?");
+    check_error("ipv4_rang(1.2.3.4)", "unknown filter function `ipv4_rang` at offset 0; did you mean `ipv4_range`?");
+    check_error("ж a:", "unexpected end of the query, a filter expected at offset 4");
+    check_error("options(foo=1) *", "unknown option `foo` at offset 8");
+    check_error("a | sort by (x) limit y", "a number of rows after `limit` expected, got `y` at offset 22");
+}
+
+#[test]
+fn deep_nesting_is_an_error() {
+    let deep = format!("{}a{}", "(".repeat(10_000), ")".repeat(10_000));
+    assert!(parse(&deep).expect_err("too deep").message.contains("nesting"));
+    assert!(parse(&"!".repeat(100_000)).is_err());
+}

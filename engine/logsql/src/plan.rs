@@ -1,0 +1,202 @@
+//! Query → DataFusion `LogicalPlan`.
+//!
+//! Pipes are walked backwards for the fields they need; the scan is asked for just these, filter included. Then each
+//! pipe adds a node. Nothing is read here: subqueries in filters were run before, their values stand in the query.
+
+pub(crate) mod filter;
+pub(crate) mod needs_of;
+mod pipe;
+mod stats;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use datafusion::datasource::provider_as_source;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
+use quiver_query::{LogTables, QueryContext, from_datafusion};
+use quiver_types::logs::{LogColumn, LogFilter, LogOrder, LogRequest, LogSnapshot, STREAM, STREAM_ID, TIME};
+use quiver_types::{Error, Result};
+
+use crate::ast::pipe::SortForm;
+use crate::ast::{Pipe, Query};
+use crate::needs::Needs;
+use crate::ops::context::Context;
+use crate::rows::{Column, Kind, Shape};
+use filter::TimeScope;
+
+/// Name of the table in plans.
+const TABLE: &str = "logs";
+
+/// A plan and what its rows look like.
+#[derive(Debug, Clone)]
+pub(crate) struct Planned {
+    pub(crate) plan: LogicalPlan,
+    pub(crate) shape: Shape,
+    /// Bounds of the time of the rows, both included: what rates are over.
+    pub(crate) time: (i64, i64),
+}
+
+/// Makes plans.
+#[derive(Debug)]
+pub(crate) struct Planner<'a> {
+    pub(crate) tables: &'a Arc<dyn LogTables>,
+    pub(crate) snapshot: &'a Arc<dyn LogSnapshot>,
+    pub(crate) ctx: &'a QueryContext,
+    pub(crate) now_ns: i64,
+}
+
+impl Planner<'_> {
+    /// Plans a query of whose rows these fields are needed.
+    pub(crate) fn query(&self, query: &Query, needs: &Needs) -> Result<Planned> {
+        let scope = self.scope(query);
+        let mut after = vec![needs.clone()];
+        for pipe in query.pipes.iter().rev() {
+            let wanted = needs_of::before(pipe, after.last().expect("begins with one"));
+            after.push(wanted);
+        }
+        after.reverse();
+        let sequence = query.pipes.iter().rposition(|pipe| matches!(pipe, Pipe::GenerateSequence(_)));
+        let (mut planned, first) = match sequence {
+            Some(i) => (pipe::generate_sequence(&query.pipes[i])?, i + 1),
+            None => self.source(query, &after, scope)?,
+        };
+        for (i, pipe) in query.pipes.iter().enumerate().skip(first) {
+            planned = self.pipe(pipe, planned, &after[i + 1], scope)?;
+        }
+        Ok(planned)
+    }
+
+    fn scope(&self, query: &Query) -> TimeScope {
+        let offset_ns = query.options.time_offset.as_ref().map_or(0, |offset| offset.value);
+        TimeScope { now_ns: self.now_ns, offset_ns }
+    }
+
+    /// The scan; also says how many pipes it already does. `needs[i]` is what the rows before pipe `i` need to have.
+    fn source(&self, query: &Query, needs: &[Needs], scope: TimeScope) -> Result<(Planned, usize)> {
+        let filter = filter::lower(&query.filter, scope)?;
+        let mut shape = source_shape(query, &needs[0]);
+        let newest = newest(query);
+        if (newest.is_some() || scope.offset_ns != 0) && shape.index(TIME).is_none() {
+            shape.columns.push(Column { name: TIME.to_owned(), kind: Kind::Time });
+        }
+        let order = newest.map_or(LogOrder::Any, |newest| newest.order);
+        let time = filter.time_bounds();
+        let plan = self.scan(filter, &shape, order)?;
+        let mut planned = Planned { plan, shape, time };
+        if scope.offset_ns != 0 {
+            planned = pipe::shift_time(planned, scope.offset_ns)?;
+        }
+        let Some(newest) = newest else { return Ok((planned, 0)) };
+        for (i, pipe) in query.pipes[..newest.sort_at].iter().enumerate() {
+            planned = self.pipe(pipe, planned, &needs[i + 1], scope)?;
+        }
+        planned = pipe::window(planned, newest.skip, newest.fetch)?;
+        Ok((planned, newest.sort_at + 1))
+    }
+
+    /// `stream_context`: rows of some streams by (stream, time), of which the operator chooses; then the other pipes.
+    pub(crate) fn around(
+        &self,
+        query: &Query,
+        rows: LogFilter,
+        context: Context,
+        needs: &Needs,
+        scope: TimeScope,
+    ) -> Result<Planned> {
+        let shape = source_shape(query, needs);
+        let time = rows.time_bounds();
+        let plan = self.scan(rows, &shape, LogOrder::Any)?;
+        let mut planned = Planned { plan, shape, time };
+        if scope.offset_ns != 0 {
+            planned = pipe::shift_time(planned, scope.offset_ns)?;
+        }
+        planned = pipe::stream_context(planned, context)?;
+        let mut after = vec![Needs::all()];
+        for pipe in query.pipes.iter().rev() {
+            let wanted = needs_of::before(pipe, after.last().expect("begins with one"));
+            after.push(wanted);
+        }
+        after.reverse();
+        for (i, pipe) in query.pipes.iter().enumerate().skip(1) {
+            planned = self.pipe(pipe, planned, &after[i + 1], scope)?;
+        }
+        Ok(planned)
+    }
+
+    /// A scan of the logs table.
+    pub(crate) fn scan(&self, filter: LogFilter, shape: &Shape, order: LogOrder) -> Result<LogicalPlan> {
+        let column = |c: &Column| LogColumn { name: c.name.clone(), dictionary: c.kind == Kind::Dictionary };
+        let columns = shape.columns.iter().map(column).collect();
+        let request = LogRequest { filter, columns, rest: shape.rest, order };
+        let table = self.tables.logs(self.snapshot, &self.ctx.access, request, &self.ctx.stats)?;
+        LogicalPlanBuilder::scan(TABLE, provider_as_source(table), None)
+            .and_then(LogicalPlanBuilder::build)
+            .map_err(from_datafusion)
+    }
+}
+
+/// The columns of the scan: what is needed by name; if more is needed, all names that the query speaks of before its
+/// rows become others, and the map.
+pub(crate) fn source_shape(query: &Query, needs: &Needs) -> Shape {
+    let mut names: BTreeSet<String> = needs.names.clone();
+    if needs.open() {
+        let mut spoken = Needs::default();
+        for pipe in &query.pipes {
+            needs_of::mentioned(pipe, &mut spoken);
+            if needs_of::is_barrier(pipe) {
+                break;
+            }
+        }
+        names.extend(spoken.names);
+        names.extend([TIME, STREAM, STREAM_ID].into_iter().filter(|name| needs.has(name)).map(str::to_owned));
+    }
+    let kind = |name: &str| if name == TIME { Kind::Time } else { Kind::Text };
+    let columns = names.into_iter().map(|name| Column { kind: kind(&name), name }).collect();
+    Shape { columns, rest: needs.open() }
+}
+
+/// An order by time that the scan itself can give.
+#[derive(Debug, Clone, Copy)]
+struct Newest {
+    order: LogOrder,
+    sort_at: usize,
+    skip: u64,
+    fetch: Option<u64>,
+}
+
+/// Finds `sort by (_time [desc])` with a limit, behind pipes that keep `_time` and the number of rows or less.
+fn newest(query: &Query) -> Option<Newest> {
+    let sort_at = query.pipes.iter().position(|pipe| !keeps_time(pipe))?;
+    let Pipe::Sort(sort) = &query.pipes[sort_at] else { return None };
+    let [(field, descending)] = sort.by.as_slice() else { return None };
+    if field != TIME || sort.limit.is_none() || !sort.partition_by.is_empty() || sort.rank.is_some() {
+        return None;
+    }
+    let newest_first = *descending != (sort.descending != (sort.form == SortForm::Last));
+    let order = if newest_first { LogOrder::NewestFirst } else { LogOrder::OldestFirst };
+    Some(Newest { order, sort_at, skip: sort.offset, fetch: sort.limit })
+}
+
+fn keeps_time(pipe: &Pipe) -> bool {
+    match pipe {
+        Pipe::Filter(_) => true,
+        Pipe::Fields(fields) => fields.iter().any(|field| field.matches(TIME)),
+        Pipe::Delete(fields) => !fields.iter().any(|field| field.matches(TIME)),
+        Pipe::Row { pipe, .. } => {
+            let made = needs_of::targets(pipe);
+            !made.iter().any(|name| name == TIME)
+                && !matches!(
+                    pipe,
+                    crate::ast::RowPipe::UnpackJson(_)
+                        | crate::ast::RowPipe::UnpackLogfmt(_)
+                        | crate::ast::RowPipe::UnpackSyslog { .. }
+                )
+        }
+        _ => false,
+    }
+}
+
+/// An error of planning that only a fault of ours can cause.
+pub(crate) fn internal(message: &str) -> Error {
+    Error::internal(message)
+}

@@ -1,0 +1,119 @@
+//! `stats` → grouping with the functions of `stats_fn`.
+
+use quiver_types::Result;
+
+use super::filter::{TimeScope, lower};
+use super::needs_of::args;
+use crate::ast::pipe::Stats;
+use crate::ast::{FieldPattern, GroupBy, StatsCall, StatsFunc, TimeBucket};
+use crate::kernels::bucket::{Bucket, Step};
+use crate::kernels::columns::NumberRule;
+use crate::ops::aggregate::{Aggregate, Call, Key};
+use crate::rows::Shape;
+use crate::stats_fn::{Arg, Function, NamePattern};
+
+const DAY_S: f64 = 86_400.0;
+
+/// Names that must have columns before the rows are grouped.
+pub(super) fn named(stats: &Stats) -> Vec<String> {
+    let mut names: Vec<String> = stats.by.iter().map(|by| by.field.clone()).collect();
+    for call in &stats.calls {
+        let (own, patterns) = args(&call.func);
+        names.extend(own);
+        names.extend(patterns.iter().filter_map(FieldPattern::name).map(str::to_owned));
+    }
+    crate::rows::unique(names)
+}
+
+/// Makes the operator. `seconds` is the length of the time range, if it has one.
+pub(super) fn aggregate(stats: &Stats, input: Shape, scope: TimeScope, seconds: Option<f64>) -> Result<Aggregate> {
+    let seconds = stats.by.iter().find_map(bucket_seconds).or(seconds);
+    let keys = stats.by.iter().map(|by| Key { field: by.field.clone(), bucket: bucket(by) }).collect();
+    let calls = stats.calls.iter().map(|c| call(c, &input, scope, seconds)).collect::<Result<_>>()?;
+    Ok(Aggregate { input, keys, calls, text: stats.to_string() })
+}
+
+fn bucket(by: &GroupBy) -> Option<Bucket> {
+    let step = match by.bucket.as_ref()? {
+        TimeBucket::Step(step) | TimeBucket::Named(step) => Step::Number(step.value),
+        TimeBucket::Ipv4Mask(bits) => Step::Ipv4Mask(*bits),
+        TimeBucket::Week => Step::Week,
+        TimeBucket::Month => Step::Month,
+        TimeBucket::Year => Step::Year,
+    };
+    Some(Bucket::new(step, by.offset.as_ref().map_or(0.0, |offset| offset.value)))
+}
+
+/// The length of the buckets of time.
+fn bucket_seconds(by: &GroupBy) -> Option<f64> {
+    if by.field != quiver_types::logs::TIME {
+        return None;
+    }
+    Some(match by.bucket.as_ref()? {
+        TimeBucket::Step(step) | TimeBucket::Named(step) => step.value / 1e9,
+        TimeBucket::Week => 7.0 * DAY_S,
+        // Months and years differ in length; their mean is what a rate over them can mean.
+        TimeBucket::Month => 365.25 / 12.0 * DAY_S,
+        TimeBucket::Year => 365.25 * DAY_S,
+        TimeBucket::Ipv4Mask(_) => return None,
+    })
+}
+
+fn call(call: &StatsCall, input: &Shape, scope: TimeScope, seconds: Option<f64>) -> Result<Call> {
+    let (first, patterns) = args(&call.func);
+    let list = of_patterns(&patterns, input);
+    let first: Vec<Arg> = first.into_iter().map(Arg::Field).collect();
+    let seconds_bits = seconds.map(f64::to_bits);
+    let (function, args) = match &call.func {
+        StatsFunc::Count(fields) if fields.iter().any(FieldPattern::is_all) => (Function::CountRows, Vec::new()),
+        StatsFunc::Count(_) => (Function::Count, list),
+        StatsFunc::CountEmpty(_) => (Function::CountEmpty, list),
+        StatsFunc::CountUniq { limit, .. } => (Function::CountUniq { limit: *limit }, first),
+        StatsFunc::CountUniqHash { limit, .. } => (Function::CountUniqHash { limit: *limit }, first),
+        StatsFunc::Sum(_) => (Function::Sum(NumberRule::Units), list),
+        StatsFunc::Avg(_) => (Function::Avg(NumberRule::Units), list),
+        StatsFunc::Stddev(_) => (Function::Stddev(NumberRule::Units), list),
+        StatsFunc::Min(_) => (Function::Min, list),
+        StatsFunc::Max(_) => (Function::Max, list),
+        StatsFunc::Median(_) => (Function::Quantile { phi_bits: 0.5f64.to_bits() }, list),
+        StatsFunc::Quantile { phi, .. } => (Function::Quantile { phi_bits: phi.value.to_bits() }, list),
+        StatsFunc::Rate => (Function::Rate { seconds_bits }, Vec::new()),
+        StatsFunc::RateSum(_) => (Function::RateSum { rule: NumberRule::Units, seconds_bits }, list),
+        StatsFunc::UniqValues { limit, .. } => (Function::UniqValues { limit: *limit }, list),
+        StatsFunc::Values { limit, .. } => (Function::Values { limit: *limit }, list),
+        StatsFunc::JsonValues { sort, limit, .. } => {
+            let function = Function::JsonValues { sort: sort.iter().map(|(_, desc)| *desc).collect(), limit: *limit };
+            (function, list.into_iter().chain(first).collect())
+        }
+        StatsFunc::RowAny(_) => (Function::RowAny, list),
+        StatsFunc::RowMin { .. } => (Function::RowMin, first.into_iter().chain(list).collect()),
+        StatsFunc::RowMax { .. } => (Function::RowMax, first.into_iter().chain(list).collect()),
+        StatsFunc::Any(_) => (Function::Any, list),
+        StatsFunc::FieldMin { .. } => (Function::FieldMin, first),
+        StatsFunc::FieldMax { .. } => (Function::FieldMax, first),
+        StatsFunc::SumLen(_) => (Function::SumLen, list),
+        StatsFunc::Histogram(_) => (Function::Histogram, first),
+    };
+    let condition = call.condition.as_ref().map(|filter| lower(filter, scope)).transpose()?;
+    Ok(Call { function, args, condition, name: call.name.clone() })
+}
+
+/// Columns by name and by group; the map for what groups hold beside them.
+fn of_patterns(patterns: &[FieldPattern], input: &Shape) -> Vec<Arg> {
+    let mut names = Vec::new();
+    let mut rest = Vec::new();
+    for pattern in patterns {
+        match pattern {
+            FieldPattern::Name(name) => names.push(name.clone()),
+            FieldPattern::Prefix(prefix) => {
+                names.extend(input.names().filter(|name| name.starts_with(prefix.as_str())).map(str::to_owned));
+                rest.push(NamePattern::Prefix(prefix.clone()));
+            }
+        }
+    }
+    let mut args: Vec<Arg> = crate::rows::unique(names).into_iter().map(Arg::Field).collect();
+    if input.rest && !rest.is_empty() {
+        args.push(Arg::Rest(rest));
+    }
+    args
+}

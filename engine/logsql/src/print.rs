@@ -1,0 +1,121 @@
+//! Canonical text of queries: reading it gives the same query again.
+
+mod filter;
+mod pipe;
+mod stats;
+
+use std::fmt::{self, Display, Formatter};
+
+pub(crate) use pipe::{math_name, window_call_text};
+pub(crate) use stats::default_stats_name;
+
+use crate::ast::{FieldPattern, Options, Query};
+use crate::lexer::{is_word_char, quote};
+use crate::parser;
+
+impl Display for Query {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.options, self.filter)?;
+        for pipe in &self.pipes {
+            write!(f, " | {pipe}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Options {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut all = Vec::new();
+        let mut add = |name: &str, value: Option<String>| all.extend(value.map(|value| format!("{name}={value}")));
+        add("concurrency", self.concurrency.map(|n| n.to_string()));
+        add("parallel_readers", self.parallel_readers.map(|n| n.to_string()));
+        add("ignore_global_time_filter", self.ignore_global_time_filter.map(|b| b.to_string()));
+        add("time_offset", self.time_offset.as_ref().map(|d| d.text.clone()));
+        add("global_filter", self.global_filter.as_ref().map(|filter| format!("({filter})")));
+        add("allow_partial_response", self.allow_partial_response.map(|b| b.to_string()));
+        if all.is_empty() { Ok(()) } else { write!(f, "options({}) ", all.join(", ")) }
+    }
+}
+
+/// Words that mean something of themselves at the place of a word.
+const RESERVED: &[&str] = &[
+    "and",
+    "or",
+    "not",
+    "by",
+    "as",
+    "if",
+    "on",
+    "from",
+    "at",
+    "fields",
+    "limit",
+    "offset",
+    "desc",
+    "asc",
+    "rank",
+    "partition",
+    "prefix",
+    "inner",
+    "hits",
+    "with",
+    "options",
+    "default",
+    "result_prefix",
+    "keep_original_fields",
+    "skip_empty_results",
+    "drop_duplicates",
+    "prettify",
+    "filter",
+    "before",
+    "after",
+    "time_window",
+    "day_range",
+    "week_range",
+    "now",
+    "inf",
+    "nan",
+    "xor",
+];
+
+/// Writes a word, in quotes where it could be read as something else.
+pub(crate) fn word(text: &str) -> String {
+    let plain = !text.is_empty() && text.chars().all(|c| is_word_char(c) || c == '.') && !is_reserved(text);
+    if plain { text.to_owned() } else { quote(text) }
+}
+
+/// Writes a literal that begins like a number as it is: signs and units in it need no quotes.
+pub(crate) fn literal(text: &str) -> String {
+    let plain = text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+'))
+        && text.chars().all(|c| is_word_char(c) || matches!(c, '.' | '-' | '+' | ':' | '/'));
+    if plain { text.to_owned() } else { word_or_infinity(text) }
+}
+
+fn word_or_infinity(text: &str) -> String {
+    if matches!(text.to_ascii_lowercase().as_str(), "inf" | "now") { text.to_owned() } else { word(text) }
+}
+
+fn is_reserved(text: &str) -> bool {
+    let same = |known: &str| known.eq_ignore_ascii_case(text);
+    RESERVED.iter().any(|known| same(known)) || parser::reserved().any(same)
+}
+
+impl Display for FieldPattern {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(&word(name)),
+            Self::Prefix(prefix) if prefix.is_empty() => f.write_str("*"),
+            Self::Prefix(prefix) => write!(f, "{}*", word(prefix)),
+        }
+    }
+}
+
+/// Joins with `, `.
+pub(crate) fn list<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
+    items.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+/// `a, b*`.
+pub(crate) fn patterns(fields: &[FieldPattern]) -> String {
+    list(fields, ToString::to_string)
+}

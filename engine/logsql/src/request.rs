@@ -1,0 +1,164 @@
+//! Parameters of requests: times, steps, further filters; and what a request makes of the query it brings.
+
+use quiver_types::logs::TIME;
+use quiver_types::{Error, Result};
+use serde_json::Value;
+
+use crate::ast::pipe::{Sort, SortForm, Stats};
+use crate::ast::{
+    FieldPattern, Filter, GroupBy, Literal, Pipe, Query, RowPipe, StatsCall, StatsFunc, StreamFilter, StreamMatch,
+    StreamOp, Test, TimeBucket, Values,
+};
+use crate::literal::{parse_duration, parse_number, parse_span, unix_ns};
+use crate::parser::{moment, parse_filter};
+use crate::plan::needs_of::targets;
+
+/// Reads a time: RFC 3339 or a shorter form (its first moment), Unix time by magnitude, or relative to now.
+pub fn time_param(text: &str, now_ns: i64) -> Option<i64> {
+    if let Some(span) = parse_span(text) {
+        return Some(span.start);
+    }
+    unix_ns(text).or_else(|| moment(text).map(|(first, _)| first.at(now_ns)))
+}
+
+/// Reads a duration, or seconds: nanoseconds.
+pub fn duration_param(text: &str) -> Option<i64> {
+    parse_duration(text).or_else(|| parse_number(text).filter(|s| s.is_finite()).map(|seconds| (seconds * 1e9) as i64))
+}
+
+/// Reads `extra_filters`: a filter, or a JSON object of fields and the texts they must equal.
+///
+/// # Errors
+/// Invalid.
+pub fn extra_filter(text: &str) -> Result<Option<Filter>> {
+    let Some(fields) = json_object(text)? else { return parse_filter(text) };
+    let all = fields.into_iter().map(|(name, mut values)| {
+        let test = if values.len() == 1 { Test::Exact(values.remove(0)) } else { Test::In(Values::List(values)) };
+        Filter::Field { field: FieldPattern::Name(name), test }
+    });
+    Ok(joined(all.collect()))
+}
+
+/// Reads `extra_stream_filters`: a filter, or a JSON object of stream labels and the texts they must equal.
+///
+/// # Errors
+/// Invalid.
+pub fn extra_stream_filter(text: &str) -> Result<Option<Filter>> {
+    let Some(labels) = json_object(text)? else { return parse_filter(text) };
+    let group: Vec<StreamMatch> = labels
+        .into_iter()
+        .map(|(label, mut values)| {
+            let op = if values.len() == 1 { StreamOp::Equal(values.remove(0)) } else { StreamOp::In(values) };
+            StreamMatch { label, op }
+        })
+        .collect();
+    Ok((!group.is_empty()).then(|| Filter::Stream(StreamFilter { groups: vec![group] })))
+}
+
+fn joined(mut all: Vec<Filter>) -> Option<Filter> {
+    if all.len() > 1 { Some(Filter::And(all)) } else { all.pop() }
+}
+
+/// A text that is a JSON object: names with one text or several.
+fn json_object(text: &str) -> Result<Option<Vec<(String, Vec<String>)>>> {
+    let Ok(Value::Object(object)) = serde_json::from_str::<Value>(text) else { return Ok(None) };
+    let bad = |name: &str| Error::invalid(format!("the value of `{name}` must be a text or a list of texts"));
+    let one = |name: &str, value: Value| match value {
+        Value::String(text) => Ok(text),
+        _ => Err(bad(name)),
+    };
+    let all = object.into_iter().map(|(name, value)| {
+        let values = match value {
+            Value::Array(items) => items.into_iter().map(|item| one(&name, item)).collect::<Result<_>>()?,
+            value => vec![one(&name, value)?],
+        };
+        Ok((name, values))
+    });
+    all.collect::<Result<_>>().map(Some)
+}
+
+/// The newest rows where that makes sense, else any so many.
+#[must_use]
+pub fn with_limit(mut query: Query, limit: u64) -> Query {
+    let pipe = if query.pipes.iter().all(keeps_rows) { Pipe::Sort(newest(limit)) } else { Pipe::Limit(limit) };
+    query.pipes.push(pipe);
+    query
+}
+
+fn newest(limit: u64) -> Sort {
+    Sort { limit: Some(limit), ..by_time(true) }
+}
+
+fn by_time(descending: bool) -> Sort {
+    Sort {
+        form: SortForm::Sort,
+        by: vec![(TIME.to_owned(), descending)],
+        descending: false,
+        offset: 0,
+        limit: None,
+        partition_by: Vec::new(),
+        rank: None,
+    }
+}
+
+/// Whether a pipe works on rows one by one and leaves their time.
+fn keeps_rows(pipe: &Pipe) -> bool {
+    match pipe {
+        Pipe::Filter(_) | Pipe::SetStreamFields { .. } => true,
+        Pipe::Fields(fields) => fields.iter().any(|field| field.matches(TIME)),
+        Pipe::Delete(fields) => !fields.iter().any(|field| field.matches(TIME)),
+        Pipe::Copy(pairs) => !pairs.iter().any(|pair| pair.target.matches(TIME)),
+        Pipe::Rename(pairs) => !pairs.iter().any(|pair| pair.target.matches(TIME) || pair.source.matches(TIME)),
+        Pipe::Row { pipe, .. } => !matches!(pipe, RowPipe::Unroll(_)) && !targets(pipe).iter().any(|name| name == TIME),
+        _ => false,
+    }
+}
+
+/// The query without its pipes, but for filters right behind its filter.
+#[must_use]
+pub fn without_pipes(mut query: Query) -> Query {
+    query.pipes.clear();
+    query
+}
+
+/// The query as it is followed: its rows in the order of time.
+///
+/// # Errors
+/// Invalid: a pipe orders, counts or limits rows.
+pub fn followed(mut query: Query) -> Result<Query> {
+    for pipe in &query.pipes {
+        let follows = matches!(
+            pipe,
+            Pipe::Filter(_)
+                | Pipe::SetStreamFields { .. }
+                | Pipe::Fields(_)
+                | Pipe::Delete(_)
+                | Pipe::Copy(_)
+                | Pipe::Rename(_)
+                | Pipe::Row { .. }
+                | Pipe::Sample(_)
+        );
+        if !follows {
+            return Err(Error::invalid(format!("a query with `{pipe}` cannot be followed")));
+        }
+    }
+    query.pipes.insert(0, Pipe::Sort(by_time(false)));
+    Ok(query)
+}
+
+/// Counts rows by time and fields.
+#[must_use]
+pub fn hits(query: Query, step: (i64, &str), offset: Option<(i64, &str)>, fields: &[String]) -> Query {
+    let literal = |(ns, text): (i64, &str)| Literal::new(ns as f64, text);
+    let time =
+        GroupBy { field: TIME.to_owned(), bucket: Some(TimeBucket::Step(literal(step))), offset: offset.map(literal) };
+    let more = fields.iter().map(|field| GroupBy { field: field.clone(), bucket: None, offset: None });
+    let calls = vec![StatsCall {
+        func: StatsFunc::Count(vec![FieldPattern::all()]),
+        condition: None,
+        name: "__q_hits".to_owned(),
+    }];
+    let mut query = without_pipes(query);
+    query.pipes.push(Pipe::Stats(Stats { by: std::iter::once(time).chain(more).collect(), calls }));
+    query
+}

@@ -1,0 +1,300 @@
+//! Rows between operators.
+//!
+//! A batch has one column per field that the query names: text (`Utf8View`), text in a dictionary (`UInt32` → `Utf8`,
+//! as scans give it for grouping), or, for `_time`, nanoseconds. Missing and empty are the same: null, or an empty text.
+//! When the query needs fields that it does not name (`*`, `prefix*`), a last column `__q_rest` (a map of text to text)
+//! holds all fields that have no column. A field is never in both places: each name that a query mentions has a column
+//! from the source on, so that what a pipe makes under it goes to the column and never to the map.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryArray, MapArray, StringArray, StringBuilder, StringViewArray, StringViewBuilder,
+    StructArray, TimestampNanosecondArray, UInt32Array, new_null_array,
+};
+use arrow::buffer::{OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit, UInt32Type};
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use datafusion::error::{DataFusionError, Result};
+use quiver_types::logs::REST;
+
+use crate::kernels::values::push_rfc3339;
+
+/// How a column of texts is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// `Utf8View`.
+    Text,
+    /// `Dictionary(UInt32, Utf8)`.
+    Dictionary,
+    /// `Timestamp(ns, UTC)`, shown as text.
+    Time,
+}
+
+/// A column.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+}
+
+/// The columns of batches.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Shape {
+    pub(crate) columns: Vec<Column>,
+    /// Whether a map of all other fields follows.
+    pub(crate) rest: bool,
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.columns.iter().map(|c| c.name.as_str()).chain(self.rest.then_some("*")).collect();
+        f.write_str(&names.join(", "))
+    }
+}
+
+impl Shape {
+    /// Columns of plain text.
+    pub(crate) fn of_texts<S: Into<String>>(names: impl IntoIterator<Item = S>, rest: bool) -> Self {
+        let columns = names.into_iter().map(|name| Column { name: name.into(), kind: Kind::Text }).collect();
+        Self { columns, rest }
+    }
+
+    /// Where a field has its column.
+    pub(crate) fn index(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column.name == name)
+    }
+
+    /// Names of the columns.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.columns.iter().map(|c| c.name.as_str())
+    }
+
+    /// The same with text columns for these fields, new ones at the end.
+    pub(crate) fn with_texts<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut shape = self.clone();
+        for name in names {
+            match shape.index(name) {
+                Some(i) => shape.columns[i].kind = Kind::Text,
+                None => shape.columns.push(Column { name: name.to_owned(), kind: Kind::Text }),
+            }
+        }
+        shape
+    }
+
+    /// The Arrow schema.
+    pub(crate) fn schema(&self) -> SchemaRef {
+        let mut fields: Vec<Field> = self.columns.iter().map(Column::field).collect();
+        if self.rest {
+            fields.push(rest_field());
+        }
+        Arc::new(Schema::new(fields))
+    }
+}
+
+impl Column {
+    fn field(&self) -> Field {
+        let (data_type, nullable) = match self.kind {
+            Kind::Text => (DataType::Utf8View, true),
+            Kind::Dictionary => (dictionary_type(), true),
+            Kind::Time => (DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())), true),
+        };
+        Field::new(&self.name, data_type, nullable)
+    }
+}
+
+fn dictionary_type() -> DataType {
+    DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8))
+}
+
+fn entry_fields() -> Fields {
+    vec![Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Utf8, false)].into()
+}
+
+fn rest_field() -> Field {
+    let entries = Field::new("entries", DataType::Struct(entry_fields()), false);
+    Field::new(REST, DataType::Map(Arc::new(entries), true), false)
+}
+
+/// Makes a batch; columns may be fewer than none, so the number of rows is said.
+pub(crate) fn batch(shape: &Shape, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(shape.schema(), columns, &options)?)
+}
+
+/// Texts of a column, whatever holds them.
+#[derive(Debug, Clone)]
+pub(crate) enum Texts {
+    View(StringViewArray),
+    Plain(StringArray),
+    Dictionary(UInt32Array, StringArray),
+    Time(TimestampNanosecondArray),
+    Missing,
+}
+
+impl Texts {
+    /// Looks at a column.
+    pub(crate) fn of(array: &ArrayRef) -> Result<Self> {
+        Ok(match array.data_type() {
+            DataType::Utf8View => Self::View(array.as_string_view().clone()),
+            DataType::Utf8 => Self::Plain(array.as_string::<i32>().clone()),
+            DataType::Dictionary(..) => {
+                let dictionary = array.as_dictionary::<UInt32Type>();
+                Self::Dictionary(dictionary.keys().clone(), dictionary.values().as_string::<i32>().clone())
+            }
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => Self::Time(array.as_primitive().clone()),
+            other => return Err(DataFusionError::Internal(format!("a column of {other} holds no texts"))),
+        })
+    }
+
+    /// The column of a field in a batch.
+    pub(crate) fn column(batch: &RecordBatch, shape: &Shape, name: &str) -> Result<Self> {
+        shape.index(name).map_or(Ok(Self::Missing), |i| Self::of(batch.column(i)))
+    }
+
+    /// The text of a row; empty when missing.
+    pub(crate) fn get<'a>(&'a self, row: usize, scratch: &'a mut String) -> &'a str {
+        match self {
+            Self::View(array) if array.is_valid(row) => array.value(row),
+            Self::Plain(array) if array.is_valid(row) => array.value(row),
+            Self::Dictionary(keys, values) if keys.is_valid(row) => values.value(keys.value(row) as usize),
+            Self::Time(array) if array.is_valid(row) => {
+                scratch.clear();
+                push_rfc3339(scratch, array.value(row));
+                scratch
+            }
+            _ => "",
+        }
+    }
+
+    /// Whether the value is empty.
+    pub(crate) fn is_empty(&self, row: usize) -> bool {
+        match self {
+            Self::View(array) => array.is_null(row) || array.value(row).is_empty(),
+            Self::Plain(array) => array.is_null(row) || array.value(row).is_empty(),
+            Self::Dictionary(keys, values) => keys.is_null(row) || values.value(keys.value(row) as usize).is_empty(),
+            Self::Time(array) => array.is_null(row),
+            Self::Missing => true,
+        }
+    }
+}
+
+/// Appends a text; an empty one is missing.
+pub(crate) fn push_text(builder: &mut StringViewBuilder, text: &str) {
+    if text.is_empty() { builder.append_null() } else { builder.append_value(text) }
+}
+
+/// A column as plain text.
+pub(crate) fn as_view(array: &ArrayRef) -> Result<ArrayRef> {
+    if array.data_type() == &DataType::Utf8View {
+        return Ok(Arc::clone(array));
+    }
+    let texts = Texts::of(array)?;
+    let mut builder = StringViewBuilder::with_capacity(array.len());
+    let mut scratch = String::new();
+    for row in 0..array.len() {
+        push_text(&mut builder, texts.get(row, &mut scratch));
+    }
+    Ok(Arc::new(builder.finish()))
+}
+
+/// A column of nothing.
+pub(crate) fn missing(rows: usize) -> ArrayRef {
+    new_null_array(&DataType::Utf8View, rows)
+}
+
+/// The map of all fields without a column.
+#[derive(Debug, Clone)]
+pub(crate) struct Rest {
+    offsets: OffsetBuffer<i32>,
+    names: StringArray,
+    values: StringArray,
+}
+
+impl Rest {
+    /// Looks at the map column of a batch, if it has one.
+    pub(crate) fn of(batch: &RecordBatch, shape: &Shape) -> Option<Self> {
+        if !shape.rest {
+            return None;
+        }
+        let map = batch.column(batch.num_columns() - 1).as_map();
+        let names = map.keys().as_string::<i32>().clone();
+        Some(Self { offsets: map.offsets().clone(), names, values: map.values().as_string::<i32>().clone() })
+    }
+
+    /// Names and values of a row.
+    pub(crate) fn row(&self, row: usize) -> impl Iterator<Item = (&str, &str)> {
+        let (start, end) = (self.offsets[row] as usize, self.offsets[row + 1] as usize);
+        (start..end).map(|i| (self.names.value(i), self.values.value(i))).filter(|(_, value)| !value.is_empty())
+    }
+}
+
+/// Builds a map column row by row.
+#[derive(Debug)]
+pub(crate) struct RestBuilder {
+    offsets: Vec<i32>,
+    names: StringBuilder,
+    values: StringBuilder,
+    entries: usize,
+}
+
+impl RestBuilder {
+    pub(crate) fn new(rows: usize) -> Self {
+        let mut offsets = Vec::with_capacity(rows + 1);
+        offsets.push(0);
+        Self { offsets, names: StringBuilder::new(), values: StringBuilder::new(), entries: 0 }
+    }
+
+    /// Adds a field to the row that is being built; the caller sees to it that names are unique. Empty ones are left out.
+    pub(crate) fn push(&mut self, name: &str, value: &str) {
+        if !value.is_empty() {
+            self.names.append_value(name);
+            self.values.append_value(value);
+            self.entries += 1;
+        }
+    }
+
+    pub(crate) fn end_row(&mut self) {
+        self.offsets.push(self.entries as i32);
+    }
+
+    pub(crate) fn finish(mut self) -> Result<ArrayRef> {
+        let columns: Vec<ArrayRef> = vec![Arc::new(self.names.finish()), Arc::new(self.values.finish())];
+        let entries = StructArray::try_new(entry_fields(), columns, None)?;
+        let DataType::Map(field, sorted) = rest_field().data_type().clone() else {
+            return Err(DataFusionError::Internal("the map column is a map".into()));
+        };
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(self.offsets));
+        Ok(Arc::new(MapArray::try_new(field, offsets, entries, None, sorted)?))
+    }
+}
+
+/// A map column without entries.
+pub(crate) fn empty_rest(rows: usize) -> Result<ArrayRef> {
+    let mut builder = RestBuilder::new(rows);
+    (0..rows).for_each(|_| builder.end_row());
+    builder.finish()
+}
+
+/// The map column of a row's fields but some: what stays when fields get columns or go.
+pub(crate) fn rest_without(rest: &Rest, rows: usize, gone: impl Fn(&str) -> bool) -> Result<ArrayRef> {
+    let mut builder = RestBuilder::new(rows);
+    for row in 0..rows {
+        rest.row(row).filter(|(name, _)| !gone(name)).for_each(|(name, value)| builder.push(name, value));
+        builder.end_row();
+    }
+    builder.finish()
+}
+
+/// Bytes that order values, as one column.
+pub(crate) fn binary(values: Vec<Vec<u8>>) -> ArrayRef {
+    Arc::new(BinaryArray::from_iter_values(values))
+}
+
+/// Names, each once, in order of first occurrence.
+pub(crate) fn unique(names: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut seen = HashSet::new();
+    names.into_iter().filter(|name| seen.insert(name.clone())).collect()
+}

@@ -1,0 +1,358 @@
+//! The language on an engine and a source of logs: queries in, streams of rows or plans out.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use arrow::record_batch::RecordBatch;
+use futures::StreamExt;
+use quiver_query::{LogTables, QueryContext, QueryEngine, from_datafusion};
+use quiver_types::logs::{LogFilter, LogSnapshot, LogSource, MSG, STREAM, STREAM_ID, TIME};
+use quiver_types::{Error, ErrorKind, Result};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::ast::{Filter, Pipe, Query, Test, Values};
+use crate::needs::Needs;
+use crate::ops::context::{Context, WINDOW_NS};
+use crate::plan::filter::{TimeScope, add_needs, lower};
+use crate::plan::{Planned, Planner};
+use crate::rows::{Rest, Shape, Texts};
+use crate::scope::QueryScope;
+
+/// Most values that a subquery may give.
+const VALUES_MAX: usize = 1_000_000;
+
+/// Batches that wait for a slow reader.
+const WAITING_MAX: usize = 4;
+
+/// The language, bound to its surroundings.
+#[derive(Debug, Clone)]
+pub struct LogsqlEngine {
+    source: Arc<dyn LogSource>,
+    tables: Arc<dyn LogTables>,
+    query: Arc<QueryEngine>,
+}
+
+/// Rows of an answer.
+#[derive(Clone)]
+pub struct Rows {
+    shape: Arc<Shape>,
+    batch: RecordBatch,
+}
+
+impl fmt::Debug for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} rows of {}", self.batch.num_rows(), self.shape)
+    }
+}
+
+impl Rows {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.batch.num_rows()
+    }
+
+    /// Says whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Calls back for each field of each row that is not empty: row, name, value. Fields come column by column as they
+    /// stand, then those without a column by name.
+    ///
+    /// # Errors
+    /// Internal: a column holds no texts.
+    pub fn each_row(&self, mut row: impl FnMut(&mut dyn Iterator<Item = (&str, &str)>)) -> Result<()> {
+        let columns: Vec<(&str, Texts)> = self
+            .shape
+            .names()
+            .map(|name| Ok((name, Texts::column(&self.batch, &self.shape, name)?)))
+            .collect::<datafusion::error::Result<_>>()
+            .map_err(from_datafusion)?;
+        let rest = Rest::of(&self.batch, &self.shape);
+        let mut scratch = vec![String::new(); columns.len()];
+        for i in 0..self.len() {
+            let own: Vec<(&str, &str)> =
+                columns.iter().zip(&mut scratch).map(|((name, texts), s)| (*name, texts.get(i, s))).collect();
+            let more = rest.iter().flat_map(|rest| rest.row(i));
+            row(&mut own.into_iter().chain(more).filter(|(_, value)| !value.is_empty()));
+        }
+        Ok(())
+    }
+
+    /// Names and values of each row.
+    ///
+    /// # Errors
+    /// As [`Self::each_row`].
+    pub fn to_texts(&self) -> Result<Vec<Vec<(String, String)>>> {
+        let mut all = Vec::with_capacity(self.len());
+        self.each_row(|fields| all.push(fields.map(|(n, v)| (n.to_owned(), v.to_owned())).collect()))?;
+        Ok(all)
+    }
+}
+
+/// Rows as they are found. Dropping it ends the query.
+#[derive(Debug)]
+pub struct RowStream {
+    rows: mpsc::Receiver<Result<Rows>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl RowStream {
+    /// The next rows.
+    pub async fn next(&mut self) -> Option<Result<Rows>> {
+        self.rows.recv().await
+    }
+}
+
+impl Drop for RowStream {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+
+impl LogsqlEngine {
+    /// Binds the language. The engine must have been made with [`crate::extension_planner`].
+    pub fn new(source: Arc<dyn LogSource>, tables: Arc<dyn LogTables>, query: Arc<QueryEngine>) -> Self {
+        Self { source, tables, query }
+    }
+
+    /// Runs a query; rows come as they are found.
+    pub fn stream(&self, query: &Query, scope: &QueryScope, ctx: &QueryContext) -> RowStream {
+        let (send, rows) = mpsc::channel(WAITING_MAX);
+        let (own, query, scope, ctx) = (self.clone(), query.clone(), scope.clone(), ctx.clone());
+        let task = tokio::spawn(async move {
+            let out = send.clone();
+            let work_ctx = ctx.clone();
+            let engine = Arc::clone(&own.query);
+            let work = async move {
+                let planned = own.prepare(query, &scope, &work_ctx).await?;
+                let shape = Arc::new(planned.shape);
+                let mut batches = own.query.execute(&planned.plan, &work_ctx).await?;
+                while let Some(batch) = batches.next().await {
+                    work_ctx.check("query execution")?;
+                    let batch = batch.map_err(from_datafusion)?;
+                    if out.send(Ok(Rows { shape: Arc::clone(&shape), batch })).await.is_err() {
+                        return Err(Error::new(ErrorKind::Cancelled, "the reader went away"));
+                    }
+                }
+                Ok(())
+            };
+            if let Err(error) = engine.run(&ctx, work).await {
+                let _ = send.send(Err(error)).await;
+            }
+        });
+        RowStream { rows, task }
+    }
+
+    /// Runs a query to its end.
+    ///
+    /// # Errors
+    /// Those of planning and running; LimitExceeded: more rows than the context allows.
+    pub async fn collect(&self, query: &Query, scope: &QueryScope, ctx: &QueryContext) -> Result<Vec<Rows>> {
+        let mut stream = self.stream(query, scope, ctx);
+        let (mut all, mut count) = (Vec::new(), 0u64);
+        while let Some(rows) = stream.next().await {
+            let rows = rows?;
+            count += rows.len() as u64;
+            if count > ctx.limits.rows_max {
+                let text = format!("the answer has more than {} rows", ctx.limits.rows_max);
+                return Err(Error::new(ErrorKind::LimitExceeded, text));
+            }
+            all.push(rows);
+        }
+        Ok(all)
+    }
+
+    /// Gives the plans as JSON; with `analyze` runs them.
+    ///
+    /// # Errors
+    /// Those of planning and running.
+    pub async fn explain(&self, query: &Query, scope: &QueryScope, ctx: &QueryContext, analyze: bool) -> Result<Value> {
+        let (own, query, scope, work_ctx) = (self.clone(), query.clone(), scope.clone(), ctx.clone());
+        let engine = Arc::clone(&self.query);
+        let work = async move {
+            let planned = own.prepare(query, &scope, &work_ctx).await?;
+            own.query.explain(&planned.plan, &work_ctx, analyze).await
+        };
+        engine.run(ctx, work).await
+    }
+
+    /// Binds a query to its scope, runs its subqueries, and plans it.
+    async fn prepare(&self, mut query: Query, scope: &QueryScope, ctx: &QueryContext) -> Result<Planned> {
+        scope.bind(&mut query);
+        let running = Running { engine: self, snapshot: self.source.snapshot(), ctx, now_ns: scope.now_ns };
+        running.subqueries(&mut query).await?;
+        running.plan(&query).await
+    }
+}
+
+/// One query with its snapshot.
+struct Running<'a> {
+    engine: &'a LogsqlEngine,
+    snapshot: Arc<dyn LogSnapshot>,
+    ctx: &'a QueryContext,
+    now_ns: i64,
+}
+
+impl Running<'_> {
+    fn planner(&self) -> Planner<'_> {
+        Planner { tables: &self.engine.tables, snapshot: &self.snapshot, ctx: self.ctx, now_ns: self.now_ns }
+    }
+
+    async fn plan(&self, query: &Query) -> Result<Planned> {
+        match query.pipes.first() {
+            Some(Pipe::StreamContext(context)) => {
+                let context = Context {
+                    filter: LogFilter::All,
+                    before: context.before.unwrap_or(0),
+                    after: context.after.unwrap_or(0),
+                    window_ns: context.time_window.as_ref().map_or(WINDOW_NS, |window| window.value),
+                };
+                self.stream_context(query, context).await
+            }
+            _ => self.planner().query(query, &Needs::all()),
+        }
+    }
+
+    /// Runs the subqueries in the filters of a query, innermost first, and puts their values in their place.
+    fn subqueries<'q>(&'q self, query: &'q mut Query) -> Work<'q, ()> {
+        Box::pin(async move {
+            self.in_filter(&mut query.filter).await?;
+            for (i, pipe) in query.pipes.iter_mut().enumerate() {
+                match pipe {
+                    Pipe::StreamContext(_) if i > 0 => {
+                        return Err(Error::invalid("`stream_context` must be the first pipe"));
+                    }
+                    Pipe::Filter(filter) => self.in_filter(filter).await?,
+                    Pipe::Row { condition: Some(filter), .. }
+                    | Pipe::SetStreamFields { condition: Some(filter), .. } => self.in_filter(filter).await?,
+                    Pipe::Stats(stats) => {
+                        for filter in stats.calls.iter_mut().filter_map(|call| call.condition.as_mut()) {
+                            self.in_filter(filter).await?;
+                        }
+                    }
+                    Pipe::Join(join) => self.beside(&mut join.query).await?,
+                    Pipe::Union(inner) => self.beside(inner).await?,
+                    _ => {}
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// A query that runs beside another.
+    async fn beside(&self, query: &mut Query) -> Result<()> {
+        if matches!(query.pipes.first(), Some(Pipe::StreamContext(_))) {
+            return Err(Error::invalid("`stream_context` cannot stand in `join` and `union`"));
+        }
+        self.subqueries(query).await
+    }
+
+    fn in_filter<'q>(&'q self, filter: &'q mut Filter) -> Work<'q, ()> {
+        Box::pin(async move {
+            match filter {
+                Filter::And(inner) | Filter::Or(inner) => {
+                    for filter in inner {
+                        self.in_filter(filter).await?;
+                    }
+                }
+                Filter::Not(inner) => self.in_filter(inner).await?,
+                Filter::StreamId(values)
+                | Filter::Field {
+                    test: Test::In(values) | Test::ContainsAll(values) | Test::ContainsAny(values),
+                    ..
+                } => {
+                    if let Values::Subquery(query) = values {
+                        let found = self.values(query).await?;
+                        *values = Values::List(found);
+                    }
+                }
+                _ => {}
+            }
+            Ok(())
+        })
+    }
+
+    /// Runs a subquery for the values of its one field.
+    async fn values(&self, query: &mut Query) -> Result<Vec<String>> {
+        self.subqueries(query).await?;
+        let field = query.output_field().unwrap_or(MSG).to_owned();
+        let planned = match query.pipes.first() {
+            Some(Pipe::StreamContext(_)) => self.plan(query).await?,
+            _ => self.planner().query(query, &Needs::of([&field]))?,
+        };
+        let mut found = std::collections::BTreeSet::new();
+        let mut scratch = String::new();
+        self.each_batch(&planned, |batch| {
+            let texts = Texts::column(batch, &planned.shape, &field).map_err(from_datafusion)?;
+            for row in 0..batch.num_rows() {
+                let value = texts.get(row, &mut scratch);
+                if !found.contains(value) {
+                    found.insert(value.to_owned());
+                }
+            }
+            if found.len() > VALUES_MAX {
+                let text = format!("a subquery gives more than {VALUES_MAX} values");
+                return Err(Error::new(ErrorKind::LimitExceeded, text));
+            }
+            Ok(())
+        })
+        .await?;
+        Ok(found.into_iter().collect())
+    }
+
+    async fn each_batch(&self, planned: &Planned, mut each: impl FnMut(&RecordBatch) -> Result<()>) -> Result<()> {
+        let mut batches = self.engine.query.execute(&planned.plan, self.ctx).await?;
+        while let Some(batch) = batches.next().await {
+            self.ctx.check("query execution")?;
+            each(&batch.map_err(from_datafusion)?)?;
+        }
+        Ok(())
+    }
+
+    /// Finds the streams and times of matching rows, then plans a scan of these streams around them.
+    async fn stream_context(&self, query: &Query, mut context: Context) -> Result<Planned> {
+        let scope = TimeScope {
+            now_ns: self.now_ns,
+            offset_ns: query.options.time_offset.as_ref().map_or(0, |offset| offset.value),
+        };
+        let matching = Query { pipes: Vec::new(), ..query.clone() };
+        let found = self.planner().query(&matching, &Needs::of([TIME, STREAM_ID]))?;
+        let (mut ids, mut range) = (std::collections::BTreeSet::new(), (i64::MAX, i64::MIN));
+        self.each_batch(&found, |batch| {
+            let column = |name| Texts::column(batch, &found.shape, name).map_err(from_datafusion);
+            let (streams, times) = (column(STREAM_ID)?, column(TIME)?);
+            let mut scratch = String::new();
+            for row in 0..batch.num_rows() {
+                let id = streams.get(row, &mut scratch);
+                if !ids.contains(id) {
+                    ids.insert(id.to_owned());
+                }
+                if let Texts::Time(times) = &times {
+                    range = (range.0.min(times.value(row)), range.1.max(times.value(row)));
+                }
+            }
+            Ok(())
+        })
+        .await?;
+        context.filter = lower(&query.filter, TimeScope { offset_ns: 0, ..scope })?;
+        let around = (
+            range.0.saturating_sub(context.window_ns).saturating_sub(scope.offset_ns),
+            range.1.saturating_add(context.window_ns).saturating_sub(scope.offset_ns),
+        );
+        let streams = lower(&Filter::StreamId(Values::List(ids.into_iter().collect())), scope)?;
+        let rows = LogFilter::And(vec![streams, LogFilter::Time(vec![around])]);
+        let mut needs = Needs::all();
+        for pipe in query.pipes.iter().rev() {
+            needs = crate::plan::needs_of::before(pipe, &needs);
+        }
+        needs.add_all([TIME, STREAM, STREAM_ID, MSG]);
+        add_needs(&query.filter, &mut needs);
+        self.planner().around(query, rows, context, &needs, scope)
+    }
+}

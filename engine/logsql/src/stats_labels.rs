@@ -1,0 +1,209 @@
+//! Which columns of a query that ends in `stats` are labels and which are values: what the Prometheus form needs.
+
+use quiver_types::logs::TIME;
+use quiver_types::{Error, ErrorKind, Result};
+
+use crate::ast::{FieldPattern, GroupBy, Literal, PatternPair, Pipe, Query, RowPipe, TimeBucket};
+
+/// The columns of an answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StatsColumns {
+    /// Fields that the rows are grouped by.
+    pub labels: Vec<String>,
+    /// Results of functions.
+    pub values: Vec<String>,
+}
+
+fn refused(text: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Execution, text)
+}
+
+/// Finds the columns.
+///
+/// # Errors
+/// Execution: the query does not end in `stats`, or a pipe behind it loses labels or all values.
+pub fn stats_columns(query: &Query) -> Result<StatsColumns> {
+    let last = query.pipes.iter().rposition(|pipe| matches!(pipe, Pipe::Stats(_)));
+    let Some(last) = last else { return Err(refused("the query must have a `stats` pipe")) };
+    let mut columns = StatsColumns::default();
+    for pipe in &query.pipes[last..] {
+        columns.follow(pipe)?;
+        if columns.values.is_empty() {
+            return Err(refused(format!("`{pipe}` leaves no result of `stats`")));
+        }
+    }
+    Ok(columns)
+}
+
+/// Groups each `stats` of a query by time, and each order within it.
+///
+/// # Errors
+/// Execution: `limit` and `offset`, which would cut series; pipes that lose `_time`; as [`stats_columns`].
+pub fn by_step(mut query: Query, step: (i64, &str)) -> Result<(Query, StatsColumns)> {
+    let bucket = || Some(TimeBucket::Step(Literal::new(step.0 as f64, step.1)));
+    let mut grouped = false;
+    for pipe in &mut query.pipes {
+        match pipe {
+            Pipe::Stats(stats) => {
+                grouped = true;
+                match stats.by.iter_mut().find(|by| by.field == TIME) {
+                    Some(by) => *by = GroupBy { bucket: bucket(), offset: None, field: TIME.to_owned() },
+                    None => stats.by.push(GroupBy { bucket: bucket(), offset: None, field: TIME.to_owned() }),
+                }
+            }
+            Pipe::Sort(sort) if grouped && !sort.partition_by.iter().any(|name| name == TIME) => {
+                sort.partition_by.push(TIME.to_owned());
+            }
+            Pipe::Limit(_) | Pipe::Offset(_) if grouped => {
+                return Err(refused(format!("`{pipe}` cannot stand in a query over steps")));
+            }
+            _ => {}
+        }
+    }
+    let columns = stats_columns(&query)?;
+    if columns.labels.iter().any(|label| label == TIME) {
+        Ok((query, columns))
+    } else {
+        Err(refused("the query must keep `_time`"))
+    }
+}
+
+impl StatsColumns {
+    fn follow(&mut self, pipe: &Pipe) -> Result<()> {
+        match pipe {
+            Pipe::Stats(stats) => {
+                self.labels = stats.by.iter().map(|by| by.field.clone()).collect();
+                self.values = stats.calls.iter().map(|call| call.name.clone()).collect();
+            }
+            Pipe::Filter(_) | Pipe::Limit(_) | Pipe::Offset(_) => {}
+            Pipe::Sort(sort) => {
+                if let Some(rank) = &sort.rank {
+                    self.add_label(pipe, rank)?;
+                }
+            }
+            Pipe::Fields(fields) => {
+                let kept = |name: &String| fields.iter().any(|field| field.matches(name));
+                self.keep_labels(pipe, kept)?;
+                self.values.retain(kept);
+            }
+            Pipe::Delete(fields) => {
+                let kept = |name: &String| !fields.iter().any(|field| field.matches(name));
+                self.keep_labels(pipe, kept)?;
+                self.values.retain(kept);
+            }
+            Pipe::Copy(pairs) => pairs.iter().try_for_each(|pair| self.move_pair(pipe, pair, false))?,
+            Pipe::Rename(pairs) => pairs.iter().try_for_each(|pair| self.move_pair(pipe, pair, true))?,
+            Pipe::WindowStats { calls, .. } => calls.iter().try_for_each(|call| self.add_value(pipe, &call.name))?,
+            Pipe::Row { pipe: RowPipe::Math(items), .. } => {
+                items.iter().try_for_each(|(_, name)| self.add_value(pipe, name))?;
+            }
+            Pipe::Row { pipe: RowPipe::Format { to, .. }, .. } => self.add_label(pipe, to)?,
+            _ => return Err(refused(format!("`{pipe}` cannot stand behind `stats` here"))),
+        }
+        Ok(())
+    }
+
+    fn keep_labels(&self, pipe: &Pipe, kept: impl Fn(&String) -> bool) -> Result<()> {
+        match self.labels.iter().find(|label| !kept(label)) {
+            Some(label) => Err(refused(format!("`{pipe}` loses `{label}`, by which rows are grouped"))),
+            None => Ok(()),
+        }
+    }
+
+    fn add_label(&mut self, pipe: &Pipe, name: &str) -> Result<()> {
+        if self.labels.iter().chain(&self.values).any(|own| own == name) {
+            return Err(refused(format!("`{pipe}` overwrites `{name}`")));
+        }
+        self.labels.push(name.to_owned());
+        Ok(())
+    }
+
+    fn add_value(&mut self, pipe: &Pipe, name: &str) -> Result<()> {
+        if self.labels.iter().any(|label| label == name) {
+            return Err(refused(format!("`{pipe}` overwrites `{name}`, by which rows are grouped")));
+        }
+        if !self.values.iter().any(|value| value == name) {
+            self.values.push(name.to_owned());
+        }
+        Ok(())
+    }
+
+    fn move_pair(&mut self, pipe: &Pipe, pair: &PatternPair, rename: bool) -> Result<()> {
+        if pair.source == pair.target {
+            return Ok(());
+        }
+        let renamed = |name: &str| match (&pair.source, &pair.target) {
+            (FieldPattern::Name(source), FieldPattern::Name(target)) => (source == name).then(|| target.clone()),
+            (FieldPattern::Prefix(old), FieldPattern::Prefix(new)) => {
+                name.strip_prefix(old.as_str()).map(|n| format!("{new}{n}"))
+            }
+            _ => None,
+        };
+        let labels: Vec<(String, String)> =
+            self.labels.iter().filter_map(|name| Some((name.clone(), renamed(name)?))).collect();
+        let values: Vec<(String, String)> =
+            self.values.iter().filter_map(|name| Some((name.clone(), renamed(name)?))).collect();
+        if rename {
+            self.labels.retain(|name| renamed(name).is_none());
+            self.values.retain(|name| renamed(name).is_none());
+        }
+        // What no row has still overwrites what it is moved to.
+        if let (FieldPattern::Name(_), FieldPattern::Name(target), true) =
+            (&pair.source, &pair.target, labels.is_empty() && values.is_empty())
+        {
+            self.values.retain(|name| name != target);
+            return self.keep_labels(pipe, |label| label != target);
+        }
+        if let (FieldPattern::Prefix(_), FieldPattern::Prefix(target), true) =
+            (&pair.source, &pair.target, labels.is_empty() && values.is_empty())
+        {
+            if self.labels.iter().chain(&self.values).any(|name| name.starts_with(target.as_str())) {
+                return Err(refused(format!("`{pipe}` may overwrite `{target}*`")));
+            }
+        }
+        for (_, target) in labels {
+            self.add_label(pipe, &target)?;
+        }
+        for (_, target) in values {
+            self.add_value(pipe, &target)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(query: &str, labels: Option<&[&str]>) {
+        let found = stats_columns(&crate::parse(query).expect(query));
+        assert_eq!(
+            found.ok().map(|c| c.labels),
+            labels.map(|l| l.iter().map(|s| (*s).to_owned()).collect()),
+            "{query}"
+        );
+    }
+
+    #[test]
+    fn labels() {
+        check("* | count()", Some(&[]));
+        check("* | by (x) count() | copy x* y*, y* z*", Some(&["x", "y", "z"]));
+        check("* | by (x) count() y | mv y* z* | rm y*", Some(&["x"]));
+        check("* | by (x) count() | format 'a<b>' as y", Some(&["x", "y"]));
+        check("* | by (a, b) count() | copy a b", None);
+        check("* | by (x) count() y | math y*100 as x", None);
+        check("* | by (x) count() y | cp a* y*", None);
+        check("* | by (x) count() | mv a x", None);
+        check("* | count() x | fields y*", None);
+        check("* | top 5 by (x)", None);
+    }
+
+    #[test]
+    fn steps() {
+        let stepped = |query: &str| by_step(crate::parse(query).expect(query), (1_000_000_000, "1s"));
+        let (query, _) = stepped("* | by (path) rate() r | last 3 by (r)").expect("valid");
+        assert_eq!(query.to_string(), "* | stats by (path, _time:1s) rate() as r | last 3 by (r) partition by (_time)");
+        assert!(stepped("* | count() | limit 3").is_err());
+        assert!(stepped("* | count() | drop _time").is_err());
+    }
+}
