@@ -3,6 +3,7 @@
 
 #![allow(clippy::print_stdout, reason = "a runner's output is its purpose")]
 
+mod logsql;
 mod logsql_ingest;
 mod promql;
 mod traces;
@@ -24,6 +25,9 @@ fn main() -> ExitCode {
     let mut good = true;
     if args.is_empty() || args.iter().any(|a| a == "promql") {
         good &= promql::run(&root.join("promql/prometheus-tests"), &mut report);
+    }
+    if args.is_empty() || args.iter().any(|a| a == "logsql") {
+        good &= logsql::run(&root.join("logsql"), &mut report);
     }
     if args.is_empty() || args.iter().any(|a| a == "logsql" || a == "logsql_ingest") {
         good &= logsql_ingest::run(&root.join("logsql"), &mut report);

@@ -14,6 +14,7 @@ pub mod fuzz;
 mod import_api;
 pub mod ingest_api;
 mod labels_api;
+mod logs_api;
 pub mod logs_ingest;
 pub mod metrics;
 mod metrics_api;

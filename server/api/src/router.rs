@@ -17,8 +17,8 @@ use tower_http::compression::CompressionLayer;
 use crate::error::plain;
 use crate::state::AppState;
 use crate::{
-    admin, exemplars_api, federate_api, import_api, ingest_api, labels_api, logs_ingest, metrics_api, read_api,
-    server_api, status_api, traces_api, traces_compat, traces_ingest, tsdb_api,
+    admin, exemplars_api, federate_api, import_api, ingest_api, labels_api, logs_api, logs_ingest, metrics_api,
+    read_api, server_api, status_api, traces_api, traces_compat, traces_ingest, tsdb_api,
 };
 
 /// The path of OTLP on its own port.
@@ -41,7 +41,8 @@ pub fn main_router(state: Arc<AppState>) -> Router {
         .merge(traces_ingest::routes())
         .merge(traces_api::routes())
         .merge(traces_compat::routes())
-        .nest("/metrics-api", metrics);
+        .nest("/metrics-api", metrics)
+        .nest("/logs-api/select/logsql", logs_api::routes());
     let mut paths: Vec<&str> = FORMATS.iter().flat_map(|f| f.paths).copied().collect();
     paths.sort_unstable();
     paths.dedup();

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
+use quiver_logsql::LogsqlEngine;
 use quiver_promql::PromqlEngine;
 use quiver_query::{Limits, QueryEngine};
 use quiver_store::Store;
@@ -77,6 +78,8 @@ pub struct AppState {
     pub traces: Arc<TracesEngine>,
     /// PromQL.
     pub promql: Arc<PromqlEngine>,
+    /// LogsQL.
+    pub logsql: Arc<LogsqlEngine>,
     /// Wall clock.
     pub clock: Arc<dyn Clock>,
     /// When the process began, in Unix milliseconds.

@@ -11,10 +11,12 @@ use quiver_api::state::Places;
 use quiver_api::{ApiSettings, AppState};
 use quiver_ingest::logs::LogsLimits;
 use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
+use quiver_logsql::LogsqlEngine;
 use quiver_promql::{PromqlEngine, PromqlSettings};
-use quiver_query::{EngineSettings, Limits, QueryEngine, SampleRequest, SampleTables, SpanTables};
+use quiver_query::{EngineSettings, Limits, LogTables, QueryEngine, SampleRequest, SampleTables, SpanTables};
 use quiver_store::{CompactionSettings, Store, StoreSettings, WalLevel};
 use quiver_traces::TracesEngine;
+use quiver_types::logs::{LogRequest, LogSnapshot};
 use quiver_types::spans::{SpanRequest, SpanSnapshot};
 use quiver_types::{Access, Clock, ReadStats, Result, SelectedSeries, SeriesSource};
 
@@ -45,6 +47,18 @@ impl SampleTables for StoreTables {
             again: request.again,
         };
         quiver_store::samples_table(series, request, Arc::clone(stats))
+    }
+}
+
+impl LogTables for StoreTables {
+    fn logs(
+        &self,
+        snapshot: &Arc<dyn LogSnapshot>,
+        access: &Access,
+        request: LogRequest,
+        stats: &Arc<ReadStats>,
+    ) -> Result<Arc<dyn TableProvider>> {
+        quiver_store::logs_table(&**snapshot, access, request, Arc::clone(stats))
     }
 }
 
@@ -166,7 +180,10 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
         threads,
         concurrent_max: settings.query.concurrent_max,
     };
-    let engine = QueryEngine::new(&engine_settings, vec![quiver_promql::nodes::extension_planner()])?;
+    let engine = QueryEngine::new(
+        &engine_settings,
+        vec![quiver_promql::nodes::extension_planner(), quiver_logsql::extension_planner()],
+    )?;
     let source: Arc<dyn SeriesSource> = store.source();
     let promql_settings = PromqlSettings {
         lookback_ms: span(settings.query.lookback).as_millis() as i64,
@@ -176,6 +193,7 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
     };
     let tables: Arc<dyn SampleTables> = Arc::new(StoreTables);
     let promql = PromqlEngine::new(Arc::clone(&source), tables, Arc::clone(&engine), promql_settings);
+    let logsql = LogsqlEngine::new(quiver_store::logs_source(&store), Arc::new(StoreTables), Arc::clone(&engine));
     let traces = TracesEngine::new(
         store.span_source(),
         Arc::new(StoreSpans),
@@ -189,6 +207,7 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
         engine,
         traces,
         promql: Arc::new(promql),
+        logsql: Arc::new(logsql),
         started_ms: clock.now_ms(),
         clock,
         delta: Mutex::new(DeltaState::new(settings.otlp.delta_memory.0 as usize, delta_idle_ms)),

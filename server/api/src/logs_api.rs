@@ -1,0 +1,128 @@
+//! LogsQL over HTTP, below `/logs-api/select/logsql`.
+//!
+//! Source: `logs-api` section 8. Errors are plain text; what a caller may see is applied by the scans.
+
+mod counts;
+mod prometheus;
+mod rows;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use axum::routing::get;
+use http::{HeaderValue, StatusCode, header};
+use quiver_logsql::ast::Query;
+use quiver_logsql::request::{duration_param, extra_filter, extra_stream_filter, time_param};
+use quiver_logsql::{QueryScope, parse};
+use quiver_query::QueryContext;
+use quiver_types::{Error, Result};
+
+use crate::params::{Params, invalid};
+use crate::state::AppState;
+
+/// Longest run of a query.
+const TIMEOUT_MAX: Duration = Duration::from_secs(30);
+
+/// Routes of this family.
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new()
+        .route("/query", get(rows::query).post(rows::query))
+        .route("/tail", get(rows::tail).post(rows::tail))
+        .route("/hits", get(counts::hits).post(counts::hits))
+        .route("/field_names", get(counts::field_names).post(counts::field_names))
+        .route("/field_values", get(counts::field_values).post(counts::field_values))
+        .route("/streams", get(counts::streams).post(counts::streams))
+        .route("/stream_ids", get(counts::stream_ids).post(counts::stream_ids))
+        .route("/stream_field_names", get(counts::stream_field_names).post(counts::stream_field_names))
+        .route("/stream_field_values", get(counts::stream_field_values).post(counts::stream_field_values))
+        .route("/facets", get(counts::facets).post(counts::facets))
+        .route("/stats_query", get(prometheus::stats_query).post(prometheus::stats_query))
+        .route("/stats_query_range", get(prometheus::stats_query_range).post(prometheus::stats_query_range))
+}
+
+/// What all endpoints read of a request.
+#[derive(Debug)]
+struct Ask {
+    params: Params,
+    query: Query,
+    scope: QueryScope,
+    ctx: QueryContext,
+    /// The moment of the evaluation, as the caller gave it.
+    time_ns: i64,
+}
+
+impl Ask {
+    async fn of(state: &AppState, request: Request) -> Result<Self> {
+        let params = Params::of(request, state.settings.form_bytes_max).await?;
+        let text = params.get("query").ok_or_else(|| Error::invalid("missing parameter `query`"))?;
+        let query = parse(text)?;
+        let clock_ns = state.clock.now_ms() * 1_000_000;
+        let time = |name: &str| {
+            let read =
+                |text: &str| time_param(text, clock_ns).ok_or_else(|| invalid(name, &format!("`{text}` is no time")));
+            params.get(name).map(read).transpose()
+        };
+        let (start_ns, end_ns) = (time("start")?, time("end")?);
+        let time_ns = time("time")?.or(end_ns).unwrap_or(clock_ns);
+        let mut extra = Vec::new();
+        for text in params.all("extra_filters") {
+            extra.extend(extra_filter(text)?);
+        }
+        for text in params.all("extra_stream_filters") {
+            extra.extend(extra_stream_filter(text)?);
+        }
+        let mut limits = state.settings.query_limits.clone();
+        limits.timeout = limits.timeout.min(TIMEOUT_MAX);
+        // What cannot be read is no time limit of the caller's.
+        if let Some(ns) = params.get("timeout").and_then(duration_param).filter(|ns| *ns > 0) {
+            limits.timeout = limits.timeout.min(Duration::from_nanos(ns as u64));
+        }
+        let scope = QueryScope { now_ns: time_ns.saturating_sub(1), start_ns, end_ns, extra };
+        Ok(Self { query, scope, ctx: QueryContext::new(state.access(), limits), time_ns, params })
+    }
+
+    /// A count that must be a number; 0 when absent.
+    fn number(&self, name: &str) -> Result<u64> {
+        let read = |text: &str| text.parse::<u64>().map_err(|_| invalid(name, &format!("`{text}` is no number")));
+        self.params.get(name).map_or(Ok(0), read)
+    }
+
+    /// A duration with its text.
+    fn duration(&self, name: &str, default: &str) -> Result<(i64, String)> {
+        let text = self.params.get(name).unwrap_or(default);
+        let ns = duration_param(text).ok_or_else(|| invalid(name, &format!("`{text}` is no duration")))?;
+        Ok((ns, text.to_owned()))
+    }
+
+    /// A step, which must be greater than 0.
+    fn step(&self) -> Result<(i64, String)> {
+        let (ns, _) = self.duration("step", "1d")?;
+        if ns <= 0 {
+            return Err(invalid("step", "must be greater than 0"));
+        }
+        Ok((ns, format!("{ns}ns")))
+    }
+
+    /// Answers with the plans instead of rows, if the caller asks for them.
+    async fn explained(&self, state: &AppState, query: &Query) -> Result<Option<Response>> {
+        let analyze = match self.params.get("explain") {
+            None | Some("false" | "0") => return Ok(None),
+            Some("true" | "1") => false,
+            Some("analyze") => true,
+            Some(other) => return Err(invalid("explain", &format!("`{other}` is not one of true, analyze, false"))),
+        };
+        let plans = state.logsql.explain(query, &self.scope, &self.ctx, analyze).await?;
+        Ok(Some(json(plans.to_string())))
+    }
+}
+
+/// An answer in JSON.
+fn json(text: String) -> Response {
+    let mut response = Response::new(text.into());
+    *response.status_mut() = StatusCode::OK;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,137 @@
+//! Rows in memory as a logs table: pipes are put to exactly the given rows, as they are.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, MapArray, StringArray, StringViewArray, StructArray, TimestampNanosecondArray};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::{DataType, Field, Schema};
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use async_trait::async_trait;
+use datafusion::catalog::TableProvider;
+use datafusion::datasource::MemTable;
+use quiver_logsql::kernels::values::parse_rfc3339;
+use quiver_query::LogTables;
+use quiver_types::logs::{
+    FieldPattern, LogFilter, LogRequest, LogSnapshot, LogSource, REST, STREAM, STREAM_ID, StreamInfo, StreamSelector,
+    TIME,
+};
+use quiver_types::{Access, Error, ReadStats, Result};
+
+/// A row: names and values in order.
+pub(crate) type Row = Vec<(String, String)>;
+
+/// The rows, and after how many of them each batch ends.
+#[derive(Debug, Clone)]
+pub(crate) struct Memory {
+    pub(crate) rows: Arc<Vec<Row>>,
+    pub(crate) batch_rows: usize,
+}
+
+#[derive(Debug)]
+struct Nothing;
+
+#[async_trait]
+impl LogSnapshot for Nothing {
+    async fn streams(&self, _: &Access, _: &StreamSelector, _: (i64, i64), _: &ReadStats) -> Result<Vec<StreamInfo>> {
+        Ok(Vec::new())
+    }
+
+    fn as_any(&self) -> &(dyn std::any::Any + Send + Sync) {
+        self
+    }
+}
+
+impl LogSource for Memory {
+    fn snapshot(&self) -> Arc<dyn LogSnapshot> {
+        Arc::new(Nothing)
+    }
+}
+
+impl LogTables for Memory {
+    fn logs(
+        &self,
+        _: &Arc<dyn LogSnapshot>,
+        _: &Access,
+        request: LogRequest,
+        _: &Arc<ReadStats>,
+    ) -> Result<Arc<dyn TableProvider>> {
+        let fields = request
+            .schema()
+            .fields()
+            .iter()
+            .map(|f| Field::clone(f).with_nullable(f.name() != REST))
+            .collect::<Vec<_>>();
+        let schema = Arc::new(Schema::new(fields));
+        let rows: Vec<&Row> = self.rows.iter().filter(|row| matches(&request.filter, row)).collect();
+        let batches = rows
+            .chunks(self.batch_rows.max(1))
+            .map(|rows| {
+                let columns = schema.fields().iter().map(|field| column(field, rows, &request)).collect();
+                let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+                RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)
+            })
+            .collect::<std::result::Result<Vec<_>, _>>()
+            .map_err(|e| Error::internal(e.to_string()))?;
+        let table = MemTable::try_new(schema, vec![batches]).map_err(|e| Error::internal(e.to_string()))?;
+        Ok(Arc::new(table))
+    }
+}
+
+fn get<'a>(row: &'a Row, name: &str) -> &'a str {
+    row.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value)
+}
+
+fn column(field: &Field, rows: &[&Row], request: &LogRequest) -> ArrayRef {
+    match (field.name().as_str(), field.data_type()) {
+        (REST, _) => rest(field, rows, request),
+        (TIME, _) => Arc::new(
+            TimestampNanosecondArray::from_iter(rows.iter().map(|row| parse_rfc3339(get(row, TIME))))
+                .with_timezone("UTC"),
+        ),
+        (name, _) => Arc::new(StringViewArray::from_iter(
+            rows.iter().map(|row| Some(get(row, name)).filter(|value| !value.is_empty())),
+        )),
+    }
+}
+
+fn rest(field: &Field, rows: &[&Row], request: &LogRequest) -> ArrayRef {
+    let own = |name: &str| request.columns.iter().any(|c| c.name == name) || [TIME, STREAM, STREAM_ID].contains(&name);
+    let (mut names, mut values, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
+    for row in rows {
+        let before = names.len();
+        for (name, value) in row.iter().filter(|(name, value)| !own(name) && !value.is_empty()) {
+            names.push(name.as_str());
+            values.push(value.as_str());
+        }
+        lengths.push(names.len() - before);
+    }
+    let DataType::Map(entries, sorted) = field.data_type() else { panic!("the map is a map") };
+    let DataType::Struct(parts) = entries.data_type() else { panic!("entries are pairs") };
+    let columns: Vec<ArrayRef> = vec![Arc::new(StringArray::from(names)), Arc::new(StringArray::from(values))];
+    let entries_array = StructArray::new(parts.clone(), columns, None);
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    Arc::new(MapArray::new(Arc::clone(entries), offsets, entries_array, None, *sorted))
+}
+
+fn matches(filter: &LogFilter, row: &Row) -> bool {
+    match filter {
+        LogFilter::All => true,
+        LogFilter::None => false,
+        LogFilter::And(all) => all.iter().all(|one| matches(one, row)),
+        LogFilter::Or(any) => any.iter().any(|one| matches(one, row)),
+        LogFilter::Not(one) => !matches(one, row),
+        LogFilter::Value { field: FieldPattern::Name(name), matcher } => matcher.matches(get(row, name)),
+        LogFilter::Value { field: FieldPattern::Prefix(prefix), matcher } => {
+            row.iter().any(|(name, value)| name.starts_with(prefix) && matcher.matches(value))
+        }
+        LogFilter::Row { fields, matcher } => {
+            let values: Vec<&str> = fields.iter().map(|name| get(row, name)).collect();
+            matcher.matches(&values)
+        }
+        LogFilter::Time(ranges) => {
+            parse_rfc3339(get(row, TIME)).is_some_and(|ns| ranges.iter().any(|(min, max)| (*min..=*max).contains(&ns)))
+        }
+        LogFilter::TimeOf(predicate) => parse_rfc3339(get(row, TIME)).is_some_and(|ns| (predicate.matches)(ns)),
+        LogFilter::Stream(_) | LogFilter::StreamIds(_) => false,
+    }
+}

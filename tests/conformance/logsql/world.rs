@@ -1,0 +1,62 @@
+//! The product in process, with rows in three states: as they came, flushed, compacted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quiver::settings::Loaded;
+use quiver::wiring;
+use quiver_api::AppState;
+use quiver_types::{LogsBatch, SystemClock};
+
+/// What happened to rows after they were written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    Live,
+    Flushed,
+    Compacted,
+}
+
+/// All states.
+pub(crate) const STATES: [State; 3] = [State::Live, State::Flushed, State::Compacted];
+
+/// A store and what stands above it.
+pub(crate) struct World {
+    pub(crate) runtime: tokio::runtime::Runtime,
+    pub(crate) app: Arc<AppState>,
+    _dir: tempfile::TempDir,
+}
+
+impl World {
+    /// Opens an empty store that keeps rows of any age, and writes rows.
+    pub(crate) fn with(batches: Vec<LogsBatch>, state: State) -> Result<Self, String> {
+        let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
+        let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
+        let flags = [("store.data", dir.path().display().to_string()), ("store.retention", "none".to_owned())];
+        let loaded = Loaded::load(None, std::iter::empty(), &flags).map_err(|e| e.to_string())?;
+        let built = wiring::build(&loaded.settings, Arc::new(SystemClock));
+        let app = runtime.block_on(built).map_err(|e| e.to_string())?;
+        let flush = state != State::Live;
+        runtime.block_on(async {
+            for batch in batches {
+                let outcome = app.store.write_logs(batch).await.map_err(|e| e.to_string())?;
+                if !outcome.refused.is_empty() {
+                    return Err(format!("refused: {:?}", outcome.refused));
+                }
+                if flush {
+                    app.store.flush_all().await.map_err(|e| e.to_string())?;
+                }
+            }
+            if state == State::Compacted {
+                app.store.compact_all(true).await.map_err(|e| e.to_string())?;
+            }
+            Ok(())
+        })?;
+        Ok(Self { runtime, app, _dir: dir })
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.runtime.block_on(self.app.store.close(Duration::ZERO));
+    }
+}
