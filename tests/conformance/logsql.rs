@@ -1,5 +1,6 @@
 //! LogsQL: tables of an open implementation (`upstream`), and rows, queries and answers of our own (`golden`).
 
+mod endpoints;
 mod exec;
 mod filters;
 mod golden;
@@ -59,6 +60,7 @@ pub(crate) fn run(folder: &Path, out: &mut Vec<Value>) -> bool {
     suites.push(exec::suite(folder, &changed));
     suites.extend(filters::suites(folder));
     suites.extend(golden::suites(folder));
+    suites.extend(endpoints::suites(folder));
     for mut suite in suites {
         let counts = run_suite(&mut suite, &known, out);
         println!("logsql {}: {} passed, {} failed, {} skipped", suite.name, counts.0, counts.1, counts.2);

@@ -169,13 +169,18 @@ fn prepared(mut rows: Vec<Row>, case: &Value) -> Vec<Row> {
         }
         for name in names("json_set_fields") {
             let Some(value) = row.get(&name) else { continue };
-            let items = if value.is_array() { Some(value.clone()) } else { parsed(value) };
+            // What was recorded is a list of JSON texts already.
+            let recorded = value.is_array();
+            let items = if recorded { Some(value.clone()) } else { parsed(value) };
             let mut texts: Vec<String> = items
                 .as_ref()
                 .and_then(Value::as_array)
                 .into_iter()
                 .flatten()
-                .map(|item| if let Value::String(text) = item { normal_text(text) } else { item.to_string() })
+                .map(|item| match item {
+                    Value::String(text) if recorded => normal_text(text),
+                    item => item.to_string(),
+                })
                 .collect();
             texts.sort();
             row.insert(name, Value::from(texts));

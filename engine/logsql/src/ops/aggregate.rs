@@ -132,7 +132,7 @@ impl Aggregate {
     /// The column of an argument in the prepared batches.
     fn arg_column(&self, arg: &Arg, schema: &SchemaRef) -> Option<Arc<dyn PhysicalExpr>> {
         let index = match arg {
-            Arg::Field(name) => self.input.index(name)?,
+            Arg::Field(name) | Arg::Matched(name) => self.input.index(name)?,
             Arg::Rest(_) => self.input.rest.then_some(self.input.columns.len())?,
         } + self.keys.len();
         Some(Arc::new(ColumnExpr::new(schema.field(index).name(), index)))

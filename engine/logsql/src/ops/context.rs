@@ -22,7 +22,7 @@ pub(crate) struct Context {
     pub(crate) filter: LogFilter,
     pub(crate) before: u64,
     pub(crate) after: u64,
-    /// How far away a neighbour may be, in nanoseconds.
+    /// How far before the first and behind the last matching row of its stream a neighbour may be, in nanoseconds.
     pub(crate) window_ns: i64,
 }
 
@@ -124,8 +124,11 @@ fn choose(rows: &RecordBatch, context: &Context, shape: &Shape, any_before: bool
     let mut chosen: Vec<u32> = Vec::new();
     let mut cuts: Vec<usize> = Vec::new();
     let mut next = 0;
+    let first = mask.set_indices().next().map_or(0, |row| times.value(row));
+    let last = mask.set_indices().last().map_or(0, |row| times.value(row));
+    let window = first.saturating_sub(context.window_ns)..=last.saturating_add(context.window_ns);
+    let near = |other: usize| window.contains(&times.value(other));
     for row in mask.set_indices() {
-        let near = |other: usize| times.value(other).abs_diff(times.value(row)) <= context.window_ns as u64;
         let mut from = row;
         while from > 0 && (row - from) < context.before as usize && near(from - 1) {
             from -= 1;

@@ -16,7 +16,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
-use crate::kernels::values::push_sort_key;
+use crate::kernels::values::{push_plain_sort_key, push_sort_key};
 use crate::nodes::{BatchMap, Open, Operator, StreamExec, map_batches};
 use crate::rows::{Kind, Rest, Shape, Texts, batch, binary};
 
@@ -83,12 +83,13 @@ impl Sort {
 
     fn add_keys(&self) -> BatchMap {
         let (input, by, schema) = (self.input.clone(), self.by.clone(), self.keyed_schema());
+        let push = if self.limit.is_some() { push_sort_key } else { push_plain_sort_key };
         let own: Vec<bool> = (0..self.by.len().max(1)).map(|i| self.time_column(i).is_some()).collect();
         Box::new(move |rows| {
             let mut columns = rows.columns().to_vec();
             for (i, _) in own.iter().enumerate().filter(|(_, own)| !**own) {
                 columns.push(match by.get(i) {
-                    Some((name, _)) => field_key(&Texts::column(&rows, &input, name)?, rows.num_rows()),
+                    Some((name, _)) => field_key(&Texts::column(&rows, &input, name)?, rows.num_rows(), push),
                     None => row_key(&rows, &input)?,
                 });
             }
@@ -144,12 +145,12 @@ impl Operator for Sort {
 }
 
 /// Keys of the values of one field.
-fn field_key(texts: &Texts, rows: usize) -> ArrayRef {
+fn field_key(texts: &Texts, rows: usize, push: fn(&mut Vec<u8>, &str)) -> ArrayRef {
     let mut scratch = String::new();
     let mut keys = Vec::with_capacity(rows);
     for row in 0..rows {
         let mut key = Vec::new();
-        push_sort_key(&mut key, texts.get(row, &mut scratch));
+        push(&mut key, texts.get(row, &mut scratch));
         keys.push(key);
     }
     binary(keys)
@@ -173,7 +174,7 @@ fn row_key(rows: &RecordBatch, shape: &Shape) -> Result<ArrayRef> {
         for (name, value) in fields {
             key.extend_from_slice(name.as_bytes());
             key.push(0);
-            push_sort_key(&mut key, value);
+            push_plain_sort_key(&mut key, value);
         }
         keys.push(key);
     }

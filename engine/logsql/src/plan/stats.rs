@@ -29,7 +29,7 @@ pub(super) fn named(stats: &Stats) -> Vec<String> {
 pub(super) fn aggregate(stats: &Stats, input: Shape, scope: TimeScope, seconds: Option<f64>) -> Result<Aggregate> {
     let seconds = stats.by.iter().find_map(bucket_seconds).or(seconds);
     let keys = stats.by.iter().map(|by| Key { field: by.field.clone(), bucket: bucket(by) }).collect();
-    let calls = stats.calls.iter().map(|c| call(c, &input, scope, seconds)).collect::<Result<_>>()?;
+    let calls = stats.calls.iter().map(|c| call(c, &input, scope, seconds, !stats.by.is_empty())).collect::<Result<_>>()?;
     Ok(Aggregate { input, keys, calls, text: stats.to_string() })
 }
 
@@ -59,26 +59,34 @@ fn bucket_seconds(by: &GroupBy) -> Option<f64> {
     })
 }
 
-fn call(call: &StatsCall, input: &Shape, scope: TimeScope, seconds: Option<f64>) -> Result<Call> {
+fn call(
+    call: &StatsCall,
+    input: &Shape,
+    scope: TimeScope,
+    seconds: Option<f64>,
+    grouped: bool,
+) -> Result<Call> {
     let (first, patterns) = args(&call.func);
     let list = of_patterns(&patterns, input);
     let first: Vec<Arg> = first.into_iter().map(Arg::Field).collect();
     let seconds_bits = seconds.map(f64::to_bits);
+    // In groups the reference reads plain numbers only; over all rows those with units too.
+    let rule = if grouped { NumberRule::Plain } else { NumberRule::Units };
     let (function, args) = match &call.func {
         StatsFunc::Count(fields) if fields.iter().any(FieldPattern::is_all) => (Function::CountRows, Vec::new()),
         StatsFunc::Count(_) => (Function::Count, list),
         StatsFunc::CountEmpty(_) => (Function::CountEmpty, list),
         StatsFunc::CountUniq { limit, .. } => (Function::CountUniq { limit: *limit }, first),
         StatsFunc::CountUniqHash { limit, .. } => (Function::CountUniqHash { limit: *limit }, first),
-        StatsFunc::Sum(_) => (Function::Sum(NumberRule::Units), list),
-        StatsFunc::Avg(_) => (Function::Avg(NumberRule::Units), list),
-        StatsFunc::Stddev(_) => (Function::Stddev(NumberRule::Units), list),
+        StatsFunc::Sum(_) => (Function::Sum(rule), list),
+        StatsFunc::Avg(_) => (Function::Avg(rule), list),
+        StatsFunc::Stddev(_) => (Function::Stddev(rule), list),
         StatsFunc::Min(_) => (Function::Min, list),
         StatsFunc::Max(_) => (Function::Max, list),
         StatsFunc::Median(_) => (Function::Quantile { phi_bits: 0.5f64.to_bits() }, list),
         StatsFunc::Quantile { phi, .. } => (Function::Quantile { phi_bits: phi.value.to_bits() }, list),
         StatsFunc::Rate => (Function::Rate { seconds_bits }, Vec::new()),
-        StatsFunc::RateSum(_) => (Function::RateSum { rule: NumberRule::Units, seconds_bits }, list),
+        StatsFunc::RateSum(_) => (Function::RateSum { rule, seconds_bits }, list),
         StatsFunc::UniqValues { limit, .. } => (Function::UniqValues { limit: *limit }, list),
         StatsFunc::Values { limit, .. } => (Function::Values { limit: *limit }, list),
         StatsFunc::JsonValues { sort, limit, .. } => {
@@ -100,18 +108,20 @@ fn call(call: &StatsCall, input: &Shape, scope: TimeScope, seconds: Option<f64>)
 
 /// Columns by name and by group; the map for what groups hold beside them.
 fn of_patterns(patterns: &[FieldPattern], input: &Shape) -> Vec<Arg> {
-    let mut names = Vec::new();
+    let (mut names, mut matched) = (Vec::new(), Vec::new());
     let mut rest = Vec::new();
     for pattern in patterns {
         match pattern {
             FieldPattern::Name(name) => names.push(name.clone()),
             FieldPattern::Prefix(prefix) => {
-                names.extend(input.names().filter(|name| name.starts_with(prefix.as_str())).map(str::to_owned));
+                matched.extend(input.names().filter(|name| name.starts_with(prefix.as_str())).map(str::to_owned));
                 rest.push(NamePattern::Prefix(prefix.clone()));
             }
         }
     }
+    matched.retain(|name| !names.contains(name));
     let mut args: Vec<Arg> = crate::rows::unique(names).into_iter().map(Arg::Field).collect();
+    args.extend(crate::rows::unique(matched).into_iter().map(Arg::Matched));
     if input.rest && !rest.is_empty() {
         args.push(Arg::Rest(rest));
     }

@@ -132,7 +132,7 @@ mod tests {
         );
         check(
             "<ipv4:b> <time:t> <duration:d> <duration_seconds:e> <duration:x> <len:x>",
-            &[("b", "513"), ("t", "37"), ("d", "37"), ("e", "246998us"), ("x", "foo")],
+            &[("b", "513"), ("t", "37"), ("d", "37"), ("e", "246.998ms"), ("x", "foo")],
             "0.0.2.1 1970-01-01T00:00:37Z 37ns 0.246998s foo foo".replace("0.246998s", "0.246998").as_str(),
         );
     }

@@ -29,6 +29,8 @@ impl NamePattern {
 pub enum Arg {
     /// The field of this name: `Utf8View`, `Utf8`, a dictionary of `UInt32` and `Utf8`, or a time in nanoseconds.
     Field(String),
+    /// The same, for a field that stands there because its name fits a pattern: rows that lack it do not have it.
+    Matched(String),
     /// The map of the fields that have no column (`Map<Utf8, Utf8>`), and which of them are meant.
     Rest(Vec<NamePattern>),
 }
@@ -41,7 +43,7 @@ pub(super) struct Args<'a> {
 
 /// One of them.
 pub(super) enum Column<'a> {
-    Field { name: &'a str, text: TextColumn<'a> },
+    Field { name: &'a str, text: TextColumn<'a>, named: bool },
     Rest(Rest<'a>),
 }
 
@@ -60,8 +62,8 @@ impl<'a> Args<'a> {
         let mut columns = Vec::with_capacity(args.len());
         for (arg, array) in args.iter().zip(arrays) {
             columns.push(match arg {
-                Arg::Field(name) => match TextColumn::new(array) {
-                    Some(text) => Column::Field { name, text },
+                Arg::Field(name) | Arg::Matched(name) => match TextColumn::new(array) {
+                    Some(text) => Column::Field { name, text, named: matches!(arg, Arg::Field(_)) },
                     None => return exec_err!("column `{name}` of type {} holds no texts", array.data_type()),
                 },
                 Arg::Rest(wanted) => match Rest::new(array, wanted) {
@@ -73,11 +75,15 @@ impl<'a> Args<'a> {
         Ok(Self { columns, rows: arrays.first().map_or(0, Array::len) })
     }
 
-    /// Calls a function for each field of a row, empty ones too if they have a column.
+    /// Calls a function for each field of a row, empty ones too if they were asked for by name.
     pub(super) fn each(&self, row: usize, buffer: &mut String, mut call: impl FnMut(&str, &str)) {
         for column in &self.columns {
             match column {
-                Column::Field { name, text } => call(name, text.text(row, buffer)),
+                Column::Field { name, text, named } => {
+                    if *named || !text.is_empty(row) {
+                        call(name, text.text(row, buffer));
+                    }
+                }
                 Column::Rest(rest) => rest.each(row, &mut call),
             }
         }

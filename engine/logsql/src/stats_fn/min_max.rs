@@ -1,4 +1,5 @@
-//! `min(...)`, `max(...)`: by the order of values, over those that are not empty; the text as it was.
+//! `min(...)`, `max(...)`: by the order of values; the text as it was. The least of all is the empty text, which rows
+//! have that lack a field asked for by name.
 
 use std::cmp::Ordering;
 
@@ -48,9 +49,9 @@ impl GroupState for Extreme {
         let before = self.text().len();
         for column in &args.columns {
             match column {
-                Column::Field { text, .. } => {
+                Column::Field { text, named, .. } => {
                     let value = text.text(row, buffer);
-                    if !value.is_empty() {
+                    if *named || !value.is_empty() {
                         self.offer(*side, text.rank(row, value), value);
                     }
                 }

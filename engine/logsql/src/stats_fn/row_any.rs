@@ -24,7 +24,7 @@ pub(super) fn push_object(columns: &[Column<'_>], row: usize, buffer: &mut Strin
     };
     for column in columns {
         match column {
-            Column::Field { name, text } => push(name, text.text(row, buffer)),
+            Column::Field { name, text, .. } => push(name, text.text(row, buffer)),
             Column::Rest(rest) => {
                 by_name = true;
                 rest.each(row, &mut push);

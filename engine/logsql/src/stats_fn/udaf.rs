@@ -14,6 +14,8 @@ use super::state::StatsAccumulator;
 /// A function over columns that are as its arguments say. The result is `Utf8View`; an empty text is null.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct StatsUdaf {
+    /// Not the plain name: the engine gives `min` and `max` a meaning of its own.
+    name: String,
     function: Function,
     args: Arc<[Arg]>,
     signature: Signature,
@@ -23,7 +25,8 @@ pub struct StatsUdaf {
 /// column or literal.
 pub fn stats_udaf(function: Function, args: Vec<Arg>) -> AggregateUDF {
     let signature = Signature::variadic_any(Volatility::Immutable);
-    AggregateUDF::new_from_impl(StatsUdaf { function, args: args.into(), signature })
+    let name = format!("logsql_{}", function.name());
+    AggregateUDF::new_from_impl(StatsUdaf { name, function, args: args.into(), signature })
 }
 
 impl StatsUdaf {
@@ -34,7 +37,7 @@ impl StatsUdaf {
 
 impl AggregateUDFImpl for StatsUdaf {
     fn name(&self) -> &str {
-        self.function.name()
+        &self.name
     }
 
     fn signature(&self) -> &Signature {

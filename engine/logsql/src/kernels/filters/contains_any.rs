@@ -5,10 +5,12 @@ use quiver_types::logs::{MatchHints, ValueMatcher, words};
 
 use super::{Phrase, alternatives, describe_list, words_of};
 
-/// Any of a list of phrases; of an empty list none.
+/// Any of a list of phrases; of an empty list none. The empty phrase is in every value.
 #[derive(Debug, Clone)]
 pub struct ContainsAny {
     values: Vec<String>,
+    /// Whether the empty phrase is one of them.
+    all: bool,
     /// Phrases to look for one by one.
     phrases: Vec<Phrase>,
     /// Phrases of one word each, when there are many: the words of a value are looked up instead.
@@ -24,13 +26,14 @@ impl ContainsAny {
             single.extend(values.iter().filter(is_word).cloned());
         }
         let phrases = values.iter().filter(|v| !single.contains(*v)).map(|v| Phrase::new(v.as_str())).collect();
-        Self { values, phrases, single }
+        Self { all: values.iter().any(String::is_empty), values, phrases, single }
     }
 }
 
 impl ValueMatcher for ContainsAny {
     fn matches(&self, value: &str) -> bool {
-        (!self.single.is_empty() && words(value).any(|w| self.single.contains(w)))
+        self.all
+            || (!self.single.is_empty() && words(value).any(|w| self.single.contains(w)))
             || self.phrases.iter().any(|p| p.matches(value))
     }
 

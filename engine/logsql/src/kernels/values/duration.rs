@@ -12,8 +12,9 @@ const DAY: i64 = 24 * HOUR;
 const WEEK: i64 = 7 * DAY;
 const YEAR: i64 = 365 * DAY;
 
-/// Reads a duration as nanoseconds: numbers with the units `ns µs us ms s m h d w y`, several joined, a leading `-`.
-/// Values beyond what fits are the greatest that does.
+/// Reads a duration as nanoseconds: numbers with the units `ns µs ms s m h d w y`, several joined, a leading `-`; each
+/// part cut off at the nanosecond. Values beyond what fits are the greatest that does. `us` is a unit in queries alone:
+/// in values the reference takes `45us` for a text.
 pub fn parse_duration(text: &str) -> Option<i64> {
     let (negative, mut rest) = match text.as_bytes() {
         [b'-', digit, ..] if digit.is_ascii_digit() => (true, &text[1..]),
@@ -36,15 +37,14 @@ pub(super) fn take_number(text: &str) -> Option<(f64, &str)> {
     Some((parse_float(&text[..end])?, &text[end..]))
 }
 
-/// Adds a product of a number and its unit, rounded, without running over: 7.890123457 s are not a nanosecond less.
+/// Adds a product of a number and its unit, cut off, without running over.
 pub(super) fn add(total: i64, more: f64) -> i64 {
-    total.saturating_add(more.round() as i64)
+    total.saturating_add(more as i64)
 }
 
 fn unit(bytes: &[u8]) -> Option<(i64, usize)> {
     Some(match bytes {
         [0xc2, 0xb5, b's', ..] | [0xce, 0xbc, b's', ..] => (US, 3),
-        [b'u', b's', ..] => (US, 2),
         [b'm', b's', ..] => (MS, 2),
         [b'n', b's', ..] => (1, 2),
         [b's', ..] => (SECOND, 1),

@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use super::{number, parse_i64, parse_rfc3339, parse_u64};
+use super::{number, parse_float, parse_i64, parse_rfc3339, parse_u64};
 
 /// A value as it is compared.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +29,7 @@ impl Kind {
     }
 }
 
-fn kind(value: &str) -> Kind {
+fn kind(value: &str, read: impl Fn(&str) -> Option<f64>) -> Kind {
     match value.as_bytes() {
         [] => Kind::Empty,
         [b'0'..=b'9' | b'-' | b'+' | b'.' | b'i' | b'I', ..] => {
@@ -42,7 +42,7 @@ fn kind(value: &str) -> Kind {
             if let Some(ns) = parse_rfc3339(value) {
                 return Kind::Time(ns);
             }
-            match number(value) {
+            match read(value) {
                 // Minus zero equals zero.
                 Some(n) => Kind::Number(n + 0.0, 0),
                 None => Kind::Text,
@@ -68,7 +68,7 @@ pub struct Rank(Kind);
 
 /// Reads a value for [`compare_ranked`].
 pub fn rank(value: &str) -> Rank {
-    Rank(kind(value))
+    Rank(kind(value, number))
 }
 
 /// Compares two values that were read before.
@@ -118,19 +118,47 @@ fn compare_runs(a: &[u8], b: &[u8]) -> Ordering {
 /// Appends bytes that compare as the values do, and of which none is the beginning of another: sorting, ranking and
 /// least and greatest then need no knowledge of values.
 pub fn push_sort_key(out: &mut Vec<u8>, value: &str) {
-    let kind = kind(value);
+    push_key(out, value, kind(value, number));
+}
+
+/// As [`push_sort_key`], but durations and sizes are texts, which stand among the numbers by the whole number that they
+/// begin with: `0`, `1.5MiB`, `12KB`, `100`. The reference sorts whole results so, and takes their value only where it
+/// keeps the best rows of a `limit`.
+pub fn push_plain_sort_key(out: &mut Vec<u8>, value: &str) {
+    let kind = kind(value, parse_float);
+    let whole = match kind {
+        Kind::Number(n, _) => Some(n.floor()),
+        Kind::Text => {
+            let digits = run(value.as_bytes());
+            // Digits alone are a number, however many there are.
+            (!digits.is_empty()).then(|| value[..digits.len()].parse().unwrap_or(f64::INFINITY))
+        }
+        Kind::Empty | Kind::Time(_) => None,
+    };
+    if let Some(whole) = whole {
+        out.push(1);
+        push_double(out, whole);
+    }
+    push_key(out, value, kind);
+}
+
+fn push_key(out: &mut Vec<u8>, value: &str, kind: Kind) {
     out.push(kind.rank());
     match kind {
         Kind::Empty => {}
         Kind::Number(n, more) => {
-            let bits = n.to_bits();
-            let ordered = if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
-            out.extend_from_slice(&ordered.to_be_bytes());
+            push_double(out, n);
             out.extend_from_slice(&((more as u16) ^ 0x8000).to_be_bytes());
         }
         Kind::Time(ns) => out.extend_from_slice(&((ns as u64) ^ 1 << 63).to_be_bytes()),
         Kind::Text => push_natural_key(out, value.as_bytes()),
     }
+}
+
+fn push_double(out: &mut Vec<u8>, n: f64) {
+    let bits = n.to_bits();
+    let ordered = if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
+    out.extend_from_slice(&ordered.to_be_bytes());
 }
 
 /// End 0; run of digits 1, length, digits, leading zeros; bytes up to 2 after a 2; other bytes as they are.
