@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, UInt8Type, UInt32Type};
 use hashbrown::HashMap;
 
@@ -58,7 +58,19 @@ pub fn schema_of(columns: &[SpanColumn]) -> SchemaRef {
 /// Contexts that were read before, so that equal ones are one.
 pub(super) type Known = HashMap<SpanContext, Arc<SpanContext>>;
 
-/// Reads whole spans from a batch with [`all_columns`], and appends them.
+/// A column of a batch by name, as its array; `None` when the batch is without it.
+fn optional<'b, T>(
+    batch: &'b RecordBatch,
+    name: &str,
+    cast: impl FnOnce(&'b ArrayRef) -> Option<&'b T>,
+) -> Result<Option<&'b T>> {
+    let Some(column) = batch.column_by_name(name) else { return Ok(None) };
+    let other = || Error::internal(format!("`{name}` of a scan of spans is of another type"));
+    cast(column).map(Some).ok_or_else(other)
+}
+
+/// Reads spans from a batch, and appends them. Ids, times, names, kinds, states and services must be there; what else
+/// [`all_columns`] has may be left out, and is empty then.
 ///
 /// # Errors
 /// Internal: a column is missing or of another type.
@@ -66,23 +78,26 @@ pub fn read_spans(batch: &RecordBatch, out: &mut Vec<Span>) -> Result<()> {
     let missing = |name: &str| Error::internal(format!("a scan of spans lacks `{name}`"));
     let column = |name: &str| batch.column_by_name(name).ok_or_else(|| missing(name));
     let fixed = |name: &str| column(name)?.as_fixed_size_binary_opt().ok_or_else(|| missing(name));
-    let text = |name: &str| column(name)?.as_string_opt::<i32>().ok_or_else(|| missing(name));
-    let bytes = |name: &str| column(name)?.as_binary_opt::<i32>().ok_or_else(|| missing(name));
     let i64s = |name: &str| column(name)?.as_primitive_opt::<Int64Type>().ok_or_else(|| missing(name));
-    let u32s = |name: &str| column(name)?.as_primitive_opt::<UInt32Type>().ok_or_else(|| missing(name));
     let u8s = |name: &str| column(name)?.as_primitive_opt::<UInt8Type>().ok_or_else(|| missing(name));
-    let view = |name: &str| column(name)?.as_string_view_opt().ok_or_else(|| missing(name));
-    let bytes_view = |name: &str| column(name)?.as_binary_view_opt().ok_or_else(|| missing(name));
+    let u32s = |name: &str| optional(batch, name, |c| c.as_primitive_opt::<UInt32Type>());
+    let text = |name: &str| optional(batch, name, |c| c.as_string_opt::<i32>());
+    let bytes = |name: &str| optional(batch, name, |c| c.as_binary_opt::<i32>());
+    let view = |name: &str| optional(batch, name, |c| c.as_string_view_opt());
+    let bytes_view = |name: &str| optional(batch, name, |c| c.as_binary_view_opt());
     let (trace_ids, span_ids, parents) = (fixed("trace_id")?, fixed("span_id")?, fixed("parent_span_id")?);
-    let (names, messages, states) = (text("name")?, text("status_message")?, text("trace_state")?);
+    let names = text("name")?.ok_or_else(|| missing("name"))?;
+    let (messages, states) = (text("status_message")?, text("trace_state")?);
     let (kinds, statuses, marks) = (u8s("kind")?, u8s("status")?, u8s("marks")?);
     let (starts, ends, received) = (i64s("start")?, i64s("end")?, i64s("received")?);
     let flags = u32s("flags")?;
     let dropped = [u32s("dropped_attributes")?, u32s("dropped_events")?, u32s("dropped_links")?];
     let (attributes, event_bytes, link_bytes) = (bytes("attributes")?, bytes("events")?, bytes("links")?);
-    let (services, resources) = (view("service")?, bytes_view("resource")?);
+    let services = view("service")?.ok_or_else(|| missing("service"))?;
+    let (resources, scope_attributes) = (bytes_view("resource")?, bytes_view("scope_attributes")?);
     let (scope_names, scope_versions) = (view("scope_name")?, view("scope_version")?);
-    let scope_attributes = bytes_view("scope_attributes")?;
+    let text_at = |column: Option<&'_ StringArray>, i: usize| column.map_or("", |c| c.value(i)).to_owned();
+    let number_at = |column: Option<&'_ UInt32Array>, i: usize| column.map_or(0, |c| c.value(i));
     let mut known = Known::new();
     if let Some(last) = out.last() {
         known.insert((*last.context).clone(), Arc::clone(&last.context));
@@ -91,22 +106,26 @@ pub fn read_spans(batch: &RecordBatch, out: &mut Vec<Span>) -> Result<()> {
     out.reserve(batch.num_rows());
     let mut previous: Option<Arc<SpanContext>> = None;
     for i in 0..batch.num_rows() {
+        let resource = resources.map_or(&[][..], |c| c.value(i));
+        let scope_bytes = scope_attributes.map_or(&[][..], |c| c.value(i));
+        let scope_name = scope_names.map_or("", |c| c.value(i));
+        let scope_version = scope_versions.map_or("", |c| c.value(i));
         let same = previous.as_ref().filter(|c| {
             c.service == services.value(i)
-                && c.resource.bytes() == resources.value(i)
-                && c.scope_name == scope_names.value(i)
-                && c.scope_version == scope_versions.value(i)
-                && c.scope_attributes.bytes() == scope_attributes.value(i)
+                && c.resource.bytes() == resource
+                && c.scope_name == scope_name
+                && c.scope_version == scope_version
+                && c.scope_attributes.bytes() == scope_bytes
         });
         let context = if let Some(same) = same {
             Arc::clone(same)
         } else {
             let context = SpanContext {
                 service: services.value(i).to_owned(),
-                resource: Attributes::from_bytes(resources.value(i)),
-                scope_name: scope_names.value(i).to_owned(),
-                scope_version: scope_versions.value(i).to_owned(),
-                scope_attributes: Attributes::from_bytes(scope_attributes.value(i)),
+                resource: Attributes::from_bytes(resource),
+                scope_name: scope_name.to_owned(),
+                scope_version: scope_version.to_owned(),
+                scope_attributes: Attributes::from_bytes(scope_bytes),
             };
             match known.get(&context) {
                 Some(known) => Arc::clone(known),
@@ -129,15 +148,15 @@ pub fn read_spans(batch: &RecordBatch, out: &mut Vec<Span>) -> Result<()> {
             start: starts.value(i),
             end: ends.value(i),
             status: statuses.value(i),
-            status_message: messages.value(i).to_owned(),
-            trace_state: states.value(i).to_owned(),
-            flags: flags.value(i),
-            dropped: dropped.map(|d| d.value(i)),
+            status_message: text_at(messages, i),
+            trace_state: text_at(states, i),
+            flags: number_at(flags, i),
+            dropped: dropped.map(|d| number_at(d, i)),
             received: received.value(i),
             marks: marks.value(i),
-            attributes: Attributes::from_bytes(attributes.value(i)),
-            events: events(event_bytes.value(i)).map(|e| e.to_event()).collect(),
-            links: links(link_bytes.value(i)).map(|l| l.to_link()).collect(),
+            attributes: attributes.map(|c| Attributes::from_bytes(c.value(i))).unwrap_or_default(),
+            events: event_bytes.map_or_else(Vec::new, |c| events(c.value(i)).map(|e| e.to_event()).collect()),
+            links: link_bytes.map_or_else(Vec::new, |c| links(c.value(i)).map(|l| l.to_link()).collect()),
         });
     }
     Ok(())

@@ -1,0 +1,102 @@
+//! The file `.rollup` of a part of spans: counts per hour and minute beside the rows, so that lists and the service graph
+//! read a small part of what the rows take.
+
+use std::ops::Range;
+use std::path::Path;
+
+use arrow::array::RecordBatch;
+use quiver_types::ReadStats;
+use quiver_types::spans::{RollupKind, RollupRequest, RollupRow, rollup_batch, rollup_schema};
+
+use crate::error::{Context, Error, Result};
+use crate::part::fetch::Purpose;
+use crate::part::file::{Choices, PartFile, Unfinished, codec, properties};
+use crate::part::footer::damaged;
+use crate::part::reader::Part;
+use crate::part::{FileMeta, PartSpec};
+
+/// Kind of the file.
+pub(super) const FILE: &str = "rollup";
+/// Footer key: first row of each kind and hour, as JSON `[[kind, hour, row], …]`; hours since 1970.
+const HOURS: &str = "quiver.hours";
+/// Rows of a page: few, since the ends of a window need some minutes of an hour.
+const PAGE_ROWS: usize = 1024;
+/// Rows that are made into columns at once.
+const CHUNK_ROWS: usize = 16 * 1024;
+
+/// What is read together stands in one row group: kinds with equal numbers.
+fn group(kind: RollupKind) -> u8 {
+    match kind {
+        RollupKind::NodeHour | RollupKind::EdgeHour => 0,
+        RollupKind::NodeMinute | RollupKind::EdgeMinute => 1,
+        RollupKind::Open => 2,
+        RollupKind::Operation => 3,
+        RollupKind::Instance => 4,
+    }
+}
+
+/// Writes the file; `rows` as [`quiver_types::spans::RollupBuilder::rows`] sorts them.
+pub(super) fn write(
+    root: &Path,
+    spec: &PartSpec,
+    rows: &[RollupRow],
+    range: (i64, i64),
+    unfinished: &mut Unfinished,
+) -> Result<FileMeta> {
+    let p = properties()
+        .set_compression(codec(crate::part::PartCompression::Compacted))
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_write_batch_size(PAGE_ROWS)
+        .delta(&["minute"])
+        .delta(&["spans"])
+        .delta(&["errors"])
+        .delta(&["first"])
+        .delta(&["last"]);
+    let mut file = PartFile::create(root, spec, FILE, rollup_schema(), p.build(), unfinished)?;
+    let mut hours: Vec<(u8, i64, u64)> = Vec::new();
+    for of_group in rows.chunk_by(|a, b| group(a.kind) == group(b.kind)) {
+        for chunk in of_group.chunks(CHUNK_ROWS) {
+            for (row, at) in chunk.iter().zip(file.rows()..) {
+                let place = (row.kind as u8, row.minute.div_euclid(60));
+                if hours.last().is_none_or(|last| (last.0, last.1) != place) {
+                    hours.push((place.0, place.1, at));
+                }
+            }
+            file.write(&rollup_batch(chunk.iter()).map_err(Error::from)?)?;
+        }
+        file.end_group()?;
+    }
+    file.put(HOURS, serde_json::to_string(&hours).internal("cannot write the hours of a roll-up")?);
+    file.finish(spec, range, &["what", "minute", "service", "peer"])
+}
+
+/// Gives the rows of a kind whose hours lie in a closed range.
+fn rows_of(hours: &[(u8, i64, u64)], total: u64, kind: RollupKind, range: (i64, i64)) -> Range<u64> {
+    let from = hours.partition_point(|h| (h.0, h.1) < (kind as u8, range.0));
+    let to = hours.partition_point(|h| (h.0, h.1) <= (kind as u8, range.1));
+    let row = |at: usize| hours.get(at).map_or(total, |h| h.2);
+    row(from)..row(to).max(row(from))
+}
+
+impl Part {
+    /// Reads the rows of the part's roll-up that may be asked for; more than that come along.
+    pub(crate) async fn rollup(&self, request: &RollupRequest, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
+        let file = self.meta.file(FILE).ok_or_else(|| Error::internal("a part of spans lacks its roll-up"))?;
+        let footer = self.footer(file, stats).await?;
+        let hours = footer.value(HOURS).and_then(|text| serde_json::from_str::<Vec<(u8, i64, u64)>>(text).ok());
+        let hours = hours.ok_or_else(|| damaged(&file.key, "its hours cannot be read"))?;
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for (kind, minutes) in request.ranges() {
+            let range = rows_of(&hours, footer.rows(), kind, (minutes.0.div_euclid(60), minutes.1.div_euclid(60)));
+            if !range.is_empty() {
+                ranges.push(range);
+            }
+        }
+        ranges.sort_unstable_by_key(|r| r.start);
+        ranges.dedup();
+        if ranges.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.read_batches(file, &footer, &ranges, None, CHUNK_ROWS, Purpose::Query, stats).await
+    }
+}

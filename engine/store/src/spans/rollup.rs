@@ -1,0 +1,188 @@
+//! The table of roll-ups: those of parts as they were written, and one made of the live spans, which grows with them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::streaming::StreamingTable;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::error::{DataFusionError, Result as DataFusionResult};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::PartitionStream;
+use parking_lot::Mutex;
+use quiver_types::spans::{RollupBuilder, RollupKind, RollupRequest, RollupRow, RollupRows, rollup_batch, rollup_schema};
+use quiver_types::tables::spans;
+use quiver_types::{Access, ReadStats, stats};
+
+use crate::error::{Context, Result};
+use crate::memtable::GenerationId;
+use crate::part::Part;
+use crate::snapshot::Snapshot;
+
+/// Live spans of which the roll-up is kept from one question to the next.
+const KEPT_SPANS_MAX: usize = 1_000_000;
+
+/// The roll-up of live spans: which generations, how many batches of each are in.
+#[derive(Debug, Default)]
+pub(crate) struct LiveRollup(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    pushed: Vec<(GenerationId, usize)>,
+    builder: RollupBuilder,
+    spans: usize,
+}
+
+impl LiveRollup {
+    /// Gives the rows of the live spans of a snapshot.
+    fn rows(&self, snapshot: &Snapshot) -> Result<Vec<RollupRow>> {
+        let all = (i64::MIN, i64::MAX);
+        let views = snapshot.visible.generations.iter().map(|g| (g.id(), g.span_view(all, snapshot.seq)));
+        let views: Vec<_> = views.filter(|(_, chunks)| !chunks.is_empty()).collect();
+        let mut kept = self.0.lock();
+        let goes_on = kept.pushed.len() == views.len()
+            && kept.pushed.iter().zip(&views).all(|((id, n), (now, chunks))| id == now && *n <= chunks.len());
+        if !goes_on {
+            *kept = Kept { pushed: views.iter().map(|(id, _)| (*id, 0)).collect(), ..Kept::default() };
+        }
+        for (n, (_, chunks)) in views.iter().enumerate() {
+            let done = kept.pushed[n].1;
+            for chunk in &chunks[done..] {
+                kept.builder.push(&chunk.batch.flat())?;
+                kept.spans += chunk.batch.len();
+                kept.pushed[n].1 += 1;
+            }
+        }
+        let rows = kept.builder.rows();
+        if kept.spans > KEPT_SPANS_MAX {
+            *kept = Kept::default();
+        }
+        Ok(rows)
+    }
+}
+
+/// What a scan of roll-ups reads.
+struct Scan {
+    snapshot: Snapshot,
+    live: Arc<LiveRollup>,
+    access: Access,
+    request: RollupRequest,
+    stats: Arc<ReadStats>,
+}
+
+impl fmt::Debug for Scan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rollups").field("request", &self.request).finish_non_exhaustive()
+    }
+}
+
+impl Scan {
+    fn parts(&self) -> Vec<Arc<Part>> {
+        let Some((min, max)) = self.request.bounds() else { return Vec::new() };
+        let all = self.snapshot.visible.table(spans::TABLE.name);
+        let millis = |minute: i64| minute.saturating_mul(60_000);
+        let timely = |p: &&Arc<Part>| p.meta.min_ts < millis(max.saturating_add(1)) && millis(min) <= p.meta.max_ts;
+        all.iter().filter(timely).map(Arc::clone).collect()
+    }
+
+    async fn batches(&self) -> Result<Vec<RecordBatch>> {
+        let parts = self.parts();
+        let live: Vec<RollupRow> =
+            self.live.rows(&self.snapshot)?.into_iter().filter(|r| self.request.wants(r.kind, r.minute)).collect();
+        let all_parts = self.snapshot.visible.table(spans::TABLE.name).len();
+        // Nobody else can have the parent of an open span.
+        let alone = all_parts + usize::from(self.snapshot.visible.generations.iter().any(|g| g.spans() > 0)) < 2;
+        let mut out = Vec::new();
+        stats::add(&self.stats.parts_total, all_parts as u64);
+        stats::add(&self.stats.parts_read, parts.len() as u64);
+        if !live.is_empty() {
+            out.push(rollup_batch(live.iter()).map_err(crate::Error::from)?);
+        }
+        for part in parts {
+            out.extend(part.rollup(&self.request, &self.stats).await?);
+        }
+        out.iter().map(|batch| self.seen(batch, alone)).collect()
+    }
+
+    /// Keeps the rows that are asked for, as the caller may see them.
+    fn seen(&self, batch: &RecordBatch, alone: bool) -> Result<RecordBatch> {
+        let rows = RollupRows::of(batch).map_err(crate::Error::from)?;
+        let wanted = |i: usize| {
+            rows.place(i).is_some_and(|(kind, minute)| {
+                self.request.wants(kind, minute) && !(alone && kind == RollupKind::Open)
+            })
+        };
+        if self.access.is_full() {
+            let keep: BooleanArray = (0..batch.num_rows()).map(|i| Some(wanted(i))).collect();
+            return filter_record_batch(batch, &keep).internal("cannot filter a roll-up");
+        }
+        let shown = (0..batch.num_rows()).filter(|&i| wanted(i)).filter_map(|i| rows.row(i)?.seen_by(&self.access));
+        let shown: Vec<RollupRow> = shown.collect();
+        Ok(rollup_batch(shown.iter()).map_err(crate::Error::from)?)
+    }
+}
+
+#[derive(Debug)]
+struct Rows(Arc<Scan>, SchemaRef);
+
+impl PartitionStream for Rows {
+    fn schema(&self) -> &SchemaRef {
+        &self.1
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let scan = Arc::clone(&self.0);
+        let read = async move {
+            let batches = scan.batches().await.map_err(|e| DataFusionError::External(Box::new(e)))?;
+            Ok::<_, DataFusionError>(futures::stream::iter(batches.into_iter().map(Ok)))
+        };
+        let batches = futures::TryStreamExt::try_flatten(futures::stream::once(read));
+        Box::pin(RecordBatchStreamAdapter::new(rollup_schema(), batches))
+    }
+}
+
+/// The table; a scan of it reads files only when it runs.
+#[derive(Debug)]
+struct RollupTable(StreamingTable);
+
+#[async_trait]
+impl TableProvider for RollupTable {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        self.0.scan(state, projection, filters, limit).await
+    }
+}
+
+/// Makes the table of what a request asks for.
+pub(super) fn table(
+    snapshot: &Snapshot,
+    live: &Arc<LiveRollup>,
+    access: &Access,
+    request: RollupRequest,
+    stats: Arc<ReadStats>,
+) -> quiver_types::Result<Arc<dyn TableProvider>> {
+    let (snapshot, live, access) = (snapshot.clone(), Arc::clone(live), access.clone());
+    let scan = Arc::new(Scan { snapshot, live, access, request, stats });
+    let table = StreamingTable::try_new(rollup_schema(), vec![Arc::new(Rows(scan, rollup_schema()))])
+        .map_err(|e| quiver_types::Error::internal("cannot make a table of roll-ups").with_source(e))?;
+    Ok(Arc::new(RollupTable(table)))
+}

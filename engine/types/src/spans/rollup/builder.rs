@@ -1,0 +1,418 @@
+//! Spans into roll-ups: counts per minute, and each child to its parent.
+//!
+//! A call to something that sends no span counts from the moment that the caller is seen, and is taken out again when a
+//! span turns up that answers it; so what is there is right at any time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::{Int64Type, UInt8Type};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{
+    Durations, EdgeKind, HOUR_MINUTES, OPEN_SHARED, RollupKind, RollupRow, bucket, instance_name, remote_of,
+};
+use crate::spans::{Attributes, SHARED, STATUS_ERROR, SpanColumn, SpanId, TraceId};
+use crate::tables::spans::minute_of;
+use crate::{Error, Result};
+
+/// Spans that come in order of minutes wait so long for their relatives.
+const SETTLED_MINUTES: i64 = 10;
+/// Spans of which relatives are looked for, at most; the oldest go first.
+const PENDING_MAX: usize = 1_000_000;
+/// Resource attributes that name an instance, the best first.
+const INSTANCE_KEYS: [&str; 3] = ["service.instance.id", "k8s.pod.name", "host.name"];
+
+/// Gives the columns that [`RollupBuilder::push`] reads; the last two may be left out, then there are no operations and
+/// instances.
+pub fn rollup_columns() -> Vec<SpanColumn> {
+    let own = ["trace_id", "span_id", "parent_span_id", "kind", "start", "end", "status", "marks", "attributes"];
+    let columns = own.into_iter().map(SpanColumn::Own).chain([SpanColumn::Context("service")]);
+    columns.chain([SpanColumn::Own("name"), SpanColumn::Context("resource")]).collect()
+}
+
+#[derive(Debug, Default)]
+struct Names {
+    list: Vec<Arc<str>>,
+    of: HashMap<Arc<str>, u32, FixedState>,
+}
+
+impl Names {
+    fn number(&mut self, name: &str) -> u32 {
+        if let Some(&known) = self.of.get(name) {
+            return known;
+        }
+        let shared: Arc<str> = name.into();
+        self.list.push(Arc::clone(&shared));
+        self.of.insert(shared, self.list.len() as u32 - 1);
+        self.list.len() as u32 - 1
+    }
+
+    fn get(&self, number: u32) -> &str {
+        &self.list[number as usize]
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Total {
+    spans: u64,
+    errors: u64,
+    seen: (i64, i64),
+    durations: Durations,
+    protocol: u8,
+}
+
+impl Default for Total {
+    fn default() -> Self {
+        Self { spans: 0, errors: 0, seen: (i64::MAX, i64::MIN), durations: Durations::default(), protocol: 0 }
+    }
+}
+
+impl Total {
+    fn add(&mut self, one: &Weight) {
+        self.spans += 1;
+        self.errors += u64::from(one.error);
+        self.seen = (self.seen.0.min(one.start), self.seen.1.max(one.start));
+        self.durations.add(one.bucket, 1);
+        if one.protocol != 0 && (self.protocol == 0 || one.protocol < self.protocol) {
+            self.protocol = one.protocol;
+        }
+    }
+
+    fn remove(&mut self, one: &Weight) {
+        self.spans = self.spans.saturating_sub(1);
+        self.errors = self.errors.saturating_sub(u64::from(one.error));
+        self.durations.remove(one.bucket, 1);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.spans += other.spans;
+        self.errors += other.errors;
+        self.seen = (self.seen.0.min(other.seen.0), self.seen.1.max(other.seen.1));
+        self.durations.merge(&other.durations);
+        if other.protocol != 0 && (self.protocol == 0 || other.protocol < self.protocol) {
+            self.protocol = other.protocol;
+        }
+    }
+}
+
+/// What one span adds to a total.
+#[derive(Debug, Clone, Copy)]
+struct Weight {
+    start: i64,
+    error: bool,
+    bucket: u16,
+    protocol: u8,
+}
+
+/// A span that may be somebody's parent.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    service: u32,
+    caller: bool,
+    callee: bool,
+    answered: bool,
+    remote: Option<(u32, EdgeKind)>,
+    parent_key: u64,
+    id: SpanId,
+    weight: Weight,
+}
+
+/// A span whose parent is not known yet.
+#[derive(Debug, Clone, Copy)]
+struct Child {
+    trace: TraceId,
+    id: SpanId,
+    parent: SpanId,
+    service: u32,
+    kind: u8,
+    shared: bool,
+    weight: Weight,
+}
+
+type Map<K, V> = HashMap<K, V, FixedState>;
+/// Minute, caller, called, sort.
+type EdgeKey = (i64, u32, u32, EdgeKind);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct RollupBuilder {
+    names: Names,
+    instances_of: Map<Vec<u8>, u32>,
+    nodes: Map<(i64, u32), Total>,
+    edges: Map<EdgeKey, Total>,
+    operations: Map<(i64, u32, u32, u8), Total>,
+    instances: Map<(i64, u32, u32), Total>,
+    known: Map<u64, Known>,
+    waiting: Map<u64, Vec<Child>>,
+    /// Minute and key of what is in `known`, and of what waits, when spans come in order.
+    order: Option<VecDeque<(i64, u64, u64)>>,
+    open: Vec<Child>,
+}
+
+fn key(trace: &[u8], span: &[u8]) -> u64 {
+    let mut bytes = [0u8; 24];
+    bytes[..16].copy_from_slice(trace);
+    bytes[16..].copy_from_slice(span);
+    xxh3_64(&bytes)
+}
+
+/// One row of a batch.
+struct Row<'b> {
+    trace: &'b [u8],
+    id: &'b [u8],
+    parent: &'b [u8],
+    service: u32,
+    kind: u8,
+    shared: bool,
+    attributes: &'b [u8],
+    start: i64,
+    error: bool,
+    bucket: u16,
+}
+
+impl RollupBuilder {
+    /// Makes a builder for spans in order of their minutes: it forgets those whose relatives must have been seen.
+    pub fn in_order() -> Self {
+        Self { order: Some(VecDeque::new()), ..Self::default() }
+    }
+
+    /// Adds the spans of a batch with [`rollup_columns`] (and any others).
+    ///
+    /// # Errors
+    /// Internal: a column is missing or of another type.
+    pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        let missing = |name: &str| Error::internal(format!("a roll-up of spans lacks `{name}`"));
+        let column = |name: &str| batch.column_by_name(name).ok_or_else(|| missing(name));
+        let fixed = |name: &str| column(name)?.as_fixed_size_binary_opt().ok_or_else(|| missing(name));
+        let times = |name: &str| column(name)?.as_primitive_opt::<Int64Type>().ok_or_else(|| missing(name));
+        let small = |name: &str| column(name)?.as_primitive_opt::<UInt8Type>().ok_or_else(|| missing(name));
+        let (traces, ids, parents) = (fixed("trace_id")?, fixed("span_id")?, fixed("parent_span_id")?);
+        let (kinds, statuses, marks) = (small("kind")?, small("status")?, small("marks")?);
+        let (starts, ends) = (times("start")?, times("end")?);
+        let attributes = column("attributes")?.as_binary_opt::<i32>().ok_or_else(|| missing("attributes"))?;
+        let services = column("service")?.as_string_view_opt().ok_or_else(|| missing("service"))?;
+        let names = batch.column_by_name("name").and_then(|c| c.as_string_opt::<i32>());
+        let resources = batch.column_by_name("resource").and_then(|c| c.as_binary_view_opt());
+        let mut service = (String::new(), self.names.number(""));
+        let mut instance: Option<(&[u8], u32)> = None;
+        for i in 0..batch.num_rows() {
+            if services.value(i) != service.0 {
+                service = (services.value(i).to_owned(), self.names.number(services.value(i)));
+            }
+            let row = Row {
+                trace: traces.value(i),
+                id: ids.value(i),
+                parent: parents.value(i),
+                service: service.1,
+                kind: kinds.value(i),
+                shared: marks.value(i) & SHARED != 0,
+                attributes: attributes.value(i),
+                start: starts.value(i),
+                error: statuses.value(i) == STATUS_ERROR,
+                bucket: bucket(ends.value(i).saturating_sub(starts.value(i))),
+            };
+            let minute = minute_of(row.start);
+            let hour = minute.div_euclid(HOUR_MINUTES) * HOUR_MINUTES;
+            let weight = Weight { start: row.start, error: row.error, bucket: row.bucket, protocol: 0 };
+            self.nodes.entry((minute, row.service)).or_default().add(&weight);
+            if let Some(names) = names {
+                let name = self.names.number(names.value(i));
+                self.operations.entry((hour, row.service, name, row.kind)).or_default().add(&weight);
+            }
+            if let Some(resources) = resources {
+                let bytes = resources.value(i);
+                let number = match instance {
+                    Some((known, number)) if known == bytes => number,
+                    _ => self.instance(bytes),
+                };
+                instance = Some((bytes, number));
+                self.instances.entry((hour, row.service, number)).or_default().add(&weight);
+            }
+            self.relate(&row, minute);
+        }
+        Ok(())
+    }
+
+    fn instance(&mut self, resource: &[u8]) -> u32 {
+        if let Some(&known) = self.instances_of.get(resource) {
+            return known;
+        }
+        let get = |wanted: &str| {
+            let value = Attributes::read(resource).find(|(key, _)| *key == wanted);
+            value.map(|(_, v)| v.text().into_owned()).unwrap_or_default()
+        };
+        let name = INSTANCE_KEYS.iter().map(|key| get(key)).find(|n| !n.is_empty()).unwrap_or_default();
+        let (version, host, pod) = (get("service.version"), get("host.name"), get("k8s.pod.name"));
+        let number = self.names.number(&instance_name([&name, &version, &host, &pod]));
+        self.instances_of.insert(resource.to_vec(), number);
+        number
+    }
+
+    /// Finds the relatives of a span.
+    fn relate(&mut self, row: &Row<'_>, minute: i64) {
+        let caller = matches!(row.kind, 3 | 4) && !row.shared;
+        let callee = row.shared || matches!(row.kind, 2 | 5);
+        let (protocol, remote) = if caller || callee { remote_of(row.attributes, caller) } else { (0, None) };
+        let weight = Weight { start: row.start, error: row.error, bucket: row.bucket, protocol };
+        let own_key = key(row.trace, row.id);
+        let has_parent = row.parent != [0; 8];
+        let parent_key = if has_parent { key(row.trace, row.parent) } else { 0 };
+        let child = Child {
+            trace: row.trace.try_into().unwrap_or_default(),
+            id: row.id.try_into().unwrap_or_default(),
+            parent: row.parent.try_into().unwrap_or_default(),
+            service: row.service,
+            kind: row.kind,
+            shared: row.shared,
+            weight,
+        };
+        let half = self.known.get(&own_key).copied();
+        if callee && half.is_some_and(|h| h.caller) {
+            self.resolve(&child, own_key, true);
+            return;
+        }
+        if half.is_some_and(|h| h.service == row.service && h.caller == caller && h.callee == callee) {
+            // Reported before.
+            return;
+        }
+        let remote = remote.map(|(name, kind)| (self.names.number(&name), kind));
+        let known =
+            Known { service: row.service, caller, callee, answered: false, remote, parent_key, id: child.id, weight };
+        if let Some((peer, kind)) = remote {
+            self.edges.entry((minute, row.service, peer, kind)).or_default().add(&weight);
+        }
+        self.known.insert(own_key, known);
+        if let Some(half) = half.filter(|h| caller && h.callee) {
+            // The other half came first: this one calls it, not its parent.
+            for key in [half.parent_key, own_key] {
+                if let Some(waiting) = self.waiting.get_mut(&key) {
+                    waiting.retain(|c| c.id != half.id);
+                }
+            }
+            let child = Child { service: half.service, weight: half.weight, ..child };
+            self.resolve(&child, own_key, true);
+        }
+        for waiting in self.waiting.remove(&own_key).unwrap_or_default() {
+            self.resolve(&waiting, own_key, waiting.shared && waiting.id == child.id);
+        }
+        let wait_for = if row.shared { own_key } else { parent_key };
+        if row.shared || (has_parent && !self.known.contains_key(&parent_key)) {
+            self.waiting.entry(wait_for).or_default().push(child);
+        } else if has_parent {
+            self.resolve(&child, parent_key, false);
+        } else if row.kind == 2 {
+            let user = self.names.number("");
+            self.edges.entry((minute, user, row.service, EdgeKind::User)).or_default().add(&weight);
+        }
+        self.forget(minute, own_key, wait_for);
+    }
+
+    /// Counts the call that a child answers.
+    fn resolve(&mut self, child: &Child, parent_key: u64, half: bool) {
+        let Some(parent) = self.known.get_mut(&parent_key) else { return };
+        let minute = minute_of(child.weight.start);
+        if child.service != parent.service || half {
+            let edge = (minute, parent.service, child.service, EdgeKind::Service);
+            self.edges.entry(edge).or_default().add(&child.weight);
+        }
+        let answers = half || child.service != parent.service || matches!(child.kind, 2 | 5);
+        if answers && !parent.answered {
+            parent.answered = true;
+            if let Some((peer, kind)) = parent.remote {
+                let edge = (minute_of(parent.weight.start), parent.service, peer, kind);
+                if let Some(total) = self.edges.get_mut(&edge) {
+                    total.remove(&parent.weight);
+                }
+            }
+        }
+    }
+
+    fn forget(&mut self, minute: i64, own_key: u64, wait_for: u64) {
+        let Some(order) = &mut self.order else { return };
+        order.push_back((minute, own_key, wait_for));
+        while order.len() > PENDING_MAX || order.front().is_some_and(|o| o.0 < minute - SETTLED_MINUTES) {
+            let Some((_, own_key, wait_for)) = order.pop_front() else { return };
+            self.known.remove(&own_key);
+            self.open.extend(self.waiting.remove(&wait_for).unwrap_or_default());
+        }
+    }
+
+    /// Gives the rows of what was pushed so far, sorted by what they are about, then time.
+    pub fn rows(&self) -> Vec<RollupRow> {
+        let mut rows = Vec::new();
+        let row = |kind, minute, service: &str, peer: &str, sort, of: &Total| RollupRow {
+            kind,
+            minute,
+            service: service.to_owned(),
+            peer: peer.to_owned(),
+            sort,
+            protocol: of.protocol,
+            spans: of.spans,
+            errors: of.errors,
+            seen: of.seen,
+            durations: of.durations.clone(),
+            ids: None,
+        };
+        let mut node_hours: Map<(i64, u32), Total> = Map::default();
+        for (&(minute, service), of) in &self.nodes {
+            node_hours.entry((hour_of(minute), service)).or_default().merge(of);
+            rows.push(row(RollupKind::NodeMinute, minute, self.names.get(service), "", 0, of));
+        }
+        let mut edge_hours: Map<EdgeKey, Total> = Map::default();
+        for (&(minute, source, target, kind), of) in self.edges.iter().filter(|(_, of)| of.spans > 0) {
+            edge_hours.entry((hour_of(minute), source, target, kind)).or_default().merge(of);
+            let (source, target) = (self.names.get(source), self.names.get(target));
+            rows.push(row(RollupKind::EdgeMinute, minute, source, target, kind as u8, of));
+        }
+        for ((hour, service), of) in node_hours {
+            rows.push(row(RollupKind::NodeHour, hour, self.names.get(service), "", 0, &of));
+        }
+        for ((hour, source, target, kind), of) in edge_hours {
+            let (source, target) = (self.names.get(source), self.names.get(target));
+            rows.push(row(RollupKind::EdgeHour, hour, source, target, kind as u8, &of));
+        }
+        for (&(hour, service, name, kind), of) in &self.operations {
+            let (service, name) = (self.names.get(service), self.names.get(name));
+            rows.push(row(RollupKind::Operation, hour, service, name, kind, of));
+        }
+        for (&(hour, service, instance), of) in &self.instances {
+            let (service, name) = (self.names.get(service), self.names.get(instance));
+            rows.push(RollupRow {
+                durations: Durations::default(),
+                ..row(RollupKind::Instance, hour, service, name, 0, of)
+            });
+        }
+        rows.extend(self.open.iter().chain(self.waiting.values().flatten()).map(|child| self.open_row(child)));
+        rows.sort_by(|a, b| {
+            (a.kind, a.minute, &a.service, &a.peer, a.sort, &a.ids)
+                .cmp(&(b.kind, b.minute, &b.service, &b.peer, b.sort, &b.ids))
+        });
+        rows
+    }
+
+    fn open_row(&self, child: &Child) -> RollupRow {
+        let mut total = Total::default();
+        total.add(&child.weight);
+        RollupRow {
+            kind: RollupKind::Open,
+            minute: minute_of(child.weight.start),
+            service: self.names.get(child.service).to_owned(),
+            peer: String::new(),
+            sort: child.kind | if child.shared { OPEN_SHARED } else { 0 },
+            protocol: child.weight.protocol,
+            spans: 1,
+            errors: total.errors,
+            seen: total.seen,
+            durations: total.durations,
+            ids: Some((child.trace, child.id, child.parent)),
+        }
+    }
+}
+
+fn hour_of(minute: i64) -> i64 {
+    minute.div_euclid(HOUR_MINUTES) * HOUR_MINUTES
+}

@@ -1,0 +1,148 @@
+//! Durations in buckets: how many lie between two powers of [`RATIO`]. Sums of parts are the sums of their buckets, and
+//! what was counted too much can be taken out again.
+
+/// Ratio of the bounds of a bucket: quantiles are within 2 %.
+pub const RATIO: f64 = 1.04;
+
+/// Gives the bucket of a duration in nanoseconds; 0 for none.
+pub fn bucket(duration: i64) -> u16 {
+    if duration <= 0 { 0 } else { ((duration as f64).ln() / RATIO.ln()).ceil() as u16 + 1 }
+}
+
+/// Gives the duration that stands for a bucket: its middle.
+pub fn middle(bucket: u16) -> i64 {
+    match bucket {
+        0 => 0,
+        1 => 1,
+        other => RATIO.powf(f64::from(other) - 1.5).round() as i64,
+    }
+}
+
+/// See the module.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Durations(Vec<(u16, u64)>);
+
+impl Durations {
+    /// Adds durations of a bucket.
+    pub fn add(&mut self, bucket: u16, count: u64) {
+        match self.0.binary_search_by_key(&bucket, |b| b.0) {
+            Ok(at) => self.0[at].1 += count,
+            Err(at) => self.0.insert(at, (bucket, count)),
+        }
+    }
+
+    /// Takes durations of a bucket out again.
+    pub fn remove(&mut self, bucket: u16, count: u64) {
+        if let Ok(at) = self.0.binary_search_by_key(&bucket, |b| b.0) {
+            self.0[at].1 = self.0[at].1.saturating_sub(count);
+            if self.0[at].1 == 0 {
+                self.0.remove(at);
+            }
+        }
+    }
+
+    /// Gives buckets and counts, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Adds all of another.
+    pub fn merge(&mut self, other: &Self) {
+        other.iter().for_each(|(bucket, count)| self.add(bucket, count));
+    }
+
+    /// Adds what [`Durations::encode`] wrote; stops at bytes that are none of it.
+    pub fn merge_bytes(&mut self, mut bytes: &[u8]) {
+        let mut at = 0u64;
+        while let Some((step, count)) = varint(&mut bytes).zip(varint(&mut bytes)) {
+            at += step;
+            let Ok(bucket) = u16::try_from(at) else { return };
+            self.add(bucket, count);
+        }
+    }
+
+    /// Writes steps from bucket to bucket, and counts, as LEB128.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut last = 0;
+        for (bucket, count) in self.iter() {
+            push_varint(u64::from(bucket - last), out);
+            push_varint(count, out);
+            last = bucket;
+        }
+    }
+
+    /// Gives the number of durations.
+    pub fn count(&self) -> u64 {
+        self.0.iter().map(|b| b.1).sum()
+    }
+
+    /// Gives the duration at a rank (nearest), in nanoseconds; 0 without any.
+    pub fn quantile(&self, q: f64) -> i64 {
+        let count = self.count();
+        let rank = ((q * count as f64).ceil() as u64).clamp(1, count.max(1));
+        let mut seen = 0;
+        for (bucket, n) in self.iter() {
+            seen += n;
+            if seen >= rank {
+                return middle(bucket);
+            }
+        }
+        0
+    }
+}
+
+fn push_varint(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_add_up_and_come_back() {
+        let mut all = Durations::default();
+        for d in [0, 1, 2, 1_000, 1_000_000, 1_000_000, i64::MAX] {
+            all.add(bucket(d), 1);
+        }
+        let mut bytes = Vec::new();
+        all.encode(&mut bytes);
+        let mut back = Durations::default();
+        back.merge_bytes(&bytes);
+        assert_eq!(back, all);
+        back.merge(&all);
+        assert_eq!(back.count(), 14);
+        all.iter().for_each(|(b, n)| back.remove(b, n));
+        assert_eq!(back, all);
+        back.merge_bytes(&[0xff]);
+        assert_eq!(back, all, "what is cut off is left out");
+    }
+
+    #[test]
+    fn quantiles_are_within_two_percent() {
+        for d in [1i64, 2, 3, 10, 999, 123_456, 10_000_000_000, i64::MAX / 2] {
+            let mut one = Durations::default();
+            one.add(bucket(d), 1);
+            let found = one.quantile(0.5);
+            assert!((found as f64 / d as f64 - 1.0).abs() <= 0.021 || (found - d).abs() <= 1, "{d}: {found}");
+        }
+        assert_eq!(Durations::default().quantile(0.9), 0);
+    }
+}
