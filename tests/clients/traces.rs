@@ -25,6 +25,13 @@ async fn sdk_traces_come_back_and_go_round() {
     }
     let id = sent[0][1].as_str().expect("an id").to_owned();
     round_trips(&server, &id).await;
+    // The main port takes gRPC too.
+    let again = python("otlp_traces.py", &[&server.otlp_http, &server.http]);
+    for line in again.lines() {
+        let trace: Value = serde_json::from_str(line).expect("JSON");
+        let id = trace[1].as_str().expect("an id");
+        assert_eq!(server.get(&format!("/traces/{id}")).await.status, 200, "{line}");
+    }
     let export = dir.path().join("export.json");
     std::fs::write(&export, server.get(&format!("/platform-api/traces/{id}/otlp")).await.body).expect("writable");
     let names = python("otlp_traces_read.py", &[&export.display().to_string()]);

@@ -219,7 +219,7 @@ impl Arena {
 }
 
 /// Ends the server if it is not dead yet.
-fn kill(server: &mut Server) {
+pub(crate) fn kill(server: &mut Server) {
     if server.runs() {
         let _ = Command::new("kill").args(["-KILL", &server.pid().to_string()]).status();
         server.ended();
@@ -234,7 +234,7 @@ async fn wait_for_end(server: &mut Server) {
 }
 
 /// Flushes or compacts every few ms until the server is gone.
-async fn chores(caller: Caller, load: Load, pause_ms: u64) {
+pub(crate) async fn chores(caller: Caller, load: Load, pause_ms: u64) {
     let path = match load {
         Load::Flushes => "/admin/flush",
         Load::Compactions => "/admin/compact?force=true",

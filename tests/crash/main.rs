@@ -15,5 +15,6 @@ mod plan;
 mod readers;
 mod retention;
 mod snapshot;
+mod spans;
 mod torn_tail;
 mod wal_file;

@@ -10,4 +10,5 @@ mod remote_read;
 mod small_endpoints;
 mod statistics;
 mod surface;
+mod traces;
 mod write_read;

@@ -1,4 +1,4 @@
-//! Fuzz targets as seeded loops on stable Rust: bodies of remote write, OTLP, text import, remote read and logs,
+//! Fuzz targets as seeded loops on stable Rust: bodies of remote write, OTLP, text import, remote read, logs and spans,
 //! PromQL texts, PromQL evaluation.
 //!
 //! Each loop runs for `QUIVER_FUZZ_SECONDS` (20; 200 with `QUIVER_SOAK=1`). A failure prints the seed of its case and
@@ -10,6 +10,7 @@ mod evaluate;
 mod expression;
 mod hostile;
 mod hostile_logs;
+mod hostile_spans;
 mod import;
 mod logs;
 mod otlp;
@@ -18,6 +19,7 @@ mod protobuf;
 mod remote_read;
 mod remote_write;
 mod results;
+mod spans;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

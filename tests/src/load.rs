@@ -57,6 +57,11 @@ impl Caller {
         Self { base: format!("http://{address}"), client }
     }
 
+    /// Gives the address of a path.
+    pub fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+
     /// Asks; `None`: the server is gone.
     pub async fn get(&self, path: &str, params: &[(&str, &str)]) -> Option<(u16, Vec<u8>)> {
         let response = self.client.get(format!("{}{path}", self.base)).query(params).send().await.ok()?;

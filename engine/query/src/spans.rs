@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
-use quiver_types::spans::{SpanRequest, SpanSnapshot};
+use quiver_types::spans::{RollupRequest, SpanRequest, SpanSnapshot};
 use quiver_types::{Access, ReadStats, Result};
 
 /// Gives tables over the spans of a snapshot. Implemented by the binary over the store.
@@ -18,6 +18,15 @@ pub trait SpanTables: Send + Sync + Debug {
         snapshot: &Arc<dyn SpanSnapshot>,
         access: &Access,
         request: &SpanRequest,
+        stats: &Arc<ReadStats>,
+    ) -> Result<Arc<dyn TableProvider>>;
+
+    /// Makes the table of roll-ups: columns are `quiver_types::spans::rollup_schema`, rows as the caller may see them.
+    fn rollups(
+        &self,
+        snapshot: &Arc<dyn SpanSnapshot>,
+        access: &Access,
+        request: &RollupRequest,
         stats: &Arc<ReadStats>,
     ) -> Result<Arc<dyn TableProvider>>;
 }

@@ -49,6 +49,6 @@ pub use logs::{LogsExec, logs_source, logs_table};
 pub use rebuild::{RebuildReport, rebuild};
 pub use scan::{SampleRequest, SamplesExec, samples_table};
 pub use settings::{CompactionSettings, StoreSettings, WalLevel, WriteSettings};
-pub use spans::{SpanSnapshots, SpansExec, spans_table};
+pub use spans::{SpanSnapshots, SpansExec, rollups_table, spans_table};
 pub use store::{Store, StoreOverrides};
 pub use writer::{Refusal, WriteOutcome};

@@ -49,7 +49,8 @@ pub use writer::PartWriter;
 pub const PART_FORMAT: u32 = 1;
 
 /// Kinds of files, numbered for cache keys.
-pub(crate) const KINDS: [&str; 7] = ["series", "samples", "histograms", "exemplars", "index", "rows", "streams"];
+pub(crate) const KINDS: [&str; 8] =
+    ["series", "samples", "histograms", "exemplars", "index", "rows", "streams", "rollup"];
 
 /// More services than this are not listed in [`PartMeta::services`].
 pub const SERVICES_MAX: usize = 1000;

@@ -7,10 +7,13 @@
 pub(crate) mod eval;
 mod exec;
 mod live;
+mod rollup;
 mod stream;
 mod table;
+#[cfg(test)]
+mod rollup_tests;
 #[cfg(test)]
 mod tests;
 
 pub use exec::SpansExec;
-pub use table::{SpanSnapshots, spans_table};
+pub use table::{SpanSnapshots, rollups_table, spans_table};

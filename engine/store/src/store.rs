@@ -214,7 +214,7 @@ impl Store {
 
     /// Gives what queries of spans read from.
     pub fn span_source(&self) -> Arc<dyn SpanSource> {
-        Arc::new(SpanSnapshots(Arc::clone(&self.core.shared)))
+        Arc::new(SpanSnapshots::new(Arc::clone(&self.core.shared)))
     }
 
     fn takes_writes(&self) -> Result<()> {

@@ -9,8 +9,8 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use futures::StreamExt;
 use quiver_query::{QueryContext, QueryEngine, SpanTables, from_datafusion};
 use quiver_types::spans::{
-    Span, SpanColumn, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, TraceId, all_columns, hex, parse_hex,
-    read_spans,
+    RollupRequest, Span, SpanColumn, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, TraceId, all_columns, hex,
+    parse_hex, read_spans,
 };
 use quiver_types::{Access, Error};
 use serde_json::Value;
@@ -116,9 +116,12 @@ impl TracesEngine {
         F: FnOnce(Reader) -> Fut,
         Fut: Future<Output = Result<T, TraceError>> + Send + 'static,
     {
+        // The end of a run cancels what belongs to it; the call may go on with another.
+        let mut ctx = ctx.clone();
+        ctx.cancel = ctx.cancel.child_token();
         let reader = Reader { traces: Arc::clone(self), snapshot: self.source.snapshot(), ctx: ctx.clone() };
         let work = work(reader);
-        self.engine.run(ctx, async move { Ok(work.await) }).await.map_err(TraceError::Engine)?
+        self.engine.run(&ctx, async move { Ok(work.await) }).await.map_err(TraceError::Engine)?
     }
 
     /// Gives one trace as a caller may see it.
@@ -155,6 +158,23 @@ impl TracesEngine {
         .await
     }
 
+    /// Shows the plan of a request of roll-ups; with `analyze` runs it.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub async fn explain_rollup(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        request: RollupRequest,
+        analyze: bool,
+    ) -> Result<Value, TraceError> {
+        self.read(ctx, move |reader| async move {
+            let plan = reader.rollup_plan(&request)?;
+            Ok(reader.traces.engine.explain(&plan, &reader.ctx, analyze).await?)
+        })
+        .await
+    }
+
     /// Gives the request that a look-up makes, for [`TracesEngine::explain`].
     pub fn lookup_request(selection: &Selection) -> SpanRequest {
         SpanRequest { filter: lookup_filter(vec![selection.id], selection.window), columns: all_columns() }
@@ -169,7 +189,16 @@ fn lookup_filter(mut ids: Vec<TraceId>, window: (i64, i64)) -> SpanFilter {
 }
 
 impl Reader {
-    fn plan_as(&self, access: &Access, request: &SpanRequest) -> Result<LogicalPlan, Error> {
+    /// Makes the plan of a request of roll-ups.
+    pub(crate) fn rollup_plan(&self, request: &RollupRequest) -> Result<LogicalPlan, Error> {
+        let ctx = &self.ctx;
+        let table = self.traces.tables.rollups(&self.snapshot, &ctx.access, request, &ctx.stats)?;
+        LogicalPlanBuilder::scan("span_rollups", provider_as_source(table), None)
+            .and_then(LogicalPlanBuilder::build)
+            .map_err(from_datafusion)
+    }
+
+    pub(crate) fn plan_as(&self, access: &Access, request: &SpanRequest) -> Result<LogicalPlan, Error> {
         let table = self.traces.tables.spans(&self.snapshot, access, request, &self.ctx.stats)?;
         LogicalPlanBuilder::scan("spans", provider_as_source(table), None)
             .and_then(LogicalPlanBuilder::build)
@@ -191,7 +220,7 @@ impl Reader {
         self.run(&plan, each).await
     }
 
-    async fn run(
+    pub(crate) async fn run(
         &self,
         plan: &LogicalPlan,
         mut each: impl FnMut(&RecordBatch) -> Result<bool, TraceError> + Send,

@@ -1,9 +1,11 @@
 //! Lists over many spans: services, operations, instances, tags and their values, the service graph, and the figures of
 //! the search page. Each is one scan with just the columns that it needs, folded as batches come.
 
+mod catalog;
 pub mod dependencies;
 pub mod facets;
 pub mod histogram;
+pub mod rates;
 pub(crate) mod sketch;
 pub mod tags;
 
@@ -15,13 +17,11 @@ use arrow::array::{
     StringViewArray, UInt8Array,
 };
 use arrow::datatypes::{Int64Type, UInt8Type};
-use hashbrown::HashSet;
 use quiver_query::QueryContext;
 use quiver_types::Error;
-use quiver_types::spans::{Attributes, STATUS_ERROR, SpanColumn, SpanFilter, kind_name};
+use quiver_types::spans::{Attributes, SpanColumn, SpanFilter, kind_name};
 use serde_json::{Value, json};
 
-use self::sketch::Sketch;
 use crate::engine::{TraceError, TracesEngine};
 use crate::export::spanarray::remote_of;
 use crate::search::INSTANCE_KEYS;
@@ -179,86 +179,6 @@ pub(crate) fn instance_of(resource: &[u8]) -> String {
 }
 
 impl TracesEngine {
-    /// Lists services in order of names.
-    ///
-    /// # Errors
-    /// Those of the engine.
-    pub async fn services(
-        self: &Arc<Self>,
-        ctx: &QueryContext,
-        filter: SpanFilter,
-    ) -> Result<Vec<ServiceRow>, TraceError> {
-        self.read(ctx, move |reader| async move {
-            #[derive(Default)]
-            struct Of {
-                operations: HashSet<String>,
-                instances: HashSet<String>,
-                row: ServiceRow,
-            }
-            let mut all: BTreeMap<String, Of> = BTreeMap::new();
-            let wanted = columns(&["name", "start", "status"], &["service", "resource"]);
-            reader
-                .scan(filter, wanted, |batch| {
-                    let c = Columns(batch);
-                    let (names, starts, statuses) = (c.text("name")?, c.times("start")?, c.small("status")?);
-                    let (services, resources) = (c.view("service")?, c.bytes_view("resource")?);
-                    for i in 0..batch.num_rows() {
-                        let of = all.entry_ref_or_default(shown(services.value(i)));
-                        if !of.operations.contains(names.value(i)) {
-                            of.operations.insert(names.value(i).to_owned());
-                        }
-                        let same = i > 0
-                            && resources.value(i) == resources.value(i - 1)
-                            && services.value(i) == services.value(i - 1);
-                        if !same {
-                            let instance = instance_of(resources.value(i));
-                            if !instance.is_empty() {
-                                of.instances.insert(instance);
-                            }
-                        }
-                        of.row.spans += 1;
-                        of.row.errors += u64::from(statuses.value(i) == STATUS_ERROR);
-                        of.row.last_seen = of.row.last_seen.max(starts.value(i));
-                    }
-                    Ok(true)
-                })
-                .await?;
-            let row = |(name, of): (String, Of)| ServiceRow {
-                name,
-                operations: of.operations.len() as u64,
-                instances: of.instances.len() as u64,
-                ..of.row
-            };
-            Ok(all.into_iter().map(row).collect())
-        })
-        .await
-    }
-
-    /// Lists the names of services, in order.
-    ///
-    /// # Errors
-    /// Those of the engine.
-    pub async fn service_names(
-        self: &Arc<Self>,
-        ctx: &QueryContext,
-        filter: SpanFilter,
-    ) -> Result<Vec<String>, TraceError> {
-        self.read(ctx, move |reader| async move {
-            let mut names: BTreeMap<String, ()> = BTreeMap::new();
-            reader
-                .scan(filter, columns(&[], &["service"]), |batch| {
-                    let services = Columns(batch).view("service")?;
-                    for i in 0..batch.num_rows() {
-                        names.entry_ref_or_default(shown(services.value(i)));
-                    }
-                    Ok(true)
-                })
-                .await?;
-            Ok(names.into_keys().collect())
-        })
-        .await
-    }
-
     /// Lists the names of the other sides of calls, in order.
     ///
     /// # Errors
@@ -283,87 +203,6 @@ impl TracesEngine {
                 })
                 .await?;
             Ok(names.into_keys().collect())
-        })
-        .await
-    }
-
-    /// Lists operations in order of service, name, kind.
-    ///
-    /// # Errors
-    /// Those of the engine.
-    pub async fn operations(
-        self: &Arc<Self>,
-        ctx: &QueryContext,
-        filter: SpanFilter,
-    ) -> Result<Vec<OperationRow>, TraceError> {
-        self.read(ctx, move |reader| async move {
-            let mut all: BTreeMap<(String, String, u8), (u64, Sketch)> = BTreeMap::new();
-            let wanted = columns(&["name", "kind", "start", "end", "status"], &["service"]);
-            reader
-                .scan(filter, wanted, |batch| {
-                    let c = Columns(batch);
-                    let (names, kinds, statuses) = (c.text("name")?, c.small("kind")?, c.small("status")?);
-                    let (starts, ends, services) = (c.times("start")?, c.times("end")?, c.view("service")?);
-                    for i in 0..batch.num_rows() {
-                        let key = (shown(services.value(i)).to_owned(), names.value(i).to_owned(), kinds.value(i));
-                        let of = all.entry(key).or_default();
-                        of.0 += u64::from(statuses.value(i) == STATUS_ERROR);
-                        of.1.add(ends.value(i).saturating_sub(starts.value(i)));
-                    }
-                    Ok(true)
-                })
-                .await?;
-            let row = |((service, name, kind), (errors, mut sketch)): (_, (u64, Sketch))| OperationRow {
-                service,
-                name,
-                kind,
-                spans: sketch.count(),
-                errors,
-                quantiles: [0.5, 0.95, 0.99].map(|q| sketch.quantile(q)),
-            };
-            Ok(all.into_iter().map(row).collect())
-        })
-        .await
-    }
-
-    /// Lists instances in order of service and name.
-    ///
-    /// # Errors
-    /// Those of the engine.
-    pub async fn instances(
-        self: &Arc<Self>,
-        ctx: &QueryContext,
-        filter: SpanFilter,
-    ) -> Result<Vec<InstanceRow>, TraceError> {
-        self.read(ctx, move |reader| async move {
-            let mut all: BTreeMap<[String; 5], (u64, u64, i64, i64)> = BTreeMap::new();
-            let wanted = columns(&["start", "status"], &["service", "resource"]);
-            reader
-                .scan(filter, wanted, |batch| {
-                    let c = Columns(batch);
-                    let (starts, statuses) = (c.times("start")?, c.small("status")?);
-                    let (services, resources) = (c.view("service")?, c.bytes_view("resource")?);
-                    for i in 0..batch.num_rows() {
-                        let resource = Attributes::from_bytes(resources.value(i));
-                        let get = |key: &str| resource.get(key).map(|v| v.text().into_owned()).unwrap_or_default();
-                        let names = [
-                            shown(services.value(i)).to_owned(),
-                            instance_of(resources.value(i)),
-                            get("service.version"),
-                            get("host.name"),
-                            get("k8s.pod.name"),
-                        ];
-                        let of = all.entry(names).or_insert((0, 0, i64::MAX, i64::MIN));
-                        of.0 += 1;
-                        of.1 += u64::from(statuses.value(i) == STATUS_ERROR);
-                        of.2 = of.2.min(starts.value(i));
-                        of.3 = of.3.max(starts.value(i));
-                    }
-                    Ok(true)
-                })
-                .await?;
-            let row = |(names, (spans, errors, first, last))| InstanceRow { names, spans, errors, seen: (first, last) };
-            Ok(all.into_iter().map(row).collect())
         })
         .await
     }

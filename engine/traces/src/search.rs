@@ -27,6 +27,8 @@ const CHUNK: usize = 500;
 const CANDIDATES_MAX: usize = 1_000_000;
 /// Spans that a row names.
 const FIRST_MAX: usize = 3;
+/// How far a search looks back first, in nanoseconds.
+const SLICE: i64 = 120_000_000_000;
 /// The default window, in nanoseconds.
 pub(crate) const HOUR: i64 = 3_600_000_000_000;
 
@@ -245,7 +247,7 @@ impl Search {
         xxhash_rust::xxh3::xxh3_64(text.as_bytes())
     }
 
-    fn base(&self) -> SpanFilter {
+    fn base(&self, range: (i64, i64)) -> SpanFilter {
         let mut base = SpanFilter::All;
         if !self.ids.is_empty() {
             let mut ids = self.ids.clone();
@@ -253,8 +255,8 @@ impl Search {
             ids.dedup();
             base = base.and(SpanFilter::Traces(Arc::new(ids)));
         }
-        if self.range != (i64::MIN, i64::MAX) {
-            base = base.and(SpanFilter::Starts(self.range.0, self.range.1));
+        if range != (i64::MIN, i64::MAX) {
+            base = base.and(SpanFilter::Starts(range.0, range.1));
         }
         match &self.after {
             Some(cursor) => base.and(SpanFilter::Received(cursor.received)),
@@ -264,7 +266,11 @@ impl Search {
 
     /// Gives the filter that all matching spans pass.
     pub fn filter(&self) -> SpanFilter {
-        self.conditions.iter().cloned().fold(self.base(), SpanFilter::and)
+        self.filter_in(self.range)
+    }
+
+    fn filter_in(&self, range: (i64, i64)) -> SpanFilter {
+        self.conditions.iter().cloned().fold(self.base(range), SpanFilter::and)
     }
 
     /// Gives the request of its first step, for `explain`.
@@ -304,6 +310,26 @@ struct Found {
     first: Vec<Matched>,
 }
 
+impl Found {
+    fn add(&mut self, more: Self) {
+        self.newest = self.newest.max(more.newest);
+        let new: Vec<Matched> = more.first.into_iter().filter(|m| !self.seen.contains(&m.span_id)).collect();
+        self.first.extend(new);
+        self.first.truncate(FIRST_MAX);
+        self.seen.extend(more.seen);
+    }
+}
+
+/// Notes in rows which of their spans were found.
+fn note_matches(found: &FoundTraces, rows: &mut [Summary]) {
+    for row in rows {
+        if let Some(found) = found.get(&row.id) {
+            row.matched = found.seen.len() as u64;
+            row.first.clone_from(&found.first);
+        }
+    }
+}
+
 type FoundTraces = HashMap<TraceId, Found, FixedState>;
 
 impl TracesEngine {
@@ -318,43 +344,14 @@ impl TracesEngine {
 
 impl Reader {
     pub(crate) async fn search(&self, search: &Search, now: i64) -> Result<Page, TraceError> {
-        let found = self.candidates(search).await?;
-        // Newest matching span first: no trace begins after any of its spans, so that reading can stop.
-        let mut order: Vec<TraceId> = found.keys().copied().collect();
-        order.sort_by_key(|id| (Reverse(found[id].newest), *id));
-        let after = search.after.as_ref().map(|c| (c.key, c.trace));
         let received = search.after.as_ref().map(|c| c.received);
         let mut rows: Vec<Summary> = Vec::new();
-        let chunk = if search.sort == Sort::Start && search.descending { (search.limit * 2).min(CHUNK) } else { CHUNK };
-        for ids in order.chunks(chunk.max(1)) {
-            if search.sort == Sort::Start && search.descending && rows.len() > search.limit {
-                let newest_left = found[&ids[0]].newest;
-                if rows[search.limit].start > newest_left {
-                    break;
-                }
-            }
-            let mut filter = SpanFilter::Traces(Arc::new({
-                let mut ids = ids.to_vec();
-                ids.sort_unstable();
-                ids
-            }));
-            if let Some(received) = received {
-                filter = filter.and(SpanFilter::Received(received));
-            }
-            for trace in assemble_all(self.spans(filter, summary_columns()).await?) {
-                let Some(mut row) = summarize(&trace).filter(|row| search.takes(row)) else { continue };
-                if after.is_some_and(|after| search.key(&row) <= after) {
-                    continue;
-                }
-                if let Some(found) = found.get(&row.id) {
-                    row.matched = found.seen.len() as u64;
-                    row.first.clone_from(&found.first);
-                }
-                rows.push(row);
-            }
-            rows.sort_by_key(|row| search.key(row));
-            // One more than the page says whether there is a next one.
-            rows.truncate(search.limit + 1);
+        let one_by_one = !search.any_span || search.conditions.len() < 2;
+        if search.sort == Sort::Start && search.descending && search.ids.is_empty() && one_by_one {
+            self.newest(search, now, &mut rows).await?;
+        } else {
+            let found = self.candidates(search, search.range).await?;
+            self.summaries(search, &found, None, &mut rows).await?;
         }
         let more = rows.len() > search.limit;
         rows.truncate(search.limit);
@@ -366,25 +363,90 @@ impl Reader {
         Ok(Page { rows, cursor })
     }
 
+    /// Looks from the newest spans to the oldest, a little further each time, until a page is full.
+    async fn newest(&self, search: &Search, now: i64, rows: &mut Vec<Summary>) -> Result<(), TraceError> {
+        let mut found: FoundTraces = HashMap::default();
+        let mut known: HashSet<TraceId, FixedState> = HashSet::default();
+        let (mut upper, mut width) = (search.range.1, SLICE);
+        // What is said to lie ahead is one slice.
+        let ahead = now.saturating_add(HOUR);
+        let mut lower = if upper > ahead { ahead.max(search.range.0) } else { upper.saturating_sub(width) };
+        loop {
+            lower = lower.max(search.range.0);
+            for (id, more) in self.candidates(search, (lower, upper)).await? {
+                found.entry(id).or_default().add(more);
+            }
+            let full = self.summaries(search, &found, Some(&mut known), rows).await?;
+            // No trace that is found further on begins at or after this slice.
+            if full || lower <= search.range.0 || rows.get(search.limit).is_some_and(|row| row.start >= lower) {
+                return Ok(());
+            }
+            upper = lower - 1;
+            lower = upper.saturating_sub(width);
+            width = width.saturating_mul(4);
+        }
+    }
+
+    /// Adds the summaries of found traces, in order, no more than tell that there is a next page; those that are known
+    /// already are left out. Says whether the page cannot change any more, whatever else is found among older spans.
+    async fn summaries(
+        &self,
+        search: &Search,
+        found: &FoundTraces,
+        mut known: Option<&mut HashSet<TraceId, FixedState>>,
+        rows: &mut Vec<Summary>,
+    ) -> Result<bool, TraceError> {
+        // Newest matching span first: no trace begins after any of its spans, so that reading can stop.
+        let is_known = |id: &TraceId| known.as_ref().is_some_and(|known| known.contains(id));
+        let mut order: Vec<TraceId> = found.keys().filter(|id| !is_known(id)).copied().collect();
+        order.sort_by_key(|id| (Reverse(found[id].newest), *id));
+        let after = search.after.as_ref().map(|c| (c.key, c.trace));
+        let received = search.after.as_ref().map(|c| c.received);
+        let chunk = if known.is_some() { (search.limit * 2).min(CHUNK) } else { CHUNK };
+        for ids in order.chunks(chunk.max(1)) {
+            if known.is_some() && rows.get(search.limit).is_some_and(|row| row.start > found[&ids[0]].newest) {
+                note_matches(found, rows);
+                return Ok(true);
+            }
+            if let Some(known) = &mut known {
+                known.extend(ids);
+            }
+            let mut filter = SpanFilter::Traces(Arc::new({
+                let mut ids = ids.to_vec();
+                ids.sort_unstable();
+                ids
+            }));
+            if let Some(received) = received {
+                filter = filter.and(SpanFilter::Received(received));
+            }
+            for trace in assemble_all(self.spans(filter, summary_columns()).await?) {
+                let Some(row) = summarize(&trace).filter(|row| search.takes(row)) else { continue };
+                if after.is_none_or(|after| search.key(&row) > after) {
+                    rows.push(row);
+                }
+            }
+            rows.sort_by_key(|row| search.key(row));
+            // One more than the page says whether there is a next one.
+            rows.truncate(search.limit + 1);
+        }
+        note_matches(found, rows);
+        Ok(false)
+    }
+
     /// Finds the traces whose spans match.
-    async fn candidates(&self, search: &Search) -> Result<FoundTraces, TraceError> {
+    async fn candidates(&self, search: &Search, range: (i64, i64)) -> Result<FoundTraces, TraceError> {
         if !search.any_span || search.conditions.len() < 2 {
-            return self.matching(search.filter()).await;
+            return self.matching(search.filter_in(range)).await;
         }
         let mut all: Option<FoundTraces> = None;
         for condition in &search.conditions {
-            let mut found = self.matching(search.base().and(condition.clone())).await?;
+            let mut found = self.matching(search.base(search.range).and(condition.clone())).await?;
             all = Some(match all {
                 None => found,
                 Some(mut known) => {
                     known.retain(|id, of| match found.remove(id) {
                         Some(more) => {
-                            of.newest = of.newest.max(more.newest);
-                            let new: Vec<Matched> =
-                                more.first.into_iter().filter(|m| !of.seen.contains(&m.span_id)).collect();
-                            of.first.extend(new);
-                            of.first.truncate(FIRST_MAX);
-                            of.seen.extend(more.seen);
+                            of.add(more);
                             true
                         }
                         None => false,

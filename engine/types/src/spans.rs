@@ -11,6 +11,7 @@ mod columns;
 mod filter;
 mod model;
 mod nested;
+mod rollup;
 mod source;
 
 pub use attributes::{Attribute, AttributeWriter, Attributes, Value, json_text, push_typed, push_typed_text};
@@ -20,6 +21,10 @@ pub use columns::{SpanColumn, all_columns, read_spans, schema_of};
 pub use filter::{AttributeTest, Place, SpanFilter, TextTest};
 pub use model::{Event, KIND_NAMES, Link, Side, Span, SpanContext, SpanId, TraceId, hex, kind_name, parse_hex};
 pub use nested::{EventRef, LinkRef, events, links, push_event, push_link};
+pub use rollup::{
+    Durations, EdgeKind, HIDDEN, OPEN_SHARED, PROTOCOLS, RATIO, RollupBuilder, RollupKind, RollupRequest, RollupRow,
+    RollupRows, bucket, instance_name, instance_parts, middle, remote_of, rollup_batch, rollup_columns, rollup_schema,
+};
 pub use source::{SpanRequest, SpanSnapshot, SpanSource};
 
 /// Mark: the span is Zipkin's other half of a shared id.

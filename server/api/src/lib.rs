@@ -11,6 +11,7 @@ pub mod error;
 mod exemplars_api;
 mod federate_api;
 pub mod fuzz;
+mod grpc_api;
 mod import_api;
 pub mod ingest_api;
 mod labels_api;
@@ -33,6 +34,6 @@ pub mod traces_grpc;
 mod traces_ingest;
 mod tsdb_api;
 
-pub use router::{main_router, otlp_router};
+pub use router::{main_router, otlp_router, zipkin_router};
 pub use serve::{Listener, ServeSettings, serve};
 pub use state::{ApiSettings, AppState};

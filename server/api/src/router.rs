@@ -17,8 +17,8 @@ use tower_http::compression::CompressionLayer;
 use crate::error::plain;
 use crate::state::AppState;
 use crate::{
-    admin, exemplars_api, federate_api, import_api, ingest_api, labels_api, logs_api, logs_ingest, metrics_api,
-    read_api, server_api, status_api, traces_api, traces_compat, traces_ingest, tsdb_api,
+    admin, exemplars_api, federate_api, grpc_api, import_api, ingest_api, labels_api, logs_api, logs_ingest,
+    metrics_api, read_api, server_api, status_api, traces_api, traces_compat, traces_ingest, tsdb_api,
 };
 
 /// The path of OTLP on its own port.
@@ -41,6 +41,7 @@ pub fn main_router(state: Arc<AppState>) -> Router {
         .merge(traces_ingest::routes())
         .merge(traces_api::routes())
         .merge(traces_compat::routes())
+        .merge(grpc_api::routes())
         .nest("/metrics-api", metrics)
         .nest("/logs-api/select/logsql", logs_api::routes());
     let mut paths: Vec<&str> = FORMATS.iter().flat_map(|f| f.paths).copied().collect();
@@ -59,6 +60,11 @@ pub fn otlp_router(state: Arc<AppState>) -> Router {
         .route(OTLP_PATH, post(ingest_api::handle))
         .route("/health/ready", get(admin::ready));
     finish(router, state)
+}
+
+/// Zipkin's port.
+pub fn zipkin_router(state: Arc<AppState>) -> Router {
+    finish(traces_compat::zipkin_routes().route("/health/ready", get(admin::ready)), state)
 }
 
 fn finish(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {

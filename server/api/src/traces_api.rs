@@ -4,6 +4,7 @@ mod export;
 mod lists;
 mod one;
 mod problem;
+mod related;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -42,6 +43,8 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/traces/{id}/statistics", get(one::statistics))
         .route("/traces/{id}/critical-path", get(one::critical_path))
         .route("/traces/{id}/similar", get(one::similar))
+        .route("/traces/{id}/logs", get(related::logs))
+        .route("/traces/{id}/exemplars", get(related::exemplars))
 }
 
 /// One call: who asks, what for, since when.

@@ -1,6 +1,7 @@
 //! Query APIs of other tools over the same engine: Jaeger (v1 and v3) and Zipkin (`traces-api` 4 and 5.1).
 
 mod jaeger;
+mod jaeger_metrics;
 mod jaeger_v3;
 mod zipkin;
 
@@ -18,7 +19,13 @@ use crate::state::AppState;
 
 /// All paths.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    Router::new().merge(jaeger::routes()).merge(jaeger_v3::routes()).merge(zipkin::routes())
+    let jaeger = jaeger::routes().merge(jaeger_metrics::routes()).merge(jaeger_v3::routes());
+    jaeger.merge(zipkin::routes())
+}
+
+/// Zipkin's paths alone.
+pub(crate) fn zipkin_routes() -> Router<Arc<AppState>> {
+    zipkin::routes()
 }
 
 /// Gives status and text of an error.

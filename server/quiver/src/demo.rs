@@ -1,30 +1,41 @@
-//! Demo telemetry: a small shop of services, an hour of history and then live, through the same store as any sender's.
+//! Demo telemetry of a small shop: metrics, logs and traces that tell of the same visits, an hour of history and then
+//! live, through the same doors as any sender's.
+
+mod shop;
+mod telling;
 
 use std::f64::consts::TAU;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quiver_api::AppState;
-use quiver_types::metrics::MetricMetadata;
+use axum::Router;
+use axum::body::Body;
+use http::{Request, StatusCode, header};
+use quiver_api::{AppState, main_router};
+use quiver_types::metrics::{Exemplar, MetricMetadata};
 use quiver_types::{LabelSet, MetricsBatch, Millis};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
 
+use self::shop::{DEPLOYED, PAYMENT_DOWN, SERVICES, SLOW_DB, checkout_version};
+use self::telling::{Told, tell};
 use crate::server::Addresses;
 
 /// Distance of the samples.
 const STEP_MS: i64 = 5_000;
 /// History at start.
 const HISTORY_MS: i64 = 3_600_000;
-const SERVICES: [&str; 4] = ["frontend", "checkout", "catalog", "payments"];
 const PATHS: [&str; 3] = ["/", "/cart", "/order"];
 const BUCKETS: [(&str, f64); 6] =
     [("0.01", 0.2), ("0.05", 0.55), ("0.1", 0.8), ("0.5", 0.96), ("1", 0.99), ("+Inf", 1.0)];
-const META: [(&str, &str, &str, &str); 5] = [
+const META: [(&str, &str, &str, &str); 6] = [
     ("http_requests_total", "counter", "Requests served, by path and status.", ""),
     ("http_request_duration_seconds", "histogram", "Time to serve a request.", "seconds"),
     ("process_resident_memory_bytes", "gauge", "Resident memory.", "bytes"),
     ("node_cpu_seconds_total", "counter", "CPU time, by mode.", "seconds"),
+    ("build_info", "gauge", "Version of the service.", ""),
     ("up", "gauge", "Whether the target answered.", ""),
 ];
 
@@ -46,22 +57,34 @@ pub fn banner(addresses: &Addresses) -> String {
     }
     let _ = write!(
         out,
-        "\n  Look:     {base}/metrics (own metrics), {base}/health/ready\n\
+        "\n  Traces:   curl -s '{base}/traces?service=checkout&error=true&limit=3'; Jaeger and Zipkin data sources: {base}\n\
+         \x20 Logs:     curl -s '{base}/logs-api/select/logsql/query' --data-urlencode 'query=level:error' -d limit=3\n\
+         \x20 Together: {base}/traces/<id>/logs, {base}/traces/<id>/exemplars\n\
+         \x20 Look:     {base}/metrics (own metrics), {base}/health/ready\n\
          \x20 Explain:  add explain=analyze to any query\n\n  Ctrl-C stops it; the data stays in the data directory.\n"
     );
     out
 }
 
-/// Writes history, then a sample of every series each [`STEP_MS`], until `stop`.
+/// Writes history, then what happens each [`STEP_MS`], until `stop`.
 pub async fn feed(app: Arc<AppState>, stop: CancellationToken) {
     let now = app.clock.now_ms();
+    let router = main_router(Arc::clone(&app));
     let mut next = (now - HISTORY_MS).div_euclid(STEP_MS) * STEP_MS;
+    // Samples that come again are the same samples; rows of logs would be there twice.
+    let told_until = newest_trace(&router).await.unwrap_or(0);
     loop {
         while next <= app.clock.now_ms() {
             // History goes in by the minute, live samples one by one.
             let times: Vec<Millis> = (0..12).map(|i| next + i * STEP_MS).filter(|t| *t <= app.clock.now_ms()).collect();
+            let seconds = (next / 1_000).max(told_until + 1)..(next / 1_000 + times.len() as i64 * STEP_MS / 1_000);
             next += times.len() as i64 * STEP_MS;
-            if let Err(error) = app.store.write_metrics(batch(&times)).await {
+            // A visit is told of when it is over, so that what is told of never lies ahead.
+            let told = tell(seconds.start - STEP_MS / 1_000..seconds.end - STEP_MS / 1_000);
+            let samples = batch(&times, &told);
+            post(&router, "/v1/traces", told.spans).await;
+            post(&router, "/insert/jsonline?_stream_fields=service.name,k8s.pod.name", told.logs).await;
+            if let Err(error) = app.store.write_metrics(samples).await {
                 tracing::warn!(%error, "demo telemetry was refused");
             }
             if stop.is_cancelled() {
@@ -75,8 +98,66 @@ pub async fn feed(app: Arc<AppState>, stop: CancellationToken) {
     }
 }
 
+/// Sends a request as a client does.
+async fn post(router: &Router, path: &str, body: String) {
+    if body.is_empty() {
+        return;
+    }
+    let request = Request::post(path).header(header::CONTENT_TYPE, "application/json").body(Body::from(body));
+    let Ok(request) = request else { return };
+    match router.clone().oneshot(request).await {
+        Ok(response) if response.status() == StatusCode::OK => {}
+        Ok(response) => tracing::warn!(status = %response.status(), path, "demo telemetry was refused"),
+        Err(never) => match never {},
+    }
+}
+
+/// Gives the second in which the newest trace of an earlier run begins.
+async fn newest_trace(router: &Router) -> Option<i64> {
+    let path = "/traces?from=now-1h&limit=1&service=web&root=true";
+    let response = router.clone().oneshot(Request::get(path).body(Body::empty()).ok()?).await.ok()?;
+    let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.ok()?;
+    let answer: Value = serde_json::from_slice(&body).ok()?;
+    let start: i64 = answer["data"][0]["start"].as_str()?.parse().ok()?;
+    Some(start / 1_000_000_000 + STEP_MS / 1_000)
+}
+
+/// Where the samples of a service come from.
+struct Instance<'b> {
+    batch: &'b mut MetricsBatch,
+    job: &'static str,
+    name: String,
+    times: &'b [Millis],
+}
+
+impl Instance<'_> {
+    fn add(&mut self, metric: &str, more: &[(&str, &str)], value: impl Fn(f64) -> f64) -> u32 {
+        let base = [("job", self.job), ("instance", self.name.as_str()), ("__name__", metric)];
+        let series =
+            self.batch.push_series(LabelSet::from_pairs(base.into_iter().chain(more.iter().copied())).canonical());
+        for &t in self.times {
+            self.batch.push_sample(series, t, value(t as f64 / 1000.0), 0);
+        }
+        series
+    }
+}
+
+/// Requests beyond the usual that fail, each second: in the bad minutes of the services that have some.
+fn failing(service: &str, t: f64) -> f64 {
+    match service {
+        "payment" => 6.0 * PAYMENT_DOWN.seconds(t),
+        "checkout" | "gateway" => 6.0 * PAYMENT_DOWN.seconds(t) + 3.5 * DEPLOYED.seconds(t),
+        _ => 0.0,
+    }
+}
+
+/// Requests beyond the usual that are slow, each second.
+fn slow(service: &str, t: f64) -> f64 {
+    if matches!(service, "catalog" | "storefront" | "gateway") { 8.0 * SLOW_DB.seconds(t) } else { 0.0 }
+}
+
 /// All samples of some times. Values depend on the time alone, so that a restart goes on where it stopped.
-fn batch(times: &[Millis]) -> MetricsBatch {
+fn batch(times: &[Millis], told: &Told) -> MetricsBatch {
     let mut b = MetricsBatch::default();
     let metadata = META.iter().map(|(metric, kind, help, unit)| MetricMetadata {
         metric: (*metric).to_owned(),
@@ -85,47 +166,72 @@ fn batch(times: &[Millis]) -> MetricsBatch {
         unit: (*unit).to_owned(),
     });
     b.metadata.extend(metadata);
-    for (s, service) in SERVICES.iter().enumerate() {
-        for instance in 0..3 {
-            let name = format!("{service}-{instance}");
-            let base = [("job", *service), ("instance", name.as_str())];
-            let mut add = |metric: &str, more: &[(&str, &str)], value: &dyn Fn(f64) -> f64| {
-                let pairs = base.iter().chain(more).copied().chain([("__name__", metric)]);
-                let series = b.push_series(LabelSet::from_pairs(pairs).canonical());
-                for &t in times {
-                    b.push_sample(series, t, value(t as f64 / 1000.0), 0);
-                }
+    for (s, service) in SERVICES.iter().copied().enumerate().filter(|(_, s)| *s != "web") {
+        for n in 0..3 {
+            let name = format!("{service}-{n}");
+            let mut of = Instance { batch: &mut b, job: service, name: name.clone(), times };
+            let phase = (s * 3 + n) as f64;
+            of.add("up", &[], |_| 1.0);
+            of.add("process_resident_memory_bytes", &[], |t| (2e8 + 4e7 * (t / 600.0 + phase).sin()).round());
+            let version = match service {
+                "checkout" => checkout_version(times.first().copied().unwrap_or(0) / 1_000),
+                _ => "2.3.1".to_owned(),
             };
-            let phase = (s * 3 + instance) as f64;
-            add("up", &[], &|_| 1.0);
-            add("process_resident_memory_bytes", &[], &|t| (2e8 + 4e7 * (t / 600.0 + phase).sin()).round());
+            of.add("build_info", &[("version", &version)], |_| 1.0);
             for (mode, share) in [("user", 0.3), ("system", 0.1), ("idle", 0.6)] {
-                add("node_cpu_seconds_total", &[("mode", mode)], &|t| {
+                of.add("node_cpu_seconds_total", &[("mode", mode)], |t| {
                     (growth(t, phase) * share * 100.0).round() / 100.0
                 });
             }
-            for (p, path) in PATHS.iter().enumerate() {
-                for (status, share) in [("200", 1.0), ("500", 0.01 + 0.005 * phase)] {
-                    let rate = share * 20.0 / (p + 1) as f64;
-                    add("http_requests_total", &[("path", path), ("status", status)], &|t| {
-                        (growth(t, phase) * rate).floor()
-                    });
-                }
-                let rate = 20.0 / (p + 1) as f64;
-                for (le, share) in BUCKETS {
-                    let labels = [("path", *path), ("le", le)];
-                    add("http_request_duration_seconds_bucket", &labels, &|t| {
-                        (growth(t, phase) * rate * share).floor()
-                    });
-                }
-                add("http_request_duration_seconds_count", &[("path", path)], &|t| (growth(t, phase) * rate).floor());
-                add("http_request_duration_seconds_sum", &[("path", path)], &|t| {
-                    (growth(t, phase) * rate * 0.08 * 1e3).floor() / 1e3
-                });
-            }
+            requests(&mut of, phase, told);
         }
     }
     b
+}
+
+/// Counters and histograms of the requests that an instance serves, with exemplars of the visits.
+fn requests(of: &mut Instance<'_>, phase: f64, told: &Told) {
+    let service = of.job;
+    for (p, path) in PATHS.iter().copied().enumerate() {
+        let rate = 20.0 / (p + 1) as f64;
+        let part = 1.0 / (p + 1) as f64;
+        of.add("http_requests_total", &[("path", path), ("status", "200")], |t| (growth(t, phase) * rate).floor());
+        of.add("http_requests_total", &[("path", path), ("status", "500")], |t| {
+            (growth(t, phase) * rate * 0.002 + failing(service, t) * part).floor()
+        });
+        let mut buckets = Vec::new();
+        for (le, share) in BUCKETS {
+            let late = if matches!(le, "1" | "+Inf") { part } else { 0.0 };
+            let series = of.add("http_request_duration_seconds_bucket", &[("path", path), ("le", le)], |t| {
+                (growth(t, phase) * rate * share + slow(service, t) * late).floor()
+            });
+            buckets.push((le.parse::<f64>().unwrap_or(f64::INFINITY), series));
+        }
+        of.add("http_request_duration_seconds_count", &[("path", path)], |t| {
+            (growth(t, phase) * rate + slow(service, t) * part).floor()
+        });
+        of.add("http_request_duration_seconds_sum", &[("path", path)], |t| {
+            ((growth(t, phase) * rate * 0.08 + slow(service, t) * part * 0.7) * 1e3).floor() / 1e3
+        });
+        if p == 0 {
+            exemplars(of, &buckets, told);
+        }
+    }
+}
+
+fn exemplars(of: &mut Instance<'_>, buckets: &[(f64, u32)], told: &Told) {
+    let served = told.served.iter().filter(|s| s.0 == of.job && s.1 == of.name);
+    let mut last = None;
+    for (_, _, ts, took, trace) in served {
+        // One for each step is enough.
+        if last.is_some_and(|last: i64| ts - last < STEP_MS) {
+            continue;
+        }
+        last = Some(*ts);
+        let Some((_, series)) = buckets.iter().find(|(le, _)| took <= le) else { continue };
+        let labels = LabelSet::from_pairs([("trace_id", trace.as_str())]).canonical().to_vec();
+        of.batch.exemplars.push(Exemplar { series: *series, ts: *ts, value: *took, labels });
+    }
 }
 
 /// A counter that grows about one a second, faster and slower by turns of 20 minutes; begins anew each day.
@@ -140,10 +246,13 @@ mod tests {
 
     #[test]
     fn counters_never_fall_within_a_day() {
-        let values: Vec<f64> = (0..2_000).map(|i| growth(f64::from(i) * 5.0, 3.0)).collect();
+        let counter = |t: f64| growth(t, 3.0) + failing("checkout", t) + slow("gateway", t);
+        let values: Vec<f64> = (0..17_000).map(|i| counter(f64::from(i) * 5.0)).collect();
         assert!(values.windows(2).all(|w| w[0] <= w[1]));
-        let b = batch(&[1_000, 6_000]);
+        let told = tell(1_700_000_000..1_700_000_010);
+        let b = batch(&[1_700_000_000_000, 1_700_000_005_000], &told);
         assert_eq!(b.ts.len(), b.series.len() * 2);
         assert!(b.series.len() > 300);
+        assert!(b.exemplars.iter().all(|e| b.series.len() > e.series as usize) && !b.exemplars.is_empty());
     }
 }

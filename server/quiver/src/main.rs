@@ -194,7 +194,9 @@ fn listening(a: &Addresses) -> String {
     let extra = |name: &str, address: Option<std::net::SocketAddr>| {
         address.map_or_else(|| format!("{name} off"), |a| format!("{name} {a}"))
     };
-    format!("quiver listens: http {}, {}, {}", a.http, extra("otlp-http", a.otlp_http), extra("otlp-grpc", a.otlp_grpc))
+    let otlp = format!("{}, {}", extra("otlp-http", a.otlp_http), extra("otlp-grpc", a.otlp_grpc));
+    let zipkin = a.zipkin.map(|at| format!(", zipkin {at}")).unwrap_or_default();
+    format!("quiver listens: http {}, {otlp}{zipkin}", a.http)
 }
 
 async fn stop_on_signal(stop: CancellationToken) {

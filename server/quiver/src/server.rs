@@ -9,7 +9,7 @@ use axum_router::Gate;
 use quiver_api::logs_ingest::LogsService;
 use quiver_api::otlp_grpc::MetricsService;
 use quiver_api::traces_grpc::TraceService;
-use quiver_api::{AppState, Listener, ServeSettings, main_router, otlp_router, serve};
+use quiver_api::{AppState, Listener, ServeSettings, main_router, otlp_router, serve, zipkin_router};
 use quiver_types::{Clock, Error, Result};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +31,8 @@ pub struct Addresses {
     pub otlp_http: Option<SocketAddr>,
     /// OTLP over gRPC.
     pub otlp_grpc: Option<SocketAddr>,
+    /// Zipkin's API.
+    pub zipkin: Option<SocketAddr>,
 }
 
 /// A server whose sockets are bound; connections already wait for their answers.
@@ -40,6 +42,7 @@ pub struct Bound {
     http: TcpListener,
     otlp_http: Option<TcpListener>,
     otlp_grpc: Option<TcpListener>,
+    zipkin: Option<TcpListener>,
     /// Where it listens.
     pub addresses: Addresses,
 }
@@ -64,14 +67,14 @@ async fn bind(name: &str, address: &str, network_allowed: bool) -> Result<TcpLis
 }
 
 /// Binds an extra port: a default one that is taken is left out with a warning.
-async fn bind_extra(loaded: &Loaded, key: &str, address: &str) -> Result<Option<TcpListener>> {
+async fn bind_extra(loaded: &Loaded, section: &str, key: &str, address: &str) -> Result<Option<TcpListener>> {
     if address.is_empty() {
         return Ok(None);
     }
-    let name = format!("otlp.{key}");
+    let name = format!("{section}.{key}");
     match bind(&name, address, loaded.settings.http.rbac_off_on_network).await {
         Ok(socket) => Ok(Some(socket)),
-        Err(e) if loaded.is_given("otlp", key) => Err(e),
+        Err(e) if loaded.is_given(section, key) => Err(e),
         Err(e) => {
             tracing::warn!("{e}; going on without it");
             Ok(None)
@@ -87,8 +90,9 @@ impl Bound {
     pub async fn bind(loaded: &Loaded) -> Result<Self> {
         let s = &loaded.settings;
         let http = bind("http.listen", &s.http.listen, s.http.rbac_off_on_network).await?;
-        let otlp_http = bind_extra(loaded, "http_listen", &s.otlp.http_listen).await?;
-        let otlp_grpc = bind_extra(loaded, "grpc_listen", &s.otlp.grpc_listen).await?;
+        let otlp_http = bind_extra(loaded, "otlp", "http_listen", &s.otlp.http_listen).await?;
+        let otlp_grpc = bind_extra(loaded, "otlp", "grpc_listen", &s.otlp.grpc_listen).await?;
+        let zipkin = bind_extra(loaded, "traces", "zipkin_listen", &s.traces.zipkin_listen).await?;
         let of = |socket: &TcpListener| {
             socket.local_addr().map_err(|e| Error::internal("a bound socket has no address").with_source(e))
         };
@@ -96,8 +100,9 @@ impl Bound {
             http: of(&http)?,
             otlp_http: otlp_http.as_ref().map(of).transpose()?,
             otlp_grpc: otlp_grpc.as_ref().map(of).transpose()?,
+            zipkin: zipkin.as_ref().map(of).transpose()?,
         };
-        Ok(Self { settings: s.clone(), http, otlp_http, otlp_grpc, addresses })
+        Ok(Self { settings: s.clone(), http, otlp_http, otlp_grpc, zipkin, addresses })
     }
 
     /// Opens the store, serves until `stop`, drains, closes. While the store replays its log, `/health/live` answers
@@ -120,7 +125,11 @@ impl Bound {
         let serving = CancellationToken::new();
         let state: Arc<OnceLock<Arc<AppState>>> = Arc::default();
         let mut tasks = Vec::new();
-        let gates = [(Some(self.http), Gate::new(main_router)), (self.otlp_http, Gate::new(otlp_router))];
+        let gates = [
+            (Some(self.http), Gate::new(main_router)),
+            (self.otlp_http, Gate::new(otlp_router)),
+            (self.zipkin, Gate::new(zipkin_router)),
+        ];
         let mut openers = Vec::new();
         for (socket, gate) in gates {
             let Some(socket) = socket else { continue };

@@ -194,6 +194,8 @@ settings! {
     traces: Traces {
         /// Most spans that one trace may have in an answer.
         export_spans_max: usize = "500000";
+        /// Address and port of Zipkin's API (usually `127.0.0.1:9411`); empty switches it off. It is on the main port too.
+        zipkin_listen: String = "\"\"";
     }
     /// Where and how long data is kept.
     store: Store {

@@ -101,7 +101,7 @@ fn merge(ranges: impl IntoIterator<Item = Range<u64>>, gap: u64) -> Vec<Range<u6
 
 /// The counter for the bytes of a kind of file.
 fn bytes_counter<'a>(kind: &str, stats: &'a ReadStats) -> &'a AtomicU64 {
-    if matches!(kind, "series" | "index" | "streams") { &stats.index_bytes_read } else { &stats.bytes_read }
+    if matches!(kind, "series" | "index" | "streams" | "rollup") { &stats.index_bytes_read } else { &stats.bytes_read }
 }
 
 impl Part {
@@ -235,7 +235,7 @@ impl Part {
             );
             base += bounds[1] - bounds[0];
         }
-        if !matches!(file.kind.as_str(), "series" | "index" | "streams") {
+        if !matches!(file.kind.as_str(), "series" | "index" | "streams" | "rollup") {
             stats::add(&stats.pages_read, pages);
         }
         if groups.is_empty() {

@@ -1,6 +1,7 @@
 //! The part of the table `spans`: how batches of spans become columns and come back.
 
 mod read;
+mod rollup;
 mod write;
 
 pub(crate) use read::{SpanIndex, SpanRows, needed};

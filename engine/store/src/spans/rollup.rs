@@ -16,7 +16,9 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
 use parking_lot::Mutex;
-use quiver_types::spans::{RollupBuilder, RollupKind, RollupRequest, RollupRow, RollupRows, rollup_batch, rollup_schema};
+use quiver_types::spans::{
+    RollupBuilder, RollupKind, RollupRequest, RollupRow, RollupRows, rollup_batch, rollup_schema,
+};
 use quiver_types::tables::spans;
 use quiver_types::{Access, ReadStats, stats};
 
@@ -41,7 +43,7 @@ struct Kept {
 
 impl LiveRollup {
     /// Gives the rows of the live spans of a snapshot.
-    fn rows(&self, snapshot: &Snapshot) -> Result<Vec<RollupRow>> {
+    fn rows(&self, snapshot: &Snapshot, wanted: impl Fn(RollupKind) -> bool) -> Result<Vec<RollupRow>> {
         let all = (i64::MIN, i64::MAX);
         let views = snapshot.visible.generations.iter().map(|g| (g.id(), g.span_view(all, snapshot.seq)));
         let views: Vec<_> = views.filter(|(_, chunks)| !chunks.is_empty()).collect();
@@ -59,7 +61,7 @@ impl LiveRollup {
                 kept.pushed[n].1 += 1;
             }
         }
-        let rows = kept.builder.rows();
+        let rows = kept.builder.rows(wanted);
         if kept.spans > KEPT_SPANS_MAX {
             *kept = Kept::default();
         }
@@ -73,6 +75,8 @@ struct Scan {
     live: Arc<LiveRollup>,
     access: Access,
     request: RollupRequest,
+    /// Of the request, made once.
+    ranges: Vec<(RollupKind, (i64, i64))>,
     stats: Arc<ReadStats>,
 }
 
@@ -83,6 +87,10 @@ impl fmt::Debug for Scan {
 }
 
 impl Scan {
+    fn wants(&self, kind: RollupKind, minute: i64) -> bool {
+        self.ranges.iter().any(|(k, (from, to))| *k == kind && (*from..=*to).contains(&minute))
+    }
+
     fn parts(&self) -> Vec<Arc<Part>> {
         let Some((min, max)) = self.request.bounds() else { return Vec::new() };
         let all = self.snapshot.visible.table(spans::TABLE.name);
@@ -93,8 +101,9 @@ impl Scan {
 
     async fn batches(&self) -> Result<Vec<RecordBatch>> {
         let parts = self.parts();
-        let live: Vec<RollupRow> =
-            self.live.rows(&self.snapshot)?.into_iter().filter(|r| self.request.wants(r.kind, r.minute)).collect();
+        let asked = |kind| self.ranges.iter().any(|(k, _)| *k == kind);
+        let mut live = self.live.rows(&self.snapshot, asked)?;
+        live.retain(|r| self.wants(r.kind, r.minute));
         let all_parts = self.snapshot.visible.table(spans::TABLE.name).len();
         // Nobody else can have the parent of an open span.
         let alone = all_parts + usize::from(self.snapshot.visible.generations.iter().any(|g| g.spans() > 0)) < 2;
@@ -102,7 +111,7 @@ impl Scan {
         stats::add(&self.stats.parts_total, all_parts as u64);
         stats::add(&self.stats.parts_read, parts.len() as u64);
         if !live.is_empty() {
-            out.push(rollup_batch(live.iter()).map_err(crate::Error::from)?);
+            out.push(rollup_batch(live.iter())?);
         }
         for part in parts {
             out.extend(part.rollup(&self.request, &self.stats).await?);
@@ -112,11 +121,9 @@ impl Scan {
 
     /// Keeps the rows that are asked for, as the caller may see them.
     fn seen(&self, batch: &RecordBatch, alone: bool) -> Result<RecordBatch> {
-        let rows = RollupRows::of(batch).map_err(crate::Error::from)?;
+        let rows = RollupRows::of(batch)?;
         let wanted = |i: usize| {
-            rows.place(i).is_some_and(|(kind, minute)| {
-                self.request.wants(kind, minute) && !(alone && kind == RollupKind::Open)
-            })
+            rows.place(i).is_some_and(|(kind, minute)| self.wants(kind, minute) && !(alone && kind == RollupKind::Open))
         };
         if self.access.is_full() {
             let keep: BooleanArray = (0..batch.num_rows()).map(|i| Some(wanted(i))).collect();
@@ -124,7 +131,7 @@ impl Scan {
         }
         let shown = (0..batch.num_rows()).filter(|&i| wanted(i)).filter_map(|i| rows.row(i)?.seen_by(&self.access));
         let shown: Vec<RollupRow> = shown.collect();
-        Ok(rollup_batch(shown.iter()).map_err(crate::Error::from)?)
+        rollup_batch(shown.iter())
     }
 }
 
@@ -179,9 +186,10 @@ pub(super) fn table(
     access: &Access,
     request: RollupRequest,
     stats: Arc<ReadStats>,
-) -> quiver_types::Result<Arc<dyn TableProvider>> {
+) -> Result<Arc<dyn TableProvider>> {
     let (snapshot, live, access) = (snapshot.clone(), Arc::clone(live), access.clone());
-    let scan = Arc::new(Scan { snapshot, live, access, request, stats });
+    let ranges = request.ranges();
+    let scan = Arc::new(Scan { snapshot, live, access, request, ranges, stats });
     let table = StreamingTable::try_new(rollup_schema(), vec![Arc::new(Rows(scan, rollup_schema()))])
         .map_err(|e| quiver_types::Error::internal("cannot make a table of roll-ups").with_source(e))?;
     Ok(Arc::new(RollupTable(table)))

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use arrow::array::RecordBatch;
-use quiver_types::spans::{SpanFilter, SpanRequest, TextTest};
+use quiver_types::spans::{SpanFilter, SpanRequest, TextTest, schema_of};
 use quiver_types::tables::spans;
 use quiver_types::{Access, ReadStats, stats};
 
-use super::eval::matching;
+use super::eval::{SpanSet, matching};
 use super::live::LiveRows;
 use crate::error::Result;
 use crate::memtable::spans::SpanChunk;
@@ -20,6 +20,8 @@ use crate::snapshot::Snapshot;
 
 /// Rows of a part that are decoded at once.
 const STEP_ROWS: u64 = 32 * 1024;
+/// So many are read with all columns at once.
+const SMALL_ROWS: u64 = 4096;
 
 /// What the partitions of a scan share.
 #[derive(Debug)]
@@ -95,8 +97,62 @@ pub(super) struct SpanStream {
 struct OpenPart {
     part: Arc<Part>,
     ranges: VecDeque<Range<u64>>,
-    columns: Vec<String>,
-    ready: VecDeque<SpanRows>,
+    /// Columns that the filter looks at, and those that the answer needs beside them.
+    filter: Vec<String>,
+    answer: Vec<String>,
+}
+
+impl OpenPart {
+    /// Takes the next rows, and says how many.
+    fn next_rows(&mut self) -> (Vec<Range<u64>>, u64) {
+        let (mut step, mut taken) = (Vec::new(), 0);
+        while taken < STEP_ROWS
+            && let Some(range) = self.ranges.pop_front()
+        {
+            let end = range.end.min(range.start + STEP_ROWS - taken);
+            taken += end - range.start;
+            step.push(range.start..end);
+            if end < range.end {
+                self.ranges.push_front(end..range.end);
+            }
+        }
+        (step, taken)
+    }
+
+    /// Reads the rows that match. Of many rows first what the filter looks at, then the rest of those that are left.
+    async fn read(&self, scan: &ScanShared, step: &[Range<u64>], rows: u64) -> Result<SpanRows> {
+        let names = |lists: &[&Vec<String>]| -> Vec<String> { lists.iter().flat_map(|l| l.iter().cloned()).collect() };
+        let at_once = rows <= SMALL_ROWS || self.filter.is_empty() || self.answer.is_empty();
+        let first = if at_once { names(&[&self.filter, &self.answer]) } else { self.filter.clone() };
+        let first: Vec<&str> = first.iter().map(String::as_str).collect();
+        let read = self.part.span_rows(step, &first, false, &scan.stats).await?;
+        let masks: Vec<Vec<bool>> =
+            read.iter().map(|rows| matching(rows, &scan.request.filter, &scan.access)).collect();
+        let kept = read.iter().zip(&masks).map(|(rows, keep)| rows.filter(keep)).collect::<Result<Vec<_>>>()?;
+        let kept = SpanRows::concat(&kept)?;
+        if at_once || kept.is_empty() {
+            return Ok(kept);
+        }
+        let keep: Vec<bool> = masks.concat();
+        let answer: Vec<&str> = self.answer.iter().map(String::as_str).collect();
+        // Rows that are nearly all wanted are read as they lie, without jumping.
+        let most = kept.len() * 2 > keep.len();
+        let wanted = if most { step.to_vec() } else { left(step, &keep) };
+        let rest = SpanRows::concat(&self.part.span_rows(&wanted, &answer, false, &scan.stats).await?)?;
+        kept.beside(&if most { rest.filter(&keep)? } else { rest })
+    }
+}
+
+/// Gives the rows of ranges that are kept, as ranges.
+fn left(step: &[Range<u64>], keep: &[bool]) -> Vec<Range<u64>> {
+    let mut out: Vec<Range<u64>> = Vec::new();
+    for (row, _) in step.iter().cloned().flatten().zip(keep).filter(|(_, keep)| **keep) {
+        match out.last_mut() {
+            Some(last) if last.end == row => last.end = row + 1,
+            _ => out.push(row..row + 1),
+        }
+    }
+    out
 }
 
 impl SpanStream {
@@ -127,42 +183,29 @@ impl SpanStream {
         let scan = Arc::clone(&self.scan);
         let columns = &scan.request.columns;
         if let Some(open) = &mut self.part {
-            if let Some(rows) = open.ready.pop_front() {
-                let keep = matching(&rows, &scan.request.filter, &scan.access);
-                return rows.filter(&keep)?.project(columns).map(Some);
-            }
-            let mut step = Vec::new();
-            let mut taken = 0;
-            while taken < STEP_ROWS
-                && let Some(range) = open.ranges.pop_front()
-            {
-                let end = range.end.min(range.start + STEP_ROWS - taken);
-                taken += end - range.start;
-                step.push(range.start..end);
-                if end < range.end {
-                    open.ranges.push_front(end..range.end);
-                }
-            }
+            let (step, rows) = open.next_rows();
             if step.is_empty() {
                 self.part = None;
-            } else {
-                let names: Vec<&str> = open.columns.iter().map(String::as_str).collect();
-                open.ready = open.part.span_rows(&step, &names, false, &scan.stats).await?.into();
+                return Ok(Some(RecordBatch::new_empty(schema_of(columns))));
             }
-            return Ok(Some(RecordBatch::new_empty(quiver_types::spans::schema_of(columns))));
+            let rows = open.read(&scan, &step, rows).await?;
+            if rows.is_empty() {
+                return Ok(Some(RecordBatch::new_empty(schema_of(columns))));
+            }
+            return rows.project(columns).map(Some);
         }
         let unit = scan.next.fetch_add(1, Relaxed);
         if let Some(chunk) = scan.live.get(unit) {
             let rows = LiveRows::new(&chunk.batch);
             let keep = matching(&rows, &scan.request.filter, &scan.access);
             if !keep.contains(&true) {
-                return Ok(Some(RecordBatch::new_empty(quiver_types::spans::schema_of(columns))));
+                return Ok(Some(RecordBatch::new_empty(schema_of(columns))));
             }
             return rows.project(&keep, columns).map(Some);
         }
         let Some(part) = scan.parts.get(unit - scan.live.len()) else { return Ok(None) };
         self.part = Some(open(&scan, Arc::clone(part)).await?);
-        Ok(Some(RecordBatch::new_empty(quiver_types::spans::schema_of(columns))))
+        Ok(Some(RecordBatch::new_empty(schema_of(columns))))
     }
 }
 
@@ -178,11 +221,11 @@ async fn open(scan: &ScanShared, part: Arc<Part>) -> Result<OpenPart> {
         None if timely.is_empty() => Vec::new(),
         None => vec![timely],
     };
-    let mut columns = Vec::new();
+    let mut columns = (Vec::new(), Vec::new());
     if !ranges.is_empty() {
         stats::add(&scan.stats.parts_read, 1);
         let schema = part.span_columns(&scan.stats).await?;
         columns = needed(filter, &scan.request.columns, !scan.access.is_full(), &schema);
     }
-    Ok(OpenPart { part, ranges: ranges.into(), columns, ready: VecDeque::new() })
+    Ok(OpenPart { part, ranges: ranges.into(), filter: columns.0, answer: columns.1 })
 }

@@ -10,25 +10,36 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use quiver_types::spans::{SpanRequest, SpanSnapshot, SpanSource, schema_of};
+use quiver_types::spans::{RollupRequest, SpanRequest, SpanSnapshot, SpanSource, schema_of};
 use quiver_types::{Access, Error, ReadStats, Result};
 
 use super::exec::SpansExec;
+use super::rollup::{self, LiveRollup};
 use super::stream::ScanShared;
 use crate::snapshot::{Shared, Snapshot};
 
 /// Gives snapshots of the store for reading spans.
 #[derive(Debug)]
-pub struct SpanSnapshots(pub(crate) Arc<Shared>);
+pub struct SpanSnapshots {
+    shared: Arc<Shared>,
+    live: Arc<LiveRollup>,
+}
+
+impl SpanSnapshots {
+    /// Reads from what a store publishes.
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, live: Arc::default() }
+    }
+}
 
 impl SpanSource for SpanSnapshots {
     fn snapshot(&self) -> Arc<dyn SpanSnapshot> {
-        Arc::new(Pinned(self.0.snapshot()))
+        Arc::new(Pinned(self.shared.snapshot(), Arc::clone(&self.live)))
     }
 }
 
 #[derive(Debug)]
-struct Pinned(Snapshot);
+struct Pinned(Snapshot, Arc<LiveRollup>);
 
 impl SpanSnapshot for Pinned {
     fn as_any(&self) -> &(dyn Any + Send + Sync) {
@@ -47,10 +58,29 @@ pub fn spans_table(
     request: &SpanRequest,
     stats: Arc<ReadStats>,
 ) -> Result<Arc<dyn TableProvider>> {
-    let pinned = snapshot.as_any().downcast_ref::<Pinned>();
-    let pinned = pinned.ok_or_else(|| Error::internal("this snapshot was taken by another source"))?;
+    let pinned = pinned(snapshot)?;
     let scan = ScanShared::new(&pinned.0, access.clone(), request.clone(), stats);
     Ok(Arc::new(SpansTable { schema: schema_of(&request.columns), scan: Arc::new(scan) }))
+}
+
+fn pinned(snapshot: &Arc<dyn SpanSnapshot>) -> Result<&Pinned> {
+    let pinned = snapshot.as_any().downcast_ref::<Pinned>();
+    pinned.ok_or_else(|| Error::internal("this snapshot was taken by another source"))
+}
+
+/// Makes a table of the roll-ups of spans of a snapshot, as a caller may see them. What its scans read is added to
+/// `stats`.
+///
+/// # Errors
+/// Internal: the snapshot is of another source.
+pub fn rollups_table(
+    snapshot: &Arc<dyn SpanSnapshot>,
+    access: &Access,
+    request: RollupRequest,
+    stats: Arc<ReadStats>,
+) -> Result<Arc<dyn TableProvider>> {
+    let pinned = pinned(snapshot)?;
+    rollup::table(&pinned.0, &pinned.1, access, request, stats)
 }
 
 struct SpansTable {

@@ -1,23 +1,25 @@
 //! The service graph: who calls whom, with counts, errors and durations.
 //!
 //! An edge is a span whose parent is of another service, or a call whose other side sent no span (a database, a queue,
-//! something outside). A parent that the caller may not see makes its edge come from `hidden`.
+//! something outside). A window alone is answered from roll-ups, in whole minutes; with other conditions the spans are
+//! read. What the caller may not see is called `hidden`.
+
+mod late;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use foldhash::fast::FixedState;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 use quiver_query::QueryContext;
-use quiver_types::spans::{Attributes, STATUS_ERROR, SpanFilter, SpanId, TraceId};
+use quiver_types::spans::{
+    Durations, EdgeKind, HIDDEN, OPEN_SHARED, PROTOCOLS, RollupBuilder, RollupKind, RollupRequest, RollupRow,
+    RollupRows, SpanColumn, SpanFilter, rollup_columns,
+};
+use quiver_types::tables::spans::minute_of;
 use serde_json::{Value, json};
 
-use super::sketch::Sketch;
-use super::{Columns, columns, shown};
-use crate::engine::{TraceError, TracesEngine};
-
-/// Most spans that a graph is made of.
-const SPANS_MAX: usize = 20_000_000;
+use super::shown;
+use crate::engine::{Reader, TraceError, TracesEngine};
 
 /// A node.
 #[derive(Debug, Clone, PartialEq)]
@@ -100,227 +102,214 @@ impl Dependencies {
     }
 }
 
-/// What the graph needs of a span.
-struct Light {
-    trace: TraceId,
-    parent: Option<SpanId>,
-    id: SpanId,
-    service: u32,
-    kind: u8,
-    error: bool,
-    duration: i64,
-    /// Who is called and how, where the span says it: index of (name, node kind, protocol).
-    remote: Option<u32>,
-    protocol: &'static str,
-}
-
-#[derive(Default)]
-struct Names {
-    list: Vec<Arc<str>>,
-    of: HashMap<Arc<str>, u32, FixedState>,
-}
-
-impl Names {
-    fn number(&mut self, name: &str) -> u32 {
-        if let Some(&known) = self.of.get(name) {
-            return known;
-        }
-        let shared: Arc<str> = name.into();
-        self.list.push(Arc::clone(&shared));
-        self.of.insert(shared, self.list.len() as u32 - 1);
-        self.list.len() as u32 - 1
-    }
-}
-
-/// Tags of the other side, the best first, and what kind of node they name.
-fn remote_of(attributes: &[u8], kind: u8) -> (Option<(String, &'static str)>, &'static str) {
-    let list: Vec<_> = Attributes::read(attributes).collect();
-    let get = |wanted: &str| {
-        let found = list.iter().find(|(key, _)| *key == wanted).map(|(_, v)| v.text().into_owned());
-        found.filter(|t| !t.is_empty())
-    };
-    let has = |prefix: &str| list.iter().any(|(key, _)| key.starts_with(prefix));
-    let protocol = match () {
-        () if has("db.") => "db",
-        () if has("messaging.") => "messaging",
-        () if has("rpc.") => "rpc",
-        () if has("http.") || has("url.") => "http",
-        () => "",
-    };
-    if !matches!(kind, 3 | 4) {
-        return (None, protocol);
-    }
-    let address = || {
-        ["peer.service", "service.peer.name", "server.address", "net.peer.name", "network.peer.address"]
-            .iter()
-            .find_map(|key| get(key))
-    };
-    let remote = match protocol {
-        "db" => {
-            let name = ["db.namespace", "db.name"].iter().find_map(|key| get(key));
-            let system = || get("db.system.name").or_else(|| get("db.system"));
-            get("peer.service").or(name).or_else(address).or_else(system).map(|n| (n, "database"))
-        }
-        "messaging" => {
-            let system = || get("messaging.system");
-            get("messaging.destination.name").or_else(address).or_else(system).map(|n| (n, "queue"))
-        }
-        _ => address().map(|n| (n, "external")),
-    };
-    (remote, protocol)
-}
-
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Total {
+    spans: u64,
     errors: u64,
-    sketch: Sketch,
+    durations: Durations,
+    protocol: u8,
 }
 
 impl Total {
-    fn add(&mut self, span: &Light) {
-        self.errors += u64::from(span.error);
-        self.sketch.add(span.duration);
+    fn merge(&mut self, other: &Self) {
+        self.spans += other.spans;
+        self.errors += other.errors;
+        self.durations.merge(&other.durations);
+        self.protocol = match (self.protocol, other.protocol) {
+            (0, p) | (p, 0) => p,
+            (a, b) => a.min(b),
+        };
+    }
+
+    fn add(&mut self, row: &RollupRow) {
+        let RollupRow { spans, errors, durations, protocol, .. } = row;
+        let other = Self { spans: *spans, errors: *errors, durations: durations.clone(), protocol: *protocol };
+        self.merge(&other);
     }
 }
 
+/// The sums that a graph is made of.
+#[derive(Debug, Default)]
+struct Sums {
+    nodes: BTreeMap<String, Total>,
+    /// By caller, called and sort.
+    edges: BTreeMap<(String, String, EdgeKind), Total>,
+    open: Vec<RollupRow>,
+}
+
+impl Sums {
+    fn add(&mut self, row: RollupRow) {
+        match row.kind {
+            RollupKind::NodeHour | RollupKind::NodeMinute => {
+                self.nodes.entry(shown(&row.service).to_owned()).or_default().add(&row);
+            }
+            RollupKind::EdgeHour | RollupKind::EdgeMinute => self.edge(&row).add(&row),
+            RollupKind::Open => self.open.push(row),
+            RollupKind::Operation | RollupKind::Instance => {}
+        }
+    }
+
+    fn edge(&mut self, row: &RollupRow) -> &mut Total {
+        let kind = EdgeKind::of(row.sort).unwrap_or(EdgeKind::External);
+        let (source, target) = match kind {
+            EdgeKind::Service => (shown(&row.service), shown(&row.peer)),
+            EdgeKind::User => ("user", shown(&row.peer)),
+            _ => (shown(&row.service), row.peer.as_str()),
+        };
+        self.edges.entry((source.to_owned(), target.to_owned(), kind)).or_default()
+    }
+
+    /// Takes a call out again that was answered after all.
+    fn remove(&mut self, row: &RollupRow) {
+        let total = self.edge(row);
+        total.spans = total.spans.saturating_sub(row.spans);
+        total.errors = total.errors.saturating_sub(row.errors);
+        row.durations.iter().for_each(|(bucket, count)| total.durations.remove(bucket, count));
+    }
+
+    /// Of spans that were read for a caller that sees only a part: what calls them is hidden.
+    fn hide_open(&mut self) {
+        for row in std::mem::take(&mut self.open) {
+            if row.sort & OPEN_SHARED != 0 || matches!(row.sort, 2 | 5) {
+                let edge = RollupRow {
+                    kind: RollupKind::EdgeMinute,
+                    peer: row.service.clone(),
+                    service: HIDDEN.to_owned(),
+                    sort: EdgeKind::Service as u8,
+                    ids: None,
+                    ..row
+                };
+                self.add(edge);
+            }
+        }
+    }
+
+    fn graph(self, restricted: bool) -> Dependencies {
+        let mut nodes: BTreeMap<(String, &'static str), Total> = BTreeMap::new();
+        let mut edges: BTreeMap<(String, String), Total> = BTreeMap::new();
+        for ((source, target, kind), total) in self.edges.into_iter().filter(|(_, t)| t.spans > 0) {
+            let sends_spans = self.nodes.contains_key(&target);
+            let sort = match kind {
+                EdgeKind::Database => "database",
+                EdgeKind::Queue => "queue",
+                _ => "external",
+            };
+            let target = match kind {
+                EdgeKind::Service | EdgeKind::User => target,
+                _ if sends_spans => target,
+                // Who may see only a part must not learn from a name what the rest is called.
+                EdgeKind::External if restricted => HIDDEN.to_owned(),
+                _ => target,
+            };
+            if kind == EdgeKind::User {
+                nodes.entry((source.clone(), "user")).or_default();
+            }
+            for end in [&source, &target] {
+                if restricted && end == HIDDEN && !self.nodes.contains_key(HIDDEN) {
+                    nodes.entry((HIDDEN.to_owned(), "external")).or_default();
+                }
+            }
+            if !sends_spans && !matches!(kind, EdgeKind::Service | EdgeKind::User) {
+                nodes.entry((target.clone(), sort)).or_default().merge(&total);
+            }
+            edges.entry((source, target)).or_default().merge(&total);
+        }
+        nodes.extend(self.nodes.into_iter().map(|(name, total)| ((name, "service"), total)));
+        let node = |((id, kind), of): ((String, &'static str), Total)| Node {
+            id,
+            kind,
+            spans: of.spans,
+            errors: of.errors,
+            p95: of.durations.quantile(0.95),
+        };
+        let edge = |((source, target), of): ((String, String), Total)| Edge {
+            source,
+            target,
+            protocol: PROTOCOLS.get(usize::from(of.protocol)).copied().unwrap_or_default(),
+            calls: of.spans,
+            errors: of.errors,
+            quantiles: [0.5, 0.95].map(|q| of.durations.quantile(q)),
+        };
+        Dependencies { nodes: nodes.into_iter().map(node).collect(), edges: edges.into_iter().map(edge).collect() }
+    }
+}
+
+/// Gives the roll-ups that a graph of a window is made of.
+pub fn graph_request(range: (i64, i64)) -> RollupRequest {
+    RollupRequest::Graph(minute_of(range.0), minute_of(range.1))
+}
+
 impl TracesEngine {
-    /// Makes the graph of the spans that a filter takes.
+    /// Makes the graph of the spans that start in a window (both ends included) and pass some conditions.
     ///
     /// # Errors
-    /// Too many spans; those of the engine.
+    /// Those of the engine.
     pub async fn dependencies(
         self: &Arc<Self>,
         ctx: &QueryContext,
-        filter: SpanFilter,
+        range: (i64, i64),
+        conditions: Vec<SpanFilter>,
     ) -> Result<Dependencies, TraceError> {
         self.read(ctx, move |reader| async move {
-            let own = &["trace_id", "span_id", "parent_span_id", "kind", "start", "end", "status", "attributes"];
-            let mut names = Names::default();
-            let mut kinds: HashMap<u32, &'static str, FixedState> = HashMap::default();
-            let mut spans: Vec<Light> = Vec::new();
-            reader
-                .scan(filter, columns(own, &["service"]), |batch| {
-                    let c = Columns(batch);
-                    let (traces, ids, parents) = (c.ids("trace_id")?, c.ids("span_id")?, c.ids("parent_span_id")?);
-                    let (starts, ends) = (c.times("start")?, c.times("end")?);
-                    let (statuses, span_kinds) = (c.small("status")?, c.small("kind")?);
-                    let (attributes, services) = (c.bytes("attributes")?, c.view("service")?);
-                    for i in 0..batch.num_rows() {
-                        let (remote, protocol) = remote_of(attributes.value(i), span_kinds.value(i));
-                        let remote = remote.map(|(name, kind)| {
-                            let number = names.number(&name);
-                            kinds.entry(number).or_insert(kind);
-                            number
-                        });
-                        let parent: SpanId = parents.value(i).try_into().unwrap_or_default();
-                        spans.push(Light {
-                            trace: traces.value(i).try_into().unwrap_or_default(),
-                            id: ids.value(i).try_into().unwrap_or_default(),
-                            parent: (parent != [0; 8]).then_some(parent),
-                            service: names.number(shown(services.value(i))),
-                            kind: span_kinds.value(i),
-                            error: statuses.value(i) == STATUS_ERROR,
-                            duration: ends.value(i).saturating_sub(starts.value(i)),
-                            remote,
-                            protocol,
-                        });
-                    }
-                    if spans.len() > SPANS_MAX {
-                        return Err(TraceError::TooLarge(SPANS_MAX));
-                    }
-                    Ok(true)
-                })
-                .await?;
-            Ok(graph(&spans, &mut names, &kinds, !reader.ctx.access.is_full()))
+            let restricted = !reader.ctx.access.is_full();
+            let sums = if conditions.is_empty() {
+                let mut sums = reader.graph_rows(range).await?;
+                reader.add_late(&mut sums, range).await?;
+                sums
+            } else {
+                let filter = conditions.into_iter().fold(SpanFilter::Starts(range.0, range.1), SpanFilter::and);
+                let mut sums = reader.graph_of_spans(filter).await?;
+                if restricted {
+                    sums.hide_open();
+                }
+                sums
+            };
+            Ok(sums.graph(restricted))
         })
         .await
     }
 }
 
-fn graph(
-    spans: &[Light],
-    names: &mut Names,
-    kinds: &HashMap<u32, &'static str, FixedState>,
-    restricted: bool,
-) -> Dependencies {
-    let hidden = names.number("hidden");
-    let user = names.number("user");
-    let mut by_id: HashMap<(TraceId, SpanId), usize, FixedState> = HashMap::default();
-    for (i, span) in spans.iter().enumerate() {
-        // Of a shared id the caller's half is the parent.
-        let known = by_id.entry((span.trace, span.id)).or_insert(i);
-        if matches!(span.kind, 3 | 4) {
-            *known = i;
-        }
-    }
-    let mut nodes: BTreeMap<(u32, &'static str), Total> = BTreeMap::new();
-    let mut edges: BTreeMap<(u32, u32), (&'static str, Total)> = BTreeMap::new();
-    let mut answered: HashSet<usize, FixedState> = HashSet::default();
-    for (i, span) in spans.iter().enumerate() {
-        nodes.entry((span.service, "service")).or_default().add(span);
-        let callee = matches!(span.kind, 2 | 5);
-        // The other half of a shared id calls it; else its parent does.
-        let half = by_id.get(&(span.trace, span.id)).copied().filter(|&j| j != i && callee);
-        let parent = half.or_else(|| span.parent.and_then(|p| by_id.get(&(span.trace, p)).copied()));
-        let source = match parent {
-            Some(p) => {
-                answered.insert(p);
-                spans[p].service
-            }
-            None if span.parent.is_some() && callee && restricted => hidden,
-            None if span.parent.is_none() && span.kind == 2 => user,
-            None => continue,
-        };
-        if source != span.service || half.is_some() {
-            let edge = edges.entry((source, span.service)).or_default();
-            edge.0 = if edge.0.is_empty() { span.protocol } else { edge.0 };
-            edge.1.add(span);
-        }
-    }
-    for (i, span) in spans.iter().enumerate() {
-        if let (Some(remote), false) = (span.remote, answered.contains(&i)) {
-            let sends_spans = nodes.contains_key(&(remote, "service"));
-            // Who may see only a part must not learn from a name what the rest is called.
-            let target =
-                if restricted && !sends_spans && kinds.get(&remote) == Some(&"external") { hidden } else { remote };
-            if !sends_spans {
-                let kind =
-                    if target == hidden { "external" } else { kinds.get(&remote).copied().unwrap_or("external") };
-                nodes.entry((target, kind)).or_default().add(span);
-            }
-            let edge = edges.entry((span.service, target)).or_default();
-            edge.0 = if edge.0.is_empty() { span.protocol } else { edge.0 };
-            edge.1.add(span);
-        }
-    }
-    for (special, kind) in [(hidden, "external"), (user, "user")] {
-        if edges.keys().any(|(source, _)| *source == special) {
-            nodes.entry((special, kind)).or_default();
-        }
-    }
-    let name = |number: u32| names.list[number as usize].to_string();
-    let mut nodes: Vec<Node> = nodes
-        .into_iter()
-        .map(|((id, kind), mut of)| Node {
-            id: name(id),
-            kind,
-            spans: of.sketch.count(),
-            errors: of.errors,
-            p95: of.sketch.quantile(0.95),
+/// Gives the columns that a graph of spans needs.
+fn graph_columns() -> Vec<SpanColumn> {
+    let all = rollup_columns().into_iter();
+    all.filter(|c| !matches!(c, SpanColumn::Own("name") | SpanColumn::Context("resource"))).collect()
+}
+
+impl Reader {
+    async fn graph_rows(&self, range: (i64, i64)) -> Result<Sums, TraceError> {
+        let mut sums = Sums::default();
+        self.rollups(&graph_request(range), |rows, n| {
+            (0..n).filter_map(|i| rows.row(i)).for_each(|row| sums.add(row));
         })
-        .collect();
-    nodes.sort_by(|a, b| (&a.id, a.kind).cmp(&(&b.id, b.kind)));
-    let mut edges: Vec<Edge> = edges
-        .into_iter()
-        .map(|((source, target), (protocol, mut of))| Edge {
-            source: name(source),
-            target: name(target),
-            protocol,
-            calls: of.sketch.count(),
-            errors: of.errors,
-            quantiles: [0.5, 0.95].map(|q| of.sketch.quantile(q)),
+        .await?;
+        Ok(sums)
+    }
+
+    /// Runs a request of roll-ups, and hands each batch with its number of rows to a function.
+    pub(crate) async fn rollups(
+        &self,
+        request: &RollupRequest,
+        mut each: impl FnMut(&RollupRows<'_>, usize) + Send,
+    ) -> Result<(), TraceError> {
+        let plan = self.rollup_plan(request)?;
+        self.run(&plan, |batch| {
+            each(&RollupRows::of(batch)?, batch.num_rows());
+            Ok(true)
         })
-        .collect();
-    edges.sort_by(|a, b| (&a.source, &a.target).cmp(&(&b.source, &b.target)));
-    Dependencies { nodes, edges }
+        .await
+    }
+
+    async fn graph_of_spans(&self, filter: SpanFilter) -> Result<Sums, TraceError> {
+        let mut builder = RollupBuilder::default();
+        self.scan(filter, graph_columns(), |batch| {
+            builder.push(batch)?;
+            Ok(true)
+        })
+        .await?;
+        let mut sums = Sums::default();
+        let wanted = |kind| matches!(kind, RollupKind::NodeHour | RollupKind::EdgeHour | RollupKind::Open);
+        builder.rows(wanted).into_iter().for_each(|row| sums.add(row));
+        Ok(sums)
+    }
 }

@@ -6,6 +6,7 @@
 
 mod builder;
 mod remote;
+mod request;
 mod sketch;
 
 use std::sync::{Arc, LazyLock};
@@ -21,10 +22,11 @@ use crate::{Error, Result};
 
 pub use builder::{RollupBuilder, rollup_columns};
 pub use remote::{EdgeKind, PROTOCOLS, remote_of};
+pub use request::{HIDDEN, RollupRequest};
 pub use sketch::{Durations, RATIO, bucket, middle};
 
 /// One hour in minutes.
-pub const HOUR_MINUTES: i64 = 60;
+pub(super) const HOUR_MINUTES: i64 = 60;
 
 /// What a row of a roll-up is about; in the order in which rows are sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,4 +1,4 @@
-//! Spans: a part is files `.rows` and `.index`. Rows are sorted by the minute of their start, then trace, then start, so
+//! Spans: a part is files `.rows`, `.index` and `.rollup`. Rows are sorted by the minute of their start, then trace, then start, so
 //! that a trace lies together and time still prunes (`architecture` 3 and 5).
 //!
 //! Beside the fixed columns `.rows` has one for each attribute that is common in the part: `attributes.<key>` and
@@ -10,13 +10,18 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
 use super::{FileDef, TableDef};
+use crate::spans::rollup_schema;
 
 /// The table.
 pub const TABLE: TableDef = TableDef {
     name: "spans",
     number: 4,
     version: 1,
-    files: &[FileDef { kind: "rows", schema: rows }, FileDef { kind: "index", schema: index }],
+    files: &[
+        FileDef { kind: "rows", schema: rows },
+        FileDef { kind: "index", schema: index },
+        FileDef { kind: "rollup", schema: rollup_schema },
+    ],
     dynamic: true,
     sort_key: &["minute", "trace_id", "start_time"],
     time_column: "start_time",

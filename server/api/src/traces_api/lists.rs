@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{RawPathParams, Request, State};
 use axum::response::Response;
+use quiver_traces::lists::dependencies::graph_request;
 use quiver_traces::lists::histogram::{Measure, SplitBy, default_step};
 use quiver_traces::lists::tags::{INTRINSICS, KeyOf};
 use quiver_traces::params::place;
@@ -71,6 +72,10 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
         Search::parse_filter(&call.params, call.now)?
     };
     if let Some(analyze) = call.explain()? {
+        if list == List::Dependencies && search.conditions.iter().all(of_services) {
+            let request = graph_request(search.range);
+            return Ok(json_answer(&call.state.traces.explain_rollup(&call.ctx, request, analyze).await?));
+        }
         let request = match list {
             List::Search => search.request(),
             _ => SpanRequest { filter: search.filter(), columns: all_columns() },
@@ -95,18 +100,18 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
             Value::Array(page.rows.iter().map(Summary::to_json).collect())
         }
         List::Services => {
-            let mut rows = traces.services(ctx, search.filter()).await?;
+            let mut rows = traces.services(ctx, range, search.conditions).await?;
             rows.retain(|row| named(&row.name));
             let bare = call.params.switch("names")?.unwrap_or(false);
             limited(rows.iter().map(|r| if bare { r.name.clone().into() } else { r.to_json() }).collect())?
         }
         List::Operations => {
-            let mut rows = traces.operations(ctx, search.filter()).await?;
+            let mut rows = traces.operations(ctx, range, search.conditions).await?;
             rows.retain(|row| named(&row.name));
             limited(rows.iter().map(quiver_traces::OperationRow::to_json).collect())?
         }
         List::Instances => {
-            let rows = traces.instances(ctx, search.filter()).await?;
+            let rows = traces.instances(ctx, range, search.conditions).await?;
             limited(rows.iter().map(quiver_traces::InstanceRow::to_json).collect())?
         }
         List::Tags => tags(call, search.filter(), &named).await?,
@@ -114,8 +119,8 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
         List::Dependencies => {
             let mut search = search;
             // The graph needs both ends of a call, so the service picks what is shown, not what is read.
-            search.conditions.retain(|c| !matches!(c, SpanFilter::Service(_)));
-            let mut graph = traces.dependencies(ctx, search.filter()).await?;
+            search.conditions.retain(|c| !of_services(c));
+            let mut graph = traces.dependencies(ctx, range, search.conditions).await?;
             let services: Vec<String> = call.params.all("service").map(str::to_owned).collect();
             if !services.is_empty() {
                 let depth = call.params.number("depth", 1..=20)?.unwrap_or(1) as usize;
@@ -147,6 +152,15 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
         List::Compare => Value::Null,
     };
     Ok(call.answer(data, Some(range), cursor))
+}
+
+/// Says whether a condition only names services.
+fn of_services(condition: &SpanFilter) -> bool {
+    match condition {
+        SpanFilter::Service(_) => true,
+        SpanFilter::Or(any) => any.iter().all(|one| matches!(one, SpanFilter::Service(_))),
+        _ => false,
+    }
 }
 
 /// Reads what of a search is selected: times and durations, or a filter.

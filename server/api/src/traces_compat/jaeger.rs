@@ -26,6 +26,8 @@ use crate::traces_ingest::jaeger_thrift;
 
 /// How far back a search looks without a start, in nanoseconds.
 const LOOKBACK: i64 = 2 * 86_400_000_000_000;
+/// Any time.
+pub(super) const ALWAYS: (i64, i64) = (i64::MIN, i64::MAX);
 const OPTIONS: ExportOptions = ExportOptions { native: true, link_references: true, extras: true };
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
@@ -44,7 +46,7 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
     router
 }
 
-fn failed(error: &TraceError) -> Response {
+pub(super) fn failed(error: &TraceError) -> Response {
     let (status, text) = status_and_text(error);
     refused(status, &text)
 }
@@ -67,7 +69,7 @@ pub(super) fn id_of(text: &str) -> Result<TraceId, TraceError> {
 async fn services(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        let names = call.state.traces.service_names(&call.ctx, SpanFilter::All).await?;
+        let names = call.state.traces.service_names(&call.ctx, ALWAYS, Vec::new()).await?;
         Ok(data(names.into_iter().map(Value::from).collect()))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
@@ -79,15 +81,8 @@ pub(super) async fn operations_of(
     service: Option<&str>,
     span_kind: Option<&str>,
 ) -> Result<Vec<(String, u8)>, TraceError> {
-    let mut filter = service.map_or(SpanFilter::All, |s| SpanFilter::Service(TextTest::Is(s.to_owned())));
-    if let Some(text) = span_kind {
-        filter = filter.and(SpanFilter::Kinds(vec![kind("spanKind", text)?]));
-    }
-    let rows = call.state.traces.operations(&call.ctx, filter).await?;
-    let mut names: Vec<(String, u8)> = rows.into_iter().map(|row| (row.name, row.kind)).collect();
-    names.sort();
-    names.dedup();
-    Ok(names)
+    let kind = span_kind.map(|text| kind("spanKind", text)).transpose()?;
+    call.state.traces.operation_names(&call.ctx, service.map(str::to_owned), kind).await
 }
 
 async fn operation_names(
@@ -242,7 +237,7 @@ async fn dependencies(State(state): State<Arc<AppState>>, request: Request) -> R
     let run = async {
         let call = Call::of(state, request).await?;
         let (from, to) = window(&call)?;
-        let mut graph = call.state.traces.dependencies(&call.ctx, SpanFilter::Starts(from, to)).await?;
+        let mut graph = call.state.traces.dependencies(&call.ctx, (from, to), Vec::new()).await?;
         if let Some(service) = call.params.one("service")? {
             graph.near(&[service.to_owned()], 1);
         }

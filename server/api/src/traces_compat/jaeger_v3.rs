@@ -6,14 +6,14 @@ use axum::Router;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::{StatusCode, header};
+use http::header;
 use quiver_traces::export::ExportOptions;
 use quiver_traces::export::otlp::write_all;
 use quiver_traces::{ParamError, Search, Selection, Trace, TraceError};
 use quiver_types::spans::{SpanFilter, TextTest, hex};
 use serde_json::{Value, json};
 
-use super::jaeger::{found, id_of, operation_objects, operations_of, tag_map};
+use super::jaeger::{ALWAYS, found, id_of, operation_objects, operations_of, tag_map};
 use super::{status_and_text, written};
 use crate::state::AppState;
 use crate::traces_api::{Call, json_answer};
@@ -40,7 +40,7 @@ fn failed(error: &TraceError) -> Response {
 async fn services(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        let names = call.state.traces.service_names(&call.ctx, SpanFilter::All).await?;
+        let names = call.state.traces.service_names(&call.ctx, ALWAYS, Vec::new()).await?;
         Ok(json_answer(&json!({"services": names})))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
@@ -157,6 +157,8 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
 /// For the tests: what the status of a bad id is.
 #[cfg(test)]
 mod tests {
+    use http::StatusCode;
+
     use super::*;
 
     #[test]

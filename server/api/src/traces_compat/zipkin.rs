@@ -14,7 +14,7 @@ use quiver_traces::{ParamError, Search, Selection, Trace, TraceError};
 use quiver_types::spans::{AttributeTest, SpanFilter, TextTest};
 use serde_json::{Value, json};
 
-use super::jaeger::{condition, found, id_of, operations_of, window};
+use super::jaeger::{ALWAYS, condition, found, id_of, operations_of, window};
 use super::{status_and_text, written};
 use crate::error::plain;
 use crate::state::AppState;
@@ -56,7 +56,7 @@ fn names(list: impl IntoIterator<Item = String>) -> Response {
 async fn services(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        Ok(names(call.state.traces.service_names(&call.ctx, SpanFilter::All).await?))
+        Ok(names(call.state.traces.service_names(&call.ctx, ALWAYS, Vec::new()).await?))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -167,7 +167,7 @@ async fn dependencies(State(state): State<Arc<AppState>>, request: Request) -> R
         let call = Call::of(state, request).await?;
         required(&call, "endTs")?;
         let (from, to) = window(&call)?;
-        let graph = call.state.traces.dependencies(&call.ctx, SpanFilter::Starts(from, to)).await?;
+        let graph = call.state.traces.dependencies(&call.ctx, (from, to), Vec::new()).await?;
         let edge = |e: &quiver_traces::Edge| json!({"parent": e.source, "child": e.target, "callCount": e.calls, "errorCount": e.errors});
         Ok(json_answer(&Value::Array(graph.service_edges().map(edge).collect())))
     };

@@ -8,7 +8,9 @@ use arrow::array::{
     RecordBatch, RecordBatchOptions, StringArray, StringViewArray, StringViewBuilder, StructArray, UInt32Array,
 };
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef, TimestampNanosecondType, UInt8Type, UInt32Type};
+use arrow::datatypes::{
+    DataType, Float64Type, Int64Type, Schema, SchemaRef, TimestampNanosecondType, UInt8Type, UInt32Type,
+};
 use quiver_types::spans::{
     AttributeTest, AttributeWriter, EventRef, LinkRef, Place, SpanColumn, SpanFilter, TextTest, Value, push_event,
     push_link, push_typed, schema_of,
@@ -195,20 +197,28 @@ fn of_column(column: &SpanColumn, schema: &SchemaRef, out: &mut Vec<String>) {
     }
 }
 
-/// Gives the columns of a file that a filter and an answer need, each once; at least one.
-pub(crate) fn needed(filter: &SpanFilter, columns: &[SpanColumn], restricted: bool, schema: &SchemaRef) -> Vec<String> {
-    let mut out = Vec::new();
-    of_filter(filter, schema, &mut out);
-    columns.iter().for_each(|c| of_column(c, schema, &mut out));
+/// Gives the columns of a file that a filter needs, and those that an answer needs beside them; together at least one.
+pub(crate) fn needed(
+    filter: &SpanFilter,
+    columns: &[SpanColumn],
+    restricted: bool,
+    schema: &SchemaRef,
+) -> (Vec<String>, Vec<String>) {
+    let (mut first, mut rest) = (Vec::new(), Vec::new());
+    of_filter(filter, schema, &mut first);
     if restricted {
-        out.push("service_name".to_owned());
+        first.push("service_name".to_owned());
     }
-    out.sort_unstable();
-    out.dedup();
-    if out.is_empty() {
-        out.push("kind".to_owned());
+    columns.iter().for_each(|c| of_column(c, schema, &mut rest));
+    for list in [&mut first, &mut rest] {
+        list.sort_unstable();
+        list.dedup();
     }
-    out
+    rest.retain(|name| first.binary_search(name).is_err());
+    if first.is_empty() && rest.is_empty() {
+        rest.push("kind".to_owned());
+    }
+    (first, rest)
 }
 
 fn column<'b>(batch: &'b RecordBatch, name: &str) -> Result<&'b ArrayRef> {
@@ -246,6 +256,25 @@ fn map_matches(map: &MapArray, row: usize, key: &str, test: &AttributeTest) -> b
 }
 
 impl SpanRows {
+    /// Puts rows below each other; none give none.
+    pub(crate) fn concat(all: &[Self]) -> Result<Self> {
+        let Some(first) = all.first() else { return Ok(Self(RecordBatch::new_empty(Schema::empty().into()))) };
+        let batches: Vec<&RecordBatch> = all.iter().map(|rows| &rows.0).collect();
+        arrow::compute::concat_batches(&first.0.schema(), batches).map(Self).internal("cannot join spans")
+    }
+
+    /// Says whether there are no rows.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.num_rows() == 0
+    }
+
+    /// Puts other columns of the same rows beside.
+    pub(crate) fn beside(&self, other: &Self) -> Result<Self> {
+        let fields = [&self.0, &other.0].map(|b| b.schema().fields().to_vec()).concat();
+        let columns = [&self.0, &other.0].map(RecordBatch::columns).concat();
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map(Self).internal("cannot join columns of spans")
+    }
+
     fn get(&self, name: &str) -> Option<&ArrayRef> {
         self.0.column_by_name(name)
     }

@@ -62,7 +62,7 @@ pub(super) fn write(
                     hours.push((place.0, place.1, at));
                 }
             }
-            file.write(&rollup_batch(chunk.iter()).map_err(Error::from)?)?;
+            file.write(&rollup_batch(chunk.iter())?)?;
         }
         file.end_group()?;
     }

@@ -14,10 +14,10 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use parquet::file::properties::EnabledStatistics;
 use quiver_types::SpansBatch;
-use quiver_types::spans::{Attributes, Place, Value, events, links, push_typed_text};
+use quiver_types::spans::{Attributes, Place, RollupBuilder, Value, events, links, push_typed_text};
 use quiver_types::tables::spans::{self as table, minute_of, trace_hash};
 
-use super::{MINUTES, OwnType, column_name};
+use super::{MINUTES, OwnType, column_name, rollup};
 use crate::error::{Context, Error, Result};
 use crate::part::file::{Choices, PartFile, Unfinished, codec, column, properties};
 use crate::part::{NameFilter, PartMeta, PartSpec, SERVICES_MAX};
@@ -276,16 +276,16 @@ impl<'o> Builder<'o> {
         Arc::new(Schema::new(fields))
     }
 
-    /// Makes columns of rows of batches.
-    fn build(&self, batches: &[SpansBatch], rows: &[(u32, u32)]) -> Result<RecordBatch> {
-        let flat = gather(batches, rows)?;
+    /// Makes columns of rows with [`quiver_types::spans::all_columns`].
+    fn build(&self, flat: &RecordBatch) -> Result<RecordBatch> {
+        let rows = flat.num_rows();
         let mut own: Vec<OwnBuilder> = self.own.iter().map(|c| OwnBuilder::new(c.kind)).collect();
         let mut rest = [MapColumn::default(), MapColumn::default(), MapColumn::default()];
         let attributes = flat["attributes"].as_binary::<i32>();
         let resources = flat["resource"].as_binary_view();
         let scopes = flat["scope_attributes"].as_binary_view();
         let blobs = |i: usize| [(Place::Span, attributes.value(i)), (Place::Resource, resources.value(i))];
-        for i in 0..rows.len() {
+        for i in 0..rows {
             for (n, (place, bytes)) in blobs(i).into_iter().enumerate() {
                 for (key, value) in Attributes::read(bytes) {
                     let column = self.of.get(&(place, key));
@@ -333,10 +333,10 @@ impl<'o> Builder<'o> {
             Arc::new(attributes_rest.finish()?),
             Arc::new(resource_rest.finish()?),
             Arc::new(scope_rest.finish()?),
-            event_column(&flat)?,
-            link_column(&flat)?,
+            event_column(flat)?,
+            link_column(flat)?,
         ];
-        columns.extend(own.into_iter().map(|b| b.finish(rows.len())));
+        columns.extend(own.into_iter().map(|b| b.finish(rows)));
         RecordBatch::try_new(self.schema(), columns).internal("cannot build a batch of spans")
     }
 }
@@ -432,6 +432,7 @@ pub(crate) struct SpanPartWriter {
     traces: Vec<(u32, u32, u32)>,
     last_trace: [u8; 16],
     minutes: Vec<(i64, u64)>,
+    rollup: RollupBuilder,
 }
 
 impl SpanPartWriter {
@@ -465,6 +466,7 @@ impl SpanPartWriter {
             traces: Vec::new(),
             last_trace: [0; 16],
             minutes: Vec::new(),
+            rollup: RollupBuilder::in_order(),
             spec,
         })
     }
@@ -477,10 +479,9 @@ impl SpanPartWriter {
     /// Appends rows of batches.
     pub(crate) fn push(&mut self, batches: &[SpansBatch], rows: &[(u32, u32)]) -> Result<()> {
         for chunk in rows.chunks(CHUNK_ROWS) {
-            let own = std::mem::take(&mut self.own);
-            let batch = Builder::new(&own).build(batches, chunk);
-            self.own = own;
-            let batch = batch?;
+            let flat = gather(batches, chunk)?;
+            self.rollup.push(&flat)?;
+            let batch = Builder::new(&self.own).build(&flat)?;
             self.note(&batch);
             self.file.write(&batch)?;
             self.group_rows += chunk.len();
@@ -525,6 +526,7 @@ impl SpanPartWriter {
         }
         let range = (self.starts.0.div_euclid(1_000_000), self.starts.1.div_euclid(1_000_000));
         let index = self.write_index(range)?;
+        let rollup = rollup::write(&self.root, &self.spec, &self.rollup.rows(|_| true), range, &mut self.unfinished)?;
         let services_all = self.services.len() > SERVICES_MAX;
         let services = if services_all { Vec::new() } else { self.services.into_iter().collect() };
         let mut meta = PartMeta {
@@ -544,7 +546,7 @@ impl SpanPartWriter {
             has_histograms: false,
             window: self.spec.window,
             origin: self.spec.origin.clone(),
-            files: vec![index],
+            files: vec![index, rollup],
         };
         let minutes = serde_json::to_string(&self.minutes).internal("cannot write the minutes of a part")?;
         self.file.put(MINUTES, minutes);

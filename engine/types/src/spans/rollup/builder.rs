@@ -6,15 +6,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int64Type, UInt8Type};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{
-    Durations, EdgeKind, HOUR_MINUTES, OPEN_SHARED, RollupKind, RollupRow, bucket, instance_name, remote_of,
-};
+use super::{Durations, EdgeKind, HOUR_MINUTES, OPEN_SHARED, RollupKind, RollupRow, bucket, instance_name, remote_of};
 use crate::spans::{Attributes, SHARED, STATUS_ERROR, SpanColumn, SpanId, TraceId};
 use crate::tables::spans::minute_of;
 use crate::{Error, Result};
@@ -86,6 +84,22 @@ impl Total {
         self.spans = self.spans.saturating_sub(1);
         self.errors = self.errors.saturating_sub(u64::from(one.error));
         self.durations.remove(one.bucket, 1);
+    }
+
+    fn row(&self, kind: RollupKind, minute: i64, service: &str, peer: &str, sort: u8) -> RollupRow {
+        RollupRow {
+            kind,
+            minute,
+            service: service.to_owned(),
+            peer: peer.to_owned(),
+            sort,
+            protocol: self.protocol,
+            spans: self.spans,
+            errors: self.errors,
+            seen: self.seen,
+            durations: self.durations.clone(),
+            ids: None,
+        }
     }
 
     fn merge(&mut self, other: &Self) {
@@ -254,6 +268,7 @@ impl RollupBuilder {
 
     /// Finds the relatives of a span.
     fn relate(&mut self, row: &Row<'_>, minute: i64) {
+        self.forget(minute);
         let caller = matches!(row.kind, 3 | 4) && !row.shared;
         let callee = row.shared || matches!(row.kind, 2 | 5);
         let (protocol, remote) = if caller || callee { remote_of(row.attributes, caller) } else { (0, None) };
@@ -308,7 +323,9 @@ impl RollupBuilder {
             let user = self.names.number("");
             self.edges.entry((minute, user, row.service, EdgeKind::User)).or_default().add(&weight);
         }
-        self.forget(minute, own_key, wait_for);
+        if let Some(order) = &mut self.order {
+            order.push_back((minute, own_key, wait_for));
+        }
     }
 
     /// Counts the call that a child answers.
@@ -331,9 +348,8 @@ impl RollupBuilder {
         }
     }
 
-    fn forget(&mut self, minute: i64, own_key: u64, wait_for: u64) {
+    fn forget(&mut self, minute: i64) {
         let Some(order) = &mut self.order else { return };
-        order.push_back((minute, own_key, wait_for));
         while order.len() > PENDING_MAX || order.front().is_some_and(|o| o.0 < minute - SETTLED_MINUTES) {
             let Some((_, own_key, wait_for)) = order.pop_front() else { return };
             self.known.remove(&own_key);
@@ -341,52 +357,26 @@ impl RollupBuilder {
         }
     }
 
-    /// Gives the rows of what was pushed so far, sorted by what they are about, then time.
-    pub fn rows(&self) -> Vec<RollupRow> {
+    /// Gives rows of some kinds of what was pushed so far, sorted by what they are about, then time.
+    pub fn rows(&self, wanted: impl Fn(RollupKind) -> bool) -> Vec<RollupRow> {
         let mut rows = Vec::new();
-        let row = |kind, minute, service: &str, peer: &str, sort, of: &Total| RollupRow {
-            kind,
-            minute,
-            service: service.to_owned(),
-            peer: peer.to_owned(),
-            sort,
-            protocol: of.protocol,
-            spans: of.spans,
-            errors: of.errors,
-            seen: of.seen,
-            durations: of.durations.clone(),
-            ids: None,
-        };
-        let mut node_hours: Map<(i64, u32), Total> = Map::default();
-        for (&(minute, service), of) in &self.nodes {
-            node_hours.entry((hour_of(minute), service)).or_default().merge(of);
-            rows.push(row(RollupKind::NodeMinute, minute, self.names.get(service), "", 0, of));
+        let name = |number: u32| self.names.get(number);
+        self.node_rows(&wanted, &mut rows);
+        self.edge_rows(&wanted, &mut rows);
+        if wanted(RollupKind::Operation) {
+            for (&(hour, service, operation, kind), of) in &self.operations {
+                rows.push(of.row(RollupKind::Operation, hour, name(service), name(operation), kind));
+            }
         }
-        let mut edge_hours: Map<EdgeKey, Total> = Map::default();
-        for (&(minute, source, target, kind), of) in self.edges.iter().filter(|(_, of)| of.spans > 0) {
-            edge_hours.entry((hour_of(minute), source, target, kind)).or_default().merge(of);
-            let (source, target) = (self.names.get(source), self.names.get(target));
-            rows.push(row(RollupKind::EdgeMinute, minute, source, target, kind as u8, of));
+        if wanted(RollupKind::Instance) {
+            for (&(hour, service, instance), of) in &self.instances {
+                let row = of.row(RollupKind::Instance, hour, name(service), name(instance), 0);
+                rows.push(RollupRow { durations: Durations::default(), ..row });
+            }
         }
-        for ((hour, service), of) in node_hours {
-            rows.push(row(RollupKind::NodeHour, hour, self.names.get(service), "", 0, &of));
+        if wanted(RollupKind::Open) {
+            rows.extend(self.open.iter().chain(self.waiting.values().flatten()).map(|child| self.open_row(child)));
         }
-        for ((hour, source, target, kind), of) in edge_hours {
-            let (source, target) = (self.names.get(source), self.names.get(target));
-            rows.push(row(RollupKind::EdgeHour, hour, source, target, kind as u8, &of));
-        }
-        for (&(hour, service, name, kind), of) in &self.operations {
-            let (service, name) = (self.names.get(service), self.names.get(name));
-            rows.push(row(RollupKind::Operation, hour, service, name, kind, of));
-        }
-        for (&(hour, service, instance), of) in &self.instances {
-            let (service, name) = (self.names.get(service), self.names.get(instance));
-            rows.push(RollupRow {
-                durations: Durations::default(),
-                ..row(RollupKind::Instance, hour, service, name, 0, of)
-            });
-        }
-        rows.extend(self.open.iter().chain(self.waiting.values().flatten()).map(|child| self.open_row(child)));
         rows.sort_by(|a, b| {
             (a.kind, a.minute, &a.service, &a.peer, a.sort, &a.ids)
                 .cmp(&(b.kind, b.minute, &b.service, &b.peer, b.sort, &b.ids))
@@ -394,25 +384,144 @@ impl RollupBuilder {
         rows
     }
 
+    fn node_rows(&self, wanted: &impl Fn(RollupKind) -> bool, rows: &mut Vec<RollupRow>) {
+        let mut hours: Map<(i64, u32), Total> = Map::default();
+        for (&(minute, service), of) in &self.nodes {
+            if wanted(RollupKind::NodeMinute) {
+                rows.push(of.row(RollupKind::NodeMinute, minute, self.names.get(service), "", 0));
+            }
+            if wanted(RollupKind::NodeHour) {
+                hours.entry((hour_of(minute), service)).or_default().merge(of);
+            }
+        }
+        for ((hour, service), of) in hours {
+            rows.push(of.row(RollupKind::NodeHour, hour, self.names.get(service), "", 0));
+        }
+    }
+
+    fn edge_rows(&self, wanted: &impl Fn(RollupKind) -> bool, rows: &mut Vec<RollupRow>) {
+        let mut hours: Map<EdgeKey, Total> = Map::default();
+        let name = |number: u32| self.names.get(number);
+        for (&(minute, source, target, kind), of) in self.edges.iter().filter(|(_, of)| of.spans > 0) {
+            if wanted(RollupKind::EdgeMinute) {
+                rows.push(of.row(RollupKind::EdgeMinute, minute, name(source), name(target), kind as u8));
+            }
+            if wanted(RollupKind::EdgeHour) {
+                hours.entry((hour_of(minute), source, target, kind)).or_default().merge(of);
+            }
+        }
+        for ((hour, source, target, kind), of) in hours {
+            rows.push(of.row(RollupKind::EdgeHour, hour, name(source), name(target), kind as u8));
+        }
+    }
+
     fn open_row(&self, child: &Child) -> RollupRow {
         let mut total = Total::default();
         total.add(&child.weight);
-        RollupRow {
-            kind: RollupKind::Open,
-            minute: minute_of(child.weight.start),
-            service: self.names.get(child.service).to_owned(),
-            peer: String::new(),
-            sort: child.kind | if child.shared { OPEN_SHARED } else { 0 },
-            protocol: child.weight.protocol,
-            spans: 1,
-            errors: total.errors,
-            seen: total.seen,
-            durations: total.durations,
-            ids: Some((child.trace, child.id, child.parent)),
-        }
+        let sort = child.kind | if child.shared { OPEN_SHARED } else { 0 };
+        let minute = minute_of(child.weight.start);
+        let row = total.row(RollupKind::Open, minute, self.names.get(child.service), "", sort);
+        RollupRow { ids: Some((child.trace, child.id, child.parent)), ..row }
     }
 }
 
 fn hour_of(minute: i64) -> i64 {
     minute.div_euclid(HOUR_MINUTES) * HOUR_MINUTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spans::{ContextFields, SpanFields, SpansBuilder, Value};
+
+    /// Id, parent, service, kind, minute, peer.
+    type Short = (u64, u64, &'static str, u8, i64, &'static str);
+
+    fn batch(spans: &[Short]) -> RecordBatch {
+        let mut b = SpansBuilder::default();
+        for &(id, parent, service, kind, minute, peer) in spans {
+            let context = b.context(&ContextFields { service, ..Default::default() });
+            if !peer.is_empty() {
+                b.attributes(&mut vec![("peer.service", Value::Text(peer))]);
+            }
+            b.span(&SpanFields {
+                trace_id: 7u128.to_be_bytes(),
+                span_id: (id & 0xff).to_be_bytes(),
+                parent: parent.to_be_bytes(),
+                context,
+                name: "op",
+                kind,
+                start: minute * 60_000_000_000,
+                end: minute * 60_000_000_000 + 1000,
+                marks: if id > 0xff { SHARED } else { 0 },
+                ..Default::default()
+            });
+        }
+        b.finish().flat()
+    }
+
+    /// Edges as `caller>called sort count`, then the ids of open spans.
+    fn edges(builder: &RollupBuilder) -> Vec<String> {
+        let rows = builder.rows(|kind| matches!(kind, RollupKind::EdgeHour | RollupKind::Open));
+        let text = |row: &RollupRow| match row.ids {
+            Some((_, id, _)) => format!("open {}", u64::from_be_bytes(id)),
+            None => format!("{}>{} {} {}", row.service, row.peer, row.sort, row.spans),
+        };
+        rows.iter().map(text).collect()
+    }
+
+    fn check(spans: &[Short], expected: &[&str]) {
+        let mut order: Vec<Short> = spans.to_vec();
+        for _ in 0..order.len() {
+            order.rotate_left(1);
+            let mut builder = RollupBuilder::default();
+            for one in &order {
+                builder.push(&batch(&[*one])).unwrap();
+            }
+            assert_eq!(edges(&builder), expected, "{order:?}");
+        }
+    }
+
+    #[test]
+    fn every_order_gives_the_same_calls() {
+        let all = [
+            (1, 0, "front", 2, 0, ""),
+            (2, 1, "front", 3, 0, "back"),
+            (3, 2, "back", 2, 0, ""),
+            (4, 3, "back", 3, 1, "db"),
+        ];
+        check(&all, &[">front 4 1", "back>db 3 1", "front>back 0 1"]);
+        // Who answers is not there: the call is to something that sends no spans.
+        check(&all[..2], &[">front 4 1", "front>back 3 1"]);
+        // The caller is not there.
+        check(&all[2..], &["back>db 3 1", "open 3"]);
+    }
+
+    #[test]
+    fn halves_of_a_shared_id_call_each_other() {
+        let all = [(1, 0, "front", 2, 0, ""), (2, 1, "front", 3, 0, "back"), (0x102, 1, "back", 2, 0, "")];
+        check(&all, &[">front 4 1", "front>back 0 1"]);
+    }
+
+    #[test]
+    fn what_waited_long_enough_is_let_go() {
+        let mut builder = RollupBuilder::in_order();
+        builder.push(&batch(&[(1, 0, "a", 3, 0, "b"), (2, 9, "b", 2, 1, "")])).unwrap();
+        builder.push(&batch(&[(3, 1, "b", 2, 5, ""), (4, 1, "b", 2, 30, "")])).unwrap();
+        assert_eq!(edges(&builder), ["a>b 0 1", "open 2", "open 4"]);
+        assert!(builder.known.len() == 1);
+    }
+
+    #[test]
+    fn rows_come_back_from_a_batch() {
+        let mut builder = RollupBuilder::default();
+        builder.push(&batch(&[(1, 0, "a", 3, 0, "b"), (2, 9, "b", 2, 70, "")])).unwrap();
+        let rows = builder.rows(|_| true);
+        let batch = super::super::rollup_batch(rows.iter()).unwrap();
+        let read = super::super::RollupRows::of(&batch).unwrap();
+        let back: Vec<RollupRow> = (0..batch.num_rows()).filter_map(|i| read.row(i)).collect();
+        assert_eq!(back, rows);
+        assert_eq!(rows.iter().filter(|r| r.kind == RollupKind::Operation).count(), 2);
+        assert!(rows.is_sorted_by_key(|r| (r.kind, r.minute)));
+    }
 }

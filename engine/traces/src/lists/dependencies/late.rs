@@ -1,0 +1,155 @@
+//! Calls whose two ends are not rolled up together: they came at different times, or lie in different days.
+//!
+//! An open row is a span whose parent was not there. The spans of its trace say who the parent is; if that one was
+//! counted as a call that nobody answered, it is taken out again, unless somebody else answered it in its own roll-up.
+
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashSet};
+use quiver_types::Access;
+use quiver_types::spans::{
+    Durations, EdgeKind, OPEN_SHARED, RollupKind, RollupRow, SHARED, STATUS_ERROR, SpanFilter, SpanId, SpanRequest,
+    TraceId, bucket, remote_of,
+};
+use quiver_types::tables::spans::minute_of;
+
+use super::{Sums, graph_columns};
+use crate::engine::{Reader, TraceError};
+use crate::lists::Columns;
+
+/// Traces that are looked up at once.
+const CHUNK: usize = 50_000;
+
+/// A span that may be the parent of an open one, or another child of it.
+struct Relative {
+    id: SpanId,
+    parent: SpanId,
+    service: String,
+    kind: u8,
+    shared: bool,
+    /// The call as it was counted, should nobody have answered it.
+    remote: Option<RollupRow>,
+}
+
+impl Relative {
+    fn is_caller(&self) -> bool {
+        matches!(self.kind, 3 | 4) && !self.shared
+    }
+
+    fn is_callee(&self) -> bool {
+        self.shared || matches!(self.kind, 2 | 5)
+    }
+}
+
+impl Reader {
+    /// Adds calls between roll-ups.
+    pub(super) async fn add_late(&self, sums: &mut Sums, range: (i64, i64)) -> Result<(), TraceError> {
+        let mut by_trace: HashMap<TraceId, Vec<RollupRow>, FixedState> = HashMap::default();
+        for row in std::mem::take(&mut sums.open) {
+            if let Some((trace, _, _)) = row.ids {
+                by_trace.entry(trace).or_default().push(row);
+            }
+        }
+        let minutes = (minute_of(range.0), minute_of(range.1));
+        let mut ids: Vec<TraceId> = by_trace.keys().copied().collect();
+        ids.sort_unstable();
+        for ids in ids.chunks(CHUNK) {
+            for (trace, relatives) in self.relatives(ids).await? {
+                let open = by_trace.remove(&trace).unwrap_or_default();
+                correct(sums, &open, &relatives, minutes, &self.ctx.access);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the spans of some traces, whoever may see them: what comes of them is hidden afterwards.
+    async fn relatives(&self, ids: &[TraceId]) -> Result<HashMap<TraceId, Vec<Relative>, FixedState>, TraceError> {
+        let mut all: HashMap<TraceId, Vec<Relative>, FixedState> = HashMap::default();
+        let request = SpanRequest { filter: SpanFilter::Traces(Arc::new(ids.to_vec())), columns: graph_columns() };
+        let plan = self.plan_as(&Access::full(), &request)?;
+        self.run(&plan, |batch| {
+            let c = Columns(batch);
+            let (traces, spans, parents) = (c.ids("trace_id")?, c.ids("span_id")?, c.ids("parent_span_id")?);
+            let (starts, ends) = (c.times("start")?, c.times("end")?);
+            let (kinds, statuses, marks) = (c.small("kind")?, c.small("status")?, c.small("marks")?);
+            let (attributes, services) = (c.bytes("attributes")?, c.view("service")?);
+            for i in 0..batch.num_rows() {
+                let (kind, shared) = (kinds.value(i), marks.value(i) & SHARED != 0);
+                let caller = matches!(kind, 3 | 4) && !shared;
+                let (protocol, remote) = if caller { remote_of(attributes.value(i), true) } else { (0, None) };
+                let remote = remote.map(|(peer, sort)| {
+                    let mut durations = Durations::default();
+                    durations.add(bucket(ends.value(i).saturating_sub(starts.value(i))), 1);
+                    RollupRow {
+                        kind: RollupKind::EdgeMinute,
+                        minute: minute_of(starts.value(i)),
+                        service: services.value(i).to_owned(),
+                        peer,
+                        sort: sort as u8,
+                        protocol,
+                        spans: 1,
+                        errors: u64::from(statuses.value(i) == STATUS_ERROR),
+                        seen: (starts.value(i), starts.value(i)),
+                        durations,
+                        ids: None,
+                    }
+                });
+                let trace: TraceId = traces.value(i).try_into().unwrap_or_default();
+                all.entry(trace).or_default().push(Relative {
+                    id: spans.value(i).try_into().unwrap_or_default(),
+                    parent: parents.value(i).try_into().unwrap_or_default(),
+                    service: services.value(i).to_owned(),
+                    kind,
+                    shared,
+                    remote,
+                });
+            }
+            Ok(true)
+        })
+        .await?;
+        Ok(all)
+    }
+}
+
+/// Corrects the sums by the open spans of one trace.
+fn correct(sums: &mut Sums, open: &[RollupRow], spans: &[Relative], minutes: (i64, i64), access: &Access) {
+    let is_open: HashSet<SpanId> = open.iter().filter_map(|row| Some(row.ids?.1)).collect();
+    let mut by_id: HashMap<SpanId, usize> = HashMap::new();
+    for (i, span) in spans.iter().enumerate() {
+        let known = by_id.entry(span.id).or_insert(i);
+        if span.is_caller() {
+            *known = i;
+        }
+    }
+    let mut settled: HashSet<usize> = HashSet::new();
+    for row in open {
+        let Some((_, id, parent)) = row.ids else { continue };
+        let callee = row.sort & OPEN_SHARED != 0 || matches!(row.sort, 2 | 5);
+        let half = by_id.get(&id).copied().filter(|&i| callee && spans[i].is_caller());
+        let Some(at) = half.or_else(|| by_id.get(&parent).copied().filter(|_| parent != [0; 8])) else { continue };
+        let caller = &spans[at];
+        let edge = RollupRow {
+            kind: RollupKind::EdgeMinute,
+            service: caller.service.clone(),
+            peer: row.service.clone(),
+            sort: EdgeKind::Service as u8,
+            ids: None,
+            ..row.clone()
+        };
+        let other = caller.service != row.service || half.is_some();
+        if other && let Some(edge) = edge.seen_by(access) {
+            sums.add(edge);
+        }
+        let Some(remote) = caller.remote.as_ref().filter(|_| other || callee) else { continue };
+        let counted = (minutes.0..=minutes.1).contains(&remote.minute) && settled.insert(at);
+        // Who is not open found his parent in its own roll-up, and answered it there.
+        let answered = spans.iter().enumerate().any(|(i, s)| {
+            let related = s.parent == caller.id || (s.id == caller.id && i != at);
+            related && !is_open.contains(&s.id) && (s.is_callee() || s.service != caller.service)
+        });
+        if counted && !answered && access.allows(&caller.service) {
+            sums.remove(remote);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Calls, errors and latencies of services over time, each point over a span of time before it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use quiver_query::QueryContext;
+use quiver_types::spans::{Durations, STATUS_ERROR, SpanFilter, TextTest, bucket};
+
+use super::{Columns, columns, shown};
+use crate::engine::{TraceError, TracesEngine};
+use crate::params::ParamError;
+
+/// Most points of a series.
+const POINTS_MAX: i64 = 11_000;
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub struct RateRequest {
+    /// Services, as shown.
+    pub services: Vec<String>,
+    /// Kinds of spans.
+    pub kinds: Vec<u8>,
+    /// Whether each operation is a series of its own.
+    pub by_operation: bool,
+    /// First and last point, Unix nanoseconds.
+    pub range: (i64, i64),
+    /// Distance of the points in nanoseconds.
+    pub step: i64,
+    /// How far back each point looks, in nanoseconds.
+    pub per: i64,
+    /// Which quantile of the durations.
+    pub quantile: f64,
+}
+
+/// One point.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RatePoint {
+    /// Unix nanoseconds.
+    pub time: i64,
+    /// Calls each second.
+    pub calls_per_s: f64,
+    /// Failed calls of all; 0 without calls.
+    pub error_ratio: f64,
+    /// The quantile of their duration in milliseconds; 0 without calls.
+    pub latency_ms: f64,
+}
+
+/// One series.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rates {
+    /// Service.
+    pub service: String,
+    /// Operation, when they are told apart.
+    pub operation: Option<String>,
+    /// In order of time.
+    pub points: Vec<RatePoint>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Cell {
+    errors: u64,
+    durations: Durations,
+}
+
+impl TracesEngine {
+    /// Gives series in order of service and operation.
+    ///
+    /// # Errors
+    /// Too many points; those of the engine.
+    pub async fn rates(self: &Arc<Self>, ctx: &QueryContext, request: RateRequest) -> Result<Vec<Rates>, TraceError> {
+        if request.range.1.saturating_sub(request.range.0) / request.step.max(1) > POINTS_MAX {
+            return Err(ParamError::new("step", format!("gives more than {POINTS_MAX} points")).into());
+        }
+        self.read(ctx, move |reader| async move {
+            let from = request.range.0.saturating_sub(request.per);
+            let any = request.services.iter().map(|s| SpanFilter::Service(TextTest::Is(s.clone()))).collect();
+            let filter = SpanFilter::Starts(from, request.range.1)
+                .and(SpanFilter::Kinds(request.kinds.clone()))
+                .and(SpanFilter::Or(any));
+            // Cells of one step; a point is the sum of those before it.
+            let mut all: BTreeMap<(String, Option<String>), BTreeMap<i64, Cell>> = BTreeMap::new();
+            let wanted = columns(&["name", "start", "end", "status"], &["service"]);
+            reader
+                .scan(filter, wanted, |batch| {
+                    let c = Columns(batch);
+                    let (names, statuses, services) = (c.text("name")?, c.small("status")?, c.view("service")?);
+                    let (starts, ends) = (c.times("start")?, c.times("end")?);
+                    for i in 0..batch.num_rows() {
+                        let operation = request.by_operation.then(|| names.value(i).to_owned());
+                        let series = all.entry((shown(services.value(i)).to_owned(), operation)).or_default();
+                        let at = starts.value(i).saturating_sub(request.range.0).div_euclid(request.step);
+                        let cell = series.entry(at).or_default();
+                        cell.errors += u64::from(statuses.value(i) == STATUS_ERROR);
+                        cell.durations.add(bucket(ends.value(i).saturating_sub(starts.value(i))), 1);
+                    }
+                    Ok(true)
+                })
+                .await?;
+            Ok(all
+                .into_iter()
+                .map(|((service, operation), cells)| Rates { service, operation, points: points(&request, &cells) })
+                .collect())
+        })
+        .await
+    }
+}
+
+fn points(request: &RateRequest, cells: &BTreeMap<i64, Cell>) -> Vec<RatePoint> {
+    let steps = request.range.1.saturating_sub(request.range.0).div_euclid(request.step);
+    let width = (request.per / request.step).max(1);
+    let seconds = (width * request.step) as f64 / 1e9;
+    let point = |n: i64| {
+        let mut sum = Cell::default();
+        for cell in cells.range(n - width..n).map(|c| c.1) {
+            sum.errors += cell.errors;
+            sum.durations.merge(&cell.durations);
+        }
+        let calls = sum.durations.count();
+        RatePoint {
+            time: request.range.0 + n * request.step,
+            calls_per_s: calls as f64 / seconds,
+            error_ratio: if calls == 0 { 0.0 } else { sum.errors as f64 / calls as f64 },
+            latency_ms: sum.durations.quantile(request.quantile) as f64 / 1e6,
+        }
+    };
+    (0..=steps).map(point).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_point_looks_back() {
+        let second = 1_000_000_000;
+        let request = RateRequest {
+            services: Vec::new(),
+            kinds: vec![2],
+            by_operation: false,
+            range: (0, 4 * second),
+            step: second,
+            per: 2 * second,
+            quantile: 0.5,
+        };
+        let mut cell = Cell { errors: 1, ..Cell::default() };
+        cell.durations.add(bucket(1_000_000), 4);
+        let found = points(&request, &BTreeMap::from([(0, cell)]));
+        let calls: Vec<f64> = found.iter().map(|p| p.calls_per_s).collect();
+        assert_eq!(calls, [0.0, 2.0, 2.0, 0.0, 0.0]);
+        assert!((found[1].error_ratio - 0.25).abs() < 1e-9 && (found[1].latency_ms - 1.0).abs() < 0.03);
+    }
+}

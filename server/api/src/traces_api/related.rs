@@ -1,0 +1,121 @@
+//! What else was said of a trace: the log rows with its id, or of its services meanwhile, and the exemplars of metrics
+//! that name it.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use quiver_logsql::{QueryScope, parse};
+use quiver_query::QueryContext;
+use quiver_traces::{Params, Selection, Trace, TraceError};
+use quiver_types::spans::hex;
+use quiver_types::{MatchOp, Matcher, MillisRange};
+use serde_json::{Map, Value, json};
+
+use super::export::selection;
+use super::{Call, json_answer, problem};
+use crate::state::AppState;
+
+const ROUTE: &str = "/traces/{id}";
+/// Fields in which senders put the id of a trace.
+const ID_FIELDS: [&str; 4] = ["trace_id", "traceId", "traceID", "trace.id"];
+/// How far around a trace is looked, in nanoseconds.
+const AROUND: i64 = 60_000_000_000;
+
+/// The window around what is there of a trace; all time when its spans are not there.
+fn window(params: &Params, trace: Option<&Trace>) -> Result<(i64, i64), TraceError> {
+    let before = params.duration("before")?.unwrap_or(AROUND);
+    let after = params.duration("after")?.unwrap_or(AROUND);
+    Ok(trace.map_or((i64::MIN, i64::MAX), |t| (t.start().saturating_sub(before), t.end().saturating_add(after))))
+}
+
+/// Looks the trace up; that it is not there is no error, since others may name it all the same.
+async fn find(call: &Call, selection: Selection) -> Result<Option<Trace>, TraceError> {
+    match call.state.traces.trace(&call.ctx, selection).await {
+        Ok(trace) => Ok(Some(trace)),
+        Err(TraceError::NotFound) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Writes a text of LogsQL.
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+pub(super) async fn logs(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let selection = selection(&call, &id)?;
+        let limit = call.params.number("limit", 1..=10_000)?.unwrap_or(1_000);
+        let related = call.params.switch("related")?.unwrap_or(false);
+        let id = selection.id;
+        let trace = find(&call, selection).await?;
+        let range = window(&call.params, trace.as_ref())?;
+        let mut any: Vec<String> = ID_FIELDS.iter().map(|f| format!("{}:={}", quoted(f), quoted(&hex(&id)))).collect();
+        if related && let Some(trace) = &trace {
+            let mut services: Vec<&str> = trace.spans.iter().map(|s| s.context.service.as_str()).collect();
+            services.sort_unstable();
+            services.dedup();
+            any.extend(services.iter().filter(|s| !s.is_empty()).map(|s| format!("service.name:={}", quoted(s))));
+        }
+        let text = format!("{} | sort by (_time) | limit {limit}", any.join(" or "));
+        let bound = |t: i64| Some(t).filter(|t| !matches!(*t, i64::MIN | i64::MAX));
+        let scope =
+            QueryScope { now_ns: call.now, start_ns: bound(range.0), end_ns: bound(range.1), extra: Vec::new() };
+        let query = parse(&text)?;
+        let ctx = QueryContext::new(call.ctx.access.clone(), call.ctx.limits.clone());
+        if let Some(analyze) = call.explain()? {
+            return Ok(json_answer(&call.state.logsql.explain(&query, &scope, &ctx, analyze).await?));
+        }
+        let mut rows: Vec<Value> = Vec::new();
+        for batch in call.state.logsql.collect(&query, &scope, &ctx).await? {
+            for row in batch.to_texts()? {
+                rows.push(Value::Object(row.into_iter().map(|(k, v)| (k, v.into())).collect::<Map<_, _>>()));
+            }
+        }
+        if trace.is_none() && rows.is_empty() {
+            return Err(TraceError::NotFound);
+        }
+        Ok(call.answer(rows.into(), Some(range), None))
+    };
+    run.await.unwrap_or_else(|e: TraceError| problem(&e, ROUTE))
+}
+
+pub(super) async fn exemplars(
+    State(state): State<Arc<AppState>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let selection = selection(&call, &id)?;
+        let limit = call.params.number("limit", 1..=10_000)?.unwrap_or(1_000) as usize;
+        let text = hex(&selection.id);
+        let trace = find(&call, selection).await?;
+        let range = window(&call.params, trace.as_ref())?;
+        let millis = MillisRange::new(range.0.div_euclid(1_000_000), range.1.div_euclid(1_000_000));
+        let wanted = vec![vec![Matcher::new("__name__", MatchOp::NotEqual, "")?]];
+        let ctx = QueryContext::new(call.ctx.access.clone(), call.ctx.limits.clone());
+        let (snapshot, inner) = (call.state.source.snapshot(), ctx.clone());
+        let work = async move { snapshot.exemplars(&inner.access, &wanted, millis, &inner.stats).await };
+        let mut rows: Vec<Value> = Vec::new();
+        for series in call.state.engine.run(&ctx, work).await? {
+            for (time, value, labels) in &series.exemplars {
+                let named = labels.iter().any(|(name, v)| ID_FIELDS.contains(&name) && v.eq_ignore_ascii_case(&text));
+                if named && rows.len() < limit {
+                    let of = |labels: &quiver_types::LabelSet| -> Map<String, Value> {
+                        labels.iter().map(|(k, v)| (k.to_owned(), v.into())).collect()
+                    };
+                    rows.push(json!({"series": of(&series.labels), "labels": of(labels), "value": value,
+                        "time": time.saturating_mul(1_000_000).to_string()}));
+                }
+            }
+        }
+        if trace.is_none() && rows.is_empty() {
+            return Err(TraceError::NotFound);
+        }
+        Ok(call.answer(rows.into(), Some(range), None))
+    };
+    run.await.unwrap_or_else(|e: TraceError| problem(&e, ROUTE))
+}

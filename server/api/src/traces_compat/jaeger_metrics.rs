@@ -1,0 +1,131 @@
+//! Latencies, calls and errors of services over time, as the Monitor page of Jaeger's UI asks for them.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::get;
+use chrono::DateTime;
+use quiver_traces::lists::rates::{RateRequest, Rates};
+use quiver_traces::params::kind;
+use quiver_traces::{ParamError, TraceError};
+use serde_json::{Value, json};
+
+use super::jaeger::{failed, window};
+use crate::state::AppState;
+use crate::traces_api::{Call, json_answer};
+
+/// Smallest step, in milliseconds.
+const STEP_MIN_MS: u64 = 1_000;
+
+#[derive(Clone, Copy)]
+enum Figure {
+    Latencies,
+    Calls,
+    Errors,
+}
+
+pub(super) fn routes() -> Router<Arc<AppState>> {
+    let mut router = Router::new();
+    for at in ["/api", "/jaeger/api"] {
+        for (name, figure) in [("latencies", Figure::Latencies), ("calls", Figure::Calls), ("errors", Figure::Errors)] {
+            let handler = move |state: State<Arc<AppState>>, request: Request| handle(figure, state, request);
+            router = router.route(&format!("{at}/metrics/{name}"), get(handler));
+        }
+        router = router.route(&format!("{at}/metrics/minstep"), get(min_step));
+    }
+    router
+}
+
+async fn min_step() -> Response {
+    json_answer(&json!({"data": STEP_MIN_MS, "total": 0, "limit": 0, "offset": 0, "errors": null}))
+}
+
+async fn handle(figure: Figure, State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        answer(figure, &call).await
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+async fn answer(figure: Figure, call: &Call) -> Result<Response, TraceError> {
+    let params = &call.params;
+    let services: Vec<String> = params.all("service").map(str::to_owned).collect();
+    if services.is_empty() {
+        return Err(ParamError::new("service", "is required").into());
+    }
+    let millis = |name: &str, default: u64| -> Result<i64, TraceError> {
+        let ms = params.number(name, STEP_MIN_MS..=86_400_000 * 31)?.unwrap_or(default);
+        Ok(ms as i64 * 1_000_000)
+    };
+    let kinds = params.all("spanKind").map(|k| kind("spanKind", k)).collect::<Result<Vec<u8>, _>>()?;
+    let range = if params.has("lookback") {
+        window(call)?
+    } else {
+        let (_, end) = window(call)?;
+        (end.saturating_sub(3_600_000_000_000), end)
+    };
+    let quantile = match (figure, params.one("quantile")?) {
+        (Figure::Latencies, None) => return Err(ParamError::new("quantile", "is required").into()),
+        (_, None) => 0.95,
+        (_, Some(text)) => {
+            let q = text.parse::<f64>().ok().filter(|q| (0.0..=1.0).contains(q));
+            q.ok_or_else(|| ParamError::new("quantile", format!("`{text}` is not between 0 and 1")))?
+        }
+    };
+    let by_operation = params.switch("groupByOperation")?.unwrap_or(false);
+    let request = RateRequest {
+        services,
+        kinds: if kinds.is_empty() { vec![2] } else { kinds },
+        by_operation,
+        range,
+        step: millis("step", 5_000)?,
+        per: millis("ratePer", 600_000)?,
+        quantile,
+    };
+    let found = call.state.traces.rates(&call.ctx, request).await?;
+    Ok(json_answer(&family(figure, quantile, by_operation, &found)))
+}
+
+fn family(figure: Figure, quantile: f64, by_operation: bool, found: &[Rates]) -> Value {
+    let (of, grouped) = if by_operation {
+        ("service_operation", "grouped by service & operation")
+    } else {
+        ("service", "grouped by service")
+    };
+    let (name, help) = match figure {
+        Figure::Latencies => (format!("{of}_latencies"), format!("{quantile}th quantile latency, {grouped}")),
+        Figure::Calls => (format!("{of}_call_rate"), format!("calls/sec, {grouped}")),
+        Figure::Errors => (
+            format!("{of}_error_rate"),
+            format!("error rate, computed as a fraction of errors/sec over calls/sec, {grouped}"),
+        ),
+    };
+    let metrics: Vec<Value> = found
+        .iter()
+        .map(|rates| {
+            let mut labels = vec![json!({"name": "service_name", "value": rates.service})];
+            if let Some(operation) = &rates.operation {
+                labels.insert(0, json!({"name": "operation", "value": operation}));
+            }
+            let points: Vec<Value> = rates
+                .points
+                .iter()
+                .map(|p| {
+                    let value = match figure {
+                        Figure::Latencies => p.latency_ms,
+                        Figure::Calls => p.calls_per_s,
+                        Figure::Errors => p.error_ratio,
+                    };
+                    let time = DateTime::from_timestamp_nanos(p.time);
+                    json!({"gaugeValue": {"doubleValue": value},
+                        "timestamp": time.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true)})
+                })
+                .collect();
+            json!({"labels": labels, "metricPoints": points})
+        })
+        .collect();
+    json!({"name": name, "type": "GAUGE", "help": help, "metrics": metrics})
+}

@@ -1,0 +1,158 @@
+//! Visits as spans in OTLP/JSON and as log rows in JSON lines, the way a sender has them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::shop::{DEPLOYED, Step, checkout_version, visit};
+
+/// Visits each second.
+const VISITS: u64 = 2;
+
+/// What is told of a span of time.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// An OTLP/JSON request.
+    pub(super) spans: String,
+    /// JSON lines.
+    pub(super) logs: String,
+    /// Service, instance, start in milliseconds, seconds that it took, trace id: server spans for exemplars.
+    pub(super) served: Vec<(&'static str, String, i64, f64, String)>,
+}
+
+/// Name of the instance that serves a visit.
+pub(super) fn instance(service: &str, second: i64, n: u64) -> String {
+    format!("{service}-{}", (second as u64).wrapping_add(n) % 3)
+}
+
+fn version(service: &str, second: i64) -> String {
+    if service == "checkout" { checkout_version(second) } else { "2.3.1".to_owned() }
+}
+
+/// A number as an id; never zero.
+fn id(second: i64, n: u64, step: u64) -> u64 {
+    let mut z = (second as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (n << 32) ^ (step + 1);
+    z = (z ^ (z >> 31)).wrapping_mul(0x7fb5_d329_728e_a185);
+    (z ^ (z >> 27)) | 1
+}
+
+fn attribute(key: &str, value: &str) -> Value {
+    json!({"key": key, "value": {"stringValue": value}})
+}
+
+/// Tells of some seconds.
+pub(super) fn tell(seconds: std::ops::Range<i64>) -> Told {
+    let mut told = Told::default();
+    let mut by_sender: BTreeMap<(&'static str, String, String), Vec<Value>> = BTreeMap::new();
+    for second in seconds {
+        if DEPLOYED.begins(second) {
+            let text = format!("checkout {} deployed", checkout_version(second));
+            line(&mut told.logs, second * 1_000_000_000, "info", &text, "checkout", "checkout-0", None);
+        }
+        for n in 0..VISITS {
+            let trace = format!("{:016x}{:016x}", id(second, n, 1 << 20), id(second, n, 1 << 21));
+            let steps = visit(second, n);
+            for (i, step) in steps.iter().enumerate() {
+                let instance = instance(step.service, second, n);
+                let span = format!("{:016x}", id(second, n, i as u64));
+                let parent = step.parent.map(|p| format!("{:016x}", id(second, n, p as u64)));
+                for note in &step.notes {
+                    line(
+                        &mut told.logs,
+                        step.end,
+                        note.level,
+                        &note.text,
+                        step.service,
+                        &instance,
+                        Some((&trace, &span)),
+                    );
+                }
+                if step.kind == 2 {
+                    let took = (step.end - step.start) as f64 / 1e9;
+                    told.served.push((step.service, instance.clone(), step.start / 1_000_000, took, trace.clone()));
+                }
+                let sender = (step.service, instance, version(step.service, second));
+                by_sender.entry(sender).or_default().push(span_json(step, &trace, &span, parent));
+            }
+        }
+    }
+    let blocks: Vec<Value> = by_sender
+        .into_iter()
+        .map(|((service, instance, version), spans)| {
+            let mut resource = vec![
+                attribute("service.name", service),
+                attribute("service.instance.id", &instance),
+                attribute("service.version", &version),
+                attribute("deployment.environment.name", "demo"),
+            ];
+            if service == "web" {
+                resource.push(attribute("browser.platform", "Linux"));
+                resource.push(attribute("telemetry.sdk.language", "webjs"));
+            } else {
+                resource.push(attribute("host.name", &format!("node-{}", instance.len() % 3)));
+                resource.push(attribute("k8s.pod.name", &instance));
+            }
+            json!({"resource": {"attributes": resource}, "scopeSpans": [{"scope": {"name": "shop"}, "spans": spans}]})
+        })
+        .collect();
+    told.spans = json!({"resourceSpans": blocks}).to_string();
+    told
+}
+
+fn span_json(step: &Step, trace: &str, span: &str, parent: Option<String>) -> Value {
+    let mut attributes: Vec<Value> = step.tags.iter().map(|(k, v)| attribute(k, v)).collect();
+    attributes.extend(step.numbers.iter().map(|(k, v)| json!({"key": k, "value": {"intValue": v.to_string()}})));
+    let mut out = json!({
+        "traceId": trace, "spanId": span, "name": step.name, "kind": step.kind,
+        "startTimeUnixNano": step.start.to_string(), "endTimeUnixNano": step.end.to_string(),
+        "attributes": attributes,
+    });
+    if let Some(parent) = parent {
+        out["parentSpanId"] = parent.into();
+    }
+    if let Some(message) = step.error {
+        out["status"] = json!({"code": 2, "message": message});
+        if step.notes.iter().any(|n| n.level == "error") {
+            out["events"] = json!([{"timeUnixNano": step.end.to_string(), "name": "exception",
+                "attributes": [attribute("exception.type", "ShopError"), attribute("exception.message", message)]}]);
+        }
+    }
+    out
+}
+
+fn line(
+    out: &mut String,
+    time_ns: i64,
+    level: &str,
+    text: &str,
+    service: &str,
+    instance: &str,
+    of: Option<(&str, &str)>,
+) {
+    let mut row = json!({"_time": time_ns.to_string(), "_msg": text, "level": level, "service.name": service,
+        "k8s.pod.name": instance});
+    if let Some((trace, span)) = of {
+        row["trace_id"] = trace.into();
+        row["span_id"] = span.into();
+    }
+    let _ = writeln!(out, "{row}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_names_the_same_traces() {
+        let told = tell(1_700_001_490..1_700_001_520);
+        let spans: Value = serde_json::from_str(&told.spans).unwrap();
+        let text = told.spans.as_str();
+        assert!(spans["resourceSpans"].as_array().unwrap().len() > 12);
+        for line in told.logs.lines() {
+            let row: Value = serde_json::from_str(line).unwrap();
+            assert!(row["trace_id"].as_str().is_none_or(|id| text.contains(id)), "{row}");
+        }
+        assert!(told.served.iter().all(|s| text.contains(&s.4)));
+    }
+}

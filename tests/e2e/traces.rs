@@ -1,0 +1,282 @@
+//! Traces over the real binary: the service graph with late spans and other windows, lists of whole hours beside read
+//! ones, what else was said of a trace, ports and doors, and wrong values of every parameter.
+
+use quiver_tests::server::{Options, Server};
+use serde_json::{Value, json};
+
+/// 2026-03-01 12:00 UTC.
+const NOON: i64 = 1_772_366_400_000_000_000;
+const MINUTE: i64 = 60_000_000_000;
+
+fn attributes(pairs: &[(&str, &str)]) -> Value {
+    pairs.iter().map(|(k, v)| json!({"key": k, "value": {"stringValue": v}})).collect()
+}
+
+/// One span: trace, span, parent, service, kind, start, tags.
+fn span(ids: (u64, u64, u64), service: &str, kind: u8, start: i64, tags: &[(&str, &str)]) -> Value {
+    let (trace, id, parent) = ids;
+    let mut span = json!({"traceId": format!("{trace:032x}"), "spanId": format!("{id:016x}"), "name": format!("op {id}"),
+        "kind": kind, "startTimeUnixNano": start.to_string(), "endTimeUnixNano": (start + 1_000_000).to_string(),
+        "attributes": attributes(tags)});
+    if parent > 0 {
+        span["parentSpanId"] = format!("{parent:016x}").into();
+    }
+    let resource = attributes(&[("service.name", service), ("host.name", "h1"), ("service.version", "1")]);
+    json!({"resource": {"attributes": resource}, "scopeSpans": [{"spans": [span]}]})
+}
+
+async fn send(server: &Server, spans: Vec<Value>) {
+    let body = json!({"resourceSpans": spans}).to_string().into_bytes();
+    let answer = server.post("/v1/traces", &[("content-type", "application/json")], body).await;
+    assert_eq!((answer.status, answer.text().as_str()), (200, "{}"));
+}
+
+/// Edges as `source>target calls`.
+async fn edges(server: &Server, from: i64, to: i64, more: &[(&str, &str)]) -> Vec<String> {
+    let (from, to) = (from.to_string(), to.to_string());
+    let params = [&[("from", from.as_str()), ("to", to.as_str())], more].concat();
+    let answer = server.get_with("/traces/dependencies", &params).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+    let list = answer.json()["data"]["edges"].clone();
+    let row = |e: &Value| format!("{}>{} {}", text(&e["source"]), text(&e["target"]), e["calls"]);
+    list.as_array().into_iter().flatten().map(row).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn late_spans_correct_the_graph() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let call = [("peer.service", "back")];
+    let db = [("db.system.name", "postgresql"), ("db.namespace", "shop")];
+    send(
+        &server,
+        vec![
+            span((1, 1, 0), "front", 2, NOON, &[]),
+            span((1, 2, 1), "front", 3, NOON, &call),
+            span((2, 1, 0), "front", 2, NOON + 70 * MINUTE, &[]),
+            span((2, 2, 1), "front", 3, NOON + 70 * MINUTE, &db),
+        ],
+    )
+    .await;
+    let day = (NOON - 5 * MINUTE, NOON + 24 * 60 * MINUTE);
+    let unanswered = ["front>back 1", "front>shop 1", "user>front 2"];
+    assert_eq!(edges(&server, day.0, day.1, &[]).await, unanswered);
+    server.flush().await;
+    assert_eq!(edges(&server, day.0, day.1, &[]).await, unanswered);
+    // The callee comes late, and calls on; its own callee comes first.
+    send(&server, vec![span((1, 5, 4), "store", 2, NOON + 2, &[])]).await;
+    server.flush().await;
+    send(&server, vec![span((1, 3, 2), "back", 2, NOON + 1, &[]), span((1, 4, 3), "back", 3, NOON + 1, &[])]).await;
+    let whole = ["back>store 1", "front>back 1", "front>shop 1", "user>front 2"];
+    for state in ["live", "flushed", "compacted"] {
+        match state {
+            "flushed" => server.flush().await,
+            "compacted" => server.compact().await,
+            _ => {}
+        }
+        assert_eq!(edges(&server, day.0, day.1, &[]).await, whole, "{state}");
+        // Parts of hours, and conditions that no roll-up knows.
+        assert_eq!(
+            edges(&server, NOON, NOON + 10 * MINUTE, &[]).await,
+            ["back>store 1", "front>back 1", "user>front 1"]
+        );
+        assert_eq!(edges(&server, NOON + 65 * MINUTE, NOON + 80 * MINUTE, &[]).await, ["front>shop 1", "user>front 1"]);
+        let by_kind = edges(&server, day.0, day.1, &[("kind", "client"), ("kind", "server")]).await;
+        assert_eq!(by_kind, whole, "{state}");
+        let near = edges(&server, day.0, day.1, &[("service", "store"), ("depth", "1")]).await;
+        assert_eq!(near, ["back>store 1"], "{state}");
+        let jaeger = server.get(&format!("/api/dependencies?endTs={}", day.1 / 1_000_000)).await.json();
+        let pair = |e: &Value| format!("{} {} {}", e["parent"], e["child"], e["callCount"]);
+        let jaeger: Vec<String> = jaeger["data"].as_array().expect("edges").iter().map(pair).collect();
+        assert_eq!(jaeger, [r#""back" "store" 1"#, r#""front" "back" 1"#], "{state}");
+        lists(&server, state).await;
+    }
+    let plan = server.get(&format!("/traces/dependencies?explain=true&from={}&to={}", day.0, day.1)).await;
+    assert!(plan.text().contains("span_rollups"), "{}", plan.text());
+    pages(&server).await;
+}
+
+/// Services and operations of a window, from roll-ups and from spans, are the same.
+async fn lists(server: &Server, state: &str) {
+    for (path, key, expected) in [
+        ("services", "name", json!([["back", 2], ["front", 4], ["store", 1]])),
+        ("operations", "service", json!([["back", 1], ["back", 1], ["front", 2], ["front", 2], ["store", 1]])),
+        ("instances", "instance", json!([["h1", 2], ["h1", 4], ["h1", 1]])),
+    ] {
+        for more in ["", "&kind=client&kind=server"] {
+            let url = format!("/traces/{path}?from={}&to={}{more}", NOON - MINUTE, NOON + 200 * MINUTE);
+            let answer = server.get(&url).await.json();
+            let rows: Vec<Value> =
+                answer["data"].as_array().expect("rows").iter().map(|r| json!([r[key], r["spans"]])).collect();
+            assert_eq!(json!(rows), expected, "{state} {path}{more}");
+        }
+    }
+    let names = server.get("/api/services").await.json();
+    assert_eq!(names["data"], json!(["back", "front", "store"]), "{state}");
+    let names = server.get("/api/services/back/operations").await.json();
+    assert_eq!(names["data"], json!(["op 3", "op 4"]), "{state}");
+    let row = server.get(&format!("/traces/services?from={}&to={}", NOON - MINUTE, NOON + 200 * MINUTE)).await.json();
+    assert_eq!(row["data"][1]["lastSeen"], (NOON + 70 * MINUTE).to_string(), "{state}");
+    assert_eq!((&row["data"][1]["operations"], &row["data"][1]["instances"]), (&json!(2), &json!(1)), "{state}");
+}
+
+/// Pages from the newest to the oldest name each trace once.
+async fn pages(server: &Server) {
+    let mut cursor = String::new();
+    let mut seen = Vec::new();
+    loop {
+        let mut params = vec![("from", "2020-01-01T00:00:00Z"), ("limit", "1"), ("service", "front")];
+        if !cursor.is_empty() {
+            params.push(("cursor", &cursor));
+        }
+        let answer = server.get_with("/traces", &params).await.json();
+        seen.extend(answer["data"].as_array().expect("rows").iter().map(|r| r["traceId"].to_string()));
+        match answer["meta"]["nextCursor"].as_str() {
+            Some(next) => cursor = next.to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(seen, [format!("\"{:032x}\"", 2), format!("\"{:032x}\"", 1)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logs_and_exemplars_of_a_trace() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    send(&server, vec![span((7, 1, 0), "front", 2, NOON, &[])]).await;
+    let id = format!("{:032x}", 7);
+    let line = |time: i64, msg: &str, trace: &str, service: &str| {
+        json!({"_time": time.to_string(), "_msg": msg, "trace_id": trace, "service.name": service}).to_string() + "\n"
+    };
+    let lines = [
+        line(NOON + 5, "second", &id, "front"),
+        line(NOON, "first", &id, "front"),
+        line(NOON + 1, "another", "", "front"),
+        line(NOON + 1, "elsewhere", "", "back"),
+        line(NOON + 60 * MINUTE, "much later", &id, "front"),
+    ];
+    let answer = server.post("/insert/jsonline?_stream_fields=service.name", &[], lines.concat().into_bytes()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let openmetrics = format!("# TYPE d histogram\nd_bucket{{job=\"front\",le=\"+Inf\"}} 1 {}\n", NOON / 1_000_000_000);
+    let answer = server.post("/metrics-api/api/v1/import/prometheus", &[], openmetrics.into_bytes()).await;
+    assert!(answer.status < 300, "{}", answer.text());
+    for state in ["live", "flushed"] {
+        if state == "flushed" {
+            server.flush().await;
+        }
+        let texts = async |query: &str| -> Vec<String> {
+            let answer = server.get(&format!("/traces/{id}/logs?{query}")).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            let rows = answer.json()["data"].clone();
+            rows.as_array().expect("rows").iter().filter_map(|r| Some(r["_msg"].as_str()?.to_owned())).collect()
+        };
+        assert_eq!(texts("").await, ["first", "second"], "{state}");
+        assert_eq!(texts("related=1").await, ["first", "another", "second"], "{state}");
+        assert_eq!(texts("after=2h").await, ["first", "second", "much later"], "{state}");
+        assert_eq!(texts("limit=1").await, ["first"], "{state}");
+        let answer = server.get(&format!("/traces/{id}/exemplars")).await;
+        assert_eq!((answer.status, &answer.json()["data"]), (200, &json!([])), "{state}");
+        assert_eq!(server.get(&format!("/traces/{:032x}/logs", 8)).await.status, 404);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rates_of_services() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let spans: Vec<Value> =
+        (0..60).map(|i| span((9, i + 1, 0), "front", 2, NOON + i as i64 * 1_000_000_000, &[])).collect();
+    send(&server, spans).await;
+    let end = (NOON + MINUTE) / 1_000_000;
+    for (name, value) in [("calls", 1.0), ("errors", 0.0)] {
+        let url = format!("/api/metrics/{name}?service=front&endTs={end}&lookback=60000&step=60000&ratePer=60000");
+        let answer = server.get(&url).await.json();
+        let points = answer["metrics"][0]["metricPoints"].as_array().expect("points").clone();
+        assert_eq!(points.len(), 2, "{answer}");
+        assert_eq!(points[1]["gaugeValue"]["doubleValue"], value, "{answer}");
+        assert_eq!(points[1]["timestamp"], "2026-03-01T12:01:00Z");
+    }
+    let url = format!("/jaeger/api/metrics/latencies?service=front&quantile=0.5&groupByOperation=true&endTs={end}");
+    let answer = server.get(&url).await.json();
+    assert_eq!(answer["name"], "service_operation_latencies");
+    assert_eq!(answer["metrics"].as_array().map(Vec::len), Some(60));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn zipkin_has_a_port_if_asked() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let server = Server::start(dir.path(), &Options::default().env("QUIVER_TRACES__ZIPKIN_LISTEN", free)).await;
+    let http = reqwest::Client::new();
+    let body =
+        r#"[{"traceId":"a","id":"1","name":"n","timestamp":1772366400000000,"localEndpoint":{"serviceName":"z"}}]"#;
+    let post = http.post(format!("http://{free}/api/v2/spans")).header("content-type", "application/json").body(body);
+    assert_eq!(post.send().await.expect("an answer").status(), 202);
+    let names = http.get(format!("http://{free}/api/v2/services")).send().await.expect("an answer");
+    assert_eq!(names.text().await.expect("a body"), r#"["z"]"#);
+    assert_eq!(http.get(format!("http://{free}/metrics")).send().await.expect("an answer").status(), 404);
+}
+
+/// Every parameter of every path with values that are none: an answer of the family, never a fault.
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_values_are_told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    send(&server, vec![span((7, 1, 0), "front", 2, NOON, &[])]).await;
+    let id = format!("{:032x}", 7);
+    let one = format!("/traces/{id}");
+    let paths = [
+        (
+            "/traces",
+            "from to service operation kind instance env tag filter minDuration maxDuration durationOf error errorOf root minSpans maxSpans minServices ids sort limit cursor spans explain q",
+        ),
+        ("/traces/services", "from to q limit names"),
+        ("/traces/operations", "service kind from to q limit"),
+        ("/traces/instances", "service from to"),
+        ("/traces/tags", "service scope from to q limit"),
+        ("/traces/tags/a/values", "scope service from to q limit filter"),
+        ("/traces/dependencies", "from to service depth env"),
+        ("/traces/histogram", "step by measure from to"),
+        ("/traces/heatmap", "step buckets from to"),
+        ("/traces/facets", "keys limit from to"),
+        ("/traces/difference", "select selectFilter limit"),
+        ("/traces/compare", "left right"),
+        (&one, "service start_time end_time download"),
+        (&format!("{one}/statistics"), "groupBy"),
+        (&format!("{one}/logs"), "before after limit related"),
+        (&format!("{one}/exemplars"), "before after limit"),
+        (&format!("{one}/similar"), "limit"),
+        (&format!("/platform-api/traces/{id}/otlp"), "service start_time end_time types links extras download"),
+        ("/api/traces", "service operation start end minDuration maxDuration tags tag limit traceID"),
+        ("/api/operations", "service spanKind"),
+        ("/api/dependencies", "endTs lookback service"),
+        ("/api/metrics/latencies", "service quantile groupByOperation endTs lookback step ratePer spanKind"),
+        (
+            "/api/v3/traces",
+            "query.serviceName query.startTimeMin query.startTimeMax query.searchDepth query.durationMin query.attributes",
+        ),
+        ("/api/v2/traces", "serviceName spanName annotationQuery minDuration maxDuration endTs lookback limit"),
+        ("/api/v2/traceMany", "traceIds"),
+        ("/api/v2/autocompleteValues", "key"),
+    ];
+    let long = "x".repeat(5_000);
+    for (path, names) in paths {
+        for name in names.split(' ') {
+            for value in ["", "-1", "99999999999999999999", "1e400", "{", "[1]", "a:b", "\u{0}", "é*", &long] {
+                for repeated in [false, true] {
+                    let mut params = vec![(name, value)];
+                    if repeated {
+                        params.push((name, value));
+                    }
+                    let answer = server.get_with(path, &params).await;
+                    let shown: String = value.chars().take(20).collect();
+                    assert!(answer.status < 500, "{path}?{name}={shown}: {} {}", answer.status, answer.text());
+                    if answer.status >= 400 && path.starts_with("/traces") {
+                        assert!(answer.json()["code"].is_string(), "{path}?{name}={shown}: {}", answer.text());
+                    }
+                }
+            }
+        }
+    }
+}
