@@ -8,6 +8,7 @@ pub mod cpu;
 pub mod data;
 pub mod logs;
 pub mod proto;
+pub mod spans;
 pub mod world;
 
 #[global_allocator]

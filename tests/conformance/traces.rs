@@ -4,7 +4,7 @@
 //! Exports compare without regard to order: blocks by service, spans by id, attributes and tags by key, processes by
 //! what they say. The recorded answers of another server's API (folder `tempo`) are not run: there is no such API yet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use quiver_tests::server::{Options, Server};
@@ -179,8 +179,8 @@ fn sorted(value: &Value, sort: &mut impl FnMut(&mut Vec<Value>)) -> Value {
 fn difference(at: &str, expected: &Value, found: &Value) -> Option<String> {
     match (expected, found) {
         (Value::Object(a), Value::Object(b)) => {
-            let keys: BTreeMap<&String, ()> = a.keys().chain(b.keys()).map(|k| (k, ())).collect();
-            keys.keys().find_map(|k| match (a.get(*k), b.get(*k)) {
+            let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+            keys.into_iter().find_map(|k| match (a.get(k), b.get(k)) {
                 (Some(x), Some(y)) => difference(&format!("{at}.{k}"), x, y),
                 (x, y) => Some(format!("{at}.{k}: expected {x:?}, found {y:?}")),
             })

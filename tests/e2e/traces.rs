@@ -207,7 +207,7 @@ async fn rates_of_services() {
 async fn zipkin_has_a_port_if_asked() {
     let dir = tempfile::tempdir().expect("a folder");
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
-    let server = Server::start(dir.path(), &Options::default().env("QUIVER_TRACES__ZIPKIN_LISTEN", free)).await;
+    let _server = Server::start(dir.path(), &Options::default().env("QUIVER_TRACES__ZIPKIN_LISTEN", free)).await;
     let http = reqwest::Client::new();
     let body =
         r#"[{"traceId":"a","id":"1","name":"n","timestamp":1772366400000000,"localEndpoint":{"serviceName":"z"}}]"#;

@@ -75,7 +75,7 @@ fn traces(from: u64, count: u64, minutes: u64) -> SpansBatch {
                 kind,
                 start: begin,
                 end: begin + (mix(trace + i) % 50_000_000) as i64,
-                status: if mix(trace + i) % 100 == 0 { 2 } else { 0 },
+                status: if mix(trace + i).is_multiple_of(100) { 2 } else { 0 },
                 received: DAY * MINUTE_NS,
                 ..Default::default()
             });
@@ -137,7 +137,9 @@ async fn counts_are_the_same_in_every_state_and_small() {
     let bytes: u64 = store.visible().table("spans").iter().map(|p| p.meta.bytes).sum();
     let (compacted, read_bytes) = read(&source, whole).await;
     assert_eq!(sums(&compacted), expected);
-    assert!(read_bytes * 100 <= bytes, "{read_bytes} of {bytes} bytes were read");
+    // A footer is as long for few spans as for many.
+    let footer = if soak { 0 } else { 16 << 10 };
+    assert!((read_bytes - footer) * 100 <= bytes, "{read_bytes} of {bytes} bytes were read");
     // Any window is the sum of its minutes.
     let (minutes_only, _) = read(&source, RollupRequest::Graph(DAY, DAY + 59)).await;
     let mut by_parts = BTreeMap::new();

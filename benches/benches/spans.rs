@@ -1,0 +1,97 @@
+//! Spans: decoding, writing, flushing and compacting two million of them; then look-ups, searches and the service graph.
+
+use std::time::Instant;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use quiver_benches::cpu;
+use quiver_benches::spans::{SPANS, START, request, trace_id};
+use quiver_benches::world::World;
+use quiver_ingest::traces::{DecodedSpans, TraceContext, TraceFormat, decode};
+use quiver_query::{Limits, QueryContext};
+use quiver_traces::{Params, Search, Selection};
+use quiver_types::Access;
+
+/// Traces of the data set: two million spans over a day.
+const TRACES: u64 = 250_000;
+/// Traces of a request.
+const REQUEST: u64 = 125;
+const DAY: i64 = 86_400_000_000_000;
+
+fn decoded(body: &[u8]) -> DecodedSpans {
+    let access = Access::full();
+    let ctx = TraceContext {
+        body_bytes_max: 64 << 20,
+        batch_bytes_max: 256 << 20,
+        now_ns: START,
+        earliest_ns: 1,
+        latest_ns: i64::MAX,
+        access: &access,
+    };
+    decode(TraceFormat::Otlp, None, body, &ctx).expect("a valid body")
+}
+
+fn context() -> QueryContext {
+    QueryContext::new(Access::full(), Limits::default())
+}
+
+fn load(world: &World) {
+    let step = DAY / TRACES as i64;
+    let bodies: Vec<Vec<u8>> = (0..TRACES).step_by(REQUEST as usize).map(|t| request(t, REQUEST, step)).collect();
+    let spans = TRACES as usize * SPANS;
+    let began = Instant::now();
+    cpu::report_samples("decode, write and flush spans", spans, || {
+        for body in &bodies {
+            let batch = decoded(body).batch;
+            world.runtime.block_on(world.app.store.write_spans(batch)).expect("taken");
+        }
+        world.flush();
+    });
+    cpu::say(&format!("{:.0} spans/s", spans as f64 / began.elapsed().as_secs_f64()));
+    cpu::report_samples("compact spans", spans, || world.compact());
+    cpu::say(&format!("{:.1} bytes per span after compaction", world.stored_bytes() as f64 / spans as f64));
+}
+
+fn bench(c: &mut Criterion) {
+    let body = request(0, REQUEST, 1_000_000);
+    let mut group = c.benchmark_group("spans");
+    group.throughput(Throughput::Elements(REQUEST * SPANS as u64));
+    group.bench_function("decode_otlp", |b| b.iter(|| decoded(&body).batch.len()));
+    group.finish();
+    let world = World::empty();
+    load(&world);
+    let traces = &world.app.traces;
+    let mut group = c.benchmark_group("spans_read");
+    group.bench_function("trace_by_id", |b| {
+        let mut n = 0;
+        b.iter(|| {
+            n = (n + 7_919) % TRACES;
+            let found = world.runtime.block_on(traces.trace(&context(), Selection::all(trace_id(n))));
+            assert_eq!(found.expect("there").spans.len(), SPANS);
+        });
+    });
+    let range = (START, START + DAY);
+    for (name, query) in [
+        ("search_service", "service=cart&limit=20"),
+        ("search_slow", "service=cart&minDuration=199900us&limit=1000"),
+        ("search_tag", "tag=user.id:u4711&limit=1000"),
+    ] {
+        let query = format!("{query}&from={}&to={}", range.0, range.1);
+        group.bench_function(name, |b| {
+            b.iter(|| {
+                let params = Params::of_query(Some(&query)).expect("parameters");
+                let search = Search::parse(&params, range.1).expect("a search");
+                world.runtime.block_on(traces.search(&context(), search, range.1)).expect("found").rows.len()
+            });
+        });
+    }
+    group.bench_function("dependencies_of_a_day", |b| {
+        b.iter(|| {
+            let graph = world.runtime.block_on(traces.dependencies(&context(), range, Vec::new()));
+            assert!(!graph.expect("a graph").edges.is_empty());
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, bench);
+criterion_main!(benches);
