@@ -9,7 +9,7 @@ pub mod rates;
 pub(crate) mod sketch;
 pub mod tags;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arrow::array::{
@@ -190,21 +190,28 @@ impl TracesEngine {
     ) -> Result<Vec<String>, TraceError> {
         let filter = filter.and(SpanFilter::Kinds(vec![3, 4]));
         self.read(ctx, move |reader| async move {
-            let mut names: BTreeMap<String, ()> = BTreeMap::new();
+            let mut names: BTreeSet<String> = BTreeSet::new();
             reader
                 .scan(filter, columns(&["attributes"], &[]), |batch| {
                     let attributes = Columns(batch).bytes("attributes")?;
                     for i in 0..batch.num_rows() {
                         if let Some(name) = remote_of(attributes.value(i)) {
-                            names.entry_ref_or_default(&name);
+                            add_name(&mut names, &name);
                         }
                     }
                     Ok(true)
                 })
                 .await?;
-            Ok(names.into_keys().collect())
+            Ok(names.into_iter().collect())
         })
         .await
+    }
+}
+
+/// Adds a name without a copy of one that is known.
+pub(crate) fn add_name(names: &mut BTreeSet<String>, name: &str) {
+    if !names.contains(name) {
+        names.insert(name.to_owned());
     }
 }
 

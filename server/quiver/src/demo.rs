@@ -221,13 +221,7 @@ fn requests(of: &mut Instance<'_>, phase: f64, told: &Told) {
 
 fn exemplars(of: &mut Instance<'_>, buckets: &[(f64, u32)], told: &Told) {
     let served = told.served.iter().filter(|s| s.0 == of.job && s.1 == of.name);
-    let mut last = None;
     for (_, _, ts, took, trace) in served {
-        // One for each step is enough.
-        if last.is_some_and(|last: i64| ts - last < STEP_MS) {
-            continue;
-        }
-        last = Some(*ts);
         let Some((_, series)) = buckets.iter().find(|(le, _)| took <= le) else { continue };
         let labels = LabelSet::from_pairs([("trace_id", trace.as_str())]).canonical().to_vec();
         of.batch.exemplars.push(Exemplar { series: *series, ts: *ts, value: *took, labels });

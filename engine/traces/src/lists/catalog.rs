@@ -1,7 +1,7 @@
 //! Services, operations and instances. Of a window without other conditions the whole hours come from roll-ups, and only
 //! the spans of the hours at its ends are read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hashbrown::HashSet;
@@ -10,7 +10,7 @@ use quiver_types::spans::{Attributes, RollupRequest, STATUS_ERROR, SpanFilter, i
 use quiver_types::tables::spans::{MINUTE_NS, minute_of};
 
 use super::sketch::Sketch;
-use super::{Columns, EntryRef, InstanceRow, OperationRow, ServiceRow, columns, instance_of, shown};
+use super::{Columns, EntryRef, InstanceRow, OperationRow, ServiceRow, add_name, columns, instance_of, shown};
 use crate::engine::{Reader, TraceError, TracesEngine};
 
 /// Service, name, kind.
@@ -191,12 +191,12 @@ impl TracesEngine {
         conditions: Vec<SpanFilter>,
     ) -> Result<Vec<String>, TraceError> {
         self.read(ctx, move |reader| async move {
-            let mut names: BTreeMap<String, ()> = BTreeMap::new();
+            let mut names: BTreeSet<String> = BTreeSet::new();
             let (request, rest) = split(range, &conditions, RollupRequest::Operations);
             if let Some(request) = request {
                 reader
                     .rollups(&request, |rows, n| {
-                        (0..n).for_each(|i| *names.entry_ref_or_default(shown(rows.names(i).0)) = ());
+                        (0..n).for_each(|i| add_name(&mut names, shown(rows.names(i).0)));
                     })
                     .await?;
             }
@@ -204,12 +204,12 @@ impl TracesEngine {
                 reader
                     .scan(filter, columns(&[], &["service"]), |batch| {
                         let services = Columns(batch).view("service")?;
-                        (0..batch.num_rows()).for_each(|i| *names.entry_ref_or_default(shown(services.value(i))) = ());
+                        (0..batch.num_rows()).for_each(|i| add_name(&mut names, shown(services.value(i))));
                         Ok(true)
                     })
                     .await?;
             }
-            Ok(names.into_keys().collect())
+            Ok(names.into_iter().collect())
         })
         .await
     }

@@ -287,7 +287,7 @@ fn order(v: &mut Visit, from: usize, customer: &str) {
         v.fail(checkout.1, "unknown column `gift`");
     }
     if !refused && !broken {
-        v.store(checkout.1, "postgresql", "orders", "INSERT order", 4);
+        v.store(checkout.1, "postgresql", "orderbook", "INSERT order", 4);
         let sent = v.open(Some(checkout.1), "checkout", "orders publish", 4);
         v.tag(sent, "messaging.system", "kafka");
         v.tag(sent, "messaging.destination.name", "orders");
@@ -306,7 +306,7 @@ fn fulfil(v: &mut Visit, sent: usize, customer: &str) {
     let taken = v.open(Some(sent), "orders", "orders process", 5);
     v.tag(taken, "messaging.system", "kafka");
     v.tag(taken, "messaging.destination.name", "orders");
-    v.store(taken, "postgresql", "orders", "UPDATE order", 3);
+    v.store(taken, "postgresql", "orderbook", "UPDATE order", 3);
     let mail = v.call(taken, "notification", "POST /mails");
     v.note(mail.1, "info", format!("confirmation sent to customer {customer}"));
     v.now += v.dice.about(8);
