@@ -6,6 +6,7 @@
 
 pub mod cpu;
 pub mod data;
+pub mod log_rows;
 pub mod logs;
 pub mod proto;
 pub mod spans;

@@ -36,12 +36,18 @@ impl Drop for World {
 impl World {
     /// Starts without data; background compaction is off, so that each bench measures what it names.
     pub fn empty() -> Self {
+        Self::with_decoded_cache(true)
+    }
+
+    /// The same, with or without the cache of decoded columns.
+    pub fn with_decoded_cache(decoded_cache: bool) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let flags = [
             ("store.data", dir.path().display().to_string()),
             ("store.retention", "none".to_owned()),
             ("compaction.enabled", "false".to_owned()),
             ("memory.limit", "6GiB".to_owned()),
+            ("memory.decoded_cache", decoded_cache.to_string()),
         ];
         let loaded = Loaded::load(None, std::iter::empty(), &flags).expect("valid settings");
         let runtime = Runtime::new().expect("a runtime");
@@ -72,6 +78,34 @@ impl World {
     /// Writes a batch; waits until it is acknowledged.
     pub fn write(&self, batch: quiver_types::MetricsBatch) {
         self.runtime.block_on(self.app.store.write_metrics(batch)).expect("taken");
+    }
+
+    /// Writes log rows; waits until they are acknowledged.
+    pub fn write_logs(&self, batch: quiver_types::LogsBatch) {
+        self.runtime.block_on(self.app.store.write_logs(batch)).expect("taken");
+    }
+
+    /// Scans log rows on the engine's threads; gives how many there are.
+    pub fn scan_logs(&self, request: &quiver_types::logs::LogRequest, limit: Option<usize>) -> usize {
+        let ctx = self.context();
+        let snapshot = self.app.store.logs().snapshot();
+        let stats = Arc::clone(&ctx.stats);
+        let table = quiver_store::logs_table(&*snapshot, &ctx.access, request.clone(), stats).expect("a table");
+        let source = datafusion::datasource::provider_as_source(table);
+        let plan =
+            datafusion::logical_expr::LogicalPlanBuilder::scan_with_filters_fetch("logs", source, None, vec![], limit)
+                .and_then(datafusion::logical_expr::LogicalPlanBuilder::build)
+                .expect("a plan");
+        let (engine, inner) = (Arc::clone(&self.app.engine), ctx.clone());
+        let work = async move {
+            let mut batches = engine.execute(&plan, &inner).await?;
+            let mut rows = 0;
+            while let Some(batch) = batches.next().await {
+                rows += batch.map_err(from_datafusion)?.num_rows();
+            }
+            Ok(rows)
+        };
+        self.runtime.block_on(self.app.engine.run(&ctx, work)).expect("scanned")
     }
 
     /// Flushes everything.

@@ -112,6 +112,7 @@ pub fn store_settings(settings: &Settings) -> StoreSettings {
         wal_level: if settings.wal.level == "os" { WalLevel::Os } else { WalLevel::Sync },
         memory_limit_bytes: memory_limit_bytes(settings),
         generation_bytes: Some(settings.memory.generation.0).filter(|b| *b > 0),
+        decoded_cache: settings.memory.decoded_cache,
         wal_segment_bytes: settings.wal.segment.0,
         spool_limit_bytes: s.spool_limit.0,
         disk_reserve_bytes: s.disk_reserve.0,
