@@ -150,9 +150,26 @@ pub(crate) fn source_shape(query: &Query, needs: &Needs) -> Shape {
         names.extend(spoken.names);
         names.extend([TIME, STREAM, STREAM_ID].into_iter().filter(|name| needs.has(name)).map(str::to_owned));
     }
-    let kind = |name: &str| if name == TIME { Kind::Time } else { Kind::Text };
+    let grouped = grouped_by(query);
+    let kind = |name: &str| match name {
+        TIME => Kind::Time,
+        name if grouped.contains(&name) => Kind::Dictionary,
+        _ => Kind::Text,
+    };
     let columns = names.into_iter().map(|name| Column { kind: kind(&name), name }).collect();
     Shape { columns, rest: needs.open() }
+}
+
+/// Fields that the rows of the scan are grouped by: codes serve better there than texts.
+fn grouped_by(query: &Query) -> Vec<&str> {
+    let first = query.pipes.iter().find(|pipe| !matches!(pipe, Pipe::Filter(_)));
+    match first {
+        Some(Pipe::Stats(stats)) => stats.by.iter().map(|by| by.field.as_str()).collect(),
+        Some(Pipe::Uniq(uniq)) => uniq.by.iter().map(String::as_str).collect(),
+        Some(Pipe::Top(top)) => top.by.iter().map(String::as_str).collect(),
+        Some(Pipe::FieldValues { field, .. }) => vec![field],
+        _ => Vec::new(),
+    }
 }
 
 /// An order by time that the scan itself can give.

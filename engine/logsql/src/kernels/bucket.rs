@@ -62,6 +62,16 @@ impl Bucket {
         start.saturating_sub(zone)
     }
 
+    /// Gives a width, in nanoseconds, that no bucket of times is narrower than.
+    pub fn time_width(&self) -> i64 {
+        match self.step {
+            // These differ in width.
+            Step::Month | Step::Year => 1,
+            Step::Week => 7 * DAY_NS,
+            _ => self.step_int(),
+        }
+    }
+
     /// Writes the bucket of a value.
     pub fn push(&self, out: &mut String, value: &str) {
         if !matches!(value.as_bytes().first(), Some(b'0'..=b'9' | b'-')) {

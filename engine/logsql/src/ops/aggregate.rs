@@ -1,11 +1,11 @@
-//! Grouping: DataFusion's aggregation (with spill) over keys and the functions of `stats_fn`, partial on each partition
-//! and final over all.
+//! Grouping over keys with the functions of `stats_fn`: our own on each partition (`group.rs`), DataFusion's final
+//! aggregation (with spill) over what these give.
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, StringViewBuilder, TimestampNanosecondArray};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use arrow::array::ArrayRef;
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::record_batch::RecordBatch;
 use datafusion::catalog::Session;
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
@@ -15,11 +15,11 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use quiver_types::logs::LogFilter;
 
-use super::filter::evaluate;
+use super::group::partial;
 use crate::kernels::bucket::Bucket;
-use crate::nodes::{BatchMap, Operator, StreamExec, coalesce, map_batches};
-use crate::rows::{Column, Kind, Shape, Texts, batch, push_text};
-use crate::stats_fn::{Arg, Function, stats_udaf};
+use crate::nodes::{Operator, StreamExec, coalesce, map_batches};
+use crate::rows::{Column, Kind, Shape, batch};
+use crate::stats_fn::{Arg, Function, StatsAccumulator, stats_udaf};
 
 /// What rows are grouped by.
 #[derive(Debug, Clone)]
@@ -62,16 +62,14 @@ impl Aggregate {
         shape
     }
 
-    fn key_kind(&self, i: usize) -> Kind {
-        let key = &self.keys[i];
-        match (self.input.index(&key.field).map(|c| self.input.columns[c].kind), &key.bucket) {
-            (Some(Kind::Dictionary), Some(_)) | (None, _) => Kind::Text,
-            (Some(kind), _) => kind,
-        }
+    /// How the values of a key are held.
+    pub(super) fn key_kind(&self, i: usize) -> Kind {
+        let kind = self.input.index(&self.keys[i].field).map(|c| self.input.columns[c].kind);
+        if kind == Some(Kind::Time) { Kind::Time } else { Kind::Text }
     }
 
-    /// Keys, all input columns, masks of conditions.
-    fn prepared_schema(&self) -> SchemaRef {
+    /// Keys, then input columns: what the functions are declared over.
+    fn declared_schema(&self) -> SchemaRef {
         let mut fields: Vec<Arc<Field>> = Vec::new();
         for i in 0..self.keys.len() {
             let one =
@@ -79,80 +77,47 @@ impl Aggregate {
             fields.extend(one.schema().fields().iter().cloned());
         }
         fields.extend(self.input.schema().fields().iter().cloned());
-        for i in 0..self.masks().count() {
-            fields.push(Arc::new(Field::new(format!("__q_if{i}"), DataType::Boolean, false)));
-        }
         Arc::new(Schema::new(fields))
     }
 
-    fn masks(&self) -> impl Iterator<Item = &LogFilter> {
-        self.calls.iter().filter_map(|call| call.condition.as_ref())
+    /// The arguments of a call that have a column, and where it stands.
+    fn args(&self, call: &Call) -> (Vec<Arg>, Vec<usize>) {
+        let place = |arg: &Arg| match arg {
+            Arg::Field(name) | Arg::Matched(name) => self.input.index(name),
+            Arg::Rest(_) => self.input.rest.then_some(self.input.columns.len()),
+        };
+        call.args.iter().filter_map(|arg| Some((arg.clone(), place(arg)?))).unzip()
     }
 
-    fn prepare(self: &Arc<Self>) -> BatchMap {
-        let own = Arc::clone(self);
-        let schema = self.prepared_schema();
-        Box::new(move |rows| {
-            let count = rows.num_rows();
-            let mut columns: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
-            for (i, key) in own.keys.iter().enumerate() {
-                columns.push(own.key_column(&rows, key, own.key_kind(i))?);
-            }
-            columns.extend(rows.columns().iter().cloned());
-            for filter in own.masks() {
-                columns.push(Arc::new(BooleanArray::new(evaluate(filter, &rows, &own.input)?, None)));
-            }
-            let options = RecordBatchOptions::new().with_row_count(Some(count));
-            Ok(RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?)
-        })
+    /// The columns that a call adds up.
+    pub(super) fn values(&self, call: &Call, batch: &RecordBatch) -> Vec<ArrayRef> {
+        self.args(call).1.into_iter().map(|i| Arc::clone(batch.column(i))).collect()
     }
 
-    fn key_column(&self, rows: &RecordBatch, key: &Key, kind: Kind) -> Result<ArrayRef> {
-        let texts = Texts::column(rows, &self.input, &key.field)?;
-        match (&key.bucket, texts, self.input.index(&key.field)) {
-            (None, _, Some(i)) => Ok(Arc::clone(rows.column(i))),
-            (None, _, None) => Ok(crate::rows::missing(rows.num_rows())),
-            (Some(bucket), Texts::Time(times), _) if kind == Kind::Time => {
-                let starts: TimestampNanosecondArray = times.unary(|ns| bucket.of_time(ns));
-                Ok(Arc::new(starts.with_timezone("UTC")))
-            }
-            (Some(bucket), texts, _) => {
-                let mut builder = StringViewBuilder::with_capacity(rows.num_rows());
-                let (mut scratch, mut out) = (String::new(), String::new());
-                for row in 0..rows.num_rows() {
-                    out.clear();
-                    bucket.push(&mut out, texts.get(row, &mut scratch));
-                    push_text(&mut builder, &out);
-                }
-                Ok(Arc::new(builder.finish()))
-            }
+    /// The functions at their beginning.
+    pub(super) fn accumulators(&self) -> Vec<StatsAccumulator> {
+        self.calls.iter().map(|call| StatsAccumulator::new(call.function.clone(), self.args(call).0.into())).collect()
+    }
+
+    /// Keys, then the states of the functions.
+    fn state_schema(&self, functions: &[Arc<AggregateFunctionExpr>]) -> Result<SchemaRef> {
+        let mut fields: Vec<Arc<Field>> =
+            self.declared_schema().fields()[..self.keys.len()].iter().cloned().collect();
+        for function in functions {
+            fields.extend(function.state_fields()?);
         }
+        Ok(Arc::new(Schema::new(fields)))
     }
 
-    /// The column of an argument in the prepared batches.
-    fn arg_column(&self, arg: &Arg, schema: &SchemaRef) -> Option<Arc<dyn PhysicalExpr>> {
-        let index = match arg {
-            Arg::Field(name) | Arg::Matched(name) => self.input.index(name)?,
-            Arg::Rest(_) => self.input.rest.then_some(self.input.columns.len())?,
-        } + self.keys.len();
-        Some(Arc::new(ColumnExpr::new(schema.field(index).name(), index)))
-    }
-
-    fn functions(
-        &self,
-        schema: &SchemaRef,
-    ) -> Result<(Vec<Arc<AggregateFunctionExpr>>, Vec<Option<Arc<dyn PhysicalExpr>>>)> {
-        let mut next_mask = schema.fields().len() - self.masks().count();
-        let (mut functions, mut filters) = (Vec::new(), Vec::new());
+    fn functions(&self, schema: &SchemaRef) -> Result<Vec<Arc<AggregateFunctionExpr>>> {
+        let mut functions = Vec::new();
         for (i, call) in self.calls.iter().enumerate() {
-            let mut columns: Vec<Arc<dyn PhysicalExpr>> = Vec::new();
-            let mut args = Vec::with_capacity(call.args.len());
-            for arg in &call.args {
-                if let Some(column) = self.arg_column(arg, schema) {
-                    args.push(arg.clone());
-                    columns.push(column);
-                }
-            }
+            let (args, places) = self.args(call);
+            let column = |place: usize| {
+                let index = place + self.keys.len();
+                Arc::new(ColumnExpr::new(schema.field(index).name(), index)) as Arc<dyn PhysicalExpr>
+            };
+            let mut columns: Vec<_> = places.into_iter().map(column).collect();
             if columns.is_empty() {
                 columns.push(datafusion::physical_expr::expressions::lit(true));
             }
@@ -160,12 +125,8 @@ impl Aggregate {
             let builder =
                 AggregateExprBuilder::new(udaf, columns).schema(Arc::clone(schema)).alias(format!("__q_call{i}"));
             functions.push(Arc::new(builder.build()?));
-            filters.push(call.condition.as_ref().map(|_| {
-                next_mask += 1;
-                Arc::new(ColumnExpr::new(schema.field(next_mask - 1).name(), next_mask - 1)) as Arc<dyn PhysicalExpr>
-            }));
         }
-        Ok((functions, filters))
+        Ok(functions)
     }
 }
 
@@ -187,32 +148,24 @@ impl Operator for Aggregate {
         mut inputs: Vec<Arc<dyn ExecutionPlan>>,
         _: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let schema = self.prepared_schema();
-        let own = Arc::clone(&self);
-        let prepared = StreamExec::new(
-            "LogsGroupKeys",
-            String::new(),
-            Arc::clone(&schema),
+        let schema = self.declared_schema();
+        let functions = self.functions(&schema)?;
+        let states = self.state_schema(&functions)?;
+        let partial = StreamExec::new(
+            "LogsGroup",
+            self.text.clone(),
+            Arc::clone(&states),
             inputs.swap_remove(0),
-            map_batches(move || own.prepare()),
+            partial(Arc::clone(&self), states),
         );
         let keys = (0..self.keys.len()).map(|i| {
             let name = schema.field(i).name();
             (Arc::new(ColumnExpr::new(name, i)) as Arc<dyn PhysicalExpr>, name.clone())
         });
         let groups = PhysicalGroupBy::new_single(keys.collect());
-        let (functions, filters) = self.functions(&schema)?;
-        let partial = Arc::new(AggregateExec::try_new(
-            AggregateMode::Partial,
-            groups.clone(),
-            functions.clone(),
-            filters.clone(),
-            Arc::new(prepared),
-            Arc::clone(&schema),
-        )?);
-        let together = coalesce(partial);
-        let whole =
-            AggregateExec::try_new(AggregateMode::Final, groups.as_final(), functions, filters, together, schema)?;
+        let filters = vec![None; functions.len()];
+        let together = coalesce(Arc::new(partial));
+        let whole = AggregateExec::try_new(AggregateMode::Final, groups, functions, filters, together, schema)?;
         let own = Arc::clone(&self);
         let rename = map_batches(move || {
             let own = Arc::clone(&own);

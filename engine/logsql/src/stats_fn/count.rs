@@ -45,7 +45,10 @@ impl StatsState for Count {
     fn update(&mut self, args: &Args<'_>, rows: &Rows<'_>) {
         let counts = &mut self.counts;
         match self.what {
-            What::Rows => rows.each(|_, group| counts[group] += 1),
+            What::Rows => match rows.runs() {
+                Some(runs) => runs.iter().for_each(|(group, rows)| counts[*group] += rows.len() as u64),
+                None => rows.each(|_, group| counts[group] += 1),
+            },
             What::Filled => rows.each(|row, group| counts[group] += u64::from(args.any(row))),
             What::Empty => rows.each(|row, group| counts[group] += u64::from(!args.any(row))),
         }

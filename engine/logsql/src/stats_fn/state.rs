@@ -1,6 +1,7 @@
 //! What a function keeps for all groups, and how DataFusion drives it.
 
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, StringViewBuilder};
@@ -28,10 +29,17 @@ pub(super) trait StatsState: Debug + Send + Sync + 'static {
 /// Which rows of a batch are added to which group.
 pub(super) struct Rows<'a> {
     groups: &'a [usize],
+    /// The same as runs of rows of one group; none when they are many.
+    runs: &'a [(usize, Range<usize>)],
     filter: Option<&'a BooleanArray>,
 }
 
 impl Rows<'_> {
+    /// Runs of rows of one group, if they are few and no row is left out.
+    pub(super) fn runs(&self) -> Option<&[(usize, Range<usize>)]> {
+        (self.filter.is_none() && !self.runs.is_empty()).then_some(self.runs)
+    }
+
     /// Calls a function with each row and its group.
     #[inline]
     pub(super) fn each(&self, mut call: impl FnMut(usize, usize)) {
@@ -84,6 +92,28 @@ impl StatsAccumulator {
         Self { function, args, state, zeros: Vec::new() }
     }
 
+    /// Makes room for so many groups.
+    pub(crate) fn resize(&mut self, groups: usize) {
+        self.state.resize(groups);
+    }
+
+    /// Adds the rows of a batch that a filter lets through: row i belongs to group `groups[i]`. `runs` may say the same
+    /// shorter.
+    pub(crate) fn add(
+        &mut self,
+        values: &[ArrayRef],
+        groups: &[usize],
+        runs: &[(usize, Range<usize>)],
+        filter: Option<&BooleanArray>,
+        total: usize,
+    ) -> Result<()> {
+        self.state.resize(total);
+        let mut args = Args::new(&self.args, values)?;
+        args.rows = groups.len();
+        self.state.update(&args, &Rows { groups, runs, filter });
+        Ok(())
+    }
+
     fn results(&mut self, emit: EmitTo) -> ArrayRef {
         let mut out = Results { builder: StringViewBuilder::new(), text: String::new() };
         self.state.finish(emit, &mut out);
@@ -99,11 +129,7 @@ impl GroupsAccumulator for StatsAccumulator {
         filter: Option<&BooleanArray>,
         total: usize,
     ) -> Result<()> {
-        self.state.resize(total);
-        let mut args = Args::new(&self.args, values)?;
-        args.rows = groups.len();
-        self.state.update(&args, &Rows { groups, filter });
-        Ok(())
+        self.add(values, groups, &[], filter, total)
     }
 
     fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
