@@ -74,6 +74,11 @@ impl Planner<'_> {
     /// The scan; also says how many pipes it already does. `needs[i]` is what the rows before pipe `i` need to have.
     fn source(&self, query: &Query, needs: &[Needs], scope: TimeScope) -> Result<(Planned, usize)> {
         let filter = filter::lower(&query.filter, scope)?;
+        if let (Some(pipe @ Pipe::FieldNames { .. }), 0) = (query.pipes.first(), scope.offset_ns) {
+            let time = filter.time_bounds();
+            let plan = self.table(LogRequest::field_counts(filter))?;
+            return Ok((pipe::sum_field_names(pipe, Planned { plan, shape: Shape::default(), time })?, 1));
+        }
         let mut shape = source_shape(query, &needs[0]);
         let newest = newest(query);
         if (newest.is_some() || scope.offset_ns != 0) && shape.index(TIME).is_none() {
@@ -127,7 +132,11 @@ impl Planner<'_> {
     pub(crate) fn scan(&self, filter: LogFilter, shape: &Shape, order: LogOrder) -> Result<LogicalPlan> {
         let column = |c: &Column| LogColumn { name: c.name.clone(), dictionary: c.kind == Kind::Dictionary };
         let columns = shape.columns.iter().map(column).collect();
-        let request = LogRequest { filter, columns, rest: shape.rest, order };
+        let request = LogRequest { filter, columns, rest: shape.rest, order, field_counts: false };
+        self.table(request)
+    }
+
+    fn table(&self, request: LogRequest) -> Result<LogicalPlan> {
         let table = self.tables.logs(self.snapshot, &self.ctx.access, request, &self.ctx.stats)?;
         LogicalPlanBuilder::scan(TABLE, provider_as_source(table), None)
             .and_then(LogicalPlanBuilder::build)

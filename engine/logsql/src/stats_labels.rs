@@ -156,10 +156,9 @@ impl StatsColumns {
         }
         if let (FieldPattern::Prefix(_), FieldPattern::Prefix(target), true) =
             (&pair.source, &pair.target, labels.is_empty() && values.is_empty())
+            && self.labels.iter().chain(&self.values).any(|name| name.starts_with(target.as_str()))
         {
-            if self.labels.iter().chain(&self.values).any(|name| name.starts_with(target.as_str())) {
-                return Err(refused(format!("`{pipe}` may overwrite `{target}*`")));
-            }
+            return Err(refused(format!("`{pipe}` may overwrite `{target}*`")));
         }
         for (_, target) in labels {
             self.add_label(pipe, &target)?;

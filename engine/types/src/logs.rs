@@ -14,7 +14,9 @@ pub use batch::{BatchStream, LogsBatch, MSG, RowFields};
 pub use filter::{
     FieldPattern, LogFilter, MatchHints, NumberRange, RowMatcher, StreamSelector, TimePredicate, ValueMatcher,
 };
-pub use source::{LogColumn, LogOrder, LogRequest, LogSnapshot, LogSource, StreamId, StreamInfo};
+pub use source::{
+    FIELD_NAME, FIELD_ROWS, LogColumn, LogOrder, LogRequest, LogSnapshot, LogSource, StreamId, StreamInfo,
+};
 pub use stream::{quote_into, stream_text};
 pub use words::{Words, is_word_char, word_at, word_before, words};
 

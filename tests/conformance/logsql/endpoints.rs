@@ -157,7 +157,9 @@ fn normal(value: &Value, key: &str) -> Value {
         Value::Object(fields) => {
             let mut out: BTreeMap<String, Value> =
                 fields.iter().map(|(name, value)| (name.clone(), normal(value, name))).collect();
-            if let (Some(Value::Array(times)), Some(Value::Array(counts))) = (fields.get("timestamps"), fields.get("values")) {
+            if let (Some(Value::Array(times)), Some(Value::Array(counts))) =
+                (fields.get("timestamps"), fields.get("values"))
+            {
                 let points: BTreeMap<String, Value> =
                     times.iter().zip(counts).map(|(t, n)| (t.to_string(), n.clone())).collect();
                 out.remove("timestamps");

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, MapArray, StringArray, StringViewArray, StructArray, TimestampNanosecondArray};
+use arrow::array::{
+    ArrayRef, DictionaryArray, MapArray, StringArray, StringViewArray, StructArray, TimestampNanosecondArray,
+    UInt64Array,
+};
 use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema, UInt32Type};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
@@ -66,6 +69,9 @@ impl LogTables for Memory {
         let batches = rows
             .chunks(self.batch_rows.max(1))
             .map(|rows| {
+                if request.field_counts {
+                    return field_counts(&schema, rows);
+                }
                 let columns = schema.fields().iter().map(|field| column(field, rows, &request)).collect();
                 let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
                 RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)
@@ -75,6 +81,16 @@ impl LogTables for Memory {
         let table = MemTable::try_new(schema, vec![batches]).map_err(|e| Error::internal(e.to_string()))?;
         Ok(Arc::new(table))
     }
+}
+
+/// How many of the rows have each field.
+fn field_counts(schema: &Arc<Schema>, rows: &[&Row]) -> std::result::Result<RecordBatch, arrow::error::ArrowError> {
+    let mut counts: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
+    for (name, _) in rows.iter().flat_map(|row| row.iter()).filter(|(_, value)| !value.is_empty()) {
+        *counts.entry(name).or_default() += 1;
+    }
+    let names: ArrayRef = Arc::new(StringArray::from_iter_values(counts.keys()));
+    RecordBatch::try_new(Arc::clone(schema), vec![names, Arc::new(UInt64Array::from_iter_values(counts.into_values()))])
 }
 
 fn get<'a>(row: &'a Row, name: &str) -> &'a str {
@@ -87,6 +103,11 @@ fn column(field: &Field, rows: &[&Row], request: &LogRequest) -> ArrayRef {
         (TIME, _) => Arc::new(
             TimestampNanosecondArray::from_iter(rows.iter().map(|row| parse_rfc3339(get(row, TIME))))
                 .with_timezone("UTC"),
+        ),
+        (name, DataType::Dictionary(..)) => Arc::new(
+            rows.iter()
+                .map(|row| Some(get(row, name)).filter(|value| !value.is_empty()))
+                .collect::<DictionaryArray<UInt32Type>>(),
         ),
         (name, _) => Arc::new(StringViewArray::from_iter(
             rows.iter().map(|row| Some(get(row, name)).filter(|value| !value.is_empty())),

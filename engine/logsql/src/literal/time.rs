@@ -22,8 +22,8 @@ pub(crate) fn parse_span(text: &str) -> Option<TimeSpan> {
     };
     let mut parts = date.split('-');
     let year = digits(parts.next()?, 4)?;
-    let month = optional(parts.next(), 2)?;
-    let day = optional(parts.next(), 2)?;
+    let month = optional(parts.next(), 2).ok()?;
+    let day = optional(parts.next(), 2).ok()?;
     if parts.next().is_some() || (clock.is_some() && day.is_none()) {
         return None;
     }
@@ -50,7 +50,7 @@ fn shifted(start: i64, end: i64, zone_ns: i64) -> Option<TimeSpan> {
 fn parse_clock(clock: &str) -> Option<(i64, i64)> {
     let mut parts = clock.splitn(3, ':');
     let hour = i64::from(digits(parts.next()?, 2)?);
-    let minute = optional(parts.next(), 2)?;
+    let minute = optional(parts.next(), 2).ok()?;
     let seconds = parts.next();
     let (second, fraction) = match seconds.map(|s| s.split_once('.').unwrap_or((s, ""))) {
         None => (None, ""),
@@ -99,11 +99,9 @@ fn digits(text: &str, len: usize) -> Option<u32> {
     (text.len() == len && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok()).flatten()
 }
 
-fn optional(text: Option<&str>, len: usize) -> Option<Option<u32>> {
-    match text {
-        None => Some(None),
-        Some(text) => digits(text, len).map(Some),
-    }
+/// Digits that may be absent, but not wrong.
+fn optional(text: Option<&str>, len: usize) -> Result<Option<u32>, ()> {
+    text.map(|text| digits(text, len).ok_or(())).transpose()
 }
 
 /// Reads a full RFC 3339 time (a blank instead of `T` is allowed): Unix nanoseconds.

@@ -101,8 +101,7 @@ impl Aggregate {
 
     /// Keys, then the states of the functions.
     fn state_schema(&self, functions: &[Arc<AggregateFunctionExpr>]) -> Result<SchemaRef> {
-        let mut fields: Vec<Arc<Field>> =
-            self.declared_schema().fields()[..self.keys.len()].iter().cloned().collect();
+        let mut fields: Vec<Arc<Field>> = self.declared_schema().fields()[..self.keys.len()].to_vec();
         for function in functions {
             fields.extend(function.state_fields()?);
         }

@@ -48,11 +48,8 @@ pub(super) fn partial(aggregate: Arc<Aggregate>, schema: SchemaRef) -> Open {
             memory,
             rows: Some(rows),
         };
-        futures::stream::try_unfold(
-            state,
-            async |mut state| Ok(state.next().await?.map(|batch| (batch, state))),
-        )
-        .boxed()
+        futures::stream::try_unfold(state, async |mut state| Ok(state.next().await?.map(|batch| (batch, state))))
+            .boxed()
     })
 }
 

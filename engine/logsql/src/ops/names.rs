@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, StringViewBuilder};
+use arrow::array::{ArrayRef, AsArray, StringViewBuilder};
+use arrow::datatypes::UInt64Type;
 use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use futures::StreamExt;
@@ -21,6 +22,30 @@ pub(crate) fn field_names(input: Shape, output: Shape, filter: Option<String>) -
                 count(&batch?, &input, &mut hits)?;
             }
             hits.retain(|name, hits| *hits > 0 && filter.as_ref().is_none_or(|text| name.contains(text.as_str())));
+            two_columns(&output, hits.into_iter().map(|(name, hits)| (name, hits.to_string())))
+        })
+        .boxed()
+    })
+}
+
+/// Adds up counts of fields (name, rows); gives one row per field, by name.
+pub(crate) fn sum_field_counts(output: Shape, filter: Option<String>) -> Open {
+    Arc::new(move |mut rows, _| {
+        let (output, filter) = (output.clone(), filter.clone());
+        futures::stream::once(async move {
+            let mut hits: BTreeMap<String, u64> = BTreeMap::new();
+            while let Some(batch) = rows.next().await {
+                let batch = batch?;
+                let (names, counts) =
+                    (batch.column(0).as_string::<i32>(), batch.column(1).as_primitive::<UInt64Type>());
+                for (row, count) in counts.values().iter().enumerate() {
+                    match hits.get_mut(names.value(row)) {
+                        Some(hits) => *hits += count,
+                        None => _ = hits.insert(names.value(row).to_owned(), *count),
+                    }
+                }
+            }
+            hits.retain(|name, _| filter.as_ref().is_none_or(|text| name.contains(text.as_str())));
             two_columns(&output, hits.into_iter().map(|(name, hits)| (name, hits.to_string())))
         })
         .boxed()

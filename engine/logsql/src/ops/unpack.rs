@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, StringViewBuilder};
+use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter_record_batch;
 use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
@@ -239,7 +240,7 @@ pub(crate) fn drop_empty(shape: Shape) -> BatchMap {
             columns.iter().any(|texts| !texts.is_empty(row))
                 || rest.as_ref().is_some_and(|r| r.row(row).next().is_some())
         };
-        let mask = BooleanArray::from_iter((0..rows.num_rows()).map(|row| Some(any(row))));
+        let mask = BooleanArray::new(BooleanBuffer::collect_bool(rows.num_rows(), any), None);
         Ok(filter_record_batch(&rows, &mask)?)
     })
 }

@@ -68,7 +68,7 @@ fn list(values: &Values) -> Result<&[String]> {
 
 /// Reads an identifier of 32 digits; others have no stream.
 fn stream_id(text: &str) -> Option<SeriesId> {
-    (text.len() == 32).then(|| u128::from_str_radix(text, 16).ok()).flatten().map(|id| SeriesId(id))
+    (text.len() == 32).then(|| u128::from_str_radix(text, 16).ok()).flatten().map(SeriesId)
 }
 
 fn of_field(field: &FieldPattern, test: &Test) -> Result<LogFilter> {

@@ -129,6 +129,18 @@ pub(super) fn shift_time(planned: Planned, offset_ns: i64) -> Result<Planned> {
     })
 }
 
+/// `field_names` over counts of fields, as scans give them.
+pub(super) fn sum_field_names(pipe: &Pipe, planned: Planned) -> Result<Planned> {
+    let Pipe::FieldNames { name, filter } = pipe else { return Err(internal("no names to count")) };
+    let output = field_names_shape(name);
+    let open = names::sum_field_counts(output.clone(), filter.clone());
+    once(planned, "LogsFieldNames", pipe.to_string(), output, open)
+}
+
+fn field_names_shape(name: &str) -> Shape {
+    Shape::of_texts([name, if name == "hits" { "hitss" } else { "hits" }], false)
+}
+
 /// Rows that come from nowhere: `_msg` counts from 0.
 pub(super) fn generate_sequence(pipe: &Pipe) -> Result<Planned> {
     let Pipe::GenerateSequence(count) = *pipe else { return Err(internal("no sequence to make")) };
@@ -190,20 +202,19 @@ impl Planner<'_> {
                 let (condition, shape) = (lower(condition, scope)?, planned.shape.clone());
                 each(planned, "LogsFilter", text, shape, move |input, _| filter::keep(condition.clone(), input))
             }
-            Pipe::Sort(by) => self.sort(by, planned),
+            Pipe::Sort(by) => sort_rows(by, planned),
             Pipe::Limit(n) => window(planned, 0, Some(*n)),
             Pipe::Offset(n) => window(planned, *n, None),
-            Pipe::Uniq(uniq) => self.uniq(uniq, planned, text),
-            Pipe::Top(top) => self.top(top, planned, text),
+            Pipe::Uniq(uniq) => uniq_rows(uniq, planned, text),
+            Pipe::Top(top) => top_rows(top, planned, text),
             Pipe::FieldValues { field, limit, filter } => {
                 let hits = if field == "hits" { "hitss" } else { "hits" };
                 let by = vec![field.clone()];
                 let uniq = Uniq { by, hits: Some(hits.to_owned()), limit: *limit, filter: filter.clone() };
-                self.uniq(&uniq, planned, text)
+                uniq_rows(&uniq, planned, text)
             }
             Pipe::FieldNames { name, filter } => {
-                let hits = if name == "hits" { "hitss" } else { "hits" };
-                let output = Shape::of_texts([name.as_str(), hits], false);
+                let output = field_names_shape(name);
                 let open = names::field_names(planned.shape.clone(), output.clone(), filter.clone());
                 once(planned, "LogsFieldNames", text, output, open)
             }
@@ -277,12 +288,12 @@ impl Planner<'_> {
         }
         let shape = planned.shape.clone();
         match pipe {
-            RowPipe::UnpackJson(of) => self.unpack(Format::Json, of, condition, planned, needs, text),
-            RowPipe::UnpackLogfmt(of) => self.unpack(Format::Logfmt, of, condition, planned, needs, text),
+            RowPipe::UnpackJson(of) => unpack_field(Format::Json, of, condition, planned, needs, text),
+            RowPipe::UnpackLogfmt(of) => unpack_field(Format::Logfmt, of, condition, planned, needs, text),
             RowPipe::UnpackSyslog { unpack, offset } => {
                 let zone_ns = offset.as_ref().map_or(0, |offset| offset.value);
                 let format = Format::Syslog(SyslogContext { now_ns: self.now_ns, zone_ns });
-                self.unpack(format, unpack, condition, planned, needs, text)
+                unpack_field(format, unpack, condition, planned, needs, text)
             }
             RowPipe::PackJson { fields, to } | RowPipe::PackLogfmt { fields, to } => {
                 let packing = if matches!(pipe, RowPipe::PackJson { .. }) { Packing::Json } else { Packing::Logfmt };
@@ -308,75 +319,6 @@ impl Planner<'_> {
             }
             _ => Err(internal("a row pipe without a function")),
         }
-    }
-
-    fn unpack(
-        &self,
-        format: Format,
-        of: &crate::ast::Unpack,
-        condition: Option<quiver_types::logs::LogFilter>,
-        planned: Planned,
-        needs: &Needs,
-        text: String,
-    ) -> Result<Planned> {
-        // What is needed behind by name has a column, also where the rows had no map so far.
-        let made = needs.names.iter().filter(|name| name.starts_with(of.result_prefix.as_str()));
-        let mut output = planned.shape.with_texts(made.map(String::as_str));
-        output.columns.iter_mut().for_each(|column| column.kind = Kind::Text);
-        output.rest |= needs.open();
-        let of = of.clone();
-        each(planned, "LogsUnpack", text, output, move |input, output| {
-            unpack::unpack(format, of.clone(), condition.clone(), input, output)
-        })
-    }
-
-    fn sort(&self, by: &Sort, planned: Planned) -> Result<Planned> {
-        let reversed = by.descending != (by.form == SortForm::Last);
-        let operator = sort::Sort {
-            input: planned.shape.clone(),
-            by: by.by.iter().map(|(name, descending)| (name.clone(), *descending != reversed)).collect(),
-            offset: by.offset,
-            limit: by.limit,
-            partition_by: by.partition_by.clone(),
-            rank: by.rank.clone(),
-            descending: reversed,
-        };
-        sorted(operator, planned)
-    }
-
-    fn uniq(&self, uniq: &Uniq, planned: Planned, text: String) -> Result<Planned> {
-        let planned = with_columns(planned, &uniq.by)?;
-        let mut planned = containing(planned, &uniq.by, uniq.filter.as_deref())?;
-        let keys = uniq.by.iter().map(|field| Key { field: field.clone(), bucket: None }).collect();
-        let calls = uniq.hits.iter().map(|name| count_call(name)).collect();
-        planned = group(Aggregate { input: planned.shape.clone(), keys, calls, text }, planned)?;
-        match (uniq.limit, &uniq.hits) {
-            (None, _) => Ok(planned),
-            (Some(limit), None) => window(planned, 0, Some(limit)),
-            (Some(limit), Some(hits)) => {
-                let shape = planned.shape.clone();
-                let open = stream::limit_hits(limit, hits.clone(), shape.clone());
-                once(planned, "LogsLimitHits", limit.to_string(), shape, open)
-            }
-        }
-    }
-
-    fn top(&self, top: &Top, planned: Planned, text: String) -> Result<Planned> {
-        let planned = with_columns(planned, &top.by)?;
-        let keys = top.by.iter().map(|field| Key { field: field.clone(), bucket: None }).collect();
-        let calls = vec![count_call(&top.hits)];
-        let planned = group(Aggregate { input: planned.shape.clone(), keys, calls, text }, planned)?;
-        let by = std::iter::once((top.hits.clone(), true)).chain(top.by.iter().map(|name| (name.clone(), false)));
-        let operator = sort::Sort {
-            input: planned.shape.clone(),
-            by: by.collect(),
-            offset: 0,
-            limit: Some(top.limit),
-            partition_by: Vec::new(),
-            rank: top.rank.clone(),
-            descending: false,
-        };
-        sorted(operator, planned)
     }
 
     fn join(&self, of: &crate::ast::pipe::Join, planned: Planned, needs: &Needs) -> Result<Planned> {
@@ -421,6 +363,78 @@ impl Planner<'_> {
             .collect::<Result<Vec<_>>>()?;
         Ok(Planned { plan: node(Union(shape.clone()), inputs)?, shape, time })
     }
+}
+
+/// Unpacks a field into fields.
+fn unpack_field(
+    format: Format,
+    of: &crate::ast::Unpack,
+    condition: Option<quiver_types::logs::LogFilter>,
+    planned: Planned,
+    needs: &Needs,
+    text: String,
+) -> Result<Planned> {
+    // What is needed behind by name has a column, also where the rows had no map so far.
+    let made = needs.names.iter().filter(|name| name.starts_with(of.result_prefix.as_str()));
+    let mut output = planned.shape.with_texts(made.map(String::as_str));
+    output.columns.iter_mut().for_each(|column| column.kind = Kind::Text);
+    output.rest |= needs.open();
+    let of = of.clone();
+    each(planned, "LogsUnpack", text, output, move |input, output| {
+        unpack::unpack(format, of.clone(), condition.clone(), input, output)
+    })
+}
+
+/// Sorts rows.
+fn sort_rows(by: &Sort, planned: Planned) -> Result<Planned> {
+    let reversed = by.descending != (by.form == SortForm::Last);
+    let operator = sort::Sort {
+        input: planned.shape.clone(),
+        by: by.by.iter().map(|(name, descending)| (name.clone(), *descending != reversed)).collect(),
+        offset: by.offset,
+        limit: by.limit,
+        partition_by: by.partition_by.clone(),
+        rank: by.rank.clone(),
+        descending: reversed,
+    };
+    sorted(operator, planned)
+}
+
+/// Keeps one row of each combination.
+fn uniq_rows(uniq: &Uniq, planned: Planned, text: String) -> Result<Planned> {
+    let planned = with_columns(planned, &uniq.by)?;
+    let mut planned = containing(planned, &uniq.by, uniq.filter.as_deref())?;
+    let keys = uniq.by.iter().map(|field| Key { field: field.clone(), bucket: None }).collect();
+    let calls = uniq.hits.iter().map(|name| count_call(name)).collect();
+    planned = group(Aggregate { input: planned.shape.clone(), keys, calls, text }, planned)?;
+    match (uniq.limit, &uniq.hits) {
+        (None, _) => Ok(planned),
+        (Some(limit), None) => window(planned, 0, Some(limit)),
+        (Some(limit), Some(hits)) => {
+            let shape = planned.shape.clone();
+            let open = stream::limit_hits(limit, hits.clone(), shape.clone());
+            once(planned, "LogsLimitHits", limit.to_string(), shape, open)
+        }
+    }
+}
+
+/// Keeps the most frequent combinations.
+fn top_rows(top: &Top, planned: Planned, text: String) -> Result<Planned> {
+    let planned = with_columns(planned, &top.by)?;
+    let keys = top.by.iter().map(|field| Key { field: field.clone(), bucket: None }).collect();
+    let calls = vec![count_call(&top.hits)];
+    let planned = group(Aggregate { input: planned.shape.clone(), keys, calls, text }, planned)?;
+    let by = std::iter::once((top.hits.clone(), true)).chain(top.by.iter().map(|name| (name.clone(), false)));
+    let operator = sort::Sort {
+        input: planned.shape.clone(),
+        by: by.collect(),
+        offset: 0,
+        limit: Some(top.limit),
+        partition_by: Vec::new(),
+        rank: top.rank.clone(),
+        descending: false,
+    };
+    sorted(operator, planned)
 }
 
 /// All rows of some plans.

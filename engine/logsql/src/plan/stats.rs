@@ -29,7 +29,8 @@ pub(super) fn named(stats: &Stats) -> Vec<String> {
 pub(super) fn aggregate(stats: &Stats, input: Shape, scope: TimeScope, seconds: Option<f64>) -> Result<Aggregate> {
     let seconds = stats.by.iter().find_map(bucket_seconds).or(seconds);
     let keys = stats.by.iter().map(|by| Key { field: by.field.clone(), bucket: bucket(by) }).collect();
-    let calls = stats.calls.iter().map(|c| call(c, &input, scope, seconds, !stats.by.is_empty())).collect::<Result<_>>()?;
+    let calls =
+        stats.calls.iter().map(|c| call(c, &input, scope, seconds, !stats.by.is_empty())).collect::<Result<_>>()?;
     Ok(Aggregate { input, keys, calls, text: stats.to_string() })
 }
 
@@ -59,13 +60,7 @@ fn bucket_seconds(by: &GroupBy) -> Option<f64> {
     })
 }
 
-fn call(
-    call: &StatsCall,
-    input: &Shape,
-    scope: TimeScope,
-    seconds: Option<f64>,
-    grouped: bool,
-) -> Result<Call> {
+fn call(call: &StatsCall, input: &Shape, scope: TimeScope, seconds: Option<f64>, grouped: bool) -> Result<Call> {
     let (first, patterns) = args(&call.func);
     let list = of_patterns(&patterns, input);
     let first: Vec<Arg> = first.into_iter().map(Arg::Field).collect();

@@ -59,7 +59,7 @@ impl GroupState for CountUniq {
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        self.keys.iter().for_each(|key| put_bytes(out, key));
+        self.keys.each(|key| put_bytes(out, key));
     }
 
     fn merge(&mut self, limit: &u64, from: &mut Reader<'_>) -> Result<usize> {

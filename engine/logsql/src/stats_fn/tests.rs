@@ -27,8 +27,10 @@ fn arrays(rows: Rows<'_>, args: &[Arg], form: Form) -> Vec<ArrayRef> {
     let value = |row: &[(&str, &str)], name: &str| {
         row.iter().find(|f| f.0 == name).map(|f| f.1.to_owned()).filter(|v| !v.is_empty())
     };
-    let named: Vec<&str> =
-        args.iter().filter_map(|a| if let Arg::Field(name) | Arg::Matched(name) = a { Some(name.as_str()) } else { None }).collect();
+    let named: Vec<&str> = args
+        .iter()
+        .filter_map(|a| if let Arg::Field(name) | Arg::Matched(name) = a { Some(name.as_str()) } else { None })
+        .collect();
     args.iter()
         .map(|arg| -> ArrayRef {
             match arg {
@@ -36,7 +38,9 @@ fn arrays(rows: Rows<'_>, args: &[Arg], form: Form) -> Vec<ArrayRef> {
                     let values: Vec<Option<String>> = rows.iter().map(|row| value(row, name)).collect();
                     Arc::new(values.iter().map(Option::as_deref).collect::<DictionaryArray<UInt32Type>>())
                 }
-                Arg::Field(name) | Arg::Matched(name) => Arc::new(rows.iter().map(|row| value(row, name)).collect::<StringViewArray>()),
+                Arg::Field(name) | Arg::Matched(name) => {
+                    Arc::new(rows.iter().map(|row| value(row, name)).collect::<StringViewArray>())
+                }
                 Arg::Rest(_) => {
                     let mut map = MapBuilder::new(None, StringBuilder::new(), StringBuilder::new());
                     for row in rows {

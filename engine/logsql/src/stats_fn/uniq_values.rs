@@ -6,7 +6,7 @@ use super::args::Args;
 use super::blob::{Reader, put_bytes};
 use super::grouped::GroupState;
 use super::key_set::KeySet;
-use crate::kernels::values::{compare_ranked, rank};
+use crate::kernels::values::{Rank, compare_ranked, rank};
 use crate::rowfn::unpack_words::push_array;
 
 /// Values of a group.
@@ -31,7 +31,7 @@ impl GroupState for UniqValues {
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        self.keys.iter().for_each(|key| put_bytes(out, key));
+        self.keys.each(|key| put_bytes(out, key));
     }
 
     fn merge(&mut self, limit: &u64, from: &mut Reader<'_>) -> Result<usize> {
@@ -44,10 +44,10 @@ impl GroupState for UniqValues {
 
     fn finish(self, limit: &u64, out: &mut String) {
         // What went in was text.
-        let mut all: Vec<_> =
-            self.keys.iter().filter_map(|k| std::str::from_utf8(k).ok()).map(|v| (rank(v), v)).collect();
-        all.sort_unstable_by(|a, b| compare_ranked(*a, *b).then_with(|| a.1.cmp(b.1)));
+        let mut all: Vec<(Rank, String)> = Vec::with_capacity(self.keys.len());
+        self.keys.each(|key| all.extend(std::str::from_utf8(key).ok().map(|v| (rank(v), v.to_owned()))));
+        all.sort_unstable_by(|a, b| compare_ranked((a.0, &a.1), (b.0, &b.1)).then_with(|| a.1.cmp(&b.1)));
         all.truncate(usize::try_from(*limit).unwrap_or(usize::MAX));
-        push_array(all.into_iter().map(|(_, value)| value), out);
+        push_array(all.iter().map(|(_, value)| value.as_str()), out);
     }
 }

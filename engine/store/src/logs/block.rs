@@ -3,6 +3,8 @@
 //! Filters and output know blocks only. What a block is asked for names the rows that still matter, so that one that
 //! lies in a file reads just the pages that hold them.
 
+use std::collections::BTreeMap;
+
 use arrow::array::{DictionaryArray, MapArray};
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::UInt32Type;
@@ -77,6 +79,9 @@ pub(crate) trait Block: Send {
     fn bytes(&self) -> usize {
         0
     }
+
+    /// Adds how many of these rows have each field that is none of [`COMPUTED`].
+    async fn field_counts(&mut self, rows: &BooleanBuffer, out: &mut BTreeMap<String, u64>) -> Result<()>;
 
     /// All fields of these rows but those named, in name order.
     async fn rest(&mut self, without: &[&str], rows: &BooleanBuffer) -> Result<MapArray>;

@@ -1,6 +1,6 @@
 //! A row group of a part as a block: columns are read when they are asked for, of the rows that still matter.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -366,6 +366,39 @@ impl Block for GroupBlock {
             self.field(&plan.name, rows).await?;
         }
         self.map(rows).await.map(drop)
+    }
+
+    async fn field_counts(&mut self, rows: &BooleanBuffer, out: &mut BTreeMap<String, u64>) -> Result<()> {
+        let opened = Arc::clone(&self.opened);
+        let (logs, count) = (&opened.logs, rows.count_set_bits() as u64);
+        let mut add = |name: &str, n: u64| {
+            if n > 0 {
+                *out.entry(name.to_owned()).or_default() += n;
+            }
+        };
+        for plan in &logs.columns.columns {
+            let told = (count == rows.len() as u64).then(|| logs.footer.nulls(self.group, &plan.name)).flatten();
+            let missing = match told {
+                Some(missing) => missing,
+                None => {
+                    let column = self.field(&plan.name, rows).await?;
+                    let mut missing = 0;
+                    column.for_each(rows, |_, at| missing += u64::from(column.values.is_null(at)));
+                    missing
+                }
+            };
+            add(&plan.name, count.saturating_sub(missing));
+        }
+        logs.columns.constants.keys().for_each(|name| add(name, count));
+        if let Some((map, at)) = self.map(rows).await? {
+            let mut of_names: HashMap<&str, u64> = HashMap::new();
+            let column = Column { values: Values::Missing, at };
+            column.for_each(rows, |_, at| {
+                entries(&map, at).for_each(|(name, _)| *of_names.entry(name).or_default() += 1);
+            });
+            of_names.into_iter().for_each(|(name, n)| add(name, n));
+        }
+        Ok(())
     }
 
     fn take_stats(&mut self) -> ReadStats {

@@ -1,9 +1,10 @@
 //! Blocks of live rows: a batch of a generation as it came. Values stay where they are; a column is made of them when it
 //! is asked for.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{BooleanBufferBuilder, Int64Array, MapArray};
+use arrow::array::{Array, BooleanBufferBuilder, Int64Array, MapArray};
 use arrow::buffer::BooleanBuffer;
 use async_trait::async_trait;
 use quiver_types::Access;
@@ -135,6 +136,18 @@ impl Block for LiveBlock {
         }
         let field = |f: usize| wanted[own.field_names[f] as usize] && matcher.matches(own.values.value(f));
         Ok(bits(rows, |row| own.fields(row).any(field)))
+    }
+
+    async fn field_counts(&mut self, rows: &BooleanBuffer, out: &mut BTreeMap<String, u64>) -> Result<()> {
+        let own = &self.chunk.rows;
+        let mut counts = vec![0u64; Array::len(&own.names)];
+        for row in rows.set_indices() {
+            own.fields(row).for_each(|f| counts[own.field_names[f] as usize] += 1);
+        }
+        for (name, count) in own.names.iter().zip(counts).filter(|(_, count)| *count > 0) {
+            *out.entry(name.unwrap_or_default().to_owned()).or_default() += count;
+        }
+        Ok(())
     }
 
     async fn rest(&mut self, without: &[&str], rows: &BooleanBuffer) -> Result<MapArray> {

@@ -1,17 +1,18 @@
 //! What a scan gives: the columns that were asked for, of the rows that matched.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayBuilder, ArrayRef, MapArray, RecordBatch, RecordBatchOptions, StringBuilder, StructArray,
-    TimestampNanosecondArray, UInt8Array,
+    ArrayBuilder, ArrayRef, MapArray, RecordBatch, RecordBatchOptions, StringArray, StringBuilder, StructArray,
+    TimestampNanosecondArray, UInt8Array, UInt64Array,
 };
 use arrow::buffer::{BooleanBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, SchemaRef};
 use quiver_types::logs::{LogRequest, SEVERITY_NUMBER, TIME};
 use quiver_types::tables::logs::map;
 
-use super::block::{Block, column};
+use super::block::{Block, COMPUTED, column};
 use super::column::Values;
 use crate::error::{Context, Result};
 
@@ -69,6 +70,26 @@ pub(crate) async fn prefetch(
         }
     }
     Ok(())
+}
+
+/// Gives how many of the rows that are set have each field.
+pub(crate) async fn field_counts(
+    block: &mut dyn Block,
+    projection: &[usize],
+    schema: &SchemaRef,
+    rows: &BooleanBuffer,
+) -> Result<RecordBatch> {
+    let mut counts = BTreeMap::new();
+    let count = rows.count_set_bits() as u64;
+    if count > 0 {
+        counts.extend(COMPUTED.map(|name| (name.to_owned(), count)));
+        block.field_counts(rows, &mut counts).await?;
+    }
+    let names: ArrayRef = Arc::new(StringArray::from_iter_values(counts.keys()));
+    let rows: ArrayRef = Arc::new(UInt64Array::from_iter_values(counts.values().copied()));
+    let arrays = projection.iter().map(|&at| Arc::clone(if at == 0 { &names } else { &rows })).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(counts.len()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options).internal("cannot build a batch of counts")
 }
 
 /// Gives the asked columns (`projection` of them, those of `schema`) of the rows that are set.

@@ -17,7 +17,7 @@ use super::block::Block;
 use super::blocks::Queue;
 use super::eval::eval;
 use super::exec::{Counters, Scan};
-use super::output::{output, prefetch};
+use super::output::{field_counts, output, prefetch};
 
 /// Rows of a batch, about.
 const BATCH_ROWS: usize = 16 * 1024;
@@ -78,6 +78,14 @@ impl AnyOrder {
             let _timer = timer.timer();
             let mut block = handle.open();
             let matching = matching(&mut *block, &self.scan).await;
+            if self.scan.request.field_counts {
+                let Scan { projection, schema, .. } = &*self.scan;
+                let rows = matching.map_err(external)?;
+                let batch = field_counts(&mut *block, projection, schema, &rows).await.map_err(external)?;
+                self.counters.add(&block.take_stats(), &self.scan.blocks.stats);
+                self.baseline.record_output(batch.num_rows());
+                return Ok(Some(batch));
+            }
             self.counters.add(&block.take_stats(), &self.scan.blocks.stats);
             let matching = first(matching.map_err(external)?, self.rows_left);
             let bytes = block.bytes();

@@ -98,7 +98,7 @@ pub(super) fn texts(batches: &[RecordBatch]) -> Vec<Row> {
 
 pub(super) fn everything(filter: LogFilter) -> LogRequest {
     let columns = vec![LogColumn::text(TIME), LogColumn::coded(STREAM), LogColumn::text(STREAM_ID)];
-    LogRequest { filter, columns, rest: true, order: LogOrder::Any }
+    LogRequest { filter, columns, rest: true, order: LogOrder::Any, field_counts: false }
 }
 
 pub(super) fn sorted(mut rows: Vec<Row>) -> Vec<Row> {

@@ -45,6 +45,11 @@ pub trait LogSnapshot: Send + Sync + fmt::Debug {
     fn as_any(&self) -> &(dyn Any + Send + Sync);
 }
 
+/// Column of [`LogRequest::field_counts`]: the name of a field.
+pub const FIELD_NAME: &str = "__q_field";
+/// Column of [`LogRequest::field_counts`]: how many rows have it.
+pub const FIELD_ROWS: &str = "__q_rows";
+
 /// A column that a scan is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LogColumn {
@@ -81,6 +86,8 @@ pub struct LogRequest {
     pub rest: bool,
     /// Order.
     pub order: LogOrder,
+    /// Instead of rows: names of fields, and how many of the rows have each ([`LogRequest::field_counts`]).
+    pub field_counts: bool,
 }
 
 impl LogColumn {
@@ -106,8 +113,18 @@ impl LogColumn {
 }
 
 impl LogRequest {
+    /// Asks how many rows have each field. Schema: [`FIELD_NAME`] (`Utf8`), [`FIELD_ROWS`] (`UInt64`); a field comes as
+    /// often as there are blocks with it. What footers tell is not read.
+    pub fn field_counts(filter: LogFilter) -> Self {
+        Self { filter, columns: Vec::new(), rest: false, order: LogOrder::Any, field_counts: true }
+    }
+
     /// Gives the schema of the scan.
     pub fn schema(&self) -> SchemaRef {
+        if self.field_counts {
+            let name = Field::new(FIELD_NAME, DataType::Utf8, false);
+            return Arc::new(Schema::new(vec![name, Field::new(FIELD_ROWS, DataType::UInt64, false)]));
+        }
         let mut fields: Vec<_> = self.columns.iter().map(LogColumn::field).collect();
         if self.rest {
             fields.push(Field::new(REST, table::map(), false));

@@ -134,7 +134,13 @@ async fn check(store: &Store, model: &Model, filters: &[LogFilter], state: &str)
         let order = [LogOrder::Any, LogOrder::Any, LogOrder::NewestFirst, LogOrder::OldestFirst][i % 4];
         let columns = everything(LogFilter::All).columns.into_iter();
         let more = names.iter().skip(i % 6).map(|n| LogColumn { name: (*n).into(), dictionary: i % 2 == 0 });
-        let request = LogRequest { filter: filter.clone(), columns: columns.chain(more).collect(), rest: true, order };
+        let request = LogRequest {
+            filter: filter.clone(),
+            columns: columns.chain(more).collect(),
+            rest: true,
+            order,
+            field_counts: false,
+        };
         let seen = texts(&read(store, &access, &request).await);
         let times: Vec<i64> =
             seen.iter().map(|r| crate::logs::text::read_time_short(&r[TIME]).expect("a time")).collect();

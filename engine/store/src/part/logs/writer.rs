@@ -31,7 +31,7 @@ pub(crate) const GROUP_ROWS: usize = 128 * 1024;
 const INDEX_ROWS: usize = 8192;
 const PAGE_ROWS: usize = 8192;
 /// Pages of long texts end earlier, so that one row does not cost a megabyte.
-const PAGE_BYTES: usize = 256 * 1024;
+const PAGE_BYTES: usize = 96 * 1024;
 /// The footer's key that says what the columns are.
 pub(super) const COLUMNS_KEY: &str = "quiver.columns";
 /// More names than this are not told to the catalog: every name may be there.

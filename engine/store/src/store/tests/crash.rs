@@ -59,7 +59,8 @@ async fn everything(store: &Store) -> Content {
     let mut found = content(store).await;
     let snapshot = crate::logs_source(store).snapshot();
     let columns = vec![LogColumn::text(TIME), LogColumn::text(MSG)];
-    let request = LogRequest { filter: LogFilter::All, columns, rest: false, order: LogOrder::Any };
+    let request =
+        LogRequest { filter: LogFilter::All, columns, rest: false, order: LogOrder::Any, field_counts: false };
     let table = crate::logs_table(&*snapshot, &Access::full(), request, Arc::default()).unwrap();
     let batches = datafusion::prelude::SessionContext::new().read_table(table).unwrap().collect().await.unwrap();
     for batch in batches {
