@@ -12,6 +12,19 @@ pub(crate) fn inc(value: f64, sum: f64, compensation: f64) -> (f64, f64) {
     if total.is_infinite() { (total, 0.0) } else { (total, compensation + lost) }
 }
 
+/// Adds numbers to as many sums with their compensations, side by side: as [`inc`], but the error of an addition is found
+/// without a branch (Knuth's two-sum; both are exact), so that the processor does several at once.
+#[inline(always)]
+pub(crate) fn inc_all<const N: usize>(values: [f64; N], sums: &mut [f64; N], compensations: &mut [f64; N]) {
+    for i in 0..N {
+        let total = sums[i] + values[i];
+        let part = total - sums[i];
+        let lost = (sums[i] - (total - part)) + (values[i] - part);
+        compensations[i] = if total.is_infinite() { 0.0 } else { compensations[i] + lost };
+        sums[i] = total;
+    }
+}
+
 /// Adds one compensated sum to another.
 #[inline(always)]
 pub(crate) fn merge(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
@@ -52,6 +65,17 @@ mod tests {
         assert_eq!(sum(&[f64::MAX, f64::MAX, -f64::MAX]), f64::INFINITY);
         assert!(sum(&[f64::NAN, 1.0]).is_nan());
         assert!(sum(&[f64::INFINITY, f64::NEG_INFINITY]).is_nan());
+    }
+
+    #[test]
+    fn side_by_side_is_the_same() {
+        let values = [5e100, 1.0, -5e100, 0.1, 1e-300, 3.7e15, -2.5, f64::MAX, f64::MAX];
+        for end in 0..=values.len() {
+            let (mut sums, mut lost) = ([0.0; 2], [0.0; 2]);
+            values[..end].iter().for_each(|&v| inc_all([v, -v], &mut sums, &mut lost));
+            let one = values[..end].iter().fold((0.0, 0.0), |(s, c), &v| inc(v, s, c));
+            assert_eq!((sums[0].to_bits(), lost[0].to_bits()), (f64::to_bits(one.0), f64::to_bits(one.1)), "{end}");
+        }
     }
 
     #[test]

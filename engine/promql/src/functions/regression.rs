@@ -75,16 +75,13 @@ fn line(ts: &[Millis], values: &[f64], origin: Millis) -> (f64, f64) {
     if values[1..].iter().all(|&v| v == first) {
         return if first.is_infinite() { (f64::NAN, f64::NAN) } else { (0.0, first) };
     }
-    let (mut x_sum, mut y_sum, mut xy_sum, mut xx_sum) = ((0.0, 0.0), (0.0, 0.0), (0.0, 0.0), (0.0, 0.0));
+    let (mut sums, mut lost) = ([0.0; 4], [0.0; 4]);
     for (&t, &y) in ts.iter().zip(values) {
         let x = (t - origin) as f64 / 1e3;
-        x_sum = kahan::inc(x, x_sum.0, x_sum.1);
-        y_sum = kahan::inc(y, y_sum.0, y_sum.1);
-        xy_sum = kahan::inc(x * y, xy_sum.0, xy_sum.1);
-        xx_sum = kahan::inc(x * x, xx_sum.0, xx_sum.1);
+        kahan::inc_all([x, y, x * y, x * x], &mut sums, &mut lost);
     }
     let n = values.len() as f64;
-    let [x, y, xy, xx] = [x_sum, y_sum, xy_sum, xx_sum].map(|(sum, lost)| sum + lost);
+    let [x, y, xy, xx] = std::array::from_fn(|i| sums[i] + lost[i]);
     let covariance = xy - x * y / n;
     let variance = xx - x * x / n;
     let slope = covariance / variance;
