@@ -28,7 +28,7 @@ mod values;
 
 pub use args::{Arg, NamePattern};
 pub use function::Function;
-pub use state::StatsAccumulator;
+pub use state::{GroupRows, StatsAccumulator};
 pub use udaf::{StatsUdaf, stats_udaf};
 
 #[cfg(test)]

@@ -8,10 +8,10 @@ pub(crate) mod eval;
 mod exec;
 mod live;
 mod rollup;
-mod stream;
-mod table;
 #[cfg(test)]
 mod rollup_tests;
+mod stream;
+mod table;
 #[cfg(test)]
 mod tests;
 

@@ -101,7 +101,9 @@ fn column(field: &Field, rows: &[&Row], request: &LogRequest) -> ArrayRef {
     match (field.name().as_str(), field.data_type()) {
         (REST, _) => rest(field, rows, request),
         (TIME, _) => Arc::new(
-            TimestampNanosecondArray::from_iter(rows.iter().map(|row| parse_rfc3339(get(row, TIME))))
+            rows.iter()
+                .map(|row| parse_rfc3339(get(row, TIME)))
+                .collect::<TimestampNanosecondArray>()
                 .with_timezone("UTC"),
         ),
         (name, DataType::Dictionary(..)) => Arc::new(
@@ -109,9 +111,9 @@ fn column(field: &Field, rows: &[&Row], request: &LogRequest) -> ArrayRef {
                 .map(|row| Some(get(row, name)).filter(|value| !value.is_empty()))
                 .collect::<DictionaryArray<UInt32Type>>(),
         ),
-        (name, _) => Arc::new(StringViewArray::from_iter(
-            rows.iter().map(|row| Some(get(row, name)).filter(|value| !value.is_empty())),
-        )),
+        (name, _) => Arc::new(
+            rows.iter().map(|row| Some(get(row, name)).filter(|value| !value.is_empty())).collect::<StringViewArray>(),
+        ),
     }
 }
 

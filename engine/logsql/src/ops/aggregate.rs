@@ -47,6 +47,13 @@ pub(crate) struct Aggregate {
     pub(crate) text: String,
 }
 
+impl Call {
+    /// Says whether runs of rows are all that it looks at.
+    pub(super) fn counts_runs(&self) -> bool {
+        self.condition.is_none() && matches!(self.function, Function::CountRows | Function::Rate { .. })
+    }
+}
+
 impl Aggregate {
     /// Keys, then results; of equal names the last wins.
     pub(crate) fn output(&self) -> Shape {

@@ -20,12 +20,12 @@ use foldhash::fast::FixedState;
 use futures::StreamExt;
 use hashbrown::HashTable;
 
-use super::aggregate::{Aggregate, Key};
+use super::aggregate::{Aggregate, Call, Key};
 use super::filter::evaluate;
 use crate::kernels::bucket::Bucket;
 use crate::nodes::Open;
 use crate::rows::{Kind, Texts, push_text};
-use crate::stats_fn::StatsAccumulator;
+use crate::stats_fn::{GroupRows, StatsAccumulator};
 
 /// Bytes of keys and states that are kept before they are given out.
 const KEPT_BYTES: usize = 64 << 20;
@@ -69,13 +69,17 @@ impl Partial {
         while let Some(batch) = rows.next().await {
             let batch = batch?;
             self.groups.number(&batch, &self.aggregate)?;
+            if !self.aggregate.calls.iter().all(Call::counts_runs) {
+                self.groups.expand();
+            }
             for (call, accumulator) in self.aggregate.calls.iter().zip(&mut self.calls) {
                 let mask = match &call.condition {
                     None => None,
                     Some(filter) => Some(BooleanArray::new(evaluate(filter, &batch, &self.aggregate.input)?, None)),
                 };
                 let values = self.aggregate.values(call, &batch);
-                accumulator.add(&values, &self.groups.of_row, &self.groups.runs, mask.as_ref(), self.groups.len())?;
+                let rows = GroupRows { rows: batch.num_rows(), groups: &self.groups.of_row, runs: &self.groups.runs };
+                accumulator.add(&values, &rows, mask.as_ref(), self.groups.len())?;
             }
             let bytes = self.groups.size() + self.calls.iter().map(GroupsAccumulator::size).sum::<usize>();
             let full = self.memory.try_resize(bytes);
@@ -260,7 +264,6 @@ impl Groups {
         self.runs.clear();
         if aggregate.keys.is_empty() {
             self.count = 1;
-            self.of_row.resize(rows, 0);
             self.runs.push((0, 0..rows));
             return Ok(());
         }
@@ -272,29 +275,32 @@ impl Groups {
         self.dense.clear();
         self.sparse.clear();
         self.dense.resize(all.unwrap_or(0), UNKNOWN);
-        let (mut last, mut group) = (u64::MAX, 0);
-        let (mut begin, most_runs) = (0, rows / 32 + 1);
-        for row in 0..rows {
+        let most_runs = rows / 32 + 1;
+        let mut row = 0;
+        while row < rows {
             let mut code = u64::from(self.codes[0].of_row[row]);
             for codes in &self.codes[1..] {
                 code = code * codes.values.len() as u64 + u64::from(codes.of_row[row]);
             }
-            if code != last {
-                if row > 0 && self.runs.len() < most_runs {
-                    self.runs.push((group, begin..row));
-                }
-                begin = row;
-                last = code;
-                group = self.group_of(code, row);
+            let group = self.group_of(code, row);
+            let end = self.codes.iter().fold(rows, |end, codes| codes.run_end(row, end));
+            if self.of_row.is_empty() && self.runs.len() < most_runs {
+                self.runs.push((group, row..end));
+            } else {
+                self.expand();
+                self.runs.clear();
+                self.of_row.resize(end, group);
             }
-            self.of_row.push(group);
-        }
-        if rows > 0 && self.runs.len() < most_runs {
-            self.runs.push((group, begin..rows));
-        } else {
-            self.runs.clear();
+            row = end;
         }
         Ok(())
+    }
+
+    /// Makes the group of each row of the runs, if that was not done yet.
+    fn expand(&mut self) {
+        if self.of_row.is_empty() {
+            self.runs.iter().for_each(|(group, rows)| self.of_row.resize(rows.end, *group));
+        }
     }
 
     /// The group of a combination of codes, which a row has.
@@ -335,6 +341,16 @@ impl Groups {
 }
 
 impl Codes {
+    /// Where the run of equal codes ends that begins at a row; at most `most`.
+    #[inline]
+    fn run_end(&self, row: usize, most: usize) -> usize {
+        let code = self.of_row[row];
+        let rest = &self.of_row[row + 1..most];
+        let whole = rest.chunks_exact(16).take_while(|codes| codes.iter().fold(0, |odd, c| odd | (*c ^ code)) == 0);
+        let whole = whole.count() * 16;
+        row + 1 + whole + rest[whole..].iter().take_while(|c| **c == code).count()
+    }
+
     /// Codes a column. Different codes may stand for the same value.
     fn fill(&mut self, texts: &Texts, key: &Key, rows: usize) {
         let Self { of_row, values } = self;

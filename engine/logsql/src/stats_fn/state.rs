@@ -56,6 +56,17 @@ impl Rows<'_> {
     }
 }
 
+/// Groups of the rows of a batch.
+#[derive(Debug)]
+pub struct GroupRows<'a> {
+    /// Number of rows.
+    pub(crate) rows: usize,
+    /// Group of each row; may be empty when there are runs and the function looks at nothing else.
+    pub(crate) groups: &'a [usize],
+    /// The same as runs of rows of one group; empty when they are many.
+    pub(crate) runs: &'a [(usize, Range<usize>)],
+}
+
 /// Texts of results; an empty one is a missing value.
 pub(super) struct Results {
     builder: StringViewBuilder,
@@ -97,20 +108,18 @@ impl StatsAccumulator {
         self.state.resize(groups);
     }
 
-    /// Adds the rows of a batch that a filter lets through: row i belongs to group `groups[i]`. `runs` may say the same
-    /// shorter.
+    /// Adds the rows of a batch that a filter lets through.
     pub(crate) fn add(
         &mut self,
         values: &[ArrayRef],
-        groups: &[usize],
-        runs: &[(usize, Range<usize>)],
+        rows: &GroupRows<'_>,
         filter: Option<&BooleanArray>,
         total: usize,
     ) -> Result<()> {
         self.state.resize(total);
         let mut args = Args::new(&self.args, values)?;
-        args.rows = groups.len();
-        self.state.update(&args, &Rows { groups, runs, filter });
+        args.rows = rows.rows;
+        self.state.update(&args, &Rows { groups: rows.groups, runs: rows.runs, filter });
         Ok(())
     }
 
@@ -129,7 +138,7 @@ impl GroupsAccumulator for StatsAccumulator {
         filter: Option<&BooleanArray>,
         total: usize,
     ) -> Result<()> {
-        self.add(values, groups, &[], filter, total)
+        self.add(values, &GroupRows { rows: groups.len(), groups, runs: &[] }, filter, total)
     }
 
     fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {

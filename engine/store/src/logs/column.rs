@@ -227,8 +227,16 @@ impl Column {
         if chosen.count_set_bits() == chosen.len() {
             return Ok(self.values.clone());
         }
+        let mut runs = chosen.set_slices();
+        let only = match (runs.next(), runs.next()) {
+            (Some(run), None) => Some(run),
+            _ => None,
+        };
         let mask = BooleanArray::new(chosen, None);
-        let of = |array: &dyn Array| filter(array, &mask).internal("cannot filter a column");
+        let of = |array: &dyn Array| match only {
+            Some((start, end)) => Ok(array.slice(start, end - start)),
+            None => filter(array, &mask).internal("cannot filter a column"),
+        };
         Ok(match &self.values {
             Values::Missing | Values::Constant(_) => self.values.clone(),
             Values::Text(a) => Values::of(&of(a)?, None)?,

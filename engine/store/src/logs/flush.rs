@@ -183,7 +183,7 @@ impl Fields {
                 None => {
                     moved[at] = plan.columns.len() as u32;
                     let kind = analysis.kind(&name);
-                    plan.columns.push(ColumnPlan { name, kind, rows });
+                    plan.columns.push(ColumnPlan { name, kind, rows, in_groups: Vec::new() });
                 }
             }
         }

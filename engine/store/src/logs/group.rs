@@ -377,17 +377,14 @@ impl Block for GroupBlock {
             }
         };
         for plan in &logs.columns.columns {
-            let told = (count == rows.len() as u64).then(|| logs.footer.nulls(self.group, &plan.name)).flatten();
-            let missing = match told {
-                Some(missing) => missing,
-                None => {
-                    let column = self.field(&plan.name, rows).await?;
-                    let mut missing = 0;
-                    column.for_each(rows, |_, at| missing += u64::from(column.values.is_null(at)));
-                    missing
-                }
-            };
-            add(&plan.name, count.saturating_sub(missing));
+            if let (true, Some(told)) = (count == rows.len() as u64, plan.in_groups.get(self.group)) {
+                add(&plan.name, *told);
+                continue;
+            }
+            let column = self.field(&plan.name, rows).await?;
+            let mut found = 0;
+            column.for_each(rows, |_, at| found += u64::from(!column.values.is_null(at)));
+            add(&plan.name, found);
         }
         logs.columns.constants.keys().for_each(|name| add(name, count));
         if let Some((map, at)) = self.map(rows).await? {

@@ -119,13 +119,6 @@ impl Footer {
         index.map_or(&[], |c| c.page_locations())
     }
 
-    /// Rows of a row group without a value of a column, if the footer tells.
-    pub(crate) fn nulls(&self, group: usize, column: &str) -> Option<u64> {
-        let column = self.column(column)?;
-        let chunk = self.metadata.row_groups().get(group)?.columns().get(column)?;
-        chunk.statistics().and_then(parquet::file::statistics::Statistics::null_count_opt)
-    }
-
     /// Number of a column, by the name of its leaf or of its only leaf's root.
     pub(crate) fn column(&self, name: &str) -> Option<usize> {
         let columns = self.metadata.file_metadata().schema_descr().columns();

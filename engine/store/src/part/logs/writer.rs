@@ -149,6 +149,7 @@ impl LogPartWriter {
         }
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns).internal("cannot build a row group")?;
         for (at, array) in group.columns.iter().enumerate() {
+            self.plan.columns[at].in_groups.push((array.len() - array.null_count()) as u64);
             self.index.add(at, first_row, array)?;
         }
         self.rows.write(&batch)?;

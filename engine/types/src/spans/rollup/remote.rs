@@ -21,7 +21,9 @@ pub enum EdgeKind {
 impl EdgeKind {
     /// Reads its number.
     pub fn of(number: u8) -> Option<Self> {
-        [Self::Service, Self::Database, Self::Queue, Self::External, Self::User].into_iter().find(|k| *k as u8 == number)
+        [Self::Service, Self::Database, Self::Queue, Self::External, Self::User]
+            .into_iter()
+            .find(|k| *k as u8 == number)
     }
 }
 
