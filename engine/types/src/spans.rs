@@ -14,7 +14,9 @@ mod nested;
 mod rollup;
 mod source;
 
-pub use attributes::{Attribute, AttributeWriter, Attributes, Value, json_text, push_typed, push_typed_text};
+pub use attributes::{
+    Attribute, AttributeWriter, Attributes, RawAttribute, RawIter, Value, json_text, push_typed, push_typed_text,
+};
 pub use batch::{CONTEXT_COLUMNS, SPAN_COLUMNS, SpansBatch, context_column, context_schema, span_schema};
 pub use builder::{ContextFields, Cut, SpanFields, SpansBuilder};
 pub use columns::{SpanColumn, all_columns, read_spans, schema_of};

@@ -61,6 +61,10 @@ fn plan_day(table: &str, day: i32, mut parts: Vec<&PartMeta>, ctx: &Context<'_>)
     if open.is_empty() {
         return None;
     }
+    // Spans are packed alike at each level, so one part alone is as good as rewritten.
+    if table == tables::spans::TABLE.name && parts.len() == 1 && parts[0].bytes <= ctx.settings.part_bytes {
+        return None;
+    }
     let spooled = parts.iter().any(|p| p.place == Place::Spool);
     let make = |level, window_ms, inputs: &[&PartMeta]| Plan {
         table: table.to_owned(),

@@ -1,13 +1,14 @@
 //! The part of the table `spans`: how batches of spans become columns and come back.
 
+mod keys;
 mod read;
 mod rollup;
 mod write;
 
-pub(crate) use read::{SpanIndex, SpanRows, needed};
+pub(crate) use read::{PartRows, SpanIndex, SpanRows, needed};
 pub(crate) use write::{OwnColumn, SpanPartWriter, own_columns, sorted};
 
-use quiver_types::spans::{Place, Value};
+use quiver_types::spans::Place;
 use quiver_types::tables::spans::{ATTRIBUTE_PREFIX, RESOURCE_PREFIX};
 
 /// Footer key: first row of each minute, as JSON `[[minute, row], …]`.
@@ -27,14 +28,17 @@ pub(crate) enum OwnType {
 }
 
 impl OwnType {
-    /// Gives the type of the column that a value fits.
-    pub(crate) fn of(value: Value<'_>) -> Option<Self> {
-        match value {
-            Value::Text(_) => Some(Self::Text),
-            Value::Int(_) => Some(Self::Int),
-            Value::Double(_) => Some(Self::Double),
-            Value::Bool(_) => Some(Self::Bool),
-            Value::Bytes(_) | Value::Json(_) => None,
+    /// All of them, in order.
+    pub(crate) const ALL: [Self; 4] = [Self::Text, Self::Int, Self::Double, Self::Bool];
+
+    /// Gives the type of the column that a value fits, by the letter of its type.
+    pub(crate) fn of_letter(letter: u8) -> Option<Self> {
+        match letter {
+            b's' => Some(Self::Text),
+            b'i' => Some(Self::Int),
+            b'd' => Some(Self::Double),
+            b'b' => Some(Self::Bool),
+            _ => None,
         }
     }
 }

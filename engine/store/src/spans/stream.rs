@@ -6,15 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
 use quiver_types::spans::{SpanFilter, SpanRequest, TextTest, schema_of};
-use quiver_types::tables::spans;
+use quiver_types::tables::spans::{self, MINUTE_NS};
 use quiver_types::{Access, ReadStats, stats};
 
-use super::eval::{SpanSet, matching};
+use super::eval::matching;
 use super::live::LiveRows;
 use crate::error::Result;
 use crate::memtable::spans::SpanChunk;
-use crate::part::spans::{SpanRows, needed};
+use crate::part::spans::{PartRows, SpanIndex, SpanRows, needed};
 use crate::part::{Part, PartMeta};
 use crate::snapshot::Snapshot;
 
@@ -97,9 +98,29 @@ pub(super) struct SpanStream {
 struct OpenPart {
     part: Arc<Part>,
     ranges: VecDeque<Range<u64>>,
-    /// Columns that the filter looks at, and those that the answer needs beside them.
-    filter: Vec<String>,
-    answer: Vec<String>,
+    index: Arc<SpanIndex>,
+    /// The filter with and without the time of starts, for rows of minutes that lie in its window as a whole.
+    filters: [Wanted; 2],
+    window: (i64, i64),
+}
+
+/// A filter, the columns that it looks at, and those that the answer needs beside them.
+#[derive(Debug)]
+struct Wanted {
+    filter: SpanFilter,
+    first: Vec<String>,
+    rest: Vec<String>,
+}
+
+/// Gives a filter without the conditions on starts that all of it is bound by.
+fn without_starts(filter: &SpanFilter) -> SpanFilter {
+    match filter {
+        SpanFilter::Starts(..) => SpanFilter::All,
+        SpanFilter::And(all) => {
+            all.iter().filter(|f| !matches!(f, SpanFilter::Starts(..))).cloned().fold(SpanFilter::All, SpanFilter::and)
+        }
+        other => other.clone(),
+    }
 }
 
 impl OpenPart {
@@ -121,24 +142,28 @@ impl OpenPart {
 
     /// Reads the rows that match. Of many rows first what the filter looks at, then the rest of those that are left.
     async fn read(&self, scan: &ScanShared, step: &[Range<u64>], rows: u64) -> Result<SpanRows> {
+        let (min, max) = self.index.minutes_of(step.first().map_or(0, |r| r.start)..step.last().map_or(0, |r| r.end));
+        let inside = self.window.0 <= min.saturating_mul(MINUTE_NS)
+            && max.saturating_add(1).saturating_mul(MINUTE_NS).saturating_sub(1) <= self.window.1;
+        let wanted = &self.filters[usize::from(inside)];
         let names = |lists: &[&Vec<String>]| -> Vec<String> { lists.iter().flat_map(|l| l.iter().cloned()).collect() };
-        let at_once = rows <= SMALL_ROWS || self.filter.is_empty() || self.answer.is_empty();
-        let first = if at_once { names(&[&self.filter, &self.answer]) } else { self.filter.clone() };
+        let at_once = rows <= SMALL_ROWS || wanted.first.is_empty() || wanted.rest.is_empty();
+        let first = if at_once { names(&[&wanted.first, &wanted.rest]) } else { wanted.first.clone() };
         let first: Vec<&str> = first.iter().map(String::as_str).collect();
         let read = self.part.span_rows(step, &first, false, &scan.stats).await?;
         let masks: Vec<Vec<bool>> =
-            read.iter().map(|rows| matching(rows, &scan.request.filter, &scan.access)).collect();
+            read.iter().map(|rows| matching(&PartRows::new(rows), &wanted.filter, &scan.access)).collect();
         let kept = read.iter().zip(&masks).map(|(rows, keep)| rows.filter(keep)).collect::<Result<Vec<_>>>()?;
         let kept = SpanRows::concat(&kept)?;
         if at_once || kept.is_empty() {
             return Ok(kept);
         }
         let keep: Vec<bool> = masks.concat();
-        let answer: Vec<&str> = self.answer.iter().map(String::as_str).collect();
+        let answer: Vec<&str> = wanted.rest.iter().map(String::as_str).collect();
         // Rows that are nearly all wanted are read as they lie, without jumping.
         let most = kept.len() * 2 > keep.len();
-        let wanted = if most { step.to_vec() } else { left(step, &keep) };
-        let rest = SpanRows::concat(&self.part.span_rows(&wanted, &answer, false, &scan.stats).await?)?;
+        let rows = if most { step.to_vec() } else { left(step, &keep) };
+        let rest = SpanRows::concat(&self.part.span_rows(&rows, &answer, false, &scan.stats).await?)?;
         kept.beside(&if most { rest.filter(&keep)? } else { rest })
     }
 }
@@ -221,11 +246,16 @@ async fn open(scan: &ScanShared, part: Arc<Part>) -> Result<OpenPart> {
         None if timely.is_empty() => Vec::new(),
         None => vec![timely],
     };
-    let mut columns = (Vec::new(), Vec::new());
-    if !ranges.is_empty() {
+    let columns = |filter: SpanFilter, schema: &SchemaRef| {
+        let (first, rest) = needed(&filter, &scan.request.columns, !scan.access.is_full(), schema, &index.keys);
+        Wanted { filter, first, rest }
+    };
+    let schema = if ranges.is_empty() {
+        Arc::new(Schema::empty())
+    } else {
         stats::add(&scan.stats.parts_read, 1);
-        let schema = part.span_columns(&scan.stats).await?;
-        columns = needed(filter, &scan.request.columns, !scan.access.is_full(), &schema);
-    }
-    Ok(OpenPart { part, ranges: ranges.into(), filter: columns.0, answer: columns.1 })
+        part.span_columns(&scan.stats).await?
+    };
+    let filters = [columns(filter.clone(), &schema), columns(without_starts(filter), &schema)];
+    Ok(OpenPart { part, ranges: ranges.into(), window: filter.start_bounds(), filters, index })
 }

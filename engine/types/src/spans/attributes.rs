@@ -273,7 +273,7 @@ impl Attributes {
 
     /// Gives the attributes in order of their keys.
     pub fn iter(&self) -> Iter<'_> {
-        Iter(&self.0)
+        Self::read(&self.0)
     }
 
     /// Finds an attribute.
@@ -291,7 +291,12 @@ impl Attributes {
 
     /// Reads attributes from bytes without taking them.
     pub fn read(bytes: &[u8]) -> Iter<'_> {
-        Iter(bytes)
+        Iter(RawIter(bytes))
+    }
+
+    /// The same, for those who look at few of the texts.
+    pub fn raw(bytes: &[u8]) -> RawIter<'_> {
+        RawIter(bytes)
     }
 
     /// Gives both together; of equal keys that of `later` wins.
@@ -315,7 +320,7 @@ impl<'a> IntoIterator for &'a Attributes {
 
 /// Walks over attributes. Bytes that are none of ours end it.
 #[derive(Debug, Clone)]
-pub struct Iter<'a>(&'a [u8]);
+pub struct Iter<'a>(RawIter<'a>);
 
 pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
@@ -360,31 +365,72 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-impl<'a> Iterator for Iter<'a> {
-    type Item = Attribute<'a>;
+/// An attribute whose texts nobody looked at yet.
+#[derive(Debug, Clone, Copy)]
+pub struct RawAttribute<'a> {
+    /// Bytes of the key.
+    pub key: &'a [u8],
+    /// Letter of the type.
+    pub letter: u8,
+    value: &'a [u8],
+}
 
-    fn next(&mut self) -> Option<Attribute<'a>> {
+impl<'a> RawAttribute<'a> {
+    /// Reads the value; `None` for bytes that are none of ours.
+    pub fn value(self) -> Option<Value<'a>> {
+        let text = || std::str::from_utf8(self.value).ok();
+        let eight = || <[u8; 8]>::try_from(self.value).ok();
+        Some(match self.letter {
+            b's' => Value::Text(text()?),
+            b'j' => Value::Json(text()?),
+            b'x' => Value::Bytes(self.value),
+            b'i' => Value::Int(i64::from_le_bytes(eight()?)),
+            b'd' => Value::Double(f64::from_le_bytes(eight()?)),
+            b'b' => Value::Bool(*self.value.first()? != 0),
+            _ => return None,
+        })
+    }
+}
+
+/// Walks over attributes without a look at their texts.
+#[derive(Debug, Clone)]
+pub struct RawIter<'a>(&'a [u8]);
+
+impl<'a> Iterator for RawIter<'a> {
+    type Item = RawAttribute<'a>;
+
+    fn next(&mut self) -> Option<RawAttribute<'a>> {
         let bytes = &mut self.0;
         if bytes.is_empty() {
             return None;
         }
-        let key = take_text(bytes)?;
+        let key = take_bytes(bytes)?;
         let (&letter, rest) = bytes.split_first()?;
         *bytes = rest;
         let value = match letter {
-            b's' => Value::Text(take_text(bytes)?),
-            b'j' => Value::Json(take_text(bytes)?),
-            b'x' => Value::Bytes(take_bytes(bytes)?),
-            b'i' => Value::Int(i64::from_le_bytes(take_8(bytes)?)),
-            b'd' => Value::Double(f64::from_le_bytes(take_8(bytes)?)),
-            b'b' => {
-                let (&byte, rest) = bytes.split_first()?;
+            b's' | b'j' | b'x' => take_bytes(bytes)?,
+            b'i' | b'd' => {
+                let (taken, rest) = bytes.split_at_checked(8)?;
                 *bytes = rest;
-                Value::Bool(byte != 0)
+                taken
+            }
+            b'b' => {
+                let (taken, rest) = bytes.split_at_checked(1)?;
+                *bytes = rest;
+                taken
             }
             _ => return None,
         };
-        Some((key, value))
+        Some(RawAttribute { key, letter, value })
+    }
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = Attribute<'a>;
+
+    fn next(&mut self) -> Option<Attribute<'a>> {
+        let raw = self.0.next()?;
+        Some((std::str::from_utf8(raw.key).ok()?, raw.value()?))
     }
 }
 

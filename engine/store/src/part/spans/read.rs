@@ -20,6 +20,7 @@ use quiver_types::tables::spans::{
 };
 use quiver_types::{ReadStats, stats};
 
+use super::keys::{KEYS, SpanKeys};
 use super::{MINUTES, column_name};
 use crate::error::{Context, Error, Result};
 use crate::part::fetch::Purpose;
@@ -37,6 +38,8 @@ pub(crate) struct SpanIndex {
     pub(crate) minutes: Vec<(i64, u64)>,
     /// Number of rows.
     pub(crate) total: u64,
+    /// Keys in maps and lists.
+    pub(crate) keys: SpanKeys,
 }
 
 impl SpanIndex {
@@ -68,6 +71,15 @@ impl SpanIndex {
         row(from)..row(to).max(row(from))
     }
 
+    /// Gives the first and the last minute of a range of rows.
+    pub(crate) fn minutes_of(&self, rows: Range<u64>) -> (i64, i64) {
+        let at = |row: u64| {
+            let n = self.minutes.partition_point(|m| m.1 <= row);
+            self.minutes.get(n.saturating_sub(1)).map_or((i64::MIN, i64::MAX), |m| (m.0, m.0))
+        };
+        (at(rows.start).0, at(rows.end.saturating_sub(1)).1)
+    }
+
     fn memory_bytes(&self) -> u64 {
         (self.hashes.len() * 12 + self.minutes.len() * 16 + 128) as u64
     }
@@ -92,7 +104,8 @@ impl Part {
         let batches = self
             .read_batches(file, &index_footer, std::slice::from_ref(&all), None, 1 << 16, Purpose::Query, stats)
             .await?;
-        let mut index = SpanIndex { minutes, total: footer.rows(), ..SpanIndex::default() };
+        let keys = footer.value(KEYS).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let mut index = SpanIndex { minutes, total: footer.rows(), keys, ..SpanIndex::default() };
         for batch in &batches {
             let column = |i: usize| batch.column(i).as_primitive_opt::<UInt32Type>();
             let (Some(hashes), Some(first), Some(rows)) = (column(0), column(1), column(2)) else {
@@ -135,13 +148,24 @@ impl Part {
 #[derive(Debug, Clone)]
 pub(crate) struct SpanRows(RecordBatch);
 
+/// Gives the column in which attributes of a place stand that have none of their own.
+fn map_of(place: Place) -> &'static str {
+    match place {
+        Place::Span => ATTRIBUTES_REST,
+        Place::Resource => RESOURCE_REST,
+        Place::Scope => SCOPE_REST,
+        Place::Event => "events",
+        Place::Link => "links",
+    }
+}
+
 /// Gives the columns of a file that a filter looks at.
-fn of_filter(filter: &SpanFilter, schema: &SchemaRef, out: &mut Vec<String>) {
+fn of_filter(filter: &SpanFilter, schema: &SchemaRef, keys: &SpanKeys, out: &mut Vec<String>) {
     let mut add = |names: &[&str]| out.extend(names.iter().map(|n| (*n).to_owned()));
     match filter {
         SpanFilter::All | SpanFilter::None => {}
-        SpanFilter::And(list) | SpanFilter::Or(list) => list.iter().for_each(|f| of_filter(f, schema, out)),
-        SpanFilter::Not(one) => of_filter(one, schema, out),
+        SpanFilter::And(list) | SpanFilter::Or(list) => list.iter().for_each(|f| of_filter(f, schema, keys, out)),
+        SpanFilter::Not(one) => of_filter(one, schema, keys, out),
         SpanFilter::Traces(_) => add(&["trace_id"]),
         SpanFilter::Starts(..) => add(&["start_time"]),
         SpanFilter::Overlaps(..) => add(&["start_time", "duration"]),
@@ -153,6 +177,7 @@ fn of_filter(filter: &SpanFilter, schema: &SchemaRef, out: &mut Vec<String>) {
         SpanFilter::Root => add(&["parent_span_id"]),
         SpanFilter::Received(_) => add(&["__q_received"]),
         SpanFilter::Message(_) => add(&["status_message"]),
+        SpanFilter::EventName(_) if !keys.events => {}
         SpanFilter::EventName(_) => add(&["events"]),
         SpanFilter::ScopeName(_) => add(&["scope_name"]),
         SpanFilter::ScopeVersion(_) => add(&["scope_version"]),
@@ -160,12 +185,12 @@ fn of_filter(filter: &SpanFilter, schema: &SchemaRef, out: &mut Vec<String>) {
             let places = place.map_or_else(|| Place::ALL.to_vec(), |p| vec![p]);
             for place in places {
                 match place {
-                    Place::Span => add(&[&column_name(place, key), ATTRIBUTES_REST]),
                     Place::Resource if key == "service.name" => add(&["service_name"]),
-                    Place::Resource => add(&[&column_name(place, key), RESOURCE_REST]),
-                    Place::Event => add(&["events"]),
-                    Place::Link => add(&["links"]),
-                    Place::Scope => add(&[SCOPE_REST]),
+                    Place::Span | Place::Resource => add(&[&column_name(place, key)]),
+                    Place::Event | Place::Link | Place::Scope => {}
+                }
+                if keys.may_have(place, key) {
+                    add(&[map_of(place)]);
                 }
             }
         }
@@ -174,25 +199,29 @@ fn of_filter(filter: &SpanFilter, schema: &SchemaRef, out: &mut Vec<String>) {
 }
 
 /// Gives the columns of a file that an answer is made of.
-fn of_column(column: &SpanColumn, schema: &SchemaRef, out: &mut Vec<String>) {
-    let prefixed = |prefix: &str, rest: &str, out: &mut Vec<String>| {
+fn of_column(column: &SpanColumn, schema: &SchemaRef, keys: &SpanKeys, out: &mut Vec<String>) {
+    let prefixed = |prefix: &str, place: Place, out: &mut Vec<String>| {
         let own = schema.fields().iter().map(|f| f.name()).filter(|n| n.starts_with(prefix));
-        out.extend(own.cloned().chain([rest.to_owned()]));
+        out.extend(own.cloned());
+        out.extend(keys.may_have_any(place).then(|| map_of(place).to_owned()));
     };
     match column {
-        SpanColumn::Own("attributes") => prefixed(ATTRIBUTE_PREFIX, ATTRIBUTES_REST, out),
-        SpanColumn::Context("resource") => prefixed(RESOURCE_PREFIX, RESOURCE_REST, out),
+        SpanColumn::Own("attributes") => prefixed(ATTRIBUTE_PREFIX, Place::Span, out),
+        SpanColumn::Context("resource") => prefixed(RESOURCE_PREFIX, Place::Resource, out),
         SpanColumn::Own("start") => out.push("start_time".into()),
         SpanColumn::Own("end") => out.extend(["start_time".into(), "duration".into()]),
         SpanColumn::Own("status") => out.push("status_code".into()),
         SpanColumn::Own("received") => out.push("__q_received".into()),
         SpanColumn::Own("marks") => out.push("__q_marks".into()),
         SpanColumn::Context("service") => out.push("service_name".into()),
+        SpanColumn::Context("scope_attributes") if !keys.may_have_any(Place::Scope) => {}
         SpanColumn::Context("scope_attributes") => out.push(SCOPE_REST.into()),
+        SpanColumn::Own("events") if !keys.events => {}
+        SpanColumn::Own("links") if !keys.links => {}
         SpanColumn::Own(same) | SpanColumn::Context(same) => out.push((*same).to_owned()),
         SpanColumn::Attribute(place, key) => {
             let filter = SpanFilter::Attribute { place: Some(*place), key: key.clone(), test: AttributeTest::Exists };
-            of_filter(&filter, schema, out);
+            of_filter(&filter, schema, keys, out);
         }
     }
 }
@@ -203,13 +232,14 @@ pub(crate) fn needed(
     columns: &[SpanColumn],
     restricted: bool,
     schema: &SchemaRef,
+    keys: &SpanKeys,
 ) -> (Vec<String>, Vec<String>) {
     let (mut first, mut rest) = (Vec::new(), Vec::new());
-    of_filter(filter, schema, &mut first);
+    of_filter(filter, schema, keys, &mut first);
     if restricted {
         first.push("service_name".to_owned());
     }
-    columns.iter().for_each(|c| of_column(c, schema, &mut rest));
+    columns.iter().for_each(|c| of_column(c, schema, keys, &mut rest));
     for list in [&mut first, &mut rest] {
         list.sort_unstable();
         list.dedup();
@@ -261,6 +291,11 @@ impl SpanRows {
         let Some(first) = all.first() else { return Ok(Self(RecordBatch::new_empty(Schema::empty().into()))) };
         let batches: Vec<&RecordBatch> = all.iter().map(|rows| &rows.0).collect();
         arrow::compute::concat_batches(&first.0.schema(), batches).map(Self).internal("cannot join spans")
+    }
+
+    /// Number of rows.
+    pub(crate) fn len(&self) -> usize {
+        self.0.num_rows()
     }
 
     /// Says whether there are no rows.
@@ -357,14 +392,14 @@ impl SpanRows {
             .filter_map(|(f, c)| Some((f.name().strip_prefix(prefix)?, c)))
             .collect();
         own.sort_unstable_by_key(|(key, _)| *key);
-        let rest = column(&self.0, rest)?.as_map();
+        let rest = self.get(rest).and_then(|c| c.as_map_opt());
         let mut bytes: Vec<u8> = Vec::new();
         let mut ends = Vec::with_capacity(self.0.num_rows() + 1);
         ends.push(0i32);
         let mut writer = AttributeWriter::default();
         for i in 0..self.0.num_rows() {
             writer.clear();
-            let mut others = entries(rest, i).peekable();
+            let mut others = rest.into_iter().flat_map(|map| entries(map, i)).peekable();
             for (key, column) in &own {
                 let Some(value) = own_value(&***column, i) else { continue };
                 while let Some((k, typed)) = others.next_if(|(k, _)| k < key) {
@@ -379,8 +414,13 @@ impl SpanRows {
         Ok(BinaryArray::new(arrow::buffer::OffsetBuffer::new(ends.into()), bytes.into(), None))
     }
 
+    /// A run of bytes that is empty, for each row.
+    fn nothing(&self) -> BinaryArray {
+        BinaryArray::from_iter_values(std::iter::repeat_n(&[][..], self.0.num_rows()))
+    }
+
     fn events(&self) -> Result<BinaryArray> {
-        let list = column(&self.0, "events")?.as_list::<i32>();
+        let Some(list) = self.get("events").and_then(|c| c.as_list_opt::<i32>()) else { return Ok(self.nothing()) };
         let items = list.values().as_struct();
         let times = member(items, "time")?.as_primitive::<TimestampNanosecondType>();
         let names = member(items, "name")?.as_string::<i32>();
@@ -399,7 +439,7 @@ impl SpanRows {
     }
 
     fn links(&self) -> Result<BinaryArray> {
-        let list = column(&self.0, "links")?.as_list::<i32>();
+        let Some(list) = self.get("links").and_then(|c| c.as_list_opt::<i32>()) else { return Ok(self.nothing()) };
         let items = list.values().as_struct();
         let trace_ids = member(items, "trace_id")?.as_fixed_size_binary();
         let span_ids = member(items, "span_id")?.as_fixed_size_binary();
@@ -449,9 +489,41 @@ fn view(bytes: &BinaryArray) -> ArrayRef {
     Arc::new(out.finish())
 }
 
-impl SpanSet for SpanRows {
+/// Rows with the columns at hand that tests of single rows look at.
+#[derive(Debug)]
+pub(crate) struct PartRows<'b> {
+    rows: &'b SpanRows,
+    starts: &'b [i64],
+    durations: &'b [i64],
+    received: &'b [i64],
+    kinds: &'b [u8],
+    statuses: &'b [u8],
+}
+
+impl<'b> PartRows<'b> {
+    pub(crate) fn new(rows: &'b SpanRows) -> Self {
+        let small = |name: &str| -> &'b [u8] {
+            rows.get(name).and_then(|c| c.as_primitive_opt::<UInt8Type>()).map_or(&[], |c| c.values())
+        };
+        let durations = rows.get("duration").and_then(|c| c.as_primitive_opt::<Int64Type>());
+        Self {
+            rows,
+            starts: rows.times("start_time").unwrap_or_default(),
+            durations: durations.map_or(&[], |c| c.values()),
+            received: rows.times("__q_received").unwrap_or_default(),
+            kinds: small("kind"),
+            statuses: small("status_code"),
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<&'b ArrayRef> {
+        self.rows.get(name)
+    }
+}
+
+impl SpanSet for PartRows<'_> {
     fn len(&self) -> usize {
-        self.0.num_rows()
+        self.rows.0.num_rows()
     }
 
     fn traces(&self) -> Option<&FixedSizeBinaryArray> {
@@ -459,24 +531,24 @@ impl SpanSet for SpanRows {
     }
 
     fn times(&self, row: usize) -> (i64, i64) {
-        let start = self.times("start_time").map_or(0, |t| t[row]);
-        (start, start + self.duration(row))
+        let start = self.starts.get(row).copied().unwrap_or(0);
+        (start, start.saturating_add(self.duration(row)))
     }
 
     fn duration(&self, row: usize) -> i64 {
-        self.get("duration").and_then(|c| c.as_primitive_opt::<Int64Type>()).map_or(0, |c| c.value(row))
+        self.durations.get(row).copied().unwrap_or(0)
     }
 
     fn received(&self, row: usize) -> i64 {
-        self.times("__q_received").map_or(0, |t| t[row])
+        self.received.get(row).copied().unwrap_or(0)
     }
 
     fn kind(&self, row: usize) -> u8 {
-        self.get("kind").and_then(|c| c.as_primitive_opt::<UInt8Type>()).map_or(0, |c| c.value(row))
+        self.kinds.get(row).copied().unwrap_or(0)
     }
 
     fn status(&self, row: usize) -> u8 {
-        self.get("status_code").and_then(|c| c.as_primitive_opt::<UInt8Type>()).map_or(0, |c| c.value(row))
+        self.statuses.get(row).copied().unwrap_or(0)
     }
 
     fn is_root(&self, row: usize) -> bool {

@@ -12,20 +12,22 @@ use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef, Int64Type, Schema, SchemaRef, UInt32Type};
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
+use parquet::basic::Compression;
 use parquet::file::properties::EnabledStatistics;
 use quiver_types::SpansBatch;
 use quiver_types::spans::{Attributes, Place, RollupBuilder, Value, events, links, push_typed_text};
 use quiver_types::tables::spans::{self as table, minute_of, trace_hash};
 
+use super::keys::{KEYS, SpanKeys};
 use super::{MINUTES, OwnType, column_name, rollup};
 use crate::error::{Context, Error, Result};
 use crate::part::file::{Choices, PartFile, Unfinished, codec, column, properties};
-use crate::part::{NameFilter, PartMeta, PartSpec, SERVICES_MAX};
+use crate::part::{NameFilter, PartCompression, PartMeta, PartSpec, SERVICES_MAX};
 
 /// Most columns of attributes.
 const OWN_MAX: usize = 250;
 /// Rows of a page.
-const PAGE_ROWS: usize = 4096;
+const PAGE_ROWS: usize = 2048;
 /// Rows that are made into columns at once.
 const CHUNK_ROWS: usize = 32 * 1024;
 /// Rows of a row group.
@@ -53,12 +55,15 @@ impl OwnColumn {
 
 /// Chooses columns: what is on 1 % of the rows, the commonest first. A key has one column, of its commonest type.
 pub(crate) fn own_columns<'b>(batches: impl Iterator<Item = &'b SpansBatch>) -> Vec<OwnColumn> {
-    let mut counts: HashMap<(Place, String, OwnType), u64, FixedState> = HashMap::default();
+    // Of each place and key how many have each type.
+    let mut counts: [HashMap<Vec<u8>, [u64; 4], FixedState>; 2] = Default::default();
     let mut rows = 0u64;
-    let mut add = |place: Place, bytes: &[u8], n: u64| {
-        for (key, value) in Attributes::read(bytes) {
-            if let Some(kind) = OwnType::of(value) {
-                *counts.entry((place, key.to_owned(), kind)).or_default() += n;
+    let mut add = |place: usize, bytes: &[u8], n: u64| {
+        for raw in Attributes::raw(bytes) {
+            let Some(kind) = OwnType::of_letter(raw.letter) else { continue };
+            match counts[place].get_mut(raw.key) {
+                Some(of) => of[kind as usize] += n,
+                None => counts[place].entry(raw.key.to_vec()).or_default()[kind as usize] += n,
             }
         }
     };
@@ -68,11 +73,18 @@ pub(crate) fn own_columns<'b>(batches: impl Iterator<Item = &'b SpansBatch>) -> 
         batch.spans["context"].as_primitive::<UInt32Type>().values().iter().for_each(|&c| uses[c as usize] += 1);
         let resources = batch.contexts["resource"].as_binary::<i32>();
         for (i, n) in uses.into_iter().enumerate().filter(|(_, n)| *n > 0) {
-            add(Place::Resource, resources.value(i), n);
+            add(1, resources.value(i), n);
         }
-        batch.spans["attributes"].as_binary::<i32>().iter().flatten().for_each(|bytes| add(Place::Span, bytes, 1));
+        batch.spans["attributes"].as_binary::<i32>().iter().flatten().for_each(|bytes| add(0, bytes, 1));
     }
-    let mut all: Vec<((Place, String, OwnType), u64)> = counts.into_iter().filter(|(_, n)| n * 100 >= rows).collect();
+    let mut all: Vec<((Place, String, OwnType), u64)> = Vec::new();
+    for (place, counts) in [Place::Span, Place::Resource].into_iter().zip(counts) {
+        for (key, of) in counts {
+            let Ok(key) = String::from_utf8(key) else { continue };
+            let common = OwnType::ALL.into_iter().zip(of).filter(|(_, n)| *n > 0 && n * 100 >= rows);
+            all.extend(common.map(|(kind, n)| ((place, key.clone(), kind), n)));
+        }
+    }
     all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     let mut seen: HashSet<(Place, String), FixedState> = HashSet::default();
     let mut own: Vec<OwnColumn> = Vec::new();
@@ -277,7 +289,7 @@ impl<'o> Builder<'o> {
     }
 
     /// Makes columns of rows with [`quiver_types::spans::all_columns`].
-    fn build(&self, flat: &RecordBatch) -> Result<RecordBatch> {
+    fn build(&self, flat: &RecordBatch, keys: &mut SpanKeys) -> Result<RecordBatch> {
         let rows = flat.num_rows();
         let mut own: Vec<OwnBuilder> = self.own.iter().map(|c| OwnBuilder::new(c.kind)).collect();
         let mut rest = [MapColumn::default(), MapColumn::default(), MapColumn::default()];
@@ -290,12 +302,16 @@ impl<'o> Builder<'o> {
                 for (key, value) in Attributes::read(bytes) {
                     let column = self.of.get(&(place, key));
                     if !column.is_some_and(|&c| own[c].push(i, value)) {
+                        keys.add(place, key);
                         rest[n].push(key, value);
                     }
                 }
                 rest[n].end();
             }
-            Attributes::read(scopes.value(i)).for_each(|(key, value)| rest[2].push(key, value));
+            for (key, value) in Attributes::read(scopes.value(i)) {
+                keys.add(Place::Scope, key);
+                rest[2].push(key, value);
+            }
             rest[2].end();
         }
         let time = |name: &str| -> ArrayRef {
@@ -333,8 +349,8 @@ impl<'o> Builder<'o> {
             Arc::new(attributes_rest.finish()?),
             Arc::new(resource_rest.finish()?),
             Arc::new(scope_rest.finish()?),
-            event_column(flat)?,
-            link_column(flat)?,
+            event_column(flat, keys)?,
+            link_column(flat, keys)?,
         ];
         columns.extend(own.into_iter().map(|b| b.finish(rows)));
         RecordBatch::try_new(self.schema(), columns).internal("cannot build a batch of spans")
@@ -360,7 +376,7 @@ fn parents(ids: &FixedSizeBinaryArray) -> Result<ArrayRef> {
     Ok(Arc::new(array.internal("cannot build ids")?))
 }
 
-fn event_column(flat: &RecordBatch) -> Result<ArrayRef> {
+fn event_column(flat: &RecordBatch, keys: &mut SpanKeys) -> Result<ArrayRef> {
     let bytes = flat["events"].as_binary::<i32>();
     let (mut times, mut names, mut dropped) = (Vec::new(), StringBuilder::new(), Vec::new());
     let (mut attributes, mut ends) = (MapColumn::default(), Vec::with_capacity(bytes.len()));
@@ -369,7 +385,11 @@ fn event_column(flat: &RecordBatch) -> Result<ArrayRef> {
             times.push(event.time);
             names.append_value(event.name);
             dropped.push(event.dropped);
-            Attributes::read(event.attributes).for_each(|(key, value)| attributes.push(key, value));
+            keys.events = true;
+            for (key, value) in Attributes::read(event.attributes) {
+                keys.add(Place::Event, key);
+                attributes.push(key, value);
+            }
             attributes.end();
         }
         ends.push(times.len() as i32);
@@ -383,7 +403,7 @@ fn event_column(flat: &RecordBatch) -> Result<ArrayRef> {
     list(table::event_fields(), columns, ends)
 }
 
-fn link_column(flat: &RecordBatch) -> Result<ArrayRef> {
+fn link_column(flat: &RecordBatch, keys: &mut SpanKeys) -> Result<ArrayRef> {
     let bytes = flat["links"].as_binary::<i32>();
     let (mut trace_ids, mut span_ids, mut states) = (Vec::new(), Vec::new(), StringBuilder::new());
     let (mut flags, mut dropped) = (Vec::new(), Vec::new());
@@ -395,7 +415,11 @@ fn link_column(flat: &RecordBatch) -> Result<ArrayRef> {
             states.append_value(link.trace_state);
             flags.push(link.flags);
             dropped.push(link.dropped);
-            Attributes::read(link.attributes).for_each(|(key, value)| attributes.push(key, value));
+            keys.links = true;
+            for (key, value) in Attributes::read(link.attributes) {
+                keys.add(Place::Link, key);
+                attributes.push(key, value);
+            }
             attributes.end();
         }
         ends.push(flags.len() as i32);
@@ -433,6 +457,7 @@ pub(crate) struct SpanPartWriter {
     last_trace: [u8; 16],
     minutes: Vec<(i64, u64)>,
     rollup: RollupBuilder,
+    keys: SpanKeys,
 }
 
 impl SpanPartWriter {
@@ -441,13 +466,18 @@ impl SpanPartWriter {
         let mut unfinished = Unfinished::default();
         let schema = Builder::new(&own).schema();
         let mut p = properties()
-            .set_compression(codec(spec.compression))
+            // A look-up opens each column for a few rows, and zstd's contexts cost more than they save here.
+            .set_compression(codec(PartCompression::Fresh))
             .set_data_page_row_count_limit(PAGE_ROWS)
             .set_write_batch_size(PAGE_ROWS)
             .delta(&["start_time"])
             .delta(&["duration"])
             .delta(&["__q_received"])
             .page_statistics(&["start_time"]);
+        // What does not shrink is not packed.
+        for plain in ["span_id", "start_time", "duration"] {
+            p = p.set_column_compression(column(&[plain]), Compression::UNCOMPRESSED);
+        }
         for id in ["trace_id", "span_id", "parent_span_id"] {
             p = p.set_column_dictionary_enabled(column(&[id]), id == "trace_id");
         }
@@ -467,6 +497,7 @@ impl SpanPartWriter {
             last_trace: [0; 16],
             minutes: Vec::new(),
             rollup: RollupBuilder::in_order(),
+            keys: SpanKeys::none(),
             spec,
         })
     }
@@ -481,7 +512,7 @@ impl SpanPartWriter {
         for chunk in rows.chunks(CHUNK_ROWS) {
             let flat = gather(batches, chunk)?;
             self.rollup.push(&flat)?;
-            let batch = Builder::new(&self.own).build(&flat)?;
+            let batch = Builder::new(&self.own).build(&flat, &mut self.keys)?;
             self.note(&batch);
             self.file.write(&batch)?;
             self.group_rows += chunk.len();
@@ -550,6 +581,7 @@ impl SpanPartWriter {
         };
         let minutes = serde_json::to_string(&self.minutes).internal("cannot write the minutes of a part")?;
         self.file.put(MINUTES, minutes);
+        self.file.put(KEYS, serde_json::to_string(&self.keys).internal("cannot write the keys of a part")?);
         self.file.put_meta(&meta)?;
         meta.files.insert(0, self.file.finish(&self.spec, range, table::TABLE.sort_key)?);
         meta.bytes = meta.files.iter().map(|f| f.bytes).sum();

@@ -71,10 +71,15 @@ impl Default for Total {
 
 impl Total {
     fn add(&mut self, one: &Weight) {
+        self.count(one);
+        self.durations.add(one.bucket, 1);
+    }
+
+    /// Adds all but the duration.
+    fn count(&mut self, one: &Weight) {
         self.spans += 1;
         self.errors += u64::from(one.error);
         self.seen = (self.seen.0.min(one.start), self.seen.1.max(one.start));
-        self.durations.add(one.bucket, 1);
         if one.protocol != 0 && (self.protocol == 0 || one.protocol < self.protocol) {
             self.protocol = one.protocol;
         }
@@ -244,7 +249,7 @@ impl RollupBuilder {
                     _ => self.instance(bytes),
                 };
                 instance = Some((bytes, number));
-                self.instances.entry((hour, row.service, number)).or_default().add(&weight);
+                self.instances.entry((hour, row.service, number)).or_default().count(&weight);
             }
             self.relate(&row, minute);
         }
@@ -370,8 +375,7 @@ impl RollupBuilder {
         }
         if wanted(RollupKind::Instance) {
             for (&(hour, service, instance), of) in &self.instances {
-                let row = of.row(RollupKind::Instance, hour, name(service), name(instance), 0);
-                rows.push(RollupRow { durations: Durations::default(), ..row });
+                rows.push(of.row(RollupKind::Instance, hour, name(service), name(instance), 0));
             }
         }
         if wanted(RollupKind::Open) {

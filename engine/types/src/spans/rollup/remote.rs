@@ -1,6 +1,6 @@
 //! Who is called and how, as far as a span says it.
 
-use crate::spans::{Attributes, Value};
+use crate::spans::Attributes;
 
 /// Sort of the other end of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,12 +37,12 @@ const ADDRESSES: [&str; 5] =
 /// Gives the number of a span's protocol ([`PROTOCOLS`]), and of a caller the other side's name and sort.
 pub fn remote_of(attributes: &[u8], caller: bool) -> (u8, Option<(String, EdgeKind)>) {
     let mut protocol = 0u8;
-    for (key, _) in Attributes::read(attributes) {
-        let number = match key.split_once('.').map(|k| k.0) {
-            Some("db") => 1,
-            Some("messaging") => 2,
-            Some("rpc") => 3,
-            Some("http" | "url") => 4,
+    for raw in Attributes::raw(attributes) {
+        let number = match raw.key {
+            [b'd', b'b', b'.', ..] => 1,
+            key if key.starts_with(b"messaging.") => 2,
+            [b'r', b'p', b'c', b'.', ..] => 3,
+            key if key.starts_with(b"http.") || key.starts_with(b"url.") => 4,
             _ => continue,
         };
         protocol = if protocol == 0 { number } else { protocol.min(number) };
@@ -51,9 +51,8 @@ pub fn remote_of(attributes: &[u8], caller: bool) -> (u8, Option<(String, EdgeKi
         return (protocol, None);
     }
     let get = |wanted: &str| -> Option<String> {
-        let mut all = Attributes::read(attributes);
-        let value = all.find(|(key, _)| *key == wanted).map(|(_, v): (_, Value<'_>)| v.text().into_owned());
-        value.filter(|t| !t.is_empty())
+        let raw = Attributes::raw(attributes).find(|raw| raw.key == wanted.as_bytes())?;
+        raw.value().map(|v| v.text().into_owned()).filter(|t| !t.is_empty())
     };
     let first = |keys: &[&str]| keys.iter().find_map(|key| get(key));
     let remote = match protocol {
