@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 use quiver_query::QueryContext;
-use quiver_types::spans::{Attributes, RollupRequest, STATUS_ERROR, SpanFilter, instance_name, instance_parts};
+use quiver_types::spans::{
+    Attributes, RollupRequest, STATUS_ERROR, SpanFilter, UNLISTED, instance_name, instance_parts,
+};
 use quiver_types::tables::spans::{MINUTE_NS, minute_of};
 
 use super::sketch::Sketch;
@@ -75,10 +77,12 @@ impl Reader {
         conditions: &[SpanFilter],
     ) -> Result<BTreeMap<OperationKey, Operation>, TraceError> {
         let mut all: BTreeMap<OperationKey, Operation> = BTreeMap::new();
-        let (request, rest) = split(range, conditions, RollupRequest::Operations);
+        let (request, mut rest) = split(range, conditions, RollupRequest::Operations);
         if let Some(request) = request {
+            let mut unlisted = false;
             self.rollups(&request, |rows, n| {
                 for row in (0..n).filter_map(|i| rows.row(i)) {
+                    unlisted |= row.sort == UNLISTED;
                     let key = (shown(&row.service).to_owned(), row.peer, row.sort);
                     let of = all.entry(key).or_default();
                     of.errors += row.errors;
@@ -87,6 +91,10 @@ impl Reader {
                 }
             })
             .await?;
+            if unlisted {
+                all.clear();
+                rest = vec![SpanFilter::Starts(range.0, range.1)];
+            }
         }
         for filter in rest {
             let wanted = columns(&["name", "kind", "start", "end", "status"], &["service"]);
@@ -115,15 +123,21 @@ impl Reader {
         conditions: &[SpanFilter],
     ) -> Result<BTreeMap<(String, String), Seen>, TraceError> {
         let mut all: BTreeMap<(String, String), Seen> = BTreeMap::new();
-        let (request, rest) = split(range, conditions, RollupRequest::Instances);
+        let (request, mut rest) = split(range, conditions, RollupRequest::Instances);
         if let Some(request) = request {
+            let mut unlisted = false;
             self.rollups(&request, |rows, n| {
                 for row in (0..n).filter_map(|i| rows.row(i)) {
+                    unlisted |= row.sort == UNLISTED;
                     let seen = Seen(row.spans, row.errors, row.seen.0, row.seen.1);
                     all.entry((shown(&row.service).to_owned(), row.peer)).or_default().add(seen);
                 }
             })
             .await?;
+            if unlisted {
+                all.clear();
+                rest = vec![SpanFilter::Starts(range.0, range.1)];
+            }
         }
         for filter in rest {
             let wanted = columns(&["start", "status"], &["service", "resource"]);
@@ -192,13 +206,21 @@ impl TracesEngine {
     ) -> Result<Vec<String>, TraceError> {
         self.read(ctx, move |reader| async move {
             let mut names: BTreeSet<String> = BTreeSet::new();
-            let (request, rest) = split(range, &conditions, RollupRequest::Operations);
+            let (request, mut rest) = split(range, &conditions, RollupRequest::Operations);
             if let Some(request) = request {
+                let mut unlisted = false;
                 reader
                     .rollups(&request, |rows, n| {
-                        (0..n).for_each(|i| add_name(&mut names, shown(rows.names(i).0)));
+                        for i in 0..n {
+                            unlisted |= rows.sort(i) == UNLISTED;
+                            add_name(&mut names, shown(rows.names(i).0));
+                        }
                     })
                     .await?;
+                if unlisted {
+                    names.clear();
+                    rest = vec![SpanFilter::Starts(range.0, range.1)];
+                }
             }
             for filter in rest {
                 reader

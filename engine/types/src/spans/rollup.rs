@@ -69,6 +69,9 @@ impl RollupKind {
 /// Added to the kind of an open span that is Zipkin's other half of a shared id.
 pub const OPEN_SHARED: u8 = 128;
 
+/// The `sort` of a row that says: there are too many operations or instances in this hour to be counted.
+pub const UNLISTED: u8 = 255;
+
 static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
     let field = |name: &str, kind| Field::new(name, kind, false);
     Arc::new(Schema::new(vec![
@@ -241,6 +244,11 @@ impl<'b> RollupRows<'b> {
     pub fn place(&self, row: usize) -> Option<(RollupKind, i64)> {
         let kind = RollupKind::ALL.get(usize::from(self.what.value(row)))?;
         Some((*kind, self.minute.value(row)))
+    }
+
+    /// Gives the sort of a row.
+    pub fn sort(&self, row: usize) -> u8 {
+        self.sort.value(row)
     }
 
     /// Gives service and peer of a row.

@@ -12,7 +12,9 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Durations, EdgeKind, HOUR_MINUTES, OPEN_SHARED, RollupKind, RollupRow, bucket, instance_name, remote_of};
+use super::{
+    Durations, EdgeKind, HOUR_MINUTES, OPEN_SHARED, RollupKind, RollupRow, UNLISTED, bucket, instance_name, remote_of,
+};
 use crate::spans::{Attributes, SHARED, STATUS_ERROR, SpanColumn, SpanId, TraceId};
 use crate::tables::spans::minute_of;
 use crate::{Error, Result};
@@ -21,6 +23,12 @@ use crate::{Error, Result};
 const SETTLED_MINUTES: i64 = 10;
 /// Spans of which relatives are looked for, at most; the oldest go first.
 const PENDING_MAX: usize = 1_000_000;
+/// Operations or instances of all hours; more are not counted, and whoever asks reads the spans.
+const LISTED_MAX: usize = 50_000;
+/// Edges of all minutes; what else is called that sends no spans has one name then.
+const EDGES_MAX: usize = 100_000;
+/// That name.
+const OTHER: &str = "other";
 /// Resource attributes that name an instance, the best first.
 const INSTANCE_KEYS: [&str; 3] = ["service.instance.id", "k8s.pod.name", "host.name"];
 
@@ -161,6 +169,8 @@ type EdgeKey = (i64, u32, u32, EdgeKind);
 pub struct RollupBuilder {
     names: Names,
     instances_of: Map<Vec<u8>, u32>,
+    /// Too many operations, too many instances.
+    unlisted: [bool; 2],
     nodes: Map<(i64, u32), Total>,
     edges: Map<EdgeKey, Total>,
     operations: Map<(i64, u32, u32, u8), Total>,
@@ -238,11 +248,15 @@ impl RollupBuilder {
             let hour = minute.div_euclid(HOUR_MINUTES) * HOUR_MINUTES;
             let weight = Weight { start: row.start, error: row.error, bucket: row.bucket, protocol: 0 };
             self.nodes.entry((minute, row.service)).or_default().add(&weight);
-            if let Some(names) = names {
+            if let Some(names) = names.filter(|_| !self.unlisted[0]) {
                 let name = self.names.number(names.value(i));
                 self.operations.entry((hour, row.service, name, row.kind)).or_default().add(&weight);
+                if self.operations.len() > LISTED_MAX {
+                    self.operations = Map::default();
+                    self.unlisted[0] = true;
+                }
             }
-            if let Some(resources) = resources {
+            if let Some(resources) = resources.filter(|_| !self.unlisted[1]) {
                 let bytes = resources.value(i);
                 let number = match instance {
                     Some((known, number)) if known == bytes => number,
@@ -250,6 +264,10 @@ impl RollupBuilder {
                 };
                 instance = Some((bytes, number));
                 self.instances.entry((hour, row.service, number)).or_default().count(&weight);
+                if self.instances.len() > LISTED_MAX || self.instances_of.len() > LISTED_MAX {
+                    (self.instances, self.instances_of) = (Map::default(), Map::default());
+                    self.unlisted[1] = true;
+                }
             }
             self.relate(&row, minute);
         }
@@ -299,7 +317,11 @@ impl RollupBuilder {
             // Reported before.
             return;
         }
-        let remote = remote.map(|(name, kind)| (self.names.number(&name), kind));
+        let crowded = self.edges.len() > EDGES_MAX;
+        let remote = remote.map(|(name, kind)| {
+            let known = !crowded || self.names.of.contains_key(name.as_str());
+            (self.names.number(if known { &name } else { OTHER }), kind)
+        });
         let known =
             Known { service: row.service, caller, callee, answered: false, remote, parent_key, id: child.id, weight };
         if let Some((peer, kind)) = remote {
@@ -368,6 +390,15 @@ impl RollupBuilder {
         let name = |number: u32| self.names.get(number);
         self.node_rows(&wanted, &mut rows);
         self.edge_rows(&wanted, &mut rows);
+        for (kind, unlisted) in [RollupKind::Operation, RollupKind::Instance].into_iter().zip(self.unlisted) {
+            if unlisted && wanted(kind) {
+                // In each hour, so that whichever is asked for tells it.
+                let mut hours: Vec<i64> = self.nodes.keys().map(|(minute, _)| hour_of(*minute)).collect();
+                hours.sort_unstable();
+                hours.dedup();
+                rows.extend(hours.into_iter().map(|hour| Total::default().row(kind, hour, "", "", UNLISTED)));
+            }
+        }
         if wanted(RollupKind::Operation) {
             for (&(hour, service, operation, kind), of) in &self.operations {
                 rows.push(of.row(RollupKind::Operation, hour, name(service), name(operation), kind));
@@ -514,6 +545,22 @@ mod tests {
         builder.push(&batch(&[(3, 1, "b", 2, 5, ""), (4, 1, "b", 2, 30, "")])).unwrap();
         assert_eq!(edges(&builder), ["a>b 0 1", "open 2", "open 4"]);
         assert!(builder.known.len() == 1);
+    }
+
+    #[test]
+    fn too_many_operations_are_said_to_be() {
+        let mut b = SpansBuilder::default();
+        let context = b.context(&ContextFields { service: "s", ..Default::default() });
+        for i in 0..=LISTED_MAX as u64 {
+            let name = format!("GET /items/{i}");
+            let (trace_id, span_id) = (u128::from(i + 1).to_be_bytes(), (i + 1).to_be_bytes());
+            b.span(&SpanFields { trace_id, span_id, context, name: &name, start: 5, end: 6, ..Default::default() });
+        }
+        let mut builder = RollupBuilder::default();
+        builder.push(&b.finish().flat()).unwrap();
+        let rows = builder.rows(|kind| kind == RollupKind::Operation);
+        assert_eq!(rows.iter().map(|r| r.sort).collect::<Vec<_>>(), [UNLISTED]);
+        assert_eq!(builder.rows(|kind| kind == RollupKind::Instance)[0].spans, LISTED_MAX as u64 + 1);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What of roll-ups is asked for, and what a caller may see of it.
 
-use super::{EdgeKind, HOUR_MINUTES, RollupKind, RollupRow};
+use super::{EdgeKind, HOUR_MINUTES, RollupKind, RollupRow, UNLISTED};
 use crate::Access;
 
 /// How services are called that a caller may not see.
@@ -79,7 +79,7 @@ impl RollupRow {
         }
         let edge = matches!(self.kind, RollupKind::EdgeHour | RollupKind::EdgeMinute);
         match EdgeKind::of(self.sort).filter(|_| edge) {
-            None => access.allows(&self.service).then_some(self),
+            None => (self.sort == UNLISTED || access.allows(&self.service)).then_some(self),
             Some(EdgeKind::User) => access.allows(&self.peer).then_some(self),
             Some(EdgeKind::Service) => {
                 let sees = [access.allows(&self.service), access.allows(&self.peer)];
