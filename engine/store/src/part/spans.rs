@@ -1,12 +1,16 @@
 //! The part of the table `spans`: how batches of spans become columns and come back.
 
 mod keys;
+mod own;
 mod read;
 mod rollup;
+mod rows;
 mod write;
 
-pub(crate) use read::{PartRows, SpanIndex, SpanRows, needed};
-pub(crate) use write::{OwnColumn, SpanPartWriter, own_columns, sorted};
+pub(crate) use own::{OwnColumn, own_columns};
+pub(crate) use read::{SpanIndex, needed};
+pub(crate) use rows::{PartRows, SpanRows};
+pub(crate) use write::{SpanPartWriter, sorted};
 
 use quiver_types::spans::Place;
 use quiver_types::tables::spans::{ATTRIBUTE_PREFIX, RESOURCE_PREFIX};

@@ -1,0 +1,433 @@
+//! Rows of a part back into the columns of a scan, and what a filter asks of them.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryArray, BinaryViewBuilder, BooleanArray, FixedSizeBinaryArray, Int64Array, MapArray,
+    RecordBatch, RecordBatchOptions, StringArray, StringViewArray, StringViewBuilder, StructArray, UInt32Array,
+};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{DataType, Float64Type, Int64Type, Schema, TimestampNanosecondType, UInt8Type, UInt32Type};
+use quiver_types::spans::{
+    AttributeTest, AttributeWriter, EventRef, LinkRef, Place, SpanColumn, TextTest, Value, push_event, push_link,
+    push_typed, schema_of,
+};
+use quiver_types::tables::spans::{ATTRIBUTE_PREFIX, ATTRIBUTES_REST, RESOURCE_PREFIX, RESOURCE_REST, SCOPE_REST};
+
+use super::column_name;
+use crate::error::{Context, Error, Result};
+use crate::spans::eval::{SpanSet, TextColumn};
+
+/// Rows of a part, with the columns of its file that were asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct SpanRows(pub(super) RecordBatch);
+
+fn column<'b>(batch: &'b RecordBatch, name: &str) -> Result<&'b ArrayRef> {
+    batch.column_by_name(name).ok_or_else(|| Error::internal(format!("a part of spans lacks `{name}`")))
+}
+
+/// Gives the value of a row of an own column.
+fn own_value(column: &dyn Array, row: usize) -> Option<Value<'_>> {
+    if column.is_null(row) {
+        return None;
+    }
+    match column.data_type() {
+        DataType::Utf8 => Some(Value::Text(column.as_string::<i32>().value(row))),
+        DataType::Int64 => Some(Value::Int(column.as_primitive::<Int64Type>().value(row))),
+        DataType::Float64 => Some(Value::Double(column.as_primitive::<Float64Type>().value(row))),
+        DataType::Boolean => Some(Value::Bool(column.as_boolean().value(row))),
+        _ => None,
+    }
+}
+
+/// Entries of one row of a map: key and typed text.
+fn entries(map: &MapArray, row: usize) -> impl Iterator<Item = (&str, &str)> {
+    let (keys, values) = (map.keys().as_string::<i32>(), map.values().as_string::<i32>());
+    let offsets = map.offsets();
+    (offsets[row] as usize..offsets[row + 1] as usize).map(|i| (keys.value(i), values.value(i)))
+}
+
+/// Says whether an entry of a row's map has a key and passes a test.
+fn map_matches(map: &MapArray, row: usize, key: &str, test: &AttributeTest) -> bool {
+    entries(map, row).filter(|(k, _)| *k == key).any(|(k, typed)| {
+        let mut one = AttributeWriter::default();
+        push_typed(k, typed, &mut one);
+        one.finish().get(k).is_some_and(|value| test.matches(value))
+    })
+}
+
+impl SpanRows {
+    /// Puts rows below each other; none give none.
+    pub(crate) fn concat(all: &[Self]) -> Result<Self> {
+        let Some(first) = all.first() else { return Ok(Self(RecordBatch::new_empty(Schema::empty().into()))) };
+        let batches: Vec<&RecordBatch> = all.iter().map(|rows| &rows.0).collect();
+        arrow::compute::concat_batches(&first.0.schema(), batches).map(Self).internal("cannot join spans")
+    }
+
+    /// Number of rows.
+    pub(crate) fn len(&self) -> usize {
+        self.0.num_rows()
+    }
+
+    /// Says whether there are no rows.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.num_rows() == 0
+    }
+
+    /// Puts other columns of the same rows beside.
+    pub(crate) fn beside(&self, other: &Self) -> Result<Self> {
+        let fields = [&self.0, &other.0].map(|b| b.schema().fields().to_vec()).concat();
+        let columns = [&self.0, &other.0].map(RecordBatch::columns).concat();
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map(Self).internal("cannot join columns of spans")
+    }
+
+    fn get(&self, name: &str) -> Option<&ArrayRef> {
+        self.0.column_by_name(name)
+    }
+
+    /// Keeps some rows.
+    pub(crate) fn filter(&self, keep: &[bool]) -> Result<Self> {
+        filter_record_batch(&self.0, &BooleanArray::from(keep.to_vec())).map(Self).internal("cannot filter spans")
+    }
+
+    /// Makes the columns of an answer.
+    pub(crate) fn project(&self, columns: &[SpanColumn]) -> Result<RecordBatch> {
+        let arrays = columns.iter().map(|c| self.column(c)).collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(self.0.num_rows()));
+        RecordBatch::try_new_with_options(schema_of(columns), arrays, &options)
+            .internal("cannot build a batch of spans")
+    }
+
+    fn times(&self, name: &str) -> Result<&[i64]> {
+        let times = column(&self.0, name)?.as_primitive_opt::<TimestampNanosecondType>();
+        Ok(times.ok_or_else(|| Error::internal(format!("`{name}` of a part is no time")))?.values())
+    }
+
+    fn column(&self, wanted: &SpanColumn) -> Result<ArrayRef> {
+        let rows = self.0.num_rows();
+        let times = |name: &str| Ok::<_, Error>(self.times(name)?.to_vec());
+        Ok(match wanted {
+            SpanColumn::Own("parent_span_id") => {
+                let ids = column(&self.0, "parent_span_id")?.as_fixed_size_binary();
+                let mut bytes = Vec::with_capacity(rows * 8);
+                (0..rows).for_each(|i| bytes.extend_from_slice(if ids.is_null(i) { &[0; 8] } else { ids.value(i) }));
+                Arc::new(FixedSizeBinaryArray::try_new(8, bytes.into(), None).internal("cannot build ids")?)
+            }
+            SpanColumn::Own("start") => Arc::new(Int64Array::from(times("start_time")?)),
+            SpanColumn::Own("received") => Arc::new(Int64Array::from(times("__q_received")?)),
+            SpanColumn::Own("end") => {
+                let durations = column(&self.0, "duration")?.as_primitive::<Int64Type>().values();
+                let starts = self.times("start_time")?;
+                Arc::new(Int64Array::from_iter_values(starts.iter().zip(durations).map(|(s, d)| s + d)))
+            }
+            SpanColumn::Own("status") => Arc::clone(column(&self.0, "status_code")?),
+            SpanColumn::Own("marks") => Arc::clone(column(&self.0, "__q_marks")?),
+            SpanColumn::Own("attributes") => Arc::new(self.blobs(ATTRIBUTE_PREFIX, ATTRIBUTES_REST)?),
+            SpanColumn::Own("events") => Arc::new(self.events()?),
+            SpanColumn::Own("links") => Arc::new(self.links()?),
+            SpanColumn::Own(same) => Arc::clone(column(&self.0, same)?),
+            SpanColumn::Context("resource") => view(&self.blobs(RESOURCE_PREFIX, RESOURCE_REST)?),
+            SpanColumn::Context("scope_attributes") => view(&self.blobs("\0", SCOPE_REST)?),
+            SpanColumn::Context(name) => {
+                let name = if *name == "service" { "service_name" } else { name };
+                Arc::new(StringViewArray::from(column(&self.0, name)?.as_string::<i32>()))
+            }
+            SpanColumn::Attribute(place, key) => self.attribute(*place, key),
+        })
+    }
+
+    fn attribute(&self, place: Place, key: &str) -> ArrayRef {
+        let own = self.get(&column_name(place, key));
+        let rest = self.get(if place == Place::Resource { RESOURCE_REST } else { ATTRIBUTES_REST });
+        let mut out = StringViewBuilder::new();
+        for i in 0..self.0.num_rows() {
+            let of_rest = || {
+                let (_, typed) = entries(rest?.as_map(), i).find(|(k, _)| *k == key)?;
+                let mut one = AttributeWriter::default();
+                push_typed(key, typed, &mut one);
+                one.finish().get(key).map(|v| v.text().into_owned())
+            };
+            let text = own.and_then(|c| own_value(&**c, i)).map(|v| v.text().into_owned()).or_else(of_rest);
+            out.append_option(text);
+        }
+        Arc::new(out.finish())
+    }
+
+    /// Makes attributes of own columns and the rest, keys in order.
+    fn blobs(&self, prefix: &str, rest: &str) -> Result<BinaryArray> {
+        let schema = self.0.schema();
+        let mut own: Vec<(&str, &ArrayRef)> = schema
+            .fields()
+            .iter()
+            .zip(self.0.columns())
+            .filter_map(|(f, c)| Some((f.name().strip_prefix(prefix)?, c)))
+            .collect();
+        own.sort_unstable_by_key(|(key, _)| *key);
+        let rest = self.get(rest).and_then(|c| c.as_map_opt());
+        let mut bytes: Vec<u8> = Vec::new();
+        let mut ends = Vec::with_capacity(self.0.num_rows() + 1);
+        ends.push(0i32);
+        let mut writer = AttributeWriter::default();
+        for i in 0..self.0.num_rows() {
+            writer.clear();
+            let mut others = rest.into_iter().flat_map(|map| entries(map, i)).peekable();
+            for (key, column) in &own {
+                let Some(value) = own_value(&***column, i) else { continue };
+                while let Some((k, typed)) = others.next_if(|(k, _)| k < key) {
+                    push_typed(k, typed, &mut writer);
+                }
+                writer.push(key, value);
+            }
+            others.for_each(|(k, typed)| push_typed(k, typed, &mut writer));
+            bytes.extend_from_slice(writer.bytes());
+            ends.push(i32::try_from(bytes.len()).internal("attributes of a batch are larger than 2 GiB")?);
+        }
+        Ok(BinaryArray::new(arrow::buffer::OffsetBuffer::new(ends.into()), bytes.into(), None))
+    }
+
+    /// A run of bytes that is empty, for each row.
+    fn nothing(&self) -> BinaryArray {
+        BinaryArray::from_iter_values(std::iter::repeat_n(&[][..], self.0.num_rows()))
+    }
+
+    fn events(&self) -> Result<BinaryArray> {
+        let Some(list) = self.get("events").and_then(|c| c.as_list_opt::<i32>()) else { return Ok(self.nothing()) };
+        let items = list.values().as_struct();
+        let times = member(items, "time")?.as_primitive::<TimestampNanosecondType>();
+        let names = member(items, "name")?.as_string::<i32>();
+        let dropped = member(items, "dropped")?.as_primitive::<UInt32Type>();
+        let maps = member(items, "attributes")?.as_map();
+        nested(list.offsets(), |n, out| {
+            let attributes = map_blob(maps, n);
+            let event = EventRef {
+                time: times.value(n),
+                name: names.value(n),
+                dropped: dropped.value(n),
+                attributes: attributes.bytes(),
+            };
+            push_event(out, &event);
+        })
+    }
+
+    fn links(&self) -> Result<BinaryArray> {
+        let Some(list) = self.get("links").and_then(|c| c.as_list_opt::<i32>()) else { return Ok(self.nothing()) };
+        let items = list.values().as_struct();
+        let trace_ids = member(items, "trace_id")?.as_fixed_size_binary();
+        let span_ids = member(items, "span_id")?.as_fixed_size_binary();
+        let states = member(items, "trace_state")?.as_string::<i32>();
+        let flags = member(items, "flags")?.as_primitive::<UInt32Type>();
+        let dropped = member(items, "dropped")?.as_primitive::<UInt32Type>();
+        let maps = member(items, "attributes")?.as_map();
+        nested(list.offsets(), |n, out| {
+            let attributes = map_blob(maps, n);
+            let link = LinkRef {
+                trace_id: trace_ids.value(n).try_into().unwrap_or_default(),
+                span_id: span_ids.value(n).try_into().unwrap_or_default(),
+                trace_state: states.value(n),
+                flags: flags.value(n),
+                dropped: dropped.value(n),
+                attributes: attributes.bytes(),
+            };
+            push_link(out, &link);
+        })
+    }
+}
+
+fn member<'s>(items: &'s StructArray, name: &str) -> Result<&'s ArrayRef> {
+    items.column_by_name(name).ok_or_else(|| Error::internal(format!("a part of spans lacks `{name}` of a list")))
+}
+
+fn map_blob(maps: &MapArray, row: usize) -> AttributeWriter {
+    let mut writer = AttributeWriter::default();
+    entries(maps, row).for_each(|(key, typed)| push_typed(key, typed, &mut writer));
+    writer
+}
+
+fn nested(offsets: &[i32], mut push: impl FnMut(usize, &mut Vec<u8>)) -> Result<BinaryArray> {
+    let mut bytes = Vec::new();
+    let mut ends = vec![0i32];
+    for pair in offsets.windows(2) {
+        (pair[0]..pair[1]).for_each(|n| push(n as usize, &mut bytes));
+        ends.push(i32::try_from(bytes.len()).internal("lists of a batch are larger than 2 GiB")?);
+    }
+    Ok(BinaryArray::new(arrow::buffer::OffsetBuffer::new(ends.into()), bytes.into(), None))
+}
+
+/// The same bytes as a view, equal neighbours once.
+fn view(bytes: &BinaryArray) -> ArrayRef {
+    let mut out = BinaryViewBuilder::new().with_deduplicate_strings();
+    bytes.iter().for_each(|b| out.append_value(b.unwrap_or_default()));
+    Arc::new(out.finish())
+}
+
+/// Rows with the columns at hand that tests of single rows look at.
+#[derive(Debug)]
+pub(crate) struct PartRows<'b> {
+    rows: &'b SpanRows,
+    starts: &'b [i64],
+    durations: &'b [i64],
+    received: &'b [i64],
+    kinds: &'b [u8],
+    statuses: &'b [u8],
+}
+
+impl<'b> PartRows<'b> {
+    pub(crate) fn new(rows: &'b SpanRows) -> Self {
+        let small = |name: &str| -> &'b [u8] {
+            rows.get(name).and_then(|c| c.as_primitive_opt::<UInt8Type>()).map_or(&[], |c| c.values())
+        };
+        let durations = rows.get("duration").and_then(|c| c.as_primitive_opt::<Int64Type>());
+        Self {
+            rows,
+            starts: rows.times("start_time").unwrap_or_default(),
+            durations: durations.map_or(&[], |c| c.values()),
+            received: rows.times("__q_received").unwrap_or_default(),
+            kinds: small("kind"),
+            statuses: small("status_code"),
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<&'b ArrayRef> {
+        self.rows.get(name)
+    }
+}
+
+impl SpanSet for PartRows<'_> {
+    fn len(&self) -> usize {
+        self.rows.0.num_rows()
+    }
+
+    fn traces(&self) -> Option<&FixedSizeBinaryArray> {
+        self.get("trace_id")?.as_fixed_size_binary_opt()
+    }
+
+    fn times(&self, row: usize) -> (i64, i64) {
+        let start = self.starts.get(row).copied().unwrap_or(0);
+        (start, start.saturating_add(self.duration(row)))
+    }
+
+    fn duration(&self, row: usize) -> i64 {
+        self.durations.get(row).copied().unwrap_or(0)
+    }
+
+    fn received(&self, row: usize) -> i64 {
+        self.received.get(row).copied().unwrap_or(0)
+    }
+
+    fn kind(&self, row: usize) -> u8 {
+        self.kinds.get(row).copied().unwrap_or(0)
+    }
+
+    fn status(&self, row: usize) -> u8 {
+        self.statuses.get(row).copied().unwrap_or(0)
+    }
+
+    fn is_root(&self, row: usize) -> bool {
+        self.get("parent_span_id").is_some_and(|c| c.is_null(row))
+    }
+
+    fn text(&self, which: TextColumn, keep: &mut [bool], test: &dyn Fn(&str) -> bool) {
+        let name = match which {
+            TextColumn::Service => "service_name",
+            TextColumn::Name => "name",
+            TextColumn::Message => "status_message",
+            TextColumn::ScopeName => "scope_name",
+            TextColumn::ScopeVersion => "scope_version",
+        };
+        let Some(texts) = self.get(name).and_then(|c| c.as_string_opt::<i32>()) else { return keep.fill(false) };
+        narrow(texts, keep, test);
+    }
+
+    fn event_name(&self, row: usize, test: &TextTest) -> bool {
+        let Some(list) = self.get("events").and_then(|c| c.as_list_opt::<i32>()) else { return false };
+        let Ok(names) = member(list.values().as_struct(), "name") else { return false };
+        let offsets = list.offsets();
+        (offsets[row] as usize..offsets[row + 1] as usize).any(|n| test.matches(names.as_string::<i32>().value(n)))
+    }
+
+    fn attribute(&self, place: Place, key: &str, test: &AttributeTest, keep: &mut [bool]) {
+        if place == Place::Resource && key == "service.name" {
+            return self.text(TextColumn::Service, keep, &|text| !text.is_empty() && test.matches(Value::Text(text)));
+        }
+        let rest = match place {
+            Place::Span => ATTRIBUTES_REST,
+            Place::Resource => RESOURCE_REST,
+            Place::Scope => SCOPE_REST,
+            Place::Event | Place::Link => {
+                let name = if place == Place::Event { "events" } else { "links" };
+                let Some(list) = self.get(name).and_then(|c| c.as_list_opt::<i32>()) else { return keep.fill(false) };
+                let Ok(maps) = member(list.values().as_struct(), "attributes") else { return keep.fill(false) };
+                let (maps, offsets) = (maps.as_map(), list.offsets());
+                for (i, keep) in keep.iter_mut().enumerate().filter(|(_, k)| **k) {
+                    let mut items = offsets[i] as usize..offsets[i + 1] as usize;
+                    *keep = items.any(|n| map_matches(maps, n, key, test));
+                }
+                return;
+            }
+        };
+        let own = if place == Place::Scope { None } else { self.get(&column_name(place, key)) };
+        let rest = self.get(rest).and_then(|c| c.as_map_opt());
+        for (i, keep) in keep.iter_mut().enumerate().filter(|(_, k)| **k) {
+            *keep = match own.and_then(|c| own_value(&**c, i)) {
+                Some(value) => test.matches(value),
+                None => rest.is_some_and(|map| map_matches(map, i, key, test)),
+            };
+        }
+    }
+}
+
+/// Keeps rows whose text passes; equal neighbours are tested once.
+fn narrow(texts: &StringArray, keep: &mut [bool], test: &dyn Fn(&str) -> bool) {
+    let mut last: Option<(&str, bool)> = None;
+    for (i, keep) in keep.iter_mut().enumerate().filter(|(_, k)| **k) {
+        let text = texts.value(i);
+        *keep = match last {
+            Some((known, verdict)) if known == text => verdict,
+            _ => {
+                let verdict = test(text);
+                last = Some((text, verdict));
+                verdict
+            }
+        };
+    }
+}
+
+/// For the compaction: rows as a batch that the writer takes.
+impl SpanRows {
+    /// Gives all rows as spans with contexts.
+    pub(crate) fn to_batch(&self) -> Result<quiver_types::SpansBatch> {
+        let columns = quiver_types::spans::all_columns();
+        let flat = self.project(&columns)?;
+        let views: Vec<ArrayRef> = (quiver_types::spans::CONTEXT_COLUMNS.iter())
+            .map(|name| arrow::compute::cast(&flat[*name], &DataType::Binary).internal("cannot read contexts"))
+            .collect::<Result<_>>()?;
+        let mut contexts: hashbrown::HashMap<Vec<&[u8]>, u32> = hashbrown::HashMap::new();
+        let (mut first_rows, mut of_rows) = (Vec::new(), Vec::with_capacity(flat.num_rows()));
+        for i in 0..flat.num_rows() {
+            let key: Vec<&[u8]> = views.iter().map(|v| v.as_binary::<i32>().value(i)).collect();
+            let next = contexts.len() as u32;
+            let number = *contexts.entry(key).or_insert_with(|| {
+                first_rows.push(i as u32);
+                next
+            });
+            of_rows.push(number);
+        }
+        let picks = UInt32Array::from(first_rows);
+        let schema = quiver_types::spans::context_schema();
+        let context_columns = schema.fields().iter().map(|f| {
+            let taken =
+                arrow::compute::take(&flat[f.name().as_str()], &picks, None).internal("cannot read contexts")?;
+            arrow::compute::cast(&taken, f.data_type()).internal("cannot read contexts")
+        });
+        let context_columns = context_columns.collect::<Result<Vec<_>>>()?;
+        let contexts = RecordBatch::try_new(schema, context_columns).internal("cannot read contexts")?;
+        let references: ArrayRef = Arc::new(UInt32Array::from(of_rows));
+        let schema = quiver_types::spans::span_schema();
+        let own = schema.fields().iter().map(|f| match f.name().as_str() {
+            "context" => Arc::clone(&references),
+            name => Arc::clone(&flat[name]),
+        });
+        let spans = RecordBatch::try_new(Arc::clone(&schema), own.collect()).internal("cannot read spans")?;
+        Ok(quiver_types::SpansBatch { spans, contexts })
+    }
+}
