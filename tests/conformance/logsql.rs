@@ -1,11 +1,17 @@
 //! LogsQL: tables of an open implementation (`upstream`), and rows, queries and answers of our own (`golden`).
 
+mod details;
 mod endpoints;
 mod exec;
 mod filters;
+mod functions;
 mod golden;
 mod memory;
 mod parse;
+mod patterns;
+mod properties;
+mod recorder;
+mod time_filters;
 mod world;
 
 use std::collections::HashMap;
@@ -58,7 +64,12 @@ pub(crate) fn run(folder: &Path, out: &mut Vec<Value>) -> bool {
     let mut total = (0, 0, 0);
     let mut suites = parse::suites(folder, &changed);
     suites.push(exec::suite(folder, &changed));
+    suites.extend(functions::suites(folder));
+    suites.push(details::suite(folder));
+    suites.push(properties::suite(folder));
+    suites.push(patterns::suite(folder));
     suites.extend(filters::suites(folder));
+    suites.extend(time_filters::suites(folder));
     suites.extend(golden::suites(folder));
     suites.extend(endpoints::suites(folder));
     for mut suite in suites {

@@ -1,5 +1,5 @@
 //! Fuzz targets as seeded loops on stable Rust: bodies of remote write, OTLP, text import, remote read, logs and spans,
-//! PromQL texts, PromQL evaluation.
+//! texts and evaluation of PromQL and LogsQL.
 //!
 //! Each loop runs for `QUIVER_FUZZ_SECONDS` (20; 200 with `QUIVER_SOAK=1`). A failure prints the seed of its case and
 //! the input; `QUIVER_SEED=<seed>` begins with that case. The allocator is the product's and counts per thread, so that
@@ -13,6 +13,12 @@ mod hostile_logs;
 mod hostile_spans;
 mod import;
 mod logs;
+mod logsql;
+mod logsql_query;
+mod logsql_rows;
+mod logsql_values;
+#[path = "../conformance/logsql/memory.rs"]
+mod memory;
 mod otlp;
 mod promql;
 mod protobuf;

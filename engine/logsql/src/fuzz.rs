@@ -7,6 +7,18 @@ use crate::kernels::values::{
 use crate::rowfn::{self, Extract, Fields, Format, SyslogContext};
 use quiver_types::logs::ValueMatcher;
 
+/// The tokens of a query, without quotes.
+///
+/// # Errors
+/// Invalid: a quote without its end, an escape that is none.
+pub fn tokens(query: &str) -> crate::Result<Vec<String>> {
+    let mut found: Vec<String> =
+        crate::lexer::tokens(query)?.into_iter().map(|token| token.text.into_owned()).collect();
+    // The last one marks the end.
+    found.pop();
+    Ok(found)
+}
+
 /// Reading, comparing and writing of values.
 pub fn values(data: &[u8]) {
     let text = String::from_utf8_lossy(data);

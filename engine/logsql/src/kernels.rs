@@ -8,6 +8,3 @@ pub mod filters;
 pub mod golang_regex;
 pub mod pattern;
 pub mod values;
-
-#[cfg(test)]
-mod conformance;

@@ -26,6 +26,11 @@ impl Needs {
         Self { names: names.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
+    /// Whether no field is needed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.prefixes.is_empty()
+    }
+
     /// Whether fields are needed that are not named.
     pub(crate) fn open(&self) -> bool {
         !self.prefixes.is_empty()

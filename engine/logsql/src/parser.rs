@@ -26,6 +26,15 @@ use crate::normal;
 /// How deep filters, subqueries and expressions may nest: a bound on the stack, far above what is written by hand.
 const DEPTH_MAX: usize = 64;
 
+/// Most pipes of a query and its subqueries together: plans are as deep as pipes are many.
+const PIPES_MAX: usize = 256;
+
+/// Most operators of `math` in a query: expressions are as deep as they have operators.
+const MATH_OPS_MAX: usize = 1024;
+
+/// Most regular expressions of a query: each may take a megabyte when it is compiled.
+const REGEXPS_MAX: usize = 256;
+
 /// Longest query that is read, in bytes.
 pub const QUERY_LEN_MAX: usize = 1 << 20;
 
@@ -66,6 +75,9 @@ pub(crate) struct Parser<'a> {
     tokens: Vec<Token<'a>>,
     next: usize,
     depth: usize,
+    pipes: usize,
+    math_ops: usize,
+    regexps: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -73,7 +85,7 @@ impl<'a> Parser<'a> {
         if text.len() > QUERY_LEN_MAX {
             return Err(Error::invalid(format!("query of {} bytes is longer than {QUERY_LEN_MAX}", text.len())));
         }
-        Ok(Self { text, tokens: tokens(text)?, next: 0, depth: 0 })
+        Ok(Self { text, tokens: tokens(text)?, next: 0, depth: 0, pipes: 0, math_ops: 0, regexps: 0 })
     }
 
     fn query(&mut self) -> Result<Query> {
@@ -82,6 +94,10 @@ impl<'a> Parser<'a> {
             let filter = parser.filter_or(None)?;
             let mut pipes = Vec::new();
             while parser.skip("|") {
+                parser.pipes += 1;
+                if parser.pipes > PIPES_MAX {
+                    return Err(parser.fault(format!("more than {PIPES_MAX} pipes")));
+                }
                 pipes.push(parser.pipe()?);
                 parser.expect_pipe_end()?;
             }

@@ -184,7 +184,7 @@ impl LogsqlEngine {
 
     /// Binds a query to its scope, runs its subqueries, and plans it.
     async fn prepare(&self, mut query: Query, scope: &QueryScope, ctx: &QueryContext) -> Result<Planned> {
-        scope.bind(&mut query);
+        scope.bind(&mut query)?;
         let running = Running { engine: self, snapshot: self.source.snapshot(), ctx, now_ns: scope.now_ns };
         running.subqueries(&mut query).await?;
         running.plan(&query).await
@@ -227,6 +227,11 @@ impl Running<'_> {
                 match pipe {
                     Pipe::StreamContext(_) if i > 0 => {
                         return Err(Error::invalid("`stream_context` must be the first pipe"));
+                    }
+                    Pipe::StreamContext(context) => {
+                        for filter in &mut context.within {
+                            self.in_filter(filter).await?;
+                        }
                     }
                     Pipe::Filter(filter) => self.in_filter(filter).await?,
                     Pipe::Row { condition: Some(filter), .. }
@@ -346,7 +351,12 @@ impl Running<'_> {
             range.1.saturating_add(context.window_ns).saturating_sub(scope.offset_ns),
         );
         let streams = lower(&Filter::StreamId(Values::List(ids.into_iter().collect())), scope)?;
-        let rows = LogFilter::And(vec![streams, LogFilter::Time(vec![around])]);
+        let mut rows = vec![streams, LogFilter::Time(vec![around])];
+        // Neighbours are rows like all others to those who may not see all.
+        if let Some(Pipe::StreamContext(of)) = query.pipes.first() {
+            rows.extend(of.within.iter().map(|filter| lower(filter, scope)).collect::<Result<Vec<_>>>()?);
+        }
+        let rows = LogFilter::And(rows);
         let mut needs = Needs::all();
         for pipe in query.pipes.iter().rev() {
             needs = crate::plan::needs_of::before(pipe, &needs);

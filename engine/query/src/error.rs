@@ -25,8 +25,13 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
         }
         cause = e.source();
     }
-    if let DataFusionError::ResourcesExhausted(_) = error.find_root() {
-        let text = "query needs more memory than its limit allows";
+    if let DataFusionError::ResourcesExhausted(why) = error.find_root() {
+        let (what, setting) = if why.contains("disk space") || why.contains("temp_directory") {
+            ("more room for spill files", "query.spill_max")
+        } else {
+            ("more memory", "memory.limit")
+        };
+        let text = format!("query needs {what} than its limit allows (setting `{setting}`)");
         return Error::new(ErrorKind::LimitExceeded, text).with_source(error);
     }
     Error::internal("the query failed inside of the engine").with_source(error)

@@ -394,4 +394,6 @@ pub struct StreamContext {
     pub after: Option<u64>,
     /// How far away a neighbour may be; nanoseconds.
     pub time_window: Option<Literal<i64>>,
+    /// What binds neighbours too; no part of the text, a request lays it upon the query.
+    pub within: Vec<Filter>,
 }

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, StringViewBuilder};
 use arrow::buffer::BooleanBuffer;
 use arrow::record_batch::RecordBatch;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
+use quiver_query::to_datafusion;
 use quiver_types::logs::LogFilter;
+use quiver_types::{Error, ErrorKind};
 
 use super::filter::evaluate;
 use crate::ast::Overwrite;
 use crate::nodes::BatchMap;
+use crate::rowfn::VALUE_LEN_MAX;
 use crate::rows::{Rest, RestBuilder, Shape, Texts, as_view, batch, empty_rest, missing, push_text};
 
 /// Writes the targets of a row from its sources.
@@ -47,6 +50,7 @@ impl Cells {
         let mut scratch = vec![String::new(); sources.len()];
         let mut made = vec![String::new(); self.targets.len()];
         let mut old_scratch = String::new();
+        let mut bytes = 0;
         for row in 0..count {
             let chosen = mask.as_ref().is_none_or(|mask| mask.value(row));
             if chosen {
@@ -54,6 +58,10 @@ impl Cells {
                 let values: Vec<&str> =
                     sources.iter().zip(&mut scratch).map(|(s, buffer)| s.get(row, buffer)).collect();
                 compute(&values, &mut made);
+                bytes += bounded(made.iter().map(String::len))?;
+                if bytes > BATCH_BYTES_MAX {
+                    return Err(too_large("the values that a pipe makes of one batch of rows", BATCH_BYTES_MAX));
+                }
             }
             for ((builder, new), old) in builders.iter_mut().zip(&made).zip(&olds) {
                 let keep = !chosen
@@ -69,6 +77,27 @@ impl Cells {
         let made: Vec<(&str, ArrayRef)> = self.targets.iter().map(String::as_str).zip(arrays).collect();
         assemble(rows, input, output, &made)
     }
+}
+
+/// Most bytes of values that a pipe may make of one batch.
+pub(crate) const BATCH_BYTES_MAX: usize = 256 << 20;
+
+/// Says that values grew beyond all bounds.
+pub(crate) fn too_large(what: &str, max: usize) -> DataFusionError {
+    let text = format!("{what} come to more than {} MiB", max >> 20);
+    to_datafusion(Error::new(ErrorKind::LimitExceeded, text))
+}
+
+/// The length of some values together; an error when one is too long.
+pub(crate) fn bounded(lengths: impl Iterator<Item = usize>) -> Result<usize> {
+    let mut sum = 0;
+    for length in lengths {
+        if length > VALUE_LEN_MAX {
+            return Err(too_large("the bytes of a value that a pipe makes", VALUE_LEN_MAX));
+        }
+        sum += length;
+    }
+    Ok(sum)
 }
 
 /// Which rows a condition chooses; all without one.

@@ -10,7 +10,7 @@ use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use quiver_types::logs::LogFilter;
 
-use super::cells::{assemble, mask};
+use super::cells::{BATCH_BYTES_MAX, assemble, bounded, mask, too_large};
 use crate::ast::{FieldPattern, Overwrite, Unpack};
 use crate::nodes::BatchMap;
 use crate::rowfn::{self, Fields, SyslogContext};
@@ -91,8 +91,13 @@ pub(crate) struct Writer<'a> {
     row: usize,
     values: Vec<String>,
     more: Vec<(String, String)>,
+    /// Places in `more` by name, once there are many.
+    places: HashMap<String, usize>,
     rows: usize,
 }
+
+/// From so many fields on they are not compared one by one.
+const MANY: usize = 32;
 
 impl<'a> Writer<'a> {
     /// Over the rows of a batch.
@@ -110,6 +115,7 @@ impl<'a> Writer<'a> {
             old_rest: Rest::of(rows, input),
             row: 0,
             more: Vec::new(),
+            places: HashMap::new(),
             rows: rows.num_rows(),
         })
     }
@@ -123,6 +129,7 @@ impl<'a> Writer<'a> {
             value.push_str(old.get(row, &mut scratch));
         }
         self.more.clear();
+        self.places.clear();
         for (name, value) in self.old_rest.iter().flat_map(|rest| rest.row(row)) {
             match self.index.get(name) {
                 Some(&i) => self.values[i] = value.to_owned(),
@@ -135,6 +142,7 @@ impl<'a> Writer<'a> {
     pub(crate) fn begin_empty(&mut self) {
         self.values.iter_mut().for_each(String::clear);
         self.more.clear();
+        self.places.clear();
     }
 
     /// Sets a field of the row, by what the pipe says of old values.
@@ -145,8 +153,11 @@ impl<'a> Writer<'a> {
                 if self.rest.is_none() {
                     return;
                 }
-                let at = self.more.iter().position(|(own, _)| own == name).unwrap_or_else(|| {
+                let at = self.place(name).unwrap_or_else(|| {
                     self.more.push((name.to_owned(), String::new()));
+                    if !self.places.is_empty() {
+                        self.places.insert(name.to_owned(), self.more.len() - 1);
+                    }
                     self.more.len() - 1
                 });
                 &mut self.more[at].1
@@ -161,6 +172,17 @@ impl<'a> Writer<'a> {
             place.clear();
             place.push_str(value);
         }
+    }
+
+    /// Where a field without a column stands.
+    fn place(&mut self, name: &str) -> Option<usize> {
+        if self.more.len() < MANY {
+            return self.more.iter().position(|(own, _)| own == name);
+        }
+        if self.places.is_empty() {
+            self.places.extend(self.more.iter().enumerate().map(|(i, (own, _))| (own.clone(), i)));
+        }
+        self.places.get(name).copied()
     }
 
     /// Ends the row.
@@ -206,6 +228,7 @@ pub(crate) fn pack(packing: Packing, fields: Vec<FieldPattern>, to: String, inpu
         let mut builder = StringViewBuilder::with_capacity(rows.num_rows());
         let mut scratch = vec![String::new(); columns.len()];
         let mut out = String::new();
+        let mut bytes = 0;
         for row in 0..rows.num_rows() {
             out.clear();
             let own: Vec<(&str, &str)> =
@@ -223,6 +246,10 @@ pub(crate) fn pack(packing: Packing, fields: Vec<FieldPattern>, to: String, inpu
             match packing {
                 Packing::Json => rowfn::pack_json(chosen, &mut out),
                 Packing::Logfmt => rowfn::pack_logfmt(chosen, &mut out),
+            }
+            bytes += bounded(std::iter::once(out.len()))?;
+            if bytes > BATCH_BYTES_MAX {
+                return Err(too_large("the values that a pipe packs of one batch of rows", BATCH_BYTES_MAX));
             }
             push_text(&mut builder, &out);
         }

@@ -7,10 +7,10 @@ use arrow::compute::take_record_batch;
 use datafusion::error::Result;
 use quiver_types::logs::LogFilter;
 
-use super::cells::{assemble, mask};
+use super::cells::{BATCH_BYTES_MAX, assemble, mask, too_large};
 use crate::nodes::BatchMap;
 use crate::rowfn;
-use crate::rows::{Shape, Texts, push_text};
+use crate::rows::{Rest, Shape, Texts, push_text};
 
 /// Repeats each row for its items; rows that a condition leaves out stay as they are.
 pub(crate) fn unroll(fields: Vec<String>, condition: Option<LogFilter>, input: Shape, output: Shape) -> BatchMap {
@@ -20,6 +20,7 @@ pub(crate) fn unroll(fields: Vec<String>, condition: Option<LogFilter>, input: S
         let mut builders: Vec<_> = fields.iter().map(|_| StringViewBuilder::new()).collect();
         let mut from: Vec<u32> = Vec::with_capacity(rows.num_rows());
         let mut scratch = vec![String::new(); fields.len()];
+        let (rest, mut bytes) = (Rest::of(&rows, &input), 0);
         for row in 0..rows.num_rows() {
             let values: Vec<&str> = sources.iter().zip(&mut scratch).map(|(s, buffer)| s.get(row, buffer)).collect();
             if mask.as_ref().is_some_and(|mask| !mask.value(row)) {
@@ -27,7 +28,15 @@ pub(crate) fn unroll(fields: Vec<String>, condition: Option<LogFilter>, input: S
                 from.push(row as u32);
                 continue;
             }
-            for items in rowfn::unroll(&values) {
+            let made = rowfn::unroll(&values);
+            // What is repeated: a view for each column, and all that has no column.
+            let repeated = rest.iter().flat_map(|rest| rest.row(row)).map(|(name, value)| name.len() + value.len());
+            let row_bytes = 16 * (input.columns.len() + fields.len()) + repeated.sum::<usize>();
+            bytes += made.len() * row_bytes;
+            if bytes > BATCH_BYTES_MAX {
+                return Err(too_large("the rows that `unroll` makes of one batch", BATCH_BYTES_MAX));
+            }
+            for items in made {
                 builders.iter_mut().zip(&items).for_each(|(builder, item)| push_text(builder, item));
                 from.push(row as u32);
             }

@@ -108,17 +108,28 @@ impl Parser<'_> {
             Ok(texts) => return Ok(Some(Values::List(texts))),
             Err(fault) => fault,
         };
-        let end = self.next;
         self.next = begin;
-        let query = match self.query_in_parens() {
-            Ok(query) => query,
-            // What is no list and has no pipe was meant as a list.
-            Err(inner) => return Err(if self.tokens[begin..end].iter().any(|t| t.is("|")) { inner } else { fault }),
-        };
+        // What is no list and has no pipe was meant as a list.
+        let query = self.query_in_parens().map_err(|inner| if self.has_pipe(begin) { inner } else { fault })?;
         if query.output_field().is_none() {
             return Err(self.fault_at(begin, "a subquery must end in `| fields name` or `| uniq by (name)`"));
         }
         Ok(Some(Values::Subquery(Box::new(query))))
+    }
+
+    /// Whether a pipe stands in the parentheses that begin here.
+    fn has_pipe(&self, begin: usize) -> bool {
+        let mut depth = 0;
+        for token in &self.tokens[begin..] {
+            match () {
+                () if token.is("(") => depth += 1,
+                () if token.is(")") && depth == 1 => return false,
+                () if token.is(")") => depth -= 1,
+                () if token.is("|") && depth == 1 => return true,
+                () => {}
+            }
+        }
+        false
     }
 
     fn of_values(&mut self, field: Option<&FieldPattern>, make: fn(Values) -> Test) -> Result<Filter> {

@@ -4,9 +4,10 @@ use quiver_types::logs::{MSG, STREAM, STREAM_ID, TIME};
 use regex::Regex;
 
 use super::names::field_name;
-use super::{Parser, calls};
+use super::{Parser, REGEXPS_MAX, calls};
 use crate::ast::{Bound, CompareOp, FieldPattern, Filter, Test, Values};
 use crate::error::Result;
+use crate::kernels::golang_regex;
 use crate::literal::parse_number;
 
 /// What cannot begin a filter.
@@ -149,12 +150,12 @@ impl Parser<'_> {
     }
 
     /// Says what is wrong with a regular expression.
-    pub(super) fn check_regexp(&self, at: usize, text: &str) -> Result<Regex> {
-        Regex::new(text).map_err(|fault| {
-            let fault = fault.to_string();
-            let reason = fault.lines().last().unwrap_or_default().trim_start_matches("error: ");
-            self.fault_at(at, format!("`{text}` is no regular expression: {reason}"))
-        })
+    pub(super) fn check_regexp(&mut self, at: usize, text: &str) -> Result<Regex> {
+        self.regexps += 1;
+        if self.regexps > REGEXPS_MAX {
+            return Err(self.fault_at(at, format!("more than {REGEXPS_MAX} regular expressions")));
+        }
+        golang_regex::compile(text).map_err(|fault| self.fault_at(at, fault))
     }
 
     fn compare(&mut self, field: Option<&FieldPattern>, op: CompareOp) -> Result<Filter> {

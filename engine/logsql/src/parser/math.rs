@@ -1,7 +1,7 @@
 //! Expressions of the `math` pipe, by climbing precedence.
 
-use super::Parser;
 use super::names::field_name;
+use super::{MATH_OPS_MAX, Parser};
 use crate::ast::{Literal, MathExpr, MathFunc, MathOp};
 use crate::error::Result;
 use crate::literal::parse_number;
@@ -48,6 +48,10 @@ impl Parser<'_> {
             let mut left = parser.math_operand()?;
             while let Some(op) = parser.math_op(loosest) {
                 parser.advance();
+                parser.math_ops += 1;
+                if parser.math_ops > MATH_OPS_MAX {
+                    return Err(parser.fault(format!("more than {MATH_OPS_MAX} operators")));
+                }
                 // Operators of one rank group from the left, so the right side binds tighter.
                 let right = parser.math(op.text().1 - 1)?;
                 left = MathExpr::Binary { op, left: Box::new(left), right: Box::new(right) };

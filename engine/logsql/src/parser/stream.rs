@@ -4,6 +4,9 @@ use super::Parser;
 use crate::ast::{StreamFilter, StreamMatch, StreamOp};
 use crate::error::Result;
 
+/// What every value matches.
+const ANY: &str = ".*";
+
 impl Parser<'_> {
     pub(super) fn stream_filter(&mut self) -> Result<StreamFilter> {
         self.expect("{")?;
@@ -48,13 +51,24 @@ impl Parser<'_> {
         } else if self.skip("!~") {
             StreamOp::NotRegexp(self.stream_regexp()?)
         } else if self.skip("in") {
-            StreamOp::In(self.in_parens(|parser| parser.argument("a value"))?)
+            self.stream_list()?.map_or_else(|| StreamOp::Regexp(ANY.to_owned()), StreamOp::In)
         } else if self.skip("not_in") {
-            StreamOp::NotIn(self.in_parens(|parser| parser.argument("a value"))?)
+            self.stream_list()?.map_or_else(|| StreamOp::NotRegexp(ANY.to_owned()), StreamOp::NotIn)
         } else {
             return Err(self.unexpected("`=`, `!=`, `=~`, `!~`, `in` or `not_in`"));
         };
         Ok(StreamMatch { label, op })
+    }
+
+    /// `(a, b)`; `(*)` is every value.
+    fn stream_list(&mut self) -> Result<Option<Vec<String>>> {
+        if self.is("(") && self.after_next().is("*") {
+            self.advance();
+            self.advance();
+            self.expect(")")?;
+            return Ok(None);
+        }
+        self.in_parens(|parser| parser.argument("a value")).map(Some)
     }
 
     fn stream_value(&mut self) -> Result<String> {

@@ -5,6 +5,7 @@ use quiver_types::logs::{MSG, STREAM, STREAM_ID, TIME};
 use super::filter::add_needs;
 use crate::ast::pipe::Stats;
 use crate::ast::{FieldPattern, Filter, MathExpr, Overwrite, PatternPair, Pipe, RowPipe, StatsFunc, Unpack};
+use crate::kernels::golang_regex;
 use crate::needs::Needs;
 use crate::template;
 
@@ -17,6 +18,8 @@ pub(crate) fn before(pipe: &Pipe, after: &Needs) -> Needs {
         Pipe::Copy(pairs) => pairs.iter().rev().for_each(|pair| moved(&mut needs, pair, false)),
         Pipe::Rename(pairs) => pairs.iter().rev().for_each(|pair| moved(&mut needs, pair, true)),
         Pipe::Filter(filter) => add_needs(filter, &mut needs),
+        // How many rows there are does not depend on their order.
+        Pipe::Sort(sort) if after.is_empty() && sort.partition_by.is_empty() => {}
         Pipe::Sort(sort) => {
             if let Some(rank) = &sort.rank {
                 needs.remove(rank);
@@ -32,7 +35,7 @@ pub(crate) fn before(pipe: &Pipe, after: &Needs) -> Needs {
         Pipe::Top(top) => return Needs::of(&top.by),
         Pipe::FieldValues { field, .. } => return Needs::of([field]),
         Pipe::FieldNames { .. } | Pipe::Facets(_) => return Needs::all(),
-        Pipe::Stats(stats) => return of_stats(stats),
+        Pipe::Stats(stats) => return of_stats(stats, after),
         Pipe::WindowStats { by, calls, .. } => {
             calls.iter().for_each(|call| needs.remove(&call.name));
             needs.add_all(by.iter().map(String::as_str));
@@ -160,9 +163,9 @@ fn of_condition(condition: Option<&Filter>, needs: &mut Needs) {
     }
 }
 
-fn of_stats(stats: &Stats) -> Needs {
+fn of_stats(stats: &Stats, after: &Needs) -> Needs {
     let mut needs = Needs::of(stats.by.iter().map(|by| &by.field));
-    for call in &stats.calls {
+    for call in stats.calls.iter().filter(|call| after.has(&call.name)) {
         of_condition(call.condition.as_ref(), &mut needs);
         match &call.func {
             StatsFunc::Rate => {}
@@ -276,7 +279,7 @@ fn overwrite(pipe: &RowPipe) -> Overwrite {
 pub(crate) fn targets(pipe: &RowPipe) -> Vec<String> {
     match pipe {
         RowPipe::Extract { pattern, .. } => template::fields(pattern),
-        RowPipe::ExtractRegexp { pattern, .. } => regex::Regex::new(pattern)
+        RowPipe::ExtractRegexp { pattern, .. } => golang_regex::compile(pattern)
             .map(|regex| regex.capture_names().flatten().map(str::to_owned).collect())
             .unwrap_or_default(),
         RowPipe::Math(items) => items.iter().map(|(_, name)| name.clone()).collect(),

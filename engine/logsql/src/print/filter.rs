@@ -28,7 +28,8 @@ impl Display for Filter {
             Self::Not(inner) if matches!(**inner, Self::And(_) | Self::Or(_)) => write!(f, "!({inner})"),
             Self::Not(inner) => write!(f, "!{inner}"),
             Self::Field { field, test } => {
-                if field.name() != Some(MSG) {
+                // `*` alone would be every row.
+                if field.name() != Some(MSG) || *test == Test::Prefix(String::new()) {
                     write!(f, "{field}:")?;
                 }
                 write!(f, "{test}")

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::codec;
 use super::template::{self, Step};
+use super::{VALUE_LEN_MAX, codec};
 use crate::kernels::values::{
     parse_duration, parse_i64, parse_u64, parse_unix, push_duration, push_f64, push_ipv4, push_json_string,
     push_rfc3339,
@@ -34,6 +34,9 @@ impl Format {
     pub fn apply<'a>(&self, values: impl Fn(usize) -> Cow<'a, str>, out: &mut String) {
         let mut place = 0;
         for step in &self.steps {
+            if out.len() > VALUE_LEN_MAX {
+                return;
+            }
             out.push_str(&step.text);
             if !step.field.is_empty() {
                 push(&step.option, &values(place), out);

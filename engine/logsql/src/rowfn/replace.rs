@@ -2,6 +2,8 @@
 
 use memchr::memmem::Finder;
 
+use super::VALUE_LEN_MAX;
+
 /// Replaces a text.
 #[derive(Debug, Clone)]
 pub struct Replace {
@@ -24,6 +26,9 @@ impl Replace {
         if !old.is_empty() {
             for _ in 0..self.limit {
                 let Some(at) = self.finder.find(rest.as_bytes()) else { break };
+                if out.len() > VALUE_LEN_MAX {
+                    return;
+                }
                 out.push_str(&rest[..at]);
                 out.push_str(&self.new);
                 rest = &rest[at + old.len()..];

@@ -2,6 +2,7 @@
 
 use regex::Regex;
 
+use super::VALUE_LEN_MAX;
 use crate::kernels::golang_regex;
 
 /// Replaces what an expression matches.
@@ -27,7 +28,31 @@ impl ReplaceRegexp {
         if value.is_empty() {
             return;
         }
-        out.push_str(&self.regex.replacen(value, self.limit, self.new.as_str()));
+        let groups = self.new.contains('$');
+        let mut place = 0;
+        let mut put = |from: usize, to: usize, out: &mut String| {
+            out.push_str(&value[place..from]);
+            place = to;
+            out.len() <= VALUE_LEN_MAX
+        };
+        let limit = if self.limit == 0 { usize::MAX } else { self.limit };
+        if groups {
+            for found in self.regex.captures_iter(value).take(limit) {
+                let whole = found.get_match();
+                if !put(whole.start(), whole.end(), out) {
+                    return;
+                }
+                found.expand(&self.new, out);
+            }
+        } else {
+            for found in self.regex.find_iter(value).take(limit) {
+                if !put(found.start(), found.end(), out) {
+                    return;
+                }
+                out.push_str(&self.new);
+            }
+        }
+        out.push_str(&value[place..]);
     }
 }
 

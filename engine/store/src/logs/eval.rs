@@ -266,6 +266,9 @@ async fn any_field(
         open = &open & &!&more;
         found = &found | &more;
     }
+    if none(&open) {
+        return Ok(found);
+    }
     let more = block.overflow(prefix, matcher, &open).await?;
     Ok(&found | &more)
 }

@@ -148,19 +148,21 @@ async fn counted(state: &AppState, ask: &Ask, pipes: &str, name: &str) -> Result
 }
 
 async fn run_field_names(state: &AppState, ask: &Ask) -> Result<Response> {
+    let limit = ask.number("limit")?;
     let query = with_pipes(ask, "field_names as __q_name | rename hits as __q_hits")?;
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(plans);
     }
     let all = rows(state, ask, &query).await?;
     let counts = all.iter().map(|row| (take(row, "__q_name"), take(row, "__q_hits").parse().unwrap_or(0))).collect();
-    Ok(values_json(counts, ask.number("limit")?))
+    Ok(values_json(counts, limit))
 }
 
 async fn values_of(state: &AppState, ask: &Ask, field: &str) -> Result<Response> {
+    let limit = ask.number("limit")?;
     let pipes = format!("stats by ({}) count() as __q_hits", serde_json::to_string(field).unwrap_or_default());
     match counted(state, ask, &pipes, field).await? {
-        Ok(counts) => Ok(values_json(counts, ask.number("limit")?)),
+        Ok(counts) => Ok(values_json(counts, limit)),
         Err(plans) => Ok(plans),
     }
 }
@@ -188,6 +190,7 @@ async fn of_labels(
     ask: &Ask,
     told: impl Fn(Vec<(String, String)>) -> Vec<String>,
 ) -> Result<Response> {
+    let limit = ask.number("limit")?;
     let streams = match counted(state, ask, "stats by (_stream) count() as __q_hits", "_stream").await? {
         Ok(streams) => streams,
         Err(plans) => return Ok(plans),
@@ -198,7 +201,7 @@ async fn of_labels(
             *counts.entry(text).or_insert(0) += hits;
         }
     }
-    Ok(values_json(counts.into_iter().collect(), ask.number("limit")?))
+    Ok(values_json(counts.into_iter().collect(), limit))
 }
 
 async fn run_stream_field_names(state: &AppState, ask: &Ask) -> Result<Response> {
@@ -224,8 +227,10 @@ async fn run_facets(state: &AppState, ask: &Ask) -> Result<Response> {
             n => pipe.push_str(&format!(" {name} {n}")),
         }
     }
-    if matches!(ask.params.get("keep_const_fields"), Some("1" | "true")) {
-        pipe.push_str(" keep_const_fields");
+    match ask.params.get("keep_const_fields") {
+        None | Some("0" | "false") => {}
+        Some("1" | "true") => pipe.push_str(" keep_const_fields"),
+        Some(other) => return Err(invalid("keep_const_fields", &format!("`{other}` is not one of true, false"))),
     }
     let query = with_pipes(ask, &pipe)?;
     if let Some(plans) = ask.explained(state, &query).await? {

@@ -18,6 +18,7 @@ use quiver_types::{Error, Result};
 use super::Ask;
 use crate::encode::ndjson::push_rows;
 use crate::error::{log, plain_error};
+use crate::params::invalid;
 use crate::state::AppState;
 
 /// A piece of an answer.
@@ -66,7 +67,7 @@ async fn next_chunk(rows: &mut RowStream) -> Result<Option<Bytes>> {
 }
 
 fn lines(chunks: BoxStream<'static, Chunk>) -> Response {
-    let mut response = Response::new(Body::from_stream(chunks));
+    let mut response = Response::new(Body::from_stream(chunks.fuse()));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/stream+json"));
     response
 }
@@ -99,6 +100,14 @@ async fn follow(state: &Arc<AppState>, request: Request) -> Result<Response> {
     if refresh_ns <= 0 || duration_param("1h").is_some_and(|most| refresh_ns > most) {
         return Err(Error::invalid("`refresh_interval` must be greater than 0 and at most 1h"));
     }
+    for (name, ns) in [("offset", offset_ns), ("start_offset", back_ns)] {
+        if ns < 0 {
+            return Err(invalid(name, "must not be less than 0"));
+        }
+    }
+    if let Some(plans) = ask.explained(state, &query).await? {
+        return Ok(plans);
+    }
     let now_ns = state.clock.now_ms() * 1_000_000;
     let tail = Tail {
         state: Arc::clone(state),
@@ -106,8 +115,8 @@ async fn follow(state: &Arc<AppState>, request: Request) -> Result<Response> {
         scope: ask.scope.clone(),
         ctx: ask.ctx.clone(),
         refresh: Duration::from_nanos(refresh_ns as u64),
-        offset_ns: offset_ns.max(0),
-        next_ns: now_ns.saturating_sub(back_ns.max(0)).saturating_sub(offset_ns.max(0)),
+        offset_ns,
+        next_ns: now_ns.saturating_sub(back_ns).saturating_sub(offset_ns),
         wait: false,
     };
     let chunks = unfold(tail, |mut tail| async move {

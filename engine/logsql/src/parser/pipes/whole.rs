@@ -72,7 +72,7 @@ pub(super) fn sample(parser: &mut Parser<'_>) -> Result<Pipe> {
 
 pub(super) fn stream_context(parser: &mut Parser<'_>) -> Result<Pipe> {
     let at = parser.next;
-    let mut context = StreamContext { before: None, after: None, time_window: None };
+    let mut context = StreamContext { before: None, after: None, time_window: None, within: Vec::new() };
     while !parser.at_pipe_end() {
         if context.before.is_none() && parser.skip("before") {
             context.before = Some(parser.count("a number of rows after `before`")?);

@@ -1,0 +1,182 @@
+//! What a query tells of itself, seen in what is done with it: which fields and times it reads, how requests bind it,
+//! whether it is followed, whether it yields newest rows, which columns are labels.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use quiver_logsql::ast::{Filter, Pipe, Query, RowPipe};
+use quiver_logsql::request::{extra_filter, extra_stream_filter, followed, with_limit, without_pipes};
+use quiver_logsql::{QueryScope, StatsColumns, by_step, parse, stats_columns};
+use quiver_types::Result;
+use quiver_types::logs::TIME;
+use serde_json::Value;
+
+use super::functions::as_regexps;
+use super::recorder::Recorder;
+use super::{Suite, Verdict, read, text};
+
+/// 2025-01-20: "now" of the cases, later than all their times.
+const NOW_NS: i64 = 1_737_331_200_000_000_000;
+/// The time range that cases lay upon queries, as they write it and in nanoseconds.
+const RANGE: (&str, i64, i64) =
+    ("[2024-12-25T14:56:43Z,2025-01-13T12:45:34Z]", 1_735_138_603_000_000_000, 1_736_772_334_999_999_999);
+
+/// The suite of this file.
+pub(crate) fn suite(folder: &Path) -> Suite<'static> {
+    let recorder = Recorder::new();
+    Suite {
+        name: "query_properties",
+        cases: read(&folder.join("upstream/query_properties.jsonl")),
+        run: Box::new(move |case: &Value| run(case, &recorder)),
+    }
+}
+
+fn run(case: &Value, recorder: &Recorder) -> Verdict {
+    let (test, args) = (text(case, "test"), &case["args"]);
+    let outcome = match test {
+        "TestToFieldsFilters" => {
+            return Verdict::Skipped("the scan is asked for its fields; they are not written as pipes for other nodes");
+        }
+        "TestParseExtraFilters_Success" => extra(args, extra_filter),
+        "TestParseExtraStreamFilters_Success" => extra(args, extra_stream_filter),
+        "TestParseExtraFilters_Failure" => refused(extra_filter(text(args, "s")).is_err()),
+        "TestParseExtraStreamFilters_Failure" => refused(extra_stream_filter(text(args, "s")).is_err()),
+        "TestQueryGetNeededColumns" => return needed(args, recorder),
+        _ => match parse(text(args, "qStr")) {
+            Ok(query) => match of_query(test, query, args, recorder) {
+                Some(outcome) => outcome,
+                None => Err("not known here".to_owned()),
+            },
+            Err(e) => Err(e.to_string()),
+        },
+    };
+    match outcome {
+        Ok(()) => Verdict::Passed,
+        Err(e) => Verdict::Failed(format!("{test} {args}: {e}")),
+    }
+}
+
+type Outcome = std::result::Result<(), String>;
+
+fn of_query(test: &str, query: Query, args: &Value, recorder: &Recorder) -> Option<Outcome> {
+    let whether = |found: bool| same(&found, &args["resultExpected"].as_bool().unwrap_or_default());
+    Some(match test {
+        "TestQuery_AddTimeFilter" => {
+            let scope = QueryScope { start_ns: Some(RANGE.1), end_ns: Some(RANGE.2), ..QueryScope::default() };
+            bound(&scope, query, args)
+        }
+        "TestQuery_AddExtraFilters" => match extra_filter(text(args, "extraFilters")) {
+            Ok(extra) => {
+                bound(&QueryScope { extra: extra.into_iter().collect(), ..QueryScope::default() }, query, args)
+            }
+            Err(e) => Err(e.to_string()),
+        },
+        "TestQueryGetFilterTimeRange" => times(&query, recorder).and_then(|found| {
+            let int = |name: &str| args[name].as_i64().unwrap_or_default();
+            same(&found, &(int("startExpected"), int("endExpected")))
+        }),
+        "TestQueryHasGlobalTimeFilter" => {
+            times(&query, recorder).and_then(|found| whether(found != (i64::MIN, i64::MAX)))
+        }
+        "TestQueryCanReturnLastNResults" => {
+            let limited = with_limit(query, 7);
+            let newest = matches!(limited.pipes.last(), Some(Pipe::Sort(sort)) if sort.limit == Some(7)
+                && sort.by == [(TIME.to_owned(), true)]);
+            whether(newest)
+        }
+        "TestQueryCanLiveTail" => whether(followed(query).is_ok()),
+        "TestQueryDropAllPipes" => same(&without_pipes(query).to_string(), &printed(text(args, "resultExpected"))),
+        "TestQueryGetStatsByFields_Success" => labels(stats_columns(&query), args),
+        "TestQueryGetStatsByFields_Failure" => refused(stats_columns(&query).is_err()),
+        "TestQueryGetStatsByFieldsAddGroupingByTime_Success" => {
+            let step = args["step"].as_i64().unwrap_or_default();
+            match by_step(query, (step, &step.to_string())) {
+                Ok((query, columns)) => {
+                    same(&query.to_string(), &printed(text(args, "qExpected"))).and_then(|()| labels(Ok(columns), args))
+                }
+                Err(e) => Err(e.to_string()),
+            }
+        }
+        "TestQueryGetStatsByFieldsAddGroupingByTime_Failure" => refused(by_step(query, (1_000_000_000, "1s")).is_err()),
+        _ => return None,
+    })
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(found: &T, wanted: &T) -> Outcome {
+    if found == wanted { Ok(()) } else { Err(format!("{found:?} instead of {wanted:?}")) }
+}
+
+fn refused(refused: bool) -> Outcome {
+    if refused { Ok(()) } else { Err("accepted".to_owned()) }
+}
+
+/// A query in the product's own spelling.
+fn printed(query: &str) -> String {
+    parse(query).map_or_else(|e| format!("{query}: {e}"), |query| query.to_string())
+}
+
+fn extra(args: &Value, of: impl Fn(&str) -> Result<Option<Filter>>) -> Outcome {
+    let spelled = |text: &str| match of(text) {
+        Ok(filter) => filter.map_or_else(String::new, |mut filter| {
+            as_regexps(&mut filter);
+            filter.to_string()
+        }),
+        Err(e) => e.to_string(),
+    };
+    same(&spelled(text(args, "s")), &spelled(text(args, "resultExpected")))
+}
+
+/// The query bound by what a request lays upon it.
+fn bound(scope: &QueryScope, mut query: Query, args: &Value) -> Outcome {
+    scope.bind(&mut query).map_err(|e| e.to_string())?;
+    let own = query.to_string().replace(&format!("[{},{}]", RANGE.1, RANGE.2), RANGE.0);
+    same(&printed(&own), &printed(text(args, "resultExpected")))
+}
+
+/// The bounds of the times that are read.
+fn times(query: &Query, recorder: &Recorder) -> std::result::Result<(i64, i64), String> {
+    let requests = recorder.requests(query, NOW_NS)?;
+    requests.first().map(|request| request.filter.time_bounds()).ok_or_else(|| "nothing is read".to_owned())
+}
+
+fn labels(columns: Result<StatsColumns>, args: &Value) -> Outcome {
+    let wanted: BTreeSet<&str> =
+        args["fieldsExpected"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let columns = columns.map_err(|e| e.to_string())?;
+    same(&columns.labels.iter().map(String::as_str).collect(), &wanted)
+}
+
+/// The fields that are read are those that the reference needs, or fewer.
+fn needed(args: &Value, recorder: &Recorder) -> Verdict {
+    let text = text(args, "s");
+    let found = parse(text).map_err(|e| e.to_string()).and_then(|query| {
+        let requests = recorder.requests(&query, NOW_NS)?;
+        Ok((query, requests.into_iter().next()))
+    });
+    let (query, request) = match found {
+        Ok((query, Some(request))) => (query, request),
+        Ok((_, None)) => return Verdict::Passed,
+        Err(e) => return Verdict::Failed(format!("{text}: {e}")),
+    };
+    let wanted: BTreeSet<&str> =
+        self::text(args, "neededColumnsExpected").split(',').filter(|n| !n.is_empty()).collect();
+    let open = wanted.iter().any(|name| name.ends_with('*'));
+    let found: BTreeSet<&str> = request.columns.iter().map(|column| column.name.as_str()).collect();
+    for pipe in &query.pipes {
+        match pipe {
+            Pipe::BlockStats | Pipe::BlocksCount(_) => return Verdict::Skipped("about the reference's own storage"),
+            Pipe::FieldNames { .. } if request.rest => {
+                return Verdict::Skipped("names are counted over rows, not over blocks: all fields are looked at");
+            }
+            Pipe::Row { pipe: RowPipe::DropEmptyFields, .. } if request.rest => {
+                return Verdict::Skipped("a row without any field goes, so all fields are looked at");
+            }
+            Pipe::Row { condition: Some(_), .. } if !open && found.is_superset(&wanted) && found != wanted => {
+                return Verdict::Skipped("rows that a condition leaves out keep the values that they have");
+            }
+            _ => {}
+        }
+    }
+    let good = request.rest == open && (open || found.is_subset(&wanted));
+    if good { Verdict::Passed } else { Verdict::Failed(format!("{args}: {found:?}, others: {}", request.rest)) }
+}

@@ -1,0 +1,230 @@
+//! LogsQL over HTTP: newest rows, limits, time ranges, forms, time limits, answers that break off, plans.
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use quiver_tests::server::{Answer, Options, Server};
+use serde_json::Value;
+
+pub(crate) const API: &str = "/logs-api/select/logsql";
+const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
+
+/// 2025-03-10T00:00:00Z.
+const START_S: i64 = 1_741_564_800;
+
+/// Row `n`: a second after the one before, in one of three streams.
+fn line(n: i64) -> String {
+    let level = if n % 10 == 0 { "error" } else { "info" };
+    format!(
+        "{{\"_time\":{},\"_msg\":\"request {n} served\",\"app\":\"app{}\",\"n\":{n},\"level\":\"{level}\"}}\n",
+        START_S + n,
+        n % 3
+    )
+}
+
+/// Posts lines; must be taken.
+pub(crate) async fn send(server: &Server, stream_fields: &str, lines: String) {
+    let path = format!("/insert/jsonline?_stream_fields={stream_fields}");
+    let answer = server.post(&path, &[], lines.into_bytes()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+/// Starts a server with rows 0..count: a third in parts that were merged, a third in a part, a third live.
+async fn start(count: i64) -> (Server, tempfile::TempDir) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    for third in 0..3 {
+        // Not in the order of time.
+        let rows = (0..count).filter(|n| n % 3 == third).map(line).collect();
+        send(&server, "app", rows).await;
+        match third {
+            0 => server.compact().await,
+            1 => server.flush().await,
+            _ => {}
+        }
+    }
+    (server, dir)
+}
+
+pub(crate) async fn ask(server: &Server, endpoint: &str, params: &[(&str, &str)]) -> Answer {
+    server.get_with(&format!("{API}/{endpoint}"), params).await
+}
+
+/// The rows of an answer of `query`.
+pub(crate) fn rows(answer: &Answer) -> Vec<Value> {
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.text().lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+}
+
+/// The values of a field, in order.
+pub(crate) fn values(answer: &Answer, field: &str) -> Vec<String> {
+    rows(answer).iter().map(|row| row[field].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_and_ranges() {
+    let (server, _dir) = start(300).await;
+    let numbers = async |params: &[(&str, &str)]| values(&ask(&server, "query", params).await, "n");
+    let newest: Vec<String> = (0..7).map(|i| (299 - i).to_string()).collect();
+    let answer = ask(&server, "query", &[("query", "*"), ("limit", "7")]).await;
+    assert_eq!(answer.headers["content-type"], "application/stream+json");
+    assert_eq!(values(&answer, "n"), newest);
+    let first = &rows(&answer)[0];
+    assert_eq!(first["_time"], "2025-03-10T00:04:59Z");
+    assert_eq!(first["_stream"], "{app=\"app2\"}");
+    assert!(first.as_object().expect("a row").values().all(Value::is_string), "{first}");
+    // Pipes that keep rows and their time keep the order too; without the time any rows will do.
+    assert_eq!(numbers(&[("query", "* | format 'x<n>' as x | delete _msg"), ("limit", "7")]).await, newest);
+    assert_eq!(numbers(&[("query", "level:error"), ("limit", "2")]).await, ["290", "280"]);
+    assert_eq!(numbers(&[("query", "* | fields n"), ("limit", "5")]).await.len(), 5);
+    assert_eq!(numbers(&[("query", "* | sort by (n)"), ("limit", "3")]).await, ["0", "1", "2"]);
+    assert_eq!(numbers(&[("query", "* | sort by (n) desc limit 9"), ("limit", "1000")]).await.len(), 9);
+    for none in [&[("query", "*")][..], &[("query", "*"), ("limit", "0")]] {
+        assert_eq!(numbers(none).await.len(), 300);
+    }
+    // Both ends belong to the range; all ways to write a time.
+    let ranges = [
+        ("2025-03-10T00:00:10Z", "2025-03-10T00:00:12Z"),
+        ("1741564810", "1741564812.5"),
+        ("1741564810000", "1741564812000"),
+        ("1741564810000000000", "1741564812000000000"),
+    ];
+    for (from, to) in ranges {
+        let mut found = numbers(&[("query", "*"), ("start", from), ("end", to)]).await;
+        found.sort();
+        assert_eq!(found, ["10", "11", "12"], "{from} {to}");
+    }
+    // `end` is what "now" means, and rows at that very moment are outside of `_time:d`.
+    let mut found = numbers(&[("query", "_time:2s"), ("end", "2025-03-10T00:00:12Z")]).await;
+    found.sort();
+    assert_eq!(found, ["10", "11"]);
+    let found = numbers(&[("query", "_time:2s"), ("time", "2025-03-10T00:00:12Z"), ("end", "2025-03-11")]).await;
+    assert_eq!(found.len(), 2);
+    assert_eq!(numbers(&[("query", "*"), ("start", "2025-03-11")]).await.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forms() {
+    let (server, _dir) = start(30).await;
+    let path = format!("{API}/query");
+    let post = async |path: &str, body: &str| server.post(path, &[FORM], body.as_bytes().to_vec()).await;
+    assert_eq!(values(&post(&path, "query=level%3Aerror+%7C+sort+by+%28n%29").await, "n"), ["0", "10", "20"]);
+    // In the body, in the URL, in both: the body counts.
+    assert_eq!(values(&post(&format!("{path}?limit=1"), "query=*").await, "n"), ["29"]);
+    assert_eq!(rows(&post(&format!("{path}?limit=1"), "query=*&limit=2").await).len(), 2);
+    let bare = server.post(&format!("{path}?query=*&limit=3"), &[], vec![]).await;
+    assert_eq!(rows(&bare).len(), 3);
+    let multipart = [("content-type", "multipart/form-data; boundary=x")];
+    let answer = server.post(&path, &multipart, b"--x\r\n".to_vec()).await;
+    assert_eq!((answer.status, answer.text().contains("x-www-form-urlencoded")), (400, true), "{}", answer.text());
+    for endpoint in ["hits", "field_names", "facets", "streams", "stats_query"] {
+        let answer = post(&format!("{API}/{endpoint}"), "query=*+%7C+stats+count%28%29+n").await;
+        assert_eq!(answer.status, 200, "{endpoint}: {}", answer.text());
+    }
+    // Answers may be compressed.
+    let client = reqwest::Client::new();
+    let url = server.url(&format!("{path}?query=*"));
+    let packed = client.get(url).header("accept-encoding", "gzip").send().await.expect("an answer");
+    assert_eq!(packed.status(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn time_is_limited() {
+    let (server, _dir) = start(30).await;
+    // A sequence without end is made and counted.
+    let endless = "* | generate_sequence 1000000000000 | stats count() n";
+    let began = std::time::Instant::now();
+    for (endpoint, timeout) in [("query", "300ms"), ("query", "0.3"), ("stats_query", "300ms")] {
+        let answer = ask(&server, endpoint, &[("query", endless), ("timeout", timeout)]).await;
+        assert_eq!(answer.status, 503, "{endpoint}: {}", answer.text());
+        assert!(answer.text().contains("timed out"), "{}", answer.text());
+        assert!(answer.headers.contains_key("retry-after"));
+    }
+    // Far from the limit of the server; how fast does not matter here.
+    assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
+    // What cannot be read is no limit.
+    assert_eq!(rows(&ask(&server, "query", &[("query", "*"), ("timeout", "soon")]).await).len(), 30);
+    let running = async || {
+        let text = server.get("/metrics").await.text();
+        text.lines().find_map(|l| l.strip_prefix("quiver_query_running_count ")).map(str::to_owned)
+    };
+    let began = std::time::Instant::now();
+    while running().await.as_deref() != Some("0") {
+        assert!(began.elapsed() < Duration::from_secs(20), "a query goes on behind its time limit");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Sends a request on a connection of its own.
+pub(crate) fn open(server: &Server, target: &str) -> std::net::TcpStream {
+    let mut socket = std::net::TcpStream::connect(&server.http).expect("a connection");
+    socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+    let head = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    socket.write_all(head.as_bytes()).expect("sent");
+    socket
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_behind_the_first_byte_breaks_the_answer_off() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    // More than all buffers between hold: the reader waits until the time of the query is over.
+    let target = format!("{API}/query?query=*%20%7C%20generate_sequence%20100000000&timeout=2s");
+    let whole = tokio::task::spawn_blocking(move || {
+        let mut socket = open(&server, &target);
+        let mut begin = [0; 4096];
+        let n = socket.read(&mut begin).expect("the head");
+        let begin = String::from_utf8_lossy(&begin[..n]).into_owned();
+        std::thread::sleep(Duration::from_secs(3));
+        let mut rest = Vec::new();
+        // A reset is an end like any other.
+        let _ = socket.read_to_end(&mut rest);
+        (begin, rest, server)
+    });
+    let (begin, rest, server) = whole.await.expect("no panic");
+    assert!(begin.starts_with("HTTP/1.1 200 OK"), "{begin}");
+    assert!(begin.to_ascii_lowercase().contains("transfer-encoding: chunked"), "{begin}");
+    assert!(!rest.is_empty());
+    assert!(!rest.ends_with(b"0\r\n\r\n"), "the answer looks whole");
+    // The server goes on.
+    assert_eq!(ask(&server, "query", &[("query", "*")]).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plans_of_every_endpoint() {
+    let (server, _dir) = start(30).await;
+    let endpoints: [(&str, &str, &[(&str, &str)]); 12] = [
+        ("query", "level:error | stats by (app) count() n", &[]),
+        ("tail", "level:error", &[]),
+        ("hits", "*", &[("field", "app")]),
+        ("field_names", "*", &[]),
+        ("field_values", "*", &[("field", "level")]),
+        ("streams", "*", &[]),
+        ("stream_ids", "*", &[]),
+        ("stream_field_names", "*", &[]),
+        ("stream_field_values", "*", &[("field", "app")]),
+        ("facets", "*", &[]),
+        ("stats_query", "* | stats count() n", &[]),
+        ("stats_query_range", "* | stats count() n", &[("step", "1h")]),
+    ];
+    for (endpoint, query, more) in endpoints {
+        for explain in ["true", "1", "analyze"] {
+            let params: Vec<_> = [("query", query), ("explain", explain)].iter().chain(more).copied().collect();
+            let answer = ask(&server, endpoint, &params).await;
+            assert_eq!(answer.status, 200, "{endpoint}: {}", answer.text());
+            let plans = answer.json();
+            assert!(plans["logical"].as_str().is_some_and(|text| text.contains("logs")), "{endpoint}: {plans}");
+            assert!(plans["physical"].is_string(), "{endpoint}: {plans}");
+            assert!(plans["nodes"].as_array().is_some_and(|nodes| !nodes.is_empty()), "{endpoint}: {plans}");
+            assert_eq!(plans["totals"].is_object(), explain == "analyze", "{endpoint}: {plans}");
+        }
+        if endpoint != "tail" {
+            let params: Vec<_> = [("query", query), ("explain", "false")].iter().chain(more).copied().collect();
+            assert!(!ask(&server, endpoint, &params).await.text().contains("\"physical\""), "{endpoint}");
+        }
+        let params: Vec<_> = [("query", query), ("explain", "maybe")].iter().chain(more).copied().collect();
+        let answer = ask(&server, endpoint, &params).await;
+        assert_eq!(answer.status, 400, "{endpoint}: {}", answer.text());
+        assert!(answer.text().contains("explain") && answer.text().contains("analyze"), "{}", answer.text());
+    }
+}

@@ -1,0 +1,141 @@
+//! Live tail: rows arrive as they are written, in the order of time; the connection ends with its reader.
+
+use std::io::{BufRead, BufReader};
+use std::time::{Duration, Instant};
+
+use quiver_tests::server::{Options, Server};
+use serde_json::Value;
+
+use crate::logs_query::{API, ask, open, send};
+
+/// Reads rows of a tail until so many came; the head and empty lines are left out.
+fn follow(reader: &mut impl BufRead, count: usize) -> Vec<Value> {
+    let mut found = Vec::new();
+    let began = Instant::now();
+    while found.len() < count {
+        assert!(began.elapsed() < Duration::from_secs(60), "only {found:?}");
+        let mut line = String::new();
+        assert!(reader.read_line(&mut line).expect("an open connection") > 0, "the tail ended");
+        // Between head, sizes of chunks and empty lines, rows are the lines that are objects.
+        if line.starts_with('{') {
+            found.push(serde_json::from_str(&line).expect("a row"));
+        }
+    }
+    found
+}
+
+fn sockets(server: &Server) -> usize {
+    let files = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("the server runs");
+    let is_socket = |link: &std::path::Path| link.to_string_lossy().starts_with("socket:");
+    files.flatten().filter_map(|f| std::fs::read_link(f.path()).ok()).filter(|link| is_socket(link)).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_arrive_as_they_are_written() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    send(&server, "app", "{\"_msg\":\"long ago\",\"_time\":\"2025-01-01T00:00:00Z\",\"level\":\"error\"}\n".into())
+        .await;
+    // Rows that nobody asks for are there as well.
+    let noise = "{\"_msg\":\"noise\",\"level\":\"info\"}\n";
+    let target = format!(
+        "{API}/tail?query=level:error%20%7C%20format%20%27%3C_msg%3E!%27%20as%20x\
+                          &refresh_interval=100ms&offset=500ms"
+    );
+    let before = sockets(&server);
+    let mut reader = BufReader::new(open(&server, &target));
+    for round in 0..5 {
+        let row = |n: usize| format!("{{\"_msg\":\"m{n}\",\"level\":\"error\"}}\n{noise}");
+        send(&server, "app", row(2 * round)).await;
+        if round == 2 {
+            server.flush().await;
+        }
+        send(&server, "app", row(2 * round + 1)).await;
+        let (back, found) = tokio::task::spawn_blocking(move || {
+            let found = follow(&mut reader, 2);
+            (reader, found)
+        })
+        .await
+        .expect("no panic");
+        reader = back;
+        let messages: Vec<_> = found.iter().map(|row| row["_msg"].as_str().unwrap_or_default().to_owned()).collect();
+        assert_eq!(messages, [format!("m{}", 2 * round), format!("m{}", 2 * round + 1)]);
+        assert_eq!(found[0]["x"], format!("m{}!", 2 * round));
+    }
+    assert!(sockets(&server) > before);
+    drop(reader);
+    let began = Instant::now();
+    while sockets(&server) > before {
+        assert!(began.elapsed() < Duration::from_secs(20), "the connection of a reader that left stays");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // With rows of before.
+    let target = format!("{API}/tail?query=level:error&refresh_interval=100ms&offset=0s&start_offset=1h");
+    let found = tokio::task::spawn_blocking(move || {
+        let found = follow(&mut BufReader::new(open(&server, &target)), 10);
+        (server, found)
+    });
+    let (server, found) = found.await.expect("no panic");
+    let order: Vec<&str> = found.iter().map(|row| row["_msg"].as_str().unwrap_or_default()).collect();
+    assert_eq!(order, ["m0", "m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8", "m9"], "in the order of time");
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopping_server_ends_tails() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let target = format!("{API}/tail?query=*&refresh_interval=100ms");
+    let mut reader = BufReader::new(open(&server, &target));
+    let mut line = String::new();
+    reader.read_line(&mut line).expect("a head");
+    assert!(line.starts_with("HTTP/1.1 200"), "{line}");
+    let began = Instant::now();
+    assert_eq!(server.stop(), Some(0));
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_followed_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let pipes = [
+        "stats count() n",
+        "sort by (n)",
+        "limit 5",
+        "offset 5",
+        "uniq by (n)",
+        "top 5 by (n)",
+        "first 3 by (n)",
+        "last",
+        "facets",
+        "field_names",
+        "field_values n",
+        "union (*)",
+        "join by (n) (*)",
+        "stream_context after 1",
+        "block_stats",
+        "running_stats count() n",
+        "generate_sequence 5",
+    ];
+    for pipe in pipes {
+        let answer = ask(&server, "tail", &[("query", &format!("* | {pipe}"))]).await;
+        assert_eq!(answer.status, 400, "{pipe}: {}", answer.text());
+        assert!(answer.text().contains("cannot be followed"), "{pipe}: {}", answer.text());
+    }
+    let parameters = [
+        ("refresh_interval", "0"),
+        ("refresh_interval", "-1s"),
+        ("refresh_interval", "2h"),
+        ("refresh_interval", "x"),
+        ("offset", "x"),
+        ("offset", "-1s"),
+        ("start_offset", "x"),
+        ("start_offset", "-5m"),
+    ];
+    for (name, value) in parameters {
+        let answer = ask(&server, "tail", &[("query", "*"), (name, value)]).await;
+        assert_eq!(answer.status, 400, "{name}={value}: {}", answer.text());
+        assert!(answer.text().contains(name), "{name}={value}: {}", answer.text());
+    }
+}
