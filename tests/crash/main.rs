@@ -10,6 +10,7 @@ mod cardinality;
 mod drain;
 mod full_disk;
 mod kill_loop;
+mod logs;
 mod memory;
 mod plan;
 mod readers;

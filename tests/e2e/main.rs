@@ -5,6 +5,7 @@ mod bad_input;
 mod explain;
 mod federate;
 mod import;
+mod logs_hostile;
 mod logs_in;
 mod logs_query;
 mod logs_refused;

@@ -115,7 +115,6 @@ fn logsql_a_million_deep() {
     refused(&format!("* | math a{} as b", "+1".repeat(many)), "operators");
     refused(&format!("*{}", " | limit 5".repeat(many / 4)), "pipes");
     refused(&format!("* | count() if ({}", "a:in(* | count() if (".repeat(many / 20)), deep);
-    refused(&"options(global_filter=(".repeat(many / 8), deep);
     refused(&"a".repeat(2 << 20), "longer than");
 }
 
