@@ -8,8 +8,6 @@ pub(crate) mod eval;
 mod exec;
 mod live;
 mod rollup;
-#[cfg(test)]
-mod rollup_tests;
 mod stream;
 mod table;
 #[cfg(test)]
