@@ -65,7 +65,7 @@ fn check(test: &str, args: &Value) -> Result<bool, String> {
                     let Some(ns) = args[name].as_i64().map(i128::from) else {
                         return i128::from(if float(&args[name]) < 0.0 { i64::MIN } else { i64::MAX });
                     };
-                    let open = [i64::MIN, i64::MAX].map(|end| i128::from(end));
+                    let open = [i64::MIN, i64::MAX].map(i128::from);
                     open.into_iter().find(|end| *end - i128::from(offset_ns) == ns).unwrap_or(ns)
                 };
                 same(&[moved(start), moved(end)], &[wanted("minTimestampExpected"), wanted("maxTimestampExpected")])?;
