@@ -21,7 +21,7 @@ async fn start() -> (Server, tempfile::TempDir) {
                 "{{\"_msg\":\"word{n} {}\",\"n\":{n},\"app\":\"a{}\",\"list\":\"{}\"}}\n",
                 "lorem ipsum dolor ".repeat(10),
                 n % 5,
-                if n % 10 == 0 { &list } else { "[1,2]" }
+                if n.is_multiple_of(10) { &list } else { "[1,2]" }
             )
         };
         send(&server, "app", (0..5000).map(|n| line(part * 5000 + n)).collect()).await;
