@@ -10,30 +10,19 @@ use axum::routing::post;
 use tonic::body::Body;
 use tower::{Service, ServiceExt};
 
-use crate::logs_ingest::LogsService;
-use crate::otlp_grpc::MetricsService;
+use crate::logs_ingest::Logs;
+use crate::otlp_grpc::{Metrics, OtlpService, Signal};
 use crate::state::AppState;
-use crate::traces_grpc::TraceService;
+use crate::traces_grpc::Traces;
 
 /// All paths.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    let path = |signal: &str, service: &str| format!("/opentelemetry.proto.collector.{signal}.v1.{service}/Export");
-    Router::new()
-        .route(&path("trace", "TraceService"), post(|state, request| call(request, traces(state))))
-        .route(&path("metrics", "MetricsService"), post(|state, request| call(request, metrics(state))))
-        .route(&path("logs", "LogsService"), post(|state, request| call(request, logs(state))))
+    signal::<Traces>().merge(signal::<Metrics>()).merge(signal::<Logs>())
 }
 
-fn traces(State(state): State<Arc<AppState>>) -> TraceService {
-    TraceService(state)
-}
-
-fn metrics(State(state): State<Arc<AppState>>) -> MetricsService {
-    MetricsService(state)
-}
-
-fn logs(State(state): State<Arc<AppState>>) -> LogsService {
-    LogsService(state)
+fn signal<S: Signal>() -> Router<Arc<AppState>> {
+    let handle = |State(state): State<Arc<AppState>>, request: Request| call(request, OtlpService::<S>::new(state));
+    Router::new().route(&format!("/{}/Export", S::SERVICE), post(handle))
 }
 
 async fn call<S>(request: Request, service: S) -> Response

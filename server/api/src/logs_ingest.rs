@@ -18,7 +18,7 @@ use axum::Router;
 use axum::routing::{any, get, post};
 use quiver_ingest::logs::{LogsLimits, SERVICE_FIELDS};
 
-pub use grpc::LogsService;
+pub use grpc::Logs;
 
 use crate::state::AppState;
 

@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum_router::Gate;
-use quiver_api::logs_ingest::LogsService;
-use quiver_api::otlp_grpc::MetricsService;
-use quiver_api::traces_grpc::TraceService;
+use quiver_api::logs_ingest::Logs;
+use quiver_api::otlp_grpc::{Metrics, OtlpService};
+use quiver_api::traces_grpc::Traces;
 use quiver_api::{AppState, Listener, ServeSettings, main_router, otlp_router, serve, zipkin_router};
 use quiver_types::{Clock, Error, Result};
 use tokio::net::TcpListener;
@@ -176,9 +176,9 @@ async fn serve_grpc(socket: TcpListener, app: Arc<AppState>, stop: CancellationT
     let served = tonic::transport::Server::builder()
         .tcp_nodelay(true)
         .max_concurrent_streams(256)
-        .add_service(TraceService(Arc::clone(&app)))
-        .add_service(MetricsService(Arc::clone(&app)))
-        .add_service(LogsService(app))
+        .add_service(OtlpService::<Traces>::new(Arc::clone(&app)))
+        .add_service(OtlpService::<Metrics>::new(Arc::clone(&app)))
+        .add_service(OtlpService::<Logs>::new(app))
         .serve_with_incoming_shutdown(incoming, stop.cancelled_owned())
         .await;
     if let Err(error) = served {
