@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use quiver_tests::history::History;
@@ -14,6 +14,7 @@ use quiver_tests::s3::S3Server;
 use quiver_tests::server::{Options, Server, binary, run};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use tokio::task::JoinHandle;
 
 use crate::plan::{Load, Round, Tally};
 
@@ -47,6 +48,28 @@ pub(crate) async fn comes_up(server: &mut Server, caller: &Caller) -> bool {
         assert!(began.elapsed() < STARTED_WITHIN, "the server is not ready");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// Lets tasks work on a server until it dies, or is killed after `patience`; gives back whether it died by itself, and
+/// what the tasks give once they are told to stop.
+pub(crate) async fn work_until_killed<T: 'static>(
+    server: &mut Server,
+    patience: Duration,
+    stop: &AtomicBool,
+    tasks: Vec<JoinHandle<T>>,
+) -> (bool, Vec<T>) {
+    let began = Instant::now();
+    while began.elapsed() < patience && server.runs() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let died = !server.runs();
+    kill(server);
+    stop.store(true, Relaxed);
+    let mut done = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        done.push(task.await.expect("a task holds"));
+    }
+    (died, done)
 }
 
 /// An installation that is killed again and again.

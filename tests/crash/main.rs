@@ -12,6 +12,7 @@ mod full_disk;
 mod kill_loop;
 mod logs;
 mod memory;
+mod once;
 mod plan;
 mod readers;
 mod retention;

@@ -196,6 +196,7 @@ fn logsql_rows() {
         spill_bytes: 1 << 30,
         threads: 2,
         concurrent_max: 4,
+        pressure: Arc::default(),
     };
     let engine = QueryEngine::new(&settings, vec![extension_planner()]).expect("an engine");
     let (mut answered, mut refused, mut rows) = (0, 0, 0);

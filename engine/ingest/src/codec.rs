@@ -97,6 +97,28 @@ pub fn decompress(encoding: Encoding, body: &[u8], limit_bytes: usize) -> Result
     }
 }
 
+/// Compresses what is kept here and read by [`unpack`] only.
+///
+/// # Errors
+/// Internal: there is no memory for it.
+pub fn pack(data: &[u8]) -> quiver_types::Result<Vec<u8>> {
+    if data.is_empty() {
+        return Ok(Vec::new());
+    }
+    zstd::bulk::compress(data, 0).map_err(|e| quiver_types::Error::internal("cannot compress an answer").with_source(e))
+}
+
+/// Gives what was packed. Not for what others send: it has no limit.
+///
+/// # Errors
+/// Internal: it was not packed here.
+pub fn unpack(data: &[u8]) -> quiver_types::Result<Vec<u8>> {
+    if data.is_empty() {
+        return Ok(Vec::new());
+    }
+    zstd::stream::decode_all(data).map_err(|e| quiver_types::Error::internal("cannot read an answer").with_source(e))
+}
+
 /// Compresses an answer in snappy's block format.
 ///
 /// # Errors

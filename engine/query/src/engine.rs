@@ -19,7 +19,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
-use quiver_types::{Error, ErrorKind, Result};
+use quiver_types::{Error, ErrorKind, MemoryPressure, Result};
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
@@ -28,6 +28,9 @@ use crate::context::QueryContext;
 use crate::error::{from_datafusion, to_datafusion};
 use crate::explain;
 use crate::pool::QueryPool;
+
+/// How often a query that waits for memory looks again.
+const PRESSURE_WAIT_STEP: Duration = Duration::from_millis(10);
 
 /// What the engine may use.
 #[derive(Debug, Clone)]
@@ -42,6 +45,8 @@ pub struct EngineSettings {
     pub threads: usize,
     /// Queries that run at once; others queue within their time limit.
     pub concurrent_max: usize,
+    /// Whether the memory of the process is short: then queries get no more of it.
+    pub pressure: Arc<MemoryPressure>,
 }
 
 /// What all queries used so far.
@@ -68,6 +73,7 @@ pub struct QueryEngine {
     runtime_env: Arc<RuntimeEnv>,
     pool: Arc<dyn MemoryPool>,
     pool_bytes: usize,
+    pressure: Arc<MemoryPressure>,
     /// Dropped in the background: a runtime must not be dropped inside of another.
     cpu: Option<Runtime>,
     places: Arc<Semaphore>,
@@ -124,6 +130,7 @@ impl QueryEngine {
             runtime_env,
             pool,
             pool_bytes: settings.memory_bytes,
+            pressure: Arc::clone(&settings.pressure),
             cpu: Some(cpu),
             places: Arc::new(Semaphore::new(settings.concurrent_max.max(1))),
             used: Arc::default(),
@@ -158,6 +165,7 @@ impl QueryEngine {
                 return Err(e);
             }
         };
+        self.pressure_gone(deadline).await.inspect_err(|e| ending.settle(Some(e.kind)))?;
         drop(waiting);
         ctx.set_waited(came.elapsed());
         let (cancel, used) = (ctx.cancel.clone(), Arc::clone(&self.used));
@@ -187,6 +195,18 @@ impl QueryEngine {
             }
             Ok(Err(e)) => Err(Error::internal("the query met a fault of ours; the log has it").with_source(e)),
         }
+    }
+
+    /// Waits while the process is short of memory and other queries run that will give some back.
+    async fn pressure_gone(&self, deadline: tokio::time::Instant) -> Result<()> {
+        while self.pressure.is_short() && self.used.running.load(Relaxed) > 0 {
+            if tokio::time::Instant::now() >= deadline {
+                let text = "query timed out in the queue: the process is at its memory limit";
+                return Err(Error::new(ErrorKind::Timeout, text));
+            }
+            tokio::time::sleep(PRESSURE_WAIT_STEP).await;
+        }
+        Ok(())
     }
 
     /// Makes the physical plan.
@@ -222,7 +242,10 @@ impl QueryEngine {
     }
 
     fn memory(&self, ctx: &QueryContext) -> Arc<dyn MemoryPool> {
-        let share = || QueryPool::new(Arc::clone(&self.pool), self.pool_bytes, ctx.limits.memory_max as usize);
+        let share = || {
+            let (pool, pressure) = (Arc::clone(&self.pool), Arc::clone(&self.pressure));
+            QueryPool::new(pool, self.pool_bytes, ctx.limits.memory_max as usize, pressure)
+        };
         Arc::clone(ctx.memory.get_or_init(|| Arc::new(share())))
     }
 
@@ -341,6 +364,7 @@ mod tests {
             spill_bytes: 1 << 20,
             threads: 2,
             concurrent_max,
+            pressure: Arc::default(),
         };
         QueryEngine::new(&settings, vec![]).unwrap()
     }

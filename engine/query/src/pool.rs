@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
+use quiver_types::MemoryPressure;
 
 /// A query may hold this many times what is free besides.
 const TIMES_FREE: usize = 2;
@@ -22,12 +23,13 @@ pub(crate) struct QueryPool {
     size: usize,
     used: AtomicUsize,
     max: usize,
+    pressure: Arc<MemoryPressure>,
 }
 
 impl QueryPool {
     /// Makes the share of a query in a pool of `size` bytes; it may never hold more than `max`.
-    pub(crate) fn new(shared: Arc<dyn MemoryPool>, size: usize, max: usize) -> Self {
-        Self { shared, size, used: AtomicUsize::new(0), max }
+    pub(crate) fn new(shared: Arc<dyn MemoryPool>, size: usize, max: usize, pressure: Arc<MemoryPressure>) -> Self {
+        Self { shared, size, used: AtomicUsize::new(0), max, pressure }
     }
 
     /// Says how much a query may hold when it grows by so much.
@@ -69,7 +71,10 @@ impl MemoryPool for QueryPool {
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         let used = self.used.fetch_add(additional, Relaxed) + additional;
         let share = self.share(additional);
-        let lent = if used > share {
+        let lent = if self.pressure.is_short() && used > self.size / SMALL_PART {
+            let text = format!("the process is at its memory limit, and the query holds {used} bytes");
+            Err(DataFusionError::ResourcesExhausted(text))
+        } else if used > share {
             let text = format!("the query holds {used} bytes, more than its share of {share}");
             Err(DataFusionError::ResourcesExhausted(text))
         } else {
@@ -101,7 +106,8 @@ mod tests {
         let shared: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(6400));
         let mut held = Vec::new();
         for n in 1..=3 {
-            let pool: Arc<dyn MemoryPool> = Arc::new(QueryPool::new(Arc::clone(&shared), 6400, 6400));
+            let pool = QueryPool::new(Arc::clone(&shared), 6400, 6400, Arc::default());
+            let pool: Arc<dyn MemoryPool> = Arc::new(pool);
             let memory = MemoryConsumer::new("query").register(&pool);
             while memory.try_grow(10).is_ok() {}
             if n == 1 {
@@ -112,8 +118,20 @@ mod tests {
         }
         drop(held);
         assert_eq!(shared.reserved(), 0);
-        let bounded: Arc<dyn MemoryPool> = Arc::new(QueryPool::new(shared, 6400, 1000));
+        let bounded: Arc<dyn MemoryPool> = Arc::new(QueryPool::new(shared, 6400, 1000, Arc::default()));
         let memory = MemoryConsumer::new("query").register(&bounded);
         assert!(memory.try_grow(1000).is_ok() && memory.try_grow(1).is_err());
+    }
+
+    #[test]
+    fn little_is_lent_while_the_process_is_short_of_memory() {
+        let pressure = Arc::new(MemoryPressure::default());
+        let shared: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(6400));
+        let pool: Arc<dyn MemoryPool> = Arc::new(QueryPool::new(shared, 6400, 6400, Arc::clone(&pressure)));
+        let memory = MemoryConsumer::new("query").register(&pool);
+        pressure.tell(true);
+        assert!(memory.try_grow(100).is_ok() && memory.try_grow(1).is_err());
+        pressure.tell(false);
+        assert!(memory.try_grow(1).is_ok());
     }
 }

@@ -17,6 +17,7 @@ use crate::error::{Context, Error, ErrorKind, Result};
 use crate::layout::{STORE_FORMAT, check_format};
 use crate::part::{PartId, PartMeta};
 
+mod answered;
 mod clean;
 mod commit;
 mod objects;
@@ -28,7 +29,10 @@ pub use objects::{CommitObject, FULL_LIST_EVERY, NextObject, WriterFloor};
 pub use offline::Rebuilt;
 
 /// Migrations in order; their numbers are their positions from 1.
-const MIGRATIONS: &[(&str, &str)] = &[("0001_catalog", include_str!("../../../schemas/config/0001_catalog.sql"))];
+const MIGRATIONS: &[(&str, &str)] = &[
+    ("0001_catalog", include_str!("../../../schemas/config/0001_catalog.sql")),
+    ("0002_answered_request", include_str!("../../../schemas/config/0002_answered_request.sql")),
+];
 
 /// The catalog. Cloning shares it.
 #[derive(Debug, Clone)]

@@ -28,6 +28,7 @@ use crate::metadata_rows::{MetadataRow, metadata_batch, newest_rows};
 use crate::metrics::METRICS;
 use crate::part::spans::{OwnColumn, SpanPartWriter, own_columns, sorted};
 use crate::part::{Origin, PartCompression, PartId, PartMeta, PartSpec, PartWriter, planned_keys, write_rows_part};
+use crate::requests::AnsweredRequest;
 
 /// What a flushed generation frees: its memory and WAL.
 pub(crate) trait Retire: Send + Sync {
@@ -144,7 +145,9 @@ async fn flush(core: &Arc<Core>, generation: &Arc<Generation>) -> Result<()> {
     failpoint::hit("flush.before-commit");
     let bytes: u64 = added.iter().map(|p| p.bytes).sum();
     let parts = added.len();
-    let (commit, added) = commit(core, generation.id(), job.id, added).await?;
+    let mut answered = generation.requests();
+    answered.retain(|request| !request.expired(core.now_ms()));
+    let (commit, added) = commit(core, generation.id(), job.id, added, answered).await?;
     failpoint::hit("flush.after-commit");
     core.publish(commit, added, &[], Some(generation.id()));
     failpoint::hit("flush.after-swap");
@@ -246,9 +249,15 @@ fn write(core: &Core, generation: &Generation, flush_id: Uuid, planned: Vec<Outp
 
 /// Commits, again and again while the database is busy or full: the files are written, and a commit whose answer was
 /// lost is found by its job.
-async fn commit(core: &Core, id: GenerationId, flush_id: Uuid, added: Vec<PartMeta>) -> Result<(u64, Vec<PartMeta>)> {
+async fn commit(
+    core: &Core,
+    id: GenerationId,
+    flush_id: Uuid,
+    added: Vec<PartMeta>,
+    answered: Vec<Arc<AnsweredRequest>>,
+) -> Result<(u64, Vec<PartMeta>)> {
     let floor = Floor { writer: id.writer, generation: id.number };
-    let change = Change { job: Some(flush_id), added, floors: vec![floor], ..Change::default() };
+    let change = Change { job: Some(flush_id), added, floors: vec![floor], answered, ..Change::default() };
     let mut backoff = Backoff::new();
     loop {
         let error = match core.catalog.commit(&change).await {

@@ -7,6 +7,7 @@
 
 pub(crate) mod logs;
 pub(crate) mod order;
+mod requests;
 pub(crate) mod series;
 pub(crate) mod spans;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use crate::memtable::series::{Pushed, SeriesData};
 use crate::memtable::spans::{LiveSpans, SpanChunk};
 use crate::registry::Registry;
 use crate::registry::paged::Paged;
+use crate::requests::AnsweredRequest;
 use crate::run::{FloatRun, HistRun, RunExemplar, SeriesRun};
 
 /// Shards of a generation. Blocks of [`BLOCK`] slots share one: the series of a request mostly lie side by side, so an
@@ -89,6 +91,7 @@ pub struct Generation {
     log_rows: AtomicU64,
     spans: LiveSpans,
     span_rows: AtomicU64,
+    requests: RwLock<Vec<Arc<AnsweredRequest>>>,
     days: RwLock<BTreeSet<i32>>,
     min_ts: AtomicI64,
     max_ts: AtomicI64,
@@ -177,6 +180,7 @@ impl Generation {
             log_rows: AtomicU64::new(0),
             spans: LiveSpans::default(),
             span_rows: AtomicU64::new(0),
+            requests: RwLock::default(),
             days: RwLock::default(),
             min_ts: AtomicI64::new(i64::MAX),
             max_ts: AtomicI64::new(i64::MIN),

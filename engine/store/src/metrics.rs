@@ -190,6 +190,8 @@ metrics! {
     Counter refused_series "quiver_series_refused_total" "Series refused because the registry is full.";
     Counter barred_series "quiver_series_barred_total" "New series refused because their service brings too many.";
     Counter ingest_waits "quiver_ingest_memory_waits_total" "Writes that waited for memory.";
+    Counter ingest_repeated_requests "quiver_ingest_repeated_requests_total" "Requests with an `Idempotency-Key` that were answered before.";
+    Counter ingest_forgotten_requests "quiver_ingest_forgotten_requests_total" "Answered requests forgotten before their time, for want of room.";
     Counter ingest_refused "quiver_ingest_unavailable_total" "Writes refused for want of memory or disk.";
     Gauge ingest_queue "quiver_ingest_queue_count" "Writes that wait for the WAL.";
     Gauge ingest_queue_bytes "quiver_ingest_queue_bytes" "Bytes of these writes.";

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use quiver_types::MemoryPressure;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -62,6 +65,8 @@ pub struct StoreSettings {
     pub store_requests_max: usize,
     /// How long one object store operation is repeated before it counts as failed.
     pub store_retry_budget: Duration,
+    /// Whether the memory of the process is short: then writes wait.
+    pub pressure: Arc<MemoryPressure>,
 }
 
 /// Settings of the compaction.
@@ -104,6 +109,7 @@ impl Default for StoreSettings {
             retention_interval: Duration::from_secs(60),
             store_requests_max: 16,
             store_retry_budget: Duration::from_secs(30),
+            pressure: Arc::default(),
         }
     }
 }
@@ -160,6 +166,8 @@ impl StoreSettings {
             days_max: 400,
             service_labels: self.service_labels.clone(),
             service_new_series_per_hour: self.service_new_series_per_hour,
+            requests_bytes: (64 * MIB).min(self.memory_limit_bytes / 32),
+            pressure: Arc::clone(&self.pressure),
         }
     }
 }
@@ -193,6 +201,10 @@ pub struct WriteSettings {
     pub service_labels: Vec<String>,
     /// New series that one service may bring within an hour; 0 = no limit.
     pub service_new_series_per_hour: u64,
+    /// Memory of the requests that named themselves and were answered.
+    pub requests_bytes: u64,
+    /// Whether the memory of the process is short: then writes wait.
+    pub pressure: Arc<MemoryPressure>,
 }
 
 #[cfg(test)]

@@ -29,12 +29,13 @@ use crate::metrics::{METRICS, MetricLine};
 use crate::object::Storage;
 use crate::offline::part_io;
 use crate::registry::Registry;
+use crate::requests::{Answer, KEPT_MS, Once, RequestId};
 use crate::select::StoreSource;
 use crate::settings::StoreSettings;
 use crate::snapshot::{Shared, Visible};
 use crate::spans::SpanSnapshots;
 use crate::wal::disk::{LocalDisk, WalDisk};
-use crate::writer::{WriteOutcome, WritePath, WritePathParts};
+use crate::writer::{Refusal, WriteOutcome, WritePath, WritePathParts};
 use crate::{cleaner, failpoint, flush, identity, outbox, retention, upload};
 
 /// Those who wait for background work give up when nothing at all got done for so long.
@@ -152,6 +153,9 @@ impl Store {
         let opened = tokio::task::spawn_blocking(replay).await;
         let (write_path, replayed) = opened.internal("the replay of the WAL stopped")??;
         failpoint::hit("replay.end");
+        let oldest = core.now_ms().saturating_sub(KEPT_MS);
+        let answered = core.catalog.answered_since(oldest).await?;
+        write_path.load_requests(answered.into_iter().map(Arc::new).collect());
         let write_path = Arc::new(write_path);
         let keep: HashSet<Uuid> = replayed.iter().map(|g| g.writer).chain([writer]).collect();
         core.catalog.forget_writers(&keep).await?;
@@ -201,6 +205,23 @@ impl Store {
     pub async fn write_logs(&self, batch: LogsBatch) -> Result<WriteOutcome> {
         self.takes_writes()?;
         self.write_path.write_logs(batch).await
+    }
+
+    /// Writes the log rows of a request that names itself, all or nothing, once: its repeats within ten minutes get the
+    /// answer of the first. `answer` makes it of what the store refused.
+    ///
+    /// # Errors
+    /// As [`Store::write_metrics`], and those of `answer`: then nothing is stored, and the request is not known.
+    /// [`ErrorKind::Execution`] when it came before with another body.
+    pub async fn write_logs_once(
+        &self,
+        id: RequestId,
+        body_hash: u128,
+        batches: Vec<LogsBatch>,
+        answer: impl FnOnce(&[(Refusal, u64)]) -> Result<Answer>,
+    ) -> Result<Once> {
+        self.takes_writes()?;
+        self.write_path.write_logs_once(id, body_hash, batches, answer).await
     }
 
     /// Writes spans, likewise.

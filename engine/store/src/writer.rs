@@ -29,16 +29,19 @@ use crate::memtable::logs::PreparedLogs;
 use crate::memtable::{Generation, GenerationId};
 use crate::metrics::METRICS;
 use crate::registry::Registry;
+use crate::requests::{Answer, AnsweredRequest, Claimed, Once, RequestId, Requests};
 use crate::settings::WriteSettings;
 use crate::snapshot::{Shared, Visible};
 use crate::wal::disk::WalDisk;
 use crate::wal::replay::{self, replay};
 use crate::writer::committer::{Committer, Files, Job, Log, Queued, SegmentFiles, WriteJob, Written};
-use crate::writer::stage::{Batch, Stager};
+use crate::writer::stage::{Batch, Named, Stager};
 
 /// How long a write waits for memory before it is refused.
 const MEMORY_WAIT_MAX: Duration = Duration::from_secs(2);
 const MEMORY_WAIT_STEP: Duration = Duration::from_millis(10);
+/// This part of the budget is for writes even while the process is short of memory.
+const FREE_PART: u64 = 4;
 
 /// Why a sample, histogram, exemplar or log row was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -125,6 +128,7 @@ pub struct WritePath {
     shared: Arc<Shared>,
     files: Arc<SegmentFiles>,
     queued_bytes: Arc<AtomicU64>,
+    requests: Arc<Requests>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
@@ -183,10 +187,11 @@ impl WritePath {
         let thread = std::thread::Builder::new().name("quiver-wal".into()).spawn(move || committer.run(&queue));
         let thread = thread.map_err(|e| Error::internal("cannot start the thread of the WAL").with_source(e))?;
         let thread = Mutex::new(Some(thread));
-        Ok((
-            Self { jobs, settings, clock, disk, dir, registry, shared, files, queued_bytes: Arc::default(), thread },
-            found,
-        ))
+        let requests = Requests::new(settings.requests_bytes);
+        let queued_bytes = Arc::default();
+        let path = Self { jobs, settings, clock, disk, dir, registry, shared, files, queued_bytes, requests, thread };
+        path.load_requests(found.iter().flat_map(|g| g.requests()).collect());
+        Ok((path, found))
     }
 
     /// Writes a batch. Returns when it is durable as the level says, and visible.
@@ -227,9 +232,52 @@ impl WritePath {
         self.wait_for_memory().await?;
         let prepared = PreparedLogs::new(batch)?;
         let bytes = prepared.bytes;
-        let written = self.enqueue(Batch::Logs(prepared), bytes, admitted.days)?.await.map_err(|_| stopped())??;
+        let batch = Batch::Logs(prepared, None);
+        let written = self.enqueue(batch, bytes, admitted.days)?.await.map_err(|_| stopped())??;
         outcome.rows = written.rows;
         Ok(outcome)
+    }
+
+    /// Writes the log rows of a request that names itself, as one write, with the answer that it gets; `answer` makes it
+    /// of what was refused. A request that was written before is not written again.
+    ///
+    /// # Errors
+    /// As [`WritePath::write_logs`], and those of `answer`: then nothing is stored, and the request is not known.
+    /// Execution: the same name was used with another body.
+    pub async fn write_logs_once(
+        &self,
+        id: RequestId,
+        body_hash: u128,
+        mut batches: Vec<LogsBatch>,
+        answer: impl FnOnce(&[(Refusal, u64)]) -> Result<Answer>,
+    ) -> Result<Once> {
+        let claim = match self.requests.claim(&id, body_hash, || self.clock.now_ms()).await? {
+            Claimed::New(claim) => claim,
+            Claimed::Known(known) => return Ok(Once::Repeated(known)),
+        };
+        let (mut days, mut refused) = (Vec::new(), Vec::new());
+        for batch in &mut batches {
+            let admitted = limits::admit_logs(batch, self.clock.now_ms(), &self.settings)?;
+            days.extend(admitted.days);
+            refused.extend(admitted.refused);
+        }
+        days.sort_unstable();
+        days.dedup();
+        limits::check_days(&days, &self.settings)?;
+        let answer = answer(&refused)?;
+        self.wait_for_memory().await?;
+        let filled = batches.into_iter().filter(|b| !b.is_empty());
+        let prepared = PreparedLogs::join(filled.map(PreparedLogs::new).collect::<Result<_>>()?);
+        let request = Arc::new(AnsweredRequest { id, body_hash, at: self.clock.now_ms(), answer });
+        let bytes = prepared.bytes + request.bytes();
+        let batch = Batch::Logs(prepared, Some(Box::new(Named { request: Arc::clone(&request), claim })));
+        self.enqueue(batch, bytes, days)?.await.map_err(|_| stopped())??;
+        Ok(Once::Stored(request))
+    }
+
+    /// Adds requests that were answered before the start and stand in the catalog.
+    pub(crate) fn load_requests(&self, answered: Vec<Arc<AnsweredRequest>>) {
+        self.requests.load(answered, self.clock.now_ms());
     }
 
     /// Writes spans, likewise.
@@ -259,8 +307,15 @@ impl WritePath {
         (self.registry.bytes() + self.registry.generation_bytes()) as u64 + self.queued_bytes.load(Relaxed)
     }
 
+    /// Whether writes have to wait. What others take is no reason to refuse the few bytes that are always left to them.
+    fn lacks_memory(&self) -> bool {
+        let held = self.memory_bytes();
+        let short = self.settings.pressure.is_short() && held > self.settings.memory_bytes / FREE_PART;
+        held > self.settings.memory_bytes || short
+    }
+
     async fn wait_for_memory(&self) -> Result<()> {
-        if self.memory_bytes() <= self.settings.memory_bytes {
+        if !self.lacks_memory() {
             return Ok(());
         }
         METRICS.ingest_waits.inc();
@@ -269,7 +324,7 @@ impl WritePath {
             // Nothing is on its way out, so nothing would ever become free.
             self.seal().await?;
         }
-        while self.memory_bytes() > self.settings.memory_bytes {
+        while self.lacks_memory() {
             if started.elapsed() >= MEMORY_WAIT_MAX {
                 METRICS.ingest_refused.inc();
                 return Err(Error::new(

@@ -1,12 +1,14 @@
 //! Logs over HTTP and gRPC: the endpoints of five formats, and the calls that shippers make before they send.
 //!
 //! `request` reads what all endpoints share (parameters, encoding, tenancy), `store` writes batches, `lines` streams
-//! the two line formats, `whole` reads the others as a whole, `search_engine` and `handshake` answer the small calls.
+//! the two line formats, `whole` reads the others as a whole, `once` stores what names itself once, `search_engine` and
+//! `handshake` answer the small calls.
 
 mod grpc;
 mod handshake;
 mod lines;
 pub mod metrics;
+mod once;
 mod request;
 mod search_engine;
 mod store;

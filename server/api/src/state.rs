@@ -99,6 +99,11 @@ pub struct AppState {
 }
 
 impl AppState {
+    /// Names who calls, for what belongs to callers. Empty until identities exist, like [`Self::access`].
+    pub fn caller(&self) -> &'static str {
+        ""
+    }
+
     /// Gives what the caller may see. Full until identities exist; the one place that they will come in by.
     pub fn access(&self) -> Access {
         Access::full()

@@ -17,6 +17,13 @@ pub fn memory_total_bytes() -> u64 {
     group.map_or(machine, |g| g.min(machine))
 }
 
+/// Gives the memory that the process has in use, in bytes; `None`: the system does not tell.
+pub fn resident_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let kib = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
+    Some(kib.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
+}
+
 /// Gives the number of threads that can run at once.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
@@ -33,9 +40,6 @@ pub fn write_metrics(out: &mut String) {
     let field = |n: usize| fields.get(n).copied().unwrap_or(0.0);
     // USER_HZ is 100 in every ABI of Linux that Rust's standard library supports.
     let ticks = 100.0;
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let resident_kib =
-        status.lines().find_map(|l| l.strip_prefix("VmRSS:")?.trim().trim_end_matches("kB").trim().parse::<f64>().ok());
     let fds = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let one = |v: f64| vec![(String::new(), v)];
     write_metric(out, "process_cpu_seconds_total", "counter", "CPU time used.", &one((field(11) + field(12)) / ticks));
@@ -44,7 +48,7 @@ pub fn write_metrics(out: &mut String) {
         "process_resident_memory_bytes",
         "gauge",
         "Resident memory.",
-        &one(resident_kib.unwrap_or(0.0) * 1024.0),
+        &one(resident_bytes().unwrap_or(0) as f64),
     );
     write_metric(out, "process_threads", "gauge", "Threads.", &one(field(17)));
     write_metric(out, "process_open_fds", "gauge", "Open file descriptors.", &one(fds as f64));

@@ -20,8 +20,8 @@ use quiver_types::logs::{LogRequest, LogSnapshot};
 use quiver_types::spans::{RollupRequest, SpanRequest, SpanSnapshot};
 use quiver_types::{Access, Clock, ReadStats, Result, SelectedSeries, SeriesSource};
 
-use crate::process;
 use crate::settings::{Settings, Span};
+use crate::{memory, process};
 
 /// The store's samples as tables: the one place where languages and store meet.
 struct StoreTables;
@@ -178,7 +178,8 @@ fn api_settings(settings: &Settings, memory: u64) -> ApiSettings {
 /// Those of the store (locked directory, newer formats, other installation, …) and of the engine.
 pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<AppState>> {
     let store_settings = store_settings(settings);
-    let memory = store_settings.memory_limit_bytes;
+    let (memory, pressure) = (store_settings.memory_limit_bytes, Arc::clone(&store_settings.pressure));
+    memory::keep(memory, &pressure);
     let spill_dir = Path::new(&settings.store.data).join("spill");
     let store = Store::open(store_settings, Arc::clone(&clock)).await?;
     std::fs::create_dir_all(&spill_dir)
@@ -190,6 +191,7 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
         spill_bytes: settings.query.spill_max.0,
         threads,
         concurrent_max: settings.query.concurrent_max,
+        pressure,
     };
     let engine = QueryEngine::new(
         &engine_settings,

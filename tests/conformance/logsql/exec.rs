@@ -25,6 +25,7 @@ pub(crate) fn suite<'a>(folder: &Path, changed: &'a HashMap<String, Value>) -> S
         spill_bytes: 1 << 30,
         threads: 2,
         concurrent_max: 4,
+        pressure: Arc::default(),
     };
     let engine = QueryEngine::new(&settings, vec![extension_planner()]).expect("an engine");
     Suite {

@@ -30,8 +30,9 @@ pub(crate) struct Memory {
     pub(crate) batch_rows: usize,
 }
 
+/// A snapshot without streams.
 #[derive(Debug)]
-struct Nothing;
+pub(crate) struct Nothing;
 
 #[async_trait]
 impl LogSnapshot for Nothing {

@@ -21,6 +21,7 @@ pub(crate) fn suite(folder: &Path) -> Suite<'static> {
         spill_bytes: 1 << 20,
         threads: 1,
         concurrent_max: 4,
+        pressure: Arc::default(),
     };
     let runner = Runner {
         runtime: tokio::runtime::Runtime::new().expect("a runtime"),

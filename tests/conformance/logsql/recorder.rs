@@ -3,32 +3,19 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::MemTable;
 use quiver_logsql::ast::Query;
 use quiver_logsql::{LogsqlEngine, QueryScope, extension_planner, parse};
 use quiver_query::{EngineSettings, Limits, LogTables, QueryContext, QueryEngine};
-use quiver_types::logs::{LogFilter, LogRequest, LogSnapshot, LogSource, StreamInfo, StreamSelector};
+use quiver_types::logs::{LogFilter, LogRequest, LogSnapshot, LogSource, StreamSelector};
 use quiver_types::{Access, Error, ReadStats, Result};
+
+use super::memory::Nothing;
 
 /// Notes requests.
 #[derive(Debug, Default)]
 struct Notes(Mutex<Vec<LogRequest>>);
-
-#[derive(Debug)]
-struct Nothing;
-
-#[async_trait]
-impl LogSnapshot for Nothing {
-    async fn streams(&self, _: &Access, _: &StreamSelector, _: (i64, i64), _: &ReadStats) -> Result<Vec<StreamInfo>> {
-        Ok(Vec::new())
-    }
-
-    fn as_any(&self) -> &(dyn std::any::Any + Send + Sync) {
-        self
-    }
-}
 
 impl LogSource for Notes {
     fn snapshot(&self) -> Arc<dyn LogSnapshot> {
@@ -66,6 +53,7 @@ impl Recorder {
             spill_bytes: 1 << 20,
             threads: 1,
             concurrent_max: 4,
+            pressure: Arc::default(),
         };
         let engine = QueryEngine::new(&settings, vec![extension_planner()]).expect("an engine");
         let notes = Arc::new(Notes::default());

@@ -1,6 +1,7 @@
 //! Commits: parts in, parts out, WAL floor, in one transaction with the next commit number; and the pending keys that
 //! a job registers before it writes anything.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use sqlx::Row;
@@ -11,6 +12,7 @@ use crate::error::{Context, Error, ErrorKind, Result};
 use crate::failpoint;
 use crate::metrics::METRICS;
 use crate::part::{Origin, PartId, PartMeta, Place};
+use crate::requests::AnsweredRequest;
 
 /// A change of what exists.
 #[derive(Debug, Default, Clone)]
@@ -23,6 +25,8 @@ pub struct Change {
     pub removed: Vec<PartId>,
     /// Floors that move up.
     pub floors: Vec<Floor>,
+    /// Requests that named themselves, of the generations below the floors.
+    pub answered: Vec<Arc<AnsweredRequest>>,
 }
 
 /// A generation that is in parts from a commit on.
@@ -86,6 +90,9 @@ impl Catalog {
         remove_parts(&mut tx, number, &change.removed).await?;
         for floor in &change.floors {
             self.move_floor(&mut tx, *floor).await?;
+        }
+        if !change.answered.is_empty() {
+            self.insert_answered(&mut tx, &change.answered).await?;
         }
         self.fill_outbox(&mut tx, number, change).await?;
         failpoint::hit("commit.before-end");

@@ -6,6 +6,7 @@ use quiver_types::SystemClock;
 
 use super::*;
 use crate::part::{FileMeta, NameFilter, Origin, Place};
+use crate::requests::{Answer, AnsweredRequest, KEPT_MS, RequestId};
 
 async fn catalog(dir: &tempfile::TempDir) -> Catalog {
     let catalog = Catalog::open(&dir.path().join("quiver.db"), Arc::new(SystemClock)).await.unwrap();
@@ -224,4 +225,32 @@ async fn a_newer_catalog_is_refused() {
     first.close().await;
     let error = Catalog::open(&dir.path().join("quiver.db"), Arc::new(SystemClock)).await.unwrap_err();
     assert!(error.to_string().contains("version 99"), "{error}");
+}
+
+#[tokio::test]
+async fn answered_requests_come_with_their_commit_and_go_when_they_are_old() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = catalog(&dir).await;
+    let now = Clock::now_ms(&SystemClock);
+    let request = |key: &str, body_hash, at| {
+        let id = RequestId { caller: String::new(), path: "/p".into(), key: key.into() };
+        let answer = Answer { status: 204, content_type: "text/plain".into(), body: vec![0, 255] };
+        Arc::new(AnsweredRequest { id, body_hash, at, answer })
+    };
+    let (old, a, b) = (request("old", 1, now - 2 * KEPT_MS), request("a", u128::MAX, now - 1), request("b", 3, now));
+    let writer = Uuid::now_v7();
+    let change = |generation, answered: &[&Arc<AnsweredRequest>]| Change {
+        floors: vec![Floor { writer, generation }],
+        answered: answered.iter().map(|a| Arc::clone(a)).collect(),
+        ..Change::default()
+    };
+    catalog.commit(&change(1, &[&old, &a])).await.unwrap();
+    assert_eq!(catalog.answered_since(0).await.unwrap(), [(*old).clone(), (*a).clone()]);
+    // A commit that fails leaves nothing.
+    catalog.commit(&change(1, &[&b])).await.unwrap_err();
+    assert_eq!(catalog.answered_since(0).await.unwrap().len(), 2);
+    let again = request("a", 5, now);
+    catalog.commit(&change(2, &[&b, &again])).await.unwrap();
+    assert_eq!(catalog.answered_since(now - KEPT_MS).await.unwrap(), [(*again).clone(), (*b).clone()]);
+    assert_eq!(catalog.answered_since(0).await.unwrap().len(), 2);
 }

@@ -163,6 +163,33 @@ impl PreparedLogs {
     }
 }
 
+impl PreparedLogs {
+    /// Puts what several batches hold behind each other.
+    pub(crate) fn join(all: Vec<Self>) -> Self {
+        let mut pairs: Vec<LiveStream> = Vec::new();
+        let mut known: HashMap<(SeriesId, Arc<str>), u32, FixedState> = HashMap::default();
+        let (mut rows, mut bytes) = (Vec::with_capacity(all.len()), 0);
+        for mut part in all {
+            let places: Vec<u32> = (part.pairs.into_iter())
+                .map(|pair| {
+                    *known.entry((pair.id, Arc::clone(&pair.service))).or_insert_with(|| {
+                        pairs.push(pair);
+                        pairs.len() as u32 - 1
+                    })
+                })
+                .collect();
+            part.rows.slots = part.rows.slots.iter().map(|&slot| places[slot as usize]).collect::<Vec<_>>().into();
+            bytes += part.bytes;
+            rows.push(part.rows);
+        }
+        let rows = match <[LogRows; 1]>::try_from(rows) {
+            Ok([rows]) => rows,
+            Err(rows) => LogRows::concat(&rows.iter().collect::<Vec<_>>()),
+        };
+        Self { rows, pairs, bytes }
+    }
+}
+
 fn offsets(ends: &[u32]) -> Option<OffsetBuffer<i32>> {
     if !ends.is_sorted() {
         return None;

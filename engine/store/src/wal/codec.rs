@@ -24,6 +24,7 @@ use quiver_types::{Millis, SeriesId, SpansBatch};
 use crate::memtable::HistogramRow;
 use crate::memtable::logs::LogRows;
 use crate::memtable::series::exemplar;
+use crate::requests::{Answer, AnsweredRequest, RequestId};
 use crate::run::RunExemplar;
 
 /// What a record's body holds.
@@ -45,6 +46,8 @@ pub(crate) enum Kind {
     LogNames,
     /// Rows of `logs`.
     LogRows,
+    /// The request that brought them, with its answer.
+    LogRequest,
     /// Contexts of the spans that follow.
     SpanContexts,
     /// Rows of `spans`.
@@ -56,7 +59,7 @@ impl Kind {
     pub(crate) fn table(self) -> &'static TableDef {
         match self {
             Self::Metadata => &metric_metadata::TABLE,
-            Self::LogStreams | Self::LogNames | Self::LogRows => &logs::TABLE,
+            Self::LogStreams | Self::LogNames | Self::LogRows | Self::LogRequest => &logs::TABLE,
             Self::SpanContexts | Self::SpanRows => &spans::TABLE,
             _ => &metrics::TABLE,
         }
@@ -68,7 +71,7 @@ impl Kind {
             Self::Definitions | Self::Metadata | Self::LogStreams | Self::SpanContexts => 0,
             Self::Samples | Self::LogNames | Self::SpanRows => 1,
             Self::Histograms | Self::LogRows => 2,
-            Self::Exemplars => 3,
+            Self::Exemplars | Self::LogRequest => 3,
         }
     }
 
@@ -80,7 +83,7 @@ impl Kind {
     /// Finds the kind that table and number name.
     pub(crate) fn of(table: u16, number: u16) -> Option<Self> {
         let metrics = [Self::Definitions, Self::Samples, Self::Histograms, Self::Exemplars, Self::Metadata];
-        let all = metrics.into_iter().chain([Self::LogStreams, Self::LogNames, Self::LogRows]);
+        let all = metrics.into_iter().chain([Self::LogStreams, Self::LogNames, Self::LogRows, Self::LogRequest]);
         let all = all.chain([Self::SpanContexts, Self::SpanRows]);
         let mut all = all;
         all.find(|k| k.table().number == table && k.number() == number)
@@ -103,11 +106,12 @@ impl Kind {
             (Self::LogNames, _) => &schemas[6],
             (Self::LogRows, false) => &schemas[7],
             (Self::LogRows | Self::SpanContexts | Self::SpanRows, _) => &schemas[8],
+            (Self::LogRequest, _) => &schemas[9],
         })
     }
 }
 
-static SCHEMAS: LazyLock<[SchemaRef; 9]> = LazyLock::new(|| {
+static SCHEMAS: LazyLock<[SchemaRef; 10]> = LazyLock::new(|| {
     let field = |name: &str, t: DataType| Field::new(name, t, false);
     let schema = |fields: Vec<Field>| Arc::new(Schema::new(fields));
     let series = || field("series", DataType::UInt32);
@@ -134,6 +138,16 @@ static SCHEMAS: LazyLock<[SchemaRef; 9]> = LazyLock::new(|| {
             field("stream", DataType::UInt32),
             log_fields(),
             field("severity", DataType::UInt8),
+        ]),
+        schema(vec![
+            text("caller"),
+            text("path"),
+            text("key"),
+            field("body_hash", DataType::FixedSizeBinary(16)),
+            ts(),
+            field("status", DataType::UInt32),
+            text("content_type"),
+            field("answer", DataType::Binary),
         ]),
     ]
 });
@@ -278,6 +292,24 @@ impl Encoder {
         self.write(Kind::LogRows, optional, columns, out);
     }
 
+    pub(crate) fn log_request(&mut self, request: &AnsweredRequest, out: &mut Vec<u8>) {
+        let AnsweredRequest { id, body_hash, at, answer } = request;
+        let text = |text: &str| -> ArrayRef { Arc::new(StringArray::from_iter_values([text])) };
+        let mut hash = FixedSizeBinaryBuilder::with_capacity(1, 16);
+        hash.append_value(body_hash.to_be_bytes()).expect("16 bytes");
+        let columns: Vec<ArrayRef> = vec![
+            text(&id.caller),
+            text(&id.path),
+            text(&id.key),
+            Arc::new(hash.finish()),
+            Arc::new(Int64Array::from_iter_values([*at])),
+            Arc::new(UInt32Array::from_iter_values([u32::from(answer.status)])),
+            text(&answer.content_type),
+            Arc::new(BinaryArray::from_iter_values([&answer.body])),
+        ];
+        self.write(Kind::LogRequest, false, columns, out);
+    }
+
     pub(crate) fn metadata(&mut self, rows: &[MetadataRow], out: &mut Vec<u8>) {
         let text = |get: fn(&MetadataRow) -> &str| -> ArrayRef {
             Arc::new(StringArray::from_iter_values(rows.iter().map(get)))
@@ -420,6 +452,28 @@ pub(crate) fn read_log_rows(batch: &RecordBatch, names: &StringArray) -> Result<
         values: values.clone(),
         names: names.clone(),
     })
+}
+
+/// Reads the request that brought a write.
+pub(crate) fn read_log_request(batch: &RecordBatch) -> Result<AnsweredRequest, BadBody> {
+    let text = |at| column(batch, at, |c| c.as_string_opt::<i32>());
+    let (caller, path, key, content_type) = (text(0)?, text(1)?, text(2)?, text(6)?);
+    let hash = column(batch, 3, |c| c.as_fixed_size_binary_opt())?;
+    let at = column(batch, 4, |c| c.as_primitive_opt::<Int64Type>())?;
+    let status = column(batch, 5, |c| c.as_primitive_opt::<UInt32Type>())?;
+    let body = column(batch, 7, |c| c.as_binary_opt::<i32>())?;
+    if batch.num_rows() != 1 {
+        return Err(bad("not one request"));
+    }
+    let id =
+        RequestId { caller: caller.value(0).to_owned(), path: path.value(0).to_owned(), key: key.value(0).to_owned() };
+    let hash = hash.value(0).try_into().map_err(|_| bad("a hash is not 16 bytes"))?;
+    let answer = Answer {
+        status: u16::try_from(status.value(0)).map_err(|_| bad("a status is too large"))?,
+        content_type: content_type.value(0).to_owned(),
+        body: body.value(0).to_vec(),
+    };
+    Ok(AnsweredRequest { id, body_hash: u128::from_be_bytes(hash), at: at.value(0), answer })
 }
 
 /// Reads metadata rows.

@@ -386,6 +386,7 @@ impl GenerationReplay {
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (mut names, mut logs) = (None, Vec::new());
         let (mut contexts, mut spans) = (None, Vec::new());
+        let mut request = None;
         for (kind, batch) in &write.records {
             match kind {
                 Kind::Samples => samples.push(codec::read_samples(batch)?),
@@ -397,6 +398,7 @@ impl GenerationReplay {
                     let names = names.as_ref().ok_or_else(|| codec::bad("log rows without names"))?;
                     logs.push(self.read_logs(batch, names)?);
                 }
+                Kind::LogRequest => request = Some(codec::read_log_request(batch)?),
                 Kind::SpanContexts => contexts = Some(batch.clone()),
                 Kind::SpanRows => {
                     let contexts = contexts.clone().ok_or_else(|| codec::bad("spans without contexts"))?;
@@ -444,6 +446,9 @@ impl GenerationReplay {
             note_days(rows.time.iter().map(|&t| millis_of(t)), &mut days);
             self.generation.touch_days(&days);
             self.generation.insert_logs(seq, rows, &days);
+        }
+        if let Some(request) = request {
+            self.generation.insert_request(seq, Arc::new(request));
         }
         Ok(())
     }

@@ -283,12 +283,22 @@ impl Committer {
         for write in group {
             last_seq = write.staged.seq;
             self.shared.changes().note(last_seq, write.staged.times());
-            answers.push((self.insert(write.staged, &write.days), write.reply));
+            let mut staged = write.staged;
+            let named = staged.request.take();
+            let written = self.insert(staged, &write.days);
+            if let Some(named) = &named {
+                self.opened.get_or_insert_with(Instant::now);
+                self.generation.insert_request(last_seq, Arc::clone(&named.request));
+            }
+            answers.push((written, named, write.reply));
         }
         self.shared.advance(last_seq);
         failpoint::hit("wal.after-insert");
         METRICS.wal_writes.add(answers.len() as u64);
-        for (written, reply) in answers {
+        for (written, named, reply) in answers {
+            if let Some(named) = named {
+                named.claim.settle(named.request);
+            }
             // The sender may have gone; what it wrote stays.
             let _ = reply.send(Ok(written));
         }

@@ -45,10 +45,19 @@ pub(crate) fn admit(batch: &mut MetricsBatch, now: Millis, settings: &WriteSetti
 }
 
 fn within(days: Vec<i32>, refused: Vec<(Refusal, u64)>, settings: &WriteSettings) -> Result<Admitted> {
+    check_days(&days, settings)?;
+    Ok(Admitted { days, refused })
+}
+
+/// Checks the number of days of a write.
+///
+/// # Errors
+/// Invalid: they are too many.
+pub(crate) fn check_days(days: &[i32], settings: &WriteSettings) -> Result<()> {
     if days.len() > settings.days_max {
         return Err(Error::invalid(format!("request touches more than {} days", settings.days_max)));
     }
-    Ok(Admitted { days, refused })
+    Ok(())
 }
 
 /// Drops log rows outside of the accepted time.

@@ -6,6 +6,7 @@
 mod logs;
 
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
 use arrow::array::{Float64Array, Int64Array, UInt32Array};
 use foldhash::fast::FixedState;
@@ -22,6 +23,7 @@ use crate::memtable::logs::{LogRows, PreparedLogs};
 use crate::memtable::series::exemplar;
 use crate::memtable::{Generation, HistogramRow};
 use crate::registry::Attached;
+use crate::requests::{AnsweredRequest, Claim};
 use crate::wal::codec::{Definition, Encoder, ExemplarRow, Kind, MetadataRow, SampleColumns};
 use crate::wal::record;
 
@@ -38,6 +40,8 @@ pub(crate) struct Staged {
     pub(crate) metadata: Vec<MetadataRow>,
     pub(crate) logs: Option<LogRows>,
     pub(crate) spans: Option<SpansBatch>,
+    /// The request that brings it, when it named itself.
+    pub(crate) request: Option<Box<Named>>,
     /// Samples and histograms of series that the registry has no room for.
     pub(crate) refused: u64,
     /// Samples and histograms of series whose service brings too many.
@@ -65,13 +69,20 @@ pub(crate) struct Stager {
     quota: SeriesQuota,
 }
 
+/// A request that names itself, and the right to answer it.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) request: Arc<AnsweredRequest>,
+    pub(crate) claim: Claim,
+}
+
 /// What a write brings.
 #[derive(Debug)]
 pub(crate) enum Batch {
     /// Samples.
     Metrics(MetricsBatch),
-    /// Log rows.
-    Logs(PreparedLogs),
+    /// Log rows, with the request when it names itself.
+    Logs(PreparedLogs, Option<Box<Named>>),
     /// Spans.
     Spans(SpansBatch),
 }
@@ -133,9 +144,10 @@ impl Stager {
     pub(crate) fn stage(&mut self, ctx: StageContext<'_>, seq: u64, batch: Batch, out: &mut Vec<u8>) -> Staged {
         match batch {
             Batch::Metrics(batch) => self.stage_metrics(ctx, seq, batch, out),
-            Batch::Logs(prepared) => {
-                let rows = self.logs.stage(ctx.generation, seq, prepared, &mut self.encoder, out);
-                Staged { logs: Some(rows), ..Staged::empty(seq) }
+            Batch::Logs(prepared, request) => {
+                let answered = request.as_ref().map(|r| &*r.request);
+                let rows = self.logs.stage(ctx.generation, seq, prepared, answered, &mut self.encoder, out);
+                Staged { logs: rows, request, ..Staged::empty(seq) }
             }
             Batch::Spans(batch) => {
                 self.encode_spans(&batch, seq, out);
@@ -341,7 +353,18 @@ fn services_by_metric<'a>(batch: &'a MetricsBatch, service_labels: &[String]) ->
 impl Staged {
     fn empty(seq: u64) -> Self {
         let (histograms, exemplars, metadata) = (Vec::new(), Vec::new(), Vec::new());
-        Self { seq, samples: None, histograms, exemplars, metadata, logs: None, spans: None, refused: 0, barred: 0 }
+        Self {
+            seq,
+            samples: None,
+            histograms,
+            exemplars,
+            metadata,
+            logs: None,
+            spans: None,
+            request: None,
+            refused: 0,
+            barred: 0,
+        }
     }
 
     /// Gives the times of its samples and histograms.
@@ -358,6 +381,7 @@ impl Staged {
             && self.metadata.is_empty()
             && self.logs.is_none()
             && self.spans.is_none()
+            && self.request.is_none()
     }
 }
 

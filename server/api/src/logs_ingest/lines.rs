@@ -8,21 +8,23 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::StreamExt;
 use http::StatusCode;
 use quiver_ingest::codec::Inflate;
 use quiver_ingest::logs::bulk::Bulk;
-use quiver_ingest::logs::{Dropped, JsonLines, Report};
+use quiver_ingest::logs::{JsonLines, Report};
 use quiver_ingest::{Encoding, Error as IngestError};
-use quiver_types::{Error, LogsBatch, Result};
+use quiver_store::Refusal;
+use quiver_types::{Error, ErrorKind, LogsBatch, Result};
 use tokio::task::JoinHandle;
+use xxhash_rust::xxh3::Xxh3;
 
-use super::handshake::json;
 use super::metrics::Endpoint;
+use super::once::{Success, Whole, write_once};
 use super::request::{Intake, ours};
-use super::store::{count, write_counted};
+use super::store::{count, refuse, write_counted};
 use crate::error::plain_error;
 use crate::state::AppState;
 
@@ -110,6 +112,8 @@ struct Work<D> {
     decoder: D,
     inflate: Inflate,
     buffer: Vec<u8>,
+    /// Of the body, when the request names itself.
+    hash: Option<Box<Xxh3>>,
 }
 
 /// What a turn of decoding gave.
@@ -139,6 +143,9 @@ impl<D: LineDecoder> Work<D> {
                 batches.extend(self.decoder.take_all());
                 break;
             }
+            if let Some(hash) = &mut self.hash {
+                hash.update(&self.buffer[..len]);
+            }
             self.decoder.feed(&self.buffer[..len]).map_err(ours)?;
             let full = self.decoder.take_full();
             if !full.is_empty() {
@@ -153,25 +160,31 @@ impl<D: LineDecoder> Work<D> {
 /// A body that was read: the decoder at its end, and why it ended early.
 pub(super) struct Streamed<D> {
     pub(super) decoder: D,
-    pub(super) report: Report,
     pub(super) outcome: Result<()>,
+    /// All of it; with `whole` nothing is stored yet, else there are no batches left.
+    pub(super) whole: Whole,
 }
 
 /// Streams a body through a decoder into the store, and counts it. Goes on when whoever asked is gone: what arrived
-/// before stays.
+/// before stays. With `whole` nothing is stored, and what the body holds is handed back instead.
 pub(super) async fn stream<D: LineDecoder>(
     state: &Arc<AppState>,
     endpoint: Endpoint,
     decoder: D,
     encoding: Option<Encoding>,
+    whole: bool,
     body: Body,
 ) -> Streamed<D> {
     let state = Arc::clone(state);
     let running = tokio::spawn(async move {
-        let (streamed, bytes) = run(&state, decoder, encoding, body).await;
-        let nothing = Report::default();
-        let is_stored = !D::HOLDS || streamed.outcome.is_ok();
-        count(&state, endpoint, bytes, if is_stored { &streamed.report } else { &nothing });
+        let streamed = run(&state, decoder, encoding, whole, body).await;
+        let Whole { report, bytes, .. } = &streamed.whole;
+        let is_stored = !whole && (!D::HOLDS || streamed.outcome.is_ok());
+        // A whole one that can be stored is counted by who stores it.
+        if !whole || streamed.outcome.is_err() {
+            let nothing = Report::default();
+            count(&state, endpoint, *bytes, if is_stored { report } else { &nothing });
+        }
         streamed
     });
     running.await.expect("a fault of ours in a decoder ends its request")
@@ -181,13 +194,16 @@ async fn run<D: LineDecoder>(
     state: &Arc<AppState>,
     decoder: D,
     encoding: Option<Encoding>,
+    whole: bool,
     body: Body,
-) -> (Streamed<D>, u64) {
+) -> Streamed<D> {
     let encoding = encoding.unwrap_or(Encoding::Identity);
     let inflate = Inflate::new(encoding, state.settings.decode_limits.body_bytes_max);
+    let hash = whole.then(|| Box::new(Xxh3::new()));
     let mut driver = Driver {
         state: Arc::clone(state),
-        work: Some(Box::new(Work { decoder, inflate, buffer: vec![0; BUFFER_BYTES] })),
+        work: Some(Box::new(Work { decoder, inflate, buffer: vec![0; BUFFER_BYTES], hash })),
+        whole,
         held: Vec::new(),
         held_bytes: 0,
         storing: None,
@@ -200,20 +216,21 @@ async fn run<D: LineDecoder>(
     let outcome = outcome.and(settled);
     let work = driver.work.expect("a turn gives the work back");
     let mut report = work.decoder.report().clone();
-    for (why, count) in driver.refused {
-        report.rows = report.rows.saturating_sub(count);
-        report.drop_rows(why, count);
-    }
-    (Streamed { decoder: work.decoder, report, outcome }, driver.bytes)
+    refuse(&mut report, driver.refused);
+    let body_hash = work.hash.map_or(0, |hash| hash.digest128());
+    let whole = Whole { batches: driver.held, report, body_hash, bytes: driver.bytes };
+    Streamed { decoder: work.decoder, outcome, whole }
 }
 
 struct Driver<D> {
     state: Arc<AppState>,
     work: Option<Box<Work<D>>>,
+    /// Whether nothing is stored here.
+    whole: bool,
     held: Vec<LogsBatch>,
     held_bytes: usize,
-    storing: Option<JoinHandle<Result<Vec<(Dropped, u64)>>>>,
-    refused: Vec<(Dropped, u64)>,
+    storing: Option<JoinHandle<Result<Vec<(Refusal, u64)>>>>,
+    refused: Vec<(Refusal, u64)>,
     bytes: u64,
 }
 
@@ -247,6 +264,11 @@ impl<D: LineDecoder> Driver<D> {
             let mut turn = self.turn(pieces, ended, gathered).await;
             loop {
                 self.take(turn.batches).await?;
+                if self.whole && self.held_bytes > HELD_BYTES_MAX {
+                    let text = format!("a request with `Idempotency-Key` may hold {HELD_BYTES_MAX} bytes of values");
+                    broken = Some(Error::new(ErrorKind::TooLarge, text));
+                    break;
+                }
                 match turn.more {
                     Ok(true) => turn = self.turn(Vec::new(), ended, GATHER_BYTES).await,
                     Ok(false) => break,
@@ -290,11 +312,14 @@ impl<D: LineDecoder> Driver<D> {
     async fn take(&mut self, batches: Vec<LogsBatch>) -> Result<()> {
         self.held_bytes += batches.iter().map(|b| b.values.len()).sum::<usize>();
         self.held.extend(batches);
-        if !D::HOLDS || self.held_bytes > HELD_BYTES_MAX { self.store().await } else { Ok(()) }
+        if !self.whole && (!D::HOLDS || self.held_bytes > HELD_BYTES_MAX) { self.store().await } else { Ok(()) }
     }
 
     /// Stores what is held; `partly`: also the rows that fill no batch, unless all or nothing counts.
     async fn release(&mut self, partly: bool) -> Result<()> {
+        if self.whole {
+            return Ok(());
+        }
         if partly {
             if D::HOLDS {
                 return Ok(());
@@ -342,16 +367,21 @@ async fn drain(chunks: &mut axum::body::BodyDataStream) {
 pub(super) async fn json_lines(State(state): State<Arc<AppState>>, request: Request) -> Response {
     const ROUTE: &str = "/insert/jsonline";
     let (head, body) = request.into_parts();
-    let intake = match Intake::read(&state, &head) {
-        Ok(intake) => intake,
-        Err(e) => return plain_error(&e, ROUTE),
-    };
-    let streamed = stream(&state, Endpoint::JsonLines, JsonLines::new(&intake.ctx), intake.encoding, body).await;
-    match streamed.outcome {
-        Err(e) => plain_error(&e, ROUTE),
-        Ok(()) if streamed.report.all_faulty() => {
-            plain_error(&Error::invalid(format!("no line could be read: {}", streamed.report.text())), ROUTE)
+    let answer = |report: &Report| {
+        if report.all_faulty() {
+            return Err(Error::invalid(format!("no line could be read: {}", report.text())));
         }
-        Ok(()) => json(StatusCode::OK, ""),
-    }
+        Ok(Success::new(StatusCode::OK, "application/json", ""))
+    };
+    let outcome = async {
+        let Intake { ctx, encoding, id, .. } = Intake::read(&state, &head)?;
+        let (endpoint, decoder) = (Endpoint::JsonLines, JsonLines::new(&ctx));
+        let streamed = stream(&state, endpoint, decoder, encoding, id.is_some(), body).await;
+        streamed.outcome?;
+        match id {
+            Some(id) => write_once(&state, endpoint, id, streamed.whole, answer).await,
+            None => Ok(answer(&streamed.whole.report)?.into_response()),
+        }
+    };
+    outcome.await.unwrap_or_else(|e| plain_error(&e, ROUTE))
 }

@@ -6,8 +6,10 @@ use http::request::Parts;
 use http::{HeaderMap, header};
 use quiver_ingest::logs::{FieldOptions, LogsContext};
 use quiver_ingest::{Encoding, codec};
+use quiver_store::RequestId;
 use quiver_types::{Error, Result};
 
+use super::once::request_id;
 use crate::state::AppState;
 
 /// A request before its body is read.
@@ -19,13 +21,15 @@ pub(super) struct Intake {
     pub(super) encoding: Option<Encoding>,
     /// Parameters of the query string.
     pub(super) params: Vec<(String, String)>,
+    /// The name that the request gives itself; taken by who stores it.
+    pub(super) id: Option<RequestId>,
 }
 
 impl Intake {
     /// Reads the head of a request.
     ///
     /// # Errors
-    /// Invalid: a bad parameter, or another tenant than 0. Unsupported: an unknown encoding.
+    /// Invalid: a bad parameter or key, or another tenant than 0. Unsupported: an unknown encoding.
     pub(super) fn read(state: &AppState, head: &Parts) -> Result<Self> {
         let params: Vec<(String, String)> =
             url::form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
@@ -44,7 +48,7 @@ impl Intake {
                 return Err(Error::invalid(text));
             }
         };
-        Ok(Self { ctx: context(state, options), encoding, params })
+        Ok(Self { ctx: context(state, options), encoding, params, id: request_id(state, head)? })
     }
 
     /// Gives a parameter of the query string.

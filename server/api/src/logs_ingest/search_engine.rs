@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{Path, Request, State};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
+use quiver_ingest::logs::Report;
 use quiver_ingest::logs::bulk::Bulk;
 use quiver_types::{Error, ErrorKind};
 
 use super::handshake::json;
 use super::lines::stream;
 use super::metrics::Endpoint;
+use super::once::{Success, write_once};
 use super::request::Intake;
 use crate::error::{log, public_text, status_of, with_retry_after};
 use crate::state::AppState;
@@ -89,13 +91,18 @@ pub(super) async fn below(State(state): State<Arc<AppState>>, Path(path): Path<S
 async fn bulk(state: &Arc<AppState>, request: Request) -> Response {
     let began = Instant::now();
     let (head, body) = request.into_parts();
-    let intake = match Intake::read(state, &head) {
-        Ok(intake) => intake,
-        Err(e) => return failed(&e),
+    let outcome = async {
+        let Intake { ctx, encoding, id, .. } = Intake::read(state, &head)?;
+        let streamed = stream(state, Endpoint::Bulk, Bulk::new(&ctx), encoding, id.is_some(), body).await;
+        streamed.outcome?;
+        let answer = |_: &Report| {
+            let text = streamed.decoder.answer(began.elapsed().as_millis() as u64);
+            Ok(Success::new(StatusCode::OK, "application/json", text))
+        };
+        match id {
+            Some(id) => write_once(state, Endpoint::Bulk, id, streamed.whole, answer).await,
+            None => Ok(answer(&streamed.whole.report)?.into_response()),
+        }
     };
-    let streamed = stream(state, Endpoint::Bulk, Bulk::new(&intake.ctx), intake.encoding, body).await;
-    match streamed.outcome {
-        Err(e) => failed(&e),
-        Ok(()) => json(StatusCode::OK, streamed.decoder.answer(began.elapsed().as_millis() as u64)),
-    }
+    outcome.await.unwrap_or_else(|e: Error| failed(&e))
 }

@@ -15,24 +15,27 @@ use crate::state::AppState;
 /// # Errors
 /// Those of the store; some of the batches may be stored then.
 pub(super) async fn write(state: &Arc<AppState>, batches: Vec<LogsBatch>, report: &mut Report) -> Result<()> {
-    for (why, count) in write_counted(state, batches).await? {
-        report.rows = report.rows.saturating_sub(count);
-        report.drop_rows(why, count);
-    }
+    let refused = write_counted(state, batches).await?;
+    refuse(report, refused);
     Ok(())
+}
+
+/// Adds what the store refused to a report.
+pub(super) fn refuse(report: &mut Report, refused: impl IntoIterator<Item = (Refusal, u64)>) {
+    for (why, count) in refused {
+        report.rows = report.rows.saturating_sub(count);
+        report.drop_rows(if why == Refusal::TooFarInFuture { Dropped::TooNew } else { Dropped::TooOld }, count);
+    }
 }
 
 /// Writes batches; gives what the store refused.
 ///
 /// # Errors
 /// As [`write`].
-pub(super) async fn write_counted(state: &Arc<AppState>, batches: Vec<LogsBatch>) -> Result<Vec<(Dropped, u64)>> {
+pub(super) async fn write_counted(state: &Arc<AppState>, batches: Vec<LogsBatch>) -> Result<Vec<(Refusal, u64)>> {
     let writes = batches.into_iter().filter(|b| !b.is_empty()).map(|batch| state.store.write_logs(batch));
     let outcomes = try_join_all(writes).await?;
-    let refused = outcomes.into_iter().flat_map(|outcome| outcome.refused);
-    Ok(refused
-        .map(|(why, count)| (if why == Refusal::TooFarInFuture { Dropped::TooNew } else { Dropped::TooOld }, count))
-        .collect())
+    Ok(outcomes.into_iter().flat_map(|outcome| outcome.refused).collect())
 }
 
 /// Counts a request that ended.

@@ -12,9 +12,11 @@ use quiver_ingest::logs::saas::UrlFields;
 use quiver_ingest::logs::{DecodedLogs, Report, otlp as otlp_logs, push as push_logs, saas as saas_logs};
 use quiver_ingest::{Encoding, otlp::response};
 use quiver_types::{Error, ErrorKind, Result};
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::handshake::json;
 use super::metrics::Endpoint;
+use super::once::{Success, Whole, write_once};
 use super::request::{Intake, ours, text};
 use super::store::{count, write};
 use crate::error::{grpc_code_of, log, plain_error, public_text, status_of, with_retry_after};
@@ -35,22 +37,55 @@ pub(super) async fn decode_and_write(
     decode: impl FnOnce(&[u8]) -> Result<DecodedLogs> + Send + 'static,
 ) -> Result<Report> {
     let bytes = body.len() as u64;
+    let DecodedLogs { batches, mut report } = decode_body(state, endpoint, body, decode).await?;
+    write(state, batches, &mut report).await?;
+    count(state, endpoint, bytes, &report);
+    Ok(report)
+}
+
+async fn decode_body<T: Send + 'static>(
+    state: &Arc<AppState>,
+    endpoint: Endpoint,
+    body: Bytes,
+    decode: impl FnOnce(&[u8]) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let bytes = body.len() as u64;
     let decoded = if body.len() > INLINE_BYTES_MAX {
         let decoded = tokio::task::spawn_blocking(move || decode(&body)).await;
         decoded.map_err(|e| Error::internal("the decoder met a fault of ours; the log has it").with_source(e))?
     } else {
         decode(&body)
     };
-    let DecodedLogs { batches, mut report } = match decoded {
-        Ok(decoded) => decoded,
-        Err(e) => {
-            count(state, endpoint, bytes, &Report::default());
-            return Err(e);
-        }
+    decoded.inspect_err(|_| count(state, endpoint, bytes, &Report::default()))
+}
+
+/// Decompresses and decodes a body, stores what it holds, and answers; once, when the request names itself.
+///
+/// # Errors
+/// Those of the decoder, of the store, and of `answer`.
+async fn take(
+    state: &Arc<AppState>,
+    endpoint: Endpoint,
+    mut intake: Intake,
+    default: Encoding,
+    body: Bytes,
+    decode: impl FnOnce(&[u8], &Intake) -> Result<DecodedLogs> + Send + 'static,
+    answer: impl FnOnce(&Report) -> Result<Success>,
+) -> Result<Response> {
+    let (bytes, id) = (body.len() as u64, intake.id.take());
+    let (bytes_max, with_hash) = (state.settings.decode_limits.body_bytes_max, id.is_some());
+    let decode = move |body: &[u8]| {
+        let body = intake.decompress(body, default, bytes_max)?;
+        let body_hash = if with_hash { xxh3_128(&body) } else { 0 };
+        Ok((decode(&body, &intake)?, body_hash))
     };
-    write(state, batches, &mut report).await?;
-    count(state, endpoint, bytes, &report);
-    Ok(report)
+    let Some(id) = id else {
+        let decode = |body: &[u8]| decode(body).map(|(decoded, _)| decoded);
+        let report = decode_and_write(state, endpoint, body, decode).await?;
+        return Ok(answer(&report)?.into_response());
+    };
+    let (DecodedLogs { batches, report }, body_hash) = decode_body(state, endpoint, body, decode).await?;
+    write_once(state, endpoint, id, Whole { batches, report, body_hash, bytes }, answer).await
 }
 
 async fn body_of(state: &AppState, head: &Parts, body: axum::body::Body) -> Result<Bytes> {
@@ -66,29 +101,24 @@ fn media(head: &Parts) -> String {
 pub(super) async fn push(State(state): State<Arc<AppState>>, request: Request) -> Response {
     const ROUTE: &str = "/insert/aggregator/api/v1/push";
     let (head, body) = request.into_parts();
-    let bytes_max = state.settings.decode_limits.body_bytes_max;
     let outcome = async {
         let intake = Intake::read(&state, &head)?;
         let is_json = media(&head) == "application/json";
         let body = body_of(&state, &head, body).await?;
-        decode_and_write(&state, Endpoint::Push, body, move |body| {
-            let default = if is_json { Encoding::Identity } else { Encoding::Snappy };
-            let body = intake.decompress(body, default, bytes_max)?;
+        let default = if is_json { Encoding::Identity } else { Encoding::Snappy };
+        let decode = move |body: &[u8], intake: &Intake| {
             let decode = if is_json { push_logs::decode_json } else { push_logs::decode_protobuf };
-            decode(&body, &intake.ctx).map_err(ours)
-        })
-        .await
+            decode(body, &intake.ctx).map_err(ours)
+        };
+        let answer = |_: &Report| Ok(Success::new(StatusCode::NO_CONTENT, "", ""));
+        take(&state, Endpoint::Push, intake, default, body, decode, answer).await
     };
-    match outcome.await {
-        Ok(_) => StatusCode::NO_CONTENT.into_response(),
-        Err(e) => plain_error(&e, ROUTE),
-    }
+    outcome.await.unwrap_or_else(|e| plain_error(&e, ROUTE))
 }
 
 /// The SaaS intake: 202 and `{}`.
 pub(super) async fn saas(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
-    let bytes_max = state.settings.decode_limits.body_bytes_max;
     let outcome = async {
         let intake = Intake::read(&state, &head)?;
         let given = |name: &'static str| intake.param(name).map(|value| (name, value.to_owned()));
@@ -97,15 +127,17 @@ pub(super) async fn saas(State(state): State<Arc<AppState>>, request: Request) -
             fields: ["ddsource", "hostname", "service"].into_iter().filter_map(given).collect(),
         };
         let body = body_of(&state, &head, body).await?;
-        decode_and_write(&state, Endpoint::Saas, body, move |body| {
-            let body = intake.decompress(body, Encoding::Identity, bytes_max)?;
-            saas_logs::decode(&body, &url, &intake.ctx).map_err(ours)
-        })
-        .await
+        let decode = move |body: &[u8], intake: &Intake| saas_logs::decode(body, &url, &intake.ctx).map_err(ours);
+        let answer = |report: &Report| {
+            if report.all_faulty() {
+                return Err(Error::invalid(format!("no record could be read: {}", report.text())));
+            }
+            Ok(Success::new(StatusCode::ACCEPTED, "application/json", "{}"))
+        };
+        take(&state, Endpoint::Saas, intake, Encoding::Identity, body, decode, answer).await
     };
     let error = match outcome.await {
-        Ok(report) if report.all_faulty() => Error::invalid(format!("no record could be read: {}", report.text())),
-        Ok(_) => return json(StatusCode::ACCEPTED, "{}"),
+        Ok(response) => return response,
         Err(e) => e,
     };
     log(&error, "/insert/saas/api/v2/logs");
@@ -122,6 +154,7 @@ pub(super) async fn otlp(State(state): State<Arc<AppState>>, request: Request) -
     let bytes_max = state.settings.decode_limits.body_bytes_max;
     let media = media(&head);
     let is_json = media == "application/json";
+    let content_type = if is_json { "application/json" } else { "application/x-protobuf" };
     let outcome = async {
         if !matches!(&*media, "" | "application/json" | "application/x-protobuf" | "application/protobuf") {
             let shown: String = media.chars().take(100).collect();
@@ -129,23 +162,19 @@ pub(super) async fn otlp(State(state): State<Arc<AppState>>, request: Request) -
         }
         let intake = Intake::read(&state, &head)?;
         let body = body_of(&state, &head, body).await?;
-        decode_and_write(&state, Endpoint::Otlp, body, move |body| {
-            let body = intake.decompress(body, Encoding::Identity, bytes_max)?;
+        let decode = move |body: &[u8], intake: &Intake| {
             let decoded = if is_json {
-                otlp_logs::decode_json(&body, bytes_max, &intake.ctx)
+                otlp_logs::decode_json(body, bytes_max, &intake.ctx)
             } else {
-                otlp_logs::decode(&body, &intake.ctx)
+                otlp_logs::decode(body, &intake.ctx)
             };
             decoded.map_err(ours)
-        })
-        .await
-    };
-    let content_type = if is_json { "application/json" } else { "application/x-protobuf" };
-    let answer = |status: StatusCode, body: Vec<u8>| {
-        with_retry_after((status, [(header::CONTENT_TYPE, content_type)], body).into_response())
+        };
+        let answer = |report: &Report| Ok(Success::new(StatusCode::OK, content_type, export_response(report, is_json)));
+        take(&state, Endpoint::Otlp, intake, Encoding::Identity, body, decode, answer).await
     };
     match outcome.await {
-        Ok(report) => answer(StatusCode::OK, export_response(&report, is_json)),
+        Ok(response) => response,
         Err(e) => {
             log(&e, "otlp/logs");
             let (code, message) = (grpc_code_of(e.kind) as u32, public_text(&e));
@@ -154,7 +183,8 @@ pub(super) async fn otlp(State(state): State<Arc<AppState>>, request: Request) -
             } else {
                 response::status_to_protobuf(code, message)
             };
-            answer(status_of(e.kind), body)
+            let response = (status_of(e.kind), [(header::CONTENT_TYPE, content_type)], body).into_response();
+            with_retry_after(response)
         }
     }
 }

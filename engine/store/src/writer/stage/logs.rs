@@ -1,8 +1,9 @@
 //! A batch of logs becomes rows of a generation and records of the WAL: streams that the generation lacks are defined,
-//! then come the names of the fields and the rows.
+//! then come the names of the fields and the rows, then the request that brings them when it named itself.
 
 use crate::memtable::Generation;
 use crate::memtable::logs::{LogRows, PreparedLogs};
+use crate::requests::AnsweredRequest;
 use crate::wal::codec::{Definition, Encoder, Kind};
 use crate::wal::record;
 
@@ -35,12 +36,33 @@ impl LogStager {
         self.encoded = 0;
     }
 
-    /// Stages rows under a sequence number; their records go to the end of `out`.
+    /// Stages rows, and the request that brings them when it names itself, under a sequence number; their records go to
+    /// the end of `out`. `None`: there are no rows.
     pub(super) fn stage(
         &mut self,
         generation: &Generation,
         seq: u64,
         prepared: PreparedLogs,
+        request: Option<&AnsweredRequest>,
+        encoder: &mut Encoder,
+        out: &mut Vec<u8>,
+    ) -> Option<LogRows> {
+        let rows = (prepared.rows.len() > 0).then(|| self.stage_rows(generation, seq, prepared, request, encoder, out));
+        if let Some(request) = request {
+            let at = record::begin(out);
+            encoder.log_request(request, out);
+            let index = if rows.is_some() { 2 } else { 0 };
+            record::finish(out, at, header(Kind::LogRequest, seq, index, record::LAST));
+        }
+        rows
+    }
+
+    fn stage_rows(
+        &mut self,
+        generation: &Generation,
+        seq: u64,
+        prepared: PreparedLogs,
+        request: Option<&AnsweredRequest>,
         encoder: &mut Encoder,
         out: &mut Vec<u8>,
     ) -> LogRows {
@@ -68,7 +90,8 @@ impl LogStager {
         record::finish(out, at, header(Kind::LogNames, seq, 0, 0));
         let at = record::begin(out);
         encoder.log_rows(&rows, out);
-        let flags = record::LAST | if rows.severity.is_some() { record::OPTIONAL } else { 0 };
+        let last = if request.is_none() { record::LAST } else { 0 };
+        let flags = last | if rows.severity.is_some() { record::OPTIONAL } else { 0 };
         record::finish(out, at, header(Kind::LogRows, seq, 1, flags));
         rows
     }

@@ -1,0 +1,140 @@
+//! `Idempotency-Key`: a request that carries one is stored once, as a whole, and its repeats get the answer of the
+//! first.
+//!
+//! The same request is: caller, path, value of the header. All of its body is decoded before anything is stored, so it
+//! has a largest size; rows and answer are one write of the store. Only answers of success are kept: a request that was
+//! refused stored nothing, and may come again with the same key, mended or not.
+
+use std::sync::Arc;
+
+use axum::response::{IntoResponse, Response};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use quiver_ingest::codec::{pack, unpack};
+use quiver_ingest::logs::Report;
+use quiver_store::{Answer, Once, RequestId};
+use quiver_types::{Error, ErrorKind, LogsBatch, Result};
+
+use super::metrics::Endpoint;
+use super::store::{count, refuse};
+use crate::state::AppState;
+
+const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
+/// Says in an answer that it was given before.
+const REPLAYED_HEADER: HeaderName = HeaderName::from_static("idempotent-replayed");
+const KEY_BYTES_MAX: usize = 255;
+/// Largest answer that is kept, compressed.
+const ANSWER_BYTES_MAX: usize = 256 * 1024;
+
+/// An answer of success, before it is sent.
+#[derive(Debug)]
+pub(super) struct Success {
+    status: StatusCode,
+    /// Empty: none.
+    content_type: &'static str,
+    body: Vec<u8>,
+}
+
+impl Success {
+    /// An answer with a body.
+    pub(super) fn new(status: StatusCode, content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
+        Self { status, content_type, body: body.into() }
+    }
+
+    fn keep(&self) -> Result<Answer> {
+        let body = pack(&self.body)?;
+        if body.len() > ANSWER_BYTES_MAX {
+            let text = "the answer is too large to be kept for `Idempotency-Key`; send fewer records in a request";
+            return Err(Error::new(ErrorKind::TooLarge, text));
+        }
+        Ok(Answer { status: self.status.as_u16(), content_type: self.content_type.to_owned(), body })
+    }
+}
+
+impl IntoResponse for Success {
+    fn into_response(self) -> Response {
+        response(self.status, HeaderValue::from_static(self.content_type), self.body)
+    }
+}
+
+fn response(status: StatusCode, content_type: HeaderValue, body: Vec<u8>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    if !content_type.is_empty() {
+        response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    }
+    response
+}
+
+fn replayed(answer: &Answer) -> Result<Response> {
+    let bad = || Error::internal("a kept answer cannot be read");
+    let status = StatusCode::from_u16(answer.status).map_err(|e| bad().with_source(e))?;
+    let content_type = HeaderValue::from_str(&answer.content_type).map_err(|e| bad().with_source(e))?;
+    let mut response = response(status, content_type, unpack(&answer.body)?);
+    response.headers_mut().insert(REPLAYED_HEADER, HeaderValue::from_static("true"));
+    Ok(response)
+}
+
+/// Reads the name that a request gives itself; `None`: it has none.
+///
+/// # Errors
+/// Invalid: it is empty, too long, not of visible ASCII, or given twice.
+pub(super) fn request_id(state: &AppState, head: &Parts) -> Result<Option<RequestId>> {
+    let mut values = head.headers.get_all(KEY_HEADER).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let key = std::str::from_utf8(value.as_bytes()).unwrap_or_default();
+    if values.next().is_some() {
+        return Err(Error::invalid("`Idempotency-Key` is given more than once"));
+    }
+    if key.is_empty() || key.len() > KEY_BYTES_MAX || !key.bytes().all(|b| b.is_ascii_graphic()) {
+        return Err(Error::invalid("`Idempotency-Key` must be 1 to 255 visible ASCII characters"));
+    }
+    let (caller, path) = (state.caller().to_owned(), head.uri.path().to_owned());
+    Ok(Some(RequestId { caller, path, key: key.to_owned() }))
+}
+
+/// The whole of a request that was decoded.
+#[derive(Debug)]
+pub(super) struct Whole {
+    /// Its rows.
+    pub(super) batches: Vec<LogsBatch>,
+    /// What became of them so far.
+    pub(super) report: Report,
+    /// Hash of its body, decompressed.
+    pub(super) body_hash: u128,
+    /// Bytes of its body on the wire.
+    pub(super) bytes: u64,
+}
+
+/// Stores a request, unless it was stored before, and gives its answer either way; counts it.
+///
+/// # Errors
+/// Those of the store and of `answer`. Execution: the key was used with another body.
+pub(super) async fn write_once(
+    state: &Arc<AppState>,
+    endpoint: Endpoint,
+    id: RequestId,
+    whole: Whole,
+    answer: impl FnOnce(&Report) -> Result<Success>,
+) -> Result<Response> {
+    let Whole { batches, mut report, body_hash, bytes } = whole;
+    let mut fresh = None;
+    let written = state.store.write_logs_once(id, body_hash, batches, |refused| {
+        refuse(&mut report, refused.iter().copied());
+        let success = answer(&report)?;
+        let kept = success.keep()?;
+        fresh = Some(success);
+        Ok(kept)
+    });
+    let outcome = match written.await {
+        Ok(Once::Stored(_)) => {
+            fresh.map(IntoResponse::into_response).ok_or_else(|| Error::internal("no answer was made"))
+        }
+        Ok(Once::Repeated(request)) => replayed(&request.answer),
+        Err(e) => Err(e),
+    };
+    let stored = outcome.as_ref().is_ok_and(|response| !response.headers().contains_key(REPLAYED_HEADER));
+    let nothing = Report::default();
+    count(state, endpoint, bytes, if stored { &report } else { &nothing });
+    outcome
+}

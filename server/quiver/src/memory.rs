@@ -1,0 +1,125 @@
+//! Keeps the process within its memory limit.
+//!
+//! A thread looks at the resident memory many times a second. When it comes near the limit, pages that the allocator
+//! holds back for later are given to the system at once, instead of after its usual ten seconds; when nearly all of it
+//! is used nevertheless, it says so ([`MemoryPressure`]): writes wait, queries spill or fail, until there is room again.
+
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use quiver_types::MemoryPressure;
+use tikv_jemalloc_ctl::{Access, AsName};
+
+use crate::process::resident_bytes;
+
+/// How often memory is looked at: what is taken in so short a time must fit above the limit.
+const INTERVAL: Duration = Duration::from_millis(10);
+/// The same while little is used.
+const EASY_INTERVAL: Duration = Duration::from_millis(50);
+/// Below this share of the limit nothing is done.
+const EASY_PERCENT: u64 = 60;
+/// Pages are given back when so much has been added since the last time.
+const STEP_PERCENT: u64 = 4;
+/// Above this share memory is short: what is under way goes on for a while, and takes some more.
+const SHORT_PERCENT: u64 = 90;
+/// Memory that was short is not short any more below this.
+const RELAXED_PERCENT: u64 = 86;
+/// Code, threads and tables of the process take some memory before anything is stored; a limit below this is none that
+/// could be kept by refusing work.
+const LEAST_BYTES: u64 = 128 << 20;
+
+/// Starts to watch the process; ends when nobody else holds `pressure` any more.
+pub fn keep(limit_bytes: u64, pressure: &Arc<MemoryPressure>) {
+    let watched = Arc::downgrade(pressure);
+    let keeper = Keeper { limit: limit_bytes.max(LEAST_BYTES), left: 0 };
+    let started = thread::Builder::new().name("quiver-memory".into()).spawn(move || keeper.run(&watched));
+    if let Err(error) = started {
+        tracing::warn!(%error, "cannot start the thread that watches memory; only what is counted is bounded");
+    }
+}
+
+struct Keeper {
+    limit: u64,
+    /// The least resident memory since pages were given back.
+    left: u64,
+}
+
+impl Keeper {
+    fn run(mut self, watched: &Weak<MemoryPressure>) {
+        while let Some(pressure) = watched.upgrade() {
+            let Some(resident) = resident_bytes() else { return };
+            let easy = resident < self.percent(EASY_PERCENT / 2);
+            self.look(resident, &pressure);
+            drop(pressure);
+            thread::sleep(if easy { EASY_INTERVAL } else { INTERVAL });
+        }
+    }
+
+    fn percent(&self, percent: u64) -> u64 {
+        self.limit / 100 * percent
+    }
+
+    fn look(&mut self, mut resident: u64, pressure: &MemoryPressure) {
+        self.left = self.left.min(resident);
+        if resident > self.percent(EASY_PERCENT) && resident > self.left + self.percent(STEP_PERCENT) {
+            give_back();
+            resident = resident_bytes().unwrap_or(resident);
+            self.left = resident;
+        }
+        if resident > self.percent(SHORT_PERCENT) {
+            pressure.tell(true);
+        } else if resident < self.percent(RELAXED_PERCENT) {
+            pressure.tell(false);
+        }
+    }
+}
+
+/// Gives all pages that no allocation uses to the system: with a decay time of 0 they go at once, and then the usual
+/// time counts again. Where the allocator is another one, nothing happens.
+fn give_back() {
+    let Ok(arenas) = tikv_jemalloc_ctl::arenas::narenas::read() else { return };
+    let Ok(mut decay) = "arena.0.dirty_decay_ms\0".name().mib::<[usize; 3]>() else { return };
+    for arena in 0..arenas {
+        decay[1] = arena as usize;
+        // An arena that was never used has no decay time.
+        let usual: Result<isize, _> = decay.read();
+        if let Ok(usual) = usual
+            && decay.write(0_isize).is_ok()
+        {
+            let _ = decay.write(usual);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_above_the_limit_until_well_below() {
+        let pressure = MemoryPressure::default();
+        let mut keeper = Keeper { limit: u64::MAX / 2, left: 0 };
+        keeper.look(1, &pressure);
+        assert!(!pressure.is_short());
+        // What this process really has is more than a limit of a few bytes, and less than one of exabytes.
+        keeper.limit = 1000;
+        keeper.look(1 << 40, &pressure);
+        assert!(pressure.is_short());
+        keeper.look(870, &pressure);
+        assert!(pressure.is_short());
+        keeper.look(850, &pressure);
+        assert!(!pressure.is_short());
+    }
+
+    #[test]
+    fn ends_with_the_last_holder() {
+        let pressure = Arc::new(MemoryPressure::default());
+        keep(1 << 40, &pressure);
+        let weak = Arc::downgrade(&pressure);
+        drop(pressure);
+        while weak.strong_count() > 0 {
+            thread::yield_now();
+        }
+    }
+}
