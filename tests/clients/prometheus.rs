@@ -1,18 +1,17 @@
 //! Debian's Prometheus scrapes itself and a node exporter and remote-writes everything to us for a while; afterwards both
 //! answer the same queries alike, and promtool works against us.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use quiver_tests::server::{Options, Server, run};
 use serde_json::Value;
 
+use crate::answers::same;
 use crate::prometheus_queries::{FUNCTIONS, INSTANT, RANGE};
 use crate::tools::{Program, free_port, program, soak, until};
 
-/// Greatest relative difference of two values that count as equal.
-const TOLERANCE: f64 = 1e-12;
 /// Before the first evaluation all series exist for longer than any window.
 const WARM_UP_S: i64 = 32;
 
@@ -205,49 +204,6 @@ async fn compare(server: &Server, prometheus: &Prometheus, grid: Grid, state: &s
 #[allow(clippy::print_stdout, reason = "seen with --nocapture only")]
 fn show(text: &str) {
     println!("{text}");
-}
-
-/// Compares two answers: the same type, series and times, values within the tolerance.
-pub(crate) fn same(theirs: &Value, ours: &Value) -> Result<(), String> {
-    if theirs["resultType"] != ours["resultType"] {
-        return Err(format!("{} instead of {}", ours["resultType"], theirs["resultType"]));
-    }
-    if !matches!(theirs["resultType"].as_str(), Some("vector" | "matrix")) {
-        return same_point(&theirs["result"], &ours["result"]);
-    }
-    let (theirs, ours) = (by_labels(theirs), by_labels(ours));
-    let missing: Vec<_> = theirs.keys().filter(|k| !ours.contains_key(*k)).take(3).collect();
-    let extra: Vec<_> = ours.keys().filter(|k| !theirs.contains_key(*k)).take(3).collect();
-    if !missing.is_empty() || !extra.is_empty() {
-        return Err(format!("{} series instead of {}: without {missing:?}, with {extra:?}", ours.len(), theirs.len()));
-    }
-    for (labels, points) in &theirs {
-        let found = &ours[labels];
-        if points.len() != found.len() {
-            return Err(format!("{labels}: {} points instead of {}", found.len(), points.len()));
-        }
-        for (a, b) in points.iter().zip(found) {
-            same_point(a, b).map_err(|e| format!("{labels}: {e}"))?;
-        }
-    }
-    Ok(())
-}
-
-fn by_labels(data: &Value) -> BTreeMap<String, Vec<Value>> {
-    let one = |series: &Value| {
-        let single = || vec![series["value"].clone()];
-        (series["metric"].to_string(), series["values"].as_array().cloned().unwrap_or_else(single))
-    };
-    data["result"].as_array().into_iter().flatten().map(one).collect()
-}
-
-fn same_point(theirs: &Value, ours: &Value) -> Result<(), String> {
-    let number = |point: &Value| point[1].as_str().and_then(|v| v.parse::<f64>().ok());
-    let equal = theirs[1] == ours[1]
-        || number(theirs)
-            .zip(number(ours))
-            .is_some_and(|(a, b)| (a.is_nan() && b.is_nan()) || (a - b).abs() <= TOLERANCE * a.abs().max(b.abs()));
-    if theirs[0] == ours[0] && equal { Ok(()) } else { Err(format!("{ours} instead of {theirs}")) }
 }
 
 fn promtool(server: &Server, grid: Grid) {

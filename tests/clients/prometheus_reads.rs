@@ -8,7 +8,8 @@ use quiver_tests::body::{Series, remote_write};
 use quiver_tests::server::{Options, Server};
 use serde_json::Value;
 
-use crate::prometheus::{params, same, seconds};
+use crate::answers::same;
+use crate::prometheus::{params, seconds};
 use crate::tools::{Program, free_port, program, until};
 
 /// A Prometheus of its own for each way of reading, so that one cannot answer for the other.

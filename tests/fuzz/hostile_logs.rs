@@ -2,7 +2,6 @@
 //! of memory.
 
 use std::fmt::Write;
-use std::io::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,6 +10,7 @@ use quiver_ingest::logs::{FieldOptions, JsonLines, LogsContext, LogsLimits, bulk
 use quiver_ingest::{Encoding, Error};
 use quiver_types::ErrorKind;
 
+use crate::bombs::packed;
 use crate::drive::allocated_by;
 
 const MIB: u64 = 1 << 20;
@@ -47,27 +47,6 @@ fn stream(encoding: Encoding, body: &[u8]) -> (u64, Result<(), Error>) {
     };
     let outcome = run();
     (lines.rows.report.rows, outcome)
-}
-
-/// Compresses the same bytes again and again, without holding them.
-fn packed(encoding: Encoding, piece: &[u8], times: usize) -> Vec<u8> {
-    match encoding {
-        Encoding::Zstd => {
-            let mut e = zstd::stream::Encoder::new(Vec::new(), 1).expect("an encoder");
-            (0..times).for_each(|_| e.write_all(piece).expect("memory"));
-            e.finish().expect("an end")
-        }
-        Encoding::Gzip => {
-            let mut e = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-            (0..times).for_each(|_| e.write_all(piece).expect("memory"));
-            e.finish().expect("an end")
-        }
-        _ => {
-            let mut e = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
-            (0..times).for_each(|_| e.write_all(piece).expect("memory"));
-            e.finish().expect("an end")
-        }
-    }
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! Bodies with spans that are made to hurt: bombs, depth, long texts, odd ids. Each is refused or taken within a bound of
 //! memory.
 
-use std::io::Write;
-
+use quiver_ingest::Encoding;
 use quiver_ingest::traces::{DecodedSpans, TraceContext, TraceFormat, decode};
 use quiver_types::{Access, Error, ErrorKind};
 
+use crate::bombs::packed;
 use crate::drive::allocated_by;
 
 const MIB: u64 = 1 << 20;
@@ -24,31 +24,10 @@ fn run(format: TraceFormat, encoding: Option<&str>, body: &[u8]) -> Result<Decod
     decode(format, encoding, body, &ctx).map_err(Error::from)
 }
 
-/// Packs a piece again and again, without holding what comes of it.
-fn packed(encoding: &str, piece: &[u8], times: usize) -> Vec<u8> {
-    match encoding {
-        "zstd" => {
-            let mut e = zstd::stream::Encoder::new(Vec::new(), 1).expect("an encoder");
-            (0..times).for_each(|_| e.write_all(piece).expect("memory"));
-            e.finish().expect("an end")
-        }
-        "gzip" => {
-            let mut e = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-            (0..times).for_each(|_| e.write_all(piece).expect("memory"));
-            e.finish().expect("an end")
-        }
-        _ => {
-            let mut e = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
-            (0..times).for_each(|_| e.write_all(piece).expect("memory"));
-            e.finish().expect("an end")
-        }
-    }
-}
-
 #[test]
 fn bombs() {
-    for encoding in ["gzip", "zstd", "deflate"] {
-        let body = packed(encoding, &vec![b' '; 1 << 16], 2_000);
+    for (encoding, of) in [("gzip", Encoding::Gzip), ("zstd", Encoding::Zstd), ("deflate", Encoding::Deflate)] {
+        let body = packed(of, &vec![b' '; 1 << 16], 2_000);
         for format in TraceFormat::ALL {
             let mut kind = None;
             let bytes = allocated_by(|| kind = run(format, Some(encoding), &body).err().map(|e| e.kind()));

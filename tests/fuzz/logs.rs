@@ -10,8 +10,9 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use serde_json::{Map, Value, json};
 
+use crate::any_value::{Words, pick};
 use crate::drive::Target;
-use crate::protobuf::{Field, double, encode, encode_mutated, fixed, int, message, mutate_bytes, text};
+use crate::protobuf::{Field, encode, encode_mutated, fixed, int, message, mutate_bytes, text};
 
 const NAMES: &[&str] = &["_msg", "app", "a", "b.c", "é", "request id", "quo\"te", "", "k8s", "x\\y", "\u{1f600}"];
 const TEXTS: &[&str] = &[
@@ -26,6 +27,8 @@ const TEXTS: &[&str] = &[
     "</script>",
 ];
 
+const WORDS: Words = Words { keys: NAMES, texts: TEXTS };
+
 /// A body, with what it must give where that is known.
 #[derive(Debug)]
 pub(crate) enum Case {
@@ -33,10 +36,6 @@ pub(crate) enum Case {
     Otlp { protobuf: Vec<u8>, json: Vec<u8> },
     Push { protobuf: Vec<u8>, json: Vec<u8> },
     Any(Vec<u8>),
-}
-
-fn pick<'a>(list: &[&'a str], random: &mut StdRng) -> &'a str {
-    list.choose(random).expect("there are some")
 }
 
 fn context() -> LogsContext {
@@ -105,48 +104,14 @@ fn lines(random: &mut StdRng) -> Case {
     Case::Lines { body, rows }
 }
 
-fn any_value(random: &mut StdRng, depth: usize) -> (Vec<Field>, Value) {
-    match random.random_range(0..if depth < 3 { 6 } else { 4 }) {
-        0 => {
-            let v: i64 = random.random_range(-1000..1000);
-            (vec![int(3, v as u64)], json!({"intValue": v.to_string()}))
-        }
-        1 => (vec![int(2, 1)], json!({"boolValue": true})),
-        2 => (vec![double(4, 0.5)], json!({"doubleValue": 0.5})),
-        3 => {
-            let v = pick(TEXTS, random);
-            (vec![text(1, v)], json!({"stringValue": v}))
-        }
-        4 => {
-            let (fields, json): (Vec<_>, Vec<_>) =
-                (0..random.random_range(0..4)).map(|_| any_value(random, depth + 1)).unzip();
-            let fields = fields.into_iter().map(|f| message(1, f)).collect();
-            (vec![message(5, fields)], json!({"arrayValue": {"values": json}}))
-        }
-        _ => {
-            let (fields, json) = attributes(random, 1, depth + 1);
-            (vec![message(6, fields)], json!({"kvlistValue": {"values": json}}))
-        }
-    }
-}
-
-fn attributes(random: &mut StdRng, number: u64, depth: usize) -> (Vec<Field>, Value) {
-    let (mut fields, mut all) = (Vec::new(), Vec::new());
-    for _ in 0..random.random_range(0..4) {
-        let (key, (value, json)) = (pick(NAMES, random), any_value(random, depth));
-        fields.push(message(number, vec![text(1, key), message(2, value)]));
-        all.push(json!({"key": key, "value": json}));
-    }
-    (fields, Value::Array(all))
-}
-
 fn otlp_request(random: &mut StdRng) -> (Vec<Field>, Value) {
-    let (resource, resource_json) = attributes(random, 1, 0);
+    let (resource, resource_json) = WORDS.attributes(random, 1, 0);
     let (mut records, mut records_json) = (Vec::new(), Vec::new());
     for _ in 0..random.random_range(0..4) {
         let time = random.random_range(0..3u64);
         let number = random.random_range(0..30u64);
-        let ((attributes, attributes_json), (body, body_json)) = (attributes(random, 6, 0), any_value(random, 0));
+        let ((attributes, attributes_json), (body, body_json)) =
+            (WORDS.attributes(random, 6, 0), WORDS.value(random, 0));
         let mut fields = vec![fixed(1, time), int(2, number), text(3, "sev"), message(5, body)];
         fields.extend(attributes);
         records.push(message(2, fields));

@@ -5,6 +5,8 @@
 //! the input; `QUIVER_SEED=<seed>` begins with that case. The allocator is the product's and counts per thread, so that
 //! each input is held to a bound of memory.
 
+mod any_value;
+mod bombs;
 mod drive;
 mod evaluate;
 mod expression;

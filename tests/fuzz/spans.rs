@@ -9,59 +9,21 @@ use quiver_types::Access;
 use quiver_types::spans::{Attributes, RollupBuilder, Span, read_spans};
 use rand::RngExt;
 use rand::rngs::StdRng;
-use rand::seq::IndexedRandom;
 use serde_json::{Value, json};
 
+use crate::any_value::{Words, pick};
 use crate::drive::Target;
-use crate::protobuf::{Field, double, encode, encode_mutated, extreme, fixed, int, message, mutate_bytes, text};
+use crate::protobuf::{Field, encode, encode_mutated, extreme, fixed, int, message, mutate_bytes, text};
 
 const KEYS: &[&str] = &["http.route", "db.system", "a", "é", "quo\"te", "error", "x\\y", "\u{1f600}", "peer.service"];
 const TEXTS: &[&str] = &["", "hello", "\"q\" \\ \n", "grün", "\u{1f600}", "{\"a\":1}", "true", "1.5", "\u{1}"];
+const WORDS: Words = Words { keys: KEYS, texts: TEXTS };
 const START: u64 = 1_700_000_000_000_000_000;
 
 #[derive(Debug)]
 enum Case {
     Same { protobuf: Vec<u8>, json: Vec<u8> },
     Any(TraceFormat, Vec<u8>),
-}
-
-fn pick<'a>(list: &[&'a str], random: &mut StdRng) -> &'a str {
-    list.choose(random).expect("there are some")
-}
-
-fn any_value(random: &mut StdRng, depth: usize) -> (Vec<Field>, Value) {
-    match random.random_range(0..if depth < 3 { 6 } else { 4 }) {
-        0 => {
-            let v: i64 = random.random_range(-1000..1000);
-            (vec![int(3, v as u64)], json!({"intValue": v.to_string()}))
-        }
-        1 => (vec![int(2, 1)], json!({"boolValue": true})),
-        2 => (vec![double(4, 0.5)], json!({"doubleValue": 0.5})),
-        3 => {
-            let v = pick(TEXTS, random);
-            (vec![text(1, v)], json!({"stringValue": v}))
-        }
-        4 => {
-            let (fields, json): (Vec<_>, Vec<_>) =
-                (0..random.random_range(0..4)).map(|_| any_value(random, depth + 1)).unzip();
-            let fields = fields.into_iter().map(|f| message(1, f)).collect();
-            (vec![message(5, fields)], json!({"arrayValue": {"values": json}}))
-        }
-        _ => {
-            let (fields, json) = attributes(random, 1, depth + 1);
-            (vec![message(6, fields)], json!({"kvlistValue": {"values": json}}))
-        }
-    }
-}
-
-fn attributes(random: &mut StdRng, number: u64, depth: usize) -> (Vec<Field>, Value) {
-    let (mut fields, mut all) = (Vec::new(), Vec::new());
-    for _ in 0..random.random_range(0..4) {
-        let (key, (value, json)) = (pick(KEYS, random), any_value(random, depth));
-        fields.push(message(number, vec![text(1, key), message(2, value)]));
-        all.push(json!({"key": key, "value": json}));
-    }
-    (fields, Value::Array(all))
 }
 
 /// An id of bytes, as a text that holds them: protobuf does not mind.
@@ -79,9 +41,9 @@ fn span(random: &mut StdRng) -> (Field, Value) {
     let (name, kind) = (pick(TEXTS, random), random.random_range(0..6u64));
     let start = START + random.random_range(0..1_000_000_000u64);
     let end = start + random.random_range(0..1_000_000u64);
-    let (tags, tags_json) = attributes(random, 9, 0);
-    let (event, event_json) = attributes(random, 3, 0);
-    let (link, link_json) = attributes(random, 4, 0);
+    let (tags, tags_json) = WORDS.attributes(random, 9, 0);
+    let (event, event_json) = WORDS.attributes(random, 3, 0);
+    let (link, link_json) = WORDS.attributes(random, 4, 0);
     let (linked, linked_hex) = id(1, 16, 7);
     let (linked_span, linked_span_hex) = id(2, 8, 7);
     let code = random.random_range(0..3u64);
@@ -109,7 +71,7 @@ fn request(random: &mut StdRng) -> (Vec<Field>, Value) {
     for _ in 0..random.random_range(0..3) {
         let service = pick(&["a", "b", ""], random);
         let named = message(1, vec![text(1, "service.name"), message(2, vec![text(1, service)])]);
-        let (mut resource, mut resource_json) = attributes(random, 1, 0);
+        let (mut resource, mut resource_json) = WORDS.attributes(random, 1, 0);
         resource.push(named);
         resource_json
             .as_array_mut()

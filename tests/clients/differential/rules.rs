@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::grammar::Kind;
-use super::{by_labels, same};
+use super::same;
+use crate::answers::by_labels;
 
 /// What was asked.
 #[derive(Debug)]
