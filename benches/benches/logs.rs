@@ -69,7 +69,7 @@ fn value(name: &str, matcher: impl ValueMatcher + 'static) -> LogFilter {
 }
 
 fn any(filter: LogFilter, columns: &[&str], rest: bool) -> LogRequest {
-    let columns = columns.iter().map(|n| LogColumn { name: (*n).into(), dictionary: *n != TIME && *n != MSG });
+    let columns = columns.iter().map(|n| LogColumn { name: (*n).into(), stored: *n != TIME && *n != MSG });
     LogRequest { filter, columns: columns.collect(), rest, order: LogOrder::Any, field_counts: false }
 }
 

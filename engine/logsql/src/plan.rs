@@ -130,7 +130,7 @@ impl Planner<'_> {
 
     /// A scan of the logs table.
     pub(crate) fn scan(&self, filter: LogFilter, shape: &Shape, order: LogOrder) -> Result<LogicalPlan> {
-        let column = |c: &Column| LogColumn { name: c.name.clone(), dictionary: c.kind == Kind::Dictionary };
+        let column = |c: &Column| LogColumn { name: c.name.clone(), stored: c.kind == Kind::Stored };
         let columns = shape.columns.iter().map(column).collect();
         let request = LogRequest { filter, columns, rest: shape.rest, order, field_counts: false };
         self.table(request)
@@ -159,24 +159,24 @@ pub(crate) fn source_shape(query: &Query, needs: &Needs) -> Shape {
         names.extend(spoken.names);
         names.extend([TIME, STREAM, STREAM_ID].into_iter().filter(|name| needs.has(name)).map(str::to_owned));
     }
-    let grouped = grouped_by(query);
+    let stored = stored(query);
     let kind = |name: &str| match name {
         TIME => Kind::Time,
-        name if grouped.contains(&name) => Kind::Dictionary,
+        name if stored.iter().any(|own| own == name) => Kind::Stored,
         _ => Kind::Text,
     };
     let columns = names.into_iter().map(|name| Column { kind: kind(&name), name }).collect();
     Shape { columns, rest: needs.open() }
 }
 
-/// Fields that the rows of the scan are grouped by: codes serve better there than texts.
-fn grouped_by(query: &Query) -> Vec<&str> {
+/// Fields that the rows of the scan are grouped by or that are added up: codes and numbers serve better there than texts.
+fn stored(query: &Query) -> Vec<String> {
     let first = query.pipes.iter().find(|pipe| !matches!(pipe, Pipe::Filter(_)));
     match first {
-        Some(Pipe::Stats(stats)) => stats.by.iter().map(|by| by.field.as_str()).collect(),
-        Some(Pipe::Uniq(uniq)) => uniq.by.iter().map(String::as_str).collect(),
-        Some(Pipe::Top(top)) => top.by.iter().map(String::as_str).collect(),
-        Some(Pipe::FieldValues { field, .. }) => vec![field],
+        Some(Pipe::Stats(stats)) => stats::named(stats),
+        Some(Pipe::Uniq(uniq)) => uniq.by.clone(),
+        Some(Pipe::Top(top)) => top.by.clone(),
+        Some(Pipe::FieldValues { field, .. }) => vec![field.clone()],
         _ => Vec::new(),
     }
 }

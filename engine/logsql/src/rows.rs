@@ -1,7 +1,7 @@
 //! Rows between operators.
 //!
-//! A batch has one column per field that the query names: text (`Utf8View`), text in a dictionary (`UInt32` → `Utf8`,
-//! as scans give it for grouping), or, for `_time`, nanoseconds. Missing and empty are the same: null, or an empty text.
+//! A batch has one column per field that the query names: text (`Utf8View`), values as they are stored (`Stored`, as scans
+//! give them for grouping), or, for `_time`, nanoseconds. Missing and empty are the same: null, or an empty text.
 //! When the query needs fields that it does not name (`*`, `prefix*`), a last column `__q_rest` (a map of text to text)
 //! holds all fields that have no column. A field is never in both places: each name that a query mentions has a column
 //! from the source on, so that what a pipe makes under it goes to the column and never to the map.
@@ -11,24 +11,24 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, MapArray, StringArray, StringBuilder, StringViewArray, StringViewBuilder,
-    StructArray, TimestampNanosecondArray, UInt32Array, new_null_array,
+    Array, ArrayRef, AsArray, BinaryArray, MapArray, StringArray, StringBuilder, StringViewBuilder, StructArray,
+    new_null_array,
 };
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit, UInt32Type};
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::error::{DataFusionError, Result};
-use quiver_types::logs::REST;
+use quiver_types::logs::{REST, Stored};
 
-use crate::kernels::values::push_rfc3339;
+pub(crate) use crate::kernels::columns::Texts;
 
 /// How a column of texts is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// `Utf8View`.
     Text,
-    /// `Dictionary(UInt32, Utf8)`.
-    Dictionary,
+    /// As it is stored (`Stored`).
+    Stored,
     /// `Timestamp(ns, UTC)`, shown as text.
     Time,
 }
@@ -98,15 +98,11 @@ impl Column {
     fn field(&self) -> Field {
         let (data_type, nullable) = match self.kind {
             Kind::Text => (DataType::Utf8View, true),
-            Kind::Dictionary => (dictionary_type(), true),
+            Kind::Stored => (Stored::data_type(), true),
             Kind::Time => (DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())), true),
         };
         Field::new(&self.name, data_type, nullable)
     }
-}
-
-fn dictionary_type() -> DataType {
-    DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8))
 }
 
 fn entry_fields() -> Fields {
@@ -124,61 +120,15 @@ pub(crate) fn batch(shape: &Shape, columns: Vec<ArrayRef>, rows: usize) -> Resul
     Ok(RecordBatch::try_new_with_options(shape.schema(), columns, &options)?)
 }
 
-/// Texts of a column, whatever holds them.
-#[derive(Debug, Clone)]
-pub(crate) enum Texts {
-    View(StringViewArray),
-    Plain(StringArray),
-    Dictionary(UInt32Array, StringArray),
-    Time(TimestampNanosecondArray),
-    Missing,
+/// The column of a field in a batch; nothing when there is none.
+pub(crate) fn texts_of(batch: &RecordBatch, shape: &Shape, name: &str) -> Result<Texts> {
+    shape.index(name).map_or(Ok(Texts::Missing), |i| texts(batch.column(i)))
 }
 
-impl Texts {
-    /// Looks at a column.
-    pub(crate) fn of(array: &ArrayRef) -> Result<Self> {
-        Ok(match array.data_type() {
-            DataType::Utf8View => Self::View(array.as_string_view().clone()),
-            DataType::Utf8 => Self::Plain(array.as_string::<i32>().clone()),
-            DataType::Dictionary(..) => {
-                let dictionary = array.as_dictionary::<UInt32Type>();
-                Self::Dictionary(dictionary.keys().clone(), dictionary.values().as_string::<i32>().clone())
-            }
-            DataType::Timestamp(TimeUnit::Nanosecond, _) => Self::Time(array.as_primitive().clone()),
-            other => return Err(DataFusionError::Internal(format!("a column of {other} holds no texts"))),
-        })
-    }
-
-    /// The column of a field in a batch.
-    pub(crate) fn column(batch: &RecordBatch, shape: &Shape, name: &str) -> Result<Self> {
-        shape.index(name).map_or(Ok(Self::Missing), |i| Self::of(batch.column(i)))
-    }
-
-    /// The text of a row; empty when missing.
-    pub(crate) fn get<'a>(&'a self, row: usize, scratch: &'a mut String) -> &'a str {
-        match self {
-            Self::View(array) if array.is_valid(row) => array.value(row),
-            Self::Plain(array) if array.is_valid(row) => array.value(row),
-            Self::Dictionary(keys, values) if keys.is_valid(row) => values.value(keys.value(row) as usize),
-            Self::Time(array) if array.is_valid(row) => {
-                scratch.clear();
-                push_rfc3339(scratch, array.value(row));
-                scratch
-            }
-            _ => "",
-        }
-    }
-
-    /// Whether the value is empty.
-    pub(crate) fn is_empty(&self, row: usize) -> bool {
-        match self {
-            Self::View(array) => array.is_null(row) || array.value(row).is_empty(),
-            Self::Plain(array) => array.is_null(row) || array.value(row).is_empty(),
-            Self::Dictionary(keys, values) => keys.is_null(row) || values.value(keys.value(row) as usize).is_empty(),
-            Self::Time(array) => array.is_null(row),
-            Self::Missing => true,
-        }
-    }
+/// A column as texts.
+pub(crate) fn texts(array: &ArrayRef) -> Result<Texts> {
+    Texts::of(array)
+        .ok_or_else(|| DataFusionError::Internal(format!("a column of {} holds no texts", array.data_type())))
 }
 
 /// Appends a text; an empty one is missing.
@@ -191,7 +141,7 @@ pub(crate) fn as_view(array: &ArrayRef) -> Result<ArrayRef> {
     if array.data_type() == &DataType::Utf8View {
         return Ok(Arc::clone(array));
     }
-    let texts = Texts::of(array)?;
+    let texts = texts(array)?;
     let mut builder = StringViewBuilder::with_capacity(array.len());
     let mut scratch = String::new();
     for row in 0..array.len() {

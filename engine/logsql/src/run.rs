@@ -18,7 +18,7 @@ use crate::needs::Needs;
 use crate::ops::context::{Context, WINDOW_NS};
 use crate::plan::filter::{TimeScope, add_needs, lower};
 use crate::plan::{Planned, Planner};
-use crate::rows::{Rest, Shape, Texts};
+use crate::rows::{Rest, Shape, Texts, texts_of};
 use crate::scope::QueryScope;
 
 /// Most values that a subquery may give.
@@ -68,7 +68,7 @@ impl Rows {
         let columns: Vec<(&str, Texts)> = self
             .shape
             .names()
-            .map(|name| Ok((name, Texts::column(&self.batch, &self.shape, name)?)))
+            .map(|name| Ok((name, texts_of(&self.batch, &self.shape, name)?)))
             .collect::<datafusion::error::Result<_>>()
             .map_err(from_datafusion)?;
         let rest = Rest::of(&self.batch, &self.shape);
@@ -294,7 +294,7 @@ impl Running<'_> {
         let mut found = std::collections::BTreeSet::new();
         let mut scratch = String::new();
         self.each_batch(&planned, |batch| {
-            let texts = Texts::column(batch, &planned.shape, &field).map_err(from_datafusion)?;
+            let texts = texts_of(batch, &planned.shape, &field).map_err(from_datafusion)?;
             for row in 0..batch.num_rows() {
                 let value = texts.get(row, &mut scratch);
                 if !found.contains(value) {
@@ -330,7 +330,7 @@ impl Running<'_> {
         let found = self.planner().query(&matching, &Needs::of([TIME, STREAM_ID]))?;
         let (mut ids, mut range) = (std::collections::BTreeSet::new(), (i64::MAX, i64::MIN));
         self.each_batch(&found, |batch| {
-            let column = |name| Texts::column(batch, &found.shape, name).map_err(from_datafusion);
+            let column = |name| texts_of(batch, &found.shape, name).map_err(from_datafusion);
             let (streams, times) = (column(STREAM_ID)?, column(TIME)?);
             let mut scratch = String::new();
             for row in 0..batch.num_rows() {

@@ -2,6 +2,7 @@
 //!
 //! A column of a row group is admitted at its second use, dictionaries stay dictionaries. Texts that are all different
 //! are kept only while the whole column fits in a part of the budget: else one scan of messages would throw out all else.
+//! Where single rows are looked up, their pages are kept likewise.
 
 use std::sync::Arc;
 
@@ -9,7 +10,13 @@ use crate::cache::{CacheStats, Lru};
 use crate::logs::column::Values;
 use crate::part::PartId;
 
-type Key = (PartId, u32, Arc<str>);
+/// Part, row group, column, page.
+type Key = (PartId, u32, Arc<str>, u32);
+
+/// Instead of a page: the whole column of the row group.
+const WHOLE: u32 = u32::MAX;
+/// Larger pages are not kept (codes come with a table of their own).
+const PAGE_BYTES_MAX: u64 = 384 * 1024;
 
 /// Uses that are remembered.
 const SEEN_MAX: u64 = 64 * 1024;
@@ -35,15 +42,20 @@ impl DecodedCache {
         if self.bytes_max == 0 {
             return None;
         }
-        self.columns.get(&(part, group as u32, column.into()))
+        self.columns.get(&(part, group as u32, column.into(), WHOLE))
     }
 
     /// Says whether a column that is about to be read should be kept; notes its use.
     pub(crate) fn wants(&self, part: PartId, group: usize, column: &str) -> bool {
+        self.wants_page(part, group, column, WHOLE)
+    }
+
+    /// The same for a page.
+    pub(crate) fn wants_page(&self, part: PartId, group: usize, column: &str, page: u32) -> bool {
         if self.bytes_max == 0 {
             return false;
         }
-        let key = (part, group as u32, column.into());
+        let key = (part, group as u32, column.into(), page);
         let again = self.seen.get(&key).is_some();
         if !again {
             self.seen.insert(key, (), 1);
@@ -55,7 +67,23 @@ impl DecodedCache {
     pub(crate) fn insert(&self, part: PartId, group: usize, column: &str, values: &Values, groups: usize) {
         let bytes = values.memory_bytes() as u64;
         if bytes * groups as u64 * COLUMN_SHARE <= self.bytes_max {
-            self.columns.insert((part, group as u32, column.into()), values.clone(), bytes);
+            self.columns.insert((part, group as u32, column.into(), WHOLE), values.clone(), bytes);
+        }
+    }
+
+    /// Gives a page of a column of a row group.
+    pub(crate) fn page(&self, part: PartId, group: usize, column: &str, page: u32) -> Option<Values> {
+        if self.bytes_max == 0 {
+            return None;
+        }
+        self.columns.get(&(part, group as u32, column.into(), page))
+    }
+
+    /// Keeps a page.
+    pub(crate) fn insert_page(&self, part: PartId, group: usize, column: &str, page: u32, values: &Values) {
+        let bytes = values.memory_bytes() as u64;
+        if bytes <= PAGE_BYTES_MAX {
+            self.columns.insert((part, group as u32, column.into(), page), values.clone(), bytes);
         }
     }
 
@@ -80,6 +108,10 @@ mod tests {
         cache.insert(part, 0, "b", &values, 1000);
         assert!(cache.get(part, 0, "b").is_none());
         assert_eq!(cache.stats().entries, 1);
+        assert!(!cache.wants_page(part, 0, "c", 3) && cache.wants_page(part, 0, "c", 3));
+        cache.insert_page(part, 0, "c", 3, &values);
+        assert!(cache.page(part, 0, "c", 3).is_some() && cache.page(part, 0, "c", 4).is_none());
+        assert!(cache.get(part, 0, "c").is_none());
         assert!(!DecodedCache::new(0).wants(part, 0, "a"));
     }
 }

@@ -7,6 +7,7 @@
 mod batch;
 mod filter;
 mod source;
+mod stored;
 mod stream;
 mod words;
 
@@ -17,6 +18,7 @@ pub use filter::{
 pub use source::{
     FIELD_NAME, FIELD_ROWS, LogColumn, LogOrder, LogRequest, LogSnapshot, LogSource, StreamId, StreamInfo,
 };
+pub use stored::{ID_BYTES, Stored, push_hex, write_float, write_hex, write_int};
 pub use stream::{quote_into, stream_text};
 pub use words::{Words, is_word_char, word_at, word_before, words};
 

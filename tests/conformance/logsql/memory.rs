@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, DictionaryArray, MapArray, StringArray, StringViewArray, StructArray, TimestampNanosecondArray,
-    UInt64Array,
+    ArrayRef, MapArray, StringArray, StringViewArray, StructArray, TimestampNanosecondArray, UInt64Array,
 };
 use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{DataType, Field, Schema, UInt32Type};
+use arrow::datatypes::{DataType, Field, Schema};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
@@ -15,8 +14,8 @@ use datafusion::datasource::MemTable;
 use quiver_logsql::kernels::values::parse_rfc3339;
 use quiver_query::LogTables;
 use quiver_types::logs::{
-    FieldPattern, LogFilter, LogRequest, LogSnapshot, LogSource, REST, STREAM, STREAM_ID, StreamInfo, StreamSelector,
-    TIME,
+    FieldPattern, LogFilter, LogRequest, LogSnapshot, LogSource, REST, STREAM, STREAM_ID, Stored, StreamInfo,
+    StreamSelector, TIME, write_float, write_int,
 };
 use quiver_types::{Access, Error, ReadStats, Result};
 
@@ -107,15 +106,42 @@ fn column(field: &Field, rows: &[&Row], request: &LogRequest) -> ArrayRef {
                 .collect::<TimestampNanosecondArray>()
                 .with_timezone("UTC"),
         ),
-        (name, DataType::Dictionary(..)) => Arc::new(
-            rows.iter()
-                .map(|row| Some(get(row, name)).filter(|value| !value.is_empty()))
-                .collect::<DictionaryArray<UInt32Type>>(),
-        ),
+        (name, DataType::Struct(_)) => {
+            let values: Vec<&str> = rows.iter().map(|row| get(row, name)).collect();
+            stored(&values, name).into_array(rows.len())
+        }
         (name, _) => Arc::new(
             rows.iter().map(|row| Some(get(row, name)).filter(|value| !value.is_empty())).collect::<StringViewArray>(),
         ),
     }
+}
+
+/// Values in the most special form that gives each of them back.
+fn stored(values: &[&str], name: &str) -> Stored {
+    fn all<T: Clone>(
+        values: &[&str],
+        read: impl Fn(&str) -> Option<T>,
+        write: fn(T, &mut String),
+    ) -> Option<Vec<Option<T>>> {
+        let value = |text: &&str| {
+            if text.is_empty() {
+                return Some(None);
+            }
+            let value = read(text)?;
+            let mut back = String::new();
+            write(value.clone(), &mut back);
+            (back == **text).then_some(Some(value))
+        };
+        values.iter().map(value).collect()
+    }
+    if let Some(ints) = all(values, |text| text.parse().ok(), write_int) {
+        return Stored::Int(ints.into());
+    }
+    if let Some(floats) = all(values, |text| text.parse().ok().filter(|n: &f64| n.is_finite()), write_float) {
+        return Stored::Float(floats.into());
+    }
+    let options = values.iter().map(|value| Some(*value).filter(|value| !value.is_empty()));
+    if name.len() % 2 == 0 { Stored::Text(options.collect()) } else { Stored::Coded(options.collect()) }
 }
 
 fn rest(field: &Field, rows: &[&Row], request: &LogRequest) -> ArrayRef {

@@ -1,30 +1,152 @@
-//! Columns of texts as plans hold them: `Utf8View`, `Utf8`, dictionaries of texts, times. Null and empty are the same.
+//! Columns of texts as plans hold them: `Utf8View`, `Utf8`, dictionaries of texts, what a scan gives as it is stored
+//! ([`Stored`]), times. Null and empty are the same.
 
 use std::cell::OnceCell;
-use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, DictionaryArray, StringArray, StringViewArray, StringViewBuilder,
-    TimestampNanosecondArray, UInt32Array,
+    Array, ArrayRef, AsArray, DictionaryArray, FixedSizeBinaryArray, Float64Array, Int64Array, StringArray,
+    StringViewArray, TimestampNanosecondArray, UInt32Array,
 };
-use arrow::datatypes::{DataType, TimeUnit, TimestampNanosecondType, UInt32Type};
+use arrow::datatypes::{DataType, TimeUnit, UInt32Type};
+use quiver_types::logs::{Stored, write_float, write_hex, write_int};
 
-use super::values::{Rank, number, numeric, parse_float, push_rfc3339, rank};
+use super::values::{Rank, number, numeric, parse_float, push_rfc3339, rank, rank_of_int};
+
+/// Integers up to this are exact as doubles, and whole doubles below it are written as such integers.
+const EXACT_MAX: u64 = 1 << 53;
+
+/// Texts of a column, whatever holds them.
+#[derive(Debug, Clone)]
+pub enum Texts {
+    /// `Utf8View`.
+    View(StringViewArray),
+    /// `Utf8`.
+    Plain(StringArray),
+    /// Codes, and what they stand for.
+    Dictionary(UInt32Array, StringArray),
+    /// Integers, written in decimal.
+    Int(Int64Array),
+    /// Numbers, written in decimal.
+    Float(Float64Array),
+    /// Identifiers, written as hex digits.
+    Id(FixedSizeBinaryArray),
+    /// Times, written as RFC 3339.
+    Time(TimestampNanosecondArray),
+    /// Nothing.
+    Missing,
+}
+
+/// A value of a column, read as far as the column has it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value<'a> {
+    /// Missing, or empty.
+    Empty,
+    /// An integer.
+    Int(i64),
+    /// A number.
+    Float(f64),
+    /// Text.
+    Text(&'a str),
+}
+
+impl Texts {
+    /// Looks at a column; `None` for a type that holds no texts.
+    pub fn of(array: &ArrayRef) -> Option<Self> {
+        Some(match array.data_type() {
+            DataType::Utf8View => Self::View(array.as_string_view().clone()),
+            DataType::Utf8 => Self::Plain(array.as_string().clone()),
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => Self::Time(array.as_primitive().clone()),
+            DataType::Null => Self::Missing,
+            DataType::Dictionary(..) => Self::coded(array.as_dictionary_opt()?)?,
+            DataType::Struct(_) => match Stored::of(array)? {
+                Stored::Missing => Self::Missing,
+                Stored::Text(array) => Self::View(array),
+                Stored::Coded(array) => Self::coded(&array)?,
+                Stored::Int(array) => Self::Int(array),
+                Stored::Float(array) => Self::Float(array),
+                Stored::Id(array) => Self::Id(array),
+            },
+            _ => return None,
+        })
+    }
+
+    fn coded(array: &DictionaryArray<UInt32Type>) -> Option<Self> {
+        Some(Self::Dictionary(array.keys().clone(), array.values().as_string_opt()?.clone()))
+    }
+
+    /// The text of a row, empty when it is missing; what is not held as text is written to the buffer.
+    #[inline]
+    pub fn get<'a>(&'a self, row: usize, buffer: &'a mut String) -> &'a str {
+        match self {
+            Self::View(array) if array.is_valid(row) => array.value(row),
+            Self::Plain(array) if array.is_valid(row) => array.value(row),
+            Self::Dictionary(keys, values) => entry(keys, values, row).map_or("", |i| values.value(i)),
+            Self::View(_) | Self::Plain(_) | Self::Missing => "",
+            _ => {
+                buffer.clear();
+                if !self.is_empty(row) {
+                    self.write(row, buffer);
+                }
+                buffer
+            }
+        }
+    }
+
+    fn write(&self, row: usize, out: &mut String) {
+        match self {
+            Self::Int(array) => write_int(array.value(row), out),
+            Self::Float(array) => write_float(array.value(row), out),
+            Self::Id(array) => write_hex(array.value(row), out),
+            Self::Time(array) => push_rfc3339(out, array.value(row)),
+            Self::View(_) | Self::Plain(_) | Self::Dictionary(..) | Self::Missing => {}
+        }
+    }
+
+    /// Says whether the text of a row is empty.
+    #[inline]
+    pub fn is_empty(&self, row: usize) -> bool {
+        match self {
+            Self::View(array) => array.is_null(row) || array.views()[row] as u32 == 0,
+            Self::Plain(array) => array.is_null(row) || array.value_length(row) == 0,
+            Self::Dictionary(keys, values) => entry(keys, values, row).is_none_or(|i| values.value_length(i) == 0),
+            Self::Int(array) => array.is_null(row),
+            Self::Float(array) => array.is_null(row),
+            Self::Id(array) => array.is_null(row),
+            Self::Time(array) => array.is_null(row),
+            Self::Missing => true,
+        }
+    }
+
+    /// Gives the value of a row.
+    #[inline]
+    pub fn value<'a>(&'a self, row: usize, buffer: &'a mut String) -> Value<'a> {
+        match self {
+            Self::Int(array) if array.is_valid(row) => Value::Int(array.value(row)),
+            // A number that is written with more digits is another thing to those who read texts.
+            Self::Float(array) if array.is_valid(row) && array.value(row).abs() < EXACT_MAX as f64 => {
+                Value::Float(array.value(row))
+            }
+            _ => match self.get(row, buffer) {
+                "" => Value::Empty,
+                text => Value::Text(text),
+            },
+        }
+    }
+}
+
+fn entry(keys: &UInt32Array, values: &StringArray, row: usize) -> Option<usize> {
+    if keys.is_null(row) {
+        return None;
+    }
+    let i = keys.value(row) as usize;
+    (!values.is_null(i)).then_some(i)
+}
 
 /// A column of texts. What is read of dictionary entries is read once.
 #[derive(Debug)]
-pub struct TextColumn<'a> {
-    data: Data<'a>,
+pub struct TextColumn {
+    texts: Texts,
     ranks: OnceCell<Vec<Rank>>,
-}
-
-#[derive(Debug)]
-enum Data<'a> {
-    View(&'a StringViewArray),
-    Utf8(&'a StringArray),
-    Dictionary(&'a UInt32Array, &'a StringArray),
-    Time(&'a TimestampNanosecondArray),
-    Missing,
 }
 
 /// Which values count as numbers.
@@ -50,108 +172,62 @@ impl NumberRule {
     }
 }
 
-impl<'a> TextColumn<'a> {
+impl TextColumn {
     /// Looks at an array; `None` for a type that holds no texts.
-    pub fn new(array: &'a ArrayRef) -> Option<Self> {
-        let data = match array.data_type() {
-            DataType::Utf8View => Data::View(array.as_string_view()),
-            DataType::Utf8 => Data::Utf8(array.as_string()),
-            DataType::Timestamp(TimeUnit::Nanosecond, _) => Data::Time(array.as_primitive::<TimestampNanosecondType>()),
-            DataType::Null => Data::Missing,
-            DataType::Dictionary(..) => {
-                let dictionary = array.as_dictionary_opt::<UInt32Type>()?;
-                Data::Dictionary(dictionary.keys(), dictionary.values().as_string_opt()?)
-            }
-            _ => return None,
-        };
-        Some(Self { data, ranks: OnceCell::new() })
+    pub fn new(array: &ArrayRef) -> Option<Self> {
+        Some(Self { texts: Texts::of(array)?, ranks: OnceCell::new() })
     }
 
-    /// The entries of a dictionary, and the entry of each row.
-    pub fn dictionary(&self) -> Option<(&'a UInt32Array, &'a StringArray)> {
-        match self.data {
-            Data::Dictionary(keys, values) => Some((keys, values)),
-            _ => None,
-        }
+    /// How it is held.
+    pub fn texts(&self) -> &Texts {
+        &self.texts
     }
 
-    /// Gives the text of a row; a time is written to the buffer.
+    /// Gives the text of a row; what is not held as text is written to the buffer.
     #[inline]
-    pub fn text<'b>(&self, row: usize, buffer: &'b mut String) -> &'b str
-    where
-        'a: 'b,
-    {
-        match self.data {
-            Data::View(array) => {
-                if array.is_null(row) {
-                    ""
-                } else {
-                    array.value(row)
-                }
-            }
-            Data::Utf8(array) => {
-                if array.is_null(row) {
-                    ""
-                } else {
-                    array.value(row)
-                }
-            }
-            Data::Dictionary(keys, values) => entry(keys, values, row).map_or("", |i| values.value(i)),
-            Data::Time(array) => {
-                buffer.clear();
-                if !array.is_null(row) {
-                    push_rfc3339(buffer, array.value(row));
-                }
-                buffer
-            }
-            Data::Missing => "",
-        }
+    pub fn text<'a>(&'a self, row: usize, buffer: &'a mut String) -> &'a str {
+        self.texts.get(row, buffer)
     }
 
     /// Says whether the text of a row is empty.
     #[inline]
     pub fn is_empty(&self, row: usize) -> bool {
-        match self.data {
-            Data::View(array) => array.is_null(row) || array.views()[row] as u32 == 0,
-            Data::Utf8(array) => array.is_null(row) || array.value_length(row) == 0,
-            Data::Dictionary(keys, values) => entry(keys, values, row).is_none_or(|i| values.value_length(i) == 0),
-            Data::Time(array) => array.is_null(row),
-            Data::Missing => true,
-        }
+        self.texts.is_empty(row)
     }
 
     /// Gives the length of the text of a row in bytes.
     pub fn len_of(&self, row: usize, buffer: &mut String) -> usize {
-        match self.data {
-            Data::View(array) if !array.is_null(row) => array.views()[row] as u32 as usize,
-            _ => self.text(row, buffer).len(),
+        match &self.texts {
+            Texts::View(array) if !array.is_null(row) => array.views()[row] as u32 as usize,
+            texts => texts.get(row, buffer).len(),
         }
     }
 
     /// Gives the rank of the text of a row, which is `text`.
     #[inline]
     pub fn rank(&self, row: usize, text: &str) -> Rank {
-        match self.data {
+        match &self.texts {
             // A dictionary larger than the batch is shared by many; most of its entries are not needed here.
-            Data::Dictionary(keys, values) if values.len() <= keys.len() => {
+            Texts::Dictionary(keys, values) if values.len() <= keys.len() => {
                 let ranks = self.ranks.get_or_init(|| values.iter().map(|v| rank(v.unwrap_or(""))).collect());
                 entry(keys, values, row).map_or_else(|| rank(""), |i| ranks[i])
             }
+            Texts::Int(array) if array.is_valid(row) => rank_of_int(array.value(row)),
             _ => rank(text),
         }
     }
 
     /// Gives all rows as numbers, NaN for what is none.
     pub fn numbers(&self, rows: usize, rule: NumberRule) -> Vec<f64> {
-        match self.data {
-            Data::Dictionary(keys, values) if values.len() > rows => {
+        match &self.texts {
+            Texts::Dictionary(keys, values) if values.len() > rows => {
                 (0..rows).map(|row| entry(keys, values, row).map_or(f64::NAN, |i| rule.read(values.value(i)))).collect()
             }
-            Data::Dictionary(keys, values) => {
+            Texts::Dictionary(keys, values) => {
                 let read: Vec<f64> = values.iter().map(|v| v.map_or(f64::NAN, |v| rule.read(v))).collect();
                 (0..rows).map(|row| entry(keys, values, row).map_or(f64::NAN, |i| read[i])).collect()
             }
-            Data::View(array) => {
+            Texts::View(array) => {
                 // Equal neighbours are read once; a view of up to twelve bytes is the text itself.
                 let (mut last, mut value) = (None, f64::NAN);
                 (0..rows)
@@ -167,69 +243,28 @@ impl<'a> TextColumn<'a> {
                     })
                     .collect()
             }
-            Data::Utf8(array) => {
-                (0..rows).map(|row| if array.is_null(row) { f64::NAN } else { rule.read(array.value(row)) }).collect()
-            }
-            Data::Time(array) if rule == NumberRule::Any => {
+            Texts::Time(array) if rule == NumberRule::Any => {
                 (0..rows).map(|row| if array.is_null(row) { f64::NAN } else { array.value(row) as f64 }).collect()
             }
-            Data::Time(_) | Data::Missing => vec![f64::NAN; rows],
+            Texts::Time(_) | Texts::Missing => vec![f64::NAN; rows],
+            texts => {
+                let mut buffer = String::new();
+                let number = |row| match texts.value(row, &mut buffer) {
+                    Value::Empty => f64::NAN,
+                    Value::Int(value) => value as f64,
+                    Value::Float(value) => value,
+                    Value::Text(text) => rule.read(text),
+                };
+                (0..rows).map(number).collect()
+            }
         }
     }
-}
-
-fn entry(keys: &UInt32Array, values: &StringArray, row: usize) -> Option<usize> {
-    if keys.is_null(row) {
-        return None;
-    }
-    let i = keys.value(row) as usize;
-    (!values.is_null(i)).then_some(i)
-}
-
-/// Rewrites a column text by text: `write` gets a text (empty for a missing one) and writes what takes its place. A
-/// dictionary that is no larger than the batch stays one, its entries written once; every other column becomes
-/// `Utf8View`. Empty results are null.
-pub fn map_texts(array: &ArrayRef, mut write: impl FnMut(&str, &mut String)) -> Option<ArrayRef> {
-    let column = TextColumn::new(array)?;
-    let mut out = String::new();
-    if let Some((keys, values)) = column.dictionary().filter(|(keys, values)| values.len() <= keys.len()) {
-        let mut run = |text: &str| -> Option<String> {
-            out.clear();
-            write(text, &mut out);
-            (!out.is_empty()).then(|| out.clone())
-        };
-        let missing = if keys.null_count() > 0 || values.null_count() > 0 { run("") } else { None };
-        let mut entries: Vec<Option<String>> = values.iter().map(|v| run(v.unwrap_or(""))).collect();
-        let missing_code = missing.map(|text| {
-            entries.push(Some(text));
-            (entries.len() - 1) as u32
-        });
-        let keys: UInt32Array = keys
-            .iter()
-            .map(|key| match key {
-                Some(key) => entries[key as usize].is_some().then_some(key),
-                None => missing_code,
-            })
-            .collect();
-        let dictionary = DictionaryArray::<UInt32Type>::try_new(keys, Arc::new(StringArray::from(entries))).ok()?;
-        return Some(Arc::new(dictionary));
-    }
-    let mut builder = StringViewBuilder::with_capacity(array.len());
-    let mut buffer = String::new();
-    for row in 0..array.len() {
-        out.clear();
-        write(column.text(row, &mut buffer), &mut out);
-        if out.is_empty() {
-            builder.append_null();
-        } else {
-            builder.append_value(&out);
-        }
-    }
-    Some(Arc::new(builder.finish()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn texts(array: &ArrayRef) -> Vec<String> {
@@ -242,10 +277,12 @@ mod tests {
     fn all_kinds_of_columns() {
         let plain = [Some("a"), None, Some(""), Some("1.5K"), Some("a longer text than twelve")];
         let dictionary: DictionaryArray<UInt32Type> = plain.iter().copied().collect();
-        let arrays: [ArrayRef; 3] = [
+        let arrays: [ArrayRef; 5] = [
             Arc::new(StringViewArray::from(plain.to_vec())),
             Arc::new(StringArray::from(plain.to_vec())),
-            Arc::new(dictionary),
+            Arc::new(dictionary.clone()),
+            Stored::Text(StringViewArray::from(plain.to_vec())).into_array(5),
+            Stored::Coded(dictionary).into_array(5),
         ];
         for array in &arrays {
             let column = TextColumn::new(array).unwrap();
@@ -255,16 +292,33 @@ mod tests {
             let numbers = column.numbers(5, NumberRule::Units);
             assert!(numbers[0].is_nan() && numbers[1].is_nan() && numbers[3] == 1500.0);
             assert!(column.numbers(5, NumberRule::Plain)[3].is_nan());
-            let mapped = map_texts(array, |text, out| {
-                if text != "a" {
-                    out.push_str(text);
-                    out.push('!');
-                }
-            });
-            assert_eq!(texts(&mapped.unwrap()), ["", "!", "!", "1.5K!", "a longer text than twelve!"]);
         }
         let time: ArrayRef = Arc::new(TimestampNanosecondArray::from(vec![Some(1_500_000_000), None]));
         assert_eq!(texts(&time), ["1970-01-01T00:00:01.5Z", ""]);
         assert_eq!(TextColumn::new(&time).unwrap().numbers(2, NumberRule::Any)[0], 1.5e9);
+    }
+
+    #[test]
+    fn typed_values_are_what_their_texts_are() {
+        let ints = vec![Some(-7), None, Some(0), Some(i64::MAX), Some((1 << 53) + 1)];
+        let floats = vec![Some(0.25), None, Some(-0.0), Some(1e15), Some(1e23), Some(123_456.0)];
+        for array in [Stored::Int(ints.into()).into_array(5), Stored::Float(floats.into()).into_array(6)] {
+            let rows = array.len();
+            let column = TextColumn::new(&array).unwrap();
+            let plain: ArrayRef = Arc::new(StringArray::from(texts(&array)));
+            let plain = TextColumn::new(&plain).unwrap();
+            for rule in [NumberRule::Plain, NumberRule::Units, NumberRule::Any] {
+                let bits = |column: &TextColumn| -> Vec<u64> {
+                    column.numbers(rows, rule).into_iter().map(f64::to_bits).collect()
+                };
+                assert_eq!(bits(&column), bits(&plain), "{rule:?}");
+            }
+            let mut buffer = String::new();
+            for row in 0..rows {
+                let text = plain.text(row, &mut buffer).to_owned();
+                let (own, other) = (column.rank(row, &text), plain.rank(row, &text));
+                assert_eq!(format!("{own:?}"), format!("{other:?}"), "{text}");
+            }
+        }
     }
 }

@@ -14,7 +14,7 @@ use super::filter::evaluate;
 use crate::ast::Overwrite;
 use crate::nodes::BatchMap;
 use crate::rowfn::VALUE_LEN_MAX;
-use crate::rows::{Rest, RestBuilder, Shape, Texts, as_view, batch, empty_rest, missing, push_text};
+use crate::rows::{Rest, RestBuilder, Shape, as_view, batch, empty_rest, missing, push_text, texts_of};
 
 /// Writes the targets of a row from its sources.
 pub(crate) type Compute = Box<dyn FnMut(&[&str], &mut [String]) + Send>;
@@ -44,8 +44,8 @@ impl Cells {
     fn apply(&self, compute: &mut Compute, rows: &RecordBatch, input: &Shape, output: &Shape) -> Result<RecordBatch> {
         let count = rows.num_rows();
         let mask = mask(self.condition.as_ref(), rows, input)?;
-        let sources = self.sources.iter().map(|name| Texts::column(rows, input, name)).collect::<Result<Vec<_>>>()?;
-        let olds = self.targets.iter().map(|name| Texts::column(rows, input, name)).collect::<Result<Vec<_>>>()?;
+        let sources = self.sources.iter().map(|name| texts_of(rows, input, name)).collect::<Result<Vec<_>>>()?;
+        let olds = self.targets.iter().map(|name| texts_of(rows, input, name)).collect::<Result<Vec<_>>>()?;
         let mut builders: Vec<_> = self.targets.iter().map(|_| StringViewBuilder::with_capacity(count)).collect();
         let mut scratch = vec![String::new(); sources.len()];
         let mut made = vec![String::new(); self.targets.len()];
@@ -151,7 +151,7 @@ fn rest_of(rows: &RecordBatch, input: &Shape, output: &Shape, rest: Option<&Rest
     if lost.is_empty() && rest.is_none() {
         return empty_rest(rows.num_rows());
     }
-    let columns = lost.iter().map(|name| Texts::column(rows, input, name)).collect::<Result<Vec<_>>>()?;
+    let columns = lost.iter().map(|name| texts_of(rows, input, name)).collect::<Result<Vec<_>>>()?;
     let mut builder = RestBuilder::new(rows.num_rows());
     let mut scratch = String::new();
     for row in 0..rows.num_rows() {

@@ -14,7 +14,7 @@ use quiver_types::logs::{LogFilter, MSG, STREAM, STREAM_ID, TIME};
 
 use super::filter::evaluate;
 use crate::nodes::Open;
-use crate::rows::{Shape, Texts, batch, empty_rest, missing};
+use crate::rows::{Shape, batch, empty_rest, missing, texts_of};
 
 /// What is asked for.
 #[derive(Debug, Clone)]
@@ -90,7 +90,7 @@ impl Streams {
     /// Cuts where the last batch held begins another stream.
     fn split(&mut self) -> Result<Option<RecordBatch>> {
         let Some(last) = self.held.last().cloned() else { return Ok(None) };
-        let ids = Texts::column(&last, &self.shape, STREAM_ID)?;
+        let ids = texts_of(&last, &self.shape, STREAM_ID)?;
         let mut scratch = String::new();
         if self.held.len() == 1 {
             self.stream = ids.get(0, &mut scratch).to_owned();

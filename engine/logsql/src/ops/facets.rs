@@ -10,7 +10,7 @@ use futures::StreamExt;
 
 use crate::ast::pipe::Facets;
 use crate::nodes::Open;
-use crate::rows::{Rest, Shape, Texts, batch};
+use crate::rows::{Rest, Shape, batch, texts_of};
 
 /// The columns of the answer.
 pub(crate) fn shape() -> Shape {
@@ -61,7 +61,7 @@ fn add(fields: &mut BTreeMap<String, Values>, facets: &Facets, name: &str, value
 fn count(rows: &RecordBatch, shape: &Shape, facets: &Facets, fields: &mut BTreeMap<String, Values>) -> Result<()> {
     let mut scratch = String::new();
     for name in shape.names() {
-        let texts = Texts::column(rows, shape, name)?;
+        let texts = texts_of(rows, shape, name)?;
         for row in 0..rows.num_rows() {
             add(fields, facets, name, texts.get(row, &mut scratch));
         }

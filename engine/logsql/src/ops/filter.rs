@@ -9,7 +9,7 @@ use quiver_types::logs::{FieldPattern, LogFilter, RowMatcher, STREAM, STREAM_ID,
 
 use crate::kernels::values::parse_rfc3339;
 use crate::nodes::BatchMap;
-use crate::rows::{Rest, Shape, Texts};
+use crate::rows::{Rest, Shape, Texts, texts_of};
 use crate::stream_text;
 
 /// Keeps the rows that match.
@@ -63,7 +63,7 @@ pub(crate) fn evaluate(filter: &LogFilter, batch: &RecordBatch, shape: &Shape) -
 fn field(batch: &RecordBatch, shape: &Shape, name: &str) -> Result<Values> {
     match (shape.index(name), Rest::of(batch, shape)) {
         (None, Some(rest)) => Ok(Values::InRest(rest, name.to_owned())),
-        _ => Texts::column(batch, shape, name).map(Values::Column),
+        _ => texts_of(batch, shape, name).map(Values::Column),
     }
 }
 
@@ -135,7 +135,7 @@ fn several(fields: &[String], matcher: &dyn RowMatcher, batch: &RecordBatch, sha
 }
 
 fn times(batch: &RecordBatch, shape: &Shape, matches: impl Fn(i64) -> bool) -> Result<BooleanBuffer> {
-    let column = Texts::column(batch, shape, TIME)?;
+    let column = texts_of(batch, shape, TIME)?;
     if let Texts::Time(array) = &column {
         return Ok(BooleanBuffer::collect_bool(batch.num_rows(), |row| {
             array.is_valid(row) && matches(array.value(row))

@@ -1,15 +1,16 @@
 //! Groups of one partition: rows are numbered by the values of their keys, and the functions of `stats_fn` add them up.
 //!
-//! A key column becomes codes of a batch first (a dictionary has them, runs of equal texts and buckets of time are found
-//! by looking at the row before), so that a text is looked at once per code and not once per row. What is kept is given
-//! out when it grows too large; whoever merges it can spill.
+//! A key column becomes codes of a batch first (`codes.rs`), so that a value is looked at once per code and not once per
+//! row. What is kept is given out when it grows too large; whoever merges it can spill.
+
+mod codes;
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanArray, StringViewBuilder, TimestampNanosecondArray};
+use arrow::array::{ArrayRef, BooleanArray};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::error::Result;
@@ -20,12 +21,12 @@ use foldhash::fast::FixedState;
 use futures::StreamExt;
 use hashbrown::HashTable;
 
-use super::aggregate::{Aggregate, Call, Key};
+use super::aggregate::{Aggregate, Call};
 use super::filter::evaluate;
-use crate::kernels::bucket::Bucket;
 use crate::nodes::Open;
-use crate::rows::{Kind, Texts, push_text};
+use crate::rows::texts_of;
 use crate::stats_fn::{GroupRows, StatsAccumulator};
+use codes::{Codes, KeyValues};
 
 /// Bytes of keys and states that are kept before they are given out.
 const KEPT_BYTES: usize = 64 << 20;
@@ -112,111 +113,23 @@ impl Partial {
     }
 }
 
-/// Values of one key: of each code of a batch, or of each group.
-#[derive(Debug)]
-enum KeyValues {
-    /// Texts in one buffer, with the end of each.
-    Text(String, Vec<usize>),
-    /// Times; none where it is missing.
-    Time(Vec<Option<i64>>),
-}
-
-impl KeyValues {
-    fn new(kind: Kind) -> Self {
-        if kind == Kind::Time { Self::Time(Vec::new()) } else { Self::Text(String::new(), Vec::new()) }
-    }
-
-    fn clear(&mut self) {
-        match self {
-            Self::Text(text, ends) => {
-                text.clear();
-                ends.clear();
-            }
-            Self::Time(times) => times.clear(),
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::Text(_, ends) => ends.len(),
-            Self::Time(times) => times.len(),
-        }
-    }
-
-    fn text(&self, i: usize) -> &str {
-        match self {
-            Self::Text(text, ends) => &text[i.checked_sub(1).map_or(0, |before| ends[before])..ends[i]],
-            Self::Time(_) => "",
-        }
-    }
-
-    fn push_text(&mut self, value: &str) {
-        if let Self::Text(text, ends) = self {
-            text.push_str(value);
-            ends.push(text.len());
-        }
-    }
-
-    fn push_from(&mut self, other: &Self, i: usize) {
-        match (self, other) {
-            (Self::Time(own), Self::Time(times)) => own.push(times[i]),
-            (own, other) => own.push_text(other.text(i)),
-        }
-    }
-
-    fn same(&self, i: usize, other: &Self, j: usize) -> bool {
-        match (self, other) {
-            (Self::Time(own), Self::Time(times)) => own[i] == times[j],
-            _ => self.text(i) == other.text(j),
-        }
-    }
-
-    fn hash(&self, i: usize) -> u64 {
-        match self {
-            Self::Time(times) => HASHER.hash_one(times[i]),
-            Self::Text(..) => HASHER.hash_one(self.text(i)),
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Text(text, ends) => text.capacity() + ends.capacity() * size_of::<usize>(),
-            Self::Time(times) => times.capacity() * size_of::<Option<i64>>(),
-        }
-    }
-
-    fn array(&self) -> ArrayRef {
-        match self {
-            Self::Time(times) => Arc::new(TimestampNanosecondArray::from(times.clone()).with_timezone("UTC")),
-            Self::Text(..) => {
-                let mut builder = StringViewBuilder::with_capacity(self.len());
-                (0..self.len()).for_each(|i| push_text(&mut builder, self.text(i)));
-                Arc::new(builder.finish())
-            }
-        }
-    }
-}
-
-/// The rows of a batch by one key.
-#[derive(Debug)]
-struct Codes {
-    of_row: Vec<u32>,
-    /// What the codes stand for.
-    values: KeyValues,
-}
-
 /// Numbers rows by their keys.
 #[derive(Debug)]
 struct Groups {
     /// Of each key, its value in each group.
     keys: Vec<KeyValues>,
+    /// Groups by their keys.
     table: HashTable<u32>,
+    /// Groups by the view of the one key, where that is a short text.
+    short: HashTable<(u128, u32)>,
     count: usize,
     /// Of each key, the batch at hand.
     codes: Vec<Codes>,
     /// Group of each combination of codes of the batch at hand.
     dense: Vec<u32>,
     sparse: HashMap<u64, u32, FixedState>,
+    /// Combination of codes of each row of the batch at hand.
+    combined: Vec<u64>,
     /// Group of each row of the batch at hand.
     of_row: Vec<usize>,
     /// The same as runs, if they are few.
@@ -225,16 +138,16 @@ struct Groups {
 
 impl Groups {
     fn new(aggregate: &Aggregate) -> Self {
-        let values = |i| KeyValues::new(aggregate.key_kind(i));
-        let keys: Vec<KeyValues> = (0..aggregate.keys.len()).map(values).collect();
-        let codes = (0..keys.len()).map(|i| Codes { of_row: Vec::new(), values: values(i) }).collect();
+        let kinds = || (0..aggregate.keys.len()).map(|i| aggregate.key_kind(i));
         Self {
-            keys,
+            keys: kinds().map(KeyValues::new).collect(),
             table: HashTable::new(),
+            short: HashTable::new(),
             count: 0,
-            codes,
+            codes: kinds().map(Codes::new).collect(),
             dense: Vec::new(),
             sparse: HashMap::default(),
+            combined: Vec::new(),
             of_row: Vec::new(),
             runs: Vec::new(),
         }
@@ -245,14 +158,17 @@ impl Groups {
     }
 
     fn size(&self) -> usize {
-        self.keys.iter().map(KeyValues::bytes).sum::<usize>() + self.table.capacity() * 8
+        self.keys.iter().map(KeyValues::bytes).sum::<usize>()
+            + self.table.capacity() * 8
+            + self.short.capacity() * size_of::<(u128, u32)>()
     }
 
     /// Takes the keys of all groups out.
     fn take(&mut self) -> Vec<ArrayRef> {
-        let columns = self.keys.iter().map(KeyValues::array).collect();
+        let columns = self.keys.iter_mut().map(KeyValues::array).collect();
         self.keys.iter_mut().for_each(KeyValues::clear);
         self.table.clear();
+        self.short.clear();
         self.count = 0;
         columns
     }
@@ -268,32 +184,58 @@ impl Groups {
             return Ok(());
         }
         for (key, codes) in aggregate.keys.iter().zip(&mut self.codes) {
-            codes.fill(&Texts::column(batch, &aggregate.input, &key.field)?, key, rows);
+            codes.fill(&texts_of(batch, &aggregate.input, &key.field)?, key, rows);
         }
         let all: Option<usize> =
             self.codes.iter().try_fold(1usize, |n, c| n.checked_mul(c.values.len().max(1)).filter(|n| *n <= DENSE_MAX));
-        self.dense.clear();
         self.sparse.clear();
+        self.dense.clear();
         self.dense.resize(all.unwrap_or(0), UNKNOWN);
-        let most_runs = rows / 32 + 1;
-        let mut row = 0;
-        while row < rows {
-            let mut code = u64::from(self.codes[0].of_row[row]);
-            for codes in &self.codes[1..] {
-                code = code * codes.values.len() as u64 + u64::from(codes.of_row[row]);
+        let combined = self.combined();
+        let changes = combined.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        if changes <= rows / 32 {
+            for run in combined.chunk_by(|a, b| a == b) {
+                let start = self.runs.last().map_or(0, |(_, rows)| rows.end);
+                let group = self.group_of(run[0], start);
+                self.runs.push((group, start..start + run.len()));
             }
-            let group = self.group_of(code, row);
-            let end = self.codes.iter().fold(rows, |end, codes| codes.run_end(row, end));
-            if self.of_row.is_empty() && self.runs.len() < most_runs {
-                self.runs.push((group, row..end));
-            } else {
-                self.expand();
-                self.runs.clear();
-                self.of_row.resize(end, group);
+        } else {
+            self.of_row.reserve(rows);
+            let mut before = None;
+            for (row, &code) in combined.iter().enumerate() {
+                let group = match before {
+                    Some((own, group)) if own == code => group,
+                    _ => self.group_of(code, row),
+                };
+                before = Some((code, group));
+                self.of_row.push(group);
             }
-            row = end;
         }
+        self.combined = combined;
         Ok(())
+    }
+
+    /// One code of each row for all keys together.
+    fn combined(&mut self) -> Vec<u64> {
+        let mut combined = std::mem::take(&mut self.combined);
+        combined.clear();
+        let Some((first, others)) = self.codes.split_first() else { return combined };
+        combined.extend(first.of_row.iter().map(|&code| u64::from(code)));
+        let mut all = first.values.len() as u64;
+        for codes in others {
+            let count = codes.values.len() as u64;
+            all = all.checked_mul(count).unwrap_or_else(|| {
+                // Too many for a number: only those that occur count.
+                let mut known: HashMap<u64, u64, FixedState> = HashMap::default();
+                for code in &mut combined {
+                    let next = known.len() as u64;
+                    *code = *known.entry(*code).or_insert(next);
+                }
+                known.len() as u64 * count
+            });
+            combined.iter_mut().zip(&codes.of_row).for_each(|(c, &code)| *c = *c * count + u64::from(code));
+        }
+        combined
     }
 
     /// Makes the group of each row of the runs, if that was not done yet.
@@ -312,146 +254,116 @@ impl Groups {
         if known != UNKNOWN {
             return known as usize;
         }
-        let Self { keys, table, count, codes, .. } = self;
-        let mix = |hash: u64, more: u64| hash.rotate_left(23) ^ more;
-        let hash = codes.iter().fold(0, |hash, c| mix(hash, c.values.hash(c.of_row[row] as usize)));
-        let same = |group: &u32| {
-            let group = *group as usize;
-            keys.iter().zip(codes.iter()).all(|(own, c)| own.same(group, &c.values, c.of_row[row] as usize))
-        };
-        let found = table.find(hash, same).copied();
-        let group = found.unwrap_or_else(|| {
-            let group = *count as u32;
-            *count += 1;
-            for (own, c) in keys.iter_mut().zip(codes.iter()) {
-                own.push_from(&c.values, c.of_row[row] as usize);
-            }
-            let keys = &*keys;
-            table.insert_unique(hash, group, |group| {
-                keys.iter().fold(0, |hash, own| mix(hash, own.hash(*group as usize)))
-            });
-            group
-        });
+        let group = self.find(row);
         match self.dense.get_mut(code as usize) {
             Some(place) => *place = group,
             None => _ = self.sparse.insert(code, group),
         }
         group as usize
     }
-}
 
-impl Codes {
-    /// Where the run of equal codes ends that begins at a row; at most `most`.
-    #[inline]
-    fn run_end(&self, row: usize, most: usize) -> usize {
-        let code = self.of_row[row];
-        let rest = &self.of_row[row + 1..most];
-        let whole = rest.chunks_exact(16).take_while(|codes| codes.iter().fold(0, |odd, c| odd | (*c ^ code)) == 0);
-        let whole = whole.count() * 16;
-        row + 1 + whole + rest[whole..].iter().take_while(|c| **c == code).count()
-    }
-
-    /// Codes a column. Different codes may stand for the same value.
-    fn fill(&mut self, texts: &Texts, key: &Key, rows: usize) {
-        let Self { of_row, values } = self;
-        of_row.clear();
-        values.clear();
-        let bucket = key.bucket.as_ref();
-        match (texts, &mut *values) {
-            (Texts::Time(times), KeyValues::Time(found)) => time_codes(times, bucket, found, of_row),
-            (Texts::Missing, _) => {
-                values.push_text("");
-                of_row.resize(rows, 0);
-            }
-            (Texts::Dictionary(keys, entries), _) if entries.len() <= rows => {
-                let mut out = String::new();
-                for i in 0..entries.len() {
-                    let entry = if entries.is_null(i) { "" } else { entries.value(i) };
-                    values.push_text(bucketed(bucket, entry, &mut out));
-                }
-                if keys.null_count() == 0 {
-                    of_row.extend_from_slice(keys.values());
-                } else {
-                    values.push_text("");
-                    let missing = entries.len() as u32;
-                    of_row.extend(keys.iter().map(|k| k.unwrap_or(missing)));
-                }
-            }
-            _ => {
-                let mut known: HashTable<u32> = HashTable::new();
-                let (mut scratch, mut out) = (String::new(), String::new());
-                let mut before: Option<u32> = None;
-                // Texts as they came; what they are grouped by is made of them at the end.
-                let mut plain = KeyValues::new(Kind::Text);
-                for row in 0..rows {
-                    let text = texts.get(row, &mut scratch);
-                    if let Some(code) = before
-                        && plain.text(code as usize) == text
-                    {
-                        of_row.push(code);
-                        continue;
-                    }
-                    let hash = HASHER.hash_one(text);
-                    let found = known.find(hash, |&code| plain.text(code as usize) == text).copied();
-                    let code = found.unwrap_or_else(|| {
-                        let code = plain.len() as u32;
-                        plain.push_text(text);
-                        known.insert_unique(hash, code, |&code| plain.hash(code as usize));
-                        code
-                    });
-                    before = Some(code);
-                    of_row.push(code);
-                }
-                if bucket.is_some() {
-                    (0..plain.len()).for_each(|i| values.push_text(bucketed(bucket, plain.text(i), &mut out)));
-                } else {
-                    *values = plain;
-                }
-            }
-        }
-    }
-}
-
-fn bucketed<'a>(bucket: Option<&Bucket>, text: &'a str, out: &'a mut String) -> &'a str {
-    let Some(bucket) = bucket else { return text };
-    out.clear();
-    bucket.push(out, text);
-    out
-}
-
-/// Codes times by their buckets: rows that follow each other are mostly in the same one.
-fn time_codes(
-    times: &TimestampNanosecondArray,
-    bucket: Option<&Bucket>,
-    found: &mut Vec<Option<i64>>,
-    of_row: &mut Vec<u32>,
-) {
-    let mut known: HashMap<i64, u32, FixedState> = HashMap::default();
-    let mut missing: Option<u32> = None;
-    let mut within: Option<(Range<i64>, u32)> = None;
-    for row in 0..times.len() {
-        if times.is_null(row) {
-            let code = *missing.get_or_insert_with(|| {
-                found.push(None);
-                found.len() as u32 - 1
-            });
-            of_row.push(code);
-            continue;
-        }
-        let ns = times.value(row);
-        if let Some((range, code)) = &within
-            && range.contains(&ns)
+    /// Looks the keys of a row up among all groups.
+    fn find(&mut self, row: usize) -> u32 {
+        let Self { keys, short, table, count, codes, .. } = self;
+        if let ([own], [c]) = (keys.as_mut_slice(), codes.as_slice())
+            && let Some(view) = c.values.short(c.of_row[row] as usize)
         {
-            of_row.push(*code);
-            continue;
+            let hash = HASHER.hash_one(view);
+            if let Some((_, group)) = short.find(hash, |known| known.0 == view) {
+                return *group;
+            }
+            let group = *count as u32;
+            *count += 1;
+            own.push_from(&c.values, c.of_row[row] as usize);
+            short.insert_unique(hash, (view, group), |known| HASHER.hash_one(known.0));
+            return group;
         }
-        let start = bucket.map_or(ns, |bucket| bucket.of_time(ns));
-        let code = *known.entry(start).or_insert_with(|| {
-            found.push(Some(start));
-            found.len() as u32 - 1
-        });
-        let width = bucket.map_or(1, Bucket::time_width);
-        within = Some((start..start.saturating_add(width).max(ns.saturating_add(1)), code));
-        of_row.push(code);
+        let mix = |hash: u64, more: u64| hash.rotate_left(23) ^ more;
+        let hash = codes.iter().fold(0, |hash, c| mix(hash, c.values.hash(c.of_row[row] as usize)));
+        let same = |group: &u32| {
+            let group = *group as usize;
+            keys.iter().zip(codes.iter()).all(|(own, c)| own.same(group, &c.values, c.of_row[row] as usize))
+        };
+        if let Some(group) = table.find(hash, same) {
+            return *group;
+        }
+        let group = *count as u32;
+        *count += 1;
+        for (own, c) in keys.iter_mut().zip(codes.iter()) {
+            own.push_from(&c.values, c.of_row[row] as usize);
+        }
+        let keys = &*keys;
+        table.insert_unique(hash, group, |group| keys.iter().fold(0, |hash, own| mix(hash, own.hash(*group as usize))));
+        group
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use arrow::array::{Array, AsArray, StringViewArray};
+    use quiver_types::logs::Stored;
+
+    use super::*;
+    use crate::ops::aggregate::Key;
+    use crate::rows::{Column, Kind, Shape, batch};
+
+    /// Columns of as many texts as there are keys, in every form that holds them.
+    fn columns(texts: &[Vec<String>], kind: Kind) -> Vec<ArrayRef> {
+        let column = |texts: &Vec<String>| -> ArrayRef {
+            let options = || texts.iter().map(|t| (!t.is_empty()).then_some(t.as_str()));
+            match kind {
+                Kind::Stored => Stored::Coded(options().collect()).into_array(texts.len()),
+                _ => Arc::new(options().collect::<StringViewArray>()),
+            }
+        };
+        texts.iter().map(column).collect()
+    }
+
+    #[test]
+    fn groups_are_those_of_a_plain_map() {
+        let value = |row: usize, key: usize| match (row * (key + 3)) % 41 {
+            0 => String::new(),
+            n if n % 5 == 0 => format!("a text that is longer than a view {}", n % 11),
+            n => format!("v{}", n % (key + 7)),
+        };
+        for keys in [1, 2, 3, 9] {
+            // Values that are all different make more combinations than a number holds.
+            let texts = |from: usize, spread: bool| -> Vec<Vec<String>> {
+                let one = |key: usize| move |row: usize| if spread { format!("{row}") } else { value(row, key) };
+                (0..keys).map(|key| (from..from + 2000).map(one(key)).collect()).collect()
+            };
+            let names: Vec<String> = (0..keys).map(|i| format!("k{i}")).collect();
+            for kind in [Kind::Text, Kind::Stored] {
+                let shape_columns = names.iter().map(|name| Column { name: name.clone(), kind }).collect();
+                let input = Shape { columns: shape_columns, rest: false };
+                let by = names.iter().map(|field| Key { field: field.clone(), bucket: None }).collect();
+                let aggregate = Aggregate { input: input.clone(), keys: by, calls: Vec::new(), text: String::new() };
+                let mut groups = Groups::new(&aggregate);
+                let (mut own, mut expected) = (Vec::new(), Vec::new());
+                let mut known: BTreeMap<Vec<String>, usize> = BTreeMap::new();
+                for (from, spread) in [(0, false), (1000, true), (500, false)] {
+                    let texts = texts(from, spread);
+                    let rows = batch(&input, columns(&texts, kind), 2000).expect("a batch");
+                    groups.number(&rows, &aggregate).expect("numbered");
+                    groups.expand();
+                    own.extend_from_slice(&groups.of_row);
+                    for row in 0..2000 {
+                        let key: Vec<String> = texts.iter().map(|column| column[row].clone()).collect();
+                        let next = known.len();
+                        expected.push(*known.entry(key).or_insert(next));
+                    }
+                }
+                assert_eq!(own, expected, "{keys} keys, {kind:?}");
+                let arrays = groups.take();
+                for (key, group) in &known {
+                    for (text, array) in key.iter().zip(&arrays) {
+                        let array = array.as_string_view();
+                        assert_eq!(if array.is_null(*group) { "" } else { array.value(*group) }, text);
+                    }
+                }
+            }
+        }
     }
 }

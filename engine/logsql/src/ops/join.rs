@@ -15,7 +15,7 @@ use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use super::unpack::Writer;
 use crate::ast::Overwrite;
 use crate::nodes::{BatchMap, Operator, StreamExec, coalesce, map_batches};
-use crate::rows::{Rest, Shape, Texts, as_view};
+use crate::rows::{Rest, Shape, Texts, as_view, texts_of};
 
 /// Joins the rows (left) with those of another query (right).
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Join {
             let left = side(keys + right_columns + keys, &own.left)?;
             let more: Vec<(String, Texts)> = own
                 .more()
-                .map(|name| Ok((format!("{}{name}", own.prefix), Texts::column(&right, &own.right, name)?)))
+                .map(|name| Ok((format!("{}{name}", own.prefix), texts_of(&right, &own.right, name)?)))
                 .collect::<Result<_>>()?;
             let rest = Rest::of(&right, &own.right);
             let mut writer = Writer::new(&left, &own.left, &output)?;

@@ -10,7 +10,7 @@ use datafusion::error::Result;
 use futures::StreamExt;
 
 use crate::nodes::Open;
-use crate::rows::{Rest, Shape, Texts, batch};
+use crate::rows::{Rest, Shape, batch, texts_of};
 
 /// Counts fields over all rows; gives one row per field, by name.
 pub(crate) fn field_names(input: Shape, output: Shape, filter: Option<String>) -> Open {
@@ -54,7 +54,7 @@ pub(crate) fn sum_field_counts(output: Shape, filter: Option<String>) -> Open {
 
 fn count(rows: &RecordBatch, shape: &Shape, hits: &mut BTreeMap<String, u64>) -> Result<()> {
     for name in shape.names() {
-        let texts = Texts::column(rows, shape, name)?;
+        let texts = texts_of(rows, shape, name)?;
         let filled = (0..rows.num_rows()).filter(|row| !texts.is_empty(*row)).count() as u64;
         *hits.entry(name.to_owned()).or_insert(0) += filled;
     }

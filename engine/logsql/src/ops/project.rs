@@ -6,7 +6,7 @@ use super::cells::assemble;
 use super::unpack::Writer;
 use crate::ast::{FieldPattern, Overwrite, PatternPair};
 use crate::nodes::BatchMap;
-use crate::rows::{Column, Kind, Rest, Shape, Texts, batch, rest_without, unique};
+use crate::rows::{Column, Kind, Rest, Shape, Texts, batch, rest_without, texts_of, unique};
 
 /// The columns after `fields`.
 pub(crate) fn fields_shape(input: &Shape, patterns: &[FieldPattern]) -> Shape {
@@ -105,10 +105,8 @@ pub(crate) fn copy(pairs: Vec<PatternPair>, rename: bool, input: Shape, output: 
     }
     Box::new(move |rows| {
         let mut writer = Writer::new(&rows, &input, &output)?;
-        let columns: Vec<(String, Texts)> = input
-            .names()
-            .map(|name| Ok((name.to_owned(), Texts::column(&rows, &input, name)?)))
-            .collect::<Result<_>>()?;
+        let columns: Vec<(String, Texts)> =
+            input.names().map(|name| Ok((name.to_owned(), texts_of(&rows, &input, name)?))).collect::<Result<_>>()?;
         let rest = Rest::of(&rows, &input);
         let mut scratch = String::new();
         for row in 0..rows.num_rows() {

@@ -18,7 +18,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::kernels::values::{push_plain_sort_key, push_sort_key};
 use crate::nodes::{BatchMap, Open, Operator, StreamExec, map_batches};
-use crate::rows::{Kind, Rest, Shape, Texts, batch, binary};
+use crate::rows::{Kind, Rest, Shape, Texts, batch, binary, texts_of};
 
 /// Sorts rows.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Sort {
             let mut columns = rows.columns().to_vec();
             for (i, _) in own.iter().enumerate().filter(|(_, own)| !**own) {
                 columns.push(match by.get(i) {
-                    Some((name, _)) => field_key(&Texts::column(&rows, &input, name)?, rows.num_rows(), push),
+                    Some((name, _)) => field_key(&texts_of(&rows, &input, name)?, rows.num_rows(), push),
                     None => row_key(&rows, &input)?,
                 });
             }
@@ -159,7 +159,7 @@ fn field_key(texts: &Texts, rows: usize, push: fn(&mut Vec<u8>, &str)) -> ArrayR
 /// Keys of whole rows: fields in the order of their names.
 fn row_key(rows: &RecordBatch, shape: &Shape) -> Result<ArrayRef> {
     let mut columns: Vec<(&str, Texts)> =
-        shape.names().map(|name| Ok((name, Texts::column(rows, shape, name)?))).collect::<Result<_>>()?;
+        shape.names().map(|name| Ok((name, texts_of(rows, shape, name)?))).collect::<Result<_>>()?;
     columns.sort_by(|a, b| a.0.cmp(b.0));
     let rest = Rest::of(rows, shape);
     let mut keys = Vec::with_capacity(rows.num_rows());
@@ -191,11 +191,8 @@ fn finish(sort: Arc<Sort>) -> Open {
             let rows = keyed.num_rows();
             let input: Vec<usize> = (0..sort.input.schema().fields().len()).collect();
             let own = keyed.project(&input)?;
-            let partitions = sort
-                .partition_by
-                .iter()
-                .map(|name| Texts::column(&own, &sort.input, name))
-                .collect::<Result<Vec<_>>>()?;
+            let partitions =
+                sort.partition_by.iter().map(|name| texts_of(&own, &sort.input, name)).collect::<Result<Vec<_>>>()?;
             let (mut kept, mut ranks) = (Vec::with_capacity(rows), StringViewBuilder::with_capacity(rows));
             let mut scratch = String::new();
             for row in 0..rows {

@@ -12,7 +12,7 @@ use quiver_types::{LabelSet, ReadStats, SeriesId};
 use super::cells::{assemble, mask};
 use crate::ast::FieldPattern;
 use crate::nodes::{BatchMap, Open};
-use crate::rows::{Rest, Shape, Texts, batch, push_text};
+use crate::rows::{Rest, Shape, Texts, batch, push_text, texts_of};
 use crate::stream_text;
 
 /// Fields of a row that patterns mean, in the order of the patterns.
@@ -24,8 +24,7 @@ struct Chosen<'a> {
 
 impl<'a> Chosen<'a> {
     fn new(rows: &RecordBatch, shape: &'a Shape, patterns: &'a [FieldPattern]) -> Result<Self> {
-        let columns =
-            shape.names().map(|name| Ok((name, Texts::column(rows, shape, name)?))).collect::<Result<Vec<_>>>()?;
+        let columns = shape.names().map(|name| Ok((name, texts_of(rows, shape, name)?))).collect::<Result<Vec<_>>>()?;
         Ok(Self { columns, rest: Rest::of(rows, shape), patterns })
     }
 
@@ -54,7 +53,7 @@ pub(crate) fn set_stream_fields(
     Box::new(move |rows| {
         let mask = mask(condition.as_ref(), &rows, &input)?;
         let chosen = Chosen::new(&rows, &input, &patterns)?;
-        let old = [Texts::column(&rows, &input, STREAM)?, Texts::column(&rows, &input, STREAM_ID)?];
+        let old = [texts_of(&rows, &input, STREAM)?, texts_of(&rows, &input, STREAM_ID)?];
         let mut streams = StringViewBuilder::with_capacity(rows.num_rows());
         let mut ids = StringViewBuilder::with_capacity(rows.num_rows());
         let mut scratch = String::new();

@@ -14,7 +14,7 @@ use super::cells::{BATCH_BYTES_MAX, assemble, bounded, mask, too_large};
 use crate::ast::{FieldPattern, Overwrite, Unpack};
 use crate::nodes::BatchMap;
 use crate::rowfn::{self, Fields, SyslogContext};
-use crate::rows::{Rest, RestBuilder, Shape, Texts, batch, push_text};
+use crate::rows::{Rest, RestBuilder, Shape, Texts, batch, push_text, texts_of};
 
 /// What is unpacked.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +48,7 @@ pub(crate) fn unpack(
     let mut found = Fields::default();
     Box::new(move |rows| {
         let mask = mask(condition.as_ref(), &rows, &input)?;
-        let source = Texts::column(&rows, &input, &unpack.from)?;
+        let source = texts_of(&rows, &input, &unpack.from)?;
         let mut writer = Writer::new(&rows, &input, &output)?;
         let mut scratch = String::new();
         let mut name = String::new();
@@ -104,7 +104,7 @@ impl<'a> Writer<'a> {
     pub(crate) fn new(rows: &RecordBatch, input: &'a Shape, output: &'a Shape) -> Result<Self> {
         let mut columns = Vec::with_capacity(output.columns.len());
         for name in output.names() {
-            columns.push((name, Texts::column(rows, input, name)?, StringViewBuilder::with_capacity(rows.num_rows())));
+            columns.push((name, texts_of(rows, input, name)?, StringViewBuilder::with_capacity(rows.num_rows())));
         }
         let index = output.names().enumerate().map(|(i, name)| (name, i)).collect();
         Ok(Self {
@@ -223,7 +223,7 @@ pub(crate) fn pack(packing: Packing, fields: Vec<FieldPattern>, to: String, inpu
     let fields = if fields.is_empty() { vec![FieldPattern::all()] } else { fields };
     Box::new(move |rows| {
         let columns: Vec<(&str, Texts)> =
-            input.names().map(|name| Ok((name, Texts::column(&rows, &input, name)?))).collect::<Result<_>>()?;
+            input.names().map(|name| Ok((name, texts_of(&rows, &input, name)?))).collect::<Result<_>>()?;
         let rest = Rest::of(&rows, &input);
         let mut builder = StringViewBuilder::with_capacity(rows.num_rows());
         let mut scratch = vec![String::new(); columns.len()];
@@ -260,8 +260,7 @@ pub(crate) fn pack(packing: Packing, fields: Vec<FieldPattern>, to: String, inpu
 /// Leaves out rows without any field.
 pub(crate) fn drop_empty(shape: Shape) -> BatchMap {
     Box::new(move |rows| {
-        let columns: Vec<Texts> =
-            shape.names().map(|name| Texts::column(&rows, &shape, name)).collect::<Result<_>>()?;
+        let columns: Vec<Texts> = shape.names().map(|name| texts_of(&rows, &shape, name)).collect::<Result<_>>()?;
         let rest = Rest::of(&rows, &shape);
         let any = |row: usize| {
             columns.iter().any(|texts| !texts.is_empty(row))

@@ -10,13 +10,13 @@ use quiver_types::logs::LogFilter;
 use super::cells::{BATCH_BYTES_MAX, assemble, mask, too_large};
 use crate::nodes::BatchMap;
 use crate::rowfn;
-use crate::rows::{Rest, Shape, Texts, push_text};
+use crate::rows::{Rest, Shape, push_text, texts_of};
 
 /// Repeats each row for its items; rows that a condition leaves out stay as they are.
 pub(crate) fn unroll(fields: Vec<String>, condition: Option<LogFilter>, input: Shape, output: Shape) -> BatchMap {
     Box::new(move |rows| {
         let mask = mask(condition.as_ref(), &rows, &input)?;
-        let sources = fields.iter().map(|name| Texts::column(&rows, &input, name)).collect::<Result<Vec<_>>>()?;
+        let sources = fields.iter().map(|name| texts_of(&rows, &input, name)).collect::<Result<Vec<_>>>()?;
         let mut builders: Vec<_> = fields.iter().map(|_| StringViewBuilder::new()).collect();
         let mut from: Vec<u32> = Vec::with_capacity(rows.num_rows());
         let mut scratch = vec![String::new(); fields.len()];

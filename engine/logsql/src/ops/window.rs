@@ -13,7 +13,7 @@ use super::cells::assemble;
 use crate::ast::pipe::{WindowCall, WindowFunc};
 use crate::kernels::values::{compare, number, push_f64};
 use crate::nodes::Open;
-use crate::rows::{Rest, Shape, Texts, push_text};
+use crate::rows::{Rest, Shape, Texts, push_text, texts_of};
 
 /// What a function has seen of a group.
 #[derive(Debug, Clone, Default)]
@@ -73,9 +73,9 @@ impl Windows {
         add: bool,
         out: Option<&mut [StringViewBuilder]>,
     ) -> Result<()> {
-        let keys = self.by.iter().map(|name| Texts::column(rows, shape, name)).collect::<Result<Vec<_>>>()?;
+        let keys = self.by.iter().map(|name| texts_of(rows, shape, name)).collect::<Result<Vec<_>>>()?;
         let columns: Vec<(&str, Texts)> =
-            shape.names().map(|name| Ok((name, Texts::column(rows, shape, name)?))).collect::<Result<_>>()?;
+            shape.names().map(|name| Ok((name, texts_of(rows, shape, name)?))).collect::<Result<_>>()?;
         let rest = Rest::of(rows, shape);
         let (mut scratch, mut text) = (String::new(), String::new());
         let mut out = out;

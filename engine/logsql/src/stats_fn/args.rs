@@ -27,7 +27,8 @@ impl NamePattern {
 /// What an input column of a function is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Arg {
-    /// The field of this name: `Utf8View`, `Utf8`, a dictionary of `UInt32` and `Utf8`, or a time in nanoseconds.
+    /// The field of this name: `Utf8View`, `Utf8`, a dictionary of `UInt32` and `Utf8`, values as
+    /// they are stored, or a time in nanoseconds.
     Field(String),
     /// The same, for a field that stands there because its name fits a pattern: rows that lack it do not have it.
     Matched(String),
@@ -43,7 +44,7 @@ pub(super) struct Args<'a> {
 
 /// One of them.
 pub(super) enum Column<'a> {
-    Field { name: &'a str, text: TextColumn<'a>, named: bool },
+    Field { name: &'a str, text: TextColumn, named: bool },
     Rest(Rest<'a>),
 }
 

@@ -6,6 +6,10 @@ pub(super) fn put_u64(out: &mut Vec<u8>, n: u64) {
     out.extend_from_slice(&n.to_le_bytes());
 }
 
+pub(super) fn put_u128(out: &mut Vec<u8>, n: u128) {
+    out.extend_from_slice(&n.to_le_bytes());
+}
+
 pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     put_bytes(out, text.as_bytes());
 }
@@ -30,8 +34,16 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
+    pub(super) fn byte(&mut self) -> Result<u8> {
+        Ok(self.take(1)?[0])
+    }
+
     pub(super) fn u64(&mut self) -> Result<u64> {
         Ok(u64::from_le_bytes(self.take(8)?.try_into().expect("eight bytes")))
+    }
+
+    pub(super) fn u128(&mut self) -> Result<u128> {
+        Ok(u128::from_le_bytes(self.take(16)?.try_into().expect("sixteen bytes")))
     }
 
     pub(super) fn bytes(&mut self) -> Result<&'a [u8]> {

@@ -1,13 +1,17 @@
 //! `count_uniq(a, b) [limit N]`: distinct combinations, except the one of empty values only.
 
 use std::fmt::Write;
+use std::ops::Range;
 
+use arrow::array::{Array, FixedSizeBinaryArray};
 use datafusion::common::Result;
+use quiver_types::logs::ID_BYTES;
 
 use super::args::{Args, Column};
 use super::blob::{Reader, put_bytes};
 use super::grouped::GroupState;
 use super::key_set::KeySet;
+use crate::kernels::columns::Texts;
 
 /// Combinations of a group.
 #[derive(Debug, Default)]
@@ -32,12 +36,33 @@ pub(super) fn combination(args: &Args<'_>, row: usize, buffer: &mut String, key:
     any
 }
 
+/// The one column, if it holds identifiers.
+#[inline]
+fn ids<'a>(args: &'a Args<'_>) -> Option<&'a FixedSizeBinaryArray> {
+    match args.columns.as_slice() {
+        [Column::Field { text, .. }] => match text.texts() {
+            Texts::Id(array) => Some(array),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The number that the digits of an identifier are.
+#[inline]
+fn number(id: &[u8]) -> u128 {
+    id.try_into().map_or(0, u128::from_be_bytes)
+}
+
 impl GroupState for CountUniq {
     type Config = u64;
 
     fn add(&mut self, limit: &u64, args: &Args<'_>, row: usize, buffer: &mut String) -> usize {
         if self.keys.len() as u64 >= *limit {
             return 0;
+        }
+        if let Some(ids) = ids(args) {
+            return if ids.is_null(row) { 0 } else { self.keys.insert_id(number(ids.value(row))) };
         }
         let mut key = std::mem::take(&mut self.last);
         let grown = if let [Column::Field { text, .. }] = args.columns.as_slice() {
@@ -58,16 +83,24 @@ impl GroupState for CountUniq {
         grown
     }
 
+    fn add_run(&mut self, limit: &u64, args: &Args<'_>, rows: Range<usize>, buffer: &mut String) -> usize {
+        let Some(ids) = ids(args) else { return rows.map(|row| self.add(limit, args, row, buffer)).sum() };
+        let all = ids.value_data()[rows.start * ID_BYTES..rows.end * ID_BYTES].chunks_exact(ID_BYTES);
+        let mut grown = 0;
+        for (row, id) in rows.zip(all) {
+            if ids.is_valid(row) && (self.keys.len() as u64) < *limit {
+                grown += self.keys.insert_id(number(id));
+            }
+        }
+        grown
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
-        self.keys.each(|key| put_bytes(out, key));
+        self.keys.encode(out);
     }
 
     fn merge(&mut self, limit: &u64, from: &mut Reader<'_>) -> Result<usize> {
-        let mut grown = 0;
-        while !from.is_empty() && (self.keys.len() as u64) < *limit {
-            grown += self.keys.insert(from.bytes()?);
-        }
-        Ok(grown)
+        self.keys.merge(from, *limit)
     }
 
     fn finish(self, _: &u64, out: &mut String) {

@@ -1,6 +1,7 @@
 //! States that are one value per group and travel as bytes.
 
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, LargeBinaryBuilder};
@@ -17,6 +18,10 @@ pub(super) trait GroupState: Debug + Default + Send + Sync + 'static {
     type Config: Debug + Send + Sync + 'static;
     /// Adds a row. Gives the bytes by which the state has grown.
     fn add(&mut self, config: &Self::Config, args: &Args<'_>, row: usize, buffer: &mut String) -> usize;
+    /// Adds rows, likewise.
+    fn add_run(&mut self, config: &Self::Config, args: &Args<'_>, rows: Range<usize>, buffer: &mut String) -> usize {
+        rows.map(|row| self.add(config, args, row, buffer)).sum()
+    }
     /// Writes the state.
     fn encode(&self, out: &mut Vec<u8>);
     /// Adds a state that was written. Gives the bytes by which the own one has grown.
@@ -61,7 +66,14 @@ impl<G: GroupState> StatsState for Grouped<G> {
 
     fn update(&mut self, args: &Args<'_>, rows: &Rows<'_>) {
         let Self { config, groups, heap, buffer } = self;
-        rows.each(|row, group| *heap += groups[group].add(config, args, row, buffer));
+        match rows.runs() {
+            Some(runs) => {
+                for (group, rows) in runs {
+                    *heap += groups[*group].add_run(config, args, rows.clone(), buffer);
+                }
+            }
+            None => rows.each(|row, group| *heap += groups[group].add(config, args, row, buffer)),
+        }
     }
 
     fn merge(&mut self, states: &[ArrayRef], groups: &[usize]) -> Result<()> {

@@ -1,40 +1,70 @@
 //! A set of byte strings in one buffer: no allocation per entry. Identifiers of 32 hex digits, of which there may be many,
-//! are kept as numbers.
+//! are kept as numbers, short texts as their views.
 
 use std::hash::BuildHasher;
 
+use arrow::array::make_view;
+use datafusion::common::Result;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
+use quiver_types::logs::push_hex;
+
+use super::blob::{Reader, put_bytes, put_u64, put_u128};
 
 const HASHER: FixedState = FixedState::with_seed(0x5eed);
+/// Bytes of a text that a view holds.
+const VIEW_BYTES: usize = 12;
 
 /// The set.
 #[derive(Debug, Default)]
 pub(super) struct KeySet {
-    bytes: Vec<u8>,
-    /// Where each entry stands in the buffer.
-    table: HashTable<(usize, u32)>,
     /// Entries of 32 lower-case hex digits.
-    hex: HashTable<u128>,
+    ids: Numbers,
+    /// Views of entries of up to twelve bytes.
+    short: Numbers,
+    bytes: Vec<u8>,
+    /// Where each other entry stands in the buffer.
+    table: HashTable<(usize, u32)>,
+}
+
+/// A set of numbers.
+#[derive(Debug, Default)]
+struct Numbers(HashTable<u128>);
+
+impl Numbers {
+    /// Adds one. Gives the bytes by which the set has grown.
+    #[inline]
+    fn insert(&mut self, number: u128) -> usize {
+        let hash = HASHER.hash_one(number);
+        if self.0.find(hash, |own| *own == number).is_some() {
+            return 0;
+        }
+        self.0.insert_unique(hash, number, |own| HASHER.hash_one(own));
+        2 * size_of::<u128>()
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_u64(out, self.0.len() as u64);
+        out.reserve(self.0.len() * size_of::<u128>());
+        self.0.iter().for_each(|number| put_u128(out, *number));
+    }
 }
 
 impl KeySet {
     /// Number of entries.
     pub(super) fn len(&self) -> usize {
-        self.table.len() + self.hex.len()
+        self.table.len() + self.ids.0.len() + self.short.0.len()
     }
 
     /// Adds an entry. Gives the bytes by which the set has grown.
     pub(super) fn insert(&mut self, key: &[u8]) -> usize {
-        let Self { bytes, table, hex } = self;
-        if let Some(number) = read_hex(key) {
-            let hash = HASHER.hash_one(number);
-            if hex.find(hash, |own| *own == number).is_some() {
-                return 0;
-            }
-            hex.insert_unique(hash, number, |own| HASHER.hash_one(own));
-            return 2 * size_of::<u128>();
+        if key.len() <= VIEW_BYTES {
+            return self.short.insert(make_view(key, 0, 0));
         }
+        if let Some(number) = read_hex(key) {
+            return self.ids.insert(number);
+        }
+        let Self { bytes, table, .. } = self;
         let at = |place: &(usize, u32)| &bytes[place.0..][..place.1 as usize];
         let hash = HASHER.hash_one(key);
         if table.find(hash, |place| at(place) == key).is_some() {
@@ -46,17 +76,51 @@ impl KeySet {
         key.len() + 2 * size_of::<(usize, u32)>()
     }
 
+    /// Adds the entry whose 32 hex digits are those of a number.
+    #[inline]
+    pub(super) fn insert_id(&mut self, number: u128) -> usize {
+        self.ids.insert(number)
+    }
+
     /// Calls a function with each entry, in any order.
     pub(super) fn each(&self, mut call: impl FnMut(&[u8])) {
         self.table.iter().for_each(|place| call(&self.bytes[place.0..][..place.1 as usize]));
-        for number in &self.hex {
-            let mut digits = [0; 32];
-            for (digit, byte) in digits.chunks_exact_mut(2).zip(number.to_be_bytes()) {
-                digit[0] = DIGITS[usize::from(byte >> 4)];
-                digit[1] = DIGITS[usize::from(byte & 15)];
-            }
+        for view in &self.short.0 {
+            let bytes = view.to_le_bytes();
+            call(&bytes[4..4 + (*view as u32) as usize]);
+        }
+        let mut digits = Vec::with_capacity(32);
+        for number in &self.ids.0 {
+            digits.clear();
+            push_hex(&number.to_be_bytes(), &mut digits);
             call(&digits);
         }
+    }
+
+    /// Writes all entries.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        self.ids.encode(out);
+        self.short.encode(out);
+        self.table.iter().for_each(|place| put_bytes(out, &self.bytes[place.0..][..place.1 as usize]));
+    }
+
+    /// Adds entries that were written, until there are so many. Gives the bytes by which the set has grown.
+    pub(super) fn merge(&mut self, from: &mut Reader<'_>, most: u64) -> Result<usize> {
+        let mut grown = 0;
+        for ids in [true, false] {
+            let count = from.u64()?;
+            for _ in 0..count {
+                let number = from.u128()?;
+                if self.len() as u64 >= most {
+                    continue;
+                }
+                grown += if ids { self.ids.insert(number) } else { self.short.insert(number) };
+            }
+        }
+        while !from.is_empty() && (self.len() as u64) < most {
+            grown += self.insert(from.bytes()?);
+        }
+        Ok(grown)
     }
 }
 

@@ -4,20 +4,97 @@
 use std::cmp::Ordering;
 
 use datafusion::common::Result;
+use quiver_types::logs::{write_float, write_int};
 
-use super::args::Args;
+use super::args::{Args, Column};
 use super::blob::{Reader, put_text, put_u64};
 use super::grouped::GroupState;
 use super::min_max::Extreme;
-use crate::kernels::values::{compare_ranked, rank};
+use crate::kernels::columns::Value;
+use crate::kernels::values::{Rank, compare_ranked, rank, rank_of_float, rank_of_int};
 
 /// Values that are kept.
 const SAMPLE_MAX: usize = 10_000;
 
+/// A value that is kept.
+#[derive(Debug, Clone, PartialEq)]
+enum Kept {
+    Empty,
+    Int(i64),
+    Float(f64),
+    Text(Box<str>),
+}
+
+impl Kept {
+    fn of(value: Value<'_>) -> Self {
+        match value {
+            Value::Empty => Self::Empty,
+            Value::Int(value) => Self::Int(value),
+            Value::Float(value) => Self::Float(value),
+            Value::Text(text) => Self::Text(text.into()),
+        }
+    }
+
+    fn rank(&self) -> Rank {
+        match self {
+            Self::Empty => rank(""),
+            Self::Int(value) => rank_of_int(*value),
+            Self::Float(value) => rank_of_float(*value),
+            Self::Text(text) => rank(text),
+        }
+    }
+
+    /// The text that ranks among texts.
+    fn text(&self) -> &str {
+        if let Self::Text(text) = self { text } else { "" }
+    }
+
+    fn write(&self, out: &mut String) {
+        match self {
+            Self::Empty => {}
+            Self::Int(value) => write_int(*value, out),
+            Self::Float(value) => write_float(*value, out),
+            Self::Text(text) => out.push_str(text),
+        }
+    }
+
+    /// Bytes beside the value itself.
+    fn heap(&self) -> usize {
+        self.text().len()
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Empty => out.push(0),
+            Self::Int(value) => {
+                out.push(1);
+                put_u64(out, *value as u64);
+            }
+            Self::Float(value) => {
+                out.push(2);
+                put_u64(out, value.to_bits());
+            }
+            Self::Text(text) => {
+                out.push(3);
+                put_text(out, text);
+            }
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self> {
+        Ok(match from.byte()? {
+            0 => Self::Empty,
+            1 => Self::Int(from.u64()? as i64),
+            2 => Self::Float(f64::from_bits(from.u64()?)),
+            _ => Self::Text(from.text()?.into()),
+        })
+    }
+}
+
 /// A sample of a group's values, with their least and greatest.
 #[derive(Debug, Default)]
 pub(super) struct Quantile {
-    sample: Vec<Box<str>>,
+    sample: Vec<Kept>,
     count: u64,
     min: Extreme,
     max: Extreme,
@@ -33,19 +110,23 @@ impl Quantile {
         ((u128::from(mixed ^ mixed >> 31) * u128::from(bound)) >> 64) as u64
     }
 
-    fn insert(&mut self, value: &str) -> usize {
+    /// Adds a value, which is read only if it is kept.
+    fn insert<'a>(&mut self, value: impl FnOnce() -> Value<'a>) -> usize {
         self.count += 1;
         if self.sample.len() < SAMPLE_MAX {
-            self.sample.push(value.into());
-            return value.len() + size_of::<Box<str>>();
+            let kept = Kept::of(value());
+            let heap = kept.heap();
+            self.sample.push(kept);
+            return heap + size_of::<Kept>();
         }
         let place = self.below(self.count) as usize;
-        if place >= SAMPLE_MAX || *self.sample[place] == *value {
+        if place >= SAMPLE_MAX {
             return 0;
         }
-        let before = self.sample[place].len();
-        self.sample[place] = value.into();
-        value.len().saturating_sub(before)
+        let kept = Kept::of(value());
+        let grown = kept.heap().saturating_sub(self.sample[place].heap());
+        self.sample[place] = kept;
+        grown
     }
 
     /// The least and the greatest need not be in the sample; they are kept when they are asked for.
@@ -58,7 +139,7 @@ impl Quantile {
     }
 
     /// Adds another sample; of both together each value keeps the same chance.
-    fn join(&mut self, mut other: Vec<Box<str>>, count: u64) {
+    fn join(&mut self, mut other: Vec<Kept>, count: u64) {
         let total = self.count + count;
         if self.sample.len() + other.len() > SAMPLE_MAX {
             let share = SAMPLE_MAX as f64 * (self.count as f64 / total as f64);
@@ -73,7 +154,7 @@ impl Quantile {
     }
 
     /// Keeps so many at random.
-    fn thin(&mut self, sample: &mut Vec<Box<str>>, keep: usize) {
+    fn thin(&mut self, sample: &mut Vec<Kept>, keep: usize) {
         let keep = keep.min(sample.len());
         for place in 0..keep {
             let from = place + self.below((sample.len() - place) as u64) as usize;
@@ -93,10 +174,21 @@ impl GroupState for Quantile {
 
     fn add(&mut self, phi: &f64, args: &Args<'_>, row: usize, buffer: &mut String) -> usize {
         let mut grown = 0;
-        args.each(row, buffer, |_, value| {
-            grown += self.insert(value);
-            self.bound(*phi, value);
-        });
+        for column in &args.columns {
+            match column {
+                Column::Field { text, named, .. } if *named || !text.is_empty(row) => {
+                    if is_end(*phi) {
+                        self.bound(*phi, text.text(row, buffer));
+                    }
+                    grown += self.insert(|| text.texts().value(row, buffer));
+                }
+                Column::Field { .. } => {}
+                Column::Rest(rest) => rest.each(row, &mut |_: &str, value: &str| {
+                    self.bound(*phi, value);
+                    grown += self.insert(|| if value.is_empty() { Value::Empty } else { Value::Text(value) });
+                }),
+            }
+        }
         grown
     }
 
@@ -104,7 +196,7 @@ impl GroupState for Quantile {
         put_u64(out, self.count);
         put_text(out, self.min.text());
         put_text(out, self.max.text());
-        self.sample.iter().for_each(|value| put_text(out, value));
+        self.sample.iter().for_each(|value| value.encode(out));
     }
 
     fn merge(&mut self, phi: &f64, from: &mut Reader<'_>) -> Result<usize> {
@@ -114,11 +206,11 @@ impl GroupState for Quantile {
             self.bound(*phi, min);
             self.bound(*phi, max);
         }
-        let mut other: Vec<Box<str>> = Vec::new();
+        let mut other: Vec<Kept> = Vec::new();
         while !from.is_empty() {
-            other.push(from.text()?.into());
+            other.push(Kept::read(from)?);
         }
-        let grown = other.iter().map(|v| v.len() + size_of::<Box<str>>()).sum();
+        let grown = other.iter().map(|v| v.heap() + size_of::<Kept>()).sum();
         self.join(other, count);
         Ok(grown)
     }
@@ -128,11 +220,11 @@ impl GroupState for Quantile {
             out.push_str(if *phi <= 0.0 { self.min.text() } else { self.max.text() });
             return;
         }
-        let mut ranked: Vec<_> = self.sample.into_iter().map(|v| (rank(&v), v)).collect();
-        ranked.sort_by(|a, b| compare_ranked((a.0, &a.1), (b.0, &b.1)));
-        if let Some(last) = ranked.len().checked_sub(1) {
-            let index = (phi * ranked.len() as f64) as usize;
-            out.push_str(&ranked[index.min(last)].1);
-        }
+        let mut ranked: Vec<(Rank, Kept)> = self.sample.into_iter().map(|v| (v.rank(), v)).collect();
+        let Some(last) = ranked.len().checked_sub(1) else { return };
+        let index = ((phi * ranked.len() as f64) as usize).min(last);
+        let order = |a: &(Rank, Kept), b: &(Rank, Kept)| compare_ranked((a.0, a.1.text()), (b.0, b.1.text()));
+        let (_, (_, found), _) = ranked.select_nth_unstable_by(index, order);
+        found.write(out);
     }
 }

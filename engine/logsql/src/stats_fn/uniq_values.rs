@@ -3,7 +3,7 @@
 use datafusion::common::Result;
 
 use super::args::Args;
-use super::blob::{Reader, put_bytes};
+use super::blob::Reader;
 use super::grouped::GroupState;
 use super::key_set::KeySet;
 use crate::kernels::values::{Rank, compare_ranked, rank};
@@ -31,15 +31,11 @@ impl GroupState for UniqValues {
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        self.keys.each(|key| put_bytes(out, key));
+        self.keys.encode(out);
     }
 
     fn merge(&mut self, limit: &u64, from: &mut Reader<'_>) -> Result<usize> {
-        let mut grown = 0;
-        while !from.is_empty() && self.keys.len() as u64 <= *limit {
-            grown += self.keys.insert(from.text()?.as_bytes());
-        }
-        Ok(grown)
+        self.keys.merge(from, limit.saturating_add(1))
     }
 
     fn finish(self, limit: &u64, out: &mut String) {

@@ -30,8 +30,9 @@ fn deriv(
     out: &mut SeriesOut<'_>,
     ctx: &mut KernelContext<'_>,
 ) -> Result<()> {
+    let mut times = Times::default();
     // Any time near the samples will do as origin; far ones cost digits.
-    fill(samples, call, out, ctx, |ts, values, _| line(ts, values, ts[0]).0);
+    fill(samples, call, out, ctx, |ts, values, _| line(times.of(ts, ts[0]), values).0);
     Ok(())
 }
 
@@ -41,8 +42,9 @@ fn predict_linear(
     out: &mut SeriesOut<'_>,
     ctx: &mut KernelContext<'_>,
 ) -> Result<()> {
+    let mut times = Times::default();
     fill(samples, call, out, ctx, |ts, values, step| {
-        let (slope, intercept) = line(ts, values, call.grid.at(step));
+        let (slope, intercept) = line(times.of(ts, call.grid.at(step)), values);
         slope * call.params[0].at(step) + intercept
     });
     Ok(())
@@ -53,7 +55,7 @@ fn fill(
     call: &RangeCall<'_>,
     out: &mut SeriesOut<'_>,
     ctx: &mut KernelContext<'_>,
-    f: impl Fn(&[Millis], &[f64], usize) -> f64,
+    mut f: impl FnMut(&[Millis], &[f64], usize) -> f64,
 ) {
     let mut notes = Notes::default();
     each(samples, call, (0, 0), |w| {
@@ -69,19 +71,46 @@ fn fill(
     ctx.note(&notes);
 }
 
-/// Gives slope (per second) and the value at `origin`.
-fn line(ts: &[Millis], values: &[f64], origin: Millis) -> (f64, f64) {
+/// Times of a window from an origin. Windows of regular scrapes have the same ones again and again, and so the same sums.
+#[derive(Debug, Default)]
+struct Times {
+    offsets: Vec<Millis>,
+    seconds: Vec<f64>,
+    /// Compensated sum of them, and of their squares.
+    sums: [f64; 2],
+}
+
+impl Times {
+    fn of(&mut self, ts: &[Millis], origin: Millis) -> &Self {
+        let known = self.offsets.len() == ts.len()
+            && self.offsets.iter().zip(ts).fold(0, |odd, (own, t)| odd | ((t - origin) ^ own)) == 0;
+        if !known {
+            self.offsets.clear();
+            self.offsets.extend(ts.iter().map(|t| t - origin));
+            self.seconds.clear();
+            self.seconds.extend(self.offsets.iter().map(|&t| t as f64 / 1e3));
+            self.sums = sums(self.seconds.iter().map(|&x| [x, x * x]));
+        }
+        self
+    }
+}
+
+/// Compensated sums, side by side.
+fn sums<const N: usize>(values: impl Iterator<Item = [f64; N]>) -> [f64; N] {
+    let (mut sums, mut lost) = ([0.0; N], [0.0; N]);
+    values.for_each(|values| kahan::inc_all(values, &mut sums, &mut lost));
+    std::array::from_fn(|i| sums[i] + lost[i])
+}
+
+/// Gives slope (per second) and the value at the origin.
+fn line(times: &Times, values: &[f64]) -> (f64, f64) {
     let first = values[0];
     if values[1..].iter().all(|&v| v == first) {
         return if first.is_infinite() { (f64::NAN, f64::NAN) } else { (0.0, first) };
     }
-    let (mut sums, mut lost) = ([0.0; 4], [0.0; 4]);
-    for (&t, &y) in ts.iter().zip(values) {
-        let x = (t - origin) as f64 / 1e3;
-        kahan::inc_all([x, y, x * y, x * x], &mut sums, &mut lost);
-    }
+    let [x, xx] = times.sums;
+    let [y, xy] = sums(times.seconds.iter().zip(values).map(|(x, y)| [*y, x * y]));
     let n = values.len() as f64;
-    let [x, y, xy, xx] = std::array::from_fn(|i| sums[i] + lost[i]);
     let covariance = xy - x * y / n;
     let variance = xx - x * x / n;
     let slope = covariance / variance;

@@ -4,6 +4,7 @@
 //! lies in a file reads just the pages that hold them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use arrow::array::{DictionaryArray, MapArray};
 use arrow::buffer::BooleanBuffer;
@@ -43,8 +44,8 @@ pub(crate) trait Block: Send {
     /// Of these rows, those of streams that pass.
     fn in_streams(&self, rows: &BooleanBuffer, passes: &mut (dyn FnMut(&LiveStream) -> bool + Send)) -> BooleanBuffer;
 
-    /// Code of the stream of each row of the block (only those of `rows` need be right), and what the codes stand for.
-    fn streams(&self, rows: &BooleanBuffer) -> (Vec<u32>, Vec<LiveStream>);
+    /// Code of the stream of each of these rows, one behind the other, and what the codes stand for.
+    fn streams(&self, rows: &BooleanBuffer) -> (Vec<u32>, Vec<Arc<LiveStream>>);
 
     /// A field of these rows.
     async fn field(&mut self, name: &str, rows: &BooleanBuffer) -> Result<Column>;
@@ -94,7 +95,8 @@ pub(crate) const COMPUTED: [&str; 3] = [TIME, STREAM, STREAM_ID];
 pub(crate) async fn column(block: &mut dyn Block, name: &str, rows: &BooleanBuffer) -> Result<Column> {
     let coded = |block: &dyn Block, text: &dyn Fn(&LiveStream) -> String| {
         let (keys, streams) = block.streams(rows);
-        Column::whole(Values::Coded(coded(keys, streams.iter().map(text).collect())))
+        let values = Values::Coded(coded(keys, streams.iter().map(|s| text(s)).collect()));
+        if rows.count_set_bits() == rows.len() { Column::whole(values) } else { Column::of_set(values, rows) }
     };
     match name {
         TIME => block.times(rows).await,
@@ -102,7 +104,7 @@ pub(crate) async fn column(block: &mut dyn Block, name: &str, rows: &BooleanBuff
         STREAM_ID => Ok(coded(block, &|s| format!("{:?}", s.id))),
         SERVICE => {
             let column = coded(block, &|s| s.service.to_string());
-            Ok(Column { values: without_empty(column.values), at: None })
+            Ok(Column { values: without_empty(column.values), at: column.at })
         }
         SEVERITY_NUMBER => block.severity(rows).await,
         _ => block.field(name, rows).await,
@@ -116,5 +118,5 @@ fn without_empty(values: Values) -> Values {
         return Values::Coded(array);
     };
     let keys = array.keys().iter().map(|k| k.filter(|&k| k as usize != at)).collect();
-    Values::Coded(DictionaryArray::<UInt32Type>::new(keys, std::sync::Arc::clone(array.values())))
+    Values::Coded(DictionaryArray::<UInt32Type>::new(keys, Arc::clone(array.values())))
 }

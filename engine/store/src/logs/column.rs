@@ -3,20 +3,17 @@
 //! For filters and languages every value is text. Typed values are written only when their text comes back exactly, so
 //! a filter may compare numbers where its hints allow, and anything else asks the text.
 
-use std::fmt::Write as _;
-use std::hash::BuildHasher;
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, BooleanArray, BooleanBufferBuilder, DictionaryArray, FixedSizeBinaryArray, Float64Array,
-    Int64Array, StringArray, StringBuilder, StringViewArray, StringViewBuilder, UInt32Array, make_view,
+    Int64Array, StringArray, StringViewArray, UInt32Array, make_view,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer};
-use arrow::compute::filter;
+use arrow::compute::{concat, filter};
 use arrow::datatypes::{DataType, UInt32Type};
-use foldhash::fast::FixedState;
-use hashbrown::{HashMap, HashTable};
+use quiver_types::logs::{ID_BYTES, Stored};
 
 use super::text;
 use crate::error::{Context, Error, Result};
@@ -43,6 +40,9 @@ pub(crate) enum Values {
     /// Lower-case hex digits.
     Hex(FixedSizeBinaryArray),
 }
+
+/// Texts of up to so many bytes stand in their view.
+const VIEW_INLINE_BYTES: usize = 12;
 
 /// Runs of rows of a block, ascending and apart; `None`: all rows.
 pub(crate) type Runs = Option<Arc<Vec<Range<u32>>>>;
@@ -141,10 +141,7 @@ impl Values {
     fn write(&self, i: usize, out: &mut String) {
         match self {
             Self::Int(a) => text::write_int(a.value(i), out),
-            Self::Float(a) => {
-                // Writing to a text cannot fail.
-                let _ = write!(out, "{}", a.value(i));
-            }
+            Self::Float(a) => text::write_float(a.value(i), out),
             Self::Ipv4(a) => text::write_ipv4(a.value(i), out),
             Self::Time(a, digits) => text::write_time(a.value(i), *digits, out),
             Self::Hex(a) => text::write_hex(a.value(i), out),
@@ -184,6 +181,12 @@ impl Column {
         Self { values, at: None }
     }
 
+    /// Values of the rows that are set, one behind the other.
+    pub(crate) fn of_set(values: Values, rows: &BooleanBuffer) -> Self {
+        let at = rows.set_slices().map(|(start, end)| start as u32..end as u32).collect();
+        Self { values, at: Some(Arc::new(at)) }
+    }
+
     /// Calls for each row that is set: row of the block, place of its value.
     pub(crate) fn for_each(&self, rows: &BooleanBuffer, mut f: impl FnMut(usize, usize)) {
         match &self.at {
@@ -209,6 +212,16 @@ impl Column {
             }
         });
         bits.finish()
+    }
+
+    /// Of the rows that are set, those that have a value. (What is stored is never empty.)
+    pub(crate) fn present(&self, rows: &BooleanBuffer) -> BooleanBuffer {
+        match (&self.values, self.values.nulls(), &self.at) {
+            (Values::Missing, ..) => BooleanBuffer::new_unset(rows.len()),
+            (_, None, _) => rows.clone(),
+            (_, Some(nulls), None) => rows & nulls.inner(),
+            (_, Some(nulls), Some(_)) => self.select(rows, |at| nulls.is_valid(at)),
+        }
     }
 
     /// Which values belong to the rows that are set.
@@ -254,6 +267,29 @@ impl Column {
 }
 
 impl Values {
+    /// Puts values of the same column together, each with its number of rows. Coded ones become text: they have tables
+    /// of their own.
+    pub(crate) fn concat(pieces: &[(Self, usize)]) -> Result<Self> {
+        if let [(only, _)] = pieces {
+            return Ok(only.clone());
+        }
+        let array = |(values, rows): &(Self, usize)| -> ArrayRef {
+            match values {
+                Self::Int(a) | Self::Time(a, _) => Arc::new(a.clone()),
+                Self::Float(a) => Arc::new(a.clone()),
+                Self::Ipv4(a) => Arc::new(a.clone()),
+                Self::Hex(a) => Arc::new(a.clone()),
+                Self::Missing | Self::Constant(_) | Self::Text(_) | Self::Coded(_) => Arc::new(values.to_text(*rows)),
+            }
+        };
+        let arrays: Vec<ArrayRef> = pieces.iter().map(array).collect();
+        let whole = concat(&arrays.iter().map(AsRef::as_ref).collect::<Vec<_>>()).internal("cannot join pages")?;
+        Ok(match (Self::of(&whole, None)?, pieces.first()) {
+            (Self::Int(a), Some((Self::Time(_, digits), _))) => Self::Time(a, *digits),
+            (values, _) => values,
+        })
+    }
+
     /// As a column of text of so many rows.
     pub(crate) fn to_text(&self, rows: usize) -> StringViewArray {
         match self {
@@ -282,129 +318,57 @@ impl Values {
                 };
                 StringViewArray::new(views.into(), vec![dictionary.values().clone()], keys.nulls().cloned())
             }
-            _ => {
-                let mut out = StringViewBuilder::with_capacity(rows);
-                let mut buffer = String::new();
-                for i in 0..rows {
-                    if self.is_null(i) {
-                        out.append_null();
-                    } else {
-                        buffer.clear();
-                        self.write(i, &mut buffer);
-                        out.append_value(&buffer);
-                    }
-                }
-                out.finish()
-            }
-        }
-    }
-
-    /// As a column of coded text of so many rows.
-    pub(crate) fn to_coded(&self, rows: usize) -> DictionaryArray<UInt32Type> {
-        match self {
-            Self::Coded(a) => match dictionary(a) {
-                Some(values) if values.len() > 1024 && values.len() / 4 > rows => {
-                    code(rows, |i| (!a.is_null(i)).then(|| values.value(a.keys().value(i) as usize)))
-                }
-                _ => a.clone(),
-            },
-            Self::Missing => {
-                let values: ArrayRef = Arc::new(StringArray::new_null(0));
-                let nulls = NullBuffer::new_null(rows);
-                DictionaryArray::new(UInt32Array::new(vec![0; rows].into(), Some(nulls)), values)
-            }
-            Self::Constant(c) => {
-                let values: ArrayRef = Arc::new(StringArray::from(vec![&**c]));
-                DictionaryArray::new(UInt32Array::from(vec![0; rows]), values)
-            }
-            Self::Text(a) => code(rows, |i| (!a.is_null(i)).then(|| a.value(i))),
-            Self::Int(a) => code_bits(rows, |i| a.value(i) as u64, self),
-            Self::Float(a) => code_bits(rows, |i| a.value(i).to_bits(), self),
-            Self::Ipv4(a) => code_bits(rows, |i| u64::from(a.value(i)), self),
-            Self::Time(a, _) => code_bits(rows, |i| a.value(i) as u64, self),
             Self::Hex(a) => {
-                let mut first: Vec<usize> = Vec::new();
-                let same = |first: &[usize], key: u32, bytes: &[u8]| a.value(first[key as usize]) == bytes;
-                let hasher = FixedState::default();
-                let mut table: HashTable<u32> = HashTable::new();
-                let mut keys = Vec::with_capacity(rows);
-                for i in 0..rows {
+                let width = 2 * a.value_length() as usize;
+                let mut text = Vec::with_capacity(rows * width);
+                let view = |i: usize| {
                     if a.is_null(i) {
-                        keys.push(None);
-                        continue;
+                        return 0;
                     }
-                    let bytes = a.value(i);
-                    let hash = hasher.hash_one(bytes);
-                    let known = table.find(hash, |&k| same(&first, k, bytes)).copied();
-                    keys.push(Some(known.unwrap_or_else(|| {
-                        let key = first.len() as u32;
-                        first.push(i);
-                        table.insert_unique(hash, key, |&k| hasher.hash_one(a.value(first[k as usize])));
-                        key
-                    })));
-                }
-                dictionary_of(keys.into_iter().collect(), &first, self)
+                    let start = text.len();
+                    text::push_hex(a.value(i), &mut text);
+                    make_view(&text[start..], 0, start as u32)
+                };
+                let views: Vec<u128> = (0..rows).map(view).collect();
+                StringViewArray::new(views.into(), vec![text.into()], a.nulls().cloned())
+            }
+            _ => {
+                // Texts that fit in a view are not kept beside it.
+                let mut long = String::new();
+                let view = |i: usize| {
+                    if self.is_null(i) {
+                        return 0;
+                    }
+                    let start = long.len();
+                    self.write(i, &mut long);
+                    let view = make_view(&long.as_bytes()[start..], 0, start as u32);
+                    if long.len() - start <= VIEW_INLINE_BYTES {
+                        long.truncate(start);
+                    }
+                    view
+                };
+                let views: Vec<u128> = (0..rows).map(view).collect();
+                StringViewArray::new(views.into(), vec![long.into_bytes().into()], self.nulls().cloned())
             }
         }
     }
-}
 
-/// Codes texts in order of their first appearance.
-fn code<'a>(rows: usize, text: impl Fn(usize) -> Option<&'a str>) -> DictionaryArray<UInt32Type> {
-    let hasher = FixedState::default();
-    let mut table: HashTable<u32> = HashTable::new();
-    let mut values: Vec<&'a str> = Vec::new();
-    let keys: UInt32Array = (0..rows)
-        .map(|i| {
-            text(i).map(|text| {
-                let hash = hasher.hash_one(text);
-                if let Some(&known) = table.find(hash, |&k| values[k as usize] == text) {
-                    return known;
-                }
-                let key = values.len() as u32;
-                values.push(text);
-                table.insert_unique(hash, key, |&k| hasher.hash_one(values[k as usize]));
-                key
-            })
-        })
-        .collect();
-    DictionaryArray::new(keys, Arc::new(StringArray::from_iter_values(values)))
-}
-
-/// Codes values by their bits.
-fn code_bits(rows: usize, bits: impl Fn(usize) -> u64, values: &Values) -> DictionaryArray<UInt32Type> {
-    let mut known: HashMap<u64, u32, FixedState> = HashMap::default();
-    // Where each value stands first.
-    let mut first: Vec<usize> = Vec::new();
-    let mut last = None;
-    let keys: UInt32Array = (0..rows)
-        .map(|i| {
-            if values.is_null(i) {
-                return None;
+    /// As a column of stored values of so many rows.
+    pub(crate) fn to_stored(&self, rows: usize) -> Stored {
+        match self {
+            Self::Missing => Stored::Missing,
+            Self::Constant(c) => Stored::Coded(coded(vec![0; rows], vec![c.to_string()])),
+            // Of a dictionary much larger than the rows most entries are not needed.
+            Self::Coded(a) if a.values().len() > 1024 && a.values().len() / 4 > rows => {
+                Stored::Text(self.to_text(rows))
             }
-            let bits = bits(i);
-            if let Some((before, key)) = last
-                && before == bits
-            {
-                return Some(key);
-            }
-            let key = *known.entry(bits).or_insert_with(|| {
-                first.push(i);
-                first.len() as u32 - 1
-            });
-            last = Some((bits, key));
-            Some(key)
-        })
-        .collect();
-    dictionary_of(keys, &first, values)
-}
-
-/// Makes a coded column whose texts are those of some values.
-fn dictionary_of(keys: UInt32Array, at: &[usize], values: &Values) -> DictionaryArray<UInt32Type> {
-    let mut texts = StringBuilder::with_capacity(at.len(), at.len() * 8);
-    let mut buffer = String::new();
-    at.iter().for_each(|&i| texts.append_value(values.text(i, &mut buffer)));
-    DictionaryArray::new(keys, Arc::new(texts.finish()))
+            Self::Coded(a) => Stored::Coded(a.clone()),
+            Self::Int(a) => Stored::Int(a.clone()),
+            Self::Float(a) => Stored::Float(a.clone()),
+            Self::Hex(a) if a.value_length() as usize == ID_BYTES => Stored::Id(a.clone()),
+            Self::Text(_) | Self::Ipv4(_) | Self::Time(..) | Self::Hex(_) => Stored::Text(self.to_text(rows)),
+        }
+    }
 }
 
 /// Makes a coded column of codes and their texts.
@@ -428,9 +392,15 @@ mod tests {
             assert_eq!(texts(&values, rows), expected);
             let text = Values::Text(values.to_text(rows));
             assert_eq!(texts(&text, rows), expected);
-            let coded = Values::Coded(values.to_coded(rows));
-            assert_eq!(texts(&coded, rows), expected);
-            assert_eq!(texts(&Values::Text(coded.to_text(rows)), rows), expected);
+            let stored = match values.to_stored(rows) {
+                Stored::Missing => Values::Missing,
+                Stored::Text(a) => Values::Text(a),
+                Stored::Coded(a) => Values::Coded(a),
+                Stored::Int(a) => Values::Int(a),
+                Stored::Float(a) => Values::Float(a),
+                Stored::Id(a) => Values::Hex(a),
+            };
+            assert_eq!(texts(&stored, rows), expected);
             let rows_set = BooleanBuffer::collect_bool(rows, |i| i % 2 == 0);
             let gathered = Column::whole(values).gather(&rows_set).expect("filters");
             let even: Vec<&str> = expected.iter().copied().step_by(2).collect();
@@ -453,6 +423,17 @@ mod tests {
         );
         let hex = FixedSizeBinaryArray::try_from_sparse_iter_with_size(vec![Some([1, 0xab]), None].into_iter(), 2);
         check(Values::Hex(hex.expect("two bytes")), &["01ab", ""]);
+    }
+
+    #[test]
+    fn pages_are_put_together() {
+        let pages = |a: Values, b: Values| Values::concat(&[(a, 2), (b, 1)]).expect("of one column");
+        let time = |v: Vec<i64>| Values::Time(v.into(), Some(0));
+        let both = pages(time(vec![0, 1_000_000_000]), time(vec![2_000_000_000]));
+        assert_eq!(texts(&both, 3), ["1970-01-01T00:00:00Z", "1970-01-01T00:00:01Z", "1970-01-01T00:00:02Z"]);
+        let coded = |v: Vec<Option<&str>>| Values::Coded(v.into_iter().collect());
+        assert_eq!(texts(&pages(coded(vec![Some("a"), None]), coded(vec![Some("b")])), 3), ["a", "", "b"]);
+        assert_eq!(texts(&pages(Values::Int(vec![1, 2].into()), Values::Int(vec![3].into())), 3), ["1", "2", "3"]);
     }
 
     #[test]

@@ -111,6 +111,9 @@ fn cost(filter: &LogFilter) -> u32 {
 
 /// Says which rows have a value that matches.
 fn matching(column: &Column, matcher: &dyn ValueMatcher, rows: &BooleanBuffer) -> BooleanBuffer {
+    if matcher.hints().present {
+        return column.present(rows);
+    }
     let missing = || matcher.matches("");
     match &column.values {
         Values::Missing => whole(rows, missing()),

@@ -304,12 +304,13 @@ impl Builder {
         }
     }
 
-    fn set(&mut self, row: usize, value: &str, chunk: u32, offset: u32, buffer: &mut String, digits: &mut Vec<u8>) {
+    fn set(&mut self, row: usize, value: &str, chunk: u32, offset: u32, digits: &mut Vec<u8>) {
         // Every value was read before, when the kind was chosen.
         match self {
             Self::Views(views) => views[row] = make_view(value.as_bytes(), chunk, offset),
             Self::Int(v) => v[row] = text::read_int(value).unwrap_or_default(),
-            Self::Float(v) => v[row] = text::read_float(value, buffer).unwrap_or_default(),
+            // That it is written back as it was is known.
+            Self::Float(v) => v[row] = value.parse().unwrap_or_default(),
             Self::Ipv4(v) => v[row] = text::read_ipv4(value).unwrap_or_default(),
             Self::Time(v) => v[row] = text::read_time(value).map_or(0, |t| t.0),
             Self::Hex(v, len) => {
@@ -351,7 +352,7 @@ fn group(
     let mut valid: Vec<Vec<bool>> = vec![vec![false; rows]; builders.len()];
     let mut overflow = fields.overflow.then(|| MapWriter::new(rows));
     let mut rest: Vec<(&str, &str)> = Vec::new();
-    let (mut buffer, mut digits) = (String::new(), Vec::new());
+    let mut digits = Vec::new();
     let mut streams: Vec<(u32, u32, usize)> = Vec::new();
     for (row, place) in order.iter().enumerate() {
         let source = &chunk(view, place.2).rows;
@@ -370,7 +371,7 @@ fn group(
                 CONSTANT => {}
                 column => {
                     let offset = offsets[field] as u32;
-                    builders[column as usize].set(row, value, place.2, offset, &mut buffer, &mut digits);
+                    builders[column as usize].set(row, value, place.2, offset, &mut digits);
                     valid[column as usize][row] = true;
                 }
             }

@@ -30,6 +30,8 @@ use crate::part::logs::{ColumnKind, PartLogs, PartStream, page_times};
 const GAP_ROWS: usize = 64;
 /// More runs than this are joined over wider gaps.
 const RUNS_MAX: usize = 2048;
+/// Rows that lie in more pages of a row group are not looked for in kept ones.
+const PAGES_MAX: usize = 32;
 
 /// A row group.
 #[derive(Debug, Clone)]
@@ -187,20 +189,56 @@ impl GroupBlock {
             return Ok(Column::whole(values));
         }
         let many = !self.job && rows.count_set_bits() * 4 >= rows.len();
+        if !self.job
+            && !many
+            && let Some(column) = self.load_pages(name, digits, rows).await?
+        {
+            return Ok(column);
+        }
         let admitted = many && cache.wants(opened.part.meta.id, self.group, name);
         let all = BooleanBuffer::new_set(rows.len());
         let (array, at) = self.read(name, if admitted { &all } else { rows }).await?;
-        let values = if name == SEVERITY_NUMBER {
-            let numbers = array.as_primitive_opt::<UInt8Type>();
-            let numbers = numbers.ok_or_else(|| Error::internal("severities are of another type"))?;
-            Values::Int(numbers.iter().map(|n| n.map(i64::from)).collect::<Int64Array>())
-        } else {
-            Values::of(&array, digits)?
-        };
+        let values = values_of(name, &array, digits)?;
         if admitted && at.is_none() {
             cache.insert(opened.part.meta.id, self.group, name, &values, opened.logs.groups());
         }
         Ok(Column { values, at })
+    }
+
+    /// A few rows of a column out of pages that are kept decoded; `None` while they are not used again and again. Pages
+    /// are decompressed and decoded whole for a single row of them, which is what looking up few rows costs.
+    async fn load_pages(&mut self, name: &str, digits: Option<u8>, rows: &BooleanBuffer) -> Result<Option<Column>> {
+        let opened = Arc::clone(&self.opened);
+        let (part, cache) = (opened.part.meta.id, opened.part.decoded());
+        let pages = opened.logs.pages_of(self.group, name, rows, PAGES_MAX);
+        let Some(pages) = pages.filter(|pages| !pages.is_empty()) else { return Ok(None) };
+        let kept: Vec<Option<Values>> = pages.iter().map(|p| cache.page(part, self.group, name, p.0)).collect();
+        let mut wanted = true;
+        for (page, _) in kept.iter().zip(&pages).filter(|(k, _)| k.is_none()).map(|(_, p)| p) {
+            wanted &= cache.wants_page(part, self.group, name, *page);
+        }
+        if !wanted {
+            return Ok(None);
+        }
+        let mut chosen = Vec::with_capacity(pages.len());
+        for ((number, range), kept) in pages.into_iter().zip(kept) {
+            let values = if let Some(values) = kept {
+                add(&self.stats.cache_hits, 1);
+                values
+            } else {
+                let own = range.start as u32..range.end as u32;
+                let own = std::slice::from_ref(&own);
+                let array = opened.part.read_log_column(&opened.logs, self.group, name, own, true, &self.stats).await?;
+                let values = values_of(name, &array, digits)?;
+                cache.insert_page(part, self.group, name, number, &values);
+                values
+            };
+            let rows = rows.slice(range.start, range.len());
+            chosen.push((Column::whole(values).gather(&rows)?, rows.count_set_bits()));
+        }
+        let values = Values::concat(&chosen)?;
+        self.bytes += values.memory_bytes();
+        Ok(Some(Column::of_set(values, rows)))
     }
 
     /// The overflow map of some rows.
@@ -218,6 +256,16 @@ impl GroupBlock {
         self.overflow = Some((map.clone(), at.clone()));
         Ok(Some((map, at)))
     }
+}
+
+/// Takes an array of a column out of a file.
+fn values_of(name: &str, array: &ArrayRef, digits: Option<u8>) -> Result<Values> {
+    if name != SEVERITY_NUMBER {
+        return Values::of(array, digits);
+    }
+    let numbers = array.as_primitive_opt::<UInt8Type>();
+    let numbers = numbers.ok_or_else(|| Error::internal("severities are of another type"))?;
+    Ok(Values::Int(numbers.iter().map(|n| n.map(i64::from)).collect::<Int64Array>()))
 }
 
 /// Calls for each entry of a row.
@@ -303,12 +351,15 @@ impl Block for GroupBlock {
         rows & &self.rows_of(|_, s| passes(&s.stream))
     }
 
-    fn streams(&self, _rows: &BooleanBuffer) -> (Vec<u32>, Vec<LiveStream>) {
-        let mut keys = Vec::with_capacity(self.len());
+    fn streams(&self, rows: &BooleanBuffer) -> (Vec<u32>, Vec<Arc<LiveStream>>) {
+        let mut keys = Vec::with_capacity(rows.count_set_bits());
         let mut streams = Vec::new();
-        for (_, stream, rows) in self.streams() {
-            keys.resize(keys.len() + rows.len(), streams.len() as u32);
-            streams.push((*stream.stream).clone());
+        for (_, stream, own) in self.streams() {
+            let count = rows.slice(own.start, own.len()).count_set_bits();
+            if count > 0 {
+                keys.resize(keys.len() + count, streams.len() as u32);
+                streams.push(Arc::clone(&stream.stream));
+            }
         }
         (keys, streams)
     }

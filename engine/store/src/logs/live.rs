@@ -94,17 +94,17 @@ impl Block for LiveBlock {
         })
     }
 
-    fn streams(&self, rows: &BooleanBuffer) -> (Vec<u32>, Vec<LiveStream>) {
+    fn streams(&self, rows: &BooleanBuffer) -> (Vec<u32>, Vec<Arc<LiveStream>>) {
         let mut codes = vec![u32::MAX; self.streams.streams.len()];
         let mut used = Vec::new();
-        let mut keys = vec![0; self.rows];
+        let mut keys = Vec::with_capacity(rows.count_set_bits());
         for row in rows.set_indices() {
             let slot = self.chunk.rows.slots[row] as usize;
             if codes[slot] == u32::MAX {
                 codes[slot] = used.len() as u32;
-                used.push((*self.streams.streams[slot]).clone());
+                used.push(Arc::clone(&self.streams.streams[slot]));
             }
-            keys[row] = codes[slot];
+            keys.push(codes[slot]);
         }
         (keys, used)
     }

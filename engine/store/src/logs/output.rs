@@ -116,7 +116,7 @@ pub(crate) async fn output(
                 Arc::new(numbers.iter().map(|n| n.map(|n| n as u8)).collect::<UInt8Array>())
             }
             (SEVERITY_NUMBER, _) => Arc::new(UInt8Array::new_null(count)),
-            (_, values) if wanted.dictionary => Arc::new(values.to_coded(count)),
+            (_, values) if wanted.stored => values.to_stored(count).into_array(count),
             (_, values) => Arc::new(values.to_text(count)),
         });
     }

@@ -7,10 +7,11 @@ mod property;
 use std::time::Duration;
 
 use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{TimestampNanosecondType, UInt32Type};
+use arrow::datatypes::TimestampNanosecondType;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use quiver_types::logs::{
-    FieldPattern, LogColumn, LogFilter, LogOrder, MSG, REST, STREAM, STREAM_ID, StreamSelector, TIME, TimePredicate,
+    FieldPattern, LogColumn, LogFilter, LogOrder, MSG, REST, STREAM, STREAM_ID, Stored, StreamSelector, TIME,
+    TimePredicate,
 };
 use quiver_types::{Clock, LogsBatch, Matcher, Millis};
 
@@ -75,9 +76,8 @@ pub(super) fn texts(batches: &[RecordBatch]) -> Vec<Row> {
                         last = Some(names.value(i));
                         assert!(fields.insert(names.value(i).into(), values.value(i).into()).is_none());
                     }
-                } else if let Some(coded) = column.as_dictionary_opt::<UInt32Type>() {
-                    if !coded.is_null(row) {
-                        let value = coded.values().as_string::<i32>().value(coded.keys().value(row) as usize);
+                } else if let Some(stored) = Stored::of(column) {
+                    if let Some(value) = stored.text(row, &mut String::new()) {
                         fields.insert(name.into(), value.into());
                     }
                 } else if let Some(view) = column.as_string_view_opt() {
@@ -97,7 +97,7 @@ pub(super) fn texts(batches: &[RecordBatch]) -> Vec<Row> {
 }
 
 pub(super) fn everything(filter: LogFilter) -> LogRequest {
-    let columns = vec![LogColumn::text(TIME), LogColumn::coded(STREAM), LogColumn::text(STREAM_ID)];
+    let columns = vec![LogColumn::text(TIME), LogColumn::stored(STREAM), LogColumn::text(STREAM_ID)];
     LogRequest { filter, columns, rest: true, order: LogOrder::Any, field_counts: false }
 }
 
@@ -164,7 +164,7 @@ async fn rows_are_seen_at_once_and_after_a_restart() {
                 assert!(!access.is_full() || seen.len() == rows, "{filter}: {}", seen.len());
             }
         }
-        let coded = vec![LogColumn::coded("status"), LogColumn::coded(MSG), LogColumn::text(SEVERITY)];
+        let coded = vec![LogColumn::stored("status"), LogColumn::stored(MSG), LogColumn::text(SEVERITY)];
         let request = LogRequest { columns: coded, rest: false, ..everything(LogFilter::All) };
         let seen = texts(&read(store, &Access::full(), &request).await);
         assert_eq!(seen.iter().filter(|r| r.get("status").is_some_and(|s| s == "500")).count(), 30);

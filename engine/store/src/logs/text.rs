@@ -1,5 +1,7 @@
 //! Texts of typed values: times, addresses, hex digits. Reading takes only what writing gives back exactly.
 
+pub(crate) use quiver_types::logs::{push_hex, write_float, write_hex, write_int};
+
 /// Writes a time as RFC 3339 in UTC. Digits after the second: as many as said, or none at the end that are zero.
 pub(crate) fn write_time(nanos: i64, digits: Option<u8>, out: &mut String) {
     let (seconds, fraction) = (nanos.div_euclid(1_000_000_000), nanos.rem_euclid(1_000_000_000));
@@ -42,14 +44,6 @@ fn pad(value: u64, digits: usize, out: &mut String) {
         rest /= 10;
     }
     out.push_str(std::str::from_utf8(&buffer[at..]).unwrap_or_default());
-}
-
-/// Writes an integer.
-pub(crate) fn write_int(value: i64, out: &mut String) {
-    if value < 0 {
-        out.push('-');
-    }
-    pad(value.unsigned_abs(), 1, out);
 }
 
 /// Year, month, day of days since 1970 (proleptic Gregorian calendar).
@@ -147,15 +141,6 @@ pub(crate) fn read_ipv4(text: &str) -> Option<u32> {
         parts += 1;
     }
     (parts == 4).then_some(address)
-}
-
-/// Writes bytes as lower-case hex digits.
-pub(crate) fn write_hex(bytes: &[u8], out: &mut String) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for byte in bytes {
-        out.push(DIGITS[(byte >> 4) as usize] as char);
-        out.push(DIGITS[(byte & 15) as usize] as char);
-    }
 }
 
 /// Appends the bytes of lower-case hex digits; `false` (and nothing) when there is anything else.

@@ -38,6 +38,8 @@ pub struct MatchHints {
     pub number_decides: bool,
     /// Each matching value holds this text.
     pub substring: Option<String>,
+    /// Every value matches but the empty one.
+    pub present: bool,
 }
 
 /// A range of numbers, both ends included.

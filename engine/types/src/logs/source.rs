@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 
-use crate::logs::{LogFilter, REST, SEVERITY_NUMBER, StreamSelector, TIME};
+use crate::logs::{LogFilter, REST, SEVERITY_NUMBER, Stored, StreamSelector, TIME};
 use crate::tables::logs as table;
 use crate::{Access, LabelSet, ReadStats, Result, SeriesId};
 
@@ -56,8 +56,8 @@ pub struct LogColumn {
     /// Name of the field; `_time`, `_stream` and `_stream_id` too, and for the analytical models `__q_service` and
     /// [`crate::logs::SEVERITY_NUMBER`] (`UInt8`).
     pub name: String,
-    /// Give it dictionary-coded (`Dictionary(UInt32, Utf8)`), for grouping; else `Utf8View`. Not for `_time`.
-    pub dictionary: bool,
+    /// Give it as it is stored ([`Stored`]), for grouping and adding up; else `Utf8View`. Not for `_time`.
+    pub stored: bool,
 }
 
 /// The order in which a scan gives rows.
@@ -93,12 +93,12 @@ pub struct LogRequest {
 impl LogColumn {
     /// Asks for a field as text.
     pub fn text(name: impl Into<String>) -> Self {
-        Self { name: name.into(), dictionary: false }
+        Self { name: name.into(), stored: false }
     }
 
-    /// Asks for a field dictionary-coded.
-    pub fn coded(name: impl Into<String>) -> Self {
-        Self { name: name.into(), dictionary: true }
+    /// Asks for a field as it is stored.
+    pub fn stored(name: impl Into<String>) -> Self {
+        Self { name: name.into(), stored: true }
     }
 
     /// Gives the column as it comes out of the scan.
@@ -106,7 +106,7 @@ impl LogColumn {
         match self.name.as_str() {
             TIME => table::nanos(TIME),
             SEVERITY_NUMBER => Field::new(SEVERITY_NUMBER, DataType::UInt8, true),
-            name if self.dictionary => Field::new(name, table::dictionary(), true),
+            name if self.stored => Field::new(name, Stored::data_type(), true),
             name => Field::new(name, DataType::Utf8View, true),
         }
     }

@@ -42,7 +42,7 @@ impl ValueMatcher for Prefix {
 
     fn hints(&self) -> MatchHints {
         if self.text.is_empty() {
-            return MatchHints::default();
+            return MatchHints { present: true, ..MatchHints::default() };
         }
         // The last word goes on in the value, unless the prefix ends after it.
         let mut end = self.text.len();

@@ -15,6 +15,7 @@ fn allows(hints: &MatchHints, value: &str) -> bool {
         && hints.exact.as_ref().is_none_or(|all| all.iter().any(|v| v == value))
         && hints.number.is_none_or(|r| numeric(value).is_some_and(|n| n >= r.min && n <= r.max))
         && hints.substring.as_ref().is_none_or(|s| value.contains(s.as_str()))
+        && !(hints.present && value.is_empty())
 }
 
 fn check(matcher: &dyn ValueMatcher, yes: &[&str], no: &[&str]) {
@@ -24,6 +25,7 @@ fn check(matcher: &dyn ValueMatcher, yes: &[&str], no: &[&str]) {
     }
     for value in no {
         assert!(!matcher.matches(value), "{} on {value:?}", matcher.describe());
+        assert!(!matcher.hints().present || value.is_empty(), "hints of {} on {value:?}", matcher.describe());
     }
 }
 

@@ -71,6 +71,17 @@ pub fn rank(value: &str) -> Rank {
     Rank(kind(value, number))
 }
 
+/// The rank of an integer.
+pub fn rank_of_int(value: i64) -> Rank {
+    Rank(exact(i128::from(value)))
+}
+
+/// The rank of a number that is no integer, or one that a double holds exactly.
+pub fn rank_of_float(value: f64) -> Rank {
+    // Minus zero equals zero.
+    Rank(Kind::Number(value + 0.0, 0))
+}
+
 /// Compares two values that were read before.
 pub fn compare_ranked(a: (Rank, &str), b: (Rank, &str)) -> Ordering {
     match (a.0.0, b.0.0) {

@@ -140,6 +140,24 @@ impl ValueMatcher for Equals {
     }
 }
 
+/// Any value.
+#[derive(Debug)]
+pub(in crate::logs) struct Any;
+
+impl ValueMatcher for Any {
+    fn matches(&self, value: &str) -> bool {
+        !value.is_empty()
+    }
+
+    fn hints(&self) -> MatchHints {
+        MatchHints { present: true, ..MatchHints::default() }
+    }
+
+    fn describe(&self) -> String {
+        "*".into()
+    }
+}
+
 /// A whole word.
 #[derive(Debug)]
 pub(in crate::logs) struct Word(pub(in crate::logs) String);

@@ -71,7 +71,7 @@ async fn a_field_is_filtered_alike_wherever_it_stands() {
     ];
     let check = async |state: &str| {
         for filter in &filters {
-            for more in [LogColumn::text("code"), LogColumn::coded("code")] {
+            for more in [LogColumn::text("code"), LogColumn::stored("code")] {
                 let mut request = everything(filter.clone());
                 request.columns.push(more);
                 let seen = sorted(texts(&read(&store, &Access::full(), &request).await));

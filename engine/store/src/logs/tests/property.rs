@@ -10,7 +10,7 @@ use quiver_types::{Access, LabelSet, Matcher};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::model::{Contains, Equals, Model, ModelRow, Number, Word};
+use super::model::{Any, Contains, Equals, Model, ModelRow, Number, Word};
 use super::{T0, everything, open, read, settings, sorted, texts};
 use crate::store::Store;
 
@@ -96,7 +96,7 @@ fn filter(rng: &mut StdRng, model: &Model, depth: usize) -> LogFilter {
     let own = some_row.fields.iter().find(|f| f.0 == name).map_or(String::new(), |f| f.1.clone());
     let of =
         |field: FieldPattern, matcher: Arc<dyn quiver_types::logs::ValueMatcher>| LogFilter::Value { field, matcher };
-    match rng.random_range(0..if depth == 0 { 12 } else { 16 }) {
+    match rng.random_range(0..if depth == 0 { 13 } else { 17 }) {
         0 => of(FieldPattern::Name(name), Arc::new(Equals(own))),
         1 => {
             let word = quiver_types::logs::words(&own).next().unwrap_or("nothing").to_owned();
@@ -120,8 +120,9 @@ fn filter(rng: &mut StdRng, model: &Model, depth: usize) -> LogFilter {
             of(FieldPattern::Prefix(prefix.into()), Arc::new(Word("error".into())))
         }
         11 => of(FieldPattern::Name((*pick(rng, &[TIME, STREAM, STREAM_ID])).into()), Arc::new(Contains("1".into()))),
-        12 | 13 => LogFilter::And((0..3).map(|_| filter(rng, model, depth - 1)).collect()),
-        14 => LogFilter::Or((0..2).map(|_| filter(rng, model, depth - 1)).collect()),
+        12 => of(FieldPattern::Name(name), Arc::new(Any)),
+        13 | 14 => LogFilter::And((0..3).map(|_| filter(rng, model, depth - 1)).collect()),
+        15 => LogFilter::Or((0..2).map(|_| filter(rng, model, depth - 1)).collect()),
         _ => LogFilter::Not(Box::new(filter(rng, model, depth - 1))),
     }
 }
@@ -133,7 +134,7 @@ async fn check(store: &Store, model: &Model, filters: &[LogFilter], state: &str)
         let expected = sorted(model.select(&access, filter));
         let order = [LogOrder::Any, LogOrder::Any, LogOrder::NewestFirst, LogOrder::OldestFirst][i % 4];
         let columns = everything(LogFilter::All).columns.into_iter();
-        let more = names.iter().skip(i % 6).map(|n| LogColumn { name: (*n).into(), dictionary: i % 2 == 0 });
+        let more = names.iter().skip(i % 6).map(|n| LogColumn { name: (*n).into(), stored: i % 2 == 0 });
         let request = LogRequest {
             filter: filter.clone(),
             columns: columns.chain(more).collect(),

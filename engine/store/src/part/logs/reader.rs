@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::buffer::BooleanBuffer;
 use arrow::compute::concat;
 use arrow::datatypes::{Schema, TimestampNanosecondType, UInt64Type};
 use bytes::Bytes;
@@ -67,6 +68,32 @@ impl PartLogs {
     /// Number of row groups.
     pub(crate) fn groups(&self) -> usize {
         self.footer.group_starts().len() - 1
+    }
+
+    /// Pages of a column of a row group that hold rows that are set: number, and rows in the group. `None` when they are
+    /// more than so many, or not known.
+    pub(crate) fn pages_of(
+        &self,
+        group: usize,
+        column: &str,
+        rows: &BooleanBuffer,
+        most: usize,
+    ) -> Option<Vec<(u32, Range<usize>)>> {
+        let locations = self.footer.page_locations(group, self.footer.column(column)?);
+        let mut out: Vec<(u32, Range<usize>)> = Vec::new();
+        for (start, end) in rows.set_slices() {
+            let mut next = out.last().map_or(0, |(_, range)| range.end).max(start);
+            while next < end {
+                let page = locations.partition_point(|p| p.first_row_index as usize <= next).checked_sub(1)?;
+                let last = locations.get(page + 1).map_or(rows.len(), |p| p.first_row_index as usize);
+                if out.len() == most {
+                    return None;
+                }
+                out.push((page as u32, locations[page].first_row_index as usize..last));
+                next = last;
+            }
+        }
+        Some(out)
     }
 
     fn memory_bytes(&self) -> u64 {

@@ -1,0 +1,335 @@
+//! Codes of the rows of a batch by one key: a dictionary has them, numbers get them by their bits, texts by their views
+//! (short texts are their view); runs of equal values and buckets of time are found by looking at the row before.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, ByteView, StringViewArray, TimestampNanosecondArray, make_view};
+use arrow::buffer::{BooleanBuffer, NullBuffer};
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+
+use super::HASHER;
+use crate::kernels::bucket::Bucket;
+use crate::ops::aggregate::Key;
+use crate::rows::{Kind, Texts};
+
+/// Values of one key: of each code of a batch, or of each group.
+#[derive(Debug)]
+pub(super) enum KeyValues {
+    /// Texts as views: short ones are their view, long ones stand in the buffer.
+    Text(Vec<u128>, Vec<u8>),
+    /// Times; none where it is missing.
+    Time(Vec<Option<i64>>),
+}
+
+/// Bytes of a text that a view holds.
+const VIEW_BYTES: u32 = 12;
+
+impl KeyValues {
+    pub(super) fn new(kind: Kind) -> Self {
+        if kind == Kind::Time { Self::Time(Vec::new()) } else { Self::Text(Vec::new(), Vec::new()) }
+    }
+
+    pub(super) fn clear(&mut self) {
+        match self {
+            Self::Text(views, long) => {
+                views.clear();
+                long.clear();
+            }
+            Self::Time(times) => times.clear(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Text(views, _) => views.len(),
+            Self::Time(times) => times.len(),
+        }
+    }
+
+    fn long<'a>(view: u128, bytes: &'a [u8]) -> &'a [u8] {
+        let view = ByteView::from(view);
+        &bytes[view.offset as usize..][..view.length as usize]
+    }
+
+    fn push_text(&mut self, value: &str) {
+        if let Self::Text(views, long) = self {
+            views.push(make_view(value.as_bytes(), 0, long.len() as u32));
+            if value.len() > VIEW_BYTES as usize {
+                long.extend_from_slice(value.as_bytes());
+            }
+        }
+    }
+
+    /// The view of a text that is its view.
+    #[inline]
+    pub(super) fn short(&self, i: usize) -> Option<u128> {
+        match self {
+            Self::Text(views, _) => Some(views[i]).filter(|view| *view as u32 <= VIEW_BYTES),
+            Self::Time(_) => None,
+        }
+    }
+
+    pub(super) fn push_from(&mut self, other: &Self, i: usize) {
+        match (self, other) {
+            (Self::Time(own), Self::Time(times)) => own.push(times[i]),
+            (Self::Text(own, own_long), Self::Text(views, long)) => {
+                let view = views[i];
+                if view as u32 <= VIEW_BYTES {
+                    own.push(view);
+                } else {
+                    let text = Self::long(view, long);
+                    own.push(make_view(text, 0, own_long.len() as u32));
+                    own_long.extend_from_slice(text);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    pub(super) fn same(&self, i: usize, other: &Self, j: usize) -> bool {
+        match (self, other) {
+            (Self::Time(own), Self::Time(times)) => own[i] == times[j],
+            (Self::Text(own, own_long), Self::Text(views, long)) => {
+                let (own, view) = (own[i], views[j]);
+                // Length and first bytes.
+                own as u64 == view as u64
+                    && (own == view && own as u32 <= VIEW_BYTES
+                        || own as u32 > VIEW_BYTES && Self::long(own, own_long) == Self::long(view, long))
+            }
+            _ => false,
+        }
+    }
+
+    /// Says whether a value is this text, of which `view` is the view.
+    #[inline]
+    fn is(&self, i: usize, view: u128, text: &[u8]) -> bool {
+        let Self::Text(own, long) = self else { return false };
+        let own = own[i];
+        own as u64 == view as u64
+            && (own == view && own as u32 <= VIEW_BYTES || own as u32 > VIEW_BYTES && Self::long(own, long) == text)
+    }
+
+    #[inline]
+    pub(super) fn hash(&self, i: usize) -> u64 {
+        match self {
+            Self::Time(times) => HASHER.hash_one(times[i]),
+            Self::Text(views, long) => {
+                let view = views[i];
+                hash_text(view, if view as u32 <= VIEW_BYTES { &[] } else { Self::long(view, long) })
+            }
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Text(views, long) => views.capacity() * size_of::<u128>() + long.capacity(),
+            Self::Time(times) => times.capacity() * size_of::<Option<i64>>(),
+        }
+    }
+
+    pub(super) fn array(&mut self) -> ArrayRef {
+        match self {
+            Self::Time(times) => Arc::new(TimestampNanosecondArray::from(std::mem::take(times)).with_timezone("UTC")),
+            Self::Text(views, long) => {
+                let views = std::mem::take(views);
+                let nulls = BooleanBuffer::collect_bool(views.len(), |i| views[i] as u32 != 0);
+                let nulls = Some(NullBuffer::new(nulls)).filter(|nulls| nulls.null_count() > 0);
+                Arc::new(StringViewArray::new(views.into(), vec![std::mem::take(long).into()], nulls))
+            }
+        }
+    }
+}
+
+/// The hash of a text; a long one is given beside its view.
+#[inline]
+fn hash_text(view: u128, long: &[u8]) -> u64 {
+    if view as u32 <= VIEW_BYTES { HASHER.hash_one(view) } else { HASHER.hash_one(long) }
+}
+
+/// The rows of a batch by one key.
+#[derive(Debug)]
+pub(super) struct Codes {
+    pub(super) of_row: Vec<u32>,
+    /// What the codes stand for.
+    pub(super) values: KeyValues,
+    /// Codes by their value.
+    known: HashTable<u32>,
+}
+
+impl Codes {
+    pub(super) fn new(kind: Kind) -> Self {
+        Self { of_row: Vec::new(), values: KeyValues::new(kind), known: HashTable::new() }
+    }
+
+    /// Codes a column. Different codes may stand for the same value.
+    pub(super) fn fill(&mut self, texts: &Texts, key: &Key, rows: usize) {
+        let Self { of_row, values, known } = self;
+        of_row.clear();
+        values.clear();
+        known.clear();
+        let bucket = key.bucket.as_ref();
+        match (texts, &mut *values) {
+            (Texts::Time(times), KeyValues::Time(found)) => return time_codes(times, bucket, found, of_row),
+            (Texts::Missing, _) => {
+                values.push_text("");
+                of_row.resize(rows, 0);
+            }
+            (Texts::Dictionary(keys, entries), _) if entries.len() <= rows => {
+                for i in 0..entries.len() {
+                    values.push_text(if entries.is_null(i) { "" } else { entries.value(i) });
+                }
+                if keys.null_count() == 0 {
+                    of_row.extend_from_slice(keys.values());
+                } else {
+                    values.push_text("");
+                    let missing = entries.len() as u32;
+                    of_row.extend(keys.iter().map(|k| k.unwrap_or(missing)));
+                }
+            }
+            (Texts::Int(array), _) => {
+                number_codes(rows, |i| array.is_valid(i).then(|| array.value(i) as u64), texts, values, of_row);
+            }
+            (Texts::Float(array), _) => {
+                number_codes(rows, |i| array.is_valid(i).then(|| array.value(i).to_bits()), texts, values, of_row);
+            }
+            (Texts::View(array), _) => {
+                let (views, buffers) = (array.views(), array.data_buffers());
+                let text = |view: u128| {
+                    let view = ByteView::from(view);
+                    &buffers[view.buffer_index as usize][view.offset as usize..][..view.length as usize]
+                };
+                for (row, view) in views.iter().enumerate() {
+                    let view = if array.is_null(row) { 0 } else { *view };
+                    let long = if view as u32 <= VIEW_BYTES { &[][..] } else { text(view) };
+                    let code = text_code(view, long, of_row.last(), known, values);
+                    of_row.push(code);
+                }
+            }
+            _ => {
+                let mut buffer = String::new();
+                for row in 0..rows {
+                    let text = texts.get(row, &mut buffer).as_bytes();
+                    let code = text_code(make_view(text, 0, 0), text, of_row.last(), known, values);
+                    of_row.push(code);
+                }
+            }
+        }
+        if bucket.is_some() {
+            let plain = std::mem::replace(values, KeyValues::new(Kind::Text));
+            let KeyValues::Text(views, long) = &plain else { return };
+            let mut out = String::new();
+            for view in views {
+                let mut short = [0; 16];
+                short.copy_from_slice(&view.to_le_bytes());
+                let length = *view as u32;
+                let text =
+                    if length <= VIEW_BYTES { &short[4..4 + length as usize] } else { KeyValues::long(*view, long) };
+                // Only whole texts were put in.
+                values.push_text(bucketed(bucket, std::str::from_utf8(text).unwrap_or_default(), &mut out));
+            }
+        }
+    }
+}
+
+/// The code of a text; that of the row before is looked at first.
+#[inline]
+fn text_code(view: u128, long: &[u8], before: Option<&u32>, known: &mut HashTable<u32>, values: &mut KeyValues) -> u32 {
+    if let Some(&code) = before
+        && values.is(code as usize, view, long)
+    {
+        return code;
+    }
+    let hash = hash_text(view, long);
+    if let Some(&code) = known.find(hash, |&code| values.is(code as usize, view, long)) {
+        return code;
+    }
+    let code = values.len() as u32;
+    if let KeyValues::Text(own, bytes) = values {
+        if view as u32 <= VIEW_BYTES {
+            own.push(view);
+        } else {
+            own.push(make_view(long, 0, bytes.len() as u32));
+            bytes.extend_from_slice(long);
+        }
+    }
+    let values = &*values;
+    known.insert_unique(hash, code, |&code| values.hash(code as usize));
+    code
+}
+
+/// Codes numbers by their bits; only what is new becomes text.
+fn number_codes(
+    rows: usize,
+    bits: impl Fn(usize) -> Option<u64>,
+    texts: &Texts,
+    values: &mut KeyValues,
+    of_row: &mut Vec<u32>,
+) {
+    let mut known: HashMap<Option<u64>, u32, FixedState> = HashMap::default();
+    let mut before = None;
+    let mut buffer = String::new();
+    for row in 0..rows {
+        let bits = bits(row);
+        if let Some((own, code)) = before
+            && own == bits
+        {
+            of_row.push(code);
+            continue;
+        }
+        let code = *known.entry(bits).or_insert_with(|| {
+            values.push_text(texts.get(row, &mut buffer));
+            values.len() as u32 - 1
+        });
+        before = Some((bits, code));
+        of_row.push(code);
+    }
+}
+
+fn bucketed<'a>(bucket: Option<&Bucket>, text: &'a str, out: &'a mut String) -> &'a str {
+    let Some(bucket) = bucket else { return text };
+    out.clear();
+    bucket.push(out, text);
+    out
+}
+
+/// Codes times by their buckets: rows that follow each other are mostly in the same one.
+fn time_codes(
+    times: &TimestampNanosecondArray,
+    bucket: Option<&Bucket>,
+    found: &mut Vec<Option<i64>>,
+    of_row: &mut Vec<u32>,
+) {
+    let mut known: HashMap<i64, u32, FixedState> = HashMap::default();
+    let mut missing: Option<u32> = None;
+    let mut within: Option<(Range<i64>, u32)> = None;
+    for row in 0..times.len() {
+        if times.is_null(row) {
+            let code = *missing.get_or_insert_with(|| {
+                found.push(None);
+                found.len() as u32 - 1
+            });
+            of_row.push(code);
+            continue;
+        }
+        let ns = times.value(row);
+        if let Some((range, code)) = &within
+            && range.contains(&ns)
+        {
+            of_row.push(*code);
+            continue;
+        }
+        let start = bucket.map_or(ns, |bucket| bucket.of_time(ns));
+        let code = *known.entry(start).or_insert_with(|| {
+            found.push(Some(start));
+            found.len() as u32 - 1
+        });
+        let width = bucket.map_or(1, Bucket::time_width);
+        within = Some((start..start.saturating_add(width).max(ns.saturating_add(1)), code));
+        of_row.push(code);
+    }
+}

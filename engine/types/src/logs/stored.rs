@@ -1,0 +1,212 @@
+//! A field of many rows as a store holds it: as text, by code, as numbers, as identifiers. Whoever groups, counts or adds
+//! up values then need not read them out of texts. The text of a value is what it is written as here, exactly.
+//!
+//! In a batch it is a struct with a child per form, of which only the one in use has values.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, LazyLock};
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, DictionaryArray, FixedSizeBinaryArray, Float64Array, Int64Array, StringViewArray,
+    StringViewBuilder, StructArray, new_null_array,
+};
+use arrow::datatypes::{DataType, Field, Fields, Float64Type, Int64Type, UInt32Type};
+
+use crate::tables::logs::dictionary;
+
+/// Bytes of an identifier, which is 32 lower-case hex digits as text.
+pub const ID_BYTES: usize = 16;
+
+/// Values of a field; nulls are missing.
+#[derive(Debug, Clone)]
+pub enum Stored {
+    /// No row has the field.
+    Missing,
+    /// Text.
+    Text(StringViewArray),
+    /// Text by code (`Dictionary(UInt32, Utf8)`).
+    Coded(DictionaryArray<UInt32Type>),
+    /// Integers, written in decimal.
+    Int(Int64Array),
+    /// Numbers, written in decimal without an exponent, as short as they can be read back.
+    Float(Float64Array),
+    /// Identifiers of [`ID_BYTES`] bytes.
+    Id(FixedSizeBinaryArray),
+}
+
+static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
+    let field = |name: &str, data_type| Field::new(name, data_type, true);
+    vec![
+        field("text", DataType::Utf8View),
+        field("coded", dictionary()),
+        field("int", DataType::Int64),
+        field("float", DataType::Float64),
+        field("id", DataType::FixedSizeBinary(ID_BYTES as i32)),
+    ]
+    .into()
+});
+
+impl Stored {
+    /// The type of such a column.
+    pub fn data_type() -> DataType {
+        DataType::Struct(FIELDS.clone())
+    }
+
+    /// As a column of so many rows.
+    pub fn into_array(self, rows: usize) -> ArrayRef {
+        let own: Option<(usize, ArrayRef)> = match self {
+            Self::Missing => None,
+            Self::Text(a) => Some((0, Arc::new(a))),
+            Self::Coded(a) => Some((1, Arc::new(a))),
+            Self::Int(a) => Some((2, Arc::new(a))),
+            Self::Float(a) => Some((3, Arc::new(a))),
+            Self::Id(a) => Some((4, Arc::new(a))),
+        };
+        let child = |(at, field): (usize, &Arc<Field>)| match &own {
+            Some((used, array)) if *used == at => Arc::clone(array),
+            _ => new_null_array(field.data_type(), rows),
+        };
+        let children = FIELDS.iter().enumerate().map(child).collect();
+        Arc::new(StructArray::new(FIELDS.clone(), children, None))
+    }
+
+    /// Looks at a column; `None` when it is none of these. One that was put together of several forms becomes text.
+    pub fn of(array: &dyn Array) -> Option<Self> {
+        let columns = array.as_struct_opt().filter(|s| s.fields() == &*FIELDS)?;
+        let form = |at: usize| {
+            let child = columns.column(at);
+            match at {
+                0 => Self::Text(child.as_string_view().clone()),
+                1 => Self::Coded(child.as_dictionary().clone()),
+                2 => Self::Int(child.as_primitive::<Int64Type>().clone()),
+                3 => Self::Float(child.as_primitive::<Float64Type>().clone()),
+                _ => Self::Id(child.as_fixed_size_binary().clone()),
+            }
+        };
+        let used = (0..columns.num_columns()).filter(|&at| columns.column(at).null_count() < columns.len());
+        let forms: Vec<Self> = used.map(form).collect();
+        if forms.len() > 1 {
+            let mut builder = StringViewBuilder::with_capacity(columns.len());
+            let mut buffer = String::new();
+            for row in 0..columns.len() {
+                builder.append_option(forms.iter().find_map(|form| form.text(row, &mut buffer).map(str::to_owned)));
+            }
+            return Some(Self::Text(builder.finish()));
+        }
+        Some(forms.into_iter().next().unwrap_or(Self::Missing))
+    }
+
+    /// The text of a row; that of numbers and identifiers is written to the buffer.
+    pub fn text<'a>(&'a self, row: usize, buffer: &'a mut String) -> Option<&'a str> {
+        buffer.clear();
+        match self {
+            Self::Text(a) if a.is_valid(row) => return Some(a.value(row)),
+            Self::Coded(a) if a.is_valid(row) => {
+                let texts = a.values().as_string_opt::<i32>()?;
+                return Some(texts.value(a.keys().value(row) as usize));
+            }
+            Self::Int(a) if a.is_valid(row) => write_int(a.value(row), buffer),
+            Self::Float(a) if a.is_valid(row) => write_float(a.value(row), buffer),
+            Self::Id(a) if a.is_valid(row) => write_hex(a.value(row), buffer),
+            _ => return None,
+        }
+        Some(buffer)
+    }
+}
+
+/// Writes an integer.
+pub fn write_int(value: i64, out: &mut String) {
+    let mut digits = [0u8; 20];
+    let (mut at, mut rest) = (digits.len(), value.unsigned_abs());
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if value < 0 {
+        out.push('-');
+    }
+    out.extend(digits[at..].iter().map(|&digit| char::from(digit)));
+}
+
+/// Writes a number.
+pub fn write_float(value: f64, out: &mut String) {
+    // Writing to a text cannot fail.
+    let _ = write!(out, "{value}");
+}
+
+/// Writes bytes as lower-case hex digits.
+pub fn write_hex(bytes: &[u8], out: &mut String) {
+    out.extend(bytes.iter().flat_map(|byte| PAIRS[usize::from(*byte)]).map(char::from));
+}
+
+/// The same to bytes, for many.
+pub fn push_hex(bytes: &[u8], out: &mut Vec<u8>) {
+    bytes.iter().for_each(|byte| out.extend_from_slice(&PAIRS[usize::from(*byte)]));
+}
+
+/// Digits of each byte.
+const PAIRS: [[u8; 2]; 256] = {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut i = 0;
+    while i < 256 {
+        pairs[i] = [DIGITS[i >> 4], DIGITS[i & 15]];
+        i += 1;
+    }
+    pairs
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_form_comes_back() {
+        let ids = FixedSizeBinaryArray::try_from_iter([[7u8; ID_BYTES], [8; ID_BYTES]].into_iter()).expect("16 bytes");
+        let forms = [
+            Stored::Missing,
+            Stored::Text(StringViewArray::from(vec![Some("a"), None])),
+            Stored::Coded(vec![Some("a"), None].into_iter().collect()),
+            Stored::Int(vec![Some(1), None].into()),
+            Stored::Float(vec![None, Some(0.5)].into()),
+            Stored::Id(ids),
+        ];
+        for form in forms {
+            let array = form.clone().into_array(2);
+            assert_eq!(array.data_type(), &Stored::data_type());
+            let back = Stored::of(&array).expect("a stored column");
+            assert_eq!(format!("{back:?}"), format!("{form:?}"));
+        }
+        let pieces = [
+            Stored::Int(vec![Some(1), None].into()).into_array(2),
+            Stored::Text(StringViewArray::from(vec![Some("a")])).into_array(1),
+        ];
+        let both = arrow::compute::concat(&[&pieces[0], &pieces[1]]).expect("of one type");
+        let both = Stored::of(&both).expect("a stored column");
+        let mut buffer = String::new();
+        let texts: Vec<_> = (0..3).map(|row| both.text(row, &mut buffer).map(str::to_owned)).collect();
+        assert_eq!(texts, [Some("1".to_owned()), None, Some("a".to_owned())]);
+        let other: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+        assert!(Stored::of(&other).is_none());
+    }
+
+    #[test]
+    fn texts() {
+        let mut out = String::new();
+        for value in [0, 7, -1, 10, i64::MAX, i64::MIN] {
+            out.clear();
+            write_int(value, &mut out);
+            assert_eq!(out, value.to_string());
+        }
+        out.clear();
+        write_float(0.25, &mut out);
+        write_hex(&[0, 255, 26], &mut out);
+        let mut bytes = Vec::new();
+        push_hex(&[0, 255, 26], &mut bytes);
+        assert_eq!((&*out, &*bytes), ("0.2500ff1a", &b"00ff1a"[..]));
+    }
+}
