@@ -18,6 +18,7 @@ pub mod source;
 pub mod spans;
 pub mod stats;
 pub mod tables;
+pub mod text;
 pub mod time;
 
 pub use access::Access;

@@ -237,7 +237,7 @@ fn body(case: &Value) -> Result<Vec<u8>, String> {
         return Ok(case["body"].as_str().unwrap_or_default().as_bytes().to_vec());
     };
     let mut out = Vec::new();
-    let bytes = quiver_tests::body::from_base64(packed).ok_or("bad base64")?;
+    let bytes = quiver_types::text::from_base64(packed).ok_or("bad base64")?;
     flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut out).map_err(|e| e.to_string())?;
     Ok(out)
 }

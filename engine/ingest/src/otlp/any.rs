@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use quiver_types::text::{push_base64, push_double};
+
 use super::Fault;
 use crate::decoded::Reason;
 use crate::labels::{LABELS_MAX, TEXT_MAX_BYTES};
@@ -165,32 +167,6 @@ fn push_json_text(text: &str, out: &mut String) {
         }
     }
     out.push('"');
-}
-
-/// Appends the shortest decimal that reads back the same; an exponent below 1e-6 and from 1e21.
-pub(crate) fn push_double(v: f64, out: &mut String) {
-    let magnitude = v.abs();
-    let _ = if v.is_nan() {
-        write!(out, "NaN")
-    } else if v.is_infinite() {
-        write!(out, "{}Inf", if v > 0.0 { '+' } else { '-' })
-    } else if magnitude == 0.0 || (1e-6..1e21).contains(&magnitude) {
-        write!(out, "{v}")
-    } else {
-        let text = format!("{v:e}");
-        write!(out, "{}", if magnitude >= 1.0 { text.replace('e', "e+") } else { text })
-    };
-}
-
-pub(crate) fn push_base64(bytes: &[u8], out: &mut String) {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().enumerate().fold(0u32, |bits, (i, b)| bits | u32::from(*b) << (16 - 8 * i));
-        for i in 0..4 {
-            let digit = DIGITS[(bits >> (18 - 6 * i)) as usize & 63];
-            out.push(if i <= chunk.len() { char::from(digit) } else { '=' });
-        }
-    }
 }
 
 #[cfg(test)]

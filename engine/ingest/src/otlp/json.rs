@@ -4,6 +4,8 @@
 //! in hex, enums as numbers (names are read too), 64-bit integers as texts or numbers, unknown keys ignored, `null` as
 //! if absent. Messages are written with lengths of a fixed width that are filled in at their end.
 
+use quiver_types::text::from_base64;
+
 use crate::error::{Error, Result};
 use crate::json::{Json, Next, Scalar};
 use crate::otlp::schema::{Field, Kind, Message};
@@ -254,30 +256,6 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
     if rest.is_empty() { bytes.collect() } else { None }
 }
 
-/// Reads base64 with the standard or the URL alphabet, padded or not.
-pub(crate) fn from_base64(text: &str) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut held) = (0u32, 0);
-    let digits = text.trim_end_matches('=').as_bytes();
-    for byte in digits {
-        let digit = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' | b'-' => 62,
-            b'/' | b'_' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(digit);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            out.push((bits >> held) as u8);
-        }
-    }
-    (digits.len() % 4 != 1).then_some(out)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -286,9 +264,5 @@ mod tests {
     fn bytes() {
         assert_eq!(from_hex("00ffAb"), Some(vec![0, 255, 0xab]));
         assert_eq!((from_hex("0"), from_hex("0g")), (None, None));
-        assert_eq!(from_base64("aGk="), Some(b"hi".to_vec()));
-        assert_eq!(from_base64("aGk"), Some(b"hi".to_vec()));
-        assert_eq!(from_base64("_-8="), Some(vec![0xff, 0xef]));
-        assert_eq!((from_base64("a"), from_base64("*")), (None, None));
     }
 }

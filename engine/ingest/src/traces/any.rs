@@ -6,7 +6,8 @@ use std::ops::Range;
 use quiver_types::spans::Value;
 
 use super::SpanReason;
-use crate::wire::{BYTES, DEPTH_MAX, FIXED64, Reader, VARINT, WireError, tag};
+use crate::otlp::any::{Any, key_value, read};
+use crate::wire::{DEPTH_MAX, Reader, WireError};
 
 /// Why attributes cannot be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,60 +76,6 @@ impl<'a> Scratch<'a> {
         };
         self.entries.iter().map(|(key, raw)| (*key, value(raw))).collect()
     }
-}
-
-fn key_value(message: &[u8]) -> Result<(&[u8], &[u8]), WireError> {
-    let (mut key, mut value): (&[u8], &[u8]) = (b"", b"");
-    let mut r = Reader::new(message);
-    while !r.is_empty() {
-        match r.tag()? {
-            0x0a => key = r.bytes()?,
-            0x12 => value = r.bytes()?,
-            other => r.skip(other, &[1, 2])?,
-        }
-    }
-    Ok((key, value))
-}
-
-/// A value, one level of it.
-#[derive(Debug, Clone, Copy)]
-enum Any<'a> {
-    Empty,
-    Text(&'a [u8]),
-    Bool(bool),
-    Int(i64),
-    Double(f64),
-    List(&'a [u8]),
-    Map(&'a [u8]),
-    Bytes(&'a [u8]),
-}
-
-fn read(message: &[u8]) -> Result<Any<'_>, WireError> {
-    const TEXT: u32 = tag(1, BYTES);
-    const BOOL: u32 = tag(2, VARINT);
-    const INT: u32 = tag(3, VARINT);
-    const DOUBLE: u32 = tag(4, FIXED64);
-    const LIST: u32 = tag(5, BYTES);
-    const MAP: u32 = tag(6, BYTES);
-    const RAW: u32 = tag(7, BYTES);
-    let mut any = Any::Empty;
-    let mut r = Reader::new(message);
-    while !r.is_empty() {
-        any = match r.tag()? {
-            TEXT => Any::Text(r.bytes()?),
-            BOOL => Any::Bool(r.varint()? != 0),
-            INT => Any::Int(r.varint()? as i64),
-            DOUBLE => Any::Double(r.double()?),
-            LIST => Any::List(r.bytes()?),
-            MAP => Any::Map(r.bytes()?),
-            RAW => Any::Bytes(r.bytes()?),
-            other => {
-                r.skip(other, &[1, 2, 3, 4, 5, 6, 7])?;
-                any
-            }
-        };
-    }
-    Ok(any)
 }
 
 fn push_text(text: &str, out: &mut String) {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use quiver_types::spans::{
     ContextFields, KIND_NAMES, LinkRef, NEGATIVE_DURATION, SHARED, SpanFields, Value, parse_hex,
 };
+use quiver_types::text::from_base64;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
@@ -149,7 +150,7 @@ impl Fields {
                 Some("bool") => text.parse().ok().map(Held::Bool),
                 Some("int") => text.parse().ok().map(Held::Int),
                 Some("double") => double(text).map(Held::Double),
-                Some("bytes") => crate::otlp::json::from_base64(text).map(Held::Bytes),
+                Some("bytes") => from_base64(text).map(Held::Bytes),
                 Some("array" | "map") => self.values.get(key).map(|v| Held::Json(v.to_string())),
                 _ => None,
             };

@@ -1,7 +1,7 @@
 //! Answers to OTLP senders of spans: `ExportTraceServiceResponse` with its partial success.
 
 use super::DecodedSpans;
-use crate::wire::{put_bytes, put_varint};
+use crate::otlp::response::PartialSuccess;
 
 /// What a sender is told of a body that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -22,19 +22,7 @@ impl TracePartial {
 
     /// Encodes the response as protobuf.
     pub fn to_protobuf(&self) -> Vec<u8> {
-        let mut inner = Vec::new();
-        if self.rejected > 0 {
-            inner.push(0x08);
-            put_varint(&mut inner, self.rejected);
-        }
-        if !self.message.is_empty() {
-            put_bytes(&mut inner, 2, self.message.as_bytes());
-        }
-        let mut out = Vec::new();
-        if !inner.is_empty() {
-            put_bytes(&mut out, 1, &inner);
-        }
-        out
+        PartialSuccess { rejected: self.rejected, message: self.message.clone() }.to_protobuf()
     }
 
     /// Encodes the response as JSON.

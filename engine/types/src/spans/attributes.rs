@@ -6,6 +6,8 @@
 
 use std::fmt::Write;
 
+use crate::text::{from_base64, push_base64, push_double};
+
 /// A value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
@@ -93,21 +95,6 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Appends a double: shortest digits that read back equal, whole numbers without a point, `NaN`, `+Inf`, `-Inf`.
-fn push_double(v: f64, out: &mut String) {
-    let magnitude = v.abs();
-    let _ = if v.is_nan() {
-        write!(out, "NaN")
-    } else if v.is_infinite() {
-        write!(out, "{}Inf", if v > 0.0 { '+' } else { '-' })
-    } else if magnitude == 0.0 || (1e-6..1e21).contains(&magnitude) {
-        write!(out, "{v}")
-    } else {
-        let text = format!("{v:e}");
-        write!(out, "{}", if magnitude >= 1.0 { text.replace('e', "e+") } else { text })
-    };
-}
-
 /// Appends a value as text with its type before it: `i:5`. It reads back exactly.
 pub fn push_typed_text(value: Value<'_>, out: &mut String) {
     out.push(char::from(value.letter()));
@@ -145,41 +132,6 @@ pub fn push_typed(key: &str, typed: &str, out: &mut AttributeWriter) {
         _ => {}
     }
     out.push(key, Value::Text(text));
-}
-
-/// Reads padded base64.
-fn from_base64(text: &str) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut held) = (0u32, 0);
-    for byte in text.trim_end_matches('=').bytes() {
-        let digit = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(digit);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            out.push((bits >> held) as u8);
-        }
-    }
-    Some(out)
-}
-
-/// Appends bytes as base64.
-pub(crate) fn push_base64(bytes: &[u8], out: &mut String) {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().enumerate().fold(0u32, |bits, (i, b)| bits | u32::from(*b) << (16 - 8 * i));
-        for i in 0..4 {
-            let digit = DIGITS[(bits >> (18 - 6 * i)) as usize & 63];
-            out.push(if i <= chunk.len() { char::from(digit) } else { '=' });
-        }
-    }
 }
 
 /// Turns the OTLP/JSON of a list or a map into plain compact JSON (`[1,"a"]`, `{"k":true}`), keys of maps in order.

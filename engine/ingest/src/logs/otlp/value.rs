@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use quiver_types::text::{push_base64, push_double};
+
 pub(super) use crate::otlp::any::key_value;
 
 use super::super::json::append_quoted;
@@ -9,7 +11,7 @@ use super::super::names::MSG_NAME;
 use super::super::rows::Rows;
 use super::super::{NAME_BYTES_MAX, lossy};
 use crate::error::Result;
-use crate::otlp::any::{Any, push_base64, push_double, read};
+use crate::otlp::any::{Any, read};
 use crate::wire::{DEPTH_MAX, Reader, WireError};
 
 /// Names and values that were flattened, with their memory.

@@ -1,0 +1,104 @@
+//! Numbers and bytes as text, the same wherever they are shown or kept.
+
+use std::fmt::Write;
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Appends a double: shortest digits that read back equal, whole numbers without a point, an exponent below 1e-6 and from
+/// 1e21, `NaN`, `+Inf`, `-Inf`.
+pub fn push_double(v: f64, out: &mut String) {
+    let magnitude = v.abs();
+    // A `String` takes whatever is written.
+    let _ = if v.is_nan() {
+        write!(out, "NaN")
+    } else if v.is_infinite() {
+        write!(out, "{}Inf", if v > 0.0 { '+' } else { '-' })
+    } else if magnitude == 0.0 || (1e-6..1e21).contains(&magnitude) {
+        write!(out, "{v}")
+    } else {
+        let text = format!("{v:e}");
+        write!(out, "{}", if magnitude >= 1.0 { text.replace('e', "e+") } else { text })
+    };
+}
+
+/// Appends bytes as base64 (RFC 4648 section 4), padded.
+pub fn push_base64(bytes: &[u8], out: &mut String) {
+    out.reserve(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let bits = chunk.iter().enumerate().fold(0u32, |bits, (i, b)| bits | u32::from(*b) << (16 - 8 * i));
+        for i in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * i)) as usize & 63];
+            out.push(if i <= chunk.len() { char::from(digit) } else { '=' });
+        }
+    }
+}
+
+/// Gives bytes as base64.
+pub fn to_base64(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    push_base64(bytes, &mut out);
+    out
+}
+
+/// Reads base64 with the standard or the URL alphabet, padded or not; `None`: it is none.
+pub fn from_base64(text: &str) -> Option<Vec<u8>> {
+    let digits = text.trim_end_matches('=').as_bytes();
+    if digits.len() % 4 == 1 || text.len() - digits.len() > 2 {
+        return None;
+    }
+    let mut out = Vec::with_capacity(digits.len() / 4 * 3 + 2);
+    let (mut bits, mut held) = (0u32, 0);
+    for byte in digits {
+        let digit = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(digit);
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            out.push((bits >> held) as u8);
+        }
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_round_trip() {
+        for (bytes, text) in
+            [(&b""[..], ""), (b"f", "Zg=="), (b"fo", "Zm8="), (b"foo", "Zm9v"), (b"\xff\xfe\xfd\xfc", "//79/A==")]
+        {
+            assert_eq!(to_base64(bytes), text);
+            assert_eq!(from_base64(text).as_deref(), Some(bytes));
+            assert_eq!(from_base64(text.trim_end_matches('=')).as_deref(), Some(bytes));
+        }
+        assert_eq!(from_base64("_-8="), Some(vec![0xff, 0xef]));
+        for bad in ["A", "a===", "====", "Zg=a", "Z!==", "Zm8=Zm8=", "*"] {
+            assert_eq!(from_base64(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn doubles() {
+        let check = |v: f64, expected: &str| {
+            let mut out = String::new();
+            push_double(v, &mut out);
+            assert_eq!(out, expected);
+        };
+        check(0.1, "0.1");
+        check(100.0, "100");
+        check(-0.0, "-0");
+        check(1e21, "1e+21");
+        check(1.5e-7, "1.5e-7");
+        check(f64::NEG_INFINITY, "-Inf");
+        check(f64::NAN, "NaN");
+    }
+}
