@@ -108,30 +108,41 @@ fn many_names(from: usize, rows: usize) -> LogsBatch {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stdout, reason = "the figures are the outcome")]
 async fn millions_of_names_cost_neither_memory_nor_planning() {
     let rows = if std::env::var_os("QUIVER_SOAK").is_some() { 1_000_000 } else { 100_000 };
     let dir = tempfile::tempdir().expect("a folder");
     let store = open(settings(dir.path())).await;
     let before = rss_bytes();
+    let mut highest = 0;
     for from in (0..rows).step_by(5000) {
         store.write_logs(many_names(from, 5000)).await.expect("written");
+        highest = highest.max(rss_bytes());
     }
     store.flush_all().await.expect("flushed");
-    let grown = rss_bytes().saturating_sub(before);
-    assert!(grown < 200 << 20, "{grown}");
+    let grown = highest.max(rss_bytes()).saturating_sub(before);
+    assert!(grown <= 200 << 20, "{} MiB", grown >> 20);
     let visible = store.visible();
     for part in visible.table("logs") {
         let tail = part.meta.file("rows").expect("there").tail_len;
-        assert!(tail < 1 << 20, "{tail}");
+        assert!(tail <= 1 << 20, "{tail}");
     }
     let name = format!("left.{}", rows / 2);
     let request =
         LogRequest { rest: false, columns: vec![LogColumn::text(MSG)], ..everything(value(&name, Equals("1".into()))) };
     let snapshot = logs_source(&store).snapshot();
     let session = datafusion::prelude::SessionContext::new();
-    let table = logs_table(&*snapshot, &Access::full(), request.clone(), Arc::default()).expect("a table");
-    let plan = session.read_table(table).expect("readable").create_physical_plan().await.expect("planned");
-    assert_eq!(plan.schema().fields().len(), 1);
+    // The least of several: the machine may be busy with something else.
+    let mut planning = Duration::MAX;
+    for _ in 0..10 {
+        let began = std::time::Instant::now();
+        let table = logs_table(&*snapshot, &Access::full(), request.clone(), Arc::default()).expect("a table");
+        let plan = session.read_table(table).expect("readable").create_physical_plan().await.expect("planned");
+        planning = planning.min(began.elapsed());
+        assert_eq!(plan.schema().fields().len(), 1);
+    }
+    assert!(planning <= Duration::from_millis(20), "{planning:?}");
+    println!("{rows} rows: {} MiB more, planned in {planning:?}", grown >> 20);
     assert_eq!(texts(&read(&store, &Access::full(), &request).await).len(), 1);
     store.close(Duration::from_secs(10)).await;
 }
