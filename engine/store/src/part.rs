@@ -4,7 +4,6 @@
 //! it, [`Part`] reads it. Every file is checked: the row groups by a CRC32C per 64 KiB, the tail (page indexes and
 //! footer) by one that stands in [`FileMeta`]. The layout is written down in `docs/formats/part.md`.
 
-mod base64;
 pub(crate) mod bloom;
 mod checksum;
 mod decimal;

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 
-use super::base64;
+use quiver_types::text::{from_base64, to_base64};
 
 /// Length of a checked block; the last one of a file is shorter.
 pub const BLOCK_BYTES: u64 = 64 * 1024;
@@ -83,12 +83,12 @@ impl Write for SummedFile {
 
 /// Writes the sums as they stand in the footer: little-endian, in base64.
 fn encode_sums(sums: &[u32]) -> String {
-    base64::encode(&sums.iter().flat_map(|s| s.to_le_bytes()).collect::<Vec<_>>())
+    to_base64(&sums.iter().flat_map(|s| s.to_le_bytes()).collect::<Vec<_>>())
 }
 
 /// Reads the sums of row groups that end at `data_end`; `None` when they are not those of such a file.
 pub(super) fn decode_sums(text: &str, data_end: u64) -> Option<Vec<u32>> {
-    let bytes = base64::decode(text)?;
+    let bytes = from_base64(text)?;
     let (sums, rest) = bytes.as_chunks::<4>();
     let complete = rest.is_empty() && sums.len() as u64 == data_end.div_ceil(BLOCK_BYTES);
     complete.then(|| sums.iter().map(|s| u32::from_le_bytes(*s)).collect())

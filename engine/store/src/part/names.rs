@@ -69,15 +69,15 @@ fn probes(name: &str, bytes: usize) -> impl Iterator<Item = usize> {
 mod bloom_text {
     use serde::{Deserialize, Deserializer, Serializer};
 
-    use crate::part::base64;
+    use quiver_types::text::{from_base64, to_base64};
 
     pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&base64::encode(bytes))
+        to.serialize_str(&to_base64(bytes))
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
         let text = String::deserialize(from)?;
-        base64::decode(&text).ok_or_else(|| serde::de::Error::custom("not base64"))
+        from_base64(&text).ok_or_else(|| serde::de::Error::custom("not base64"))
     }
 }
 
