@@ -44,7 +44,7 @@ pub(super) struct Args<'a> {
 
 /// One of them.
 pub(super) enum Column<'a> {
-    Field { name: &'a str, text: TextColumn, named: bool },
+    Field { name: &'a str, text: Box<TextColumn>, named: bool },
     Rest(Rest<'a>),
 }
 
@@ -64,7 +64,7 @@ impl<'a> Args<'a> {
         for (arg, array) in args.iter().zip(arrays) {
             columns.push(match arg {
                 Arg::Field(name) | Arg::Matched(name) => match TextColumn::new(array) {
-                    Some(text) => Column::Field { name, text, named: matches!(arg, Arg::Field(_)) },
+                    Some(text) => Column::Field { name, text: Box::new(text), named: matches!(arg, Arg::Field(_)) },
                     None => return exec_err!("column `{name}` of type {} holds no texts", array.data_type()),
                 },
                 Arg::Rest(wanted) => match Rest::new(array, wanted) {

@@ -50,7 +50,7 @@ impl KeyValues {
         }
     }
 
-    fn long<'a>(view: u128, bytes: &'a [u8]) -> &'a [u8] {
+    fn long(view: u128, bytes: &[u8]) -> &[u8] {
         let view = ByteView::from(view);
         &bytes[view.offset as usize..][..view.length as usize]
     }
