@@ -280,3 +280,33 @@ async fn wrong_values_are_told() {
         }
     }
 }
+
+/// A trace that nobody asked for since the start: of each part that holds it the footer, the index and its rows are read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cold_look_up_reads_three_times_per_part() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let day = 24 * 60 * MINUTE;
+    for trace in 1..200 {
+        let start = NOON + trace as i64 * MINUTE;
+        let tags = [("http.request.method", "GET"), ("user.id", "u1")];
+        let more = [span((trace, 1, 0), "front", 2, start, &tags), span((trace, 2, 1), "back", 2, start + 1, &tags)];
+        let next_day = (trace == 7).then(|| span((trace, 3, 1), "late", 2, start + day, &tags));
+        send(&server, more.into_iter().chain(next_day).collect()).await;
+    }
+    server.flush().await;
+    server.compact().await;
+    assert_eq!(server.stop(), Some(0));
+    for (trace, parts, spans) in [(5, 1, 2), (7, 2, 3)] {
+        let server = Server::start(dir.path(), &Options::default()).await;
+        let plan = server.get(&format!("/traces/{trace:032x}?explain=analyze")).await.json();
+        let total = |name: &str| plan["totals"][name].as_u64().unwrap_or_else(|| panic!("no {name} in {plan}"));
+        assert_eq!(total("parts_read"), parts, "{plan}");
+        // The part of the other day says that it has nothing of the trace.
+        let others = 2 - parts;
+        assert!(total("objects_read") <= 3 * parts + 2 * others, "{plan}");
+        let answer = server.get(&format!("/api/traces/{trace:032x}")).await.json();
+        assert_eq!(answer["data"][0]["spans"].as_array().map(Vec::len), Some(spans), "{answer}");
+        assert_eq!(server.stop(), Some(0));
+    }
+}

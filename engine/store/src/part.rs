@@ -12,6 +12,7 @@ mod fetch;
 mod file;
 mod floats;
 mod footer;
+mod groups;
 mod hists;
 pub(crate) mod logs;
 mod names;

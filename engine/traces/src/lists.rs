@@ -1,7 +1,7 @@
 //! Lists over many spans: services, operations, instances, tags and their values, the service graph, and the figures of
 //! the search page. Each is one scan with just the columns that it needs, folded as batches come.
 
-mod catalog;
+pub mod catalog;
 pub mod dependencies;
 pub mod facets;
 pub mod histogram;

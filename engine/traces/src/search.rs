@@ -12,10 +12,11 @@ use hashbrown::{HashMap, HashSet};
 use quiver_query::QueryContext;
 use quiver_types::Error;
 use quiver_types::spans::{
-    AttributeTest, Place, STATUS_ERROR, SpanColumn, SpanFilter, SpanId, SpanRequest, TextTest, TraceId, parse_hex,
+    AttributeTest, Place, STATUS_ERROR, SpanColumn, SpanFilter, SpanId, SpanRequest, TextTest, TraceId, all_columns,
+    parse_hex,
 };
 
-use crate::assemble::assemble_all;
+use crate::assemble::{Trace, assemble_all};
 use crate::condition;
 use crate::engine::{Reader, TraceError, TracesEngine, summary_columns};
 use crate::params::{ParamError, Params, any_text, kind, tag};
@@ -331,6 +332,8 @@ fn note_matches(found: &FoundTraces, rows: &mut [Summary]) {
 }
 
 type FoundTraces = HashMap<TraceId, Found, FixedState>;
+/// Traces of a page.
+type Whole = HashMap<TraceId, Trace, FixedState>;
 
 impl TracesEngine {
     /// Runs a search.
@@ -338,20 +341,41 @@ impl TracesEngine {
     /// # Errors
     /// Those of the engine; too many traces match.
     pub async fn search(self: &Arc<Self>, ctx: &QueryContext, search: Search, now: i64) -> Result<Page, TraceError> {
-        self.read(ctx, move |reader| async move { reader.search(&search, now).await }).await
+        self.read(ctx, move |reader| async move { reader.search(&search, now, &mut None).await }).await
+    }
+
+    /// Runs a search, and gives the traces of the page as a whole. What is read of them for the order is kept.
+    ///
+    /// # Errors
+    /// As [`TracesEngine::search`].
+    pub async fn search_whole(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        search: Search,
+        now: i64,
+    ) -> Result<Vec<Trace>, TraceError> {
+        let search = Search { after: None, ..search };
+        self.read(ctx, move |reader| async move {
+            let mut whole = Some(Whole::default());
+            let page = reader.search(&search, now, &mut whole).await?;
+            let mut whole = whole.unwrap_or_default();
+            Ok(page.rows.iter().filter_map(|row| whole.remove(&row.id)).collect())
+        })
+        .await
     }
 }
 
 impl Reader {
-    pub(crate) async fn search(&self, search: &Search, now: i64) -> Result<Page, TraceError> {
+    /// With `whole` the traces of the page are put there.
+    async fn search(&self, search: &Search, now: i64, whole: &mut Option<Whole>) -> Result<Page, TraceError> {
         let received = search.after.as_ref().map(|c| c.received);
         let mut rows: Vec<Summary> = Vec::new();
         let one_by_one = !search.any_span || search.conditions.len() < 2;
         if search.sort == Sort::Start && search.descending && search.ids.is_empty() && one_by_one {
-            self.newest(search, now, &mut rows).await?;
+            self.newest(search, now, &mut rows, whole).await?;
         } else {
             let found = self.candidates(search, search.range).await?;
-            self.summaries(search, &found, None, &mut rows).await?;
+            self.summaries(search, &found, None, &mut rows, whole).await?;
         }
         let more = rows.len() > search.limit;
         rows.truncate(search.limit);
@@ -364,7 +388,13 @@ impl Reader {
     }
 
     /// Looks from the newest spans to the oldest, a little further each time, until a page is full.
-    async fn newest(&self, search: &Search, now: i64, rows: &mut Vec<Summary>) -> Result<(), TraceError> {
+    async fn newest(
+        &self,
+        search: &Search,
+        now: i64,
+        rows: &mut Vec<Summary>,
+        whole: &mut Option<Whole>,
+    ) -> Result<(), TraceError> {
         let mut found: FoundTraces = HashMap::default();
         let mut known: HashSet<TraceId, FixedState> = HashSet::default();
         let (mut upper, mut width) = (search.range.1, SLICE);
@@ -376,7 +406,7 @@ impl Reader {
             for (id, more) in self.candidates(search, (lower, upper)).await? {
                 found.entry(id).or_default().add(more);
             }
-            let full = self.summaries(search, &found, Some(&mut known), rows).await?;
+            let full = self.summaries(search, &found, Some(&mut known), rows, whole).await?;
             // No trace that is found further on begins at or after this slice.
             if full || lower <= search.range.0 || rows.get(search.limit).is_some_and(|row| row.start >= lower) {
                 return Ok(());
@@ -395,6 +425,7 @@ impl Reader {
         found: &FoundTraces,
         mut known: Option<&mut HashSet<TraceId, FixedState>>,
         rows: &mut Vec<Summary>,
+        whole: &mut Option<Whole>,
     ) -> Result<bool, TraceError> {
         // Newest matching span first: no trace begins after any of its spans, so that reading can stop.
         let is_known = |id: &TraceId| known.as_ref().is_some_and(|known| known.contains(id));
@@ -402,7 +433,12 @@ impl Reader {
         order.sort_by_key(|id| (Reverse(found[id].newest), *id));
         let after = search.after.as_ref().map(|c| (c.key, c.trace));
         let received = search.after.as_ref().map(|c| c.received);
-        let chunk = if known.is_some() { (search.limit * 2).min(CHUNK) } else { CHUNK };
+        let chunk = match (&known, &whole) {
+            (None, _) => CHUNK,
+            (Some(_), None) => (search.limit * 2).min(CHUNK),
+            // Whole traces are dear.
+            (Some(_), Some(_)) => (search.limit + search.limit / 2).min(CHUNK),
+        };
         for ids in order.chunks(chunk.max(1)) {
             if known.is_some() && rows.get(search.limit).is_some_and(|row| row.start > found[&ids[0]].newest) {
                 note_matches(found, rows);
@@ -419,15 +455,23 @@ impl Reader {
             if let Some(received) = received {
                 filter = filter.and(SpanFilter::Received(received));
             }
-            for trace in assemble_all(self.spans(filter, summary_columns()).await?) {
+            let columns = if whole.is_some() { all_columns() } else { summary_columns() };
+            for trace in assemble_all(self.spans(filter, columns).await?) {
                 let Some(row) = summarize(&trace).filter(|row| search.takes(row)) else { continue };
                 if after.is_none_or(|after| search.key(&row) > after) {
                     rows.push(row);
+                    if let Some(whole) = whole {
+                        whole.insert(trace.id, trace);
+                    }
                 }
             }
             rows.sort_by_key(|row| search.key(row));
             // One more than the page says whether there is a next one.
             rows.truncate(search.limit + 1);
+            if let Some(whole) = whole.as_mut().filter(|whole| whole.len() > rows.len()) {
+                let kept: HashSet<TraceId, FixedState> = rows.iter().map(|row| row.id).collect();
+                whole.retain(|id, _| kept.contains(id));
+            }
         }
         note_matches(found, rows);
         Ok(false)

@@ -101,7 +101,20 @@ impl<'e> JsonWriter<'e> {
 
     /// Writes an id in hex.
     pub fn id(&mut self, id: &[u8]) {
-        self.quoted(quiver_types::spans::hex(id));
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        self.before();
+        self.out.push('"');
+        for byte in id {
+            self.out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            self.out.push(char::from(DIGITS[usize::from(byte & 15)]));
+        }
+        self.out.push('"');
+    }
+
+    /// Writes a value that a function appends.
+    pub(crate) fn value(&mut self, push: impl FnOnce(&mut String)) {
+        self.before();
+        push(&mut self.out);
     }
 
     /// Hands the rest on; gives it when there is nobody to hand it to.
@@ -120,10 +133,17 @@ impl<'e> JsonWriter<'e> {
 
 /// Appends a JSON text.
 pub(crate) fn push_text(text: &str, out: &mut String) {
+    let special = |byte: u8| matches!(byte, 0..0x20 | b'"' | b'\\');
     out.push('"');
+    // Without a way out of the loop, so that it goes many bytes at a time.
+    if !text.bytes().fold(false, |any, byte| any | special(byte)) {
+        out.push_str(text);
+        out.push('"');
+        return;
+    }
     let mut plain = 0;
     for (i, byte) in text.bytes().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+        if !special(byte) {
             continue;
         }
         out.push_str(&text[plain..i]);

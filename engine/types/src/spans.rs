@@ -25,8 +25,8 @@ pub use model::{Event, KIND_NAMES, Link, Side, Span, SpanContext, SpanId, TraceI
 pub use nested::{EventRef, LinkRef, events, links, push_event, push_link};
 pub use rollup::{
     Durations, EdgeKind, HIDDEN, OPEN_SHARED, PROTOCOLS, RATIO, RollupBuilder, RollupKind, RollupRequest, RollupRow,
-    RollupRows, UNLISTED, bucket, instance_name, instance_parts, middle, remote_of, rollup_batch, rollup_columns,
-    rollup_schema,
+    RollupRows, RollupSum, UNLISTED, bucket, instance_name, instance_parts, middle, remote_of, rollup_batch,
+    rollup_columns, rollup_schema,
 };
 pub use source::{SpanRequest, SpanSnapshot, SpanSource};
 

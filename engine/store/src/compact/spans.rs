@@ -1,5 +1,8 @@
-//! Merging parts of spans: minute by minute, since all of them are sorted by minute first. Memory: the rows of a few
-//! minutes of all inputs.
+//! Merging parts of spans: minute by minute, since all of them are sorted by minute first. Row groups that only one part
+//! has rows between are taken over as they are. Memory: the rows of a few minutes of all inputs, or one row group.
+
+mod rollups;
+mod steps;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -8,8 +11,8 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use quiver_types::spans::Place;
-use quiver_types::tables::spans::{ATTRIBUTE_PREFIX, MINUTE_NS, RESOURCE_PREFIX};
+use quiver_types::spans::{Place, RollupRow};
+use quiver_types::tables::spans::{ATTRIBUTE_PREFIX, RESOURCE_PREFIX};
 use quiver_types::{Millis, ReadStats, SpansBatch};
 
 use super::merge::{begin_output, same_rows};
@@ -17,65 +20,73 @@ use super::plan::Plan;
 use crate::core::{Core, Job};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint;
-use crate::part::spans::{OwnColumn, OwnType, SpanIndex, SpanPartWriter, sorted};
+use crate::part::spans::{OwnColumn, OwnType, SpanPartWriter, SpanRows, can_hold, sorted};
 use crate::part::{Part, PartMeta};
+use steps::{Input, Step, steps};
 
-/// Rows that are merged at once, unless one minute has more.
-const SLICE_ROWS: u64 = 64 * 1024;
 /// Columns of attributes that an output may have.
 const OWN_MAX: usize = 250;
 
 /// Merges the inputs of a plan.
-pub(super) async fn merge_spans(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>]) -> Result<Vec<PartMeta>> {
+pub(super) async fn merge_spans(core: &Core, job: &Job, plan: &Plan, parts: &[Arc<Part>]) -> Result<Vec<PartMeta>> {
     let stats = ReadStats::default();
-    let mut indexes = Vec::with_capacity(inputs.len());
-    for input in inputs {
-        indexes.push(input.span_index(&stats).await?);
+    let own = own_columns(parts, &stats).await?;
+    let mut inputs = Vec::with_capacity(parts.len());
+    for part in parts {
+        let fits = can_hold(&own, &*part.span_columns(&stats).await?);
+        let groups = if fits { part.span_groups(&stats).await? } else { Vec::new() };
+        inputs.push(Input { index: part.span_index(&stats).await?, groups });
     }
-    let own = own_columns(inputs, &stats).await?;
-    let rows: u64 = inputs.iter().map(|p| p.meta.rows).sum();
-    let bytes: u64 = inputs.iter().map(|p| p.meta.bytes).sum::<u64>().max(1);
+    let mut rollup = rollups::merged(parts, &inputs, &stats).await?;
+    if rollup.is_none() {
+        // All rows are read for their roll-up.
+        inputs.iter_mut().for_each(|input| input.groups.clear());
+    }
+    let rows: u64 = parts.iter().map(|p| p.meta.rows).sum();
+    let bytes: u64 = parts.iter().map(|p| p.meta.bytes).sum::<u64>().max(1);
     let share = core.settings.compaction.part_bytes as f64 / bytes as f64;
     let rows_max = if plan.level >= 2 { ((rows as f64 * share) as u64).max(1) } else { u64::MAX };
     let mut open: Option<(Millis, SpanPartWriter)> = None;
     let mut done = Vec::new();
-    let (mut read, mut kept) = (vec![0u64; inputs.len()], 0u64);
-    for slice in slices(&indexes, plan.window_ms) {
-        let window = plan.window_ms.map_or(0, |w| (slice.start * (MINUTE_NS / 1_000_000)).div_euclid(w) * w);
-        let mut batches: Vec<SpansBatch> = Vec::new();
-        for (n, (input, index)) in inputs.iter().zip(&indexes).enumerate() {
-            let range = index.starts((slice.start * MINUTE_NS, slice.end * MINUTE_NS - 1));
-            if range.is_empty() {
-                continue;
-            }
-            let schema = input.span_columns(&stats).await?;
-            let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
-            for rows in input.span_rows(std::slice::from_ref(&range), &names, true, &stats).await? {
-                let batch = rows.to_batch()?;
-                read[n] += batch.len() as u64;
-                batches.push(batch);
-            }
-        }
-        let rows = sorted(&batches, |_| true);
-        kept += rows.len() as u64;
+    let (mut read, mut kept) = (vec![0u64; parts.len()], 0u64);
+    for (window, step) in steps(&inputs, plan.window_ms) {
         if open.as_ref().is_some_and(|(of, writer)| *of != window || writer.rows() >= rows_max) {
-            close(&mut open, &mut done)?;
+            close(&mut open, &mut done, &mut rollup, false)?;
         }
-        if open.is_none() {
-            let spec = begin_output(core, job, plan, inputs, window).await?;
-            open = Some((window, SpanPartWriter::create(&core.write_root, spec, own.clone())?));
-        }
-        if let Some((_, writer)) = &mut open {
-            writer.push(&batches, &rows)?;
+        let writer = match &mut open {
+            Some((_, writer)) => writer,
+            none => {
+                let spec = begin_output(core, job, plan, parts, window).await?;
+                let writer = SpanPartWriter::create(&core.write_root, spec, own.clone(), rollup.is_none())?;
+                &mut none.insert((window, writer)).1
+            }
+        };
+        match step {
+            Step::Copy(n, group) => {
+                writer.copy(&parts[n], &inputs[n].index, &group).await?;
+                read[n] += group.rows.end - group.rows.start;
+                kept += group.rows.end - group.rows.start;
+            }
+            Step::Rows(ranges) => {
+                let mut batches: Vec<SpansBatch> = Vec::new();
+                for (n, (part, range)) in parts.iter().zip(&ranges).enumerate().filter(|(_, (_, r))| !r.is_empty()) {
+                    let found = self::read(part, std::slice::from_ref(range), &stats).await?;
+                    read[n] += found.iter().map(|batch| batch.len() as u64).sum::<u64>();
+                    batches.extend(found);
+                }
+                let rows = sorted(&batches, |_| true);
+                kept += rows.len() as u64;
+                writer.push(&batches, &rows)?;
+            }
         }
         failpoint::hit("compact.in-merge");
         if core.stop.is_cancelled() {
             return Err(Error::new(ErrorKind::Cancelled, "the store closes"));
         }
     }
-    close(&mut open, &mut done)?;
-    for (input, found) in inputs.iter().zip(read) {
-        same_rows(input, "rows", input.meta.rows, found)?;
+    close(&mut open, &mut done, &mut rollup, true)?;
+    for (part, found) in parts.iter().zip(read) {
+        same_rows(part, "rows", part.meta.rows, found)?;
     }
     let written: u64 = done.iter().map(|p| p.rows).sum();
     if written != kept {
@@ -84,41 +95,32 @@ pub(super) async fn merge_spans(core: &Core, job: &Job, plan: &Plan, inputs: &[A
     Ok(done)
 }
 
-fn close(open: &mut Option<(Millis, SpanPartWriter)>, done: &mut Vec<PartMeta>) -> Result<()> {
+/// Reads rows of a part as batches.
+async fn read(part: &Part, ranges: &[Range<u64>], stats: &ReadStats) -> Result<Vec<SpansBatch>> {
+    let schema = part.span_columns(stats).await?;
+    let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+    part.span_rows(ranges, &names, true, stats).await?.iter().map(SpanRows::to_batch).collect()
+}
+
+/// Ends an output. Of a roll-up that was put together before it gets what belongs to its rows; the last one the rest.
+fn close(
+    open: &mut Option<(Millis, SpanPartWriter)>,
+    done: &mut Vec<PartMeta>,
+    rollup: &mut Option<Vec<RollupRow>>,
+    last: bool,
+) -> Result<()> {
     if let Some((_, writer)) = open.take() {
-        done.extend(writer.finish()?);
+        let part = match rollup {
+            Some(rows) => {
+                let until = if last { i64::MAX } else { writer.last_minute() };
+                writer.finish_with(&rollups::take_until(rows, until))?
+            }
+            None => writer.finish()?,
+        };
+        done.extend(part);
         failpoint::hit("compact.after-part");
     }
     Ok(())
-}
-
-/// Cuts the minutes of the inputs into ranges of about [`SLICE_ROWS`]; none crosses a window.
-fn slices(indexes: &[Arc<SpanIndex>], window_ms: Option<Millis>) -> Vec<Range<i64>> {
-    let minutes: BTreeSet<i64> = indexes.iter().flat_map(|i| i.minutes.iter().map(|m| m.0)).collect();
-    let rows_of = |minute: i64| -> u64 {
-        let of = |i: &Arc<SpanIndex>| {
-            let range = i.starts((minute * MINUTE_NS, minute * MINUTE_NS));
-            range.end - range.start
-        };
-        indexes.iter().map(of).sum()
-    };
-    let window = |minute: i64| window_ms.map_or(0, |w| (minute * (MINUTE_NS / 1_000_000)).div_euclid(w));
-    let mut out: Vec<Range<i64>> = Vec::new();
-    let mut rows = u64::MAX;
-    for minute in minutes {
-        let here = rows_of(minute);
-        match out.last_mut() {
-            Some(last) if rows.saturating_add(here) <= SLICE_ROWS && window(last.start) == window(minute) => {
-                last.end = minute + 1;
-                rows += here;
-            }
-            _ => {
-                out.push(minute..minute + 1);
-                rows = here;
-            }
-        }
-    }
-    out
 }
 
 /// Unites the columns of attributes of the inputs, those of most rows first.

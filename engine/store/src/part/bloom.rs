@@ -27,12 +27,32 @@ impl Words {
         self.0.extend(words(value).map(hash));
     }
 
+    /// Adds a hash.
+    pub(super) fn add_hash(&mut self, hash: u64) {
+        self.0.insert(hash);
+    }
+
+    /// Number of different words.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Forgets all that was added.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
     /// Gives the filter of all that was added, and begins anew. Empty when there was no word.
     pub(super) fn finish(&mut self) -> Vec<u8> {
+        self.finish_with(BITS)
+    }
+
+    /// The same with so many bits per word.
+    pub(super) fn finish_with(&mut self, bits: usize) -> Vec<u8> {
         if self.0.is_empty() {
             return Vec::new();
         }
-        let blocks = (self.0.len() * BITS).div_ceil(BLOCK_BYTES * 8);
+        let blocks = (self.0.len() * bits).div_ceil(BLOCK_BYTES * 8);
         let mut words = vec![[0u32; 8]; blocks];
         for &hash in &self.0 {
             let block = &mut words[block_of(hash, blocks)];

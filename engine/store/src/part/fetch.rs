@@ -8,7 +8,9 @@ use std::sync::atomic::AtomicU64;
 use arrow::array::RecordBatch;
 use bytes::{Buf, Bytes, BytesMut};
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection, RowSelectionPolicy};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ParquetRecordBatchReaderBuilder, RowSelection, RowSelectionPolicy,
+};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 use quiver_types::{ReadStats, stats};
@@ -101,7 +103,11 @@ fn merge(ranges: impl IntoIterator<Item = Range<u64>>, gap: u64) -> Vec<Range<u6
 
 /// The counter for the bytes of a kind of file.
 fn bytes_counter<'a>(kind: &str, stats: &'a ReadStats) -> &'a AtomicU64 {
-    if matches!(kind, "series" | "index" | "streams" | "rollup") { &stats.index_bytes_read } else { &stats.bytes_read }
+    if matches!(kind, "series" | "index" | "streams" | "rollup" | "filters") {
+        &stats.index_bytes_read
+    } else {
+        &stats.bytes_read
+    }
 }
 
 impl Part {
@@ -183,6 +189,30 @@ impl Part {
         Ok(())
     }
 
+    /// Reads all of a small file in one go, and checks it; nothing of it is cached.
+    pub(super) async fn read_whole(&self, file: &FileMeta, stats: &ReadStats) -> Result<(Footer, Vec<RecordBatch>)> {
+        let all = 0..file.bytes;
+        let read = self.io().read(&file.key, self.meta.place, std::slice::from_ref(&all)).await?;
+        let bytes = read.into_iter().next().filter(|bytes| bytes.len() as u64 == file.bytes);
+        let bytes = bytes.ok_or_else(|| damaged(&file.key, "it is shorter than it was written"))?;
+        stats::add(&stats.objects_read, 1);
+        stats::add(bytes_counter(&file.kind, stats), bytes.len() as u64);
+        let data_end = file.bytes.checked_sub(file.tail_len);
+        let data_end = data_end.ok_or_else(|| damaged(&file.key, "its sizes do not fit"))? as usize;
+        let footer = Footer::parse(file, &bytes.slice(data_end..))?;
+        for (block, content) in bytes[..data_end].chunks(BLOCK_BYTES as usize).enumerate() {
+            footer.check_block(file, block as u64, content)?;
+        }
+        let failed = |e: ParquetError| damaged(&file.key, "its rows cannot be decoded").with_source(e);
+        let fetched = Fetched(Arc::new(vec![(0, bytes)]));
+        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(fetched, footer.arrow(file)?.clone())
+            .with_batch_size(64 * 1024)
+            .build()
+            .map_err(failed)?;
+        let batches = reader.map(|b| b.map_err(|e| failed(e.into()))).collect::<Result<Vec<_>>>()?;
+        Ok((footer, batches))
+    }
+
     /// Reads rows of a file as batches; `rows` ascending and disjoint, `columns` by name (none: all). Only the pages
     /// that hold them are fetched.
     #[allow(clippy::too_many_arguments, reason = "what to read, of where, for whom")]
@@ -190,6 +220,23 @@ impl Part {
         &self,
         file: &FileMeta,
         footer: &Footer,
+        rows: &[Range<u64>],
+        columns: Option<&[&str]>,
+        batch_rows: usize,
+        purpose: Purpose,
+        stats: &ReadStats,
+    ) -> Result<Vec<RecordBatch>> {
+        let arrow = footer.arrow(file)?;
+        self.read_batches_as(file, footer, arrow, rows, columns, batch_rows, purpose, stats).await
+    }
+
+    /// The same with columns of the types that `arrow` says.
+    #[allow(clippy::too_many_arguments, reason = "what to read, of where, as what, for whom")]
+    pub(super) async fn read_batches_as(
+        &self,
+        file: &FileMeta,
+        footer: &Footer,
+        arrow: &ArrowReaderMetadata,
         rows: &[Range<u64>],
         columns: Option<&[&str]>,
         batch_rows: usize,
@@ -235,7 +282,7 @@ impl Part {
             );
             base += bounds[1] - bounds[0];
         }
-        if !matches!(file.kind.as_str(), "series" | "index" | "streams" | "rollup") {
+        if !matches!(file.kind.as_str(), "series" | "index" | "streams" | "rollup" | "filters") {
             stats::add(&stats.pages_read, pages);
         }
         if groups.is_empty() {
@@ -244,7 +291,7 @@ impl Part {
         let fetched = self.fetch(file, footer, ranges, purpose, stats).await?;
         let failed = |e: ParquetError| damaged(&file.key, "its rows cannot be decoded").with_source(e);
         let selection = RowSelection::from_consecutive_ranges(selected.into_iter(), base as usize);
-        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(fetched, footer.arrow(file)?.clone())
+        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(fetched, arrow.clone())
             .with_row_groups(groups)
             .with_projection(ProjectionMask::leaves(schema, leaves))
             .with_row_selection(selection)

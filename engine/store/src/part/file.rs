@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use parquet::arrow::arrow_writer::ArrowWriterOptions;
-use parquet::arrow::{ARROW_SCHEMA_META_KEY, ArrowWriter, encode_arrow_schema};
+use parquet::arrow::{ARROW_SCHEMA_META_KEY, encode_arrow_schema};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
 
 use super::checksum::SummedFile;
+use super::groups::{ColumnCopy, GroupWriter};
 use super::{FileMeta, Origin, PART_FORMAT, PartCompression, PartMeta, PartSpec, part_key};
 use crate::error::{Context, Result, io_error};
 use crate::layout::{create_dir_synced, sync_dir};
@@ -62,7 +62,7 @@ impl Drop for Unfinished {
 
 /// A file being written.
 pub(super) struct PartFile {
-    writer: ArrowWriter<SummedFile>,
+    writer: GroupWriter,
     path: PathBuf,
     kind: &'static str,
     key: String,
@@ -98,10 +98,9 @@ impl PartFile {
         create_dir_synced(path.parent().unwrap_or(root))?;
         let file = File::options().write(true).create_new(true).open(&path).map_err(failed)?;
         unfinished.0.push(path.clone());
-        let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
-        let mut writer = ArrowWriter::try_new_with_options(SummedFile::new(file), Arc::clone(schema), options)
+        let mut writer = GroupWriter::create(SummedFile::new(file), Arc::clone(schema), properties)
             .internal(format!("cannot begin `{key}`"))?;
-        writer.append_key_value_metadata(KeyValue::new(ARROW_SCHEMA_META_KEY.to_owned(), encode_arrow_schema(shown)));
+        writer.put(KeyValue::new(ARROW_SCHEMA_META_KEY.to_owned(), encode_arrow_schema(shown)));
         Ok(Self { writer, path, kind, key, rows: 0 })
     }
 
@@ -113,12 +112,23 @@ impl PartFile {
 
     /// Ends the row group.
     pub(super) fn end_group(&mut self) -> Result<()> {
-        self.writer.flush().map_err(|e| write_error(&self.key, e))
+        self.writer.end_group().map_err(|e| write_error(&self.key, e))
+    }
+
+    /// Appends a row group whose columns are written already; see [`GroupWriter::append`].
+    pub(super) fn append_group(&mut self, rows: u64, columns: Vec<Option<ColumnCopy>>) -> Result<()> {
+        self.rows += rows;
+        self.writer.append(rows as usize, columns).map_err(|e| write_error(&self.key, e))
+    }
+
+    /// Says whether columns of another file can stand in this one as they are: its leaves that it shares are the same.
+    pub(super) fn leaves(&self) -> &[parquet::schema::types::ColumnDescPtr] {
+        self.writer.leaves()
     }
 
     /// Adds a key to the footer.
     pub(super) fn put(&mut self, key: &str, value: impl Into<String>) {
-        self.writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value.into()));
+        self.writer.put(KeyValue::new(key.to_owned(), value.into()));
     }
 
     /// Adds the part's description with its own checksum: a rebuild reads it when no other sum of the footer is known.
@@ -151,7 +161,7 @@ impl PartFile {
         self.put(keys::ROWS, self.rows.to_string());
         self.put(keys::SORT_KEY, sort_key.join(","));
         let failed = |e| write_error(&self.key, e);
-        self.writer.flush().map_err(failed)?;
+        self.writer.end_group().map_err(failed)?;
         let io_failed = |e| io_error(format!("cannot write `{}`", self.key), e);
         self.writer.sync().map_err(io_failed)?;
         let sums = self.writer.inner_mut().begin_tail();

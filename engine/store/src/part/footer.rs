@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
+use arrow::datatypes::{DataType, Field, Schema};
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
@@ -20,6 +21,7 @@ use crate::error::{Error, Result};
 pub struct Footer {
     metadata: Arc<ParquetMetaData>,
     arrow: OnceLock<ArrowReaderMetadata>,
+    coded: OnceLock<ArrowReaderMetadata>,
     sums: Vec<u32>,
     good: Box<[AtomicU64]>,
     data_end: u64,
@@ -68,7 +70,7 @@ impl Footer {
         let pages =
             metadata.offset_index().into_iter().flatten().flatten().map(|c| c.page_locations().len() as u64).sum();
         let good = (0..sums.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Ok(Self { metadata, arrow: OnceLock::new(), sums, good, data_end, group_starts, pages })
+        Ok(Self { metadata, arrow: OnceLock::new(), coded: OnceLock::new(), sums, good, data_end, group_starts, pages })
     }
 
     /// Parsed metadata with page indexes.
@@ -91,6 +93,24 @@ impl Footer {
             arrow = read(ArrowReaderOptions::new().with_schema(Arc::new(schema)))?;
         }
         Ok(self.arrow.get_or_init(|| arrow))
+    }
+
+    /// The same with texts that are never null as dictionaries.
+    pub(super) fn coded(&self, file: &FileMeta) -> Result<&ArrowReaderMetadata> {
+        if let Some(coded) = self.coded.get() {
+            return Ok(coded);
+        }
+        let fields = self.arrow(file)?.schema().fields().iter().map(|field| match field.data_type() {
+            DataType::Utf8 if !field.is_nullable() => {
+                let kind = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+                Arc::new(Field::new(field.name(), kind, false))
+            }
+            _ => Arc::clone(field),
+        });
+        let options = ArrowReaderOptions::new().with_schema(Arc::new(Schema::new(fields.collect::<Vec<_>>())));
+        let coded = ArrowReaderMetadata::try_new(Arc::clone(&self.metadata), options)
+            .map_err(|e| damaged(&file.key, "its schema cannot be read").with_source(e))?;
+        Ok(self.coded.get_or_init(|| coded))
     }
 
     /// Where the row groups end.

@@ -1,5 +1,8 @@
 //! The part of the table `spans`: how batches of spans become columns and come back.
 
+mod columns;
+mod filters;
+mod groups;
 mod keys;
 mod own;
 mod read;
@@ -7,10 +10,12 @@ mod rollup;
 mod rows;
 mod write;
 
+pub(crate) use filters::without;
+pub(crate) use groups::{SpanGroup, can_hold};
 pub(crate) use own::{OwnColumn, own_columns};
 pub(crate) use read::{SpanIndex, needed};
 pub(crate) use rows::{PartRows, SpanRows};
-pub(crate) use write::{SpanPartWriter, sorted};
+pub(crate) use write::{GROUP_ROWS, SpanPartWriter, roll_up, sorted};
 
 use quiver_types::spans::Place;
 use quiver_types::tables::spans::{ATTRIBUTE_PREFIX, RESOURCE_PREFIX};

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, RecordBatch};
+use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
+use arrow::datatypes::UInt32Type;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::streaming::StreamingTable;
@@ -17,10 +18,10 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
 use parking_lot::Mutex;
 use quiver_types::spans::{
-    RollupBuilder, RollupKind, RollupRequest, RollupRow, RollupRows, rollup_batch, rollup_schema,
+    Durations, RollupBuilder, RollupKind, RollupRequest, RollupRow, RollupRows, rollup_batch, rollup_schema,
 };
 use quiver_types::tables::spans;
-use quiver_types::{Access, ReadStats, stats};
+use quiver_types::{Access, ReadStats, SpansBatch, stats};
 
 use crate::error::{Context, Result};
 use crate::memtable::GenerationId;
@@ -56,7 +57,8 @@ impl LiveRollup {
         for (n, (_, chunks)) in views.iter().enumerate() {
             let done = kept.pushed[n].1;
             for chunk in &chunks[done..] {
-                kept.builder.push(&chunk.batch.flat())?;
+                let SpansBatch { spans, contexts } = &chunk.batch;
+                kept.builder.push_spans(spans, contexts, spans["context"].as_primitive::<UInt32Type>().values())?;
                 kept.spans += chunk.batch.len();
                 kept.pushed[n].1 += 1;
             }
@@ -114,7 +116,14 @@ impl Scan {
             out.push(rollup_batch(live.iter())?);
         }
         for part in parts {
-            out.extend(part.rollup(&self.request, &self.stats).await?);
+            if self.request == RollupRequest::Services && !part.meta.services_all {
+                // What the catalog knows of each part is enough.
+                out.push(rollup_batch(
+                    part.meta.services.iter().map(|name| of_service(name)).collect::<Vec<_>>().iter(),
+                )?);
+            } else {
+                out.extend(part.rollup(&self.request, &self.stats).await?);
+            }
         }
         out.iter().map(|batch| self.seen(batch, alone)).collect()
     }
@@ -132,6 +141,23 @@ impl Scan {
         let shown = (0..batch.num_rows()).filter(|&i| wanted(i)).filter_map(|i| rows.row(i)?.seen_by(&self.access));
         let shown: Vec<RollupRow> = shown.collect();
         rollup_batch(shown.iter())
+    }
+}
+
+/// A row that stands for all operations of a service.
+fn of_service(name: &str) -> RollupRow {
+    RollupRow {
+        kind: RollupKind::Operation,
+        minute: 0,
+        service: name.to_owned(),
+        peer: String::new(),
+        sort: 0,
+        protocol: 0,
+        spans: 0,
+        errors: 0,
+        seen: (i64::MAX, i64::MIN),
+        durations: Durations::default(),
+        ids: None,
     }
 }
 

@@ -15,12 +15,12 @@ use super::eval::matching;
 use super::live::LiveRows;
 use crate::error::Result;
 use crate::memtable::spans::SpanChunk;
-use crate::part::spans::{PartRows, SpanIndex, SpanRows, needed};
+use crate::part::spans::{PartRows, SpanIndex, SpanRows, needed, without};
 use crate::part::{Part, PartMeta};
 use crate::snapshot::Snapshot;
 
 /// Rows of a part that are decoded at once.
-const STEP_ROWS: u64 = 32 * 1024;
+const STEP_ROWS: u64 = 64 * 1024;
 /// So many are read with all columns at once.
 const SMALL_ROWS: u64 = 4096;
 
@@ -150,10 +150,15 @@ impl OpenPart {
         let at_once = rows <= SMALL_ROWS || wanted.first.is_empty() || wanted.rest.is_empty();
         let first = if at_once { names(&[&wanted.first, &wanted.rest]) } else { wanted.first.clone() };
         let first: Vec<&str> = first.iter().map(String::as_str).collect();
-        let read = self.part.span_rows(step, &first, false, &scan.stats).await?;
+        let read = if at_once {
+            self.part.span_rows(step, &first, false, &scan.stats).await?
+        } else {
+            self.part.span_rows_coded(step, &first, &scan.stats).await?
+        };
         let masks: Vec<Vec<bool>> =
             read.iter().map(|rows| matching(&PartRows::new(rows), &wanted.filter, &scan.access)).collect();
-        let kept = read.iter().zip(&masks).map(|(rows, keep)| rows.filter(keep)).collect::<Result<Vec<_>>>()?;
+        let kept =
+            read.iter().zip(&masks).map(|(rows, keep)| rows.filter(keep)?.plain()).collect::<Result<Vec<_>>>()?;
         let kept = SpanRows::concat(&kept)?;
         if at_once || kept.is_empty() {
             return Ok(kept);
@@ -245,6 +250,13 @@ async fn open(scan: &ScanShared, part: Arc<Part>) -> Result<OpenPart> {
         }
         None if timely.is_empty() => Vec::new(),
         None => vec![timely],
+    };
+    let ranges = if ranges.is_empty() {
+        ranges
+    } else {
+        let schema = part.span_columns(&scan.stats).await?;
+        let excluded = index.filters.excluded(filter, &index.keys, &|name| schema.column_with_name(name).is_some());
+        ranges.into_iter().flat_map(|range| without(range, &excluded)).collect()
     };
     let columns = |filter: SpanFilter, schema: &SchemaRef| {
         let (first, rest) = needed(&filter, &scan.request.columns, !scan.access.is_full(), schema, &index.keys);

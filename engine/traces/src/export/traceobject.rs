@@ -1,14 +1,14 @@
 //! The wrapped trace object, Jaeger's (`traces-api` 2.3).
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use quiver_types::spans::{Attributes, Span, Value, kind_name};
 
-use super::{ExportFormat, ExportOptions, extras, number};
+use super::{ExportFormat, ExportOptions, extras};
 use crate::assemble::Trace;
-use crate::writer::JsonWriter;
+use crate::writer::{JsonWriter, push_text};
 
 /// The format.
 pub const FORMAT: ExportFormat = ExportFormat { name: "traceobject", write };
@@ -59,7 +59,7 @@ fn write_trace(trace: &Trace, options: ExportOptions, w: &mut JsonWriter<'_>) {
                     w.key("serviceName").text(service);
                     w.key("tags").array(|w| {
                         for (key, value) in resource.iter().filter(|(key, _)| *key != "service.name") {
-                            let tag = if options.native { native(value) } else { Tag::Text(value.text().into_owned()) };
+                            let tag = if options.native { native(value) } else { Tag::Text(value.text()) };
                             write_tag(key, &tag, w);
                         }
                     });
@@ -71,44 +71,47 @@ fn write_trace(trace: &Trace, options: ExportOptions, w: &mut JsonWriter<'_>) {
 }
 
 /// A typed value as the tool has it.
-enum Tag {
-    Text(String),
+enum Tag<'a> {
+    Text(Cow<'a, str>),
     Float(f64),
     Int(i64),
     Bool(bool),
 }
 
-fn write_tag(key: &str, tag: &Tag, w: &mut JsonWriter<'_>) {
-    w.object(|w| {
-        w.key("key").text(key);
+fn write_tag(key: &str, tag: &Tag<'_>, w: &mut JsonWriter<'_>) {
+    // Most of an answer is tags, so they are written in one go.
+    w.value(|out| {
+        out.push_str("{\"key\":");
+        push_text(key, out);
         match tag {
             Tag::Text(text) => {
-                w.key("type").text("string");
-                w.key("value").text(text);
+                out.push_str(",\"type\":\"string\",\"value\":");
+                push_text(text, out);
             }
             Tag::Float(v) => {
-                w.key("type").text("float64");
-                w.key("value").raw(number(*v));
+                out.push_str(",\"type\":\"float64\",\"value\":");
+                Value::Double(*v).push_text(out);
             }
             Tag::Int(v) => {
-                w.key("type").text("int64");
-                w.key("value").raw(v);
+                out.push_str(",\"type\":\"int64\",\"value\":");
+                Value::Int(*v).push_text(out);
             }
             Tag::Bool(v) => {
-                w.key("type").text("bool");
-                w.key("value").raw(v);
+                out.push_str(",\"type\":\"bool\",\"value\":");
+                Value::Bool(*v).push_text(out);
             }
         }
+        out.push('}');
     });
 }
 
 /// Tags are texts, numbers that doubles hold are numbers.
-fn plain(value: Value<'_>) -> Tag {
-    value.metric().map_or_else(|| Tag::Text(value.text().into_owned()), Tag::Float)
+fn plain(value: Value<'_>) -> Tag<'_> {
+    value.metric().map_or_else(|| Tag::Text(value.text()), Tag::Float)
 }
 
 /// The type that a value came with, as far as the tool has it.
-fn native(value: Value<'_>) -> Tag {
+fn native(value: Value<'_>) -> Tag<'_> {
     match value {
         Value::Bool(v) => Tag::Bool(v),
         Value::Int(v) if value.metric().is_some() => Tag::Int(v),
@@ -116,7 +119,7 @@ fn native(value: Value<'_>) -> Tag {
     }
 }
 
-fn of(value: Value<'_>, options: ExportOptions) -> Tag {
+fn of(value: Value<'_>, options: ExportOptions) -> Tag<'_> {
     if options.native { native(value) } else { plain(value) }
 }
 
@@ -149,7 +152,7 @@ fn write_span(span: &Span, process: usize, options: ExportOptions, w: &mut JsonW
                 w.object(|w| {
                     w.key("timestamp").raw(event.time / 1000);
                     w.key("fields").array(|w| {
-                        write_tag("event", &Tag::Text(event.name.clone()), w);
+                        write_tag("event", &Tag::Text(event.name.as_str().into()), w);
                         for (key, value) in event.attributes.iter().filter(|(key, _)| *key != "event") {
                             write_tag(key, &of(value, options), w);
                         }
@@ -167,22 +170,30 @@ fn write_span(span: &Span, process: usize, options: ExportOptions, w: &mut JsonW
     });
 }
 
-fn tags(span: &Span, options: ExportOptions) -> BTreeMap<String, Tag> {
-    let mut tags = BTreeMap::new();
+/// Tags in order of their keys; of equal ones the span's attributes go before what has no other place, and its kind and
+/// state before these.
+fn tags(span: &Span, options: ExportOptions) -> Vec<(Cow<'_, str>, Tag<'_>)> {
+    let mut tags: Vec<(Cow<'_, str>, Tag<'_>)> = Vec::with_capacity(24);
     if options.extras {
-        tags.extend(extras(span).into_iter().map(|(key, text)| (key, Tag::Text(text))));
+        tags.extend(extras(span).into_iter().map(|(key, text)| (key.into(), Tag::Text(text.into()))));
     }
-    for (key, value) in &span.attributes {
-        tags.insert(key.to_owned(), of(value, options));
-    }
+    let own = span.attributes.iter().filter(|(key, _)| *key != "error");
+    tags.extend(own.map(|(key, value)| (key.into(), of(value, options))));
     let kind = kind_name(span.kind);
     if !kind.is_empty() {
-        tags.insert("span.kind".to_owned(), Tag::Text(kind.to_owned()));
+        tags.push(("span.kind".into(), Tag::Text(kind.into())));
     }
     if span.is_error() {
-        tags.insert("error".to_owned(), Tag::Bool(true));
-    } else {
-        tags.remove("error");
+        tags.push(("error".into(), Tag::Bool(true)));
     }
+    tags.sort_by(|a, b| a.0.cmp(&b.0));
+    // `dedup_by` keeps the first of equals, and the last counts.
+    tags.dedup_by(|later, kept| {
+        let same = later.0 == kept.0;
+        if same {
+            std::mem::swap(later, kept);
+        }
+        same
+    });
     tags
 }

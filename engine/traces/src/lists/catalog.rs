@@ -15,6 +15,9 @@ use super::sketch::Sketch;
 use super::{Columns, EntryRef, InstanceRow, OperationRow, ServiceRow, add_name, columns, instance_of, shown};
 use crate::engine::{Reader, TraceError, TracesEngine};
 
+/// Any time.
+const ALWAYS: (i64, i64) = (i64::MIN, i64::MAX);
+
 /// Service, name, kind.
 type OperationKey = (String, String, u8);
 
@@ -68,6 +71,11 @@ fn split(
         rest.push(SpanFilter::Starts(to, range.1));
     }
     (Some(request), rest)
+}
+
+/// Gives the roll-up that answers a list of a window without other conditions, if there is a whole hour in it.
+pub fn catalog_request(range: (i64, i64), request: fn(i64, i64) -> RollupRequest) -> Option<RollupRequest> {
+    split(range, &[], request).0
 }
 
 impl Reader {
@@ -206,7 +214,10 @@ impl TracesEngine {
     ) -> Result<Vec<String>, TraceError> {
         self.read(ctx, move |reader| async move {
             let mut names: BTreeSet<String> = BTreeSet::new();
-            let (request, mut rest) = split(range, &conditions, RollupRequest::Operations);
+            let (request, mut rest) = match range == ALWAYS && conditions.is_empty() {
+                true => (Some(RollupRequest::Services), Vec::new()),
+                false => split(range, &conditions, RollupRequest::Operations),
+            };
             if let Some(request) = request {
                 let mut unlisted = false;
                 reader
@@ -271,14 +282,45 @@ impl TracesEngine {
         kind: Option<u8>,
     ) -> Result<Vec<(String, u8)>, TraceError> {
         self.read(ctx, move |reader| async move {
-            let all = reader.operation_map((i64::MIN, i64::MAX), &[]).await?;
-            let wanted =
-                |key: &OperationKey| service.as_ref().is_none_or(|s| *s == key.0) && kind.is_none_or(|k| k == key.2);
-            let mut names: Vec<(String, u8)> =
-                all.into_keys().filter(wanted).map(|(_, name, kind)| (name, kind)).collect();
-            names.sort();
-            names.dedup();
-            Ok(names)
+            let wanted = |of: &str, sort: u8| {
+                service.as_ref().is_none_or(|s| s == shown(of)) && kind.is_none_or(|kind| kind == sort)
+            };
+            let mut names: BTreeSet<(String, u8)> = BTreeSet::new();
+            let mut add = |of: &str, name: &str, kind: u8| {
+                // Most are known, and a look-up by parts needs no copy.
+                if wanted(of, kind) {
+                    names.insert((name.to_owned(), kind));
+                }
+            };
+            let (request, mut rest) = split(ALWAYS, &[], RollupRequest::Operations);
+            let mut unlisted = false;
+            if let Some(request) = request {
+                reader
+                    .rollups(&request, |rows, n| {
+                        for i in 0..n {
+                            unlisted |= rows.sort(i) == UNLISTED;
+                            let (of, name) = rows.names(i);
+                            if rows.sort(i) != UNLISTED {
+                                add(of, name, rows.sort(i));
+                            }
+                        }
+                    })
+                    .await?;
+            }
+            if unlisted {
+                rest = vec![SpanFilter::All];
+            }
+            for filter in rest {
+                reader
+                    .scan(filter, columns(&["name", "kind"], &["service"]), |batch| {
+                        let c = Columns(batch);
+                        let (names, kinds, services) = (c.text("name")?, c.small("kind")?, c.view("service")?);
+                        (0..batch.num_rows()).for_each(|i| add(services.value(i), names.value(i), kinds.value(i)));
+                        Ok(true)
+                    })
+                    .await?;
+            }
+            Ok(names.into_iter().collect())
         })
         .await
     }

@@ -328,6 +328,11 @@ pub struct RawAttribute<'a> {
 }
 
 impl<'a> RawAttribute<'a> {
+    /// Gives the bytes of the value: those of a text, 8 of a number, one of a boolean.
+    pub fn bytes(self) -> &'a [u8] {
+        self.value
+    }
+
     /// Reads the value; `None` for bytes that are none of ours.
     pub fn value(self) -> Option<Value<'a>> {
         let text = || std::str::from_utf8(self.value).ok();

@@ -26,6 +26,8 @@ const LINKS_MAX: usize = 128;
 const KEY_BYTES_MAX: usize = 256;
 /// Longest value.
 const VALUE_BYTES_MAX: usize = 32 << 10;
+/// Orders of attributes that are remembered.
+const ORDERS: usize = 64;
 /// Longest name.
 const NAME_BYTES_MAX: usize = 4 << 10;
 
@@ -170,6 +172,8 @@ pub struct SpansBuilder {
     contexts: Vec<SpanContext>,
     known: HashMap<SpanContext, u32>,
     cuts: [u64; 6],
+    /// Orders in which lists of attributes were sorted.
+    orders: Vec<Vec<u8>>,
     // The span at hand.
     pending: [u32; 3],
     error_tag: Option<String>,
@@ -261,7 +265,7 @@ impl SpansBuilder {
             };
             self.cuts[2] += u64::from(long);
         }
-        if !list.is_sorted_by(|a, b| a.0 < b.0) {
+        if !list.is_sorted_by(|a, b| a.0 < b.0) && !self.sort_as_before(list) {
             list.sort_by_key(|(key, _)| *key);
             // `dedup_by` keeps the first of equals, so the list is walked from its end.
             list.reverse();
@@ -277,6 +281,29 @@ impl SpansBuilder {
             push_attribute(out, key, *value);
         }
         left_out
+    }
+
+    /// Sorts a list in the order that one much like it had the last time: senders write the same keys in the same order
+    /// again and again. `false`: it has keys twice or too many, and is as it was.
+    fn sort_as_before(&mut self, list: &mut Vec<(&str, Value<'_>)>) -> bool {
+        let (Some(first), Some(last), Ok(count)) = (list.first(), list.last(), u8::try_from(list.len())) else {
+            return false;
+        };
+        let slot = (list.len() * 31 + first.0.len() * 7 + last.0.len()) % ORDERS;
+        self.orders.resize_with(ORDERS, Vec::new);
+        let order = &mut self.orders[slot];
+        let sorts = |order: &[u8]| {
+            order.len() == list.len() && order.is_sorted_by(|a, b| list[usize::from(*a)].0 < list[usize::from(*b)].0)
+        };
+        if !sorts(order) {
+            *order = (0..count).collect();
+            order.sort_by_key(|i| list[usize::from(*i)].0);
+            if !sorts(order) {
+                return false;
+            }
+        }
+        *list = order.iter().map(|i| list[usize::from(*i)]).collect();
+        true
     }
 
     /// Takes the attributes of the next span.

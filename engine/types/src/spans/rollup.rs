@@ -8,6 +8,7 @@ mod builder;
 mod remote;
 mod request;
 mod sketch;
+mod sum;
 
 use std::sync::{Arc, LazyLock};
 
@@ -24,6 +25,7 @@ pub use builder::{RollupBuilder, rollup_columns};
 pub use remote::{EdgeKind, PROTOCOLS, remote_of};
 pub use request::{HIDDEN, RollupRequest};
 pub use sketch::{Durations, RATIO, bucket, middle};
+pub use sum::RollupSum;
 
 /// One hour in minutes.
 pub(super) const HOUR_MINUTES: i64 = 60;
@@ -123,6 +125,27 @@ pub struct RollupRow {
     pub durations: Durations,
     /// Trace, span and parent of an open row.
     pub ids: Option<(TraceId, SpanId, SpanId)>,
+}
+
+impl RollupRow {
+    /// Says of an hour that there are too many operations or instances to be counted.
+    pub(super) fn unlisted(kind: RollupKind, hour: i64) -> Self {
+        let (service, peer) = (String::new(), String::new());
+        let (seen, durations) = ((i64::MAX, i64::MIN), Durations::default());
+        Self {
+            kind,
+            minute: hour,
+            service,
+            peer,
+            sort: UNLISTED,
+            protocol: 0,
+            spans: 0,
+            errors: 0,
+            seen,
+            durations,
+            ids: None,
+        }
+    }
 }
 
 /// Joins instance, version, host and pod to one name.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use axum::extract::{RawPathParams, Request, State};
 use axum::response::Response;
+use quiver_traces::lists::catalog::catalog_request;
 use quiver_traces::lists::dependencies::graph_request;
 use quiver_traces::lists::histogram::{Measure, SplitBy, default_step};
 use quiver_traces::lists::tags::{INTRINSICS, KeyOf};
 use quiver_traces::params::place;
 use quiver_traces::{ParamError, Search, Selection, Summary, TraceError, compare};
-use quiver_types::spans::{Place, SpanFilter, SpanRequest, all_columns};
+use quiver_types::spans::{Place, RollupRequest, SpanFilter, SpanRequest, all_columns};
 use serde_json::{Value, json};
 
 use super::{Call, json_answer, problem};
@@ -74,6 +75,15 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
     if let Some(analyze) = call.explain()? {
         if list == List::Dependencies && search.conditions.iter().all(of_services) {
             let request = graph_request(search.range);
+            return Ok(json_answer(&call.state.traces.explain_rollup(&call.ctx, request, analyze).await?));
+        }
+        let catalog = match list {
+            _ if !search.conditions.is_empty() => None,
+            List::Services | List::Operations => Some(RollupRequest::Operations as fn(i64, i64) -> RollupRequest),
+            List::Instances => Some(RollupRequest::Instances as fn(i64, i64) -> RollupRequest),
+            _ => None,
+        };
+        if let Some(request) = catalog.and_then(|request| catalog_request(search.range, request)) {
             return Ok(json_answer(&call.state.traces.explain_rollup(&call.ctx, request, analyze).await?));
         }
         let request = match list {

@@ -177,11 +177,7 @@ fn search(call: &Call) -> Result<Search, TraceError> {
 
 /// Gives whole traces in the order of a search.
 pub(super) async fn found(call: &Call, search: Search) -> Result<Vec<Trace>, TraceError> {
-    let page = call.state.traces.search(&call.ctx, search, call.now).await?;
-    let ids: Vec<TraceId> = page.rows.iter().map(|row| row.id).collect();
-    let mut traces = call.state.traces.traces(&call.ctx, ids.clone()).await?;
-    traces.sort_by_key(|trace| ids.iter().position(|id| *id == trace.id));
-    Ok(traces)
+    call.state.traces.search_whole(&call.ctx, search, call.now).await
 }
 
 async fn traces(State(state): State<Arc<AppState>>, request: Request) -> Response {

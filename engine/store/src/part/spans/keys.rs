@@ -46,15 +46,19 @@ impl SpanKeys {
         }
     }
 
-    /// Notes a key.
-    pub(super) fn add(&mut self, place: Place, key: &str) {
-        let list = match place {
+    fn of_mut(&mut self, place: Place) -> &mut Option<BTreeSet<String>> {
+        match place {
             Place::Span => &mut self.span,
             Place::Resource => &mut self.resource,
             Place::Scope => &mut self.scope,
             Place::Event => &mut self.event,
             Place::Link => &mut self.link,
-        };
+        }
+    }
+
+    /// Notes a key.
+    pub(super) fn add(&mut self, place: Place, key: &str) {
+        let list = self.of_mut(place);
         if let Some(keys) = list
             && !keys.contains(key)
         {
@@ -63,6 +67,18 @@ impl SpanKeys {
                 *list = None;
             }
         }
+    }
+
+    /// Adds what another part has.
+    pub(super) fn unite(&mut self, other: &Self) {
+        for place in Place::ALL {
+            match other.of(place) {
+                Some(keys) => keys.iter().for_each(|key| self.add(place, key)),
+                None => *self.of_mut(place) = None,
+            }
+        }
+        self.events |= other.events;
+        self.links |= other.links;
     }
 
     /// Says whether a key may be there.

@@ -9,6 +9,10 @@ use quiver_types::spans::{Attributes, Place};
 
 use super::{OwnType, column_name};
 
+/// Of more rows than this only some are looked at.
+const SAMPLED_ROWS: usize = 128 * 1024;
+/// One of so many.
+const SAMPLE_STEP: usize = 7;
 /// Most columns of attributes.
 const OWN_MAX: usize = 250;
 
@@ -46,6 +50,10 @@ pub(crate) fn own_columns<'b>(batches: impl Iterator<Item = &'b SpansBatch>) -> 
             }
         }
     };
+    let batches: Vec<&SpansBatch> = batches.collect();
+    // Of many rows some are enough to tell what is common.
+    let total: usize = batches.iter().map(|batch| batch.len()).sum();
+    let step = if total > SAMPLED_ROWS { SAMPLE_STEP } else { 1 };
     for batch in batches {
         rows += batch.len() as u64;
         let mut uses = vec![0u64; batch.contexts.num_rows()];
@@ -54,7 +62,8 @@ pub(crate) fn own_columns<'b>(batches: impl Iterator<Item = &'b SpansBatch>) -> 
         for (i, n) in uses.into_iter().enumerate().filter(|(_, n)| *n > 0) {
             add(1, resources.value(i), n);
         }
-        batch.spans["attributes"].as_binary::<i32>().iter().flatten().for_each(|bytes| add(0, bytes, 1));
+        let attributes = batch.spans["attributes"].as_binary::<i32>();
+        attributes.iter().step_by(step).flatten().for_each(|bytes| add(0, bytes, step as u64));
     }
     let mut all: Vec<((Place, String, OwnType), u64)> = Vec::new();
     for (place, counts) in [Place::Span, Place::Resource].into_iter().zip(counts) {

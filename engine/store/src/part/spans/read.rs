@@ -11,6 +11,7 @@ use quiver_types::tables::spans::{
 };
 use quiver_types::{ReadStats, stats};
 
+use super::filters::{FILTERS, SpanFilters};
 use super::keys::{KEYS, SpanKeys};
 use super::rows::SpanRows;
 use super::{MINUTES, column_name};
@@ -31,6 +32,8 @@ pub(crate) struct SpanIndex {
     pub(crate) total: u64,
     /// Keys in maps and lists.
     pub(crate) keys: SpanKeys,
+    /// Filters of attributes.
+    pub(crate) filters: SpanFilters,
 }
 
 impl SpanIndex {
@@ -71,8 +74,29 @@ impl SpanIndex {
         (at(rows.start).0, at(rows.end.saturating_sub(1)).1)
     }
 
+    /// Gives the minutes of a range of rows, each with its first row there.
+    pub(crate) fn minutes_in(&self, rows: &Range<u64>) -> impl Iterator<Item = (i64, u64)> {
+        let from = self.minutes.partition_point(|m| m.1 <= rows.start).saturating_sub(1);
+        let (start, end) = (rows.start, rows.end);
+        self.minutes[from..].iter().take_while(move |m| m.1 < end).map(move |m| (m.0, m.1.max(start)))
+    }
+
+    /// Gives the hash and the rows of each trace, as far as they lie in a range of rows.
+    pub(crate) fn entries_in(&self, rows: &Range<u64>) -> impl Iterator<Item = (u32, Range<u64>)> {
+        let (start, end) = (rows.start, rows.end);
+        self.entries().map(move |(hash, r)| (hash, r.start.max(start)..r.end.min(end))).filter(|(_, r)| !r.is_empty())
+    }
+
+    /// Gives the hash and the rows of each trace, by hash.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (u32, Range<u64>)> {
+        self.hashes.iter().enumerate().map(|(i, hash)| {
+            let first = u64::from(self.first[i]);
+            (*hash, first..first + u64::from(self.rows[i]))
+        })
+    }
+
     fn memory_bytes(&self) -> u64 {
-        (self.hashes.len() * 12 + self.minutes.len() * 16 + 128) as u64
+        (self.hashes.len() * 12 + self.minutes.len() * 16 + self.filters.memory_bytes() + 128) as u64
     }
 }
 
@@ -90,13 +114,11 @@ impl Part {
         let footer = self.footer(rows, stats).await?;
         let minutes = footer.value(MINUTES).and_then(|text| serde_json::from_str(text).ok());
         let minutes = minutes.ok_or_else(|| damaged(&rows.key, "its minutes cannot be read"))?;
-        let index_footer = self.footer(file, stats).await?;
-        let all = 0..index_footer.rows();
-        let batches = self
-            .read_batches(file, &index_footer, std::slice::from_ref(&all), None, 1 << 16, Purpose::Query, stats)
-            .await?;
+        // With its footer in one go: of a trace that nobody asked for before three reads are enough.
+        let (index_footer, batches) = self.read_whole(file, stats).await?;
+        let filters = index_footer.value(FILTERS).and_then(SpanFilters::parse).unwrap_or_default();
         let keys = footer.value(KEYS).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-        let mut index = SpanIndex { minutes, total: footer.rows(), keys, ..SpanIndex::default() };
+        let mut index = SpanIndex { minutes, total: footer.rows(), keys, filters, ..SpanIndex::default() };
         for batch in &batches {
             let column = |i: usize| batch.column(i).as_primitive_opt::<UInt32Type>();
             let (Some(hashes), Some(first), Some(rows)) = (column(0), column(1), column(2)) else {
@@ -126,11 +148,33 @@ impl Part {
         job: bool,
         stats: &ReadStats,
     ) -> Result<Vec<SpanRows>> {
+        self.span_rows_as(rows, columns, job, false, stats).await
+    }
+
+    /// The same with texts as dictionaries, for those who compare them: see [`SpanRows::plain`].
+    pub(crate) async fn span_rows_coded(
+        &self,
+        rows: &[Range<u64>],
+        columns: &[&str],
+        stats: &ReadStats,
+    ) -> Result<Vec<SpanRows>> {
+        self.span_rows_as(rows, columns, false, true, stats).await
+    }
+
+    async fn span_rows_as(
+        &self,
+        rows: &[Range<u64>],
+        columns: &[&str],
+        job: bool,
+        coded: bool,
+        stats: &ReadStats,
+    ) -> Result<Vec<SpanRows>> {
         let file = self.meta.file("rows").ok_or_else(|| Error::internal("a part of spans lacks its rows"))?;
         let footer = self.footer(file, stats).await?;
         stats::add(&stats.pages_total, footer.pages());
         let purpose = if job { Purpose::Job } else { Purpose::Query };
-        let read = self.read_batches(file, &footer, rows, Some(columns), 8192, purpose, stats).await?;
+        let arrow = if coded { footer.coded(file)? } else { footer.arrow(file)? };
+        let read = self.read_batches_as(file, &footer, arrow, rows, Some(columns), 8192, purpose, stats).await?;
         Ok(read.into_iter().map(SpanRows).collect())
     }
 }

@@ -79,6 +79,14 @@ fn rows_of(hours: &[(u8, i64, u64)], total: u64, kind: RollupKind, range: (i64, 
 }
 
 impl Part {
+    /// Reads the part's roll-up as a whole, for a compaction.
+    pub(crate) async fn whole_rollup(&self, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
+        let file = self.meta.file(FILE).ok_or_else(|| Error::internal("a part of spans lacks its roll-up"))?;
+        let footer = self.footer(file, stats).await?;
+        let all = 0..footer.rows();
+        self.read_batches(file, &footer, std::slice::from_ref(&all), None, CHUNK_ROWS, Purpose::Job, stats).await
+    }
+
     /// Reads the rows of the part's roll-up that may be asked for; more than that come along.
     pub(crate) async fn rollup(&self, request: &RollupRequest, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
         let file = self.meta.file(FILE).ok_or_else(|| Error::internal("a part of spans lacks its roll-up"))?;

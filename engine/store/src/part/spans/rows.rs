@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BinaryViewBuilder, BooleanArray, FixedSizeBinaryArray, Int64Array, MapArray,
-    RecordBatch, RecordBatchOptions, StringArray, StringViewArray, StringViewBuilder, StructArray, UInt32Array,
+    Array, ArrayRef, AsArray, BinaryArray, BinaryViewBuilder, BooleanArray, FixedSizeBinaryArray, Int32DictionaryArray,
+    Int64Array, MapArray, RecordBatch, RecordBatchOptions, StringArray, StringViewArray, StringViewBuilder,
+    StructArray, UInt32Array,
 };
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Float64Type, Int64Type, Schema, TimestampNanosecondType, UInt8Type, UInt32Type};
@@ -83,6 +84,29 @@ impl SpanRows {
 
     fn get(&self, name: &str) -> Option<&ArrayRef> {
         self.0.column_by_name(name)
+    }
+
+    /// Gives texts that are dictionaries as they are.
+    pub(crate) fn plain(self) -> Result<Self> {
+        let coded = |c: &ArrayRef| matches!(c.data_type(), DataType::Dictionary(..));
+        if !self.0.columns().iter().any(coded) {
+            return Ok(self);
+        }
+        let failed = "cannot read texts of spans";
+        let plain = |c: &ArrayRef| match c.as_any_dictionary_opt() {
+            Some(texts) => arrow::compute::take(texts.values(), texts.keys(), None).internal(failed),
+            None => Ok(Arc::clone(c)),
+        };
+        let columns = self.0.columns().iter().map(plain).collect::<Result<Vec<_>>>()?;
+        let fields = self
+            .0
+            .schema()
+            .fields()
+            .iter()
+            .zip(&columns)
+            .map(|(f, c)| Arc::new(f.as_ref().clone().with_data_type(c.data_type().clone())))
+            .collect::<Vec<_>>();
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map(Self).internal(failed)
     }
 
     /// Keeps some rows.
@@ -334,7 +358,11 @@ impl SpanSet for PartRows<'_> {
             TextColumn::ScopeName => "scope_name",
             TextColumn::ScopeVersion => "scope_version",
         };
-        let Some(texts) = self.get(name).and_then(|c| c.as_string_opt::<i32>()) else { return keep.fill(false) };
+        let Some(column) = self.get(name) else { return keep.fill(false) };
+        if let Some(texts) = column.as_any().downcast_ref::<Int32DictionaryArray>() {
+            return narrow_coded(texts, keep, test);
+        }
+        let Some(texts) = column.as_string_opt::<i32>() else { return keep.fill(false) };
         narrow(texts, keep, test);
     }
 
@@ -373,6 +401,15 @@ impl SpanSet for PartRows<'_> {
                 None => rest.is_some_and(|map| map_matches(map, i, key, test)),
             };
         }
+    }
+}
+
+/// Keeps rows whose text passes; each text is tested once.
+fn narrow_coded(texts: &Int32DictionaryArray, keep: &mut [bool], test: &dyn Fn(&str) -> bool) {
+    let Some(values) = texts.values().as_string_opt::<i32>() else { return keep.fill(false) };
+    let verdicts: Vec<bool> = values.iter().map(|text| text.is_some_and(test)).collect();
+    for (keep, key) in keep.iter_mut().zip(texts.keys().values()) {
+        *keep &= verdicts.get(*key as usize).copied().unwrap_or(false);
     }
 }
 

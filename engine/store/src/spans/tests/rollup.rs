@@ -17,12 +17,12 @@ use quiver_types::{Access, Clock, ReadStats, SpansBatch, stats};
 use crate::{Store, StoreSettings, rollups_table};
 
 /// 2023-11-14 00:00 UTC, in minutes.
-const DAY: i64 = 28_331_640 - 28_331_640 % 1440;
-const MINUTE_NS: i64 = 60_000_000_000;
+pub(super) const DAY: i64 = 28_331_640 - 28_331_640 % 1440;
+pub(super) const MINUTE_NS: i64 = 60_000_000_000;
 const SERVICES: u64 = 22;
 
 #[derive(Debug)]
-struct Fixed;
+pub(super) struct Fixed;
 
 impl Clock for Fixed {
     fn now_ms(&self) -> i64 {
@@ -37,10 +37,15 @@ fn mix(n: u64) -> u64 {
 
 /// Traces of eight spans over some minutes: each service calls the next ones of a ring, and its database.
 fn traces(from: u64, count: u64, minutes: u64) -> SpansBatch {
+    traces_of(from, count, (0, minutes))
+}
+
+/// The same, from some minute of the day on.
+pub(super) fn traces_of(from: u64, count: u64, (first_minute, minutes): (u64, u64)) -> SpansBatch {
     let mut b = SpansBuilder::default();
     for trace in from..from + count {
         let first = mix(trace) % SERVICES;
-        let start = DAY * MINUTE_NS + (mix(trace + 7) % (minutes * 60_000)) as i64 * 1_000_000;
+        let start = (DAY + first_minute as i64) * MINUTE_NS + (mix(trace + 7) % (minutes * 60_000)) as i64 * 1_000_000;
         for i in 0..8u64 {
             let name = format!("service-{}", (first + i / 3) % SERVICES);
             let mut resource = Vec::new();

@@ -6,15 +6,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::{AsArray, BinaryArray, FixedSizeBinaryArray, Int64Array, RecordBatch, StringArray, UInt8Array};
 use arrow::datatypes::{Int64Type, UInt8Type};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{
-    Durations, EdgeKind, HOUR_MINUTES, OPEN_SHARED, RollupKind, RollupRow, UNLISTED, bucket, instance_name, remote_of,
-};
+use super::{Durations, EdgeKind, HOUR_MINUTES, OPEN_SHARED, RollupKind, RollupRow, bucket, instance_name, remote_of};
 use crate::spans::{Attributes, SHARED, STATUS_ERROR, SpanColumn, SpanId, TraceId};
 use crate::tables::spans::minute_of;
 use crate::{Error, Result};
@@ -24,7 +22,7 @@ const SETTLED_MINUTES: i64 = 10;
 /// Spans of which relatives are looked for, at most; the oldest go first.
 const PENDING_MAX: usize = 1_000_000;
 /// Operations or instances of all hours; more are not counted, and whoever asks reads the spans.
-const LISTED_MAX: usize = 50_000;
+pub(super) const LISTED_MAX: usize = 50_000;
 /// Edges of all minutes; what else is called that sends no spans has one name then.
 const EDGES_MAX: usize = 100_000;
 /// That name.
@@ -203,6 +201,57 @@ struct Row<'b> {
     bucket: u16,
 }
 
+fn missing(name: &str) -> Error {
+    Error::internal(format!("a roll-up of spans lacks `{name}`"))
+}
+
+/// The columns of a batch that are looked at row by row.
+struct Columns<'b> {
+    ids: [&'b FixedSizeBinaryArray; 3],
+    small: [&'b UInt8Array; 3],
+    times: [&'b Int64Array; 2],
+    attributes: &'b BinaryArray,
+    names: Option<&'b StringArray>,
+}
+
+impl<'b> Columns<'b> {
+    fn of(batch: &'b RecordBatch) -> Result<Self> {
+        let column = |name: &str| batch.column_by_name(name).ok_or_else(|| missing(name));
+        let fixed = |name: &str| column(name)?.as_fixed_size_binary_opt().ok_or_else(|| missing(name));
+        let times = |name: &str| column(name)?.as_primitive_opt::<Int64Type>().ok_or_else(|| missing(name));
+        let small = |name: &str| column(name)?.as_primitive_opt::<UInt8Type>().ok_or_else(|| missing(name));
+        Ok(Self {
+            ids: [fixed("trace_id")?, fixed("span_id")?, fixed("parent_span_id")?],
+            small: [small("kind")?, small("status")?, small("marks")?],
+            times: [times("start")?, times("end")?],
+            attributes: column("attributes")?.as_binary_opt::<i32>().ok_or_else(|| missing("attributes"))?,
+            names: batch.column_by_name("name").and_then(|c| c.as_string_opt::<i32>()),
+        })
+    }
+
+    fn row(&self, i: usize, service: u32) -> Row<'b> {
+        let [traces, ids, parents] = self.ids;
+        let [kinds, statuses, marks] = self.small;
+        let [start, end] = self.times.map(|times| times.value(i));
+        Row {
+            trace: traces.value(i),
+            id: ids.value(i),
+            parent: parents.value(i),
+            service,
+            kind: kinds.value(i),
+            shared: marks.value(i) & SHARED != 0,
+            attributes: self.attributes.value(i),
+            start,
+            error: statuses.value(i) == STATUS_ERROR,
+            bucket: bucket(end.saturating_sub(start)),
+        }
+    }
+
+    fn name(&self, i: usize) -> Option<&'b str> {
+        self.names.map(|names| names.value(i))
+    }
+}
+
 impl RollupBuilder {
     /// Makes a builder for spans in order of their minutes: it forgets those whose relatives must have been seen.
     pub fn in_order() -> Self {
@@ -214,47 +263,15 @@ impl RollupBuilder {
     /// # Errors
     /// Internal: a column is missing or of another type.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
-        let missing = |name: &str| Error::internal(format!("a roll-up of spans lacks `{name}`"));
-        let column = |name: &str| batch.column_by_name(name).ok_or_else(|| missing(name));
-        let fixed = |name: &str| column(name)?.as_fixed_size_binary_opt().ok_or_else(|| missing(name));
-        let times = |name: &str| column(name)?.as_primitive_opt::<Int64Type>().ok_or_else(|| missing(name));
-        let small = |name: &str| column(name)?.as_primitive_opt::<UInt8Type>().ok_or_else(|| missing(name));
-        let (traces, ids, parents) = (fixed("trace_id")?, fixed("span_id")?, fixed("parent_span_id")?);
-        let (kinds, statuses, marks) = (small("kind")?, small("status")?, small("marks")?);
-        let (starts, ends) = (times("start")?, times("end")?);
-        let attributes = column("attributes")?.as_binary_opt::<i32>().ok_or_else(|| missing("attributes"))?;
-        let services = column("service")?.as_string_view_opt().ok_or_else(|| missing("service"))?;
-        let names = batch.column_by_name("name").and_then(|c| c.as_string_opt::<i32>());
+        let columns = Columns::of(batch)?;
+        let services = batch.column_by_name("service").and_then(|c| c.as_string_view_opt());
+        let services = services.ok_or_else(|| missing("service"))?;
         let resources = batch.column_by_name("resource").and_then(|c| c.as_binary_view_opt());
         let mut service = (String::new(), self.names.number(""));
         let mut instance: Option<(&[u8], u32)> = None;
         for i in 0..batch.num_rows() {
             if services.value(i) != service.0 {
                 service = (services.value(i).to_owned(), self.names.number(services.value(i)));
-            }
-            let row = Row {
-                trace: traces.value(i),
-                id: ids.value(i),
-                parent: parents.value(i),
-                service: service.1,
-                kind: kinds.value(i),
-                shared: marks.value(i) & SHARED != 0,
-                attributes: attributes.value(i),
-                start: starts.value(i),
-                error: statuses.value(i) == STATUS_ERROR,
-                bucket: bucket(ends.value(i).saturating_sub(starts.value(i))),
-            };
-            let minute = minute_of(row.start);
-            let hour = minute.div_euclid(HOUR_MINUTES) * HOUR_MINUTES;
-            let weight = Weight { start: row.start, error: row.error, bucket: row.bucket, protocol: 0 };
-            self.nodes.entry((minute, row.service)).or_default().add(&weight);
-            if let Some(names) = names.filter(|_| !self.unlisted[0]) {
-                let name = self.names.number(names.value(i));
-                self.operations.entry((hour, row.service, name, row.kind)).or_default().add(&weight);
-                if self.operations.len() > LISTED_MAX {
-                    self.operations = Map::default();
-                    self.unlisted[0] = true;
-                }
             }
             if let Some(resources) = resources.filter(|_| !self.unlisted[1]) {
                 let bytes = resources.value(i);
@@ -263,15 +280,59 @@ impl RollupBuilder {
                     _ => self.instance(bytes),
                 };
                 instance = Some((bytes, number));
-                self.instances.entry((hour, row.service, number)).or_default().count(&weight);
-                if self.instances.len() > LISTED_MAX || self.instances_of.len() > LISTED_MAX {
-                    (self.instances, self.instances_of) = (Map::default(), Map::default());
-                    self.unlisted[1] = true;
-                }
             }
-            self.relate(&row, minute);
+            self.add(&columns.row(i, service.1), columns.name(i), instance.map(|(_, number)| number));
         }
         Ok(())
+    }
+
+    /// Adds spans that refer to contexts, as those of a [`crate::SpansBatch`] do; `of` says to which.
+    ///
+    /// # Errors
+    /// Internal: a column is missing or of another type, or there is no such context.
+    pub fn push_spans(&mut self, spans: &RecordBatch, contexts: &RecordBatch, of: &[u32]) -> Result<()> {
+        let columns = Columns::of(spans)?;
+        let services = contexts.column_by_name("service").and_then(|c| c.as_string_opt::<i32>());
+        let resources = contexts.column_by_name("resource").and_then(|c| c.as_binary_opt::<i32>());
+        let services = services.ok_or_else(|| missing("service"))?;
+        let resources = resources.ok_or_else(|| missing("resource"))?;
+        let mut known: Vec<Option<(u32, u32)>> = vec![None; contexts.num_rows()];
+        for (i, &context) in of.iter().enumerate().take(spans.num_rows()) {
+            let at = context as usize;
+            let (service, instance) = match known.get(at).copied() {
+                Some(Some(numbers)) => numbers,
+                Some(None) => {
+                    let instance = if self.unlisted[1] { 0 } else { self.instance(resources.value(at)) };
+                    *known[at].insert((self.names.number(services.value(at)), instance))
+                }
+                None => return Err(Error::internal("a span refers to no context")),
+            };
+            self.add(&columns.row(i, service), columns.name(i), Some(instance));
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, row: &Row<'_>, name: Option<&str>, instance: Option<u32>) {
+        let minute = minute_of(row.start);
+        let hour = hour_of(minute);
+        let weight = Weight { start: row.start, error: row.error, bucket: row.bucket, protocol: 0 };
+        self.nodes.entry((minute, row.service)).or_default().add(&weight);
+        if let Some(name) = name.filter(|_| !self.unlisted[0]) {
+            let name = self.names.number(name);
+            self.operations.entry((hour, row.service, name, row.kind)).or_default().add(&weight);
+            if self.operations.len() > LISTED_MAX {
+                self.operations = Map::default();
+                self.unlisted[0] = true;
+            }
+        }
+        if let Some(number) = instance.filter(|_| !self.unlisted[1]) {
+            self.instances.entry((hour, row.service, number)).or_default().count(&weight);
+            if self.instances.len() > LISTED_MAX || self.instances_of.len() > LISTED_MAX {
+                (self.instances, self.instances_of) = (Map::default(), Map::default());
+                self.unlisted[1] = true;
+            }
+        }
+        self.relate(row, minute);
     }
 
     fn instance(&mut self, resource: &[u8]) -> u32 {
@@ -396,7 +457,7 @@ impl RollupBuilder {
                 let mut hours: Vec<i64> = self.nodes.keys().map(|(minute, _)| hour_of(*minute)).collect();
                 hours.sort_unstable();
                 hours.dedup();
-                rows.extend(hours.into_iter().map(|hour| Total::default().row(kind, hour, "", "", UNLISTED)));
+                rows.extend(hours.into_iter().map(|hour| RollupRow::unlisted(kind, hour)));
             }
         }
         if wanted(RollupKind::Operation) {
@@ -465,114 +526,4 @@ fn hour_of(minute: i64) -> i64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::spans::{ContextFields, SpanFields, SpansBuilder, Value};
-
-    /// Id, parent, service, kind, minute, peer.
-    type Short = (u64, u64, &'static str, u8, i64, &'static str);
-
-    fn batch(spans: &[Short]) -> RecordBatch {
-        let mut b = SpansBuilder::default();
-        for &(id, parent, service, kind, minute, peer) in spans {
-            let context = b.context(&ContextFields { service, ..Default::default() });
-            if !peer.is_empty() {
-                b.attributes(&mut vec![("peer.service", Value::Text(peer))]);
-            }
-            b.span(&SpanFields {
-                trace_id: 7u128.to_be_bytes(),
-                span_id: (id & 0xff).to_be_bytes(),
-                parent: parent.to_be_bytes(),
-                context,
-                name: "op",
-                kind,
-                start: minute * 60_000_000_000,
-                end: minute * 60_000_000_000 + 1000,
-                marks: if id > 0xff { SHARED } else { 0 },
-                ..Default::default()
-            });
-        }
-        b.finish().flat()
-    }
-
-    /// Edges as `caller>called sort count`, then the ids of open spans.
-    fn edges(builder: &RollupBuilder) -> Vec<String> {
-        let rows = builder.rows(|kind| matches!(kind, RollupKind::EdgeHour | RollupKind::Open));
-        let text = |row: &RollupRow| match row.ids {
-            Some((_, id, _)) => format!("open {}", u64::from_be_bytes(id)),
-            None => format!("{}>{} {} {}", row.service, row.peer, row.sort, row.spans),
-        };
-        rows.iter().map(text).collect()
-    }
-
-    fn check(spans: &[Short], expected: &[&str]) {
-        let mut order: Vec<Short> = spans.to_vec();
-        for _ in 0..order.len() {
-            order.rotate_left(1);
-            let mut builder = RollupBuilder::default();
-            for one in &order {
-                builder.push(&batch(&[*one])).unwrap();
-            }
-            assert_eq!(edges(&builder), expected, "{order:?}");
-        }
-    }
-
-    #[test]
-    fn every_order_gives_the_same_calls() {
-        let all = [
-            (1, 0, "front", 2, 0, ""),
-            (2, 1, "front", 3, 0, "back"),
-            (3, 2, "back", 2, 0, ""),
-            (4, 3, "back", 3, 1, "db"),
-        ];
-        check(&all, &[">front 4 1", "back>db 3 1", "front>back 0 1"]);
-        // Who answers is not there: the call is to something that sends no spans.
-        check(&all[..2], &[">front 4 1", "front>back 3 1"]);
-        // The caller is not there.
-        check(&all[2..], &["back>db 3 1", "open 3"]);
-    }
-
-    #[test]
-    fn halves_of_a_shared_id_call_each_other() {
-        let all = [(1, 0, "front", 2, 0, ""), (2, 1, "front", 3, 0, "back"), (0x102, 1, "back", 2, 0, "")];
-        check(&all, &[">front 4 1", "front>back 0 1"]);
-    }
-
-    #[test]
-    fn what_waited_long_enough_is_let_go() {
-        let mut builder = RollupBuilder::in_order();
-        builder.push(&batch(&[(1, 0, "a", 3, 0, "b"), (2, 9, "b", 2, 1, "")])).unwrap();
-        builder.push(&batch(&[(3, 1, "b", 2, 5, ""), (4, 1, "b", 2, 30, "")])).unwrap();
-        assert_eq!(edges(&builder), ["a>b 0 1", "open 2", "open 4"]);
-        assert!(builder.known.len() == 1);
-    }
-
-    #[test]
-    fn too_many_operations_are_said_to_be() {
-        let mut b = SpansBuilder::default();
-        let context = b.context(&ContextFields { service: "s", ..Default::default() });
-        for i in 0..=LISTED_MAX as u64 {
-            let name = format!("GET /items/{i}");
-            let (trace_id, span_id) = (u128::from(i + 1).to_be_bytes(), (i + 1).to_be_bytes());
-            b.span(&SpanFields { trace_id, span_id, context, name: &name, start: 5, end: 6, ..Default::default() });
-        }
-        let mut builder = RollupBuilder::default();
-        builder.push(&b.finish().flat()).unwrap();
-        let rows = builder.rows(|kind| kind == RollupKind::Operation);
-        assert_eq!(rows.iter().map(|r| r.sort).collect::<Vec<_>>(), [UNLISTED]);
-        assert_eq!(builder.rows(|kind| kind == RollupKind::Instance)[0].spans, LISTED_MAX as u64 + 1);
-    }
-
-    #[test]
-    fn rows_come_back_from_a_batch() {
-        let mut builder = RollupBuilder::default();
-        builder.push(&batch(&[(1, 0, "a", 3, 0, "b"), (2, 9, "b", 2, 70, "")])).unwrap();
-        let rows = builder.rows(|_| true);
-        let batch = super::super::rollup_batch(rows.iter()).unwrap();
-        let read = super::super::RollupRows::of(&batch).unwrap();
-        let back: Vec<RollupRow> = (0..batch.num_rows()).filter_map(|i| read.row(i)).collect();
-        assert_eq!(back, rows);
-        assert_eq!(rows.iter().filter(|r| r.kind == RollupKind::Operation).count(), 2);
-        assert!(rows.is_sorted_by_key(|r| (r.kind, r.minute)));
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! Who is called and how, as far as a span says it.
 
-use crate::spans::Attributes;
+use crate::spans::{Attributes, RawAttribute};
 
 /// Sort of the other end of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,15 +34,35 @@ pub const PROTOCOLS: [&str; 5] = ["", "db", "messaging", "rpc", "http"];
 const ADDRESSES: [&str; 5] =
     ["peer.service", "service.peer.name", "server.address", "net.peer.name", "network.peer.address"];
 
+/// Tags that name a database, what holds its name first.
+const DATABASES: [&str; 2] = ["db.namespace", "db.name"];
+/// Tags that name the software of a database.
+const SYSTEMS: [&str; 2] = ["db.system.name", "db.system"];
+/// Tags that name a queue, and its software.
+const QUEUES: [&str; 2] = ["messaging.destination.name", "messaging.system"];
+
 /// Gives the number of a span's protocol ([`PROTOCOLS`]), and of a caller the other side's name and sort.
 pub fn remote_of(attributes: &[u8], caller: bool) -> (u8, Option<(String, EdgeKind)>) {
     let mut protocol = 0u8;
+    let mut addresses: [Option<RawAttribute<'_>>; 5] = [None; 5];
+    let (mut databases, mut systems, mut queues) = ([None; 2], [None; 2], [None; 2]);
     for raw in Attributes::raw(attributes) {
         let number = match raw.key {
-            [b'd', b'b', b'.', ..] => 1,
-            key if key.starts_with(b"messaging.") => 2,
+            [b'd', b'b', b'.', ..] => {
+                note(raw, &DATABASES, &mut databases);
+                note(raw, &SYSTEMS, &mut systems);
+                1
+            }
+            key if key.starts_with(b"messaging.") => {
+                note(raw, &QUEUES, &mut queues);
+                2
+            }
             [b'r', b'p', b'c', b'.', ..] => 3,
             key if key.starts_with(b"http.") || key.starts_with(b"url.") => 4,
+            [b'p' | b's' | b'n', ..] => {
+                note(raw, &ADDRESSES, &mut addresses);
+                continue;
+            }
             _ => continue,
         };
         protocol = if protocol == 0 { number } else { protocol.min(number) };
@@ -50,22 +70,28 @@ pub fn remote_of(attributes: &[u8], caller: bool) -> (u8, Option<(String, EdgeKi
     if !caller {
         return (protocol, None);
     }
-    let get = |wanted: &str| -> Option<String> {
-        let raw = Attributes::raw(attributes).find(|raw| raw.key == wanted.as_bytes())?;
-        raw.value().map(|v| v.text().into_owned()).filter(|t| !t.is_empty())
+    let text = |raw: &Option<RawAttribute<'_>>| -> Option<String> {
+        raw.and_then(RawAttribute::value).map(|v| v.text().into_owned()).filter(|t| !t.is_empty())
     };
-    let first = |keys: &[&str]| keys.iter().find_map(|key| get(key));
+    let first = |all: &[Option<RawAttribute<'_>>]| all.iter().find_map(text);
     let remote = match protocol {
-        1 => get("peer.service")
-            .or_else(|| first(&["db.namespace", "db.name"]))
-            .or_else(|| first(&ADDRESSES))
-            .or_else(|| first(&["db.system.name", "db.system"]))
+        1 => text(&addresses[0])
+            .or_else(|| first(&databases))
+            .or_else(|| first(&addresses))
+            .or_else(|| first(&systems))
             .map(|name| (name, EdgeKind::Database)),
-        2 => get("messaging.destination.name")
-            .or_else(|| first(&ADDRESSES))
-            .or_else(|| get("messaging.system"))
+        2 => text(&queues[0])
+            .or_else(|| first(&addresses))
+            .or_else(|| text(&queues[1]))
             .map(|name| (name, EdgeKind::Queue)),
-        _ => first(&ADDRESSES).map(|name| (name, EdgeKind::External)),
+        _ => first(&addresses).map(|name| (name, EdgeKind::External)),
     };
     (protocol, remote)
+}
+
+/// Keeps an attribute at the place of its key.
+fn note<'a, const N: usize>(raw: RawAttribute<'a>, keys: &[&str; N], found: &mut [Option<RawAttribute<'a>>; N]) {
+    if let Some(at) = keys.iter().position(|key| key.as_bytes() == raw.key) {
+        found[at].get_or_insert(raw);
+    }
 }

@@ -16,6 +16,8 @@ pub enum RollupRequest {
     Operations(i64, i64),
     /// Instances of whole hours.
     Instances(i64, i64),
+    /// Operations of any time, of which only the services count: rows may stand for all operations of one.
+    Services,
 }
 
 /// Gives the whole hours of a closed range of minutes as one, if there are any.
@@ -32,6 +34,7 @@ impl RollupRequest {
             Self::Operations(from, to) => {
                 whole_hours((from, to)).map(|r| (RollupKind::Operation, r)).into_iter().collect()
             }
+            Self::Services => vec![(RollupKind::Operation, (i64::MIN, i64::MAX))],
             Self::Instances(from, to) => {
                 whole_hours((from, to)).map(|r| (RollupKind::Instance, r)).into_iter().collect()
             }

@@ -1,0 +1,68 @@
+//! The roll-up of merged parts out of theirs. Counts add up, save for traces that several parts have spans of: there rows
+//! may be the same, and a parent may be found; so these are rolled up again, each part's share and all together, and the
+//! sum is corrected by the difference.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use quiver_types::spans::{RollupRow, RollupRows, RollupSum};
+use quiver_types::{ReadStats, SpansBatch};
+
+use super::steps::Input;
+use crate::error::Result;
+use crate::part::Part;
+use crate::part::spans::roll_up;
+
+/// Rows of shared traces that are looked at again; with more, or more than a quarter of all, everything is rolled up anew.
+const SHARED_ROWS_MAX: u64 = 256 * 1024;
+
+/// Gives the roll-up of all inputs together; none when it is better made of their rows.
+pub(super) async fn merged(parts: &[Arc<Part>], inputs: &[Input], stats: &ReadStats) -> Result<Option<Vec<RollupRow>>> {
+    let shared = shared(inputs);
+    let count = |ranges: &Vec<Range<u64>>| ranges.iter().map(|r| r.end - r.start).sum::<u64>();
+    let rows: u64 = shared.iter().map(count).sum();
+    let total: u64 = inputs.iter().map(|input| input.index.total).sum();
+    if rows > SHARED_ROWS_MAX.min(total / 4) {
+        return Ok(None);
+    }
+    let mut sum = RollupSum::default();
+    for part in parts {
+        for batch in part.whole_rollup(stats).await? {
+            let rows = RollupRows::of(&batch)?;
+            (0..batch.num_rows()).filter_map(|i| rows.row(i)).for_each(|row| sum.add(row));
+        }
+    }
+    let mut all: Vec<SpansBatch> = Vec::new();
+    for (part, ranges) in parts.iter().zip(&shared).filter(|(_, ranges)| !ranges.is_empty()) {
+        let batches = super::read(part, ranges, stats).await?;
+        roll_up(&batches)?.iter().for_each(|row| sum.remove(row));
+        all.extend(batches);
+    }
+    roll_up(&all)?.into_iter().for_each(|row| sum.add(row));
+    Ok(Some(sum.rows()))
+}
+
+/// Gives of each input the rows of traces that another may have spans of.
+fn shared(inputs: &[Input]) -> Vec<Vec<Range<u64>>> {
+    let entries =
+        inputs.iter().enumerate().flat_map(|(n, input)| input.index.entries().map(move |(hash, _)| (hash, n)));
+    let mut all: Vec<(u32, usize)> = entries.collect();
+    all.sort_unstable();
+    let mut hashes: Vec<u32> =
+        all.windows(2).filter(|w| w[0].0 == w[1].0 && w[0].1 != w[1].1).map(|w| w[0].0).collect();
+    hashes.dedup();
+    let of_input = |input: &Input| -> Vec<Range<u64>> {
+        let entries = input.index.entries().filter(|(hash, _)| hashes.binary_search(hash).is_ok());
+        let mut ranges: Vec<Range<u64>> = entries.map(|(_, rows)| rows).collect();
+        ranges.sort_unstable_by_key(|r| r.start);
+        ranges
+    };
+    inputs.iter().map(of_input).collect()
+}
+
+/// Takes the rows that belong to what was written up to a minute. A row of an hour belongs to whatever of it comes first.
+pub(super) fn take_until(rows: &mut Vec<RollupRow>, minute: i64) -> Vec<RollupRow> {
+    let (taken, left) = std::mem::take(rows).into_iter().partition(|row| row.minute <= minute);
+    *rows = left;
+    taken
+}

@@ -1,0 +1,177 @@
+//! Row groups of a file: encoded from batches, or taken over column by column as another file has them.
+
+use std::io;
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, new_null_array};
+use arrow::datatypes::SchemaRef;
+use bytes::{Buf, Bytes};
+use parquet::arrow::ArrowSchemaConverter;
+use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
+use parquet::column::writer::ColumnCloseResult;
+use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{ChunkReader, Length};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::ColumnDescPtr;
+
+use super::checksum::SummedFile;
+
+/// A column of a row group as it stands in another file.
+#[derive(Debug)]
+pub(super) struct ColumnCopy {
+    /// Where its bytes begin there.
+    pub(super) start: u64,
+    /// All of them.
+    pub(super) bytes: Bytes,
+    /// What is known of it; offsets are those of the other file.
+    pub(super) close: ColumnCloseResult,
+}
+
+/// The bytes of a column, read by their place in the file that they come from.
+struct At<'b>(u64, &'b Bytes);
+
+impl Length for At<'_> {
+    fn len(&self) -> u64 {
+        self.0 + self.1.len() as u64
+    }
+}
+
+impl ChunkReader for At<'_> {
+    type T = bytes::buf::Reader<Bytes>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T> {
+        let from = start.checked_sub(self.0).filter(|from| *from <= self.1.len() as u64);
+        let from = from.ok_or_else(|| ParquetError::General(format!("byte {start} is not of this column")))?;
+        Ok(self.1.slice(from as usize..).reader())
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
+        let rest = self.get_read(start)?.into_inner();
+        let missing = || ParquetError::General(format!("{length} bytes at {start} are not of this column"));
+        if length <= rest.len() { Ok(rest.slice(..length)) } else { Err(missing()) }
+    }
+}
+
+/// Rows that are being encoded.
+struct Open {
+    columns: Vec<ArrowColumnWriter>,
+    rows: usize,
+}
+
+/// Writes row groups and the footer.
+pub(super) struct GroupWriter {
+    file: SerializedFileWriter<SummedFile>,
+    factory: ArrowRowGroupWriterFactory,
+    schema: SchemaRef,
+    rows_max: usize,
+    open: Option<Open>,
+}
+
+impl GroupWriter {
+    /// Begins a file.
+    pub(super) fn create(file: SummedFile, schema: SchemaRef, properties: WriterProperties) -> Result<Self> {
+        let descriptor = ArrowSchemaConverter::new().with_coerce_types(properties.coerce_types()).convert(&schema)?;
+        let rows_max = properties.max_row_group_row_count().unwrap_or(usize::MAX);
+        let file = SerializedFileWriter::new(file, descriptor.root_schema_ptr(), Arc::new(properties))?;
+        let factory = ArrowRowGroupWriterFactory::new(&file, Arc::clone(&schema));
+        Ok(Self { file, factory, schema, rows_max, open: None })
+    }
+
+    /// The columns of the file, nested ones by leaf.
+    pub(super) fn leaves(&self) -> &[ColumnDescPtr] {
+        self.file.schema_descr().columns()
+    }
+
+    /// Adds a key to the footer.
+    pub(super) fn put(&mut self, value: KeyValue) {
+        self.file.append_key_value_metadata(value);
+    }
+
+    /// Appends rows; a row group that is full ends.
+    pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let mut from = 0;
+        while from < batch.num_rows() {
+            let open = match &mut self.open {
+                Some(open) => open,
+                none => {
+                    let columns = self.factory.create_column_writers(self.file.flushed_row_groups().len())?;
+                    none.insert(Open { columns, rows: 0 })
+                }
+            };
+            let rows = (batch.num_rows() - from).min(self.rows_max - open.rows);
+            encode(&self.schema, &mut open.columns, &batch.slice(from, rows))?;
+            open.rows += rows;
+            from += rows;
+            if open.rows >= self.rows_max {
+                self.end_group()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the row group, if there is one.
+    pub(super) fn end_group(&mut self) -> Result<()> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let mut group = self.file.next_row_group()?;
+        for column in open.columns {
+            column.close()?.append_to_row_group(&mut group)?;
+        }
+        group.close()?;
+        Ok(())
+    }
+
+    /// Appends a row group of columns that are encoded already, one for each leaf; none: it holds nulls only.
+    pub(super) fn append(&mut self, rows: usize, columns: Vec<Option<ColumnCopy>>) -> Result<()> {
+        self.end_group()?;
+        // Writers of all columns; those of copies are dropped unused.
+        let empty = self.factory.create_column_writers(self.file.flushed_row_groups().len())?;
+        let leaves = self.leaves().to_vec();
+        let mut group = self.file.next_row_group()?;
+        for ((copy, mut nulls), leaf) in columns.into_iter().zip(empty).zip(leaves) {
+            if let Some(copy) = copy {
+                group.append_column(&At(copy.start, &copy.bytes), copy.close)?;
+                continue;
+            }
+            let root = leaf.path().parts().first().map_or("", String::as_str);
+            let field = self.schema.field_with_name(root)?;
+            for leaf in compute_leaves(field, &new_null_array(field.data_type(), rows))? {
+                nulls.write(&leaf)?;
+            }
+            nulls.close()?.append_to_row_group(&mut group)?;
+        }
+        group.close()?;
+        Ok(())
+    }
+
+    /// Writes out what is buffered.
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+
+    /// Writes the footer.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        self.end_group()?;
+        self.file.finish().map(drop)
+    }
+
+    pub(super) fn inner(&self) -> &SummedFile {
+        self.file.inner()
+    }
+
+    pub(super) fn inner_mut(&mut self) -> &mut SummedFile {
+        self.file.inner_mut()
+    }
+}
+
+fn encode(schema: &SchemaRef, columns: &mut [ArrowColumnWriter], batch: &RecordBatch) -> Result<()> {
+    let mut writers = columns.iter_mut();
+    for (field, array) in schema.fields().iter().zip(batch.columns()) {
+        for leaf in compute_leaves(field, array)? {
+            let writer = writers.next().ok_or_else(|| ParquetError::General("more columns than writers".to_owned()))?;
+            writer.write(&leaf)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,401 @@
+//! Columns of a part out of rows of batches. What spans share is made once for each context and then repeated.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, Float64Array, Int64Array, ListArray, MapArray,
+    RecordBatch, StringArray, StringBuilder, StructArray, TimestampNanosecondArray, UInt32Array,
+};
+use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
+use arrow::compute::take;
+use arrow::datatypes::{DataType, Field, FieldRef, Int64Type, Schema, SchemaRef, UInt32Type};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use quiver_types::SpansBatch;
+use quiver_types::spans::{Attributes, Place, RawAttribute, RollupBuilder, Value, events, links, push_typed_text};
+use quiver_types::tables::spans as table;
+
+use super::OwnType;
+use super::keys::SpanKeys;
+use super::own::OwnColumn;
+use crate::error::{Context, Error, Result};
+
+/// Text to text, row by row.
+#[derive(Default)]
+struct MapColumn {
+    keys: StringBuilder,
+    values: StringBuilder,
+    offsets: Vec<i32>,
+    entries: i32,
+    typed: String,
+}
+
+impl MapColumn {
+    fn push(&mut self, key: &str, value: Value<'_>) {
+        self.typed.clear();
+        push_typed_text(value, &mut self.typed);
+        self.keys.append_value(key);
+        self.values.append_value(&self.typed);
+        self.entries += 1;
+    }
+
+    fn end(&mut self) {
+        self.offsets.push(self.entries);
+    }
+
+    fn finish(mut self) -> Result<MapArray> {
+        let DataType::Map(field, ordered) = table::map() else { return Err(Error::internal("a map is a map")) };
+        let DataType::Struct(fields) = field.data_type() else { return Err(Error::internal("entries are a struct")) };
+        let columns: Vec<ArrayRef> = vec![Arc::new(self.keys.finish()), Arc::new(self.values.finish())];
+        let entries = StructArray::try_new(fields.clone(), columns, None).internal("cannot build a map")?;
+        MapArray::try_new(Arc::clone(&field), offsets(self.offsets), entries, None, ordered)
+            .internal("cannot build a map")
+    }
+}
+
+fn offsets(ends: Vec<i32>) -> OffsetBuffer<i32> {
+    OffsetBuffer::new(std::iter::once(0).chain(ends).collect::<Vec<_>>().into())
+}
+
+/// Values of a column of an attribute; rows that it says nothing about are null.
+enum Values {
+    Text(Vec<u8>, Vec<i32>),
+    Int(Vec<i64>),
+    Double(Vec<f64>),
+    Bool(Vec<bool>),
+}
+
+struct OwnBuilder {
+    values: Values,
+    present: Vec<bool>,
+}
+
+impl OwnBuilder {
+    fn new(kind: OwnType, rows: usize) -> Self {
+        let values = match kind {
+            OwnType::Text => Values::Text(Vec::new(), Vec::with_capacity(rows)),
+            OwnType::Int => Values::Int(Vec::new()),
+            OwnType::Double => Values::Double(Vec::new()),
+            OwnType::Bool => Values::Bool(Vec::new()),
+        };
+        Self { values, present: Vec::new() }
+    }
+
+    /// Fills with nulls up to a length.
+    fn pad(&mut self, len: usize) {
+        self.present.resize(len, false);
+        match &mut self.values {
+            Values::Text(bytes, ends) => ends.resize(len, bytes.len() as i32),
+            Values::Int(values) => values.resize(len, 0),
+            Values::Double(values) => values.resize(len, 0.0),
+            Values::Bool(values) => values.resize(len, false),
+        }
+    }
+
+    /// Takes a value for a row; `false`: it is of another type.
+    fn push(&mut self, row: usize, raw: RawAttribute<'_>) -> bool {
+        let eight = || raw.bytes().try_into().ok();
+        match &mut self.values {
+            Values::Text(bytes, ends) if raw.letter == b's' => {
+                ends.resize(row, bytes.len() as i32);
+                bytes.extend_from_slice(raw.bytes());
+                ends.push(bytes.len() as i32);
+            }
+            Values::Int(values) if raw.letter == b'i' => {
+                let Some(eight) = eight() else { return false };
+                values.resize(row, 0);
+                values.push(i64::from_le_bytes(eight));
+            }
+            Values::Double(values) if raw.letter == b'd' => {
+                let Some(eight) = eight() else { return false };
+                values.resize(row, 0.0);
+                values.push(f64::from_le_bytes(eight));
+            }
+            Values::Bool(values) if raw.letter == b'b' => {
+                values.resize(row, false);
+                values.push(raw.bytes() != [0]);
+            }
+            _ => return false,
+        }
+        self.present.resize(row, false);
+        self.present.push(true);
+        true
+    }
+
+    fn finish(mut self, rows: usize) -> Result<ArrayRef> {
+        self.pad(rows);
+        let nulls = Some(NullBuffer::from(self.present)).filter(|n| n.null_count() > 0);
+        Ok(match self.values {
+            Values::Text(bytes, ends) => {
+                let texts = StringArray::try_new(offsets(ends), Buffer::from_vec(bytes), nulls);
+                Arc::new(texts.internal("an attribute is no text")?)
+            }
+            Values::Int(values) => Arc::new(Int64Array::new(values.into(), nulls)),
+            Values::Double(values) => Arc::new(Float64Array::new(values.into(), nulls)),
+            Values::Bool(values) => Arc::new(BooleanArray::new(values.into(), nulls)),
+        })
+    }
+}
+
+/// Finds the column of a key. Keys come in much the same order in each span, so the one that followed the last time is
+/// tried first.
+struct Finder<'o> {
+    of: HashMap<&'o [u8], Option<usize>, FixedState>,
+    /// Of each place in the order of a span: the key that stood there last, and its column.
+    last: Vec<(&'o [u8], Option<usize>)>,
+}
+
+impl<'o> Finder<'o> {
+    fn new(own: &'o [OwnColumn], place: Place) -> Self {
+        let columns = own.iter().enumerate().filter(|(_, c)| c.place == place);
+        Self { of: columns.map(|(i, c)| (c.key.as_bytes(), Some(i))).collect(), last: Vec::new() }
+    }
+
+    fn column(&mut self, after: usize, key: &[u8]) -> Option<usize> {
+        if let Some((known, column)) = self.last.get(after)
+            && *known == key
+        {
+            return *column;
+        }
+        let (known, column) = self.of.get_key_value(key)?;
+        if self.last.len() <= after {
+            self.last.resize(after + 1, (&[], None));
+        }
+        self.last[after] = (known, *column);
+        *column
+    }
+}
+
+/// Columns of attributes out of runs of bytes, row by row.
+struct AttributeColumns<'o> {
+    place: Place,
+    own: Vec<Option<OwnBuilder>>,
+    finder: Finder<'o>,
+    rest: MapColumn,
+    rows: usize,
+}
+
+impl<'o> AttributeColumns<'o> {
+    fn new(own: &'o [OwnColumn], place: Place, rows: usize) -> Self {
+        let builder = |c: &OwnColumn| (c.place == place).then(|| OwnBuilder::new(c.kind, rows));
+        let own_columns = own.iter().map(builder).collect();
+        Self { place, own: own_columns, finder: Finder::new(own, place), rest: MapColumn::default(), rows: 0 }
+    }
+
+    fn push(&mut self, bytes: &[u8], keys: &mut SpanKeys) {
+        // The number of the column before, plus one: what follows it is mostly the same.
+        let mut after = 0;
+        for raw in Attributes::raw(bytes) {
+            let column = self.finder.column(after, raw.key);
+            if let Some(column) = column {
+                after = column + 1;
+                if let Some(own) = &mut self.own[column]
+                    && own.push(self.rows, raw)
+                {
+                    continue;
+                }
+            }
+            if let Some(value) = raw.value()
+                && let Ok(key) = std::str::from_utf8(raw.key)
+            {
+                keys.add(self.place, key);
+                self.rest.push(key, value);
+            }
+        }
+        self.rest.end();
+        self.rows += 1;
+    }
+}
+
+/// Rows of batches, gathered in the order of the table.
+pub(super) struct Gathered {
+    /// Columns of [`quiver_types::spans::SPAN_COLUMNS`]; `context` is not to be used.
+    spans: RecordBatch,
+    /// Contexts of the batches that were used, below each other.
+    contexts: RecordBatch,
+    /// Of each row its context there.
+    of: UInt32Array,
+}
+
+impl Gathered {
+    /// Gathers rows.
+    pub(super) fn of(batches: &[SpansBatch], rows: &[(u32, u32)]) -> Result<Self> {
+        let mut used: Vec<u32> = rows.iter().map(|r| r.0).collect();
+        used.sort_unstable();
+        used.dedup();
+        let place = |b: u32| used.binary_search(&b).unwrap_or(0);
+        let failed = "cannot sort spans";
+        let spans: Vec<&RecordBatch> = used.iter().map(|&b| &batches[b as usize].spans).collect();
+        let indices: Vec<(usize, usize)> = rows.iter().map(|r| (place(r.0), r.1 as usize)).collect();
+        let gathered = arrow::compute::interleave_record_batch(&spans, &indices).internal(failed)?;
+        let contexts: Vec<&RecordBatch> = used.iter().map(|&b| &batches[b as usize].contexts).collect();
+        let mut base = Vec::with_capacity(used.len());
+        let mut total = 0;
+        for batch in &contexts {
+            base.push(total);
+            total += batch.num_rows() as u32;
+        }
+        let references: Vec<&[u32]> =
+            spans.iter().map(|b| &**b["context"].as_primitive::<UInt32Type>().values()).collect();
+        let of = indices.iter().map(|&(batch, row)| base[batch] + references[batch][row]);
+        let of = UInt32Array::from_iter_values(of);
+        let schema = quiver_types::spans::context_schema();
+        let contexts = arrow::compute::concat_batches(&schema, contexts).internal(failed)?;
+        Ok(Self { spans: gathered, contexts, of })
+    }
+
+    /// Adds the rows to a roll-up.
+    pub(super) fn roll_up(&self, rollup: &mut RollupBuilder) -> Result<()> {
+        rollup.push_spans(&self.spans, &self.contexts, self.of.values())
+    }
+}
+
+/// Rows on their way into columns of a part.
+pub(super) struct Builder<'o> {
+    own: &'o [OwnColumn],
+}
+
+impl<'o> Builder<'o> {
+    pub(super) fn new(own: &'o [OwnColumn]) -> Self {
+        Self { own }
+    }
+
+    pub(super) fn schema(&self) -> SchemaRef {
+        let mut fields: Vec<FieldRef> = table::rows().fields().iter().map(Arc::clone).collect();
+        fields.extend(self.own.iter().map(|c| Arc::new(c.field())));
+        Arc::new(Schema::new(fields))
+    }
+
+    /// Makes the columns of rows.
+    pub(super) fn build(&self, rows: &Gathered, keys: &mut SpanKeys) -> Result<RecordBatch> {
+        let Gathered { spans, contexts, of } = rows;
+        let count = spans.num_rows();
+        let mut attributes = AttributeColumns::new(self.own, Place::Span, count);
+        spans["attributes"]
+            .as_binary::<i32>()
+            .iter()
+            .for_each(|bytes| attributes.push(bytes.unwrap_or_default(), keys));
+        let mut resources = AttributeColumns::new(self.own, Place::Resource, contexts.num_rows());
+        let mut scopes = AttributeColumns::new(&[], Place::Scope, contexts.num_rows());
+        for (columns, name) in [(&mut resources, "resource"), (&mut scopes, "scope_attributes")] {
+            contexts[name].as_binary::<i32>().iter().for_each(|bytes| columns.push(bytes.unwrap_or_default(), keys));
+        }
+        let repeated = |array: &dyn Array| take(array, of, None).internal("cannot repeat what spans share");
+        let time = |name: &str| -> ArrayRef {
+            let times = spans[name].as_primitive::<Int64Type>().values().clone();
+            Arc::new(TimestampNanosecondArray::new(times, None).with_timezone("UTC"))
+        };
+        let starts = spans["start"].as_primitive::<Int64Type>();
+        let ends = spans["end"].as_primitive::<Int64Type>();
+        let durations = Int64Array::from_iter_values(ends.values().iter().zip(starts.values()).map(|(e, s)| e - s));
+        let same = |name: &str| Arc::clone(&spans[name]);
+        let mut columns: Vec<ArrayRef> = vec![
+            same("trace_id"),
+            same("span_id"),
+            parents(spans["parent_span_id"].as_fixed_size_binary())?,
+            repeated(&contexts["service"])?,
+            same("name"),
+            same("kind"),
+            time("start"),
+            Arc::new(durations),
+            same("status"),
+            same("status_message"),
+            same("trace_state"),
+            same("flags"),
+            same("dropped_attributes"),
+            same("dropped_events"),
+            same("dropped_links"),
+            repeated(&contexts["scope_name"])?,
+            repeated(&contexts["scope_version"])?,
+            time("received"),
+            same("marks"),
+            Arc::new(attributes.rest.finish()?),
+            repeated(&resources.rest.finish()?)?,
+            repeated(&scopes.rest.finish()?)?,
+            event_column(spans, keys)?,
+            link_column(spans, keys)?,
+        ];
+        for (of_span, of_resource) in attributes.own.into_iter().zip(resources.own) {
+            if let Some(own) = of_span {
+                columns.push(own.finish(count)?);
+            } else if let Some(own) = of_resource {
+                columns.push(repeated(&own.finish(contexts.num_rows())?)?);
+            }
+        }
+        RecordBatch::try_new(self.schema(), columns).internal("cannot build a batch of spans")
+    }
+}
+
+fn parents(ids: &FixedSizeBinaryArray) -> Result<ArrayRef> {
+    let there: Vec<bool> = (0..ids.len()).map(|i| ids.value(i) != [0; 8]).collect();
+    let nulls = NullBuffer::from(there);
+    let array = FixedSizeBinaryArray::try_new(8, ids.value_data().to_vec().into(), Some(nulls));
+    Ok(Arc::new(array.internal("cannot build ids")?))
+}
+
+fn event_column(spans: &RecordBatch, keys: &mut SpanKeys) -> Result<ArrayRef> {
+    let bytes = spans["events"].as_binary::<i32>();
+    let (mut times, mut names, mut dropped) = (Vec::new(), StringBuilder::new(), Vec::new());
+    let (mut attributes, mut ends) = (MapColumn::default(), Vec::with_capacity(bytes.len()));
+    for i in 0..bytes.len() {
+        for event in events(bytes.value(i)) {
+            times.push(event.time);
+            names.append_value(event.name);
+            dropped.push(event.dropped);
+            keys.events = true;
+            for (key, value) in Attributes::read(event.attributes) {
+                keys.add(Place::Event, key);
+                attributes.push(key, value);
+            }
+            attributes.end();
+        }
+        ends.push(times.len() as i32);
+    }
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(TimestampNanosecondArray::from(times).with_timezone("UTC")),
+        Arc::new(names.finish()),
+        Arc::new(UInt32Array::from(dropped)),
+        Arc::new(attributes.finish()?),
+    ];
+    list(table::event_fields(), columns, ends)
+}
+
+fn link_column(spans: &RecordBatch, keys: &mut SpanKeys) -> Result<ArrayRef> {
+    let bytes = spans["links"].as_binary::<i32>();
+    let (mut trace_ids, mut span_ids, mut states) = (Vec::new(), Vec::new(), StringBuilder::new());
+    let (mut flags, mut dropped) = (Vec::new(), Vec::new());
+    let (mut attributes, mut ends) = (MapColumn::default(), Vec::with_capacity(bytes.len()));
+    for i in 0..bytes.len() {
+        for link in links(bytes.value(i)) {
+            trace_ids.extend_from_slice(&link.trace_id);
+            span_ids.extend_from_slice(&link.span_id);
+            states.append_value(link.trace_state);
+            flags.push(link.flags);
+            dropped.push(link.dropped);
+            keys.links = true;
+            for (key, value) in Attributes::read(link.attributes) {
+                keys.add(Place::Link, key);
+                attributes.push(key, value);
+            }
+            attributes.end();
+        }
+        ends.push(flags.len() as i32);
+    }
+    let fixed = |size: i32, bytes: Vec<u8>| FixedSizeBinaryArray::try_new(size, bytes.into(), None);
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(fixed(16, trace_ids).internal("cannot build ids")?),
+        Arc::new(fixed(8, span_ids).internal("cannot build ids")?),
+        Arc::new(states.finish()),
+        Arc::new(UInt32Array::from(flags)),
+        Arc::new(UInt32Array::from(dropped)),
+        Arc::new(attributes.finish()?),
+    ];
+    list(table::link_fields(), columns, ends)
+}
+
+fn list(fields: arrow::datatypes::Fields, columns: Vec<ArrayRef>, ends: Vec<i32>) -> Result<ArrayRef> {
+    let item = Arc::new(Field::new("item", DataType::Struct(fields.clone()), false));
+    let values = StructArray::try_new(fields, columns, None).internal("cannot build a list")?;
+    let list = ListArray::try_new(item, offsets(ends), Arc::new(values), None).internal("cannot build a list")?;
+    Ok(Arc::new(list))
+}
