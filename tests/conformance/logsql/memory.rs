@@ -141,7 +141,7 @@ fn stored(values: &[&str], name: &str) -> Stored {
         return Stored::Float(floats.into());
     }
     let options = values.iter().map(|value| Some(*value).filter(|value| !value.is_empty()));
-    if name.len() % 2 == 0 { Stored::Text(options.collect()) } else { Stored::Coded(options.collect()) }
+    if name.len().is_multiple_of(2) { Stored::Text(options.collect()) } else { Stored::Coded(options.collect()) }
 }
 
 fn rest(field: &Field, rows: &[&Row], request: &LogRequest) -> ArrayRef {
