@@ -46,6 +46,13 @@ static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
     .into()
 });
 
+/// Rows of a batch, mostly at most.
+const BATCH_ROWS: usize = 16 * 1024;
+
+/// The forms that are not in use; all batches share them.
+static UNUSED: LazyLock<Vec<ArrayRef>> =
+    LazyLock::new(|| FIELDS.iter().map(|field| new_null_array(field.data_type(), BATCH_ROWS)).collect());
+
 impl Stored {
     /// The type of such a column.
     pub fn data_type() -> DataType {
@@ -64,6 +71,7 @@ impl Stored {
         };
         let child = |(at, field): (usize, &Arc<Field>)| match &own {
             Some((used, array)) if *used == at => Arc::clone(array),
+            _ if rows <= BATCH_ROWS => UNUSED[at].slice(0, rows),
             _ => new_null_array(field.data_type(), rows),
         };
         let children = FIELDS.iter().enumerate().map(child).collect();
