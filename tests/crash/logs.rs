@@ -16,36 +16,14 @@ use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 
 use crate::arena::{busy, comes_up, kill, store_check, work_until_killed};
+use crate::plan::of_areas;
 
 const WRITERS: usize = 4;
 const INSERT: &str = "/insert/jsonline?_stream_fields=writer,part";
 const QUERY: &str = "/logs-api/select/logsql/query";
 
-/// Points that writing, flushing and compacting of logs pass, and starting again.
-const POINTS: [&str; 22] = [
-    "wal.before-write",
-    "wal.after-write",
-    "wal.after-sync",
-    "wal.after-insert",
-    "wal.before-seal",
-    "wal.after-seal",
-    "flush.after-part",
-    "flush.before-commit",
-    "flush.after-commit",
-    "flush.after-swap",
-    "commit.begin",
-    "commit.after-insert",
-    "commit.before-end",
-    "commit.after-end",
-    "object.after-rename",
-    "compact.in-merge",
-    "compact.after-part",
-    "compact.before-commit",
-    "compact.after-commit",
-    "compact.after-swap",
-    "replay.after-segment",
-    "cleaner.in-delete",
-];
+/// What writing, flushing and compacting of logs pass, and starting again.
+const AREAS: [&str; 6] = ["wal", "flush", "commit", "object", "compact", "replay"];
 
 /// A writer: the numbers of its rows, and which of them are acknowledged.
 #[derive(Debug)]
@@ -199,9 +177,11 @@ async fn logs_kill_loop() {
     let mut rng = SmallRng::seed_from_u64(seed);
     let dir = tempfile::tempdir().expect("a folder");
     let mut writers: Vec<Writer> = (0..WRITERS).map(|n| Writer::new(n, seed)).collect();
+    let mut points = of_areas(&AREAS);
+    points.push("cleaner.in-delete");
     let (mut at_points, mut by_chance) = (0, 0);
     for n in 0..if soak() { 300 } else { 24 } {
-        let point = (n % 2 == 0).then(|| *POINTS.choose(&mut rng).expect("some"));
+        let point = (n % 2 == 0).then(|| *points.choose(&mut rng).expect("some"));
         if round(dir.path(), point, &mut writers, &mut rng).await && point.is_some() {
             at_points += 1;
         } else {

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use quiver_store::failpoint::NAMES;
 use quiver_tests::load::{Caller, seed, soak};
 use quiver_tests::server::{Options, Server};
 use rand::rngs::SmallRng;
@@ -19,6 +18,7 @@ use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
 use crate::arena::{busy, comes_up, kill, store_check, work_until_killed};
+use crate::plan::of_areas;
 
 const SENDERS: usize = 4;
 /// Requests that a sender sends again later, and until when.
@@ -228,8 +228,7 @@ async fn named_requests_kill_loop() {
     let mut rng = SmallRng::seed_from_u64(seed);
     let dir = tempfile::tempdir().expect("a folder");
     let mut senders: Vec<Sender> = (0..SENDERS).map(|n| Sender::new(n, seed)).collect();
-    let within = |name: &&&'static str| AREAS.contains(&name.split('.').next().unwrap_or_default());
-    let points: Vec<&'static str> = NAMES.iter().filter(within).copied().collect();
+    let points = of_areas(&AREAS);
     let mut at_points = 0;
     for n in 0..if soak() { 200 } else { 20 } {
         let point = (n % 3 != 2).then(|| *points.choose(&mut rng).expect("some"));

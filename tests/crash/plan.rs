@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use quiver_store::failpoint::NAMES;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
@@ -92,65 +93,18 @@ pub(crate) fn at(point: &'static str, rng: &mut SmallRng) -> Round {
     Round { point: Some(point), hit: rng.random_range(1..=hits), load }
 }
 
-/// Points that are passed in every life of a server, over a local store.
-const LOCAL: &[&str] = &[
-    "wal.after-create",
-    "wal.before-write",
-    "wal.after-write",
-    "wal.after-sync",
-    "wal.after-insert",
-    "wal.before-seal",
-    "wal.after-seal",
-    "wal.before-retire",
-    "wal.after-retire",
-    "flush.before-pending",
-    "flush.after-pending",
-    "flush.after-part",
-    "flush.before-commit",
-    "flush.after-commit",
-    "flush.after-swap",
-    "flush.after-retire",
-    "commit.begin",
-    "commit.after-insert",
-    "commit.before-end",
-    "commit.after-end",
-    "outbox.before-put",
-    "outbox.after-put",
-    "outbox.after-forget",
-    "object.after-temporary",
-    "object.after-rename",
-    "compact.before-pending",
-    "compact.after-pending",
-    "compact.in-merge",
-    "compact.in-merge",
-    "compact.after-part",
-    "compact.after-part",
-    "compact.before-commit",
-    "compact.before-commit",
-    "compact.after-commit",
-    "compact.after-swap",
-    "cleaner.before-doom",
-    "cleaner.before-delete",
-    "cleaner.in-delete",
-    "cleaner.after-delete",
-    "cleaner.after-forget",
-    "close.after-seal",
-];
+/// Gives the fail points of some areas: what stands before the dot of a name.
+pub(crate) fn of_areas(areas: &[&str]) -> Vec<&'static str> {
+    NAMES.iter().copied().filter(|name| areas.contains(&name.split('.').next().unwrap_or_default())).collect()
+}
 
-/// Points that need a store that is not on this disk.
-const REMOTE: &[&str] = &[
-    "upload.before-file",
-    "upload.after-file",
-    "upload.before-placed",
-    "upload.after-placed",
-    "upload.after-swap",
-    "spool.before-delete",
-    "spool.after-delete",
-    "spool.after-forget",
-];
-
-/// What a killed writer leaves for the replay, and the point in it.
-const REPLAYS: &[&str] = &["replay.begin", "replay.after-segment", "replay.end"];
+/// Points that are passed in every life of a server, over a local store; twice what is between much work.
+fn of_every_life() -> Vec<&'static str> {
+    let mut points = of_areas(&["wal", "flush", "commit", "outbox", "object", "compact", "cleaner", "close"]);
+    points.retain(|point| !point.contains("prune") && DOOMED.iter().all(|(_, after)| after != point));
+    points.extend(["compact.in-merge", "compact.after-part", "compact.before-commit"]);
+    points
+}
 
 /// Points that are passed only when a job died before its commit, after a point where it does.
 const DOOMED: &[(&str, &str)] = &[
@@ -167,8 +121,9 @@ pub(crate) fn birth(number: usize, rng: &mut SmallRng) -> Round {
 /// Gives the chains of rounds over a local store, in an order of chance: each point once, `replays` times as many
 /// deaths in replay, `randoms` kills of chance.
 pub(crate) fn local(rng: &mut SmallRng, replays: usize, randoms: usize) -> Vec<Vec<Round>> {
-    let mut chains: Vec<Vec<Round>> = LOCAL.iter().map(|p| vec![at(p, rng)]).collect();
-    for point in REPLAYS.iter().cycle().take(replays * REPLAYS.len()) {
+    let mut chains: Vec<Vec<Round>> = of_every_life().into_iter().map(|p| vec![at(p, rng)]).collect();
+    let deaths = of_areas(&["replay"]);
+    for point in deaths.iter().cycle().take(replays * deaths.len()) {
         // Without flushes there is something to replay.
         let kill = Round { point: None, hit: 0, load: Load::Writes };
         chains.push(vec![kill, at(point, rng)]);
@@ -181,8 +136,9 @@ pub(crate) fn local(rng: &mut SmallRng, replays: usize, randoms: usize) -> Vec<V
 
 /// The same over a remote store.
 pub(crate) fn remote(rng: &mut SmallRng, times: usize) -> Vec<Vec<Round>> {
+    let points = of_areas(&["upload", "spool"]);
     let mut chains: Vec<Vec<Round>> =
-        REMOTE.iter().cycle().take(times * REMOTE.len()).map(|p| vec![at(p, rng)]).collect();
+        points.iter().cycle().take(times * points.len()).map(|p| vec![at(p, rng)]).collect();
     chains.shuffle(rng);
     chains
 }

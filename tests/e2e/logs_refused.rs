@@ -4,23 +4,7 @@
 use quiver_tests::server::{Options, Server};
 use serde_json::Value;
 
-use crate::logs_query::{API, ask, rows, send, values};
-
-/// All endpoints with a query that they take.
-const ENDPOINTS: [(&str, &str, &[(&str, &str)]); 12] = [
-    ("query", "*", &[]),
-    ("tail", "*", &[]),
-    ("hits", "*", &[]),
-    ("field_names", "*", &[]),
-    ("field_values", "*", &[("field", "a")]),
-    ("streams", "*", &[]),
-    ("stream_ids", "*", &[]),
-    ("stream_field_names", "*", &[]),
-    ("stream_field_values", "*", &[("field", "a")]),
-    ("facets", "*", &[]),
-    ("stats_query", "* | stats count() n", &[]),
-    ("stats_query_range", "* | stats count() n", &[]),
-];
+use crate::logs_query::{API, ENDPOINTS, ask, rows, send, values};
 
 async fn start(options: &Options) -> (Server, tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a folder");

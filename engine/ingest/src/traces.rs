@@ -183,8 +183,9 @@ pub(crate) struct Sink<'c> {
 }
 
 impl<'c> Sink<'c> {
-    pub(crate) fn new(ctx: &'c TraceContext<'c>) -> Self {
-        Self { builder: SpansBuilder::default(), ctx, refused: Vec::new() }
+    /// Takes the spans of a body.
+    pub(crate) fn new(ctx: &'c TraceContext<'c>, body: &[u8]) -> Self {
+        Self { builder: SpansBuilder::for_request(body.len().min(ctx.batch_bytes_max)), ctx, refused: Vec::new() }
     }
 
     /// Leaves the span at hand out.

@@ -12,6 +12,7 @@ pub(crate) mod series;
 pub(crate) mod spans;
 #[cfg(test)]
 pub(crate) mod testing;
+pub(crate) mod views;
 
 use std::collections::BTreeSet;
 use std::fmt;

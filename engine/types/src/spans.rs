@@ -24,8 +24,8 @@ pub use filter::{AttributeTest, Place, SpanFilter, TextTest};
 pub use model::{Event, KIND_NAMES, Link, Side, Span, SpanContext, SpanId, TraceId, hex, kind_name, parse_hex};
 pub use nested::{EventRef, LinkRef, events, links, push_event, push_link};
 pub use rollup::{
-    Durations, EdgeKind, HIDDEN, OPEN_SHARED, PROTOCOLS, RATIO, RollupBuilder, RollupKind, RollupRequest, RollupRow,
-    RollupRows, RollupSum, UNLISTED, bucket, instance_name, instance_parts, middle, remote_of, rollup_batch,
+    Counts, Durations, EdgeKind, HIDDEN, OPEN_SHARED, PROTOCOLS, RATIO, RollupBuilder, RollupKind, RollupRequest,
+    RollupRow, RollupRows, RollupSum, UNLISTED, bucket, instance_name, instance_parts, middle, remote_of, rollup_batch,
     rollup_columns, rollup_schema,
 };
 pub use source::{SpanRequest, SpanSnapshot, SpanSource};

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quiver_logsql::{LogsqlEngine, QueryScope, extension_planner, parse};
-use quiver_query::{EngineSettings, Limits, QueryContext, QueryEngine};
+use quiver_logsql::{QueryScope, parse};
+use quiver_query::{Limits, QueryContext, QueryEngine};
 use quiver_types::Access;
 use serde_json::Value;
 
-use super::memory::{Memory, Row};
+use super::memory::{Memory, Row, engine, logsql_over};
 use super::{Suite, Verdict, read, text};
 
 /// The moment of evaluation.
@@ -19,15 +19,7 @@ const NOW_NS: i64 = 1_750_000_000_000_000_000;
 /// The suite of this file.
 pub(crate) fn suite<'a>(folder: &Path, changed: &'a HashMap<String, Value>) -> Suite<'a> {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let settings = EngineSettings {
-        memory_bytes: 256 << 20,
-        spill_dir: std::env::temp_dir(),
-        spill_bytes: 1 << 30,
-        threads: 2,
-        concurrent_max: 4,
-        pressure: Arc::default(),
-    };
-    let engine = QueryEngine::new(&settings, vec![extension_planner()]).expect("an engine");
+    let engine = engine();
     Suite {
         name: "exec",
         cases: read(&folder.join("upstream/exec.jsonl")),
@@ -54,7 +46,7 @@ fn run(case: &Value, expected: &Value, engine: &Arc<QueryEngine>, runtime: &toki
     let expected = canonical(rows(expected));
     for batch_rows in [1000, 2, 1] {
         let memory = Memory { rows: Arc::clone(&input), batch_rows };
-        let logsql = LogsqlEngine::new(Arc::new(memory.clone()), Arc::new(memory), Arc::clone(engine));
+        let logsql = logsql_over(Arc::new(memory), Arc::clone(engine));
         let limits = Limits { timeout: Duration::from_secs(20), ..Limits::default() };
         let ctx = QueryContext::new(Access::full(), limits);
         let scope = QueryScope { now_ns: NOW_NS, ..QueryScope::default() };

@@ -12,7 +12,8 @@ use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::MemTable;
 use quiver_logsql::kernels::values::parse_rfc3339;
-use quiver_query::LogTables;
+use quiver_logsql::{LogsqlEngine, extension_planner};
+use quiver_query::{EngineSettings, LogTables, QueryEngine};
 use quiver_types::logs::{
     FieldPattern, LogFilter, LogRequest, LogSnapshot, LogSource, REST, STREAM, STREAM_ID, Stored, StreamInfo,
     StreamSelector, TIME, write_float, write_int,
@@ -29,9 +30,37 @@ pub(crate) struct Memory {
     pub(crate) batch_rows: usize,
 }
 
+/// A small engine.
+pub(crate) fn engine() -> Arc<QueryEngine> {
+    let settings = EngineSettings {
+        memory_bytes: 256 << 20,
+        spill_dir: std::env::temp_dir(),
+        spill_bytes: 1 << 30,
+        threads: 2,
+        concurrent_max: 4,
+        pressure: Arc::default(),
+    };
+    QueryEngine::new(&settings, vec![extension_planner()]).expect("an engine")
+}
+
+/// Says how to make a table out of what it is asked for.
+pub(crate) trait Table: std::fmt::Debug + Send + Sync {
+    /// Makes it.
+    fn table(&self, request: LogRequest) -> Result<MemTable>;
+}
+
+/// LogsQL over such a table.
+pub(crate) fn logsql_over(table: Arc<dyn Table>, engine: Arc<QueryEngine>) -> LogsqlEngine {
+    let tables = Arc::new(Tables(table));
+    LogsqlEngine::new(Arc::<Tables>::clone(&tables), tables, engine)
+}
+
+#[derive(Debug)]
+struct Tables(Arc<dyn Table>);
+
 /// A snapshot without streams.
 #[derive(Debug)]
-pub(crate) struct Nothing;
+struct Nothing;
 
 #[async_trait]
 impl LogSnapshot for Nothing {
@@ -44,13 +73,13 @@ impl LogSnapshot for Nothing {
     }
 }
 
-impl LogSource for Memory {
+impl LogSource for Tables {
     fn snapshot(&self) -> Arc<dyn LogSnapshot> {
         Arc::new(Nothing)
     }
 }
 
-impl LogTables for Memory {
+impl LogTables for Tables {
     fn logs(
         &self,
         _: &Arc<dyn LogSnapshot>,
@@ -58,6 +87,12 @@ impl LogTables for Memory {
         request: LogRequest,
         _: &Arc<ReadStats>,
     ) -> Result<Arc<dyn TableProvider>> {
+        Ok(Arc::new(self.0.table(request)?))
+    }
+}
+
+impl Table for Memory {
+    fn table(&self, request: LogRequest) -> Result<MemTable> {
         let fields = request
             .schema()
             .fields()
@@ -78,8 +113,7 @@ impl LogTables for Memory {
             })
             .collect::<std::result::Result<Vec<_>, _>>()
             .map_err(|e| Error::internal(e.to_string()))?;
-        let table = MemTable::try_new(schema, vec![batches]).map_err(|e| Error::internal(e.to_string()))?;
-        Ok(Arc::new(table))
+        MemTable::try_new(schema, vec![batches]).map_err(|e| Error::internal(e.to_string()))
     }
 }
 

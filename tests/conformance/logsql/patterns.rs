@@ -5,28 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quiver_logsql::ast::{FieldPattern, Pipe};
-use quiver_logsql::{LogsqlEngine, QueryScope, extension_planner, parse};
-use quiver_query::{EngineSettings, Limits, QueryContext, QueryEngine};
+use quiver_logsql::{QueryScope, parse};
+use quiver_query::{Limits, QueryContext, QueryEngine};
 use quiver_types::Access;
 use serde_json::Value;
 
-use super::memory::Memory;
+use super::memory::{Memory, engine, logsql_over};
 use super::{Suite, Verdict, read, text};
 
 /// The suite of this file.
 pub(crate) fn suite(folder: &Path) -> Suite<'static> {
-    let settings = EngineSettings {
-        memory_bytes: 64 << 20,
-        spill_dir: std::env::temp_dir(),
-        spill_bytes: 1 << 20,
-        threads: 1,
-        concurrent_max: 4,
-        pressure: Arc::default(),
-    };
-    let runner = Runner {
-        runtime: tokio::runtime::Runtime::new().expect("a runtime"),
-        engine: QueryEngine::new(&settings, vec![extension_planner()]).expect("an engine"),
-    };
+    let runner = Runner { runtime: tokio::runtime::Runtime::new().expect("a runtime"), engine: engine() };
     Suite {
         name: "field_name_patterns",
         cases: read(&folder.join("upstream/field_name_patterns.jsonl")),
@@ -46,7 +35,7 @@ impl Runner {
         let query = parse(&format!("* {pipes}")).map_err(|e| e.to_string())?;
         let row = names.iter().map(|name| (name.clone(), "v".to_owned())).collect();
         let memory = Memory { rows: Arc::new(vec![row]), batch_rows: 1 };
-        let logsql = LogsqlEngine::new(Arc::new(memory.clone()), Arc::new(memory), Arc::clone(&self.engine));
+        let logsql = logsql_over(Arc::new(memory), Arc::clone(&self.engine));
         let ctx = QueryContext::new(Access::full(), Limits { timeout: Duration::from_secs(20), ..Limits::default() });
         let found = self.runtime.block_on(logsql.collect(&query, &QueryScope::default(), &ctx));
         let rows = found.map_err(|e| e.to_string())?;

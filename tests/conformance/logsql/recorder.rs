@@ -3,37 +3,24 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use datafusion::catalog::TableProvider;
 use datafusion::datasource::MemTable;
 use quiver_logsql::ast::Query;
-use quiver_logsql::{LogsqlEngine, QueryScope, extension_planner, parse};
-use quiver_query::{EngineSettings, Limits, LogTables, QueryContext, QueryEngine};
-use quiver_types::logs::{LogFilter, LogRequest, LogSnapshot, LogSource, StreamSelector};
-use quiver_types::{Access, Error, ReadStats, Result};
+use quiver_logsql::{LogsqlEngine, QueryScope, parse};
+use quiver_query::{Limits, QueryContext};
+use quiver_types::logs::{LogFilter, LogRequest, StreamSelector};
+use quiver_types::{Access, Error, Result};
 
-use super::memory::Nothing;
+use super::memory::{Table, engine, logsql_over};
 
 /// Notes requests.
 #[derive(Debug, Default)]
 struct Notes(Mutex<Vec<LogRequest>>);
 
-impl LogSource for Notes {
-    fn snapshot(&self) -> Arc<dyn LogSnapshot> {
-        Arc::new(Nothing)
-    }
-}
-
-impl LogTables for Notes {
-    fn logs(
-        &self,
-        _: &Arc<dyn LogSnapshot>,
-        _: &Access,
-        request: LogRequest,
-        _: &Arc<ReadStats>,
-    ) -> Result<Arc<dyn TableProvider>> {
+impl Table for Notes {
+    fn table(&self, request: LogRequest) -> Result<MemTable> {
         let schema = request.schema();
         self.0.lock().expect("no panic before").push(request);
-        Ok(Arc::new(MemTable::try_new(schema, vec![vec![]]).map_err(|e| Error::internal(e.to_string()))?))
+        MemTable::try_new(schema, vec![vec![]]).map_err(|e| Error::internal(e.to_string()))
     }
 }
 
@@ -47,19 +34,8 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// Makes one.
     pub(crate) fn new() -> Self {
-        let settings = EngineSettings {
-            memory_bytes: 64 << 20,
-            spill_dir: std::env::temp_dir(),
-            spill_bytes: 1 << 20,
-            threads: 1,
-            concurrent_max: 4,
-            pressure: Arc::default(),
-        };
-        let engine = QueryEngine::new(&settings, vec![extension_planner()]).expect("an engine");
         let notes = Arc::new(Notes::default());
-        let source: Arc<dyn LogSource> = Arc::<Notes>::clone(&notes);
-        let tables: Arc<dyn LogTables> = Arc::<Notes>::clone(&notes);
-        let logsql = LogsqlEngine::new(source, tables, engine);
+        let logsql = logsql_over(Arc::<Notes>::clone(&notes), engine());
         Self { runtime: tokio::runtime::Runtime::new().expect("a runtime"), notes, logsql }
     }
 

@@ -40,6 +40,10 @@ enum Raw<'a> {
 pub(super) struct Scratch<'a> {
     entries: Vec<(&'a str, Raw<'a>)>,
     json: String,
+    /// By place the key that stood there last: most messages have the same keys in the same order.
+    keys: Vec<&'a str>,
+    /// Memory of a list that nobody needs any more.
+    spare: Vec<(&'static str, Value<'static>)>,
 }
 
 impl<'a> Scratch<'a> {
@@ -64,18 +68,40 @@ impl<'a> Scratch<'a> {
                 Raw::Json(start..self.json.len())
             }
         };
-        self.entries.push((text(key)?, raw));
+        let key = self.key(key)?;
+        self.entries.push((key, raw));
         Ok(())
     }
 
-    /// Gives what was read.
-    pub(super) fn list(&self) -> Vec<(&str, Value<'_>)> {
+    /// Reads the key of the next entry.
+    fn key(&mut self, bytes: &'a [u8]) -> Result<&'a str, Fault> {
+        let place = self.entries.len();
+        match self.keys.get_mut(place) {
+            Some(known) if known.as_bytes() == bytes => {}
+            Some(known) => *known = text(bytes)?,
+            None => self.keys.resize(place + 1, text(bytes)?),
+        }
+        Ok(self.keys[place])
+    }
+
+    /// Hands out what was read.
+    pub(super) fn with_list<R>(&mut self, f: impl FnOnce(&mut Vec<(&str, Value<'_>)>) -> R) -> R {
         let value = |raw: &Raw<'a>| match raw {
             Raw::Plain(value) => *value,
             Raw::Json(range) => Value::Json(&self.json[range.clone()]),
         };
-        self.entries.iter().map(|(key, raw)| (*key, value(raw))).collect()
+        let mut list = emptied(std::mem::take(&mut self.spare));
+        list.extend(self.entries.iter().map(|(key, raw)| (*key, value(raw))));
+        let out = f(&mut list);
+        self.spare = emptied(list);
+        out
     }
+}
+
+/// Gives the memory of a list to another. (Collecting into the type that is there takes over its memory.)
+fn emptied<'b>(mut list: Vec<(&str, Value<'_>)>) -> Vec<(&'b str, Value<'b>)> {
+    list.clear();
+    list.into_iter().map(|_| ("", Value::Bool(false))).collect()
 }
 
 fn push_text(text: &str, out: &mut String) {

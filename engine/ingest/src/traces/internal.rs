@@ -187,7 +187,7 @@ pub fn decode(body: &[u8], ctx: &TraceContext<'_>) -> Result<DecodedSpans> {
     if trace.format != "trace/1" {
         return Err(shape("`format` is not `trace/1`"));
     }
-    let mut sink = Sink::new(ctx);
+    let mut sink = Sink::new(ctx, body);
     for span in &trace.spans {
         if let Err(reason) = store(&trace, span, &mut sink) {
             sink.refuse(reason, || format!("{:?}", span.name));

@@ -17,7 +17,7 @@ use crate::wire::{BYTES, FIXED32, FIXED64, Reader, VARINT, WireError, tag};
 /// # Errors
 /// Invalid: not this message. TooLarge: more than the limits allow.
 pub fn decode(body: &[u8], ctx: &TraceContext<'_>) -> Result<DecodedSpans> {
-    let mut walker = Walker { sink: Sink::new(ctx), scratch: Scratch::default() };
+    let mut walker = Walker { sink: Sink::new(ctx, body), scratch: Scratch::default() };
     each(body, 1, &[1], |resource| walker.resource(resource))?;
     Ok(walker.sink.finish())
 }
@@ -80,12 +80,13 @@ impl<'a> Walker<'a, '_> {
         if let Err(fault) = read {
             shared.blocked = Some(fatal(fault)?);
         }
-        let mut list = self.scratch.list();
-        if let Some(at) = list.iter().rposition(|(key, _)| *key == "service.name") {
-            shared.service = list[at].1.text().into_owned();
-            list.retain(|(key, _)| *key != "service.name");
-        }
-        self.sink.builder.write_attributes(&mut list, &mut shared.resource);
+        self.scratch.with_list(|list| {
+            if let Some(at) = list.iter().rposition(|(key, _)| *key == "service.name") {
+                shared.service = list[at].1.text().into_owned();
+                list.retain(|(key, _)| *key != "service.name");
+            }
+            self.sink.builder.write_attributes(list, &mut shared.resource)
+        });
         if !self.sink.ctx.access.allows(&shared.service) {
             shared.blocked = shared.blocked.or(Some(SpanReason::Service));
         }
@@ -118,7 +119,7 @@ impl<'a> Walker<'a, '_> {
             }
         };
         let mut scope_attributes = Vec::new();
-        self.sink.builder.write_attributes(&mut self.scratch.list(), &mut scope_attributes);
+        self.scratch.with_list(|list| self.sink.builder.write_attributes(list, &mut scope_attributes));
         let context = self.sink.builder.context(&ContextFields {
             service: &shared.service,
             resource: &shared.resource,
@@ -186,7 +187,7 @@ impl<'a> Walker<'a, '_> {
         fields.end = i64::try_from(end).unwrap_or(i64::MAX);
         (fields.name, fields.trace_state) = (text(name)?, text(state)?);
         (fields.status, fields.status_message) = read_status(status)?;
-        self.sink.builder.attributes(&mut self.scratch.list());
+        self.scratch.with_list(|list| self.sink.builder.attributes(list));
         let mut r = Reader::new(message);
         while !r.is_empty() {
             match r.tag()? {
@@ -215,7 +216,8 @@ impl<'a> Walker<'a, '_> {
             }
         }
         let time = i64::try_from(time).unwrap_or(i64::MAX);
-        self.sink.builder.event(time, text(name)?, dropped, &mut self.scratch.list());
+        let name = text(name)?;
+        self.scratch.with_list(|list| self.sink.builder.event(time, name, dropped, list));
         Ok(())
     }
 
@@ -240,7 +242,7 @@ impl<'a> Walker<'a, '_> {
         }
         let (Ok(trace_id), Ok(span_id)) = (trace_id.try_into(), span_id.try_into()) else { return Ok(1) };
         let link = LinkRef { trace_id, span_id, trace_state: text(state)?, flags, dropped, attributes: &[] };
-        self.sink.builder.link(link, &mut self.scratch.list());
+        self.scratch.with_list(|list| self.sink.builder.link(link, list));
         Ok(0)
     }
 }

@@ -19,7 +19,7 @@ const KINDS: [&str; 6] = ["", "", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"];
 /// # Errors
 /// Invalid: not JSON, or not this shape. TooLarge: more than the limits allow.
 pub fn decode(body: &[u8], ctx: &TraceContext<'_>) -> Result<DecodedSpans> {
-    let mut sink = Sink::new(ctx);
+    let mut sink = Sink::new(ctx, body);
     let mut json = Json::new(body)?;
     if json.next()? != Next::List {
         return Err(json.error("expected a list of spans"));

@@ -5,8 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, FixedSizeBinaryArray, Float64Array, Int64Array, StringViewArray, TimestampNanosecondArray, UInt32Array,
-    make_view,
+    ArrayRef, FixedSizeBinaryArray, Float64Array, Int64Array, MapArray, TimestampNanosecondArray, UInt32Array,
 };
 use arrow::buffer::{Buffer, NullBuffer};
 use foldhash::fast::FixedState;
@@ -18,7 +17,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::output::MapWriter;
 use super::text;
 use crate::error::{Context, Result};
-use crate::memtable::logs::{LogChunk, LogsView};
+use crate::memtable::logs::{LiveStream, LogChunk, LogsView};
+use crate::memtable::views::{TextSources, TextViews};
 use crate::part::logs::{
     ColumnKind, ColumnPlan, GROUP_ROWS, GroupColumns, LogColumns, LogPartWriter, NamePolicy, worth_codes,
 };
@@ -46,12 +46,14 @@ type Place = (u32, i64, u32, u32);
 /// # Errors
 /// Internal: a disk that fails. Unavailable: a full one.
 pub(crate) fn write_day(root: &Path, spec: PartSpec, view: &LogsView) -> Result<PartMeta> {
-    let order = order(view, spec.day);
+    let mut order = places(view, spec.day);
+    // As the rows lie in memory: what is looked at here does not depend on their order.
     let mut fields = Fields::count(view, &order);
     let plan = fields.analyse(view, &order);
     let with_severity = order.iter().any(|p| severity(view, p) > 0);
+    order.sort_by_key(|p| (p.0, p.1));
     let mut writer = LogPartWriter::new(root, spec, plan.clone(), with_severity, fields.overflow)?;
-    let buffers: Vec<Buffer> = view.chunks.iter().map(|(c, _)| c.rows.values.values().clone()).collect();
+    let texts = TextSources::new(view.chunks.iter().map(|(c, _)| &c.rows.values));
     let mut rest = &order[..];
     while !rest.is_empty() {
         let (mut rows, mut bytes) = (0, 0);
@@ -60,7 +62,7 @@ pub(crate) fn write_day(root: &Path, spec: PartSpec, view: &LogsView) -> Result<
             rows += 1;
         }
         let (now, later) = rest.split_at(rows);
-        writer.write(group(view, now, &plan, &fields, &buffers, with_severity)?)?;
+        writer.write(group(view, now, &plan, &fields, &texts, with_severity)?)?;
         rest = later;
     }
     writer.finish()
@@ -81,8 +83,8 @@ fn bytes_of(view: &LogsView, place: &Place) -> usize {
     (ends[fields.end] - ends[fields.start]) as usize
 }
 
-/// Gives the rows of a day in the order of the sort key; equal ones in the order in which they came.
-fn order(view: &LogsView, day: i32) -> Vec<Place> {
+/// Gives the rows of a day in the order in which they came.
+fn places(view: &LogsView, day: i32) -> Vec<Place> {
     let mut slots: Vec<u32> = (0..view.streams.len() as u32).collect();
     slots.sort_unstable_by_key(|&s| view.streams[s as usize].key());
     let mut ranks = vec![0; slots.len()];
@@ -97,7 +99,6 @@ fn order(view: &LogsView, day: i32) -> Vec<Place> {
             }
         }
     }
-    out.sort_by_key(|p| (p.0, p.1));
     out
 }
 
@@ -247,9 +248,12 @@ impl Analysis {
             self.sampled += 1;
             self.distinct.insert(xxh3_64(value.as_bytes()));
         }
-        self.int = self.int && text::read_int(value).is_some();
+        let int = if self.int || self.float { text::read_int(value) } else { None };
+        self.int = self.int && int.is_some();
         // Integers that a double holds exactly are written back alike.
-        self.float = self.float && text::read_float(value, &mut self.buffer).is_some();
+        self.float = self.float
+            && (int.is_some_and(|n| n.unsigned_abs() <= 1 << 53)
+                || text::read_float(value, &mut self.buffer).is_some());
         self.ipv4 = self.ipv4 && text::read_ipv4(value).is_some();
         if !self.no_time {
             match text::read_time(value) {
@@ -283,8 +287,8 @@ impl Analysis {
 }
 
 /// A column of a row group being filled.
-enum Builder {
-    Views(Vec<u128>),
+enum Builder<'a> {
+    Views(TextViews<'a>),
     Int(Vec<i64>),
     Float(Vec<f64>),
     Ipv4(Vec<u32>),
@@ -292,10 +296,10 @@ enum Builder {
     Hex(Vec<u8>, usize),
 }
 
-impl Builder {
-    fn new(kind: ColumnKind, rows: usize) -> Self {
+impl<'a> Builder<'a> {
+    fn new(kind: ColumnKind, texts: &TextSources<'a>, rows: usize) -> Self {
         match kind {
-            ColumnKind::Text | ColumnKind::Coded => Self::Views(vec![0; rows]),
+            ColumnKind::Text | ColumnKind::Coded => Self::Views(TextViews::new(texts.clone(), rows)),
             ColumnKind::Int => Self::Int(vec![0; rows]),
             ColumnKind::Float => Self::Float(vec![0.0; rows]),
             ColumnKind::Ipv4 => Self::Ipv4(vec![0; rows]),
@@ -304,10 +308,11 @@ impl Builder {
         }
     }
 
-    fn set(&mut self, row: usize, value: &str, chunk: u32, offset: u32, digits: &mut Vec<u8>) {
+    /// Sets a row to the value of a field of a batch.
+    fn set(&mut self, row: usize, value: &str, chunk: u32, field: usize, digits: &mut Vec<u8>) {
         // Every value was read before, when the kind was chosen.
         match self {
-            Self::Views(views) => views[row] = make_view(value.as_bytes(), chunk, offset),
+            Self::Views(views) => views.set(row, chunk as usize, field),
             Self::Int(v) => v[row] = text::read_int(value).unwrap_or_default(),
             // That it is written back as it was is known.
             Self::Float(v) => v[row] = value.parse().unwrap_or_default(),
@@ -322,12 +327,12 @@ impl Builder {
         }
     }
 
-    fn finish(self, valid: Vec<bool>, buffers: &[Buffer]) -> Result<ArrayRef> {
+    fn finish(self, valid: Vec<bool>) -> Result<ArrayRef> {
         let nulls = NullBuffer::from(valid);
         let nulls = (nulls.null_count() > 0).then_some(nulls);
         let what = "cannot build a column of logs";
         Ok(match self {
-            Self::Views(v) => Arc::new(StringViewArray::try_new(v.into(), buffers.to_vec(), nulls).internal(what)?),
+            Self::Views(v) => Arc::new(v.finish(nulls)),
             Self::Int(v) => Arc::new(Int64Array::new(v.into(), nulls)),
             Self::Float(v) => Arc::new(Float64Array::new(v.into(), nulls)),
             Self::Ipv4(v) => Arc::new(UInt32Array::new(v.into(), nulls)),
@@ -344,50 +349,61 @@ fn group(
     order: &[Place],
     plan: &LogColumns,
     fields: &Fields,
-    buffers: &[Buffer],
+    texts: &TextSources<'_>,
     with_severity: bool,
 ) -> Result<GroupColumns> {
     let rows = order.len();
-    let mut builders: Vec<Builder> = plan.columns.iter().map(|c| Builder::new(c.kind, rows)).collect();
+    let mut builders: Vec<Builder<'_>> = plan.columns.iter().map(|c| Builder::new(c.kind, texts, rows)).collect();
     let mut valid: Vec<Vec<bool>> = vec![vec![false; rows]; builders.len()];
-    let mut overflow = fields.overflow.then(|| MapWriter::new(rows));
-    let mut rest: Vec<(&str, &str)> = Vec::new();
     let mut digits = Vec::new();
-    let mut streams: Vec<(u32, u32, usize)> = Vec::new();
-    for (row, place) in order.iter().enumerate() {
-        let source = &chunk(view, place.2).rows;
-        let slot = source.slots[place.3 as usize];
-        match streams.last_mut() {
-            Some(last) if last.0 == place.0 => last.2 += 1,
-            _ => streams.push((place.0, slot, 1)),
-        }
-        let columns = &fields.columns[place.2 as usize];
-        let offsets = source.values.value_offsets();
-        for field in source.fields(place.3 as usize) {
-            let name = source.field_names[field] as usize;
-            let value = source.values.value(field);
-            match columns[name] {
-                OVERFLOW => rest.push((source.names.value(name), value)),
-                CONSTANT => {}
-                column => {
-                    let offset = offsets[field] as u32;
-                    builders[column as usize].set(row, value, place.2, offset, &mut digits);
-                    valid[column as usize][row] = true;
-                }
+    // As the rows lie in memory: nobody waits for what is written here and there, but for what is read.
+    let mut places: Vec<(u32, u32, u32)> = order.iter().zip(0..).map(|(p, to)| (p.2, p.3, to)).collect();
+    places.sort_unstable();
+    for (at, row, to) in places {
+        let (source, columns) = (&chunk(view, at).rows, &fields.columns[at as usize]);
+        for field in source.fields(row as usize) {
+            let column = columns[source.field_names[field] as usize];
+            if column < CONSTANT {
+                builders[column as usize].set(to as usize, source.values.value(field), at, field, &mut digits);
+                valid[column as usize][to as usize] = true;
             }
         }
-        if let Some(overflow) = &mut overflow {
-            rest.sort_unstable_by_key(|f| f.0);
-            rest.drain(..).for_each(|(name, value)| overflow.push(name, value));
-            overflow.end_row();
+    }
+    let columns = builders.into_iter().zip(valid).map(|(b, valid)| b.finish(valid));
+    let mut streams: Vec<(u32, Arc<LiveStream>, usize)> = Vec::new();
+    for place in order {
+        match streams.last_mut() {
+            Some(last) if last.0 == place.0 => last.2 += 1,
+            _ => {
+                let slot = chunk(view, place.2).rows.slots[place.3 as usize];
+                streams.push((place.0, Arc::clone(&view.streams[slot as usize]), 1));
+            }
         }
     }
-    let columns = builders.into_iter().zip(valid).map(|(b, valid)| b.finish(valid, buffers));
     Ok(GroupColumns {
         time: order.iter().map(|p| p.1).collect(),
-        streams: streams.iter().map(|&(_, slot, rows)| (Arc::clone(&view.streams[slot as usize]), rows)).collect(),
+        streams: streams.into_iter().map(|(_, stream, rows)| (stream, rows)).collect(),
         severity: if with_severity { order.iter().map(|p| severity(view, p)).collect() } else { Vec::new() },
         columns: columns.collect::<Result<_>>()?,
-        overflow: overflow.map(MapWriter::finish).transpose()?,
+        overflow: if fields.overflow { Some(overflow(view, order, fields)?) } else { None },
     })
+}
+
+/// The fields without a column, by row.
+fn overflow(view: &LogsView, order: &[Place], fields: &Fields) -> Result<MapArray> {
+    let mut map = MapWriter::new(order.len());
+    let mut rest: Vec<(&str, &str)> = Vec::new();
+    for place in order {
+        let (source, columns) = (&chunk(view, place.2).rows, &fields.columns[place.2 as usize]);
+        for field in source.fields(place.3 as usize) {
+            let name = source.field_names[field] as usize;
+            if columns[name] == OVERFLOW {
+                rest.push((source.names.value(name), source.values.value(field)));
+            }
+        }
+        rest.sort_unstable_by_key(|f| f.0);
+        rest.drain(..).for_each(|(name, value)| map.push(name, value));
+        map.end_row();
+    }
+    map.finish()
 }

@@ -7,9 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, Int64Array, MapArray, StringArray, StringViewArray, StructArray, UInt8Array, UInt32Array, make_view,
-};
+use arrow::array::{Array, Int64Array, MapArray, StringArray, StringViewArray, StructArray, UInt8Array, UInt32Array};
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::Fields;
 use foldhash::fast::FixedState;
@@ -18,6 +16,7 @@ use parking_lot::RwLock;
 use quiver_types::{LabelSet, LogsBatch, SeriesId};
 use smallvec::SmallVec;
 
+use super::views::{TextSources, TextViews};
 use crate::error::{Context, Error, Result};
 
 /// Batches with fewer rows than this are merged with each other.
@@ -236,19 +235,15 @@ impl LogRows {
 
     /// Gives the values of one name by row; values stay where they are.
     pub(crate) fn column(&self, name: u32, rows: usize) -> StringViewArray {
-        let mut views = vec![0u128; rows];
+        let mut views = TextViews::new(TextSources::new([&self.values]), rows);
         let mut valid = vec![false; rows];
-        let ends = self.values.value_offsets();
-        let bytes = self.values.values();
-        for row in 0..rows {
+        for (row, valid) in valid.iter_mut().enumerate() {
             let Some(field) = self.fields(row).find(|&f| self.field_names[f] == name) else { continue };
-            let (start, end) = (ends[field] as usize, ends[field + 1] as usize);
-            views[row] = make_view(&bytes[start..end], 0, start as u32);
-            valid[row] = true;
+            views.set(row, 0, field);
+            *valid = true;
         }
         let nulls = NullBuffer::from(valid);
-        let nulls = (nulls.null_count() > 0).then_some(nulls);
-        StringViewArray::try_new(views.into(), vec![bytes.clone()], nulls).expect("views of texts of the same buffer")
+        views.finish((nulls.null_count() > 0).then_some(nulls))
     }
 
     /// As columns of the WAL's record.

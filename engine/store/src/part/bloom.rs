@@ -17,29 +17,53 @@ pub(crate) fn hash(word: &str) -> u64 {
     xxh3_64(word.as_bytes())
 }
 
+/// Words that came lately: most of those that come next are among them.
+const RECENT: usize = 1024;
+
 /// Collects the words of some values.
-#[derive(Debug, Default)]
-pub(super) struct Words(HashSet<u64, FixedState>);
+#[derive(Debug)]
+pub(super) struct Words {
+    all: HashSet<u64, FixedState>,
+    /// By the last bits of the hash.
+    recent: Box<[u64; RECENT]>,
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        Self { all: HashSet::default(), recent: Box::new(none_recent()) }
+    }
+}
+
+/// In each place a hash that belongs elsewhere.
+fn none_recent() -> [u64; RECENT] {
+    std::array::from_fn(|at| !at as u64)
+}
 
 impl Words {
     /// Adds the words of a value.
     pub(super) fn add(&mut self, value: &str) {
-        self.0.extend(words(value).map(hash));
+        words(value).for_each(|word| self.add_hash(hash(word)));
     }
 
     /// Adds a hash.
+    #[inline]
     pub(super) fn add_hash(&mut self, hash: u64) {
-        self.0.insert(hash);
+        let recent = &mut self.recent[hash as usize % RECENT];
+        if *recent != hash {
+            *recent = hash;
+            self.all.insert(hash);
+        }
     }
 
     /// Number of different words.
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.all.len()
     }
 
     /// Forgets all that was added.
     pub(super) fn clear(&mut self) {
-        self.0.clear();
+        self.all.clear();
+        *self.recent = none_recent();
     }
 
     /// Gives the filter of all that was added, and begins anew. Empty when there was no word.
@@ -49,16 +73,16 @@ impl Words {
 
     /// The same with so many bits per word.
     pub(super) fn finish_with(&mut self, bits: usize) -> Vec<u8> {
-        if self.0.is_empty() {
+        if self.all.is_empty() {
             return Vec::new();
         }
-        let blocks = (self.0.len() * bits).div_ceil(BLOCK_BYTES * 8);
+        let blocks = (self.all.len() * bits).div_ceil(BLOCK_BYTES * 8);
         let mut words = vec![[0u32; 8]; blocks];
-        for &hash in &self.0 {
+        for &hash in &self.all {
             let block = &mut words[block_of(hash, blocks)];
             block.iter_mut().zip(mask(hash)).for_each(|(word, bit)| *word |= bit);
         }
-        self.0.clear();
+        self.clear();
         words.iter().flatten().flat_map(|word| word.to_le_bytes()).collect()
     }
 }

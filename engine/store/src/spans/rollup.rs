@@ -18,7 +18,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
 use parking_lot::Mutex;
 use quiver_types::spans::{
-    Durations, RollupBuilder, RollupKind, RollupRequest, RollupRow, RollupRows, rollup_batch, rollup_schema,
+    Counts, RollupBuilder, RollupKind, RollupRequest, RollupRow, RollupRows, rollup_batch, rollup_schema,
 };
 use quiver_types::tables::spans;
 use quiver_types::{Access, ReadStats, SpansBatch, stats};
@@ -152,11 +152,7 @@ fn of_service(name: &str) -> RollupRow {
         service: name.to_owned(),
         peer: String::new(),
         sort: 0,
-        protocol: 0,
-        spans: 0,
-        errors: 0,
-        seen: (i64::MAX, i64::MIN),
-        durations: Durations::default(),
+        counts: Counts::default(),
         ids: None,
     }
 }

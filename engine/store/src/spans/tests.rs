@@ -162,21 +162,21 @@ async fn check(store: &Arc<Store>, expected: &[Span], state: &str) {
     assert_eq!(only_b, wanted, "{state}: rights");
 }
 
+fn settings(dir: &tempfile::TempDir, memory_limit_bytes: u64) -> StoreSettings {
+    let data_dir = dir.path().to_owned();
+    StoreSettings { data_dir, retention: None, memory_limit_bytes, ..StoreSettings::default() }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn spans_come_back_in_every_state() {
     let dir = tempfile::tempdir().unwrap();
-    let settings = || StoreSettings {
-        data_dir: dir.path().to_owned(),
-        retention: None,
-        memory_limit_bytes: 512 << 20,
-        ..StoreSettings::default()
-    };
     let (first, second) = (batch(0, 100), batch(100, 60));
     let mut expected = Vec::new();
     for b in [&first, &second] {
         read_spans(&b.flat(), &mut expected).unwrap();
     }
     expected.sort_by_key(|s| (s.trace_id, s.span_id));
+    let settings = || settings(&dir, 512 << 20);
     let store = Store::open(settings(), Arc::new(Fixed)).await.unwrap();
     assert_eq!(store.write_spans(first.clone()).await.unwrap().spans, 100);
     store.write_spans(second).await.unwrap();

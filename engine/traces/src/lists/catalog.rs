@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 use quiver_query::QueryContext;
 use quiver_types::spans::{
-    Attributes, RollupRequest, STATUS_ERROR, SpanFilter, UNLISTED, instance_name, instance_parts,
+    Attributes, Counts, RollupRequest, STATUS_ERROR, SpanFilter, UNLISTED, instance_name, instance_parts,
 };
 use quiver_types::tables::spans::{MINUTE_NS, minute_of};
 
@@ -93,9 +93,9 @@ impl Reader {
                     unlisted |= row.sort == UNLISTED;
                     let key = (shown(&row.service).to_owned(), row.peer, row.sort);
                     let of = all.entry(key).or_default();
-                    of.errors += row.errors;
-                    of.last = of.last.max(row.seen.1);
-                    of.durations.merge(&row.durations);
+                    of.errors += row.counts.errors;
+                    of.last = of.last.max(row.counts.seen.1);
+                    of.durations.merge(&row.counts.durations);
                 }
             })
             .await?;
@@ -137,7 +137,8 @@ impl Reader {
             self.rollups(&request, |rows, n| {
                 for row in (0..n).filter_map(|i| rows.row(i)) {
                     unlisted |= row.sort == UNLISTED;
-                    let seen = Seen(row.spans, row.errors, row.seen.0, row.seen.1);
+                    let Counts { spans, errors, seen: (first, last), .. } = row.counts;
+                    let seen = Seen(spans, errors, first, last);
                     all.entry((shown(&row.service).to_owned(), row.peer)).or_default().add(seen);
                 }
             })

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 use quiver_query::QueryContext;
 use quiver_types::spans::{
-    Durations, EdgeKind, HIDDEN, OPEN_SHARED, PROTOCOLS, RollupBuilder, RollupKind, RollupRequest, RollupRow,
-    RollupRows, SpanColumn, SpanFilter, rollup_columns,
+    Counts, EdgeKind, HIDDEN, OPEN_SHARED, PROTOCOLS, RollupBuilder, RollupKind, RollupRequest, RollupRow, RollupRows,
+    SpanColumn, SpanFilter, rollup_columns,
 };
 use quiver_types::tables::spans::minute_of;
 use serde_json::{Value, json};
@@ -102,38 +102,12 @@ impl Dependencies {
     }
 }
 
-#[derive(Debug, Default)]
-struct Total {
-    spans: u64,
-    errors: u64,
-    durations: Durations,
-    protocol: u8,
-}
-
-impl Total {
-    fn merge(&mut self, other: &Self) {
-        self.spans += other.spans;
-        self.errors += other.errors;
-        self.durations.merge(&other.durations);
-        self.protocol = match (self.protocol, other.protocol) {
-            (0, p) | (p, 0) => p,
-            (a, b) => a.min(b),
-        };
-    }
-
-    fn add(&mut self, row: &RollupRow) {
-        let RollupRow { spans, errors, durations, protocol, .. } = row;
-        let other = Self { spans: *spans, errors: *errors, durations: durations.clone(), protocol: *protocol };
-        self.merge(&other);
-    }
-}
-
 /// The sums that a graph is made of.
 #[derive(Debug, Default)]
 struct Sums {
-    nodes: BTreeMap<String, Total>,
+    nodes: BTreeMap<String, Counts>,
     /// By caller, called and sort.
-    edges: BTreeMap<(String, String, EdgeKind), Total>,
+    edges: BTreeMap<(String, String, EdgeKind), Counts>,
     open: Vec<RollupRow>,
 }
 
@@ -141,15 +115,15 @@ impl Sums {
     fn add(&mut self, row: RollupRow) {
         match row.kind {
             RollupKind::NodeHour | RollupKind::NodeMinute => {
-                self.nodes.entry(shown(&row.service).to_owned()).or_default().add(&row);
+                self.nodes.entry(shown(&row.service).to_owned()).or_default().merge(&row.counts);
             }
-            RollupKind::EdgeHour | RollupKind::EdgeMinute => self.edge(&row).add(&row),
+            RollupKind::EdgeHour | RollupKind::EdgeMinute => self.edge(&row).merge(&row.counts),
             RollupKind::Open => self.open.push(row),
             RollupKind::Operation | RollupKind::Instance => {}
         }
     }
 
-    fn edge(&mut self, row: &RollupRow) -> &mut Total {
+    fn edge(&mut self, row: &RollupRow) -> &mut Counts {
         let kind = EdgeKind::of(row.sort).unwrap_or(EdgeKind::External);
         let (source, target) = match kind {
             EdgeKind::Service => (shown(&row.service), shown(&row.peer)),
@@ -161,10 +135,7 @@ impl Sums {
 
     /// Takes a call out again that was answered after all.
     fn remove(&mut self, row: &RollupRow) {
-        let total = self.edge(row);
-        total.spans = total.spans.saturating_sub(row.spans);
-        total.errors = total.errors.saturating_sub(row.errors);
-        row.durations.iter().for_each(|(bucket, count)| total.durations.remove(bucket, count));
+        self.edge(row).remove(&row.counts);
     }
 
     /// Of spans that were read for a caller that sees only a part: what calls them is hidden.
@@ -185,8 +156,8 @@ impl Sums {
     }
 
     fn graph(self, restricted: bool) -> Dependencies {
-        let mut nodes: BTreeMap<(String, &'static str), Total> = BTreeMap::new();
-        let mut edges: BTreeMap<(String, String), Total> = BTreeMap::new();
+        let mut nodes: BTreeMap<(String, &'static str), Counts> = BTreeMap::new();
+        let mut edges: BTreeMap<(String, String), Counts> = BTreeMap::new();
         for ((source, target, kind), total) in self.edges.into_iter().filter(|(_, t)| t.spans > 0) {
             let sends_spans = self.nodes.contains_key(&target);
             let sort = match kind {
@@ -215,14 +186,14 @@ impl Sums {
             edges.entry((source, target)).or_default().merge(&total);
         }
         nodes.extend(self.nodes.into_iter().map(|(name, total)| ((name, "service"), total)));
-        let node = |((id, kind), of): ((String, &'static str), Total)| Node {
+        let node = |((id, kind), of): ((String, &'static str), Counts)| Node {
             id,
             kind,
             spans: of.spans,
             errors: of.errors,
             p95: of.durations.quantile(0.95),
         };
-        let edge = |((source, target), of): ((String, String), Total)| Edge {
+        let edge = |((source, target), of): ((String, String), Counts)| Edge {
             source,
             target,
             protocol: PROTOCOLS.get(usize::from(of.protocol)).copied().unwrap_or_default(),

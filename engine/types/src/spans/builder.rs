@@ -143,7 +143,10 @@ impl Bytes {
         Arc::new(StringArray::new(Self::offsets(self.ends), Buffer::from_vec(self.bytes), None))
     }
 
-    fn binary(self) -> ArrayRef {
+    fn binary(mut self) -> ArrayRef {
+        if self.bytes.capacity() > self.bytes.len() + self.bytes.len() / 8 {
+            self.bytes.shrink_to_fit();
+        }
         Arc::new(BinaryArray::new(Self::offsets(self.ends), Buffer::from_vec(self.bytes), None))
     }
 }
@@ -194,6 +197,13 @@ fn cut(text: &str, max: usize) -> &str {
 }
 
 impl SpansBuilder {
+    /// Makes one with room for what a request of so many bytes, decompressed, may hold.
+    pub fn for_request(bytes: usize) -> Self {
+        let mut builder = Self::default();
+        builder.attributes.bytes.reserve(bytes);
+        builder
+    }
+
     /// Number of spans so far.
     pub fn len(&self) -> usize {
         self.kinds.len()
@@ -265,7 +275,15 @@ impl SpansBuilder {
             };
             self.cuts[2] += u64::from(long);
         }
-        if !list.is_sorted_by(|a, b| a.0 < b.0) && !self.sort_as_before(list) {
+        let sorted = list.is_sorted_by(|a, b| a.0 < b.0);
+        if let Some(order) = (!sorted).then(|| self.order_as_before(list)).flatten() {
+            for &at in order {
+                let (key, value) = list[usize::from(at)];
+                push_attribute(out, key, value);
+            }
+            return 0;
+        }
+        if !sorted {
             list.sort_by_key(|(key, _)| *key);
             // `dedup_by` keeps the first of equals, so the list is walked from its end.
             list.reverse();
@@ -283,14 +301,16 @@ impl SpansBuilder {
         left_out
     }
 
-    /// Sorts a list in the order that one much like it had the last time: senders write the same keys in the same order
-    /// again and again. `false`: it has keys twice or too many, and is as it was.
-    fn sort_as_before(&mut self, list: &mut Vec<(&str, Value<'_>)>) -> bool {
+    /// Gives the order that sorts a list, at first that of the last list much like it: senders write the same keys in
+    /// the same order again and again. `None`: it has keys twice or too many.
+    fn order_as_before(&mut self, list: &[(&str, Value<'_>)]) -> Option<&[u8]> {
         let (Some(first), Some(last), Ok(count)) = (list.first(), list.last(), u8::try_from(list.len())) else {
-            return false;
+            return None;
         };
         let slot = (list.len() * 31 + first.0.len() * 7 + last.0.len()) % ORDERS;
-        self.orders.resize_with(ORDERS, Vec::new);
+        if self.orders.is_empty() {
+            self.orders.resize_with(ORDERS, Vec::new);
+        }
         let order = &mut self.orders[slot];
         let sorts = |order: &[u8]| {
             order.len() == list.len() && order.is_sorted_by(|a, b| list[usize::from(*a)].0 < list[usize::from(*b)].0)
@@ -299,11 +319,10 @@ impl SpansBuilder {
             *order = (0..count).collect();
             order.sort_by_key(|i| list[usize::from(*i)].0);
             if !sorts(order) {
-                return false;
+                return None;
             }
         }
-        *list = order.iter().map(|i| list[usize::from(*i)]).collect();
-        true
+        Some(order)
     }
 
     /// Takes the attributes of the next span.

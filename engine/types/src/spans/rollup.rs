@@ -5,6 +5,7 @@
 //! parent elsewhere (`traces-api` 7: pairs are resolved at flush and again at compaction).
 
 mod builder;
+mod counts;
 mod remote;
 mod request;
 mod sketch;
@@ -22,6 +23,7 @@ use super::{SpanId, TraceId};
 use crate::{Error, Result};
 
 pub use builder::{RollupBuilder, rollup_columns};
+pub use counts::Counts;
 pub use remote::{EdgeKind, PROTOCOLS, remote_of};
 pub use request::{HIDDEN, RollupRequest};
 pub use sketch::{Durations, RATIO, bucket, middle};
@@ -113,16 +115,8 @@ pub struct RollupRow {
     pub peer: String,
     /// Of an edge its [`EdgeKind`], else the kind of the spans.
     pub sort: u8,
-    /// Number of [`PROTOCOLS`].
-    pub protocol: u8,
-    /// Spans or calls.
-    pub spans: u64,
-    /// Those that failed.
-    pub errors: u64,
-    /// First and last start, Unix nanoseconds.
-    pub seen: (i64, i64),
-    /// Durations.
-    pub durations: Durations,
+    /// The counts.
+    pub counts: Counts,
     /// Trace, span and parent of an open row.
     pub ids: Option<(TraceId, SpanId, SpanId)>,
 }
@@ -131,20 +125,7 @@ impl RollupRow {
     /// Says of an hour that there are too many operations or instances to be counted.
     pub(super) fn unlisted(kind: RollupKind, hour: i64) -> Self {
         let (service, peer) = (String::new(), String::new());
-        let (seen, durations) = ((i64::MAX, i64::MIN), Durations::default());
-        Self {
-            kind,
-            minute: hour,
-            service,
-            peer,
-            sort: UNLISTED,
-            protocol: 0,
-            spans: 0,
-            errors: 0,
-            seen,
-            durations,
-            ids: None,
-        }
+        Self { kind, minute: hour, service, peer, sort: UNLISTED, counts: Counts::default(), ids: None }
     }
 }
 
@@ -178,13 +159,13 @@ pub fn rollup_batch<'r>(rows: impl Iterator<Item = &'r RollupRow>) -> Result<Rec
         service.append_value(&row.service);
         peer.append_value(&row.peer);
         sort.append_value(row.sort);
-        protocol.append_value(row.protocol);
-        spans.append_value(row.spans);
-        errors.append_value(row.errors);
-        first.append_value(row.seen.0);
-        last.append_value(row.seen.1);
+        protocol.append_value(row.counts.protocol);
+        spans.append_value(row.counts.spans);
+        errors.append_value(row.counts.errors);
+        first.append_value(row.counts.seen.0);
+        last.append_value(row.counts.seen.1);
         bytes.clear();
-        row.durations.encode(&mut bytes);
+        row.counts.durations.encode(&mut bytes);
         durations.append_value(&bytes);
         match &row.ids {
             Some((trace, span, parent)) => {
@@ -296,11 +277,13 @@ impl<'b> RollupRows<'b> {
             service: self.service.value(row).to_owned(),
             peer: self.peer.value(row).to_owned(),
             sort: self.sort.value(row),
-            protocol: self.protocol.value(row),
-            spans: self.spans.value(row),
-            errors: self.errors.value(row),
-            seen: (self.first.value(row), self.last.value(row)),
-            durations,
+            counts: Counts {
+                protocol: self.protocol.value(row),
+                spans: self.spans.value(row),
+                errors: self.errors.value(row),
+                seen: (self.first.value(row), self.last.value(row)),
+                durations,
+            },
             ids,
         })
     }

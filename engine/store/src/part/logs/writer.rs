@@ -18,7 +18,7 @@ use quiver_types::logs::{SEVERITY_NUMBER, TIME};
 use quiver_types::tables::logs as table;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::super::bloom::Words;
+use super::super::bloom::{Words, hash};
 use super::super::file::{Choices, PartFile, Unfinished, codec, column, properties};
 use super::super::{FileMeta, NameFilter, PartMeta, PartSpec, SERVICES_MAX};
 use super::columns::{ColumnKind, LogColumns};
@@ -409,7 +409,8 @@ impl Index {
                     for i in (start..start + rows).filter(|&i| !array.is_null(i)) {
                         text.clear();
                         crate::logs::text::write_hex(array.value(i), &mut text);
-                        words.add(&text);
+                        // Digits are one word.
+                        words.add_hash(hash(&text));
                     }
                 }
                 other => return Err(Error::internal(format!("no index of a column of type {other}"))),

@@ -43,6 +43,15 @@ impl MapColumn {
         self.offsets.push(self.entries);
     }
 
+    /// Takes all attributes of a row.
+    fn push_row(&mut self, attributes: &[u8], place: Place, keys: &mut SpanKeys) {
+        for (key, value) in Attributes::read(attributes) {
+            keys.add(place, key);
+            self.push(key, value);
+        }
+        self.end();
+    }
+
     fn finish(mut self) -> Result<MapArray> {
         let DataType::Map(field, ordered) = table::map() else { return Err(Error::internal("a map is a map")) };
         let DataType::Struct(fields) = field.data_type() else { return Err(Error::internal("entries are a struct")) };
@@ -343,11 +352,7 @@ fn event_column(spans: &RecordBatch, keys: &mut SpanKeys) -> Result<ArrayRef> {
             names.append_value(event.name);
             dropped.push(event.dropped);
             keys.events = true;
-            for (key, value) in Attributes::read(event.attributes) {
-                keys.add(Place::Event, key);
-                attributes.push(key, value);
-            }
-            attributes.end();
+            attributes.push_row(event.attributes, Place::Event, keys);
         }
         ends.push(times.len() as i32);
     }
@@ -373,11 +378,7 @@ fn link_column(spans: &RecordBatch, keys: &mut SpanKeys) -> Result<ArrayRef> {
             flags.push(link.flags);
             dropped.push(link.dropped);
             keys.links = true;
-            for (key, value) in Attributes::read(link.attributes) {
-                keys.add(Place::Link, key);
-                attributes.push(key, value);
-            }
-            attributes.end();
+            attributes.push_row(link.attributes, Place::Link, keys);
         }
         ends.push(flags.len() as i32);
     }

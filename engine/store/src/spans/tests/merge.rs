@@ -10,11 +10,10 @@ use arrow::compute::filter_record_batch;
 use quiver_types::spans::{Place, RollupKind, RollupRow, RollupRows, Span, SpanFilter, read_spans};
 use quiver_types::{Access, ReadStats, SpansBatch};
 
-use super::rollup::{DAY, Fixed, MINUTE_NS, traces_of};
+use super::rollup::{DAY, MINUTE_NS, open, traces_of};
 use super::{attribute, read};
 use crate::memtable::spans::starts;
 use crate::part::spans::{GROUP_ROWS, roll_up};
-use crate::{Store, StoreSettings};
 
 /// Keeps some rows.
 fn rows(batch: &SpansBatch, keep: impl Fn(usize) -> bool) -> SpansBatch {
@@ -29,19 +28,13 @@ type About = (RollupKind, i64, String, String, u8, Option<[u8; 8]>);
 fn counts(rows: &[RollupRow]) -> BTreeMap<About, (u64, u64, Vec<(u16, u64)>)> {
     let about =
         |r: &RollupRow| (r.kind, r.minute, r.service.clone(), r.peer.clone(), r.sort, r.ids.map(|(_, id, _)| id));
-    rows.iter().map(|r| (about(r), (r.spans, r.errors, r.durations.iter().collect()))).collect()
+    rows.iter().map(|r| (about(r), (r.counts.spans, r.counts.errors, r.counts.durations.iter().collect()))).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn groups_are_taken_over_and_add_up() {
     let dir = tempfile::tempdir().unwrap();
-    let settings = StoreSettings {
-        data_dir: dir.path().to_owned(),
-        retention: None,
-        memory_limit_bytes: 2 << 30,
-        ..StoreSettings::default()
-    };
-    let store = Store::open(settings, Arc::new(Fixed)).await.unwrap();
+    let store = open(&dir).await;
     let whole =
         [traces_of(0, 10_000, (0, 30)), traces_of(10_000, 20_000, (30, 30)), traces_of(30_000, 3_000, (60, 30))];
     // Of the last minute of each: half of a trace comes with the next part, and some spans come twice.

@@ -14,7 +14,8 @@ use quiver_types::spans::{
 };
 use quiver_types::{Access, Clock, ReadStats, SpansBatch, stats};
 
-use crate::{Store, StoreSettings, rollups_table};
+use super::settings;
+use crate::{Store, rollups_table};
 
 /// 2023-11-14 00:00 UTC, in minutes.
 pub(super) const DAY: i64 = 28_331_640 - 28_331_640 % 1440;
@@ -22,12 +23,17 @@ pub(super) const MINUTE_NS: i64 = 60_000_000_000;
 const SERVICES: u64 = 22;
 
 #[derive(Debug)]
-pub(super) struct Fixed;
+struct Fixed;
 
 impl Clock for Fixed {
     fn now_ms(&self) -> i64 {
         DAY * 60_000
     }
+}
+
+/// Opens a store on that day.
+pub(super) async fn open(dir: &tempfile::TempDir) -> Arc<Store> {
+    Store::open(settings(dir, 2 << 30), Arc::new(Fixed)).await.unwrap()
 }
 
 fn mix(n: u64) -> u64 {
@@ -109,7 +115,7 @@ fn sums(rows: &[RollupRow]) -> BTreeMap<(bool, String, String, u8), u64> {
     let mut all = BTreeMap::new();
     for row in rows.iter().filter(|r| r.kind != RollupKind::Open) {
         let edge = matches!(row.kind, RollupKind::EdgeHour | RollupKind::EdgeMinute);
-        *all.entry((edge, row.service.clone(), row.peer.clone(), row.sort)).or_default() += row.spans;
+        *all.entry((edge, row.service.clone(), row.peer.clone(), row.sort)).or_default() += row.counts.spans;
     }
     all
 }
@@ -120,13 +126,7 @@ async fn counts_are_the_same_in_every_state_and_small() {
     // Two million spans over a day; a tenth of them over a tenth of the day as a rule.
     let (count, minutes) = if soak { (250_000, 1440) } else { (25_000, 144) };
     let dir = tempfile::tempdir().unwrap();
-    let settings = StoreSettings {
-        data_dir: dir.path().to_owned(),
-        retention: None,
-        memory_limit_bytes: 2 << 30,
-        ..StoreSettings::default()
-    };
-    let store = Store::open(settings, Arc::new(Fixed)).await.unwrap();
+    let store = open(&dir).await;
     for from in (0..count).step_by(5_000) {
         store.write_spans(traces(from, 5_000, minutes)).await.unwrap();
     }
@@ -155,8 +155,8 @@ async fn counts_are_the_same_in_every_state_and_small() {
     }
     assert_eq!(by_parts, sums(&minutes_only));
     let operations = read(&source, RollupRequest::Operations(DAY, DAY + 1439)).await.0;
-    assert_eq!(operations.iter().map(|r| r.spans).sum::<u64>(), count * 8);
+    assert_eq!(operations.iter().map(|r| r.counts.spans).sum::<u64>(), count * 8);
     let instances = read(&source, RollupRequest::Instances(DAY, DAY + 1439)).await.0;
-    assert_eq!(instances.iter().map(|r| r.spans).sum::<u64>(), count * 8);
+    assert_eq!(instances.iter().map(|r| r.counts.spans).sum::<u64>(), count * 8);
     store.close(Duration::from_secs(10)).await;
 }

@@ -9,8 +9,8 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use quiver_types::Access;
 use quiver_types::spans::{
-    Durations, EdgeKind, OPEN_SHARED, RollupKind, RollupRow, SHARED, STATUS_ERROR, SpanFilter, SpanId, SpanRequest,
-    TraceId, bucket, remote_of,
+    Counts, Durations, EdgeKind, OPEN_SHARED, RollupKind, RollupRow, SHARED, STATUS_ERROR, SpanFilter, SpanId,
+    SpanRequest, TraceId, bucket, remote_of,
 };
 use quiver_types::tables::spans::minute_of;
 
@@ -87,11 +87,13 @@ impl Reader {
                         service: services.value(i).to_owned(),
                         peer,
                         sort: sort as u8,
-                        protocol,
-                        spans: 1,
-                        errors: u64::from(statuses.value(i) == STATUS_ERROR),
-                        seen: (starts.value(i), starts.value(i)),
-                        durations,
+                        counts: Counts {
+                            protocol,
+                            spans: 1,
+                            errors: u64::from(statuses.value(i) == STATUS_ERROR),
+                            seen: (starts.value(i), starts.value(i)),
+                            durations,
+                        },
                         ids: None,
                     }
                 });

@@ -12,7 +12,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Durations, EdgeKind, HOUR_MINUTES, OPEN_SHARED, RollupKind, RollupRow, bucket, instance_name, remote_of};
+use super::{Counts, EdgeKind, HOUR_MINUTES, OPEN_SHARED, RollupKind, RollupRow, bucket, instance_name, remote_of};
 use crate::spans::{Attributes, SHARED, STATUS_ERROR, SpanColumn, SpanId, TraceId};
 use crate::tables::spans::minute_of;
 use crate::{Error, Result};
@@ -58,24 +58,18 @@ impl Names {
     fn get(&self, number: u32) -> &str {
         &self.list[number as usize]
     }
-}
 
-#[derive(Debug, Clone)]
-struct Total {
-    spans: u64,
-    errors: u64,
-    seen: (i64, i64),
-    durations: Durations,
-    protocol: u8,
-}
-
-impl Default for Total {
-    fn default() -> Self {
-        Self { spans: 0, errors: 0, seen: (i64::MAX, i64::MIN), durations: Durations::default(), protocol: 0 }
+    /// By number the place of a name among all of them in their order.
+    fn ranks(&self) -> Vec<u32> {
+        let mut order: Vec<usize> = (0..self.list.len()).collect();
+        order.sort_unstable_by_key(|&number| &self.list[number]);
+        let mut ranks = vec![0; order.len()];
+        order.into_iter().zip(0..).for_each(|(number, rank)| ranks[number] = rank);
+        ranks
     }
 }
 
-impl Total {
+impl Counts {
     fn add(&mut self, one: &Weight) {
         self.count(one);
         self.durations.add(one.bucket, 1);
@@ -86,45 +80,17 @@ impl Total {
         self.spans += 1;
         self.errors += u64::from(one.error);
         self.seen = (self.seen.0.min(one.start), self.seen.1.max(one.start));
-        if one.protocol != 0 && (self.protocol == 0 || one.protocol < self.protocol) {
-            self.protocol = one.protocol;
-        }
+        self.speaks(one.protocol);
     }
 
-    fn remove(&mut self, one: &Weight) {
+    fn take_out(&mut self, one: &Weight) {
         self.spans = self.spans.saturating_sub(1);
         self.errors = self.errors.saturating_sub(u64::from(one.error));
         self.durations.remove(one.bucket, 1);
     }
-
-    fn row(&self, kind: RollupKind, minute: i64, service: &str, peer: &str, sort: u8) -> RollupRow {
-        RollupRow {
-            kind,
-            minute,
-            service: service.to_owned(),
-            peer: peer.to_owned(),
-            sort,
-            protocol: self.protocol,
-            spans: self.spans,
-            errors: self.errors,
-            seen: self.seen,
-            durations: self.durations.clone(),
-            ids: None,
-        }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.spans += other.spans;
-        self.errors += other.errors;
-        self.seen = (self.seen.0.min(other.seen.0), self.seen.1.max(other.seen.1));
-        self.durations.merge(&other.durations);
-        if other.protocol != 0 && (self.protocol == 0 || other.protocol < self.protocol) {
-            self.protocol = other.protocol;
-        }
-    }
 }
 
-/// What one span adds to a total.
+/// What one span adds to counts.
 #[derive(Debug, Clone, Copy)]
 struct Weight {
     start: i64,
@@ -169,10 +135,10 @@ pub struct RollupBuilder {
     instances_of: Map<Vec<u8>, u32>,
     /// Too many operations, too many instances.
     unlisted: [bool; 2],
-    nodes: Map<(i64, u32), Total>,
-    edges: Map<EdgeKey, Total>,
-    operations: Map<(i64, u32, u32, u8), Total>,
-    instances: Map<(i64, u32, u32), Total>,
+    nodes: Map<(i64, u32), Counts>,
+    edges: Map<EdgeKey, Counts>,
+    operations: Map<(i64, u32, u32, u8), Counts>,
+    instances: Map<(i64, u32, u32), Counts>,
     known: Map<u64, Known>,
     waiting: Map<u64, Vec<Child>>,
     /// Minute and key of what is in `known`, and of what waits, when spans come in order.
@@ -430,7 +396,7 @@ impl RollupBuilder {
             if let Some((peer, kind)) = parent.remote {
                 let edge = (minute_of(parent.weight.start), parent.service, peer, kind);
                 if let Some(total) = self.edges.get_mut(&edge) {
-                    total.remove(&parent.weight);
+                    total.take_out(&parent.weight);
                 }
             }
         }
@@ -447,77 +413,105 @@ impl RollupBuilder {
 
     /// Gives rows of some kinds of what was pushed so far, sorted by what they are about, then time.
     pub fn rows(&self, wanted: impl Fn(RollupKind) -> bool) -> Vec<RollupRow> {
-        let mut rows = Vec::new();
-        let name = |number: u32| self.names.get(number);
-        self.node_rows(&wanted, &mut rows);
-        self.edge_rows(&wanted, &mut rows);
-        for (kind, unlisted) in [RollupKind::Operation, RollupKind::Instance].into_iter().zip(self.unlisted) {
-            if unlisted && wanted(kind) {
-                // In each hour, so that whichever is asked for tells it.
-                let mut hours: Vec<i64> = self.nodes.keys().map(|(minute, _)| hour_of(*minute)).collect();
-                hours.sort_unstable();
-                hours.dedup();
-                rows.extend(hours.into_iter().map(|hour| RollupRow::unlisted(kind, hour)));
-            }
-        }
+        let mut lines = Vec::new();
+        self.node_lines(&wanted, &mut lines);
+        self.edge_lines(&wanted, &mut lines);
         if wanted(RollupKind::Operation) {
             for (&(hour, service, operation, kind), of) in &self.operations {
-                rows.push(of.row(RollupKind::Operation, hour, name(service), name(operation), kind));
+                lines.push(Line::new(RollupKind::Operation, hour, service, Some(operation), kind, of.clone()));
             }
         }
         if wanted(RollupKind::Instance) {
             for (&(hour, service, instance), of) in &self.instances {
-                rows.push(of.row(RollupKind::Instance, hour, name(service), name(instance), 0));
+                lines.push(Line::new(RollupKind::Instance, hour, service, Some(instance), 0, of.clone()));
             }
         }
         if wanted(RollupKind::Open) {
-            rows.extend(self.open.iter().chain(self.waiting.values().flatten()).map(|child| self.open_row(child)));
+            lines.extend(self.open.iter().chain(self.waiting.values().flatten()).map(Child::line));
         }
-        rows.sort_by(|a, b| {
-            (a.kind, a.minute, &a.service, &a.peer, a.sort, &a.ids)
-                .cmp(&(b.kind, b.minute, &b.service, &b.peer, b.sort, &b.ids))
-        });
+        let ranks = self.names.ranks();
+        let rank = |name: Option<u32>| name.map_or(0, |number| ranks[number as usize]);
+        lines.sort_by_cached_key(|l| (l.kind, l.minute, rank(Some(l.service)), rank(l.peer), l.sort, l.ids));
+        let name = |number: u32| self.names.get(number).to_owned();
+        let row = |l: Line| RollupRow {
+            kind: l.kind,
+            minute: l.minute,
+            service: name(l.service),
+            peer: l.peer.map(name).unwrap_or_default(),
+            sort: l.sort,
+            counts: l.counts,
+            ids: l.ids,
+        };
+        let mut rows: Vec<RollupRow> = lines.into_iter().map(row).collect();
+        let unlisted = [RollupKind::Operation, RollupKind::Instance].into_iter().zip(self.unlisted);
+        for (kind, _) in unlisted.filter(|&(kind, unlisted)| unlisted && wanted(kind)) {
+            // In each hour, so that whichever is asked for tells it.
+            let mut hours: Vec<i64> = self.nodes.keys().map(|(minute, _)| hour_of(*minute)).collect();
+            hours.sort_unstable();
+            hours.dedup();
+            let at = rows.partition_point(|row| row.kind < kind);
+            rows.splice(at..at, hours.into_iter().map(|hour| RollupRow::unlisted(kind, hour)));
+        }
         rows
     }
 
-    fn node_rows(&self, wanted: &impl Fn(RollupKind) -> bool, rows: &mut Vec<RollupRow>) {
-        let mut hours: Map<(i64, u32), Total> = Map::default();
+    fn node_lines(&self, wanted: &impl Fn(RollupKind) -> bool, lines: &mut Vec<Line>) {
+        let mut hours: Map<(i64, u32), Counts> = Map::default();
         for (&(minute, service), of) in &self.nodes {
             if wanted(RollupKind::NodeMinute) {
-                rows.push(of.row(RollupKind::NodeMinute, minute, self.names.get(service), "", 0));
+                lines.push(Line::new(RollupKind::NodeMinute, minute, service, None, 0, of.clone()));
             }
             if wanted(RollupKind::NodeHour) {
                 hours.entry((hour_of(minute), service)).or_default().merge(of);
             }
         }
         for ((hour, service), of) in hours {
-            rows.push(of.row(RollupKind::NodeHour, hour, self.names.get(service), "", 0));
+            lines.push(Line::new(RollupKind::NodeHour, hour, service, None, 0, of));
         }
     }
 
-    fn edge_rows(&self, wanted: &impl Fn(RollupKind) -> bool, rows: &mut Vec<RollupRow>) {
-        let mut hours: Map<EdgeKey, Total> = Map::default();
-        let name = |number: u32| self.names.get(number);
+    fn edge_lines(&self, wanted: &impl Fn(RollupKind) -> bool, lines: &mut Vec<Line>) {
+        let mut hours: Map<EdgeKey, Counts> = Map::default();
         for (&(minute, source, target, kind), of) in self.edges.iter().filter(|(_, of)| of.spans > 0) {
             if wanted(RollupKind::EdgeMinute) {
-                rows.push(of.row(RollupKind::EdgeMinute, minute, name(source), name(target), kind as u8));
+                lines.push(Line::new(RollupKind::EdgeMinute, minute, source, Some(target), kind as u8, of.clone()));
             }
             if wanted(RollupKind::EdgeHour) {
                 hours.entry((hour_of(minute), source, target, kind)).or_default().merge(of);
             }
         }
         for ((hour, source, target, kind), of) in hours {
-            rows.push(of.row(RollupKind::EdgeHour, hour, name(source), name(target), kind as u8));
+            lines.push(Line::new(RollupKind::EdgeHour, hour, source, Some(target), kind as u8, of));
         }
     }
+}
 
-    fn open_row(&self, child: &Child) -> RollupRow {
-        let mut total = Total::default();
-        total.add(&child.weight);
-        let sort = child.kind | if child.shared { OPEN_SHARED } else { 0 };
-        let minute = minute_of(child.weight.start);
-        let row = total.row(RollupKind::Open, minute, self.names.get(child.service), "", sort);
-        RollupRow { ids: Some((child.trace, child.id, child.parent)), ..row }
+impl Child {
+    /// As a row that is open.
+    fn line(&self) -> Line {
+        let mut counts = Counts::default();
+        counts.add(&self.weight);
+        let sort = self.kind | if self.shared { OPEN_SHARED } else { 0 };
+        let line = Line::new(RollupKind::Open, minute_of(self.weight.start), self.service, None, sort, counts);
+        Line { ids: Some((self.trace, self.id, self.parent)), ..line }
+    }
+}
+
+/// A row whose names are numbers.
+struct Line {
+    kind: RollupKind,
+    minute: i64,
+    service: u32,
+    /// `None`: the empty name.
+    peer: Option<u32>,
+    sort: u8,
+    ids: Option<(TraceId, SpanId, SpanId)>,
+    counts: Counts,
+}
+
+impl Line {
+    fn new(kind: RollupKind, minute: i64, service: u32, peer: Option<u32>, sort: u8, counts: Counts) -> Self {
+        Self { kind, minute, service, peer, sort, ids: None, counts }
     }
 }
 

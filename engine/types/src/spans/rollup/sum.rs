@@ -1,60 +1,56 @@
 //! Puts roll-ups together row by row: what is about the same thing is added up, and can be taken out again.
 
+use std::hash::BuildHasher;
+
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 use super::builder::LISTED_MAX;
 use super::{HOUR_MINUTES, RollupKind, RollupRow, UNLISTED};
 use crate::spans::{SpanId, TraceId};
 
-/// Kind, minute, service, peer, sort, ids.
-type Key = (RollupKind, i64, String, String, u8, Option<(TraceId, SpanId, SpanId)>);
-
 /// See the module.
 #[derive(Debug, Default)]
-pub struct RollupSum(HashMap<Key, RollupRow, FixedState>);
+pub struct RollupSum(HashTable<RollupRow>);
 
-fn key(row: &RollupRow) -> Key {
-    (row.kind, row.minute, row.service.clone(), row.peer.clone(), row.sort, row.ids)
+/// Kind, minute, service, peer, sort, ids: what a row is about.
+type About<'r> = (RollupKind, i64, &'r str, &'r str, u8, Option<(TraceId, SpanId, SpanId)>);
+
+fn about(row: &RollupRow) -> About<'_> {
+    (row.kind, row.minute, &row.service, &row.peer, row.sort, row.ids)
+}
+
+fn hash(row: &RollupRow) -> u64 {
+    FixedState::default().hash_one(about(row))
 }
 
 impl RollupSum {
     /// Adds a row.
     pub fn add(&mut self, row: RollupRow) {
-        let Some(of) = self.0.get_mut(&key(&row)) else {
-            self.0.insert(key(&row), row);
-            return;
-        };
-        of.spans += row.spans;
-        of.errors += row.errors;
-        of.seen = (of.seen.0.min(row.seen.0), of.seen.1.max(row.seen.1));
-        of.durations.merge(&row.durations);
-        if row.protocol != 0 && (of.protocol == 0 || row.protocol < of.protocol) {
-            of.protocol = row.protocol;
+        match self.0.entry(hash(&row), |other| about(other) == about(&row), hash) {
+            Entry::Occupied(of) => of.into_mut().counts.merge(&row.counts),
+            Entry::Vacant(free) => drop(free.insert(row)),
         }
     }
 
-    /// Takes a row out that was added as it is or as part of another. First and last start stay as they are.
+    /// Takes a row out that was added as it is or as part of another ([`super::Counts::remove`]).
     pub fn remove(&mut self, row: &RollupRow) {
-        let Some(of) = self.0.get_mut(&key(row)) else { return };
-        of.spans = of.spans.saturating_sub(row.spans);
-        of.errors = of.errors.saturating_sub(row.errors);
-        row.durations.iter().for_each(|(bucket, count)| of.durations.remove(bucket, count));
+        if let Some(of) = self.0.find_mut(hash(row), |other| about(other) == about(row)) {
+            of.counts.remove(&row.counts);
+        }
     }
 
     /// Gives the rows, sorted as [`super::RollupBuilder::rows`] sorts them.
     pub fn rows(self) -> Vec<RollupRow> {
         let mut rows: Vec<RollupRow> =
-            self.0.into_values().filter(|row| row.spans > 0 || row.sort == UNLISTED).collect();
+            self.0.into_iter().filter(|row| row.counts.spans > 0 || row.sort == UNLISTED).collect();
         for kind in [RollupKind::Operation, RollupKind::Instance] {
             if rows.iter().filter(|row| row.kind == kind).count() > LISTED_MAX {
                 unlist(kind, &mut rows);
             }
         }
-        rows.sort_by(|a, b| {
-            (a.kind, a.minute, &a.service, &a.peer, a.sort, &a.ids)
-                .cmp(&(b.kind, b.minute, &b.service, &b.peer, b.sort, &b.ids))
-        });
+        rows.sort_by(|a, b| about(a).cmp(&about(b)));
         rows
     }
 }

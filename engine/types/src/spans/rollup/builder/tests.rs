@@ -34,7 +34,7 @@ fn edges(builder: &RollupBuilder) -> Vec<String> {
     let rows = builder.rows(|kind| matches!(kind, RollupKind::EdgeHour | RollupKind::Open));
     let text = |row: &RollupRow| match row.ids {
         Some((_, id, _)) => format!("open {}", u64::from_be_bytes(id)),
-        None => format!("{}>{} {} {}", row.service, row.peer, row.sort, row.spans),
+        None => format!("{}>{} {} {}", row.service, row.peer, row.sort, row.counts.spans),
     };
     rows.iter().map(text).collect()
 }
@@ -94,7 +94,7 @@ fn too_many_operations_are_said_to_be() {
     builder.push(&b.finish().flat()).unwrap();
     let rows = builder.rows(|kind| kind == RollupKind::Operation);
     assert_eq!(rows.iter().map(|r| r.sort).collect::<Vec<_>>(), [UNLISTED]);
-    assert_eq!(builder.rows(|kind| kind == RollupKind::Instance)[0].spans, LISTED_MAX as u64 + 1);
+    assert_eq!(builder.rows(|kind| kind == RollupKind::Instance)[0].counts.spans, LISTED_MAX as u64 + 1);
 }
 
 #[test]
