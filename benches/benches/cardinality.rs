@@ -4,10 +4,10 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use quiver_benches::cpu;
 use quiver_benches::data::METRIC;
-use quiver_benches::world::World;
+use quiver_benches::world::{Caches, World};
 
 fn bench(c: &mut Criterion) {
-    let world = World::filled();
+    let world = World::filled(Caches::default());
     let mut group = c.benchmark_group("cardinality");
     group.sample_size(10);
     for (name, query) in [

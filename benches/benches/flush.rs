@@ -6,13 +6,13 @@ use std::time::Instant;
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use quiver_benches::cpu;
 use quiver_benches::data::{SERIES, batch};
-use quiver_benches::world::World;
+use quiver_benches::world::{Caches, World};
 
 /// Rounds of one generation.
 const ROUNDS: usize = 100;
 
 fn bench(c: &mut Criterion) {
-    let world = World::empty();
+    let world = World::empty(Caches::default());
     let mut round = 0;
     let mut group = c.benchmark_group("flush");
     group.throughput(Throughput::Elements((SERIES * ROUNDS) as u64)).sample_size(10).sampling_mode(SamplingMode::Flat);

@@ -4,11 +4,11 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use quiver_benches::cpu;
 use quiver_benches::data::{JOBS, METRIC, SERIES, last_ms};
-use quiver_benches::world::World;
+use quiver_benches::world::{Caches, World};
 use quiver_types::{Access, MatchOp, Matcher, MillisRange, ReadStats};
 
 fn bench(c: &mut Criterion) {
-    let world = World::filled();
+    let world = World::filled(Caches::default());
     let (access, stats) = (Access::full(), ReadStats::default());
     let range = MillisRange::new(last_ms() - 3_600_000, last_ms());
     let names = |selectors: &[Vec<Matcher>]| {

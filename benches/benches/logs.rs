@@ -6,7 +6,7 @@ use std::sync::Arc;
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use quiver_benches::cpu;
 use quiver_benches::log_rows::{BATCH, ROWS, batch, trace_id};
-use quiver_benches::world::World;
+use quiver_benches::world::{Caches, World};
 use quiver_types::logs::{
     FieldPattern, LogColumn, LogFilter, LogOrder, LogRequest, MSG, MatchHints, NumberRange, STREAM, TIME, ValueMatcher,
     words,
@@ -74,7 +74,7 @@ fn any(filter: LogFilter, columns: &[&str], rest: bool) -> LogRequest {
 }
 
 fn bench(c: &mut Criterion) {
-    let world = World::empty();
+    let world = World::empty(Caches::default());
     let batches: Vec<_> = (0..ROWS).step_by(BATCH).map(|first| batch(first, BATCH)).collect();
     cpu::report_samples("write of rows", ROWS, || batches.iter().for_each(|b| world.write_logs(b.clone())));
     cpu::report_samples("flush of rows", ROWS, || world.flush());
@@ -103,7 +103,7 @@ fn bench(c: &mut Criterion) {
         });
     }
     group.finish();
-    let cold = World::with_decoded_cache(false);
+    let cold = World::empty(Caches { decoded: false, ..Caches::default() });
     for b in batches {
         cold.write_logs(b);
     }

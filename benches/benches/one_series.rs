@@ -4,10 +4,10 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use quiver_benches::cpu;
 use quiver_benches::data::{METRIC, SERIES};
-use quiver_benches::world::World;
+use quiver_benches::world::{Caches, World};
 
 fn bench(c: &mut Criterion) {
-    let world = World::filled();
+    let world = World::filled(Caches::default());
     let plain = format!("{METRIC}{{path=\"/api/v1/resource/77\"}}");
     let rate = format!("rate({plain}[5m])");
     let mut group = c.benchmark_group("one_series");

@@ -5,7 +5,7 @@ use std::time::Instant;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use quiver_benches::cpu;
 use quiver_benches::spans::{SPANS, START, request, trace_id};
-use quiver_benches::world::World;
+use quiver_benches::world::{Caches, World};
 use quiver_ingest::traces::{DecodedSpans, TraceContext, TraceFormat, decode};
 use quiver_query::{Limits, QueryContext};
 use quiver_traces::{Params, Search, Selection};
@@ -57,7 +57,7 @@ fn bench(c: &mut Criterion) {
     group.throughput(Throughput::Elements(REQUEST * SPANS as u64));
     group.bench_function("decode_otlp", |b| b.iter(|| decoded(&body).batch.len()));
     group.finish();
-    let world = World::empty();
+    let world = World::empty(Caches::default());
     load(&world);
     let traces = &world.app.traces;
     let mut group = c.benchmark_group("spans_read");

@@ -6,7 +6,7 @@ use std::time::Instant;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use quiver_benches::cpu;
 use quiver_benches::data::{REQUEST_SERIES, Requests, SAMPLES, request};
-use quiver_benches::world::World;
+use quiver_benches::world::{Caches, World};
 use quiver_types::MetricsBatch;
 
 /// Requests on their way at the same time.
@@ -40,7 +40,7 @@ fn write(world: &World, batches: Vec<MetricsBatch>) {
 }
 
 fn bench(c: &mut Criterion) {
-    let (world, mut requests) = (World::empty(), Requests::default());
+    let (world, mut requests) = (World::empty(Caches::default()), Requests::default());
     let mut group = c.benchmark_group("write");
     group.throughput(Throughput::Elements(REQUEST_SERIES as u64));
     group.bench_function("request_of_500_series", |b| {

@@ -17,6 +17,21 @@ use tokio::runtime::Runtime;
 use crate::cpu;
 use crate::data::{ROUNDS, SAMPLES, SERIES, batch, last_ms};
 
+/// Which of the caches that keep more than bytes of files are on.
+#[derive(Debug, Clone, Copy)]
+pub struct Caches {
+    /// Decoded columns and samples.
+    pub decoded: bool,
+    /// Results of range queries: a query that is asked again is not evaluated.
+    pub results: bool,
+}
+
+impl Default for Caches {
+    fn default() -> Self {
+        Self { decoded: true, results: false }
+    }
+}
+
 /// A running product with a folder of its own.
 #[derive(Debug)]
 pub struct World {
@@ -35,19 +50,15 @@ impl Drop for World {
 
 impl World {
     /// Starts without data; background compaction is off, so that each bench measures what it names.
-    pub fn empty() -> Self {
-        Self::with_decoded_cache(true)
-    }
-
-    /// The same, with or without the cache of decoded columns.
-    pub fn with_decoded_cache(decoded_cache: bool) -> Self {
+    pub fn empty(caches: Caches) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let flags = [
             ("store.data", dir.path().display().to_string()),
             ("store.retention", "none".to_owned()),
             ("compaction.enabled", "false".to_owned()),
             ("memory.limit", "6GiB".to_owned()),
-            ("memory.decoded_cache", decoded_cache.to_string()),
+            ("memory.decoded_cache", caches.decoded.to_string()),
+            ("query.result_cache", if caches.results { "64MiB" } else { "0" }.to_owned()),
         ];
         let loaded = Loaded::load(None, std::iter::empty(), &flags).expect("valid settings");
         let runtime = Runtime::new().expect("a runtime");
@@ -56,8 +67,8 @@ impl World {
     }
 
     /// Starts and fills with all of the data set, flushed and compacted; says what that took and how small it is.
-    pub fn filled() -> Self {
-        let world = Self::empty();
+    pub fn filled(caches: Caches) -> Self {
+        let world = Self::empty(caches);
         let began = Instant::now();
         let (series, rounds) = (1_000, 100);
         for first_round in (0..ROUNDS).step_by(rounds) {

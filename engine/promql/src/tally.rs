@@ -165,19 +165,20 @@ impl Counts {
         self.read[step] += samples;
     }
 
-    /// Counts what an instant selector gave.
-    pub(crate) fn instant(&mut self, out: &SeriesOut<'_>) {
+    /// Counts what an instant selector gave from a step on.
+    pub(crate) fn instant(&mut self, out: &SeriesOut<'_>, first: usize) {
         for (step, _) in out.present.iter().enumerate().filter(|(_, p)| **p) {
-            self.both(step, 1);
+            self.both(first + step, 1);
         }
         for (step, h) in &out.hists {
-            self.both(*step as usize, histogram_samples(h));
+            self.both(first + *step as usize, histogram_samples(h));
         }
     }
 
     /// Counts the windows of a range function, widened as `anchored` and `smoothed` do. What is the matrix of a
-    /// subquery was read by that (`from_scan` false).
-    pub(crate) fn range(&mut self, samples: &SeriesSamples<'_>, call: &RangeCall<'_>, from_scan: bool) {
+    /// subquery was read by that (`from_scan` false). The steps of the call are those from `first` on; no window before
+    /// them holds a sample.
+    pub(crate) fn range(&mut self, samples: &SeriesSamples<'_>, call: &RangeCall<'_>, first: usize, from_scan: bool) {
         let window = &call.window;
         let before = if window.anchored || window.smoothed { window.lookback_ms } else { 0 };
         let after = if window.smoothed { window.lookback_ms } else { 0 };
@@ -188,7 +189,7 @@ impl Counts {
             let (start, end) = (start - before, end + after);
             floats.advance(samples.ts, start, end);
             hists.advance(samples.hist_ts, start, end);
-            self.total[step] += self.sizes.of(floats, hists);
+            self.total[first + step] += self.sizes.of(floats, hists);
             if !from_scan || (call.at.is_some() && step > 0) {
                 continue;
             }
@@ -198,7 +199,7 @@ impl Counts {
                 new_floats.lo = first_after(&samples.ts[..floats.hi], floats.lo, seen);
                 new_hists.lo = first_after(&samples.hist_ts[..hists.hi], hists.lo, seen);
             }
-            self.read[step] += self.sizes.of(new_floats, new_hists);
+            self.read[first + step] += self.sizes.of(new_floats, new_hists);
         }
     }
 }
@@ -250,7 +251,7 @@ mod tests {
         let window = Window { range_ms: 60, offset_ms: 0, anchored: false, smoothed: false, lookback_ms: 300 };
         let check = |grid: Grid, at: Option<i64>, total: &[u64], read: &[u64]| {
             let mut counts = Counts::new(grid.steps);
-            counts.range(&samples, &RangeCall { grid, window, at, params: &[], windows: None }, true);
+            counts.range(&samples, &RangeCall { grid, window, at, params: &[], windows: None }, 0, true);
             assert_eq!((&counts.total[..], &counts.read[..]), (total, read), "{grid:?} {at:?}");
         };
         check(grid(101, 5, 4), None, &[6, 6, 6, 6], &[6, 0, 1, 0]);

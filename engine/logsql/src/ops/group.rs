@@ -113,6 +113,30 @@ impl Partial {
     }
 }
 
+/// Finds runs of rows with equal codes, each with its code; `false`: there are too many of them.
+fn runs_of<C: Copy + Eq + TryInto<usize>>(codes: &[C], runs: &mut Vec<(usize, Range<usize>)>) -> bool {
+    let Some((_, others)) = codes.split_first() else { return true };
+    let changes: u32 = codes.iter().zip(others).map(|(a, b)| u32::from(a != b)).sum();
+    if changes as usize > codes.len() / 32 {
+        return false;
+    }
+    let mut start = 0;
+    while start < codes.len() {
+        let code = codes[start];
+        let mut end = start + 1;
+        // Many at once, without a look at each result.
+        while let Some(chunk) = codes.get(end..end + 64)
+            && chunk.iter().fold(true, |same, other| same & (*other == code))
+        {
+            end += 64;
+        }
+        end += codes[end..].iter().take_while(|other| **other == code).count();
+        runs.push((code.try_into().unwrap_or(usize::MAX), start..end));
+        start = end;
+    }
+    true
+}
+
 /// Numbers rows by their keys.
 #[derive(Debug)]
 struct Groups {
@@ -191,51 +215,56 @@ impl Groups {
         self.sparse.clear();
         self.dense.clear();
         self.dense.resize(all.unwrap_or(0), UNKNOWN);
-        let combined = self.combined();
-        let changes = combined.windows(2).filter(|pair| pair[0] != pair[1]).count();
-        if changes <= rows / 32 {
-            for run in combined.chunk_by(|a, b| a == b) {
-                let start = self.runs.last().map_or(0, |(_, rows)| rows.end);
-                let group = self.group_of(run[0], start);
-                self.runs.push((group, start..start + run.len()));
-            }
+        let single = self.codes.len() == 1;
+        let few = if single {
+            runs_of(self.codes[0].of_row(), &mut self.runs)
         } else {
-            self.of_row.reserve(rows);
-            let mut before = None;
-            for (row, &code) in combined.iter().enumerate() {
-                let group = match before {
-                    Some((own, group)) if own == code => group,
-                    _ => self.group_of(code, row),
-                };
-                before = Some((code, group));
-                self.of_row.push(group);
+            self.combine();
+            runs_of(&self.combined, &mut self.runs)
+        };
+        if few {
+            // Of each run its code stands where its group comes.
+            for at in 0..self.runs.len() {
+                let (code, rows) = &self.runs[at];
+                let group = self.group_of(*code as u64, rows.start);
+                self.runs[at].0 = group;
             }
+            return Ok(());
         }
-        self.combined = combined;
+        self.of_row.reserve(rows);
+        let mut before = None;
+        for row in 0..rows {
+            let code = if single { u64::from(self.codes[0].of_row()[row]) } else { self.combined[row] };
+            let group = match before {
+                Some((own, group)) if own == code => group,
+                _ => self.group_of(code, row),
+            };
+            before = Some((code, group));
+            self.of_row.push(group);
+        }
         Ok(())
     }
 
-    /// One code of each row for all keys together.
-    fn combined(&mut self) -> Vec<u64> {
-        let mut combined = std::mem::take(&mut self.combined);
+    /// Makes one code of each row for all keys together.
+    fn combine(&mut self) {
+        let Self { codes, combined, .. } = self;
         combined.clear();
-        let Some((first, others)) = self.codes.split_first() else { return combined };
-        combined.extend(first.of_row.iter().map(|&code| u64::from(code)));
+        let Some((first, others)) = codes.split_first() else { return };
+        combined.extend(first.of_row().iter().map(|&code| u64::from(code)));
         let mut all = first.values.len() as u64;
         for codes in others {
             let count = codes.values.len() as u64;
             all = all.checked_mul(count).unwrap_or_else(|| {
                 // Too many for a number: only those that occur count.
                 let mut known: HashMap<u64, u64, FixedState> = HashMap::default();
-                for code in &mut combined {
+                for code in combined.iter_mut() {
                     let next = known.len() as u64;
                     *code = *known.entry(*code).or_insert(next);
                 }
                 known.len() as u64 * count
             });
-            combined.iter_mut().zip(&codes.of_row).for_each(|(c, &code)| *c = *c * count + u64::from(code));
+            combined.iter_mut().zip(codes.of_row()).for_each(|(c, &code)| *c = *c * count + u64::from(code));
         }
-        combined
     }
 
     /// Makes the group of each row of the runs, if that was not done yet.
@@ -266,7 +295,7 @@ impl Groups {
     fn find(&mut self, row: usize) -> u32 {
         let Self { keys, short, table, count, codes, .. } = self;
         if let ([own], [c]) = (keys.as_mut_slice(), codes.as_slice())
-            && let Some(view) = c.values.short(c.of_row[row] as usize)
+            && let Some(view) = c.values.short(c.of_row()[row] as usize)
         {
             let hash = HASHER.hash_one(view);
             if let Some((_, group)) = short.find(hash, |known| known.0 == view) {
@@ -274,15 +303,15 @@ impl Groups {
             }
             let group = *count as u32;
             *count += 1;
-            own.push_from(&c.values, c.of_row[row] as usize);
+            own.push_from(&c.values, c.of_row()[row] as usize);
             short.insert_unique(hash, (view, group), |known| HASHER.hash_one(known.0));
             return group;
         }
         let mix = |hash: u64, more: u64| hash.rotate_left(23) ^ more;
-        let hash = codes.iter().fold(0, |hash, c| mix(hash, c.values.hash(c.of_row[row] as usize)));
+        let hash = codes.iter().fold(0, |hash, c| mix(hash, c.values.hash(c.of_row()[row] as usize)));
         let same = |group: &u32| {
             let group = *group as usize;
-            keys.iter().zip(codes.iter()).all(|(own, c)| own.same(group, &c.values, c.of_row[row] as usize))
+            keys.iter().zip(codes.iter()).all(|(own, c)| own.same(group, &c.values, c.of_row()[row] as usize))
         };
         if let Some(group) = table.find(hash, same) {
             return *group;
@@ -290,7 +319,7 @@ impl Groups {
         let group = *count as u32;
         *count += 1;
         for (own, c) in keys.iter_mut().zip(codes.iter()) {
-            own.push_from(&c.values, c.of_row[row] as usize);
+            own.push_from(&c.values, c.of_row()[row] as usize);
         }
         let keys = &*keys;
         table.insert_unique(hash, group, |group| keys.iter().fold(0, |hash, own| mix(hash, own.hash(*group as usize))));
@@ -330,8 +359,9 @@ mod tests {
         };
         for keys in [1, 2, 3, 9] {
             // Values that are all different make more combinations than a number holds.
-            let texts = |from: usize, spread: bool| -> Vec<Vec<String>> {
-                let one = |key: usize| move |row: usize| if spread { format!("{row}") } else { value(row, key) };
+            let texts = |from: usize, run: usize| -> Vec<Vec<String>> {
+                let one =
+                    |key: usize| move |row: usize| if run == 0 { format!("{row}") } else { value(row / run, key) };
                 (0..keys).map(|key| (from..from + 2000).map(one(key)).collect()).collect()
             };
             let names: Vec<String> = (0..keys).map(|i| format!("k{i}")).collect();
@@ -343,8 +373,8 @@ mod tests {
                 let mut groups = Groups::new(&aggregate);
                 let (mut own, mut expected) = (Vec::new(), Vec::new());
                 let mut known: BTreeMap<Vec<String>, usize> = BTreeMap::new();
-                for (from, spread) in [(0, false), (1000, true), (500, false)] {
-                    let texts = texts(from, spread);
+                for (from, run) in [(0, 1), (1000, 0), (500, 1), (700, 300), (0, 65)] {
+                    let texts = texts(from, run);
                     let rows = batch(&input, columns(&texts, kind), 2000).expect("a batch");
                     groups.number(&rows, &aggregate).expect("numbered");
                     groups.expand();

@@ -105,17 +105,19 @@ impl Accumulator {
         matches!(op, Sum | Avg | Count | Min | Max | Group | Stddev | Stdvar | Quantile)
     }
 
-    /// Adds a row to a group: values and presence of its floats by step, and its histograms by step. `metric_name` is
-    /// only read when histograms do not fit together.
+    /// Adds a row to a group: values and presence of its floats by step, from step `first` on (it has none at others),
+    /// and its histograms by step. `metric_name` is only read when histograms do not fit together.
     pub fn fold(
         &mut self,
         group: u32,
+        first: usize,
         values: &[f64],
         present: &[bool],
         hists: &[(u32, Histogram)],
         metric_name: &str,
     ) {
-        let slots = group as usize * self.steps..(group as usize + 1) * self.steps;
+        let base = group as usize * self.steps;
+        let slots = base + first..base + first + values.len();
         let row = values.iter().copied().zip(present.iter().copied());
         match &mut self.state {
             State::Sum { sum, lost } => {
@@ -157,13 +159,18 @@ impl Accumulator {
             }
             State::Rows(rows) => {
                 let rows = &mut rows[group as usize];
+                let (start, end) = (rows.values.len() + first, rows.values.len() + self.steps);
+                rows.values.resize(start, 0.0);
                 rows.values.extend_from_slice(values);
+                rows.values.resize(end, 0.0);
+                rows.present.resize(start, false);
                 rows.present.extend_from_slice(present);
+                rows.present.resize(end, false);
             }
         }
         self.seen[slots.clone()].iter_mut().zip(present).for_each(|(seen, &p)| *seen |= p);
         if !hists.is_empty() {
-            self.fold_histograms(slots.start, hists, metric_name);
+            self.fold_histograms(base, hists, metric_name);
         }
     }
 

@@ -23,6 +23,12 @@ impl<'a> ScalarSteps<'a> {
         Self { values }
     }
 
+    /// Leaves the values of some steps.
+    #[must_use]
+    pub fn within(self, steps: &std::ops::Range<usize>) -> Self {
+        if self.values.len() == 1 { self } else { Self { values: &self.values[steps.clone()] } }
+    }
+
     /// Gives the value at a step.
     pub fn at(&self, step: usize) -> f64 {
         if self.values.len() == 1 { self.values[0] } else { self.values[step] }

@@ -147,9 +147,10 @@ impl Worker for FoldWorker {
         if let Some(rollup) = rollup {
             rollup.each(batch, |evaluator, series, samples| {
                 let (values, present) = (&mut row.0, &mut row.1);
-                present.fill(false);
-                let hists = evaluator.run(series, samples, values, present)?;
-                state.fold(fold.ids[series as usize], values, present, &hists, name(series));
+                let (steps, hists) = evaluator.run(series, samples, values, present)?;
+                let group = fold.ids[series as usize];
+                state.fold(group, steps.start, &values[steps.clone()], &present[steps.clone()], &hists, name(series));
+                present[steps].fill(false);
                 Ok(())
             })?;
         } else {
@@ -158,7 +159,7 @@ impl Worker for FoldWorker {
             for (idx, &series) in block.rows.iter().enumerate() {
                 let (values, present) = block.row(idx);
                 let hists = hists.get(idx).map_or(&[][..], Hists::as_slice);
-                state.fold(fold.ids[series as usize], values, present, hists, name(series));
+                state.fold(fold.ids[series as usize], 0, values, present, hists, name(series));
             }
         }
         // Operators that keep their rows grow with each batch.

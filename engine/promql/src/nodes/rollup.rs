@@ -1,6 +1,7 @@
 //! From samples to steps: instant selectors (look-back) and functions of range vectors, over a scan or over the
 //! matrix of a subquery.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -103,6 +104,35 @@ impl Rollup {
         out
     }
 
+    /// The steps whose windows can hold a sample of a series. Series that come and go are there for a small part of a
+    /// long range.
+    fn steps_of(&self, samples: &SeriesSamples<'_>) -> Range<usize> {
+        let (grid, window) = (self.grid, self.window);
+        let ends = [samples.ts, samples.hist_ts].map(|ts| ts.first().copied().zip(ts.last().copied()));
+        let Some((first, last)) = ends.into_iter().flatten().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else {
+            return 0..0;
+        };
+        if self.at.is_some() {
+            return 0..grid.steps;
+        }
+        let extended = window.anchored || window.smoothed || matches!(self.function, RollupFunction::Smoothed);
+        let back = match self.function {
+            RollupFunction::Instant(_) => window.lookback_ms,
+            _ if extended => window.range_ms.saturating_add(window.lookback_ms),
+            _ => window.range_ms,
+        };
+        let ahead = if extended { window.lookback_ms } else { 0 };
+        // The window of a step at t is within (t - offset - back, t - offset + ahead].
+        let step_at = |t: Millis| {
+            let distance = t.saturating_sub(grid.start).max(0);
+            usize::try_from(distance.div_euclid(grid.step_ms) + i64::from(distance.rem_euclid(grid.step_ms) > 0))
+                .map_or(grid.steps, |step| step.min(grid.steps))
+        };
+        let from = first.saturating_add(window.offset_ms).saturating_sub(ahead);
+        let to = last.saturating_add(window.offset_ms).saturating_add(back);
+        step_at(from)..step_at(to).max(step_at(from))
+    }
+
     /// Says whether a scalar argument comes from an input.
     pub(crate) fn has_inputs(&self) -> bool {
         self.params.iter().any(|p| matches!(p, Param::Input(_)))
@@ -152,7 +182,7 @@ impl Worker for RollupWorker {
         let mut held = 0;
         rows.each(batch, |evaluator, row, samples| {
             let (values, present) = out.row(row);
-            let hists = evaluator.run(row, samples, values, present)?;
+            let (_, hists) = evaluator.run(row, samples, values, present)?;
             out.histograms(hists);
             held += out.settle();
             if let Some(batch) = out.full()? {
@@ -250,25 +280,31 @@ pub(crate) struct Evaluator {
 }
 
 impl Evaluator {
-    /// Fills one row; gives its histograms by step.
+    /// Fills one row; gives the steps that may have a value, and the histograms by step.
     pub(crate) fn run(
         &mut self,
         row: u32,
         samples: &SeriesSamples<'_>,
         values: &mut [f64],
         present: &mut [bool],
-    ) -> Result<Vec<(u32, Histogram)>> {
+    ) -> Result<(Range<usize>, Vec<(u32, Histogram)>)> {
         let spec = &*self.spec;
-        let mut out = SeriesOut { values, present, hists: Vec::new() };
+        let steps = spec.steps_of(samples);
+        if steps.is_empty() {
+            return Ok((steps, Vec::new()));
+        }
+        let grid = Grid { start: spec.grid.at(steps.start), steps: steps.len(), ..spec.grid };
+        let mut out =
+            SeriesOut { values: &mut values[steps.clone()], present: &mut present[steps.clone()], hists: Vec::new() };
         let params: smallvec::SmallVec<[ScalarSteps<'_>; 2]> =
-            self.params.iter().map(|p| ScalarSteps::new(p)).collect();
+            self.params.iter().map(|p| ScalarSteps::new(p).within(&steps)).collect();
         let mut ctx = KernelContext {
             annotations: &mut self.annotations,
             pos: spec.pos,
             metric_name: self.names.as_ref().map_or("", |c| &**c.value(row as usize)),
             scratch: &mut self.scratch,
         };
-        let mut call = RangeCall { grid: spec.grid, window: spec.window, at: spec.at, params: &params, windows: None };
+        let mut call = RangeCall { grid, window: spec.window, at: spec.at, params: &params, windows: None };
         if samples.hist_ts.is_empty() && matches!(spec.source, SampleSource::Scan) {
             call.windows = self.windows.get(samples.ts, &call);
         }
@@ -283,13 +319,15 @@ impl Evaluator {
         }
         if let Some(counts) = &mut self.counts {
             match spec.function {
-                RollupFunction::Instant(_) => counts.instant(&out),
+                RollupFunction::Instant(_) => counts.instant(&out, steps.start),
                 RollupFunction::Smoothed | RollupFunction::Range(_) => {
-                    counts.range(samples, &call, matches!(spec.source, SampleSource::Scan));
+                    counts.range(samples, &call, steps.start, matches!(spec.source, SampleSource::Scan));
                 }
             }
         }
-        Ok(out.hists)
+        let mut hists = out.hists;
+        hists.iter_mut().for_each(|(step, _)| *step += steps.start as u32);
+        Ok((steps, hists))
     }
 }
 

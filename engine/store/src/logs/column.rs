@@ -237,14 +237,14 @@ impl Column {
     /// Gives the values of the rows that are set, one behind the other.
     pub(crate) fn gather(&self, rows: &BooleanBuffer) -> Result<Values> {
         let chosen = self.chosen(rows);
-        if chosen.count_set_bits() == chosen.len() {
+        let count = chosen.count_set_bits();
+        if count == chosen.len() {
             return Ok(self.values.clone());
         }
-        let mut runs = chosen.set_slices();
-        let only = match (runs.next(), runs.next()) {
-            (Some(run), None) => Some(run),
-            _ => None,
-        };
+        // Most often one run is chosen: a window of a block.
+        let first = chosen.set_indices().next().unwrap_or(0);
+        let one_run = first + count <= chosen.len() && chosen.slice(first, count).count_set_bits() == count;
+        let only = one_run.then_some((first, first + count));
         let mask = BooleanArray::new(chosen, None);
         let of = |array: &dyn Array| match only {
             Some((start, end)) => Ok(array.slice(start, end - start)),

@@ -58,7 +58,9 @@ impl LiveRollup {
             let done = kept.pushed[n].1;
             for chunk in &chunks[done..] {
                 let SpansBatch { spans, contexts } = &chunk.batch;
-                kept.builder.push_spans(spans, contexts, spans["context"].as_primitive::<UInt32Type>().values())?;
+                let of = spans["context"].as_primitive::<UInt32Type>().values();
+                let attributes = spans["attributes"].as_binary::<i32>();
+                kept.builder.push_spans(spans, contexts, of, |i| attributes.value(i))?;
                 kept.spans += chunk.batch.len();
                 kept.pushed[n].1 += 1;
             }

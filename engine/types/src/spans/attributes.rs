@@ -274,7 +274,18 @@ impl<'a> IntoIterator for &'a Attributes {
 #[derive(Debug, Clone)]
 pub struct Iter<'a>(RawIter<'a>);
 
+#[inline]
 pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+    match *bytes {
+        [byte, rest @ ..] if *byte < 0x80 => {
+            *bytes = rest;
+            Some(u64::from(*byte))
+        }
+        _ => take_long_varint(bytes),
+    }
+}
+
+fn take_long_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
         let (&byte, rest) = bytes.split_first()?;
@@ -287,6 +298,7 @@ pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
+#[inline]
 pub(crate) fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let len = take_varint(bytes)?;
     let (taken, rest) = bytes.split_at_checked(usize::try_from(len).ok()?)?;
@@ -356,6 +368,7 @@ pub struct RawIter<'a>(&'a [u8]);
 impl<'a> Iterator for RawIter<'a> {
     type Item = RawAttribute<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<RawAttribute<'a>> {
         let bytes = &mut self.0;
         if bytes.is_empty() {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, ByteView, StringViewArray, TimestampNanosecondArray, make_view};
-use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
@@ -154,7 +154,9 @@ fn hash_text(view: u128, long: &[u8]) -> u64 {
 /// The rows of a batch by one key.
 #[derive(Debug)]
 pub(super) struct Codes {
-    pub(super) of_row: Vec<u32>,
+    of_row: Vec<u32>,
+    /// The same where a dictionary has them.
+    shared: Option<ScalarBuffer<u32>>,
     /// What the codes stand for.
     pub(super) values: KeyValues,
     /// Codes by their value.
@@ -163,13 +165,20 @@ pub(super) struct Codes {
 
 impl Codes {
     pub(super) fn new(kind: Kind) -> Self {
-        Self { of_row: Vec::new(), values: KeyValues::new(kind), known: HashTable::new() }
+        Self { of_row: Vec::new(), shared: None, values: KeyValues::new(kind), known: HashTable::new() }
+    }
+
+    /// The code of each row.
+    #[inline]
+    pub(super) fn of_row(&self) -> &[u32] {
+        self.shared.as_deref().unwrap_or(&self.of_row)
     }
 
     /// Codes a column. Different codes may stand for the same value.
     pub(super) fn fill(&mut self, texts: &Texts, key: &Key, rows: usize) {
-        let Self { of_row, values, known } = self;
+        let Self { of_row, shared, values, known } = self;
         of_row.clear();
+        *shared = None;
         values.clear();
         known.clear();
         let bucket = key.bucket.as_ref();
@@ -184,7 +193,7 @@ impl Codes {
                     values.push_text(if entries.is_null(i) { "" } else { entries.value(i) });
                 }
                 if keys.null_count() == 0 {
-                    of_row.extend_from_slice(keys.values());
+                    *shared = Some(keys.values().clone());
                 } else {
                     values.push_text("");
                     let missing = entries.len() as u32;

@@ -14,7 +14,7 @@ fn aggregate(op: AggregateOp, param: &[f64], groups: usize, steps: usize, rows: 
     for (i, (group, cells)) in rows.iter().enumerate() {
         let values: Vec<f64> = cells.iter().map(|c| c.unwrap_or(f64::NAN)).collect();
         let present: Vec<bool> = cells.iter().map(Option::is_some).collect();
-        if i < cut { &mut a } else { &mut b }.fold(*group, &values, &present, &[], "m");
+        if i < cut { &mut a } else { &mut b }.fold(*group, 0, &values, &present, &[], "m");
     }
     a.merge(b);
     let block = a.finish(&mut Annotations::default());
@@ -101,10 +101,10 @@ fn with_hists(op: AggregateOp, list: &[Histogram], float: Option<f64>, cut: usiz
     let make = || Accumulator::new(op, 1, 1, vec![0.5], PosRange::default());
     let (mut a, mut b) = (make(), make());
     for (i, h) in list.iter().enumerate() {
-        if i < cut { &mut a } else { &mut b }.fold(0, &[0.0], &[false], &[(0, h.clone())], "m");
+        if i < cut { &mut a } else { &mut b }.fold(0, 0, &[0.0], &[false], &[(0, h.clone())], "m");
     }
     if let Some(v) = float {
-        a.fold(0, &[v], &[true], &[], "m");
+        a.fold(0, 0, &[v], &[true], &[], "m");
     }
     a.merge(b);
     let mut annotations = Annotations::default();

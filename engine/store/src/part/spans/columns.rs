@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, Float64Array, Int64Array, ListArray, MapArray,
-    RecordBatch, StringArray, StringBuilder, StructArray, TimestampNanosecondArray, UInt32Array,
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, FixedSizeBinaryArray, Float64Array, Int64Array, ListArray,
+    MapArray, RecordBatch, StringArray, StringBuilder, StructArray, TimestampNanosecondArray, UInt32Array,
 };
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
-use arrow::compute::take;
+use arrow::compute::{interleave_record_batch, take};
 use arrow::datatypes::{DataType, Field, FieldRef, Int64Type, Schema, SchemaRef, UInt32Type};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -217,26 +217,52 @@ impl<'o> AttributeColumns<'o> {
 }
 
 /// Rows of batches, gathered in the order of the table.
-pub(super) struct Gathered {
-    /// Columns of [`quiver_types::spans::SPAN_COLUMNS`]; `context` is not to be used.
+pub(super) struct Gathered<'b> {
+    /// Columns of [`quiver_types::spans::SPAN_COLUMNS`] but [`BLOBS`]; `context` is not to be used.
     spans: RecordBatch,
+    blobs: [Blobs<'b>; 3],
     /// Contexts of the batches that were used, below each other.
     contexts: RecordBatch,
     /// Of each row its context there.
     of: UInt32Array,
 }
 
-impl Gathered {
+/// Columns with most of the bytes of a span; they are read where they are, and never copied as they came.
+const BLOBS: [&str; 3] = ["attributes", "events", "links"];
+
+/// Such a column in the order of the rows.
+struct Blobs<'b> {
+    arrays: Vec<&'b BinaryArray>,
+    /// Of each row array and place there.
+    rows: Arc<[(usize, usize)]>,
+}
+
+impl<'b> Blobs<'b> {
+    fn iter(&self) -> impl Iterator<Item = &'b [u8]> {
+        self.rows.iter().map(|&(array, at)| self.arrays[array].value(at))
+    }
+}
+
+impl<'b> Gathered<'b> {
     /// Gathers rows.
-    pub(super) fn of(batches: &[SpansBatch], rows: &[(u32, u32)]) -> Result<Self> {
+    pub(super) fn of(batches: &'b [SpansBatch], rows: &[(u32, u32)]) -> Result<Self> {
         let mut used: Vec<u32> = rows.iter().map(|r| r.0).collect();
         used.sort_unstable();
         used.dedup();
         let place = |b: u32| used.binary_search(&b).unwrap_or(0);
         let failed = "cannot sort spans";
         let spans: Vec<&RecordBatch> = used.iter().map(|&b| &batches[b as usize].spans).collect();
-        let indices: Vec<(usize, usize)> = rows.iter().map(|r| (place(r.0), r.1 as usize)).collect();
-        let gathered = arrow::compute::interleave_record_batch(&spans, &indices).internal(failed)?;
+        let indices: Arc<[(usize, usize)]> = rows.iter().map(|r| (place(r.0), r.1 as usize)).collect();
+        let blobs = BLOBS.map(|name| Blobs {
+            arrays: spans.iter().map(|b| b[name].as_binary::<i32>()).collect(),
+            rows: Arc::clone(&indices),
+        });
+        let schema = quiver_types::spans::span_schema();
+        let narrow = schema.fields().iter().zip(0..).filter(|(field, _)| !BLOBS.contains(&field.name().as_str()));
+        let narrow: Vec<usize> = narrow.map(|(_, at)| at).collect();
+        let narrow: Vec<RecordBatch> =
+            spans.iter().map(|b| b.project(&narrow)).collect::<Result<_, _>>().internal(failed)?;
+        let gathered = interleave_record_batch(&narrow.iter().collect::<Vec<_>>(), &indices).internal(failed)?;
         let contexts: Vec<&RecordBatch> = used.iter().map(|&b| &batches[b as usize].contexts).collect();
         let mut base = Vec::with_capacity(used.len());
         let mut total = 0;
@@ -250,12 +276,17 @@ impl Gathered {
         let of = UInt32Array::from_iter_values(of);
         let schema = quiver_types::spans::context_schema();
         let contexts = arrow::compute::concat_batches(&schema, contexts).internal(failed)?;
-        Ok(Self { spans: gathered, contexts, of })
+        Ok(Self { spans: gathered, blobs, contexts, of })
     }
 
     /// Adds the rows to a roll-up.
     pub(super) fn roll_up(&self, rollup: &mut RollupBuilder) -> Result<()> {
-        rollup.push_spans(&self.spans, &self.contexts, self.of.values())
+        let [Blobs { arrays, rows }, ..] = &self.blobs;
+        let attributes = |i: usize| {
+            let (array, at) = rows[i];
+            arrays[array].value(at)
+        };
+        rollup.push_spans(&self.spans, &self.contexts, self.of.values(), attributes)
     }
 }
 
@@ -276,14 +307,11 @@ impl<'o> Builder<'o> {
     }
 
     /// Makes the columns of rows.
-    pub(super) fn build(&self, rows: &Gathered, keys: &mut SpanKeys) -> Result<RecordBatch> {
-        let Gathered { spans, contexts, of } = rows;
+    pub(super) fn build(&self, rows: &Gathered<'_>, keys: &mut SpanKeys) -> Result<RecordBatch> {
+        let Gathered { spans, blobs: [attribute_runs, event_runs, link_runs], contexts, of } = rows;
         let count = spans.num_rows();
         let mut attributes = AttributeColumns::new(self.own, Place::Span, count);
-        spans["attributes"]
-            .as_binary::<i32>()
-            .iter()
-            .for_each(|bytes| attributes.push(bytes.unwrap_or_default(), keys));
+        attribute_runs.iter().for_each(|bytes| attributes.push(bytes, keys));
         let mut resources = AttributeColumns::new(self.own, Place::Resource, contexts.num_rows());
         let mut scopes = AttributeColumns::new(&[], Place::Scope, contexts.num_rows());
         for (columns, name) in [(&mut resources, "resource"), (&mut scopes, "scope_attributes")] {
@@ -321,8 +349,8 @@ impl<'o> Builder<'o> {
             Arc::new(attributes.rest.finish()?),
             repeated(&resources.rest.finish()?)?,
             repeated(&scopes.rest.finish()?)?,
-            event_column(spans, keys)?,
-            link_column(spans, keys)?,
+            event_column(event_runs, keys)?,
+            link_column(link_runs, keys)?,
         ];
         for (of_span, of_resource) in attributes.own.into_iter().zip(resources.own) {
             if let Some(own) = of_span {
@@ -342,12 +370,11 @@ fn parents(ids: &FixedSizeBinaryArray) -> Result<ArrayRef> {
     Ok(Arc::new(array.internal("cannot build ids")?))
 }
 
-fn event_column(spans: &RecordBatch, keys: &mut SpanKeys) -> Result<ArrayRef> {
-    let bytes = spans["events"].as_binary::<i32>();
+fn event_column(runs: &Blobs<'_>, keys: &mut SpanKeys) -> Result<ArrayRef> {
     let (mut times, mut names, mut dropped) = (Vec::new(), StringBuilder::new(), Vec::new());
-    let (mut attributes, mut ends) = (MapColumn::default(), Vec::with_capacity(bytes.len()));
-    for i in 0..bytes.len() {
-        for event in events(bytes.value(i)) {
+    let (mut attributes, mut ends) = (MapColumn::default(), Vec::with_capacity(runs.rows.len()));
+    for run in runs.iter() {
+        for event in events(run) {
             times.push(event.time);
             names.append_value(event.name);
             dropped.push(event.dropped);
@@ -365,13 +392,12 @@ fn event_column(spans: &RecordBatch, keys: &mut SpanKeys) -> Result<ArrayRef> {
     list(table::event_fields(), columns, ends)
 }
 
-fn link_column(spans: &RecordBatch, keys: &mut SpanKeys) -> Result<ArrayRef> {
-    let bytes = spans["links"].as_binary::<i32>();
+fn link_column(runs: &Blobs<'_>, keys: &mut SpanKeys) -> Result<ArrayRef> {
     let (mut trace_ids, mut span_ids, mut states) = (Vec::new(), Vec::new(), StringBuilder::new());
     let (mut flags, mut dropped) = (Vec::new(), Vec::new());
-    let (mut attributes, mut ends) = (MapColumn::default(), Vec::with_capacity(bytes.len()));
-    for i in 0..bytes.len() {
-        for link in links(bytes.value(i)) {
+    let (mut attributes, mut ends) = (MapColumn::default(), Vec::with_capacity(runs.rows.len()));
+    for run in runs.iter() {
+        for link in links(run) {
             trace_ids.extend_from_slice(&link.trace_id);
             span_ids.extend_from_slice(&link.span_id);
             states.append_value(link.trace_state);

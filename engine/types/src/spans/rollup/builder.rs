@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow::array::{AsArray, BinaryArray, FixedSizeBinaryArray, Int64Array, RecordBatch, StringArray, UInt8Array};
+use arrow::array::{AsArray, FixedSizeBinaryArray, Int64Array, RecordBatch, StringArray, UInt8Array};
 use arrow::datatypes::{Int64Type, UInt8Type};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -176,7 +176,6 @@ struct Columns<'b> {
     ids: [&'b FixedSizeBinaryArray; 3],
     small: [&'b UInt8Array; 3],
     times: [&'b Int64Array; 2],
-    attributes: &'b BinaryArray,
     names: Option<&'b StringArray>,
 }
 
@@ -190,12 +189,11 @@ impl<'b> Columns<'b> {
             ids: [fixed("trace_id")?, fixed("span_id")?, fixed("parent_span_id")?],
             small: [small("kind")?, small("status")?, small("marks")?],
             times: [times("start")?, times("end")?],
-            attributes: column("attributes")?.as_binary_opt::<i32>().ok_or_else(|| missing("attributes"))?,
             names: batch.column_by_name("name").and_then(|c| c.as_string_opt::<i32>()),
         })
     }
 
-    fn row(&self, i: usize, service: u32) -> Row<'b> {
+    fn row(&self, i: usize, service: u32, attributes: &'b [u8]) -> Row<'b> {
         let [traces, ids, parents] = self.ids;
         let [kinds, statuses, marks] = self.small;
         let [start, end] = self.times.map(|times| times.value(i));
@@ -206,7 +204,7 @@ impl<'b> Columns<'b> {
             service,
             kind: kinds.value(i),
             shared: marks.value(i) & SHARED != 0,
-            attributes: self.attributes.value(i),
+            attributes,
             start,
             error: statuses.value(i) == STATUS_ERROR,
             bucket: bucket(end.saturating_sub(start)),
@@ -230,6 +228,8 @@ impl RollupBuilder {
     /// Internal: a column is missing or of another type.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
         let columns = Columns::of(batch)?;
+        let attributes = batch.column_by_name("attributes").and_then(|c| c.as_binary_opt::<i32>());
+        let attributes = attributes.ok_or_else(|| missing("attributes"))?;
         let services = batch.column_by_name("service").and_then(|c| c.as_string_view_opt());
         let services = services.ok_or_else(|| missing("service"))?;
         let resources = batch.column_by_name("resource").and_then(|c| c.as_binary_view_opt());
@@ -247,16 +247,24 @@ impl RollupBuilder {
                 };
                 instance = Some((bytes, number));
             }
-            self.add(&columns.row(i, service.1), columns.name(i), instance.map(|(_, number)| number));
+            let row = columns.row(i, service.1, attributes.value(i));
+            self.add(&row, columns.name(i), instance.map(|(_, number)| number));
         }
         Ok(())
     }
 
-    /// Adds spans that refer to contexts, as those of a [`crate::SpansBatch`] do; `of` says to which.
+    /// Adds spans that refer to contexts, as those of a [`crate::SpansBatch`] do; `of` says to which, and `attributes`
+    /// gives those of a row.
     ///
     /// # Errors
     /// Internal: a column is missing or of another type, or there is no such context.
-    pub fn push_spans(&mut self, spans: &RecordBatch, contexts: &RecordBatch, of: &[u32]) -> Result<()> {
+    pub fn push_spans<'b>(
+        &mut self,
+        spans: &'b RecordBatch,
+        contexts: &RecordBatch,
+        of: &[u32],
+        attributes: impl Fn(usize) -> &'b [u8],
+    ) -> Result<()> {
         let columns = Columns::of(spans)?;
         let services = contexts.column_by_name("service").and_then(|c| c.as_string_opt::<i32>());
         let resources = contexts.column_by_name("resource").and_then(|c| c.as_binary_opt::<i32>());
@@ -273,7 +281,7 @@ impl RollupBuilder {
                 }
                 None => return Err(Error::internal("a span refers to no context")),
             };
-            self.add(&columns.row(i, service), columns.name(i), Some(instance));
+            self.add(&columns.row(i, service, attributes(i)), columns.name(i), Some(instance));
         }
         Ok(())
     }
