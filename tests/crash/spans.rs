@@ -107,66 +107,6 @@ async fn traces_survive_kills() {
     let http = reqwest::Client::builder().timeout(Duration::from_secs(60)).build().expect("a client");
     let points = plan::of_areas(&["wal", "flush", "commit", "compact", "replay"]);
     let mut sent = Sent::new();
-    let url = caller.url("/v1/traces");
-    while !stop.load(Relaxed) {
-        let spans = 1 + (next % 5) as usize;
-        sent.insert(next, (spans, false));
-        let post = http.post(&url).header("content-type", "application/json").body(request(next, spans));
-        match post.send().await.map(|r| r.status().as_u16()) {
-            Ok(200) => drop(sent.insert(next, (spans, true))),
-            Ok(429 | 503) | Err(_) => break,
-            Ok(status) => panic!("status {status}"),
-        }
-        next += 1;
-        tokio::time::sleep(Duration::from_millis(15)).await;
-    }
-    sent
-}
-
-/// Compares everything; false when the server died meanwhile.
-async fn compare(caller: &Caller, sent: &mut Sent, when: &str) -> bool {
-    let mut calls: BTreeMap<(String, String), u64> = BTreeMap::new();
-    for (trace, (spans, acknowledged)) in sent.iter_mut() {
-        let Some((status, body)) = caller.get(&format!("/traces/{}", id(*trace)), &[]).await else { return false };
-        if status == 404 && !*acknowledged {
-            continue;
-        }
-        assert_eq!(status, 200, "{when}: {}: {}", id(*trace), String::from_utf8_lossy(&body));
-        let answer: Value = serde_json::from_slice(&body).expect("JSON");
-        let found: Vec<&str> =
-            answer["data"]["spans"].as_array().into_iter().flatten().filter_map(|s| s["name"].as_str()).collect();
-        let expected: Vec<String> = (0..*spans).map(|i| format!("op{i}")).collect();
-        assert_eq!(found, expected, "{when}: {}", id(*trace));
-        // Once seen it stays.
-        *acknowledged = true;
-        for i in 0..*spans {
-            let source = if i == 0 { "user".to_owned() } else { format!("s{}", i - 1) };
-            *calls.entry((source, format!("s{i}"))).or_default() += 1;
-        }
-    }
-    let window = [("from", START_NS.to_string()), ("to", (START_NS + 3_600_000_000_000).to_string())];
-    let window: Vec<(&str, &str)> = window.iter().map(|(k, v)| (*k, v.as_str())).collect();
-    let Some((status, body)) = caller.get("/traces/dependencies", &window).await else { return false };
-    assert_eq!(status, 200, "{when}: {}", String::from_utf8_lossy(&body));
-    let answer: Value = serde_json::from_slice(&body).expect("JSON");
-    let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
-    let found: BTreeMap<(String, String), u64> = (answer["data"]["edges"].as_array().into_iter().flatten())
-        .map(|e| ((text(&e["source"]), text(&e["target"])), e["calls"].as_u64().unwrap_or(0)))
-        .collect();
-    assert_eq!(found, calls, "{when}: calls");
-    true
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn traces_survive_kills() {
-    let mut rng = SmallRng::seed_from_u64(seed("spans"));
-    let dir = tempfile::tempdir().expect("a folder");
-    let options = busy(Options::default());
-    let http = reqwest::Client::builder().timeout(Duration::from_secs(60)).build().expect("a client");
-    let areas = ["wal", "flush", "commit", "compact", "replay"];
-    let points: Vec<&'static str> =
-        NAMES.iter().copied().filter(|n| areas.contains(&n.split('.').next().unwrap_or_default())).collect();
-    let mut sent = Sent::new();
     let mut kills = 0;
     for n in 0..if soak() { 300 } else { 14 } {
         let round = if n % 3 == 2 {
