@@ -30,9 +30,8 @@ fn deriv(
     out: &mut SeriesOut<'_>,
     ctx: &mut KernelContext<'_>,
 ) -> Result<()> {
-    let mut times = Times::default();
     // Any time near the samples will do as origin; far ones cost digits.
-    fill(samples, call, out, ctx, |ts, values, _| line(times.of(ts, ts[0]), values).0);
+    fill(samples, call, out, ctx, |ts, _| ts[0], |(slope, _), _| slope);
     Ok(())
 }
 
@@ -42,32 +41,63 @@ fn predict_linear(
     out: &mut SeriesOut<'_>,
     ctx: &mut KernelContext<'_>,
 ) -> Result<()> {
-    let mut times = Times::default();
-    fill(samples, call, out, ctx, |ts, values, step| {
-        let (slope, intercept) = line(times.of(ts, call.grid.at(step)), values);
-        slope * call.params[0].at(step) + intercept
-    });
+    let value = |(slope, intercept): Line, step| slope * call.params[0].at(step) + intercept;
+    fill(samples, call, out, ctx, |_, step| call.grid.at(step), value);
     Ok(())
 }
 
+/// Slope (per second) and the value at the origin.
+type Line = (f64, f64);
+
+/// Gives each step what `value` makes of the line through its window; `origin` says from when times count.
 fn fill(
     samples: &SeriesSamples<'_>,
     call: &RangeCall<'_>,
     out: &mut SeriesOut<'_>,
     ctx: &mut KernelContext<'_>,
-    mut f: impl FnMut(&[Millis], &[f64], usize) -> f64,
+    origin: impl Fn(&[Millis], usize) -> Millis,
+    value: impl Fn(Line, usize) -> f64,
 ) {
     let mut notes = Notes::default();
+    let mut times = Times::default();
+    // A window that waits for another with the same times: two sums side by side take hardly longer than one.
+    let mut waiting: Option<(usize, &[f64])> = None;
+    let (values, present) = (&mut out.values, &mut out.present);
+    let mut set = |step: usize, line: Line| {
+        values[step] = value(line, step);
+        present[step] = true;
+    };
     each(samples, call, (0, 0), |w| {
         if !w.floats.is_empty() && !w.hists.is_empty() {
             notes.set(Note::HistogramsIgnored);
         }
-        if w.floats.len() >= 2 {
-            let window = w.floats.lo..w.floats.hi;
-            out.values[w.step] = f(&samples.ts[window.clone()], &samples.values[window], w.step);
-            out.present[w.step] = true;
+        if w.floats.len() < 2 {
+            return;
+        }
+        let window = w.floats.lo..w.floats.hi;
+        let (ts, own) = (&samples.ts[window.clone()], &samples.values[window]);
+        let origin = origin(ts, w.step);
+        let known = times.are(ts, origin);
+        match waiting.take() {
+            Some((step, other)) if known => {
+                let [first, second] = times.two_lines(other, own);
+                set(step, first);
+                set(w.step, second);
+            }
+            other => {
+                if let Some((step, other)) = other {
+                    set(step, times.line(other));
+                }
+                if !known {
+                    times.become_those(ts, origin);
+                }
+                waiting = Some((w.step, own));
+            }
         }
     });
+    if let Some((step, own)) = waiting {
+        set(step, times.line(own));
+    }
     ctx.note(&notes);
 }
 
@@ -81,18 +111,52 @@ struct Times {
 }
 
 impl Times {
-    fn of(&mut self, ts: &[Millis], origin: Millis) -> &Self {
-        let known = self.offsets.len() == ts.len()
-            && self.offsets.iter().zip(ts).fold(0, |odd, (own, t)| odd | ((t - origin) ^ own)) == 0;
-        if !known {
-            self.offsets.clear();
-            self.offsets.extend(ts.iter().map(|t| t - origin));
-            self.seconds.clear();
-            self.seconds.extend(self.offsets.iter().map(|&t| t as f64 / 1e3));
-            self.sums = sums(self.seconds.iter().map(|&x| [x, x * x]));
-        }
-        self
+    /// Says whether these are the times of a window.
+    fn are(&self, ts: &[Millis], origin: Millis) -> bool {
+        self.offsets.len() == ts.len()
+            && self.offsets.iter().zip(ts).fold(0, |odd, (own, t)| odd | ((t - origin) ^ own)) == 0
     }
+
+    fn become_those(&mut self, ts: &[Millis], origin: Millis) {
+        self.offsets.clear();
+        self.offsets.extend(ts.iter().map(|t| t - origin));
+        self.seconds.clear();
+        self.seconds.extend(self.offsets.iter().map(|&t| t as f64 / 1e3));
+        self.sums = sums(self.seconds.iter().map(|&x| [x, x * x]));
+    }
+
+    /// The line through the values at these times.
+    fn line(&self, values: &[f64]) -> Line {
+        constant(values).unwrap_or_else(|| {
+            let [y, xy] = sums(self.seconds.iter().zip(values).map(|(x, y)| [*y, x * y]));
+            self.line_of(y, xy)
+        })
+    }
+
+    /// The same for two windows.
+    fn two_lines(&self, a: &[f64], b: &[f64]) -> [Line; 2] {
+        if constant(a).is_some() || constant(b).is_some() {
+            return [self.line(a), self.line(b)];
+        }
+        let both = self.seconds.iter().zip(a.iter().zip(b));
+        let [y, xy, v, xv] = sums(both.map(|(x, (y, v))| [*y, x * y, *v, x * v]));
+        [self.line_of(y, xy), self.line_of(v, xv)]
+    }
+
+    fn line_of(&self, y: f64, xy: f64) -> Line {
+        let ([x, xx], n) = (self.sums, self.seconds.len() as f64);
+        let covariance = xy - x * y / n;
+        let variance = xx - x * x / n;
+        let slope = covariance / variance;
+        (slope, y / n - slope * x / n)
+    }
+}
+
+/// The line through values that are all the same.
+fn constant(values: &[f64]) -> Option<Line> {
+    let first = values[0];
+    let line = if first.is_infinite() { (f64::NAN, f64::NAN) } else { (0.0, first) };
+    values[1..].iter().all(|&v| v == first).then_some(line)
 }
 
 /// Compensated sums, side by side.
@@ -100,21 +164,6 @@ fn sums<const N: usize>(values: impl Iterator<Item = [f64; N]>) -> [f64; N] {
     let (mut sums, mut lost) = ([0.0; N], [0.0; N]);
     values.for_each(|values| kahan::inc_all(values, &mut sums, &mut lost));
     std::array::from_fn(|i| sums[i] + lost[i])
-}
-
-/// Gives slope (per second) and the value at the origin.
-fn line(times: &Times, values: &[f64]) -> (f64, f64) {
-    let first = values[0];
-    if values[1..].iter().all(|&v| v == first) {
-        return if first.is_infinite() { (f64::NAN, f64::NAN) } else { (0.0, first) };
-    }
-    let [x, xx] = times.sums;
-    let [y, xy] = sums(times.seconds.iter().zip(values).map(|(x, y)| [*y, x * y]));
-    let n = values.len() as f64;
-    let covariance = xy - x * y / n;
-    let variance = xx - x * x / n;
-    let slope = covariance / variance;
-    (slope, y / n - slope * x / n)
 }
 
 #[cfg(test)]
@@ -128,5 +177,9 @@ mod tests {
         check("predict_linear(60s; 10)", &s, &[Some(70.0), Some(5.0), None]);
         check("deriv(60s)", &floats(&[(10, f64::INFINITY), (20, f64::INFINITY)]), &[Some(f64::NAN), None, None]);
         check("deriv(60s)", &floats(&[(10, 1.0)]), &[None, None, None]);
+        // Windows in pairs, one left over, and one whose values are all the same.
+        let values = [1.0, 4.0, 2.0, 8.0, 5.0, 7.0, 7.0, 7.0, 3.0];
+        let s = floats(&values.iter().enumerate().map(|(i, &v)| (20 * i as i64, v)).collect::<Vec<_>>());
+        check("deriv(60s)", &s, &[Some(0.1), Some(-0.025), Some(-0.1)]);
     }
 }

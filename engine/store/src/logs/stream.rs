@@ -21,6 +21,10 @@ use super::output::{field_counts, output, prefetch};
 
 /// Rows of a batch, about.
 const BATCH_ROWS: usize = 16 * 1024;
+/// The same of batches with few columns, all as they are stored: what a batch costs beside its rows is more than they do.
+const NARROW_BATCH_ROWS: usize = 64 * 1024;
+/// Columns of such a batch.
+const NARROW_COLUMNS: usize = 4;
 
 /// The stream's state.
 #[derive(Debug)]
@@ -90,7 +94,7 @@ impl AnyOrder {
             let matching = first(matching.map_err(external)?, self.rows_left);
             let bytes = block.bytes();
             self.memory.try_resize(bytes)?;
-            let windows = windows(&matching);
+            let windows = windows(&matching, batch_rows(&self.scan));
             if !windows.is_empty() {
                 let Scan { request, projection, .. } = &*self.scan;
                 prefetch(&mut *block, request, projection, &matching).await.map_err(external)?;
@@ -121,14 +125,21 @@ fn first(rows: BooleanBuffer, most: usize) -> BooleanBuffer {
     bits.finish()
 }
 
-/// Cuts the rows that are set into batches.
-fn windows(rows: &BooleanBuffer) -> VecDeque<BooleanBuffer> {
+/// How many rows a batch may have.
+fn batch_rows(scan: &Scan) -> usize {
+    let stored = |at: &usize| scan.request.columns.get(*at).is_some_and(|column| column.stored);
+    let narrow = scan.projection.len() <= NARROW_COLUMNS && scan.projection.iter().all(stored);
+    if narrow { NARROW_BATCH_ROWS } else { BATCH_ROWS }
+}
+
+/// Cuts the rows that are set into batches of so many at most.
+fn windows(rows: &BooleanBuffer, most: usize) -> VecDeque<BooleanBuffer> {
     let mut out = VecDeque::new();
     let (mut start, mut count) = (0, 0);
-    for at in (0..rows.len()).step_by(BATCH_ROWS / 2) {
-        let len = (BATCH_ROWS / 2).min(rows.len() - at);
+    for at in (0..rows.len()).step_by(most / 2) {
+        let len = (most / 2).min(rows.len() - at);
         let here = rows.slice(at, len).count_set_bits();
-        if count > 0 && count + here > BATCH_ROWS {
+        if count > 0 && count + here > most {
             out.push_back(within(rows, start, at));
             (start, count) = (at, 0);
         }
@@ -159,11 +170,11 @@ mod tests {
     #[test]
     fn windows_hold_all_rows_once() {
         let rows = BooleanBuffer::collect_bool(100_000, |i| i % 3 != 0 && !(30_000..60_000).contains(&i));
-        let windows = windows(&rows);
+        let windows = windows(&rows, BATCH_ROWS);
         assert!(windows.iter().all(|w| w.count_set_bits() <= BATCH_ROWS && w.len() == rows.len()));
         let all: Vec<usize> = windows.iter().flat_map(|w| w.set_indices().collect::<Vec<_>>()).collect();
         assert_eq!(all, rows.set_indices().collect::<Vec<_>>());
         assert_eq!(first(rows.clone(), 10).set_indices().collect::<Vec<_>>(), all[..10]);
-        assert!(super::windows(&BooleanBuffer::new_unset(10)).is_empty());
+        assert!(super::windows(&BooleanBuffer::new_unset(10), BATCH_ROWS).is_empty());
     }
 }
