@@ -8,8 +8,8 @@ use quiver::wiring;
 use quiver_api::AppState;
 use quiver_ingest::logs::{FieldOptions, JsonLines, LogsContext, LogsLimits};
 use quiver_logsql::ast::Query;
-use quiver_logsql::{LogsqlEngine, QueryScope, extension_planner, parse};
-use quiver_query::{EngineSettings, Limits, QueryContext, QueryEngine};
+use quiver_logsql::{LogsqlEngine, QueryScope, parse};
+use quiver_query::{Limits, QueryContext};
 use quiver_types::{Access, Error, ErrorKind, LogsBatch, SystemClock};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 
 use crate::drive::{Target, say};
 use crate::logsql_query::{FIELDS, VALUES, query};
-use crate::memory::{Memory, Row};
+use crate::memory::{Memory, Row, engine, logsql_over};
 
 /// Sets of rows.
 const WORLDS: u64 = 3;
@@ -190,15 +190,7 @@ fn logsql_rows() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let dir = tempfile::tempdir().expect("a folder");
     let worlds: Vec<World> = (0..WORLDS).map(|seed| runtime.block_on(World::new(seed, dir.path()))).collect();
-    let settings = EngineSettings {
-        memory_bytes: 256 << 20,
-        spill_dir: dir.path().to_owned(),
-        spill_bytes: 1 << 30,
-        threads: 2,
-        concurrent_max: 4,
-        pressure: Arc::default(),
-    };
-    let engine = QueryEngine::new(&settings, vec![extension_planner()]).expect("an engine");
+    let engine = engine();
     let (mut answered, mut refused, mut rows) = (0, 0, 0);
     let check = |case: &Case| {
         let world = &worlds[case.world as usize];
@@ -220,7 +212,7 @@ fn logsql_rows() {
         let live = runtime.block_on(ask(&world.live.logsql, &query));
         for batch_rows in [1000, 7, 1] {
             let memory = Memory { rows: Arc::clone(&world.memory), batch_rows };
-            let logsql = LogsqlEngine::new(Arc::new(memory.clone()), Arc::new(memory), Arc::clone(&engine));
+            let logsql = logsql_over(Arc::new(memory), Arc::clone(&engine));
             same(&runtime.block_on(ask(&logsql, &query)), &live, &format!("in batches of {batch_rows}"), &query);
         }
     };

@@ -126,7 +126,7 @@ fn runs_of<C: Copy + Eq + TryInto<usize>>(codes: &[C], runs: &mut Vec<(usize, Ra
         let mut end = start + 1;
         // Many at once, without a look at each result.
         while let Some(chunk) = codes.get(end..end + 64)
-            && chunk.iter().fold(true, |same, other| same & (*other == code))
+            && chunk.iter().map(|other| u32::from(*other != code)).sum::<u32>() == 0
         {
             end += 64;
         }
@@ -360,8 +360,9 @@ mod tests {
         for keys in [1, 2, 3, 9] {
             // Values that are all different make more combinations than a number holds.
             let texts = |from: usize, run: usize| -> Vec<Vec<String>> {
-                let one =
-                    |key: usize| move |row: usize| if run == 0 { format!("{row}") } else { value(row / run, key) };
+                // Runs of no rows: every value is another.
+                let text = move |row: usize, key| row.checked_div(run).map_or(row.to_string(), |row| value(row, key));
+                let one = |key: usize| move |row: usize| text(row, key);
                 (0..keys).map(|key| (from..from + 2000).map(one(key)).collect()).collect()
             };
             let names: Vec<String> = (0..keys).map(|i| format!("k{i}")).collect();

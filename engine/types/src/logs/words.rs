@@ -149,8 +149,8 @@ fn ascii_words(block: &[u8; BLOCK]) -> Option<u64> {
         return None;
     }
     let of_word = block.map(|b| {
-        let letter = (b | 0x20).wrapping_sub(b'a') < 26;
-        u8::from(letter | (b.wrapping_sub(b'0') < 10) | (b == b'_'))
+        let (letter, digit) = ((b | 0x20).wrapping_sub(b'a') < 26, b.wrapping_sub(b'0') < 10);
+        u8::from(letter) | u8::from(digit) | u8::from(b == b'_')
     });
     let (eights, _) = of_word.as_chunks::<8>();
     // Each product has the lowest bits of eight bytes side by side on top.
