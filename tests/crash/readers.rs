@@ -124,17 +124,21 @@ async fn a_herd_is_answered() {
     let herd = if soak() { 500 } else { 100 };
     let (_dir, server, caller) = server().await;
     let (start, end) = ((START_MS / 1000 + 100).to_string(), (START_MS / 1000 + SAMPLES).to_string());
-    let ask = async |caller: &Caller| {
+    let ask = async |caller: &Caller, more: &[(&str, &str)]| {
         let query = "sum by (job) (rate(read_samples[1m]))";
         let params = [("query", query), ("start", &start), ("end", &end), ("step", "15")];
+        let params: Vec<_> = params.iter().chain(more).copied().collect();
         let began = Instant::now();
         let (status, body) = caller.get("/metrics-api/api/v1/query_range", &params).await.expect("it lives");
         (status, body, began.elapsed())
     };
-    let (status, first, alone) = ask(&caller).await;
+    // Its result is not kept, so that the herd finds none.
+    let (status, first, alone) = ask(&caller, &[("nocache", "1")]).await;
     assert_eq!(status, 200);
+    let evaluated = async || caller.metric("quiver_result_steps_total{from=\"evaluation\"}").await.expect("it lives");
+    let before = evaluated().await;
     let started = caller.metric("quiver_query_started_total").await.expect("it lives");
-    let answers = futures::future::join_all((0..herd).map(|_| ask(&caller))).await;
+    let answers = futures::future::join_all((0..herd).map(|_| ask(&caller, &[]))).await;
     let mut kinds: BTreeMap<u16, usize> = BTreeMap::new();
     let mut times: Vec<Duration> = Vec::new();
     for (status, body, took) in &answers {
@@ -150,5 +154,7 @@ async fn a_herd_is_answered() {
         times[herd * 99 / 100]
     );
     assert_eq!(kinds.get(&200), Some(&herd), "{kinds:?}");
+    // One of them was evaluated, from the first step to the last.
+    assert_eq!(evaluated().await - before, ((SAMPLES - 100) / 15 + 1) as f64);
     assert_eq!(server.stop(), Some(0));
 }

@@ -249,13 +249,26 @@ impl PromqlEngine {
         let parsed = began.elapsed();
         let (value, annotations, mut timings, samples, memory) = match self.cacheable(&expr, times, options, ctx) {
             Some((key, rests_on)) => {
-                // What is kept is looked up when the query has its place: of many equal ones that wait, one evaluates.
+                // Of many equal ones one is evaluated; what is kept is looked up when the query has its place.
+                let turn = self.results.is_on().then(|| self.results.turns().of(&key, times.start_ms, times.end_ms));
+                let deadline = tokio::time::Instant::from_std(ctx.deadline);
+                let first = match &turn {
+                    Some(turn) => tokio::time::timeout_at(deadline, turn.wait()).await.map_err(|_| {
+                        Error::new(ErrorKind::Timeout, "query timed out in expression evaluation queue")
+                    })?,
+                    None => None,
+                };
                 let (engine, options, inner) = (self.clone(), *options, ctx.clone());
                 let work = async move {
                     let range = engine.range_job(expr, times, &options, &inner, key, rests_on);
                     range.evaluate().await
                 };
-                let (value, annotations, timings, memory) = self.query.run(ctx, work).await?;
+                let outcome = self.query.run(ctx, work).await;
+                if let (Some(turn), Some(_)) = (&turn, &first) {
+                    turn.end();
+                }
+                drop(first);
+                let (value, annotations, timings, memory) = outcome?;
                 (value, annotations, timings, None, memory)
             }
             None => {
