@@ -116,13 +116,13 @@ impl Subject for Quiver {
 
 fn answer(outcome: Result<QueryOutcome, PromqlError>) -> Result<Outcome, String> {
     let outcome = outcome.map_err(|e| e.to_string())?;
-    let answer = match outcome.value {
-        QueryValue::Scalar { value, .. } => Answer::Scalar(value),
-        QueryValue::String { text, .. } => Answer::String(text),
+    let answer = match &*outcome.value {
+        QueryValue::Scalar { value, .. } => Answer::Scalar(*value),
+        QueryValue::String { text, .. } => Answer::String(text.clone()),
         QueryValue::Vector(result) => {
-            Answer::Vector(points(&result).into_iter().filter_map(|(l, mut p)| Some((l, p.pop()?.1))).collect())
+            Answer::Vector(points(result).into_iter().filter_map(|(l, mut p)| Some((l, p.pop()?.1))).collect())
         }
-        QueryValue::Matrix(result) => Answer::Matrix(points(&result)),
+        QueryValue::Matrix(result) => Answer::Matrix(points(result)),
         QueryValue::Samples(result) => Answer::Matrix(
             result
                 .series

@@ -46,7 +46,7 @@ type Shape = Vec<(Vec<(String, String)>, Vec<(usize, u64, String)>)>;
 
 fn shape(outcome: Result<QueryOutcome, PromqlError>) -> Result<(Shape, Vec<String>), String> {
     let outcome = outcome.map_err(|e| e.to_string())?;
-    let QueryValue::Matrix(result) = &outcome.value else { return Err("no matrix".to_owned()) };
+    let QueryValue::Matrix(result) = &*outcome.value else { return Err("no matrix".to_owned()) };
     let rows = result.rows().filter_map(|row| {
         let floats =
             (0..row.values.len()).filter(|&s| row.present[s]).map(|s| (s, row.values[s].to_bits(), String::new()));

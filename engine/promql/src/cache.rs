@@ -10,11 +10,9 @@
 mod dependence;
 mod entries;
 mod stitch;
-mod turns;
 
 pub(crate) use dependence::{Dependence, dependence};
 pub(crate) use entries::{Entry, Key};
 pub(crate) use stitch::{Piece, stitch};
-pub(crate) use turns::Turns;
 
 pub use entries::{ResultCache, ResultCacheStats};

@@ -27,6 +27,7 @@ pub mod result;
 pub mod selectors;
 pub mod tally;
 pub mod tree;
+mod turns;
 pub mod window;
 
 mod cache;

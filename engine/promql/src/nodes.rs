@@ -53,6 +53,7 @@ pub(crate) mod scalar;
 pub(crate) mod select;
 pub(crate) mod set;
 pub(crate) mod sort;
+pub(crate) mod union;
 
 /// How an operator treats the partitions of its first input. Further inputs are always brought into one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

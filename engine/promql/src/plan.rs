@@ -45,7 +45,7 @@ use invariant::{evaluates_once, unparen};
 use narrow::Narrow;
 
 /// Times of the query as a whole.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct QueryTimes {
     /// First step.
     pub(crate) start_ms: i64,
@@ -188,6 +188,16 @@ pub(crate) enum Planned {
     Range(RangePlan),
     /// Text.
     String(String),
+}
+
+impl Planned {
+    /// Gives the instant vector that it must be.
+    fn into_vector(self) -> Result<VectorPlan> {
+        match self {
+            Self::Vector(vector) => Ok(vector),
+            _ => Err(unexpected("instant vector")),
+        }
+    }
 }
 
 /// Plans one query.

@@ -25,6 +25,7 @@ use crate::result::{QueryValue, RowOrder, SampleResult, SampleSeries, StepResult
 use crate::run::RunState;
 use crate::selectors::repeated;
 use crate::tally::{Counts, SampleStats, Tallies, histogram_samples};
+use crate::turns::{Found, Turns};
 use crate::window::{StaleFree, extend_floats};
 
 /// What a sample takes in an answer: time and value.
@@ -93,8 +94,8 @@ impl PromqlError {
 /// What a query gave.
 #[derive(Debug)]
 pub struct QueryOutcome {
-    /// The value.
-    pub value: QueryValue,
+    /// The value; equal queries that came at once share it.
+    pub value: Arc<QueryValue>,
     /// Texts of warnings, as clients see them.
     pub warnings: Vec<String>,
     /// Texts of infos.
@@ -104,7 +105,7 @@ pub struct QueryOutcome {
     /// Where the time went.
     pub timings: QueryTimings,
     /// What the value takes of the memory of queries.
-    pub memory: QueryMemory,
+    pub memory: Arc<QueryMemory>,
 }
 
 /// Time spent in the phases of a query.
@@ -130,6 +131,7 @@ pub struct PromqlEngine {
     query: Arc<QueryEngine>,
     settings: PromqlSettings,
     results: Arc<ResultCache>,
+    turns: Arc<Turns>,
 }
 
 impl PromqlEngine {
@@ -142,7 +144,7 @@ impl PromqlEngine {
         settings: PromqlSettings,
     ) -> Self {
         let results = Arc::new(ResultCache::new(settings.result_cache_bytes));
-        Self { source, tables, query, settings, results }
+        Self { source, tables, query, settings, results, turns: Arc::default() }
     }
 
     /// The results that are kept.
@@ -247,34 +249,10 @@ impl PromqlEngine {
         let began = Instant::now();
         let expr = self.parse_at(query, times)?;
         let parsed = began.elapsed();
-        let (value, annotations, mut timings, samples, memory) = match self.cacheable(&expr, times, options, ctx) {
-            Some((key, rests_on)) => {
-                // Of many equal ones one is evaluated; what is kept is looked up when the query has its place.
-                let turn = self.results.is_on().then(|| self.results.turns().of(&key, times.start_ms, times.end_ms));
-                let deadline = tokio::time::Instant::from_std(ctx.deadline);
-                let first = match &turn {
-                    Some(turn) => tokio::time::timeout_at(deadline, turn.wait()).await.map_err(|_| {
-                        Error::new(ErrorKind::Timeout, "query timed out in expression evaluation queue")
-                    })?,
-                    None => None,
-                };
-                let (engine, options, inner) = (self.clone(), *options, ctx.clone());
-                let work = async move {
-                    let range = engine.range_job(expr, times, &options, &inner, key, rests_on);
-                    range.evaluate().await
-                };
-                let outcome = self.query.run(ctx, work).await;
-                if let (Some(turn), Some(_)) = (&turn, &first) {
-                    turn.end();
-                }
-                drop(first);
-                let (value, annotations, timings, memory) = outcome?;
-                (value, annotations, timings, None, memory)
-            }
-            None => {
-                let job = self.job(expr, times, options, ctx, self.source.snapshot());
-                self.query.run(ctx, job.evaluate()).await?
-            }
+        let Evaluated { value, annotations, mut timings, samples, memory } = if options.no_cache || options.stats {
+            self.once(expr, times, options, ctx).await?
+        } else {
+            self.in_turn(query, expr, times, options, ctx).await?
         };
         timings.parse = parsed;
         timings.queue = ctx.waited();
@@ -286,6 +264,47 @@ impl PromqlEngine {
             timings,
             memory,
         })
+    }
+
+    /// Evaluates, or takes what an equal query gave that was evaluated meanwhile.
+    async fn in_turn(
+        &self,
+        query: &str,
+        expr: Expr,
+        times: QueryTimes,
+        options: &QueryOptions,
+        ctx: &QueryContext,
+    ) -> Result<Evaluated> {
+        let lookback_ms = options.lookback_ms.unwrap_or(self.settings.lookback_ms);
+        let turn = self.turns.of(query, times, lookback_ms, ctx);
+        let first = match turn.wait(self.source.snapshot().version(), ctx.deadline).await? {
+            Found::Outcome(outcome) => return outcome,
+            Found::First(first) => first,
+        };
+        let version = self.source.snapshot().version();
+        let outcome = self.once(expr, times, options, ctx).await;
+        first.end(version, &outcome);
+        outcome
+    }
+
+    async fn once(
+        &self,
+        expr: Expr,
+        times: QueryTimes,
+        options: &QueryOptions,
+        ctx: &QueryContext,
+    ) -> Result<Evaluated> {
+        let Some((key, rests_on)) = self.cacheable(&expr, times, options, ctx) else {
+            let job = self.job(expr, times, options, ctx, self.source.snapshot());
+            return self.query.run(ctx, job.evaluate()).await;
+        };
+        let (engine, options, inner) = (self.clone(), *options, ctx.clone());
+        let work = async move {
+            // What is kept is looked up when the query has its place.
+            let range = engine.range_job(expr, times, &options, &inner, key, rests_on);
+            range.evaluate().await
+        };
+        self.query.run(ctx, work).await
     }
 
     async fn explain(
@@ -400,7 +419,14 @@ fn range_times(start_ms: Millis, end_ms: Millis, step_ms: i64) -> Result<QueryTi
 }
 
 /// What the evaluation of a query gives.
-type Evaluated = (QueryValue, Annotations, QueryTimings, Option<SampleStats>, QueryMemory);
+#[derive(Debug, Clone)]
+pub(crate) struct Evaluated {
+    value: Arc<QueryValue>,
+    annotations: Annotations,
+    timings: QueryTimings,
+    samples: Option<SampleStats>,
+    memory: Arc<QueryMemory>,
+}
 
 /// One query on its way.
 struct Job {
@@ -425,7 +451,13 @@ impl Job {
             Planned::Range(range) => self.samples(range, &mut timings).await?,
         };
         let run = &self.planner.run;
-        Ok((value, run.annotations(), timings, run.sample_stats(), run.take_memory()))
+        Ok(Evaluated {
+            value: Arc::new(value),
+            annotations: run.annotations(),
+            timings,
+            samples: run.sample_stats(),
+            memory: Arc::new(run.take_memory()),
+        })
     }
 
     fn is_range(&self) -> bool {

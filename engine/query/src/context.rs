@@ -10,7 +10,7 @@ use quiver_types::{Access, Error, ErrorKind, ReadStats, Result};
 use tokio_util::sync::CancellationToken;
 
 /// Bounds of one query (`metrics-api` section 2, `identity-and-access` section 7).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Limits {
     /// Longest run.
     pub timeout: Duration,

@@ -115,17 +115,17 @@ impl Registry {
         bytes_max: usize,
         taken: impl FnMut(Attached),
     ) {
-        self.attach_where(ordinal, first_slot, series, bytes_max, |_, _| true, taken);
+        self.attach_where(ordinal, first_slot, series, bytes_max, |_, _, _| true, taken);
     }
 
-    /// Like [`Self::attach`]; `admit` is asked with the labels of each series new to the process, and may bar it.
+    /// Like [`Self::attach`]; `admit` is asked about each series that no generation holds, and may bar it.
     pub(crate) fn attach_where<'a>(
         &self,
         ordinal: u32,
         first_slot: u32,
         series: impl Iterator<Item = (SeriesId, &'a [u8])>,
         bytes_max: usize,
-        mut admit: impl FnMut(&[u8], Fill) -> bool,
+        mut admit: impl FnMut(SeriesId, &[u8], Fill) -> bool,
         mut taken: impl FnMut(Attached),
     ) {
         let mut identities = self.identities.lock();
@@ -150,7 +150,7 @@ impl Registry {
                 taken(Attached::Refused);
                 continue;
             }
-            if !admit(canonical, Fill { bytes, bytes_max, series: index.len() }) {
+            if !admit(id, canonical, Fill { bytes, bytes_max, series: index.len() }) {
                 taken(Attached::Barred);
                 continue;
             }

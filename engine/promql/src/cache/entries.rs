@@ -8,7 +8,6 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use quiver_types::{Access, Version};
 
-use super::Turns;
 use crate::result::StepResult;
 
 /// What a result is the result of: two queries with one key differ in start and end only.
@@ -40,7 +39,6 @@ pub(crate) struct Entry {
 pub struct ResultCache {
     bytes_max: usize,
     kept: Mutex<Kept>,
-    turns: Turns,
     steps_kept: AtomicU64,
     steps_evaluated: AtomicU64,
 }
@@ -76,17 +74,12 @@ impl ResultCache {
     /// Makes a cache of at most so many bytes; with 0 it keeps nothing.
     pub fn new(bytes_max: usize) -> Self {
         let (steps_kept, steps_evaluated) = Default::default();
-        Self { bytes_max, kept: Mutex::default(), turns: Turns::default(), steps_kept, steps_evaluated }
+        Self { bytes_max, kept: Mutex::default(), steps_kept, steps_evaluated }
     }
 
     /// Says whether it keeps anything.
     pub(crate) fn is_on(&self) -> bool {
         self.bytes_max > 0
-    }
-
-    /// The queries that are evaluated now.
-    pub(crate) fn turns(&self) -> &Turns {
-        &self.turns
     }
 
     pub(crate) fn get(&self, key: &Key) -> Option<Entry> {

@@ -13,6 +13,9 @@ use super::{FunctionDef, MATRIX, RangeFunction};
 use crate::kernel::{SeriesOut, SeriesSamples};
 use crate::window::each;
 
+/// Values compared at once.
+const LANES: usize = 8;
+
 pub(super) const MAX_OVER_TIME: FunctionDef =
     FunctionDef::range("max_over_time", MATRIX, RangeFunction::new(max), "The largest value in the range.");
 pub(super) const MIN_OVER_TIME: FunctionDef =
@@ -38,7 +41,7 @@ fn max(
     out: &mut SeriesOut<'_>,
     ctx: &mut KernelContext<'_>,
 ) -> Result<()> {
-    extreme(samples, call, out, ctx, |new, old| new > old, |i| samples.values[i]);
+    value(samples, call, out, ctx, |new, old| new > old);
     Ok(())
 }
 
@@ -48,7 +51,7 @@ fn min(
     out: &mut SeriesOut<'_>,
     ctx: &mut KernelContext<'_>,
 ) -> Result<()> {
-    extreme(samples, call, out, ctx, |new, old| new < old, |i| samples.values[i]);
+    value(samples, call, out, ctx, |new, old| new < old);
     Ok(())
 }
 
@@ -70,6 +73,52 @@ fn ts_of_min(
 ) -> Result<()> {
     extreme(samples, call, out, ctx, |new, old| new <= old, |i| samples.ts[i] as f64 / 1000.0);
     Ok(())
+}
+
+fn value(
+    samples: &SeriesSamples<'_>,
+    call: &RangeCall<'_>,
+    out: &mut SeriesOut<'_>,
+    ctx: &mut KernelContext<'_>,
+    beats: impl Fn(f64, f64) -> bool + Copy,
+) {
+    if call.window.range_ms > call.grid.step_ms {
+        return extreme(samples, call, out, ctx, beats, |i| samples.values[i]);
+    }
+    // No sample is in two windows: nothing is gained by a queue.
+    let mut notes = Notes::default();
+    each(samples, call, (0, 0), |w| {
+        if w.floats.is_empty() {
+            return;
+        }
+        if !w.hists.is_empty() {
+            notes.set(Note::HistogramsIgnored);
+        }
+        out.values[w.step] = best(&samples.values[w.floats.lo..w.floats.hi], beats);
+        out.present[w.step] = true;
+    });
+    ctx.note(&notes);
+}
+
+/// Gives the first of the values that no other beats; without any but NaN the last.
+fn best(values: &[f64], beats: impl Fn(f64, f64) -> bool) -> f64 {
+    let Some(start) = values.iter().position(|v| !v.is_nan()) else {
+        return values.last().copied().unwrap_or(f64::NAN);
+    };
+    let (chunks, rest) = values[start..].as_chunks::<LANES>();
+    let mut lanes = [values[start]; LANES];
+    for chunk in chunks {
+        for (lane, &v) in lanes.iter_mut().zip(chunk) {
+            *lane = if beats(v, *lane) { v } else { *lane };
+        }
+    }
+    let all = || lanes.iter().chain(rest).copied();
+    let found = all().fold(lanes[0], |found, v| if beats(v, found) { v } else { found });
+    if found != 0.0 {
+        return found;
+    }
+    // Zeros of both signs are equal: the first of them counts.
+    values[start..].iter().copied().find(|&v| v == 0.0).unwrap_or(found)
 }
 
 fn extreme(
@@ -117,6 +166,7 @@ fn extreme(
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use quiver_types::stale_nan;
 
     use super::super::testing::{any_case, check, floats, oracle};
 
@@ -128,6 +178,24 @@ mod tests {
         check("min_over_time(60s)", &s, &[Some(1.0), Some(2.0), None]);
         check("ts_of_max_over_time(60s)", &s, &[Some(50.0), Some(70.0), None]);
         check("ts_of_max_over_time(60s)", &floats(&[(10, nan), (20, nan)]), &[Some(20.0), None, None]);
+    }
+
+    #[test]
+    fn windows_side_by_side() {
+        let check = |values: &[f64], largest: f64, smallest: f64| {
+            let found = (super::best(values, |new, old| new > old), super::best(values, |new, old| new < old));
+            assert_eq!((found.0.to_bits(), found.1.to_bits()), (largest.to_bits(), smallest.to_bits()), "{values:?}");
+        };
+        let nan = f64::NAN;
+        check(&[nan, stale_nan()], stale_nan(), stale_nan());
+        check(&[nan, 3.0, nan], 3.0, 3.0);
+        check(&[0.0, -0.0], 0.0, 0.0);
+        check(&[-1.0, -0.0, 0.0], -0.0, -1.0);
+        let mut many: Vec<f64> = (0..61).map(|i| f64::from(i * 37 % 61) - 30.0).collect();
+        check(&many, 30.0, -30.0);
+        many.iter_mut().step_by(3).for_each(|v| *v = nan);
+        let there = || many.iter().copied().filter(|v| !v.is_nan());
+        check(&many, there().fold(-99.0, f64::max), there().fold(99.0, f64::min));
     }
 
     proptest! {

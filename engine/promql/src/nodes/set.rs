@@ -1,4 +1,4 @@
-//! `and`, `or`, `unless`: presence of signatures per step decides, values pass through.
+//! `and`, `unless`: presence of signatures per step decides, values pass through. (`or`: `union`.)
 
 use std::sync::Arc;
 
@@ -7,11 +7,10 @@ use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
-use futures::StreamExt;
 
 use super::batch::{matrix_schema, to_block};
-use super::drive::{Worker, drive_after, each_block, once};
-use super::rows::{Merger, to_batches};
+use super::drive::{Worker, drive_after, each_block};
+use super::rows::to_batches;
 use super::{Batches, Env, Spread, StepOperator};
 use crate::ast::BinaryOp;
 use crate::kernel::Block;
@@ -19,7 +18,7 @@ use crate::kernel::Block;
 /// A set operator over two inputs.
 #[derive(Debug)]
 pub(crate) struct StepSet {
-    /// `and`, `or`, `unless`.
+    /// `and`, `unless`.
     pub(crate) op: BinaryOp,
     /// Steps.
     pub(crate) steps: usize,
@@ -31,12 +30,6 @@ pub(crate) struct StepSet {
     pub(crate) right: Vec<u32>,
     /// Number of signatures.
     pub(crate) signatures: usize,
-    /// Row of the output for each row of the left side (`or`).
-    pub(crate) left_to: Vec<u32>,
-    /// Row of the output for each row of the right side (`or`).
-    pub(crate) right_to: Vec<u32>,
-    /// Whether a row of the output may come from both sides (`or`).
-    pub(crate) merges: bool,
 }
 
 impl StepOperator for StepSet {
@@ -59,9 +52,6 @@ impl StepOperator for StepSet {
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let right = inputs.swap_remove(1);
         let left = inputs.swap_remove(0);
-        if self.op == BinaryOp::Or {
-            return once(env.clone(), async move { self.either(left, right, &env).await });
-        }
         let op = Arc::clone(&self);
         drive_after(left, async move {
             let memory = env.reserve("set operator", op.signatures * op.steps)?;
@@ -69,41 +59,6 @@ impl StepOperator for StepSet {
             each_block(right, |block| seen.add(block, &op.right)).await?;
             Ok(Filter { op, seen, _memory: memory })
         })
-    }
-}
-
-impl StepSet {
-    async fn either(
-        &self,
-        mut left: SendableRecordBatchStream,
-        mut right: SendableRecordBatchStream,
-        env: &Env,
-    ) -> Result<Vec<RecordBatch>> {
-        let schema = self.schema();
-        let memory = env.reserve("set operator", self.signatures * self.steps)?;
-        let mut seen = Presence::new(self.signatures, self.steps);
-        let mut merged = Merger::new(self.steps).within(env)?;
-        let mut batches = Vec::new();
-        let mut give = |block: Block| -> Result<()> {
-            if self.merges {
-                return merged.add(block);
-            }
-            memory.try_grow(block.memory_bytes())?;
-            to_batches(block, &schema).map(|b| batches.extend(b))
-        };
-        while let Some(batch) = left.next().await {
-            let mut block = to_block(batch?)?;
-            seen.add(&block, &self.left);
-            block.rows.iter_mut().for_each(|r| *r = self.left_to[*r as usize]);
-            give(block)?;
-        }
-        while let Some(batch) = right.next().await {
-            let mut block = to_block(batch?)?;
-            seen.filter(&mut block, &self.right, false);
-            block.rows.iter_mut().for_each(|r| *r = self.right_to[*r as usize]);
-            give(block)?;
-        }
-        if self.merges { merged.finish(&schema) } else { Ok(batches) }
     }
 }
 
@@ -122,17 +77,17 @@ impl Worker for Filter {
 }
 
 /// Which signatures have an element at which steps.
-struct Presence {
+pub(super) struct Presence {
     steps: usize,
     bits: Vec<bool>,
 }
 
 impl Presence {
-    fn new(signatures: usize, steps: usize) -> Self {
+    pub(super) fn new(signatures: usize, steps: usize) -> Self {
         Self { steps, bits: vec![false; signatures * steps] }
     }
 
-    fn add(&mut self, block: &Block, signatures: &[u32]) {
+    pub(super) fn add(&mut self, block: &Block, signatures: &[u32]) {
         for (idx, &row) in block.rows.iter().enumerate() {
             let at = signatures[row as usize] as usize * self.steps;
             let (_, present) = block.row(idx);
@@ -146,8 +101,13 @@ impl Presence {
         }
     }
 
+    /// Takes over all of another.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.bits.iter_mut().zip(other.bits).for_each(|(seen, p)| *seen |= p);
+    }
+
     /// Keeps the elements at whose step the signature was seen (`wanted`) or was not.
-    fn filter(&self, block: &mut Block, signatures: &[u32], wanted: bool) {
+    pub(super) fn filter(&self, block: &mut Block, signatures: &[u32], wanted: bool) {
         for (idx, &row) in block.rows.iter().enumerate() {
             let at = signatures[row as usize] as usize * self.steps;
             let present = &mut block.present[idx * self.steps..(idx + 1) * self.steps];

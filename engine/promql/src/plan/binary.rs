@@ -15,9 +15,16 @@ use crate::binary;
 use crate::nodes::join::{JoinGroup, StepJoin};
 use crate::nodes::map::Stage;
 use crate::nodes::set::StepSet;
+use crate::nodes::union::{Operand, StepUnion};
 
 /// Vector-with-vector operators that a query may have: each is a level of the plan.
 const JOINS_MAX: usize = 500;
+
+/// Gives the operators at the beginning of a chain that make one union: `or` with the same matching.
+fn union_of<'a, 'b>(operators: &'a [(&'b BinaryExpr, PosRange)]) -> &'a [(&'b BinaryExpr, PosRange)] {
+    let same = operators.iter().take_while(|(b, _)| b.op == BinaryOp::Or && b.matching == operators[0].0.matching);
+    &operators[..same.count()]
+}
 
 impl Planner {
     /// Plans a chain of binary operators.
@@ -34,12 +41,25 @@ impl Planner {
         let leftmost = if trims > 0 { alone.with_buckets() } else { alone };
         let mut planned =
             if once > 0 { self.expr(first, leftmost).await? } else { self.operand(first, leftmost).await? };
-        for (i, (operator, pos)) in operators.into_iter().enumerate() {
+        let mut i = 0;
+        while let Some(&(operator, pos)) = operators.get(i) {
             let steps = if i < once { alone } else { scope };
             let steps = if i < trims { steps.with_buckets() } else { steps };
+            let union = if i < once.max(trims) { &[] } else { union_of(&operators[i..]) };
+            if let Some(matching) = union.first().and_then(|(b, _)| b.matching.as_ref()) {
+                let mut operands = vec![planned.into_vector()?];
+                for (operator, _) in union {
+                    self.count_join()?;
+                    operands.push(self.operand(&operator.rhs, steps).await?.into_vector()?);
+                }
+                planned = Planned::Vector(self.union(matching, operands, scope)?);
+                i += union.len();
+                continue;
+            }
             let rhs = self.operand(&operator.rhs, steps).await?;
             planned = self.combine(operator, pos, planned, rhs, steps)?;
-            if i + 1 == once {
+            i += 1;
+            if i == once {
                 planned = self.broadcast(planned, scope)?;
             }
         }
@@ -61,15 +81,14 @@ impl Planner {
             (Planned::Vector(v), Planned::Scalar(s)) => Ok(Self::with_scalar(expr, pos, v, s, false)),
             (Planned::Scalar(s), Planned::Vector(v)) => Ok(Self::with_scalar(expr, pos, v, s, true)),
             (Planned::Vector(l), Planned::Vector(r)) => {
-                if self.joins.fetch_add(1, Relaxed) >= JOINS_MAX {
-                    return Err(failed(format!("expression has more than {JOINS_MAX} operators between vectors")));
-                }
+                self.count_join()?;
                 let matching = expr.matching.as_ref().ok_or_else(|| super::unexpected("matching"))?;
-                if expr.op.is_set() {
-                    self.set(expr.op, matching, l, r, scope).map(Planned::Vector)
-                } else {
-                    self.join(expr, matching, pos, l, r, scope).map(Planned::Vector)
-                }
+                let planned = match expr.op {
+                    BinaryOp::Or => self.union(matching, vec![l, r], scope),
+                    BinaryOp::And | BinaryOp::Unless => self.set(expr.op, matching, l, r, scope),
+                    _ => self.join(expr, matching, pos, l, r, scope),
+                };
+                planned.map(Planned::Vector)
             }
             _ => Err(super::unexpected("operand")),
         }
@@ -84,6 +103,7 @@ impl Planner {
         Planned::Vector(v)
     }
 
+    /// `and`, `unless`.
     fn set(
         &self,
         op: BinaryOp,
@@ -92,7 +112,7 @@ impl Planner {
         right: VectorPlan,
         scope: Scope,
     ) -> Result<VectorPlan> {
-        let both = concat(&left.table, &right.table);
+        let both = concat([&*left.table, &right.table]);
         let signatures = group(&both, |n| is_matched(matching, n));
         let at = left.table.len();
         let mut sides = vec![[false; 2]; signatures.len()];
@@ -103,21 +123,9 @@ impl Planner {
         if op == BinaryOp::And {
             left.restrict((0..at).map(|row| has(row, 1)).collect());
         }
-        if op != BinaryOp::Or {
-            right.restrict((at..both.len()).map(|row| has(row, 0)).collect());
-        }
-        let histograms = left.histograms || (op == BinaryOp::Or && right.histograms);
-        let ordered = left.ordered || (op == BinaryOp::Or && right.ordered);
-        let flags = [&left.drop_name[..], &right.drop_name[..]].concat();
-        let (table, drop_name, to, merges) = if op == BinaryOp::Or {
-            let rows = group(&both, |_| true);
-            let flags = rows.first.iter().map(|&r| flags[r as usize]).collect();
-            let table = if rows.merges() { both.take(&rows.first) } else { both };
-            let merges = rows.merges();
-            (Arc::new(table), Arc::new(flags), rows.ids, merges)
-        } else {
-            (Arc::clone(&left.table), Arc::clone(&left.drop_name), vec![], false)
-        };
+        right.restrict((at..both.len()).map(|row| has(row, 0)).collect());
+        let (table, drop_name) = (Arc::clone(&left.table), Arc::clone(&left.drop_name));
+        let (histograms, ordered) = (left.histograms, left.ordered);
         let node = StepSet {
             op,
             steps: scope.grid.steps,
@@ -125,13 +133,45 @@ impl Planner {
             signatures: signatures.len(),
             left: signatures.ids[..at].to_vec(),
             right: signatures.ids[at..].to_vec(),
-            left_to: to.get(..at).unwrap_or_default().to_vec(),
-            right_to: to.get(at..).unwrap_or_default().to_vec(),
-            merges,
         };
         let inputs = vec![self.finish(left, scope)?, self.finish(right, scope)?];
         let plan = self.node(node, inputs)?;
         Ok(VectorPlan { ordered, ..VectorPlan::new(plan, table, drop_name, histograms) })
+    }
+
+    /// `or` between operands of one matching.
+    fn union(&self, matching: &VectorMatching, operands: Vec<VectorPlan>, scope: Scope) -> Result<VectorPlan> {
+        let all = concat(operands.iter().map(|o| &*o.table));
+        let signatures = group(&all, |n| is_matched(matching, n));
+        let rows = group(&all, |_| true);
+        let flags: Vec<bool> = operands.iter().flat_map(|o| o.drop_name.iter().copied()).collect();
+        let drop_name = rows.first.iter().map(|&r| flags[r as usize]).collect();
+        let (histograms, ordered) = (operands.iter().any(|o| o.histograms), operands.iter().any(|o| o.ordered));
+        let mut at = 0;
+        let places = operands.iter().map(|o| {
+            let own = at..at + o.table.len();
+            at = own.end;
+            Operand { signatures: signatures.ids[own.clone()].to_vec(), to: rows.ids[own].to_vec() }
+        });
+        let node = StepUnion {
+            steps: scope.grid.steps,
+            histograms,
+            operands: places.collect(),
+            signatures: signatures.len(),
+            merges: rows.merges(),
+        };
+        let table = if rows.merges() { all.take(&rows.first) } else { all };
+        let inputs = operands.into_iter().map(|o| self.finish(o, scope)).collect::<Result<_>>()?;
+        let plan = self.node(node, inputs)?;
+        Ok(VectorPlan { ordered, ..VectorPlan::new(plan, Arc::new(table), Arc::new(drop_name), histograms) })
+    }
+
+    /// Counts an operator between vectors.
+    fn count_join(&self) -> Result<()> {
+        if self.joins.fetch_add(1, Relaxed) >= JOINS_MAX {
+            return Err(failed(format!("expression has more than {JOINS_MAX} operators between vectors")));
+        }
+        Ok(())
     }
 
     fn join(
@@ -143,7 +183,7 @@ impl Planner {
         right: VectorPlan,
         scope: Scope,
     ) -> Result<VectorPlan> {
-        let both = concat(&left.table, &right.table);
+        let both = concat([&*left.table, &right.table]);
         let signatures = group(&both, |n| is_matched(matching, n));
         let (lefts, rights) = (0..left.table.len() as u32, left.table.len() as u32..both.len() as u32);
         let swapped = matching.card == MatchCardinality::OneToMany;

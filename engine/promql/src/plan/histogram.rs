@@ -42,8 +42,8 @@ impl Planner {
                 (out, false)
             }
             Some(label) => {
-                let all = names.iter().map(|n| with_label(&out, &label, n)).reduce(|a, b| concat(&a, &b));
-                let all = all.unwrap_or_default();
+                let each: Vec<SeriesTable> = names.iter().map(|n| with_label(&out, &label, n)).collect();
+                let all = concat(&each);
                 let rows = group(&all, |_| true);
                 for (i, g) in groups.iter_mut().enumerate() {
                     g.out = (0..names.len()).map(|q| rows.ids[q * out.len() + i]).collect();
@@ -68,7 +68,7 @@ impl Planner {
 /// Brings rows together; gives the groups, the rows with an `le` that is no number, and the labels of the groups.
 fn groups(table: &SeriesTable) -> (Vec<HistogramGroup>, Vec<u32>, SeriesTable) {
     // A native histogram belongs to the classic buckets whose labels without `le` are just its labels.
-    let both = concat(&table.keep(|n| n != "le"), table);
+    let both = concat([&table.keep(|n| n != "le"), table]);
     let classes = group(&both, |_| true);
     let mut groups = vec![HistogramGroup::default(); classes.len()];
     let mut bad = Vec::new();

@@ -65,47 +65,70 @@ pub(crate) fn group(table: &SeriesTable, mut like: impl FnMut(&str) -> bool) -> 
     Groups { ids, first }
 }
 
-/// Puts the rows of one table under those of another, with dictionaries united.
-pub(crate) fn concat(a: &SeriesTable, b: &SeriesTable) -> SeriesTable {
-    let rows = a.len() + b.len();
-    let mut names: BTreeMap<&Arc<str>, [Option<&LabelColumn>; 2]> = BTreeMap::new();
-    for (side, table) in [a, b].into_iter().enumerate() {
+/// Puts the rows of tables under each other, with dictionaries united.
+pub(crate) fn concat<'a>(tables: impl IntoIterator<Item = &'a SeriesTable>) -> SeriesTable {
+    let tables: Vec<&SeriesTable> = tables.into_iter().collect();
+    let rows = tables.iter().map(|t| t.len()).sum();
+    let mut names: BTreeMap<&Arc<str>, Vec<Option<&LabelColumn>>> = BTreeMap::new();
+    for (i, table) in tables.iter().enumerate() {
         for (name, column) in table.columns() {
-            names.entry(name).or_default()[side] = Some(column);
+            names.entry(name).or_insert_with(|| vec![None; tables.len()])[i] = Some(column);
         }
     }
-    let united = |columns: [Option<&LabelColumn>; 2]| match columns {
-        [Some(x), Some(y)] if Arc::ptr_eq(&x.values, &y.values) => {
-            let codes = x.codes.iter().chain(y.codes.iter()).copied().collect();
-            LabelColumn { values: Arc::clone(&x.values), codes: Arc::new(codes) }
+    let united = |columns: Vec<Option<&LabelColumn>>| {
+        let mut dictionary = Dictionary::default();
+        let mut codes = Vec::with_capacity(rows);
+        for (column, table) in columns.iter().zip(&tables) {
+            match column {
+                // The first value of each dictionary is the empty text: no label.
+                None => codes.resize(codes.len() + table.len(), 0),
+                Some(column) => match dictionary.moved(&column.values) {
+                    None => codes.extend_from_slice(&column.codes),
+                    Some(moved) => codes.extend(column.codes.iter().map(|&c| moved[c as usize])),
+                },
+            }
         }
-        [Some(x), Some(y)] => {
-            let mut values = (*x.values).clone();
-            let lookup: Map<&str, u32> = x.values.iter().enumerate().map(|(i, v)| (&**v, i as u32)).collect();
-            let moved: Vec<u32> = y
-                .values
-                .iter()
-                .map(|v| {
-                    lookup.get(&**v).copied().unwrap_or_else(|| {
-                        values.push(Arc::clone(v));
-                        (values.len() - 1) as u32
-                    })
-                })
-                .collect();
-            let codes = x.codes.iter().copied().chain(y.codes.iter().map(|&c| moved[c as usize])).collect();
-            LabelColumn { values: Arc::new(values), codes: Arc::new(codes) }
-        }
-        [x, y] => {
-            let fill = |column: Option<&LabelColumn>, rows: usize| {
-                column.map_or_else(|| vec![0; rows], |c| (*c.codes).clone())
-            };
-            let codes = [fill(x, a.len()), fill(y, b.len())].concat();
-            let values = x.or(y).map_or_else(|| Arc::new(vec![Arc::from("")]), |c| Arc::clone(&c.values));
-            LabelColumn { values, codes: Arc::new(codes) }
-        }
+        LabelColumn { values: dictionary.values(), codes: Arc::new(codes) }
     };
     let columns = names.into_iter().map(|(name, columns)| (Arc::clone(name), united(columns))).collect();
     SeriesTable::new(rows, columns)
+}
+
+/// A dictionary to which those of further columns are added.
+#[derive(Default)]
+struct Dictionary<'a> {
+    values: Arc<Vec<Arc<str>>>,
+    /// The values of the first column, until `codes` is needed.
+    first: Option<&'a Arc<Vec<Arc<str>>>>,
+    codes: Map<&'a str, u32>,
+}
+
+impl<'a> Dictionary<'a> {
+    fn values(self) -> Arc<Vec<Arc<str>>> {
+        if self.values.is_empty() { Arc::new(vec![Arc::from("")]) } else { self.values }
+    }
+
+    /// Adds values; gives their codes where they are others.
+    fn moved(&mut self, values: &'a Arc<Vec<Arc<str>>>) -> Option<Vec<u32>> {
+        if self.values.is_empty() {
+            (self.values, self.first) = (Arc::clone(values), Some(values));
+            return None;
+        }
+        if Arc::ptr_eq(&self.values, values) {
+            return None;
+        }
+        if let Some(first) = self.first.take() {
+            self.codes = first.iter().zip(0..).map(|(v, i)| (&**v, i)).collect();
+        }
+        let code = |v: &'a Arc<str>| {
+            *self.codes.entry(&**v).or_insert_with(|| {
+                let all = Arc::make_mut(&mut self.values);
+                all.push(Arc::clone(v));
+                (all.len() - 1) as u32
+            })
+        };
+        Some(values.iter().map(code).collect())
+    }
 }
 
 /// Makes a column from one text per row; the empty text means that the label is absent.
@@ -267,10 +290,12 @@ mod tests {
 
     #[test]
     fn concat_unites_dictionaries() {
-        let t = concat(&table(&[&[("a", "1"), ("b", "x")]]), &table(&[&[("a", "2")], &[("a", "1"), ("c", "z")]]));
+        let first = table(&[&[("a", "1"), ("b", "x")]]);
+        let t = concat([&first, &table(&[&[("a", "2")], &[("a", "1"), ("c", "z")]]), &first, &table(&[&[("a", "2")]])]);
         assert_eq!(t.labels(1).collect::<Vec<_>>(), [("a", "2")]);
         assert_eq!(t.labels(2).collect::<Vec<_>>(), [("a", "1"), ("c", "z")]);
-        assert_eq!(group(&t, |n| n == "a").ids, [0, 1, 0]);
+        assert_eq!(t.labels(3).collect::<Vec<_>>(), [("a", "1"), ("b", "x")]);
+        assert_eq!(group(&t, |n| n == "a").ids, [0, 1, 0, 0, 1]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Instant;
 use quiver_query::{QueryContext, QueryMemory};
 use quiver_types::{Error, Result, SeriesSnapshot, Version};
 
-use super::{Job, PromqlEngine, QueryOptions, QueryTimings, grid, too_many_rows};
+use super::{Evaluated, Job, PromqlEngine, QueryOptions, QueryTimings, grid, too_many_rows};
 use crate::annotation::Annotations;
 use crate::ast::{Expr, ValueType};
 use crate::cache::{Dependence, Entry, Key, Piece, ResultCache, dependence, stitch};
@@ -107,21 +107,21 @@ pub(super) struct RangeJob {
 }
 
 impl RangeJob {
-    pub(super) async fn evaluate(self) -> Result<(QueryValue, Annotations, QueryTimings, QueryMemory)> {
+    pub(super) async fn evaluate(self) -> Result<Evaluated> {
         let (mut annotations, mut timings) = (Annotations::default(), QueryTimings::default());
         let mut memory = QueryMemory::default();
         let (mut pieces, mut keep, mut rows_max) = (Vec::new(), true, None);
         for (at, job) in self.jobs {
             let run = Arc::clone(&job.planner.run);
             rows_max = Some(run.ctx.limits.rows_max);
-            let (value, noted, spent, _, held) = job.evaluate().await?;
-            memory.0.extend(held.0);
-            let QueryValue::Matrix(result) = value else {
+            let evaluated = job.evaluate().await?;
+            memory.0.extend(Arc::into_inner(evaluated.memory).unwrap_or_default().0);
+            let Some(QueryValue::Matrix(result)) = Arc::into_inner(evaluated.value) else {
                 return Err(Error::internal("a range query of a vector gave no matrix"));
             };
-            keep &= noted.is_empty() && !run.met_histograms();
-            annotations.merge(noted);
-            timings.add(&spent);
+            keep &= evaluated.annotations.is_empty() && !run.met_histograms();
+            annotations.merge(evaluated.annotations);
+            timings.add(&evaluated.timings);
             let steps = 0..result.grid.steps;
             pieces.push(Piece { result: Arc::new(result), steps, at });
         }
@@ -151,7 +151,7 @@ impl RangeJob {
             self.results.put(self.key, Entry { result: Arc::clone(&result), version: self.version });
         }
         timings.settle += began.elapsed();
-        let result = Arc::unwrap_or_clone(result);
-        Ok((QueryValue::Matrix(result), annotations, timings, memory))
+        let value = Arc::new(QueryValue::Matrix(Arc::unwrap_or_clone(result)));
+        Ok(Evaluated { value, annotations, timings, samples: None, memory: Arc::new(memory) })
     }
 }

@@ -11,6 +11,10 @@ const INTEGER_MAX: f64 = 9_007_199_254_740_992.0; // 2^53
 const UNIQUE_MAX: f64 = 4_503_599_627_370_496.0; // 2^52
 /// Values looked at before one k is tried on all.
 const PROBES: usize = 24;
+/// Digits by which probed values may differ in length before it is asked whether the long ones are worth it.
+const NEAR: usize = 4;
+/// Differences that Parquet packs with one width (a miniblock).
+const PACKED: usize = 32;
 
 /// Gives the numerator of a value for a power of ten, if there is one below 2^53.
 #[inline]
@@ -71,21 +75,64 @@ pub struct Decimals {
 }
 
 impl Decimals {
-    /// Decomposes the values of a series with the k that leaves the fewest doubles, the smallest of such.
+    /// Decomposes the values of a series with the k that takes least room ([`cost`]), the smallest of such.
     /// `before` is the numerator repeated when the first value stays a double.
     pub fn decompose(&mut self, values: &[f64], before: i64) {
         let step = values.len().div_ceil(PROBES).max(1);
-        let probed = values.iter().step_by(step).filter_map(|&v| exponents(v)).map(|(smallest, _)| smallest).max();
-        self.encode(values, probed.unwrap_or(0), before);
-        // The guess is the best one if it leaves only values that have no numerator anywhere: a smaller k would lose
-        // the probed value that asked for this one. (No probe had a numerator: 0 is the smallest anyway.)
-        if self.doubles.iter().all(|&i| exponents(values[i as usize]).is_none()) {
+        let probes = values.iter().step_by(step).filter(|&&v| v != 0.0);
+        let probed = probes.filter_map(|&v| exponents(v)).map(|(smallest, _)| smallest);
+        let (least, most) = probed.fold((15, 0), |(least, most), k| (k.min(least), k.max(most)));
+        self.encode(values, most, before);
+        // The guess is the best one if it leaves only values that have no numerator anywhere, and if no long value made
+        // the others long: a smaller k would lose the probed value that asked for this one, to save a few digits of the
+        // others. (No probe had a numerator: 0 is the smallest anyway.)
+        let near = most <= least + NEAR;
+        if near && self.doubles.iter().all(|&i| exponents(values[i as usize]).is_none()) {
             return;
         }
-        let best = best_exponent(values);
+        let best = self.cheapest(values, before);
         if best != usize::from(self.exponent) {
             self.encode(values, best, before);
         }
+    }
+
+    /// Gives the k that takes least room, the smallest of such. Only those are tried that leave fewer doubles than each
+    /// smaller one.
+    fn cheapest(&mut self, values: &[f64], before: i64) -> usize {
+        let mut change = [0i64; 17];
+        for (smallest, largest) in values.iter().filter_map(|&v| exponents(v)) {
+            change[smallest] += 1;
+            change[largest + 1] -= 1;
+        }
+        let (mut best, mut least, mut covered, mut most) = (0, f64::INFINITY, 0, 0);
+        for (k, change) in change[..16].iter().enumerate() {
+            covered += change;
+            if covered <= most {
+                continue;
+            }
+            most = covered;
+            self.encode(values, k, before);
+            let cost = self.cost(before);
+            if cost < least {
+                (best, least) = (k, cost);
+            }
+        }
+        best
+    }
+
+    /// Bits that the values take, about: numerators packed by their differences, doubles whole.
+    fn cost(&self, before: i64) -> f64 {
+        let mut last = before;
+        let packed: u64 = self
+            .numerators
+            .chunks(PACKED)
+            .map(|block| {
+                let differences = block.iter().map(|&n| n.wrapping_sub(std::mem::replace(&mut last, n)));
+                let (low, high) = differences.fold((i64::MAX, i64::MIN), |(low, high), d| (d.min(low), d.max(high)));
+                u64::from(64 - high.wrapping_sub(low).leading_zeros()) * block.len() as u64
+            })
+            .sum();
+        packed as f64 + 64.0 * self.doubles.len() as f64
     }
 
     fn encode(&mut self, values: &[f64], exponent: usize, before: i64) {
@@ -103,22 +150,6 @@ impl Decimals {
             self.numerators.push(last);
         }
     }
-}
-
-fn best_exponent(values: &[f64]) -> usize {
-    let mut change = [0i64; 17];
-    for (smallest, largest) in values.iter().filter_map(|&v| exponents(v)) {
-        change[smallest] += 1;
-        change[largest + 1] -= 1;
-    }
-    let (mut best, mut most, mut here) = (0, -1, 0);
-    for (k, change) in change[..16].iter().enumerate() {
-        here += change;
-        if here > most {
-            (best, most) = (k, here);
-        }
-    }
-    best
 }
 
 #[cfg(test)]
@@ -145,6 +176,12 @@ mod tests {
         // One value needs k = 3, but two others have no numerator there.
         check(&[900_719_925_474_099.0, 800_719_925_474_099.0, 0.001, 0.5], 1, &[2]);
         check(&[1.0 / 3.0; 4], 0, &[0, 1, 2, 3]);
+        // One long value does not make all others long; many do.
+        let mut load: Vec<f64> = (0..100).map(|i| f64::from(i % 7) / 10.0).collect();
+        load[50] = 4.800_000_000_000_001;
+        check(&load, 1, &[50]);
+        let long: Vec<f64> = (0..100).map(|i| f64::from(1_000_000 + i * i * 977 % 100_003) / 1e9).collect();
+        check(&[&[0.5][..], &long].concat(), 9, &[]);
     }
 
     fn naive(values: &[f64]) -> (usize, usize) {
@@ -169,7 +206,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
-        fn exact_and_best(values in prop::collection::vec(value(), 0..60)) {
+        fn exact_and_cheap(values in prop::collection::vec(value(), 0..60)) {
             let mut d = Decimals::default();
             d.decompose(&values, 77);
             let mut doubles = d.doubles.iter().peekable();
@@ -183,7 +220,14 @@ mod tests {
                 }
                 last = d.numerators[i];
             }
-            prop_assert_eq!((usize::from(d.exponent), d.doubles.len()), naive(&values));
+            // Of those with the fewest doubles the smallest, or one that takes less room.
+            let (naive, lost) = naive(&values);
+            if (usize::from(d.exponent), d.doubles.len()) != (naive, lost) {
+                let chosen = (d.cost(77), usize::from(d.exponent));
+                d.encode(&values, naive, 77);
+                prop_assert_eq!(d.doubles.len(), lost);
+                prop_assert!(chosen < (d.cost(77), naive), "{:?} {}", chosen, d.cost(77));
+            }
         }
     }
 }

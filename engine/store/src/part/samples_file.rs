@@ -14,8 +14,8 @@ use parquet::file::properties::WriterProperties;
 use quiver_types::tables::metrics;
 
 use super::decimal::Decimals;
-use super::file::{Choices, PAGE_ROWS, PartFile, Unfinished, column, properties};
-use super::{FileMeta, PartSpec};
+use super::file::{Choices, PAGE_ROWS, PartFile, Unfinished, codec, column, properties};
+use super::{FileMeta, PartCompression, PartSpec};
 use crate::error::{Context, Result, io_error};
 use crate::run::FloatRun;
 
@@ -185,15 +185,19 @@ fn schema(with_starts: bool) -> SchemaRef {
 }
 
 fn create(root: &Path, spec: &PartSpec, with_starts: bool, unfinished: &mut Unfinished) -> Result<PartFile> {
-    PartFile::create(root, spec, "samples", schema(with_starts), sample_properties(with_starts), unfinished)
+    let properties = sample_properties(with_starts, spec.compression);
+    PartFile::create(root, spec, "samples", schema(with_starts), properties, unfinished)
 }
 
-fn sample_properties(with_starts: bool) -> WriterProperties {
+/// Numerators are packed so tightly that little is left to save: what decodes fastest. The other columns are long
+/// runs, and doubles that repeat.
+fn sample_properties(with_starts: bool, compression: PartCompression) -> WriterProperties {
     let mut p = properties()
         .set_max_row_group_row_count(Some(GROUP_ROWS))
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_write_batch_size(PAGE_ROWS)
-        .set_compression(Compression::LZ4_RAW)
+        .set_compression(codec(compression))
+        .set_column_compression(column(&["vi"]), Compression::LZ4_RAW)
         // A row group with more series than the dictionary page takes goes on with differences, which are 0 or 1.
         .set_column_encoding(column(&["series"]), Encoding::DELTA_BINARY_PACKED)
         .delta(&["ts"])

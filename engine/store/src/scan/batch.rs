@@ -3,7 +3,7 @@
 //! The samples of a series come as one run per source. Runs that do not overlap in time are copied one after the
 //! other; where they overlap they are merged by the equal-key rule of `run`.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, ListViewArray, RecordBatch, UInt32Array};
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
@@ -20,8 +20,18 @@ fn item(data_type: DataType) -> FieldRef {
     Arc::new(Field::new("item", data_type, false))
 }
 
-/// Gives the schema of a scan before projection.
+/// A list of histograms without any.
+static NO_HISTOGRAMS: LazyLock<ArrayRef> = LazyLock::new(|| Arc::new(HistogramBuilder::default().finish()));
+
+/// Gives the schema of a scan before projection; each is made once.
 pub(super) fn schema(request: &SampleRequest) -> SchemaRef {
+    static MADE: [OnceLock<SchemaRef>; 8] = [const { OnceLock::new() }; 8];
+    let bits = [request.floats, request.start_times, request.histograms];
+    let which = bits.iter().fold(0, |n, &bit| n * 2 + usize::from(bit));
+    Arc::clone(MADE[which].get_or_init(|| make_schema(request)))
+}
+
+fn make_schema(request: &SampleRequest) -> SchemaRef {
     let list = |name: &str, t: DataType| Field::new(name, DataType::List(item(t)), false);
     let view = |name: &str, t: DataType| Field::new(name, DataType::ListView(item(t)), false);
     let mut fields = vec![Field::new("row", DataType::UInt32, false)];
@@ -200,7 +210,8 @@ impl Floats {
 struct Hists {
     ts: Vec<Millis>,
     starts: Vec<Millis>,
-    hists: HistogramBuilder,
+    /// Made with the first one: it has many columns.
+    hists: Option<HistogramBuilder>,
     ends: Vec<i32>,
     start_ends: Vec<i32>,
 }
@@ -213,7 +224,8 @@ impl Hists {
     fn append(&mut self, run: &HistRun) {
         self.ts.extend_from_slice(&run.ts);
         self.starts.extend_from_slice(&run.start_ts);
-        run.hists.iter().for_each(|h| self.hists.push(h));
+        let hists = self.hists.get_or_insert_default();
+        run.hists.iter().for_each(|h| hists.push(h));
     }
 
     fn end_row(&mut self) {
@@ -285,7 +297,8 @@ impl BatchBuilder {
             let ends = offsets(hists.ends);
             columns.push(list(ends.clone(), times(hists.ts))?);
             columns.push(list(offsets(hists.start_ends), times(hists.starts))?);
-            columns.push(list(ends, Arc::new(hists.hists.finish()))?);
+            let hists = hists.hists.take().map_or_else(|| Arc::clone(&NO_HISTOGRAMS), |mut h| Arc::new(h.finish()));
+            columns.push(list(ends, hists)?);
         }
         RecordBatch::try_new(Arc::clone(&self.schema), columns)
     }
@@ -305,10 +318,10 @@ pub(super) fn of_block(
     let rows_len = rows.len();
     let mut columns: Vec<ArrayRef> = vec![Arc::new(UInt32Array::from(rows)), ts, values];
     if request.histograms {
-        let none = HistogramBuilder::default().finish();
+        let none = Arc::clone(&NO_HISTOGRAMS);
         let ends = || offsets(vec![0; rows_len + 1]);
         let times = || Arc::new(Int64Array::from(Vec::<Millis>::new())) as ArrayRef;
-        columns.extend([list(ends(), times())?, list(ends(), times())?, list(ends(), Arc::new(none))?]);
+        columns.extend([list(ends(), times())?, list(ends(), times())?, list(ends(), none)?]);
     }
     RecordBatch::try_new(schema(request), columns)
 }

@@ -11,7 +11,7 @@ use crate::part::{PAGE_ROWS, PartSeries};
 use crate::select::Selection;
 
 /// A partition is not worth its thread below this many samples.
-const PARTITION_SAMPLES_MIN: u64 = 1 << 16;
+const PARTITION_SAMPLES_MIN: u64 = 1 << 15;
 /// Samples that a window holds of each part: many pages, so that those that two windows share count little.
 const WINDOW_SAMPLES_PER_PART: u64 = 1 << 17;
 /// Bounds of a window over all parts, in samples. The greater one bounds memory: some 24 bytes each.

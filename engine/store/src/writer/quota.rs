@@ -1,27 +1,38 @@
 //! How many new series one service may bring (promise L8): a cardinality bomb is cut, and hurts nobody else.
 //!
-//! A series is new when no live generation holds it; what is there already goes on. Two bounds: a number per hour, which
-//! is a setting, and a share of the registry's room: once half of it is taken, a service that brought more than half
-//! of what is live gets no more, so that there is always room for the others.
+//! A series counts once an hour, however often it leaves the live generations and comes back: what a service brought
+//! goes on, as senders repeat all of it with each scrape while flushes come as memory asks for them. Two bounds: a
+//! number per hour, which is a setting, and a share of the registry's room: once half of it is taken, a service that
+//! brought more than half of what is live gets no more (once three quarters are, also none of what it had before), so
+//! that there is always room for the others.
 
-use hashbrown::HashMap;
-use quiver_types::Millis;
+use foldhash::fast::RandomState;
+use hashbrown::{HashMap, HashSet};
+use quiver_types::{Millis, SeriesId};
 use tracing::warn;
 
 use crate::registry::Fill;
 
 const HOUR_MS: i64 = 3_600_000;
+/// Bytes of one series that is remembered, about.
+const REMEMBERED_BYTES: usize = 10;
+/// The share of the registry's room that is spent on remembering.
+const REMEMBERED_SHARE: usize = 16;
 
-/// Counts what services brought in the hour at hand.
+/// Knows what services brought in the hour at hand.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesQuota {
     hour: i64,
     brought: HashMap<String, Brought>,
+    /// Series in all sets.
+    remembered: usize,
 }
 
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default)]
 struct Brought {
     series: u64,
+    /// Thirty-two bits of the ids of its series: of a million, one in four thousand others is taken for one of them.
+    ids: HashSet<u32, RandomState>,
     /// Whether the log has it already.
     told: bool,
 }
@@ -31,20 +42,27 @@ impl SeriesQuota {
     pub(crate) fn at(&mut self, now: Millis) -> &mut Self {
         let hour = now.div_euclid(HOUR_MS);
         if hour != self.hour {
-            self.hour = hour;
-            self.brought.clear();
+            *self = Self { hour, ..Self::default() };
         }
         self
     }
 
-    /// Says whether one more new series of a service is let in, and counts it. `per_hour` 0 is no bound.
-    pub(crate) fn admit(&mut self, service: &str, per_hour: u64, fill: Fill) -> bool {
+    /// Says whether one more series of a service, of which no generation holds anything, is let in, and counts it if it
+    /// was not there within the hour. `per_hour` 0 is no bound.
+    pub(crate) fn admit(&mut self, service: &str, id: SeriesId, per_hour: u64, fill: Fill) -> bool {
         let brought = self.brought.entry_ref(service).or_default();
-        let over_number = per_hour > 0 && brought.series >= per_hour;
-        let crowded = fill.bytes > fill.bytes_max / 2;
-        let over_share = crowded && brought.series > fill.series as u64 / 2;
+        let short = (id.0 >> 64) as u32;
+        let known = brought.ids.contains(&short);
+        let over_number = !known && per_hour > 0 && brought.series >= per_hour;
+        let room = if known { fill.bytes_max / 4 * 3 } else { fill.bytes_max / 2 };
+        let over_share = fill.bytes > room && brought.series > fill.series as u64 / 2;
         if !over_number && !over_share {
-            brought.series += 1;
+            brought.series += u64::from(!known);
+            // Without room to remember them, series that come back count again.
+            if !known && self.remembered < fill.bytes_max / REMEMBERED_SHARE / REMEMBERED_BYTES {
+                self.remembered += 1;
+                brought.ids.insert(short);
+            }
             return true;
         }
         if !std::mem::replace(&mut brought.told, true) {
@@ -59,29 +77,48 @@ impl SeriesQuota {
 mod tests {
     use super::*;
 
-    const ROOM: Fill = Fill { bytes: 0, bytes_max: 1000, series: 0 };
+    const ROOM: Fill = Fill { bytes: 0, bytes_max: 1 << 20, series: 0 };
+
+    fn id(n: u64) -> SeriesId {
+        SeriesId(u128::from(n) << 64)
+    }
 
     #[test]
     fn a_number_per_hour_and_service() {
         let mut quota = SeriesQuota::default();
-        let mut taken = |now, service, n| (0..n).filter(|_| quota.at(now).admit(service, 10, ROOM)).count();
-        assert_eq!(taken(0, "a", 30), 10);
-        assert_eq!(taken(1, "b", 4), 4);
-        assert_eq!(taken(2, "b", 30), 6);
-        assert_eq!(taken(HOUR_MS - 1, "a", 1), 0);
-        assert_eq!(taken(HOUR_MS, "a", 30), 10, "a new hour");
-        assert!((0..100).all(|_| SeriesQuota::default().admit("a", 0, ROOM)), "0 is no bound");
+        let mut taken = |now, service, ids: std::ops::Range<u64>| {
+            ids.filter(|&n| quota.at(now).admit(service, id(n), 10, ROOM)).count()
+        };
+        assert_eq!(taken(0, "a", 0..30), 10);
+        assert_eq!(taken(1, "b", 0..4), 4);
+        assert_eq!(taken(2, "b", 4..34), 6);
+        assert_eq!(taken(3, "a", 0..30), 10, "what was there comes back");
+        assert_eq!(taken(HOUR_MS - 1, "a", 30..31), 0);
+        assert_eq!(taken(HOUR_MS, "a", 20..50), 10, "a new hour");
+        assert!((0..100).all(|n| SeriesQuota::default().admit("a", id(n), 0, ROOM)), "0 is no bound");
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut quota = SeriesQuota::default();
+        let fill = Fill { bytes_max: 160 * 5, ..ROOM };
+        let mut taken = |ids: std::ops::Range<u64>| ids.filter(|&n| quota.admit("a", id(n), 10, fill)).count();
+        assert_eq!(taken(0..8), 8);
+        assert_eq!(taken(0..8), 5 + 2, "three count again, two of them within the number");
+        assert_eq!(quota.remembered, 5);
     }
 
     #[test]
     fn a_share_of_a_crowded_registry() {
         let mut quota = SeriesQuota::default();
-        let fill = |bytes, series| Fill { bytes, bytes_max: 1000, series };
+        let fill = |bytes, series| Fill { bytes, bytes_max: 100_000, series };
         for n in 0..60 {
-            assert!(quota.admit("bomb", 0, fill(n * 8, n)));
+            assert!(quota.admit("bomb", id(n), 0, fill(n as usize * 800, n as usize)));
         }
-        assert!(!quota.admit("bomb", 0, fill(501, 60)));
-        assert!(quota.admit("other", 0, fill(501, 60)), "nobody else is hurt");
-        assert!(quota.admit("bomb", 0, fill(499, 60)), "there is room again");
+        assert!(!quota.admit("bomb", id(60), 0, fill(50_001, 60)));
+        assert!(quota.admit("bomb", id(5), 0, fill(50_001, 60)), "it was there");
+        assert!(!quota.admit("bomb", id(5), 0, fill(75_001, 60)));
+        assert!(quota.admit("other", id(61), 0, fill(75_001, 60)), "nobody else is hurt");
+        assert!(quota.admit("bomb", id(60), 0, fill(49_999, 60)), "there is room again");
     }
 }

@@ -225,7 +225,7 @@ impl Stager {
             ctx.generation.series() as u32,
             self.unknown.iter().map(series),
             ctx.registry_bytes_max,
-            |labels, fill| quota.admit(service(labels, ctx.service_labels), ctx.new_series_per_hour, fill),
+            |id, labels, fill| quota.admit(service(labels, ctx.service_labels), id, ctx.new_series_per_hour, fill),
             |a| attached.push(a),
         );
         for (&i, attached) in self.unknown.iter().zip(attached) {

@@ -1,6 +1,8 @@
 //! A query's outcome as the `data` of the Prometheus envelope, straight from its columns, piece by piece: a large answer
 //! is never in memory as text, and who reads it slowly holds the columns and one piece (promise L4).
 
+use std::sync::Arc;
+
 use quiver_promql::histogram;
 use quiver_promql::{QueryValue, SampleSeries, StepResult, StepRow};
 use quiver_query::QueryMemory;
@@ -15,9 +17,9 @@ const SAMPLES_AT_A_TIME: usize = 8192;
 /// Writes `{"resultType":…,"result":…}` in pieces.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    value: QueryValue,
+    value: Arc<QueryValue>,
     /// Held as long as the columns are.
-    _memory: QueryMemory,
+    _memory: Arc<QueryMemory>,
     /// Most series that are shown; 0: all.
     limit: usize,
     stats: Option<String>,
@@ -45,14 +47,14 @@ enum Place {
 
 impl Outcome {
     /// Begins.
-    pub(crate) fn new(value: QueryValue, memory: QueryMemory, limit: usize, stats: Option<String>) -> Self {
+    pub(crate) fn new(value: Arc<QueryValue>, memory: Arc<QueryMemory>, limit: usize, stats: Option<String>) -> Self {
         let time = |result: &StepResult, step| {
             let mut text = vec![b'['];
             write_time(&mut text, result.grid.at(step));
             text.extend_from_slice(b",\"");
             text
         };
-        let times = match &value {
+        let times = match &*value {
             QueryValue::Matrix(result) => (0..result.grid.steps).map(|step| time(result, step)).collect(),
             _ => vec![],
         };
@@ -65,7 +67,7 @@ impl Outcome {
             return false;
         }
         let some = |row: &StepRow<'_>| !row.hists.is_empty() || row.present.contains(&true);
-        let series = match &self.value {
+        let series = match &*self.value {
             QueryValue::Scalar { .. } | QueryValue::String { .. } => 0,
             QueryValue::Vector(result) | QueryValue::Matrix(result) => {
                 result.rows().filter(some).take(self.limit + 1).count()
@@ -101,7 +103,7 @@ impl Outcome {
         let full = self.limit > 0 && shown >= self.limit;
         self.cursor.place = match place {
             Place::Head => {
-                let kind = match &self.value {
+                let kind = match &*self.value {
                     QueryValue::Scalar { .. } => "scalar",
                     QueryValue::String { .. } => "string",
                     QueryValue::Vector(_) => "vector",
@@ -115,14 +117,14 @@ impl Outcome {
                     Place::Row(0, 0)
                 }
             }
-            Place::Row(at, from) => match &self.value {
+            Place::Row(at, from) => match &*self.value {
                 QueryValue::Vector(result) | QueryValue::Matrix(result) => match result.row(at) {
                     Some(_) if full => Self::close(out),
                     Some(row) => {
                         if row.present.contains(&true) || !row.hists.is_empty() {
                             begin(out, shown, &result.table, row.row);
                             self.cursor.shown += 1;
-                            if matches!(self.value, QueryValue::Vector(_)) {
+                            if matches!(*self.value, QueryValue::Vector(_)) {
                                 element(out, &row, result.grid.start);
                             } else {
                                 matrix_row(out, &row, result, &self.times);
@@ -170,7 +172,7 @@ impl Outcome {
 
     /// Writes what is no list; says whether it was none.
     fn single(&self, out: &mut Vec<u8>) -> bool {
-        match &self.value {
+        match &*self.value {
             QueryValue::Scalar { time_ms, value } => {
                 pair(out, *time_ms, |out| write_quoted(out, *value, Notation::Plain));
                 true
@@ -284,8 +286,6 @@ fn histogram(out: &mut Vec<u8>, h: &Histogram) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use quiver_promql::SampleResult;
 
     use super::*;
@@ -305,7 +305,7 @@ mod tests {
     fn pieces_are_the_whole() {
         let lengths = [3, SAMPLES_AT_A_TIME, SAMPLES_AT_A_TIME + 1, 40_000, 1];
         for limit in [0, 2, 5] {
-            let outcome = || Outcome::new(raw(&lengths), QueryMemory::default(), limit, Some("{}".into()));
+            let outcome = || Outcome::new(Arc::new(raw(&lengths)), Arc::default(), limit, Some("{}".into()));
             assert_eq!(outcome().cut(), limit == 2);
             let mut whole = Vec::new();
             assert!(outcome().fill(&mut whole, usize::MAX));

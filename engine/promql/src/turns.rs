@@ -1,0 +1,168 @@
+//! Equal queries that come at once: one is evaluated, the others wait for it and take what it gave (promise L6).
+//!
+//! Nobody sees less than he would have seen alone: an outcome is taken only by who came when nothing was written that it
+//! does not tell of. So while writes go on, a herd takes two evaluations: one for the first, one for all that came
+//! while it ran.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use quiver_query::{Limits, QueryContext};
+use quiver_types::{Access, Error, ErrorKind, Result, Version};
+use tokio::sync::MutexGuard;
+use tokio::time::{Instant, timeout_at};
+
+use crate::plan::QueryTimes;
+use crate::query::Evaluated;
+
+/// What makes queries equal: the text too, as annotations name places in it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Equal {
+    query: String,
+    times: QueryTimes,
+    lookback_ms: i64,
+    access: Access,
+    limits: Limits,
+}
+
+/// The queries that are evaluated now.
+#[derive(Debug, Default)]
+pub(crate) struct Turns(Mutex<HashMap<Equal, Weak<Turn>, RandomState>>);
+
+/// What equal queries share as long as one of them is under way.
+#[derive(Debug, Default)]
+pub(crate) struct Turn(tokio::sync::Mutex<Option<Given>>);
+
+/// What the last evaluation gave, and a moment before it.
+#[derive(Debug)]
+struct Given {
+    version: Version,
+    outcome: Result<Evaluated>,
+}
+
+/// What a query finds when its turn has come.
+pub(crate) enum Found<'a> {
+    /// Another one has evaluated it.
+    Outcome(Result<Evaluated>),
+    /// It is to be evaluated; all others wait.
+    First(First<'a>),
+}
+
+/// The right, and the duty, to evaluate.
+pub(crate) struct First<'a>(MutexGuard<'a, Option<Given>>);
+
+impl Turns {
+    /// Gives what a query shares with those that are equal to it.
+    pub(crate) fn of(&self, query: &str, times: QueryTimes, lookback_ms: i64, ctx: &QueryContext) -> Arc<Turn> {
+        // How long a query may take changes nothing about its answer.
+        let limits = Limits { timeout: Duration::ZERO, ..ctx.limits.clone() };
+        let equal = Equal { query: query.to_owned(), times, lookback_ms, access: ctx.access.clone(), limits };
+        let mut all = self.0.lock();
+        if let Some(turn) = all.get(&equal).and_then(Weak::upgrade) {
+            return turn;
+        }
+        all.retain(|_, turn| turn.strong_count() > 0);
+        let turn = Arc::new(Turn::default());
+        all.insert(equal, Arc::downgrade(&turn));
+        turn
+    }
+}
+
+impl Turn {
+    /// Waits while an equal query is evaluated. `seen` is the moment of the source when the caller came.
+    ///
+    /// # Errors
+    /// Timeout.
+    pub(crate) async fn wait(&self, seen: Version, deadline: std::time::Instant) -> Result<Found<'_>> {
+        let given = timeout_at(Instant::from_std(deadline), self.0.lock())
+            .await
+            .map_err(|_| Error::new(ErrorKind::Timeout, "query timed out in expression evaluation queue"))?;
+        let told = |g: &&Given| g.version.written >= seen.written && g.version.dropped >= seen.dropped;
+        Ok(match given.as_ref().filter(told) {
+            Some(given) => Found::Outcome(given.outcome.clone()),
+            None => Found::First(First(given)),
+        })
+    }
+}
+
+impl First<'_> {
+    /// Leaves an outcome to those that wait; `version` is a moment before it. What failed for this one only (its time
+    /// was over, its client went, there was no room) the next one tries again.
+    pub(crate) fn end(mut self, version: Version, outcome: &Result<Evaluated>) {
+        let common = match outcome {
+            Ok(_) => true,
+            Err(e) => matches!(e.kind, ErrorKind::Invalid | ErrorKind::Execution | ErrorKind::LimitExceeded),
+        };
+        if common {
+            *self.0 = Some(Given { version, outcome: outcome.clone() });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn context() -> QueryContext {
+        QueryContext::new(Access::full(), Limits::default())
+    }
+
+    fn version(written: u64) -> Version {
+        Version { written, dropped: 0 }
+    }
+
+    fn of(turns: &Turns, query: &str, end_ms: i64) -> Arc<Turn> {
+        turns.of(query, QueryTimes { start_ms: 0, end_ms, step_ms: 1 }, 5, &context())
+    }
+
+    async fn first(turn: &Turn, seen: u64) -> Option<First<'_>> {
+        match turn.wait(version(seen), context().deadline).await.expect("in time") {
+            Found::First(first) => Some(first),
+            Found::Outcome(_) => None,
+        }
+    }
+
+    fn failed(kind: ErrorKind) -> Result<Evaluated> {
+        Err(Error::new(kind, "no"))
+    }
+
+    #[tokio::test]
+    async fn one_goes_first_and_the_next_when_it_is_gone() {
+        let turns = Turns::default();
+        let (turn, same, other) = (of(&turns, "a", 9), of(&turns, "a", 9), of(&turns, "a", 8));
+        assert!(Arc::ptr_eq(&turn, &same) && !Arc::ptr_eq(&turn, &other));
+        let held = first(&turn, 1).await.expect("nobody is before it");
+        let second = tokio::spawn(async move { first(&same, 1).await.is_some() });
+        tokio::task::yield_now().await;
+        assert!(!second.is_finished(), "it waits");
+        // The first is cancelled: the second takes its place.
+        drop(held);
+        assert!(second.await.expect("no panic"));
+        first(&turn, 1).await.expect("no outcome yet").end(version(1), &failed(ErrorKind::Timeout));
+        first(&turn, 1).await.expect("what failed for one only").end(version(1), &failed(ErrorKind::Execution));
+        assert!(first(&turn, 1).await.is_none(), "it was evaluated");
+    }
+
+    #[tokio::test]
+    async fn nobody_gets_less_than_was_there_when_he_came() {
+        let turns = Turns::default();
+        let turn = of(&turns, "a", 9);
+        first(&turn, 3).await.expect("nobody is before it").end(version(3), &failed(ErrorKind::Execution));
+        assert!(first(&turn, 3).await.is_none());
+        first(&turn, 4).await.expect("it came after a write").end(version(6), &failed(ErrorKind::Execution));
+        assert!(first(&turn, 5).await.is_none(), "the second evaluation knows of it");
+        drop(turn);
+        assert!(first(&of(&turns, "a", 9), 3).await.is_some(), "who comes later looks anew");
+    }
+
+    #[tokio::test]
+    async fn waiting_ends_with_the_time() {
+        let turn = Turn::default();
+        let _held = first(&turn, 1).await.expect("nobody is before it");
+        let late = turn.wait(version(1), std::time::Instant::now()).await;
+        assert_eq!(late.err().map(|e| e.kind), Some(ErrorKind::Timeout));
+    }
+}
