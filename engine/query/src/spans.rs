@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
-use quiver_types::spans::{RollupRequest, SpanRequest, SpanSnapshot};
+use quiver_types::spans::{RollupRequest, SpanRequest, SpanSnapshot, TagRequest};
 use quiver_types::{Access, ReadStats, Result};
 
 /// Gives tables over the spans of a snapshot. Implemented by the binary over the store.
@@ -27,6 +27,16 @@ pub trait SpanTables: Send + Sync + Debug {
         snapshot: &Arc<dyn SpanSnapshot>,
         access: &Access,
         request: &RollupRequest,
+        stats: &Arc<ReadStats>,
+    ) -> Result<Arc<dyn TableProvider>>;
+
+    /// Makes the table of keys or values of attributes: columns are `quiver_types::spans::tag_schema`, counted over the
+    /// spans that the filter takes and the caller may see.
+    fn tags(
+        &self,
+        snapshot: &Arc<dyn SpanSnapshot>,
+        access: &Access,
+        request: &TagRequest,
         stats: &Arc<ReadStats>,
     ) -> Result<Arc<dyn TableProvider>>;
 }

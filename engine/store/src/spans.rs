@@ -10,8 +10,9 @@ mod live;
 mod rollup;
 mod stream;
 mod table;
+mod tags;
 #[cfg(test)]
 mod tests;
 
 pub use exec::SpansExec;
-pub use table::{SpanSnapshots, rollups_table, spans_table};
+pub use table::{SpanSnapshots, rollups_table, spans_table, tags_table};

@@ -9,8 +9,8 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use futures::StreamExt;
 use quiver_query::{QueryContext, QueryEngine, SpanTables, from_datafusion};
 use quiver_types::spans::{
-    RollupRequest, Span, SpanColumn, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, TraceId, all_columns, hex,
-    parse_hex, read_spans,
+    RollupRequest, Span, SpanColumn, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, TagRequest, TraceId,
+    all_columns, hex, parse_hex, read_spans,
 };
 use quiver_types::{Access, Error};
 use serde_json::Value;
@@ -194,6 +194,15 @@ impl Reader {
         let ctx = &self.ctx;
         let table = self.traces.tables.rollups(&self.snapshot, &ctx.access, request, &ctx.stats)?;
         LogicalPlanBuilder::scan("span_rollups", provider_as_source(table), None)
+            .and_then(LogicalPlanBuilder::build)
+            .map_err(from_datafusion)
+    }
+
+    /// Makes the plan of a request of keys or values of attributes.
+    pub(crate) fn tags_plan(&self, request: &TagRequest) -> Result<LogicalPlan, Error> {
+        let ctx = &self.ctx;
+        let table = self.traces.tables.tags(&self.snapshot, &ctx.access, request, &ctx.stats)?;
+        LogicalPlanBuilder::scan("span_tags", provider_as_source(table), None)
             .and_then(LogicalPlanBuilder::build)
             .map_err(from_datafusion)
     }

@@ -13,6 +13,7 @@ mod model;
 mod nested;
 mod rollup;
 mod source;
+mod tags;
 
 pub use attributes::{
     Attribute, AttributeWriter, Attributes, RawAttribute, RawIter, Value, json_text, push_typed, push_typed_text,
@@ -29,6 +30,7 @@ pub use rollup::{
     rollup_columns, rollup_schema,
 };
 pub use source::{SpanRequest, SpanSnapshot, SpanSource};
+pub use tags::{TAG_CARDINALITY_MAX, TAG_VALUES_MAX, TagRequest, tag_kind, tag_kind_name, tag_schema};
 
 /// Mark: the span is Zipkin's other half of a shared id.
 pub const SHARED: u8 = 1;

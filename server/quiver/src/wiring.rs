@@ -17,7 +17,7 @@ use quiver_query::{EngineSettings, Limits, LogTables, QueryEngine, SampleRequest
 use quiver_store::{CompactionSettings, Store, StoreSettings, WalLevel};
 use quiver_traces::TracesEngine;
 use quiver_types::logs::{LogRequest, LogSnapshot};
-use quiver_types::spans::{RollupRequest, SpanRequest, SpanSnapshot};
+use quiver_types::spans::{RollupRequest, SpanRequest, SpanSnapshot, TagRequest};
 use quiver_types::{Access, Clock, ReadStats, Result, SelectedSeries, SeriesSource};
 
 use crate::settings::{Settings, Span};
@@ -85,6 +85,16 @@ impl SpanTables for StoreSpans {
         stats: &Arc<ReadStats>,
     ) -> Result<Arc<dyn TableProvider>> {
         quiver_store::rollups_table(snapshot, access, request.clone(), Arc::clone(stats))
+    }
+
+    fn tags(
+        &self,
+        snapshot: &Arc<dyn SpanSnapshot>,
+        access: &Access,
+        request: &TagRequest,
+        stats: &Arc<ReadStats>,
+    ) -> Result<Arc<dyn TableProvider>> {
+        quiver_store::tags_table(snapshot, access, request, Arc::clone(stats))
     }
 }
 

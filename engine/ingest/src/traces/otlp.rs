@@ -18,8 +18,26 @@ use crate::wire::{BYTES, FIXED32, FIXED64, Reader, VARINT, WireError, tag};
 /// Invalid: not this message. TooLarge: more than the limits allow.
 pub fn decode(body: &[u8], ctx: &TraceContext<'_>) -> Result<DecodedSpans> {
     let mut walker = Walker { sink: Sink::new(ctx, body), scratch: Scratch::default() };
+    walker.sink.builder.reserve(count(body).min(body.len() / SPAN_BYTES_MIN));
     each(body, 1, &[1], |resource| walker.resource(resource))?;
     Ok(walker.sink.finish())
+}
+
+/// Smaller spans come without room made for them before, or a body of nothing but tags would be given much memory.
+const SPAN_BYTES_MIN: usize = 64;
+
+/// Counts spans, as far as there is a message.
+fn count(body: &[u8]) -> usize {
+    let mut spans = 0;
+    let counted: Result<(), WireError> = each(body, 1, &[], |resource| {
+        each(resource, 2, &[], |scope| {
+            each(scope, 2, &[], |_| {
+                spans += 1;
+                Ok(())
+            })
+        })
+    });
+    counted.map_or(0, |()| spans)
 }
 
 /// Decodes the JSON form.

@@ -39,6 +39,11 @@ fn none_recent() -> [u64; RECENT] {
     std::array::from_fn(|at| !at as u64)
 }
 
+fn forget(recent: &mut [u64; RECENT], hash: u64) {
+    let at = hash as usize % RECENT;
+    recent[at] = !at as u64;
+}
+
 impl Words {
     /// Adds the words of a value.
     pub(super) fn add(&mut self, value: &str) {
@@ -62,8 +67,13 @@ impl Words {
 
     /// Forgets all that was added.
     pub(super) fn clear(&mut self) {
+        // All of a thousand places only when many were used.
+        if self.all.len() < RECENT / 4 {
+            self.all.iter().for_each(|hash| forget(&mut self.recent, *hash));
+        } else {
+            *self.recent = none_recent();
+        }
         self.all.clear();
-        *self.recent = none_recent();
     }
 
     /// Gives the filter of all that was added, and begins anew. Empty when there was no word.

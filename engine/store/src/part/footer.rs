@@ -22,6 +22,7 @@ pub struct Footer {
     metadata: Arc<ParquetMetaData>,
     arrow: OnceLock<ArrowReaderMetadata>,
     coded: OnceLock<ArrowReaderMetadata>,
+    all_coded: OnceLock<ArrowReaderMetadata>,
     sums: Vec<u32>,
     good: Box<[AtomicU64]>,
     data_end: u64,
@@ -70,7 +71,8 @@ impl Footer {
         let pages =
             metadata.offset_index().into_iter().flatten().flatten().map(|c| c.page_locations().len() as u64).sum();
         let good = (0..sums.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Ok(Self { metadata, arrow: OnceLock::new(), coded: OnceLock::new(), sums, good, data_end, group_starts, pages })
+        let (arrow, coded, all_coded) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Ok(Self { metadata, arrow, coded, all_coded, sums, good, data_end, group_starts, pages })
     }
 
     /// Parsed metadata with page indexes.
@@ -97,20 +99,34 @@ impl Footer {
 
     /// The same with texts that are never null as dictionaries.
     pub(super) fn coded(&self, file: &FileMeta) -> Result<&ArrowReaderMetadata> {
-        if let Some(coded) = self.coded.get() {
+        self.as_dictionaries(file, &self.coded, false)
+    }
+
+    /// The same with all texts as dictionaries.
+    pub(super) fn all_coded(&self, file: &FileMeta) -> Result<&ArrowReaderMetadata> {
+        self.as_dictionaries(file, &self.all_coded, true)
+    }
+
+    fn as_dictionaries<'f>(
+        &'f self,
+        file: &FileMeta,
+        kept: &'f OnceLock<ArrowReaderMetadata>,
+        nullable: bool,
+    ) -> Result<&'f ArrowReaderMetadata> {
+        if let Some(coded) = kept.get() {
             return Ok(coded);
         }
         let fields = self.arrow(file)?.schema().fields().iter().map(|field| match field.data_type() {
-            DataType::Utf8 if !field.is_nullable() => {
+            DataType::Utf8 if nullable || !field.is_nullable() => {
                 let kind = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
-                Arc::new(Field::new(field.name(), kind, false))
+                Arc::new(Field::new(field.name(), kind, field.is_nullable()))
             }
             _ => Arc::clone(field),
         });
         let options = ArrowReaderOptions::new().with_schema(Arc::new(Schema::new(fields.collect::<Vec<_>>())));
         let coded = ArrowReaderMetadata::try_new(Arc::clone(&self.metadata), options)
             .map_err(|e| damaged(&file.key, "its schema cannot be read").with_source(e))?;
-        Ok(self.coded.get_or_init(|| coded))
+        Ok(kept.get_or_init(|| coded))
     }
 
     /// Where the row groups end.

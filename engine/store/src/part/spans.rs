@@ -8,13 +8,14 @@ mod own;
 mod read;
 mod rollup;
 mod rows;
+mod slowest;
 mod write;
 
 pub(crate) use filters::without;
 pub(crate) use groups::{SpanGroup, can_hold};
 pub(crate) use own::{OwnColumn, own_columns};
 pub(crate) use read::{SpanIndex, needed};
-pub(crate) use rows::{PartRows, SpanRows};
+pub(crate) use rows::{AttributeColumn, PartRows, SpanRows};
 pub(crate) use write::{GROUP_ROWS, SpanPartWriter, roll_up, sorted};
 
 use quiver_types::spans::Place;

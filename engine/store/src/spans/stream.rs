@@ -28,14 +28,14 @@ const SMALL_ROWS: u64 = 4096;
 #[derive(Debug)]
 pub(crate) struct ScanShared {
     pub(crate) request: SpanRequest,
-    access: Access,
+    pub(super) access: Access,
     pub(crate) stats: Arc<ReadStats>,
-    live: Vec<Arc<SpanChunk>>,
+    pub(super) live: Vec<Arc<SpanChunk>>,
     pub(crate) parts: Vec<Arc<Part>>,
     /// Parts of the table, and those left out by time and by service.
     pub(crate) parts_total: usize,
     pub(crate) pruned: [usize; 2],
-    next: AtomicUsize,
+    pub(super) next: AtomicUsize,
 }
 
 /// Gives the services of which every matching span is one; none: any.
@@ -94,8 +94,9 @@ pub(super) struct SpanStream {
     part: Option<OpenPart>,
 }
 
+/// A part whose rows are read step by step.
 #[derive(Debug)]
-struct OpenPart {
+pub(super) struct OpenPart {
     part: Arc<Part>,
     ranges: VecDeque<Range<u64>>,
     index: Arc<SpanIndex>,
@@ -125,7 +126,7 @@ fn without_starts(filter: &SpanFilter) -> SpanFilter {
 
 impl OpenPart {
     /// Takes the next rows, and says how many.
-    fn next_rows(&mut self) -> (Vec<Range<u64>>, u64) {
+    pub(super) fn next_rows(&mut self) -> (Vec<Range<u64>>, u64) {
         let (mut step, mut taken) = (Vec::new(), 0);
         while taken < STEP_ROWS
             && let Some(range) = self.ranges.pop_front()
@@ -140,12 +141,33 @@ impl OpenPart {
         (step, taken)
     }
 
-    /// Reads the rows that match. Of many rows first what the filter looks at, then the rest of those that are left.
-    async fn read(&self, scan: &ScanShared, step: &[Range<u64>], rows: u64) -> Result<SpanRows> {
+    /// Gives the filter of some rows: without the time of starts when they all lie in its window.
+    fn wanted(&self, step: &[Range<u64>]) -> &Wanted {
         let (min, max) = self.index.minutes_of(step.first().map_or(0, |r| r.start)..step.last().map_or(0, |r| r.end));
         let inside = self.window.0 <= min.saturating_mul(MINUTE_NS)
             && max.saturating_add(1).saturating_mul(MINUTE_NS).saturating_sub(1) <= self.window.1;
-        let wanted = &self.filters[usize::from(inside)];
+        &self.filters[usize::from(inside)]
+    }
+
+    /// Reads rows with all columns that are needed, texts as dictionaries, and says which of them match.
+    pub(super) async fn read_coded(
+        &self,
+        scan: &ScanShared,
+        step: &[Range<u64>],
+    ) -> Result<Vec<(SpanRows, Vec<bool>)>> {
+        let wanted = self.wanted(step);
+        let columns: Vec<&str> = wanted.first.iter().chain(&wanted.rest).map(String::as_str).collect();
+        let read = self.part.span_rows_all_coded(step, &columns, &scan.stats).await?;
+        let masked = |rows: SpanRows| {
+            let keep = matching(&PartRows::new(&rows), &wanted.filter, &scan.access);
+            (rows, keep)
+        };
+        Ok(read.into_iter().map(masked).collect())
+    }
+
+    /// Reads the rows that match. Of many rows first what the filter looks at, then the rest of those that are left.
+    async fn read(&self, scan: &ScanShared, step: &[Range<u64>], rows: u64) -> Result<SpanRows> {
+        let wanted = self.wanted(step);
         let names = |lists: &[&Vec<String>]| -> Vec<String> { lists.iter().flat_map(|l| l.iter().cloned()).collect() };
         let at_once = rows <= SMALL_ROWS || wanted.first.is_empty() || wanted.rest.is_empty();
         let first = if at_once { names(&[&wanted.first, &wanted.rest]) } else { wanted.first.clone() };
@@ -239,7 +261,7 @@ impl SpanStream {
     }
 }
 
-async fn open(scan: &ScanShared, part: Arc<Part>) -> Result<OpenPart> {
+pub(super) async fn open(scan: &ScanShared, part: Arc<Part>) -> Result<OpenPart> {
     let filter = &scan.request.filter;
     let index = part.span_index(&scan.stats).await?;
     let timely = index.starts(filter.start_bounds());
@@ -255,7 +277,9 @@ async fn open(scan: &ScanShared, part: Arc<Part>) -> Result<OpenPart> {
         ranges
     } else {
         let schema = part.span_columns(&scan.stats).await?;
-        let excluded = index.filters.excluded(filter, &index.keys, &|name| schema.column_with_name(name).is_some());
+        let mut excluded = index.filters.excluded(filter, &index.keys, &|name| schema.column_with_name(name).is_some());
+        excluded.extend(index.slowest.excluded(filter, services(filter).as_deref(), &scan.access));
+        excluded.sort_unstable_by_key(|range| range.start);
         ranges.into_iter().flat_map(|range| without(range, &excluded)).collect()
     };
     let columns = |filter: SpanFilter, schema: &SchemaRef| {

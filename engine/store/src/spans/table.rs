@@ -10,12 +10,13 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use quiver_types::spans::{RollupRequest, SpanRequest, SpanSnapshot, SpanSource, schema_of};
+use quiver_types::spans::{RollupRequest, SpanRequest, SpanSnapshot, SpanSource, TagRequest, schema_of};
 use quiver_types::{Access, Error, ReadStats, Result};
 
 use super::exec::SpansExec;
 use super::rollup::{self, LiveRollup};
 use super::stream::ScanShared;
+use super::tags;
 use crate::snapshot::{Shared, Snapshot};
 
 /// Gives snapshots of the store for reading spans.
@@ -81,6 +82,22 @@ pub fn rollups_table(
 ) -> Result<Arc<dyn TableProvider>> {
     let pinned = pinned(snapshot)?;
     rollup::table(&pinned.0, &pinned.1, access, request, stats)
+}
+
+/// Makes a table of keys or values of attributes of a snapshot, counted over the spans that a request takes and a caller
+/// may see. What its scan reads is added to `stats`.
+///
+/// # Errors
+/// Internal: the snapshot is of another source.
+pub fn tags_table(
+    snapshot: &Arc<dyn SpanSnapshot>,
+    access: &Access,
+    request: &TagRequest,
+    stats: Arc<ReadStats>,
+) -> Result<Arc<dyn TableProvider>> {
+    let pinned = pinned(snapshot)?;
+    let spans = SpanRequest { filter: request.filter.clone(), columns: request.columns() };
+    tags::table(ScanShared::new(&pinned.0, access.clone(), spans, stats), request.clone())
 }
 
 struct SpansTable {

@@ -3,6 +3,7 @@
 
 mod merge;
 mod rollup;
+mod tags;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,6 +57,8 @@ fn batch(from: u64, count: u64) -> SpansBatch {
         ];
         // One key with two types: one of them has no column.
         list.push(("mixed", if n % 5 == 0 { Value::Text("five") } else { Value::Int(5) }));
+        // Some spans have what their resource has.
+        list.push(("r", Value::Int(n as i64 % 3)));
         if n == from {
             list.push(("rare", Value::Text("once")));
         }
@@ -157,6 +160,8 @@ async fn check(store: &Arc<Store>, expected: &[Span], state: &str) {
         let wanted: Vec<Span> = expected.iter().filter(|s| model(s)).cloned().collect();
         assert_eq!(got, wanted, "{state}: {text}");
     }
+    let some = cases().into_iter().map(|(filter, _)| filter).step_by(4).collect();
+    tags::check(&source, some, state).await;
     let only_b = read(&source, &Access::services(["b"]), SpanFilter::All).await;
     let wanted: Vec<Span> = expected.iter().filter(|s| s.context.service == "b").cloned().collect();
     assert_eq!(only_b, wanted, "{state}: rights");

@@ -3,19 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{UInt8Type, UInt64Type};
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use quiver_query::QueryContext;
-use quiver_types::spans::{Attributes, Place, SpanColumn, SpanFilter, Value, events, kind_name, links};
+use quiver_types::Error;
+use quiver_types::spans::{
+    Attributes, Place, SpanColumn, SpanFilter, TAG_CARDINALITY_MAX, TAG_VALUES_MAX, TagRequest, Value, events,
+    kind_name, links, tag_kind_name,
+};
 
 use super::{Columns, TagRow, columns, shown};
-use crate::engine::{TraceError, TracesEngine};
+use crate::engine::{Reader, TraceError, TracesEngine};
 use crate::export::internal::STATUS;
-
-/// Values of a key are counted up to here.
-const CARDINALITY_MAX: usize = 10_000;
-/// Distinct values that are counted of one key.
-const VALUES_MAX: usize = 200_000;
 
 /// Names of what every span has.
 pub const INTRINSICS: [&str; 7] =
@@ -59,22 +60,10 @@ pub(crate) fn each_attribute(c: &Columns<'_>, row: usize, mut f: impl FnMut(Plac
     }
 }
 
-fn type_name(value: Value<'_>) -> &'static str {
-    match value {
-        Value::Text(_) => "string",
-        Value::Int(_) | Value::Double(_) => "number",
-        Value::Bool(_) => "bool",
-        Value::Bytes(_) => "bytes",
-        Value::Json(json) if json.starts_with("{\"kvlistValue\"") => "map",
-        Value::Json(_) => "list",
-    }
-}
-
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Key {
-    kind: &'static str,
+    kinds: u8,
     spans: u64,
-    last_row: u64,
     values: HashSet<u64, FixedState>,
 }
 
@@ -98,46 +87,30 @@ impl TracesEngine {
         filter: SpanFilter,
         place: Option<Place>,
     ) -> Result<Vec<TagRow>, TraceError> {
+        let request = TagRequest { filter, place, key: None };
         self.read(ctx, move |reader| async move {
-            let mut all: HashMap<(Place, String), Key, FixedState> = HashMap::default();
-            let mut row = 0u64;
+            let mut all: BTreeMap<(u8, String), Key> = BTreeMap::new();
             reader
-                .scan(filter, place_columns(place), |batch| {
-                    let c = Columns(batch);
-                    for i in 0..batch.num_rows() {
-                        row += 1;
-                        each_attribute(&c, i, |at, key, value| {
-                            let kind = type_name(value);
-                            let known = all.entry((at, key.to_owned())).or_insert_with(|| Key {
-                                kind,
-                                spans: 0,
-                                last_row: 0,
-                                values: HashSet::default(),
-                            });
-                            if known.kind != kind {
-                                known.kind = "mixed";
-                            }
-                            // A key of several events counts its span once.
-                            known.spans += u64::from(known.last_row != row);
-                            known.last_row = row;
-                            if known.values.len() < CARDINALITY_MAX {
-                                known.values.insert(xxhash_rust::xxh3::xxh3_64(value.text().as_bytes()));
-                            }
-                        });
+                .tags(&request, |row| {
+                    let known = all.entry((row.place, row.text.to_owned())).or_default();
+                    known.kinds |= row.kinds;
+                    known.spans += row.spans;
+                    let (hashes, _) = row.hashes.as_chunks::<8>();
+                    for hash in hashes {
+                        if known.values.len() < TAG_CARDINALITY_MAX {
+                            known.values.insert(u64::from_le_bytes(*hash));
+                        }
                     }
-                    Ok(true)
                 })
                 .await?;
-            let mut rows: Vec<TagRow> = all
-                .into_iter()
-                .map(|((at, key), of)| TagRow {
-                    key,
-                    scope: at.name(),
-                    kind: of.kind,
-                    spans: of.spans,
-                    cardinality: of.values.len() as u64,
-                })
-                .collect();
+            let row = |((place, key), of): ((u8, String), Key)| TagRow {
+                key,
+                scope: Place::ALL.get(usize::from(place)).map_or("", |place| place.name()),
+                kind: tag_kind_name(of.kinds),
+                spans: of.spans,
+                cardinality: of.values.len() as u64,
+            };
+            let mut rows: Vec<TagRow> = all.into_iter().map(row).collect();
             rows.sort_by(|a, b| b.spans.cmp(&a.spans).then_with(|| (a.scope, &a.key).cmp(&(b.scope, &b.key))));
             Ok(rows)
         })
@@ -155,38 +128,71 @@ impl TracesEngine {
         key: KeyOf,
     ) -> Result<Vec<(String, u64)>, TraceError> {
         self.read(ctx, move |reader| async move {
-            let mut all: BTreeMap<String, u64> = BTreeMap::new();
-            let wanted = match &key {
-                KeyOf::Attribute(place, _) => place_columns(*place),
-                KeyOf::Intrinsic(name) => intrinsic_columns(name),
+            let mut all: HashMap<String, u64, FixedState> = HashMap::default();
+            let mut add = |value: &str, spans: u64| {
+                if let Some(known) = all.get_mut(value) {
+                    *known += spans;
+                } else if all.len() < TAG_VALUES_MAX {
+                    all.insert(value.to_owned(), spans);
+                }
             };
-            reader
-                .scan(filter, wanted, |batch| {
-                    let c = Columns(batch);
-                    for i in 0..batch.num_rows() {
-                        let mut found: Vec<String> = Vec::new();
-                        match &key {
-                            KeyOf::Attribute(_, key) => each_attribute(&c, i, |_, k, value| {
-                                if k == key {
-                                    found.push(value.text().into_owned());
-                                }
-                            }),
-                            KeyOf::Intrinsic(name) => found.extend(intrinsic(&c, i, name)?),
-                        }
-                        found.sort_unstable();
-                        found.dedup();
-                        for value in found {
-                            if all.len() < VALUES_MAX || all.contains_key(&value) {
-                                *all.entry(value).or_default() += 1;
+            match key {
+                KeyOf::Attribute(place, key) => {
+                    let request = TagRequest { filter, place, key: Some(key) };
+                    reader.tags(&request, |row| add(row.text, row.spans)).await?;
+                }
+                KeyOf::Intrinsic(name) => {
+                    let each = |batch: &RecordBatch| {
+                        let c = Columns(batch);
+                        for i in 0..batch.num_rows() {
+                            if let Some(value) = intrinsic(&c, i, &name)? {
+                                add(&value, 1);
                             }
                         }
-                    }
-                    Ok(true)
-                })
-                .await?;
+                        Ok(true)
+                    };
+                    reader.scan(filter, intrinsic_columns(&name), each).await?;
+                }
+            }
             let mut rows: Vec<(String, u64)> = all.into_iter().collect();
             rows.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
             Ok(rows)
+        })
+        .await
+    }
+}
+
+/// A row of [`quiver_types::spans::tag_schema`].
+struct TagCount<'b> {
+    place: u8,
+    text: &'b str,
+    kinds: u8,
+    spans: u64,
+    hashes: &'b [u8],
+}
+
+impl Reader {
+    /// Hands what is counted of attributes to a function.
+    async fn tags(&self, request: &TagRequest, mut each: impl FnMut(TagCount<'_>) + Send) -> Result<(), TraceError> {
+        let plan = self.tags_plan(request)?;
+        self.run(&plan, |batch| {
+            let column = |name: &str| -> Result<&ArrayRef, TraceError> {
+                let column = batch.column_by_name(name);
+                column.ok_or_else(|| Error::internal(format!("a list of attributes lacks `{name}`")).into())
+            };
+            let (places, texts) = (column("place")?.as_primitive::<UInt8Type>(), column("text")?.as_string::<i32>());
+            let (kinds, spans) = (column("kinds")?.as_primitive::<UInt8Type>(), column("spans")?);
+            let (spans, hashes) = (spans.as_primitive::<UInt64Type>(), column("hashes")?.as_binary::<i32>());
+            for i in 0..batch.num_rows() {
+                each(TagCount {
+                    place: places.value(i),
+                    text: texts.value(i),
+                    kinds: kinds.value(i),
+                    spans: spans.value(i),
+                    hashes: hashes.value(i),
+                });
+            }
+            Ok(true)
         })
         .await
     }

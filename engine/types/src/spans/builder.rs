@@ -28,6 +28,8 @@ const KEY_BYTES_MAX: usize = 256;
 const VALUE_BYTES_MAX: usize = 32 << 10;
 /// Orders of attributes that are remembered.
 const ORDERS: usize = 64;
+/// Bytes of a usual name.
+const NAME_BYTES: usize = 16;
 /// Longest name.
 const NAME_BYTES_MAX: usize = 4 << 10;
 
@@ -117,6 +119,7 @@ pub struct ContextFields<'a> {
 
 #[derive(Debug, Default)]
 struct Bytes {
+    /// A zero before the first.
     ends: Vec<i32>,
     bytes: Vec<u8>,
 }
@@ -128,14 +131,14 @@ impl Bytes {
     }
 
     fn end(&mut self) {
+        if self.ends.is_empty() {
+            self.ends.push(0);
+        }
         self.ends.push(self.bytes.len() as i32);
     }
 
     fn offsets(ends: Vec<i32>) -> OffsetBuffer<i32> {
-        let mut offsets = Vec::with_capacity(ends.len() + 1);
-        offsets.push(0);
-        offsets.extend(ends);
-        OffsetBuffer::new(offsets.into())
+        if ends.is_empty() { OffsetBuffer::new_empty() } else { OffsetBuffer::new(ends.into()) }
     }
 
     fn text(self) -> ArrayRef {
@@ -196,12 +199,41 @@ fn cut(text: &str, max: usize) -> &str {
     &text[..end]
 }
 
+fn is_long(key: &str, value: &Value<'_>) -> bool {
+    let bytes = match value {
+        Value::Text(text) | Value::Json(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        _ => 0,
+    };
+    key.len() > KEY_BYTES_MAX || bytes > VALUE_BYTES_MAX
+}
+
 impl SpansBuilder {
     /// Makes one with room for what a request of so many bytes, decompressed, may hold.
     pub fn for_request(bytes: usize) -> Self {
         let mut builder = Self::default();
         builder.attributes.bytes.reserve(bytes);
         builder
+    }
+
+    /// Makes room for so many spans.
+    pub fn reserve(&mut self, spans: usize) {
+        self.ids.reserve(spans * 16);
+        self.span_ids.reserve(spans * 8);
+        self.parents.reserve(spans * 8);
+        for numbers in [&mut self.starts, &mut self.ends, &mut self.received] {
+            numbers.reserve(spans);
+        }
+        for numbers in [&mut self.contexts_of, &mut self.flags].into_iter().chain(&mut self.dropped) {
+            numbers.reserve(spans);
+        }
+        for small in [&mut self.kinds, &mut self.statuses, &mut self.marks] {
+            small.reserve(spans);
+        }
+        let texts = [&mut self.names, &mut self.messages, &mut self.states];
+        let runs = [&mut self.attributes, &mut self.events, &mut self.links];
+        texts.into_iter().chain(runs).for_each(|bytes| bytes.ends.reserve(spans + 1));
+        self.names.bytes.reserve(spans * NAME_BYTES);
     }
 
     /// Number of spans so far.
@@ -250,30 +282,8 @@ impl SpansBuilder {
 
     /// Sorts, cuts and writes attributes; gives how many were left out. The last of equal keys wins, empty keys go.
     pub fn write_attributes(&mut self, list: &mut Vec<(&str, Value<'_>)>, out: &mut Vec<u8>) -> u32 {
-        list.retain(|(key, _)| !key.is_empty());
-        for (key, value) in list.iter_mut() {
-            let short = cut(key, KEY_BYTES_MAX);
-            self.cuts[1] += u64::from(short.len() < key.len());
-            *key = short;
-            let long = match value {
-                Value::Text(text) => {
-                    let short = cut(text, VALUE_BYTES_MAX);
-                    let long = short.len() < text.len();
-                    *text = short;
-                    long
-                }
-                Value::Bytes(bytes) if bytes.len() > VALUE_BYTES_MAX => {
-                    *bytes = &bytes[..VALUE_BYTES_MAX];
-                    true
-                }
-                // A list cut in its middle is no list; it becomes the text that it begins with.
-                Value::Json(json) if json.len() > VALUE_BYTES_MAX => {
-                    *value = Value::Text(cut(json, VALUE_BYTES_MAX));
-                    true
-                }
-                _ => false,
-            };
-            self.cuts[2] += u64::from(long);
+        if list.iter().any(|(key, value)| key.is_empty() || is_long(key, value)) {
+            self.shorten(list);
         }
         let sorted = list.is_sorted_by(|a, b| a.0 < b.0);
         if let Some(order) = (!sorted).then(|| self.order_as_before(list)).flatten() {
@@ -299,6 +309,35 @@ impl SpansBuilder {
             push_attribute(out, key, *value);
         }
         left_out
+    }
+
+    /// Takes empty keys out, and cuts what is too long.
+    fn shorten(&mut self, list: &mut Vec<(&str, Value<'_>)>) {
+        list.retain(|(key, _)| !key.is_empty());
+        for (key, value) in list.iter_mut() {
+            let short = cut(key, KEY_BYTES_MAX);
+            self.cuts[1] += u64::from(short.len() < key.len());
+            *key = short;
+            let long = match value {
+                Value::Text(text) => {
+                    let short = cut(text, VALUE_BYTES_MAX);
+                    let long = short.len() < text.len();
+                    *text = short;
+                    long
+                }
+                Value::Bytes(bytes) if bytes.len() > VALUE_BYTES_MAX => {
+                    *bytes = &bytes[..VALUE_BYTES_MAX];
+                    true
+                }
+                // A list cut in its middle is no list; it becomes the text that it begins with.
+                Value::Json(json) if json.len() > VALUE_BYTES_MAX => {
+                    *value = Value::Text(cut(json, VALUE_BYTES_MAX));
+                    true
+                }
+                _ => false,
+            };
+            self.cuts[2] += u64::from(long);
+        }
     }
 
     /// Gives the order that sorts a list, at first that of the last list much like it: senders write the same keys in

@@ -18,6 +18,7 @@ use quiver_types::tables::spans as table;
 use super::OwnType;
 use super::keys::SpanKeys;
 use super::own::OwnColumn;
+use super::slowest::SlowestWriter;
 use crate::error::{Context, Error, Result};
 
 /// Text to text, row by row.
@@ -25,6 +26,7 @@ use crate::error::{Context, Error, Result};
 struct MapColumn {
     keys: StringBuilder,
     values: StringBuilder,
+    /// A zero before the first row.
     offsets: Vec<i32>,
     entries: i32,
     typed: String,
@@ -40,6 +42,9 @@ impl MapColumn {
     }
 
     fn end(&mut self) {
+        if self.offsets.is_empty() {
+            self.offsets.push(0);
+        }
         self.offsets.push(self.entries);
     }
 
@@ -62,16 +67,29 @@ impl MapColumn {
     }
 }
 
+/// Makes offsets; there is a zero before the first row, if there are rows.
 fn offsets(ends: Vec<i32>) -> OffsetBuffer<i32> {
-    OffsetBuffer::new(std::iter::once(0).chain(ends).collect::<Vec<_>>().into())
+    if ends.is_empty() { OffsetBuffer::new_empty() } else { OffsetBuffer::new(ends.into()) }
 }
 
 /// Values of a column of an attribute; rows that it says nothing about are null.
 enum Values {
+    /// Bytes, and ends of rows after a zero.
     Text(Vec<u8>, Vec<i32>),
     Int(Vec<i64>),
     Double(Vec<f64>),
     Bool(Vec<bool>),
+}
+
+/// Bytes of a usual text.
+const TEXT_BYTES: usize = 8;
+
+/// Fills up to a length; mostly it has it.
+#[inline]
+fn fill<T: Copy>(values: &mut Vec<T>, len: usize, with: T) {
+    if values.len() < len {
+        values.resize(len, with);
+    }
 }
 
 struct OwnBuilder {
@@ -82,19 +100,23 @@ struct OwnBuilder {
 impl OwnBuilder {
     fn new(kind: OwnType, rows: usize) -> Self {
         let values = match kind {
-            OwnType::Text => Values::Text(Vec::new(), Vec::with_capacity(rows)),
-            OwnType::Int => Values::Int(Vec::new()),
-            OwnType::Double => Values::Double(Vec::new()),
-            OwnType::Bool => Values::Bool(Vec::new()),
+            OwnType::Text => {
+                let mut ends = Vec::with_capacity(rows + 1);
+                ends.push(0);
+                Values::Text(Vec::with_capacity(rows * TEXT_BYTES), ends)
+            }
+            OwnType::Int => Values::Int(Vec::with_capacity(rows)),
+            OwnType::Double => Values::Double(Vec::with_capacity(rows)),
+            OwnType::Bool => Values::Bool(Vec::with_capacity(rows)),
         };
-        Self { values, present: Vec::new() }
+        Self { values, present: Vec::with_capacity(rows) }
     }
 
     /// Fills with nulls up to a length.
     fn pad(&mut self, len: usize) {
         self.present.resize(len, false);
         match &mut self.values {
-            Values::Text(bytes, ends) => ends.resize(len, bytes.len() as i32),
+            Values::Text(bytes, ends) => ends.resize(len + 1, bytes.len() as i32),
             Values::Int(values) => values.resize(len, 0),
             Values::Double(values) => values.resize(len, 0.0),
             Values::Bool(values) => values.resize(len, false),
@@ -106,27 +128,27 @@ impl OwnBuilder {
         let eight = || raw.bytes().try_into().ok();
         match &mut self.values {
             Values::Text(bytes, ends) if raw.letter == b's' => {
-                ends.resize(row, bytes.len() as i32);
+                fill(ends, row + 1, bytes.len() as i32);
                 bytes.extend_from_slice(raw.bytes());
                 ends.push(bytes.len() as i32);
             }
             Values::Int(values) if raw.letter == b'i' => {
                 let Some(eight) = eight() else { return false };
-                values.resize(row, 0);
+                fill(values, row, 0);
                 values.push(i64::from_le_bytes(eight));
             }
             Values::Double(values) if raw.letter == b'd' => {
                 let Some(eight) = eight() else { return false };
-                values.resize(row, 0.0);
+                fill(values, row, 0.0);
                 values.push(f64::from_le_bytes(eight));
             }
             Values::Bool(values) if raw.letter == b'b' => {
-                values.resize(row, false);
+                fill(values, row, false);
                 values.push(raw.bytes() != [0]);
             }
             _ => return false,
         }
-        self.present.resize(row, false);
+        fill(&mut self.present, row, false);
         self.present.push(true);
         true
     }
@@ -249,10 +271,11 @@ impl<'b> Gathered<'b> {
         let mut used: Vec<u32> = rows.iter().map(|r| r.0).collect();
         used.sort_unstable();
         used.dedup();
-        let place = |b: u32| used.binary_search(&b).unwrap_or(0);
+        let mut places = vec![0usize; batches.len()];
+        used.iter().enumerate().for_each(|(place, &b)| places[b as usize] = place);
         let failed = "cannot sort spans";
         let spans: Vec<&RecordBatch> = used.iter().map(|&b| &batches[b as usize].spans).collect();
-        let indices: Arc<[(usize, usize)]> = rows.iter().map(|r| (place(r.0), r.1 as usize)).collect();
+        let indices: Arc<[(usize, usize)]> = rows.iter().map(|r| (places[r.0 as usize], r.1 as usize)).collect();
         let blobs = BLOBS.map(|name| Blobs {
             arrays: spans.iter().map(|b| b[name].as_binary::<i32>()).collect(),
             rows: Arc::clone(&indices),
@@ -277,6 +300,13 @@ impl<'b> Gathered<'b> {
         let schema = quiver_types::spans::context_schema();
         let contexts = arrow::compute::concat_batches(&schema, contexts).internal(failed)?;
         Ok(Self { spans: gathered, blobs, contexts, of })
+    }
+
+    /// Notes the longest durations of the rows, of which the first is `first` of the file.
+    pub(super) fn slowest(&self, slowest: &mut SlowestWriter, first: u64) {
+        let times = |name: &str| self.spans[name].as_primitive::<Int64Type>().values();
+        let durations: Vec<i64> = times("end").iter().zip(times("start")).map(|(end, start)| end - start).collect();
+        slowest.note(self.contexts["service"].as_string::<i32>(), self.of.values(), &durations, first);
     }
 
     /// Adds the rows to a roll-up.
@@ -372,7 +402,8 @@ fn parents(ids: &FixedSizeBinaryArray) -> Result<ArrayRef> {
 
 fn event_column(runs: &Blobs<'_>, keys: &mut SpanKeys) -> Result<ArrayRef> {
     let (mut times, mut names, mut dropped) = (Vec::new(), StringBuilder::new(), Vec::new());
-    let (mut attributes, mut ends) = (MapColumn::default(), Vec::with_capacity(runs.rows.len()));
+    let (mut attributes, mut ends) = (MapColumn::default(), Vec::with_capacity(runs.rows.len() + 1));
+    ends.push(0);
     for run in runs.iter() {
         for event in events(run) {
             times.push(event.time);
@@ -395,7 +426,8 @@ fn event_column(runs: &Blobs<'_>, keys: &mut SpanKeys) -> Result<ArrayRef> {
 fn link_column(runs: &Blobs<'_>, keys: &mut SpanKeys) -> Result<ArrayRef> {
     let (mut trace_ids, mut span_ids, mut states) = (Vec::new(), Vec::new(), StringBuilder::new());
     let (mut flags, mut dropped) = (Vec::new(), Vec::new());
-    let (mut attributes, mut ends) = (MapColumn::default(), Vec::with_capacity(runs.rows.len()));
+    let (mut attributes, mut ends) = (MapColumn::default(), Vec::with_capacity(runs.rows.len() + 1));
+    ends.push(0);
     for run in runs.iter() {
         for link in links(run) {
             trace_ids.extend_from_slice(&link.trace_id);

@@ -14,6 +14,7 @@ use quiver_types::{ReadStats, stats};
 use super::filters::{FILTERS, SpanFilters};
 use super::keys::{KEYS, SpanKeys};
 use super::rows::SpanRows;
+use super::slowest::{SLOWEST, Slowest};
 use super::{MINUTES, column_name};
 use crate::error::{Error, Result};
 use crate::part::fetch::Purpose;
@@ -34,6 +35,8 @@ pub(crate) struct SpanIndex {
     pub(crate) keys: SpanKeys,
     /// Filters of attributes.
     pub(crate) filters: SpanFilters,
+    /// Longest durations.
+    pub(crate) slowest: Slowest,
 }
 
 impl SpanIndex {
@@ -96,7 +99,8 @@ impl SpanIndex {
     }
 
     fn memory_bytes(&self) -> u64 {
-        (self.hashes.len() * 12 + self.minutes.len() * 16 + self.filters.memory_bytes() + 128) as u64
+        let of_blocks = self.filters.memory_bytes() + self.slowest.memory_bytes();
+        (self.hashes.len() * 12 + self.minutes.len() * 16 + of_blocks + 128) as u64
     }
 }
 
@@ -118,7 +122,8 @@ impl Part {
         let (index_footer, batches) = self.read_whole(file, stats).await?;
         let filters = index_footer.value(FILTERS).and_then(SpanFilters::parse).unwrap_or_default();
         let keys = footer.value(KEYS).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-        let mut index = SpanIndex { minutes, total: footer.rows(), keys, filters, ..SpanIndex::default() };
+        let slowest = index_footer.value(SLOWEST).and_then(Slowest::parse).unwrap_or_default();
+        let mut index = SpanIndex { minutes, total: footer.rows(), keys, filters, slowest, ..SpanIndex::default() };
         for batch in &batches {
             let column = |i: usize| batch.column(i).as_primitive_opt::<UInt32Type>();
             let (Some(hashes), Some(first), Some(rows)) = (column(0), column(1), column(2)) else {
@@ -148,7 +153,7 @@ impl Part {
         job: bool,
         stats: &ReadStats,
     ) -> Result<Vec<SpanRows>> {
-        self.span_rows_as(rows, columns, job, false, stats).await
+        self.span_rows_as(rows, columns, if job { Purpose::Job } else { Purpose::Query }, Texts::Plain, stats).await
     }
 
     /// The same with texts as dictionaries, for those who compare them: see [`SpanRows::plain`].
@@ -158,25 +163,48 @@ impl Part {
         columns: &[&str],
         stats: &ReadStats,
     ) -> Result<Vec<SpanRows>> {
-        self.span_rows_as(rows, columns, false, true, stats).await
+        self.span_rows_as(rows, columns, Purpose::Query, Texts::Coded, stats).await
+    }
+
+    /// The same with all texts as dictionaries, those that may be null too.
+    pub(crate) async fn span_rows_all_coded(
+        &self,
+        rows: &[Range<u64>],
+        columns: &[&str],
+        stats: &ReadStats,
+    ) -> Result<Vec<SpanRows>> {
+        self.span_rows_as(rows, columns, Purpose::Query, Texts::AllCoded, stats).await
     }
 
     async fn span_rows_as(
         &self,
         rows: &[Range<u64>],
         columns: &[&str],
-        job: bool,
-        coded: bool,
+        purpose: Purpose,
+        texts: Texts,
         stats: &ReadStats,
     ) -> Result<Vec<SpanRows>> {
         let file = self.meta.file("rows").ok_or_else(|| Error::internal("a part of spans lacks its rows"))?;
         let footer = self.footer(file, stats).await?;
         stats::add(&stats.pages_total, footer.pages());
-        let purpose = if job { Purpose::Job } else { Purpose::Query };
-        let arrow = if coded { footer.coded(file)? } else { footer.arrow(file)? };
+        let arrow = match texts {
+            Texts::Plain => footer.arrow(file)?,
+            Texts::Coded => footer.coded(file)?,
+            Texts::AllCoded => footer.all_coded(file)?,
+        };
         let read = self.read_batches_as(file, &footer, arrow, rows, Some(columns), 8192, purpose, stats).await?;
         Ok(read.into_iter().map(SpanRows).collect())
     }
+}
+
+/// How texts are read.
+#[derive(Debug, Clone, Copy)]
+enum Texts {
+    Plain,
+    /// Those that are never null as dictionaries.
+    Coded,
+    /// All as dictionaries.
+    AllCoded,
 }
 
 /// Gives the column in which attributes of a place stand that have none of their own.

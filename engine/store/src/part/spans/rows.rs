@@ -10,8 +10,8 @@ use arrow::array::{
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Float64Type, Int64Type, Schema, TimestampNanosecondType, UInt8Type, UInt32Type};
 use quiver_types::spans::{
-    AttributeTest, AttributeWriter, EventRef, LinkRef, Place, SpanColumn, TextTest, Value, push_event, push_link,
-    push_typed, schema_of,
+    AttributeTest, AttributeWriter, Attributes, EventRef, LinkRef, Place, SpanColumn, TextTest, Value, push_event,
+    push_link, push_typed, schema_of,
 };
 use quiver_types::tables::spans::{ATTRIBUTE_PREFIX, ATTRIBUTES_REST, RESOURCE_PREFIX, RESOURCE_REST, SCOPE_REST};
 
@@ -37,6 +37,10 @@ fn own_value(column: &dyn Array, row: usize) -> Option<Value<'_>> {
         DataType::Int64 => Some(Value::Int(column.as_primitive::<Int64Type>().value(row))),
         DataType::Float64 => Some(Value::Double(column.as_primitive::<Float64Type>().value(row))),
         DataType::Boolean => Some(Value::Bool(column.as_boolean().value(row))),
+        DataType::Dictionary(..) => {
+            let coded = column.as_any().downcast_ref::<Int32DictionaryArray>()?;
+            Some(Value::Text(coded.values().as_string_opt::<i32>()?.value(coded.keys().value(row) as usize)))
+        }
         _ => None,
     }
 }
@@ -259,6 +263,70 @@ impl SpanRows {
 
 fn member<'s>(items: &'s StructArray, name: &str) -> Result<&'s ArrayRef> {
     items.column_by_name(name).ok_or_else(|| Error::internal(format!("a part of spans lacks `{name}` of a list")))
+}
+
+/// Attributes of a place as a column holds them.
+#[derive(Debug)]
+pub(crate) enum AttributeColumn<'b> {
+    /// Values of one key; a row has one or none.
+    Own(&'b str, &'b ArrayRef),
+    /// Services, as the attribute `service.name`; an empty one is none.
+    Service(&'b ArrayRef),
+    /// What has no column of its own.
+    Map(&'b MapArray),
+    /// Attributes of the items of a list: a row may have a key more than once.
+    Items(&'b [i32], &'b MapArray),
+}
+
+impl AttributeColumn<'_> {
+    /// Hands the attributes of a row to a function.
+    pub(crate) fn each(&self, row: usize, f: &mut dyn FnMut(&str, Value<'_>)) {
+        let mut map = |maps: &MapArray, n: usize| {
+            let attributes = map_blob(maps, n);
+            Attributes::read(attributes.bytes()).for_each(|(key, value)| f(key, value));
+        };
+        match self {
+            Self::Map(maps) => map(maps, row),
+            Self::Items(offsets, maps) => (offsets[row]..offsets[row + 1]).for_each(|n| map(maps, n as usize)),
+            Self::Own(key, values) => {
+                if let Some(value) = own_value(&***values, row) {
+                    f(key, value);
+                }
+            }
+            Self::Service(values) => {
+                if let Some(value) = own_value(&***values, row).filter(|value| *value != Value::Text("")) {
+                    f("service.name", value);
+                }
+            }
+        }
+    }
+}
+
+impl SpanRows {
+    /// Gives the columns that are there with attributes of a place.
+    pub(crate) fn attribute_columns(&self, place: Place) -> Vec<AttributeColumn<'_>> {
+        let (prefix, rest) = match place {
+            Place::Span => (ATTRIBUTE_PREFIX, ATTRIBUTES_REST),
+            Place::Resource => (RESOURCE_PREFIX, RESOURCE_REST),
+            Place::Scope => return self.map(SCOPE_REST).into_iter().collect(),
+            Place::Event => return self.items("events").into_iter().collect(),
+            Place::Link => return self.items("links").into_iter().collect(),
+        };
+        let own = self.0.schema_ref().fields().iter().zip(self.0.columns());
+        let own = own.filter_map(|(field, values)| Some((field.name().strip_prefix(prefix)?, values)));
+        let service = self.get("service_name").filter(|_| place == Place::Resource).map(AttributeColumn::Service);
+        own.map(|(key, values)| AttributeColumn::Own(key, values)).chain(self.map(rest)).chain(service).collect()
+    }
+
+    fn map(&self, name: &str) -> Option<AttributeColumn<'_>> {
+        self.get(name)?.as_map_opt().map(AttributeColumn::Map)
+    }
+
+    fn items(&self, name: &str) -> Option<AttributeColumn<'_>> {
+        let list = self.get(name)?.as_list_opt::<i32>()?;
+        let maps = list.values().as_struct_opt()?.column_by_name("attributes")?.as_map_opt()?;
+        Some(AttributeColumn::Items(list.offsets(), maps))
+    }
 }
 
 fn map_blob(maps: &MapArray, row: usize) -> AttributeWriter {

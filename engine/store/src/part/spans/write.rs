@@ -17,6 +17,7 @@ use super::filters::{FILTERS, FilterWriter};
 use super::keys::{KEYS, SpanKeys};
 use super::own::OwnColumn;
 use super::read::SpanIndex;
+use super::slowest::{SLOWEST, SlowestWriter};
 use super::{MINUTES, SpanGroup, rollup};
 use crate::error::{Context, Result};
 use crate::part::file::{Choices, PartFile, Unfinished, codec, column, properties};
@@ -26,8 +27,8 @@ use crate::part::{NameFilter, Part, PartCompression, PartMeta, PartSpec, SERVICE
 const PAGE_ROWS: usize = 2048;
 /// Largest dictionary of a column.
 const DICTIONARY_BYTES: usize = 32 * 1024;
-/// Rows that are made into columns at once.
-const CHUNK_ROWS: usize = 32 * 1024;
+/// Rows that are made into columns at once: so many that what is read of them twice is still at hand.
+const CHUNK_ROWS: usize = 8 * 1024;
 /// Rows of a row group.
 pub(crate) const GROUP_ROWS: usize = 64 * 1024;
 
@@ -57,12 +58,16 @@ pub(crate) fn sorted(batches: &[SpansBatch], keep: impl Fn(i64) -> bool) -> Vec<
         }
     }
     let of = |r: &(i64, u128, i64, u32, u32)| (&keys[r.3 as usize], r.4 as usize);
-    rows.sort_by(|a, b| {
-        (a.0, a.1, a.2).cmp(&(b.0, b.1, b.2)).then_with(|| {
-            let ((ka, ia), (kb, ib)) = (of(a), of(b));
-            (ka.span_ids.value(ia), ka.received[ia]).cmp(&(kb.span_ids.value(ib), kb.received[ib]))
-        })
-    });
+    // Spans come in about the order of their minutes, and those of a minute are few enough to be sorted in the cache.
+    rows.sort_by_key(|row| row.0);
+    for minute in rows.chunk_by_mut(|a, b| a.0 == b.0) {
+        minute.sort_by(|a, b| {
+            (a.1, a.2).cmp(&(b.1, b.2)).then_with(|| {
+                let ((ka, ia), (kb, ib)) = (of(a), of(b));
+                (ka.span_ids.value(ia), ka.received[ia]).cmp(&(kb.span_ids.value(ib), kb.received[ib]))
+            })
+        });
+    }
     let mut out: Vec<(u32, u32)> = Vec::with_capacity(rows.len());
     let mut group_start = 0;
     for (n, row) in rows.iter().enumerate() {
@@ -122,6 +127,7 @@ pub(crate) struct SpanPartWriter {
     rollup: Option<RollupBuilder>,
     keys: SpanKeys,
     filters: FilterWriter,
+    slowest: SlowestWriter,
     services_all: bool,
 }
 
@@ -138,6 +144,12 @@ impl SpanPartWriter {
             .delta(&["start_time"])
             .delta(&["duration"])
             .delta(&["__q_received"])
+            // Mostly the same number in all rows: a dictionary would look up each.
+            .delta(&["flags"])
+            .delta(&["dropped_attributes"])
+            .delta(&["dropped_events"])
+            .delta(&["dropped_links"])
+            .delta(&["__q_marks"])
             .page_statistics(&["start_time"])
             // A look-up reads the dictionary of each column for a few rows: what needs a large one goes without.
             .set_dictionary_page_size_limit(DICTIONARY_BYTES);
@@ -166,6 +178,7 @@ impl SpanPartWriter {
             rollup: roll_up.then(RollupBuilder::in_order),
             keys: SpanKeys::none(),
             filters: FilterWriter::default(),
+            slowest: SlowestWriter::default(),
             services_all: false,
             spec,
         })
@@ -187,6 +200,7 @@ impl SpanPartWriter {
                 gathered.roll_up(rollup)?;
             }
             let batch = Builder::new(&self.own).build(&gathered, &mut self.keys)?;
+            gathered.slowest(&mut self.slowest, self.file.rows());
             self.note(&batch);
             self.filters.note(&batch, &self.own, self.file.rows());
             self.file.write(&batch)?;
@@ -223,6 +237,7 @@ impl SpanPartWriter {
         self.services.extend(part.meta.services.iter().cloned());
         self.keys.unite(&index.keys);
         self.filters.copy(&index.filters, &group.rows, first);
+        self.slowest.copy(&index.slowest, &group.rows, first);
         Ok(())
     }
 
@@ -230,7 +245,6 @@ impl SpanPartWriter {
         let first = self.file.rows();
         let ids = batch["trace_id"].as_fixed_size_binary();
         let starts = batch["start_time"].as_primitive::<arrow::datatypes::TimestampNanosecondType>().values();
-        let services = batch["service_name"].as_string::<i32>();
         for (i, &start) in starts.iter().enumerate() {
             let row = first + i as u64;
             self.starts = (self.starts.0.min(start), self.starts.1.max(start));
@@ -245,9 +259,6 @@ impl SpanPartWriter {
             } else {
                 self.last_trace = ids.value(i).try_into().unwrap_or_default();
                 self.traces.push((trace_hash(&self.last_trace), row as u32, 1));
-            }
-            if self.services.len() <= SERVICES_MAX && !self.services.contains(services.value(i)) {
-                self.services.insert(services.value(i).to_owned());
             }
         }
     }
@@ -269,6 +280,7 @@ impl SpanPartWriter {
             return Ok(None);
         }
         let range = (self.starts.0.div_euclid(1_000_000), self.starts.1.div_euclid(1_000_000));
+        self.services.extend(self.slowest.services().iter().cloned());
         let index = self.write_index(range)?;
         let rollup = rollup::write(&self.root, &self.spec, rollup, range, &mut self.unfinished)?;
         let services_all = self.services_all || self.services.len() > SERVICES_MAX;
@@ -317,6 +329,7 @@ impl SpanPartWriter {
         let columns = vec![numbers(|t| t.0), numbers(|t| t.1), numbers(|t| t.2)];
         file.write(&RecordBatch::try_new(table::index(), columns).internal("cannot build an index of traces")?)?;
         file.put(FILTERS, std::mem::take(&mut self.filters).finish()?);
+        file.put(SLOWEST, std::mem::take(&mut self.slowest).finish()?);
         file.finish(&self.spec, range, &["trace", "row"])
     }
 }

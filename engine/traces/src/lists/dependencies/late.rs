@@ -85,7 +85,7 @@ impl Reader {
                         kind: RollupKind::EdgeMinute,
                         minute: minute_of(starts.value(i)),
                         service: services.value(i).to_owned(),
-                        peer,
+                        peer: peer.into_owned(),
                         sort: sort as u8,
                         counts: Counts {
                             protocol,

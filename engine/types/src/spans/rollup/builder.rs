@@ -4,6 +4,7 @@
 //! span turns up that answers it; so what is there is right at any time.
 
 use std::collections::VecDeque;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use arrow::array::{AsArray, FixedSizeBinaryArray, Int64Array, RecordBatch, StringArray, UInt8Array};
@@ -128,6 +129,49 @@ type Map<K, V> = HashMap<K, V, FixedState>;
 /// Minute, caller, called, sort.
 type EdgeKey = (i64, u32, u32, EdgeKind);
 
+/// Counts by key. Of each name the key that it came with last is tried first: spans of a minute come together.
+#[derive(Debug)]
+struct Counted<K> {
+    rows: Vec<(K, Counts)>,
+    of: Map<K, u32>,
+    /// By name a row.
+    last: Vec<u32>,
+}
+
+impl<K> Default for Counted<K> {
+    fn default() -> Self {
+        Self { rows: Vec::new(), of: Map::default(), last: Vec::new() }
+    }
+}
+
+impl<K: Copy + Eq + Hash> Counted<K> {
+    fn of(&mut self, name: u32, key: K) -> &mut Counts {
+        let name = name as usize;
+        if self.last.len() <= name {
+            self.last.resize(name + 1, u32::MAX);
+        }
+        let last = self.last[name] as usize;
+        if self.rows.get(last).is_some_and(|row| row.0 == key) {
+            return &mut self.rows[last].1;
+        }
+        let next = self.rows.len() as u32;
+        let at = *self.of.entry(key).or_insert(next);
+        if at == next {
+            self.rows.push((key, Counts::default()));
+        }
+        self.last[name] = at;
+        &mut self.rows[at as usize].1
+    }
+
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &(K, Counts)> {
+        self.rows.iter()
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct RollupBuilder {
@@ -135,10 +179,10 @@ pub struct RollupBuilder {
     instances_of: Map<Vec<u8>, u32>,
     /// Too many operations, too many instances.
     unlisted: [bool; 2],
-    nodes: Map<(i64, u32), Counts>,
+    nodes: Counted<(i64, u32)>,
     edges: Map<EdgeKey, Counts>,
-    operations: Map<(i64, u32, u32, u8), Counts>,
-    instances: Map<(i64, u32, u32), Counts>,
+    operations: Counted<(i64, u32, u32, u8)>,
+    instances: Counted<(i64, u32, u32)>,
     known: Map<u64, Known>,
     waiting: Map<u64, Vec<Child>>,
     /// Minute and key of what is in `known`, and of what waits, when spans come in order.
@@ -290,19 +334,19 @@ impl RollupBuilder {
         let minute = minute_of(row.start);
         let hour = hour_of(minute);
         let weight = Weight { start: row.start, error: row.error, bucket: row.bucket, protocol: 0 };
-        self.nodes.entry((minute, row.service)).or_default().add(&weight);
+        self.nodes.of(row.service, (minute, row.service)).add(&weight);
         if let Some(name) = name.filter(|_| !self.unlisted[0]) {
             let name = self.names.number(name);
-            self.operations.entry((hour, row.service, name, row.kind)).or_default().add(&weight);
+            self.operations.of(name, (hour, row.service, name, row.kind)).add(&weight);
             if self.operations.len() > LISTED_MAX {
-                self.operations = Map::default();
+                self.operations = Counted::default();
                 self.unlisted[0] = true;
             }
         }
         if let Some(number) = instance.filter(|_| !self.unlisted[1]) {
-            self.instances.entry((hour, row.service, number)).or_default().count(&weight);
+            self.instances.of(number, (hour, row.service, number)).count(&weight);
             if self.instances.len() > LISTED_MAX || self.instances_of.len() > LISTED_MAX {
-                (self.instances, self.instances_of) = (Map::default(), Map::default());
+                (self.instances, self.instances_of) = (Counted::default(), Map::default());
                 self.unlisted[1] = true;
             }
         }
@@ -354,7 +398,7 @@ impl RollupBuilder {
         }
         let crowded = self.edges.len() > EDGES_MAX;
         let remote = remote.map(|(name, kind)| {
-            let known = !crowded || self.names.of.contains_key(name.as_str());
+            let known = !crowded || self.names.of.contains_key(&*name);
             (self.names.number(if known { &name } else { OTHER }), kind)
         });
         let known =
@@ -425,12 +469,12 @@ impl RollupBuilder {
         self.node_lines(&wanted, &mut lines);
         self.edge_lines(&wanted, &mut lines);
         if wanted(RollupKind::Operation) {
-            for (&(hour, service, operation, kind), of) in &self.operations {
+            for &((hour, service, operation, kind), ref of) in self.operations.iter() {
                 lines.push(Line::new(RollupKind::Operation, hour, service, Some(operation), kind, of.clone()));
             }
         }
         if wanted(RollupKind::Instance) {
-            for (&(hour, service, instance), of) in &self.instances {
+            for &((hour, service, instance), ref of) in self.instances.iter() {
                 lines.push(Line::new(RollupKind::Instance, hour, service, Some(instance), 0, of.clone()));
             }
         }
@@ -454,7 +498,7 @@ impl RollupBuilder {
         let unlisted = [RollupKind::Operation, RollupKind::Instance].into_iter().zip(self.unlisted);
         for (kind, _) in unlisted.filter(|&(kind, unlisted)| unlisted && wanted(kind)) {
             // In each hour, so that whichever is asked for tells it.
-            let mut hours: Vec<i64> = self.nodes.keys().map(|(minute, _)| hour_of(*minute)).collect();
+            let mut hours: Vec<i64> = self.nodes.iter().map(|((minute, _), _)| hour_of(*minute)).collect();
             hours.sort_unstable();
             hours.dedup();
             let at = rows.partition_point(|row| row.kind < kind);
@@ -465,7 +509,7 @@ impl RollupBuilder {
 
     fn node_lines(&self, wanted: &impl Fn(RollupKind) -> bool, lines: &mut Vec<Line>) {
         let mut hours: Map<(i64, u32), Counts> = Map::default();
-        for (&(minute, service), of) in &self.nodes {
+        for &((minute, service), ref of) in self.nodes.iter() {
             if wanted(RollupKind::NodeMinute) {
                 lines.push(Line::new(RollupKind::NodeMinute, minute, service, None, 0, of.clone()));
             }

@@ -1,6 +1,8 @@
 //! Who is called and how, as far as a span says it.
 
-use crate::spans::{Attributes, RawAttribute};
+use std::borrow::Cow;
+
+use crate::spans::{Attributes, RawAttribute, Value};
 
 /// Sort of the other end of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,24 +44,28 @@ const SYSTEMS: [&str; 2] = ["db.system.name", "db.system"];
 const QUEUES: [&str; 2] = ["messaging.destination.name", "messaging.system"];
 
 /// Gives the number of a span's protocol ([`PROTOCOLS`]), and of a caller the other side's name and sort.
-pub fn remote_of(attributes: &[u8], caller: bool) -> (u8, Option<(String, EdgeKind)>) {
+pub fn remote_of<'a>(attributes: &'a [u8], caller: bool) -> (u8, Option<(Cow<'a, str>, EdgeKind)>) {
     let mut protocol = 0u8;
-    let mut addresses: [Option<RawAttribute<'_>>; 5] = [None; 5];
+    let mut addresses: [Option<RawAttribute<'a>>; 5] = [None; 5];
     let (mut databases, mut systems, mut queues) = ([None; 2], [None; 2], [None; 2]);
     for raw in Attributes::raw(attributes) {
         let number = match raw.key {
             [b'd', b'b', b'.', ..] => {
-                note(raw, &DATABASES, &mut databases);
-                note(raw, &SYSTEMS, &mut systems);
+                if caller {
+                    note(raw, &DATABASES, &mut databases);
+                    note(raw, &SYSTEMS, &mut systems);
+                }
                 1
             }
-            key if key.starts_with(b"messaging.") => {
-                note(raw, &QUEUES, &mut queues);
+            [b'm', b'e', b's', b's', b'a', b'g', b'i', b'n', b'g', b'.', ..] => {
+                if caller {
+                    note(raw, &QUEUES, &mut queues);
+                }
                 2
             }
             [b'r', b'p', b'c', b'.', ..] => 3,
-            key if key.starts_with(b"http.") || key.starts_with(b"url.") => 4,
-            [b'p' | b's' | b'n', ..] => {
+            [b'h', b't', b't', b'p', b'.', ..] | [b'u', b'r', b'l', b'.', ..] => 4,
+            [b'p' | b's' | b'n', b'e', ..] if caller => {
                 note(raw, &ADDRESSES, &mut addresses);
                 continue;
             }
@@ -70,10 +76,7 @@ pub fn remote_of(attributes: &[u8], caller: bool) -> (u8, Option<(String, EdgeKi
     if !caller {
         return (protocol, None);
     }
-    let text = |raw: &Option<RawAttribute<'_>>| -> Option<String> {
-        raw.and_then(RawAttribute::value).map(|v| v.text().into_owned()).filter(|t| !t.is_empty())
-    };
-    let first = |all: &[Option<RawAttribute<'_>>]| all.iter().find_map(text);
+    let first = |all: &[Option<RawAttribute<'a>>]| all.iter().find_map(text);
     let remote = match protocol {
         1 => text(&addresses[0])
             .or_else(|| first(&databases))
@@ -87,6 +90,10 @@ pub fn remote_of(attributes: &[u8], caller: bool) -> (u8, Option<(String, EdgeKi
         _ => first(&addresses).map(|name| (name, EdgeKind::External)),
     };
     (protocol, remote)
+}
+
+fn text<'a>(raw: &Option<RawAttribute<'a>>) -> Option<Cow<'a, str>> {
+    raw.and_then(RawAttribute::value).map(Value::text).filter(|text| !text.is_empty())
 }
 
 /// Keeps an attribute at the place of its key.

@@ -4,9 +4,11 @@
 /// Ratio of the bounds of a bucket: quantiles are within 2 %.
 pub const RATIO: f64 = 1.04;
 
+static LN_RATIO: std::sync::LazyLock<f64> = std::sync::LazyLock::new(|| RATIO.ln());
+
 /// Gives the bucket of a duration in nanoseconds; 0 for none.
 pub fn bucket(duration: i64) -> u16 {
-    if duration <= 0 { 0 } else { ((duration as f64).ln() / RATIO.ln()).ceil() as u16 + 1 }
+    if duration <= 0 { 0 } else { ((duration as f64).ln() / *LN_RATIO).ceil() as u16 + 1 }
 }
 
 /// Gives the duration that stands for a bucket: its middle.
@@ -25,6 +27,11 @@ pub struct Durations(Vec<(u16, u64)>);
 impl Durations {
     /// Adds durations of a bucket.
     pub fn add(&mut self, bucket: u16, count: u64) {
+        // What was encoded comes in order.
+        if self.0.last().is_none_or(|last| last.0 < bucket) {
+            self.0.push((bucket, count));
+            return;
+        }
         match self.0.binary_search_by_key(&bucket, |b| b.0) {
             Ok(at) => self.0[at].1 += count,
             Err(at) => self.0.insert(at, (bucket, count)),

@@ -1,0 +1,338 @@
+//! The table of keys and values of attributes. It looks at columns as they stand in a part: of a text the dictionary and
+//! how often each code comes, so that no span is put together for a list.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryArray, Int32DictionaryArray, RecordBatch, StringArray, UInt8Array, UInt64Array,
+};
+use arrow::datatypes::{DataType, Float64Type, Int64Type, UInt32Type};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
+use datafusion::catalog::streaming::StreamingTable;
+use datafusion::error::DataFusionError;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::PartitionStream;
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashSet};
+use quiver_types::SpansBatch;
+use quiver_types::spans::{
+    Attributes, Place, TAG_CARDINALITY_MAX, TAG_VALUES_MAX, TagRequest, Value, events, links, tag_kind, tag_schema,
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::eval::matching;
+use super::live::LiveRows;
+use super::stream::{ScanShared, open};
+use crate::error::{Context, Result};
+use crate::part::spans::{AttributeColumn, SpanRows};
+
+/// Streams that share the work.
+const PARTITIONS: usize = 4;
+
+/// What is known of a key.
+#[derive(Debug, Default)]
+struct Tag {
+    kinds: u8,
+    spans: u64,
+    last_row: u64,
+    values: HashSet<u64, FixedState>,
+}
+
+/// Counts keys, or the values of one.
+struct Tally {
+    request: TagRequest,
+    /// By place.
+    tags: [HashMap<String, Tag, FixedState>; Place::ALL.len()],
+    values: HashMap<String, u64, FixedState>,
+    /// Rows so far; a key of several events counts its span once.
+    row: u64,
+}
+
+impl Tally {
+    fn new(request: TagRequest) -> Self {
+        Self { request, tags: Default::default(), values: HashMap::default(), row: 0 }
+    }
+
+    fn places(&self) -> impl Iterator<Item = Place> + use<> {
+        let request = self.request.clone();
+        Place::ALL.into_iter().filter(move |place| request.asks(*place))
+    }
+
+    /// Notes an attribute of so many spans; `row`: of this one, which may have the key again.
+    fn tag(&mut self, place: Place, key: &str, value: Value<'_>, spans: u64, row: Option<u64>) {
+        let tags = &mut self.tags[place as usize];
+        if !tags.contains_key(key) {
+            tags.insert(key.to_owned(), Tag::default());
+        }
+        let Some(tag) = tags.get_mut(key) else { return };
+        tag.kinds |= tag_kind(value);
+        match row {
+            Some(row) if tag.last_row == row => {}
+            _ => tag.spans += spans,
+        }
+        tag.last_row = row.unwrap_or(tag.last_row);
+        if tag.values.len() < TAG_CARDINALITY_MAX {
+            tag.values.insert(xxh3_64(value.text().as_bytes()));
+        }
+    }
+
+    fn value(&mut self, value: &str, spans: u64) {
+        if let Some(known) = self.values.get_mut(value) {
+            *known += spans;
+        } else if self.values.len() < TAG_VALUES_MAX {
+            self.values.insert(value.to_owned(), spans);
+        }
+    }
+
+    /// Notes an attribute that a span has once.
+    fn note(&mut self, place: Place, key: &str, value: Value<'_>, spans: u64) {
+        match &self.request.key {
+            None => self.tag(place, key, value, spans, None),
+            Some(wanted) if wanted == key => self.value(&value.text(), spans),
+            Some(_) => {}
+        }
+    }
+
+    /// Counts the values that one span has of the key, each once.
+    fn of_span(&mut self, mut found: Vec<String>) {
+        found.sort_unstable();
+        found.dedup();
+        found.iter().for_each(|value| self.value(value, 1));
+    }
+
+    fn live(&mut self, batch: &SpansBatch, keep: &[bool]) {
+        let contexts = batch.spans["context"].as_primitive::<UInt32Type>().values();
+        let of_span = |name: &str| batch.spans[name].as_binary::<i32>();
+        let of_context = |name: &str| batch.contexts[name].as_binary::<i32>();
+        let services = batch.contexts["service"].as_string::<i32>();
+        let service = |context: usize| Some(services.value(context)).filter(|service| !service.is_empty());
+        let (attributes, event_runs, link_runs) = (of_span("attributes"), of_span("events"), of_span("links"));
+        let (resources, scopes) = (of_context("resource"), of_context("scope_attributes"));
+        let places: Vec<Place> = self.places().collect();
+        let kept = || (0..keep.len()).filter(|&i| keep[i]);
+        if let Some(wanted) = self.request.key.clone() {
+            for i in kept() {
+                let context = contexts[i] as usize;
+                let mut found = Vec::new();
+                let mut look = |bytes: &[u8]| {
+                    let values = Attributes::read(bytes).filter(|(key, _)| *key == wanted);
+                    found.extend(values.map(|(_, value)| value.text().into_owned()));
+                };
+                for place in &places {
+                    match place {
+                        Place::Span => look(attributes.value(i)),
+                        Place::Resource => look(resources.value(context)),
+                        Place::Event => events(event_runs.value(i)).for_each(|e| look(e.attributes)),
+                        Place::Link => links(link_runs.value(i)).for_each(|l| look(l.attributes)),
+                        Place::Scope => look(scopes.value(context)),
+                    }
+                }
+                if wanted == "service.name" && places.contains(&Place::Resource) {
+                    found.extend(service(context).map(str::to_owned));
+                }
+                self.of_span(found);
+            }
+            return;
+        }
+        let mut uses = vec![0u64; batch.contexts.num_rows()];
+        for i in kept() {
+            self.row += 1;
+            uses[contexts[i] as usize] += 1;
+            let row = Some(self.row);
+            let mut list = |place: Place, bytes: &[u8]| {
+                Attributes::read(bytes).for_each(|(key, value)| self.tag(place, key, value, 1, row));
+            };
+            for place in &places {
+                match place {
+                    Place::Span => list(*place, attributes.value(i)),
+                    Place::Event => events(event_runs.value(i)).for_each(|e| list(*place, e.attributes)),
+                    Place::Link => links(link_runs.value(i)).for_each(|l| list(*place, l.attributes)),
+                    Place::Resource | Place::Scope => {}
+                }
+            }
+        }
+        for (context, spans) in uses.into_iter().enumerate().filter(|(_, spans)| *spans > 0) {
+            let mut list = |place: Place, bytes: &[u8]| {
+                Attributes::read(bytes).for_each(|(key, value)| self.tag(place, key, value, spans, None));
+            };
+            if places.contains(&Place::Scope) {
+                list(Place::Scope, scopes.value(context));
+            }
+            if places.contains(&Place::Resource) {
+                list(Place::Resource, resources.value(context));
+                if let Some(service) = service(context) {
+                    self.tag(Place::Resource, "service.name", Value::Text(service), spans, None);
+                }
+            }
+        }
+    }
+
+    fn part(&mut self, rows: &SpanRows, keep: &[bool]) {
+        let columns =
+            self.places().flat_map(|place| rows.attribute_columns(place).into_iter().map(move |c| (place, c)));
+        let wanted = self.request.key.clone();
+        let may_have = |column: &AttributeColumn<'_>| match (column, &wanted) {
+            (_, None) => true,
+            (AttributeColumn::Own(key, _), Some(wanted)) => key == wanted,
+            (AttributeColumn::Service(_), Some(wanted)) => wanted == "service.name",
+            _ => true,
+        };
+        let columns: Vec<(Place, AttributeColumn<'_>)> = columns.filter(|(_, column)| may_have(column)).collect();
+        let kept = || (0..keep.len()).filter(|&i| keep[i]);
+        // What may stand in two columns of a span is looked at span by span.
+        let once = matches!(&columns[..], [(_, AttributeColumn::Own(..) | AttributeColumn::Service(_))]);
+        if let Some(wanted) = wanted.filter(|_| !once) {
+            for i in kept() {
+                let mut found = Vec::new();
+                let mut look = |key: &str, value: Value<'_>| {
+                    if key == wanted {
+                        found.push(value.text().into_owned());
+                    }
+                };
+                columns.iter().for_each(|(_, column)| column.each(i, &mut look));
+                self.of_span(found);
+            }
+            return;
+        }
+        let first = self.row;
+        self.row += keep.len() as u64;
+        for (place, column) in &columns {
+            match column {
+                AttributeColumn::Own(key, values) => self.column(*place, key, values, keep),
+                AttributeColumn::Service(values) => self.column(*place, "service.name", values, keep),
+                AttributeColumn::Map(_) | AttributeColumn::Items(..) => {
+                    for i in kept() {
+                        let row = Some(first + i as u64 + 1);
+                        column.each(i, &mut |key, value| self.tag(*place, key, value, 1, row));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Counts the values of a column.
+    fn column(&mut self, place: Place, key: &str, values: &ArrayRef, keep: &[bool]) {
+        let there = || (0..keep.len()).filter(|&i| keep[i] && values.is_valid(i));
+        let mut numbers: HashMap<u64, u64, FixedState> = HashMap::default();
+        match values.data_type() {
+            DataType::Dictionary(..) => {
+                let Some(coded) = values.as_any().downcast_ref::<Int32DictionaryArray>() else { return };
+                let Some(texts) = coded.values().as_string_opt::<i32>() else { return };
+                let mut counts = vec![0u64; texts.len()];
+                there().for_each(|i| counts[coded.keys().value(i) as usize] += 1);
+                for (code, spans) in counts.into_iter().enumerate().filter(|(_, spans)| *spans > 0) {
+                    let text = texts.value(code);
+                    // Only a service may be empty and none.
+                    if !text.is_empty() || key != "service.name" {
+                        self.note(place, key, Value::Text(text), spans);
+                    }
+                }
+            }
+            DataType::Int64 => {
+                let column = values.as_primitive::<Int64Type>();
+                there().for_each(|i| *numbers.entry(column.value(i).cast_unsigned()).or_default() += 1);
+                numbers.into_iter().for_each(|(n, spans)| self.note(place, key, Value::Int(n.cast_signed()), spans));
+            }
+            DataType::Float64 => {
+                let column = values.as_primitive::<Float64Type>();
+                there().for_each(|i| *numbers.entry(column.value(i).to_bits()).or_default() += 1);
+                let note = |(n, spans): (u64, u64)| self.note(place, key, Value::Double(f64::from_bits(n)), spans);
+                numbers.into_iter().for_each(note);
+            }
+            DataType::Boolean => {
+                let column = values.as_boolean();
+                there().for_each(|i| *numbers.entry(u64::from(column.value(i))).or_default() += 1);
+                numbers.into_iter().for_each(|(n, spans)| self.note(place, key, Value::Bool(n != 0), spans));
+            }
+            _ => {}
+        }
+    }
+
+    /// Gives what was counted, and begins anew.
+    fn take(&mut self) -> Result<RecordBatch> {
+        let mut rows: Vec<(u8, String, u8, u64, Vec<u8>)> = Vec::new();
+        for (place, tags) in self.tags.iter_mut().enumerate() {
+            for (key, tag) in tags.drain() {
+                let hashes = tag.values.iter().flat_map(|hash| hash.to_le_bytes()).collect();
+                rows.push((place as u8, key, tag.kinds, tag.spans, hashes));
+            }
+        }
+        rows.extend(self.values.drain().map(|(value, spans)| (0, value, 0, spans, Vec::new())));
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(UInt8Array::from_iter_values(rows.iter().map(|r| r.0))),
+            Arc::new(StringArray::from_iter_values(rows.iter().map(|r| &r.1))),
+            Arc::new(UInt8Array::from_iter_values(rows.iter().map(|r| r.2))),
+            Arc::new(UInt64Array::from_iter_values(rows.iter().map(|r| r.3))),
+            Arc::new(BinaryArray::from_iter_values(rows.iter().map(|r| &r.4))),
+        ];
+        RecordBatch::try_new(tag_schema(), columns).internal("cannot list attributes")
+    }
+}
+
+/// Counts what is left of a scan, part by part; live batches come first.
+async fn count(scan: &ScanShared, tally: &mut Tally) -> Result<Option<RecordBatch>> {
+    let mut live = false;
+    loop {
+        let unit = scan.next.fetch_add(1, Relaxed);
+        if let Some(chunk) = scan.live.get(unit) {
+            live = true;
+            let keep = matching(&LiveRows::new(&chunk.batch), &scan.request.filter, &scan.access);
+            tally.live(&chunk.batch, &keep);
+            // Whoever asks gets a chance to see his deadline between steps.
+            tokio::task::yield_now().await;
+            continue;
+        }
+        let Some(part) = scan.parts.get(unit - scan.live.len()) else { break };
+        let mut part = open(scan, Arc::clone(part)).await?;
+        loop {
+            let (step, _) = part.next_rows();
+            if step.is_empty() {
+                break;
+            }
+            for (rows, keep) in part.read_coded(scan, &step).await? {
+                tally.part(&rows, &keep);
+            }
+            tokio::task::yield_now().await;
+        }
+        return tally.take().map(Some);
+    }
+    if live { tally.take().map(Some) } else { Ok(None) }
+}
+
+struct Counted(Arc<ScanShared>, TagRequest, SchemaRef);
+
+impl fmt::Debug for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tags").field("request", &self.1).finish_non_exhaustive()
+    }
+}
+
+impl PartitionStream for Counted {
+    fn schema(&self) -> &SchemaRef {
+        &self.2
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let (scan, tally) = (Arc::clone(&self.0), Tally::new(self.1.clone()));
+        let batches = futures::stream::try_unfold((scan, tally), |(scan, mut tally)| async move {
+            let batch = count(&scan, &mut tally).await.map_err(|e| DataFusionError::External(Box::new(e)))?;
+            Ok(batch.map(|batch| (batch, (scan, tally))))
+        });
+        Box::pin(RecordBatchStreamAdapter::new(tag_schema(), batches))
+    }
+}
+
+/// Makes the table of what a request asks for.
+pub(super) fn table(scan: ScanShared, request: TagRequest) -> Result<Arc<dyn TableProvider>> {
+    let partitions = scan.units().clamp(1, PARTITIONS);
+    let scan = Arc::new(scan);
+    let partition =
+        || -> Arc<dyn PartitionStream> { Arc::new(Counted(Arc::clone(&scan), request.clone(), tag_schema())) };
+    let table = StreamingTable::try_new(tag_schema(), (0..partitions).map(|_| partition()).collect())
+        .map_err(|e| quiver_types::Error::internal("cannot make a table of attributes").with_source(e))?;
+    Ok(Arc::new(table))
+}

@@ -1,0 +1,82 @@
+//! Keys of attributes and their values, as the store counts them column by column.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+
+use super::{Place, SpanColumn, SpanFilter, Value};
+
+/// Values of a key are told apart up to here.
+pub const TAG_CARDINALITY_MAX: usize = 10_000;
+/// Values that are counted when they are asked for.
+pub const TAG_VALUES_MAX: usize = 200_000;
+
+/// What of attributes is asked for.
+#[derive(Debug, Clone)]
+pub struct TagRequest {
+    /// Of which spans.
+    pub filter: SpanFilter,
+    /// Where; none: anywhere.
+    pub place: Option<Place>,
+    /// Values of this key; none: all keys.
+    pub key: Option<String>,
+}
+
+impl TagRequest {
+    /// Says whether attributes of a place are asked for.
+    pub fn asks(&self, place: Place) -> bool {
+        self.place.is_none_or(|asked| asked == place)
+    }
+
+    /// Gives the columns that hold what is asked for. Those of one key are not to be read as texts: a place may have it
+    /// more than once.
+    pub fn columns(&self) -> Vec<SpanColumn> {
+        let of = |place: Place| match (&self.key, place) {
+            (Some(key), _) => vec![SpanColumn::Attribute(place, key.clone())],
+            (None, Place::Span) => vec![SpanColumn::Own("attributes")],
+            (None, Place::Resource) => vec![SpanColumn::Context("resource"), SpanColumn::Context("service")],
+            (None, Place::Event) => vec![SpanColumn::Own("events")],
+            (None, Place::Link) => vec![SpanColumn::Own("links")],
+            (None, Place::Scope) => vec![SpanColumn::Context("scope_attributes")],
+        };
+        Place::ALL.into_iter().filter(|place| self.asks(*place)).flat_map(of).collect()
+    }
+}
+
+/// Types of values, in the order of the bits of [`tag_kind`].
+const KINDS: [&str; 6] = ["string", "number", "bool", "bytes", "list", "map"];
+
+/// Gives the bit of a value's type.
+pub fn tag_kind(value: Value<'_>) -> u8 {
+    match value {
+        Value::Text(_) => 1,
+        Value::Int(_) | Value::Double(_) => 2,
+        Value::Bool(_) => 4,
+        Value::Bytes(_) => 8,
+        Value::Json(json) if json.starts_with("{\"kvlistValue\"") => 32,
+        Value::Json(_) => 16,
+    }
+}
+
+/// Gives the name of a set of types.
+pub fn tag_kind_name(kinds: u8) -> &'static str {
+    if kinds.count_ones() == 1 { KINDS.get(kinds.trailing_zeros() as usize).unwrap_or(&"mixed") } else { "mixed" }
+}
+
+static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
+    let field = |name: &str, kind| Field::new(name, kind, false);
+    Arc::new(Schema::new(vec![
+        field("place", DataType::UInt8),
+        field("text", DataType::Utf8),
+        field("kinds", DataType::UInt8),
+        field("spans", DataType::UInt64),
+        field("hashes", DataType::Binary),
+    ]))
+});
+
+/// Gives the columns of the answer. Of all keys: place (its number in [`Place::ALL`]), key, types of its values, spans
+/// that have it, and the hashes of its values, 8 bytes each, up to [`TAG_CARDINALITY_MAX`]. Of one key: a value as text
+/// and the spans that have it, each span once. A key or value may come in several rows, which add up.
+pub fn tag_schema() -> SchemaRef {
+    Arc::clone(&SCHEMA)
+}
