@@ -252,8 +252,9 @@ impl ExecutionPlan for StreamExec {
 
 /// How long work on a piece of a batch should take.
 const PIECE_TIME: Duration = Duration::from_millis(4);
-/// Rows of the first piece, of the smallest and of the largest.
-const PIECE_ROWS: usize = 1024;
+/// Rows of the first piece, of the smallest and of the largest. Batches of scans come whole at first: each piece of a batch
+/// counts with all of its memory where rows are kept.
+const PIECE_ROWS: usize = 16 * 1024;
 const PIECE_ROWS_MIN: usize = 32;
 const PIECE_ROWS_MAX: usize = 64 * 1024;
 
