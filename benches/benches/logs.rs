@@ -8,8 +8,8 @@ use quiver_benches::cpu;
 use quiver_benches::log_rows::{BATCH, ROWS, batch, trace_id};
 use quiver_benches::world::{Caches, World};
 use quiver_types::logs::{
-    FieldPattern, LogColumn, LogFilter, LogOrder, LogRequest, MSG, MatchHints, NumberRange, STREAM, TIME, ValueMatcher,
-    words,
+    FieldPattern, LogColumn, LogFilter, LogForm, LogOrder, LogRequest, MSG, MatchHints, NumberRange, STREAM, TIME,
+    ValueMatcher, words,
 };
 
 /// One word of a text, or a whole text.
@@ -70,7 +70,7 @@ fn value(name: &str, matcher: impl ValueMatcher + 'static) -> LogFilter {
 
 fn any(filter: LogFilter, columns: &[&str], rest: bool) -> LogRequest {
     let columns = columns.iter().map(|n| LogColumn { name: (*n).into(), stored: *n != TIME && *n != MSG });
-    LogRequest { filter, columns: columns.collect(), rest, order: LogOrder::Any, field_counts: false }
+    LogRequest { filter, columns: columns.collect(), rest, order: LogOrder::Any, form: LogForm::Rows }
 }
 
 fn bench(c: &mut Criterion) {

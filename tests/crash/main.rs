@@ -5,6 +5,7 @@
 
 mod arena;
 mod bit_rot;
+mod bodies;
 mod cancel;
 mod cardinality;
 mod drain;

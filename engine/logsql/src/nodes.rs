@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
@@ -249,19 +250,140 @@ impl ExecutionPlan for StreamExec {
     }
 }
 
+/// How long work on a piece of a batch should take.
+const PIECE_TIME: Duration = Duration::from_millis(4);
+/// Rows of the first piece, of the smallest and of the largest. Batches of scans come whole at first: each piece of a batch
+/// counts with all of its memory where rows are kept.
+const PIECE_ROWS: usize = 16 * 1024;
+const PIECE_ROWS_MIN: usize = 32;
+const PIECE_ROWS_MAX: usize = 64 * 1024;
+
+/// Cuts the batches of a stream so that the work on each piece takes a few milliseconds, and gives way between pieces:
+/// there a query ends whose time is up or whose caller is gone.
+pub(crate) struct Pieces {
+    input: SendableRecordBatchStream,
+    /// The batch at hand, and its next row.
+    batch: Option<(RecordBatch, usize)>,
+    rows: usize,
+    /// Work since it gave way.
+    worked: Duration,
+}
+
+impl Pieces {
+    pub(crate) fn new(input: SendableRecordBatchStream) -> Self {
+        Self { input, batch: None, rows: PIECE_ROWS, worked: Duration::ZERO }
+    }
+
+    /// The next piece.
+    pub(crate) async fn next(&mut self) -> Option<Result<RecordBatch>> {
+        if self.worked >= PIECE_TIME {
+            tokio::task::yield_now().await;
+            self.worked = Duration::ZERO;
+        }
+        let (batch, at) = match self.batch.take() {
+            Some(left) => left,
+            None => match self.input.next().await? {
+                Ok(batch) => (batch, 0),
+                Err(e) => return Some(Err(e)),
+            },
+        };
+        let rows = (batch.num_rows() - at).min(self.rows);
+        if at == 0 && rows == batch.num_rows() {
+            return Some(Ok(batch));
+        }
+        let piece = batch.slice(at, rows);
+        if at + rows < batch.num_rows() {
+            self.batch = Some((batch, at + rows));
+        }
+        Some(Ok(piece))
+    }
+
+    /// Says how long the work on a piece of so many rows took: the next ones become shorter, or longer.
+    pub(crate) fn took(&mut self, rows: usize, time: Duration) {
+        self.worked += time;
+        if rows < self.rows && time <= PIECE_TIME {
+            // The end of a batch says little.
+            return;
+        }
+        let fitting = rows as u128 * PIECE_TIME.as_nanos() / time.as_nanos().max(1);
+        self.rows = (fitting as usize).clamp(PIECE_ROWS_MIN, (self.rows * 4).min(PIECE_ROWS_MAX));
+    }
+}
+
 /// A function from batch to batch; made anew for each partition, so it may keep buffers.
 pub(crate) type BatchMap = Box<dyn FnMut(RecordBatch) -> Result<RecordBatch> + Send>;
 
-/// Runs a function over each batch; empty batches are left out.
+/// Runs a function over each batch, piece by piece; empty batches are left out.
 pub(crate) fn map_batches(make: impl Fn() -> BatchMap + Send + Sync + 'static) -> Open {
     Arc::new(move |input, _| {
-        let mut map = make();
-        input
-            .map(move |batch| map(batch?))
-            .filter(|batch| {
-                let keep = !matches!(batch, Ok(batch) if batch.num_rows() == 0);
-                async move { keep }
-            })
-            .boxed()
+        futures::stream::try_unfold((Pieces::new(input), make()), async |(mut pieces, mut map)| {
+            while let Some(piece) = pieces.next().await {
+                let (piece, began) = (piece?, Instant::now());
+                let rows = piece.num_rows();
+                let made = map(piece)?;
+                pieces.took(rows, began.elapsed());
+                if made.num_rows() > 0 {
+                    return Ok(Some((made, (pieces, map))));
+                }
+            }
+            Ok(None)
+        })
+        .boxed()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use arrow::array::{AsArray, Int64Array};
+    use arrow::datatypes::{DataType, Field, Schema};
+
+    use super::*;
+
+    fn one_batch(rows: usize) -> SendableRecordBatchStream {
+        let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]));
+        let numbers = Arc::new(Int64Array::from_iter_values(0..rows as i64));
+        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![numbers]).expect("a batch");
+        Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter([Ok(batch)])))
+    }
+
+    #[tokio::test]
+    async fn all_rows_come_in_order_whatever_their_work_takes() {
+        let open = map_batches(|| {
+            let mut turn = 0u64;
+            Box::new(move |rows| {
+                turn += 1;
+                std::thread::sleep(Duration::from_micros(if turn % 3 == 0 { 9000 } else { 1 }));
+                Ok(rows)
+            })
+        });
+        let batches: Vec<RecordBatch> =
+            open(one_batch(100_000), Arc::default()).map(|batch| batch.expect("made")).collect().await;
+        let numbers: Vec<i64> = batches
+            .iter()
+            .flat_map(|b| b.column(0).as_primitive::<arrow::datatypes::Int64Type>().values().to_vec())
+            .collect();
+        assert_eq!(numbers, (0..100_000).collect::<Vec<i64>>());
+    }
+
+    #[tokio::test]
+    async fn work_within_a_batch_ends_with_its_query() {
+        let worked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&worked);
+        // 10 microseconds a row: all of the batch takes 6.4 s.
+        let open = map_batches(move || {
+            let counted = Arc::clone(&counted);
+            Box::new(move |rows: RecordBatch| {
+                std::thread::sleep(Duration::from_micros(10) * rows.num_rows() as u32);
+                counted.fetch_add(rows.num_rows(), Relaxed);
+                Ok(rows.slice(0, 0))
+            })
+        });
+        let mut rows = open(one_batch(640_000), Arc::default());
+        let ended = tokio::time::timeout(Duration::from_millis(100), rows.next()).await;
+        assert!(ended.is_err(), "its time was up before its work was done");
+        let done = worked.load(Relaxed);
+        assert!(done < 64_000, "{done} rows were worked on");
+    }
 }

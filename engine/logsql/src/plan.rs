@@ -14,11 +14,13 @@ use std::sync::Arc;
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use quiver_query::{LogTables, QueryContext, from_datafusion};
-use quiver_types::logs::{LogColumn, LogFilter, LogOrder, LogRequest, LogSnapshot, STREAM, STREAM_ID, TIME};
+use quiver_types::logs::{
+    LogColumn, LogFilter, LogForm, LogOrder, LogRequest, LogSnapshot, ROW_COUNT, STREAM, STREAM_ID, TIME,
+};
 use quiver_types::{Error, Result};
 
 use crate::ast::pipe::SortForm;
-use crate::ast::{Pipe, Query};
+use crate::ast::{FieldPattern, Pipe, Query, StatsFunc};
 use crate::needs::Needs;
 use crate::ops::context::Context;
 use crate::rows::{Column, Kind, Shape};
@@ -84,6 +86,9 @@ impl Planner<'_> {
         if (newest.is_some() || scope.offset_ns != 0) && shape.index(TIME).is_none() {
             shape.columns.push(Column { name: TIME.to_owned(), kind: Kind::Time });
         }
+        if counts_rows(query, &shape) {
+            shape.columns.push(Column { name: ROW_COUNT.to_owned(), kind: Kind::Count });
+        }
         let order = newest.map_or(LogOrder::Any, |newest| newest.order);
         let time = filter.time_bounds();
         let plan = self.scan(filter, &shape, order)?;
@@ -131,8 +136,10 @@ impl Planner<'_> {
     /// A scan of the logs table.
     pub(crate) fn scan(&self, filter: LogFilter, shape: &Shape, order: LogOrder) -> Result<LogicalPlan> {
         let column = |c: &Column| LogColumn { name: c.name.clone(), stored: c.kind == Kind::Stored };
-        let columns = shape.columns.iter().map(column).collect();
-        let request = LogRequest { filter, columns, rest: shape.rest, order, field_counts: false };
+        let columns = shape.columns.iter().filter(|c| c.kind != Kind::Count).map(column).collect();
+        let counted = shape.columns.iter().any(|c| c.kind == Kind::Count);
+        let form = if counted { LogForm::Counted } else { LogForm::Rows };
+        let request = LogRequest { filter, columns, rest: shape.rest, order, form };
         self.table(request)
     }
 
@@ -179,6 +186,25 @@ fn stored(query: &Query) -> Vec<String> {
         Some(Pipe::FieldValues { field, .. }) => vec![field.clone()],
         _ => Vec::new(),
     }
+}
+
+/// Whether the rows of the scan are only counted by values, so that it may give one row for many alike.
+fn counts_rows(query: &Query, shape: &Shape) -> bool {
+    let grouped = match query.pipes.first() {
+        Some(Pipe::Stats(stats)) => stats.calls.iter().all(|call| {
+            let counts = match &call.func {
+                StatsFunc::Count(fields) => fields.iter().any(FieldPattern::is_all),
+                func => matches!(func, StatsFunc::Rate),
+            };
+            counts && call.condition.is_none()
+        }),
+        Some(Pipe::Uniq(uniq)) => uniq.filter.is_none(),
+        Some(Pipe::FieldValues { filter, .. }) => filter.is_none(),
+        Some(Pipe::Top(_)) => true,
+        _ => false,
+    };
+    // Times are all different, and a field of the name of the count would meet it.
+    grouped && !shape.rest && shape.index(TIME).is_none() && shape.index(ROW_COUNT).is_none()
 }
 
 /// An order by time that the scan itself can give.

@@ -31,6 +31,8 @@ pub(crate) enum Kind {
     Stored,
     /// `Timestamp(ns, UTC)`, shown as text.
     Time,
+    /// No field: how many rows a row stands for ([`LogForm::Counted`](quiver_types::logs::LogForm)).
+    Count,
 }
 
 /// A column.
@@ -99,6 +101,7 @@ impl Column {
         let (data_type, nullable) = match self.kind {
             Kind::Text => (DataType::Utf8View, true),
             Kind::Stored => (Stored::data_type(), true),
+            Kind::Count => (DataType::UInt64, true),
             Kind::Time => (DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())), true),
         };
         Field::new(&self.name, data_type, nullable)

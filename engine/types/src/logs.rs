@@ -16,7 +16,7 @@ pub use filter::{
     FieldPattern, LogFilter, MatchHints, NumberRange, RowMatcher, StreamSelector, TimePredicate, ValueMatcher,
 };
 pub use source::{
-    FIELD_NAME, FIELD_ROWS, LogColumn, LogOrder, LogRequest, LogSnapshot, LogSource, StreamId, StreamInfo,
+    FIELD_NAME, LogColumn, LogForm, LogOrder, LogRequest, LogSnapshot, LogSource, ROW_COUNT, StreamId, StreamInfo,
 };
 pub use stored::{ID_BYTES, Stored, push_hex, write_float, write_hex, write_int};
 pub use stream::{quote_into, stream_text};

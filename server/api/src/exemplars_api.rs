@@ -29,7 +29,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 async fn query_exemplars(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let route = "/api/v1/query_exemplars";
     let looked_up = async {
-        let params = Params::of(request, state.settings.form_bytes_max).await?;
+        let params = Params::of(&state, request).await?;
         let (start, end) = (params.time("start")?.unwrap_or(i64::MIN), params.time("end")?.unwrap_or(i64::MAX));
         if end < start {
             return Err(Error::invalid("end timestamp must not be before start timestamp"));

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use bytes::BytesMut;
-use futures::StreamExt;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use quiver_ingest::{Context, Decoded, Format, Reason, formats};
 use quiver_store::{Refusal, WriteOutcome};
 use quiver_types::{Error, ErrorKind, Result};
 
+use crate::bodies::read_body;
 use crate::error::{log, plain, public_text, status_of, with_retry_after};
 use crate::state::AppState;
 
@@ -95,7 +94,7 @@ pub(crate) async fn handle(State(state): State<Arc<AppState>>, request: Request)
         Ok(format) => format,
         Err(e) => return plain(status_of(e.kind()), e.to_string()),
     };
-    let written = match read_body(&head.headers, body, state.settings.body_bytes_max).await {
+    let written = match read_body(&state.bodies, &head.headers, body, state.settings.body_bytes_max).await {
         Ok(body) => decode_and_write(&state, format, encoding, body).await,
         Err(e) => Err(e),
     };
@@ -108,41 +107,6 @@ pub(crate) async fn handle(State(state): State<Arc<AppState>>, request: Request)
         "otlp_metrics_json" => otlp(written, true),
         _ => otlp(written, false),
     }
-}
-
-/// How much of a body that is too large is read, so that the client gets to see the answer.
-const DRAIN_BYTES_MAX: usize = 64 << 20;
-
-/// Reads a body up to a limit, which the stated length is checked against first.
-pub(crate) async fn read_body(headers: &HeaderMap, body: axum::body::Body, bytes_max: usize) -> Result<Bytes> {
-    let stated = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
-    let too_large = || Error::new(ErrorKind::TooLarge, format!("body is larger than {bytes_max} bytes"));
-    let too_long = stated.is_some_and(|n| n > bytes_max);
-    let mut chunks = body.into_data_stream();
-    let mut first = Bytes::new();
-    let mut whole = BytesMut::with_capacity(if too_long { 0 } else { stated.unwrap_or(0) });
-    let mut seen = 0;
-    while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|_| Error::invalid("the body ended early"))?;
-        seen += chunk.len();
-        if seen > bytes_max + DRAIN_BYTES_MAX {
-            break;
-        }
-        if too_long || seen > bytes_max {
-            // Most clients read the answer only after they have sent everything: what is too much is read and dropped.
-            continue;
-        }
-        if first.is_empty() && whole.is_empty() {
-            first = chunk;
-        } else {
-            whole.extend_from_slice(&std::mem::take(&mut first));
-            whole.extend_from_slice(&chunk);
-        }
-    }
-    if too_long || seen > bytes_max {
-        return Err(too_large());
-    }
-    Ok(if whole.is_empty() { first } else { whole.freeze() })
 }
 
 /// Remote write: 204, or 400 with a text that counts and names what was left out; 2.0 states what was written.

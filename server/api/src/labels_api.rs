@@ -82,7 +82,7 @@ where
     W: Future<Output = Result<Vec<String>>> + Send + 'static,
 {
     let looked_up = async {
-        let ask = Ask::read(&Params::of(request, state.settings.form_bytes_max).await?, needs_selector)?;
+        let ask = Ask::read(&Params::of(&state, request).await?, needs_selector)?;
         let (limit, explain) = (ask.limit, ask.explain);
         let ctx = QueryContext::new(state.access(), state.settings.query_limits.clone());
         let snapshot = state.source.snapshot();
@@ -228,7 +228,7 @@ fn label_name(name: &str) -> Option<String> {
 async fn metadata(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let route = "/api/v1/metadata";
     let looked_up = async {
-        let params = Params::of(request, state.settings.form_bytes_max).await?;
+        let params = Params::of(&state, request).await?;
         let number = |name: &str| match params.get(name).map(str::parse::<i64>) {
             None => Ok(None),
             Some(Ok(n)) => Ok(usize::try_from(n).ok()),

@@ -6,6 +6,7 @@
 //! Invariant: no handler computes an answer; it reads parameters, calls one function of a lower layer, encodes.
 
 pub mod admin;
+pub mod bodies;
 mod encode;
 pub mod error;
 mod exemplars_api;

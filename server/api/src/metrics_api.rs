@@ -92,7 +92,7 @@ enum Times {
 async fn query(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let route = "/api/v1/query";
     let asked = async {
-        let params = Params::of(request, state.settings.form_bytes_max).await?;
+        let params = Params::of(&state, request).await?;
         let limit = params.limit()?;
         let at = params.time("time")?.unwrap_or_else(|| state.clock.now_ms());
         Ok((ask(&state, &params, limit)?, Times::At(at)))
@@ -103,7 +103,7 @@ async fn query(State(state): State<Arc<AppState>>, request: Request) -> Response
 async fn query_range(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let route = "/api/v1/query_range";
     let asked = async {
-        let params = Params::of(request, state.settings.form_bytes_max).await?;
+        let params = Params::of(&state, request).await?;
         let limit = params.limit()?;
         let (start, end) = (params.required_time("start")?, params.required_time("end")?);
         if end < start {
@@ -265,7 +265,7 @@ async fn encode(mut outcome: Outcome, envelope: &Envelope, bytes_max: usize) -> 
 }
 
 async fn expression(state: &AppState, request: Request) -> Result<quiver_promql::ast::Expr> {
-    let params = Params::of(request, state.settings.form_bytes_max).await?;
+    let params = Params::of(&state, request).await?;
     let text = params.get("query").unwrap_or_default();
     state.promql.parse(text).map_err(|e| invalid("query", &e.to_string()))
 }

@@ -19,6 +19,7 @@ use tonic::metadata::MetadataMap;
 use tonic::server::{Grpc, NamedService, UnaryService};
 use tonic::{Code, Status};
 
+use crate::bodies::counted;
 use crate::error::{grpc_code_of, log, public_text};
 use crate::ingest_api::{decode_and_write, export_response};
 use crate::state::AppState;
@@ -98,7 +99,13 @@ impl<S: Signal> tower::Service<Request<Body>> for OtlpService<S> {
                 .accept_compressed(CompressionEncoding::Gzip)
                 .accept_compressed(CompressionEncoding::Zstd)
                 .max_decoding_message_size(limit);
-            let mut response = grpc.unary(service, request).await;
+            let (head, body) = request.into_parts();
+            let (body, guard) = counted(&service.state.bodies, axum::body::Body::new(body));
+            let retry_after_s = service.state.settings.retry_after_s;
+            let mut response = grpc.unary(service, Request::from_parts(head, body)).await;
+            if let Some(error) = guard.refused().await {
+                return Ok(status(&error, retry_after_s).into_http());
+            }
             // A message that is too large is "out of range" there, which senders take for something else.
             if response.headers().get("grpc-status").is_some_and(|code| code == "11") {
                 response.headers_mut().insert("grpc-status", HeaderValue::from_static("8"));

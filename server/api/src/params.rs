@@ -7,18 +7,21 @@ use http::{HeaderMap, Method, header};
 use quiver_promql::duration::parse_duration;
 use quiver_types::{Error, Result};
 
+use crate::bodies::read_body;
+use crate::state::AppState;
+
 /// All parameters of a request in order, those of the body first. Empty values count as absent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Params(Vec<(String, String)>);
 
 impl Params {
-    /// Reads the parameters of a request whose body, if it is a form, has at most `bytes_max` bytes.
+    /// Reads the parameters of a request whose body may be a form.
     ///
     /// # Errors
-    /// TooLarge; those of [`Self::read`].
-    pub(crate) async fn of(request: Request, bytes_max: usize) -> Result<Self> {
+    /// TooLarge; those of [`read_body`] and [`Self::read`].
+    pub(crate) async fn of(state: &AppState, request: Request) -> Result<Self> {
         let (head, body) = request.into_parts();
-        let body = crate::ingest_api::read_body(&head.headers, body, bytes_max).await?;
+        let body = read_body(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
         Self::read(&head.method, &head.headers, head.uri.query(), &body)
     }
 

@@ -18,10 +18,10 @@ use quiver_types::stats::get;
 use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result};
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::bodies::read_body;
 use crate::encode::chunks::{Chunk, chunks};
 use crate::encode::remote_read::{ReadRequest, ResponseType, decode, frames, put_series};
 use crate::error::{log, plain, public_text};
-use crate::ingest_api::read_body;
 use crate::state::AppState;
 
 const ROUTE: &str = "/api/v1/read";
@@ -50,7 +50,7 @@ async fn answer(state: &Arc<AppState>, request: Request) -> Result<Response> {
     if encoding.is_some_and(|e| !e.trim().is_empty() && !e.trim().eq_ignore_ascii_case("snappy")) {
         return Err(Error::new(ErrorKind::Unsupported, "remote read requests are compressed with snappy"));
     }
-    let body = read_body(&head.headers, body, state.settings.form_bytes_max).await?;
+    let body = read_body(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
     let body = codec::decompress(Encoding::Snappy, &body, state.settings.form_bytes_max)?;
     let ReadRequest { queries, response_type } = decode(&body)?;
     let ctx = QueryContext::new(state.access(), state.settings.query_limits.clone());

@@ -14,6 +14,7 @@ use quiver_traces::TracesEngine;
 use quiver_types::{Access, Clock, SeriesSource};
 use tokio::sync::Semaphore;
 
+use crate::bodies::BodyBudget;
 use crate::logs_ingest::LogsSettings;
 use crate::metrics::ApiMetrics;
 
@@ -88,6 +89,8 @@ pub struct AppState {
     pub delta: Mutex<DeltaState>,
     /// Limits and switches.
     pub settings: ApiSettings,
+    /// Memory of bodies that are being read.
+    pub bodies: BodyBudget,
     /// Places for requests that are bounded in number.
     pub places: Places,
     /// Counters.

@@ -44,7 +44,7 @@ fn answer(data: Result<Value>, route: &str) -> Response {
 /// Rules come with alerting; until then there is no group, and parameters are checked all the same.
 async fn rules(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let checked = async {
-        let params = Params::of(request, state.settings.form_bytes_max).await?;
+        let params = Params::of(&state, request).await?;
         crate::labels_api::selectors(&params)?;
         if let Some(other) = params.get("type").filter(|t| !matches!(t.to_lowercase().as_str(), "alert" | "record")) {
             return Err(invalid("type", &format!("not supported value {other:?}")));
@@ -77,7 +77,7 @@ async fn rules(State(state): State<Arc<AppState>>, request: Request) -> Response
 /// There is no target, so there is no metadata of any; parameters are checked all the same.
 async fn target_metadata(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let checked = async {
-        let params = Params::of(request, state.settings.form_bytes_max).await?;
+        let params = Params::of(&state, request).await?;
         if params.get("limit").is_some_and(|text| text.parse::<i64>().is_err()) {
             return Err(Error::invalid("limit must be a number"));
         }
@@ -91,7 +91,7 @@ async fn target_metadata(State(state): State<Arc<AppState>>, request: Request) -
 
 async fn targets(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let checked = async {
-        let params = Params::of(request, state.settings.form_bytes_max).await?;
+        let params = Params::of(&state, request).await?;
         match params.get("state").map(str::to_lowercase).as_deref() {
             None | Some("active" | "dropped" | "any") => {}
             Some(other) => return Err(invalid("state", &format!("not supported value {other:?}"))),

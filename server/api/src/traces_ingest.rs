@@ -12,8 +12,9 @@ use quiver_ingest::traces::response::TracePartial;
 use quiver_ingest::traces::{DecodedSpans, TraceContext, TraceFormat, decode};
 use quiver_types::{Access, Error, ErrorKind, Result};
 
+use crate::bodies::read_body;
 use crate::error::{log, plain, public_text, status_of, with_retry_after};
-use crate::ingest_api::{read_body, status_message};
+use crate::ingest_api::status_message;
 use crate::state::AppState;
 
 /// Bodies above this are decoded away from the threads that serve sockets.
@@ -111,7 +112,7 @@ async fn take(
     path: &str,
 ) -> Result<TracePartial> {
     let encoding = text(headers, header::CONTENT_ENCODING);
-    let written = match read_body(headers, body, state.settings.body_bytes_max).await {
+    let written = match read_body(&state.bodies, headers, body, state.settings.body_bytes_max).await {
         Ok(body) => decode_and_write(state, format, encoding, body).await,
         Err(e) => Err(e),
     };

@@ -34,7 +34,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 
 async fn status(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let counted = async {
-        let params = Params::of(request, state.settings.form_bytes_max).await?;
+        let params = Params::of(&state, request).await?;
         let limit = limit(&params)?;
         let ctx = QueryContext::new(state.access(), state.settings.query_limits.clone());
         let (snapshot, inner) = (state.source.snapshot(), ctx.clone());

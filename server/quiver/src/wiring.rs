@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use datafusion::catalog::TableProvider;
+use quiver_api::bodies::BodyBudget;
 use quiver_api::logs_ingest::LogsSettings;
 use quiver_api::state::Places;
 use quiver_api::{ApiSettings, AppState};
@@ -235,6 +236,7 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
         clock,
         delta: Mutex::new(DeltaState::new(settings.otlp.delta_memory.0 as usize, delta_idle_ms)),
         settings: api_settings(settings, memory / 4),
+        bodies: BodyBudget::new((memory / 16) as usize, settings.http.body_max.0 as usize),
         places: Places::default(),
         metrics: quiver_api::metrics::ApiMetrics::default(),
         stopping: false.into(),

@@ -15,7 +15,7 @@ use quiver_logsql::kernels::values::parse_rfc3339;
 use quiver_logsql::{LogsqlEngine, extension_planner};
 use quiver_query::{EngineSettings, LogTables, QueryEngine};
 use quiver_types::logs::{
-    FieldPattern, LogFilter, LogRequest, LogSnapshot, LogSource, REST, STREAM, STREAM_ID, Stored, StreamInfo,
+    FieldPattern, LogFilter, LogForm, LogRequest, LogSnapshot, LogSource, REST, STREAM, STREAM_ID, Stored, StreamInfo,
     StreamSelector, TIME, write_float, write_int,
 };
 use quiver_types::{Access, Error, ReadStats, Result};
@@ -104,7 +104,10 @@ impl Table for Memory {
         let batches = rows
             .chunks(self.batch_rows.max(1))
             .map(|rows| {
-                if request.field_counts {
+                if request.form == LogForm::Counted {
+                    return counted(&schema, rows, &request);
+                }
+                if request.form == LogForm::FieldCounts {
                     return field_counts(&schema, rows);
                 }
                 let columns = schema.fields().iter().map(|field| column(field, rows, &request)).collect();
@@ -115,6 +118,22 @@ impl Table for Memory {
             .map_err(|e| Error::internal(e.to_string()))?;
         MemTable::try_new(schema, vec![batches]).map_err(|e| Error::internal(e.to_string()))
     }
+}
+
+/// One row for neighbours with the same values; no count says one.
+fn counted(
+    schema: &Arc<Schema>,
+    rows: &[&Row],
+    request: &LogRequest,
+) -> std::result::Result<RecordBatch, arrow::error::ArrowError> {
+    let values = |row: &Row| -> Vec<String> { request.columns.iter().map(|c| get(row, &c.name).to_owned()).collect() };
+    let runs: Vec<&[&Row]> = rows.chunk_by(|a, b| values(a) == values(b)).collect();
+    let first: Vec<&Row> = runs.iter().map(|run| run[0]).collect();
+    let fields = schema.fields().iter().take(request.columns.len());
+    let mut columns: Vec<ArrayRef> = fields.map(|field| column(field, &first, request)).collect();
+    let counts = runs.iter().map(|run| Some(run.len() as u64).filter(|n| *n > 1));
+    columns.push(Arc::new(counts.collect::<UInt64Array>()));
+    RecordBatch::try_new(Arc::clone(schema), columns)
 }
 
 /// How many of the rows have each field.

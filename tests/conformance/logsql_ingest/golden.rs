@@ -12,7 +12,7 @@ use quiver::server::Bound;
 use quiver::settings::Loaded;
 use quiver_api::AppState;
 use quiver_ingest::{Encoding, codec};
-use quiver_types::logs::{LogColumn, LogFilter, LogOrder, LogRequest, STREAM, TIME};
+use quiver_types::logs::{LogColumn, LogFilter, LogForm, LogOrder, LogRequest, STREAM, TIME};
 use quiver_types::{Access, ReadStats, SystemClock};
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use serde_json::{Map, Value, json};
@@ -210,7 +210,7 @@ fn with_mark(rows: &[Value], mark: &str) -> Vec<Value> {
 /// Reads all rows from the store.
 async fn stored_rows(app: &AppState) -> Result<Vec<Value>, String> {
     let columns = vec![LogColumn::text(TIME), LogColumn::text(STREAM)];
-    let request = LogRequest { filter: LogFilter::All, columns, rest: true, order: LogOrder::Any, field_counts: false };
+    let request = LogRequest { filter: LogFilter::All, columns, rest: true, order: LogOrder::Any, form: LogForm::Rows };
     let snapshot = quiver_store::logs_source(&app.store).snapshot();
     let table = quiver_store::logs_table(&*snapshot, &Access::full(), request, Arc::new(ReadStats::default()));
     let table = table.map_err(|e| e.to_string())?;

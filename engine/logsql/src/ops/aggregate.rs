@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::array::{Array, ArrayRef, AsArray, UInt64Array};
+use arrow::datatypes::{Field, Schema, SchemaRef, UInt64Type};
 use arrow::record_batch::RecordBatch;
 use datafusion::catalog::Session;
 use datafusion::error::Result;
@@ -99,6 +99,13 @@ impl Aggregate {
     /// The columns that a call adds up.
     pub(super) fn values(&self, call: &Call, batch: &RecordBatch) -> Vec<ArrayRef> {
         self.args(call).1.into_iter().map(|i| Arc::clone(batch.column(i))).collect()
+    }
+
+    /// How many rows each row stands for, if any stands for others; then all calls only count.
+    pub(super) fn row_counts<'a>(&self, batch: &'a RecordBatch) -> Option<&'a UInt64Array> {
+        let at = self.input.columns.iter().position(|c| c.kind == Kind::Count)?;
+        let counts = batch.column(at).as_primitive_opt::<UInt64Type>()?;
+        (counts.null_count() < counts.len()).then_some(counts)
     }
 
     /// The functions at their beginning.

@@ -9,12 +9,12 @@ use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
-use arrow::array::{ArrayRef, BooleanArray};
+use arrow::array::{ArrayRef, BooleanArray, UInt64Array};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::error::Result;
-use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use foldhash::fast::FixedState;
@@ -23,7 +23,7 @@ use hashbrown::HashTable;
 
 use super::aggregate::{Aggregate, Call};
 use super::filter::evaluate;
-use crate::nodes::Open;
+use crate::nodes::{Open, Pieces};
 use crate::rows::texts_of;
 use crate::stats_fn::{GroupRows, StatsAccumulator};
 use codes::{Codes, KeyValues};
@@ -47,7 +47,7 @@ pub(super) fn partial(aggregate: Arc<Aggregate>, schema: SchemaRef) -> Open {
             aggregate: Arc::clone(&aggregate),
             schema: Arc::clone(&schema),
             memory,
-            rows: Some(rows),
+            rows: Some(Pieces::new(rows)),
         };
         futures::stream::try_unfold(state, async |mut state| Ok(state.next().await?.map(|batch| (batch, state))))
             .boxed()
@@ -61,15 +61,18 @@ struct Partial {
     calls: Vec<StatsAccumulator>,
     memory: MemoryReservation,
     /// None when all rows were read.
-    rows: Option<SendableRecordBatchStream>,
+    rows: Option<Pieces>,
 }
 
 impl Partial {
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         let Some(rows) = &mut self.rows else { return Ok(None) };
         while let Some(batch) = rows.next().await {
-            let batch = batch?;
+            let (batch, began) = (batch?, Instant::now());
             self.groups.number(&batch, &self.aggregate)?;
+            if let Some(counts) = self.aggregate.row_counts(&batch) {
+                self.groups.weigh(counts);
+            }
             if !self.aggregate.calls.iter().all(Call::counts_runs) {
                 self.groups.expand();
             }
@@ -82,6 +85,7 @@ impl Partial {
                 let rows = GroupRows { rows: batch.num_rows(), groups: &self.groups.of_row, runs: &self.groups.runs };
                 accumulator.add(&values, &rows, mask.as_ref(), self.groups.len())?;
             }
+            rows.took(batch.num_rows(), began.elapsed());
             let bytes = self.groups.size() + self.calls.iter().map(GroupsAccumulator::size).sum::<usize>();
             let full = self.memory.try_resize(bytes);
             if self.groups.len() > 1 && (bytes > KEPT_BYTES || full.is_err()) {
@@ -271,6 +275,18 @@ impl Groups {
     fn expand(&mut self) {
         if self.of_row.is_empty() {
             self.runs.iter().for_each(|(group, rows)| self.of_row.resize(rows.end, *group));
+        }
+    }
+
+    /// Lets each row of the batch stand for so many (none: one): the runs of groups become as long.
+    fn weigh(&mut self, counts: &UInt64Array) {
+        self.expand();
+        self.runs.clear();
+        let mut end = 0;
+        for (group, count) in self.of_row.iter().zip(counts) {
+            let start = end;
+            end += count.unwrap_or(1) as usize;
+            self.runs.push((*group, start..end));
         }
     }
 

@@ -3,6 +3,7 @@
 //! Filters and output know blocks only. What a block is asked for names the rows that still matter, so that one that
 //! lies in a file reads just the pages that hold them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -46,6 +47,19 @@ pub(crate) trait Block: Send {
 
     /// Code of the stream of each of these rows, one behind the other, and what the codes stand for.
     fn streams(&self, rows: &BooleanBuffer) -> (Vec<u32>, Vec<Arc<LiveStream>>);
+
+    /// Streams of these rows, each with its number of rows.
+    fn stream_counts(&self, rows: &BooleanBuffer) -> Vec<(Arc<LiveStream>, u64)> {
+        let (keys, streams) = self.streams(rows);
+        let mut counts = vec![0; streams.len()];
+        keys.into_iter().for_each(|key| counts[key as usize] += 1);
+        streams.into_iter().zip(counts).collect()
+    }
+
+    /// How a field follows from the stream of a row; `None`: it does not, or that is not known.
+    fn of_stream(&self, _name: &str) -> Option<StreamValue> {
+        None
+    }
 
     /// A field of these rows.
     async fn field(&mut self, name: &str, rows: &BooleanBuffer) -> Result<Column>;
@@ -91,32 +105,69 @@ pub(crate) trait Block: Send {
 /// Names that every row has without their being fields.
 pub(crate) const COMPUTED: [&str; 3] = [TIME, STREAM, STREAM_ID];
 
-/// A column of a block by name, computed ones too.
-pub(crate) async fn column(block: &mut dyn Block, name: &str, rows: &BooleanBuffer) -> Result<Column> {
-    let coded = |block: &dyn Block, text: &dyn Fn(&LiveStream) -> String| {
-        let (keys, streams) = block.streams(rows);
-        let values = Values::Coded(coded(keys, streams.iter().map(|s| text(s)).collect()));
-        if rows.count_set_bits() == rows.len() { Column::whole(values) } else { Column::of_set(values, rows) }
-    };
-    match name {
-        TIME => block.times(rows).await,
-        STREAM => Ok(coded(block, &|s| stream_text(&s.labels))),
-        STREAM_ID => Ok(coded(block, &|s| format!("{:?}", s.id))),
-        SERVICE => {
-            let column = coded(block, &|s| s.service.to_string());
-            Ok(Column { values: without_empty(column.values), at: column.at })
+/// A value that is the same in all rows of a stream.
+#[derive(Debug)]
+pub(crate) enum StreamValue {
+    /// All labels.
+    Text,
+    /// The identifier.
+    Id,
+    /// The service.
+    Service,
+    /// The label of this name.
+    Label(String),
+    /// The same in all streams; empty: none has it.
+    Same(Arc<str>),
+}
+
+impl StreamValue {
+    /// The value in rows of a stream.
+    pub(crate) fn of<'a>(&'a self, stream: &'a LiveStream) -> Cow<'a, str> {
+        match self {
+            Self::Text => stream_text(&stream.labels).into(),
+            Self::Id => format!("{:?}", stream.id).into(),
+            Self::Service => (&*stream.service).into(),
+            Self::Label(name) => stream.labels.get(name).into(),
+            Self::Same(value) => (&**value).into(),
         }
-        SEVERITY_NUMBER => block.severity(rows).await,
-        _ => block.field(name, rows).await,
     }
 }
 
-/// No service is the empty text in files; in answers it is missing.
+/// How a column of a block follows from the stream of a row, if it does.
+pub(crate) fn of_stream(block: &dyn Block, name: &str) -> Option<StreamValue> {
+    match name {
+        TIME | SEVERITY_NUMBER => None,
+        STREAM => Some(StreamValue::Text),
+        STREAM_ID => Some(StreamValue::Id),
+        SERVICE => Some(StreamValue::Service),
+        _ => block.of_stream(name),
+    }
+}
+
+/// A column of a block by name, computed ones too.
+pub(crate) async fn column(block: &mut dyn Block, name: &str, rows: &BooleanBuffer) -> Result<Column> {
+    match (name, of_stream(block, name)) {
+        (TIME, _) => block.times(rows).await,
+        (SEVERITY_NUMBER, _) => block.severity(rows).await,
+        (_, Some(StreamValue::Same(value))) if value.is_empty() => Ok(Column::missing()),
+        (_, Some(StreamValue::Same(value))) => Ok(Column::constant(value)),
+        (_, Some(value)) => {
+            let (keys, streams) = block.streams(rows);
+            let texts = streams.iter().map(|s| value.of(s).into_owned()).collect();
+            let values = without_empty(Values::Coded(coded(keys, texts)));
+            Ok(if rows.count_set_bits() == rows.len() { Column::whole(values) } else { Column::of_set(values, rows) })
+        }
+        (name, None) => block.field(name, rows).await,
+    }
+}
+
+/// No service and no label are empty texts; in answers they are missing.
 fn without_empty(values: Values) -> Values {
     let Values::Coded(array) = values else { return values };
-    let Some(at) = super::column::dictionary(&array).and_then(|d| d.iter().position(|v| v == Some(""))) else {
+    let empty: Vec<bool> = super::column::dictionary(&array).into_iter().flatten().map(|v| v == Some("")).collect();
+    if !empty.contains(&true) {
         return Values::Coded(array);
-    };
-    let keys = array.keys().iter().map(|k| k.filter(|&k| k as usize != at)).collect();
+    }
+    let keys = array.keys().iter().map(|k| k.filter(|&k| !empty[k as usize])).collect();
     Values::Coded(DictionaryArray::<UInt32Type>::new(keys, Arc::clone(array.values())))
 }

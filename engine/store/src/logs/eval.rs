@@ -2,17 +2,20 @@
 
 use std::collections::HashMap;
 
-use arrow::array::Array;
+use arrow::array::{Array, BooleanBufferBuilder};
 use arrow::buffer::BooleanBuffer;
 use futures::future::BoxFuture;
 use quiver_types::Matcher;
 use quiver_types::logs::{FieldPattern, LogFilter, MatchHints, RowMatcher, StreamSelector, ValueMatcher};
 
-use super::block::{Block, COMPUTED, column};
+use super::block::{Block, COMPUTED, column, of_stream};
 use super::column::{Column, Values, dictionary};
 use crate::error::Result;
 use crate::memtable::logs::LiveStream;
 use crate::part::logs::ColumnKind;
+
+/// Values that are matched one by one before whoever ends the query gets a word in.
+const SLICE_ROWS: usize = 4096;
 
 /// Says which of some rows match.
 pub(crate) fn eval<'a>(
@@ -53,8 +56,11 @@ pub(crate) fn eval<'a>(
                 Ok(&rows & &!&matching)
             }
             LogFilter::Value { field: FieldPattern::Name(name), matcher } => {
+                if let Some(value) = of_stream(block, name) {
+                    return Ok(block.in_streams(&rows, &mut |s| matcher.matches(&value.of(s))));
+                }
                 let column = column(block, name, &rows).await?;
-                Ok(matching(&column, &**matcher, &rows))
+                Ok(matching_slices(&column, &**matcher, rows).await)
             }
             LogFilter::Value { field: FieldPattern::Prefix(prefix), matcher } => {
                 any_field(block, prefix, &**matcher, rows).await
@@ -107,6 +113,35 @@ fn cost(filter: &LogFilter) -> u32 {
         LogFilter::Not(one) => cost(one).saturating_add(1),
         LogFilter::And(some) | LogFilter::Or(some) => some.iter().map(cost).fold(5, u32::saturating_add),
     }
+}
+
+/// The same as [`matching`], in slices of the rows where every value is asked for itself.
+async fn matching_slices(column: &Column, matcher: &dyn ValueMatcher, rows: BooleanBuffer) -> BooleanBuffer {
+    let one_by_one = matches!(column.values, Values::Text(_)) && !matcher.hints().present;
+    if !one_by_one || rows.len() <= SLICE_ROWS {
+        return matching(column, matcher, &rows);
+    }
+    let mut found = BooleanBuffer::new_unset(rows.len());
+    for start in (0..rows.len()).step_by(SLICE_ROWS) {
+        let slice = within(&rows, start, rows.len().min(start + SLICE_ROWS));
+        if !none(&slice) {
+            found = &found | &matching(column, matcher, &slice);
+            tokio::task::yield_now().await;
+        }
+    }
+    found
+}
+
+/// Clears all rows outside of a range.
+pub(super) fn within(rows: &BooleanBuffer, start: usize, end: usize) -> BooleanBuffer {
+    if start == 0 && end == rows.len() {
+        return rows.clone();
+    }
+    let mut bits = BooleanBufferBuilder::new(rows.len());
+    bits.append_n(start, false);
+    bits.append_buffer(&rows.slice(start, end - start));
+    bits.append_n(rows.len() - end, false);
+    bits.finish()
 }
 
 /// Says which rows have a value that matches.
@@ -265,15 +300,21 @@ async fn any_field(
             return Ok(found);
         }
         let column = column(block, &name, &open).await?;
-        let more = matching(&column, &Present(matcher), &open);
+        let more = matching_slices(&column, &Present(matcher), open.clone()).await;
         open = &open & &!&more;
         found = &found | &more;
     }
     if none(&open) {
         return Ok(found);
     }
-    let more = block.overflow(prefix, matcher, &open).await?;
-    Ok(&found | &more)
+    for start in (0..open.len()).step_by(SLICE_ROWS) {
+        let slice = within(&open, start, open.len().min(start + SLICE_ROWS));
+        if !none(&slice) {
+            found = &found | &block.overflow(prefix, matcher, &slice).await?;
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok(found)
 }
 
 /// A matcher that is never asked about missing fields.
@@ -305,11 +346,14 @@ async fn by_row(
         columns.push(column(block, name, rows).await?.gather(rows)?);
     }
     let mut buffers = vec![String::new(); fields.len()];
-    let mut i = 0;
-    let all = Column { values: Values::Missing, at: None };
-    Ok(all.select(rows, |_| {
+    let mut bits = BooleanBufferBuilder::new(rows.len());
+    bits.append_n(rows.len(), false);
+    for (i, row) in rows.set_indices().enumerate() {
         let values: Vec<&str> = columns.iter().zip(&mut buffers).map(|(c, b)| c.text(i, b)).collect();
-        i += 1;
-        matcher.matches(&values)
-    }))
+        bits.set_bit(row, matcher.matches(&values));
+        if i % SLICE_ROWS == SLICE_ROWS - 1 {
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok(bits.finish())
 }

@@ -21,7 +21,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use quiver_types::ReadStats;
-use quiver_types::logs::{LogOrder, LogRequest, TIME};
+use quiver_types::logs::{LogForm, LogOrder, LogRequest, TIME};
 
 use super::blocks::{Blocks, Queue};
 use super::ordered::Ordered;
@@ -143,6 +143,9 @@ impl DisplayAs for LogsExec {
             return writeln!(f, "parts={parts}/{parts_total}");
         }
         write!(f, "LogsExec: filter={filter}, order={:?}", self.scan.request.order)?;
+        if self.scan.request.form != LogForm::Rows {
+            write!(f, ", form={:?}", self.scan.request.form)?;
+        }
         write!(f, ", parts={parts}/{parts_total}, generations={}", self.scan.blocks.generations)?;
         write!(f, ", partitions={}", self.partitions)?;
         for (by, n) in self.pruned_by() {

@@ -184,7 +184,7 @@ impl Fields {
                 None => {
                     moved[at] = plan.columns.len() as u32;
                     let kind = analysis.kind(&name);
-                    plan.columns.push(ColumnPlan { name, kind, rows, in_groups: Vec::new() });
+                    plan.columns.push(ColumnPlan { name, kind, rows, of_stream: false, in_groups: Vec::new() });
                 }
             }
         }

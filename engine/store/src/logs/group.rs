@@ -16,7 +16,7 @@ use quiver_types::stats::add;
 use quiver_types::tables::logs as table;
 use quiver_types::{ReadStats, Result};
 
-use super::block::{Block, COMPUTED};
+use super::block::{Block, COMPUTED, StreamValue, column, of_stream};
 use super::column::{Column, Runs, Values};
 use super::output::MapWriter;
 use super::parts::{Opened, streams_of};
@@ -364,6 +364,24 @@ impl Block for GroupBlock {
         (keys, streams)
     }
 
+    fn stream_counts(&self, rows: &BooleanBuffer) -> Vec<(Arc<LiveStream>, u64)> {
+        let count = |own: &Range<usize>| rows.slice(own.start, own.len()).count_set_bits() as u64;
+        let all = self.streams().map(|(_, stream, own)| (Arc::clone(&stream.stream), count(&own)));
+        all.filter(|(_, count)| *count > 0).collect()
+    }
+
+    fn of_stream(&self, name: &str) -> Option<StreamValue> {
+        let Opened { logs, part, .. } = &*self.opened;
+        if let Some(at) = logs.columns.find(name) {
+            return logs.columns.columns[at].of_stream.then(|| StreamValue::Label(name.to_owned()));
+        }
+        match logs.columns.constants.get(name) {
+            Some(value) => Some(StreamValue::Same(value.as_str().into())),
+            None if !logs.has_overflow || !part.meta.names.may_contain(name) => Some(StreamValue::Same("".into())),
+            None => None,
+        }
+    }
+
     async fn field(&mut self, name: &str, rows: &BooleanBuffer) -> Result<Column> {
         let opened = Arc::clone(&self.opened);
         if let Some(at) = opened.logs.columns.find(name) {
@@ -373,11 +391,10 @@ impl Block for GroupBlock {
             };
             return self.load(name, digits, rows).await;
         }
-        if let Some(value) = opened.logs.columns.constants.get(name) {
-            return Ok(Column::constant(value.as_str()));
-        }
-        if !opened.part.meta.names.may_contain(name) {
-            return Ok(Column::missing());
+        match self.of_stream(name) {
+            Some(StreamValue::Same(value)) if value.is_empty() => return Ok(Column::missing()),
+            Some(StreamValue::Same(value)) => return Ok(Column::constant(value)),
+            _ => {}
         }
         Ok(match self.map(rows).await? {
             Some((map, at)) => Column { values: Values::Text(field_of(&map, name)), at },
@@ -405,16 +422,16 @@ impl Block for GroupBlock {
     }
 
     async fn prefetch(&mut self, name: &str, rows: &BooleanBuffer) -> Result<()> {
-        if COMPUTED[1..].contains(&name) || name == table::SERVICE {
+        if of_stream(self, name).is_some() {
             return Ok(());
         }
-        super::block::column(self, name, rows).await.map(drop)
+        column(self, name, rows).await.map(drop)
     }
 
     async fn prefetch_rest(&mut self, without: &[&str], rows: &BooleanBuffer) -> Result<()> {
         let opened = Arc::clone(&self.opened);
         for plan in opened.logs.columns.columns.iter().filter(|c| !without.contains(&c.name.as_str())) {
-            self.field(&plan.name, rows).await?;
+            self.prefetch(&plan.name, rows).await?;
         }
         self.map(rows).await.map(drop)
     }
@@ -432,7 +449,7 @@ impl Block for GroupBlock {
                 add(&plan.name, *told);
                 continue;
             }
-            let column = self.field(&plan.name, rows).await?;
+            let column = column(self, &plan.name, rows).await?;
             let mut found = 0;
             column.for_each(rows, |_, at| found += u64::from(!column.values.is_null(at)));
             add(&plan.name, found);
@@ -462,7 +479,7 @@ impl Block for GroupBlock {
         let count = rows.count_set_bits();
         let mut own: Vec<(&str, StringViewArray)> = Vec::new();
         for plan in opened.logs.columns.columns.iter().filter(|c| !without.contains(&c.name.as_str())) {
-            let values = self.field(&plan.name, rows).await?.gather(rows)?;
+            let values = column(self, &plan.name, rows).await?.gather(rows)?;
             own.push((&plan.name, values.to_text(count)));
         }
         for (name, value) in opened.logs.columns.constants.iter().filter(|(n, _)| !without.contains(&n.as_str())) {

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayBuilder, ArrayRef, MapArray, RecordBatch, RecordBatchOptions, StringArray, StringBuilder, StructArray,
-    TimestampNanosecondArray, UInt8Array, UInt64Array,
+    ArrayBuilder, ArrayRef, MapArray, RecordBatch, RecordBatchOptions, StringArray, StringBuilder, StringViewArray,
+    StructArray, TimestampNanosecondArray, UInt8Array, UInt64Array,
 };
 use arrow::buffer::{BooleanBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, SchemaRef};
-use quiver_types::logs::{LogRequest, SEVERITY_NUMBER, TIME};
+use quiver_types::logs::{LogForm, LogRequest, SEVERITY_NUMBER, Stored, TIME};
 use quiver_types::tables::logs::map;
 
-use super::block::{Block, COMPUTED, column};
+use super::block::{Block, COMPUTED, StreamValue, column, of_stream};
 use super::column::Values;
 use crate::error::{Context, Result};
 
@@ -66,6 +66,7 @@ pub(crate) async fn prefetch(
     for &at in projection {
         match request.columns.get(at) {
             Some(wanted) => block.prefetch(&wanted.name, rows).await?,
+            None if request.form == LogForm::Counted => {}
             None => block.prefetch_rest(&asked(request), rows).await?,
         }
     }
@@ -92,6 +93,36 @@ pub(crate) async fn field_counts(
     RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options).internal("cannot build a batch of counts")
 }
 
+/// Gives one row for the rows of each stream that are set; `None` when a column does not follow from the stream.
+pub(crate) fn by_stream(
+    block: &dyn Block,
+    request: &LogRequest,
+    projection: &[usize],
+    schema: &SchemaRef,
+    rows: &BooleanBuffer,
+) -> Option<Result<RecordBatch>> {
+    let mut values = Vec::with_capacity(projection.len());
+    for &at in projection {
+        values.push(match request.columns.get(at) {
+            Some(wanted) => Some((of_stream(block, &wanted.name)?, wanted.stored)),
+            None => None,
+        });
+    }
+    let streams = block.stream_counts(rows);
+    let array = |value: Option<(StreamValue, bool)>| -> ArrayRef {
+        let Some((value, stored)) = value else {
+            return Arc::new(UInt64Array::from_iter_values(streams.iter().map(|(_, count)| *count)));
+        };
+        let texts = streams.iter().map(|(stream, _)| Some(value.of(stream)).filter(|text| !text.is_empty()));
+        let texts: StringViewArray = texts.collect();
+        if stored { Stored::Text(texts).into_array(streams.len()) } else { Arc::new(texts) }
+    };
+    let arrays = values.into_iter().map(array).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(streams.len()));
+    let batch = RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options);
+    Some(batch.internal("cannot build a batch of counted rows"))
+}
+
 /// Gives the asked columns (`projection` of them, those of `schema`) of the rows that are set.
 pub(crate) async fn output(
     block: &mut dyn Block,
@@ -104,6 +135,11 @@ pub(crate) async fn output(
     let mut arrays: Vec<ArrayRef> = Vec::with_capacity(projection.len());
     for &at in projection {
         let Some(wanted) = request.columns.get(at) else {
+            if request.form == LogForm::Counted {
+                // Each row stands for itself.
+                arrays.push(Arc::new(UInt64Array::new_null(count)));
+                continue;
+            }
             arrays.push(Arc::new(block.rest(&asked(request), rows).await?));
             continue;
         };

@@ -12,12 +12,13 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_plan::metrics::BaselineMetrics;
 use quiver_types::Error;
+use quiver_types::logs::LogForm;
 
 use super::block::Block;
 use super::blocks::Queue;
-use super::eval::eval;
+use super::eval::{eval, within};
 use super::exec::{Counters, Scan};
-use super::output::{field_counts, output, prefetch};
+use super::output::{by_stream, field_counts, output, prefetch};
 
 /// Rows of a batch, about.
 const BATCH_ROWS: usize = 16 * 1024;
@@ -82,10 +83,14 @@ impl AnyOrder {
             let _timer = timer.timer();
             let mut block = handle.open();
             let matching = matching(&mut *block, &self.scan).await;
-            if self.scan.request.field_counts {
-                let Scan { projection, schema, .. } = &*self.scan;
-                let rows = matching.map_err(external)?;
-                let batch = field_counts(&mut *block, projection, schema, &rows).await.map_err(external)?;
+            let Scan { request, projection, schema, .. } = &*self.scan;
+            let counted = match (&matching, request.form) {
+                (Ok(rows), LogForm::FieldCounts) => Some(field_counts(&mut *block, projection, schema, rows).await),
+                (Ok(rows), LogForm::Counted) => by_stream(&*block, request, projection, schema, rows),
+                _ => None,
+            };
+            if let Some(batch) = counted {
+                let batch = batch.map_err(external)?;
                 self.counters.add(&block.take_stats(), &self.scan.blocks.stats);
                 self.baseline.record_output(batch.num_rows());
                 return Ok(Some(batch));
@@ -96,7 +101,6 @@ impl AnyOrder {
             self.memory.try_resize(bytes)?;
             let windows = windows(&matching, batch_rows(&self.scan));
             if !windows.is_empty() {
-                let Scan { request, projection, .. } = &*self.scan;
                 prefetch(&mut *block, request, projection, &matching).await.map_err(external)?;
                 self.open = Some(OpenBlock { block, windows });
             }
@@ -127,8 +131,9 @@ fn first(rows: BooleanBuffer, most: usize) -> BooleanBuffer {
 
 /// How many rows a batch may have.
 fn batch_rows(scan: &Scan) -> usize {
-    let stored = |at: &usize| scan.request.columns.get(*at).is_some_and(|column| column.stored);
-    let narrow = scan.projection.len() <= NARROW_COLUMNS && scan.projection.iter().all(stored);
+    let counted = scan.request.form == LogForm::Counted;
+    let stored_or_count = |at: &usize| scan.request.columns.get(*at).map_or(counted, |column| column.stored);
+    let narrow = scan.projection.len() <= NARROW_COLUMNS && scan.projection.iter().all(stored_or_count);
     if narrow { NARROW_BATCH_ROWS } else { BATCH_ROWS }
 }
 
@@ -149,18 +154,6 @@ fn windows(rows: &BooleanBuffer, most: usize) -> VecDeque<BooleanBuffer> {
         out.push_back(within(rows, start, rows.len()));
     }
     out
-}
-
-/// Clears all rows outside of a range.
-fn within(rows: &BooleanBuffer, start: usize, end: usize) -> BooleanBuffer {
-    if start == 0 && end == rows.len() {
-        return rows.clone();
-    }
-    let mut bits = BooleanBufferBuilder::new(rows.len());
-    bits.append_n(start, false);
-    bits.append_buffer(&rows.slice(start, end - start));
-    bits.append_n(rows.len() - end, false);
-    bits.finish()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::TimestampNanosecondType;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use quiver_types::logs::{
-    FieldPattern, LogColumn, LogFilter, LogOrder, MSG, REST, STREAM, STREAM_ID, Stored, StreamSelector, TIME,
+    FieldPattern, LogColumn, LogFilter, LogForm, LogOrder, MSG, REST, STREAM, STREAM_ID, Stored, StreamSelector, TIME,
     TimePredicate,
 };
 use quiver_types::{Clock, LogsBatch, Matcher, Millis};
@@ -98,7 +98,7 @@ pub(super) fn texts(batches: &[RecordBatch]) -> Vec<Row> {
 
 pub(super) fn everything(filter: LogFilter) -> LogRequest {
     let columns = vec![LogColumn::text(TIME), LogColumn::stored(STREAM), LogColumn::text(STREAM_ID)];
-    LogRequest { filter, columns, rest: true, order: LogOrder::Any, field_counts: false }
+    LogRequest { filter, columns, rest: true, order: LogOrder::Any, form: LogForm::Rows }
 }
 
 pub(super) fn sorted(mut rows: Vec<Row>) -> Vec<Row> {

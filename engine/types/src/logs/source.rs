@@ -45,10 +45,10 @@ pub trait LogSnapshot: Send + Sync + fmt::Debug {
     fn as_any(&self) -> &(dyn Any + Send + Sync);
 }
 
-/// Column of [`LogRequest::field_counts`]: the name of a field.
+/// Column of [`LogForm::FieldCounts`]: the name of a field.
 pub const FIELD_NAME: &str = "__q_field";
-/// Column of [`LogRequest::field_counts`]: how many rows have it.
-pub const FIELD_ROWS: &str = "__q_rows";
+/// Last column of [`LogForm::FieldCounts`] and [`LogForm::Counted`]: a number of rows.
+pub const ROW_COUNT: &str = "__q_rows";
 
 /// A column that a scan is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -72,6 +72,20 @@ pub enum LogOrder {
     OldestFirst,
 }
 
+/// What the rows of a scan are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum LogForm {
+    /// Rows of the table.
+    #[default]
+    Rows,
+    /// Rows of the table, or one for many that have the same values in all columns asked for: a last column
+    /// [`ROW_COUNT`] (`UInt64`) says how many each stands for, null: one. Of columns whose values follow from the stream
+    /// nothing is read.
+    Counted,
+    /// Names of fields, and how many rows have each ([`LogRequest::field_counts`]).
+    FieldCounts,
+}
+
 /// What a scan is asked for. Its schema: the columns in this order, all nullable but `_time`; `_time` is
 /// `Timestamp(Nanosecond, UTC)`; a missing field is null, never empty. With `rest`, a last column
 /// [`crate::logs::REST`] (`Map<Utf8, Utf8>`, entries in name order, never null) holds all other fields of the row, but
@@ -86,8 +100,8 @@ pub struct LogRequest {
     pub rest: bool,
     /// Order.
     pub order: LogOrder,
-    /// Instead of rows: names of fields, and how many of the rows have each ([`LogRequest::field_counts`]).
-    pub field_counts: bool,
+    /// What is given.
+    pub form: LogForm,
 }
 
 impl LogColumn {
@@ -113,21 +127,24 @@ impl LogColumn {
 }
 
 impl LogRequest {
-    /// Asks how many rows have each field. Schema: [`FIELD_NAME`] (`Utf8`), [`FIELD_ROWS`] (`UInt64`); a field comes as
+    /// Asks how many rows have each field. Schema: [`FIELD_NAME`] (`Utf8`), [`ROW_COUNT`] (`UInt64`); a field comes as
     /// often as there are blocks with it. What footers tell is not read.
     pub fn field_counts(filter: LogFilter) -> Self {
-        Self { filter, columns: Vec::new(), rest: false, order: LogOrder::Any, field_counts: true }
+        Self { filter, columns: Vec::new(), rest: false, order: LogOrder::Any, form: LogForm::FieldCounts }
     }
 
     /// Gives the schema of the scan.
     pub fn schema(&self) -> SchemaRef {
-        if self.field_counts {
-            let name = Field::new(FIELD_NAME, DataType::Utf8, false);
-            return Arc::new(Schema::new(vec![name, Field::new(FIELD_ROWS, DataType::UInt64, false)]));
+        let count = |nullable| Field::new(ROW_COUNT, DataType::UInt64, nullable);
+        if self.form == LogForm::FieldCounts {
+            return Arc::new(Schema::new(vec![Field::new(FIELD_NAME, DataType::Utf8, false), count(false)]));
         }
         let mut fields: Vec<_> = self.columns.iter().map(LogColumn::field).collect();
         if self.rest {
             fields.push(Field::new(REST, table::map(), false));
+        }
+        if self.form == LogForm::Counted {
+            fields.push(count(true));
         }
         Arc::new(Schema::new(fields))
     }

@@ -25,6 +25,7 @@ use super::metrics::Endpoint;
 use super::once::{Success, Whole, write_once};
 use super::request::{Intake, ours};
 use super::store::{count, refuse, write_counted};
+use crate::bodies::Share;
 use crate::error::plain_error;
 use crate::state::AppState;
 
@@ -209,6 +210,7 @@ async fn run<D: LineDecoder>(
         storing: None,
         refused: Vec::new(),
         bytes: 0,
+        share: state.bodies.share(),
     };
     let outcome = driver.run(body).await;
     // What was decoded before a fault stays, unless the format says all or nothing.
@@ -232,6 +234,8 @@ struct Driver<D> {
     storing: Option<JoinHandle<Result<Vec<(Refusal, u64)>>>>,
     refused: Vec<(Refusal, u64)>,
     bytes: u64,
+    /// Of the memory for bodies: what is gathered or held back.
+    share: Share,
 }
 
 impl<D: LineDecoder> Driver<D> {
@@ -257,6 +261,9 @@ impl<D: LineDecoder> Driver<D> {
                     Ok(Some(Ok(chunk))) => {
                         gathered += chunk.len();
                         pieces.push(chunk);
+                        if !self.share.try_hold(self.held_bytes + gathered) {
+                            break;
+                        }
                     }
                 }
             }
@@ -267,6 +274,10 @@ impl<D: LineDecoder> Driver<D> {
                 if self.whole && self.held_bytes > HELD_BYTES_MAX {
                     let text = format!("a request with `Idempotency-Key` may hold {HELD_BYTES_MAX} bytes of values");
                     broken = Some(Error::new(ErrorKind::TooLarge, text));
+                    break;
+                }
+                if let Err(e) = self.share.hold(self.held_bytes).await {
+                    broken = Some(e);
                     break;
                 }
                 match turn.more {

@@ -19,8 +19,8 @@ use super::metrics::Endpoint;
 use super::once::{Success, Whole, write_once};
 use super::request::{Intake, ours, text};
 use super::store::{count, write};
+use crate::bodies::read_body;
 use crate::error::{grpc_code_of, log, plain_error, public_text, status_of, with_retry_after};
-use crate::ingest_api::read_body;
 use crate::state::AppState;
 
 /// Bodies above this are decoded away from the threads that serve sockets.
@@ -89,7 +89,7 @@ async fn take(
 }
 
 async fn body_of(state: &AppState, head: &Parts, body: axum::body::Body) -> Result<Bytes> {
-    read_body(&head.headers, body, state.settings.body_bytes_max).await
+    read_body(&state.bodies, &head.headers, body, state.settings.body_bytes_max).await
 }
 
 fn media(head: &Parts) -> String {

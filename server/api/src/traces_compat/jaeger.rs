@@ -19,7 +19,7 @@ use quiver_types::{Access, Error};
 use serde_json::{Value, json};
 
 use super::{status_and_text, written};
-use crate::ingest_api::read_body;
+use crate::bodies::read_body;
 use crate::state::AppState;
 use crate::traces_api::{Call, json_answer};
 use crate::traces_ingest::jaeger_thrift;
@@ -247,7 +247,7 @@ async fn dependencies(State(state): State<Arc<AppState>>, request: Request) -> R
 async fn transform(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let (head, body) = request.into_parts();
-        let body = read_body(&head.headers, body, state.settings.body_bytes_max).await?;
+        let body = read_body(&state.bodies, &head.headers, body, state.settings.body_bytes_max).await?;
         let limits = state.settings.decode_limits;
         let access = Access::full();
         let ctx = TraceContext {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quiver_types::logs::{FieldPattern, LogColumn, LogFilter, LogRequest, MSG, ValueMatcher};
+use quiver_types::logs::{FieldPattern, LogColumn, LogFilter, LogForm, LogRequest, MSG, ValueMatcher};
 use quiver_types::{Access, LogsBatch, ReadStats};
 
 use super::model::{Contains, Equals, Model, Number, Word, row};
@@ -180,6 +180,55 @@ async fn words_and_names_and_bounds_prune() {
     check(value("nowhere", Equals("x".into())), 0, 0).await;
     check(LogFilter::Time(vec![(T0, T0 + SECOND)]), 11, 8).await;
     check(value(MSG, Word("absent".into())), 0, 0).await;
+    store.close(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_streams_are_counted_without_being_read() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(settings(dir.path())).await;
+    for part in 0..2i64 {
+        let mut model = Model::default();
+        for i in 0..5000i64 {
+            let app = ["a", "b", "c"][(i % 3) as usize];
+            let mut r = row(T0 + (part * 5000 + i) * SECOND / 10, &[("app", app), ("pod", "p")], "s");
+            r.field("app", app);
+            // One row of the second part says otherwise.
+            r.field("pod", if part == 1 && i == 7 { "other" } else { "p" });
+            r.field("n", if i % 2 == 0 { "even" } else { "odd" });
+            model.rows.push(r);
+        }
+        for batch in model.batches(1000) {
+            store.write_logs(batch).await.expect("written");
+        }
+        store.flush_all().await.expect("flushed");
+    }
+    let check = async |name: &str, filter: LogFilter, batch_rows: &[usize], pages: bool| {
+        let stats = Arc::new(ReadStats::default());
+        let snapshot = logs_source(&store).snapshot();
+        let request = LogRequest {
+            columns: vec![LogColumn::stored(name)],
+            rest: false,
+            form: LogForm::Counted,
+            ..everything(filter.clone())
+        };
+        let table = logs_table(&*snapshot, &Access::full(), request, Arc::clone(&stats)).expect("a table");
+        let session = datafusion::prelude::SessionContext::new();
+        let batches = session.read_table(table).expect("readable").collect().await.expect("read");
+        let mut rows: Vec<usize> = batches.iter().map(arrow::array::RecordBatch::num_rows).collect();
+        rows.sort_unstable();
+        assert_eq!(rows, batch_rows, "{name} {filter}");
+        assert_eq!(quiver_types::stats::get(&stats.pages_read) > 0, pages, "{name} {filter}");
+    };
+    check("app", LogFilter::All, &[3, 3], false).await;
+    check("app", value("app", Equals("b".into())), &[1, 1], false).await;
+    check("app", LogFilter::Time(vec![(T0, T0 + 5000 * SECOND)]), &[3, 3], false).await;
+    check("app", LogFilter::Time(vec![(T0, T0 + 10 * SECOND)]), &[3], true).await;
+    check("pod", LogFilter::All, &[3, 5000], true).await;
+    check("n", LogFilter::All, &[5000, 5000], true).await;
+    store.compact_all(true).await.expect("compacted");
+    check("app", LogFilter::All, &[3], false).await;
+    check("pod", LogFilter::All, &[10_000], true).await;
     store.close(Duration::from_secs(10)).await;
 }
 

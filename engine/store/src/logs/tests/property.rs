@@ -1,17 +1,21 @@
 //! Random rows, random filters: every state of the store answers as the model.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::array::AsArray;
+use arrow::datatypes::UInt64Type;
 use quiver_types::logs::{
-    FieldPattern, LogColumn, LogFilter, LogOrder, LogRequest, MSG, RowMatcher, STREAM, STREAM_ID, StreamSelector, TIME,
+    FieldPattern, LogColumn, LogFilter, LogForm, LogOrder, LogRequest, MSG, RowMatcher, STREAM, STREAM_ID,
+    StreamSelector, TIME,
 };
 use quiver_types::{Access, LabelSet, Matcher};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::model::{Any, Contains, Equals, Model, ModelRow, Number, Word};
-use super::{T0, everything, open, read, settings, sorted, texts};
+use super::{Row, T0, everything, open, read, settings, sorted, texts};
 use crate::store::Store;
 
 /// Two fields are equal.
@@ -85,6 +89,12 @@ fn rows(rng: &mut StdRng, count: usize, odd_in: u32) -> Vec<ModelRow> {
                     row.fields.push((name.into(), value));
                 }
             }
+            // Most senders repeat the labels of the stream in each row; nothing forces them to.
+            for (name, value) in row.stream.clone() {
+                if odd_in == 0 || rng.random_range(0..odd_in) > 0 {
+                    row.fields.push((name, value));
+                }
+            }
             row
         })
         .collect()
@@ -127,6 +137,28 @@ fn filter(rng: &mut StdRng, model: &Model, depth: usize) -> LogFilter {
     }
 }
 
+/// Rows counted by some fields are as many as there are.
+async fn counted(store: &Store, model: &Model, access: &Access, filter: &LogFilter, i: usize, state: &str) {
+    let names = [&["app"][..], &["app", "host"], &[STREAM], &["app", "level"], &["a.b", "nowhere", "host"], &[]][i % 6];
+    let columns = names.iter().map(|n| LogColumn { name: (*n).into(), stored: i % 2 == 0 }).collect();
+    let filter = filter.clone();
+    let request = LogRequest { filter, columns, rest: false, order: LogOrder::Any, form: LogForm::Counted };
+    let mut seen: BTreeMap<Row, u64> = BTreeMap::new();
+    for batch in read(store, access, &request).await {
+        let counts = batch.column(names.len()).as_primitive::<UInt64Type>();
+        let columns: Vec<usize> = (0..names.len()).collect();
+        let keys = texts(&[batch.project(&columns).expect("some of its columns")]);
+        for (key, count) in keys.into_iter().zip(counts) {
+            *seen.entry(key).or_default() += count.unwrap_or(1);
+        }
+    }
+    let mut expected: BTreeMap<Row, u64> = BTreeMap::new();
+    for row in model.select(access, &request.filter) {
+        *expected.entry(row.into_iter().filter(|(n, _)| names.contains(&n.as_str())).collect()).or_default() += 1;
+    }
+    assert_eq!(seen, expected, "{state}: {} by {names:?}", request.filter);
+}
+
 async fn check(store: &Store, model: &Model, filters: &[LogFilter], state: &str) {
     let names = ["level", "status", "rare1", "a.b", "ip", "nowhere"];
     for (i, filter) in filters.iter().enumerate() {
@@ -140,7 +172,7 @@ async fn check(store: &Store, model: &Model, filters: &[LogFilter], state: &str)
             columns: columns.chain(more).collect(),
             rest: true,
             order,
-            field_counts: false,
+            form: LogForm::Rows,
         };
         let seen = texts(&read(store, &access, &request).await);
         let times: Vec<i64> =
@@ -150,6 +182,7 @@ async fn check(store: &Store, model: &Model, filters: &[LogFilter], state: &str)
             LogOrder::NewestFirst => assert!(times.is_sorted_by(|a, b| a >= b), "{state}"),
             LogOrder::OldestFirst => assert!(times.is_sorted(), "{state}"),
         }
+        counted(store, model, &access, filter, i, state).await;
         let seen = sorted(seen);
         assert!(
             seen == expected,

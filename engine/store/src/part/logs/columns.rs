@@ -51,6 +51,9 @@ pub(crate) struct ColumnPlan {
     pub(crate) kind: ColumnKind,
     /// Rows that have the field.
     pub(crate) rows: u64,
+    /// Whether each row has it exactly as its stream has a label of this name.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) of_stream: bool,
     /// Of each row group, rows that have it; known when the part is complete.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) in_groups: Vec<u64>,
@@ -154,7 +157,7 @@ pub(crate) fn merged_columns(parts: &[(&PartMeta, &PartLogs)], group_rows: usize
     let left_out = plan.constants.len() + chosen.len() < counts.len();
     for (name, rows) in chosen {
         let kind = merged_kind(parts, &name);
-        plan.columns.push(ColumnPlan { name, kind, rows, in_groups: Vec::new() });
+        plan.columns.push(ColumnPlan { name, kind, rows, of_stream: false, in_groups: Vec::new() });
     }
     MergedColumns { plan, overflow: left_out || parts.iter().any(|(_, logs)| logs.has_overflow) }
 }

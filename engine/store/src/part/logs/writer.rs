@@ -149,7 +149,9 @@ impl LogPartWriter {
         }
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns).internal("cannot build a row group")?;
         for (at, array) in group.columns.iter().enumerate() {
-            self.plan.columns[at].in_groups.push((array.len() - array.null_count()) as u64);
+            let plan = &mut self.plan.columns[at];
+            plan.of_stream = (plan.of_stream || first_row == 0) && are_labels(&plan.name, array, &group.streams);
+            plan.in_groups.push((array.len() - array.null_count()) as u64);
             self.index.add(at, first_row, array)?;
         }
         self.rows.write(&batch)?;
@@ -219,6 +221,18 @@ impl LogPartWriter {
         self.unfinished.keep();
         Ok(meta)
     }
+}
+
+/// Says whether each row has a value exactly as its stream has a label of the name.
+fn are_labels(name: &str, array: &ArrayRef, streams: &[(Arc<LiveStream>, usize)]) -> bool {
+    let Some(texts) = array.as_string_view_opt() else { return false };
+    let mut next = 0;
+    streams.iter().all(|(stream, rows)| {
+        let label = stream.labels.get(name);
+        let mut own = next..next + rows;
+        next = own.end;
+        own.all(|row| label == if texts.is_null(row) { "" } else { texts.value(row) })
+    })
 }
 
 /// The columns of `.rows`: as they are handed to the writer, or as the file says that they are.

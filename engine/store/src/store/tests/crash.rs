@@ -8,7 +8,7 @@ use std::process::Command;
 use arrow::array::AsArray;
 use arrow::datatypes::TimestampNanosecondType;
 use quiver_types::LogsBatch;
-use quiver_types::logs::{LogColumn, LogFilter, LogOrder, LogRequest, MSG, TIME};
+use quiver_types::logs::{LogColumn, LogFilter, LogForm, LogOrder, LogRequest, MSG, TIME};
 
 use super::*;
 use crate::failpoint;
@@ -60,7 +60,7 @@ async fn everything(store: &Store) -> Content {
     let snapshot = crate::logs_source(store).snapshot();
     let columns = vec![LogColumn::text(TIME), LogColumn::text(MSG)];
     let request =
-        LogRequest { filter: LogFilter::All, columns, rest: false, order: LogOrder::Any, field_counts: false };
+        LogRequest { filter: LogFilter::All, columns, rest: false, order: LogOrder::Any, form: LogForm::Rows };
     let table = crate::logs_table(&*snapshot, &Access::full(), request, Arc::default()).unwrap();
     let batches = datafusion::prelude::SessionContext::new().read_table(table).unwrap().collect().await.unwrap();
     for batch in batches {

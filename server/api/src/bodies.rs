@@ -1,0 +1,290 @@
+//! Memory of request bodies: what is read of all requests and not yet decoded stays within one budget.
+//!
+//! A body takes its share as it arrives, not as it states its length: a promise holds no memory. Where nothing is left it
+//! waits for a moment, then is refused with 503 and `Retry-After`. The first bytes of each body come out of a budget of
+//! their own, so that large bodies of slow senders leave small requests alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream, Bytes};
+use bytes::BytesMut;
+use futures::StreamExt;
+use http::{HeaderMap, header};
+use quiver_types::{Error, ErrorKind, Result};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+
+/// What is counted in one.
+const UNIT: usize = 1024;
+/// Bytes of a body that come out of the budget of small ones.
+const SMALL_BYTES: usize = 64 * 1024;
+/// How long a body waits for others to be done.
+const WAIT: Duration = Duration::from_secs(1);
+/// A sender that is silent for so long has left.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// How much of a body that is not wanted is read, so that the client gets to see the answer.
+const DRAIN_BYTES_MAX: usize = 64 << 20;
+
+/// The bytes of all bodies.
+#[derive(Debug, Clone)]
+pub struct BodyBudget {
+    small: Arc<Semaphore>,
+    large: Arc<Semaphore>,
+    /// Units of `large`.
+    largest: usize,
+}
+
+impl BodyBudget {
+    /// Makes a budget of so many bytes, but at least of one body of `body_bytes_max`; small bodies get a quarter more.
+    pub fn new(bytes: usize, body_bytes_max: usize) -> Self {
+        let largest = bytes.max(body_bytes_max).div_ceil(UNIT).min(Semaphore::MAX_PERMITS / 2);
+        let small = (largest / 4).max(SMALL_BYTES / UNIT);
+        Self { small: Arc::new(Semaphore::new(small)), large: Arc::new(Semaphore::new(largest)), largest }
+    }
+
+    /// Begins with nothing.
+    pub(crate) fn share(&self) -> Share {
+        Share { budget: self.clone(), small: None, large: None }
+    }
+}
+
+/// What one request holds of the budget, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    budget: BodyBudget,
+    small: Option<OwnedSemaphorePermit>,
+    large: Option<OwnedSemaphorePermit>,
+}
+
+fn held(permit: Option<&OwnedSemaphorePermit>) -> usize {
+    permit.map_or(0, OwnedSemaphorePermit::num_permits)
+}
+
+/// Gives back what is too much; says how much is missing.
+fn missing(permit: &mut Option<OwnedSemaphorePermit>, wanted: usize) -> usize {
+    let own = held(permit.as_ref());
+    if own > wanted {
+        drop(permit.as_mut().and_then(|permit| permit.split(own - wanted)));
+    }
+    wanted.saturating_sub(own)
+}
+
+fn add(permit: &mut Option<OwnedSemaphorePermit>, more: OwnedSemaphorePermit) {
+    match permit {
+        Some(own) => own.merge(more),
+        None => *permit = Some(more),
+    }
+}
+
+impl Share {
+    /// Units of both budgets for so many bytes. One that is alone may have any number.
+    fn wanted(&self, bytes: usize) -> (usize, usize) {
+        let small = bytes.min(SMALL_BYTES);
+        (small.div_ceil(UNIT), (bytes - small).div_ceil(UNIT).min(self.budget.largest))
+    }
+
+    /// Holds so many bytes in all, if that is possible at once.
+    pub(crate) fn try_hold(&mut self, bytes: usize) -> bool {
+        let wanted = self.wanted(bytes);
+        for (permit, budget, wanted) in
+            [(&mut self.small, &self.budget.small, wanted.0), (&mut self.large, &self.budget.large, wanted.1)]
+        {
+            let more = missing(permit, wanted);
+            if more > 0 {
+                let Ok(more) = Arc::clone(budget).try_acquire_many_owned(more as u32) else { return false };
+                add(permit, more);
+            }
+        }
+        true
+    }
+
+    /// Holds so many bytes in all; waits a moment for others to give some back.
+    ///
+    /// # Errors
+    /// Unavailable: nobody did.
+    pub(crate) async fn hold(&mut self, bytes: usize) -> Result<()> {
+        if self.try_hold(bytes) {
+            return Ok(());
+        }
+        let wanted = self.wanted(bytes);
+        let waited = tokio::time::timeout(WAIT, async {
+            for (permit, budget, wanted) in
+                [(&mut self.small, &self.budget.small, wanted.0), (&mut self.large, &self.budget.large, wanted.1)]
+            {
+                let more = missing(permit, wanted);
+                // Nobody closes it.
+                if more > 0
+                    && let Ok(more) = Arc::clone(budget).acquire_many_owned(more as u32).await
+                {
+                    add(permit, more);
+                }
+            }
+        });
+        let text = "the memory for bodies of requests is used up, try again later";
+        waited.await.map_err(|_| Error::new(ErrorKind::Unavailable, text))
+    }
+}
+
+/// Bytes with their share.
+struct Held {
+    bytes: Bytes,
+    /// Given back when the bytes go.
+    _share: Share,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The next piece of a body.
+///
+/// # Errors
+/// Invalid: the sender left.
+async fn next(chunks: &mut BodyDataStream) -> Result<Option<Bytes>> {
+    match tokio::time::timeout(SILENCE_MAX, chunks.next()).await {
+        Ok(Some(Ok(chunk))) => Ok(Some(chunk)),
+        Ok(None) => Ok(None),
+        Ok(Some(Err(_))) => Err(Error::invalid("the body ended early")),
+        Err(_) => Err(Error::invalid("the body did not go on")),
+    }
+}
+
+/// Reads a body up to a limit, which the stated length is checked against first. The bytes hold their share of the budget.
+pub(crate) async fn read_body(budget: &BodyBudget, headers: &HeaderMap, body: Body, bytes_max: usize) -> Result<Bytes> {
+    let stated = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
+    let too_large = || Error::new(ErrorKind::TooLarge, format!("body is larger than {bytes_max} bytes"));
+    let mut refused = stated.is_some_and(|n| n > bytes_max).then(too_large);
+    let mut share = budget.share();
+    let mut chunks = body.into_data_stream();
+    let mut first = Bytes::new();
+    let mut whole = BytesMut::new();
+    let mut seen = 0;
+    while let Some(chunk) = next(&mut chunks).await? {
+        seen += chunk.len();
+        if seen > bytes_max + DRAIN_BYTES_MAX {
+            break;
+        }
+        if refused.is_none() && seen > bytes_max {
+            refused = Some(too_large());
+        }
+        if refused.is_none() {
+            refused = share.hold(seen).await.err();
+        }
+        if refused.is_some() {
+            // Most clients read the answer only after they have sent everything: what is not wanted is read and dropped.
+            (first, whole, share) = (Bytes::new(), BytesMut::new(), budget.share());
+            continue;
+        }
+        if first.is_empty() && whole.is_empty() {
+            first = chunk;
+            continue;
+        }
+        if whole.is_empty() {
+            // Pages that nothing was written to are no memory yet.
+            whole.reserve(stated.unwrap_or(seen).max(seen));
+        }
+        whole.extend_from_slice(&std::mem::take(&mut first));
+        whole.extend_from_slice(&chunk);
+    }
+    match refused {
+        Some(error) => Err(error),
+        None if seen == 0 => Ok(first),
+        None => {
+            let bytes = if whole.is_empty() { first } else { whole.freeze() };
+            Ok(Bytes::from_owner(Held { bytes, _share: share }))
+        }
+    }
+}
+
+/// A body that takes its share as somebody else reads it, and keeps it until the guard is dropped.
+pub(crate) fn counted(budget: &BodyBudget, body: Body) -> (Body, Guard) {
+    let guard = Guard(Arc::new(Mutex::new((budget.share(), 0, None))));
+    let held = Arc::clone(&guard.0);
+    let chunks = futures::stream::try_unfold((body.into_data_stream(), held), async |(mut chunks, held)| {
+        let Some(chunk) = next(&mut chunks).await? else { return Ok::<_, Error>(None) };
+        {
+            let mut state = held.lock().await;
+            state.1 += chunk.len();
+            let bytes = state.1;
+            if let Err(error) = state.0.hold(bytes).await {
+                state.2 = Some(Error::new(error.kind, error.message.clone()));
+                return Err(error);
+            }
+        }
+        Ok(Some((chunk, (chunks, held))))
+    });
+    (Body::from_stream(chunks), guard)
+}
+
+/// Keeps the share of a body that somebody else reads: share, bytes, and why it was refused.
+#[derive(Debug)]
+pub(crate) struct Guard(Arc<Mutex<(Share, usize, Option<Error>)>>);
+
+impl Guard {
+    /// Why the body was refused.
+    pub(crate) async fn refused(self) -> Option<Error> {
+        self.0.lock().await.2.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body_of(chunks: Vec<Bytes>) -> Body {
+        Body::from_stream(futures::stream::iter(chunks.into_iter().map(Ok::<_, std::io::Error>)))
+    }
+
+    #[tokio::test]
+    async fn bodies_share_what_there_is() {
+        let budget = BodyBudget::new(256 * 1024, 128 * 1024);
+        let read = async |bytes: usize| {
+            let pieces = vec![Bytes::from(vec![7; bytes / 4]); 4];
+            read_body(&budget, &HeaderMap::new(), body_of(pieces), 256 * 1024).await
+        };
+        let first = read(256 * 1024).await.expect("alone it has room");
+        assert_eq!(first.len(), 256 * 1024);
+        // What is over its small share fills most of the budget.
+        let error = read(128 * 1024 + 4096).await.expect_err("there is no room for another");
+        assert_eq!(error.kind, ErrorKind::Unavailable);
+        assert!(read(4096).await.is_ok(), "there is for a small one");
+        drop(first);
+        assert!(read(256 * 1024).await.is_ok(), "all was given back");
+        let error = read(512 * 1024).await.expect_err("too large");
+        assert_eq!(error.kind, ErrorKind::TooLarge);
+        assert!(read(256 * 1024).await.is_ok(), "what was refused holds nothing");
+    }
+
+    #[tokio::test]
+    async fn small_ones_have_room_beside_large_ones() {
+        let budget = BodyBudget::new(1 << 20, 1 << 20);
+        let mut large = budget.share();
+        large.hold(1 << 20).await.expect("alone");
+        let mut other = budget.share();
+        assert!(!other.try_hold(1 << 20), "large ones are full");
+        other.hold(SMALL_BYTES).await.expect("a small one has room");
+        // One that waits gets what another gives back.
+        let waiting = tokio::spawn(async move { other.hold(512 * 1024).await.map(|()| other) });
+        tokio::time::sleep(WAIT / 2).await;
+        large.hold(UNIT).await.expect("less than before");
+        assert!(waiting.await.expect("ends").is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_body_that_another_reads_is_counted_until_its_guard_goes() {
+        let budget = BodyBudget::new(256 * 1024, 1024);
+        let read = async || {
+            let (body, guard) = counted(&budget, body_of(vec![Bytes::from(vec![7; 100 * 1024]); 2]));
+            (axum::body::to_bytes(body, usize::MAX).await.map(|b| b.len()).ok(), guard)
+        };
+        let (len, first) = read().await;
+        assert_eq!(len, Some(200 * 1024));
+        let (len, second) = read().await;
+        assert_eq!(len, None);
+        assert_eq!(second.refused().await.map(|e| e.kind), Some(ErrorKind::Unavailable));
+        assert!(first.refused().await.is_none());
+        assert_eq!(read().await.0, Some(200 * 1024), "all was given back");
+    }
+}
