@@ -100,6 +100,16 @@ async fn late_spans_correct_the_graph() {
             assert_eq!(plan.contains("span_rollups"), rolled_up, "{url}: {plan}");
         }
     }
+    for (list, table) in [
+        ("tags", "span_tags"),
+        ("tags/peer.service/values", "span_tags"),
+        ("tags/name/values?scope=intrinsic", "spans"),
+    ] {
+        let more = if list.contains('?') { '&' } else { '?' };
+        let url = format!("/traces/{list}{more}explain=true&from={}&to={}", day.0, day.1);
+        let plan = server.get(&url).await.text();
+        assert!(plan.contains(&format!("TableScan: {table}")), "{url}: {plan}");
+    }
     pages(&server).await;
 }
 

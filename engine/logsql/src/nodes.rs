@@ -354,7 +354,7 @@ mod tests {
             let mut turn = 0u64;
             Box::new(move |rows| {
                 turn += 1;
-                std::thread::sleep(Duration::from_micros(if turn % 3 == 0 { 9000 } else { 1 }));
+                std::thread::sleep(Duration::from_micros(if turn.is_multiple_of(3) { 9000 } else { 1 }));
                 Ok(rows)
             })
         });

@@ -150,12 +150,7 @@ impl TracesEngine {
         request: SpanRequest,
         analyze: bool,
     ) -> Result<Value, TraceError> {
-        self.read(ctx, move |reader| async move {
-            let plan = reader.plan(&request)?;
-            let shown = reader.traces.engine.explain(&plan, &reader.ctx, analyze).await?;
-            Ok(shown)
-        })
-        .await
+        self.show(ctx, analyze, move |reader| reader.plan(&request)).await
     }
 
     /// Shows the plan of a request of roll-ups; with `analyze` runs it.
@@ -168,8 +163,30 @@ impl TracesEngine {
         request: RollupRequest,
         analyze: bool,
     ) -> Result<Value, TraceError> {
+        self.show(ctx, analyze, move |reader| reader.rollup_plan(&request)).await
+    }
+
+    /// Shows the plan of a list of keys or values; with `analyze` runs it.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub async fn explain_tags(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        request: TagRequest,
+        analyze: bool,
+    ) -> Result<Value, TraceError> {
+        self.show(ctx, analyze, move |reader| reader.tags_plan(&request)).await
+    }
+
+    async fn show(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        analyze: bool,
+        plan: impl FnOnce(&Reader) -> Result<LogicalPlan, Error> + Send + 'static,
+    ) -> Result<Value, TraceError> {
         self.read(ctx, move |reader| async move {
-            let plan = reader.rollup_plan(&request)?;
+            let plan = plan(&reader)?;
             Ok(reader.traces.engine.explain(&plan, &reader.ctx, analyze).await?)
         })
         .await

@@ -94,7 +94,7 @@ async fn federate(State(state): State<Arc<AppState>>, request: Request) -> Respo
 }
 
 async fn answer(state: &AppState, request: Request, format: Format) -> Result<Vec<u8>> {
-    let params = Params::of(&state, request).await?;
+    let params = Params::of(state, request).await?;
     let selectors = selectors(&params)?;
     if selectors.is_empty() {
         return Ok(Vec::new());

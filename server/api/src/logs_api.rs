@@ -56,7 +56,7 @@ struct Ask {
 
 impl Ask {
     async fn of(state: &AppState, request: Request) -> Result<Self> {
-        let params = Params::of(&state, request).await?;
+        let params = Params::of(state, request).await?;
         let text = params.get("query").ok_or_else(|| Error::invalid("missing parameter `query`"))?;
         let query = parse(text)?;
         let clock_ns = state.clock.now_ms() * 1_000_000;

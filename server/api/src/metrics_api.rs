@@ -265,7 +265,7 @@ async fn encode(mut outcome: Outcome, envelope: &Envelope, bytes_max: usize) -> 
 }
 
 async fn expression(state: &AppState, request: Request) -> Result<quiver_promql::ast::Expr> {
-    let params = Params::of(&state, request).await?;
+    let params = Params::of(state, request).await?;
     let text = params.get("query").unwrap_or_default();
     state.promql.parse(text).map_err(|e| invalid("query", &e.to_string()))
 }

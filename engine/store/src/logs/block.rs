@@ -152,13 +152,25 @@ pub(crate) async fn column(block: &mut dyn Block, name: &str, rows: &BooleanBuff
         (_, Some(StreamValue::Same(value))) if value.is_empty() => Ok(Column::missing()),
         (_, Some(StreamValue::Same(value))) => Ok(Column::constant(value)),
         (_, Some(value)) => {
-            let (keys, streams) = block.streams(rows);
-            let texts = streams.iter().map(|s| value.of(s).into_owned()).collect();
-            let values = without_empty(Values::Coded(coded(keys, texts)));
+            let values = by_stream(block, &value, rows);
             Ok(if rows.count_set_bits() == rows.len() { Column::whole(values) } else { Column::of_set(values, rows) })
         }
         (name, None) => block.field(name, rows).await,
     }
+}
+
+/// The values of a column by name of the rows that are set, one behind the other.
+pub(crate) async fn values(block: &mut dyn Block, name: &str, rows: &BooleanBuffer) -> Result<Values> {
+    match of_stream(block, name) {
+        None | Some(StreamValue::Same(_)) => column(block, name, rows).await?.gather(rows),
+        Some(value) => Ok(by_stream(block, &value, rows)),
+    }
+}
+
+fn by_stream(block: &dyn Block, value: &StreamValue, rows: &BooleanBuffer) -> Values {
+    let (keys, streams) = block.streams(rows);
+    let texts = streams.iter().map(|s| value.of(s).into_owned()).collect();
+    without_empty(Values::Coded(coded(keys, texts)))
 }
 
 /// No service and no label are empty texts; in answers they are missing.

@@ -16,7 +16,7 @@ use quiver_types::stats::add;
 use quiver_types::tables::logs as table;
 use quiver_types::{ReadStats, Result};
 
-use super::block::{Block, COMPUTED, StreamValue, column, of_stream};
+use super::block::{Block, COMPUTED, StreamValue, column, of_stream, values};
 use super::column::{Column, Runs, Values};
 use super::output::MapWriter;
 use super::parts::{Opened, streams_of};
@@ -479,7 +479,7 @@ impl Block for GroupBlock {
         let count = rows.count_set_bits();
         let mut own: Vec<(&str, StringViewArray)> = Vec::new();
         for plan in opened.logs.columns.columns.iter().filter(|c| !without.contains(&c.name.as_str())) {
-            let values = column(self, &plan.name, rows).await?.gather(rows)?;
+            let values = values(self, &plan.name, rows).await?;
             own.push((&plan.name, values.to_text(count)));
         }
         for (name, value) in opened.logs.columns.constants.iter().filter(|(n, _)| !without.contains(&n.as_str())) {

@@ -12,7 +12,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use quiver_types::logs::{LogForm, LogRequest, SEVERITY_NUMBER, Stored, TIME};
 use quiver_types::tables::logs::map;
 
-use super::block::{Block, COMPUTED, StreamValue, column, of_stream};
+use super::block::{Block, COMPUTED, StreamValue, of_stream, values};
 use super::column::Values;
 use crate::error::{Context, Result};
 
@@ -143,7 +143,7 @@ pub(crate) async fn output(
             arrays.push(Arc::new(block.rest(&asked(request), rows).await?));
             continue;
         };
-        let values = column(block, &wanted.name, rows).await?.gather(rows)?;
+        let values = values(block, &wanted.name, rows).await?;
         arrays.push(match (wanted.name.as_str(), values) {
             (TIME, Values::Time(times, _)) => {
                 Arc::new(TimestampNanosecondArray::new(times.values().clone(), None).with_timezone("UTC"))

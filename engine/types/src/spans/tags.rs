@@ -60,7 +60,7 @@ pub fn tag_kind(value: Value<'_>) -> u8 {
 
 /// Gives the name of a set of types.
 pub fn tag_kind_name(kinds: u8) -> &'static str {
-    if kinds.count_ones() == 1 { KINDS.get(kinds.trailing_zeros() as usize).unwrap_or(&"mixed") } else { "mixed" }
+    if kinds.is_power_of_two() { KINDS.get(kinds.trailing_zeros() as usize).unwrap_or(&"mixed") } else { "mixed" }
 }
 
 static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {

@@ -10,7 +10,7 @@ use quiver_traces::lists::histogram::{Measure, SplitBy, default_step};
 use quiver_traces::lists::tags::{INTRINSICS, KeyOf};
 use quiver_traces::params::place;
 use quiver_traces::{ParamError, Search, Selection, Summary, TraceError, compare};
-use quiver_types::spans::{Place, RollupRequest, SpanFilter, SpanRequest, all_columns};
+use quiver_types::spans::{Place, RollupRequest, SpanFilter, SpanRequest, TagRequest, all_columns};
 use serde_json::{Value, json};
 
 use super::{Call, json_answer, problem};
@@ -72,25 +72,9 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
     } else {
         Search::parse_filter(&call.params, call.now)?
     };
+    let key = key.unwrap_or_default();
     if let Some(analyze) = call.explain()? {
-        if list == List::Dependencies && search.conditions.iter().all(of_services) {
-            let request = graph_request(search.range);
-            return Ok(json_answer(&call.state.traces.explain_rollup(&call.ctx, request, analyze).await?));
-        }
-        let catalog = match list {
-            _ if !search.conditions.is_empty() => None,
-            List::Services | List::Operations => Some(RollupRequest::Operations as fn(i64, i64) -> RollupRequest),
-            List::Instances => Some(RollupRequest::Instances as fn(i64, i64) -> RollupRequest),
-            _ => None,
-        };
-        if let Some(request) = catalog.and_then(|request| catalog_request(search.range, request)) {
-            return Ok(json_answer(&call.state.traces.explain_rollup(&call.ctx, request, analyze).await?));
-        }
-        let request = match list {
-            List::Search => search.request(),
-            _ => SpanRequest { filter: search.filter(), columns: all_columns() },
-        };
-        return Ok(json_answer(&call.state.traces.explain(&call.ctx, request, analyze).await?));
+        return explained(list, call, &search, &key, analyze).await;
     }
     let (traces, ctx, range) = (&call.state.traces, &call.ctx, search.range);
     let mut cursor = None;
@@ -125,7 +109,7 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
             limited(rows.iter().map(quiver_traces::InstanceRow::to_json).collect())?
         }
         List::Tags => tags(call, search.filter(), &named).await?,
-        List::Values => values(call, search.filter(), &key.unwrap_or_default(), &named).await?,
+        List::Values => values(call, search.filter(), &key, &named).await?,
         List::Dependencies => {
             let mut search = search;
             // The graph needs both ends of a call, so the service picks what is shown, not what is read.
@@ -164,6 +148,39 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
     Ok(call.answer(data, Some(range), cursor))
 }
 
+/// Shows the plan of what a list reads first.
+async fn explained(list: List, call: &Call, search: &Search, key: &str, analyze: bool) -> Result<Response, TraceError> {
+    if list == List::Dependencies && search.conditions.iter().all(of_services) {
+        let request = graph_request(search.range);
+        return Ok(json_answer(&call.state.traces.explain_rollup(&call.ctx, request, analyze).await?));
+    }
+    let catalog = match list {
+        _ if !search.conditions.is_empty() => None,
+        List::Services | List::Operations => Some(RollupRequest::Operations as fn(i64, i64) -> RollupRequest),
+        List::Instances => Some(RollupRequest::Instances as fn(i64, i64) -> RollupRequest),
+        _ => None,
+    };
+    if let Some(request) = catalog.and_then(|request| catalog_request(search.range, request)) {
+        return Ok(json_answer(&call.state.traces.explain_rollup(&call.ctx, request, analyze).await?));
+    }
+    let tags = match list {
+        List::Tags => tag_request(call, search.filter())?,
+        List::Values => match key_of(call, key)? {
+            KeyOf::Attribute(place, key) => Some(TagRequest { filter: search.filter(), place, key: Some(key) }),
+            KeyOf::Intrinsic(_) => None,
+        },
+        _ => None,
+    };
+    if let Some(request) = tags {
+        return Ok(json_answer(&call.state.traces.explain_tags(&call.ctx, request, analyze).await?));
+    }
+    let request = match list {
+        List::Search => search.request(),
+        _ => SpanRequest { filter: search.filter(), columns: all_columns() },
+    };
+    Ok(json_answer(&call.state.traces.explain(&call.ctx, request, analyze).await?))
+}
+
 /// Says whether a condition only names services.
 fn of_services(condition: &SpanFilter) -> bool {
     match condition {
@@ -188,18 +205,37 @@ fn selected(call: &Call) -> Result<SpanFilter, TraceError> {
     Ok(SpanFilter::Starts(from, to).and(SpanFilter::Duration(min, max)))
 }
 
-async fn tags(call: &Call, filter: SpanFilter, named: &impl Fn(&str) -> bool) -> Result<Value, TraceError> {
-    let scopes = ["resource", "span", "event", "link", "scope", "intrinsic"];
-    let scope = call.params.word("scope", &scopes)?;
-    let intrinsics = || INTRINSICS.iter().filter(|n| named(n)).map(|n| json!({"key": n, "scope": "intrinsic"}));
-    if scope == Some("intrinsic") {
-        return Ok(Value::Array(intrinsics().collect()));
-    }
+/// Scopes of keys: places of attributes, and what is no attribute.
+const SCOPES: [&str; 6] = ["resource", "span", "event", "link", "scope", "intrinsic"];
+
+/// Gives the request of a list of keys; none for those that are known without.
+fn tag_request(call: &Call, filter: SpanFilter) -> Result<Option<TagRequest>, TraceError> {
+    let scope = call.params.word("scope", &SCOPES)?;
     let place = scope.and_then(|s| Place::ALL.into_iter().find(|p| p.name() == s));
-    let mut rows = call.state.traces.tags(&call.ctx, filter, place).await?;
+    Ok((scope != Some("intrinsic")).then_some(TagRequest { filter, place, key: None }))
+}
+
+async fn tags(call: &Call, filter: SpanFilter, named: &impl Fn(&str) -> bool) -> Result<Value, TraceError> {
+    let Some(request) = tag_request(call, filter)? else {
+        let intrinsics = INTRINSICS.iter().filter(|n| named(n)).map(|n| json!({"key": n, "scope": "intrinsic"}));
+        return Ok(Value::Array(intrinsics.collect()));
+    };
+    let mut rows = call.state.traces.tags(&call.ctx, request.filter, request.place).await?;
     rows.retain(|row| named(&row.key));
     let limit = call.params.number("limit", 1..=100_000)?.unwrap_or(10_000) as usize;
     Ok(Value::Array(rows.iter().take(limit).map(quiver_traces::TagRow::to_json).collect()))
+}
+
+fn key_of(call: &Call, key: &str) -> Result<KeyOf, TraceError> {
+    Ok(match call.params.word("scope", &SCOPES)? {
+        Some("intrinsic") if INTRINSICS.contains(&key) => KeyOf::Intrinsic(key.to_owned()),
+        Some("intrinsic") => return Err(ParamError::new("key", format!("`{key}` is no intrinsic")).into()),
+        Some(scope) => KeyOf::Attribute(Place::ALL.into_iter().find(|p| p.name() == scope), key.to_owned()),
+        None => {
+            let (place, key) = place(key);
+            KeyOf::Attribute(place, key.to_owned())
+        }
+    })
 }
 
 async fn values(
@@ -208,17 +244,7 @@ async fn values(
     key: &str,
     named: &impl Fn(&str) -> bool,
 ) -> Result<Value, TraceError> {
-    let scope = call.params.word("scope", &["resource", "span", "event", "link", "scope", "intrinsic"])?;
-    let key = match scope {
-        Some("intrinsic") if INTRINSICS.contains(&key) => KeyOf::Intrinsic(key.to_owned()),
-        Some("intrinsic") => return Err(ParamError::new("key", format!("`{key}` is no intrinsic")).into()),
-        Some(scope) => KeyOf::Attribute(Place::ALL.into_iter().find(|p| p.name() == scope), key.to_owned()),
-        None => {
-            let (place, key) = place(key);
-            KeyOf::Attribute(place, key.to_owned())
-        }
-    };
-    let rows = call.state.traces.values(&call.ctx, filter, key).await?;
+    let rows = call.state.traces.values(&call.ctx, filter, key_of(call, key)?).await?;
     let limit = call.params.number("limit", 1..=100_000)?.unwrap_or(1000) as usize;
     let rows = rows.into_iter().filter(|(value, _)| named(value)).take(limit);
     Ok(Value::Array(rows.map(|(value, count)| json!({"value": value, "count": count})).collect()))

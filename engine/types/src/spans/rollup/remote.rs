@@ -76,23 +76,23 @@ pub fn remote_of<'a>(attributes: &'a [u8], caller: bool) -> (u8, Option<(Cow<'a,
     if !caller {
         return (protocol, None);
     }
-    let first = |all: &[Option<RawAttribute<'a>>]| all.iter().find_map(text);
+    let first = |all: &[Option<RawAttribute<'a>>]| all.iter().find_map(|&raw| text(raw));
     let remote = match protocol {
-        1 => text(&addresses[0])
+        1 => text(addresses[0])
             .or_else(|| first(&databases))
             .or_else(|| first(&addresses))
             .or_else(|| first(&systems))
             .map(|name| (name, EdgeKind::Database)),
-        2 => text(&queues[0])
+        2 => text(queues[0])
             .or_else(|| first(&addresses))
-            .or_else(|| text(&queues[1]))
+            .or_else(|| text(queues[1]))
             .map(|name| (name, EdgeKind::Queue)),
         _ => first(&addresses).map(|name| (name, EdgeKind::External)),
     };
     (protocol, remote)
 }
 
-fn text<'a>(raw: &Option<RawAttribute<'a>>) -> Option<Cow<'a, str>> {
+fn text(raw: Option<RawAttribute<'_>>) -> Option<Cow<'_, str>> {
     raw.and_then(RawAttribute::value).map(Value::text).filter(|text| !text.is_empty())
 }
 
