@@ -4,10 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
-use datafusion::logical_expr::LogicalPlan;
-use futures::StreamExt;
-use quiver_query::{QueryContext, QueryEngine, QueryMemory, SampleTables, from_datafusion};
-use quiver_types::{Error, ErrorKind, Millis, Result, SeriesSnapshot, SeriesSource, SeriesTable};
+use quiver_query::{QueryContext, QueryEngine, QueryMemory, SampleTables};
+use quiver_types::{Error, ErrorKind, Millis, Result, SeriesSnapshot, SeriesSource};
 use serde_json::Value;
 
 use crate::annotation::{Annotations, Level};
@@ -16,28 +14,19 @@ use crate::cache::ResultCache;
 use crate::check::type_of;
 use crate::error::ParseError;
 use crate::kernel::Grid;
-use crate::nodes::samples::{SampleBatch, SampleBuffers};
 use crate::parser::{ParseOptions, parse_with};
-use crate::plan::labels::sorted;
-use crate::plan::{Detail, Planned, Planner, QueryTimes, RangePlan, ScalarPlan, Scope, VectorPlan};
+use crate::plan::{Detail, Planner, QueryTimes, Scope};
 use crate::raw::RawReader;
-use crate::result::{QueryValue, RowOrder, SampleResult, SampleSeries, StepResult, settle};
+use crate::result::QueryValue;
 use crate::run::RunState;
 use crate::selectors::repeated;
-use crate::tally::{Counts, SampleStats, Tallies, histogram_samples};
+use crate::tally::{SampleStats, Tallies};
 use crate::turns::{Found, Turns};
-use crate::window::{StaleFree, extend_floats};
 
-/// What a sample takes in an answer: time and value.
-const SAMPLE_BYTES: usize = size_of::<Millis>() + size_of::<f64>();
-
-/// What a value of a matrix takes: itself and whether it is there.
-const VALUE_BYTES: u64 = 9;
-/// A matrix that takes so many times the memory for queries is refused at once.
-const HOPELESS: u64 = 16;
-
+mod job;
 mod range;
 
+use job::Job;
 use range::usable;
 
 /// Settings of the language.
@@ -426,202 +415,4 @@ pub(crate) struct Evaluated {
     timings: QueryTimings,
     samples: Option<SampleStats>,
     memory: Arc<QueryMemory>,
-}
-
-/// One query on its way.
-struct Job {
-    planner: Planner,
-    expr: Expr,
-    scope: Scope,
-}
-
-impl Job {
-    async fn evaluate(self) -> Result<Evaluated> {
-        let mut timings = QueryTimings::default();
-        let began = Instant::now();
-        let planned = self.planner.root(&self.expr, self.scope).await?;
-        timings.plan = began.elapsed();
-        let value = match planned {
-            Planned::String(text) => QueryValue::String { time_ms: self.scope.grid.start, text },
-            Planned::Scalar(scalar) => self.scalar(scalar, &mut timings).await?,
-            Planned::Vector(vector) => {
-                let result = self.vector(vector, self.scope, &mut timings).await?;
-                if self.is_range() { QueryValue::Matrix(result) } else { QueryValue::Vector(result) }
-            }
-            Planned::Range(range) => self.samples(range, &mut timings).await?,
-        };
-        let run = &self.planner.run;
-        Ok(Evaluated {
-            value: Arc::new(value),
-            annotations: run.annotations(),
-            timings,
-            samples: run.sample_stats(),
-            memory: Arc::new(run.take_memory()),
-        })
-    }
-
-    fn is_range(&self) -> bool {
-        self.planner.times.step_ms > 0
-    }
-
-    async fn scalar(&self, scalar: ScalarPlan, timings: &mut QueryTimings) -> Result<QueryValue> {
-        if self.is_range() {
-            let plan = self.planner.scalar_plan(scalar, self.scope)?;
-            let table = Arc::new(SeriesTable::unlabelled());
-            let vector = VectorPlan::new(plan, table, Arc::new(vec![false]), false);
-            return self.vector(vector, self.scope, timings).await.map(QueryValue::Matrix);
-        }
-        let began = Instant::now();
-        let values = self.planner.evaluate_scalar(&scalar).await?;
-        timings.execute = began.elapsed();
-        let value = values.first().copied().ok_or_else(|| Error::internal("a scalar without a value"))?;
-        Ok(QueryValue::Scalar { time_ms: self.scope.grid.start, value })
-    }
-
-    async fn vector(&self, vector: VectorPlan, scope: Scope, timings: &mut QueryTimings) -> Result<StepResult> {
-        let (table, drop_name) = (Arc::clone(&vector.table), Arc::clone(&vector.drop_name));
-        let histograms = vector.histograms;
-        let order = match (self.is_range(), vector.ordered) {
-            (true, _) => RowOrder::Labels,
-            (false, true) => RowOrder::Arrival,
-            (false, false) => RowOrder::Table,
-        };
-        self.check_size(table.len(), scope.grid.steps)?;
-        let plan = self.planner.finish(vector, scope)?;
-        let began = Instant::now();
-        let blocks = self.planner.evaluate(&plan).await?;
-        timings.execute = began.elapsed();
-        let began = Instant::now();
-        let result = settle(blocks, &table, &drop_name, scope.grid, histograms, order).map_err(from_datafusion)?;
-        self.check_rows(result.len())?;
-        timings.settle = began.elapsed();
-        Ok(result)
-    }
-
-    /// Refuses what is hopeless before it costs anything: rows are dense, and many times the memory that there is cannot
-    /// be made good by rows that turn out to be empty.
-    fn check_size(&self, rows: usize, steps: usize) -> Result<()> {
-        let bytes = (rows * steps) as u64 * VALUE_BYTES;
-        let max = self.planner.run.ctx.limits.memory_max;
-        if bytes / HOPELESS > max {
-            let text =
-                format!("{rows} series at {steps} steps need {bytes} bytes, far more than the {max} for queries");
-            return Err(Error::new(ErrorKind::LimitExceeded, text));
-        }
-        Ok(())
-    }
-
-    fn check_rows(&self, rows: usize) -> Result<()> {
-        let max = self.planner.run.ctx.limits.rows_max;
-        if rows as u64 > max {
-            return Err(too_many_rows(rows, max));
-        }
-        Ok(())
-    }
-
-    async fn samples(&self, range: RangePlan, timings: &mut QueryTimings) -> Result<QueryValue> {
-        let began = Instant::now();
-        let (table, mut series) = match range {
-            RangePlan::Grid { vector, grid } => {
-                let scope = Scope { grid, single: grid.steps == 1, detail: Detail::All, tally: 0 };
-                let result = self.vector(vector, scope, timings).await?;
-                let series = result.rows().map(|row| grid_series(&row, grid)).collect();
-                (Arc::clone(&result.table), series)
-            }
-            RangePlan::Scan { plan, table, .. } if table.is_empty() => {
-                drop(plan);
-                (table, vec![])
-            }
-            RangePlan::Scan { plan, table, bounds, anchored, smoothed } => {
-                let series = self.scan(&plan, bounds, anchored, smoothed).await?;
-                (table, series)
-            }
-        };
-        timings.execute = began.elapsed();
-        self.check_rows(series.len())?;
-        let began = Instant::now();
-        let mut ranks = vec![0u32; table.len()];
-        sorted(&table).into_iter().enumerate().for_each(|(rank, row)| ranks[row as usize] = rank as u32);
-        series.sort_unstable_by_key(|s: &SampleSeries| ranks[s.row as usize]);
-        timings.settle = began.elapsed();
-        Ok(QueryValue::Samples(SampleResult { table, series }))
-    }
-
-    async fn scan(
-        &self,
-        plan: &LogicalPlan,
-        bounds: (Millis, Millis),
-        anchored: bool,
-        smoothed: bool,
-    ) -> Result<Vec<SampleSeries>> {
-        let mut batches = self.planner.engine.execute(plan, &self.planner.run.ctx).await?;
-        let (mut buffers, mut stale) = (SampleBuffers::default(), StaleFree::default());
-        let memory = self.planner.engine.reservation("samples", &self.planner.run.ctx);
-        let mut out = Vec::new();
-        while let Some(batch) = batches.next().await {
-            let mut held = 0;
-            let batch = SampleBatch::new(&batch.map_err(from_datafusion)?).map_err(from_datafusion)?;
-            for idx in 0..batch.len() {
-                let samples = batch.series(idx, false, &mut buffers).map_err(from_datafusion)?;
-                let samples = stale.clean(samples);
-                let extended = anchored || smoothed;
-                if extended && !samples.hists.is_empty() {
-                    let modifier = if anchored { "anchored" } else { "smoothed" };
-                    return Err(crate::plan::failed(format!("{modifier} modifier is not supported with histograms")));
-                }
-                let (ts, values) = if extended {
-                    extend_floats(samples.ts, samples.values, bounds.0, bounds.1, smoothed)
-                } else {
-                    (samples.ts.to_vec(), samples.values.to_vec())
-                };
-                if ts.is_empty() && samples.hists.is_empty() {
-                    continue;
-                }
-                held += ts.len() + samples.hists.len();
-                let hist_bytes: usize = samples.hists.iter().map(|h| h.memory_bytes() + size_of::<Millis>()).sum();
-                memory.try_grow(ts.len() * SAMPLE_BYTES + hist_bytes).map_err(from_datafusion)?;
-                out.push(SampleSeries {
-                    row: batch.row(idx),
-                    ts,
-                    values,
-                    hist_ts: samples.hist_ts.to_vec(),
-                    hists: samples.hists.to_vec(),
-                });
-            }
-            self.planner.run.hold(held).map_err(from_datafusion)?;
-        }
-        if let Some(tallies) = &self.planner.run.tallies {
-            let mut counts = Counts::new(1);
-            for s in &out {
-                counts.both(0, s.ts.len() as u64 + s.hists.iter().map(histogram_samples).sum::<u64>());
-            }
-            tallies.add(0, &counts);
-        }
-        self.planner.run.keep(memory);
-        Ok(out)
-    }
-
-    async fn explain(self, analyze: bool) -> Result<Value> {
-        let plan = match self.planner.root(&self.expr, self.scope).await? {
-            Planned::String(text) => self.planner.row(format!("{text:?}"), vec![0.0])?,
-            Planned::Scalar(scalar) => self.planner.scalar_plan(scalar, self.scope)?,
-            Planned::Vector(vector) => self.planner.finish(vector, self.scope)?,
-            Planned::Range(RangePlan::Scan { plan, .. }) => plan,
-            Planned::Range(RangePlan::Grid { vector, grid }) => {
-                self.planner.finish(vector, Scope { grid, single: grid.steps == 1, detail: Detail::All, tally: 0 })?
-            }
-        };
-        self.planner.engine.explain(&plan, &self.planner.run.ctx, analyze).await
-    }
-}
-
-fn grid_series(row: &crate::result::StepRow<'_>, grid: Grid) -> SampleSeries {
-    let there = || (0..grid.steps).filter(|&s| row.present[s]);
-    SampleSeries {
-        row: row.row,
-        ts: there().map(|s| grid.at(s)).collect(),
-        values: there().map(|s| row.values[s]).collect(),
-        hist_ts: row.hists.iter().map(|h| grid.at(h.1 as usize)).collect(),
-        hists: row.hists.iter().map(|h| h.2.clone()).collect(),
-    }
 }

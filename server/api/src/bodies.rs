@@ -239,22 +239,22 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_share_what_there_is() {
-        let budget = BodyBudget::new(256 * 1024, 128 * 1024);
+        let budget = BodyBudget::new(1 << 20, 128 * 1024);
         let read = async |bytes: usize| {
             let pieces = vec![Bytes::from(vec![7; bytes / 4]); 4];
-            read_body(&budget, &HeaderMap::new(), body_of(pieces), 256 * 1024).await
+            read_body(&budget, &HeaderMap::new(), body_of(pieces), 1 << 20).await
         };
-        let first = read(256 * 1024).await.expect("alone it has room");
-        assert_eq!(first.len(), 256 * 1024);
+        let first = read(1 << 20).await.expect("alone it has room");
+        assert_eq!(first.len(), 1 << 20);
         // What is over its small share fills most of the budget.
-        let error = read(128 * 1024 + 4096).await.expect_err("there is no room for another");
+        let error = read(512 * 1024).await.expect_err("there is no room for another");
         assert_eq!(error.kind, ErrorKind::Unavailable);
         assert!(read(4096).await.is_ok(), "there is for a small one");
         drop(first);
-        assert!(read(256 * 1024).await.is_ok(), "all was given back");
-        let error = read(512 * 1024).await.expect_err("too large");
+        assert!(read(1 << 20).await.is_ok(), "all was given back");
+        let error = read(2 << 20).await.expect_err("too large");
         assert_eq!(error.kind, ErrorKind::TooLarge);
-        assert!(read(256 * 1024).await.is_ok(), "what was refused holds nothing");
+        assert!(read(1 << 20).await.is_ok(), "what was refused holds nothing");
     }
 
     #[tokio::test]
