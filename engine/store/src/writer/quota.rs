@@ -15,7 +15,7 @@ use crate::registry::Fill;
 
 const HOUR_MS: i64 = 3_600_000;
 /// Bytes of one series that is remembered, about.
-const REMEMBERED_BYTES: usize = 10;
+const REMEMBERED_BYTES: usize = 16;
 /// The share of the registry's room that is spent on remembering.
 const REMEMBERED_SHARE: usize = 16;
 
@@ -31,8 +31,8 @@ pub(crate) struct SeriesQuota {
 #[derive(Debug, Default)]
 struct Brought {
     series: u64,
-    /// Thirty-two bits of the ids of its series: of a million, one in four thousand others is taken for one of them.
-    ids: HashSet<u32, RandomState>,
+    /// Half of the ids of its series: enough that no other is taken for one of them.
+    ids: HashSet<u64, RandomState>,
     /// Whether the log has it already.
     told: bool,
 }
@@ -51,7 +51,7 @@ impl SeriesQuota {
     /// was not there within the hour. `per_hour` 0 is no bound.
     pub(crate) fn admit(&mut self, service: &str, id: SeriesId, per_hour: u64, fill: Fill) -> bool {
         let brought = self.brought.entry_ref(service).or_default();
-        let short = (id.0 >> 64) as u32;
+        let short = (id.0 >> 64) as u64;
         let known = brought.ids.contains(&short);
         let over_number = !known && per_hour > 0 && brought.series >= per_hour;
         let room = if known { fill.bytes_max / 4 * 3 } else { fill.bytes_max / 2 };
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded() {
         let mut quota = SeriesQuota::default();
-        let fill = Fill { bytes_max: 160 * 5, ..ROOM };
+        let fill = Fill { bytes_max: REMEMBERED_SHARE * REMEMBERED_BYTES * 5, ..ROOM };
         let mut taken = |ids: std::ops::Range<u64>| ids.filter(|&n| quota.admit("a", id(n), 10, fill)).count();
         assert_eq!(taken(0..8), 8);
         assert_eq!(taken(0..8), 5 + 2, "three count again, two of them within the number");
