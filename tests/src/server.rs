@@ -226,8 +226,17 @@ impl Server {
 
     /// Resident memory in bytes.
     pub fn rss_bytes(&self) -> u64 {
+        self.status_bytes("VmRSS:")
+    }
+
+    /// The most memory that the process ever had in RAM.
+    pub fn peak_bytes(&self) -> u64 {
+        self.status_bytes("VmHWM:")
+    }
+
+    fn status_bytes(&self, line: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
-        let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap_or("0");
+        let line = status.lines().find_map(|l| l.strip_prefix(line)).unwrap_or("0");
         line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap_or(0) * 1024
     }
 

@@ -15,6 +15,7 @@ mod nodes;
 mod normal;
 mod ops;
 mod parser;
+mod pieces;
 mod plan;
 mod print;
 pub mod request;

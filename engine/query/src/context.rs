@@ -9,6 +9,8 @@ use quiver_types::stats::get;
 use quiver_types::{Access, Error, ErrorKind, ReadStats, Result};
 use tokio_util::sync::CancellationToken;
 
+use crate::underway::Underway;
+
 /// Bounds of one query (`metrics-api` section 2, `identity-and-access` section 7).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Limits {
@@ -55,6 +57,8 @@ pub struct QueryContext {
     waited_nanos: Arc<AtomicU64>,
     /// Its share of the engine's memory, one for all plans that it runs.
     pub(crate) memory: Arc<OnceLock<Arc<dyn MemoryPool>>>,
+    /// What its nodes made and have not given on.
+    pub(crate) underway: Arc<Underway>,
 }
 
 /// Memory that an answer holds until it is dropped.
@@ -72,6 +76,7 @@ impl QueryContext {
             stats: Arc::default(),
             waited_nanos: Arc::default(),
             memory: Arc::default(),
+            underway: Arc::default(),
         }
     }
 

@@ -237,7 +237,7 @@ impl QueryEngine {
 
     fn task(&self, ctx: &QueryContext) -> Arc<TaskContext> {
         let runtime = RuntimeEnv { memory_pool: self.memory(ctx), ..(*self.runtime_env).clone() };
-        let config = self.state.config().clone();
+        let config = self.state.config().clone().with_extension(Arc::clone(&ctx.underway));
         Arc::new(TaskContext::default().with_session_config(config).with_runtime(Arc::new(runtime)))
     }
 

@@ -14,6 +14,7 @@ mod logs;
 mod pool;
 mod samples;
 mod spans;
+mod underway;
 
 pub use context::{Limits, QueryContext, QueryMemory};
 pub use engine::{EngineSettings, QueryEngine, QueryUse};
@@ -21,3 +22,4 @@ pub use error::{from_datafusion, to_datafusion};
 pub use logs::LogTables;
 pub use samples::{SampleRequest, SampleTables};
 pub use spans::SpanTables;
+pub use underway::{Held, Underway};

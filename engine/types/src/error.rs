@@ -28,6 +28,8 @@ pub enum ErrorKind {
     LimitExceeded,
     /// It took too long.
     Timeout,
+    /// The sender of the request fell silent.
+    SenderTimeout,
     /// The caller went away, or the server stops.
     Cancelled,
     /// Overload or start-up: the same request may succeed later.

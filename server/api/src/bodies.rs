@@ -32,6 +32,7 @@ pub struct BodyBudget {
     large: Arc<Semaphore>,
     /// Units of `large`.
     largest: usize,
+    silence_max: Duration,
 }
 
 impl BodyBudget {
@@ -39,7 +40,12 @@ impl BodyBudget {
     pub fn new(bytes: usize, body_bytes_max: usize) -> Self {
         let largest = bytes.max(body_bytes_max).div_ceil(UNIT).min(Semaphore::MAX_PERMITS / 2);
         let small = (largest / 4).max(SMALL_BYTES / UNIT);
-        Self { small: Arc::new(Semaphore::new(small)), large: Arc::new(Semaphore::new(largest)), largest }
+        Self {
+            small: Arc::new(Semaphore::new(small)),
+            large: Arc::new(Semaphore::new(largest)),
+            largest,
+            silence_max: SILENCE_MAX,
+        }
     }
 
     /// Begins with nothing.
@@ -141,13 +147,13 @@ impl AsRef<[u8]> for Held {
 /// The next piece of a body.
 ///
 /// # Errors
-/// Invalid: the sender left.
-async fn next(chunks: &mut BodyDataStream) -> Result<Option<Bytes>> {
-    match tokio::time::timeout(SILENCE_MAX, chunks.next()).await {
+/// Invalid: the sender left. `SenderTimeout`: it is silent.
+async fn next(chunks: &mut BodyDataStream, silence_max: Duration) -> Result<Option<Bytes>> {
+    match tokio::time::timeout(silence_max, chunks.next()).await {
         Ok(Some(Ok(chunk))) => Ok(Some(chunk)),
         Ok(None) => Ok(None),
         Ok(Some(Err(_))) => Err(Error::invalid("the body ended early")),
-        Err(_) => Err(Error::invalid("the body did not go on")),
+        Err(_) => Err(Error::new(ErrorKind::SenderTimeout, "the body did not go on")),
     }
 }
 
@@ -161,7 +167,7 @@ pub(crate) async fn read_body(budget: &BodyBudget, headers: &HeaderMap, body: Bo
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
     let mut seen = 0;
-    while let Some(chunk) = next(&mut chunks).await? {
+    while let Some(chunk) = next(&mut chunks, budget.silence_max).await? {
         seen += chunk.len();
         if seen > bytes_max + DRAIN_BYTES_MAX {
             break;
@@ -202,18 +208,22 @@ pub(crate) async fn read_body(budget: &BodyBudget, headers: &HeaderMap, body: Bo
 pub(crate) fn counted(budget: &BodyBudget, body: Body) -> (Body, Guard) {
     let guard = Guard(Arc::new(Mutex::new((budget.share(), 0, None))));
     let held = Arc::clone(&guard.0);
-    let chunks = futures::stream::try_unfold((body.into_data_stream(), held), async |(mut chunks, held)| {
-        let Some(chunk) = next(&mut chunks).await? else { return Ok::<_, Error>(None) };
-        {
-            let mut state = held.lock().await;
-            state.1 += chunk.len();
-            let bytes = state.1;
-            if let Err(error) = state.0.hold(bytes).await {
-                state.2 = Some(Error::new(error.kind, error.message.clone()));
-                return Err(error);
+    let silence_max = budget.silence_max;
+    let chunks = futures::stream::try_unfold((body.into_data_stream(), held), move |(mut chunks, held)| async move {
+        let chunk = next(&mut chunks, silence_max).await;
+        let mut state = held.lock().await;
+        let taken = match chunk {
+            Ok(None) => Ok(None),
+            Ok(Some(chunk)) => {
+                state.1 += chunk.len();
+                let bytes = state.1;
+                state.0.hold(bytes).await.map(|()| Some(chunk))
             }
-        }
-        Ok(Some((chunk, (chunks, held))))
+            Err(error) => Err(error),
+        };
+        state.2 = taken.as_ref().err().cloned();
+        drop(state);
+        Ok::<_, Error>(taken?.map(|chunk| (chunk, (chunks, held))))
     });
     (Body::from_stream(chunks), guard)
 }
@@ -223,7 +233,7 @@ pub(crate) fn counted(budget: &BodyBudget, body: Body) -> (Body, Guard) {
 pub(crate) struct Guard(Arc<Mutex<(Share, usize, Option<Error>)>>);
 
 impl Guard {
-    /// Why the body was refused.
+    /// Why the body was refused, or ended early.
     pub(crate) async fn refused(self) -> Option<Error> {
         self.0.lock().await.2.take()
     }
@@ -255,6 +265,15 @@ mod tests {
         let error = read(2 << 20).await.expect_err("too large");
         assert_eq!(error.kind, ErrorKind::TooLarge);
         assert!(read(1 << 20).await.is_ok(), "what was refused holds nothing");
+    }
+
+    #[tokio::test]
+    async fn who_falls_silent_is_told() {
+        let budget = BodyBudget { silence_max: Duration::from_millis(20), ..BodyBudget::new(1 << 20, 1 << 20) };
+        let begun = futures::stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"begun"))]);
+        let body = Body::from_stream(begun.chain(futures::stream::pending()));
+        let error = read_body(&budget, &HeaderMap::new(), body, 1 << 20).await.expect_err("it does not go on");
+        assert_eq!(crate::error::status_of(error.kind), http::StatusCode::REQUEST_TIMEOUT);
     }
 
     #[tokio::test]

@@ -19,6 +19,7 @@ pub fn status_of(kind: ErrorKind) -> StatusCode {
         ErrorKind::Conflict => StatusCode::CONFLICT,
         ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         ErrorKind::Unsupported => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        ErrorKind::SenderTimeout => StatusCode::REQUEST_TIMEOUT,
         ErrorKind::Timeout | ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         // 499: the word of nginx for a client that closed the request; there is no constant for it.
         ErrorKind::Cancelled => StatusCode::from_u16(499).expect("a valid status"),
@@ -37,7 +38,7 @@ pub fn grpc_code_of(kind: ErrorKind) -> tonic::Code {
         // A larger message never fits: a sender must not repeat it.
         ErrorKind::TooLarge | ErrorKind::LimitExceeded => tonic::Code::OutOfRange,
         ErrorKind::Unsupported => tonic::Code::Unimplemented,
-        ErrorKind::Timeout => tonic::Code::DeadlineExceeded,
+        ErrorKind::Timeout | ErrorKind::SenderTimeout => tonic::Code::DeadlineExceeded,
         ErrorKind::Cancelled => tonic::Code::Cancelled,
         ErrorKind::Unavailable => tonic::Code::Unavailable,
         ErrorKind::Internal => tonic::Code::Internal,

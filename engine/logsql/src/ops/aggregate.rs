@@ -17,7 +17,8 @@ use quiver_types::logs::LogFilter;
 
 use super::group::partial;
 use crate::kernels::bucket::Bucket;
-use crate::nodes::{Operator, StreamExec, coalesce, map_batches};
+use crate::nodes::{Operator, StreamExec, coalesce};
+use crate::pieces::map_batches;
 use crate::rows::{Column, Kind, Shape, batch};
 use crate::stats_fn::{Arg, Function, StatsAccumulator, stats_udaf};
 

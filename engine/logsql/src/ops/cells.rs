@@ -12,7 +12,7 @@ use quiver_types::{Error, ErrorKind};
 
 use super::filter::evaluate;
 use crate::ast::Overwrite;
-use crate::nodes::BatchMap;
+use crate::pieces::{Made, ValueMap};
 use crate::rowfn::VALUE_LEN_MAX;
 use crate::rows::{Rest, RestBuilder, Shape, as_view, batch, empty_rest, missing, push_text, texts_of};
 
@@ -36,12 +36,19 @@ pub(crate) struct Cells {
 
 impl Cells {
     /// The pipe over batches of a shape.
-    pub(crate) fn map(&self, input: Shape, output: Shape) -> BatchMap {
+    pub(crate) fn map(&self, input: Shape, output: Shape) -> ValueMap {
         let (cells, mut compute) = (self.clone(), (self.compute)());
-        Box::new(move |rows| cells.apply(&mut compute, &rows, &input, &output))
+        Box::new(move |rows, room| cells.apply(&mut compute, rows, room, &input, &output))
     }
 
-    fn apply(&self, compute: &mut Compute, rows: &RecordBatch, input: &Shape, output: &Shape) -> Result<RecordBatch> {
+    fn apply(
+        &self,
+        compute: &mut Compute,
+        rows: &RecordBatch,
+        room: usize,
+        input: &Shape,
+        output: &Shape,
+    ) -> Result<Made> {
         let count = rows.num_rows();
         let mask = mask(self.condition.as_ref(), rows, input)?;
         let sources = self.sources.iter().map(|name| texts_of(rows, input, name)).collect::<Result<Vec<_>>>()?;
@@ -50,7 +57,7 @@ impl Cells {
         let mut scratch = vec![String::new(); sources.len()];
         let mut made = vec![String::new(); self.targets.len()];
         let mut old_scratch = String::new();
-        let mut bytes = 0;
+        let (mut taken, mut bytes) = (0, 0);
         for row in 0..count {
             let chosen = mask.as_ref().is_none_or(|mask| mask.value(row));
             if chosen {
@@ -59,9 +66,6 @@ impl Cells {
                     sources.iter().zip(&mut scratch).map(|(s, buffer)| s.get(row, buffer)).collect();
                 compute(&values, &mut made);
                 bytes += bounded(made.iter().map(String::len))?;
-                if bytes > BATCH_BYTES_MAX {
-                    return Err(too_large("the values that a pipe makes of one batch of rows", BATCH_BYTES_MAX));
-                }
             }
             for ((builder, new), old) in builders.iter_mut().zip(&made).zip(&olds) {
                 let keep = !chosen
@@ -72,15 +76,17 @@ impl Cells {
                     };
                 push_text(builder, if keep { old.get(row, &mut old_scratch) } else { new });
             }
+            taken += 1;
+            if bytes >= room {
+                break;
+            }
         }
         let arrays = builders.iter_mut().map(|b| Arc::new(b.finish()) as ArrayRef);
         let made: Vec<(&str, ArrayRef)> = self.targets.iter().map(String::as_str).zip(arrays).collect();
-        assemble(rows, input, output, &made)
+        let batch = assemble(&rows.slice(0, taken), input, output, &made)?;
+        Ok(Made { batch, taken, bytes })
     }
 }
-
-/// Most bytes of values that a pipe may make of one batch.
-pub(crate) const BATCH_BYTES_MAX: usize = 256 << 20;
 
 /// Says that values grew beyond all bounds.
 pub(crate) fn too_large(what: &str, max: usize) -> DataFusionError {

@@ -8,7 +8,7 @@ use datafusion::error::Result;
 use quiver_types::logs::{FieldPattern, LogFilter, RowMatcher, STREAM, STREAM_ID, StreamSelector, TIME, ValueMatcher};
 
 use crate::kernels::values::parse_rfc3339;
-use crate::nodes::BatchMap;
+use crate::pieces::BatchMap;
 use crate::rows::{Rest, Shape, Texts, texts_of};
 use crate::stream_text;
 

@@ -23,7 +23,8 @@ use hashbrown::HashTable;
 
 use super::aggregate::{Aggregate, Call};
 use super::filter::evaluate;
-use crate::nodes::{Open, Pieces};
+use crate::nodes::Open;
+use crate::pieces::Pieces;
 use crate::rows::texts_of;
 use crate::stats_fn::{GroupRows, StatsAccumulator};
 use codes::{Codes, KeyValues};

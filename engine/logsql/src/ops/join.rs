@@ -14,7 +14,8 @@ use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 
 use super::unpack::Writer;
 use crate::ast::Overwrite;
-use crate::nodes::{BatchMap, Operator, StreamExec, coalesce, map_batches};
+use crate::nodes::{Operator, StreamExec, coalesce};
+use crate::pieces::{BatchMap, ValueMap, map_batches, map_values};
 use crate::rows::{Rest, Shape, Texts, as_view, texts_of};
 
 /// Joins the rows (left) with those of another query (right).
@@ -72,10 +73,10 @@ impl Join {
     }
 
     /// Joined rows → rows of the answer.
-    fn merge(self: &Arc<Self>) -> BatchMap {
+    fn merge(self: &Arc<Self>) -> ValueMap {
         let own = Arc::clone(self);
         let output = self.output();
-        Box::new(move |joined| {
+        Box::new(move |joined, room| {
             let keys = own.by.len();
             let right_columns = own.right.schema().fields().len();
             let side = |from: usize, shape: &Shape| -> Result<RecordBatch> {
@@ -103,6 +104,9 @@ impl Join {
                     writer.put(&format!("{}{name}", own.prefix), value, Overwrite::Always);
                 }
                 writer.end();
+                if writer.bytes >= room {
+                    break;
+                }
             }
             writer.finish(&output)
         })
@@ -148,6 +152,6 @@ impl Operator for Join {
             false,
         )?;
         let own = Arc::clone(&self);
-        Ok(StreamExec::each(&*self, Arc::new(join), map_batches(move || own.merge())))
+        Ok(StreamExec::each(&*self, Arc::new(join), map_values(move || own.merge())))
     }
 }

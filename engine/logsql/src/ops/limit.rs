@@ -8,7 +8,8 @@ use futures::StreamExt;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::nodes::{BatchMap, Open};
+use crate::nodes::Open;
+use crate::pieces::BatchMap;
 
 /// Skips rows, then lets some through; reading stops with the last of them.
 pub(crate) fn window(skip: u64, fetch: Option<u64>) -> Open {

@@ -5,7 +5,7 @@ use datafusion::error::Result;
 use super::cells::assemble;
 use super::unpack::Writer;
 use crate::ast::{FieldPattern, Overwrite, PatternPair};
-use crate::nodes::BatchMap;
+use crate::pieces::{BatchMap, Made, ValueMap};
 use crate::rows::{Column, Kind, Rest, Shape, Texts, batch, rest_without, texts_of, unique};
 
 /// The columns after `fields`.
@@ -99,15 +99,18 @@ fn prefix(pattern: &FieldPattern) -> Option<&str> {
 }
 
 /// Copies or renames fields, pair after pair.
-pub(crate) fn copy(pairs: Vec<PatternPair>, rename: bool, input: Shape, output: Shape) -> BatchMap {
+pub(crate) fn copy(pairs: Vec<PatternPair>, rename: bool, input: Shape, output: Shape) -> ValueMap {
     if pairs.iter().all(|pair| pair.source.name().is_some()) {
-        return Box::new(move |rows| copy_columns(&pairs, rename, &rows, &input, &output));
+        return Box::new(move |rows, _| {
+            let batch = copy_columns(&pairs, rename, rows, &input, &output)?;
+            Ok(Made { batch, taken: rows.num_rows(), bytes: 0 })
+        });
     }
-    Box::new(move |rows| {
-        let mut writer = Writer::new(&rows, &input, &output)?;
+    Box::new(move |rows, room| {
+        let mut writer = Writer::new(rows, &input, &output)?;
         let columns: Vec<(String, Texts)> =
-            input.names().map(|name| Ok((name.to_owned(), texts_of(&rows, &input, name)?))).collect::<Result<_>>()?;
-        let rest = Rest::of(&rows, &input);
+            input.names().map(|name| Ok((name.to_owned(), texts_of(rows, &input, name)?))).collect::<Result<_>>()?;
+        let rest = Rest::of(rows, &input);
         let mut scratch = String::new();
         for row in 0..rows.num_rows() {
             let mut fields: Vec<(String, String)> = columns
@@ -121,6 +124,9 @@ pub(crate) fn copy(pairs: Vec<PatternPair>, rename: bool, input: Shape, output: 
                 writer.put(name, value, Overwrite::Always);
             }
             writer.end();
+            if writer.bytes >= room {
+                break;
+            }
         }
         writer.finish(&output)
     })

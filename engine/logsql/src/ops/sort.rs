@@ -17,7 +17,8 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::kernels::values::{push_plain_sort_key, push_sort_key};
-use crate::nodes::{BatchMap, Open, Operator, StreamExec, map_batches};
+use crate::nodes::{Open, Operator, StreamExec};
+use crate::pieces::{BatchMap, map_batches};
 use crate::rows::{Kind, Rest, Shape, Texts, batch, binary, texts_of};
 
 /// Sorts rows.

@@ -11,7 +11,8 @@ use quiver_types::{LabelSet, ReadStats, SeriesId};
 
 use super::cells::{assemble, mask};
 use crate::ast::FieldPattern;
-use crate::nodes::{BatchMap, Open};
+use crate::nodes::Open;
+use crate::pieces::BatchMap;
 use crate::rows::{Rest, Shape, Texts, batch, push_text, texts_of};
 use crate::stream_text;
 

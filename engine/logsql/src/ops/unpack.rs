@@ -10,9 +10,9 @@ use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use quiver_types::logs::LogFilter;
 
-use super::cells::{BATCH_BYTES_MAX, assemble, bounded, mask, too_large};
+use super::cells::{assemble, bounded, mask};
 use crate::ast::{FieldPattern, Overwrite, Unpack};
-use crate::nodes::BatchMap;
+use crate::pieces::{BatchMap, Made, ValueMap};
 use crate::rowfn::{self, Fields, SyslogContext};
 use crate::rows::{Rest, RestBuilder, Shape, Texts, batch, push_text, texts_of};
 
@@ -44,12 +44,12 @@ pub(crate) fn unpack(
     condition: Option<LogFilter>,
     input: Shape,
     output: Shape,
-) -> BatchMap {
+) -> ValueMap {
     let mut found = Fields::default();
-    Box::new(move |rows| {
-        let mask = mask(condition.as_ref(), &rows, &input)?;
-        let source = texts_of(&rows, &input, &unpack.from)?;
-        let mut writer = Writer::new(&rows, &input, &output)?;
+    Box::new(move |rows, room| {
+        let mask = mask(condition.as_ref(), rows, &input)?;
+        let source = texts_of(rows, &input, &unpack.from)?;
+        let mut writer = Writer::new(rows, &input, &output)?;
         let mut scratch = String::new();
         let mut name = String::new();
         for row in 0..rows.num_rows() {
@@ -76,6 +76,9 @@ pub(crate) fn unpack(
                 }
             }
             writer.end();
+            if writer.bytes >= room {
+                break;
+            }
         }
         writer.finish(&output)
     })
@@ -93,7 +96,9 @@ pub(crate) struct Writer<'a> {
     more: Vec<(String, String)>,
     /// Places in `more` by name, once there are many.
     places: HashMap<String, usize>,
+    /// Rows that ended, and the bytes of their values.
     rows: usize,
+    pub(crate) bytes: usize,
 }
 
 /// From so many fields on they are not compared one by one.
@@ -116,7 +121,8 @@ impl<'a> Writer<'a> {
             row: 0,
             more: Vec::new(),
             places: HashMap::new(),
-            rows: rows.num_rows(),
+            rows: 0,
+            bytes: 0,
         })
     }
 
@@ -189,17 +195,22 @@ impl<'a> Writer<'a> {
     pub(crate) fn end(&mut self) {
         for ((_, _, builder), value) in self.columns.iter_mut().zip(&self.values) {
             push_text(builder, value);
+            self.bytes += value.len();
         }
         if let Some(rest) = &mut self.rest {
             self.more.sort_unstable();
-            self.more.iter().for_each(|(name, value)| rest.push(name, value));
+            for (name, value) in &self.more {
+                rest.push(name, value);
+                self.bytes += name.len() + value.len();
+            }
             rest.end_row();
         }
+        self.rows += 1;
     }
 
-    /// Gives the batch.
-    pub(crate) fn finish(self, output: &Shape) -> Result<RecordBatch> {
-        let rows = self.rows;
+    /// Gives the rows that ended.
+    pub(crate) fn finish(self, output: &Shape) -> Result<Made> {
+        let (taken, bytes) = (self.rows, self.bytes);
         let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.columns.len() + 1);
         for (_, _, mut builder) in self.columns {
             arrays.push(Arc::new(builder.finish()));
@@ -207,7 +218,7 @@ impl<'a> Writer<'a> {
         if let Some(rest) = self.rest {
             arrays.push(rest.finish()?);
         }
-        batch(output, arrays, rows)
+        Ok(Made { batch: batch(output, arrays, taken)?, taken, bytes })
     }
 }
 
@@ -219,16 +230,16 @@ pub(crate) enum Packing {
 }
 
 /// Packs fields into one, in the order of the list; without a list the columns and then the map, by name.
-pub(crate) fn pack(packing: Packing, fields: Vec<FieldPattern>, to: String, input: Shape, output: Shape) -> BatchMap {
+pub(crate) fn pack(packing: Packing, fields: Vec<FieldPattern>, to: String, input: Shape, output: Shape) -> ValueMap {
     let fields = if fields.is_empty() { vec![FieldPattern::all()] } else { fields };
-    Box::new(move |rows| {
+    Box::new(move |rows, room| {
         let columns: Vec<(&str, Texts)> =
-            input.names().map(|name| Ok((name, texts_of(&rows, &input, name)?))).collect::<Result<_>>()?;
-        let rest = Rest::of(&rows, &input);
+            input.names().map(|name| Ok((name, texts_of(rows, &input, name)?))).collect::<Result<_>>()?;
+        let rest = Rest::of(rows, &input);
         let mut builder = StringViewBuilder::with_capacity(rows.num_rows());
         let mut scratch = vec![String::new(); columns.len()];
         let mut out = String::new();
-        let mut bytes = 0;
+        let (mut taken, mut bytes) = (0, 0);
         for row in 0..rows.num_rows() {
             out.clear();
             let own: Vec<(&str, &str)> =
@@ -248,12 +259,14 @@ pub(crate) fn pack(packing: Packing, fields: Vec<FieldPattern>, to: String, inpu
                 Packing::Logfmt => rowfn::pack_logfmt(chosen, &mut out),
             }
             bytes += bounded(std::iter::once(out.len()))?;
-            if bytes > BATCH_BYTES_MAX {
-                return Err(too_large("the values that a pipe packs of one batch of rows", BATCH_BYTES_MAX));
-            }
             push_text(&mut builder, &out);
+            taken += 1;
+            if bytes >= room {
+                break;
+            }
         }
-        assemble(&rows, &input, &output, &[(&to, Arc::new(builder.finish()))])
+        let batch = assemble(&rows.slice(0, taken), &input, &output, &[(&to, Arc::new(builder.finish()))])?;
+        Ok(Made { batch, taken, bytes })
     })
 }
 

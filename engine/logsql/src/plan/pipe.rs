@@ -18,11 +18,12 @@ use super::{Planned, Planner, internal, stats};
 use crate::ast::pipe::{Sort, SortForm, Top, Uniq};
 use crate::ast::{FieldPattern, Filter, Pipe, Query, RowPipe, Test};
 use crate::needs::Needs;
-use crate::nodes::{BatchMap, Open, Operator, StreamExec, map_batches, node};
+use crate::nodes::{Open, Operator, StreamExec, node};
 use crate::ops::aggregate::{Aggregate, Call, Key};
 use crate::ops::context::{Context, stream_context as stream_context_rows};
 use crate::ops::unpack::{Format, Packing};
 use crate::ops::{cells, facets, filter, join, limit, names, project, row, sort, stream, unpack, unroll, window};
+use crate::pieces::{BatchMap, ValueMap, map_batches, map_values};
 use crate::rowfn::SyslogContext;
 use crate::rows::{Column, Kind, Shape, batch};
 use crate::stats_fn::Function;
@@ -77,6 +78,19 @@ fn each(
 ) -> Result<Planned> {
     let (input, out) = (planned.shape.clone(), output.clone());
     let open = map_batches(move || make(input.clone(), out.clone()));
+    streamed(planned, Streamed { name, detail, output, once: false, open })
+}
+
+/// Adds a function of batches that makes values.
+fn values(
+    planned: Planned,
+    name: &'static str,
+    detail: String,
+    output: Shape,
+    make: impl Fn(Shape, Shape) -> ValueMap + Send + Sync + 'static,
+) -> Result<Planned> {
+    let (input, out) = (planned.shape.clone(), output.clone());
+    let open = map_values(move || make(input.clone(), out.clone()));
     streamed(planned, Streamed { name, detail, output, once: false, open })
 }
 
@@ -199,7 +213,7 @@ impl Planner<'_> {
                 let rename = matches!(pipe, Pipe::Rename(_));
                 let output = project::pairs_shape(&planned.shape, pairs, rename);
                 let pairs = pairs.clone();
-                each(planned, "LogsRename", text, output, move |input, output| {
+                values(planned, "LogsRename", text, output, move |input, output| {
                     project::copy(pairs.clone(), rename, input, output)
                 })
             }
@@ -289,7 +303,7 @@ impl Planner<'_> {
                 return Ok(planned);
             }
             let output = planned.shape.with_texts(made.targets.iter().map(String::as_str));
-            return each(planned, "LogsRowPipe", text, output, move |input, output| made.map(input, output));
+            return values(planned, "LogsRowPipe", text, output, move |input, output| made.map(input, output));
         }
         let shape = planned.shape.clone();
         match pipe {
@@ -303,13 +317,13 @@ impl Planner<'_> {
             RowPipe::PackJson { fields, to } | RowPipe::PackLogfmt { fields, to } => {
                 let packing = if matches!(pipe, RowPipe::PackJson { .. }) { Packing::Json } else { Packing::Logfmt };
                 let (fields, to) = (fields.clone(), to.clone());
-                each(planned, "LogsPack", text, shape.with_texts([to.as_str()]), move |input, output| {
+                values(planned, "LogsPack", text, shape.with_texts([to.as_str()]), move |input, output| {
                     unpack::pack(packing, fields.clone(), to.clone(), input, output)
                 })
             }
             RowPipe::Unroll(fields) => {
                 let (output, fields) = (shape.with_texts(fields.iter().map(String::as_str)), fields.clone());
-                each(planned, "LogsUnroll", text, output, move |input, output| {
+                values(planned, "LogsUnroll", text, output, move |input, output| {
                     unroll::unroll(fields.clone(), condition.clone(), input, output)
                 })
             }
@@ -385,7 +399,7 @@ fn unpack_field(
     output.columns.iter_mut().for_each(|column| column.kind = Kind::Text);
     output.rest |= needs.open();
     let of = of.clone();
-    each(planned, "LogsUnpack", text, output, move |input, output| {
+    values(planned, "LogsUnpack", text, output, move |input, output| {
         unpack::unpack(format, of.clone(), condition.clone(), input, output)
     })
 }

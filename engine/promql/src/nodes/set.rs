@@ -101,9 +101,9 @@ impl Presence {
         }
     }
 
-    /// Takes over all of another.
-    pub(super) fn merge(&mut self, other: Self) {
-        self.bits.iter_mut().zip(other.bits).for_each(|(seen, p)| *seen |= p);
+    fn of(&mut self, signature: u32) -> &mut [bool] {
+        let at = signature as usize * self.steps;
+        &mut self.bits[at..at + self.steps]
     }
 
     /// Keeps the elements at whose step the signature was seen (`wanted`) or was not.
@@ -120,5 +120,34 @@ impl Presence {
             let signature = signatures[rows[*idx as usize] as usize] as usize;
             self.bits[signature * self.steps + *step as usize] == wanted
         });
+    }
+}
+
+/// Signatures of the rows of an operand, which are seen only once it is over: rows of one operand may share a signature.
+pub(super) struct Later {
+    own: Presence,
+    /// Signatures that occurred, some more than once.
+    touched: Vec<u32>,
+}
+
+impl Later {
+    pub(super) fn new(signatures: usize, steps: usize) -> Self {
+        Self { own: Presence::new(signatures, steps), touched: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, block: &Block, signatures: &[u32]) {
+        self.own.add(block, signatures);
+        self.touched.extend(block.rows.iter().map(|&row| signatures[row as usize]));
+    }
+
+    /// The operand is over.
+    pub(super) fn show(&mut self, seen: &mut Presence) {
+        self.touched.sort_unstable();
+        self.touched.dedup();
+        for signature in self.touched.drain(..) {
+            let own = self.own.of(signature);
+            seen.of(signature).iter_mut().zip(&*own).for_each(|(seen, p)| *seen |= p);
+            own.fill(false);
+        }
     }
 }

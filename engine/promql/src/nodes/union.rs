@@ -12,7 +12,7 @@ use futures::StreamExt;
 use super::batch::{matrix_schema, to_block};
 use super::drive::once;
 use super::rows::{Merger, to_batches};
-use super::set::Presence;
+use super::set::{Later, Presence};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::kernel::Block;
 
@@ -65,8 +65,10 @@ impl StepOperator for StepUnion {
 impl StepUnion {
     async fn collect(&self, inputs: Vec<SendableRecordBatchStream>, env: &Env) -> Result<Vec<RecordBatch>> {
         let schema = self.schema();
-        let memory = env.reserve("set operator", self.signatures * self.steps)?;
+        // What the operands before have, and what this one has.
+        let memory = env.reserve("set operator", 2 * self.signatures * self.steps)?;
         let mut seen = Presence::new(self.signatures, self.steps);
+        let mut own = Later::new(self.signatures, self.steps);
         let mut merged = Merger::new(self.steps).within(env)?;
         let mut batches = Vec::new();
         let mut give = |block: Block| -> Result<()> {
@@ -77,22 +79,19 @@ impl StepUnion {
             to_batches(block, &schema).map(|b| batches.extend(b))
         };
         for (i, (mut input, operand)) in inputs.into_iter().zip(&self.operands).enumerate() {
-            // Rows of one operand may share a signature: what this one has is seen only when it is over.
-            let mut own = (i + 1 < self.operands.len()).then(|| Presence::new(self.signatures, self.steps));
+            let last = i + 1 == self.operands.len();
             while let Some(batch) = input.next().await {
                 let mut block = to_block(batch?)?;
                 if i > 0 {
                     seen.filter(&mut block, &operand.signatures, false);
                 }
-                if let Some(own) = &mut own {
+                if !last {
                     own.add(&block, &operand.signatures);
                 }
                 block.rows.iter_mut().for_each(|r| *r = operand.to[*r as usize]);
                 give(block)?;
             }
-            if let Some(own) = own {
-                seen.merge(own);
-            }
+            own.show(&mut seen);
         }
         if self.merges { merged.finish(&schema) } else { Ok(batches) }
     }

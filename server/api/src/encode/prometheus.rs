@@ -77,7 +77,7 @@ fn error_type(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Execution | ErrorKind::LimitExceeded => "execution",
         ErrorKind::NotFound => "not_found",
-        ErrorKind::Timeout => "timeout",
+        ErrorKind::Timeout | ErrorKind::SenderTimeout => "timeout",
         ErrorKind::Cancelled => "canceled",
         ErrorKind::Unavailable => "unavailable",
         ErrorKind::Internal => "internal",

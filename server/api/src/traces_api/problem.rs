@@ -59,7 +59,7 @@ pub(crate) fn problem(error: &TraceError, route: &str) -> Response {
                 ErrorKind::Invalid => ("INVALID_PARAMETER", "Invalid request"),
                 ErrorKind::TooLarge => ("BODY_TOO_LARGE", "Body too large"),
                 ErrorKind::LimitExceeded => ("LIMIT_EXCEEDED", "Limit exceeded"),
-                ErrorKind::Timeout => ("TIMEOUT", "Timed out"),
+                ErrorKind::Timeout | ErrorKind::SenderTimeout => ("TIMEOUT", "Timed out"),
                 ErrorKind::Unavailable => ("STORE_BUSY", "Unavailable"),
                 ErrorKind::Cancelled => ("CANCELLED", "Cancelled"),
                 _ => ("INTERNAL", "Internal error"),

@@ -303,10 +303,8 @@ impl<'b> Gathered<'b> {
     }
 
     /// Notes the longest durations of the rows, of which the first is `first` of the file.
-    pub(super) fn slowest(&self, slowest: &mut SlowestWriter, first: u64) {
-        let times = |name: &str| self.spans[name].as_primitive::<Int64Type>().values();
-        let durations: Vec<i64> = times("end").iter().zip(times("start")).map(|(end, start)| end - start).collect();
-        slowest.note(self.contexts["service"].as_string::<i32>(), self.of.values(), &durations, first);
+    pub(super) fn slowest(&self, durations: &[i64], slowest: &mut SlowestWriter, first: u64) {
+        slowest.note(self.contexts["service"].as_string::<i32>(), self.of.values(), durations, first);
     }
 
     /// Adds the rows to a roll-up.

@@ -18,6 +18,8 @@ pub(super) const SLOWEST: &str = "quiver.slowest";
 const BLOCK_ROWS: usize = 2048;
 /// Blocks with more services are left out.
 const SERVICES_MAX: usize = 64;
+/// Services that get a number: more than a part may name. Blocks with others are left out.
+const NUMBERS_MAX: usize = 2048;
 
 /// First row, rows, and of each service its number and the longest duration in nanoseconds.
 type Block = (u64, u64, Vec<(u32, i64)>);
@@ -80,28 +82,36 @@ pub(super) struct SlowestWriter {
 }
 
 impl SlowestWriter {
-    fn number(&mut self, service: &str) -> u32 {
+    /// None: there are too many.
+    fn number(&mut self, service: &str) -> Option<u32> {
         if let Some(&known) = self.numbers.get(service) {
-            return known;
+            return Some(known);
         }
-        let next = self.found.0.len() as u32;
-        self.found.0.push(service.to_owned());
-        self.numbers.insert(service.to_owned(), next);
-        next
+        let next = self.found.0.len();
+        (next < NUMBERS_MAX).then(|| {
+            self.found.0.push(service.to_owned());
+            self.numbers.insert(service.to_owned(), next as u32);
+            next as u32
+        })
     }
 
     /// Looks at rows: `of` says which of `services` is theirs; the first of them is `first` of the file.
     pub(super) fn note(&mut self, services: &StringArray, of: &[u32], durations: &[i64], first: u64) {
         // Numbers of services that rows have, found when one has it.
-        let mut numbers: Vec<Option<u32>> = vec![None; services.len()];
+        let mut numbers: Vec<Option<Option<u32>>> = vec![None; services.len()];
         let mut longest: Vec<i64> = Vec::new();
         for (n, (of, durations)) in of.chunks(BLOCK_ROWS).zip(durations.chunks(BLOCK_ROWS)).enumerate() {
             longest.fill(i64::MIN);
+            let mut whole = true;
             for (&context, &duration) in of.iter().zip(durations) {
                 let context = context as usize;
                 let number = match numbers[context] {
-                    Some(number) => number as usize,
-                    None => *numbers[context].insert(self.number(services.value(context))) as usize,
+                    Some(number) => number,
+                    None => *numbers[context].insert(self.number(services.value(context))),
+                };
+                let Some(number) = number.map(|number| number as usize) else {
+                    whole = false;
+                    break;
                 };
                 if longest.len() <= number {
                     longest.resize(number + 1, i64::MIN);
@@ -110,7 +120,7 @@ impl SlowestWriter {
             }
             let there = longest.iter().zip(0..).filter(|(duration, _)| **duration > i64::MIN);
             let there: Vec<(u32, i64)> = there.map(|(duration, number)| (number, *duration)).collect();
-            if there.len() <= SERVICES_MAX {
+            if whole && there.len() <= SERVICES_MAX {
                 self.found.1.push((first + (n * BLOCK_ROWS) as u64, of.len() as u64, there));
             }
         }
@@ -120,14 +130,15 @@ impl SlowestWriter {
     pub(super) fn copy(&mut self, other: &Slowest, rows: &Range<u64>, first: u64) {
         for (start, count, services) in &other.1 {
             if rows.start <= *start && start + count <= rows.end {
-                let services = services.iter().map(|(n, longest)| (self.number(&other.0[*n as usize]), *longest));
-                let services = services.collect();
-                self.found.1.push((start - rows.start + first, *count, services));
+                let services =
+                    services.iter().map(|(n, longest)| Some((self.number(&other.0[*n as usize])?, *longest)));
+                let services: Option<_> = services.collect();
+                self.found.1.extend(services.map(|services| (start - rows.start + first, *count, services)));
             }
         }
     }
 
-    /// Gives the services of all rows that were looked at.
+    /// Gives the services of the rows that were looked at: all of them, or as many as get a number.
     pub(super) fn services(&self) -> &[String] {
         &self.found.0
     }
@@ -175,5 +186,21 @@ mod tests {
         assert_eq!(moved.1[0], (10, BLOCK_ROWS as u64, vec![(1, 1000)]));
         assert_eq!(moved.1[2], (10 + 2 * BLOCK_ROWS as u64, 7, vec![(2, 5)]));
         assert_eq!(Slowest::parse(r#"[["a"],[[0,1,[[1,5]]]]]"#), None);
+    }
+
+    #[test]
+    fn very_many_services_are_left_out() {
+        let rows = BLOCK_ROWS * 100;
+        let names = StringArray::from_iter_values((0..rows / 32).map(|i| format!("service {i}")));
+        let of: Vec<u32> = (0..rows as u32).map(|row| row / 32).collect();
+        let mut writer = SlowestWriter::default();
+        writer.note(&names, &of, &vec![1; rows], 0);
+        assert_eq!(writer.services().len(), NUMBERS_MAX);
+        let read = Slowest::parse(&writer.finish().unwrap()).unwrap();
+        assert_eq!(read.1.len(), NUMBERS_MAX * 32 / BLOCK_ROWS);
+        let mut full = SlowestWriter::default();
+        (0..NUMBERS_MAX).for_each(|i| assert!(full.number(&format!("other {i}")).is_some()));
+        full.copy(&read, &(0..rows as u64), 0);
+        assert_eq!(full.found.1, []);
     }
 }

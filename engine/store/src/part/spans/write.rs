@@ -200,7 +200,8 @@ impl SpanPartWriter {
                 gathered.roll_up(rollup)?;
             }
             let batch = Builder::new(&self.own).build(&gathered, &mut self.keys)?;
-            gathered.slowest(&mut self.slowest, self.file.rows());
+            let durations = batch["duration"].as_primitive::<Int64Type>().values();
+            gathered.slowest(durations, &mut self.slowest, self.file.rows());
             self.note(&batch);
             self.filters.note(&batch, &self.own, self.file.rows());
             self.file.write(&batch)?;
