@@ -1,6 +1,6 @@
 //! Live tail: rows arrive as they are written, in the order of time; the connection ends with its reader.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::time::{Duration, Instant};
 
 use quiver_tests::server::{Options, Server};
@@ -79,6 +79,40 @@ async fn rows_arrive_as_they_are_written() {
     let order: Vec<&str> = found.iter().map(|row| row["_msg"].as_str().unwrap_or_default()).collect();
     assert_eq!(order, ["m0", "m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8", "m9"], "in the order of time");
     assert_eq!(server.stop(), Some(0));
+}
+
+/// Reads a packed tail until a row came.
+async fn first_row<W: Write>(mut answer: reqwest::Response, mut unpack: W, text: impl Fn(&W) -> Vec<u8>) -> Value {
+    loop {
+        let piece = tokio::time::timeout(Duration::from_secs(30), answer.chunk()).await.expect("rows in time");
+        unpack.write_all(&piece.expect("an open connection").expect("it goes on")).expect("packed as it says");
+        unpack.flush().expect("in memory");
+        let text = String::from_utf8(text(&unpack)).expect("text");
+        if let Some(row) = text.split_inclusive('\n').find(|line| line.starts_with('{') && line.ends_with('\n')) {
+            return serde_json::from_str(row).expect("a row");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn packed_rows_do_not_wait_for_more() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let client = reqwest::Client::new();
+    for encoding in ["gzip", "zstd"] {
+        let url = server.url(&format!("{API}/tail?query=*&refresh_interval=100ms&offset=0s"));
+        let answer = client.get(url).header("accept-encoding", encoding).send().await.expect("an answer");
+        assert_eq!(answer.headers()["content-encoding"], encoding);
+        send(&server, "app", format!("{{\"_msg\":\"over {encoding}\"}}\n")).await;
+        let row = match encoding {
+            "gzip" => first_row(answer, flate2::write::GzDecoder::new(Vec::new()), |d| d.get_ref().clone()).await,
+            _ => {
+                let decoder = zstd::stream::write::Decoder::new(Vec::new()).expect("a decoder");
+                first_row(answer, decoder, |d| d.get_ref().clone()).await
+            }
+        };
+        assert_eq!(row["_msg"], format!("over {encoding}"));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

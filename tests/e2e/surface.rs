@@ -1,6 +1,9 @@
 //! Every endpoint of the metrics API with right and wrong parameters: status, content type, error type and text,
 //! methods, CORS, compression.
 
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+
 use quiver_tests::body::{Series, remote_write};
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
@@ -224,14 +227,42 @@ async fn paths_and_headers() {
     let path = format!("{API}query?query=s&time=1700000000");
     let allowed = send("GET", &path, &[("origin", "https://grafana.example")]).await;
     assert_eq!(allowed.headers()["access-control-allow-origin"], "https://grafana.example");
-    let zipped = send("GET", &path, &[("accept-encoding", "gzip")]).await;
-    assert_eq!(zipped.headers().get("content-encoding").and_then(|v| v.to_str().ok()), Some("gzip"));
-    assert_eq!(send("GET", &path, &[]).await.headers().get("content-encoding"), None);
+    let plain = send("GET", &path, &[]).await;
+    assert_eq!(plain.headers().get("content-encoding"), None);
+    let plain = plain.bytes().await.expect("a body");
+    let unpacked: [(&str, &str, fn(&[u8]) -> Vec<u8>); 4] = [
+        ("gzip", "gzip", |packed| read(flate2::read::GzDecoder::new(packed))),
+        ("zstd", "zstd", |packed| zstd::decode_all(packed).expect("zstd")),
+        ("br", "br", unpack_brotli),
+        ("br;q=0.5, gzip;q=0.9, deflate", "gzip", |packed| read(flate2::read::GzDecoder::new(packed))),
+    ];
+    for (accepted, encoding, unpack) in unpacked {
+        let packed = send("GET", &path, &[("accept-encoding", accepted)]).await;
+        assert_eq!(packed.headers().get("content-encoding").and_then(|v| v.to_str().ok()), Some(encoding));
+        assert_eq!(unpack(&packed.bytes().await.expect("a body")), plain, "{accepted}");
+    }
     for (path, text) in [("healthy", "Prometheus Server is Healthy.\n"), ("ready", "Prometheus Server is Ready.\n")] {
         let answer = send("GET", &format!("/metrics-api/-/{path}"), &[]).await;
         assert_eq!(answer.status(), 200);
         assert_eq!(answer.text().await.expect("a text"), text);
     }
+}
+
+fn read(mut packed: impl Read) -> Vec<u8> {
+    let mut all = Vec::new();
+    packed.read_to_end(&mut all).expect("a whole body");
+    all
+}
+
+/// As a browser does: with the unpacker of Node.js.
+fn unpack_brotli(packed: &[u8]) -> Vec<u8> {
+    let script = "process.stdout.write(require('zlib').brotliDecompressSync(require('fs').readFileSync(0)))";
+    let mut node = Command::new("node");
+    let mut node = node.args(["-e", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("Node.js");
+    node.stdin.take().expect("piped").write_all(packed).expect("it reads");
+    let done = node.wait_with_output().expect("it ends");
+    assert!(done.status.success(), "Node.js cannot unpack it");
+    done.stdout
 }
 
 #[tokio::test(flavor = "multi_thread")]

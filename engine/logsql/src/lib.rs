@@ -30,7 +30,6 @@ pub mod template;
 mod visit;
 
 pub use error::Result;
-pub use nodes::extension_planner;
 pub use parser::{QUERY_LEN_MAX, parse, parse_filter};
 pub use run::{LogsqlEngine, RowStream, Rows};
 pub use scope::QueryScope;

@@ -1,24 +1,14 @@
-//! Operators of LogsQL as nodes of DataFusion plans.
-//!
-//! One logical node carries any [`Operator`]; the operator makes its physical nodes itself: from DataFusion's own where
-//! it has them (aggregation, sorting and joining with spill), else [`StreamExec`] over a function of streams. Sessions
-//! carry no optimizer rules, so operators bring partitions together themselves.
+//! Operators of LogsQL as nodes of DataFusion plans: they make their physical nodes from DataFusion's own where it has
+//! them (aggregation, sorting and joining with spill), else [`StreamExec`] over a function of streams.
 
-use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
-use async_trait::async_trait;
-use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DFSchema, DFSchemaRef};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion::logical_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
@@ -27,125 +17,9 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
 };
-use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use futures::StreamExt;
 use futures::stream::BoxStream;
-
-/// What runs in a node.
-pub(crate) trait Operator: fmt::Debug + Send + Sync + 'static {
-    /// Name that plans show.
-    fn name(&self) -> &'static str;
-
-    /// What plans show beside the name.
-    fn detail(&self) -> String;
-
-    /// Schema of the batches that it gives.
-    fn schema(&self) -> SchemaRef;
-
-    /// Makes the physical nodes.
-    fn physical(
-        self: Arc<Self>,
-        inputs: Vec<Arc<dyn ExecutionPlan>>,
-        session: &dyn Session,
-    ) -> Result<Arc<dyn ExecutionPlan>>;
-}
-
-/// The logical node.
-#[derive(Clone)]
-pub(crate) struct RowsNode {
-    operator: Arc<dyn Operator>,
-    inputs: Vec<LogicalPlan>,
-    schema: DFSchemaRef,
-}
-
-/// Wraps an operator as a plan.
-pub(crate) fn node(operator: impl Operator, inputs: Vec<LogicalPlan>) -> quiver_types::Result<LogicalPlan> {
-    let schema = DFSchema::try_from(operator.schema()).map_err(quiver_query::from_datafusion)?;
-    let node = RowsNode { operator: Arc::new(operator), inputs, schema: Arc::new(schema) };
-    Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
-}
-
-impl fmt::Debug for RowsNode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RowsNode").field("operator", &self.operator).field("inputs", &self.inputs).finish()
-    }
-}
-
-// Two nodes are the same when they are the same operator over the same inputs.
-impl PartialEq for RowsNode {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.operator, &other.operator) && self.inputs == other.inputs
-    }
-}
-
-impl Eq for RowsNode {}
-
-impl PartialOrd for RowsNode {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        (self == other).then_some(Ordering::Equal)
-    }
-}
-
-impl Hash for RowsNode {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.operator.name().hash(state);
-        self.inputs.hash(state);
-    }
-}
-
-impl UserDefinedLogicalNodeCore for RowsNode {
-    fn name(&self) -> &str {
-        self.operator.name()
-    }
-
-    fn inputs(&self) -> Vec<&LogicalPlan> {
-        self.inputs.iter().collect()
-    }
-
-    fn schema(&self) -> &DFSchemaRef {
-        &self.schema
-    }
-
-    fn expressions(&self) -> Vec<Expr> {
-        vec![]
-    }
-
-    fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        shown(self.operator.name(), &self.operator.detail(), f)
-    }
-
-    fn with_exprs_and_inputs(&self, _exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
-        Ok(Self { inputs, ..self.clone() })
-    }
-}
-
-fn shown(name: &str, detail: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    if detail.is_empty() { f.write_str(name) } else { write!(f, "{name}: {detail}") }
-}
-
-/// Turns the logical nodes of this crate into physical ones; the engine gets it when it is made.
-pub fn extension_planner() -> Arc<dyn ExtensionPlanner + Send + Sync> {
-    Arc::new(RowsPlanner)
-}
-
-#[derive(Debug)]
-struct RowsPlanner;
-
-#[async_trait]
-impl ExtensionPlanner for RowsPlanner {
-    async fn plan_extension(
-        &self,
-        _: &dyn PhysicalPlanner,
-        node: &dyn UserDefinedLogicalNode,
-        _: &[&LogicalPlan],
-        physical_inputs: &[Arc<dyn ExecutionPlan>],
-        session: &dyn Session,
-        _: &PhysicalPlanningContext,
-    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let Some(node) = node.as_any().downcast_ref::<RowsNode>() else { return Ok(None) };
-        Arc::clone(&node.operator).physical(physical_inputs.to_vec(), session).map(Some)
-    }
-}
+use quiver_query::{Operator, write_operator};
 
 /// What a stream operator gives.
 pub(crate) type Batches = BoxStream<'static, Result<RecordBatch>>;
@@ -207,7 +81,7 @@ pub(crate) fn coalesce(input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> 
 
 impl DisplayAs for StreamExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        shown(self.name, &self.detail, f)
+        write_operator(self.name, &self.detail, f)
     }
 }
 

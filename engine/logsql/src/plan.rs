@@ -23,6 +23,7 @@ use crate::ast::pipe::SortForm;
 use crate::ast::{FieldPattern, Pipe, Query, StatsFunc};
 use crate::needs::Needs;
 use crate::ops::context::Context;
+use crate::ops::facets;
 use crate::rows::{Column, Kind, Shape};
 use filter::TimeScope;
 
@@ -80,6 +81,11 @@ impl Planner<'_> {
             let time = filter.time_bounds();
             let plan = self.table(LogRequest::field_counts(filter))?;
             return Ok((pipe::sum_field_names(pipe, Planned { plan, shape: Shape::default(), time })?, 1));
+        }
+        if let (Some(pipe @ Pipe::Facets(of)), 0) = (query.pipes.first(), scope.offset_ns) {
+            let time = filter.time_bounds();
+            let plan = self.table(LogRequest::value_counts(filter, facets::limits(of)))?;
+            return Ok((pipe::add_facets(pipe, Planned { plan, shape: facets::counts_shape(), time })?, 1));
         }
         let mut shape = source_shape(query, &needs[0]);
         let newest = newest(query);

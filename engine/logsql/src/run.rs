@@ -116,7 +116,7 @@ impl Drop for RowStream {
 type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 impl LogsqlEngine {
-    /// Binds the language. The engine must have been made with [`crate::extension_planner`].
+    /// Binds the language.
     pub fn new(source: Arc<dyn LogSource>, tables: Arc<dyn LogTables>, query: Arc<QueryEngine>) -> Self {
         Self { source, tables, query }
     }

@@ -23,6 +23,7 @@ mod date;
 mod delta;
 mod ends;
 mod extremes;
+mod floats;
 mod histogram_stats;
 pub(crate) mod math;
 mod order;

@@ -1,12 +1,10 @@
 //! The operators of PromQL as nodes of DataFusion plans.
 //!
-//! One logical node and one physical node carry any [`StepOperator`]; each file below is one operator. Between nodes
+//! One physical node carries any [`StepOperator`]; each file below is one operator. Between nodes
 //! travel batches of step matrices (`batch`): row numbers and values, never labels. Tables of labels were mapped from
 //! operator to operator when the plan was made, and what a node needs of them stands in its operator.
 
-use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,15 +13,11 @@ use std::time::{Duration, Instant};
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
-use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DFSchema, DFSchemaRef};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion::logical_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
@@ -31,9 +25,9 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSe
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
 };
-use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use futures::Stream;
 use futures::stream::BoxStream;
+use quiver_query::{Operator, write_operator};
 
 use crate::run::RunState;
 
@@ -112,85 +106,36 @@ impl Env {
     }
 }
 
-/// The logical node.
-#[derive(Clone)]
-pub(crate) struct StepNode {
-    operator: Arc<dyn StepOperator>,
-    run: Arc<RunState>,
-    inputs: Vec<LogicalPlan>,
-    schema: DFSchemaRef,
+/// What the logical node carries.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) operator: Arc<dyn StepOperator>,
+    pub(crate) run: Arc<RunState>,
 }
 
-impl StepNode {
-    /// Wraps an operator as a plan.
-    pub(crate) fn plan(
-        operator: Arc<dyn StepOperator>,
-        run: &Arc<RunState>,
-        inputs: Vec<LogicalPlan>,
-    ) -> quiver_types::Result<LogicalPlan> {
-        let schema = DFSchema::try_from(operator.schema()).map_err(quiver_query::from_datafusion)?;
-        let node = Self { operator, run: Arc::clone(run), inputs, schema: Arc::new(schema) };
-        Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
-    }
-}
-
-impl fmt::Debug for StepNode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StepNode").field("operator", &self.operator).field("inputs", &self.inputs).finish()
-    }
-}
-
-// Operators hold tables and matrices; two nodes are the same when they are the same operator over the same inputs.
-impl PartialEq for StepNode {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.operator, &other.operator) && self.inputs == other.inputs
-    }
-}
-
-impl Eq for StepNode {}
-
-impl PartialOrd for StepNode {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        (self == other).then_some(Ordering::Equal)
-    }
-}
-
-impl Hash for StepNode {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.operator.name().hash(state);
-        self.inputs.hash(state);
-    }
-}
-
-impl UserDefinedLogicalNodeCore for StepNode {
-    fn name(&self) -> &str {
+impl Operator for Step {
+    fn name(&self) -> &'static str {
         self.operator.name()
     }
 
-    fn inputs(&self) -> Vec<&LogicalPlan> {
-        self.inputs.iter().collect()
+    fn detail(&self) -> String {
+        self.operator.detail()
     }
 
-    fn schema(&self) -> &DFSchemaRef {
-        &self.schema
+    fn schema(&self) -> SchemaRef {
+        self.operator.schema()
     }
 
-    fn expressions(&self) -> Vec<Expr> {
-        vec![]
+    fn physical(
+        self: Arc<Self>,
+        mut inputs: Vec<Arc<dyn ExecutionPlan>>,
+        _: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if let Some(partial) = self.operator.partial() {
+            inputs = vec![Arc::new(StepExec::new(partial, Arc::clone(&self.run), inputs))];
+        }
+        Ok(Arc::new(StepExec::new(Arc::clone(&self.operator), Arc::clone(&self.run), inputs)))
     }
-
-    fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        shown(&*self.operator, f)
-    }
-
-    fn with_exprs_and_inputs(&self, _exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
-        Ok(Self { inputs, ..self.clone() })
-    }
-}
-
-fn shown(operator: &dyn StepOperator, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let detail = operator.detail();
-    if detail.is_empty() { f.write_str(operator.name()) } else { write!(f, "{}: {detail}", operator.name()) }
 }
 
 /// The physical node.
@@ -224,7 +169,7 @@ impl StepExec {
 
 impl DisplayAs for StepExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        shown(&*self.operator, f)
+        write_operator(self.operator.name(), &self.operator.detail(), f)
     }
 }
 
@@ -320,35 +265,6 @@ impl Stream for TimedOutput {
 impl RecordBatchStream for TimedOutput {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
-    }
-}
-
-/// Turns the logical nodes of this crate into physical ones; the engine gets it when it is made.
-pub fn extension_planner() -> Arc<dyn ExtensionPlanner + Send + Sync> {
-    Arc::new(StepPlanner)
-}
-
-#[derive(Debug)]
-struct StepPlanner;
-
-#[async_trait]
-impl ExtensionPlanner for StepPlanner {
-    async fn plan_extension(
-        &self,
-        _: &dyn PhysicalPlanner,
-        node: &dyn UserDefinedLogicalNode,
-        _: &[&LogicalPlan],
-        physical_inputs: &[Arc<dyn ExecutionPlan>],
-        _: &dyn Session,
-        _: &PhysicalPlanningContext,
-    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let Some(node) = node.as_any().downcast_ref::<StepNode>() else { return Ok(None) };
-        let mut inputs = physical_inputs.to_vec();
-        if let Some(partial) = node.operator.partial() {
-            let below = StepExec::new(partial, Arc::clone(&node.run), inputs);
-            inputs = vec![Arc::new(below)];
-        }
-        Ok(Some(Arc::new(StepExec::new(Arc::clone(&node.operator), Arc::clone(&node.run), inputs))))
     }
 }
 

@@ -10,15 +10,13 @@ use std::sync::atomic::AtomicUsize;
 use datafusion::logical_expr::LogicalPlan;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
-use quiver_query::{QueryEngine, SampleTables, from_datafusion};
+use quiver_query::{QueryEngine, SampleTables, from_datafusion, operator_plan};
 use quiver_types::{Error, ErrorKind, Matcher, Result, SeriesSnapshot, SeriesTable};
 
 use crate::annotation::Annotations;
 use crate::ast::{At, DurationExpr, Expr, ExprKind};
 use crate::duration::{evaluate, evaluate_positive};
 use crate::kernel::{Block, Grid};
-use crate::nodes::StepNode;
-use crate::nodes::StepOperator;
 use crate::nodes::batch::{matrix_schema, to_batch, to_block};
 use crate::nodes::broadcast::Broadcast;
 use crate::nodes::drive::Param;
@@ -26,6 +24,7 @@ use crate::nodes::literal::Literal;
 use crate::nodes::map::{Map, Stage};
 use crate::nodes::rollup::Rollup;
 use crate::nodes::rows::to_batches;
+use crate::nodes::{Step, StepOperator};
 use crate::run::RunState;
 use crate::tally::{Merge, TallyId};
 
@@ -307,7 +306,7 @@ impl Planner {
 
     /// Wraps an operator that somebody else holds too.
     pub(crate) fn shared_node(&self, operator: Arc<dyn StepOperator>, inputs: Vec<LogicalPlan>) -> Result<LogicalPlan> {
-        StepNode::plan(operator, &self.run, inputs)
+        operator_plan(Step { operator, run: Arc::clone(&self.run) }, inputs)
     }
 
     /// Puts elementwise stages on a scalar.

@@ -124,8 +124,7 @@ pub struct PromqlEngine {
 }
 
 impl PromqlEngine {
-    /// Binds the language to its surroundings. The engine must have been made with
-    /// [`crate::nodes::extension_planner`].
+    /// Binds the language to its surroundings.
     pub fn new(
         source: Arc<dyn SeriesSource>,
         tables: Arc<dyn SampleTables>,

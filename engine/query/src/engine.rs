@@ -17,7 +17,7 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
+use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
 use quiver_types::{Error, ErrorKind, MemoryPressure, Result};
 use serde_json::Value;
@@ -27,6 +27,7 @@ use tokio::sync::Semaphore;
 use crate::context::QueryContext;
 use crate::error::{from_datafusion, to_datafusion};
 use crate::explain;
+use crate::operator::OperatorPlanner;
 use crate::pool::QueryPool;
 
 /// How often a query that waits for memory looks again.
@@ -95,11 +96,11 @@ impl Drop for QueryEngine {
 }
 
 impl QueryEngine {
-    /// Starts the engine; `planners` turn the languages' own logical nodes into physical ones.
+    /// Starts the engine.
     ///
     /// # Errors
     /// Internal: the runtime or the spill directory cannot be made.
-    pub fn new(settings: &EngineSettings, planners: Vec<Arc<dyn ExtensionPlanner + Send + Sync>>) -> Result<Arc<Self>> {
+    pub fn new(settings: &EngineSettings) -> Result<Arc<Self>> {
         let threads = settings.threads.max(1);
         let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(settings.memory_bytes));
         let disk = DiskManagerBuilder::default()
@@ -126,7 +127,7 @@ impl QueryEngine {
             .map_err(|e| Error::internal("cannot start the query threads").with_source(e))?;
         Ok(Arc::new(Self {
             state,
-            planner: DefaultPhysicalPlanner::with_extension_planners(planners),
+            planner: DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(OperatorPlanner)]),
             runtime_env,
             pool,
             pool_bytes: settings.memory_bytes,
@@ -366,7 +367,7 @@ mod tests {
             concurrent_max,
             pressure: Arc::default(),
         };
-        QueryEngine::new(&settings, vec![]).unwrap()
+        QueryEngine::new(&settings).unwrap()
     }
 
     fn context(timeout_ms: u64) -> QueryContext {

@@ -23,6 +23,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 pub(crate) mod text;
+mod values;
 
 use std::fmt;
 use std::sync::Arc;

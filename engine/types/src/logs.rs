@@ -5,6 +5,7 @@
 //! the same, so empty values never travel (`logs-api` section 1).
 
 mod batch;
+mod counts;
 mod filter;
 mod source;
 mod stored;
@@ -12,11 +13,13 @@ mod stream;
 mod words;
 
 pub use batch::{BatchStream, LogsBatch, MSG, RowFields};
+pub use counts::{CountedField, ValueCounts, ValueLimits};
 pub use filter::{
     FieldPattern, LogFilter, MatchHints, NumberRange, RowMatcher, StreamSelector, TimePredicate, ValueMatcher,
 };
 pub use source::{
-    FIELD_NAME, LogColumn, LogForm, LogOrder, LogRequest, LogSnapshot, LogSource, ROW_COUNT, StreamId, StreamInfo,
+    FIELD_NAME, FIELD_VALUE, LogColumn, LogForm, LogOrder, LogRequest, LogSnapshot, LogSource, ROW_COUNT, StreamId,
+    StreamInfo,
 };
 pub use stored::{ID_BYTES, Stored, push_hex, write_float, write_hex, write_int};
 pub use stream::{quote_into, stream_text};

@@ -52,6 +52,8 @@ counters! {
     series,
     /// Samples that were decoded or copied from live data.
     samples,
+    /// Values of log rows that were decoded.
+    values,
 }
 
 /// Adds to a counter.

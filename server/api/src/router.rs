@@ -71,7 +71,7 @@ fn finish(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {
     router
         .fallback(|| async { plain(StatusCode::NOT_FOUND, "404 page not found") })
         .method_not_allowed_fallback(|| async { plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed") })
-        .layer(CompressionLayer::new().gzip(true))
+        .layer(CompressionLayer::new().gzip(true).br(true).zstd(true))
         .layer(CatchPanicLayer::custom(|panic: Box<dyn std::any::Any + Send>| {
             let text = panic
                 .downcast_ref::<String>()

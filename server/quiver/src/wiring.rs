@@ -204,10 +204,7 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
         concurrent_max: settings.query.concurrent_max,
         pressure,
     };
-    let engine = QueryEngine::new(
-        &engine_settings,
-        vec![quiver_promql::nodes::extension_planner(), quiver_logsql::extension_planner()],
-    )?;
+    let engine = QueryEngine::new(&engine_settings)?;
     let source: Arc<dyn SeriesSource> = store.source();
     let promql_settings = PromqlSettings {
         lookback_ms: span(settings.query.lookback).as_millis() as i64,

@@ -11,12 +11,12 @@ use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::MemTable;
+use quiver_logsql::LogsqlEngine;
 use quiver_logsql::kernels::values::parse_rfc3339;
-use quiver_logsql::{LogsqlEngine, extension_planner};
 use quiver_query::{EngineSettings, LogTables, QueryEngine};
 use quiver_types::logs::{
     FieldPattern, LogFilter, LogForm, LogRequest, LogSnapshot, LogSource, REST, STREAM, STREAM_ID, Stored, StreamInfo,
-    StreamSelector, TIME, write_float, write_int,
+    StreamSelector, TIME, ValueCounts, ValueLimits, write_float, write_int,
 };
 use quiver_types::{Access, Error, ReadStats, Result};
 
@@ -40,7 +40,7 @@ pub(crate) fn engine() -> Arc<QueryEngine> {
         concurrent_max: 4,
         pressure: Arc::default(),
     };
-    QueryEngine::new(&settings, vec![extension_planner()]).expect("an engine")
+    QueryEngine::new(&settings).expect("an engine")
 }
 
 /// Says how to make a table out of what it is asked for.
@@ -107,6 +107,9 @@ impl Table for Memory {
                 if request.form == LogForm::Counted {
                     return counted(&schema, rows, &request);
                 }
+                if let LogForm::ValueCounts(limits) = request.form {
+                    return value_counts(limits, rows);
+                }
                 if request.form == LogForm::FieldCounts {
                     return field_counts(&schema, rows);
                 }
@@ -144,6 +147,17 @@ fn field_counts(schema: &Arc<Schema>, rows: &[&Row]) -> std::result::Result<Reco
     }
     let names: ArrayRef = Arc::new(StringArray::from_iter_values(counts.keys()));
     RecordBatch::try_new(Arc::clone(schema), vec![names, Arc::new(UInt64Array::from_iter_values(counts.into_values()))])
+}
+
+/// How many of the rows have each value of each field.
+fn value_counts(limits: ValueLimits, rows: &[&Row]) -> std::result::Result<RecordBatch, arrow::error::ArrowError> {
+    let mut counts = ValueCounts::new(limits);
+    counts.rows = rows.len() as u64;
+    for (name, value) in rows.iter().flat_map(|row| row.iter()) {
+        let field = counts.field(name);
+        counts.add(field, value, 1);
+    }
+    counts.to_batch().map_err(|e| arrow::error::ArrowError::ExternalError(Box::new(e)))
 }
 
 fn get<'a>(row: &'a Row, name: &str) -> &'a str {

@@ -13,11 +13,12 @@ use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFuncti
 use datafusion::physical_expr::expressions::Column as ColumnExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
+use quiver_query::Operator;
 use quiver_types::logs::LogFilter;
 
 use super::group::partial;
 use crate::kernels::bucket::Bucket;
-use crate::nodes::{Operator, StreamExec, coalesce};
+use crate::nodes::{StreamExec, coalesce};
 use crate::pieces::map_batches;
 use crate::rows::{Column, Kind, Shape, batch};
 use crate::stats_fn::{Arg, Function, StatsAccumulator, stats_udaf};

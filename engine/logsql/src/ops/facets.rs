@@ -1,92 +1,122 @@
-//! `facets`: the most frequent values of each field.
+//! `facets`: the most frequent values of each field, out of counts of values: those of the scan, or of rows.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Instant;
 
-use arrow::array::{ArrayRef, StringViewBuilder};
+use arrow::array::{Array, ArrayRef, StringViewBuilder};
 use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use futures::StreamExt;
+use quiver_query::to_datafusion;
+use quiver_types::logs::{CountedField, FIELD_NAME, FIELD_VALUE, ROW_COUNT, ValueCounts, ValueLimits};
 
 use crate::ast::pipe::Facets;
 use crate::nodes::Open;
-use crate::rows::{Rest, Shape, batch, texts_of};
+use crate::pieces::Pieces;
+use crate::rows::{Column, Kind, Rest, Shape, Texts, batch, texts_of};
 
 /// The columns of the answer.
 pub(crate) fn shape() -> Shape {
     Shape::of_texts(["field_name", "field_value", "hits"], false)
 }
 
-/// Values of one field; none any more when the field is left out.
-type Values = Option<HashMap<String, u64>>;
+/// The columns of counts ([`ValueCounts::schema`]).
+pub(crate) fn counts_shape() -> Shape {
+    let mut shape = Shape::of_texts([FIELD_NAME, FIELD_VALUE], false);
+    shape.columns.push(Column { name: ROW_COUNT.to_owned(), kind: Kind::Count });
+    shape
+}
 
-/// Counts values over all rows.
-pub(crate) fn facets(facets: Facets, input: Shape) -> Open {
-    Arc::new(move |mut rows, _| {
-        let (facets, input) = (facets.clone(), input.clone());
+/// Which values are counted.
+pub(crate) fn limits(facets: &Facets) -> ValueLimits {
+    ValueLimits { values: facets.max_values_per_field, bytes: facets.max_value_len }
+}
+
+/// Counts the values of rows; gives one batch.
+pub(crate) fn count(limits: ValueLimits, input: Shape) -> Open {
+    Arc::new(move |rows, ctx| {
+        let input = input.clone();
+        let memory = MemoryConsumer::new("LogsValueCounts").register(ctx.memory_pool());
         futures::stream::once(async move {
-            let mut fields: BTreeMap<String, Values> = BTreeMap::new();
-            let mut total = 0;
-            while let Some(batch) = rows.next().await {
-                let batch = batch?;
-                total += batch.num_rows() as u64;
-                count(&batch, &input, &facets, &mut fields)?;
+            let (mut counts, mut rows) = (ValueCounts::new(limits), Pieces::new(rows));
+            while let Some(piece) = rows.next().await {
+                let (piece, began) = (piece?, Instant::now());
+                add_rows(&mut counts, &piece, &input)?;
+                memory.try_resize(counts.memory_bytes())?;
+                rows.took(piece.num_rows(), began.elapsed());
             }
-            answer(&facets, fields, total)
+            counts.to_batch().map_err(to_datafusion)
         })
         .boxed()
     })
 }
 
-fn add(fields: &mut BTreeMap<String, Values>, facets: &Facets, name: &str, value: &str) {
-    if value.is_empty() {
-        return;
-    }
-    if !fields.contains_key(name) {
-        fields.insert(name.to_owned(), Some(HashMap::new()));
-    }
-    let Some(entry) = fields.get_mut(name) else { return };
-    let Some(values) = entry else { return };
-    if value.len() as u64 > facets.max_value_len {
-        *entry = None;
-    } else if let Some(hits) = values.get_mut(value) {
-        *hits += 1;
-    } else if values.len() as u64 >= facets.max_values_per_field {
-        *entry = None;
-    } else {
-        values.insert(value.to_owned(), 1);
-    }
-}
-
-fn count(rows: &RecordBatch, shape: &Shape, facets: &Facets, fields: &mut BTreeMap<String, Values>) -> Result<()> {
-    let mut scratch = String::new();
+fn add_rows(counts: &mut ValueCounts, rows: &RecordBatch, shape: &Shape) -> Result<()> {
+    counts.rows += rows.num_rows() as u64;
     for name in shape.names() {
         let texts = texts_of(rows, shape, name)?;
-        for row in 0..rows.num_rows() {
-            add(fields, facets, name, texts.get(row, &mut scratch));
-        }
+        let field = counts.field(name);
+        add_column(counts, field, &texts, rows.num_rows());
     }
     if let Some(rest) = Rest::of(rows, shape) {
         for row in 0..rows.num_rows() {
-            rest.row(row).for_each(|(name, value)| add(fields, facets, name, value));
+            for (name, value) in rest.row(row) {
+                let field = counts.field(name);
+                counts.add(field, value, 1);
+            }
         }
     }
     Ok(())
 }
 
-fn answer(facets: &Facets, fields: BTreeMap<String, Values>, total: u64) -> Result<RecordBatch> {
+fn add_column(counts: &mut ValueCounts, field: CountedField, texts: &Texts, rows: usize) {
+    if let Texts::Dictionary(keys, values) = texts {
+        let mut of_codes = vec![0; values.len()];
+        keys.iter().flatten().for_each(|key| of_codes[key as usize] += 1);
+        for (code, n) in of_codes.into_iter().enumerate().filter(|&(code, n)| n > 0 && values.is_valid(code)) {
+            counts.add(field, values.value(code), n);
+        }
+        return;
+    }
+    let mut scratch = String::new();
+    for row in 0..rows {
+        if counts.is_out(field) {
+            return;
+        }
+        counts.add(field, texts.get(row, &mut scratch), 1);
+    }
+}
+
+/// Adds counts up, and chooses.
+pub(crate) fn facets(facets: Facets) -> Open {
+    Arc::new(move |mut rows, ctx| {
+        let facets = facets.clone();
+        let memory: MemoryReservation = MemoryConsumer::new("LogsFacets").register(ctx.memory_pool());
+        futures::stream::once(async move {
+            let mut counts = ValueCounts::new(limits(&facets));
+            while let Some(batch) = rows.next().await {
+                counts.add_batch(&batch?).map_err(to_datafusion)?;
+                memory.try_resize(counts.memory_bytes())?;
+            }
+            answer(&facets, &counts)
+        })
+        .boxed()
+    })
+}
+
+fn answer(facets: &Facets, counts: &ValueCounts) -> Result<RecordBatch> {
     let mut builders = [StringViewBuilder::new(), StringViewBuilder::new(), StringViewBuilder::new()];
     let mut count = 0;
-    for (name, values) in fields {
-        let mut values: Vec<(String, u64)> = values.into_iter().flatten().collect();
-        let constant = values.len() == 1 && values[0].1 == total;
+    for (name, mut values) in counts.by_name() {
+        let constant = values.len() == 1 && values[0].1 == counts.rows;
         if constant && !facets.keep_const_fields {
             continue;
         }
-        values.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        values.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
         values.truncate(usize::try_from(facets.limit).unwrap_or(usize::MAX));
         for (value, hits) in values {
-            builders[0].append_value(&name);
+            builders[0].append_value(name);
             builders[1].append_value(value);
             builders[2].append_value(hits.to_string());
             count += 1;

@@ -11,10 +11,11 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column as ColumnExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
+use quiver_query::Operator;
 
 use super::unpack::Writer;
 use crate::ast::Overwrite;
-use crate::nodes::{Operator, StreamExec, coalesce};
+use crate::nodes::{StreamExec, coalesce};
 use crate::pieces::{BatchMap, ValueMap, map_batches, map_values};
 use crate::rows::{Rest, Shape, Texts, as_view, texts_of};
 

@@ -15,9 +15,10 @@ use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use quiver_query::Operator;
 
 use crate::kernels::values::{push_plain_sort_key, push_sort_key};
-use crate::nodes::{Open, Operator, StreamExec};
+use crate::nodes::{Open, StreamExec};
 use crate::pieces::{BatchMap, map_batches};
 use crate::rows::{Kind, Rest, Shape, Texts, batch, binary, texts_of};
 

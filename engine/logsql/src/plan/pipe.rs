@@ -10,6 +10,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::union::UnionExec;
 use futures::StreamExt;
+use quiver_query::{Operator, operator_plan};
 use quiver_types::Result;
 use quiver_types::logs::{MSG, STREAM, STREAM_ID, TIME};
 
@@ -18,7 +19,7 @@ use super::{Planned, Planner, internal, stats};
 use crate::ast::pipe::{Sort, SortForm, Top, Uniq};
 use crate::ast::{FieldPattern, Filter, Pipe, Query, RowPipe, Test};
 use crate::needs::Needs;
-use crate::nodes::{Open, Operator, StreamExec, node};
+use crate::nodes::{Open, StreamExec};
 use crate::ops::aggregate::{Aggregate, Call, Key};
 use crate::ops::context::{Context, stream_context as stream_context_rows};
 use crate::ops::unpack::{Format, Packing};
@@ -101,7 +102,7 @@ fn once(planned: Planned, name: &'static str, detail: String, output: Shape, ope
 
 fn streamed(planned: Planned, operator: Streamed) -> Result<Planned> {
     let shape = operator.output.clone();
-    Ok(Planned { plan: node(operator, vec![planned.plan])?, shape, ..planned })
+    Ok(Planned { plan: operator_plan(operator, vec![planned.plan])?, shape, ..planned })
 }
 
 /// Skips and limits rows in the order in which they come.
@@ -151,6 +152,12 @@ pub(super) fn sum_field_names(pipe: &Pipe, planned: Planned) -> Result<Planned> 
     once(planned, "LogsFieldNames", pipe.to_string(), output, open)
 }
 
+/// `facets` over counts of values, as scans give them too.
+pub(super) fn add_facets(pipe: &Pipe, planned: Planned) -> Result<Planned> {
+    let Pipe::Facets(of) = pipe else { return Err(internal("no values to count")) };
+    once(planned, "LogsFacets", pipe.to_string(), facets::shape(), facets::facets(of.clone()))
+}
+
 fn field_names_shape(name: &str) -> Shape {
     Shape::of_texts([name, if name == "hits" { "hitss" } else { "hits" }], false)
 }
@@ -184,7 +191,7 @@ pub(super) fn generate_sequence(pipe: &Pipe) -> Result<Planned> {
         produce_one_row: false,
         schema: Arc::new(datafusion::common::DFSchema::empty()),
     });
-    let plan = node(operator, vec![nothing])?;
+    let plan = operator_plan(operator, vec![nothing])?;
     Ok(Planned { plan, shape: output, time: (i64::MIN, i64::MAX) })
 }
 
@@ -238,8 +245,10 @@ impl Planner<'_> {
                 once(planned, "LogsFieldNames", text, output, open)
             }
             Pipe::Facets(of) => {
-                let open = facets::facets(of.clone(), planned.shape.clone());
-                once(planned, "LogsFacets", text, facets::shape(), open)
+                let (limits, detail) = (facets::limits(of), planned.shape.to_string());
+                let (output, open) = (facets::counts_shape(), facets::count(limits, planned.shape.clone()));
+                let counted = Streamed { name: "LogsValueCounts", detail, output, once: false, open };
+                add_facets(pipe, streamed(planned, counted)?)
             }
             Pipe::Stats(of) => {
                 let planned = with_columns(planned, &stats::named(of))?;
@@ -358,7 +367,7 @@ impl Planner<'_> {
             prefix: of.prefix.clone(),
         };
         let shape = operator.output();
-        Ok(Planned { plan: node(operator, vec![left.plan, right.plan])?, shape, time: left.time })
+        Ok(Planned { plan: operator_plan(operator, vec![left.plan, right.plan])?, shape, time: left.time })
     }
 
     fn union(&self, query: &Query, planned: Planned, needs: &Needs) -> Result<Planned> {
@@ -380,7 +389,7 @@ impl Planner<'_> {
                 Ok(each(side, "LogsAlign", String::new(), shape.clone(), align)?.plan)
             })
             .collect::<Result<Vec<_>>>()?;
-        Ok(Planned { plan: node(Union(shape.clone()), inputs)?, shape, time })
+        Ok(Planned { plan: operator_plan(Union(shape.clone()), inputs)?, shape, time })
     }
 }
 
@@ -488,12 +497,12 @@ fn count_call(name: &str) -> Call {
 
 fn group(operator: Aggregate, planned: Planned) -> Result<Planned> {
     let shape = operator.output();
-    Ok(Planned { plan: node(operator, vec![planned.plan])?, shape, ..planned })
+    Ok(Planned { plan: operator_plan(operator, vec![planned.plan])?, shape, ..planned })
 }
 
 fn sorted(operator: sort::Sort, planned: Planned) -> Result<Planned> {
     let shape = operator.output();
-    Ok(Planned { plan: node(operator, vec![planned.plan])?, shape, ..planned })
+    Ok(Planned { plan: operator_plan(operator, vec![planned.plan])?, shape, ..planned })
 }
 
 /// Gives columns to fields that have none yet.

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use quiver_types::Result;
 
 use super::call::{KernelContext, RangeCall};
+use super::floats::of_floats;
 use super::notes::{Note, Notes};
 use super::{FunctionDef, MATRIX, RangeFunction};
 use crate::kernel::{SeriesOut, SeriesSamples};
@@ -86,18 +87,7 @@ fn value(
         return extreme(samples, call, out, ctx, beats, |i| samples.values[i]);
     }
     // No sample is in two windows: nothing is gained by a queue.
-    let mut notes = Notes::default();
-    each(samples, call, (0, 0), |w| {
-        if w.floats.is_empty() {
-            return;
-        }
-        if !w.hists.is_empty() {
-            notes.set(Note::HistogramsIgnored);
-        }
-        out.values[w.step] = best(&samples.values[w.floats.lo..w.floats.hi], beats);
-        out.present[w.step] = true;
-    });
-    ctx.note(&notes);
+    of_floats(samples, call, out, ctx, |values| best(values, beats));
 }
 
 /// Gives the first of the values that no other beats; without any but NaN the last.

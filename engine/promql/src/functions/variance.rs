@@ -3,11 +3,10 @@
 use quiver_types::Result;
 
 use super::call::{KernelContext, RangeCall};
-use super::notes::{Note, Notes};
+use super::floats::of_floats;
 use super::{FunctionDef, MATRIX, RangeFunction};
 use crate::kahan;
 use crate::kernel::{SeriesOut, SeriesSamples};
-use crate::window::each;
 
 pub(super) const STDDEV_OVER_TIME: FunctionDef = FunctionDef::range(
     "stddev_over_time",
@@ -28,7 +27,7 @@ fn stddev(
     out: &mut SeriesOut<'_>,
     ctx: &mut KernelContext<'_>,
 ) -> Result<()> {
-    fill(samples, call, out, ctx, |values| variance(values).sqrt());
+    of_floats(samples, call, out, ctx, |values| variance(values).sqrt());
     Ok(())
 }
 
@@ -38,29 +37,8 @@ fn stdvar(
     out: &mut SeriesOut<'_>,
     ctx: &mut KernelContext<'_>,
 ) -> Result<()> {
-    fill(samples, call, out, ctx, variance);
+    of_floats(samples, call, out, ctx, variance);
     Ok(())
-}
-
-fn fill(
-    samples: &SeriesSamples<'_>,
-    call: &RangeCall<'_>,
-    out: &mut SeriesOut<'_>,
-    ctx: &mut KernelContext<'_>,
-    f: impl Fn(&[f64]) -> f64,
-) {
-    let mut notes = Notes::default();
-    each(samples, call, (0, 0), |w| {
-        if w.floats.is_empty() {
-            return;
-        }
-        if !w.hists.is_empty() {
-            notes.set(Note::HistogramsIgnored);
-        }
-        out.values[w.step] = f(&samples.values[w.floats.lo..w.floats.hi]);
-        out.present[w.step] = true;
-    });
-    ctx.note(&notes);
 }
 
 fn variance(values: &[f64]) -> f64 {

@@ -98,6 +98,13 @@ pub(crate) trait Block: Send {
     /// Adds how many of these rows have each field that is none of [`COMPUTED`].
     async fn field_counts(&mut self, rows: &BooleanBuffer, out: &mut BTreeMap<String, u64>) -> Result<()>;
 
+    /// Calls for each field of these rows that has no column.
+    async fn each_overflow(
+        &mut self,
+        rows: &BooleanBuffer,
+        visit: &mut (dyn for<'a> FnMut(&'a str, &'a str) + Send),
+    ) -> Result<()>;
+
     /// All fields of these rows but those named, in name order.
     async fn rest(&mut self, without: &[&str], rows: &BooleanBuffer) -> Result<MapArray>;
 }

@@ -26,6 +26,7 @@ use quiver_types::logs::{LogForm, LogOrder, LogRequest, TIME};
 use super::blocks::{Blocks, Queue};
 use super::ordered::Ordered;
 use super::stream::AnyOrder;
+use super::values::LeftOut;
 
 /// A partition is not worth its thread below this many rows.
 const PARTITION_ROWS_MIN: u64 = 32 * 1024;
@@ -37,6 +38,8 @@ pub(super) struct Scan {
     pub(super) request: Arc<LogRequest>,
     pub(super) projection: Vec<usize>,
     pub(super) schema: SchemaRef,
+    /// Fields whose values are not counted any more; the same whenever the plan runs.
+    pub(super) left_out: LeftOut,
 }
 
 /// Reads log rows that match a filter, in any order or by time.
@@ -90,7 +93,13 @@ impl LogsExec {
             Boundedness::Bounded,
         );
         Ok(Self {
-            scan: Arc::new(Scan { blocks: Arc::new(blocks), request, projection, schema }),
+            scan: Arc::new(Scan {
+                blocks: Arc::new(blocks),
+                request,
+                projection,
+                schema,
+                left_out: LeftOut::default(),
+            }),
             limit,
             partitions,
             queue: Mutex::new(None),

@@ -466,6 +466,18 @@ impl Block for GroupBlock {
         Ok(())
     }
 
+    async fn each_overflow(
+        &mut self,
+        rows: &BooleanBuffer,
+        visit: &mut (dyn for<'a> FnMut(&'a str, &'a str) + Send),
+    ) -> Result<()> {
+        if let Some((map, at)) = self.map(rows).await? {
+            let column = Column { values: Values::Missing, at };
+            column.for_each(rows, |_, at| entries(&map, at).for_each(|(name, value)| visit(name, value)));
+        }
+        Ok(())
+    }
+
     fn take_stats(&mut self) -> ReadStats {
         std::mem::take(&mut self.stats)
     }

@@ -150,6 +150,19 @@ impl Block for LiveBlock {
         Ok(())
     }
 
+    async fn each_overflow(
+        &mut self,
+        rows: &BooleanBuffer,
+        visit: &mut (dyn for<'a> FnMut(&'a str, &'a str) + Send),
+    ) -> Result<()> {
+        let own = &self.chunk.rows;
+        let names: Vec<&str> = own.names.iter().map(Option::unwrap_or_default).collect();
+        for row in rows.set_indices() {
+            own.fields(row).for_each(|f| visit(names[own.field_names[f] as usize], own.values.value(f)));
+        }
+        Ok(())
+    }
+
     async fn rest(&mut self, without: &[&str], rows: &BooleanBuffer) -> Result<MapArray> {
         let own = &self.chunk.rows;
         let names: Vec<&str> = own.names.iter().map(Option::unwrap_or_default).collect();

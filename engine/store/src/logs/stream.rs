@@ -19,6 +19,7 @@ use super::blocks::Queue;
 use super::eval::{eval, within};
 use super::exec::{Counters, Scan};
 use super::output::{by_stream, field_counts, output, prefetch};
+use super::values::{to_batch, value_counts};
 
 /// Rows of a batch, about.
 const BATCH_ROWS: usize = 16 * 1024;
@@ -83,8 +84,13 @@ impl AnyOrder {
             let _timer = timer.timer();
             let mut block = handle.open();
             let matching = matching(&mut *block, &self.scan).await;
-            let Scan { request, projection, schema, .. } = &*self.scan;
+            let Scan { request, projection, schema, left_out, .. } = &*self.scan;
             let counted = match (&matching, request.form) {
+                (Ok(rows), LogForm::ValueCounts(limits)) => {
+                    let counts = value_counts(&mut *block, limits, left_out, rows).await.map_err(external)?;
+                    self.memory.try_resize(block.bytes() + counts.memory_bytes())?;
+                    Some(to_batch(counts, projection))
+                }
                 (Ok(rows), LogForm::FieldCounts) => Some(field_counts(&mut *block, projection, schema, rows).await),
                 (Ok(rows), LogForm::Counted) => by_stream(&*block, request, projection, schema, rows),
                 _ => None,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 
-use crate::logs::{LogFilter, REST, SEVERITY_NUMBER, Stored, StreamSelector, TIME};
+use crate::logs::{LogFilter, REST, SEVERITY_NUMBER, Stored, StreamSelector, TIME, ValueCounts, ValueLimits};
 use crate::tables::logs as table;
 use crate::{Access, LabelSet, ReadStats, Result, SeriesId};
 
@@ -49,6 +49,8 @@ pub trait LogSnapshot: Send + Sync + fmt::Debug {
 pub const FIELD_NAME: &str = "__q_field";
 /// Last column of [`LogForm::FieldCounts`] and [`LogForm::Counted`]: a number of rows.
 pub const ROW_COUNT: &str = "__q_rows";
+/// Value of a field ([`LogForm::ValueCounts`]).
+pub const FIELD_VALUE: &str = "__q_value";
 
 /// A column that a scan is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -84,6 +86,8 @@ pub enum LogForm {
     Counted,
     /// Names of fields, and how many rows have each ([`LogRequest::field_counts`]).
     FieldCounts,
+    /// How many rows have each value of each field ([`LogRequest::value_counts`]).
+    ValueCounts(ValueLimits),
 }
 
 /// What a scan is asked for. Its schema: the columns in this order, all nullable but `_time`; `_time` is
@@ -133,9 +137,20 @@ impl LogRequest {
         Self { filter, columns: Vec::new(), rest: false, order: LogOrder::Any, form: LogForm::FieldCounts }
     }
 
+    /// Asks how many rows have each value of each field, `_time`, `_stream` and `_stream_id` too. Schema:
+    /// [`ValueCounts::schema`]; a value comes as often as there are blocks with it. Fields beyond the limits are not
+    /// read on.
+    pub fn value_counts(filter: LogFilter, limits: ValueLimits) -> Self {
+        let form = LogForm::ValueCounts(limits);
+        Self { filter, columns: Vec::new(), rest: true, order: LogOrder::Any, form }
+    }
+
     /// Gives the schema of the scan.
     pub fn schema(&self) -> SchemaRef {
         let count = |nullable| Field::new(ROW_COUNT, DataType::UInt64, nullable);
+        if let LogForm::ValueCounts(_) = self.form {
+            return ValueCounts::schema();
+        }
         if self.form == LogForm::FieldCounts {
             return Arc::new(Schema::new(vec![Field::new(FIELD_NAME, DataType::Utf8, false), count(false)]));
         }

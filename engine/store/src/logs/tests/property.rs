@@ -8,7 +8,7 @@ use arrow::array::AsArray;
 use arrow::datatypes::UInt64Type;
 use quiver_types::logs::{
     FieldPattern, LogColumn, LogFilter, LogForm, LogOrder, LogRequest, MSG, RowMatcher, STREAM, STREAM_ID,
-    StreamSelector, TIME,
+    StreamSelector, TIME, ValueCounts, ValueLimits,
 };
 use quiver_types::{Access, LabelSet, Matcher};
 use rand::rngs::StdRng;
@@ -159,6 +159,32 @@ async fn counted(store: &Store, model: &Model, access: &Access, filter: &LogFilt
     assert_eq!(seen, expected, "{state}: {} by {names:?}", request.filter);
 }
 
+/// Values are as often as there are rows with them.
+async fn value_counts(store: &Store, model: &Model, access: &Access, filter: &LogFilter, i: usize, state: &str) {
+    let limits = ValueLimits { values: [3, 20, 1000][i % 3], bytes: [8, 128][i % 2] };
+    let mut seen = ValueCounts::new(limits);
+    for batch in read(store, access, &LogRequest::value_counts(filter.clone(), limits)).await {
+        seen.add_batch(&batch).expect("counts");
+    }
+    let mut expected = ValueCounts::new(limits);
+    for row in model.select(access, filter) {
+        expected.rows += 1;
+        for (name, value) in &row {
+            let field = expected.field(name);
+            expected.add(field, value, 1);
+        }
+    }
+    let all = |counts: &ValueCounts| -> BTreeMap<String, Vec<(String, u64)>> {
+        let sorted = |mut values: Vec<(&str, u64)>| {
+            values.sort_unstable();
+            values.into_iter().map(|(value, n)| (value.to_owned(), n)).collect()
+        };
+        counts.by_name().map(|(name, values)| (name.to_owned(), sorted(values))).collect()
+    };
+    assert_eq!(seen.rows, expected.rows, "{state}: {filter}");
+    assert_eq!(all(&seen), all(&expected), "{state}: {filter} within {limits:?}");
+}
+
 async fn check(store: &Store, model: &Model, filters: &[LogFilter], state: &str) {
     let names = ["level", "status", "rare1", "a.b", "ip", "nowhere"];
     for (i, filter) in filters.iter().enumerate() {
@@ -183,6 +209,7 @@ async fn check(store: &Store, model: &Model, filters: &[LogFilter], state: &str)
             LogOrder::OldestFirst => assert!(times.is_sorted(), "{state}"),
         }
         counted(store, model, &access, filter, i, state).await;
+        value_counts(store, model, &access, filter, i, state).await;
         let seen = sorted(seen);
         assert!(
             seen == expected,

@@ -213,7 +213,7 @@ impl Part {
         let fetched = self.fetch(file, footer, wanted, purpose, stats).await?;
         let group_len = (logs.group_rows(group).end - logs.group_rows(group).start) as usize;
         let selected: usize = rows.iter().map(ExactSizeIterator::len).sum();
-        stats::add(&stats.samples, selected as u64);
+        stats::add(&stats.values, selected as u64);
         decode(file, footer, group, leaves, fetched, rows, group_len, selected)
             .map_err(|e| damaged(&file.key, "its rows cannot be decoded").with_source(e))?
             .ok_or_else(missing)

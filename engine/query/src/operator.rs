@@ -1,0 +1,140 @@
+//! Operators of the query languages as nodes of DataFusion plans.
+//!
+//! One logical node carries any [`Operator`], and the operator makes its physical nodes itself. Sessions carry no optimizer
+//! rules, so operators bring partitions together themselves.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::Session;
+use datafusion::common::{DFSchema, DFSchemaRef};
+use datafusion::error::Result;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
+
+use crate::error::from_datafusion;
+
+/// What runs in a node.
+pub trait Operator: fmt::Debug + Send + Sync + 'static {
+    /// Name that plans show.
+    fn name(&self) -> &'static str;
+
+    /// What plans show beside the name.
+    fn detail(&self) -> String;
+
+    /// Schema of the batches that it gives.
+    fn schema(&self) -> SchemaRef;
+
+    /// Makes the physical nodes.
+    fn physical(
+        self: Arc<Self>,
+        inputs: Vec<Arc<dyn ExecutionPlan>>,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>>;
+}
+
+/// The logical node.
+#[derive(Clone)]
+struct OperatorNode {
+    operator: Arc<dyn Operator>,
+    inputs: Vec<LogicalPlan>,
+    schema: DFSchemaRef,
+}
+
+/// Wraps an operator as a plan.
+///
+/// # Errors
+/// Internal: the names of its columns are not unique.
+pub fn operator_plan(operator: impl Operator, inputs: Vec<LogicalPlan>) -> quiver_types::Result<LogicalPlan> {
+    let schema = DFSchema::try_from(operator.schema()).map_err(from_datafusion)?;
+    let node = OperatorNode { operator: Arc::new(operator), inputs, schema: Arc::new(schema) };
+    Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
+}
+
+impl fmt::Debug for OperatorNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OperatorNode").field("operator", &self.operator).field("inputs", &self.inputs).finish()
+    }
+}
+
+// Two nodes are the same when they are the same operator over the same inputs.
+impl PartialEq for OperatorNode {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.operator, &other.operator) && self.inputs == other.inputs
+    }
+}
+
+impl Eq for OperatorNode {}
+
+impl PartialOrd for OperatorNode {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        (self == other).then_some(Ordering::Equal)
+    }
+}
+
+impl Hash for OperatorNode {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.operator.name().hash(state);
+        self.inputs.hash(state);
+    }
+}
+
+impl UserDefinedLogicalNodeCore for OperatorNode {
+    fn name(&self) -> &str {
+        self.operator.name()
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        self.inputs.iter().collect()
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        &self.schema
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        vec![]
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_operator(self.operator.name(), &self.operator.detail(), f)
+    }
+
+    fn with_exprs_and_inputs(&self, _exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
+        Ok(Self { inputs, ..self.clone() })
+    }
+}
+
+/// Writes an operator as plans show it.
+///
+/// # Errors
+/// Those of the formatter.
+pub fn write_operator(name: &str, detail: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if detail.is_empty() { f.write_str(name) } else { write!(f, "{name}: {detail}") }
+}
+
+/// Turns the logical node into physical ones.
+#[derive(Debug)]
+pub(crate) struct OperatorPlanner;
+
+#[async_trait]
+impl ExtensionPlanner for OperatorPlanner {
+    async fn plan_extension(
+        &self,
+        _: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        _: &[&LogicalPlan],
+        physical_inputs: &[Arc<dyn ExecutionPlan>],
+        session: &dyn Session,
+        _: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(node) = node.as_any().downcast_ref::<OperatorNode>() else { return Ok(None) };
+        Arc::clone(&node.operator).physical(physical_inputs.to_vec(), session).map(Some)
+    }
+}

@@ -1,0 +1,142 @@
+//! How many rows have each value of each field ([`LogForm::ValueCounts`](quiver_types::logs::LogForm)). A field with too
+//! many values is noticed in its first rows, and read in no block after that.
+
+use std::collections::{HashMap, HashSet};
+
+use arrow::array::{Array, RecordBatch};
+use arrow::buffer::BooleanBuffer;
+use foldhash::fast::FixedState;
+use parking_lot::Mutex;
+use quiver_types::logs::{CountedField, ValueCounts, ValueLimits};
+
+use super::block::{Block, COMPUTED, column, of_stream};
+use super::column::{Column, Values, dictionary};
+use super::eval::within;
+use crate::error::{Context, Result};
+
+/// Rows of which a field must not have too many values before the others are read.
+const FIRST_ROWS: usize = 4096;
+
+/// Names of fields that are left out, shared by the partitions of a scan.
+#[derive(Debug, Default)]
+pub(super) struct LeftOut(Mutex<HashSet<String, FixedState>>);
+
+/// Counts the values of the rows that are set.
+pub(super) async fn value_counts(
+    block: &mut dyn Block,
+    limits: ValueLimits,
+    left_out: &LeftOut,
+    rows: &BooleanBuffer,
+) -> Result<ValueCounts> {
+    let mut counts = ValueCounts::new(limits);
+    counts.rows = rows.count_set_bits() as u64;
+    if counts.rows == 0 {
+        return Ok(counts);
+    }
+    let windows = windows(rows);
+    for name in COMPUTED.into_iter().map(str::to_owned).chain(block.names("")) {
+        if left_out.0.lock().contains(&name) {
+            continue;
+        }
+        let field = counts.field(&name);
+        match of_stream(block, &name) {
+            Some(value) => {
+                for (stream, rows) in block.stream_counts(rows) {
+                    counts.add(field, &value.of(&stream), rows);
+                }
+            }
+            None => {
+                for window in windows.iter().flatten() {
+                    if !counts.is_out(field) {
+                        let column = column(block, &name, window).await?;
+                        add_column(&mut counts, field, &column, window, limits);
+                    }
+                }
+            }
+        }
+        if counts.is_out(field) {
+            left_out.0.lock().insert(name);
+        }
+    }
+    block
+        .each_overflow(rows, &mut |name, value| {
+            let field = counts.field(name);
+            counts.add(field, value, 1);
+        })
+        .await?;
+    Ok(counts)
+}
+
+/// As a batch of the columns that are wanted.
+pub(super) fn to_batch(counts: ValueCounts, projection: &[usize]) -> Result<RecordBatch> {
+    counts.to_batch()?.project(projection).internal("cannot build a batch of counts")
+}
+
+/// The first rows that are set, and the others.
+fn windows(rows: &BooleanBuffer) -> [Option<BooleanBuffer>; 2] {
+    match rows.set_indices().nth(FIRST_ROWS) {
+        None => [Some(rows.clone()), None],
+        Some(end) => [Some(within(rows, 0, end)), Some(within(rows, end, rows.len()))],
+    }
+}
+
+fn add_column(
+    counts: &mut ValueCounts,
+    field: CountedField,
+    column: &Column,
+    rows: &BooleanBuffer,
+    limits: ValueLimits,
+) {
+    let values = &column.values;
+    match values {
+        Values::Missing => {}
+        Values::Constant(value) => counts.add(field, value, rows.count_set_bits() as u64),
+        Values::Coded(array) => {
+            let Some(texts) = dictionary(array) else { return };
+            let mut of_codes = vec![0; texts.len()];
+            let (keys, nulls) = (array.keys().values(), array.keys().nulls());
+            // Codes of missing values mean nothing.
+            column.for_each(rows, |_, at| {
+                if nulls.is_none_or(|nulls| nulls.is_valid(at)) {
+                    of_codes[keys[at] as usize] += 1;
+                }
+            });
+            of_codes.iter().enumerate().for_each(|(code, n)| counts.add(field, texts.value(code), *n));
+        }
+        Values::Int(array) | Values::Time(array, _) => {
+            add_numbers(counts, field, column, rows, limits, |at| array.value(at) as u64);
+        }
+        Values::Float(array) => add_numbers(counts, field, column, rows, limits, |at| array.value(at).to_bits()),
+        Values::Ipv4(array) => add_numbers(counts, field, column, rows, limits, |at| u64::from(array.value(at))),
+        Values::Text(_) | Values::Hex(_) => {
+            let mut buffer = String::new();
+            column.for_each(rows, |_, at| {
+                if !counts.is_out(field) {
+                    counts.add(field, values.text(at, &mut buffer), 1);
+                }
+            });
+        }
+    }
+}
+
+/// Counts numbers by their bits: only what differs becomes text.
+fn add_numbers(
+    counts: &mut ValueCounts,
+    field: CountedField,
+    column: &Column,
+    rows: &BooleanBuffer,
+    limits: ValueLimits,
+    bits: impl Fn(usize) -> u64,
+) {
+    // Where a number is first found, and how often.
+    let mut found: HashMap<u64, (usize, u64), FixedState> = HashMap::default();
+    column.for_each(rows, |_, at| {
+        if found.len() as u64 <= limits.values && !column.values.is_null(at) {
+            found.entry(bits(at)).or_insert((at, 0)).1 += 1;
+        }
+    });
+    let mut buffer = String::new();
+    for (at, n) in found.into_values() {
+        counts.add(field, column.values.text(at, &mut buffer), n);
+    }
+}
