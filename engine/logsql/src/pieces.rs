@@ -84,8 +84,8 @@ impl Pieces {
 /// A function from batch to batch; made anew for each partition, so it may keep buffers.
 pub(crate) type BatchMap = Box<dyn FnMut(RecordBatch) -> Result<RecordBatch> + Send>;
 
-/// A function from the first rows of a batch to a batch. It takes at least one row, and none after those of which it made
-/// so many bytes as are given.
+/// A function from the first rows of a batch to a batch. It takes no row after those of which it made so many bytes as are
+/// given. Where it makes rows but takes none, it goes on within the first one when it is called again.
 pub(crate) type ValueMap = Box<dyn FnMut(&RecordBatch, usize) -> Result<Made> + Send>;
 
 /// What was made of some rows.

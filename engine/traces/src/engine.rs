@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use datafusion::datasource::provider_as_source;
+use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use futures::StreamExt;
 use quiver_query::{QueryContext, QueryEngine, SpanTables, from_datafusion};
@@ -206,6 +207,11 @@ fn lookup_filter(mut ids: Vec<TraceId>, window: (i64, i64)) -> SpanFilter {
 }
 
 impl Reader {
+    /// Begins to reserve memory of the query's share.
+    pub(crate) fn reservation(&self, name: &str) -> MemoryReservation {
+        self.traces.engine.reservation(name, &self.ctx)
+    }
+
     /// Makes the plan of a request of roll-ups.
     pub(crate) fn rollup_plan(&self, request: &RollupRequest) -> Result<LogicalPlan, Error> {
         let ctx = &self.ctx;

@@ -30,7 +30,9 @@ pub use rollup::{
     rollup_columns, rollup_schema,
 };
 pub use source::{SpanRequest, SpanSnapshot, SpanSource};
-pub use tags::{TAG_CARDINALITY_MAX, TAG_VALUES_MAX, TagRequest, tag_kind, tag_kind_name, tag_schema};
+pub use tags::{
+    TAG_BYTES, TAG_CARDINALITY_MAX, TAG_HASH_BYTES, TAG_VALUES_MAX, TagRequest, tag_kind, tag_kind_name, tag_schema,
+};
 
 /// Mark: the span is Zipkin's other half of a shared id.
 pub const SHARED: u8 = 1;

@@ -89,7 +89,7 @@ impl Cells {
 }
 
 /// Says that values grew beyond all bounds.
-pub(crate) fn too_large(what: &str, max: usize) -> DataFusionError {
+fn too_large(what: &str, max: usize) -> DataFusionError {
     let text = format!("{what} come to more than {} MiB", max >> 20);
     to_datafusion(Error::new(ErrorKind::LimitExceeded, text))
 }

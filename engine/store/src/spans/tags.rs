@@ -13,6 +13,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::error::DataFusionError;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
@@ -20,7 +21,8 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use quiver_types::SpansBatch;
 use quiver_types::spans::{
-    Attributes, Place, TAG_CARDINALITY_MAX, TAG_VALUES_MAX, TagRequest, Value, events, links, tag_kind, tag_schema,
+    Attributes, Place, TAG_BYTES, TAG_CARDINALITY_MAX, TAG_HASH_BYTES, TAG_VALUES_MAX, TagRequest, Value, events,
+    links, tag_kind, tag_schema,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -48,13 +50,15 @@ struct Tally {
     /// By place.
     tags: [HashMap<String, Tag, FixedState>; Place::ALL.len()],
     values: HashMap<String, u64, FixedState>,
+    /// About what all that takes in memory.
+    bytes: usize,
     /// Rows so far; a key of several events counts its span once.
     row: u64,
 }
 
 impl Tally {
     fn new(request: TagRequest) -> Self {
-        Self { request, tags: Default::default(), values: HashMap::default(), row: 0 }
+        Self { request, tags: Default::default(), values: HashMap::default(), bytes: 0, row: 0 }
     }
 
     fn places(&self) -> impl Iterator<Item = Place> + use<> {
@@ -67,6 +71,7 @@ impl Tally {
         let tags = &mut self.tags[place as usize];
         if !tags.contains_key(key) {
             tags.insert(key.to_owned(), Tag::default());
+            self.bytes += key.len() + TAG_BYTES;
         }
         let Some(tag) = tags.get_mut(key) else { return };
         tag.kinds |= tag_kind(value);
@@ -75,8 +80,8 @@ impl Tally {
             _ => tag.spans += spans,
         }
         tag.last_row = row.unwrap_or(tag.last_row);
-        if tag.values.len() < TAG_CARDINALITY_MAX {
-            tag.values.insert(xxh3_64(value.text().as_bytes()));
+        if tag.values.len() < TAG_CARDINALITY_MAX && tag.values.insert(xxh3_64(value.text().as_bytes())) {
+            self.bytes += TAG_HASH_BYTES;
         }
     }
 
@@ -85,6 +90,7 @@ impl Tally {
             *known += spans;
         } else if self.values.len() < TAG_VALUES_MAX {
             self.values.insert(value.to_owned(), spans);
+            self.bytes += value.len() + TAG_BYTES;
         }
     }
 
@@ -261,6 +267,7 @@ impl Tally {
                 rows.push((place as u8, key, tag.kinds, tag.spans, hashes));
             }
         }
+        self.bytes = 0;
         rows.extend(self.values.drain().map(|(value, spans)| (0, value, 0, spans, Vec::new())));
         let columns: Vec<ArrayRef> = vec![
             Arc::new(UInt8Array::from_iter_values(rows.iter().map(|r| r.0))),
@@ -274,7 +281,11 @@ impl Tally {
 }
 
 /// Counts what is left of a scan, part by part; live batches come first.
-async fn count(scan: &ScanShared, tally: &mut Tally) -> Result<Option<RecordBatch>> {
+async fn count(
+    scan: &ScanShared,
+    tally: &mut Tally,
+    memory: &MemoryReservation,
+) -> datafusion::error::Result<Option<RecordBatch>> {
     let mut live = false;
     loop {
         let unit = scan.next.fetch_add(1, Relaxed);
@@ -282,25 +293,31 @@ async fn count(scan: &ScanShared, tally: &mut Tally) -> Result<Option<RecordBatc
             live = true;
             let keep = matching(&LiveRows::new(&chunk.batch), &scan.request.filter, &scan.access);
             tally.live(&chunk.batch, &keep);
+            memory.try_resize(tally.bytes)?;
             // Whoever asks gets a chance to see his deadline between steps.
             tokio::task::yield_now().await;
             continue;
         }
         let Some(part) = scan.parts.get(unit - scan.live.len()) else { break };
-        let mut part = open(scan, Arc::clone(part)).await?;
+        let mut part = open(scan, Arc::clone(part)).await.map_err(external)?;
         loop {
             let (step, _) = part.next_rows();
             if step.is_empty() {
                 break;
             }
-            for (rows, keep) in part.read_coded(scan, &step).await? {
+            for (rows, keep) in part.read_coded(scan, &step).await.map_err(external)? {
                 tally.part(&rows, &keep);
             }
+            memory.try_resize(tally.bytes)?;
             tokio::task::yield_now().await;
         }
-        return tally.take().map(Some);
+        return tally.take().map(Some).map_err(external);
     }
-    if live { tally.take().map(Some) } else { Ok(None) }
+    if live { tally.take().map(Some).map_err(external) } else { Ok(None) }
+}
+
+fn external(error: quiver_types::Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
 }
 
 struct Counted(Arc<ScanShared>, TagRequest, SchemaRef);
@@ -316,11 +333,12 @@ impl PartitionStream for Counted {
         &self.2
     }
 
-    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let (scan, tally) = (Arc::clone(&self.0), Tally::new(self.1.clone()));
-        let batches = futures::stream::try_unfold((scan, tally), |(scan, mut tally)| async move {
-            let batch = count(&scan, &mut tally).await.map_err(|e| DataFusionError::External(Box::new(e)))?;
-            Ok(batch.map(|batch| (batch, (scan, tally))))
+    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let memory = MemoryConsumer::new("span_tags").register(context.memory_pool());
+        let state = (Arc::clone(&self.0), Tally::new(self.1.clone()), memory);
+        let batches = futures::stream::try_unfold(state, async |(scan, mut tally, memory)| {
+            let batch = count(&scan, &mut tally, &memory).await?;
+            Ok(batch.map(|batch| (batch, (scan, tally, memory))))
         });
         Box::pin(RecordBatchStreamAdapter::new(tag_schema(), batches))
     }

@@ -7,11 +7,11 @@ use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{UInt8Type, UInt64Type};
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
-use quiver_query::QueryContext;
+use quiver_query::{QueryContext, from_datafusion};
 use quiver_types::Error;
 use quiver_types::spans::{
-    Attributes, Place, SpanColumn, SpanFilter, TAG_CARDINALITY_MAX, TAG_VALUES_MAX, TagRequest, Value, events,
-    kind_name, links, tag_kind_name,
+    Attributes, Place, SpanColumn, SpanFilter, TAG_BYTES, TAG_CARDINALITY_MAX, TAG_HASH_BYTES, TAG_VALUES_MAX,
+    TagRequest, Value, events, kind_name, links, tag_kind_name,
 };
 
 use super::{Columns, TagRow, columns, shown};
@@ -92,7 +92,9 @@ impl TracesEngine {
             let mut all: BTreeMap<(u8, String), Key> = BTreeMap::new();
             reader
                 .tags(&request, |row| {
+                    let keys = all.len();
                     let known = all.entry((row.place, row.text.to_owned())).or_default();
+                    let hashes_before = known.values.len();
                     known.kinds |= row.kinds;
                     known.spans += row.spans;
                     let (hashes, _) = row.hashes.as_chunks::<8>();
@@ -101,6 +103,8 @@ impl TracesEngine {
                             known.values.insert(u64::from_le_bytes(*hash));
                         }
                     }
+                    let hashes = (known.values.len() - hashes_before) * TAG_HASH_BYTES;
+                    hashes + (all.len() - keys) * (row.text.len() + TAG_BYTES)
                 })
                 .await?;
             let row = |((place, key), of): ((u8, String), Key)| TagRow {
@@ -132,9 +136,13 @@ impl TracesEngine {
             let mut add = |value: &str, spans: u64| {
                 if let Some(known) = all.get_mut(value) {
                     *known += spans;
-                } else if all.len() < TAG_VALUES_MAX {
-                    all.insert(value.to_owned(), spans);
+                    return 0;
                 }
+                if all.len() >= TAG_VALUES_MAX {
+                    return 0;
+                }
+                all.insert(value.to_owned(), spans);
+                value.len() + TAG_BYTES
             };
             match key {
                 KeyOf::Attribute(place, key) => {
@@ -142,13 +150,16 @@ impl TracesEngine {
                     reader.tags(&request, |row| add(row.text, row.spans)).await?;
                 }
                 KeyOf::Intrinsic(name) => {
+                    let memory = reader.reservation("values");
                     let each = |batch: &RecordBatch| {
                         let c = Columns(batch);
+                        let mut bytes = 0;
                         for i in 0..batch.num_rows() {
                             if let Some(value) = intrinsic(&c, i, &name)? {
-                                add(&value, 1);
+                                bytes += add(&value, 1);
                             }
                         }
+                        memory.try_grow(bytes).map_err(from_datafusion)?;
                         Ok(true)
                     };
                     reader.scan(filter, intrinsic_columns(&name), each).await?;
@@ -172,9 +183,14 @@ struct TagCount<'b> {
 }
 
 impl Reader {
-    /// Hands what is counted of attributes to a function.
-    async fn tags(&self, request: &TagRequest, mut each: impl FnMut(TagCount<'_>) + Send) -> Result<(), TraceError> {
+    /// Hands what is counted of attributes to a function, which says by how many bytes it grew.
+    async fn tags(
+        &self,
+        request: &TagRequest,
+        mut each: impl FnMut(TagCount<'_>) -> usize + Send,
+    ) -> Result<(), TraceError> {
         let plan = self.tags_plan(request)?;
+        let memory = self.reservation("attributes");
         self.run(&plan, |batch| {
             let column = |name: &str| -> Result<&ArrayRef, TraceError> {
                 let column = batch.column_by_name(name);
@@ -183,8 +199,9 @@ impl Reader {
             let (places, texts) = (column("place")?.as_primitive::<UInt8Type>(), column("text")?.as_string::<i32>());
             let (kinds, spans) = (column("kinds")?.as_primitive::<UInt8Type>(), column("spans")?);
             let (spans, hashes) = (spans.as_primitive::<UInt64Type>(), column("hashes")?.as_binary::<i32>());
+            let mut bytes = 0;
             for i in 0..batch.num_rows() {
-                each(TagCount {
+                bytes += each(TagCount {
                     place: places.value(i),
                     text: texts.value(i),
                     kinds: kinds.value(i),
@@ -192,6 +209,7 @@ impl Reader {
                     hashes: hashes.value(i),
                 });
             }
+            memory.try_grow(bytes).map_err(from_datafusion)?;
             Ok(true)
         })
         .await
