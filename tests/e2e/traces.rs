@@ -297,6 +297,35 @@ async fn wrong_values_are_told() {
     }
 }
 
+/// Each span has keys that no other has: a list of them all is refused in clear words, other questions are answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn very_many_keys_are_bounded() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = Options::default().env("QUIVER_MEMORY__LIMIT", "256MiB").env("QUIVER_LOG__FILTER", "error");
+    let server = Server::start(dir.path(), &options).await;
+    for part in 0..50u64 {
+        let spans = (part * 100..part * 100 + 100).map(|n| {
+            let names: Vec<String> = (0..100).map(|k| format!("key{}", n * 100 + k)).collect();
+            let tags: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "v")).collect();
+            span((n + 1, n + 1, 0), "a", 2, NOON, &tags)
+        });
+        send(&server, spans.collect()).await;
+    }
+    let (from, to) = ((NOON - MINUTE).to_string(), (NOON + MINUTE).to_string());
+    for state in ["live", "flushed"] {
+        if state == "flushed" {
+            server.flush().await;
+        }
+        let ask = async |path: &str| server.get_with(path, &[("from", from.as_str()), ("to", to.as_str())]).await;
+        let answer = ask("/traces/tags").await;
+        assert_eq!((answer.status, &answer.json()["code"]), (422, &json!("LIMIT_EXCEEDED")), "{state}");
+        let values = ask("/traces/tags/key777/values").await.json();
+        assert_eq!(values["data"], json!([{"value": "v", "count": 1}]), "{state}");
+    }
+    let peak = server.peak_bytes();
+    assert!(peak < (256 << 20) * 115 / 100, "{} MiB", peak >> 20);
+}
+
 /// A trace that nobody asked for since the start: of each part that holds it the footer, the index and its rows are read.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cold_look_up_reads_three_times_per_part() {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quiver_types::logs::{FieldPattern, LogColumn, LogFilter, LogForm, LogRequest, MSG, ValueMatcher};
+use quiver_types::logs::{
+    FieldPattern, LogColumn, LogFilter, LogForm, LogRequest, MSG, ValueCounts, ValueLimits, ValueMatcher,
+};
 use quiver_types::{Access, LogsBatch, ReadStats};
 
 use super::model::{Contains, Equals, Model, Number, Word, row};
@@ -229,6 +231,41 @@ async fn rows_of_streams_are_counted_without_being_read() {
     store.compact_all(true).await.expect("compacted");
     check("app", LogFilter::All, &[3], false).await;
     check("pod", LogFilter::All, &[10_000], true).await;
+    store.close(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_counts_values_alike_whenever_it_runs() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(settings(dir.path())).await;
+    let write = async |range: std::ops::Range<i64>| {
+        let mut model = Model::default();
+        for i in range {
+            let mut r = row(T0 + i * SECOND, &[("app", "a")], "a");
+            r.field("id", &format!("id {i}"));
+            r.field("level", if i % 2 == 0 { "info" } else { "error" });
+            model.rows.push(r);
+        }
+        store.write_logs(model.batches(1000).remove(0)).await.expect("written");
+    };
+    write(0..100).await;
+    store.flush_all().await.expect("flushed");
+    // Few enough of the same field in rows that have no columns.
+    write(100..102).await;
+    let limits = ValueLimits { values: 5, bytes: 128 };
+    let request = LogRequest::value_counts(LogFilter::All, limits);
+    let snapshot = logs_source(&store).snapshot();
+    let table = logs_table(&*snapshot, &Access::full(), request, Arc::default()).expect("a table");
+    let session = datafusion::prelude::SessionContext::new();
+    let frame = session.read_table(table).expect("readable");
+    let plan = frame.create_physical_plan().await.expect("a plan");
+    for turn in 0..2 {
+        let batches = datafusion::physical_plan::collect(Arc::clone(&plan), session.task_ctx()).await.expect("read");
+        let mut counts = ValueCounts::new(limits);
+        batches.iter().for_each(|batch| counts.add_batch(batch).expect("counts"));
+        let names: Vec<&str> = counts.by_name().map(|(name, _)| name).collect();
+        assert_eq!((counts.rows, names), (102, vec!["_stream", "_stream_id", "level"]), "turn {turn}");
+    }
     store.close(Duration::from_secs(10)).await;
 }
 
