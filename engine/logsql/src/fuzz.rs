@@ -67,7 +67,7 @@ pub fn patterns(data: &[u8]) {
 pub fn unpackers(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut fields = Fields::default();
-    rowfn::unpack_json(&text, &mut fields);
+    rowfn::unpack_json(&text, &[], &mut fields);
     rowfn::unpack_logfmt(&text, &mut fields);
     rowfn::unpack_syslog(&text, SyslogContext { now_ns: 1_700_000_000_000_000_000, zone_ns: 0 }, &mut fields);
     rowfn::unroll(&[&text]);
@@ -80,7 +80,7 @@ pub fn unpackers(data: &[u8]) {
     let mut json = String::new();
     rowfn::pack_json(fields.iter(), &mut json);
     let mut again = Fields::default();
-    assert!(rowfn::unpack_json(&json, &mut again), "what is packed can be unpacked: {json:?}");
+    assert!(rowfn::unpack_json(&json, &[], &mut again), "what is packed can be unpacked: {json:?}");
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 mod time;
 
-pub(crate) use time::{parse_span, unix_ns};
+pub(crate) use time::parse_span;
 
 /// Reads a number of any kind as the language compares it: integers and floats in any base, sizes, durations
 /// (nanoseconds), IPv4 addresses, RFC 3339 times (Unix nanoseconds).

@@ -4,6 +4,8 @@
 //! joined, a leading `filter` pipe joins the filter, `limit` and `offset` join the `sort` before them, and subqueries
 //! take over the options of the query around them.
 
+use quiver_types::logs::MSG;
+
 use crate::ast::pipe::{Sort, SortForm};
 use crate::ast::{FieldPattern, Filter, Options, Pipe, Query, StreamFilter, Test, Values};
 use crate::visit::{each_filter_mut, each_query_mut};
@@ -86,7 +88,10 @@ fn simplify(filter: Filter) -> Filter {
 fn of_field(field: FieldPattern, test: Test) -> Filter {
     match test {
         Test::Regexp(text) if matches!(text.as_str(), "" | ".*") && field.name().is_some() => Filter::All,
-        Test::Regexp(text) if text == ".+" => Filter::Field { field, test: Test::Prefix(String::new()) },
+        // Of the message this would be written as `*`, which is every row.
+        Test::Regexp(text) if text == ".+" && field.name() != Some(MSG) => {
+            Filter::Field { field, test: Test::Prefix(String::new()) }
+        }
         test => Filter::Field { field, test },
     }
 }

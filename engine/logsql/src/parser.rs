@@ -18,7 +18,7 @@ pub(crate) use pipes::sets::window_func_name;
 use quiver_types::Error;
 pub(crate) use time::moment;
 
-use crate::ast::{Filter, Pipe, Query};
+use crate::ast::{Filter, Options, Pipe, Query};
 use crate::error::{Result, at, suggestion};
 use crate::lexer::{Token, tokens};
 use crate::normal;
@@ -111,6 +111,29 @@ impl<'a> Parser<'a> {
         let query = self.query()?;
         self.expect(")")?;
         Ok(query)
+    }
+
+    /// `(query)` or `rows({name:value, ..}, ..)`.
+    fn query_or_rows(&mut self) -> Result<Query> {
+        if !self.skip("rows") {
+            return self.query_in_parens();
+        }
+        let rows = self.in_parens(|parser| {
+            parser.expect("{")?;
+            let mut row = Vec::new();
+            while !parser.skip("}") {
+                let name = names::field_name(parser.word("a field name", &[":", "=", "{", "}"])?);
+                if !parser.skip_any(&[":", "="]) {
+                    return Err(parser.unexpected("`:` or `=`"));
+                }
+                row.push((name, parser.word("a value", &["{", "}"])?));
+                if !parser.is("}") {
+                    parser.expect(",")?;
+                }
+            }
+            Ok(row)
+        })?;
+        Ok(Query { options: Options::default(), filter: Filter::All, pipes: vec![Pipe::Rows(rows)] })
     }
 
     fn pipe(&mut self) -> Result<Pipe> {

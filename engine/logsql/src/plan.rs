@@ -8,6 +8,7 @@ pub(crate) mod needs_of;
 mod pipe;
 mod stats;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use quiver_types::logs::{
 };
 use quiver_types::{Error, Result};
 
-use crate::ast::pipe::SortForm;
+use crate::ast::pipe::{Sort, SortForm, WindowCall, WindowFunc};
 use crate::ast::{FieldPattern, Pipe, Query, StatsFunc};
 use crate::needs::Needs;
 use crate::ops::context::Context;
@@ -51,6 +52,7 @@ pub(crate) struct Planner<'a> {
 impl Planner<'_> {
     /// Plans a query of whose rows these fields are needed.
     pub(crate) fn query(&self, query: &Query, needs: &Needs) -> Result<Planned> {
+        let query = &*in_time_order(query);
         let scope = self.scope(query);
         let mut after = vec![needs.clone()];
         for pipe in query.pipes.iter().rev() {
@@ -58,9 +60,9 @@ impl Planner<'_> {
             after.push(wanted);
         }
         after.reverse();
-        let sequence = query.pipes.iter().rposition(|pipe| matches!(pipe, Pipe::GenerateSequence(_)));
-        let (mut planned, first) = match sequence {
-            Some(i) => (pipe::generate_sequence(&query.pipes[i])?, i + 1),
+        let own_rows = query.pipes.iter().rposition(|pipe| matches!(pipe, Pipe::GenerateSequence(_) | Pipe::Rows(_)));
+        let (mut planned, first) = match own_rows {
+            Some(i) => (pipe::own_rows(&query.pipes[i])?, i + 1),
             None => self.source(query, &after, scope)?,
         };
         for (i, pipe) in query.pipes.iter().enumerate().skip(first) {
@@ -211,6 +213,33 @@ fn counts_rows(query: &Query, shape: &Shape) -> bool {
     };
     // Times are all different, and a field of the name of the count would meet it.
     grouped && !shape.rest && shape.index(TIME).is_none() && shape.index(ROW_COUNT).is_none()
+}
+
+/// Puts rows in the order of their times where what a pipe makes of them depends on it and the query says none.
+fn in_time_order(query: &Query) -> Cow<'_, Query> {
+    let mut ordered = false;
+    let mut at = Vec::new();
+    for (i, pipe) in query.pipes.iter().enumerate() {
+        match pipe {
+            Pipe::Sort(_) | Pipe::Top(_) | Pipe::GenerateSequence(_) | Pipe::Rows(_) => ordered = true,
+            Pipe::WindowStats { running, calls, .. } if !ordered => {
+                let by_order = |call: &WindowCall| matches!(call.func, WindowFunc::First | WindowFunc::Last);
+                if *running || calls.iter().any(by_order) {
+                    at.push(i);
+                    ordered = true;
+                }
+            }
+            pipe => ordered &= !needs_of::is_barrier(pipe) && !matches!(pipe, Pipe::Join(_) | Pipe::Union(_)),
+        }
+    }
+    if at.is_empty() {
+        return Cow::Borrowed(query);
+    }
+    let mut query = query.clone();
+    for i in at.into_iter().rev() {
+        query.pipes.insert(i, Pipe::Sort(Sort::by_time()));
+    }
+    Cow::Owned(query)
 }
 
 /// An order by time that the scan itself can give.

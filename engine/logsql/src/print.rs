@@ -45,19 +45,10 @@ const RESERVED: &[&str] = &[
     "by",
     "as",
     "if",
-    "on",
     "from",
-    "at",
     "fields",
     "limit",
     "offset",
-    "desc",
-    "asc",
-    "rank",
-    "partition",
-    "prefix",
-    "inner",
-    "hits",
     "with",
     "options",
     "default",
@@ -65,13 +56,7 @@ const RESERVED: &[&str] = &[
     "keep_original_fields",
     "skip_empty_results",
     "drop_duplicates",
-    "prettify",
     "filter",
-    "before",
-    "after",
-    "time_window",
-    "day_range",
-    "week_range",
     "now",
     "inf",
     "nan",
@@ -80,7 +65,7 @@ const RESERVED: &[&str] = &[
 
 /// Writes a word, in quotes where it could be read as something else.
 pub(crate) fn word(text: &str) -> String {
-    let plain = !text.is_empty() && text.chars().all(|c| is_word_char(c) || c == '.') && !is_reserved(text);
+    let plain = !text.is_empty() && text.chars().all(is_word_char) && !is_reserved(text);
     if plain { text.to_owned() } else { quote(text) }
 }
 

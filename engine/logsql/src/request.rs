@@ -9,7 +9,8 @@ use crate::ast::{
     FieldPattern, Filter, GroupBy, Literal, Pipe, Query, RowPipe, StatsCall, StatsFunc, StreamFilter, StreamMatch,
     StreamOp, Test, TimeBucket, Values,
 };
-use crate::literal::{parse_duration, parse_number, parse_span, unix_ns};
+use crate::kernels::values::parse_unix;
+use crate::literal::{parse_duration, parse_number, parse_span};
 use crate::parser::{moment, parse_filter};
 use crate::plan::needs_of::targets;
 
@@ -18,7 +19,7 @@ pub fn time_param(text: &str, now_ns: i64) -> Option<i64> {
     if let Some(span) = parse_span(text) {
         return Some(span.start);
     }
-    unix_ns(text).or_else(|| moment(text).map(|(first, _)| first.at(now_ns)))
+    parse_unix(text).or_else(|| moment(text).map(|(first, _)| first.at(now_ns)))
 }
 
 /// Reads a duration, or seconds: nanoseconds.

@@ -108,7 +108,7 @@ fn rfc3339(text: &[u8]) -> Option<Stamp> {
     Some(Stamp::of(i128::from(seconds) * SECOND_NANOS + i128::from(fraction)))
 }
 
-/// Reads Unix time in s, ms, µs or ns, whichever makes the number a time near ours (before 2038 in seconds and so on).
+/// Reads Unix time in s, ms, µs or ns, the largest unit in which the number is a time before 2262.
 pub fn unix(text: &str) -> Option<Stamp> {
     let bytes = text.as_bytes();
     let (negative, digits) = match bytes {
@@ -155,9 +155,10 @@ pub fn unix(text: &str) -> Option<Stamp> {
     Some(Stamp::of(if negative { -nanos } else { nanos }))
 }
 
-const SECONDS_MAX: i128 = 1 << 31;
-const MILLIS_MAX: i128 = 1000 * SECONDS_MAX;
-const MICROS_MAX: i128 = 1000 * MILLIS_MAX;
+// As long as the time fits 64 bits of nanoseconds, as the queries have it.
+const SECONDS_MAX: i128 = i64::MAX as i128 / 1_000_000_000 + 1;
+const MILLIS_MAX: i128 = i64::MAX as i128 / 1_000_000 + 1;
+const MICROS_MAX: i128 = i64::MAX as i128 / 1_000 + 1;
 
 /// Gives `mantissa * 10^exponent` without its fraction; `None`: more than 128 bits.
 fn scaled(mantissa: i128, exponent: i32) -> Option<i128> {

@@ -1,5 +1,7 @@
 //! Pipes: what happens to the rows, one after the other.
 
+use quiver_types::logs::TIME;
+
 use super::{FieldPattern, Filter, GroupBy, Literal, MathExpr, Overwrite, PatternPair, Query, StatsCall};
 
 /// One pipe.
@@ -54,7 +56,7 @@ pub enum Pipe {
         /// `count sum min max first last`.
         calls: Vec<WindowCall>,
     },
-    /// `join by (...) (query)`
+    /// `join by (...) (query)`, `join by (...) rows(...)`
     Join(Join),
     /// `union (query)` or `union rows(...)`
     Union(Box<Query>),
@@ -62,6 +64,8 @@ pub enum Pipe {
     StreamContext(StreamContext),
     /// `sample N`
     Sample(u64),
+    /// `rows({name:value, ..}, ..)`: what `join` and `union` may take instead of a query; the one pipe of that query.
+    Rows(Vec<Vec<(String, String)>>),
     /// `generate_sequence N`
     GenerateSequence(u64),
     /// `block_stats`
@@ -253,6 +257,8 @@ pub struct Unpack {
     pub fields: Vec<FieldPattern>,
     /// Before the name of each result.
     pub result_prefix: String,
+    /// Keys of JSON whose values stay as they are written, objects too.
+    pub preserve_keys: Vec<String>,
     /// What happens to old values.
     pub overwrite: Overwrite,
 }
@@ -274,6 +280,21 @@ pub struct Sort {
     pub partition_by: Vec<String>,
     /// The column of the position, from 1.
     pub rank: Option<String>,
+}
+
+impl Sort {
+    /// `sort by (_time)`
+    pub(crate) fn by_time() -> Self {
+        Self {
+            form: SortForm::Sort,
+            by: vec![(TIME.to_owned(), false)],
+            descending: false,
+            offset: 0,
+            limit: None,
+            partition_by: Vec::new(),
+            rank: None,
+        }
+    }
 }
 
 /// How a sort was written.
@@ -351,6 +372,8 @@ pub struct WindowCall {
     pub func: WindowFunc,
     /// Its fields; `*` for `count()`.
     pub fields: Vec<FieldPattern>,
+    /// Of `first` and `last`: so many rows from there.
+    pub offset: usize,
     /// The name of the result.
     pub name: String,
 }

@@ -98,8 +98,9 @@ impl Bucket {
         }
     }
 
-    /// The bucket of a number that is not whole. It is counted in the last digit of the step, so that buckets of 0.1
-    /// begin at 0.3 and not at 0.30000000000000004.
+    /// The bucket of a number that is not whole. It is counted in the last digit of the step that is not 0, so that
+    /// buckets of 0.1 begin at 0.3 and not at 0.30000000000000004. Below zero the count is cut towards zero, as the
+    /// reference does it.
     fn of_float(&self, n: f64) -> f64 {
         let step = match self.step {
             Step::Number(step) if step > 0.0 => step,
@@ -109,9 +110,11 @@ impl Bucket {
         while (step * scale).fract() != 0.0 && scale < 1e15 {
             scale *= 10.0;
         }
+        while step * scale % 10.0 == 0.0 {
+            scale /= 10.0;
+        }
         let units = ((n - self.offset) * scale).floor();
-        let step_units = (step * scale).round();
-        let start = (units / step_units).floor() * step_units / scale + self.offset;
+        let start = (units - units % (step * scale).round()) / scale + self.offset;
         // Minus zero is no name for a bucket.
         start + 0.0
     }
@@ -150,6 +153,11 @@ mod tests {
             ("-0.01", 0.1, 0.05, "-0.05"),
             ("0.35", 0.1, 0.0, "0.3"),
             ("-5.5", 10.0, 0.0, "-10"),
+            ("-5.5", 20.0, 0.0, "0"),
+            ("27.5", 20.0, 0.0, "20"),
+            ("-1.3", 0.5, 0.0, "-1"),
+            ("-1.3", 2.0, 0.0, "0"),
+            ("-7.5", 1000.0, 0.0, "-1000"),
             ("7", 2.5, 0.0, "5"),
             ("0.5", 10.0, 0.0, "0"),
             ("foo", 10.0, 0.0, "foo"),

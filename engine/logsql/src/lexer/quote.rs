@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use quiver_types::logs::quote_into;
+
 /// Reads the quoted text at the beginning; gives its meaning and the bytes it took.
 pub(super) fn unquote(text: &str) -> Result<(Cow<'_, str>, usize), String> {
     let quote = text.chars().next().unwrap_or('"');
@@ -89,22 +91,10 @@ fn unicode<'a>(out: &mut Vec<u8>, text: &'a str, digits: usize, escape: char) ->
     Ok(rest)
 }
 
-/// Writes a text so that [`unquote`] gives it back.
+/// Writes a text so that [`unquote`] gives it back, with the escapes of Go.
 pub(crate) fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            c if c.is_control() => out.push_str(&format!("\\u{:04x}", c as u32)),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
+    quote_into(text, &mut out);
     out
 }
 

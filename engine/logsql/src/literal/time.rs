@@ -114,29 +114,6 @@ pub(super) fn parse_rfc3339(text: &str) -> Option<i64> {
     (joined.as_bytes().get(16) == Some(&b':')).then_some(span.start)
 }
 
-/// Reads a Unix time in seconds, milliseconds, microseconds or nanoseconds by its magnitude, also with a fraction.
-pub(crate) fn unix_ns(text: &str) -> Option<i64> {
-    let (negative, digits) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text),
-    };
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    if whole.is_empty() || !whole.bytes().chain(fraction.bytes()).all(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    let value: i128 = whole.parse().ok()?;
-    let scale_digits: usize = match value {
-        v if v < 1 << 32 => 9,
-        v if v < (1i128 << 32) * 1_000 => 6,
-        v if v < (1i128 << 32) * 1_000_000 => 3,
-        _ => 0,
-    };
-    let kept: String = fraction.chars().chain(std::iter::repeat('0')).take(scale_digits).collect();
-    let below: i128 = if kept.is_empty() { 0 } else { kept.parse().ok()? };
-    let ns = value.checked_mul(10i128.pow(scale_digits as u32))? + below;
-    i64::try_from(if negative { -ns } else { ns }).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,14 +133,6 @@ mod tests {
         for bad in ["fooo-02", "2023-ab", "2023-01-02T04:05:06+12", "2023-13", "", "202", "2023-01-02T25"] {
             assert_eq!(parse_span(bad), None, "{bad}");
         }
-    }
-
-    #[test]
-    fn unix_times() {
-        assert_eq!(unix_ns("1562529662.678"), Some(1_562_529_662_678_000_000));
-        assert_eq!(unix_ns("1562529662678"), Some(1_562_529_662_678_000_000));
-        assert_eq!(unix_ns("1562529662678901234"), Some(1_562_529_662_678_901_234));
-        assert_eq!(unix_ns("abc"), None);
     }
 
     #[test]

@@ -99,10 +99,10 @@ impl Join {
             for row in 0..joined.num_rows() {
                 writer.begin(row);
                 for (name, texts) in &more {
-                    writer.put(name, texts.get(row, &mut scratch), Overwrite::SkipEmpty);
+                    writer.put(name, texts.get(row, &mut scratch), Overwrite::KeepOriginal);
                 }
                 for (name, value) in rest.iter().flat_map(|rest| rest.row(row)) {
-                    writer.put(&format!("{}{name}", own.prefix), value, Overwrite::Always);
+                    writer.put(&format!("{}{name}", own.prefix), value, Overwrite::KeepOriginal);
                 }
                 writer.end();
                 if writer.bytes >= room {

@@ -36,6 +36,8 @@ pub(crate) struct Sort {
     pub(crate) rank: Option<String>,
     /// Descending order of all fields, when `by` is empty.
     pub(crate) descending: bool,
+    /// As `top` orders: keys behind the first are compared as texts, of several the shorter one first.
+    pub(crate) of_top: bool,
 }
 
 impl Sort {
@@ -85,13 +87,21 @@ impl Sort {
 
     fn add_keys(&self) -> BatchMap {
         let (input, by, schema) = (self.input.clone(), self.by.clone(), self.keyed_schema());
-        let push = if self.limit.is_some() { push_sort_key } else { push_plain_sort_key };
+        let first: fn(&mut Vec<u8>, &str) = if self.limit.is_some() { push_sort_key } else { push_plain_sort_key };
+        let others = match (self.of_top, self.by.len()) {
+            (false, _) => first,
+            (true, ..=2) => |key: &mut Vec<u8>, text: &str| key.extend_from_slice(text.as_bytes()),
+            (true, _) => push_length_first,
+        };
         let own: Vec<bool> = (0..self.by.len().max(1)).map(|i| self.time_column(i).is_some()).collect();
         Box::new(move |rows| {
             let mut columns = rows.columns().to_vec();
             for (i, _) in own.iter().enumerate().filter(|(_, own)| !**own) {
                 columns.push(match by.get(i) {
-                    Some((name, _)) => field_key(&texts_of(&rows, &input, name)?, rows.num_rows(), push),
+                    Some((name, _)) => {
+                        let push = if i == 0 { first } else { others };
+                        field_key(&texts_of(&rows, &input, name)?, rows.num_rows(), push)
+                    }
                     None => row_key(&rows, &input)?,
                 });
             }
@@ -144,6 +154,17 @@ impl Operator for Sort {
         let own = Arc::clone(&self);
         Ok(StreamExec::each(&*self, plan, finish(own)))
     }
+}
+
+/// A text after its length, as a LEB128 number.
+fn push_length_first(key: &mut Vec<u8>, text: &str) {
+    let mut length = text.len();
+    while length > 0x7f {
+        key.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    key.push(length as u8);
+    key.extend_from_slice(text.as_bytes());
 }
 
 /// Keys of the values of one field.

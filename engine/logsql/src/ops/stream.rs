@@ -6,8 +6,8 @@ use arrow::array::{ArrayRef, StringViewBuilder};
 use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use futures::StreamExt;
+use quiver_types::ReadStats;
 use quiver_types::logs::{LogFilter, STREAM, STREAM_ID};
-use quiver_types::{LabelSet, ReadStats, SeriesId};
 
 use super::cells::{assemble, mask};
 use crate::ast::FieldPattern;
@@ -67,8 +67,8 @@ pub(crate) fn set_stream_fields(
             let mut fields = chosen.row(row);
             fields.sort_unstable();
             fields.dedup_by(|a, b| a.0 == b.0);
-            let labels = LabelSet::from_pairs(fields.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-            ids.append_value(format!("{:?}", SeriesId::of(labels.canonical())));
+            // It is no stream of the store, so it has no id.
+            ids.append_null();
             streams.append_value(stream_text::print(fields.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect()));
         }
         let made: [(&str, ArrayRef); 2] = [(STREAM, Arc::new(streams.finish())), (STREAM_ID, Arc::new(ids.finish()))];

@@ -1,6 +1,6 @@
 //! Pipes that look at all fields of a row, or make fields that nobody knows beforehand.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, StringViewBuilder};
@@ -25,11 +25,11 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    fn read(self, text: &str, found: &mut Fields) {
+    fn read(self, text: &str, preserve: &[String], found: &mut Fields) {
         found.clear();
         match self {
             Self::Json => {
-                rowfn::unpack_json(text, found);
+                rowfn::unpack_json(text, preserve, found);
             }
             Self::Logfmt => rowfn::unpack_logfmt(text, found),
             Self::Syslog(ctx) => rowfn::unpack_syslog(text, ctx, found),
@@ -54,12 +54,13 @@ pub(crate) fn unpack(
         let mut name = String::new();
         for row in 0..rows.num_rows() {
             found.clear();
-            if mask.as_ref().is_none_or(|mask| mask.value(row)) {
-                format.read(source.get(row, &mut scratch), &mut found);
+            let applies = mask.as_ref().is_none_or(|mask| mask.value(row));
+            if applies {
+                format.read(source.get(row, &mut scratch), &unpack.preserve_keys, &mut found);
             }
             writer.begin(row);
-            let any = !found.is_empty();
-            for wanted in unpack.fields.iter().filter_map(FieldPattern::name).filter(|_| any) {
+            // A field that is asked for by its name is made in any case.
+            for wanted in unpack.fields.iter().filter_map(FieldPattern::name).filter(|_| applies) {
                 if found.get(wanted).is_none() {
                     name.clear();
                     name.push_str(&unpack.result_prefix);
@@ -67,7 +68,13 @@ pub(crate) fn unpack(
                     writer.put(&name, "", unpack.overwrite);
                 }
             }
-            for (key, value) in found.iter() {
+            // Of equal keys the last one is taken.
+            let mut seen = (unpack.overwrite == Overwrite::KeepOriginal).then(HashSet::new);
+            for i in 0..found.len() {
+                let (key, value) = found.at(if seen.is_some() { found.len() - 1 - i } else { i });
+                if seen.as_mut().is_some_and(|seen| !seen.insert(key)) {
+                    continue;
+                }
                 if unpack.fields.is_empty() || unpack.fields.iter().any(|field| field.matches(key)) {
                     name.clear();
                     name.push_str(&unpack.result_prefix);

@@ -1,6 +1,7 @@
 //! `running_stats` and `total_stats`: what the rows before, or all rows, of a group add up to, added to each row.
 
-use std::collections::HashMap;
+use std::cmp::Ordering;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, StringViewBuilder};
@@ -10,8 +11,9 @@ use datafusion::execution::memory_pool::MemoryConsumer;
 use futures::StreamExt;
 
 use super::cells::assemble;
+use crate::ast::FieldPattern;
 use crate::ast::pipe::{WindowCall, WindowFunc};
-use crate::kernels::values::{compare, number, push_f64};
+use crate::kernels::values::{compare, parse_float, push_f64};
 use crate::nodes::Open;
 use crate::rows::{Rest, Shape, Texts, push_text, texts_of};
 
@@ -21,29 +23,36 @@ struct Seen {
     count: u64,
     sum: Option<f64>,
     text: Option<String>,
+    /// Of `last` with an offset: the values of the last rows.
+    recent: VecDeque<String>,
 }
 
 impl Seen {
-    fn add(&mut self, func: WindowFunc, value: &str) {
-        match func {
+    /// Adds a value of a row; what `count` counts is known for whole rows only.
+    fn add(&mut self, call: &WindowCall, value: &str) {
+        match call.func {
             WindowFunc::Count => {}
             WindowFunc::Sum => {
-                if let Some(n) = number(value) {
+                if let Some(n) = parse_float(value) {
                     self.sum = Some(self.sum.unwrap_or(0.0) + n);
                 }
             }
             WindowFunc::Min | WindowFunc::Max => {
-                let wanted =
-                    if func == WindowFunc::Min { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater };
+                let wanted = if call.func == WindowFunc::Min { Ordering::Less } else { Ordering::Greater };
                 let better = self.text.as_deref().is_none_or(|old| compare(value, old) == wanted);
-                if !value.is_empty() && better {
+                // Of one field, a row without it has the least value of all.
+                if better && (!value.is_empty() || matches!(*call.fields, [FieldPattern::Name(_)])) {
                     self.text = Some(value.to_owned());
                 }
             }
-            WindowFunc::First => {
-                self.text.get_or_insert_with(|| value.to_owned());
+            WindowFunc::First if self.count == call.offset as u64 => self.text = Some(value.to_owned()),
+            WindowFunc::First => {}
+            WindowFunc::Last => {
+                self.recent.push_back(value.to_owned());
+                if self.recent.len() > call.offset {
+                    self.text = self.recent.pop_front();
+                }
             }
-            WindowFunc::Last => self.text = Some(value.to_owned()),
         }
     }
 
@@ -56,12 +65,18 @@ impl Seen {
     }
 }
 
+/// What a group, and a text, take beside their contents.
+const GROUP_BYTES: usize = 96;
+const TEXT_BYTES: usize = 32;
+
 /// States by group.
 #[derive(Debug, Clone)]
 struct Windows {
     by: Vec<String>,
     calls: Vec<WindowCall>,
     groups: HashMap<Vec<String>, Vec<Seen>>,
+    /// Memory of the groups, about.
+    bytes: usize,
 }
 
 impl Windows {
@@ -81,14 +96,19 @@ impl Windows {
         let mut out = out;
         for row in 0..rows.num_rows() {
             let key: Vec<String> = keys.iter().map(|texts| texts.get(row, &mut scratch).to_owned()).collect();
-            let seen = self.groups.entry(key).or_insert_with(|| vec![Seen::default(); self.calls.len()]);
+            let (bytes, calls) = (&mut self.bytes, self.calls.len());
+            let seen = self.groups.entry(key).or_insert_with_key(|key| {
+                *bytes +=
+                    GROUP_BYTES + calls * size_of::<Seen>() + key.iter().map(|k| k.len() + TEXT_BYTES).sum::<usize>();
+                vec![Seen::default(); calls]
+            });
             for (call, seen) in self.calls.iter().zip(seen.iter_mut()).filter(|_| add) {
-                let all = call.fields.iter().any(crate::ast::FieldPattern::is_all);
-                let mut any = all;
+                let rows = matches!(call.func, WindowFunc::First | WindowFunc::Last);
+                let mut any = rows || call.fields.iter().any(FieldPattern::is_all);
                 let mut each = |name: &str, value: &str| {
                     if call.fields.iter().any(|field| field.matches(name)) {
                         any |= !value.is_empty();
-                        seen.add(call.func, value);
+                        seen.add(call, value);
                     }
                 };
                 for (name, texts) in &columns {
@@ -120,11 +140,17 @@ impl Windows {
 
 /// Adds the results to each row, in the order in which rows come.
 pub(crate) fn window(running: bool, by: Vec<String>, calls: Vec<WindowCall>, input: Shape, output: Shape) -> Open {
-    let windows = Windows { by, calls, groups: HashMap::new() };
+    let windows = Windows { by, calls, groups: HashMap::new(), bytes: 0 };
     Arc::new(move |mut rows, ctx| {
         let (mut windows, input, output) = (windows.clone(), input.clone(), output.clone());
         if running {
-            return rows.map(move |batch| windows.with_results(&batch?, &input, &output, true)).boxed();
+            let groups = MemoryConsumer::new("running_stats").register(ctx.memory_pool());
+            let results = move |batch: Result<RecordBatch>| {
+                let made = windows.with_results(&batch?, &input, &output, true)?;
+                groups.try_resize(windows.bytes)?;
+                Ok(made)
+            };
+            return rows.map(results).boxed();
         }
         let held = async move {
             let reservation = MemoryConsumer::new("total_stats").register(ctx.memory_pool());
@@ -132,7 +158,9 @@ pub(crate) fn window(running: bool, by: Vec<String>, calls: Vec<WindowCall>, inp
             while let Some(batch) = rows.next().await {
                 let batch = batch?;
                 reservation.try_grow(batch.get_array_memory_size())?;
+                let before = windows.bytes;
                 windows.walk(&batch, &input, true, None)?;
+                reservation.try_grow(windows.bytes - before)?;
                 batches.push(batch);
             }
             let all = batches.into_iter().map(move |batch| {

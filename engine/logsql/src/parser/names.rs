@@ -135,13 +135,18 @@ impl Parser<'_> {
         if !self.skip("if") {
             return Ok(None);
         }
+        self.filter_in_parens().map(Some)
+    }
+
+    /// `(filter)`; an empty one is `*`.
+    pub(super) fn filter_in_parens(&mut self) -> Result<Filter> {
         self.expect("(")?;
         if self.skip(")") {
-            return Ok(Some(Filter::All));
+            return Ok(Filter::All);
         }
         let filter = self.filter_or(None)?;
         self.expect(")")?;
-        Ok(Some(filter))
+        Ok(filter)
     }
 
     /// `as name`, where `as` may be left out; nothing at the end of the pipe.

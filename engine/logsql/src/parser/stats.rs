@@ -2,7 +2,7 @@
 
 use super::Parser;
 use super::names::{field_name, or_all};
-use crate::ast::{FieldPattern, GroupBy, Literal, StatsCall, StatsFunc, TimeBucket};
+use crate::ast::{FieldPattern, Filter, GroupBy, Literal, StatsCall, StatsFunc, TimeBucket};
 use crate::error::Result;
 use crate::literal::{parse_duration, parse_number};
 
@@ -59,8 +59,9 @@ impl Parser<'_> {
         self.is("by") || self.token().is_word() && names().any(|name| self.is(name))
     }
 
-    /// `f(...) [if (filter)] [as name]`.
-    pub(super) fn stats_call(&mut self) -> Result<StatsCall> {
+    /// `f(...) [if (filter)] [as name]`, or `f(...) switch(case (filter) as name, .., default as name)`, which is a
+    /// call for each case.
+    pub(super) fn stats_calls(&mut self) -> Result<Vec<StatsCall>> {
         let at = self.next;
         let Some(def) = FUNCS.iter().find(|func| self.is(func.name)) else {
             if self.at_end() || !self.token().is_word() {
@@ -70,6 +71,9 @@ impl Parser<'_> {
         };
         self.advance();
         let func = (def.parse)(self)?;
+        if self.skip("switch") {
+            return self.cases(&func);
+        }
         let condition = self.condition()?;
         let name = self.as_name()?;
         if !self.at_pipe_end() && !self.is(",") {
@@ -77,7 +81,33 @@ impl Parser<'_> {
         }
         let mut call = StatsCall { func, condition, name: String::new() };
         call.name = name.unwrap_or_else(|| crate::print::default_stats_name(&call));
-        Ok(call)
+        Ok(vec![call])
+    }
+
+    /// Cases do not exclude each other; `default` is for rows of which none is true.
+    fn cases(&mut self, func: &StatsFunc) -> Result<Vec<StatsCall>> {
+        let at = self.next;
+        let cases = self.in_parens(|parser| {
+            let condition = if parser.skip("default") {
+                None
+            } else if parser.skip_any(&["case", "if"]) {
+                Some(parser.filter_in_parens()?)
+            } else {
+                return Err(parser.unexpected("`case` or `default`"));
+            };
+            parser.skip("as");
+            Ok((condition, parser.field()?))
+        })?;
+        if cases.is_empty() || cases.iter().filter(|(condition, _)| condition.is_none()).count() > 1 {
+            return Err(self.fault_at(at, "`switch` needs a `case` or a `default`, and has at most one `default`"));
+        }
+        let known: Vec<Filter> = cases.iter().filter_map(|(condition, _)| condition.clone()).collect();
+        let none = || if known.is_empty() { Filter::All } else { Filter::Not(Box::new(Filter::Or(known.clone()))) };
+        let call = |(condition, name): (Option<Filter>, String)| {
+            let condition = Some(condition.unwrap_or_else(none));
+            StatsCall { func: func.clone(), condition, name }
+        };
+        Ok(cases.into_iter().map(call).collect())
     }
 
     /// `(a[:step [offset d]], b)`.

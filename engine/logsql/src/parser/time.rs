@@ -3,7 +3,8 @@
 use super::Parser;
 use crate::ast::{Filter, Moment, TimeFilter};
 use crate::error::Result;
-use crate::literal::{parse_duration, parse_span, unix_ns};
+use crate::kernels::values::parse_unix;
+use crate::literal::{parse_duration, parse_span};
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
@@ -202,7 +203,7 @@ pub(crate) fn moment(text: &str) -> Option<Span> {
     if !fraction_without_zone && let Some(span) = parse_span(text) {
         return Some((Moment::At(span.start), Moment::At(span.end)));
     }
-    if let Some(ns) = unix_ns(text) {
+    if let Some(ns) = parse_unix(text) {
         return Some((Moment::At(ns), Moment::At(ns)));
     }
     parse_duration(text).map(|ns| relative(-ns.abs()))

@@ -49,7 +49,7 @@ pub(crate) fn before(pipe: &Pipe, after: &Needs) -> Needs {
         Pipe::Join(join) => needs.add_all(join.by.iter().map(String::as_str)),
         Pipe::Union(_) => {}
         Pipe::StreamContext(_) => needs.add_all([TIME, STREAM_ID]),
-        Pipe::GenerateSequence(_) | Pipe::BlockStats | Pipe::BlocksCount(_) | Pipe::QueryStats => {
+        Pipe::Rows(_) | Pipe::GenerateSequence(_) | Pipe::BlockStats | Pipe::BlocksCount(_) | Pipe::QueryStats => {
             return Needs::default();
         }
         Pipe::SetStreamFields { fields, condition } => {
@@ -98,6 +98,7 @@ pub(crate) fn is_barrier(pipe: &Pipe) -> bool {
             | Pipe::FieldNames { .. }
             | Pipe::Facets(_)
             | Pipe::Stats(_)
+            | Pipe::Rows(_)
             | Pipe::GenerateSequence(_)
             | Pipe::BlockStats
             | Pipe::BlocksCount(_)

@@ -1,5 +1,6 @@
 //! Each pipe → nodes over the rows before it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, StringViewBuilder, TimestampNanosecondArray};
@@ -10,7 +11,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::union::UnionExec;
 use futures::StreamExt;
-use quiver_query::{Operator, operator_plan};
+use quiver_query::{Operator, from_datafusion, operator_plan};
 use quiver_types::Result;
 use quiver_types::logs::{MSG, STREAM, STREAM_ID, TIME};
 
@@ -26,7 +27,7 @@ use crate::ops::unpack::{Format, Packing};
 use crate::ops::{cells, facets, filter, join, limit, names, project, row, sort, stream, unpack, unroll, window};
 use crate::pieces::{BatchMap, ValueMap, map_batches, map_values};
 use crate::rowfn::SyslogContext;
-use crate::rows::{Column, Kind, Shape, batch};
+use crate::rows::{Column, Kind, Shape, batch, push_text};
 use crate::stats_fn::Function;
 
 /// An operator over streams: a name for plans, the shape of its rows, and what runs.
@@ -121,6 +122,7 @@ pub(super) fn stream_context(planned: Planned, context: Context) -> Result<Plann
         partition_by: Vec::new(),
         rank: None,
         descending: false,
+        of_top: false,
     };
     let planned = sorted(operator, planned)?;
     let (shape, detail) = (planned.shape.clone(), format!("before={} after={}", context.before, context.after));
@@ -162,9 +164,40 @@ fn field_names_shape(name: &str) -> Shape {
     Shape::of_texts([name, if name == "hits" { "hitss" } else { "hits" }], false)
 }
 
-/// Rows that come from nowhere: `_msg` counts from 0.
-pub(super) fn generate_sequence(pipe: &Pipe) -> Result<Planned> {
-    let Pipe::GenerateSequence(count) = *pipe else { return Err(internal("no sequence to make")) };
+/// Rows that do not come from the store.
+pub(super) fn own_rows(pipe: &Pipe) -> Result<Planned> {
+    let (name, detail, (output, open)) = match pipe {
+        Pipe::GenerateSequence(count) => ("LogsSequence", count.to_string(), sequence(*count)),
+        Pipe::Rows(rows) => ("LogsRows", rows.len().to_string(), written_rows(rows)?),
+        _ => return Err(internal("a pipe without rows of its own")),
+    };
+    let operator = Streamed { name, detail, output: output.clone(), once: true, open };
+    let nothing = LogicalPlan::EmptyRelation(EmptyRelation {
+        produce_one_row: false,
+        schema: Arc::new(datafusion::common::DFSchema::empty()),
+    });
+    let plan = operator_plan(operator, vec![nothing])?;
+    Ok(Planned { plan, shape: output, time: (i64::MIN, i64::MAX) })
+}
+
+/// Rows that stand in the query.
+fn written_rows(rows: &[Vec<(String, String)>]) -> Result<(Shape, Open)> {
+    let names: BTreeSet<&str> = rows.iter().flatten().map(|(name, _)| name.as_str()).collect();
+    let shape = Shape::of_texts(names.iter().copied(), false);
+    let column = |name: &&str| {
+        let mut builder = StringViewBuilder::with_capacity(rows.len());
+        for row in rows {
+            let value = row.iter().rev().find(|(own, _)| own == name).map_or("", |(_, value)| value);
+            push_text(&mut builder, value);
+        }
+        Arc::new(builder.finish()) as ArrayRef
+    };
+    let made = batch(&shape, names.iter().map(column).collect(), rows.len()).map_err(from_datafusion)?;
+    Ok((shape, Arc::new(move |_, _| futures::stream::iter([Ok(made.clone())]).boxed())))
+}
+
+/// `_msg` counts from 0.
+fn sequence(count: u64) -> (Shape, Open) {
     let output = Shape::of_texts([MSG], false);
     let shape = output.clone();
     let open: Open = Arc::new(move |_, _| {
@@ -185,14 +218,7 @@ pub(super) fn generate_sequence(pipe: &Pipe) -> Result<Planned> {
             })
             .boxed()
     });
-    let operator =
-        Streamed { name: "LogsSequence", detail: count.to_string(), output: output.clone(), once: true, open };
-    let nothing = LogicalPlan::EmptyRelation(EmptyRelation {
-        produce_one_row: false,
-        schema: Arc::new(datafusion::common::DFSchema::empty()),
-    });
-    let plan = operator_plan(operator, vec![nothing])?;
-    Ok(Planned { plan, shape: output, time: (i64::MIN, i64::MAX) })
+    (output, open)
 }
 
 impl Planner<'_> {
@@ -270,7 +296,7 @@ impl Planner<'_> {
                 let (n, seed, shape) = (*n, self.now_ns as u64, planned.shape.clone());
                 each(planned, "LogsSample", text, shape, move |_, _| limit::sample(n, seed))
             }
-            Pipe::GenerateSequence(_) => generate_sequence(pipe),
+            Pipe::GenerateSequence(_) | Pipe::Rows(_) => own_rows(pipe),
             Pipe::BlockStats => {
                 let output = stream::block_stats_shape();
                 each(planned, "LogsBlockStats", text, output, |input, output| stream::block_stats(input, output))
@@ -424,6 +450,7 @@ fn sort_rows(by: &Sort, planned: Planned) -> Result<Planned> {
         partition_by: by.partition_by.clone(),
         rank: by.rank.clone(),
         descending: reversed,
+        of_top: false,
     };
     sorted(operator, planned)
 }
@@ -461,6 +488,7 @@ fn top_rows(top: &Top, planned: Planned, text: String) -> Result<Planned> {
         partition_by: Vec::new(),
         rank: top.rank.clone(),
         descending: false,
+        of_top: true,
     };
     sorted(operator, planned)
 }

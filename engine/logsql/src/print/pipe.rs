@@ -6,7 +6,7 @@ use quiver_types::logs::{MSG, TIME};
 
 use super::{list, literal, patterns, word};
 use crate::ast::pipe::{Facets, Join, Sort, SortForm, StreamContext, Top, Uniq, WindowCall};
-use crate::ast::{Filter, MathExpr, Overwrite, PatternPair, Pipe, RowPipe, Unpack};
+use crate::ast::{Filter, MathExpr, Overwrite, PatternPair, Pipe, Query, RowPipe, Unpack};
 use crate::lexer::quote;
 use crate::parser::{math_func_name, window_func_name};
 
@@ -46,9 +46,10 @@ impl Display for Pipe {
                 write!(f, " {}", list(calls, |call| format!("{} as {}", window_call_text(call), word(&call.name))))
             }
             Self::Join(join) => write!(f, "{join}"),
-            Self::Union(query) => write!(f, "union ({query})"),
+            Self::Union(query) => write!(f, "union {}", query_or_rows(query)),
             Self::StreamContext(context) => write!(f, "{context}"),
             Self::Sample(n) => write!(f, "sample {n}"),
+            Self::Rows(rows) => f.write_str(&rows_text(rows)),
             Self::GenerateSequence(n) => write!(f, "generate_sequence {n}"),
             Self::BlockStats => f.write_str("block_stats"),
             Self::BlocksCount(name) if name == "blocks_count" => f.write_str("blocks_count"),
@@ -163,10 +164,28 @@ fn unpack_text(f: &mut Formatter<'_>, name: &str, condition: &str, unpack: &Unpa
     if !unpack.fields.is_empty() {
         write!(f, " fields ({})", patterns(&unpack.fields))?;
     }
+    if !unpack.preserve_keys.is_empty() {
+        write!(f, " preserve_keys ({})", names(&unpack.preserve_keys))?;
+    }
     if !unpack.result_prefix.is_empty() {
         write!(f, " result_prefix {}", word(&unpack.result_prefix))?;
     }
     f.write_str(overwrite_text(unpack.overwrite))
+}
+
+/// `(query)`, or the rows that stand in its place.
+fn query_or_rows(query: &Query) -> String {
+    match query.pipes.as_slice() {
+        [Pipe::Rows(rows)] => rows_text(rows),
+        _ => format!("({query})"),
+    }
+}
+
+fn rows_text(rows: &[Vec<(String, String)>]) -> String {
+    let row = |row: &Vec<(String, String)>| {
+        format!("{{{}}}", list(row, |(name, value)| format!("{}:{}", quote(name), quote(value))))
+    };
+    format!("rows({})", list(rows, row))
 }
 
 /// `a desc, b`.
@@ -254,7 +273,7 @@ impl Display for Facets {
 
 impl Display for Join {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "join by ({}) ({})", names(&self.by), self.query)?;
+        write!(f, "join by ({}) {}", names(&self.by), query_or_rows(&self.query))?;
         if self.inner {
             f.write_str(" inner")?;
         }
@@ -277,7 +296,8 @@ impl Display for StreamContext {
 
 /// `f(a, b)`.
 pub(crate) fn window_call_text(call: &WindowCall) -> String {
-    format!("{}({})", window_func_name(call.func), patterns(&call.fields))
+    let text = format!("{}({})", window_func_name(call.func), patterns(&call.fields));
+    if call.offset == 0 { text } else { format!("{text} offset {}", call.offset) }
 }
 
 /// An expression; an operator at the top stands in parentheses.

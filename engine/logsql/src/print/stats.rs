@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use super::{list, literal, patterns, word};
 use crate::ast::pipe::Stats;
 use crate::ast::{FieldPattern, GroupBy, StatsCall, StatsFunc, TimeBucket};
+use crate::normal;
 
 impl Display for Stats {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -22,11 +23,11 @@ impl Display for StatsCall {
     }
 }
 
-/// The name of a result that was given none: the function as written.
+/// The name of a result that was given none: the function, and its condition in normal form.
 pub(crate) fn default_stats_name(call: &StatsCall) -> String {
     match &call.condition {
         None => call.func.to_string(),
-        Some(condition) => format!("{} if ({condition})", call.func),
+        Some(condition) => format!("{} if ({})", call.func, normal::filter(condition.clone())),
     }
 }
 

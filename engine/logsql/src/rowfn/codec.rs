@@ -88,7 +88,10 @@ pub(crate) fn hex_decode(text: &str, out: &mut String) {
 
 /// A number of up to 16 hex digits.
 pub(crate) fn hex_number(text: &str) -> Option<u64> {
-    let digits = text.len() <= 16 && !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
+    if text.is_empty() {
+        return Some(0);
+    }
+    let digits = text.len() <= 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
     if digits { u64::from_str_radix(text, 16).ok() } else { None }
 }
 
@@ -149,7 +152,9 @@ mod tests {
         for (text, want) in [("t3", "t3"), ("qwert", "qwert"), ("616", "a6"), ("d099", "Й")] {
             assert_eq!(run(&hex_decode, text), want);
         }
-        for (text, want) in [("0", Some(0)), ("ff", Some(255)), ("", None), ("xy", None), ("00000000000000000", None)] {
+        for (text, want) in
+            [("0", Some(0)), ("ff", Some(255)), ("", Some(0)), ("xy", None), ("00000000000000000", None)]
+        {
             assert_eq!(hex_number(text), want);
         }
         for text in ["", "a", "ab", "abc", "abcd", "aцC"] {

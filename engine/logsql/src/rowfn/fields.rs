@@ -46,15 +46,16 @@ impl Fields {
 
     /// Gives names and values in the order in which they were found; a name may occur again.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        (0..self.ends.len()).map(|i| self.field(i))
+        (0..self.ends.len()).map(|i| self.at(i))
     }
 
     /// Gives the last value under a name.
     pub fn get(&self, name: &str) -> Option<&str> {
-        (0..self.ends.len()).rev().map(|i| self.field(i)).find(|(own, _)| *own == name).map(|(_, value)| value)
+        (0..self.ends.len()).rev().map(|i| self.at(i)).find(|(own, _)| *own == name).map(|(_, value)| value)
     }
 
-    fn field(&self, i: usize) -> (&str, &str) {
+    /// Gives the name and value of the field at a place below [`Fields::len`].
+    pub fn at(&self, i: usize) -> (&str, &str) {
         let start = if i == 0 { 0 } else { self.ends[i - 1].1 };
         let (name_end, value_end) = self.ends[i];
         (&self.text[start..name_end], &self.text[name_end..value_end])

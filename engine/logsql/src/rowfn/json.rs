@@ -13,6 +13,8 @@ const NAME_BYTES_MAX: usize = 128;
 struct Reader<'a> {
     text: &'a str,
     at: usize,
+    /// Names under which objects stay what they are.
+    preserve: &'a [String],
 }
 
 /// A value as it stands in the text.
@@ -185,6 +187,11 @@ impl<'a> Reader<'a> {
                     self.compact(Token::Array, depth + 1, &mut text)?;
                     out.push(prefix, &text);
                 }
+                Token::Object if self.preserve.contains(prefix) => {
+                    let mut text = String::new();
+                    self.compact(Token::Object, depth + 1, &mut text)?;
+                    out.push(prefix, &text);
+                }
                 Token::Object => {
                     prefix.push('.');
                     self.flatten(prefix, depth + 1, out)?;
@@ -256,7 +263,7 @@ fn code_point(tail: &str) -> Option<(char, usize)> {
 
 /// Gives the items of a JSON array as texts: strings without quotes, other items without blanks. `None`: not an array.
 pub fn array_items(text: &str) -> Option<Vec<String>> {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = Reader { text, at: 0, preserve: &[] };
     if !reader.take(b'[') {
         return None;
     }
@@ -273,10 +280,11 @@ pub fn array_items(text: &str) -> Option<Vec<String>> {
     reader.at_end().then_some(items)
 }
 
-/// Appends the fields of a JSON object, nested names joined with dots. False, and nothing appended: not an object.
-pub fn object_fields(text: &str, out: &mut Fields) -> bool {
+/// Appends the fields of a JSON object, nested names joined with dots; objects under the names to preserve become texts
+/// without blanks. False, and nothing appended: not an object.
+pub fn object_fields(text: &str, preserve: &[String], out: &mut Fields) -> bool {
     let known = out.len();
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = Reader { text, at: 0, preserve };
     let done = reader.take(b'{') && reader.flatten(&mut String::new(), 1, out).is_some() && reader.at_end();
     if !done {
         out.truncate(known);
@@ -292,7 +300,7 @@ mod tests {
     fn objects() {
         let check = |text: &str, want: Option<&[(&str, &str)]>| {
             let mut fields = Fields::default();
-            let done = object_fields(text, &mut fields);
+            let done = object_fields(text, &[], &mut fields);
             assert_eq!(done.then(|| fields.iter().collect::<Vec<_>>()).as_deref(), want, "{text}");
             assert!(done || fields.is_empty());
         };
@@ -316,6 +324,11 @@ mod tests {
         {
             check(bad, None);
         }
+        let mut fields = Fields::default();
+        let preserve = ["a.b".to_owned(), "d".to_owned(), "e".to_owned()];
+        assert!(object_fields(r#"{"a":{"b":{"x": [1, 2]},"c":{"b":1}},"d":{"d":{}},"e":"f"}"#, &preserve, &mut fields));
+        let want = [("a.b", r#"{"x":[1,2]}"#), ("a.c.b", "1"), ("d", r#"{"d":{}}"#), ("e", "f")];
+        assert_eq!(fields.iter().collect::<Vec<_>>(), want);
         let long = "k".repeat(200);
         check(&format!(r#"{{"a":{{"b": 1, "{long}": 2}}}}"#), Some(&[("a", &format!(r#"{{"b":1,"{long}":2}}"#))]));
     }

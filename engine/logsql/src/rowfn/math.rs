@@ -149,8 +149,19 @@ fn bits(x: f64, y: f64, op: impl Fn(u64, u64) -> u64) -> f64 {
     if x.is_nan() || y.is_nan() {
         return f64::NAN;
     }
-    let whole = |f: f64| if f < 0.0 { f as i64 as u64 } else { f as u64 };
     op(whole(x), whole(y)) as f64
+}
+
+/// What is no integer of 64 bits, with or without sign, becomes 2^63.
+fn whole(f: f64) -> u64 {
+    const HALF: f64 = 9_223_372_036_854_775_808.0;
+    if (-HALF..0.0).contains(&f) {
+        f as i64 as u64
+    } else if (0.0..2.0 * HALF).contains(&f) {
+        f as u64
+    } else {
+        1 << 63
+    }
 }
 
 /// To the nearest multiple of a step, halves away from zero, cut to the decimals of the step.

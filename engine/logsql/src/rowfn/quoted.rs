@@ -1,4 +1,4 @@
-//! Quoted texts within values: `"..."` with the escapes of Go, `` `...` `` without any.
+//! Quoted texts within values: `"..."` and `'...'` with the escapes of Go, `` `...` `` without any.
 
 /// Reads a quoted text at the beginning of a value: what it says, and its length with the quotes.
 pub(crate) fn unquote_prefix(value: &str) -> Option<(String, usize)> {
@@ -8,15 +8,15 @@ pub(crate) fn unquote_prefix(value: &str) -> Option<(String, usize)> {
             // As in Go, carriage returns do not belong to raw texts.
             Some((value[1..=end].replace('\r', ""), end + 2))
         }
-        b'"' => {
+        quote @ (b'"' | b'\'') => {
             let mut out = String::new();
             let mut rest = &value[1..];
             loop {
                 let c = rest.chars().next()?;
                 rest = match c {
-                    '"' => return Some((out, value.len() - rest.len() + 1)),
-                    '\n' => return None,
-                    '\\' => &rest[1 + escape(&rest[1..], &mut out)?..],
+                    _ if c == char::from(*quote) => return Some((out, value.len() - rest.len() + 1)),
+                    '\n' if *quote == b'"' => return None,
+                    '\\' => &rest[1 + escape(&rest[1..], *quote, &mut out)?..],
                     _ => {
                         out.push(c);
                         &rest[c.len_utf8()..]
@@ -28,8 +28,8 @@ pub(crate) fn unquote_prefix(value: &str) -> Option<(String, usize)> {
     }
 }
 
-/// One escape after its backslash; gives its length. Bytes that make no character are refused.
-fn escape(tail: &str, out: &mut String) -> Option<usize> {
+/// One escape after its backslash; gives its length. Bytes that make no character are refused; within `'` each is one.
+fn escape(tail: &str, quote: u8, out: &mut String) -> Option<usize> {
     let plain = match tail.as_bytes().first()? {
         b'a' => '\u{7}',
         b'b' => '\u{8}',
@@ -39,8 +39,8 @@ fn escape(tail: &str, out: &mut String) -> Option<usize> {
         b't' => '\t',
         b'v' => '\u{b}',
         b'\\' => '\\',
-        b'"' => '"',
-        kind @ (b'x' | b'0'..=b'7') => return bytes(tail, *kind == b'x', out),
+        own if *own == quote => char::from(quote),
+        kind @ (b'x' | b'0'..=b'7') => return bytes(tail, *kind == b'x', quote == b'\'', out),
         b'u' => return code_point(tail, 4, out),
         b'U' => return code_point(tail, 8, out),
         _ => return None,
@@ -56,7 +56,7 @@ fn code_point(tail: &str, digits: usize, out: &mut String) -> Option<usize> {
 }
 
 /// `x41` or `101`, and those that follow directly while they are needed to make a character.
-fn bytes(tail: &str, hex: bool, out: &mut String) -> Option<usize> {
+fn bytes(tail: &str, hex: bool, alone: bool, out: &mut String) -> Option<usize> {
     let mut all = Vec::new();
     let mut at = 0;
     loop {
@@ -64,6 +64,10 @@ fn bytes(tail: &str, hex: bool, out: &mut String) -> Option<usize> {
             if hex { (tail.get(at + 1..at + 3)?, 16, 3) } else { (tail.get(at..at + 3)?, 8, 3) };
         all.push(u8::try_from(u32::from_str_radix(digits, radix).ok()?).ok()?);
         at += skip;
+        if alone {
+            out.push(char::from(all[0]));
+            return Some(at);
+        }
         if let Ok(text) = std::str::from_utf8(&all) {
             out.push_str(text);
             return Some(at);
@@ -89,7 +93,9 @@ mod tests {
         check(r#""\n\t\x41\u0416\101\xd0\x96"x"#, Some(("\n\tAЖAЖ", 28)));
         check("`a\\b`c", Some(("a\\b", 5)));
         check("\"\"", Some(("", 2)));
-        for bad in ["", "a", "\"abc", "`abc", r#""\q""#, r#""\xff""#, "'a'", "\"a\nb\""] {
+        check("'a \"b\\'\\n\\xd0' c", Some(("a \"b'\n\u{d0}", 14)));
+        check("'a\nb'", Some(("a\nb", 5)));
+        for bad in ["", "a", "\"abc", "`abc", "'abc", r#""\q""#, r#""\xff""#, r#"'\"'"#, r#""\'""#, "\"a\nb\""] {
             check(bad, None);
         }
     }

@@ -1,8 +1,10 @@
-//! `unpack_syslog`: RFC 3164 and RFC 5424, with and without priority.
+//! `unpack_syslog`: RFC 3164 (also with times of RFC 3339) and RFC 5424, with and without priority; messages in CEE (JSON)
+//! and CEF.
 
 use super::Fields;
+use super::json::object_fields;
 use super::unpack_logfmt::unpack_logfmt;
-use crate::kernels::values::{parse_u64, push_rfc3339_millis};
+use crate::kernels::values::{parse_rfc3339, parse_u64, push_rfc3339, push_rfc3339_millis};
 
 const SECOND_NS: i64 = 1_000_000_000;
 
@@ -48,6 +50,7 @@ pub struct SyslogContext {
 /// Appends the fields of a message. A text that is of neither form is a message of the older one; an empty text has no
 /// fields.
 pub fn unpack_syslog(value: &str, ctx: SyslogContext, out: &mut Fields) {
+    let value = value.trim_start_matches([' ', '\t', '\n', '\r']);
     let Some(tail) = value.strip_prefix('<') else {
         after_priority(value, ctx, out);
         return;
@@ -88,15 +91,88 @@ fn rfc5424(text: &str, out: &mut Fields) {
         out.push(name, value);
         rest = tail;
     }
-    if let Some(message) = structured_data(rest, out) {
-        out.push("message", message);
+    if let Some(text) = structured_data(rest, out) {
+        message(text, out);
     }
+}
+
+/// The message, or the fields that it holds.
+fn message(text: &str, out: &mut Fields) {
+    let known = out.len();
+    let done = match text.split_once(':') {
+        Some(("@cee", json)) => object_fields(json, &[], out),
+        Some(("CEF", event)) => cef(event, out).is_some(),
+        _ => false,
+    };
+    if !done {
+        out.truncate(known);
+        out.push("message", text);
+    }
+}
+
+/// `version|vendor|product|version|class|name|severity|key=value key=value`
+fn cef(text: &str, out: &mut Fields) -> Option<()> {
+    const HEAD: [&str; 7] = [
+        "cef.version",
+        "cef.device_vendor",
+        "cef.device_product",
+        "cef.device_version",
+        "cef.device_event_class_id",
+        "cef.name",
+        "cef.severity",
+    ];
+    let mut rest = text;
+    for name in HEAD {
+        let end = find_unescaped(rest, b'|')?;
+        out.push(name, &unescape_cef(&rest[..end]));
+        rest = &rest[end + 1..];
+    }
+    while !rest.is_empty() {
+        let end = find_unescaped(rest, b'=')?;
+        let name = format!("cef.extension.{}", unescape_cef(&rest[..end]));
+        rest = &rest[end + 1..];
+        // A value may hold blanks: it ends before the key of the next one.
+        let Some(next) = find_unescaped(rest, b'=') else {
+            out.push(&name, rest);
+            break;
+        };
+        let end = rest[..next].rfind(' ')?;
+        out.push(&name, &unescape_cef(&rest[..end]));
+        rest = &rest[end + 1..];
+    }
+    Some(())
+}
+
+/// Where a sign stands that has no odd number of backslashes before it.
+fn find_unescaped(text: &str, sign: u8) -> Option<usize> {
+    let bytes = text.as_bytes();
+    memchr::memchr_iter(sign, bytes).find(|&at| bytes[..at].iter().rev().take_while(|&&b| b == b'\\').count() % 2 == 0)
+}
+
+fn unescape_cef(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        out.push(match c {
+            '\\' => match chars.next() {
+                Some('n') => '\n',
+                Some('r') => '\r',
+                Some(other) => other,
+                None => '\\',
+            },
+            c => c,
+        });
+    }
+    out
 }
 
 /// `-`, or elements in brackets; gives the message after them.
 fn structured_data<'a>(text: &'a str, out: &mut Fields) -> Option<&'a str> {
     if let Some(message) = text.strip_prefix("- ") {
         return Some(message);
+    }
+    if text.starts_with("@cee:") {
+        return Some(text);
     }
     let mut rest = text;
     loop {
@@ -159,27 +235,31 @@ fn params_length(params: &str) -> Option<usize> {
 
 fn rfc3164(text: &str, ctx: SyslogContext, out: &mut Fields) {
     out.push("format", "rfc3164");
-    let Some(ns) = text.get(..15).and_then(|t| time_without_year(t, ctx)) else {
-        out.push("message", text);
+    let Some(rest) = time(text, ctx, out) else {
+        message(text, out);
         return;
     };
-    out.push_with("timestamp", |value| push_rfc3339_millis(value, ns));
-    let Some(rest) = text[15..].strip_prefix(' ') else {
-        if text.len() > 15 {
-            out.push("message", &text[15..]);
+    let Some(rest) = rest.strip_prefix(' ') else {
+        if !rest.is_empty() {
+            message(rest, out);
         }
         return;
     };
-    let Some((host, rest)) = rest.split_once(' ') else {
-        out.push("hostname", rest);
-        return;
+    // A host has neither sign: where one is, it is missing, and this is the tag already.
+    let (first, after) = rest.split_once(' ').map_or((rest, None), |(host, rest)| (host, Some(rest)));
+    let rest = if first.contains([':', '[']) {
+        rest
+    } else {
+        out.push("hostname", first);
+        let Some(after) = after else { return };
+        after
     };
-    out.push("hostname", host);
     let Some(end) = rest.find(['[', ':', ' ']) else {
         out.push("app_name", rest);
         return;
     };
-    out.push("app_name", &rest[..end]);
+    let app_name = &rest[..end];
+    out.push("app_name", app_name);
     let mut rest = &rest[end..];
     if let Some(tail) = rest.strip_prefix('[') {
         let Some((id, tail)) = tail.split_once(']') else { return };
@@ -188,9 +268,25 @@ fn rfc3164(text: &str, ctx: SyslogContext, out: &mut Fields) {
     }
     let rest = rest.strip_prefix(':').unwrap_or(rest);
     let rest = rest.strip_prefix(' ').unwrap_or(rest);
-    if !rest.is_empty() {
-        out.push("message", rest);
+    let known = out.len();
+    if rest.is_empty() || app_name == "CEF" && cef(rest, out).is_some() {
+        return;
     }
+    out.truncate(known);
+    message(rest, out);
+}
+
+/// The time at the beginning; gives what follows it.
+fn time<'a>(text: &'a str, ctx: SyslogContext, out: &mut Fields) -> Option<&'a str> {
+    if text.len() >= 15 && text.as_bytes()[10] == b'T' {
+        let end = text.find(' ')?;
+        let ns = parse_rfc3339(&text[..end])?;
+        out.push_with("timestamp", |value| push_rfc3339(value, ns));
+        return Some(&text[end..]);
+    }
+    let ns = text.get(..15).and_then(|t| time_without_year(t, ctx))?;
+    out.push_with("timestamp", |value| push_rfc3339_millis(value, ns));
+    Some(&text[15..])
 }
 
 /// `Jun  3 12:08:33`
@@ -257,6 +353,31 @@ mod tests {
         check("<abc", "");
         check("<999>", "priority=999 facility_keyword=unknown level=debug facility=124 severity=7");
         check("foobar", "format=rfc3164 message=foobar");
+        check(" \t foobar", "format=rfc3164 message=foobar");
+        let time = "timestamp=2023-06-03T15:42:32.5Z";
+        check(
+            "2023-06-03T17:42:32.5+02:00 host app[7]: hi there",
+            &format!("format=rfc3164 {time} hostname=host app_name=app proc_id=7 message=\"hi there\""),
+        );
+        check("2023-06-03T17:42:32.5+02:00", "format=rfc3164 message=2023-06-03T17:42:32.5+02:00");
+        let time = "timestamp=2024-06-03T12:08:33.000Z";
+        check("Jun  3 12:08:33 app[7]: hi", &format!("format=rfc3164 {time} app_name=app proc_id=7 message=hi"));
+        check("Jun  3 12:08:33 app: hi", &format!("format=rfc3164 {time} app_name=app message=hi"));
+        check("Jun  3 12:08:33 app:", &format!("format=rfc3164 {time} app_name=app"));
+        check(
+            "Jun  3 12:08:33 h app: @cee: {\"a\":{\"b\":1}}",
+            &format!("format=rfc3164 {time} hostname=h app_name=app a.b=1"),
+        );
+        check("@cee: {", "format=rfc3164 message=\"@cee: {\"");
+        check(
+            "Jun  3 12:08:33 h CEF:0|v\\|w|p|1.0|100|n|10|src=1.2.3.4 msg=a b\\=c dst=2",
+            &format!(
+                "format=rfc3164 {time} hostname=h app_name=CEF cef.version=0 cef.device_vendor=v|w cef.device_product=p \
+                 cef.device_version=1.0 cef.device_event_class_id=100 cef.name=n cef.severity=10 \
+                 cef.extension.src=1.2.3.4 cef.extension.msg=\"a b=c\" cef.extension.dst=2"
+            ),
+        );
+        check("CEF:0|no", "format=rfc3164 message=CEF:0|no");
     }
 
     #[test]

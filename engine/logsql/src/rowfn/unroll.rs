@@ -13,7 +13,7 @@ pub fn unroll(values: &[&str]) -> Vec<Vec<String>> {
 }
 
 fn items_of(value: &str) -> Vec<String> {
-    if value.starts_with('[') { array_items(value).unwrap_or_default() } else { Vec::new() }
+    if value.trim_ascii_start().starts_with('[') { array_items(value).unwrap_or_default() } else { Vec::new() }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use quiver_types::Matcher;
 use quiver_types::logs::{FieldPattern, LogFilter, MatchHints, RowMatcher, StreamSelector, ValueMatcher};
 
-use super::block::{Block, COMPUTED, column, of_stream};
+use super::block::{Block, column, of_stream};
 use super::column::{Column, Values, dictionary};
 use crate::error::Result;
 use crate::memtable::logs::LiveStream;
@@ -284,18 +284,16 @@ impl Key {
     }
 }
 
-/// Rows of which any field with a prefix matches.
+/// Rows of which any field with a prefix matches; times and streams are no fields here, as they would match any number.
 async fn any_field(
     block: &mut dyn Block,
     prefix: &str,
     matcher: &dyn ValueMatcher,
     rows: BooleanBuffer,
 ) -> Result<BooleanBuffer> {
-    let mut names: Vec<String> = COMPUTED.iter().filter(|n| n.starts_with(prefix)).map(|n| (*n).to_owned()).collect();
-    names.extend(block.names(prefix));
     let mut found = BooleanBuffer::new_unset(rows.len());
     let mut open = rows;
-    for name in names {
+    for name in block.names(prefix) {
         if none(&open) {
             return Ok(found);
         }

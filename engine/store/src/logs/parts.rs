@@ -179,6 +179,6 @@ pub(super) fn names_computed(field: &FieldPattern) -> bool {
         FieldPattern::Name(name) => {
             COMPUTED.contains(&name.as_str()) || name == SEVERITY_NUMBER || name == table::SERVICE
         }
-        FieldPattern::Prefix(prefix) => COMPUTED.iter().any(|n| n.starts_with(prefix.as_str())),
+        FieldPattern::Prefix(_) => false,
     }
 }

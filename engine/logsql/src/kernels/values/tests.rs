@@ -168,7 +168,15 @@ fn times() {
     assert_eq!(unix("1741600001500").as_deref(), Some("2025-03-10T09:46:41.5Z"));
     assert_eq!(unix("1741600001500000").as_deref(), Some("2025-03-10T09:46:41.5Z"));
     assert_eq!(unix("1741600001500000001").as_deref(), Some("2025-03-10T09:46:41.500000001Z"));
-    assert_eq!(unix("foo"), None);
+    assert_eq!(unix("1.7416000015e9").as_deref(), Some("2025-03-10T09:46:41.5Z"));
+    assert_eq!(unix("17416E8").as_deref(), Some("2025-03-10T09:46:40Z"));
+    assert_eq!(unix("-5").as_deref(), Some("1969-12-31T23:59:55Z"));
+    assert_eq!(unix("-0.5").as_deref(), Some("1969-12-31T23:59:59.5Z"));
+    assert_eq!(unix("9007199254740993").as_deref(), Some("2255-06-05T23:47:34.740993Z"));
+    assert_eq!(unix("1741600001.5000000019").as_deref(), Some("2025-03-10T09:46:41.500000001Z"));
+    for bad in ["foo", "", ".5", "1e-3", "1e19", "1.2.3", "99999999999999999999", "5s"] {
+        assert_eq!(unix(bad), None, "{bad}");
+    }
     let day = parse_rfc3339("2024-03-31T23:20:30Z").unwrap();
     assert_eq!(time_text(truncate_to_month(day)), "2024-03-01T00:00:00Z");
     assert_eq!(time_text(truncate_to_year(day)), "2024-01-01T00:00:00Z");

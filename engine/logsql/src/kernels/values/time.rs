@@ -1,7 +1,5 @@
 //! Times: RFC 3339 and Unix times in nanoseconds, UTC.
 
-use super::{parse_float, parse_i64};
-
 const NS: i64 = 1_000_000_000;
 
 /// Seconds at which a time no longer fits.
@@ -68,23 +66,36 @@ fn zone_offset(b: &[u8]) -> Option<i64> {
     }
 }
 
-/// Reads a Unix time whose unit (s, ms, µs, ns) follows from its magnitude; the whole part may have a fraction.
+/// Reads a Unix time whose unit (s, ms, µs, ns) follows from its magnitude: a decimal, perhaps with an exponent that is not
+/// negative. Digits below a nanosecond are cut.
 pub fn parse_unix(text: &str) -> Option<i64> {
-    if let Some(n) = parse_i64(text) {
-        return Some(unix_to_ns(n));
-    }
-    let value = parse_float(text).or_else(|| {
-        // An exponent, as senders of JSON write large numbers.
-        let numeric = text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
-        if numeric && !text.is_empty() { text.parse().ok() } else { None }
-    })?;
-    if !value.is_finite() || value.abs() >= i64::MAX as f64 {
+    let (decimal, exponent) = match text.split_once(['e', 'E']) {
+        Some((decimal, exponent)) => (decimal, exponent.parse::<u32>().ok().filter(|&e| e <= 18)? as usize),
+        None => (text, 0),
+    };
+    let (sign, digits) = match decimal.as_bytes() {
+        [b'-', ..] => (-1, &decimal[1..]),
+        [b'+', ..] => (1, &decimal[1..]),
+        _ => (1, decimal),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if whole.is_empty() || !whole.bytes().chain(fraction.bytes()).all(|b| b.is_ascii_digit()) {
         return None;
     }
-    let unit = unit_of(value as i64);
-    let whole = value.trunc() as i64;
-    let rest = ((value - value.trunc()) * unit as f64).round() as i64;
-    whole.checked_mul(unit)?.checked_add(rest)
+    let digit = |b: u8| i64::from(b - b'0');
+    let moved = fraction.bytes().chain(std::iter::repeat(b'0')).take(exponent);
+    let mut n: i64 = 0;
+    for b in whole.bytes().chain(moved) {
+        n = n.checked_mul(10)?.checked_add(digit(b))?;
+    }
+    let unit = unit_of(n);
+    let (mut below, mut scale) = (0, unit);
+    for b in fraction.bytes().skip(exponent) {
+        // 0 from the digit on that is too small.
+        scale /= 10;
+        below += digit(b) * scale;
+    }
+    n.checked_mul(unit)?.checked_add(below)?.checked_mul(sign)
 }
 
 /// Gives nanoseconds of a Unix time whose unit follows from its magnitude.
@@ -92,17 +103,10 @@ pub fn unix_to_ns(n: i64) -> i64 {
     n * unit_of(n)
 }
 
+/// The largest unit in which it is a time of 64 bits.
 fn unit_of(n: i64) -> i64 {
-    const S: i64 = 1 << 31;
-    if (-S..S).contains(&n) {
-        NS
-    } else if (-S * 1000..S * 1000).contains(&n) {
-        1_000_000
-    } else if (-S * 1_000_000..S * 1_000_000).contains(&n) {
-        1_000
-    } else {
-        1
-    }
+    let fits = |unit: &i64| (i64::MIN / unit..=i64::MAX / unit).contains(&n);
+    [NS, 1_000_000, 1_000].into_iter().find(fits).unwrap_or(1)
 }
 
 /// Writes Unix nanoseconds as RFC 3339 in UTC with `Z`, without trailing zeros in the fraction.

@@ -1,5 +1,7 @@
 //! Pipes that order, cut, group and count rows.
 
+use std::collections::HashSet;
+
 use crate::ast::pipe::{Sort, SortForm, Stats, Top, Uniq, WindowCall, WindowFunc};
 use crate::ast::{FieldPattern, Pipe};
 use crate::error::Result;
@@ -153,9 +155,34 @@ pub(super) fn top(parser: &mut Parser<'_>) -> Result<Pipe> {
 
 pub(super) fn stats(parser: &mut Parser<'_>) -> Result<Pipe> {
     let by = if parser.skip("by") || parser.is("(") { parser.group_by()? } else { Vec::new() };
-    let calls = parser.with_commas(Parser::stats_call)?;
+    let at = parser.next;
+    let calls = parser.with_commas(Parser::stats_calls)?.concat();
+    different(parser, at, calls.iter().map(|call| &call.name), by.iter().map(|by| &by.field))?;
     Ok(Pipe::Stats(Stats { by, calls }))
 }
+
+/// Results need names of their own.
+fn different<'n>(
+    parser: &Parser<'_>,
+    at: usize,
+    results: impl Iterator<Item = &'n String>,
+    by: impl Iterator<Item = &'n String>,
+) -> Result<()> {
+    let by: HashSet<&String> = by.collect();
+    let mut seen = HashSet::new();
+    for name in results {
+        if by.contains(name) {
+            return Err(parser.fault_at(at, format!("`{name}` is a field of `by`, a result cannot have the same name")));
+        }
+        if !seen.insert(name) {
+            return Err(parser.fault_at(at, format!("two results have the name `{name}`; give one another with `as`")));
+        }
+    }
+    Ok(())
+}
+
+/// Values of so many rows are kept per group.
+const WINDOW_OFFSET_MAX: usize = 1000;
 
 const WINDOW_FUNCS: &[(&str, WindowFunc)] = &[
     ("count", WindowFunc::Count),
@@ -173,6 +200,7 @@ pub(crate) fn window_func_name(func: WindowFunc) -> &'static str {
 
 pub(super) fn window_stats(parser: &mut Parser<'_>, running: bool) -> Result<Pipe> {
     let by = if parser.skip("by") || parser.is("(") { parser.in_parens(Parser::field)? } else { Vec::new() };
+    let at = parser.next;
     let calls = parser.with_commas(|parser| {
         let at = parser.next;
         let Some(&(name, func)) = WINDOW_FUNCS.iter().find(|(name, _)| parser.is(name)) else {
@@ -183,10 +211,19 @@ pub(super) fn window_stats(parser: &mut Parser<'_>, running: bool) -> Result<Pip
         if matches!(func, WindowFunc::First | WindowFunc::Last) && !matches!(*fields, [FieldPattern::Name(_)]) {
             return Err(parser.fault_at(at, format!("`{name}` takes one field")));
         }
+        let mut offset = 0;
+        if matches!(func, WindowFunc::First | WindowFunc::Last) && parser.skip("offset") {
+            let at = parser.next;
+            let rows = parser.count("a number of rows")?;
+            offset = usize::try_from(rows).ok().filter(|&n| n <= WINDOW_OFFSET_MAX).ok_or_else(|| {
+                parser.fault_at(at, format!("an offset of at most {WINDOW_OFFSET_MAX} rows expected, got `{rows}`"))
+            })?;
+        }
         let result = parser.as_name()?;
-        let mut call = WindowCall { func, fields, name: String::new() };
+        let mut call = WindowCall { func, fields, offset, name: String::new() };
         call.name = result.unwrap_or_else(|| crate::print::window_call_text(&call));
         Ok(call)
     })?;
+    different(parser, at, calls.iter().map(|call| &call.name), std::iter::empty())?;
     Ok(Pipe::WindowStats { running, by, calls })
 }

@@ -27,22 +27,39 @@ pub(super) fn pack_logfmt(parser: &mut Parser<'_>) -> Result<Pipe> {
 /// `[if (f)] [[from] f]`.
 fn source(parser: &mut Parser<'_>) -> Result<(Option<Filter>, Unpack)> {
     let condition = parser.condition()?;
-    const NEXT: &[&str] = &["fields", "result_prefix", "keep_original_fields", "skip_empty_results", "offset"];
+    const NEXT: &[&str] =
+        &["fields", "preserve_keys", "result_prefix", "keep_original_fields", "skip_empty_results", "offset"];
     let from = if parser.skip("from") || !parser.at_pipe_end() && !parser.is_any(NEXT) {
         parser.field()?
     } else {
         MSG.to_owned()
     };
-    let unpack = Unpack { from, fields: Vec::new(), result_prefix: String::new(), overwrite: Overwrite::Always };
+    let unpack = Unpack {
+        from,
+        fields: Vec::new(),
+        result_prefix: String::new(),
+        preserve_keys: Vec::new(),
+        overwrite: Overwrite::Always,
+    };
     Ok((condition, unpack))
 }
 
-/// `[fields (..)] [result_prefix p] [keep_original_fields | skip_empty_results]`, in any order.
-fn results(parser: &mut Parser<'_>, unpack: &mut Unpack, with_fields: bool) -> Result<()> {
+/// What may be said of the results.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+enum Of {
+    Syslog,
+    Logfmt,
+    Json,
+}
+
+/// `[fields (..)] [preserve_keys (..)] [result_prefix p] [keep_original_fields | skip_empty_results]`, in any order.
+fn results(parser: &mut Parser<'_>, unpack: &mut Unpack, of: Of) -> Result<()> {
     while !parser.at_pipe_end() {
-        if with_fields && parser.skip("fields") {
+        if of > Of::Syslog && parser.skip("fields") {
             let fields = parser.in_parens(Parser::field_pattern)?;
             unpack.fields = if fields.iter().any(FieldPattern::is_all) { Vec::new() } else { fields };
+        } else if of == Of::Json && parser.skip("preserve_keys") {
+            unpack.preserve_keys = parser.fields_in_parens()?;
         } else if parser.skip("result_prefix") {
             unpack.result_prefix = parser.argument("a prefix")?;
             // The prefix may be written as the names that it makes.
@@ -60,20 +77,20 @@ fn results(parser: &mut Parser<'_>, unpack: &mut Unpack, with_fields: bool) -> R
 
 pub(super) fn unpack_json(parser: &mut Parser<'_>) -> Result<Pipe> {
     let (condition, mut unpack) = source(parser)?;
-    results(parser, &mut unpack, true)?;
+    results(parser, &mut unpack, Of::Json)?;
     Ok(Pipe::Row { pipe: RowPipe::UnpackJson(unpack), condition })
 }
 
 pub(super) fn unpack_logfmt(parser: &mut Parser<'_>) -> Result<Pipe> {
     let (condition, mut unpack) = source(parser)?;
-    results(parser, &mut unpack, true)?;
+    results(parser, &mut unpack, Of::Logfmt)?;
     Ok(Pipe::Row { pipe: RowPipe::UnpackLogfmt(unpack), condition })
 }
 
 pub(super) fn unpack_syslog(parser: &mut Parser<'_>) -> Result<Pipe> {
     let (condition, mut unpack) = source(parser)?;
     let offset = if parser.skip("offset") { Some(parser.duration("a duration after `offset`")?) } else { None };
-    results(parser, &mut unpack, false)?;
+    results(parser, &mut unpack, Of::Syslog)?;
     Ok(Pipe::Row { pipe: RowPipe::UnpackSyslog { unpack, offset }, condition })
 }
 

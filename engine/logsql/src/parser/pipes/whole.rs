@@ -50,7 +50,7 @@ pub(super) fn facets(parser: &mut Parser<'_>) -> Result<Pipe> {
 pub(super) fn join(parser: &mut Parser<'_>) -> Result<Pipe> {
     parser.skip_any(&["by", "on"]);
     let by = parser.fields_in_parens()?;
-    let query = Box::new(parser.query_in_parens()?);
+    let query = Box::new(parser.query_or_rows()?);
     let inner = parser.skip("inner");
     let mut prefix = String::new();
     if parser.skip("prefix") {
@@ -63,10 +63,18 @@ pub(super) fn join(parser: &mut Parser<'_>) -> Result<Pipe> {
 }
 
 pub(super) fn sample(parser: &mut Parser<'_>) -> Result<Pipe> {
+    above_0(parser).map(Pipe::Sample)
+}
+
+pub(super) fn generate_sequence(parser: &mut Parser<'_>) -> Result<Pipe> {
+    above_0(parser).map(Pipe::GenerateSequence)
+}
+
+fn above_0(parser: &mut Parser<'_>) -> Result<u64> {
     let at = parser.next;
     match parser.count("a number greater than 0")? {
         0 => Err(parser.fault_at(at, "a number greater than 0 expected, got `0`")),
-        n => Ok(Pipe::Sample(n)),
+        n => Ok(n),
     }
 }
 
