@@ -7,6 +7,7 @@ mod federate;
 mod import;
 mod logs_hostile;
 mod logs_in;
+mod logs_language;
 mod logs_once;
 mod logs_query;
 mod logs_refused;

@@ -40,6 +40,8 @@ use crate::writer::stage::{Batch, Named, Stager};
 /// How long a write waits for memory before it is refused.
 const MEMORY_WAIT_MAX: Duration = Duration::from_secs(2);
 const MEMORY_WAIT_STEP: Duration = Duration::from_millis(10);
+/// So many generations may be in memory before writes wait for the flush.
+const GENERATIONS_MAX: u64 = 2;
 /// This part of the budget is for writes even while the process is short of memory.
 const FREE_PART: u64 = 4;
 
@@ -314,8 +316,17 @@ impl WritePath {
         held > self.settings.memory_bytes || short
     }
 
+    /// Whether more waits for its flush than one generation beside the open one: memory would grow with what comes in,
+    /// as long as that is faster than the disk.
+    fn runs_ahead(&self) -> bool {
+        let visible = self.shared.visible();
+        let unflushed: usize = visible.generations.iter().map(|g| g.bytes()).sum();
+        visible.generations.len() > 1 && unflushed as u64 > self.settings.generation_bytes * GENERATIONS_MAX
+    }
+
+    /// Waits until there is room. Who only runs ahead of the flush goes on after a while, who is over the budget does not.
     async fn wait_for_memory(&self) -> Result<()> {
-        if !self.lacks_memory() {
+        if !self.lacks_memory() && !self.runs_ahead() {
             return Ok(());
         }
         METRICS.ingest_waits.inc();
@@ -324,8 +335,11 @@ impl WritePath {
             // Nothing is on its way out, so nothing would ever become free.
             self.seal().await?;
         }
-        while self.lacks_memory() {
+        while self.lacks_memory() || self.runs_ahead() {
             if started.elapsed() >= MEMORY_WAIT_MAX {
+                if !self.lacks_memory() {
+                    break;
+                }
                 METRICS.ingest_refused.inc();
                 return Err(Error::new(
                     ErrorKind::Unavailable,
