@@ -63,7 +63,8 @@ pub(crate) struct Stager {
     unlogged: Vec<Definition>,
     /// How many of them stand in the group's records.
     encoded: usize,
-    metadata_seen: HashMap<(String, String), (u64, i32), FixedState>,
+    /// By metric and service: hash of what was said, and when.
+    metadata_seen: HashMap<(String, String), (u64, Millis), FixedState>,
     hints: HintTracker,
     logs: logs::LogStager,
     quota: SeriesQuota,
@@ -292,9 +293,14 @@ impl Stager {
             let unnamed = of_metric.is_empty().then_some("");
             for service in of_metric.iter().copied().chain(unnamed) {
                 let key = (metadata.metric.clone(), service.to_owned());
-                if self.metadata_seen.insert(key, (hash, today)) != Some((hash, today)) {
-                    rows.push((ctx.now, metadata.clone(), service.to_owned()));
+                let last = self.metadata_seen.get(&key).copied();
+                if last.is_some_and(|(said, ts)| said == hash && day_of(ts) == today) {
+                    continue;
                 }
+                // The newest row counts: what is said later in the same millisecond has a later time.
+                let ts = last.map_or(ctx.now, |(_, ts)| ctx.now.max(ts + 1));
+                self.metadata_seen.insert(key, (hash, ts));
+                rows.push((ts, metadata.clone(), service.to_owned()));
             }
         }
         rows

@@ -340,7 +340,7 @@ async fn metadata_is_logged_when_it_changes() {
     let rows = again.replayed[0].metadata(u64::MAX);
     let rows: Vec<_> = rows.iter().map(|(ts, m, s)| (*ts, &*m.metric, &*m.help, &**s)).collect();
     let now = 1_700_000_000_000;
-    assert_eq!(rows, [(now, "a", "1", ""), (now, "a", "2", ""), (now, "b", "1", "")]);
+    assert_eq!(rows, [(now, "a", "1", ""), (now + 1, "a", "2", ""), (now, "b", "1", "")]);
 }
 
 #[tokio::test]
