@@ -8,7 +8,7 @@ use std::sync::Arc;
 use clap::{Args, Parser, Subcommand};
 use quiver::server::{Addresses, Bound};
 use quiver::settings::{Loaded, print_settings};
-use quiver::{demo, telemetry, wiring};
+use quiver::{demo, memory, telemetry, wiring};
 use quiver_types::SystemClock;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -165,8 +165,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 
 fn serve(loaded: &Loaded, with_demo: bool) -> Result<(), Failure> {
     telemetry::start(&loaded.settings.log)?;
-    // Returns freed memory without waiting for the next allocation; only helps, so a refusal is no error.
-    let _ = tikv_jemalloc_ctl::background_thread::write(true);
+    memory::give_back_soon();
     let runtime = runtime()?;
     let served = runtime.block_on(async {
         let stop = CancellationToken::new();

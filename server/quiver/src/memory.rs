@@ -1,7 +1,7 @@
 //! Keeps the process within its memory limit.
 //!
 //! A thread looks at the resident memory many times a second. When it comes near the limit, pages that the allocator
-//! holds back for later are given to the system at once, instead of after its usual ten seconds; when nearly all of it
+//! holds back for later are given to the system at once, instead of half a second later; when nearly all of it
 //! is used nevertheless, it says so ([`MemoryPressure`]): writes wait, queries spill or fail, until there is room again.
 
 use std::sync::{Arc, Weak};
@@ -25,6 +25,9 @@ const STEP_PERCENT: u64 = 4;
 const SHORT_PERCENT: u64 = 90;
 /// Memory that was short is not short any more below this.
 const RELAXED_PERCENT: u64 = 86;
+/// So long pages that no allocation uses are kept for the next one. Flushes and compactions free as much as they take, at
+/// full speed hundreds of megabytes within the ten seconds that are usual.
+const DECAY_MS: isize = 500;
 /// Code, threads and tables of the process take some memory before anything is stored; a limit below this is none that
 /// could be kept by refusing work.
 const LEAST_BYTES: u64 = 128 << 20;
@@ -75,20 +78,29 @@ impl Keeper {
     }
 }
 
-/// Gives all pages that no allocation uses to the system: with a decay time of 0 they go at once, and then the usual
-/// time counts again. Where the allocator is another one, nothing happens.
+/// Lets the allocator give back pages that no allocation uses soon after they were freed. Where the allocator is another
+/// one, nothing happens.
+pub fn give_back_soon() {
+    // Without waiting for the next allocation; only helps, so a refusal is no error.
+    let _ = tikv_jemalloc_ctl::background_thread::write(true);
+    // For arenas that are made later, then for those that are there.
+    let _ = "arenas.dirty_decay_ms\0".name().write(DECAY_MS);
+    set_decay(DECAY_MS);
+}
+
+/// Gives all pages that no allocation uses to the system: with a decay time of 0 they go at once.
 fn give_back() {
+    set_decay(0);
+    set_decay(DECAY_MS);
+}
+
+fn set_decay(ms: isize) {
     let Ok(arenas) = tikv_jemalloc_ctl::arenas::narenas::read() else { return };
     let Ok(mut decay) = "arena.0.dirty_decay_ms\0".name().mib::<[usize; 3]>() else { return };
     for arena in 0..arenas {
         decay[1] = arena as usize;
         // An arena that was never used has no decay time.
-        let usual: Result<isize, _> = decay.read();
-        if let Ok(usual) = usual
-            && decay.write(0_isize).is_ok()
-        {
-            let _ = decay.write(usual);
-        }
+        let _ = decay.write(ms);
     }
 }
 
