@@ -101,7 +101,7 @@ async fn values_and_rows_that_grow() {
     survives(&server, "* | generate_sequence 100000000 | stats values(_msg) v | len(v) as l", &[422, 503]).await;
     survives(&server, "* | sort by (n) limit 18446744073709551615 | stats count() n", &[200]).await;
     survives(&server, "* | top 18446744073709551615 by (n) | stats count() n", &[200]).await;
-    survives(&server, "* | stats by (_time:1ns, n:0.000001) count() n | stats count() n", &[200]).await;
+    survives(&server, "* | stats by (_time:1ns, n:0.000001) count() c | stats count() n", &[200]).await;
     survives(
         &server,
         "* | facets 1000000000 max_values_per_field 1000000000 max_value_len 1000000000 | stats count() n",
@@ -140,7 +140,7 @@ async fn wide_deep_and_heavy() {
         "| sort by (n) ",
         "| unroll by (list) ",
         "| union (n:3) ",
-        "| stats by (n) count() n ",
+        "| stats by (n) count() m ",
     ];
     for pipe in pipes {
         survives(&server, &format!("n:<50 {}", pipe.repeat(250)), &[200, 422, 503]).await;
