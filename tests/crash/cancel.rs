@@ -22,8 +22,12 @@ const CPU_AFTER: Duration = Duration::from_millis(200);
 const QUERIES: &[(&str, &str, i64)] = &[
     ("rate and sum over a range", "sum by (job) (rate(cancel_samples[30m]))", 10_000),
     ("order statistics over a range", "quantile_over_time(0.9, cancel_samples[1h])", 2000),
-    ("topk over a range", "topk(5, cancel_samples)", 10_000),
-    ("matching over a range", "cancel_samples * on (series) group_left () cancel_samples", 10_000),
+    ("topk over a range", "topk(5, quantile_over_time(0.9, cancel_samples[30m]))", 2000),
+    (
+        "matching over a range",
+        "rate(cancel_samples[30m]) * on (series) group_left () quantile_over_time(0.5, cancel_samples[30m])",
+        2000,
+    ),
     ("subquery over a range", "sum(max_over_time(rate(cancel_samples[5m])[30m:1s]))", 500),
     ("instant subquery", "sum(quantile_over_time(0.5, (cancel_samples * 2)[2h:200ms]))", 1),
     (
