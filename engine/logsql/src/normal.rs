@@ -88,6 +88,8 @@ fn simplify(filter: Filter) -> Filter {
 fn of_field(field: FieldPattern, test: Test) -> Filter {
     match test {
         Test::Regexp(text) if matches!(text.as_str(), "" | ".*") && field.name().is_some() => Filter::All,
+        // A text at the beginning of a word, whatever the text: written as `*`, which is every row.
+        Test::Prefix(text) if text.is_empty() && field.name() == Some(MSG) => Filter::All,
         // Of the message this would be written as `*`, which is every row.
         Test::Regexp(text) if text == ".+" && field.name() != Some(MSG) => {
             Filter::Field { field, test: Test::Prefix(String::new()) }
