@@ -254,13 +254,15 @@ impl Server {
     /// Waits for its end.
     pub fn ended(&mut self) -> ExitStatus {
         let began = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().expect("ours to wait for") {
-                return status;
+        aside(|| {
+            loop {
+                if let Some(status) = self.child.try_wait().expect("ours to wait for") {
+                    return status;
+                }
+                assert!(began.elapsed() < PATIENCE, "the server does not end");
+                std::thread::sleep(Duration::from_millis(10));
             }
-            assert!(began.elapsed() < PATIENCE, "the server does not end");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        })
     }
 
     /// Says whether it still runs.
@@ -289,6 +291,16 @@ impl Drop for Server {
     }
 }
 
+/// Waits for a process without holding up the tasks of this thread: the process may be waiting for one of them, which is
+/// the S3 server.
+fn aside<T>(wait: impl FnOnce() -> T) -> T {
+    let runtime = tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor());
+    match runtime {
+        Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(wait),
+        _ => wait(),
+    }
+}
+
 /// Runs a command to its end; gives code, standard output, standard error.
 pub fn run(command: &mut Command) -> (Option<i32>, String, String) {
     let mut child =
@@ -299,7 +311,7 @@ pub fn run(command: &mut Command) -> (Option<i32>, String, String) {
         let _ = stderr.read_to_string(&mut text);
         text
     });
-    let output = child.wait_with_output().expect("it ends");
+    let output = aside(|| child.wait_with_output()).expect("it ends");
     let errors = errors.join().unwrap_or_default();
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), errors)
 }

@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 pub use checksum::BLOCK_BYTES;
-pub use decimal::{Decimals, POWERS};
+
 pub(crate) use file::PAGE_ROWS;
 pub use floats::FloatChunks;
 pub use footer::Footer;

@@ -1,7 +1,7 @@
 //! Which parts to merge next: a pure function of the live parts, the time and the settings.
 //!
 //! Level 0 parts of closed 2 h windows become level 1 (one part per window), a closed day becomes level 2 (cut by
-//! series range). Late data lies beside a day's level 2 parts and is folded in when it is worth the rewriting, so that
+//! series range). Large parts of logs are level 1 from the start, and stay while there are few. Late data lies beside a day's level 2 parts and is folded in when it is worth the rewriting, so that
 //! write amplification stays at 4 or less: flush, level 1 and level 2 make 3.
 
 use std::collections::{BTreeMap, HashSet};
@@ -17,6 +17,8 @@ use crate::settings::CompactionSettings;
 const WINDOWS_SPLIT_MAX: i64 = 4;
 /// So many small parts beside others are merged with each other, worth it or not: each costs every query.
 const SMALL_PARTS_MAX: usize = 16;
+/// So many parts of a day that were packed when they were flushed are left as they are.
+const PACKED_PARTS_MAX: usize = 16;
 
 /// One compaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +59,9 @@ fn plan_day(table: &str, day: i32, mut parts: Vec<&PartMeta>, ctx: &Context<'_>)
     let definition = tables::table(table)?;
     // The oldest first, so that more inputs than one merge takes go in the order of their times.
     parts.sort_by_key(|p| (p.min_ts, p.id));
+    if parts.iter().filter(|p| is_packed(p)).count() <= PACKED_PARTS_MAX {
+        parts.retain(|p| !is_packed(p));
+    }
     let (done, open): (Vec<_>, Vec<_>) = parts.iter().copied().partition(|p| p.level >= 2);
     if open.is_empty() {
         return None;
@@ -97,6 +102,12 @@ fn plan_day(table: &str, day: i32, mut parts: Vec<&PartMeta>, ctx: &Context<'_>)
     plan_windows(definition.window_ms, &stored, ctx, closed).map(|(window_ms, inputs)| make(1, window_ms, &inputs))
 }
 
+/// Says whether a part was packed when it was flushed (`logs::flush`): as large as it is, rewriting would save little of
+/// its bytes, and costs as much as the flush.
+fn is_packed(part: &PartMeta) -> bool {
+    part.level == 1 && matches!(part.origin, Origin::Flushed { .. })
+}
+
 /// Gives the number of readers that level 2 parts need: outputs of one compaction do not overlap.
 fn sources(done: &[&PartMeta]) -> usize {
     let id = |p: &&PartMeta| match &p.origin {
@@ -132,7 +143,7 @@ fn plan_windows<'a>(
     closed: impl Fn(Millis) -> bool,
 ) -> Option<Windows<'a>> {
     let window = |ts: Millis| ts.div_euclid(window_ms);
-    let flushed: Vec<_> = stored.iter().copied().filter(|p| p.level == 0).collect();
+    let flushed: Vec<_> = stored.iter().copied().filter(|p| p.level == 0 || is_packed(p)).collect();
     let (narrow, wide): (Vec<&PartMeta>, Vec<&PartMeta>) =
         flushed.iter().partition(|p| window(p.max_ts) - window(p.min_ts) < WINDOWS_SPLIT_MAX);
     // Runs of parts whose windows touch; sorted by first time, so one pass finds them.
@@ -174,10 +185,11 @@ mod tests {
         to: Millis,
         bytes: u64,
         place: Place,
+        packed: bool,
     }
 
     fn part(level: u8, from: Millis, to: Millis) -> Case {
-        Case { level, from, to, bytes: 1000, place: Place::Store }
+        Case { level, from, to, bytes: 1000, place: Place::Store, packed: false }
     }
 
     fn metas(cases: &[Case]) -> Vec<PartMeta> {
@@ -197,7 +209,16 @@ mod tests {
             names: NameFilter::default(),
             has_histograms: false,
             window: 0,
-            origin: Origin::Compacted { compaction_id: PartId::nil(), replaced: Vec::new() },
+            origin: match c.packed {
+                true => Origin::Flushed {
+                    writer: PartId::nil(),
+                    generation: 0,
+                    flush_id: PartId::nil(),
+                    output: 0,
+                    outputs: 1,
+                },
+                false => Origin::Compacted { compaction_id: PartId::nil(), replaced: Vec::new() },
+            },
             files: Vec::new(),
         };
         cases.iter().enumerate().map(meta).collect()
@@ -264,6 +285,24 @@ mod tests {
         check(&with(4, 10), now, false, 5000, Some((2, false, &[0, 1, 2, 3, 4])));
         let late: Vec<u128> = (1..17).collect();
         check(&with(16, 10), now, false, 0, Some((1, false, &late)));
+    }
+
+    #[test]
+    fn what_was_packed_stays_while_it_is_little() {
+        let packed = |from| Case { packed: true, ..part(1, from, from + HOUR) };
+        let many = |n: i64| (0..n).map(move |i| packed(i % 20 * HOUR)).collect::<Vec<_>>();
+        for (now, force) in [(2 * HOUR, true), (25 * HOUR, false), (23 * HOUR, false)] {
+            check(&many(16), now, force, 0, None);
+        }
+        // Small parts beside it are merged for themselves.
+        let mut beside = many(3);
+        beside.extend([part(0, 0, HOUR), part(0, HOUR, 2 * HOUR - 1)]);
+        check(&beside, 3 * HOUR, false, 0, Some((1, true, &[3, 4])));
+        check(&beside, 25 * HOUR, false, 0, Some((2, false, &[3, 4])));
+        // Much of it is merged as other parts are.
+        let order: Vec<u128> = (0..17).collect();
+        check(&(0..17).map(|i| packed(i * HOUR)).collect::<Vec<_>>(), 25 * HOUR, false, 0, Some((2, false, &order)));
+        check(&(0..17).map(|_| packed(0)).collect::<Vec<_>>(), 4 * HOUR, false, 0, Some((1, true, &order)));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::memtable::views::{TextSources, TextViews};
 use crate::part::logs::{
     ColumnKind, ColumnPlan, GROUP_ROWS, GroupColumns, LogColumns, LogPartWriter, NamePolicy, worth_codes,
 };
-use crate::part::{PartMeta, PartSpec};
+use crate::part::{PartCompression, PartMeta, PartSpec};
 
 /// Bytes of text of a row group.
 const GROUP_BYTES: usize = 64 << 20;
@@ -38,15 +38,24 @@ const HEX_MIN: usize = 16;
 /// An address or time in a column that is none for a reader.
 const OVERFLOW: u32 = u32::MAX;
 
-/// A row: rank of its stream, time, batch, row of the batch.
-type Place = (u32, i64, u32, u32);
+/// A row: rank of its stream, time, batch, row of the batch, bytes of its values.
+type Place = (u32, i64, u32, u32, u32);
+
+/// A part with so many rows, or bytes of text, fills row groups of its own: it is packed at once as a compaction would,
+/// and gets its level, so that while there are few of them (`compact::plan`) none is rewritten.
+const PACKED_ROWS: usize = 2 * GROUP_ROWS;
+const PACKED_BYTES: u64 = 2 * GROUP_BYTES as u64;
 
 /// Writes the rows of one day.
 ///
 /// # Errors
 /// Internal: a disk that fails. Unavailable: a full one.
-pub(crate) fn write_day(root: &Path, spec: PartSpec, view: &LogsView) -> Result<PartMeta> {
+pub(crate) fn write_day(root: &Path, mut spec: PartSpec, view: &LogsView) -> Result<PartMeta> {
     let mut order = places(view, spec.day);
+    if order.len() >= PACKED_ROWS || order.iter().map(|p| u64::from(p.4)).sum::<u64>() >= PACKED_BYTES {
+        spec.level = 1;
+        spec.compression = PartCompression::Compacted;
+    }
     // As the rows lie in memory: what is looked at here does not depend on their order.
     let mut fields = Fields::count(view, &order);
     let plan = fields.analyse(view, &order);
@@ -58,7 +67,7 @@ pub(crate) fn write_day(root: &Path, spec: PartSpec, view: &LogsView) -> Result<
     while !rest.is_empty() {
         let (mut rows, mut bytes) = (0, 0);
         while rows < rest.len() && rows < GROUP_ROWS && bytes < GROUP_BYTES {
-            bytes += bytes_of(view, &rest[rows]);
+            bytes += rest[rows].4 as usize;
             rows += 1;
         }
         let (now, later) = rest.split_at(rows);
@@ -76,13 +85,6 @@ fn severity(view: &LogsView, place: &Place) -> u8 {
     chunk(view, place.2).rows.severity.as_ref().map_or(0, |s| s[place.3 as usize])
 }
 
-fn bytes_of(view: &LogsView, place: &Place) -> usize {
-    let rows = &chunk(view, place.2).rows;
-    let fields = rows.fields(place.3 as usize);
-    let ends = rows.values.value_offsets();
-    (ends[fields.end] - ends[fields.start]) as usize
-}
-
 /// Gives the rows of a day in the order in which they came.
 fn places(view: &LogsView, day: i32) -> Vec<Place> {
     let mut slots: Vec<u32> = (0..view.streams.len() as u32).collect();
@@ -92,10 +94,13 @@ fn places(view: &LogsView, day: i32) -> Vec<Place> {
     let mut out = Vec::new();
     for ((chunk, rows), at) in view.chunks.iter().zip(0..) {
         let (first, last) = (day_of(millis_of(chunk.range.0)), day_of(millis_of(chunk.range.1)));
+        let ends = chunk.rows.values.value_offsets();
         for row in 0..*rows {
             let time = chunk.rows.time[row];
             if (first == day && last == day) || day_of(millis_of(time)) == day {
-                out.push((ranks[chunk.rows.slots[row] as usize], time, at, row as u32));
+                let fields = chunk.rows.fields(row);
+                let bytes = (ends[fields.end] - ends[fields.start]) as u32;
+                out.push((ranks[chunk.rows.slots[row] as usize], time, at, row as u32, bytes));
             }
         }
     }
@@ -213,7 +218,6 @@ struct Analysis {
     distinct: HashSet<u64, FixedState>,
     sampled: usize,
     buffer: String,
-    digits: Vec<u8>,
 }
 
 impl Default for Analysis {
@@ -231,7 +235,6 @@ impl Default for Analysis {
             distinct: HashSet::default(),
             sampled: 0,
             buffer: String::new(),
-            digits: Vec::new(),
         }
     }
 }
@@ -262,9 +265,8 @@ impl Analysis {
             }
         }
         if !self.no_hex {
-            self.digits.clear();
             let fits = value.len() >= HEX_MIN && self.hex.is_none_or(|len| len == value.len()) && value.len() <= 128;
-            if fits && text::read_hex(value, &mut self.digits) {
+            if fits && text::is_hex(value) {
                 self.hex = Some(value.len());
             } else {
                 self.no_hex = true;
@@ -299,7 +301,8 @@ enum Builder<'a> {
 impl<'a> Builder<'a> {
     fn new(kind: ColumnKind, texts: &TextSources<'a>, rows: usize) -> Self {
         match kind {
-            ColumnKind::Text | ColumnKind::Coded => Self::Views(TextViews::new(texts.clone(), rows)),
+            ColumnKind::Text => Self::Views(TextViews::new(texts.clone(), rows)),
+            ColumnKind::Coded => Self::Views(TextViews::of_few(texts.clone(), rows)),
             ColumnKind::Int => Self::Int(vec![0; rows]),
             ColumnKind::Float => Self::Float(vec![0.0; rows]),
             ColumnKind::Ipv4 => Self::Ipv4(vec![0; rows]),

@@ -143,24 +143,39 @@ pub(crate) fn read_ipv4(text: &str) -> Option<u32> {
     (parts == 4).then_some(address)
 }
 
+/// Values of lower-case hex digits; [`NO_DIGIT`] for all other bytes.
+const HEX: [u8; 256] = {
+    let mut table = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < 16 {
+        table[b"0123456789abcdef"[value] as usize] = value as u8;
+        value += 1;
+    }
+    table
+};
+const NO_DIGIT: u8 = 0x80;
+
+/// Says whether there are pairs of lower-case hex digits and nothing else.
+pub(crate) fn is_hex(text: &str) -> bool {
+    let seen = text.bytes().fold(0, |seen, b| seen | HEX[b as usize]);
+    text.len().is_multiple_of(2) && seen & NO_DIGIT == 0
+}
+
 /// Appends the bytes of lower-case hex digits; `false` (and nothing) when there is anything else.
 pub(crate) fn read_hex(text: &str, out: &mut Vec<u8>) -> bool {
-    let digit = |b: u8| match b {
-        b'0'..=b'9' => Some(b - b'0'),
-        b'a'..=b'f' => Some(b - b'a' + 10),
-        _ => None,
-    };
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     let before = out.len();
-    for pair in text.as_bytes().chunks(2) {
-        match (digit(pair[0]), pair.get(1).and_then(|&b| digit(b))) {
-            (Some(high), Some(low)) => out.push(high << 4 | low),
-            _ => {
-                out.truncate(before);
-                return false;
-            }
-        }
+    let mut seen = 0;
+    out.extend(pairs.iter().map(|&[high, low]| {
+        let (high, low) = (HEX[high as usize], HEX[low as usize]);
+        seen |= high | low;
+        high << 4 | low
+    }));
+    let all = rest.is_empty() && seen & NO_DIGIT == 0;
+    if !all {
+        out.truncate(before);
     }
-    true
+    all
 }
 
 /// Reads an integer that is written back as it was.

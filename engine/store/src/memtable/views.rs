@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{StringArray, StringViewArray, make_view};
+use arrow::array::{ByteView, StringArray, StringViewArray, make_view};
 use arrow::buffer::{Buffer, NullBuffer};
 
 /// Arrays that views may point into.
@@ -21,6 +21,15 @@ impl<'a> TextSources<'a> {
         let buffers = arrays.iter().map(|a| a.values().clone()).collect();
         Self { arrays, buffers }
     }
+
+    /// The text of a view of more than [`INLINE`] bytes; of the view 0 it is empty.
+    fn long(&self, view: u128) -> &[u8] {
+        if view == 0 {
+            return &[];
+        }
+        let view = ByteView::from(view);
+        &self.buffers[view.buffer_index as usize][view.offset as usize..][..view.length as usize]
+    }
 }
 
 /// A column that is being filled; rows without a text are null.
@@ -28,21 +37,50 @@ impl<'a> TextSources<'a> {
 pub(crate) struct TextViews<'a> {
     sources: TextSources<'a>,
     views: Vec<u128>,
+    /// Views of long texts that came lately, by [`place`]; none: every text is thought to be another.
+    lately: Vec<u128>,
+}
+
+/// Texts that fit into their views.
+const INLINE: usize = 12;
+/// How many views are kept of those that came lately.
+const LATELY: usize = 256;
+
+/// Where a text of more than [`INLINE`] bytes is looked for among those that came lately.
+fn place(text: &[u8]) -> usize {
+    let (first, last) = (text.first_chunk::<8>(), text.last_chunk::<8>());
+    let number = |bytes: Option<&[u8; 8]>| bytes.map_or(0, |b| u64::from_le_bytes(*b));
+    let mixed = (number(first).rotate_left(29) ^ number(last)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 56) as usize % LATELY
 }
 
 impl<'a> TextViews<'a> {
     /// Makes a column of so many rows.
     pub(crate) fn new(sources: TextSources<'a>, rows: usize) -> Self {
-        Self { sources, views: vec![0; rows] }
+        Self { sources, views: vec![0; rows], lately: Vec::new() }
+    }
+
+    /// The same of few different texts: equal ones mostly share a view, so that who reads them again finds them near.
+    pub(crate) fn of_few(sources: TextSources<'a>, rows: usize) -> Self {
+        Self { lately: vec![0; LATELY], ..Self::new(sources, rows) }
     }
 
     /// Sets a row to text number `at` of an array. Panics beyond their ends, as an index does.
     #[inline]
     pub(crate) fn set(&mut self, row: usize, array: usize, at: usize) {
         let texts = self.sources.arrays[array];
+        let text = texts.value(at).as_bytes();
         // Offsets of texts are never negative.
-        let offset = texts.value_offsets()[at] as u32;
-        self.views[row] = make_view(texts.value(at).as_bytes(), array as u32, offset);
+        let made = || make_view(text, array as u32, texts.value_offsets()[at] as u32);
+        self.views[row] = if self.lately.is_empty() || text.len() <= INLINE {
+            made()
+        } else {
+            let known = &mut self.lately[place(text)];
+            if self.sources.long(*known) != text {
+                *known = made();
+            }
+            *known
+        };
     }
 
     /// Gives the column.
@@ -74,5 +112,19 @@ mod tests {
         let texts: Vec<Option<&str>> = column.iter().collect();
         let long = Some("a text that does not fit into a view");
         assert_eq!(texts, [long, Some("é"), Some(""), Some("twelve bytes"), Some("x"), Some("short"), None]);
+    }
+
+    #[test]
+    fn equal_texts_share_a_view() {
+        let texts: Vec<String> = (0..1000).map(|i| format!("{}: value number {}", i % 7, i * i % 11)).collect();
+        let (first, second) = texts.split_at(400);
+        let (first, second) = (StringArray::from(first.to_vec()), StringArray::from(second.to_vec()));
+        let mut column = TextViews::of_few(TextSources::new([&first, &second]), 1000);
+        (0..1000).for_each(|row| column.set(row, usize::from(row >= 400), if row < 400 { row } else { row - 400 }));
+        let column = column.finish(None);
+        column.to_data().validate_full().expect("a sound array");
+        assert!(column.iter().flatten().eq(texts.iter().map(String::as_str)));
+        let views: std::collections::HashSet<u128> = column.views().iter().copied().collect();
+        assert!(views.len() < 500, "{}", views.len());
     }
 }

@@ -1,10 +1,29 @@
 //! Doubles as decimals: `v == vi / 10^k` bit for bit, with one k per series and part.
 //!
 //! Telemetry is mostly integers and short decimals; as integers they delta-pack well. What is no short decimal (also
-//! -0, NaN, infinities, stale markers) stays a double.
+//! -0, NaN, infinities, stale markers) stays a double. Bytes of memory and disks are often thousands of something: a k
+//! below zero saves ten bits of each of them.
 
-/// Powers of ten up to the largest k; all exact.
-pub const POWERS: [f64; 16] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+/// Smallest k. Its power and the two above are no doubles, but those next to them are so near (2^-54 of them) that every
+/// division gives the whole number that is meant. Not so 10^-5, which some libraries also round the wrong way.
+const LEAST: i32 = -3;
+/// Largest k.
+const MOST: i32 = 15;
+/// How many k there are.
+const EXPONENTS: usize = (MOST - LEAST + 1) as usize;
+/// Powers of ten by k, from [`LEAST`] on; exact from 10^0 on.
+const POWERS: [f64; EXPONENTS] =
+    [1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+
+/// Gives the power of ten that numerators of an exponent are divided by, if there are such.
+pub(super) fn power(exponent: i32) -> Option<f64> {
+    usize::try_from(exponent.checked_sub(LEAST)?).ok().and_then(|at| POWERS.get(at)).copied()
+}
+
+/// Place of a k in a table.
+fn at(exponent: i32) -> usize {
+    (exponent - LEAST) as usize
+}
 
 const INTEGER_MAX: f64 = 9_007_199_254_740_992.0; // 2^53
 /// Up to here different numerators give different doubles, so a value has only one.
@@ -12,15 +31,15 @@ const UNIQUE_MAX: f64 = 4_503_599_627_370_496.0; // 2^52
 /// Values looked at before one k is tried on all.
 const PROBES: usize = 24;
 /// Digits by which probed values may differ in length before it is asked whether the long ones are worth it.
-const NEAR: usize = 4;
+const NEAR: i32 = 4;
 /// Differences that Parquet packs with one width (a miniblock).
 const PACKED: usize = 32;
 
-/// Gives the numerator of a value for a power of ten, if there is one below 2^53.
+/// Gives the numerator of a value for a power of ten, if value and numerator are below 2^53 and it has one.
 #[inline]
 fn numerator(v: f64, power: f64) -> Option<i64> {
     let scaled = v * power;
-    if !(scaled.abs() < INTEGER_MAX) {
+    if !(scaled.abs() < INTEGER_MAX && v.abs() < INTEGER_MAX) {
         return None;
     }
     let whole = (scaled + 0.5f64.copysign(scaled)) as i64;
@@ -38,74 +57,75 @@ fn numerator(v: f64, power: f64) -> Option<i64> {
 
 /// Gives the smallest and the largest k for which a value has a numerator; between them all have one, because
 /// `vi * 10` is exact as long as it is below 2^53.
-fn exponents(v: f64) -> Option<(usize, usize)> {
+fn exponents(v: f64) -> Option<(i32, i32)> {
     let size = v.abs();
     if !(size < INTEGER_MAX) || (size == 0.0 && v.is_sign_negative()) {
         return None;
     }
     if size == 0.0 {
-        return Some((0, 15));
+        return Some((LEAST, MOST));
     }
-    // How many of the powers keep the numerator below 2^52.
-    let usable = POWERS.partition_point(|p| size * p < UNIQUE_MAX);
-    if let Some(largest) = usable.checked_sub(1)
-        && let Some(mut whole) = numerator(v, POWERS[largest]).filter(|&n| n != 0)
-    {
-        let above = largest < 15 && whole.unsigned_abs() * 10 < 1 << 53;
+    // The first power, if there is one, that does not keep the numerator below 2^52.
+    let above = LEAST + POWERS.partition_point(|p| size * p < UNIQUE_MAX) as i32;
+    let largest = above - 1;
+    if let Some(mut whole) = numerator(v, POWERS[at(largest)]).filter(|&n| n != 0) {
+        let one_more = largest < MOST && whole.unsigned_abs() * 10 < 1 << 53;
         let mut smallest = largest;
-        while smallest > 0 && whole % 10 == 0 {
+        while smallest > LEAST && whole % 10 == 0 {
             whole /= 10;
             smallest -= 1;
         }
-        return Some((smallest, largest + usize::from(above)));
+        return Some((smallest, largest + i32::from(one_more)));
     }
-    let power = POWERS.get(usable)?;
-    numerator(v, *power).map(|_| (usable, usable))
+    let power = *POWERS.get(at(above))?;
+    numerator(v, power).map(|_| (above, above))
 }
 
 /// The values of one series, decomposed; reused from series to series.
 #[derive(Debug, Default)]
-pub struct Decimals {
+pub(super) struct Decimals {
     /// The one k of the series.
-    pub exponent: u8,
+    pub(super) exponent: i8,
     /// Numerators; where a value stays a double, the one before is repeated.
-    pub numerators: Vec<i64>,
+    pub(super) numerators: Vec<i64>,
     /// Positions of the values that stay doubles, ascending.
-    pub doubles: Vec<u32>,
+    pub(super) doubles: Vec<u32>,
 }
 
 impl Decimals {
     /// Decomposes the values of a series with the k that takes least room ([`cost`]), the smallest of such.
     /// `before` is the numerator repeated when the first value stays a double.
-    pub fn decompose(&mut self, values: &[f64], before: i64) {
+    pub(super) fn decompose(&mut self, values: &[f64], before: i64) {
         let step = values.len().div_ceil(PROBES).max(1);
         let probes = values.iter().step_by(step).filter(|&&v| v != 0.0);
         let probed = probes.filter_map(|&v| exponents(v)).map(|(smallest, _)| smallest);
-        let (least, most) = probed.fold((15, 0), |(least, most), k| (k.min(least), k.max(most)));
+        let (least, most) = probed.fold((MOST, LEAST), |(least, most), k| (k.min(least), k.max(most)));
+        // Without a probe, as good as any: nothing is divided.
+        let most = if most < least { 0 } else { most };
         self.encode(values, most, before);
         // The guess is the best one if it leaves only values that have no numerator anywhere, and if no long value made
         // the others long: a smaller k would lose the probed value that asked for this one, to save a few digits of the
-        // others. (No probe had a numerator: 0 is the smallest anyway.)
-        let near = most <= least + NEAR;
+        // others. (That some integers end in zeros means nothing.)
+        let near = most <= least.max(0) + NEAR;
         if near && self.doubles.iter().all(|&i| exponents(values[i as usize]).is_none()) {
             return;
         }
         let best = self.cheapest(values, before);
-        if best != usize::from(self.exponent) {
+        if best != i32::from(self.exponent) {
             self.encode(values, best, before);
         }
     }
 
     /// Gives the k that takes least room, the smallest of such. Only those are tried that leave fewer doubles than each
     /// smaller one.
-    fn cheapest(&mut self, values: &[f64], before: i64) -> usize {
-        let mut change = [0i64; 17];
+    fn cheapest(&mut self, values: &[f64], before: i64) -> i32 {
+        let mut change = [0i64; EXPONENTS + 1];
         for (smallest, largest) in values.iter().filter_map(|&v| exponents(v)) {
-            change[smallest] += 1;
-            change[largest + 1] -= 1;
+            change[at(smallest)] += 1;
+            change[at(largest) + 1] -= 1;
         }
         let (mut best, mut least, mut covered, mut most) = (0, f64::INFINITY, 0, 0);
-        for (k, change) in change[..16].iter().enumerate() {
+        for (k, change) in (LEAST..=MOST).zip(&change) {
             covered += change;
             if covered <= most {
                 continue;
@@ -135,11 +155,11 @@ impl Decimals {
         packed as f64 + 64.0 * self.doubles.len() as f64
     }
 
-    fn encode(&mut self, values: &[f64], exponent: usize, before: i64) {
-        self.exponent = exponent as u8;
+    fn encode(&mut self, values: &[f64], exponent: i32, before: i64) {
+        self.exponent = exponent as i8;
         self.numerators.clear();
         self.doubles.clear();
-        let power = POWERS[exponent];
+        let power = POWERS[at(exponent)];
         let mut last = before;
         for (i, &v) in values.iter().enumerate() {
             match numerator(v, power) {
@@ -158,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    fn check(values: &[f64], exponent: u8, doubles: &[u32]) {
+    fn check(values: &[f64], exponent: i8, doubles: &[u32]) {
         let mut d = Decimals::default();
         d.decompose(values, 77);
         assert_eq!((d.exponent, &d.doubles[..]), (exponent, doubles), "{values:?}");
@@ -169,6 +189,12 @@ mod tests {
         check(&[1.0, 2.0, 3.0], 0, &[]);
         check(&[0.1, 2.0, 0.35], 2, &[]);
         check(&[f64::NAN, -0.0, f64::INFINITY, 5.0], 0, &[0, 1, 2]);
+        check(&[f64::NAN, 0.0], 0, &[0]);
+        // Thousands, of which some are tens of thousands.
+        check(&[4096e3, -1024e3, 0.0, 25e4], -3, &[]);
+        check(&[4096e3, 1020.0, 0.0], -1, &[]);
+        check(&[9_007_199_254_740_000.0, 2e3], -3, &[]);
+        check(&[9_007_199_254_741_000.0, 3e15], -3, &[0]);
         check(&[], 0, &[]);
         check(&[0.005, 0.1, 1e10], 3, &[]);
         check(&[9_007_199_254_740_991.0, 1.0], 0, &[]);
@@ -184,19 +210,22 @@ mod tests {
         check(&[&[0.5][..], &long].concat(), 9, &[]);
     }
 
-    fn naive(values: &[f64]) -> (usize, usize) {
+    fn naive(values: &[f64]) -> (i32, usize) {
         let fits = |v: f64, p: f64| {
             let near = (v * p) as i64;
             (near - 3..=near + 3).any(|n| n.unsigned_abs() < 1 << 53 && (n as f64 / p).to_bits() == v.to_bits())
         };
-        let lost = |k: usize| values.iter().filter(|&&v| !((v * POWERS[k]).abs() < 1e17 && fits(v, POWERS[k]))).count();
-        (0..16).map(|k| (lost(k), k)).min().map(|(lost, k)| (k, lost)).unwrap()
+        let lost = |k: i32| {
+            let p = POWERS[at(k)];
+            values.iter().filter(|&&v| !((v * p).abs() < 1e17 && v.abs() < INTEGER_MAX && fits(v, p))).count()
+        };
+        (LEAST..=MOST).map(|k| (lost(k), k)).min().map(|(lost, k)| (k, lost)).unwrap()
     }
 
     fn value() -> impl Strategy<Value = f64> {
         prop_oneof![
-            4 => (any::<i32>(), 0..8usize).prop_map(|(n, k)| f64::from(n) / POWERS[k]),
-            2 => (any::<i64>(), 0..16usize).prop_map(|(n, k)| (n >> 10) as f64 / POWERS[k]),
+            4 => (any::<i32>(), LEAST..8).prop_map(|(n, k)| f64::from(n) / POWERS[at(k)]),
+            2 => (any::<i64>(), LEAST..=MOST).prop_map(|(n, k)| (n >> 10) as f64 / POWERS[at(k)]),
             1 => any::<u64>().prop_map(f64::from_bits),
             1 => any::<i64>().prop_map(|n| n as f64),
             1 => prop_oneof![Just(-0.0), Just(0.0), Just(f64::NAN), Just(f64::NEG_INFINITY), Just(quiver_types::stale_nan()), Just(f64::MIN_POSITIVE)],
@@ -215,18 +244,18 @@ mod tests {
                 if doubles.next_if(|&&x| x as usize == i).is_some() {
                     prop_assert_eq!(d.numerators[i], last);
                 } else {
-                    let back = d.numerators[i] as f64 / POWERS[usize::from(d.exponent)];
+                    let back = d.numerators[i] as f64 / power(i32::from(d.exponent)).unwrap();
                     prop_assert_eq!(back.to_bits(), v.to_bits());
                 }
                 last = d.numerators[i];
             }
-            // Of those with the fewest doubles the smallest, or one that takes less room.
+            // Of those with the fewest doubles the smallest, or one that takes no more room.
             let (naive, lost) = naive(&values);
-            if (usize::from(d.exponent), d.doubles.len()) != (naive, lost) {
-                let chosen = (d.cost(77), usize::from(d.exponent));
+            if (i32::from(d.exponent), d.doubles.len()) != (naive, lost) {
+                let (chosen, cost) = (d.exponent, d.cost(77));
                 d.encode(&values, naive, 77);
                 prop_assert_eq!(d.doubles.len(), lost);
-                prop_assert!(chosen < (d.cost(77), naive), "{:?} {}", chosen, d.cost(77));
+                prop_assert!(cost <= d.cost(77), "{} {} {}", chosen, cost, d.cost(77));
             }
         }
     }

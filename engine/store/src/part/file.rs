@@ -19,7 +19,7 @@ use crate::error::{Context, Result, io_error};
 use crate::layout::{create_dir_synced, sync_dir};
 
 /// Rows of a page of samples.
-pub(crate) const PAGE_ROWS: usize = 4096;
+pub(crate) const PAGE_ROWS: usize = 8192;
 
 /// What belongs to the names of the footer keys.
 pub(super) mod keys {

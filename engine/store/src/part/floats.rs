@@ -14,7 +14,7 @@ use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::serialized_reader::SerializedPageReader;
 use quiver_types::{MillisRange, ReadStats, stats};
 
-use super::decimal::POWERS;
+use super::decimal;
 use super::fetch::{Fetched, Purpose};
 use super::footer::{Footer, damaged};
 use super::reader::Part;
@@ -385,8 +385,8 @@ impl<'a> Samples<'a> {
         let mut doubles = doubles.into_iter().peekable();
         for (segment, exponent) in segments.iter().zip(exponents) {
             let end = at + segment.rows.len();
-            let power = usize::try_from(exponent).ok().and_then(|k| POWERS.get(k));
-            let power = *power.ok_or_else(|| ParquetError::General(format!("exponent {exponent}")))?;
+            let power =
+                decimal::power(exponent).ok_or_else(|| ParquetError::General(format!("exponent {exponent}")))?;
             let times = &ts[at..end];
             let first = at + times.partition_point(|&t| t < range.min);
             let last = at + times.partition_point(|&t| t <= range.max);

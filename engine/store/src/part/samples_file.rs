@@ -21,7 +21,10 @@ use crate::run::FloatRun;
 
 /// Rows of a row group.
 const GROUP_ROWS: usize = 1 << 20;
-/// Rows handed to the Parquet writer at once: whole pages.
+/// A page with so many rows ends before a series that it cannot hold whole: from one series to the next a numerator
+/// leaps, which makes 64 differences as wide as the leap, and who wants a series then reads no page of another.
+const PAGE_ROWS_ENOUGH: usize = PAGE_ROWS / 2;
+/// Rows of a batch: whole pages.
 const BATCH_ROWS: usize = 8 * PAGE_ROWS;
 
 /// `.samples` being written. The file is created with its first rows; it has a column `start_ts` only if a sender
@@ -38,6 +41,8 @@ pub(super) struct SamplesFile {
     /// Positions in the batch and values of what stays a double.
     doubles: Vec<(u32, f64)>,
     starts: Vec<i64>,
+    /// Where pages end in the batch; the last one may be open.
+    pages: Vec<usize>,
     decimals: Decimals,
     last: i64,
 }
@@ -59,13 +64,17 @@ impl SamplesFile {
         let mut doubles = std::mem::take(&mut self.decimals.doubles);
         let mut next_double = doubles.iter().peekable();
         let mut from = 0;
+        let open = self.open_rows();
+        if open >= PAGE_ROWS_ENOUGH && open + run.len() > PAGE_ROWS {
+            self.end_page(root, spec, unfinished)?;
+        }
         while from < run.len() {
-            let rows = (run.len() - from).min(BATCH_ROWS - self.ts.len());
+            let rows = (run.len() - from).min(PAGE_ROWS - self.open_rows());
             let before = self.ts.len();
             let to = from + rows;
             self.series.resize(before + rows, series);
             self.ts.extend_from_slice(&run.ts[from..to]);
-            self.exponents.resize(before + rows, self.decimals.exponent as i8);
+            self.exponents.resize(before + rows, self.decimals.exponent);
             self.numerators.extend_from_slice(&self.decimals.numerators[from..to]);
             while let Some(&i) = next_double.next_if(|&&i| (i as usize) < to) {
                 self.doubles.push(((before + i as usize - from) as u32, run.values[i as usize]));
@@ -77,8 +86,8 @@ impl SamplesFile {
                 }
             }
             from = to;
-            if self.ts.len() == BATCH_ROWS {
-                self.write(root, spec, unfinished)?;
+            if self.open_rows() == PAGE_ROWS {
+                self.end_page(root, spec, unfinished)?;
             }
         }
         self.last = self.decimals.numerators.last().copied().unwrap_or(self.last);
@@ -86,6 +95,16 @@ impl SamplesFile {
         self.decimals.doubles = doubles;
         self.rows += run.len() as u64;
         Ok(())
+    }
+
+    /// Rows of the page that is being filled.
+    fn open_rows(&self) -> usize {
+        self.ts.len() - self.pages.last().copied().unwrap_or(0)
+    }
+
+    fn end_page(&mut self, root: &Path, spec: &PartSpec, unfinished: &mut Unfinished) -> Result<()> {
+        self.pages.push(self.ts.len());
+        if self.ts.len() + PAGE_ROWS > BATCH_ROWS { self.write(root, spec, unfinished) } else { Ok(()) }
     }
 
     /// Rows so far.
@@ -114,7 +133,15 @@ impl SamplesFile {
             Some(file) => file,
             none => none.insert(create(root, spec, self.with_starts, unfinished)?),
         };
-        file.write(&batch)
+        // Each call makes a page ([`sample_properties`]).
+        let mut from = 0;
+        for to in self.pages.drain(..).chain([batch.num_rows()]) {
+            if from < to {
+                file.write(&batch.slice(from, to - from))?;
+                from = to;
+            }
+        }
+        Ok(())
     }
 
     fn take_batch(&mut self) -> Result<RecordBatch> {
@@ -190,11 +217,11 @@ fn create(root: &Path, spec: &PartSpec, with_starts: bool, unfinished: &mut Unfi
 }
 
 /// Numerators are packed so tightly that little is left to save: what decodes fastest. The other columns are long
-/// runs, and doubles that repeat.
+/// runs, and doubles that repeat. What is handed over at once becomes a page.
 fn sample_properties(with_starts: bool, compression: PartCompression) -> WriterProperties {
     let mut p = properties()
         .set_max_row_group_row_count(Some(GROUP_ROWS))
-        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_data_page_row_count_limit(PAGE_ROWS_ENOUGH)
         .set_write_batch_size(PAGE_ROWS)
         .set_compression(codec(compression))
         .set_column_compression(column(&["vi"]), Compression::LZ4_RAW)

@@ -185,6 +185,51 @@ async fn words_and_names_and_bounds_prune() {
     store.close(Duration::from_secs(10)).await;
 }
 
+/// Rows that differ by their times.
+fn plain_rows(from: usize, rows: usize) -> LogsBatch {
+    let mut batch = LogsBatch { services: vec!["s".into()], names: vec![MSG.into()], ..LogsBatch::default() };
+    let streams =
+        ["a", "b", "c"].map(|app| batch.push_stream(quiver_types::LabelSet::from_pairs([("app", app)]).canonical()));
+    for i in from..from + rows {
+        batch.push_field(0, if i % 1000 == 0 { "a rare row" } else { "a row" });
+        batch.end_row(T0 + i as i64, streams[i % 3], 0, 0);
+    }
+    batch
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_parts_are_packed_at_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(settings(dir.path())).await;
+    let rare = async || {
+        let filter = value(MSG, Contains("rare".into()));
+        let request = LogRequest { rest: false, columns: vec![LogColumn::text(MSG)], ..everything(filter) };
+        texts(&read(&store, &Access::full(), &request).await).len()
+    };
+    let levels = || {
+        let mut levels: Vec<(u8, u64)> =
+            store.visible().table("logs").iter().map(|p| (p.meta.level, p.meta.rows)).collect();
+        levels.sort_unstable();
+        levels
+    };
+    for from in (0..270_000).step_by(30_000) {
+        store.write_logs(plain_rows(from, 30_000)).await.expect("written");
+    }
+    store.flush_all().await.expect("flushed");
+    assert_eq!((levels(), rare().await), (vec![(1, 270_000)], 270));
+    for from in [270_000, 280_000] {
+        store.write_logs(plain_rows(from, 10_000)).await.expect("written");
+        store.flush_all().await.expect("flushed");
+    }
+    assert_eq!((levels(), rare().await), (vec![(0, 10_000), (0, 10_000), (1, 270_000)], 290));
+    let packed = |store: &Store| store.visible().table("logs").iter().find(|p| p.meta.level == 1).map(|p| p.meta.id);
+    let before = packed(&store);
+    store.compact_all(true).await.expect("compacted");
+    assert_eq!((levels(), rare().await), (vec![(1, 270_000), (2, 20_000)], 290));
+    assert_eq!(packed(&store), before);
+    store.close(Duration::from_secs(10)).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_of_streams_are_counted_without_being_read() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -411,11 +411,17 @@ impl Index {
                     let array = array.as_string_view();
                     let coded = *kind == ColumnKind::Coded;
                     let mut known: HashSet<u64, FixedState> = HashSet::default();
+                    let mut last = "";
                     for i in (start..start + rows).filter(|&i| !array.is_null(i)) {
-                        // The few values of a coded column are cut into words once.
-                        if !coded || known.insert(xxh3_64(array.value(i).as_bytes())) {
-                            words.add(array.value(i));
+                        let value = array.value(i);
+                        if coded {
+                            // The few values of a coded column are cut into words once, and mostly come in runs.
+                            if value == last || !known.insert(xxh3_64(value.as_bytes())) {
+                                continue;
+                            }
+                            last = value;
                         }
+                        words.add(value);
                     }
                 }
                 DataType::FixedSizeBinary(_) => {
