@@ -288,14 +288,12 @@ impl Output {
         let rows = all.min(GROUP_ROWS);
         let mut columns = Vec::with_capacity(self.pieces.len());
         for pieces in &mut self.pieces {
-            let whole = if pieces.len() == 1 {
-                Arc::clone(&pieces[0])
-            } else {
-                let arrays: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
-                concat(&arrays).internal("cannot join a column of logs")?
-            };
-            columns.push(whole.slice(0, rows));
-            *pieces = if rows < all { vec![whole.slice(rows, all - rows)] } else { Vec::new() };
+            let now = cut(pieces, rows);
+            let arrays: Vec<&dyn Array> = now.iter().map(AsRef::as_ref).collect();
+            columns.push(match &now[..] {
+                [only] => Arc::clone(only),
+                _ => concat(&arrays).internal("cannot join a column of logs")?,
+            });
         }
         let overflow: Option<MapArray> = match shape.with_overflow {
             true => {
@@ -324,6 +322,28 @@ impl Output {
         let severity = if shape.with_severity { severity } else { Vec::new() };
         self.writer.write(GroupColumns { time, streams, severity, columns, overflow })
     }
+}
+
+/// Takes so many rows off the front of pieces. What is left must not be a slice of all of them joined: that would keep
+/// the texts of everything that was ever written.
+fn cut(pieces: &mut Vec<ArrayRef>, rows: usize) -> Vec<ArrayRef> {
+    let mut left = rows;
+    let mut now = Vec::new();
+    let mut later = Vec::new();
+    for piece in pieces.drain(..) {
+        let taken = piece.len().min(left);
+        left -= taken;
+        if taken == piece.len() {
+            now.push(piece);
+        } else {
+            if taken > 0 {
+                now.push(piece.slice(0, taken));
+            }
+            later.push(piece.slice(taken, piece.len() - taken));
+        }
+    }
+    *pieces = later;
+    now
 }
 
 /// Bytes of the values of an array, without what it shares with others.
