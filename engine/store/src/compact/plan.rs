@@ -1,8 +1,9 @@
 //! Which parts to merge next: a pure function of the live parts, the time and the settings.
 //!
 //! Level 0 parts of closed 2 h windows become level 1 (one part per window), a closed day becomes level 2 (cut by
-//! series range). Large parts of logs are level 1 from the start, and stay while there are few. Late data lies beside a day's level 2 parts and is folded in when it is worth the rewriting, so that
-//! write amplification stays at 4 or less: flush, level 1 and level 2 make 3.
+//! series range). Large parts of logs are level 1 from the start, and stay while there are few. Late data lies beside a
+//! day's level 2 parts and is folded in when it is worth the rewriting, so that write amplification stays at 4 or less:
+//! flush, level 1 and level 2 make 3.
 
 use std::collections::{BTreeMap, HashSet};
 
