@@ -99,6 +99,18 @@ async fn values_and_rows_that_grow() {
     survives(&server, "* | generate_sequence 18446744073709551615 | stats count_uniq(_msg) n", &[422, 503]).await;
     survives(&server, "* | generate_sequence 100000000 | sort by (_msg) | stats count() n", &[200, 422, 503]).await;
     survives(&server, "* | generate_sequence 100000000 | stats values(_msg) v | len(v) as l", &[422, 503]).await;
+    let many = "* | generate_sequence 100000000";
+    survives(&server, &format!("{many} | sort by (_msg) partition by (_msg) limit 1 | stats count() n"), &[422, 503])
+        .await;
+    survives(&server, &format!("{many} | running_stats by (_msg) count() c | stats count() n"), &[422, 503]).await;
+    let long = "x".repeat(300_000);
+    survives(
+        &server,
+        &format!("* | format '{long}' as x | running_stats last(x) offset 1000 as l | stats max(l) m"),
+        &[422],
+    )
+    .await;
+    survives(&server, "* | running_stats by (n) last(_msg) offset 1000 as l | stats count() n", &[200]).await;
     survives(&server, "* | sort by (n) limit 18446744073709551615 | stats count() n", &[200]).await;
     survives(&server, "* | top 18446744073709551615 by (n) | stats count() n", &[200]).await;
     survives(&server, "* | stats by (_time:1ns, n:0.000001) count() c | stats count() n", &[200]).await;

@@ -10,6 +10,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::catalog::Session;
 use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
 use datafusion::physical_expr::expressions::Column as ColumnExpr;
 use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::sorts::sort::SortExec;
@@ -204,38 +205,52 @@ fn row_key(rows: &RecordBatch, shape: &Shape) -> Result<ArrayRef> {
     Ok(binary(keys))
 }
 
+/// What a partition takes beside its values.
+const PARTITION_BYTES: usize = 64;
+/// What a value of it takes beside its bytes.
+const VALUE_BYTES: usize = 32;
+
 /// Drops the keys; leaves out what offset and limit say, of each partition; numbers the rows.
 fn finish(sort: Arc<Sort>) -> Open {
-    map_batches(move || {
-        let sort = Arc::clone(&sort);
-        let output = sort.output();
-        let mut seen: HashMap<Vec<String>, u64> = HashMap::new();
-        Box::new(move |keyed| {
-            let rows = keyed.num_rows();
-            let input: Vec<usize> = (0..sort.input.schema().fields().len()).collect();
-            let own = keyed.project(&input)?;
-            let partitions =
-                sort.partition_by.iter().map(|name| texts_of(&own, &sort.input, name)).collect::<Result<Vec<_>>>()?;
-            let (mut kept, mut ranks) = (Vec::with_capacity(rows), StringViewBuilder::with_capacity(rows));
-            let mut scratch = String::new();
-            for row in 0..rows {
-                let partition = partitions.iter().map(|texts| texts.get(row, &mut scratch).to_owned()).collect();
-                let count = seen.entry(partition).or_insert(0);
-                *count += 1;
-                let last = sort.limit.map(|limit| limit.saturating_add(sort.offset));
-                kept.push(*count > sort.offset && last.is_none_or(|last| *count <= last));
-                ranks.append_value(count.to_string());
-            }
-            let mut columns: Vec<ArrayRef> = own.columns().to_vec();
-            if let Some(index) = sort.rank.as_ref().and_then(|name| output.index(name)) {
-                let ranks: ArrayRef = Arc::new(ranks.finish());
-                if index < sort.input.columns.len() { columns[index] = ranks } else { columns.insert(index, ranks) }
-            }
-            let rows = batch(&output, columns, rows)?;
-            if kept.iter().all(|kept| *kept) {
-                return Ok(rows);
-            }
-            Ok(filter_record_batch(&rows, &kept.into())?)
-        })
+    Arc::new(move |rows, task| {
+        let (sort, pool) = (Arc::clone(&sort), Arc::clone(task.memory_pool()));
+        map_batches(move || finish_batches(Arc::clone(&sort), &pool))(rows, task)
+    })
+}
+
+fn finish_batches(sort: Arc<Sort>, pool: &Arc<dyn MemoryPool>) -> BatchMap {
+    let output = sort.output();
+    let mut seen: HashMap<Vec<String>, u64> = HashMap::new();
+    let (reservation, mut bytes) = (MemoryConsumer::new("partitions of a sort").register(pool), 0);
+    Box::new(move |keyed| {
+        let rows = keyed.num_rows();
+        let input: Vec<usize> = (0..sort.input.schema().fields().len()).collect();
+        let own = keyed.project(&input)?;
+        let partitions =
+            sort.partition_by.iter().map(|name| texts_of(&own, &sort.input, name)).collect::<Result<Vec<_>>>()?;
+        let (mut kept, mut ranks) = (Vec::with_capacity(rows), StringViewBuilder::with_capacity(rows));
+        let mut scratch = String::new();
+        for row in 0..rows {
+            let partition = partitions.iter().map(|texts| texts.get(row, &mut scratch).to_owned()).collect();
+            let count = seen.entry(partition).or_insert_with_key(|values: &Vec<String>| {
+                bytes += PARTITION_BYTES + values.iter().map(|v| v.len() + VALUE_BYTES).sum::<usize>();
+                0
+            });
+            *count += 1;
+            let last = sort.limit.map(|limit| limit.saturating_add(sort.offset));
+            kept.push(*count > sort.offset && last.is_none_or(|last| *count <= last));
+            ranks.append_value(count.to_string());
+        }
+        reservation.try_resize(bytes)?;
+        let mut columns: Vec<ArrayRef> = own.columns().to_vec();
+        if let Some(index) = sort.rank.as_ref().and_then(|name| output.index(name)) {
+            let ranks: ArrayRef = Arc::new(ranks.finish());
+            if index < sort.input.columns.len() { columns[index] = ranks } else { columns.insert(index, ranks) }
+        }
+        let rows = batch(&output, columns, rows)?;
+        if kept.iter().all(|kept| *kept) {
+            return Ok(rows);
+        }
+        Ok(filter_record_batch(&rows, &kept.into())?)
     })
 }

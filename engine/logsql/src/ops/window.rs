@@ -15,6 +15,7 @@ use crate::ast::FieldPattern;
 use crate::ast::pipe::{WindowCall, WindowFunc};
 use crate::kernels::values::{compare, parse_float, push_f64};
 use crate::nodes::Open;
+use crate::pieces::{BatchMap, map_batches};
 use crate::rows::{Rest, Shape, Texts, push_text, texts_of};
 
 /// What a function has seen of a group.
@@ -28,32 +29,48 @@ struct Seen {
 }
 
 impl Seen {
-    /// Adds a value of a row; what `count` counts is known for whole rows only.
-    fn add(&mut self, call: &WindowCall, value: &str) {
+    /// Adds a value of a row; what `count` counts is known for whole rows only. Gives how many bytes of texts more are
+    /// kept than before.
+    fn add(&mut self, call: &WindowCall, value: &str) -> isize {
         match call.func {
-            WindowFunc::Count => {}
+            WindowFunc::Count => 0,
             WindowFunc::Sum => {
                 if let Some(n) = parse_float(value) {
                     self.sum = Some(self.sum.unwrap_or(0.0) + n);
                 }
+                0
             }
             WindowFunc::Min | WindowFunc::Max => {
                 let wanted = if call.func == WindowFunc::Min { Ordering::Less } else { Ordering::Greater };
                 let better = self.text.as_deref().is_none_or(|old| compare(value, old) == wanted);
                 // Of one field, a row without it has the least value of all.
                 if better && (!value.is_empty() || matches!(*call.fields, [FieldPattern::Name(_)])) {
-                    self.text = Some(value.to_owned());
+                    self.keep(value.to_owned())
+                } else {
+                    0
                 }
             }
-            WindowFunc::First if self.count == call.offset as u64 => self.text = Some(value.to_owned()),
-            WindowFunc::First => {}
+            WindowFunc::First if self.count == call.offset as u64 => self.keep(value.to_owned()),
+            WindowFunc::First => 0,
             WindowFunc::Last => {
+                let grown = (value.len() + TEXT_BYTES) as isize;
                 self.recent.push_back(value.to_owned());
-                if self.recent.len() > call.offset {
-                    self.text = self.recent.pop_front();
+                if self.recent.len() <= call.offset {
+                    return grown;
                 }
+                let oldest = self.recent.pop_front().unwrap_or_default();
+                let left = (oldest.len() + TEXT_BYTES) as isize;
+                grown - left + self.keep(oldest)
             }
         }
+    }
+
+    /// Keeps a text in place of the one before.
+    fn keep(&mut self, text: String) -> isize {
+        let before = self.text.as_ref().map_or(0, String::len);
+        let after = text.len();
+        self.text = Some(text);
+        after as isize - before as isize
     }
 
     fn write(&self, func: WindowFunc, out: &mut String) {
@@ -75,7 +92,7 @@ struct Windows {
     by: Vec<String>,
     calls: Vec<WindowCall>,
     groups: HashMap<Vec<String>, Vec<Seen>>,
-    /// Memory of the groups, about.
+    /// Memory of the groups and of what they keep, about.
     bytes: usize,
 }
 
@@ -108,7 +125,7 @@ impl Windows {
                 let mut each = |name: &str, value: &str| {
                     if call.fields.iter().any(|field| field.matches(name)) {
                         any |= !value.is_empty();
-                        seen.add(call, value);
+                        *bytes = bytes.saturating_add_signed(seen.add(call, value));
                     }
                 };
                 for (name, texts) in &columns {
@@ -144,23 +161,27 @@ pub(crate) fn window(running: bool, by: Vec<String>, calls: Vec<WindowCall>, inp
     Arc::new(move |mut rows, ctx| {
         let (mut windows, input, output) = (windows.clone(), input.clone(), output.clone());
         if running {
-            let groups = MemoryConsumer::new("running_stats").register(ctx.memory_pool());
-            let results = move |batch: Result<RecordBatch>| {
-                let made = windows.with_results(&batch?, &input, &output, true)?;
-                groups.try_resize(windows.bytes)?;
-                Ok(made)
+            let pool = Arc::clone(ctx.memory_pool());
+            let results = move || -> BatchMap {
+                let (mut windows, input, output) = (windows.clone(), input.clone(), output.clone());
+                let groups = MemoryConsumer::new("running_stats").register(&pool);
+                Box::new(move |batch| {
+                    let made = windows.with_results(&batch, &input, &output, true)?;
+                    groups.try_resize(windows.bytes)?;
+                    Ok(made)
+                })
             };
-            return rows.map(results).boxed();
+            return map_batches(results)(rows, ctx);
         }
         let held = async move {
             let reservation = MemoryConsumer::new("total_stats").register(ctx.memory_pool());
-            let mut batches = Vec::new();
+            let (mut batches, mut held) = (Vec::new(), 0);
             while let Some(batch) = rows.next().await {
                 let batch = batch?;
-                reservation.try_grow(batch.get_array_memory_size())?;
-                let before = windows.bytes;
+                held += batch.get_array_memory_size();
+                reservation.try_resize(held + windows.bytes)?;
                 windows.walk(&batch, &input, true, None)?;
-                reservation.try_grow(windows.bytes - before)?;
+                reservation.try_resize(held + windows.bytes)?;
                 batches.push(batch);
             }
             let all = batches.into_iter().map(move |batch| {
