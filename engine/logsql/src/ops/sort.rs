@@ -220,6 +220,7 @@ fn finish(sort: Arc<Sort>) -> Open {
 
 fn finish_batches(sort: Arc<Sort>, pool: &Arc<dyn MemoryPool>) -> BatchMap {
     let output = sort.output();
+    let rank = sort.rank.as_ref().and_then(|name| output.index(name));
     let mut seen: HashMap<Vec<String>, u64> = HashMap::new();
     let (reservation, mut bytes) = (MemoryConsumer::new("partitions of a sort").register(pool), 0);
     Box::new(move |keyed| {
@@ -239,11 +240,13 @@ fn finish_batches(sort: Arc<Sort>, pool: &Arc<dyn MemoryPool>) -> BatchMap {
             *count += 1;
             let last = sort.limit.map(|limit| limit.saturating_add(sort.offset));
             kept.push(*count > sort.offset && last.is_none_or(|last| *count <= last));
-            ranks.append_value(count.to_string());
+            if rank.is_some() {
+                ranks.append_value(count.to_string());
+            }
         }
         reservation.try_resize(bytes)?;
         let mut columns: Vec<ArrayRef> = own.columns().to_vec();
-        if let Some(index) = sort.rank.as_ref().and_then(|name| output.index(name)) {
+        if let Some(index) = rank {
             let ranks: ArrayRef = Arc::new(ranks.finish());
             if index < sort.input.columns.len() { columns[index] = ranks } else { columns.insert(index, ranks) }
         }

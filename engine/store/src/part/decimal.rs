@@ -5,7 +5,8 @@
 //! below zero saves ten bits of each of them.
 
 /// Smallest k. Its power and the two above are no doubles, but those next to them are so near (2^-54 of them) that every
-/// division gives the whole number that is meant. Not so 10^-5, which some libraries also round the wrong way.
+/// division gives the whole number that is meant. Smaller ones are not for readers elsewhere: the 10^-4 and 10^-5 of
+/// some libraries are not the nearest doubles.
 const LEAST: i32 = -3;
 /// Largest k.
 const MOST: i32 = 15;
