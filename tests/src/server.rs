@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use quiver_types::failpoint::VARIABLE;
 use serde_json::Value;
 
 /// Longest wait for a server to be ready, and for it to stop.
@@ -99,6 +100,9 @@ pub fn command(data: &Path, options: &Options) -> Command {
     }
     if !options.args.iter().any(|a| a == "--rbac") {
         command.args(["--rbac", "off"]);
+    }
+    if options.env.iter().any(|(name, _)| name == VARIABLE) {
+        command.arg("--failpoints");
     }
     command.args(&options.args);
     command.envs(options.env.iter().map(|(k, v)| (k, v)));

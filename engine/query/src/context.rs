@@ -9,6 +9,7 @@ use quiver_types::stats::get;
 use quiver_types::{Access, Error, ErrorKind, ReadStats, Result};
 use tokio_util::sync::CancellationToken;
 
+use crate::failpoint;
 use crate::underway::Underway;
 
 /// Bounds of one query (`metrics-api` section 2, `identity-and-access` section 7).
@@ -95,6 +96,7 @@ impl QueryContext {
     /// # Errors
     /// Timeout, Cancelled, LimitExceeded (the text is that of Prometheus for samples).
     pub fn check(&self, phase: &str) -> Result<()> {
+        failpoint::hit("query.check");
         if self.cancel.is_cancelled() {
             return Err(Error::new(ErrorKind::Cancelled, format!("query was canceled in {phase}")));
         }

@@ -26,9 +26,9 @@ use tokio::sync::Semaphore;
 
 use crate::context::QueryContext;
 use crate::error::{from_datafusion, to_datafusion};
-use crate::explain;
 use crate::operator::OperatorPlanner;
 use crate::pool::QueryPool;
+use crate::{explain, failpoint};
 
 /// How often a query that waits for memory looks again.
 const PRESSURE_WAIT_STEP: Duration = Duration::from_millis(10);
@@ -175,6 +175,7 @@ impl QueryEngine {
             let _place = place;
             let _running = Gauge::up(&used, |u| &u.running);
             let began = Instant::now();
+            failpoint::hit("query.begin");
             let answer = tokio::select! {
                 answer = work => answer,
                 () = cancel.cancelled() => Err(Error::new(ErrorKind::Cancelled, "query was canceled in query execution")),

@@ -10,6 +10,7 @@ mod context;
 mod engine;
 mod error;
 mod explain;
+pub mod failpoint;
 mod logs;
 mod operator;
 mod pool;

@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod error;
+pub mod failpoint;
 pub mod histogram;
 pub mod id;
 pub mod label;

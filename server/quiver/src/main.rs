@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use quiver::server::{Addresses, Bound};
 use quiver::settings::{Loaded, print_settings};
 use quiver::{demo, memory, telemetry, wiring};
-use quiver_types::SystemClock;
+use quiver_types::{SystemClock, failpoint};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +23,9 @@ struct Cli {
     /// Write all settings with their documentation and defaults, a file to start from.
     #[arg(long)]
     print_settings: bool,
+    /// Arm what `QUIVER_FAILPOINT` says: the process aborts or waits there. For tests; without it the variable is nothing.
+    #[arg(long, global = true, hide = true)]
+    failpoints: bool,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -135,6 +138,9 @@ fn run(cli: Cli) -> Result<(), Failure> {
         print!("{}", print_settings());
         return Ok(());
     }
+    if cli.failpoints {
+        arm_failpoints()?;
+    }
     match cli.command {
         None => Err("no command given; see --help".into()),
         Some(Command::Serve(args)) => serve(&args.load()?, false),
@@ -157,6 +163,12 @@ fn run(cli: Cli) -> Result<(), Failure> {
             if report.sound() { Ok(()) } else { Err("the store is not as the catalog says".into()) }
         }
     }
+}
+
+fn arm_failpoints() -> Result<(), Failure> {
+    let text = std::env::var(failpoint::VARIABLE).unwrap_or_default();
+    let lists = [quiver_store::failpoint::NAMES, quiver_query::failpoint::NAMES];
+    Ok(failpoint::arm(&text, &lists)?)
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {

@@ -36,3 +36,16 @@ fn printed_settings_are_a_valid_file() {
     let (ok, _, errors) = quiver(&["check-config", "--config", &file, "--rbac", "on"]);
     assert!(!ok && errors.contains("rbac.mode"), "{errors}");
 }
+
+#[test]
+fn fail_points_need_their_flag() {
+    let armed = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quiver"));
+        let output = command.args(args).env("QUIVER_FAILPOINT", "no.such-point").output().expect("the binary runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    // A variable that somebody left behind is nothing to a user.
+    assert_eq!(armed(&["check-config"]), (true, String::new()));
+    let (ok, errors) = armed(&["check-config", "--failpoints"]);
+    assert!(!ok && errors.contains("no fail point `no.such-point`"), "{errors}");
+}

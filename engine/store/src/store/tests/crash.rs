@@ -8,6 +8,7 @@ use std::process::Command;
 use arrow::array::AsArray;
 use arrow::datatypes::TimestampNanosecondType;
 use quiver_types::LogsBatch;
+use quiver_types::failpoint::{VARIABLE, arm};
 use quiver_types::logs::{LogColumn, LogFilter, LogForm, LogOrder, LogRequest, MSG, TIME};
 
 use super::*;
@@ -146,6 +147,8 @@ fn promised(dir: &Path) -> (Content, bool, Millis) {
 fn child() {
     let Ok(dir) = std::env::var(DIRECTORY) else { return };
     let remote = std::env::var("QUIVER_TEST_CRASH_REMOTE").is_ok();
+    let point = std::env::var(VARIABLE).expect("the parent says where to die");
+    arm(&point, &[failpoint::NAMES]).expect("one of the list");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(workload(Path::new(&dir), remote));
 }
@@ -155,7 +158,7 @@ fn crash_at(point: &str, remote: bool) -> bool {
     let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "store::tests::crash::child", "--ignored", "--nocapture"]);
-    command.env(DIRECTORY, dir.path()).env(failpoint::VARIABLE, point);
+    command.env(DIRECTORY, dir.path()).env(VARIABLE, point);
     if remote {
         command.env("QUIVER_TEST_CRASH_REMOTE", "1");
     }
