@@ -3,10 +3,13 @@
 //!
 //! A data directory belongs to one process (flock on `LOCK`), a store prefix to one installation (`_quiver.json`).
 
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
+use parking_lot::Mutex;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -82,24 +85,48 @@ impl DataDir {
     }
 }
 
-/// Creates a directory with all its parents, and syncs the parent of each that is new.
+/// Folders whose names this process has made last. Cleared when there are many: one sync more for each is no harm.
+static LASTING: LazyLock<Mutex<HashSet<PathBuf>>> = LazyLock::new(Mutex::default);
+const LASTING_MAX: usize = 16_384;
+
+/// Creates a directory with all its parents so that its name lasts: the parent is synced even when the directory is
+/// there already, once in the life of a process. The one before may have died between making it and syncing it.
 ///
 /// # Errors
 /// What the disk says.
 pub fn create_dir_synced(path: &Path) -> Result<()> {
-    if path.is_dir() {
+    let there = path.is_dir();
+    if there && LASTING.lock().contains(path) {
         return Ok(());
     }
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
-    if let Some(parent) = parent {
-        create_dir_synced(parent)?;
+    if !there {
+        // What stands above a folder that is there was synced before that one was made.
+        if let Some(parent) = parent {
+            create_dir_synced(parent)?;
+        }
+        match std::fs::create_dir(path) {
+            Ok(()) => {}
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(io_error(format!("cannot create directory `{}`", path.display()), e)),
+        }
     }
-    match std::fs::create_dir(path) {
-        Ok(()) => {}
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-        Err(e) => return Err(io_error(format!("cannot create directory `{}`", path.display()), e)),
+    match sync_dir(parent.unwrap_or(Path::new("."))) {
+        // A folder that was made for us, in one that we may not read.
+        Err(e) if there && is_denied(&e) => {}
+        outcome => outcome?,
     }
-    sync_dir(parent.unwrap_or(Path::new(".")))
+    let mut lasting = LASTING.lock();
+    if lasting.len() >= LASTING_MAX {
+        lasting.clear();
+    }
+    lasting.insert(path.to_owned());
+    Ok(())
+}
+
+fn is_denied(error: &Error) -> bool {
+    let source = error.source.as_deref().and_then(|e| e.downcast_ref::<std::io::Error>());
+    source.is_some_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 /// Syncs a directory, so that names created, renamed or deleted in it last.

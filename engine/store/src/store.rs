@@ -157,8 +157,17 @@ impl Store {
         let answered = core.catalog.answered_since(oldest).await?;
         write_path.load_requests(answered.into_iter().map(Arc::new).collect());
         let write_path = Arc::new(write_path);
-        let keep: HashSet<Uuid> = replayed.iter().map(|g| g.writer).chain([writer]).collect();
-        core.catalog.forget_writers(&keep).await?;
+        let with_segments = {
+            let write_path = Arc::clone(&write_path);
+            tokio::task::spawn_blocking(move || write_path.writers_with_segments()).await
+        };
+        match with_segments.internal("the start stopped")? {
+            Ok(mut keep) => {
+                keep.extend(replayed.iter().map(|g| g.writer).chain([writer]));
+                core.catalog.forget_writers(&keep).await?;
+            }
+            Err(e) => tracing::warn!(error = %chain(&e), "writers without a log are kept in the catalog for now"),
+        }
 
         let flushing = Arc::new(Flushing::default());
         let retire: Arc<dyn Retire> = Arc::clone(&write_path) as Arc<dyn Retire>;

@@ -11,6 +11,7 @@ pub(crate) mod limits;
 pub(crate) mod quota;
 pub(crate) mod stage;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -34,6 +35,7 @@ use crate::settings::WriteSettings;
 use crate::snapshot::{Shared, Visible};
 use crate::wal::disk::WalDisk;
 use crate::wal::replay::{self, replay};
+use crate::wal::segment::parse_file_name;
 use crate::writer::committer::{Committer, Files, Job, Log, Queued, SegmentFiles, WriteJob, Written};
 use crate::writer::stage::{Batch, Named, Stager};
 
@@ -382,6 +384,18 @@ impl WritePath {
             tracing::warn!(%error, "cannot sync the folder of the WAL after a removal");
         }
         failpoint::hit("wal.after-retire");
+    }
+
+    /// Gives the writers of which segments are in the folder. What was removed from it before stays removed: whoever
+    /// forgets the floors of other writers must not see their segments come back with a power cut.
+    ///
+    /// # Errors
+    /// Internal: the folder cannot be synced or listed.
+    pub(crate) fn writers_with_segments(&self) -> Result<HashSet<Uuid>> {
+        let failed = |e| io_error(format!("cannot read `{}`", self.dir.display()), e);
+        self.disk.sync_dir(&self.dir).map_err(failed)?;
+        let paths = self.disk.list(&self.dir).map_err(failed)?;
+        Ok(paths.iter().filter_map(|path| Some(parse_file_name(path)?.0.writer)).collect())
     }
 
     /// Stops the thread after what is queued. The open generation stays in the WAL; [`WritePath::seal`] it before if

@@ -81,9 +81,9 @@ pub(crate) fn delete(root: &Path, keys: &[String]) -> Result<()> {
     let mut folders = BTreeSet::new();
     for key in keys {
         let path = root.join(key);
-        if optional("delete", &path, std::fs::remove_file(&path))?.is_some()
-            && let Some(parent) = path.parent()
-        {
+        optional("delete", &path, std::fs::remove_file(&path))?;
+        // Of what is gone already, too: whoever deleted it may not have synced that, and the caller forgets the key.
+        if let Some(parent) = path.parent().filter(|parent| parent.is_dir()) {
             folders.insert(parent.to_owned());
         }
     }

@@ -5,6 +5,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use crate::layout::create_dir_synced;
+
 /// A file that is being written.
 pub trait WalFile: Send + fmt::Debug {
     /// Appends all bytes.
@@ -64,7 +66,13 @@ pub trait WalDisk: Send + Sync + fmt::Debug {
     /// What the disk says.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Moves a file, creating the folder that it goes to.
+    /// Makes a file that is there durable, whoever wrote it.
+    ///
+    /// # Errors
+    /// What the disk says.
+    fn sync(&self, path: &Path) -> io::Result<()>;
+
+    /// Moves a file, creating the folder that it goes to, and makes both durable.
     ///
     /// # Errors
     /// What the disk says.
@@ -135,11 +143,17 @@ impl WalDisk for LocalDisk {
         fs::remove_file(path)
     }
 
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         if let Some(dir) = to.parent() {
-            fs::create_dir_all(dir)?;
+            create_dir_synced(dir).map_err(io::Error::other)?;
         }
-        fs::rename(from, to)
+        fs::rename(from, to)?;
+        // The new name first: what is there twice is better than what is gone.
+        [to, from].iter().filter_map(|path| path.parent()).try_for_each(|dir| self.sync_dir(dir))
     }
 
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {

@@ -72,6 +72,7 @@ pub(crate) fn replay(
             continue;
         }
         let started = Instant::now();
+        files.values().for_each(|path| settle(disk, path));
         let mut replay = GenerationReplay::begin(disk, id, &files, registry)?;
         let bytes = replay.run(disk, &files)?;
         let GenerationReplay { generation, damaged, torn, corrupt, .. } = replay;
@@ -89,6 +90,16 @@ pub(crate) fn replay(
         }
     }
     Ok(out)
+}
+
+/// Makes durable what a process before us wrote and may have died before syncing: from now on queries show it, and a
+/// request that names itself is answered by it.
+fn settle(disk: &dyn WalDisk, path: &Path) {
+    if let Err(error) = disk.sync(path) {
+        // It is about to be flushed to a part, which is synced by itself.
+        METRICS.wal_failures.inc();
+        warn!(path = %path.display(), %error, "cannot sync a WAL segment that is replayed");
+    }
 }
 
 /// Deletes a segment that is not needed any more; what stays is deleted at the next start.

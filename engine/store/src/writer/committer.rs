@@ -150,6 +150,8 @@ pub(crate) struct Log {
     buffer: Vec<u8>,
     /// Level `os`: whether something was written since the last sync.
     unsynced: bool,
+    /// Level `os`: whether something acknowledged lies in a segment that was given up before it was synced.
+    doubtful: bool,
     synced_at: Instant,
     space_checked: Option<Instant>,
 }
@@ -163,6 +165,7 @@ impl Default for Log {
             previous_bytes: 0,
             buffer: Vec::new(),
             unsynced: false,
+            doubtful: false,
             synced_at: Instant::now(),
             space_checked: None,
         }
@@ -480,6 +483,8 @@ impl Committer {
             self.log.next_segment -= 1;
             return;
         }
+        // Level `os`: no later sync reaches what was written to this file, so a part has to make it durable.
+        self.log.doubtful |= std::mem::take(&mut self.log.unsynced);
         self.log.previous_bytes = good_bytes;
         if let Err(error) = self.disk.truncate(&path, good_bytes) {
             debug!(%error, path = %path.display(), "cannot cut a segment that was given up");
@@ -489,7 +494,7 @@ impl Committer {
     /// What time brings: seals by size and age, syncs of level `os`.
     fn tick(&mut self) {
         let aged = self.opened.is_some_and(|at| at.elapsed() >= self.settings.generation_age);
-        if aged || self.generation.bytes() as u64 >= self.settings.generation_bytes {
+        if aged || self.log.doubtful || self.generation.bytes() as u64 >= self.settings.generation_bytes {
             self.seal();
         }
         if self.log.unsynced && self.log.synced_at.elapsed() >= TICK {

@@ -124,6 +124,10 @@ impl WalDisk for FaultyDisk {
         LocalDisk.remove(path)
     }
 
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        LocalDisk.sync(path)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         LocalDisk.rename(from, to)
     }
