@@ -27,6 +27,7 @@ use crate::object::{Storage, jitter};
 use crate::part::{Part, PartId, PartMeta, Place};
 use crate::settings::StoreSettings;
 use crate::snapshot::{Shared, Visible};
+use crate::timer::Timer;
 
 /// State that background jobs share.
 pub(crate) struct Core {
@@ -308,11 +309,13 @@ impl Amplification {
 pub(crate) struct Backoff {
     next: Duration,
     longest: Duration,
+    timer: Timer,
 }
 
 impl Backoff {
-    pub(crate) fn new() -> Self {
-        Self { next: Duration::from_millis(200), longest: Duration::from_secs(20) }
+    pub(crate) fn new(core: &Core) -> Self {
+        let timer = core.settings.timer.clone();
+        Self { next: Duration::from_millis(200), longest: Duration::from_secs(20), timer }
     }
 
     /// Pauses; false when the store closes meanwhile.
@@ -321,7 +324,7 @@ impl Backoff {
         self.next = (self.next * 2).min(self.longest);
         tokio::select! {
             () = stop.cancelled() => false,
-            () = tokio::time::sleep(pause) => true,
+            () = self.timer.sleep(pause) => true,
         }
     }
 }

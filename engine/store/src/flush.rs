@@ -88,7 +88,7 @@ pub(crate) async fn run(
 
 /// Tries until it works; false when the store closes before.
 async fn flush_until_done(core: &Arc<Core>, generation: Arc<Generation>) -> bool {
-    let mut backoff = Backoff::new();
+    let mut backoff = Backoff::new(core);
     loop {
         if core.stop.is_cancelled() {
             return false;
@@ -258,7 +258,7 @@ async fn commit(
 ) -> Result<(u64, Vec<PartMeta>)> {
     let floor = Floor { writer: id.writer, generation: id.number };
     let change = Change { job: Some(flush_id), added, floors: vec![floor], answered, ..Change::default() };
-    let mut backoff = Backoff::new();
+    let mut backoff = Backoff::new(core);
     loop {
         let error = match core.catalog.commit(&change).await {
             Ok(commit) => return Ok((commit, change.added)),

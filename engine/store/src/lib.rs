@@ -40,6 +40,7 @@ pub mod settings;
 pub mod snapshot;
 mod spans;
 pub mod store;
+pub mod timer;
 mod upload;
 pub mod wal;
 pub mod writer;

@@ -117,7 +117,7 @@ impl Storage {
             reads: Semaphore::new(requests),
             // Uploads have their own share, so that they never make a query wait.
             writes: Semaphore::new(requests.div_ceil(2)),
-            retries: Retries::default(),
+            retries: Retries::new(settings.timer.clone()),
             read_budget: settings.store_retry_budget.min(READ_BUDGET_MAX),
             write_budget: settings.store_retry_budget,
         }))
@@ -342,10 +342,11 @@ impl Storage {
             if !worth_repeating(&error) {
                 return Err(Failure::of(what, error, false));
             }
-            let Some(pause) = run.pause() else { return Err(Failure::of(what, error, true)) };
+            tracing::debug!(key, what, error = %error, "object store request failed");
+            if !run.wait().await {
+                return Err(Failure::of(what, error, true));
+            }
             METRICS.object_retries.inc();
-            tracing::debug!(key, what, error = %error, pause_ms = pause.as_millis() as u64, "object store request repeated");
-            tokio::time::sleep(pause).await;
         }
     }
 }

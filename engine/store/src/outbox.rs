@@ -14,11 +14,11 @@ use crate::metrics::METRICS;
 
 /// Runs until the store closes.
 pub(crate) async fn run(core: Arc<Core>) {
-    let mut backoff = Backoff::new();
+    let mut backoff = Backoff::new(&core);
     loop {
         match drain(&core).await {
             Ok(()) => {
-                backoff = Backoff::new();
+                backoff = Backoff::new(&core);
                 tokio::select! {
                     () = core.stop.cancelled() => return,
                     () = core.outbox.notified() => {}

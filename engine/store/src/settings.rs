@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use quiver_types::MemoryPressure;
 
+use crate::timer::Timer;
+
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 /// How far ahead a log row may be, while there is a retention.
@@ -67,6 +69,8 @@ pub struct StoreSettings {
     pub store_retry_budget: Duration,
     /// Whether the memory of the process is short: then writes wait.
     pub pressure: Arc<MemoryPressure>,
+    /// How background work waits between two tries.
+    pub timer: Timer,
 }
 
 /// Settings of the compaction.
@@ -110,6 +114,7 @@ impl Default for StoreSettings {
             store_requests_max: 16,
             store_retry_budget: Duration::from_secs(30),
             pressure: Arc::default(),
+            timer: Timer::default(),
         }
     }
 }

@@ -19,11 +19,11 @@ const FILES_AT_A_TIME: usize = 4;
 
 /// Runs until the store closes.
 pub(crate) async fn run(core: Arc<Core>) {
-    let mut backoff = Backoff::new();
+    let mut backoff = Backoff::new(&core);
     loop {
         match drain(&core).await {
             Ok(()) => {
-                backoff = Backoff::new();
+                backoff = Backoff::new(&core);
                 tokio::select! {
                     () = core.stop.cancelled() => return,
                     () = core.upload.notified() => {}

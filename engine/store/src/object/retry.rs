@@ -1,9 +1,11 @@
 //! When and how often requests are repeated: exponential pauses with full jitter, a time limit for each operation, and
 //! a budget over all of them, so that repeats never multiply the load of a store that is down (promise F4).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+
+use crate::timer::Timer;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -15,19 +17,19 @@ const BUDGET_PER_SUCCESS: f64 = 0.5;
 /// The budget that all operations share.
 #[derive(Debug)]
 pub(super) struct Retries {
-    budget: Mutex<(f64, Instant)>,
-}
-
-impl Default for Retries {
-    fn default() -> Self {
-        Self { budget: Mutex::new((BUDGET_MAX, Instant::now())) }
-    }
+    /// What is left, as of some time.
+    budget: Mutex<(f64, Duration)>,
+    timer: Timer,
 }
 
 impl Retries {
+    pub(super) fn new(timer: Timer) -> Self {
+        Self { budget: Mutex::new((BUDGET_MAX, timer.now())), timer }
+    }
+
     /// Starts an operation.
     pub(super) fn begin(&self, limit: Duration) -> Run<'_> {
-        Run { retries: self, started: Instant::now(), limit, next: FIRST_PAUSE }
+        Run { retries: self, started: self.timer.now(), limit, next: FIRST_PAUSE }
     }
 
     /// Pays for later repeats.
@@ -39,8 +41,8 @@ impl Retries {
     fn take(&self) -> bool {
         let mut budget = self.budget.lock();
         // One repeat per second is always allowed: else an empty budget would outlive the outage.
-        let now = Instant::now();
-        budget.0 = (budget.0 + now.duration_since(budget.1).as_secs_f64()).min(BUDGET_MAX);
+        let now = self.timer.now();
+        budget.0 = (budget.0 + now.saturating_sub(budget.1).as_secs_f64()).min(BUDGET_MAX);
         budget.1 = now;
         if budget.0 < 1.0 {
             return false;
@@ -54,17 +56,23 @@ impl Retries {
 #[derive(Debug)]
 pub(super) struct Run<'a> {
     retries: &'a Retries,
-    started: Instant,
+    started: Duration,
     limit: Duration,
     next: Duration,
 }
 
 impl Run<'_> {
-    /// Gives the pause before the next repeat; none when time or budget is used up.
-    pub(super) fn pause(&mut self) -> Option<Duration> {
+    /// Waits before the next repeat; false when time or budget is used up.
+    pub(super) async fn wait(&mut self) -> bool {
+        let Some(pause) = self.pause() else { return false };
+        self.retries.timer.sleep(pause).await;
+        true
+    }
+
+    fn pause(&mut self) -> Option<Duration> {
         let pause = jitter(self.next);
         self.next = (self.next * 2).min(LONGEST_PAUSE);
-        (self.started.elapsed() + pause <= self.limit && self.retries.take()).then_some(pause)
+        (self.retries.timer.now().saturating_sub(self.started) + pause <= self.limit && self.retries.take()).then_some(pause)
     }
 }
 
@@ -79,7 +87,7 @@ mod tests {
 
     #[test]
     fn budget_and_time_end_repeats() {
-        let retries = Retries::default();
+        let retries = Retries::new(Timer::default());
         assert_eq!(retries.begin(Duration::ZERO).pause(), None, "no time");
         let mut run = retries.begin(Duration::from_secs(3600));
         let repeats = std::iter::from_fn(|| run.pause()).take(1000).count();

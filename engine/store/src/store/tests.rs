@@ -14,8 +14,10 @@ use crate::check::check_with;
 use crate::object::faulty::FaultyStore;
 use crate::part::Place;
 use crate::rebuild::rebuild_with;
+use crate::timer::Timer;
 
 mod crash;
+mod outage;
 
 /// Where time starts in these tests: 2 h into a day.
 const START: Millis = 20_000 * DAY_MS + 2 * 3_600_000;
@@ -39,6 +41,7 @@ struct Bench {
     written: Content,
     next: u64,
     tune: fn(&mut StoreSettings),
+    timer: Timer,
 }
 
 impl Bench {
@@ -50,6 +53,7 @@ impl Bench {
             written: Content::new(),
             next: 0,
             tune: |_| {},
+            timer: Timer::default(),
         }
     }
 
@@ -58,6 +62,7 @@ impl Bench {
             data_dir: self.dir.path().join("data"),
             store_retry_budget: Duration::from_secs(1),
             retention_interval: Duration::from_secs(3600),
+            timer: self.timer.clone(),
             ..StoreSettings::default()
         };
         settings.compaction.enabled = false;

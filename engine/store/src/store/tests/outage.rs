@@ -1,0 +1,91 @@
+//! An hour without the object store, in simulated time (promise F3): ingest goes on into the spool up to its limit, is
+//! refused above it, nothing is lost, the store is not hammered, and the queue drains by itself when it is back.
+
+use super::*;
+
+/// Real time that background work may take to settle after a step of simulated time.
+const SETTLES: Duration = Duration::from_secs(20);
+const STEP: Duration = Duration::from_secs(10);
+
+/// Moves simulated time on, and gives background work the real time to do what is due.
+async fn pass(settings: &StoreSettings, time: Duration) {
+    let mut left = time;
+    while !left.is_zero() {
+        settings.timer.advance(STEP.min(left));
+        left = left.saturating_sub(STEP);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Lets time pass while something waits for it.
+async fn meanwhile<T>(settings: &StoreSettings, work: impl Future<Output = T>) -> T {
+    let passing = async {
+        loop {
+            pass(settings, STEP).await;
+        }
+    };
+    tokio::select! {
+        done = work => done,
+        () = passing => unreachable!("time goes on for ever"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_hour_without_the_object_store() {
+    let mut bench = Bench::new(true);
+    bench.timer = Timer::moved_by_hand();
+    bench.tune = |s| s.spool_limit_bytes = 250_000;
+    let settings = bench.settings();
+    let store = bench.open().await;
+    bench.write(&store, &[START]).await;
+    store.flush_all().await.unwrap();
+    let faults = Arc::clone(&bench.remote.as_ref().unwrap().faults);
+    faults.down.store(true, Relaxed);
+    let (before, mut refused_at) = (faults.requests.load(Relaxed), None);
+    for minute in 1..=60i64 {
+        pass(&settings, Duration::from_secs(60)).await;
+        match bench.try_write(&store, &[START + minute]).await {
+            Ok(()) => {
+                assert_eq!(refused_at, None, "the spool does not empty itself while the store is down");
+                store.flush_sealed().await.unwrap();
+            }
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+                refused_at.get_or_insert(minute);
+            }
+        }
+        if minute % 20 == 0 {
+            bench.verify(&store).await;
+        }
+    }
+    let refused_at = refused_at.expect("the spool has a limit");
+    assert!(refused_at > 10, "it takes much before: {refused_at}");
+    let asked = faults.requests.load(Relaxed) - before;
+    // Upload and commit objects try again every 20 s at most, each with the repeats that an operation may make within a
+    // second, and four files at a time.
+    assert!((60..10_000).contains(&asked), "{asked} requests in an hour");
+    // A restart with the store still down loses nothing either.
+    meanwhile(&settings, store.close(CLOSE)).await;
+    drop(store);
+    let store = meanwhile(&settings, bench.open()).await;
+    bench.verify(&store).await;
+    assert!(bench.try_write(&store, &[START + 100]).await.is_err(), "the spool is full as before");
+    pass(&settings, Duration::from_secs(60)).await;
+
+    faults.down.store(false, Relaxed);
+    let began = std::time::Instant::now();
+    // Nobody tells it: only time passes.
+    while store.visible().parts.iter().any(|p| p.meta.place == Place::Spool) {
+        pass(&settings, STEP).await;
+        assert!(began.elapsed() < SETTLES, "the queue does not drain by itself");
+    }
+    bench.verify(&store).await;
+    bench.write(&store, &[START + 200]).await;
+    store.flush_all().await.unwrap();
+    store.clean().await.unwrap();
+    assert!(files_below(&bench.dir.path().join("data/parts")).is_empty());
+    bench.verify(&store).await;
+    meanwhile(&settings, store.close(CLOSE)).await;
+    drop(store);
+    bench.sound().await;
+}
