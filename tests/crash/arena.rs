@@ -23,8 +23,8 @@ pub(crate) const START_MS: i64 = 1_772_407_800_000;
 /// How long a fail point may take to be passed before the server is killed without.
 const MISSED_AFTER: Duration = Duration::from_secs(10);
 const STARTED_WITHIN: Duration = Duration::from_secs(60);
-const SIGABRT: i32 = 6;
-const SIGKILL: i32 = 9;
+pub(crate) const SIGABRT: i32 = 6;
+pub(crate) const SIGKILL: i32 = 9;
 
 /// Settings with which every path runs within a second: small generations, small segments, busy compaction.
 pub(crate) fn busy(options: Options) -> Options {

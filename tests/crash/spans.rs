@@ -2,6 +2,7 @@
 //! the service graph, which is made of roll-ups, counts exactly the calls of the traces that are there.
 
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
-use crate::arena::{busy, chores, comes_up, kill};
+use crate::arena::{SIGABRT, SIGKILL, busy, chores, comes_up, kill};
 use crate::plan::{self, Load, Round};
 
 /// 2026-03-01 23:59 UTC: traces reach over midnight.
@@ -107,16 +108,20 @@ async fn traces_survive_kills() {
     let http = reqwest::Client::builder().timeout(Duration::from_secs(60)).build().expect("a client");
     let points = plan::of_areas(&["wal", "flush", "commit", "compact", "replay"]);
     let mut sent = Sent::new();
-    let mut kills = 0;
+    let mut deaths = BTreeMap::new();
     for n in 0..if soak() { 300 } else { 14 } {
         let round = if n % 3 == 2 {
             plan::random_kill(&mut rng)
         } else {
             plan::at(points.choose(&mut rng).expect("points"), &mut rng)
         };
-        kills += u32::from(one_round(&round, dir.path(), &options, &http, &mut sent, &mut rng).await);
+        let death = one_round(&round, dir.path(), &options, &http, &mut sent, &mut rng).await;
+        *deaths.entry(death).or_insert(0) += 1;
     }
-    assert!(kills > 0 && sent.values().any(|s| s.1), "{kills} kills");
+    let kept = sent.values().filter(|s| s.1).count();
+    let count = |death: Death| deaths.get(&death).copied().unwrap_or(0);
+    assert!(count(Death::AtPoint) >= 3 && count(Death::ByHand) >= 3, "{deaths:?}");
+    assert!(kept > 50, "{kept} traces acknowledged in {deaths:?}");
     let mut server = Server::spawn(dir.path(), &options).expect("it starts");
     let caller = Caller::new(&server.http);
     assert!(comes_up(&mut server, &caller).await);
@@ -130,6 +135,13 @@ async fn traces_survive_kills() {
     assert_eq!(server.stop(), Some(0));
 }
 
+/// How a server ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Death {
+    AtPoint,
+    ByHand,
+}
+
 async fn one_round(
     round: &Round,
     dir: &std::path::Path,
@@ -137,12 +149,15 @@ async fn one_round(
     http: &reqwest::Client,
     sent: &mut Sent,
     rng: &mut SmallRng,
-) -> bool {
+) -> Death {
     let options = match round.point {
         Some(point) => options.clone().env("QUIVER_FAILPOINT", format!("{point}:{}", round.hit)),
         None => options.clone(),
     };
-    let Some(mut server) = Server::spawn(dir, &options) else { return true };
+    let Some(mut server) = Server::spawn(dir, &options) else {
+        assert!(round.point.is_some(), "the server does not start");
+        return Death::AtPoint;
+    };
     let caller = Caller::new(&server.http);
     if comes_up(&mut server, &caller).await && compare(&caller, sent, &format!("{round:?}")).await {
         let stop = Arc::new(AtomicBool::new(false));
@@ -169,5 +184,11 @@ async fn one_round(
         }
     }
     kill(&mut server);
-    true
+    match (server.ended().signal(), round.point) {
+        (Some(SIGABRT), Some(_)) => Death::AtPoint,
+        (Some(SIGKILL), _) => Death::ByHand,
+        // It was told to stop, and did so before its point or our kill.
+        (None, _) if round.load == Load::Stop => Death::ByHand,
+        (other, point) => panic!("it ended by signal {other:?} on the way to {point:?}"),
+    }
 }

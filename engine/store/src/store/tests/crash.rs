@@ -15,7 +15,28 @@ use super::*;
 use crate::failpoint;
 
 const DIRECTORY: &str = "QUIVER_TEST_CRASH_DIR";
+/// What a child does: see [`Life`].
+const LIFE: &str = "QUIVER_TEST_CRASH_LIFE";
 const RETENTION_DAYS: i64 = 5;
+/// Commits after which objects of old ones are deleted for sure (two full lists, each 256).
+const COMMITS_TO_PRUNE: usize = 520;
+
+/// The life of a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    /// Everything that most points need.
+    Whole,
+    /// Starts once more, and cleans up after the one before.
+    Again,
+    /// Commits until old commit objects go.
+    Old,
+}
+
+impl Life {
+    fn of(name: &str) -> Self {
+        [Self::Whole, Self::Again, Self::Old].into_iter().find(|l| format!("{l:?}") == name).unwrap_or(Self::Whole)
+    }
+}
 
 fn bench(dir: &Path) -> Bench {
     let mut bench = Bench::new(false);
@@ -117,6 +138,23 @@ async fn workload(dir: &Path, remote: bool) {
     store.close(CLOSE).await;
 }
 
+/// A store on the folder of the child before, or of this one.
+async fn other_life(dir: &Path, life: Life) {
+    let bench = bench(dir);
+    let (_, _, clock) = promised(dir);
+    bench.clock.0.store(clock, Relaxed);
+    let store = bench.open().await;
+    if life == Life::Old {
+        for _ in 0..COMMITS_TO_PRUNE {
+            store.core.catalog.commit(&crate::catalog::Change::default()).await.unwrap();
+        }
+    }
+    store.flush_all().await.unwrap();
+    outbox::drain(&store.core).await.unwrap();
+    store.clean().await.unwrap();
+    store.close(CLOSE).await;
+}
+
 /// What the log promises: content that must be there, and whether the old day may be gone.
 fn promised(dir: &Path) -> (Content, bool, Millis) {
     let log = std::fs::read_to_string(dir.join("log")).unwrap_or_default();
@@ -150,26 +188,38 @@ fn child() {
     let point = std::env::var(VARIABLE).expect("the parent says where to die");
     arm(&point, &[failpoint::NAMES]).expect("one of the list");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(workload(Path::new(&dir), remote));
+    match Life::of(&std::env::var(LIFE).unwrap_or_default()) {
+        Life::Whole => runtime.block_on(workload(Path::new(&dir), remote)),
+        life => runtime.block_on(other_life(Path::new(&dir), life)),
+    }
 }
 
 /// Gives whether the point was reached.
 fn crash_at(point: &str, remote: bool) -> bool {
     let dir = tempfile::tempdir().unwrap();
+    let crashed = crash_in(dir.path(), point, remote, Life::Whole);
+    check_after(dir.path(), point, remote);
+    crashed
+}
+
+/// Lets a child live in a folder until it dies at a point; says whether it did.
+fn crash_in(dir: &Path, point: &str, remote: bool, life: Life) -> bool {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "store::tests::crash::child", "--ignored", "--nocapture"]);
-    command.env(DIRECTORY, dir.path()).env(VARIABLE, point);
+    command.env(DIRECTORY, dir).env(VARIABLE, point).env(LIFE, format!("{life:?}"));
     if remote {
         command.env("QUIVER_TEST_CRASH_REMOTE", "1");
     }
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
     assert!(!text.contains("panicked"), "{point}: {text}");
-    let crashed = !output.status.success();
-    let (written, moved, clock) = promised(dir.path());
+    !output.status.success()
+}
+
+fn check_after(dir: &Path, point: &str, remote: bool) {
+    let (written, moved, clock) = promised(dir);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(verify(point, dir.path(), remote, written, moved, clock));
-    crashed
+    runtime.block_on(verify(point, dir, remote, written, moved, clock));
 }
 
 async fn verify(point: &str, dir: &Path, remote: bool, mut written: Content, moved: bool, clock: Millis) {
@@ -213,10 +263,19 @@ fn crash_everywhere(remote: bool, points: &[&str]) {
     assert!(unreached.is_empty(), "never reached: {unreached:?}");
 }
 
-/// Points that this workload cannot reach; other tests do.
+/// Points that are passed only when a job died before its commit, after a point where it does.
+const DOOMED: [(&str, &str); 3] = [
+    ("flush.after-part", "cleaner.after-doom"),
+    ("flush.before-commit", "cleaner.after-doomed-delete"),
+    ("compact.before-commit", "cleaner.after-doomed-forget"),
+];
+
+/// Points that are passed in an old store only.
+const OLD: [&str; 3] = ["outbox.before-prune", "outbox.after-prune-object", "outbox.after-prune"];
+
+/// Points that one life in a new folder does not reach.
 fn elsewhere(point: &str) -> bool {
-    let areas = ["outbox.before-prune", "outbox.after-prune", "cleaner.after-doom", "wal.", "replay.after"];
-    areas.iter().any(|area| point.starts_with(area))
+    OLD.contains(&point) || DOOMED.iter().any(|(_, after)| *after == point)
 }
 
 fn only_remote(point: &str) -> bool {
@@ -256,4 +315,40 @@ fn upload() {
         &["flush.after-commit", "outbox.before-put:2", "compact.after-commit", "upload.after-file:3"],
     );
     crash_everywhere(true, &["flush.before-commit:2", "cleaner.in-delete"]);
+}
+
+#[test]
+fn write_ahead_log() {
+    crash_everywhere(false, &points(|p| p.starts_with("wal.")));
+    crash_everywhere(false, &["wal.after-write:4", "wal.after-retire:2"]);
+}
+
+#[test]
+fn after_the_death_of_a_job() {
+    for (first, then) in DOOMED {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(crash_in(dir.path(), first, false, Life::Whole), "{first} was not reached");
+        assert!(crash_in(dir.path(), then, false, Life::Again), "{then} was not reached after {first}");
+        check_after(dir.path(), then, false);
+    }
+}
+
+#[test]
+fn in_an_old_store() {
+    for point in OLD {
+        // In memory where there is such a folder: a thousand commits are a thousand syncs.
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        assert!(crash_in(dir.path(), point, false, Life::Old), "{point} was not reached");
+        check_after(dir.path(), point, false);
+    }
+}
+
+/// Each point is in the list of one of the tests above, all of which fail where one is not reached.
+#[test]
+fn every_point_is_walked() {
+    let areas = ["flush.", "commit.", "object.", "compact.", "retention.", "cleaner.", "open.", "replay.", "outbox."];
+    let more = ["close.", "wal.", "upload.", "spool."];
+    let walked = |point: &&str| elsewhere(point) || areas.iter().chain(&more).any(|area| point.starts_with(area));
+    let left: Vec<_> = failpoint::NAMES.iter().filter(|point| !walked(point)).collect();
+    assert!(left.is_empty(), "no test passes {left:?}");
 }
