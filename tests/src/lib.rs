@@ -2,6 +2,7 @@
 
 pub mod body;
 pub mod chunks;
+pub mod disk;
 pub mod history;
 pub mod load;
 pub mod promqltest;

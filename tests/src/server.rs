@@ -18,6 +18,8 @@ pub struct Options {
     pub args: Vec<String>,
     /// More environment.
     pub env: Vec<(String, String)>,
+    /// Limits of the process, as options of the shell's `ulimit` (`-n 64`).
+    pub limits: Option<String>,
 }
 
 impl Options {
@@ -25,6 +27,13 @@ impl Options {
     #[must_use]
     pub fn env(mut self, name: &str, value: impl ToString) -> Self {
         self.env.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    /// Limits the process: options of the shell's `ulimit`.
+    #[must_use]
+    pub fn limits(mut self, limits: &str) -> Self {
+        self.limits = Some(limits.to_owned());
         self
     }
 
@@ -92,7 +101,14 @@ pub fn tools() -> PathBuf {
 
 /// Gives the command line of a server on ports that it picks.
 pub fn command(data: &Path, options: &Options) -> Command {
-    let mut command = Command::new(binary());
+    let mut command = match &options.limits {
+        None => Command::new(binary()),
+        Some(limits) => {
+            let mut shell = Command::new("sh");
+            shell.arg("-c").arg(format!("ulimit {limits}; exec \"$0\" \"$@\"")).arg(binary());
+            shell
+        }
+    };
     command.arg("serve").arg("--data").arg(data);
     command.args(["--http", "127.0.0.1:0", "--otlp-http", "127.0.0.1:0", "--otlp-grpc", "127.0.0.1:0"]);
     if !options.args.iter().any(|a| a == "--retention") {

@@ -1,0 +1,138 @@
+//! Few file descriptors and threads (promise F8): the store works with what there is, what cannot be done is refused as
+//! passing (503), nothing is taken for damage, nothing is lost, and no thread runs in a circle meanwhile.
+
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::Duration;
+
+use quiver_tests::body::remote_write;
+use quiver_tests::load::Caller;
+use quiver_tests::server::{Options, Server};
+
+use crate::arena::{START_MS, comes_up, kill, store_check};
+
+/// Descriptors of the process: sockets, catalog, runtimes and log take some 60 of them.
+const DESCRIPTORS: usize = 112;
+/// Flushes without a compaction: each makes a part of three files that queries keep open.
+const FLUSHES: i64 = 60;
+const HOUR_MS: i64 = 3_600_000;
+
+fn options() -> Options {
+    Options::default().env("QUIVER_COMPACTION__ENABLED", "false").env("QUIVER_LOG__FILTER", "off")
+}
+
+async fn start(dir: &Path, options: &Options) -> (Server, Caller) {
+    let mut server = Server::spawn(dir, options).expect("it starts with few descriptors");
+    let caller = Caller::new(&server.http);
+    assert!(comes_up(&mut server, &caller).await, "it dies of few descriptors");
+    (server, caller)
+}
+
+/// Writes a sample at a minute of an hour of its own.
+async fn write(caller: &Caller, n: i64) -> u16 {
+    let body = remote_write(&[(vec![("__name__", "scarce"), ("n", "x")], vec![(START_MS + n * 60_000, n as f64)])]);
+    caller.post("/metrics-api/api/v1/write", body).await.map_or(0, |(status, _)| status)
+}
+
+/// Asks for everything, from all parts at once.
+async fn count(caller: &Caller) -> Result<Option<f64>, String> {
+    let query = format!("count_over_time(scarce[{}ms])", HOUR_MS * 3);
+    caller.number(&query, START_MS + HOUR_MS * 3 - 1).await.expect("it lives")
+}
+
+/// CPU time of a process in clock ticks (a hundredth of a second each).
+fn cpu_ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it lives");
+    let fields: Vec<&str> = stat.rsplit(')').next().expect("fields").split_whitespace().collect();
+    fields[11].parse::<u64>().expect("a number") + fields[12].parse::<u64>().expect("a number")
+}
+
+fn open_descriptors(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stdout, reason = "the figures are the outcome")]
+async fn few_descriptors_are_shared() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let few = options().limits(&format!("-n {DESCRIPTORS}"));
+    let (server, caller) = start(dir.path(), &few).await;
+    for n in 0..FLUSHES {
+        assert_eq!(write(&caller, n).await, 204, "write {n} with {} open", open_descriptors(server.pid()));
+        server.flush().await;
+    }
+    // More files than descriptors: those of parts make room for one another.
+    for _ in 0..3 {
+        assert_eq!(count(&caller).await, Ok(Some(FLUSHES as f64)), "{} open", open_descriptors(server.pid()));
+    }
+    assert_eq!(write(&caller, FLUSHES).await, 204);
+    server.compact().await;
+    assert_eq!(count(&caller).await, Ok(Some(FLUSHES as f64 + 1.0)));
+
+    // Connections take the rest. Whatever is asked over those that are there is answered or refused, and comes back.
+    let mut idle: Vec<TcpStream> = Vec::new();
+    while open_descriptors(server.pid()) + 2 < DESCRIPTORS && idle.len() < 2 * DESCRIPTORS {
+        idle.push(TcpStream::connect(&server.http).expect("the kernel queues it"));
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    idle.extend((0..8).filter_map(|_| TcpStream::connect(&server.http).ok()));
+    let (mut taken, mut refused) = (FLUSHES + 1, 0);
+    for _ in 0..10 {
+        let written = tokio::time::timeout(Duration::from_secs(2), write(&caller, taken)).await;
+        match written {
+            Ok(204) => taken += 1,
+            Ok(503 | 0) | Err(_) => refused += 1,
+            Ok(status) => panic!("status {status} for want of descriptors"),
+        }
+        let asked = tokio::time::timeout(Duration::from_secs(2), count(&caller)).await;
+        match asked {
+            Ok(Ok(found)) => assert!(found >= Some((FLUSHES + 1) as f64), "{found:?}"),
+            Ok(Err(text)) => assert!(text.contains("503"), "{text}"),
+            Err(_) => {}
+        }
+    }
+    let flushing = tokio::spawn({
+        let caller = caller.clone();
+        async move { caller.post("/admin/flush", Vec::new()).await }
+    });
+    let before = cpu_ticks(server.pid());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let busy = cpu_ticks(server.pid()) - before;
+    println!("{taken} taken, {refused} refused, {} open, {busy} ticks in 2 s", open_descriptors(server.pid()));
+    assert!(busy < 100, "{busy} hundredths of a second of CPU in 2 s of waiting");
+    drop(idle);
+    let flushed = tokio::time::timeout(Duration::from_secs(60), flushing).await.expect("it recovers");
+    assert!(matches!(flushed, Ok(Some((200, _)) | None)), "{flushed:?}");
+    let caller = Caller::new(&server.http);
+    assert_eq!(write(&caller, taken).await, 204, "writes are taken again");
+    let found = count(&caller).await.expect("answered again").expect("samples");
+    assert!(found >= (taken + 1) as f64, "{found} of {}", taken + 1);
+    server.flush().await;
+    server.compact().await;
+    assert_eq!(count(&caller).await, Ok(Some(found)));
+    assert_eq!(server.stop(), Some(0));
+    let (code, out, errors) = store_check(dir.path(), &options());
+    assert_eq!(code, Some(0), "{out}{errors}");
+}
+
+/// Threads run out (`ulimit -u` does not bind root, memory for stacks does): a start that cannot be says so, one that can
+/// works.
+#[tokio::test(flavor = "multi_thread")]
+async fn too_few_descriptors_are_told_at_the_start() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for descriptors in [8, 12, 16, 24, 32] {
+        let few = options().limits(&format!("-n {descriptors}"));
+        let Some(mut server) = Server::spawn(dir.path(), &few) else { continue };
+        let caller = Caller::new(&server.http);
+        let began = std::time::Instant::now();
+        while server.runs() && !caller.ready().await && began.elapsed() < Duration::from_secs(5) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        kill(&mut server);
+    }
+    // Nothing of that hurt the directory.
+    let (server, caller) = start(dir.path(), &options()).await;
+    assert_eq!(write(&caller, 1).await, 204);
+    assert_eq!(count(&caller).await, Ok(Some(1.0)));
+    assert_eq!(server.stop(), Some(0));
+}
