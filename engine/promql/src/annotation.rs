@@ -20,6 +20,8 @@ pub enum Level {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Annotations {
     items: BTreeMap<(Level, String), u32>,
+    /// Files that could not be read.
+    left_out: Vec<String>,
 }
 
 impl Annotations {
@@ -33,8 +35,21 @@ impl Annotations {
         self.add((Level::Info, text.into()), pos.start);
     }
 
+    /// Adds warnings about files that could not be read, each as it is.
+    pub fn leave_out(&mut self, files: impl IntoIterator<Item = String>) {
+        self.left_out.extend(files);
+        self.left_out.sort_unstable();
+        self.left_out.dedup();
+    }
+
+    /// Gives the warnings about files.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+
     /// Takes over all of another.
     pub fn merge(&mut self, other: Self) {
+        self.leave_out(other.left_out);
         for (text, start) in other.items {
             self.add(text, start);
         }
@@ -47,7 +62,7 @@ impl Annotations {
 
     /// Says whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.items.is_empty()
+        self.items.is_empty() && self.left_out.is_empty()
     }
 
     /// Gives the texts of a level as clients see them.
@@ -57,11 +72,12 @@ impl Annotations {
             Level::Info => "PromQL info: ",
         };
         let of_level = self.items.iter().filter(|((l, _), _)| *l == level);
+        let files = if level == Level::Warning { &self.left_out[..] } else { &[] };
         let shown = of_level.map(|((_, text), start)| {
             let (line, column) = line_column(query, *start as usize);
             format!("{prefix}{text} ({line}:{column})")
         });
-        shown.collect()
+        files.iter().cloned().chain(shown).collect()
     }
 
     /// Gives the texts of a level as clients see them, but at most `max`; one more text counts the others.

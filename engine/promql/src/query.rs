@@ -242,6 +242,8 @@ impl PromqlEngine {
         } else {
             self.in_turn(query, expr, times, options, ctx).await?
         };
+        // The outcome may be that of an equal query, which read the files.
+        ctx.stats.left_out.take_over(annotations.left_out())?;
         timings.parse = parsed;
         timings.queue = ctx.waited();
         Ok(QueryOutcome {

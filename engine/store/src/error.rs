@@ -2,7 +2,10 @@
 //!
 //! Messages are for the caller; what the disk, SQLite or the object store said is the source, for the log.
 
+use quiver_types::ReadStats;
 pub use quiver_types::{Error, ErrorKind, Result};
+
+use crate::metrics::METRICS;
 
 /// Gives foreign errors a kind and a message.
 pub trait Context<T> {
@@ -30,14 +33,35 @@ impl<T, E: std::error::Error + Send + Sync + 'static> Context<T> for std::result
 }
 
 /// Turns an I/O error of the data directory into ours: a full disk is [`ErrorKind::Unavailable`] (it may have room
-/// again later), all else is a fault.
+/// again later), so are descriptors that are all in use; all else is a fault.
 pub fn io_error(what: impl Into<String>, error: std::io::Error) -> Error {
     use std::io::ErrorKind as Io;
     let kind = match error.kind() {
         Io::StorageFull | Io::QuotaExceeded => ErrorKind::Unavailable,
+        _ if is_short_of_resources(&error) => ErrorKind::Unavailable,
         _ => ErrorKind::Internal,
     };
     Error::new(kind, what).with_source(error)
+}
+
+/// Says whether a call failed since the process or the machine is out of descriptors or memory, which passes.
+pub fn is_short_of_resources(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::AGAIN];
+    error.raw_os_error().is_some_and(|code| short.iter().any(|e| e.raw_os_error() == code))
+}
+
+/// Goes on without a file that could not be read, when the answer can say so.
+///
+/// # Errors
+/// The error itself, when the answer has to be whole or something else went wrong.
+pub(crate) fn leave_out(stats: &ReadStats, error: Error) -> Result<()> {
+    let text = chain(&error);
+    if stats.left_out.note(error)? {
+        METRICS.query_files_left_out.inc();
+        tracing::error!(error = text, "a file cannot be read; an answer goes without what it holds");
+    }
+    Ok(())
 }
 
 /// Writes an error with its whole chain of causes, for logs.

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::cache::Lru;
-use crate::error::{Error, ErrorKind, Result, io_error};
+use crate::error::{Error, ErrorKind, Result, is_short_of_resources};
 use crate::part::Place;
 
 /// Open files kept; each costs one descriptor.
@@ -22,8 +22,8 @@ pub trait PartIo: Send + Sync + std::fmt::Debug {
     /// Reads ranges of one object, in the order given; callers have merged what is close together.
     ///
     /// # Errors
-    /// NotFound: there is no such object. Internal: an object shorter than its ranges, a disk that fails.
-    /// Unavailable: a store that does not answer.
+    /// Damaged: there is no such object, it is shorter than its ranges, or the disk fails. Unavailable: a store that does
+    /// not answer, or no descriptor is free.
     async fn read(&self, key: &str, place: Place, ranges: &[Range<u64>]) -> Result<Vec<Bytes>>;
 
     /// Says whether reads of a place go over the network, so that bytes are worth keeping in memory. (The system
@@ -60,16 +60,32 @@ impl LocalIo {
             return Ok(file);
         }
         let root = if place == Place::Spool { &self.spool } else { &self.store };
-        let file = File::open(root.join(key)).map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => {
-                Error::new(ErrorKind::NotFound, format!("file `{key}` is gone")).with_source(e)
+        let path = root.join(key);
+        let file = match File::open(&path) {
+            // What is kept open is no more than a convenience: others need descriptors, too.
+            Err(e) if is_short_of_resources(&e) => {
+                self.open.clear();
+                File::open(&path)
             }
-            _ => io_error(format!("cannot open `{key}`"), e),
-        })?;
+            outcome => outcome,
+        };
+        let file = file.map_err(|e| cannot_read(key, e))?;
         let file = Arc::new(file);
         self.open.insert(cache_key, Arc::clone(&file), 1);
         Ok(file)
     }
+}
+
+/// Says what is wrong with a file: a process that is short of descriptors or memory may read it later.
+fn cannot_read(key: &str, error: std::io::Error) -> Error {
+    use std::io::ErrorKind as Io;
+    let (kind, text) = match error.kind() {
+        Io::NotFound => (ErrorKind::Damaged, format!("file `{key}` is gone")),
+        Io::UnexpectedEof => (ErrorKind::Damaged, format!("file `{key}` is damaged: it is shorter than it was written")),
+        _ if is_short_of_resources(&error) => (ErrorKind::Unavailable, format!("cannot read `{key}` now")),
+        _ => (ErrorKind::Damaged, format!("file `{key}` cannot be read from its disk")),
+    };
+    Error::new(kind, text).with_source(error)
 }
 
 #[async_trait]
@@ -78,7 +94,7 @@ impl PartIo for LocalIo {
         let file = self.open(key, place)?;
         let read = |range: &Range<u64>| {
             let mut bytes = vec![0u8; (range.end - range.start) as usize];
-            file.read_exact_at(&mut bytes, range.start).map_err(|e| io_error(format!("cannot read `{key}`"), e))?;
+            file.read_exact_at(&mut bytes, range.start).map_err(|e| cannot_read(key, e))?;
             Ok(Bytes::from(bytes))
         };
         ranges.iter().map(read).collect()
@@ -96,14 +112,14 @@ mod tests {
         let io = LocalIo::new(dir.path(), Path::new("/nowhere"));
         let read = io.read("a", Place::Spool, &[2..4, 9..10, 5..5]).await.unwrap();
         assert_eq!(read, [&b"23"[..], b"9", b""]);
-        assert_eq!(io.read("a", Place::Store, &[0..1]).await.unwrap_err().kind(), ErrorKind::NotFound);
-        assert_eq!(io.read("a", Place::Spool, &[8..11]).await.unwrap_err().kind(), ErrorKind::Internal);
+        assert_eq!(io.read("a", Place::Store, &[0..1]).await.unwrap_err().kind(), ErrorKind::Damaged);
+        assert_eq!(io.read("a", Place::Spool, &[8..11]).await.unwrap_err().kind(), ErrorKind::Damaged);
         std::fs::remove_file(dir.path().join("a")).unwrap();
         assert!(io.read("a", Place::Spool, std::slice::from_ref(&(0..1))).await.is_ok(), "the handle is kept");
         io.forget("a", Place::Spool);
         assert_eq!(
             io.read("a", Place::Spool, std::slice::from_ref(&(0..1))).await.unwrap_err().kind(),
-            ErrorKind::NotFound
+            ErrorKind::Damaged
         );
     }
 }

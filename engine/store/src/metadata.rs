@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 use parking_lot::Mutex;
 use quiver_types::metrics::MetricMetadata;
 use quiver_types::stats::add;
 use quiver_types::tables::metric_metadata;
 use quiver_types::{Access, ReadStats, Result};
 
+use crate::error::leave_out;
 use crate::metadata_rows::{MetadataRow, metadata_rows, newest_rows};
 use crate::part::PartId;
 use crate::snapshot::Snapshot;
@@ -42,8 +43,16 @@ impl MetadataCache {
         let mut read = futures::stream::iter(parts.to_vec())
             .map(|part| async move { part.rows(stats).await })
             .buffered(PARTS_READ_AT_ONCE);
-        let mut rows = Vec::new();
-        while let Some(batches) = read.try_next().await? {
+        let (mut rows, mut whole) = (Vec::new(), true);
+        while let Some(batches) = read.next().await {
+            let batches = match batches {
+                Ok(batches) => batches,
+                Err(e) => {
+                    leave_out(stats, e)?;
+                    whole = false;
+                    continue;
+                }
+            };
             for batch in &batches {
                 rows.extend(metadata_rows(batch)?);
             }
@@ -51,7 +60,9 @@ impl MetadataCache {
             rows = newest_rows(rows);
         }
         let rows = Arc::new(rows);
-        *self.0.lock() = Some((ids, Arc::clone(&rows)));
+        if whole {
+            *self.0.lock() = Some((ids, Arc::clone(&rows)));
+        }
         Ok(rows)
     }
 

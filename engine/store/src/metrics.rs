@@ -175,6 +175,8 @@ metrics! {
     Counter cleaner_failures "quiver_cleaner_failures_total" "Deletions that failed and will be tried again.";
     SecondsGauge cleaner_last_success "quiver_cleaner_last_success_seconds" "Unix time of the last cleaner run without error.";
 
+    Counter query_files_left_out "quiver_query_files_left_out_total" "Damaged files that queries went on without, each counted once a query.";
+
     // Write path, WAL, generations.
     Counter ingest_samples "quiver_ingest_samples_total" "Float samples written.";
     Counter ingest_histograms "quiver_ingest_histograms_total" "Native histograms written.";

@@ -214,7 +214,7 @@ impl Unnamed {
                 }
                 let meta = match PartMeta::read(&*offline.io, key, place, *bytes).await {
                     Ok(meta) => meta,
-                    Err(e) if e.kind() == ErrorKind::Internal => {
+                    Err(e) if matches!(e.kind(), ErrorKind::Internal | ErrorKind::Damaged) => {
                         tracing::warn!(key, error = %e, "not the main file of a whole part");
                         continue;
                     }

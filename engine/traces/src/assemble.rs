@@ -15,6 +15,8 @@ pub struct Trace {
     pub id: TraceId,
     /// Spans.
     pub spans: Vec<Span>,
+    /// Files that could not be read: spans may be missing.
+    pub left_out: Vec<String>,
 }
 
 impl Trace {
@@ -46,7 +48,7 @@ pub fn assemble(id: TraceId, mut reports: Vec<Span>) -> Trace {
     let mut spans = merge(reports);
     unique_ids(&mut spans);
     spans.sort_by_key(|s| (s.start, s.span_id));
-    Trace { id, spans }
+    Trace { id, spans, left_out: Vec::new() }
 }
 
 /// Groups reports into traces, and assembles each; in order of trace id.

@@ -13,7 +13,7 @@ use quiver_types::spans::{
     RollupRequest, Span, SpanColumn, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, TagRequest, TraceId,
     all_columns, hex, parse_hex, read_spans,
 };
-use quiver_types::{Access, Error};
+use quiver_types::{Access, Error, ErrorKind};
 use serde_json::Value;
 
 use crate::assemble::{Trace, assemble, assemble_all, retain};
@@ -286,16 +286,25 @@ impl Reader {
         let filter = lookup_filter(vec![selection.id], selection.window);
         let reports = self.spans(filter.clone(), all_columns()).await?;
         if reports.is_empty() {
-            return Err(if self.exists(filter).await? { TraceError::Forbidden } else { TraceError::NotFound });
+            return Err(if self.exists(filter).await? { TraceError::Forbidden } else { self.not_found() });
         }
         let mut trace = assemble(selection.id, reports);
+        trace.left_out = self.ctx.stats.left_out.texts();
         if !selection.services.is_empty() {
             retain(&mut trace, |span| selection.services.iter().any(|s| s == span.service_shown()));
             if trace.spans.is_empty() {
-                return Err(TraceError::NotFound);
+                return Err(self.not_found());
             }
         }
         Ok(trace)
+    }
+
+    /// That a trace is not there can be said only when every file was read.
+    fn not_found(&self) -> TraceError {
+        match self.ctx.stats.left_out.texts().into_iter().next() {
+            Some(text) => Error::new(ErrorKind::Damaged, text).into(),
+            None => TraceError::NotFound,
+        }
     }
 
     /// Says whether there are spans that the caller may not see.

@@ -34,6 +34,8 @@ pub enum ErrorKind {
     Cancelled,
     /// Overload or start-up: the same request may succeed later.
     Unavailable,
+    /// A stored file is damaged, gone, or the disk does not give it; the message names it.
+    Damaged,
     /// A fault of ours.
     Internal,
 }

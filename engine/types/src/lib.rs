@@ -10,6 +10,7 @@ pub mod failpoint;
 pub mod histogram;
 pub mod id;
 pub mod label;
+pub mod left_out;
 pub mod logs;
 pub mod matcher;
 pub mod metrics;

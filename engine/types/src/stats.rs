@@ -1,6 +1,7 @@
 //! Counters of what a query read, shared by the label phase and the scans of one query; shown by `explain=analyze`
 //! and checked against the limits.
 
+use crate::left_out::LeftOut;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! counters {
@@ -9,6 +10,8 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub struct ReadStats {
             $($(#[$doc])* pub $name: AtomicU64,)*
+            /// Files that could not be read, as far as the query may go on without them.
+            pub left_out: LeftOut,
         }
 
         impl ReadStats {

@@ -23,7 +23,7 @@ pub fn status_of(kind: ErrorKind) -> StatusCode {
         ErrorKind::Timeout | ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         // 499: the word of nginx for a client that closed the request; there is no constant for it.
         ErrorKind::Cancelled => StatusCode::from_u16(499).expect("a valid status"),
-        ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        ErrorKind::Damaged | ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 
@@ -41,6 +41,7 @@ pub fn grpc_code_of(kind: ErrorKind) -> tonic::Code {
         ErrorKind::Timeout | ErrorKind::SenderTimeout => tonic::Code::DeadlineExceeded,
         ErrorKind::Cancelled => tonic::Code::Cancelled,
         ErrorKind::Unavailable => tonic::Code::Unavailable,
+        ErrorKind::Damaged => tonic::Code::DataLoss,
         ErrorKind::Internal => tonic::Code::Internal,
     }
 }
@@ -54,7 +55,7 @@ pub fn public_text(error: &Error) -> &str {
 pub fn log(error: &Error, route: &str) {
     let cause = error.source.as_ref().map(ToString::to_string);
     match error.kind {
-        ErrorKind::Internal => tracing::error!(route, cause, "{error}"),
+        ErrorKind::Damaged | ErrorKind::Internal => tracing::error!(route, cause, "{error}"),
         ErrorKind::Unavailable => tracing::warn!(route, cause, "{error}"),
         _ => tracing::debug!(route, cause, "{error}"),
     }

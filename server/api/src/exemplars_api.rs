@@ -10,7 +10,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::StatusCode;
 use quiver_promql::selectors::selectors;
-use quiver_query::QueryContext;
 use quiver_types::source::SeriesExemplars;
 use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result};
 
@@ -18,6 +17,7 @@ use crate::encode::prometheus::{
     Envelope, Notation, begin_success, error_response, finish_success, write_quoted, write_time,
 };
 use crate::labels_api::labels_json;
+use crate::partial::query_context;
 use crate::params::{Params, invalid};
 use crate::state::AppState;
 
@@ -40,17 +40,17 @@ async fn query_exemplars(State(state): State<Arc<AppState>>, request: Request) -
         if wanted.is_empty() {
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
-        let ctx = QueryContext::new(state.access(), state.settings.query_limits.clone());
+        let ctx = query_context(&state, state.settings.query_limits.clone());
         let (snapshot, inner) = (state.source.snapshot(), ctx.clone());
         let range = MillisRange::new(start, end);
         let work = async move { snapshot.exemplars(&inner.access, &wanted, range, &inner.stats).await };
         let found = state.engine.run(&ctx, work).await?;
-        write(&found, state.settings.answer_bytes_max)
+        write(&found, &Envelope::lacking(&ctx), state.settings.answer_bytes_max)
     };
     looked_up.await.unwrap_or_else(|e| error_response(&e, route))
 }
 
-fn write(found: &[SeriesExemplars], bytes_max: usize) -> Result<Response> {
+fn write(found: &[SeriesExemplars], envelope: &Envelope, bytes_max: usize) -> Result<Response> {
     let mut out = begin_success();
     out.push(b'[');
     for (i, series) in found.iter().filter(|s| !s.exemplars.is_empty()).enumerate() {
@@ -79,5 +79,5 @@ fn write(found: &[SeriesExemplars], bytes_max: usize) -> Result<Response> {
         }
     }
     out.push(b']');
-    Ok(finish_success(out, &Envelope::default()))
+    Ok(finish_success(out, envelope))
 }

@@ -16,6 +16,7 @@ use quiver_types::{Error, Matcher, MillisRange, Result, SeriesSelector, SeriesSn
 use serde_json::{Value, json};
 
 use crate::encode::prometheus::{Envelope, error_response, json_text, success};
+use crate::partial::query_context;
 use crate::params::{Params, invalid};
 use crate::state::AppState;
 
@@ -84,7 +85,7 @@ where
     let looked_up = async {
         let ask = Ask::read(&Params::of(&state, request).await?, needs_selector)?;
         let (limit, explain) = (ask.limit, ask.explain);
-        let ctx = QueryContext::new(state.access(), state.settings.query_limits.clone());
+        let ctx = query_context(&state, state.settings.query_limits.clone());
         let snapshot = state.source.snapshot();
         let texts = state.engine.run(&ctx, work(snapshot, ctx.clone(), ask)).await?;
         Ok((texts, limit, explain, ctx))
@@ -97,8 +98,8 @@ where
             let shown = json!({"logical": route, "physical": "SeriesIndex", "nodes": [node], "totals": totals});
             success(&Envelope::default(), shown.to_string().as_bytes())
         }
-        Ok((mut texts, limit, false, _)) => {
-            let mut envelope = Envelope::default();
+        Ok((mut texts, limit, false, ctx)) => {
+            let mut envelope = Envelope::lacking(&ctx);
             if limit > 0 && texts.len() > limit {
                 texts.truncate(limit);
                 envelope.warnings.push(TRUNCATED.to_owned());
@@ -236,15 +237,15 @@ async fn metadata(State(state): State<Arc<AppState>>, request: Request) -> Respo
         };
         let (limit, per_metric) = (number("limit")?, number("limit_per_metric")?);
         let metric = params.get("metric").map(str::to_owned);
-        let ctx = QueryContext::new(state.access(), state.settings.query_limits.clone());
+        let ctx = query_context(&state, state.settings.query_limits.clone());
         let (snapshot, inner) = (state.source.snapshot(), ctx.clone());
         let work = async move { snapshot.metadata(&inner.access, metric.as_deref(), &inner.stats).await };
         let found = state.engine.run(&ctx, work).await?;
-        Ok((found, limit, per_metric))
+        Ok((found, limit, per_metric, ctx))
     };
     match looked_up.await {
         Err(e) => error_response(&e, route),
-        Ok((found, limit, per_metric)) => {
+        Ok((found, limit, per_metric, ctx)) => {
             let mut by_metric: BTreeMap<String, Vec<Value>> = BTreeMap::new();
             for m in found {
                 let full = limit.is_some_and(|l| l > 0 && by_metric.len() >= l) && !by_metric.contains_key(&m.metric);
@@ -257,7 +258,7 @@ async fn metadata(State(state): State<Arc<AppState>>, request: Request) -> Respo
                 }
             }
             let data = serde_json::to_vec(&by_metric).unwrap_or_else(|_| b"{}".to_vec());
-            success(&Envelope::default(), &data)
+            success(&Envelope::lacking(&ctx), &data)
         }
     }
 }

@@ -22,6 +22,7 @@ pub mod metrics;
 mod metrics_api;
 pub mod otlp_grpc;
 mod params;
+mod partial;
 mod read_api;
 pub mod router;
 pub mod serve;

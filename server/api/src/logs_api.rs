@@ -20,6 +20,7 @@ use quiver_logsql::{QueryScope, parse};
 use quiver_query::QueryContext;
 use quiver_types::{Error, Result};
 
+use crate::partial::query_context;
 use crate::params::{Params, invalid};
 use crate::state::AppState;
 
@@ -81,7 +82,7 @@ impl Ask {
             limits.timeout = limits.timeout.min(Duration::from_nanos(ns as u64));
         }
         let scope = QueryScope { now_ns: time_ns.saturating_sub(1), start_ns, end_ns, extra };
-        Ok(Self { query, scope, ctx: QueryContext::new(state.access(), limits), time_ns, params })
+        Ok(Self { query, scope, ctx: query_context(state, limits), time_ns, params })
     }
 
     /// A count that must be a number; 0 when absent.

@@ -27,6 +27,7 @@ use crate::encode::prometheus::{
 use crate::encode::stats;
 use crate::error::plain;
 use crate::labels_api::TRUNCATED;
+use crate::partial::query_context;
 use crate::params::{Params, duration_ms, invalid};
 use crate::state::AppState;
 
@@ -152,7 +153,7 @@ fn ask(state: &AppState, params: &Params, limit: usize) -> Result<Ask> {
         query: params.get("query").unwrap_or_default().to_owned(),
         limit,
         options: QueryOptions { lookback_ms, stats: params.get("stats").is_some(), no_cache },
-        ctx: QueryContext::new(state.access(), limits),
+        ctx: query_context(state, limits),
         explain,
         stats: params.get("stats").map(str::to_owned),
     })

@@ -18,7 +18,7 @@ use crate::error::plain;
 use crate::state::AppState;
 use crate::{
     admin, exemplars_api, federate_api, grpc_api, import_api, ingest_api, labels_api, logs_api, logs_ingest,
-    metrics_api, read_api, server_api, status_api, traces_api, traces_compat, traces_ingest, tsdb_api,
+    metrics_api, partial, read_api, server_api, status_api, traces_api, traces_compat, traces_ingest, tsdb_api,
 };
 
 /// The path of OTLP on its own port.
@@ -80,6 +80,7 @@ fn finish(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {
             tracing::error!(panic = text, "a request met a fault of ours");
             plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error")
         }))
+        .layer(middleware::from_fn(partial::tell))
         .layer(middleware::from_fn_with_state(Arc::clone(&state), around))
         .with_state(state)
 }
@@ -104,7 +105,7 @@ async fn around(State(state): State<Arc<AppState>>, request: Request, next: Next
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, OPTIONS"));
         let allowed = "Accept, Authorization, Content-Encoding, Content-Type, Origin";
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed));
-        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Date"));
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Date, Quiver-Partial"));
     }
     state.metrics.count(&path, response.status().as_u16(), began.elapsed());
     response

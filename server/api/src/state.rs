@@ -31,6 +31,8 @@ pub struct ApiSettings {
     pub form_bytes_max: usize,
     /// Largest answer.
     pub answer_bytes_max: usize,
+    /// Whether queries go on without files that are damaged, and say so.
+    pub partial_answers: bool,
     /// Queries that take longer are logged.
     pub slow_query: Duration,
     /// Origins that browsers may call from; `*` for all.

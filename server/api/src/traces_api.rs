@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 pub(crate) use problem::problem;
 
 use crate::bodies::read_body;
+use crate::partial::query_context;
 use crate::state::AppState;
 
 /// All paths.
@@ -72,7 +73,7 @@ impl Call {
 
     /// Makes a call of parameters.
     pub(crate) fn with(state: Arc<AppState>, params: Params) -> Self {
-        let ctx = QueryContext::new(state.access(), state.settings.query_limits.clone());
+        let ctx = query_context(&state, state.settings.query_limits.clone());
         let now = state.clock.now_ms().saturating_mul(1_000_000);
         Self { state, ctx, params, now, began: Instant::now() }
     }
@@ -91,13 +92,17 @@ impl Call {
     /// Says what an answer is of.
     pub(crate) fn meta(&self, range: Option<(i64, i64)>, cursor: Option<String>) -> Value {
         let time = |t: i64| if matches!(t, i64::MIN | i64::MAX) { Value::Null } else { Value::from(t.to_string()) };
+        let warnings = self.ctx.stats.left_out.texts();
         let mut meta = json!({
             "from": range.map_or(Value::Null, |r| time(r.0)),
             "to": range.map_or(Value::Null, |r| time(r.1)),
-            "partial": false,
+            "partial": !warnings.is_empty(),
             "scannedBytes": stats::get(&self.ctx.stats.bytes_read) + stats::get(&self.ctx.stats.index_bytes_read),
             "elapsedMs": self.began.elapsed().as_secs_f64() * 1e3,
         });
+        if !warnings.is_empty() {
+            meta["warnings"] = warnings.into();
+        }
         if let Some(cursor) = cursor {
             meta["nextCursor"] = cursor.into();
         }

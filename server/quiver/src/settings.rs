@@ -275,6 +275,9 @@ settings! {
         experimental_functions: bool = "true";
         /// Most bytes of results of range queries that are kept; at most a sixteenth of `memory.limit`. 0: none are.
         result_cache: Size = "\"256MiB\"";
+        /// Whether queries go on without files that are damaged. Such an answer says so: in the header
+        /// `Quiver-Partial`, and by name in `warnings` (PromQL), `meta` (traces), `errors` (Jaeger). Otherwise they fail.
+        partial_answers: bool = "true";
         /// Queries that take longer are logged with their text.
         slow: Span = "\"5s\"";
     }

@@ -156,6 +156,7 @@ fn api_settings(settings: &Settings, memory: u64) -> ApiSettings {
         body_bytes_max: h.body_max.0 as usize,
         form_bytes_max: h.form_max.0 as usize,
         answer_bytes_max: h.answer_max.0 as usize,
+        partial_answers: q.partial_answers,
         slow_query: span(q.slow),
         cors_origins: h.cors_origins.clone(),
         otlp: OtlpOptions {

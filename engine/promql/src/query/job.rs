@@ -50,9 +50,11 @@ impl Job {
             Planned::Range(range) => self.samples(range, &mut timings).await?,
         };
         let run = &self.planner.run;
+        let mut annotations = run.annotations();
+        annotations.leave_out(run.ctx.stats.left_out.texts());
         Ok(Evaluated {
             value: Arc::new(value),
-            annotations: run.annotations(),
+            annotations,
             timings,
             samples: run.sample_stats(),
             memory: Arc::new(run.take_memory()),

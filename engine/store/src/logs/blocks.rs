@@ -12,6 +12,7 @@ use super::block::Block;
 use super::group::Group;
 use super::live::{LiveBlock, LiveStreams};
 use super::parts::{PartScan, Pruned};
+use crate::error::leave_out;
 use crate::snapshot::Snapshot;
 
 /// A block that can be opened.
@@ -118,8 +119,10 @@ impl Queue {
                 continue;
             }
             let Some(part) = parts.pop_front() else { return Ok(None) };
-            let groups = part.groups(&self.blocks.stats).await?;
-            self.ready.lock().extend(groups.into_iter().map(Handle::Group));
+            match part.groups(&self.blocks.stats).await {
+                Ok(groups) => self.ready.lock().extend(groups.into_iter().map(Handle::Group)),
+                Err(e) => leave_out(&self.blocks.stats, e)?,
+            }
         }
     }
 }

@@ -22,6 +22,7 @@ use super::exec::{Counters, Scan};
 use super::output::{output, prefetch};
 use super::parts::PartScan;
 use super::stream::external;
+use crate::error::leave_out;
 
 /// Rows that the first slice should hold before the filter.
 const FIRST_SLICE_ROWS: f64 = 4096.0;
@@ -92,7 +93,10 @@ impl Ordered {
         tokio::task::yield_now().await;
         while self.rows_left > 0 {
             if self.given < self.found.len() {
-                return self.batch().await.map(Some);
+                match self.batch().await? {
+                    Some(batch) => return Ok(Some(batch)),
+                    None => continue,
+                }
             }
             self.blocks.clear();
             self.memory.free();
@@ -150,8 +154,10 @@ impl Ordered {
             std::mem::take(&mut self.parts).into_iter().partition(|p: &Arc<PartScan>| touches(p.range()));
         self.parts = rest;
         for part in touched {
-            let groups = part.groups(&self.scan.blocks.stats).await.map_err(external)?;
-            self.handles.extend(groups.into_iter().map(Handle::Group));
+            match part.groups(&self.scan.blocks.stats).await {
+                Ok(groups) => self.handles.extend(groups.into_iter().map(Handle::Group)),
+                Err(e) => self.leave_out(e)?,
+            }
         }
         self.found.clear();
         self.given = 0;
@@ -164,9 +170,13 @@ impl Ordered {
             let mut block = handle.open();
             let found = addresses(&mut *block, &self.scan, &within, self.blocks.len() as u32, &mut self.found).await;
             self.counters.add(&block.take_stats(), &self.scan.blocks.stats);
-            if found.map_err(external)? {
-                self.memory.try_grow(block.bytes())?;
-                self.blocks.push(block);
+            match found {
+                Ok(false) => {}
+                Ok(true) => {
+                    self.memory.try_grow(block.bytes())?;
+                    self.blocks.push(block);
+                }
+                Err(e) => leave_out(&self.scan.blocks.stats, e).map_err(external)?,
             }
         }
         // Blocks that lie on the other side of time are done.
@@ -184,22 +194,39 @@ impl Ordered {
         self.prefetched = true;
         let mut rows: Vec<Vec<u32>> = vec![Vec::new(); self.blocks.len()];
         self.found[self.given..].iter().for_each(|a| rows[a.1 as usize].push(a.2));
-        let mut bytes = 0;
-        for (block, rows) in self.blocks.iter_mut().zip(&rows) {
+        let (mut bytes, mut damaged) = (0, Vec::new());
+        for (at, (block, rows)) in self.blocks.iter_mut().zip(&rows).enumerate() {
             let Scan { request, projection, .. } = &*self.scan;
             let set = set(rows, block.len());
-            prefetch(&mut **block, request, projection, &set).await.map_err(external)?;
+            if let Err(e) = prefetch(&mut **block, request, projection, &set).await {
+                leave_out(&self.scan.blocks.stats, e).map_err(external)?;
+                damaged.push(at);
+            }
             self.counters.add(&block.take_stats(), &self.scan.blocks.stats);
             bytes += block.bytes();
         }
+        damaged.into_iter().for_each(|at| self.drop_rows(at));
         self.memory.try_resize(bytes + self.found.len() * size_of::<Address>())?;
         Ok(())
     }
 
-    /// Reads the columns of the next rows and puts them in order.
-    async fn batch(&mut self) -> Result<RecordBatch> {
+    fn leave_out(&self, error: Error) -> Result<()> {
+        leave_out(&self.scan.blocks.stats, error).map_err(external)
+    }
+
+    /// Takes the rows of a block that are still to come off the list.
+    fn drop_rows(&mut self, block: usize) {
+        let rest = self.found.split_off(self.given);
+        self.found.extend(rest.into_iter().filter(|a| a.1 as usize != block));
+    }
+
+    /// Reads the columns of the next rows and puts them in order; none when a block is damaged and left out.
+    async fn batch(&mut self) -> Result<Option<RecordBatch>> {
         if self.given > 0 && !self.prefetched && self.rows_left > BATCH_ROWS {
             self.prefetch().await?;
+            if self.given == self.found.len() {
+                return Ok(None);
+            }
         }
         let most = if self.given == 0 { FIRST_BATCH_ROWS } else { BATCH_ROWS };
         let end = self.found.len().min(self.given + most.min(self.rows_left));
@@ -214,9 +241,16 @@ impl Ordered {
             rows.sort_unstable();
             let block = &mut self.blocks[at];
             let set = set(rows, block.len());
-            let batch = output(&mut **block, request, projection, schema, &set).await.map_err(external)?;
+            let batch = output(&mut **block, request, projection, schema, &set).await;
             self.counters.add(&block.take_stats(), &self.scan.blocks.stats);
-            batches[at] = Some(batch);
+            match batch {
+                Ok(batch) => batches[at] = Some(batch),
+                Err(e) => {
+                    self.leave_out(e)?;
+                    self.drop_rows(at);
+                    return Ok(None);
+                }
+            }
         }
         // Where each row stands: batch, row of it.
         let mut numbers = vec![0; self.blocks.len()];
@@ -242,7 +276,7 @@ impl Ordered {
         self.given = end;
         self.rows_left -= batch.num_rows();
         self.baseline.record_output(batch.num_rows());
-        Ok(batch)
+        Ok(Some(batch))
     }
 }
 

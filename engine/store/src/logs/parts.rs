@@ -14,6 +14,7 @@ use super::block::COMPUTED;
 use super::eval::selects;
 use super::group::Group;
 use super::prune;
+use crate::error::leave_out;
 use crate::part::logs::{ColumnIndex, ColumnKind, PartLogs, PartStream};
 use crate::part::{Part, PartMeta};
 use crate::snapshot::Snapshot;
@@ -159,7 +160,13 @@ pub(super) async fn streams(
             continue;
         }
         add(&stats.parts_read, 1);
-        let logs = part.logs(stats).await?;
+        let logs = match part.logs(stats).await {
+            Ok(logs) => logs,
+            Err(e) => {
+                leave_out(stats, e)?;
+                continue;
+            }
+        };
         let wanted = logs.streams.iter().filter(|s| {
             s.range.0 <= range.1
                 && range.0 <= s.range.1

@@ -20,6 +20,7 @@ use super::eval::{eval, within};
 use super::exec::{Counters, Scan};
 use super::output::{by_stream, field_counts, output, prefetch};
 use super::values::{to_batch, value_counts};
+use crate::error::leave_out;
 
 /// Rows of a batch, about.
 const BATCH_ROWS: usize = 16 * 1024;
@@ -68,7 +69,14 @@ impl AnyOrder {
                     let Scan { request, projection, schema, .. } = &*self.scan;
                     let timer = self.baseline.elapsed_compute().clone();
                     let _timer = timer.timer();
-                    let batch = output(&mut *open.block, request, projection, schema, &rows).await.map_err(external)?;
+                    let batch = match output(&mut *open.block, request, projection, schema, &rows).await {
+                        Ok(batch) => batch,
+                        Err(e) => {
+                            leave_out(&self.scan.blocks.stats, e).map_err(external)?;
+                            self.open = None;
+                            continue;
+                        }
+                    };
                     self.counters.add(&open.block.take_stats(), &self.scan.blocks.stats);
                     self.memory.try_resize(open.block.bytes() + batch.get_array_memory_size())?;
                     self.rows_left -= batch.num_rows();
@@ -83,36 +91,58 @@ impl AnyOrder {
             let timer = self.baseline.elapsed_compute().clone();
             let _timer = timer.timer();
             let mut block = handle.open();
-            let matching = matching(&mut *block, &self.scan).await;
-            let Scan { request, projection, schema, left_out, .. } = &*self.scan;
-            let counted = match (&matching, request.form) {
-                (Ok(rows), LogForm::ValueCounts(limits)) => {
-                    let counts = value_counts(&mut *block, limits, left_out, rows).await.map_err(external)?;
-                    self.memory.try_resize(block.bytes() + counts.memory_bytes())?;
-                    Some(to_batch(counts, projection))
-                }
-                (Ok(rows), LogForm::FieldCounts) => Some(field_counts(&mut *block, projection, schema, rows).await),
-                (Ok(rows), LogForm::Counted) => by_stream(&*block, request, projection, schema, rows),
-                _ => None,
-            };
-            if let Some(batch) = counted {
-                let batch = batch.map_err(external)?;
-                self.counters.add(&block.take_stats(), &self.scan.blocks.stats);
-                self.baseline.record_output(batch.num_rows());
-                return Ok(Some(batch));
-            }
+            let taken = take(&mut *block, &self.scan).await;
             self.counters.add(&block.take_stats(), &self.scan.blocks.stats);
-            let matching = first(matching.map_err(external)?, self.rows_left);
-            let bytes = block.bytes();
-            self.memory.try_resize(bytes)?;
+            let matching = match taken {
+                Ok(Taken::Counted(batch, bytes)) => {
+                    self.memory.try_resize(bytes)?;
+                    self.baseline.record_output(batch.num_rows());
+                    return Ok(Some(batch));
+                }
+                Ok(Taken::Rows(rows)) => first(rows, self.rows_left),
+                Err(e) => {
+                    leave_out(&self.scan.blocks.stats, e).map_err(external)?;
+                    continue;
+                }
+            };
+            self.memory.try_resize(block.bytes())?;
             let windows = windows(&matching, batch_rows(&self.scan));
             if !windows.is_empty() {
-                prefetch(&mut *block, request, projection, &matching).await.map_err(external)?;
-                self.open = Some(OpenBlock { block, windows });
+                let Scan { request, projection, .. } = &*self.scan;
+                match prefetch(&mut *block, request, projection, &matching).await {
+                    Ok(()) => self.open = Some(OpenBlock { block, windows }),
+                    Err(e) => leave_out(&self.scan.blocks.stats, e).map_err(external)?,
+                }
             }
         }
         self.memory.free();
         Ok(None)
+    }
+}
+
+/// What a block gives.
+enum Taken {
+    /// Its whole answer, and the memory that making it took.
+    Counted(RecordBatch, usize),
+    /// The rows that match.
+    Rows(BooleanBuffer),
+}
+
+async fn take(block: &mut dyn Block, scan: &Scan) -> quiver_types::Result<Taken> {
+    let rows = matching(block, scan).await?;
+    let Scan { request, projection, schema, left_out, .. } = scan;
+    match request.form {
+        LogForm::ValueCounts(limits) => {
+            let counts = value_counts(block, limits, left_out, &rows).await?;
+            let bytes = block.bytes() + counts.memory_bytes();
+            Ok(Taken::Counted(to_batch(counts, projection)?, bytes))
+        }
+        LogForm::FieldCounts => Ok(Taken::Counted(field_counts(block, projection, schema, &rows).await?, 0)),
+        LogForm::Counted => match by_stream(block, request, projection, schema, &rows) {
+            Some(batch) => Ok(Taken::Counted(batch?, 0)),
+            None => Ok(Taken::Rows(rows)),
+        },
+        LogForm::Rows => Ok(Taken::Rows(rows)),
     }
 }
 

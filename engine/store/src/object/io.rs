@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 
 use super::Storage;
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, ErrorKind, Result};
 use crate::io::{LocalIo, PartIo};
 use crate::part::Place;
 
@@ -35,7 +35,13 @@ impl PartIo for StoreIo {
         }
         // The caller may be a thread for CPU work, where connections must not live.
         let (storage, key, ranges) = (self.storage.clone(), key.to_owned(), ranges.to_vec());
-        let read = self.runtime.spawn(async move { storage.read_ranges(&key, &ranges).await });
+        let read = self.runtime.spawn(async move {
+            let gone = |e: Error| match e.kind {
+                ErrorKind::NotFound => Error { kind: ErrorKind::Damaged, message: format!("file `{key}` is gone"), ..e },
+                _ => e,
+            };
+            storage.read_ranges(&key, &ranges).await.map_err(gone)
+        });
         read.await.internal("a read of the object store stopped")?
     }
 

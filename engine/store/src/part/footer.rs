@@ -15,7 +15,7 @@ use quiver_types::tables;
 use super::checksum::{BLOCK_BYTES, decode_sums};
 use super::file::keys;
 use super::{FileMeta, PART_FORMAT};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// A parsed footer, the checksums of the file's blocks, and which blocks were found good.
 pub struct Footer {
@@ -207,5 +207,5 @@ pub(super) fn key_value<'a>(metadata: &'a ParquetMetaData, key: &str) -> Option<
 
 /// A file that is not what was written.
 pub(super) fn damaged(key: &str, what: &str) -> Error {
-    Error::internal(format!("file `{key}` is damaged: {what}"))
+    Error::new(ErrorKind::Damaged, format!("file `{key}` is damaged: {what}"))
 }

@@ -17,6 +17,7 @@ use quiver_types::{Error, MillisRange, ReadStats, stats};
 use super::SampleRequest;
 use super::batch::{self, BatchBuilder, FloatView, FloatViews};
 use super::plan::{Weights, samples_in};
+use crate::error::leave_out;
 use crate::part::SeriesRows;
 use crate::run::{FloatRun, HistRun};
 use crate::sample_blocks::{Place, SampleBlock};
@@ -362,8 +363,22 @@ fn external(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// Reads some entries of a part.
+/// Reads some entries of a part; nothing of one that is damaged, where the answer can tell.
 async fn read_part(
+    scan: &ScanShared,
+    part: usize,
+    entries: Range<usize>,
+) -> quiver_types::Result<(PartWindow, ReadStats)> {
+    match read_entries(scan, part, entries.clone()).await {
+        Ok(read) => Ok(read),
+        Err(e) => {
+            leave_out(&scan.stats, e)?;
+            Ok((PartWindow { part, entries, floats: Vec::new(), hists: Vec::new() }, ReadStats::default()))
+        }
+    }
+}
+
+async fn read_entries(
     scan: &ScanShared,
     part: usize,
     entries: Range<usize>,

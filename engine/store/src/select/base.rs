@@ -17,6 +17,7 @@ use super::dictionary::CodedColumn;
 use super::handle::PartRows;
 use super::resolve::{PARTS_OPENED_AT_ONCE, Question};
 use super::union::{SeriesList, unite};
+use crate::error::leave_out;
 use crate::part::{Part, PartId, PartSeries};
 
 /// United series of some parts.
@@ -216,11 +217,14 @@ impl BaseCache {
         stats: &ReadStats,
     ) -> Result<Narrowed> {
         let open = |part: Arc<Part>| async move {
-            let series = part.series(stats).await?;
-            Result::Ok((part, series))
+            match part.series(stats).await {
+                Ok(series) => Ok(Some((part, series))),
+                Err(e) => leave_out(stats, e).map(|()| None),
+            }
         };
         let opened = futures::stream::iter(parts).map(open).buffered(PARTS_OPENED_AT_ONCE);
-        let opened: Vec<(Arc<Part>, Arc<PartSeries>)> = opened.try_collect().await?;
+        let opened: Vec<(Arc<Part>, Arc<PartSeries>)> =
+            opened.try_filter_map(|opened| std::future::ready(Ok(opened))).try_collect().await?;
         let key = Key {
             selectors: question.selectors.to_vec(),
             access: question.access.clone(),

@@ -6,6 +6,7 @@ use quiver_types::{LabelSet, MillisRange, ReadStats, Result, SeriesTable};
 
 use super::handle::{PartRows, Selection};
 use super::resolve::PARTS_OPENED_AT_ONCE;
+use crate::error::leave_out;
 use crate::part::SeriesRows;
 use crate::run::{RunExemplar, normalize_exemplars};
 
@@ -21,9 +22,13 @@ pub(crate) async fn read(
         let source: &PartRows = &selection.parts[n];
         let places = source.rows.iter().zip(source.numbers.iter().map(|&number| source.series.exemplars(number)));
         let (rows, wanted): (Vec<u32>, Vec<SeriesRows>) = places.filter(|(_, wanted)| wanted.rows > 0).unzip();
-        let found =
-            if wanted.is_empty() { Vec::new() } else { source.part.read_exemplars(&wanted, range, stats).await? };
-        Result::Ok((rows, found))
+        if wanted.is_empty() {
+            return Ok((rows, Vec::new()));
+        }
+        match source.part.read_exemplars(&wanted, range, stats).await {
+            Ok(found) => Ok((rows, found)),
+            Err(e) => leave_out(stats, e).map(|()| (Vec::new(), Vec::new())),
+        }
     };
     let mut reads = futures::stream::iter(0..selection.parts.len()).map(read_part).buffered(PARTS_OPENED_AT_ONCE);
     while let Some((rows, found)) = reads.try_next().await? {

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 use hashbrown::HashSet;
 use quiver_types::{ReadStats, Result};
 
 use super::dictionary::used_codes;
 use super::live;
 use super::resolve::{PARTS_OPENED_AT_ONCE, Question};
+use crate::error::leave_out;
 use crate::part::{PartLabel, PartSeries};
 use crate::snapshot::Snapshot;
 
@@ -36,7 +37,14 @@ pub(crate) async fn labels(
     let mut opened = futures::stream::iter(parts)
         .map(|part| async move { part.series(stats).await.map(|series| (part, series)) })
         .buffered(PARTS_OPENED_AT_ONCE);
-    while let Some((part, series)) = opened.try_next().await? {
+    while let Some(opened) = opened.next().await {
+        let (part, series) = match opened {
+            Ok(opened) => opened,
+            Err(e) => {
+                leave_out(stats, e)?;
+                continue;
+            }
+        };
         // All series of a part that lies in the range as a whole: its dictionaries are the answer.
         let range = part.meta.range();
         let whole = question.selectors.is_empty()

@@ -23,7 +23,7 @@ use quiver_types::spans::{
 use quiver_types::tables::spans;
 use quiver_types::{Access, ReadStats, SpansBatch, stats};
 
-use crate::error::{Context, Result};
+use crate::error::{Context, Result, leave_out};
 use crate::memtable::GenerationId;
 use crate::part::Part;
 use crate::snapshot::Snapshot;
@@ -124,7 +124,10 @@ impl Scan {
                     part.meta.services.iter().map(|name| of_service(name)).collect::<Vec<_>>().iter(),
                 )?);
             } else {
-                out.extend(part.rollup(&self.request, &self.stats).await?);
+                match part.rollup(&self.request, &self.stats).await {
+                    Ok(rows) => out.extend(rows),
+                    Err(e) => leave_out(&self.stats, e)?,
+                }
             }
         }
         out.iter().map(|batch| self.seen(batch, alone)).collect()

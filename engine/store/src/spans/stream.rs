@@ -13,7 +13,7 @@ use quiver_types::{Access, ReadStats, stats};
 
 use super::eval::matching;
 use super::live::LiveRows;
-use crate::error::Result;
+use crate::error::{Result, leave_out};
 use crate::memtable::spans::SpanChunk;
 use crate::part::spans::{PartRows, SpanIndex, SpanRows, needed, without};
 use crate::part::{Part, PartMeta};
@@ -240,7 +240,14 @@ impl SpanStream {
                 self.part = None;
                 return Ok(Some(RecordBatch::new_empty(schema_of(columns))));
             }
-            let rows = open.read(&scan, &step, rows).await?;
+            let rows = match open.read(&scan, &step, rows).await {
+                Ok(rows) => rows,
+                Err(e) => {
+                    leave_out(&scan.stats, e)?;
+                    self.part = None;
+                    return Ok(Some(RecordBatch::new_empty(schema_of(columns))));
+                }
+            };
             if rows.is_empty() {
                 return Ok(Some(RecordBatch::new_empty(schema_of(columns))));
             }
@@ -256,7 +263,10 @@ impl SpanStream {
             return rows.project(&keep, columns).map(Some);
         }
         let Some(part) = scan.parts.get(unit - scan.live.len()) else { return Ok(None) };
-        self.part = Some(open(&scan, Arc::clone(part)).await?);
+        match open(&scan, Arc::clone(part)).await {
+            Ok(opened) => self.part = Some(opened),
+            Err(e) => leave_out(&scan.stats, e)?,
+        }
         Ok(Some(RecordBatch::new_empty(schema_of(columns))))
     }
 }

@@ -29,7 +29,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::eval::matching;
 use super::live::LiveRows;
 use super::stream::{ScanShared, open};
-use crate::error::{Context, Result};
+use crate::error::{Context, Result, leave_out};
 use crate::part::spans::{AttributeColumn, SpanRows};
 
 /// Streams that share the work.
@@ -299,14 +299,24 @@ async fn count(
             continue;
         }
         let Some(part) = scan.parts.get(unit - scan.live.len()) else { break };
-        let mut part = open(scan, Arc::clone(part)).await.map_err(external)?;
+        let mut part = match open(scan, Arc::clone(part)).await {
+            Ok(part) => part,
+            Err(e) => {
+                leave_out(&scan.stats, e).map_err(external)?;
+                continue;
+            }
+        };
         loop {
             let (step, _) = part.next_rows();
             if step.is_empty() {
                 break;
             }
-            for (rows, keep) in part.read_coded(scan, &step).await.map_err(external)? {
-                tally.part(&rows, &keep);
+            match part.read_coded(scan, &step).await {
+                Ok(read) => read.iter().for_each(|(rows, keep)| tally.part(rows, keep)),
+                Err(e) => {
+                    leave_out(&scan.stats, e).map_err(external)?;
+                    break;
+                }
             }
             memory.try_resize(tally.bytes)?;
             tokio::task::yield_now().await;

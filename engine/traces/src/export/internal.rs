@@ -62,7 +62,7 @@ pub fn write_trace(trace: &Trace, window: Option<(i64, i64)>, w: &mut JsonWriter
                 });
             }
         });
-        w.key("warnings").array(|_| {});
+        w.key("warnings").array(|w| trace.left_out.iter().for_each(|text| w.text(text)));
         w.key("window").object(|w| {
             for (name, bound) in [("start", window.map(|w| w.0)), ("end", window.map(|w| w.1))] {
                 w.key(name);
@@ -72,7 +72,7 @@ pub fn write_trace(trace: &Trace, window: Option<(i64, i64)>, w: &mut JsonWriter
                 }
             }
         });
-        w.key("partial").raw(false);
+        w.key("partial").raw(!trace.left_out.is_empty());
     });
 }
 

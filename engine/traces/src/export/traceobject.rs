@@ -10,22 +10,42 @@ use super::{ExportFormat, ExportOptions, extras};
 use crate::assemble::Trace;
 use crate::writer::{JsonWriter, push_text};
 
+/// What stands as `code` of an error about a file that cannot be read: the HTTP status that it would have as a whole.
+pub const DAMAGED_CODE: u16 = 500;
+
 /// The format.
 pub const FORMAT: ExportFormat = ExportFormat { name: "traceobject", write };
 
 /// Writes a trace in its wrapper.
 pub fn write(trace: &Trace, options: ExportOptions, w: &mut JsonWriter<'_>) {
-    write_wrapped(std::slice::from_ref(trace), 0, options, w);
+    write_wrapped(std::slice::from_ref(trace), 0, &trace.left_out, options, w);
 }
 
-/// Writes traces in the wrapper.
-pub fn write_wrapped(traces: &[Trace], total: usize, options: ExportOptions, w: &mut JsonWriter<'_>) {
+/// Writes traces in the wrapper; `left_out` names files that could not be read.
+pub fn write_wrapped(
+    traces: &[Trace],
+    total: usize,
+    left_out: &[String],
+    options: ExportOptions,
+    w: &mut JsonWriter<'_>,
+) {
     w.object(|w| {
         w.key("data").array(|w| traces.iter().for_each(|trace| write_trace(trace, options, w)));
         w.key("total").raw(total);
         w.key("limit").raw(0);
         w.key("offset").raw(0);
-        w.key("errors").raw("null");
+        w.key("errors");
+        if left_out.is_empty() {
+            return w.raw("null");
+        }
+        w.array(|w| {
+            for text in left_out {
+                w.object(|w| {
+                    w.key("code").raw(DAMAGED_CODE);
+                    w.key("msg").text(text);
+                });
+            }
+        });
     });
 }
 

@@ -6,6 +6,7 @@
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header;
+use quiver_query::QueryContext;
 use quiver_types::{Error, ErrorKind, Histogram};
 
 use crate::error::{log, public_text, status_of, with_retry_after};
@@ -17,6 +18,13 @@ pub(crate) struct Envelope {
     pub(crate) warnings: Vec<String>,
     /// Infos.
     pub(crate) infos: Vec<String>,
+}
+
+impl Envelope {
+    /// Names the files that a query went on without.
+    pub(crate) fn lacking(ctx: &QueryContext) -> Self {
+        Self { warnings: ctx.stats.left_out.texts(), ..Self::default() }
+    }
 }
 
 /// Most texts of a kind; one more says how many there are besides.
@@ -80,7 +88,7 @@ fn error_type(kind: ErrorKind) -> &'static str {
         ErrorKind::Timeout | ErrorKind::SenderTimeout => "timeout",
         ErrorKind::Cancelled => "canceled",
         ErrorKind::Unavailable => "unavailable",
-        ErrorKind::Internal => "internal",
+        ErrorKind::Damaged | ErrorKind::Internal => "internal",
         ErrorKind::Unsupported => "not_acceptable",
         ErrorKind::Unauthenticated => "unauthorized",
         ErrorKind::Forbidden => "forbidden",

@@ -49,7 +49,7 @@ fn failed(error: &Error) -> Response {
         ErrorKind::TooLarge => "content_too_long_exception",
         ErrorKind::Unavailable | ErrorKind::LimitExceeded => "es_rejected_execution_exception",
         ErrorKind::NotFound => "resource_not_found_exception",
-        ErrorKind::Internal => "exception",
+        ErrorKind::Damaged | ErrorKind::Internal => "exception",
         _ => "illegal_argument_exception",
     };
     let status = status_of(error.kind);

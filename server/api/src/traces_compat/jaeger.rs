@@ -9,9 +9,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::{StatusCode, header};
 use quiver_ingest::traces::{TraceContext, TraceFormat, decode};
+use quiver_query::QueryContext;
 use quiver_traces::assemble::assemble_all;
 use quiver_traces::export::ExportOptions;
-use quiver_traces::export::traceobject::write_wrapped;
+use quiver_traces::export::traceobject::{DAMAGED_CODE, write_wrapped};
 use quiver_traces::params::{kind, tag};
 use quiver_traces::{ParamError, Search, Selection, Trace, TraceError};
 use quiver_types::spans::{AttributeTest, SpanFilter, TextTest, TraceId, parse_hex, read_spans};
@@ -57,8 +58,16 @@ fn refused(status: StatusCode, text: &str) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
 
-fn data(list: Vec<Value>) -> Response {
-    json_answer(&json!({"total": list.len(), "data": list, "limit": 0, "offset": 0, "errors": null}))
+fn data(call: &Call, list: Vec<Value>) -> Response {
+    let errors = errors_of(&call.ctx);
+    json_answer(&json!({"total": list.len(), "data": list, "limit": 0, "offset": 0, "errors": errors}))
+}
+
+/// Names the files that an answer goes without; null when it is whole.
+fn errors_of(ctx: &QueryContext) -> Value {
+    let texts = ctx.stats.left_out.texts();
+    let error = |text: String| json!({"code": DAMAGED_CODE, "msg": text});
+    if texts.is_empty() { Value::Null } else { Value::Array(texts.into_iter().map(error).collect()) }
 }
 
 /// Reads an id of 1 to 32 digits.
@@ -70,7 +79,7 @@ async fn services(State(state): State<Arc<AppState>>, request: Request) -> Respo
     let run = async {
         let call = Call::of(state, request).await?;
         let names = call.state.traces.service_names(&call.ctx, ALWAYS, Vec::new()).await?;
-        Ok(data(names.into_iter().map(Value::from).collect()))
+        Ok(data(&call, names.into_iter().map(Value::from).collect()))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -95,7 +104,7 @@ async fn operation_names(
         let mut names: Vec<String> =
             operations_of(&call, Some(&service), None).await?.into_iter().map(|(name, _)| name).collect();
         names.dedup();
-        Ok(data(names.into_iter().map(Value::from).collect()))
+        Ok(data(&call, names.into_iter().map(Value::from).collect()))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -110,7 +119,7 @@ async fn operations(State(state): State<Arc<AppState>>, request: Request) -> Res
     let run = async {
         let call = Call::of(state, request).await?;
         let operations = operations_of(&call, call.params.one("service")?, call.params.one("spanKind")?).await?;
-        Ok(data(operation_objects(operations)))
+        Ok(data(&call, operation_objects(operations)))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -192,7 +201,8 @@ async fn traces(State(state): State<Arc<AppState>>, request: Request) -> Respons
         } else {
             call.state.traces.traces(&call.ctx, ids).await?
         };
-        Ok(written(|w| write_wrapped(&traces, traces.len(), OPTIONS, w)))
+        let left_out = call.ctx.stats.left_out.texts();
+        Ok(written(|w| write_wrapped(&traces, traces.len(), &left_out, OPTIONS, w)))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -207,7 +217,7 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
         let selection = Selection { id: id_of(&id)?, window, services: Vec::new() };
         let trace = call.state.traces.trace(&call.ctx, selection).await?;
         let pretty = call.params.switch("prettyPrint")?.unwrap_or(false);
-        let response = written(|w| write_wrapped(std::slice::from_ref(&trace), 0, OPTIONS, w));
+        let response = written(|w| write_wrapped(std::slice::from_ref(&trace), 0, &trace.left_out, OPTIONS, w));
         if !pretty {
             return Ok(response);
         }
@@ -238,7 +248,7 @@ async fn dependencies(State(state): State<Arc<AppState>>, request: Request) -> R
             graph.near(&[service.to_owned()], 1);
         }
         let edge = |e: &quiver_traces::Edge| json!({"parent": e.source, "child": e.target, "callCount": e.calls});
-        Ok(data(graph.service_edges().map(edge).collect()))
+        Ok(data(&call, graph.service_edges().map(edge).collect()))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -262,7 +272,7 @@ async fn transform(State(state): State<Arc<AppState>>, request: Request) -> Resp
         let mut spans = Vec::new();
         read_spans(&decoded.batch.flat(), &mut spans)?;
         let traces = assemble_all(spans);
-        Ok(written(|w| write_wrapped(&traces, traces.len(), OPTIONS, w)))
+        Ok(written(|w| write_wrapped(&traces, traces.len(), &[], OPTIONS, w)))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }

@@ -1,0 +1,51 @@
+//! Answers that lack what a damaged file holds (promise D5).
+//!
+//! Whoever builds a query with [`query_context`] can tell its caller what is missing: the header `Quiver-Partial` says how
+//! many files could not be read, and formats with a place for it name them. With the head of an answer the time to tell is
+//! over: a file that fails later ends a stream with an error. Formats that machines add up without reading headers
+//! (federation, remote read) do not use it, and fail as a whole; so does everything with `query.partial_answers = false`.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::Response;
+use http::{HeaderName, HeaderValue};
+use quiver_query::{Limits, QueryContext};
+use quiver_types::ReadStats;
+
+use crate::state::AppState;
+
+/// Says in an answer how many files it goes without.
+pub(crate) const PARTIAL: HeaderName = HeaderName::from_static("quiver-partial");
+
+tokio::task_local! {
+    /// What the queries of the request at hand read.
+    static QUERIES: RefCell<Vec<Arc<ReadStats>>>;
+}
+
+/// Makes the context of a query whose answer can be partial. A query that is not part of answering a request cannot.
+pub(crate) fn query_context(state: &AppState, limits: Limits) -> QueryContext {
+    let ctx = QueryContext::new(state.access(), limits);
+    let register = |queries: &RefCell<Vec<Arc<ReadStats>>>| queries.borrow_mut().push(Arc::clone(&ctx.stats));
+    if state.settings.partial_answers && QUERIES.try_with(register).is_ok() {
+        ctx.stats.left_out.allow();
+    }
+    ctx
+}
+
+/// Tells in the head of an answer what it lacks.
+pub(crate) async fn tell(request: Request, next: Next) -> Response {
+    let answered = async {
+        let response = next.run(request).await;
+        let queries = QUERIES.with(RefCell::take);
+        (response, queries)
+    };
+    let (mut response, queries) = QUERIES.scope(RefCell::default(), answered).await;
+    let files: usize = queries.iter().map(|stats| stats.left_out.close().len()).sum();
+    if files > 0 {
+        response.headers_mut().insert(PARTIAL, HeaderValue::from(files));
+    }
+    response
+}
