@@ -109,8 +109,7 @@ async fn every_nth_call_may_fail() {
     let watch = Watch::new(&data);
     let options = busy(watch.options(Options::default(), true)).env("QUIVER_COMPACTION__ENABLED", "false");
     let server = Server::spawn(&data, &options).expect("it starts");
-    let mut bench =
-        Bench { watch: &watch, data: &data, options, senders: Senders::new(seed, true), server, ended: 0 };
+    let mut bench = Bench { watch: &watch, data: &data, options, senders: Senders::new(seed, true), server, ended: 0 };
     let caller = bench.caller();
     assert!(comes_up(&mut bench.server, &caller).await);
     bench.work(RECOVERS).await;

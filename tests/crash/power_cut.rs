@@ -46,7 +46,8 @@ struct Shape {
 async fn live(watch: &Watch, data: &Path, shape: &Shape, random: &mut SmallRng) -> Senders {
     let mut senders = Senders::new(random.random(), shape.level == "sync");
     let options = watch.options(busy(Options::default()).env("QUIVER_WAL__LEVEL", shape.level), true);
-    let points = plan::of_areas(&["open", "wal", "flush", "commit", "outbox", "object", "compact", "cleaner", "replay"]);
+    let points =
+        plan::of_areas(&["open", "wal", "flush", "commit", "outbox", "object", "compact", "cleaner", "replay"]);
     for life in 0..shape.lives {
         let round = match life {
             0 => plan::birth(random.random_range(0..2), random),

@@ -81,7 +81,9 @@ fn cannot_read(key: &str, error: std::io::Error) -> Error {
     use std::io::ErrorKind as Io;
     let (kind, text) = match error.kind() {
         Io::NotFound => (ErrorKind::Damaged, format!("file `{key}` is gone")),
-        Io::UnexpectedEof => (ErrorKind::Damaged, format!("file `{key}` is damaged: it is shorter than it was written")),
+        Io::UnexpectedEof => {
+            (ErrorKind::Damaged, format!("file `{key}` is damaged: it is shorter than it was written"))
+        }
         _ if is_short_of_resources(&error) => (ErrorKind::Unavailable, format!("cannot read `{key}` now")),
         _ => (ErrorKind::Damaged, format!("file `{key}` cannot be read from its disk")),
     };

@@ -17,8 +17,8 @@ use crate::encode::prometheus::{
     Envelope, Notation, begin_success, error_response, finish_success, write_quoted, write_time,
 };
 use crate::labels_api::labels_json;
-use crate::partial::query_context;
 use crate::params::{Params, invalid};
+use crate::partial::query_context;
 use crate::state::AppState;
 
 /// Routes of this family, below `/metrics-api`.

@@ -16,8 +16,8 @@ use quiver_types::{Error, Matcher, MillisRange, Result, SeriesSelector, SeriesSn
 use serde_json::{Value, json};
 
 use crate::encode::prometheus::{Envelope, error_response, json_text, success};
-use crate::partial::query_context;
 use crate::params::{Params, invalid};
+use crate::partial::query_context;
 use crate::state::AppState;
 
 /// What stands in `warnings` when `limit` cut the answer.

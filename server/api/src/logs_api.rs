@@ -20,8 +20,8 @@ use quiver_logsql::{QueryScope, parse};
 use quiver_query::QueryContext;
 use quiver_types::{Error, Result};
 
-use crate::partial::query_context;
 use crate::params::{Params, invalid};
+use crate::partial::query_context;
 use crate::state::AppState;
 
 /// Longest run of a query.

@@ -27,8 +27,8 @@ use crate::encode::prometheus::{
 use crate::encode::stats;
 use crate::error::plain;
 use crate::labels_api::TRUNCATED;
-use crate::partial::query_context;
 use crate::params::{Params, duration_ms, invalid};
+use crate::partial::query_context;
 use crate::state::AppState;
 
 /// The version of Prometheus whose behaviour this is: clients compare it.

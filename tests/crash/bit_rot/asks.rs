@@ -41,9 +41,10 @@ pub(super) async fn ask_all(server: &Server, from_ms: i64) -> Vec<Answer> {
     for ask in asks(from_ms) {
         let params: Vec<(&str, &str)> = ask.params.iter().map(|(k, v)| (*k, v.as_str())).collect();
         let answer = server.get_with(&ask.path, &params).await;
-        let partial = answer.headers.get("quiver-partial").map_or(0, |v| {
-            v.to_str().ok().and_then(|text| text.parse().ok()).expect("a number of files")
-        });
+        let partial = answer
+            .headers
+            .get("quiver-partial")
+            .map_or(0, |v| v.to_str().ok().and_then(|text| text.parse().ok()).expect("a number of files"));
         let text = answer.text();
         let items = if answer.status == 200 { (ask.items)(&text) } else { BTreeSet::new() };
         let Ask { name, names, exact, of_day, .. } = ask;
@@ -62,9 +63,8 @@ fn asks(from_ms: i64) -> Vec<Ask> {
         more.iter().map(|(k, v)| (*k, (*v).to_owned())).chain(params.iter().cloned()).collect::<Vec<_>>()
     };
     let traces = vec![("from", from), ("to", to)];
-    let logs = |query: &str| {
-        vec![("query", query.to_owned()), ("start", nanos(from_ms)), ("end", nanos(from_ms + 299_999))]
-    };
+    let logs =
+        |query: &str| vec![("query", query.to_owned()), ("start", nanos(from_ms)), ("end", nanos(from_ms + 299_999))];
     let prom = |name, path: &str, params| Ask {
         name,
         path: format!("/metrics-api/api/v1/{path}"),
@@ -99,7 +99,11 @@ fn asks(from_ms: i64) -> Vec<Ask> {
         log("words", "query", logs("\"row 17\"")),
         Ask { exact: false, ..log("counts", "query", logs("* | stats by (app) count() as n")) },
         Ask { exact: false, items: of_values, ..log("fields", "field_names", logs("*")) },
-        Ask { exact: false, items: of_values, ..log("values of a field", "field_values", with(&[("field", "app")], &logs("*"))) },
+        Ask {
+            exact: false,
+            items: of_values,
+            ..log("values of a field", "field_values", with(&[("field", "app")], &logs("*")))
+        },
         Ask { exact: false, items: of_values, ..log("streams", "streams", logs("*")) },
         trace("a search", "/traces", with(&[("limit", "1000")], &traces)),
         Ask { exact: false, ..trace("services", "/traces/services", traces.clone()) },

@@ -27,7 +27,8 @@ pub(super) async fn fill(server: &Server, caller: &Caller, from_ms: i64) {
     let rows: Vec<String> = (0..300)
         .map(|n| {
             let time = from_ms + n * 1000;
-            json!({"_time": time, "_msg": format!("row {n} of {time}"), "app": format!("a{}", n % 3), "n": n}).to_string()
+            json!({"_time": time, "_msg": format!("row {n} of {time}"), "app": format!("a{}", n % 3), "n": n})
+                .to_string()
         })
         .collect();
     let answer = server.post("/insert/jsonline?_stream_fields=app", &[], rows.join("\n").into_bytes()).await;

@@ -63,7 +63,9 @@ pub(crate) async fn over_http(server: &Server) -> Option<(Content, bool)> {
     let samples = ask("/metrics-api/api/v1/query", &[("query", "power[100001s]"), ("time", &end.to_string())]).await?;
     let samples: Value = serde_json::from_slice(&samples).ok()?;
     whole &= samples.get("warnings").is_none();
-    for sample in samples["data"]["result"].as_array()?.iter().flat_map(|s| s["values"].as_array().into_iter().flatten()) {
+    for sample in
+        samples["data"]["result"].as_array()?.iter().flat_map(|s| s["values"].as_array().into_iter().flatten())
+    {
         found.insert((Signal::Metrics, sample[1].as_str()?.parse::<f64>().ok()? as u64), 1);
     }
     let traces = ask("/traces", &[("from", &from), ("to", &to), ("limit", "1000")]).await?;
@@ -85,9 +87,7 @@ pub(crate) async fn over_http(server: &Server) -> Option<(Content, bool)> {
     Some((found, whole))
 }
 
-async fn collect(
-    table: Arc<dyn datafusion::catalog::TableProvider>,
-) -> Result<Vec<arrow::array::RecordBatch>, String> {
+async fn collect(table: Arc<dyn datafusion::catalog::TableProvider>) -> Result<Vec<arrow::array::RecordBatch>, String> {
     let frame = SessionContext::new().read_table(table).map_err(|e| e.to_string())?;
     frame.collect().await.map_err(|e| e.to_string())
 }

@@ -58,7 +58,8 @@ impl Sender {
             }
             Signal::Logs => {
                 let pad = "x".repeat((id % 50) as usize * 40);
-                format!("{{\"_msg\":\"row {id} {pad}\",\"app\":\"a{}\",\"id\":\"{id}\",\"_time\":\"{ts}\"}}\n", id % 3).into_bytes()
+                format!("{{\"_msg\":\"row {id} {pad}\",\"app\":\"a{}\",\"id\":\"{id}\",\"_time\":\"{ts}\"}}\n", id % 3)
+                    .into_bytes()
             }
             Signal::Traces => {
                 let (start, end) = ((ts * 1_000_000).to_string(), (ts * 1_000_000 + 1000).to_string());
@@ -88,7 +89,9 @@ impl Sender {
             next = next.max(id + 1);
             let (url, kind) = match self.signal {
                 Signal::Metrics => (format!("http://{http}/metrics-api/api/v1/write"), "application/x-protobuf"),
-                Signal::Logs => (format!("http://{http}/insert/jsonline?_stream_fields=app"), "application/stream+json"),
+                Signal::Logs => {
+                    (format!("http://{http}/insert/jsonline?_stream_fields=app"), "application/stream+json")
+                }
                 Signal::Traces => (format!("http://{otlp}/v1/traces"), "application/json"),
             };
             let place = watch.place();

@@ -37,7 +37,9 @@ impl PartIo for StoreIo {
         let (storage, key, ranges) = (self.storage.clone(), key.to_owned(), ranges.to_vec());
         let read = self.runtime.spawn(async move {
             let gone = |e: Error| match e.kind {
-                ErrorKind::NotFound => Error { kind: ErrorKind::Damaged, message: format!("file `{key}` is gone"), ..e },
+                ErrorKind::NotFound => {
+                    Error { kind: ErrorKind::Damaged, message: format!("file `{key}` is gone"), ..e }
+                }
                 _ => e,
             };
             storage.read_ranges(&key, &ranges).await.map_err(gone)

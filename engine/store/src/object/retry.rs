@@ -72,7 +72,8 @@ impl Run<'_> {
     fn pause(&mut self) -> Option<Duration> {
         let pause = jitter(self.next);
         self.next = (self.next * 2).min(LONGEST_PAUSE);
-        (self.retries.timer.now().saturating_sub(self.started) + pause <= self.limit && self.retries.take()).then_some(pause)
+        (self.retries.timer.now().saturating_sub(self.started) + pause <= self.limit && self.retries.take())
+            .then_some(pause)
     }
 }
 
