@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use quiver_store::{Store, StoreSettings, check};
 use quiver_tests::disk::Watch;
 use quiver_tests::disk::model::{Disk, Survival};
+use quiver_tests::disk::trace::Trace;
 use quiver_tests::load::{Caller, seed, soak};
 use quiver_tests::server::{Options, Server};
 use quiver_types::SystemClock;
@@ -166,23 +167,30 @@ async fn cuts(shape: Shape) {
     let data = folder.path().join("data");
     std::fs::create_dir(&data).expect("a folder");
     let watch = Watch::new(&data);
-    let senders = live(&watch, &data, &shape, &mut random).await;
+    let senders = Arc::new(live(&watch, &data, &shape, &mut random).await);
     let trace = watch.trace();
     let mut whole = Disk::new(&trace);
     whole.advance(trace.changes.len());
     nothing_passed_unseen(&whole, &data);
-    drop(trace);
-    judge_cuts(shape.name, &watch, senders, shape.cuts, &mut random).await;
+    judge_cuts(shape.name, &watch, &senders, shape.cuts, &mut random).await;
+    if shape.level == "sync" {
+        // A disk that lies about the log must show, or this test would show nothing.
+        let faults = open_cuts(Disk::new(&trace).lying_about("wal"), &trace, &senders, 40, &mut random).await;
+        assert!(faults.iter().any(|fault| fault.contains("is lost")), "a lying disk goes unnoticed: {faults:?}");
+    }
 }
 
-/// Cuts the power at moments of chance of a trace, opens what is left, and compares it with what was acknowledged.
-#[allow(clippy::print_stdout, reason = "the figures are the outcome")]
-pub(crate) async fn judge_cuts(name: &str, watch: &Watch, senders: Senders, cuts: usize, random: &mut SmallRng) {
-    let (trace, senders) = (watch.trace(), Arc::new(senders));
+/// Cuts the power at moments of chance of a trace; gives what is wrong with what is left.
+async fn open_cuts(
+    mut disk: Disk<'_>,
+    trace: &Trace,
+    senders: &Arc<Senders>,
+    cuts: usize,
+    random: &mut SmallRng,
+) -> Vec<String> {
     let mut moments: Vec<usize> = (0..cuts).map(|_| random.random_range(1..=trace.changes.len())).collect();
     moments.sort_unstable();
-    let began = Instant::now();
-    let (mut disk, mut running, mut faults) = (Disk::new(&trace), tokio::task::JoinSet::new(), Vec::new());
+    let (mut running, mut faults) = (tokio::task::JoinSet::new(), Vec::new());
     for (n, moment) in moments.iter().copied().enumerate() {
         disk.advance(moment);
         let survival = Survival::choose(random);
@@ -191,7 +199,7 @@ pub(crate) async fn judge_cuts(name: &str, watch: &Watch, senders: Senders, cuts
         while running.len() >= AT_A_TIME {
             faults.extend(running.join_next().await.expect("one runs").expect("it does not panic"));
         }
-        let (senders, place) = (Arc::clone(&senders), trace.changes[moment - 1].1);
+        let (senders, place) = (Arc::clone(senders), trace.changes[moment - 1].1);
         running.spawn(async move {
             let faults = match open(left.path(), n % GO_ON_EVERY == 0).await {
                 Ok(found) => found.iter().flat_map(|found| senders.judge(found, place)).collect(),
@@ -203,6 +211,16 @@ pub(crate) async fn judge_cuts(name: &str, watch: &Watch, senders: Senders, cuts
     while let Some(fault) = running.join_next().await {
         faults.extend(fault.expect("it does not panic"));
     }
+    faults
+}
+
+/// Cuts the power at moments of chance, and compares what is left with what was acknowledged.
+#[allow(clippy::print_stdout, reason = "the figures are the outcome")]
+pub(crate) async fn judge_cuts(name: &str, watch: &Watch, senders: &Arc<Senders>, cuts: usize, random: &mut SmallRng) {
+    let trace = watch.trace();
+    assert!(senders.acknowledged() > 100, "the server hardly wrote anything");
+    let began = Instant::now();
+    let faults = open_cuts(Disk::new(&trace), &trace, senders, cuts, random).await;
     println!(
         "{name}: {cuts} cuts over {} changes ({} MiB), {} of {} requests acknowledged, {:.1} s",
         trace.changes.len(),
@@ -211,7 +229,6 @@ pub(crate) async fn judge_cuts(name: &str, watch: &Watch, senders: Senders, cuts
         senders.sent(),
         began.elapsed().as_secs_f64()
     );
-    assert!(senders.acknowledged() > 100, "the server hardly wrote anything");
     let first = faults.iter().take(5).cloned().collect::<Vec<_>>().join("\n");
     assert!(faults.is_empty(), "{name}: {} of {cuts} cuts: {first}", faults.len());
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use quiver_types::Clock;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Row, Sqlite, Transaction};
+use sqlx::{Connection, Row, Sqlite, Transaction};
 use uuid::Uuid;
 
 use crate::error::{Context, Error, ErrorKind, Result};
@@ -93,6 +93,9 @@ impl Catalog {
             .max_connections(1)
             .idle_timeout(None)
             .max_lifetime(None)
+            // SQLite itself ends a transaction at an I/O error or a full disk. The connection then waits for an end that
+            // never comes and takes no further transaction, so another one has to take its place.
+            .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
             .connect_with(options)
             .await
             .db("be opened")?;

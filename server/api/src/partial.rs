@@ -6,6 +6,7 @@
 //! (federation, remote read) do not use it, and fail as a whole; so does everything with `query.partial_answers = false`.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::extract::Request;
@@ -43,9 +44,9 @@ pub(crate) async fn tell(request: Request, next: Next) -> Response {
         (response, queries)
     };
     let (mut response, queries) = QUERIES.scope(RefCell::default(), answered).await;
-    let files: usize = queries.iter().map(|stats| stats.left_out.close().len()).sum();
-    if files > 0 {
-        response.headers_mut().insert(PARTIAL, HeaderValue::from(files));
+    let files: BTreeSet<String> = queries.iter().flat_map(|stats| stats.left_out.close()).collect();
+    if !files.is_empty() {
+        response.headers_mut().insert(PARTIAL, HeaderValue::from(files.len()));
     }
     response
 }

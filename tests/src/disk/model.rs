@@ -1,7 +1,7 @@
 //! A disk as the promises of `fsync` describe it, and no better: what was synced is there after a power cut; of the rest
 //! anything may be there, in any order, in sectors of 512 bytes; names last when their folder was synced.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
 
@@ -64,6 +64,9 @@ pub struct Disk<'t> {
     nodes: HashMap<Inode, Node>,
     count: Node,
     syncs: HashMap<u64, (Node, usize)>,
+    /// Files below this folder are never synced, whatever the disk says.
+    lies_about: Option<&'static str>,
+    lied_about: HashSet<Node>,
 }
 
 const ROOT: Node = 0;
@@ -149,7 +152,15 @@ impl<'t> Disk<'t> {
             nodes: HashMap::new(),
             count: 1,
             syncs: HashMap::new(),
+            lies_about: None,
+            lied_about: HashSet::new(),
         }
+    }
+
+    /// Makes it a disk that says that files of a folder are synced and does nothing: what tests must notice.
+    #[must_use]
+    pub fn lying_about(self, folder: &'static str) -> Self {
+        Self { lies_about: Some(folder), ..self }
     }
 
     /// Makes all changes before `number` (an index of [`Trace::changes`]).
@@ -186,6 +197,9 @@ impl<'t> Disk<'t> {
                 let node = self.born(*inode);
                 self.files.insert(node, Body::default());
                 let (folder, name) = split(path);
+                if self.lies_about == Some(folder) {
+                    self.lied_about.insert(node);
+                }
                 self.enter(number, folder, Entry::Put(name.to_owned(), node));
             }
             Change::Mkdir(path, inode) => {
@@ -233,7 +247,9 @@ impl<'t> Disk<'t> {
     }
 
     fn synced(&mut self, token: u64) {
-        let Some((node, number)) = self.syncs.remove(&token) else { return };
+        let Some((node, number)) = self.syncs.remove(&token).filter(|sync| !self.lied_about.contains(&sync.0)) else {
+            return;
+        };
         if let Some(file) = self.files.get_mut(&node) {
             let bytes = &mut file.bytes;
             settle(&mut file.pending, number, |edit: &Edit| edit.apply(bytes, self.trace));

@@ -254,3 +254,16 @@ async fn answered_requests_come_with_their_commit_and_go_when_they_are_old() {
     assert_eq!(catalog.answered_since(now - KEPT_MS).await.unwrap(), [(*again).clone(), (*b).clone()]);
     assert_eq!(catalog.answered_since(0).await.unwrap().len(), 2);
 }
+
+/// SQLite ends the transaction itself, as it does at an I/O error or a full disk.
+#[tokio::test]
+async fn a_transaction_that_the_database_ended_is_the_last_of_its_connection_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = catalog(&dir).await;
+    let mut tx = catalog.begin("end").await.unwrap();
+    let again = "INSERT OR ROLLBACK INTO migration (number, name, applied_ms) VALUES (1, 'again', 0)";
+    sqlx::query(again).execute(&mut *tx).await.unwrap_err();
+    drop(tx);
+    catalog.add_pending(Uuid::now_v7(), &["key".to_owned()]).await.unwrap();
+    assert_eq!(catalog.pending_keys().await.unwrap(), ["key"]);
+}
