@@ -70,7 +70,12 @@ pub fn batch(first: usize, rows: usize) -> LogsBatch {
         }
         batch.push_field(6, &format!("10.{}.{}.7", numbers.below(4), numbers.below(250)));
         batch.push_field(7, &format!("/api/v1/item/{}", numbers.zipf(5000)));
-        batch.end_row(START + row as i64 * 10_000_000, stream, app, 9);
+        batch.end_row(
+            START + row as i64 * 10_000_000,
+            stream,
+            app,
+            quiver_types::logs::RecordMarks { severity: 9, observed: 0 },
+        );
     }
     batch
 }

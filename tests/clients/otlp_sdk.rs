@@ -57,11 +57,40 @@ async fn check(server: &Server, state: &str) {
             native(&data["result"], &place);
         }
     }
+    hosts(server, state, now).await;
     let answer = server.get_with("/metrics-api/api/v1/metadata", &[("metric", "latency_seconds")]).await.json();
     let expected = json!([{"type": "histogram", "help": "Time of a request.", "unit": "s"}]);
     let found = &answer["data"]["latency_seconds"];
     assert_eq!(found[0]["type"], expected[0]["type"], "{state}: {answer}");
     assert_eq!(found[0]["help"], expected[0]["help"], "{state}: {answer}");
+}
+
+/// Hosts that name no service have series of their own, sums of deltas included, and a `target_info` each.
+async fn hosts(server: &Server, state: &str, now: f64) {
+    for temporality in ["cumulative", "delta"] {
+        for (n, host) in [(1.0, "a"), (2.0, "b"), (3.0, "c")] {
+            let own = format!("host_name=\"{host}-{temporality}\"");
+            let expected = [
+                (format!("system_memory_usage_bytes{{{own},state=\"used\",os_type=\"linux\",job=\"\"}}"), 300.0 * n),
+                (format!("system_network_io_bytes_total{{{own},host_id=\"id-{n}\",direction=\"transmit\"}}"), 30.0 * n),
+                (format!("target_info{{{own},host_cpu_cores=\"{n}\",job=\"\",instance=\"\"}}"), 1.0),
+                (format!("count(system_network_io_bytes_total{{host_cpu_cores=\"{n}\"}}) or vector(0)"), 0.0),
+            ];
+            for (query, value) in expected {
+                let data = server.query(&query, now).await;
+                let found: Vec<f64> = data["result"].as_array().into_iter().flatten().filter_map(number).collect();
+                assert_eq!(found, [value], "{state}, {temporality}: {query}: {data}");
+            }
+        }
+    }
+    let services = server.query("group by (service_name) (orders_total)", now).await;
+    let names: Vec<&str> = services["result"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|s| s["metric"]["service_name"].as_str())
+        .collect();
+    assert!(names.len() == 6 && names.contains(&"shop-grpc-delta"), "{state}: {services}");
 }
 
 fn number(series: &Value) -> Option<f64> {

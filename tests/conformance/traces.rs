@@ -2,7 +2,9 @@
 //! unflushed, flushed and compacted, over the real binary.
 //!
 //! Exports compare without regard to order: blocks by service, spans by id, attributes and tags by key, processes by
-//! what they say. The recorded answers of another server's API (folder `tempo`) are not run: there is no such API yet.
+//! what they say. Folder `tempo` has what another server answered (`tempo`).
+
+mod tempo;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,6 +19,7 @@ pub(crate) fn run(root: &Path, report: &mut Vec<Value>) -> bool {
         let mut all = Outcome { report, good: true, passed: 0, failed: 0 };
         exports(root, &mut all).await;
         searches(root, &mut all).await;
+        tempo::run(root, &mut all).await;
         println!("traces: {} passed, {} failed", all.passed, all.failed);
         all.good
     })

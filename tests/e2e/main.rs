@@ -4,6 +4,7 @@ mod admin;
 mod bad_input;
 mod explain;
 mod federate;
+mod grafana;
 mod import;
 mod logs_hostile;
 mod logs_in;

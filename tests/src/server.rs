@@ -195,6 +195,15 @@ impl Server {
         Self::read(sent.unwrap_or_else(|e| panic!("GET {path}: {e}"))).await.expect("a whole answer")
     }
 
+    /// Asks with headers.
+    pub async fn get_as(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        let mut request = self.client.get(self.url(path));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        Self::read(request.send().await.unwrap_or_else(|e| panic!("GET {path}: {e}"))).await.expect("a whole answer")
+    }
+
     /// Posts a body.
     pub async fn post(&self, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Answer {
         self.try_post(path, headers, body).await.unwrap_or_else(|e| panic!("POST {path}: {e}"))

@@ -3,7 +3,8 @@
     otlp_send.py HTTP_ADDRESS GRPC_ADDRESS
 
 Each of the six senders (transports http, gzip, grpc) is a service of its own, `shop-<transport>-<temporality>`, and
-records the same measurements in three exports.
+records the same measurements in three exports. Beside them three hosts, which name no service, tell of their memory and
+network for each temporality.
 """
 
 import logging
@@ -79,6 +80,22 @@ def send(transport, temporality, exporter):
             sys.exit(f"{transport}, {temporality}: not sent")
 
 
+def send_of_host(host, n, temporality, exporter):
+    """What the collector's host receiver sends: a resource without a service."""
+    resource = Resource({"host.name": f"{host}-{temporality}", "host.id": f"id-{n}", "os.type": "linux", "host.cpu.cores": n})
+    reader = PeriodicExportingMetricReader(exporter, export_interval_millis=math.inf)
+    provider = metrics.MeterProvider(metric_readers=[reader], resource=resource, shutdown_on_exit=False)
+    meter = provider.get_meter("hostmetrics")
+    used = meter.create_up_down_counter("system.memory.usage", "By")
+    sent = meter.create_counter("system.network.io", "By")
+    for _ in range(3):
+        used.add(100 * n, {"state": "used"})
+        sent.add(10 * n, {"direction": "transmit"})
+        time.sleep(0.02)
+        if not provider.force_flush():
+            sys.exit(f"{host}, {temporality}: not sent")
+
+
 def main():
     http, grpc = sys.argv[1:]
     failures = Failures()
@@ -92,6 +109,9 @@ def main():
             )
             send("gzip" if compression == Compression.Gzip else "http", temporality, exporter)
         send("grpc", temporality, GrpcExporter(endpoint=f"http://{grpc}", insecure=True, preferred_temporality=preferred))
+        for n, host in enumerate(("a", "b", "c"), 1):
+            exporter = HttpExporter(endpoint=f"http://{http}/v1/metrics", preferred_temporality=preferred)
+            send_of_host(host, n, temporality, exporter)
     if failures.texts:
         sys.exit("\n".join(failures.texts))
 

@@ -13,7 +13,7 @@ use crate::exposition::{ExpositionDecoder, ExpositionOptions};
 use crate::formats::{Context, Format, Limits, otlp_json, otlp_metrics, remote_write, remote_write2};
 use crate::logs::saas::UrlFields;
 use crate::logs::{self, DecodedLogs, FieldOptions, JsonLines, LogsContext, LogsLimits};
-use crate::otlp::{DeltaMode, DeltaState, OtlpOptions};
+use crate::otlp::{DeltaMode, DeltaState, OtlpOptions, Promoted};
 use crate::traces::{self, TraceContext, TraceFormat};
 
 /// All targets by name.
@@ -250,7 +250,7 @@ fn decode(format: &Format, body: &[u8]) {
             delta: if settings == 0 { DeltaMode::Accumulate } else { DeltaMode::Raw },
             native_custom_buckets: settings == 1,
             scope_labels: settings == 1,
-            promoted_attributes: vec!["host.name".to_owned()],
+            promoted: Promoted::of(&["host.*".to_owned()]),
         };
         let delta = Mutex::new(DeltaState::new(1 << 20, 1000));
         let ctx = Context { limits, otlp: &options, delta: &delta, now_ms: 1_700_000_000_000 };
@@ -290,6 +290,7 @@ pub fn check_logs(batch: &LogsBatch) {
     let (rows, fields) = (batch.len(), batch.field_names.len());
     assert!(rows == batch.row_streams.len() && rows == batch.row_services.len() && rows == batch.field_ends.len());
     assert!(batch.severity.is_empty() || batch.severity.len() == rows, "severities are all or none");
+    assert!(batch.observed.is_empty() || batch.observed.len() == rows, "times of observation are all or none");
     assert_eq!(batch.field_ends.last().map_or(0, |e| *e as usize), fields, "rows hold all fields");
     assert_eq!(batch.value_ends.len(), fields, "fields have names and values");
     assert_eq!(batch.value_ends.last().map_or(0, |e| *e as usize), batch.values.len(), "fields hold all values");

@@ -1,13 +1,19 @@
 //! Label sets that senders repeat with every request: their bytes on the wire → canonical bytes and series id.
 //!
 //! Checking, ordering and hashing the labels of a series costs several times what its sample does, and a sender writes
-//! them alike each time. The key is XXH3-128 of the wire bytes, the same hash that identifies series at rest. What is
+//! them alike each time. The key is XXH3-128 of the wire bytes, the same hash that identifies series at rest; where
+//! labels come from several places (OTLP: resource, scope, metric, point) it is the hash of the keys of these. What is
 //! not found is decoded as ever, so a full or empty cache costs time and nothing else.
+
+use std::sync::LazyLock;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use quiver_types::SeriesId;
+
+/// Label sets of all senders and formats.
+pub(crate) static KNOWN: LazyLock<LabelCache> = LazyLock::new(LabelCache::default);
 
 const SHARDS: usize = 16;
 /// Bytes of a shard: 64 MiB in all, some 250,000 series.

@@ -2,7 +2,8 @@
 //! are walked in place: resource → scope → metric → point.
 //!
 //! The rules are those of Prometheus' OTLP receiver with the strategy `UnderscoreEscapingWithSuffixes`, except that
-//! delta temporality is added up here (`delta`).
+//! delta temporality is added up here (`delta`), and that what tells one resource from another is in the labels of its
+//! series (`resource`): many senders name no service.
 
 pub(crate) mod any;
 mod convert;
@@ -11,11 +12,13 @@ pub mod json;
 mod labels;
 pub mod names;
 mod points;
+mod resource;
 pub mod response;
 pub mod schema;
 pub(crate) mod walk;
 
 pub use delta::DeltaState;
+pub use resource::Promoted;
 
 use crate::decoded::Reason;
 use crate::error::Error;
@@ -42,7 +45,7 @@ pub struct OtlpOptions {
     /// `otel_scope_<attribute>`.
     pub scope_labels: bool,
     /// Resource attributes that become labels of each series, besides `target_info`.
-    pub promoted_attributes: Vec<String>,
+    pub promoted: Promoted,
 }
 
 /// Why a point goes no further: it alone is refused, or the whole body is.

@@ -226,6 +226,14 @@ impl<'c> Sink<'c> {
     }
 }
 
+/// Turns an `ExportTraceServiceRequest` in OTLP/JSON into protobuf.
+///
+/// # Errors
+/// Invalid: not this message. TooLarge: longer than `limit_bytes`.
+pub fn to_protobuf(json: &[u8], limit_bytes: usize) -> Result<Vec<u8>> {
+    crate::otlp::json::to_protobuf(json, &schema::TRACES_REQUEST, limit_bytes)
+}
+
 /// Reads an id of fixed length; zeros are none.
 fn id<const N: usize>(bytes: &[u8], reason: SpanReason) -> Result<[u8; N], SpanReason> {
     <[u8; N]>::try_from(bytes).ok().filter(|id| *id != [0; N]).ok_or(reason)

@@ -1,12 +1,18 @@
 //! Makes one trace of what was reported: merges reports of one span, gives shared ids their own, orders
 //! (`traces-api` section 1).
 
+mod halves;
+mod times;
+
 use std::cmp::Reverse;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
-use quiver_types::spans::{STATUS_ERROR, Side, Span, SpanId, TraceId};
+use quiver_types::spans::{NEGATIVE_DURATION, SHARED, STATUS_ERROR, Side, Span, SpanId, TraceId};
+
+use self::halves::Half;
+use self::times::Times;
 
 /// A trace: its spans in order of start, then span id; no two with one id.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -63,49 +69,45 @@ pub fn assemble_all(reports: Vec<Span>) -> Vec<Trace> {
 }
 
 fn merge(reports: Vec<Span>) -> Vec<Span> {
-    let mut groups: HashMap<(SpanId, String), Vec<usize>, FixedState> = HashMap::default();
+    let mut by_id: HashMap<SpanId, Vec<usize>, FixedState> = HashMap::default();
     for (i, report) in reports.iter().enumerate() {
-        groups.entry((report.span_id, report.context.service.clone())).or_default().push(i);
+        by_id.entry(report.span_id).or_default().push(i);
     }
-    if groups.len() == reports.len() {
+    if by_id.len() == reports.len() {
         return reports;
     }
-    let mut sides: HashMap<usize, Side, FixedState> = HashMap::default();
-    let mut into: HashMap<(SpanId, String, Side), usize, FixedState> = HashMap::default();
-    for group in groups.values() {
-        let has = |side| group.iter().any(|&i| reports[i].side() == side);
-        // A report without a side joins the half that its service has.
-        let of_none = [Side::Caller, Side::Callee].into_iter().find(|&side| has(side)).unwrap_or(Side::None);
-        for &i in group {
-            let side = reports[i].side();
-            sides.insert(i, if side == Side::None { of_none } else { side });
-        }
+    // Which half of which id each report belongs to; a report that is alone is its own.
+    let mut halves: Vec<Option<Half>> = vec![None; reports.len()];
+    for of in by_id.values().filter(|of| of.len() > 1) {
+        let list: Vec<&Span> = of.iter().map(|&i| &reports[i]).collect();
+        of.iter().zip(halves::of(&list)).for_each(|(&i, half)| halves[i] = Some(half));
     }
-    let mut spans: Vec<Span> = Vec::with_capacity(groups.len());
-    for (i, report) in reports.into_iter().enumerate() {
-        let side = sides.get(&i).copied().unwrap_or(Side::None);
-        let key = (report.span_id, report.context.service.clone(), side);
-        match into.get(&key) {
-            Some(&at) => unite(&mut spans[at], report),
+    let mut into: HashMap<(SpanId, Half), usize, FixedState> = HashMap::default();
+    let mut spans: Vec<(Span, Times)> = Vec::with_capacity(by_id.len());
+    for (report, half) in reports.into_iter().zip(halves) {
+        let known = half.map(|half| *into.entry((report.span_id, half)).or_insert(spans.len()));
+        match known.and_then(|at| spans.get_mut(at)) {
+            Some((span, times)) => {
+                times.add(&report);
+                unite(span, report);
+            }
             None => {
-                into.insert(key, spans.len());
-                spans.push(report);
+                let times = Times::of(&report);
+                spans.push((report, times));
             }
         }
     }
-    spans
+    spans.into_iter().map(|(span, times)| times.settle(span)).collect()
 }
 
-/// Adds a later report to a span.
+/// Adds a later report to a span; times are another matter ([`Times`]).
 fn unite(span: &mut Span, later: Span) {
-    span.start = match (span.start, later.start) {
-        (0, start) | (start, 0) => start,
-        (a, b) => a.min(b),
-    };
-    span.end = span.end.max(later.end);
     span.attributes = span.attributes.united(&later.attributes);
     let failed = later.is_error();
-    add_new(&mut span.events, later.events);
+    if !later.events.is_empty() {
+        add_new(&mut span.events, later.events);
+        span.events.sort_by_key(|e| e.time);
+    }
     add_new(&mut span.links, later.links);
     if span.is_error() || failed {
         span.status = STATUS_ERROR;
@@ -132,8 +134,10 @@ fn unite(span: &mut Span, later: Span) {
         *dropped = (*dropped).max(other);
     }
     span.received = span.received.max(later.received);
-    span.marks |= later.marks;
-    if span.context.resource.is_empty() && !later.context.resource.is_empty() {
+    span.marks |= later.marks & (SHARED | NEGATIVE_DURATION);
+    let nameless = span.context.service.is_empty() && !later.context.service.is_empty();
+    let bare = span.context.resource.is_empty() && !later.context.resource.is_empty();
+    if nameless || bare && span.context.service == later.context.service {
         span.context = later.context;
     }
 }
@@ -179,10 +183,14 @@ fn unique_ids(spans: &mut [Span]) {
             let span = &mut spans[i];
             span.span_id = next;
             span.parent = Some(id);
-            moved.entry((id, span.context.service.clone())).or_insert(next);
+            let below = (id, span.context.service.clone());
+            // Callers come first: what a service does under a call that it serves itself is done by the half that serves.
+            if span.side() == Side::Callee {
+                moved.insert(below, next);
+            } else {
+                moved.entry(below).or_insert(next);
+            }
         }
-        // The one that keeps the id keeps the children of its own service too.
-        moved.remove(&(id, spans[of[0]].context.service.clone()));
     }
     for (i, span) in spans.iter_mut().enumerate() {
         if renamed.contains(&i) {
@@ -208,69 +216,4 @@ pub(crate) fn contexts(trace: &Trace) -> Vec<Arc<quiver_types::spans::SpanContex
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use quiver_types::spans::{Attributes, SHARED, SpanContext, Value};
-
-    use super::*;
-
-    /// Makes a span of a service for tests.
-    pub(crate) fn span(id: u64, parent: u64, service: &str, kind: u8, start: i64, end: i64) -> Span {
-        let context = SpanContext { service: service.to_owned(), ..SpanContext::default() };
-        Span {
-            trace_id: [1; 16],
-            span_id: id.to_be_bytes(),
-            parent: (parent != 0).then(|| parent.to_be_bytes()),
-            context: Arc::new(context),
-            name: format!("op{id}"),
-            kind,
-            start,
-            end,
-            status: 0,
-            status_message: String::new(),
-            trace_state: String::new(),
-            flags: 0,
-            dropped: [0; 3],
-            received: 5,
-            marks: 0,
-            attributes: Attributes::default(),
-            events: Vec::new(),
-            links: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn repeats_change_nothing_and_reports_unite() {
-        let one = span(1, 0, "a", 2, 10, 20);
-        let expected = assemble([1; 16], vec![one.clone()]);
-        assert_eq!(assemble([1; 16], vec![one.clone(), one.clone(), one.clone()]), expected);
-        let mut early = span(1, 0, "a", 0, 8, 12);
-        early.received = 1;
-        early.attributes = Attributes::of([("k", Value::Text("old")), ("e", Value::Int(1))]);
-        let mut late = span(1, 9, "a", 2, 10, 20);
-        late.received = 2;
-        late.attributes = Attributes::of([("k", Value::Text("new"))]);
-        late.status = STATUS_ERROR;
-        for order in [vec![early.clone(), late.clone()], vec![late, early]] {
-            let united = &assemble([1; 16], order).spans[0];
-            assert_eq!((united.start, united.end, united.kind, united.status), (8, 20, 2, STATUS_ERROR));
-            assert_eq!(united.attributes.get("k"), Some(Value::Text("new")));
-            assert_eq!(united.attributes.get("e"), Some(Value::Int(1)));
-            assert_eq!(united.parent, Some(9u64.to_be_bytes()));
-        }
-    }
-
-    #[test]
-    fn shared_ids_get_their_own() {
-        let client = span(7, 1, "front", 3, 10, 30);
-        let mut server = span(7, 1, "back", 2, 12, 28);
-        server.marks = SHARED;
-        let child = span(8, 7, "back", 0, 14, 20);
-        let sibling = span(9, 7, "front", 0, 15, 16);
-        let trace = assemble([1; 16], vec![server.clone(), child, client, sibling]);
-        let parents: Vec<_> =
-            trace.spans.iter().map(|s| (u64::from_be_bytes(s.span_id), s.parent.map(u64::from_be_bytes))).collect();
-        let flipped = 7 | 1 << 63;
-        assert_eq!(parents, [(7, Some(1)), (flipped, Some(7)), (8, Some(flipped)), (9, Some(7))]);
-        assert_eq!(assemble([1; 16], vec![server.clone()]).spans, [server], "alone it stays as it is");
-    }
-}
+pub(crate) mod tests;

@@ -3,6 +3,7 @@
 pub mod internal;
 pub mod otlp;
 pub mod spanarray;
+pub mod tempo;
 pub mod traceobject;
 
 use quiver_types::spans::{Attributes, Link, Span, Value, hex};

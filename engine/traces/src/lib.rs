@@ -14,6 +14,7 @@ pub mod params;
 mod search;
 pub mod stats;
 mod summary;
+pub mod traceql;
 mod tree;
 mod writer;
 

@@ -21,6 +21,7 @@ use crate::condition;
 use crate::engine::{Reader, TraceError, TracesEngine, summary_columns};
 use crate::params::{ParamError, Params, any_text, kind, tag};
 use crate::summary::{Matched, Summary, summarize};
+use crate::traceql::Query;
 
 /// Traces whose spans are read at once for their summaries.
 const CHUNK: usize = 500;
@@ -71,8 +72,20 @@ pub struct Search {
     pub descending: bool,
     /// Rows of a page.
     pub limit: usize,
+    /// What whole traces must pass beside; only searches that read whole traces ask.
+    pub(crate) accepts: Option<Accepts>,
     /// Where the page before ended.
     pub(crate) after: Option<cursor::Cursor>,
+}
+
+/// A condition on a whole trace.
+#[derive(Clone)]
+pub(crate) struct Accepts(pub(crate) Arc<dyn Fn(&Trace) -> bool + Send + Sync>);
+
+impl std::fmt::Debug for Accepts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Accepts")
+    }
 }
 
 /// One page of a search.
@@ -142,6 +155,14 @@ pub(crate) fn conditions(params: &Params) -> Result<Vec<SpanFilter>, ParamError>
     Ok(all)
 }
 
+/// Reads TraceQL, as far as one span alone tells whether it matches.
+fn of_traceql(text: &str) -> Result<SpanFilter, ParamError> {
+    let query = Query::parse(text).map_err(|e| ParamError::new("q", e.to_string()))?;
+    let whole = "structure, aggregates and conditions on the trace are supported by `/tempo/api/search` only";
+    let filter = if query.is_metric() { None } else { query.exact_filter() };
+    filter.ok_or_else(|| ParamError::new("q", whole))
+}
+
 fn durations(params: &Params) -> Result<(i64, i64), ParamError> {
     let (min, max) =
         (params.duration("minDuration")?.unwrap_or(0), params.duration("maxDuration")?.unwrap_or(i64::MAX));
@@ -168,6 +189,9 @@ impl Search {
         }
         search.ids = ids;
         search.conditions = conditions(params)?;
+        if let Some(text) = params.one("q")? {
+            search.conditions.push(of_traceql(text)?);
+        }
         search.any_span = params.word("spans", &["one", "any"])? == Some("any");
         if params.word("durationOf", &["span", "trace"])? == Some("trace") {
             search.duration = durations(params)?;
@@ -227,6 +251,7 @@ impl Search {
             sort: Sort::Start,
             descending: true,
             limit: 20,
+            accepts: None,
             after: None,
         }
     }
@@ -458,6 +483,9 @@ impl Reader {
             let columns = if whole.is_some() { all_columns() } else { summary_columns() };
             for trace in assemble_all(self.spans(filter, columns).await?) {
                 let Some(row) = summarize(&trace).filter(|row| search.takes(row)) else { continue };
+                if search.accepts.as_ref().is_some_and(|accepts| !(accepts.0)(&trace)) {
+                    continue;
+                }
                 if after.is_none_or(|after| search.key(&row) > after) {
                     rows.push(row);
                     if let Some(whole) = whole {

@@ -12,7 +12,7 @@ mod stored;
 mod stream;
 mod words;
 
-pub use batch::{BatchStream, LogsBatch, MSG, RowFields};
+pub use batch::{BatchStream, LogsBatch, MSG, RecordMarks, RowFields};
 pub use counts::{CountedField, ValueCounts, ValueLimits};
 pub use filter::{
     FieldPattern, LogFilter, MatchHints, NumberRange, RowMatcher, StreamSelector, TimePredicate, ValueMatcher,
@@ -35,3 +35,5 @@ pub const STREAM_ID: &str = "_stream_id";
 pub const REST: &str = "__q_rest";
 /// Name under which the number of the severity stands, for the analytical models; no field of the language.
 pub const SEVERITY_NUMBER: &str = "__q_severity_number";
+/// Name under which the time stands at which a record was observed; as [`SEVERITY_NUMBER`] no field of the language.
+pub const OBSERVED_TIME: &str = "__q_observed_time";

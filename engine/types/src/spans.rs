@@ -38,6 +38,10 @@ pub use tags::{
 pub const SHARED: u8 = 1;
 /// Mark: the span came with an end before its start.
 pub const NEGATIVE_DURATION: u8 = 2;
+/// Mark: the report did not say when the span starts; its start is that of its first event, or its arrival.
+pub const NO_START: u8 = 4;
+/// Mark: the report did not say how long the span is.
+pub const NO_DURATION: u8 = 8;
 
 /// Status of a span without one.
 pub const STATUS_UNSET: u8 = 0;

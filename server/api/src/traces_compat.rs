@@ -1,8 +1,9 @@
-//! Query APIs of other tools over the same engine: Jaeger (v1 and v3) and Zipkin (`traces-api` 4 and 5.1).
+//! Query APIs of other tools over the same engine: Jaeger (v1 and v3), Zipkin and Tempo (`traces-api` 4 and 5).
 
 mod jaeger;
 mod jaeger_metrics;
 mod jaeger_v3;
+mod tempo;
 mod zipkin;
 
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::state::AppState;
 /// All paths.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     let jaeger = jaeger::routes().merge(jaeger_metrics::routes()).merge(jaeger_v3::routes());
-    jaeger.merge(zipkin::routes())
+    jaeger.merge(zipkin::routes()).merge(tempo::routes())
 }
 
 /// Zipkin's paths alone.

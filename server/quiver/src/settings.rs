@@ -187,8 +187,20 @@ settings! {
         native_custom_buckets: bool = "false";
         /// Whether series get labels of their instrumentation scope (`otel_scope_name`, …).
         scope_labels: bool = "false";
-        /// Resource attributes that become labels of each series, besides `target_info`.
-        promoted_attributes: Vec<String> = "[]";
+        /// Resource attributes that become labels of each series, besides `target_info`; a last `*` stands for the rest
+        /// of a name. `[]` gives the label sets of Prometheus, where series of resources without a service are one.
+        promoted_attributes: Vec<String> = "['service.name', 'service.namespace', 'service.version', \
+            'deployment.environment.name', 'deployment.environment', \
+            'host.name', 'host.id', 'host.type', 'host.arch', 'os.type', 'os.description', \
+            'cloud.provider', 'cloud.account.id', 'cloud.region', 'cloud.availability_zone', \
+            'k8s.cluster.name', 'k8s.namespace.name', 'k8s.node.name', 'k8s.node.uid', 'k8s.pod.name', 'k8s.pod.uid', \
+            'k8s.container.name', 'k8s.deployment.name', 'k8s.replicaset.name', 'k8s.statefulset.name', \
+            'k8s.daemonset.name', 'k8s.job.name', 'k8s.cronjob.name', 'k8s.volume.name', \
+            'container.id', 'container.name', 'container.image.name', 'container.image.tag', 'container.image.tags', \
+            'container.runtime', 'container.runtime.name', \
+            'process.pid', 'process.executable.name', 'process.owner', 'process.runtime.name', \
+            'server.address', 'server.port', \
+            'postgresql.*', 'mysql.*', 'redis.*', 'mongodb.*', 'sqlserver.*', 'oracledb.*']";
     }
     /// Traces.
     traces: Traces {

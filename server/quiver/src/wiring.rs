@@ -167,7 +167,7 @@ fn api_settings(settings: &Settings, memory: u64) -> ApiSettings {
             },
             native_custom_buckets: settings.otlp.native_custom_buckets,
             scope_labels: settings.otlp.scope_labels,
-            promoted_attributes: settings.otlp.promoted_attributes.clone(),
+            promoted: quiver_ingest::otlp::Promoted::of(&settings.otlp.promoted_attributes),
         },
         logs: LogsSettings {
             limits: LogsLimits { total_bytes_max: 2 * h.decoded_body_max.0 as usize, ..LogsLimits::default() },

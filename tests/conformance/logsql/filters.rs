@@ -91,7 +91,7 @@ fn rows(columns: &Value) -> LogsBatch {
                 batch.push_field((columns.len() + i) as u32, value);
             }
         }
-        batch.end_row(row as i64 * 1_000_000_000, stream, 0, 0);
+        batch.end_row(row as i64 * 1_000_000_000, stream, 0, quiver_types::logs::RecordMarks::default());
     }
     batch
 }

@@ -102,7 +102,7 @@ fn rows(times: &[i64]) -> LogsBatch {
     let stream = batch.push_stream(LabelSet::from_pairs([("job", "foobar")]).canonical());
     for time in times {
         batch.push_field(0, "m");
-        batch.end_row(*time, stream, 0, 0);
+        batch.end_row(*time, stream, 0, quiver_types::logs::RecordMarks::default());
     }
     batch
 }

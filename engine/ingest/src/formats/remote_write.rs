@@ -3,8 +3,6 @@
 //! The hot path of the service: one pass over the body, labels copied once, samples pushed straight into columns. A
 //! series with invalid labels is taken back and counted; invalid histograms and exemplars alone are left out.
 
-use std::sync::LazyLock;
-
 use quiver_types::SeriesId;
 use quiver_types::metrics::MetricMetadata;
 
@@ -12,7 +10,7 @@ use super::{ContentType, Context, Format, native_histogram};
 use crate::codec::Encoding;
 use crate::decoded::{Decoded, Reason, Sink, series_text};
 use crate::error::Result;
-use crate::label_cache::LabelCache;
+use crate::label_cache::KNOWN;
 use crate::labels::{LabelBuilder, TEXT_MAX_BYTES};
 use crate::wire::{BYTES, FIXED64, Reader, VARINT, WireError, tag};
 
@@ -39,9 +37,6 @@ const LABELS: u32 = tag(1, BYTES);
 const SAMPLES: u32 = tag(2, BYTES);
 const EXEMPLARS: u32 = tag(3, BYTES);
 const HISTOGRAMS: u32 = tag(4, BYTES);
-
-/// Label sets of all senders.
-static KNOWN: LazyLock<LabelCache> = LazyLock::new(LabelCache::default);
 
 /// Decodes a `prometheus.WriteRequest`.
 ///

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use memchr::memchr;
+use quiver_types::logs::RecordMarks;
 
 use super::LogsContext;
 use super::json::Cursor;
@@ -170,7 +171,7 @@ pub(crate) fn document(rows: &mut Rows, json: &mut Cursor<'_>) -> Result<Result<
         .object(json)
         .and_then(|()| if json.at_end() { Ok(()) } else { Err(json.fault("unexpected text after the object")) });
     match read {
-        Ok(()) => Ok(rows.end(Stamp::Arrival, 0)),
+        Ok(()) => Ok(rows.end(Stamp::Arrival, RecordMarks::default())),
         Err(fault) => {
             rows.abandon();
             Err(format!("invalid JSON at offset {}: {}", fault.offset, fault.what))

@@ -7,6 +7,8 @@ mod value;
 
 use std::sync::Arc;
 
+use quiver_types::logs::RecordMarks;
+
 use super::options::Defaults;
 use super::rows::Rows;
 use super::time::Stamp;
@@ -247,7 +249,8 @@ impl Walk {
             nanos => Stamp::of(nanos.into()),
         };
         // Why a record is dropped stands in the report; the others go on.
-        let _ = rows.end(stamp, number as u8);
+        let marks = RecordMarks { severity: number as u8, observed: i64::try_from(observed).unwrap_or(0) };
+        let _ = rows.end(stamp, marks);
         Ok(())
     }
 }

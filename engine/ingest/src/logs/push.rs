@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use quiver_types::logs::RecordMarks;
+
 use super::json::{Cursor, JsonFault};
 use super::names::{MSG_NAME, ROOT};
 use super::options::Defaults;
@@ -169,7 +171,7 @@ fn json_entry(rows: &mut Rows, json: &mut Cursor<'_>, labels: &mut Labels) -> Re
     json.expect(b']', SHAPE)?;
     add_line(rows, &line);
     // Why a row is dropped stands in the report; the request goes on.
-    let _ = rows.end(time, 0);
+    let _ = rows.end(time, RecordMarks::default());
     Ok(())
 }
 
@@ -256,7 +258,7 @@ fn protobuf_entry(rows: &mut Rows, message: &[u8], labels: &mut Labels) -> Resul
     }
     let time = timestamp(time)?;
     add_line(rows, &lossy(line));
-    let _ = rows.end(time, 0);
+    let _ = rows.end(time, RecordMarks::default());
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use quiver_types::LogsBatch;
 use quiver_types::label::push_pair;
+use quiver_types::logs::RecordMarks;
 
 use super::json::RawText;
 use super::names::{MSG_NAME, NONE, Names};
@@ -297,7 +298,7 @@ impl Rows {
     ///
     /// # Errors
     /// Why the row is not kept; it is counted.
-    pub(crate) fn end(&mut self, given: Stamp, severity: u8) -> Result<(), Dropped> {
+    pub(crate) fn end(&mut self, given: Stamp, marks: RecordMarks) -> Result<(), Dropped> {
         let settled = self.settle(given);
         let outcome = match settled {
             Ok(time) if self.live > 0 => {
@@ -305,7 +306,7 @@ impl Rows {
                 if let Some(fault) = self.fault {
                     Err(fault)
                 } else {
-                    self.commit(time, severity);
+                    self.commit(time, marks);
                     self.report.rows += 1;
                     Ok(())
                 }
@@ -419,7 +420,7 @@ impl Rows {
     }
 
     /// Writes the row into the batch.
-    fn commit(&mut self, time: i64, severity: u8) {
+    fn commit(&mut self, time: i64, marks: RecordMarks) {
         if self.gaps {
             self.close_gaps();
         }
@@ -446,7 +447,7 @@ impl Rows {
         let service = &self.batch.values[service.1 as usize..service.2 as usize];
         let service = self.services.find(service, &mut self.batch.services);
         let stream = self.stream();
-        self.batch.end_row(time, stream, service, severity);
+        self.batch.end_row(time, stream, service, marks);
     }
 
     fn close_gaps(&mut self) {

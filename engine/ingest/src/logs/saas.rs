@@ -1,5 +1,7 @@
 //! The log intake of a monitoring SaaS (Datadog v2 logs): a list of objects, or one.
 
+use quiver_types::logs::RecordMarks;
+
 use super::json::{Cursor, JsonFault};
 use super::names::ROOT;
 use super::options::Defaults;
@@ -82,7 +84,7 @@ fn record(rows: &mut Rows, json: &mut Cursor<'_>, url: &UrlFields) -> Result<()>
         let name = rows.names.find(name);
         rows.add(name, value);
     }
-    let why = rows.end(Stamp::Arrival, 0).err();
+    let why = rows.end(Stamp::Arrival, RecordMarks::default()).err();
     if let (Some(why), None) = (why, &rows.report.first_fault) {
         rows.report.first_fault = Some(format!("{} before offset {}", why.text(), json.pos));
     }

@@ -12,9 +12,10 @@ use super::delta::{ClassicSum, Sum};
 use super::points::{Buckets, Common, ExponentialPoint, HistogramPoint, NumberPoint, SummaryPoint};
 use super::walk::{Metric, Walker, each};
 use super::{Fault, any};
-use crate::decoded::Reason;
+use crate::decoded::{Reason, Sink};
 use crate::error::Result;
 use crate::histogram::{self, SCHEMA_MAX, SpanBuilder};
+use crate::label_cache;
 use crate::labels::LabelBuilder;
 use crate::wire::{BYTES, FIXED64, Reader, tag};
 
@@ -26,31 +27,51 @@ const EXEMPLAR_MAX_CHARS: usize = 128;
 type Outcome = Result<(), Fault>;
 
 impl<'a> Walker<'a, '_> {
-    /// Checks what all points need, and builds the labels.
+    /// Checks what all points need, and takes the attributes.
     fn begin(&mut self, common: &mut Common<'a>, metric: &Metric) -> Outcome {
+        self.labels.forget();
         if let Some(reason) = metric.blocked {
             return Err(reason.into());
         }
         if common.time_ns == 0 {
             return Err(Reason::ZeroTime.into());
         }
-        self.labels.build(&mut common.attributes, &self.fixed)
+        self.labels.begin(&mut common.attributes, &self.fixed);
+        Ok(())
     }
 
-    fn series(&mut self, metric: &Metric, suffix: &str, extra: Option<(&str, &str)>) -> Result<u32, Fault> {
-        let labels = &self.labels;
-        let series = self.sink.push_series(|out| {
-            labels.write_series(&metric.name, suffix, extra, out);
-            Ok(())
-        })?;
-        Ok(series?)
+    /// Calls with canonical bytes and id of a series of the point at hand. A point whose labels cannot be stored fails
+    /// at its first series.
+    #[inline]
+    fn with_series<T>(
+        &mut self,
+        metric: &Metric,
+        suffix: &str,
+        extra: Option<(&str, &str)>,
+        f: impl Fn(&mut Sink, &[u8], SeriesId) -> T,
+    ) -> Result<T, Fault> {
+        let Self { labels, sink, canonical, fixed, .. } = self;
+        let key = labels.key(metric.key, suffix, extra);
+        if let Some(out) = label_cache::KNOWN.with(key, |canonical, id| f(sink, canonical, id)) {
+            return Ok(out);
+        }
+        labels.build(fixed)?;
+        canonical.clear();
+        labels.write_series(&metric.name, suffix, extra, canonical);
+        let id = SeriesId::of(canonical);
+        label_cache::KNOWN.insert(key, canonical, id);
+        Ok(f(sink, canonical, id))
+    }
+
+    pub(super) fn series(&mut self, metric: &Metric, suffix: &str, extra: Option<(&str, &str)>) -> Result<u32, Fault> {
+        Ok(self.with_series(metric, suffix, extra, Sink::push_known)??)
     }
 
     /// Adds a delta to the sum of its series; gives the sum and its start in ms.
+    ///
+    /// Sums are kept by series, and a series has in its labels what tells its resource from others.
     fn accumulate(&mut self, common: &Common<'a>, metric: &Metric, delta: Sum) -> Result<(Sum, i64), Fault> {
-        self.key.clear();
-        self.labels.write_series(&metric.name, "", None, &mut self.key);
-        let id = SeriesId::of(&self.key);
+        let id = self.with_series(metric, "", None, |_, _, id| id)?;
         let now_ms = self.ctx.now_ms;
         let (sum, start_ns) = self.delta.get().add(id, common.start_ns, common.time_ns, now_ms, delta)?;
         Ok((sum.clone(), (start_ns / 1_000_000) as i64))

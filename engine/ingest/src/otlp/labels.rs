@@ -1,12 +1,15 @@
 //! The labels of a point: its attributes under Prometheus names, and what its resource and scope add.
 //!
-//! They are built once per point, and each series of the point (`_bucket{le}`, `_sum`, …) is written by merging two
-//! labels into the sorted list: no sorting and no allocation per series.
+//! They are built at most once per point, when one of its series is not known yet, and each series of the point
+//! (`_bucket{le}`, `_sum`, …) is written by merging two labels into the sorted list: no sorting and no allocation per
+//! series.
 
 use std::ops::Range;
 
+use quiver_types::SeriesId;
 use quiver_types::label::METRIC_NAME;
 
+use super::resource::FixedLabels;
 use super::{Fault, any, names};
 use crate::decoded::Reason;
 use crate::labels::{LABELS_MAX, TEXT_MAX_BYTES, push_text};
@@ -32,9 +35,25 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Finds the value of a key, as text; the last one counts.
+    /// Sorts by key; of equal keys the last one stays.
+    pub(super) fn keep_last(&mut self) -> Result<(), Reason> {
+        if self.overflow {
+            return Err(Reason::TooManyLabels);
+        }
+        self.pairs.sort_by_key(|(key, _)| *key);
+        self.pairs.dedup_by(|later, kept| {
+            let is_same = later.0 == kept.0;
+            if is_same {
+                kept.1 = later.1;
+            }
+            is_same
+        });
+        Ok(())
+    }
+
+    /// Finds the value of a key, as text.
     pub(super) fn get(&self, key: &str) -> Result<Option<String>, Fault> {
-        let found = self.pairs.iter().rev().find(|(k, _)| *k == key.as_bytes());
+        let found = self.pairs.iter().find(|(k, _)| *k == key.as_bytes());
         found
             .map(|(_, value)| {
                 let mut out = String::new();
@@ -48,18 +67,19 @@ impl<'a> Attributes<'a> {
         self.pairs.retain(|(key, _)| like(key));
     }
 
+    /// Gives the keys.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.pairs.iter().map(|(key, _)| *key)
+    }
+
+    /// Gives keys and values.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        self.pairs.iter().copied()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
-}
-
-/// What all series of a resource and scope have.
-#[derive(Debug, Default, Clone)]
-pub(super) struct FixedLabels {
-    /// Labels that win over attributes of the same name.
-    pub(super) winning: Vec<(String, String)>,
-    /// Labels that attributes of the same name win over.
-    pub(super) losing: Vec<(String, String)>,
 }
 
 #[derive(Debug, Clone)]
@@ -70,27 +90,70 @@ struct Entry {
 
 /// The labels of one point after another.
 #[derive(Debug, Default)]
-pub(super) struct PointLabels {
+pub(super) struct PointLabels<'a> {
+    attributes: Attributes<'a>,
+    /// What tells attributes and fixed labels from others.
+    key: SeriesId,
+    is_built: bool,
     /// Names and values, one after the other.
     text: String,
     /// Sorted by name, names unique.
     entries: Vec<Entry>,
+    scratch: Vec<u8>,
+    merged: Vec<Entry>,
 }
 
-impl PointLabels {
-    /// Bytes of all names and values.
+impl<'a> PointLabels<'a> {
+    /// Bytes of all names and values that were built for the point at hand.
     pub(super) fn bytes(&self) -> usize {
         self.text.len()
     }
 
-    /// Builds the labels of a point.
-    pub(super) fn build(&mut self, attributes: &mut Attributes<'_>, fixed: &FixedLabels) -> Result<(), Fault> {
+    /// Begins a point: takes its attributes, and leaves those of the point before in their place.
+    pub(super) fn begin(&mut self, attributes: &mut Attributes<'a>, fixed: &FixedLabels) {
+        self.forget();
+        std::mem::swap(&mut self.attributes, attributes);
+        self.scratch.clear();
+        self.scratch.extend_from_slice(&fixed.key().to_bytes());
+        for (key, value) in &self.attributes.pairs {
+            push_text(&mut self.scratch, key);
+            push_text(&mut self.scratch, value);
+        }
+        self.key = SeriesId::of(&self.scratch);
+    }
+
+    /// Forgets what was built for the point before.
+    pub(super) fn forget(&mut self) {
+        self.is_built = false;
         self.text.clear();
         self.entries.clear();
-        if attributes.overflow {
+    }
+
+    /// Gives what tells one series of the point from all others; `metric` stands for its name.
+    #[inline]
+    pub(super) fn key(&mut self, metric: SeriesId, suffix: &str, extra: Option<(&str, &str)>) -> SeriesId {
+        let out = &mut self.scratch;
+        out.clear();
+        out.extend_from_slice(&self.key.to_bytes());
+        out.extend_from_slice(&metric.to_bytes());
+        push_text(out, suffix.as_bytes());
+        if let Some((name, value)) = extra {
+            push_text(out, name.as_bytes());
+            push_text(out, value.as_bytes());
+        }
+        SeriesId::of(out)
+    }
+
+    /// Builds the labels of the point unless they are.
+    pub(super) fn build(&mut self, fixed: &FixedLabels) -> Result<(), Fault> {
+        if self.is_built {
+            return Ok(());
+        }
+        self.forget();
+        if self.attributes.overflow {
             return Err(Reason::TooManyLabels.into());
         }
-        let pairs = &mut attributes.pairs;
+        let pairs = &mut self.attributes.pairs;
         if !pairs.is_sorted_by(|a, b| a.0 <= b.0) {
             pairs.sort_by_key(|(key, _)| *key);
         }
@@ -107,16 +170,16 @@ impl PointLabels {
             }
         }
         self.merge_equal_names();
-        for (name, value) in &fixed.losing {
-            self.put(name, value, false);
+        self.merge_fixed(fixed);
+        if self.entries.len() > LABELS_MAX {
+            return Err(Reason::TooManyLabels.into());
         }
-        for (name, value) in &fixed.winning {
-            self.put(name, value, true);
-        }
+        self.is_built = true;
         Ok(())
     }
 
-    /// Sorts by name; values of keys that became the same name are joined by `;`, in key order.
+    /// Sorts by name; values of keys that became the same name are joined by `;`, in key order, from the first that is
+    /// not empty.
     fn merge_equal_names(&mut self) {
         let text = &self.text;
         if self.entries.is_sorted_by(|a, b| text[a.name.clone()] < text[b.name.clone()]) {
@@ -127,6 +190,10 @@ impl PointLabels {
         for entry in &self.entries {
             match merged.last_mut() {
                 Some(last) if self.text[last.name.clone()] == self.text[entry.name.clone()] => {
+                    if last.value.is_empty() {
+                        last.value = entry.value.clone();
+                        continue;
+                    }
                     // A value at the end of the text is extended in place, so that many equal names stay linear.
                     if last.value.end != self.text.len() {
                         let start = self.text.len();
@@ -143,20 +210,29 @@ impl PointLabels {
         self.entries = merged;
     }
 
-    fn put(&mut self, name: &str, value: &str, wins: bool) {
-        let found = self.entries.binary_search_by(|e| self.text[e.name.clone()].cmp(name));
-        if found.is_ok() && !wins {
-            return;
+    /// Merges the labels of resource and scope into those of the point; an attribute without a value is none.
+    fn merge_fixed(&mut self, fixed: &FixedLabels) {
+        self.merged.clear();
+        let mut own = self.entries.drain(..).peekable();
+        for label in fixed.labels() {
+            while let Some(entry) = own.next_if(|e| self.text[e.name.clone()] < *label.name) {
+                self.merged.push(entry);
+            }
+            if let Some(entry) = own.next_if(|e| self.text[e.name.clone()] == *label.name)
+                && !label.wins
+                && !entry.value.is_empty()
+            {
+                self.merged.push(entry);
+                continue;
+            }
+            let name = self.text.len();
+            self.text.push_str(&label.name);
+            let value = self.text.len();
+            self.text.push_str(&label.value);
+            self.merged.push(Entry { name: name..value, value: value..self.text.len() });
         }
-        let name_start = self.text.len();
-        self.text.push_str(name);
-        let value_start = self.text.len();
-        self.text.push_str(value);
-        let entry = Entry { name: name_start..value_start, value: value_start..self.text.len() };
-        match found {
-            Ok(at) => self.entries[at] = entry,
-            Err(at) => self.entries.insert(at, entry),
-        }
+        self.merged.extend(own);
+        std::mem::swap(&mut self.entries, &mut self.merged);
     }
 
     /// Appends the canonical bytes of a series: these labels, the metric name (in two parts) and one more label. Both
@@ -204,6 +280,7 @@ fn push_special<'a>(
 mod tests {
     use quiver_types::LabelSet;
 
+    use super::super::resource::FixedLabel;
     use super::*;
     use crate::wire::put_bytes;
 
@@ -215,16 +292,16 @@ mod tests {
 
     #[test]
     fn series() {
-        let fixed = FixedLabels {
-            winning: vec![("job".into(), "ns/svc".into())],
-            losing: vec![("zone".into(), "eu".into()), ("a_b".into(), "never".into())],
-        };
+        let label = |name: &str, value: &str, wins| FixedLabel { name: name.into(), value: value.into(), wins };
+        let fixed = [label("job", "ns/svc", true), label("zone", "eu", false), label("a_b", "never", false)];
+        let fixed = FixedLabels::new(fixed);
         let check = |attributes: &[(&str, &str)], extra: Option<(&str, &str)>, expected: &[(&str, &str)]| {
             let values: Vec<Vec<u8>> = attributes.iter().map(|(_, v)| value(v)).collect();
             let mut list = Attributes::default();
             attributes.iter().zip(&values).for_each(|((k, _), v)| list.push((k.as_bytes(), v)));
             let mut labels = PointLabels::default();
-            labels.build(&mut list, &fixed).unwrap();
+            labels.begin(&mut list, &fixed);
+            labels.build(&fixed).unwrap();
             let mut out = Vec::new();
             labels.write_series("m", "_x", extra, &mut out);
             let expected = LabelSet::from_pairs(expected.iter().copied());
@@ -239,9 +316,42 @@ mod tests {
         };
         check(&[("x", "1"), ("c", "2"), ("empty", "")], None, &with(&[("x", "1"), ("c", "2")]));
         check(&[("job", "other"), ("zone", "us")], None, &with(&[("zone", "us")]));
+        check(&[("zone", "")], None, &own);
         check(&[("a.b", "2"), ("a-b", "1"), ("a_b", "3")], None, &with(&[("a_b", "1;2;3")]));
+        check(&[("a.b", ""), ("a-b", "1"), ("a_b", "3")], None, &with(&[("a_b", "1;;3")]));
+        check(&[("a.b", "2"), ("a-b", ""), ("a_b", "")], None, &with(&[("a_b", "2;")]));
         check(&[("le", "7"), ("__name__", "no")], Some(("le", "5")), &with(&[("le", "5")]));
         check(&[("zz", "7")], Some(("quantile", "0.5")), &with(&[("quantile", "0.5"), ("zz", "7")]));
         check(&[("A", "7")], Some(("le", "+Inf")), &with(&[("le", "+Inf"), ("A", "7")]));
+    }
+
+    #[test]
+    fn keys_tell_series_apart() {
+        let none = FixedLabels::default();
+        let fixed = FixedLabels::new([FixedLabel { name: "a".into(), value: "1".into(), wins: false }]);
+        let mut seen = Vec::new();
+        let (name, other) = (SeriesId(1), SeriesId(2));
+        for attributes in [&[][..], &[("a", "1")], &[("a1", "")], &[("a", "1"), ("b", "")], &[("a", ""), ("1b", "")]] {
+            for fixed in [&none, &fixed] {
+                for (metric, suffix, extra) in [
+                    (name, "", None),
+                    (other, "", None),
+                    (name, "_sum", None),
+                    (name, "_bucket", Some(("le", "1"))),
+                    (name, "_bucket", Some(("le", "11"))),
+                    (name, "", Some(("quantile", "1"))),
+                ] {
+                    let mut list = Attributes::default();
+                    attributes.iter().for_each(|(k, v)| list.push((k.as_bytes(), v.as_bytes())));
+                    let mut labels = PointLabels::default();
+                    labels.begin(&mut list, fixed);
+                    seen.push(labels.key(metric, suffix, extra));
+                }
+            }
+        }
+        let all = seen.len();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), all);
     }
 }

@@ -22,6 +22,8 @@ use crate::decoded::Decoded;
 use crate::formats::{Context, Limits, otlp_json, otlp_metrics};
 use crate::fuzz;
 
+mod resources;
+
 const S: u64 = 1_000_000_000;
 
 fn attribute(key: &str, value: &str) -> KeyValue {
@@ -143,10 +145,11 @@ fn resources_and_scopes() {
     let decoded = r.decode(&request(&resource, vec![gauge()]));
     assert_eq!(rows(&decoded), [expected[0], expected[1], info]);
     assert_eq!(rows(&r.decode(&request(&resource[..2], vec![gauge()]))), expected, "nothing beside the identity");
-    assert_eq!(rows(&r.decode(&request(&resource[2..], vec![gauge()]))), ["g{} 1 5000", "g{} 2 9000"], "no identity");
+    let no_identity = ["g{} 1 5000", "g{} 2 9000", "target_info{cloud_region=eu,host_name=h} 1 9000"];
+    assert_eq!(rows(&r.decode(&request(&resource[2..], vec![gauge()]))), no_identity);
     let options = OtlpOptions {
         scope_labels: true,
-        promoted_attributes: vec!["host.name".into(), "absent".into()],
+        promoted: Promoted::of(&["host.name".into(), "absent".into()]),
         ..OtlpOptions::default()
     };
     let r = Receiver { options, ..Receiver::default() };

@@ -7,13 +7,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
+use quiver_types::SeriesId;
 use quiver_types::metrics::MetricMetadata;
 
 use super::delta::{ClassicSum, DeltaState};
-use super::labels::{Attributes, FixedLabels, PointLabels};
+use super::labels::{Attributes, PointLabels};
 use super::names::{self, NameKind};
 use super::points::{ExponentialPoint, HistogramPoint, NumberPoint, SummaryPoint};
-use super::{DeltaMode, Fault, any};
+use super::resource::{FixedLabels, Resource, push_attributes, scope_labels};
+use super::{DeltaMode, Fault};
 use crate::decoded::{Decoded, Reason, Sink};
 use crate::error::Result;
 use crate::formats::Context;
@@ -48,10 +50,12 @@ pub(super) fn each<'a, E: From<WireError>>(
 }
 
 /// What the points of a metric share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Metric {
     /// Prometheus name.
     pub(super) name: String,
+    /// Stands for the name.
+    pub(super) key: SeriesId,
     /// Why none of its points can be stored.
     pub(super) blocked: Option<Reason>,
     /// Whether points are deltas that are to be added up.
@@ -65,14 +69,14 @@ pub(super) struct Walker<'a, 'c> {
     pub(super) sink: Sink,
     pub(super) ctx: &'c Context<'c>,
     pub(super) delta: LazyDelta<'c>,
-    pub(super) labels: PointLabels,
+    pub(super) labels: PointLabels<'a>,
     /// Labels of the current resource and scope.
     pub(super) fixed: FixedLabels,
     pub(super) classic: ClassicSum,
     /// A number as text.
     pub(super) number_text: String,
-    /// Canonical bytes of a delta series.
-    pub(super) key: Vec<u8>,
+    /// Canonical bytes of a series that was not known.
+    pub(super) canonical: Vec<u8>,
     /// Newest time of the current resource.
     newest_ns: u64,
     /// Why nothing of the current resource or scope can be stored.
@@ -104,9 +108,6 @@ const HISTOGRAM: u32 = tag(9, BYTES);
 const EXPONENTIAL_HISTOGRAM: u32 = tag(10, BYTES);
 const SUMMARY: u32 = tag(11, BYTES);
 
-/// Resource attributes that become `job` and `instance`.
-const IDENTITY: [&str; 3] = ["service.name", "service.namespace", "service.instance.id"];
-
 impl<'a, 'c> Walker<'a, 'c> {
     fn new(body_bytes: usize, ctx: &'c Context<'c>) -> Self {
         Self {
@@ -117,7 +118,7 @@ impl<'a, 'c> Walker<'a, 'c> {
             fixed: FixedLabels::default(),
             classic: ClassicSum::default(),
             number_text: String::new(),
-            key: Vec::new(),
+            canonical: Vec::new(),
             newest_ns: 0,
             blocked: None,
             seen_metadata: HashSet::default(),
@@ -130,78 +131,43 @@ impl<'a, 'c> Walker<'a, 'c> {
 
     fn resource(&mut self, message: &'a [u8]) -> Result<()> {
         let mut attributes = Attributes::default();
-        each(message, 1, &[1], |resource| {
-            each(resource, 1, &[1], |pair| {
-                attributes.push(any::key_value(pair)?);
-                Ok::<(), WireError>(())
-            })
-        })?;
-        let identity = match self.resource_labels(&attributes) {
-            Ok(identity) => identity,
+        each(message, 1, &[1], |resource| push_attributes(resource, &mut attributes))?;
+        let mut resource = match Resource::read(attributes, &self.ctx.otlp.promoted) {
+            Ok(resource) => resource,
             Err(Fault::Refused(reason)) => {
                 self.blocked = Some(reason);
-                FixedLabels::default()
+                Resource::default()
             }
             Err(Fault::Fatal(e)) => return Err(e),
         };
         self.newest_ns = 0;
-        each(message, 2, &[2], |scope| self.scope(scope, &identity))?;
-        if self.blocked.take().is_none() && self.newest_ns > 0 {
-            attributes.retain(|key| !IDENTITY.iter().any(|id| id.as_bytes() == key));
-            let fixed = FixedLabels { winning: identity.winning, losing: Vec::new() };
-            self.target_info(&mut attributes, &fixed)?;
+        each(message, 2, &[2], |scope| self.scope(scope, &resource.of_series))?;
+        if self.blocked.take().is_none() && self.newest_ns > 0 && !resource.info.is_empty() {
+            self.fixed = resource.of_info;
+            self.target_info(&mut resource.info)?;
         }
         Ok(())
     }
 
-    /// Gives `job`, `instance` and the promoted attributes of a resource.
-    fn resource_labels(&self, attributes: &Attributes<'a>) -> Result<FixedLabels, Fault> {
-        let [name, namespace, instance] = IDENTITY.map(|key| attributes.get(key));
-        let mut fixed = FixedLabels::default();
-        if let Some(name) = name? {
-            let job = namespace?.map_or(name.clone(), |namespace| format!("{namespace}/{name}"));
-            fixed.winning.push(("job".to_owned(), job));
-        }
-        if let Some(instance) = instance? {
-            fixed.winning.push(("instance".to_owned(), instance));
-        }
-        for key in &self.ctx.otlp.promoted_attributes {
-            if let Some(value) = attributes.get(key)? {
-                let mut label = String::new();
-                if names::push_label_name(key, &mut label) {
-                    fixed.losing.push((label, value));
-                }
+    /// Stores what a resource has, at the newest time of its points.
+    fn target_info(&mut self, attributes: &mut Attributes<'a>) -> Result<()> {
+        const NAME: &str = "target_info";
+        let metric = Metric { name: NAME.to_owned(), key: SeriesId::of(NAME.as_bytes()), ..Metric::default() };
+        self.labels.begin(attributes, &self.fixed);
+        match self.series(&metric, "", None) {
+            Ok(series) => {
+                self.sink.push_sample(series, (self.newest_ns / 1_000_000) as i64, 1.0, 0)?;
+                self.metadata(NAME, "gauge", b"Target metadata", "")
             }
-        }
-        Ok(fixed)
-    }
-
-    /// Stores what the resource has besides its identity.
-    fn target_info(&mut self, attributes: &mut Attributes<'a>, fixed: &FixedLabels) -> Result<()> {
-        if attributes.is_empty() || fixed.winning.iter().all(|(_, value)| value.is_empty()) {
-            return Ok(());
-        }
-        match self.labels.build(attributes, fixed) {
-            Ok(()) => {}
-            Err(Fault::Fatal(e)) => return Err(e),
+            Err(Fault::Fatal(e)) => Err(e),
             // The points themselves were stored; there is no point to count here.
-            Err(Fault::Refused(_)) => return self.sink.charge(self.labels.bytes()),
+            Err(Fault::Refused(_)) => self.sink.charge(self.labels.bytes()),
         }
-        let labels = &self.labels;
-        let series = self.sink.push_series(|out| {
-            labels.write_series("target_info", "", None, out);
-            Ok(())
-        })?;
-        if let Ok(series) = series {
-            self.sink.push_sample(series, (self.newest_ns / 1_000_000) as i64, 1.0, 0)?;
-            self.metadata("target_info", "gauge", b"Target metadata", "")?;
-        }
-        Ok(())
     }
 
     fn scope(&mut self, message: &'a [u8], resource: &FixedLabels) -> Result<()> {
-        self.fixed.clone_from(resource);
         let blocked_before = self.blocked;
+        self.fixed.clone_from(resource);
         if self.ctx.otlp.scope_labels {
             match self.scope_labels(message) {
                 Ok(()) => {}
@@ -214,45 +180,20 @@ impl<'a, 'c> Walker<'a, 'c> {
         Ok(())
     }
 
-    /// Puts the labels of a scope before those of the resource, which win over them.
+    /// Adds the labels of a scope to those of the resource.
     fn scope_labels(&mut self, message: &'a [u8]) -> Result<(), Fault> {
-        let mut labels: Vec<(String, String)> = Vec::new();
-        let (mut name, mut version, mut schema_url): (&[u8], &[u8], &[u8]) = (b"", b"", b"");
+        let mut schema_url: &[u8] = b"";
         each(message, 3, &[], |url| {
             schema_url = url;
             Ok::<(), Fault>(())
         })?;
         each(message, 1, &[1], |scope| {
-            let mut r = Reader::new(scope);
-            while !r.is_empty() {
-                match r.tag()? {
-                    0x0a => name = r.bytes()?,
-                    0x12 => version = r.bytes()?,
-                    0x1a => {
-                        let (key, value) = any::key_value(r.bytes()?)?;
-                        let mut label = String::new();
-                        let mut text = String::new();
-                        names::push_label_name(&format!("otel_scope_{}", any::text(key)?), &mut label);
-                        any::push(value, &mut text)?;
-                        labels.push((label, text));
-                        if labels.len() > 1000 {
-                            return Err(Fault::Refused(Reason::TooManyLabels));
-                        }
-                    }
-                    other => r.skip(other, &[1, 2, 3])?,
-                }
+            let labels = scope_labels(scope, schema_url)?;
+            if !labels.is_empty() {
+                self.fixed = self.fixed.with(labels);
             }
             Ok(())
-        })?;
-        if name.is_empty() {
-            return Ok(());
-        }
-        for (label, value) in [("name", name), ("version", version), ("schema_url", schema_url)] {
-            labels.insert(0, (format!("otel_scope_{label}"), any::text(value)?.to_owned()));
-        }
-        labels.append(&mut self.fixed.winning);
-        self.fixed.winning = labels;
-        Ok(())
+        })
     }
 
     fn metric(&mut self, message: &'a [u8]) -> Result<()> {
@@ -279,8 +220,8 @@ impl<'a, 'c> Walker<'a, 'c> {
         };
         let is_delta = temporality == Temporality::Delta;
         let accumulate = is_delta && self.ctx.otlp.delta == DeltaMode::Accumulate;
-        let mut metric =
-            Metric { name: String::new(), blocked: self.blocked, accumulate, raw_delta: is_delta && !accumulate };
+        let raw_delta = is_delta && !accumulate;
+        let mut metric = Metric { blocked: self.blocked, accumulate, raw_delta, ..Metric::default() };
         if temporality == Temporality::Unknown {
             metric.blocked = metric.blocked.or(Some(Reason::NoTemporality));
         }
@@ -291,7 +232,10 @@ impl<'a, 'c> Walker<'a, 'c> {
             Ok(name) => names::metric_name(name, unit, name_kind).ok_or(Reason::InvalidName),
         };
         match translated {
-            Ok(translated) => metric.name = translated,
+            Ok(translated) => {
+                metric.key = SeriesId::of(translated.as_bytes());
+                metric.name = translated;
+            }
             Err(reason) => metric.blocked = metric.blocked.or(Some(reason)),
         }
         if metric.blocked.is_none() {

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use quiver_types::spans::{ContextFields, SHARED, SpanFields, Value};
+use quiver_types::spans::{ContextFields, NO_DURATION, NO_START, SHARED, SpanFields, Value};
 
 use super::{DecodedSpans, SPAN_BYTES_MAX, Sink, SpanReason, TraceContext, hex_id};
 use crate::error::Result;
@@ -199,6 +199,10 @@ fn nanos(micros: u64) -> u64 {
     micros.saturating_mul(1000)
 }
 
+fn mark(is: bool, mark: u8) -> u8 {
+    if is { mark } else { 0 }
+}
+
 fn store(span: &ZipkinSpan<'_>, sink: &mut Sink<'_>) -> Result<(), SpanReason> {
     let ctx = sink.ctx;
     let trace_id = hex_id(&span.trace_id, SpanReason::TraceId)?;
@@ -261,7 +265,7 @@ fn store(span: &ZipkinSpan<'_>, sink: &mut Sink<'_>) -> Result<(), SpanReason> {
         end: start.saturating_add(duration),
         flags: u32::from(span.debug),
         received: ctx.now_ns,
-        marks: if span.shared { SHARED } else { 0 },
+        marks: mark(span.shared, SHARED) | mark(span.timestamp == 0, NO_START) | mark(span.duration == 0, NO_DURATION),
         ..SpanFields::default()
     });
     Ok(())

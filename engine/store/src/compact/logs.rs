@@ -19,7 +19,7 @@ use crate::error::{Context, Error, ErrorKind, Result};
 use crate::failpoint;
 use crate::logs::rewrite::{Window, WindowReader};
 use crate::memtable::logs::LiveStream;
-use crate::part::logs::{GROUP_ROWS, GroupColumns, LogColumns, LogPartWriter, PartLogs, merged_columns};
+use crate::part::logs::{GROUP_ROWS, GroupColumns, LogColumns, LogPartWriter, Optional, PartLogs, merged_columns};
 use crate::part::{Part, PartMeta};
 
 /// Rows of the windows of all inputs together.
@@ -37,16 +37,19 @@ pub(super) async fn merge(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Par
     let rows: u64 = inputs.iter().map(|p| p.meta.rows).sum();
     let known: Vec<(&PartMeta, &PartLogs)> = inputs.iter().map(|p| &p.meta).zip(all.iter().map(|l| &**l)).collect();
     let columns = merged_columns(&known, GROUP_ROWS);
-    let with_overflow = columns.overflow;
-    let with_severity = all.iter().any(|l| l.has_severity);
+    let with = Optional {
+        severity: all.iter().any(|l| l.has.severity),
+        observed: all.iter().any(|l| l.has.observed),
+        overflow: columns.overflow,
+    };
     let columns = Arc::new(columns.plan);
     let window = (WINDOW_ROWS / inputs.len().max(1)).clamp(2048, 32 * 1024);
     for (part, logs) in inputs.iter().zip(&all) {
         same_rows(part, "rows", part.meta.rows, logs.footer_rows())?;
-        let reader = WindowReader::new(Arc::clone(part), Arc::clone(logs), Arc::clone(&columns), with_overflow, window);
+        let reader = WindowReader::new(Arc::clone(part), Arc::clone(logs), Arc::clone(&columns), with.overflow, window);
         sources.push(Source::open(reader).await?);
     }
-    let shape = Shape { columns, with_severity, with_overflow };
+    let shape = Shape { columns, with };
     let mut outputs = Outputs::new(core, job, plan, inputs, &shape);
     let mut read = 0;
     while let Some(stream) = next_stream(&sources) {
@@ -74,8 +77,7 @@ pub(super) async fn confirm(part: &Part) -> Result<u64> {
 
 struct Shape {
     columns: Arc<LogColumns>,
-    with_severity: bool,
-    with_overflow: bool,
+    with: Optional,
 }
 
 /// An input: the window at hand, and the next row of it.
@@ -143,6 +145,7 @@ struct Output {
     time: Vec<i64>,
     streams: Vec<(Arc<LiveStream>, usize)>,
     severity: Vec<u8>,
+    observed: Vec<i64>,
     /// By column, then the overflow map: pieces one behind the other.
     pieces: Vec<Vec<ArrayRef>>,
     bytes: usize,
@@ -194,6 +197,10 @@ impl<'a> Outputs<'a> {
                 Some(severity) => output.severity.extend_from_slice(&severity[at..end]),
                 None => output.severity.resize(output.time.len(), 0),
             }
+            match &window.observed {
+                Some(observed) => output.observed.extend_from_slice(&observed[at..end]),
+                None => output.observed.resize(output.time.len(), 0),
+            }
             match output.streams.last_mut() {
                 Some(last) if *last.0 == **stream => last.1 += end - at,
                 _ => output.streams.push((Arc::clone(stream), end - at)),
@@ -206,12 +213,13 @@ impl<'a> Outputs<'a> {
     async fn output(&mut self, window: Millis) -> Result<&mut Output> {
         if !self.open.contains_key(&window) {
             let spec = begin_output(self.core, self.job, self.plan, self.inputs, window).await?;
-            let Shape { columns, with_severity, with_overflow } = self.shape;
+            let Shape { columns, with } = self.shape;
             let plan = LogColumns::clone(columns);
-            let writer = LogPartWriter::new(&self.core.write_root, spec, plan, *with_severity, *with_overflow)?;
-            let pieces = vec![Vec::new(); columns.columns.len() + usize::from(*with_overflow)];
-            let (picks, time, streams, severity) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-            self.open.insert(window, Output { writer, picks, time, streams, severity, pieces, bytes: 0 });
+            let writer = LogPartWriter::new(&self.core.write_root, spec, plan, *with)?;
+            let pieces = vec![Vec::new(); columns.columns.len() + usize::from(with.overflow)];
+            let (picks, time, streams) = (Vec::new(), Vec::new(), Vec::new());
+            let (severity, observed) = (Vec::new(), Vec::new());
+            self.open.insert(window, Output { writer, picks, time, streams, severity, observed, pieces, bytes: 0 });
         }
         self.open.get_mut(&window).ok_or_else(|| Error::internal("an output that was just begun is gone"))
     }
@@ -295,7 +303,7 @@ impl Output {
                 _ => concat(&arrays).internal("cannot join a column of logs")?,
             });
         }
-        let overflow: Option<MapArray> = match shape.with_overflow {
+        let overflow: Option<MapArray> = match shape.with.overflow {
             true => {
                 let array = columns.pop().ok_or_else(|| Error::internal("the overflow map is gone"))?;
                 Some(array.as_map().clone())
@@ -306,6 +314,8 @@ impl Output {
         let time = std::mem::replace(&mut self.time, later);
         let later = self.severity.split_off(rows);
         let severity = std::mem::replace(&mut self.severity, later);
+        let later = self.observed.split_off(rows);
+        let observed = std::mem::replace(&mut self.observed, later);
         let mut streams = Vec::new();
         let mut left = rows;
         while left > 0 {
@@ -319,8 +329,9 @@ impl Output {
             }
         }
         self.bytes = if rows < all { self.bytes * (all - rows) / all } else { 0 };
-        let severity = if shape.with_severity { severity } else { Vec::new() };
-        self.writer.write(GroupColumns { time, streams, severity, columns, overflow })
+        let severity = if shape.with.severity { severity } else { Vec::new() };
+        let observed = if shape.with.observed { observed } else { Vec::new() };
+        self.writer.write(GroupColumns { time, streams, severity, observed, columns, overflow })
     }
 }
 

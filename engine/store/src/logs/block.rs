@@ -12,7 +12,9 @@ use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::UInt32Type;
 use async_trait::async_trait;
 use quiver_types::ReadStats;
-use quiver_types::logs::{LogFilter, SEVERITY_NUMBER, STREAM, STREAM_ID, TIME, ValueMatcher, stream_text};
+use quiver_types::logs::{
+    LogFilter, OBSERVED_TIME, SEVERITY_NUMBER, STREAM, STREAM_ID, TIME, ValueMatcher, stream_text,
+};
 use quiver_types::tables::logs::SERVICE;
 
 use super::column::{Column, Values, coded};
@@ -41,6 +43,9 @@ pub(crate) trait Block: Send {
 
     /// Severity numbers of these rows ([`Values::Int`]; missing = none).
     async fn severity(&mut self, rows: &BooleanBuffer) -> Result<Column>;
+
+    /// When these rows were observed ([`Values::Time`]; missing = not told).
+    async fn observed(&mut self, rows: &BooleanBuffer) -> Result<Column>;
 
     /// Of these rows, those of streams that pass.
     fn in_streams(&self, rows: &BooleanBuffer, passes: &mut (dyn FnMut(&LiveStream) -> bool + Send)) -> BooleanBuffer;
@@ -143,7 +148,7 @@ impl StreamValue {
 /// How a column of a block follows from the stream of a row, if it does.
 pub(crate) fn of_stream(block: &dyn Block, name: &str) -> Option<StreamValue> {
     match name {
-        TIME | SEVERITY_NUMBER => None,
+        TIME | SEVERITY_NUMBER | OBSERVED_TIME => None,
         STREAM => Some(StreamValue::Text),
         STREAM_ID => Some(StreamValue::Id),
         SERVICE => Some(StreamValue::Service),
@@ -156,6 +161,7 @@ pub(crate) async fn column(block: &mut dyn Block, name: &str, rows: &BooleanBuff
     match (name, of_stream(block, name)) {
         (TIME, _) => block.times(rows).await,
         (SEVERITY_NUMBER, _) => block.severity(rows).await,
+        (OBSERVED_TIME, _) => block.observed(rows).await,
         (_, Some(StreamValue::Same(value))) if value.is_empty() => Ok(Column::missing()),
         (_, Some(StreamValue::Same(value))) => Ok(Column::constant(value)),
         (_, Some(value)) => {

@@ -20,7 +20,7 @@ use crate::error::{Context, Result};
 use crate::memtable::logs::{LiveStream, LogChunk, LogsView};
 use crate::memtable::views::{TextSources, TextViews};
 use crate::part::logs::{
-    ColumnKind, ColumnPlan, GROUP_ROWS, GroupColumns, LogColumns, LogPartWriter, NamePolicy, worth_codes,
+    ColumnKind, ColumnPlan, GROUP_ROWS, GroupColumns, LogColumns, LogPartWriter, NamePolicy, Optional, worth_codes,
 };
 use crate::part::{PartCompression, PartMeta, PartSpec};
 
@@ -59,9 +59,13 @@ pub(crate) fn write_day(root: &Path, mut spec: PartSpec, view: &LogsView) -> Res
     // As the rows lie in memory: what is looked at here does not depend on their order.
     let mut fields = Fields::count(view, &order);
     let plan = fields.analyse(view, &order);
-    let with_severity = order.iter().any(|p| severity(view, p) > 0);
+    let with = Optional {
+        severity: order.iter().any(|p| severity(view, p) > 0),
+        observed: order.iter().any(|p| observed(view, p) != 0),
+        overflow: fields.overflow,
+    };
     order.sort_by_key(|p| (p.0, p.1));
-    let mut writer = LogPartWriter::new(root, spec, plan.clone(), with_severity, fields.overflow)?;
+    let mut writer = LogPartWriter::new(root, spec, plan.clone(), with)?;
     let texts = TextSources::new(view.chunks.iter().map(|(c, _)| &c.rows.values));
     let mut rest = &order[..];
     while !rest.is_empty() {
@@ -71,7 +75,7 @@ pub(crate) fn write_day(root: &Path, mut spec: PartSpec, view: &LogsView) -> Res
             rows += 1;
         }
         let (now, later) = rest.split_at(rows);
-        writer.write(group(view, now, &plan, &fields, &texts, with_severity)?)?;
+        writer.write(group(view, now, &plan, &fields, &texts, with)?)?;
         rest = later;
     }
     writer.finish()
@@ -83,6 +87,10 @@ fn chunk(view: &LogsView, at: u32) -> &LogChunk {
 
 fn severity(view: &LogsView, place: &Place) -> u8 {
     chunk(view, place.2).rows.severity.as_ref().map_or(0, |s| s[place.3 as usize])
+}
+
+fn observed(view: &LogsView, place: &Place) -> i64 {
+    chunk(view, place.2).rows.observed.as_ref().map_or(0, |o| o[place.3 as usize])
 }
 
 /// Gives the rows of a day in the order in which they came.
@@ -353,7 +361,7 @@ fn group(
     plan: &LogColumns,
     fields: &Fields,
     texts: &TextSources<'_>,
-    with_severity: bool,
+    with: Optional,
 ) -> Result<GroupColumns> {
     let rows = order.len();
     let mut builders: Vec<Builder<'_>> = plan.columns.iter().map(|c| Builder::new(c.kind, texts, rows)).collect();
@@ -386,9 +394,10 @@ fn group(
     Ok(GroupColumns {
         time: order.iter().map(|p| p.1).collect(),
         streams: streams.into_iter().map(|(_, stream, rows)| (stream, rows)).collect(),
-        severity: if with_severity { order.iter().map(|p| severity(view, p)).collect() } else { Vec::new() },
+        severity: if with.severity { order.iter().map(|p| severity(view, p)).collect() } else { Vec::new() },
+        observed: if with.observed { order.iter().map(|p| observed(view, p)).collect() } else { Vec::new() },
         columns: columns.collect::<Result<_>>()?,
-        overflow: if fields.overflow { Some(overflow(view, order, fields)?) } else { None },
+        overflow: if with.overflow { Some(overflow(view, order, fields)?) } else { None },
     })
 }
 

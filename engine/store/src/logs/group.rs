@@ -11,7 +11,7 @@ use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::compute::filter;
 use arrow::datatypes::UInt8Type;
 use async_trait::async_trait;
-use quiver_types::logs::{LogFilter, SEVERITY_NUMBER, TIME, ValueMatcher};
+use quiver_types::logs::{LogFilter, OBSERVED_TIME, SEVERITY_NUMBER, TIME, ValueMatcher};
 use quiver_types::stats::add;
 use quiver_types::tables::logs as table;
 use quiver_types::{ReadStats, Result};
@@ -243,7 +243,7 @@ impl GroupBlock {
 
     /// The overflow map of some rows.
     async fn map(&mut self, rows: &BooleanBuffer) -> Result<Option<(MapArray, Runs)>> {
-        if !self.opened.logs.has_overflow {
+        if !self.opened.logs.has.overflow {
             return Ok(None);
         }
         if let Some((map, at)) = &self.overflow
@@ -344,7 +344,11 @@ impl Block for GroupBlock {
     }
 
     async fn severity(&mut self, rows: &BooleanBuffer) -> Result<Column> {
-        if self.opened.logs.has_severity { self.load(SEVERITY_NUMBER, None, rows).await } else { Ok(Column::missing()) }
+        if self.opened.logs.has.severity { self.load(SEVERITY_NUMBER, None, rows).await } else { Ok(Column::missing()) }
+    }
+
+    async fn observed(&mut self, rows: &BooleanBuffer) -> Result<Column> {
+        if self.opened.logs.has.observed { self.load(OBSERVED_TIME, None, rows).await } else { Ok(Column::missing()) }
     }
 
     fn in_streams(&self, rows: &BooleanBuffer, passes: &mut (dyn FnMut(&LiveStream) -> bool + Send)) -> BooleanBuffer {
@@ -377,7 +381,7 @@ impl Block for GroupBlock {
         }
         match logs.columns.constants.get(name) {
             Some(value) => Some(StreamValue::Same(value.as_str().into())),
-            None if !logs.has_overflow || !part.meta.names.may_contain(name) => Some(StreamValue::Same("".into())),
+            None if !logs.has.overflow || !part.meta.names.may_contain(name) => Some(StreamValue::Same("".into())),
             None => None,
         }
     }

@@ -82,6 +82,12 @@ impl Block for LiveBlock {
         Ok(Column::whole(Values::Int(numbers.collect())))
     }
 
+    async fn observed(&mut self, _rows: &BooleanBuffer) -> Result<Column> {
+        let Some(observed) = &self.chunk.rows.observed else { return Ok(Column::missing()) };
+        let times = observed[..self.rows].iter().map(|&o| (o != 0).then_some(o));
+        Ok(Column::whole(Values::Time(times.collect(), None)))
+    }
+
     fn in_streams(&self, rows: &BooleanBuffer, passes: &mut (dyn FnMut(&LiveStream) -> bool + Send)) -> BooleanBuffer {
         // 0: not asked yet.
         let mut known = vec![0u8; self.streams.streams.len()];

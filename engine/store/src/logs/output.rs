@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayBuilder, ArrayRef, MapArray, RecordBatch, RecordBatchOptions, StringArray, StringBuilder, StringViewArray,
-    StructArray, TimestampNanosecondArray, UInt8Array, UInt64Array,
+    Array, ArrayBuilder, ArrayRef, MapArray, RecordBatch, RecordBatchOptions, StringArray, StringBuilder,
+    StringViewArray, StructArray, TimestampNanosecondArray, UInt8Array, UInt64Array,
 };
 use arrow::buffer::{BooleanBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, SchemaRef};
-use quiver_types::logs::{LogForm, LogRequest, SEVERITY_NUMBER, Stored, TIME};
+use quiver_types::logs::{LogForm, LogRequest, OBSERVED_TIME, SEVERITY_NUMBER, Stored, TIME};
 use quiver_types::tables::logs::map;
 
 use super::block::{Block, COMPUTED, StreamValue, of_stream, values};
@@ -152,6 +152,11 @@ pub(crate) async fn output(
                 Arc::new(numbers.iter().map(|n| n.map(|n| n as u8)).collect::<UInt8Array>())
             }
             (SEVERITY_NUMBER, _) => Arc::new(UInt8Array::new_null(count)),
+            (OBSERVED_TIME, Values::Time(times, _)) => {
+                let nulls = times.nulls().cloned();
+                Arc::new(TimestampNanosecondArray::new(times.values().clone(), nulls).with_timezone("UTC"))
+            }
+            (OBSERVED_TIME, _) => Arc::new(TimestampNanosecondArray::new_null(count).with_timezone("UTC")),
             (_, values) if wanted.stored => values.to_stored(count).into_array(count),
             (_, values) => Arc::new(values.to_text(count)),
         });

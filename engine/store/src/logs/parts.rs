@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use quiver_types::logs::{FieldPattern, LogRequest, SEVERITY_NUMBER, StreamId, StreamSelector};
+use quiver_types::logs::{FieldPattern, LogRequest, OBSERVED_TIME, SEVERITY_NUMBER, StreamId, StreamSelector};
 use quiver_types::stats::add;
 use quiver_types::tables::logs as table;
 use quiver_types::{Access, LabelSet, ReadStats, Result};
@@ -184,7 +184,8 @@ pub(super) async fn streams(
 pub(super) fn names_computed(field: &FieldPattern) -> bool {
     match field {
         FieldPattern::Name(name) => {
-            COMPUTED.contains(&name.as_str()) || name == SEVERITY_NUMBER || name == table::SERVICE
+            COMPUTED.contains(&name.as_str())
+                || [SEVERITY_NUMBER, OBSERVED_TIME, table::SERVICE].contains(&name.as_str())
         }
         FieldPattern::Prefix(_) => false,
     }

@@ -24,6 +24,8 @@ pub(crate) struct Window {
     pub(crate) time: Vec<i64>,
     /// 0 = none; `None` when the part has none.
     pub(crate) severity: Option<Vec<u8>>,
+    /// The same for times of observation.
+    pub(crate) observed: Option<Vec<i64>>,
     /// By column of the new part, then the overflow map if it has one.
     pub(crate) columns: Vec<ArrayRef>,
     /// Streams with the end of their rows.
@@ -98,6 +100,10 @@ impl WindowReader {
             Values::Int(numbers) => Some(numbers.iter().map(|n| n.unwrap_or(0) as u8).collect()),
             _ => None,
         };
+        let observed = match block.observed(&rows).await?.gather(&rows)? {
+            Values::Time(times, _) => Some(times.iter().map(Option::unwrap_or_default).collect()),
+            _ => None,
+        };
         let mut columns = Vec::with_capacity(self.columns.columns.len() + 1);
         for plan in &self.columns.columns {
             let values = block.field(&plan.name, &rows).await?.gather(&rows)?;
@@ -109,7 +115,7 @@ impl WindowReader {
             columns.push(Arc::new(block.rest(&without, &rows).await?));
         }
         let streams = block.streams_within(&range);
-        Ok(Some(Window { time: times.values().to_vec(), severity, columns, streams }))
+        Ok(Some(Window { time: times.values().to_vec(), severity, observed, columns, streams }))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Logs from batches to answers, against a naive model: live, flushed, compacted, replayed.
 
+mod marks;
 mod model;
 mod parts;
 mod property;

@@ -7,9 +7,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::array::{Array, Int64Array, MapArray, StringArray, StringViewArray, StructArray, UInt8Array, UInt32Array};
+use arrow::array::{
+    Array, ArrayRef, Int64Array, MapArray, StringArray, StringViewArray, StructArray, UInt8Array, UInt32Array,
+};
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::Fields;
+use arrow::datatypes::{ArrowNativeType, Fields};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use parking_lot::RwLock;
@@ -18,6 +20,7 @@ use smallvec::SmallVec;
 
 use super::views::{TextSources, TextViews};
 use crate::error::{Context, Error, Result};
+use crate::wal::record;
 
 /// Batches with fewer rows than this are merged with each other.
 const MERGE_ROWS: usize = 4096;
@@ -50,6 +53,8 @@ pub(crate) struct LogRows {
     pub(crate) slots: ScalarBuffer<u32>,
     /// `None` when no row has one; 0 = none.
     pub(crate) severity: Option<ScalarBuffer<u8>>,
+    /// As `severity`: when it was observed, Unix nanoseconds.
+    pub(crate) observed: Option<ScalarBuffer<i64>>,
     pub(crate) offsets: OffsetBuffer<i32>,
     pub(crate) field_names: ScalarBuffer<u32>,
     pub(crate) values: StringArray,
@@ -108,8 +113,9 @@ impl PreparedLogs {
         if batch.row_streams.len() != rows || batch.row_services.len() != rows || batch.field_ends.len() != rows {
             return Err(broken("columns differ in length"));
         }
-        if !batch.severity.is_empty() && batch.severity.len() != rows {
-            return Err(broken("severities"));
+        let all_or_none = |len: usize| len == 0 || len == rows;
+        if !all_or_none(batch.severity.len()) || !all_or_none(batch.observed.len()) {
+            return Err(broken("severities or times of observation"));
         }
         if !below(&batch.row_streams, batch.streams.len())
             || !below(&batch.row_services, batch.services.len())
@@ -151,6 +157,7 @@ impl PreparedLogs {
             time: batch.time.into(),
             slots: slots.into(),
             severity: (!batch.severity.is_empty()).then(|| batch.severity.into()),
+            observed: (!batch.observed.is_empty()).then(|| batch.observed.into()),
             offsets,
             field_names: batch.field_names.into(),
             values: values.internal("a batch of logs holds text that is not UTF-8")?,
@@ -212,6 +219,7 @@ impl LogRows {
     pub(crate) fn bytes(&self) -> usize {
         self.time.len() * 16
             + self.severity.as_ref().map_or(0, ScalarBuffer::len)
+            + self.observed.as_ref().map_or(0, |o| o.len() * 8)
             + self.field_names.len() * 8
             + self.values.values().len()
             + self.names.len() * 4
@@ -246,19 +254,34 @@ impl LogRows {
         views.finish((nulls.null_count() > 0).then_some(nulls))
     }
 
-    /// As columns of the WAL's record.
-    pub(crate) fn columns(&self, entries: Fields) -> (Int64Array, UInt32Array, MapArray, Option<UInt8Array>) {
+    /// Which optional columns [`LogRows::columns`] gives, as flags of the WAL's record.
+    pub(crate) fn flags(&self) -> u16 {
+        match (&self.severity, &self.observed) {
+            (_, Some(_)) => record::OPTIONAL | record::OPTIONAL_2,
+            (Some(_), None) => record::OPTIONAL,
+            (None, None) => 0,
+        }
+    }
+
+    /// As columns of the WAL's record; the time of observation never comes without severities.
+    pub(crate) fn columns(&self, entries: Fields) -> Vec<ArrayRef> {
         let pairs =
             vec![Arc::new(UInt32Array::new(self.field_names.clone(), None)) as _, Arc::new(self.values.clone()) as _];
         let field = arrow::datatypes::DataType::Struct(entries.clone());
         let field = Arc::new(arrow::datatypes::Field::new("entries", field, false));
         let entries = StructArray::new(entries, pairs, None);
-        (
-            Int64Array::new(self.time.clone(), None),
-            UInt32Array::new(self.slots.clone(), None),
-            MapArray::new(field, self.offsets.clone(), entries, None, false),
-            self.severity.as_ref().map(|s| UInt8Array::new(s.clone(), None)),
-        )
+        let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::new(self.time.clone(), None)),
+            Arc::new(UInt32Array::new(self.slots.clone(), None)),
+            Arc::new(MapArray::new(field, self.offsets.clone(), entries, None, false)),
+        ];
+        let severity = match (&self.severity, &self.observed) {
+            (None, Some(_)) => Some(vec![0; self.len()].into()),
+            (severity, _) => severity.clone(),
+        };
+        columns.extend(severity.map(|s| Arc::new(UInt8Array::new(s, None)) as ArrayRef));
+        columns.extend(self.observed.clone().map(|o| Arc::new(Int64Array::new(o, None)) as ArrayRef));
+        columns
     }
 
     /// Puts rows behind each other.
@@ -266,7 +289,8 @@ impl LogRows {
         let rows = all.iter().map(|r| r.len()).sum();
         let fields = all.iter().map(|r| r.field_names.len()).sum();
         let (mut time, mut slots) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
-        let mut severity = Vec::new();
+        let severity = concat_marks(all, |rows| rows.severity.as_ref());
+        let observed = concat_marks(all, |rows| rows.observed.as_ref());
         let mut ends: Vec<i32> = Vec::with_capacity(rows + 1);
         let mut field_names = Vec::with_capacity(fields);
         let mut value_ends: Vec<i32> = Vec::with_capacity(fields + 1);
@@ -276,17 +300,8 @@ impl LogRows {
         ends.push(0);
         value_ends.push(0);
         for part in all {
-            let with_severity = part.severity.is_some() || !severity.is_empty();
-            if with_severity {
-                severity.resize(time.len(), 0);
-            }
             time.extend_from_slice(&part.time);
             slots.extend_from_slice(&part.slots);
-            match &part.severity {
-                Some(own) => severity.extend_from_slice(own),
-                None if with_severity => severity.resize(time.len(), 0),
-                None => {}
-            }
             let own_names: Vec<u32> = (part.names.iter().flatten())
                 .map(|name| {
                     *known.entry(name).or_insert_with(|| {
@@ -306,13 +321,31 @@ impl LogRows {
         Self {
             time: time.into(),
             slots: slots.into(),
-            severity: (!severity.is_empty()).then(|| severity.into()),
+            severity,
+            observed,
             offsets: OffsetBuffer::new(ends.into()),
             field_names: field_names.into(),
             values: StringArray::new(OffsetBuffer::new(value_ends.into()), Buffer::from_vec(values), None),
             names: StringArray::from_iter_values(names),
         }
     }
+}
+
+/// Puts marks of rows behind each other, 0 where rows have none; `None` when nobody has any.
+fn concat_marks<T: ArrowNativeType>(
+    all: &[&LogRows],
+    marks: impl Fn(&LogRows) -> Option<&ScalarBuffer<T>>,
+) -> Option<ScalarBuffer<T>> {
+    all.iter().any(|rows| marks(rows).is_some()).then(|| {
+        let mut out = Vec::with_capacity(all.iter().map(|rows| rows.len()).sum());
+        for rows in all {
+            match marks(rows) {
+                Some(own) => out.extend_from_slice(own),
+                None => out.resize(out.len() + rows.len(), T::default()),
+            }
+        }
+        out.into()
+    })
 }
 
 impl LogChunk {
@@ -397,7 +430,7 @@ impl LiveLogs {
 
 #[cfg(test)]
 mod tests {
-    use quiver_types::logs::MSG;
+    use quiver_types::logs::{MSG, RecordMarks};
 
     use super::*;
 
@@ -412,7 +445,8 @@ mod tests {
                 });
                 batch.push_field(at as u32, value);
             }
-            batch.end_row(*time, stream, 1, u8::from(*time == 3));
+            let marks = RecordMarks { severity: u8::from(*time == 3), observed: i64::from(*time == 4) };
+            batch.end_row(*time, stream, 1, marks);
         }
         batch
     }
@@ -426,7 +460,9 @@ mod tests {
                     (rows.names.value(rows.field_names[f] as usize).to_owned(), rows.values.value(f).to_owned())
                 });
                 let severity = rows.severity.as_ref().map_or(0, |s| s[row]);
-                out.push(format!("{} {} {severity} {:?}", rows.time[row], rows.slots[row], fields.collect::<Vec<_>>()));
+                let observed = rows.observed.as_ref().map_or(0, |o| o[row]);
+                let fields = fields.collect::<Vec<_>>();
+                out.push(format!("{} {} {severity} {observed} {fields:?}", rows.time[row], rows.slots[row]));
             }
         }
         out
@@ -447,7 +483,7 @@ mod tests {
         assert!(all.chunks.len() < 6, "{}", all.chunks.len());
         let lines = dump(&all);
         assert_eq!(lines.len(), 20);
-        assert_eq!(lines[2], r#"3 0 1 [("_msg", "message number 3"), ("f0", "x")]"#);
+        assert_eq!(lines[2], r#"3 0 1 0 [("_msg", "message number 3"), ("f0", "x")]"#);
         for cut in [0, 1, 7, 19] {
             assert_eq!(dump(&logs.view(cut, (i64::MIN, i64::MAX))), lines[..cut as usize]);
         }

@@ -6,4 +6,4 @@ mod writer;
 
 pub(crate) use columns::{ColumnKind, ColumnPlan, LogColumns, NamePolicy, merged_columns, worth_codes};
 pub(crate) use reader::{ColumnIndex, PartLogs, PartStream, page_numbers, page_times, read_schema};
-pub(crate) use writer::{GROUP_ROWS, GroupColumns, LogPartWriter, array_type};
+pub(crate) use writer::{GROUP_ROWS, GroupColumns, LogPartWriter, Optional, array_type};

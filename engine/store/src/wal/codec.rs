@@ -26,6 +26,7 @@ use crate::memtable::logs::LogRows;
 use crate::memtable::series::exemplar;
 use crate::requests::{Answer, AnsweredRequest, RequestId};
 use crate::run::RunExemplar;
+use crate::wal::record::{OPTIONAL, OPTIONAL_2};
 
 /// What a record's body holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,14 +90,16 @@ impl Kind {
         all.find(|k| k.table().number == table && k.number() == number)
     }
 
-    fn schema(self, optional: bool) -> SchemaRef {
+    /// The columns of a body; `flags` of the record say which of the optional ones it has.
+    fn schema(self, flags: u16) -> SchemaRef {
         match self {
             Self::SpanContexts => return context_schema(),
             Self::SpanRows => return span_schema(),
             _ => {}
         }
         let schemas = &*SCHEMAS;
-        Arc::clone(match (self, optional) {
+        let (first, second) = (flags & OPTIONAL != 0, flags & OPTIONAL_2 != 0);
+        Arc::clone(match (self, first) {
             (Self::Definitions | Self::LogStreams, _) => &schemas[0],
             (Self::Samples, false) => &schemas[1],
             (Self::Samples, true) => &schemas[2],
@@ -105,13 +108,14 @@ impl Kind {
             (Self::Metadata, _) => &schemas[5],
             (Self::LogNames, _) => &schemas[6],
             (Self::LogRows, false) => &schemas[7],
+            (Self::LogRows, true) if second => &schemas[10],
             (Self::LogRows | Self::SpanContexts | Self::SpanRows, _) => &schemas[8],
             (Self::LogRequest, _) => &schemas[9],
         })
     }
 }
 
-static SCHEMAS: LazyLock<[SchemaRef; 10]> = LazyLock::new(|| {
+static SCHEMAS: LazyLock<[SchemaRef; 11]> = LazyLock::new(|| {
     let field = |name: &str, t: DataType| Field::new(name, t, false);
     let schema = |fields: Vec<Field>| Arc::new(Schema::new(fields));
     let series = || field("series", DataType::UInt32);
@@ -148,6 +152,13 @@ static SCHEMAS: LazyLock<[SchemaRef; 10]> = LazyLock::new(|| {
             field("status", DataType::UInt32),
             text("content_type"),
             field("answer", DataType::Binary),
+        ]),
+        schema(vec![
+            field("time", DataType::Int64),
+            field("stream", DataType::UInt32),
+            log_fields(),
+            field("severity", DataType::UInt8),
+            field("observed", DataType::Int64),
         ]),
     ]
 });
@@ -220,8 +231,8 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    fn write(&mut self, kind: Kind, optional: bool, columns: Vec<ArrayRef>, out: &mut Vec<u8>) {
-        let batch = RecordBatch::try_new(kind.schema(optional), columns).expect("columns of the kind's own schema");
+    fn write(&mut self, kind: Kind, flags: u16, columns: Vec<ArrayRef>, out: &mut Vec<u8>) {
+        let batch = RecordBatch::try_new(kind.schema(flags), columns).expect("columns of the kind's own schema");
         (self.encode)(&batch, out).expect("a vector takes any message without dictionaries");
         out.resize(out.len().next_multiple_of(8), 0);
     }
@@ -240,14 +251,14 @@ impl Encoder {
         let slots: UInt32Array = rows.iter().map(|r| r.slot).collect::<Vec<_>>().into();
         let columns: Vec<ArrayRef> =
             vec![Arc::new(slots), Arc::new(ids.finish()), Arc::new(labels.finish()), Arc::new(services.finish())];
-        self.write(kind, false, columns, out);
+        self.write(kind, 0, columns, out);
     }
 
     pub(crate) fn samples(&mut self, rows: &SampleColumns, out: &mut Vec<u8>) {
         let mut columns: Vec<ArrayRef> =
             vec![Arc::new(rows.slots.clone()), Arc::new(rows.ts.clone()), Arc::new(rows.values.clone())];
         columns.extend(rows.start_ts.iter().map(|s| Arc::new(s.clone()) as ArrayRef));
-        self.write(Kind::Samples, rows.start_ts.is_some(), columns, out);
+        self.write(Kind::Samples, if rows.start_ts.is_some() { OPTIONAL } else { 0 }, columns, out);
     }
 
     pub(crate) fn histograms(&mut self, rows: &[HistogramRow], out: &mut Vec<u8>) {
@@ -259,7 +270,7 @@ impl Encoder {
             Arc::new(Int64Array::from_iter_values(rows.iter().map(|r| r.start_ts))),
             Arc::new(histograms.finish()),
         ];
-        self.write(Kind::Histograms, false, columns, out);
+        self.write(Kind::Histograms, 0, columns, out);
     }
 
     pub(crate) fn exemplars(&mut self, rows: &[ExemplarRow], out: &mut Vec<u8>) {
@@ -269,27 +280,23 @@ impl Encoder {
             Arc::new(Float64Array::from_iter_values(rows.iter().map(|r| r.1.value))),
             Arc::new(BinaryArray::from_iter_values(rows.iter().map(|r| r.1.labels.canonical()))),
         ];
-        self.write(Kind::Exemplars, false, columns, out);
+        self.write(Kind::Exemplars, 0, columns, out);
     }
 
     pub(crate) fn span_contexts(&mut self, batch: &SpansBatch, out: &mut Vec<u8>) {
-        self.write(Kind::SpanContexts, false, batch.contexts.columns().to_vec(), out);
+        self.write(Kind::SpanContexts, 0, batch.contexts.columns().to_vec(), out);
     }
 
     pub(crate) fn span_rows(&mut self, batch: &SpansBatch, out: &mut Vec<u8>) {
-        self.write(Kind::SpanRows, false, batch.spans.columns().to_vec(), out);
+        self.write(Kind::SpanRows, 0, batch.spans.columns().to_vec(), out);
     }
 
     pub(crate) fn log_names(&mut self, rows: &LogRows, out: &mut Vec<u8>) {
-        self.write(Kind::LogNames, false, vec![Arc::new(rows.names.clone())], out);
+        self.write(Kind::LogNames, 0, vec![Arc::new(rows.names.clone())], out);
     }
 
     pub(crate) fn log_rows(&mut self, rows: &LogRows, out: &mut Vec<u8>) {
-        let (time, slots, fields, severity) = rows.columns(log_entries());
-        let mut columns: Vec<ArrayRef> = vec![Arc::new(time), Arc::new(slots), Arc::new(fields)];
-        let optional = severity.is_some();
-        columns.extend(severity.map(|s| Arc::new(s) as ArrayRef));
-        self.write(Kind::LogRows, optional, columns, out);
+        self.write(Kind::LogRows, rows.flags(), rows.columns(log_entries()), out);
     }
 
     pub(crate) fn log_request(&mut self, request: &AnsweredRequest, out: &mut Vec<u8>) {
@@ -307,7 +314,7 @@ impl Encoder {
             text(&answer.content_type),
             Arc::new(BinaryArray::from_iter_values([&answer.body])),
         ];
-        self.write(Kind::LogRequest, false, columns, out);
+        self.write(Kind::LogRequest, 0, columns, out);
     }
 
     pub(crate) fn metadata(&mut self, rows: &[MetadataRow], out: &mut Vec<u8>) {
@@ -322,7 +329,7 @@ impl Encoder {
             text(|r| &r.1.unit),
             text(|r| &r.2),
         ];
-        self.write(Kind::Metadata, false, columns, out);
+        self.write(Kind::Metadata, 0, columns, out);
     }
 }
 
@@ -336,7 +343,7 @@ pub(crate) fn bad(what: impl Into<String>) -> BadBody {
 }
 
 /// Reads a body. Numbers stay where they are.
-pub(crate) fn decode(kind: Kind, optional: bool, body: &Buffer) -> Result<RecordBatch, BadBody> {
+pub(crate) fn decode(kind: Kind, flags: u16, body: &Buffer) -> Result<RecordBatch, BadBody> {
     let head = body.get(..8).ok_or_else(|| bad("no room for a message"))?;
     let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
     if head[..4] != [0xff; 4] {
@@ -358,7 +365,7 @@ pub(crate) fn decode(kind: Kind, optional: bool, body: &Buffer) -> Result<Record
     if !nodes_fit || !buffers_fit || batch.compression().is_some() || !(0..=1 << 32).contains(&rows) {
         return Err(bad("buffers do not fit"));
     }
-    let schema = kind.schema(optional);
+    let schema = kind.schema(flags);
     arrow::ipc::reader::read_record_batch(&data, batch, schema, &HashMap::new(), None, &message.version())
         .map_err(|e| bad(e.to_string()))
 }
@@ -439,14 +446,14 @@ pub(crate) fn read_log_rows(batch: &RecordBatch, names: &StringArray) -> Result<
     if keys.values().iter().any(|&name| name as usize >= names.len()) {
         return Err(bad("a field without a name"));
     }
-    let severity = match batch.num_columns() {
-        4 => Some(column(batch, 3, |c| c.as_primitive_opt::<UInt8Type>())?.values().clone()),
-        _ => None,
-    };
+    let with = |at| batch.num_columns() > at;
+    let severity = with(3).then(|| column(batch, 3, |c| c.as_primitive_opt::<UInt8Type>())).transpose()?;
+    let observed = with(4).then(|| column(batch, 4, |c| c.as_primitive_opt::<Int64Type>())).transpose()?;
     Ok(LogRows {
         time: column(batch, 0, |c| c.as_primitive_opt::<Int64Type>())?.values().clone(),
         slots: column(batch, 1, |c| c.as_primitive_opt::<UInt32Type>())?.values().clone(),
-        severity,
+        severity: severity.map(|s| s.values().clone()),
+        observed: observed.map(|o| o.values().clone()),
         offsets: fields.offsets().clone(),
         field_names: keys.values().clone(),
         values: values.clone(),

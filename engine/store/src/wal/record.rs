@@ -10,6 +10,8 @@ pub(crate) const MAGIC: [u8; 4] = *b"QvR1";
 pub(crate) const LAST: u16 = 1;
 /// Flag: the body has the optional column of its kind (samples: `start_ts`).
 pub(crate) const OPTIONAL: u16 = 2;
+/// Flag: the body has the second optional column of its kind, too; never without [`OPTIONAL`].
+pub(crate) const OPTIONAL_2: u16 = 4;
 
 /// What a record says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +24,7 @@ pub(crate) struct Header {
     pub(crate) version: u16,
     /// Which of the table's record kinds.
     pub(crate) kind: u16,
-    /// [`LAST`], [`OPTIONAL`].
+    /// [`LAST`], [`OPTIONAL`], [`OPTIONAL_2`].
     pub(crate) flags: u16,
     /// Position among the data records of its write; definitions do not count.
     pub(crate) index: u16,

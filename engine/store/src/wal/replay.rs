@@ -271,7 +271,7 @@ impl GenerationReplay {
             );
             Error::new(ErrorKind::Invalid, text)
         })?;
-        let decoded = codec::decode(kind, header.flags & record::OPTIONAL != 0, body);
+        let decoded = codec::decode(kind, header.flags, body);
         if kind.defines() {
             let read = decoded.and_then(|batch| codec::read_definitions(&batch));
             let defined =

@@ -188,7 +188,7 @@ mod tests {
             let stream = batch.push_stream(&[]);
             for t in ms {
                 batch.push_field(0, &t.to_string());
-                batch.end_row(t * 1_000_000, stream, 0, 0);
+                batch.end_row(t * 1_000_000, stream, 0, quiver_types::logs::RecordMarks::default());
             }
             let settings = WriteSettings { logs_past_ms: past, logs_future_ms: future, ..settings(None, None) };
             let admitted = admit_logs(&mut batch, 1_000_000, &settings).expect("admitted");

@@ -22,6 +22,8 @@ pub struct LogsBatch {
     pub row_services: Vec<u32>,
     /// OpenTelemetry severity number of each row, 0 = none. Empty when no row has one.
     pub severity: Vec<u8>,
+    /// When each row was observed, Unix nanoseconds, 0 = not told. Empty when no row tells it.
+    pub observed: Vec<i64>,
     /// Where the fields of each row end.
     pub field_ends: Vec<u32>,
     /// Name of each field: index into `names`.
@@ -38,6 +40,15 @@ pub struct LogsBatch {
     pub streams: Vec<BatchStream>,
     /// Canonical bytes of their labels ([`crate::LabelSet`]), one after the other.
     pub stream_bytes: Vec<u8>,
+}
+
+/// What OpenTelemetry says of a record beside its fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RecordMarks {
+    /// Severity number, 0 = none.
+    pub severity: u8,
+    /// When it was observed, Unix nanoseconds, 0 = not told.
+    pub observed: i64,
 }
 
 /// A stream of a batch.
@@ -78,14 +89,10 @@ impl LogsBatch {
         self.value_ends.push(self.values.len() as u32);
     }
 
-    /// Closes the row. Severities of a batch are kept once one is not 0.
-    pub fn end_row(&mut self, time: i64, stream: u32, service: u32, severity: u8) {
-        if severity != 0 && self.severity.is_empty() {
-            self.severity.resize(self.time.len(), 0);
-        }
-        if severity != 0 || !self.severity.is_empty() {
-            self.severity.push(severity);
-        }
+    /// Closes the row. Marks of a batch are kept once one is not 0.
+    pub fn end_row(&mut self, time: i64, stream: u32, service: u32, marks: RecordMarks) {
+        push_mark(&mut self.severity, self.time.len(), marks.severity);
+        push_mark(&mut self.observed, self.time.len(), marks.observed);
         self.time.push(time);
         self.row_streams.push(stream);
         self.row_services.push(service);
@@ -113,8 +120,11 @@ impl LogsBatch {
             for field in first..self.field_ends[row] as usize {
                 out.push_field(self.field_names[field], self.value(field));
             }
-            let severity = self.severity.get(row).copied().unwrap_or(0);
-            out.end_row(self.time[row], self.row_streams[row], self.row_services[row], severity);
+            let marks = RecordMarks {
+                severity: self.severity.get(row).copied().unwrap_or(0),
+                observed: self.observed.get(row).copied().unwrap_or(0),
+            };
+            out.end_row(self.time[row], self.row_streams[row], self.row_services[row], marks);
         }
         *self = out;
     }
@@ -136,6 +146,17 @@ impl LogsBatch {
     pub fn labels(&self, stream: u32) -> &[u8] {
         let s = &self.streams[stream as usize];
         &self.stream_bytes[s.start as usize..s.end as usize]
+    }
+}
+
+/// Appends the mark of a row; while all are 0 the list stays empty.
+fn push_mark<T: Copy + PartialEq + Default>(marks: &mut Vec<T>, rows: usize, mark: T) {
+    let none = T::default();
+    if mark != none && marks.is_empty() {
+        marks.resize(rows, none);
+    }
+    if mark != none || !marks.is_empty() {
+        marks.push(mark);
     }
 }
 
@@ -172,8 +193,8 @@ mod tests {
         batch.abandon_row();
         batch.push_field(0, "hello");
         batch.push_field(1, "1");
-        batch.end_row(5, stream, 0, 0);
-        batch.end_row(6, stream, 0, 9);
+        batch.end_row(5, stream, 0, RecordMarks::default());
+        batch.end_row(6, stream, 0, RecordMarks { severity: 9, observed: 0 });
         assert_eq!(batch.row(0).collect::<Vec<_>>(), [(MSG, "hello"), ("a", "1")]);
         assert_eq!(batch.row(1).count(), 0);
         assert_eq!((batch.len(), batch.severity.as_slice()), (2, &[0, 9][..]));

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 
-use crate::logs::{LogFilter, REST, SEVERITY_NUMBER, Stored, StreamSelector, TIME, ValueCounts, ValueLimits};
+use crate::logs::{
+    LogFilter, OBSERVED_TIME, REST, SEVERITY_NUMBER, Stored, StreamSelector, TIME, ValueCounts, ValueLimits,
+};
 use crate::tables::logs as table;
 use crate::{Access, LabelSet, ReadStats, Result, SeriesId};
 
@@ -56,7 +58,7 @@ pub const FIELD_VALUE: &str = "__q_value";
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LogColumn {
     /// Name of the field; `_time`, `_stream` and `_stream_id` too, and for the analytical models `__q_service` and
-    /// [`crate::logs::SEVERITY_NUMBER`] (`UInt8`).
+    /// [`crate::logs::SEVERITY_NUMBER`] (`UInt8`) and [`crate::logs::OBSERVED_TIME`] (as `_time`, nullable).
     pub name: String,
     /// Give it as it is stored ([`Stored`]), for grouping and adding up; else `Utf8View`. Not for `_time`.
     pub stored: bool,
@@ -124,6 +126,7 @@ impl LogColumn {
         match self.name.as_str() {
             TIME => table::nanos(TIME),
             SEVERITY_NUMBER => Field::new(SEVERITY_NUMBER, DataType::UInt8, true),
+            OBSERVED_TIME => table::nanos(OBSERVED_TIME).with_nullable(true),
             name if self.stored => Field::new(name, Stored::data_type(), true),
             name => Field::new(name, DataType::Utf8View, true),
         }

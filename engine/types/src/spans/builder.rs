@@ -98,7 +98,7 @@ pub struct SpanFields<'a> {
     pub dropped: [u32; 3],
     /// When it was received.
     pub received: i64,
-    /// [`super::SHARED`].
+    /// [`super::SHARED`], [`super::NO_START`], [`super::NO_DURATION`].
     pub marks: u8,
 }
 

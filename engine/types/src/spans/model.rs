@@ -104,7 +104,7 @@ pub struct Span {
     pub dropped: [u32; 3],
     /// When it was received, Unix nanoseconds.
     pub received: i64,
-    /// [`SHARED`], [`NEGATIVE_DURATION`].
+    /// [`SHARED`], [`NEGATIVE_DURATION`], [`super::NO_START`], [`super::NO_DURATION`].
     pub marks: u8,
     /// Attributes.
     pub attributes: Attributes,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
 use super::{FileDef, TableDef};
-use crate::logs::{SEVERITY_NUMBER, TIME};
+use crate::logs::{OBSERVED_TIME, SEVERITY_NUMBER, TIME};
 
 /// The table.
 pub const TABLE: TableDef = TableDef {
@@ -54,14 +54,15 @@ pub fn nanos(name: &str) -> Field {
     Field::new(name, DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())), false)
 }
 
-/// Fixed columns of `.rows`. The columns of fields follow; severity and `__q_fields` are there only when some row has
-/// one.
+/// Fixed columns of `.rows`. The columns of fields follow; severity, time of observation and `__q_fields` are there
+/// only when some row has one.
 pub fn rows() -> SchemaRef {
     Arc::new(Schema::new(vec![
         nanos(TIME),
         Field::new(STREAM_NUMBER, DataType::UInt32, false),
         Field::new(SERVICE, dictionary(), false),
         Field::new(SEVERITY_NUMBER, DataType::UInt8, true),
+        nanos(OBSERVED_TIME).with_nullable(true),
         Field::new(FIELDS, map(), true),
     ]))
 }

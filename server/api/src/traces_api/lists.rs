@@ -86,9 +86,6 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
     let named = |name: &str| wanted.as_ref().is_none_or(|q| name.to_lowercase().contains(q));
     let data = match list {
         List::Search => {
-            if wanted.is_some() {
-                return Err(ParamError::new("q", "TraceQL is not supported; use `filter`").into());
-            }
             let page = traces.search(ctx, search, call.now).await?;
             cursor = page.cursor;
             Value::Array(page.rows.iter().map(Summary::to_json).collect())

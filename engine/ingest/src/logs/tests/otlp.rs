@@ -47,6 +47,7 @@ pub(crate) fn records() -> ExportLogsServiceRequest {
     });
     let one = LogRecord {
         time_unix_nano: 5,
+        observed_time_unix_nano: 7,
         severity_number: 9,
         severity_text: "INF".to_owned(),
         body: Some(any(text("hello"))),
@@ -96,6 +97,7 @@ fn records_become_rows() {
     assert_eq!(rows(&[], &records()), expected());
     let decoded = decode(&records().encode_to_vec(), &context(&[])).unwrap();
     assert_eq!(decoded.batches[0].severity, [9, 0, 0]);
+    assert_eq!(decoded.batches[0].observed, [7, 6, 0], "beside the time of the event, too");
     assert!(decode(b"", &context(&[])).unwrap().batches.is_empty());
     assert!(decode(b"\xff\xff garbage", &context(&[])).is_err());
 }
@@ -134,7 +136,7 @@ fn the_same_as_json() {
             "scope": {"name": "lib", "version": "1", "attributes": [{"key": "k", "value": {"boolValue": true}}]},
             "logRecords": [
                 {
-                    "timeUnixNano": "5", "severityNumber": 9, "severityText": "INF", "body": {"stringValue": "hello"},
+                    "timeUnixNano": "5", "observedTimeUnixNano": "7", "severityNumber": 9, "severityText": "INF", "body": {"stringValue": "hello"},
                     "attributes": [
                         {"key": "n", "value": {"intValue": -7}},
                         {"key": "m", "value": {"kvlistValue": {"values": [

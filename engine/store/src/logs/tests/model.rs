@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use quiver_types::logs::{
-    FieldPattern, LogFilter, MatchHints, NumberRange, SEVERITY_NUMBER, STREAM, STREAM_ID, TIME, ValueMatcher,
-    stream_text, words,
+    FieldPattern, LogFilter, MatchHints, NumberRange, OBSERVED_TIME, RecordMarks, SEVERITY_NUMBER, STREAM, STREAM_ID,
+    TIME, ValueMatcher, stream_text, words,
 };
 use quiver_types::{Access, LabelSet, LogsBatch};
 
@@ -18,6 +18,7 @@ pub(in crate::logs) struct ModelRow {
     pub(in crate::logs) stream: Vec<(String, String)>,
     pub(in crate::logs) service: String,
     pub(in crate::logs) severity: u8,
+    pub(in crate::logs) observed: i64,
     pub(in crate::logs) fields: Vec<(String, String)>,
 }
 
@@ -84,7 +85,7 @@ pub(in crate::logs) fn batch(rows: &[ModelRow]) -> LogsBatch {
         let labels = row.labels();
         let stream =
             *streams.entry(labels.canonical().to_vec()).or_insert_with(|| batch.push_stream(labels.canonical()));
-        batch.end_row(row.time, stream, service, row.severity);
+        batch.end_row(row.time, stream, service, RecordMarks { severity: row.severity, observed: row.observed });
     }
     batch
 }
@@ -92,7 +93,7 @@ pub(in crate::logs) fn batch(rows: &[ModelRow]) -> LogsBatch {
 fn matches(filter: &LogFilter, row: &ModelRow, seen: &Row) -> bool {
     let get = |name: &str| -> String {
         match name {
-            SEVERITY_NUMBER => String::new(),
+            SEVERITY_NUMBER | OBSERVED_TIME => String::new(),
             _ => seen.get(name).cloned().unwrap_or_default(),
         }
     };

@@ -104,7 +104,7 @@ fn many_names(from: usize, rows: usize) -> LogsBatch {
             batch.names.push(format!("{part}.{i}").into());
             batch.push_field(batch.names.len() as u32 - 1, "1");
         }
-        batch.end_row(T0 + i as i64, stream, 0, 0);
+        batch.end_row(T0 + i as i64, stream, 0, quiver_types::logs::RecordMarks::default());
     }
     batch
 }
@@ -192,7 +192,7 @@ fn plain_rows(from: usize, rows: usize) -> LogsBatch {
         ["a", "b", "c"].map(|app| batch.push_stream(quiver_types::LabelSet::from_pairs([("app", app)]).canonical()));
     for i in from..from + rows {
         batch.push_field(0, if i % 1000 == 0 { "a rare row" } else { "a row" });
-        batch.end_row(T0 + i as i64, streams[i % 3], 0, 0);
+        batch.end_row(T0 + i as i64, streams[i % 3], 0, quiver_types::logs::RecordMarks::default());
     }
     batch
 }

@@ -75,6 +75,7 @@ fn rows(rng: &mut StdRng, count: usize, odd_in: u32) -> Vec<ModelRow> {
                 stream: pick(rng, &streams).clone(),
                 service: (*pick(rng, &["", "s1", "s2"])).into(),
                 severity: *pick(rng, &[0, 0, 9, 17]),
+                observed: *pick(rng, &[0, 0, 1, T0]),
                 fields: Vec::new(),
             };
             for name in NAMES {

@@ -159,7 +159,7 @@ pub(crate) fn merged_columns(parts: &[(&PartMeta, &PartLogs)], group_rows: usize
         let kind = merged_kind(parts, &name);
         plan.columns.push(ColumnPlan { name, kind, rows, of_stream: false, in_groups: Vec::new() });
     }
-    MergedColumns { plan, overflow: left_out || parts.iter().any(|(_, logs)| logs.has_overflow) }
+    MergedColumns { plan, overflow: left_out || parts.iter().any(|(_, logs)| logs.has.overflow) }
 }
 
 /// The kind that the values of all parts can have; those of an overflow map can be any text.
@@ -177,7 +177,7 @@ fn merged_kind(parts: &[(&PartMeta, &PartLogs)], name: &str) -> ColumnKind {
         } else if let Some(value) = logs.columns.constants.get(name) {
             constants.push(value.as_str());
         } else {
-            any_text |= logs.has_overflow && meta.names.may_contain(name);
+            any_text |= logs.has.overflow && meta.names.may_contain(name);
         }
     }
     let fits = |kind: ColumnKind, value: &&str| match kind {

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection, RowSelectionPolicy};
 use parquet::errors::ParquetError;
+use quiver_types::logs::{OBSERVED_TIME, SEVERITY_NUMBER};
 use quiver_types::tables::logs as table;
 use quiver_types::{LabelSet, ReadStats, SeriesId, stats};
 
@@ -18,7 +19,7 @@ use super::super::fetch::{Fetched, Purpose};
 use super::super::footer::{Footer, damaged};
 use super::super::{FileMeta, Part};
 use super::columns::LogColumns;
-use super::writer::COLUMNS_KEY;
+use super::writer::{COLUMNS_KEY, Optional};
 use crate::error::{Error, Result};
 use crate::memtable::logs::LiveStream;
 
@@ -39,8 +40,7 @@ pub(crate) struct PartLogs {
     pub(crate) streams: Vec<PartStream>,
     /// The footer of `.rows`.
     pub(crate) footer: Arc<Footer>,
-    pub(crate) has_severity: bool,
-    pub(crate) has_overflow: bool,
+    pub(crate) has: Optional,
     /// First and last time of each row group.
     pub(crate) group_ranges: Vec<(i64, i64)>,
 }
@@ -135,8 +135,11 @@ impl Part {
         let columns: LogColumns = serde_json::from_str(columns)
             .map_err(|e| damaged(&file.key, "its columns cannot be read").with_source(e))?;
         let streams = self.read_streams(purpose, stats).await?;
-        let (has_severity, has_overflow) =
-            (footer.column(quiver_types::logs::SEVERITY_NUMBER).is_some(), footer.column(table::FIELDS).is_some());
+        let has = Optional {
+            severity: footer.column(SEVERITY_NUMBER).is_some(),
+            observed: footer.column(OBSERVED_TIME).is_some(),
+            overflow: footer.column(table::FIELDS).is_some(),
+        };
         let group_ranges = (0..footer.group_starts().len() - 1)
             .map(|g| {
                 let rows = footer.group_starts()[g]..footer.group_starts()[g + 1];
@@ -148,7 +151,7 @@ impl Part {
                 pages.iter().map(|p| p.1).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or(of_streams)
             })
             .collect();
-        Ok(PartLogs { columns, streams, footer, has_severity, has_overflow, group_ranges })
+        Ok(PartLogs { columns, streams, footer, has, group_ranges })
     }
 
     async fn read_streams(&self, purpose: Purpose, stats: &ReadStats) -> Result<Vec<PartStream>> {

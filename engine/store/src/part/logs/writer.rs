@@ -14,7 +14,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use parquet::basic::Compression;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use quiver_types::logs::{SEVERITY_NUMBER, TIME};
+use quiver_types::logs::{OBSERVED_TIME, SEVERITY_NUMBER, TIME};
 use quiver_types::tables::logs as table;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -45,10 +45,21 @@ pub(crate) struct GroupColumns {
     pub(crate) streams: Vec<(Arc<LiveStream>, usize)>,
     /// 0 = none; empty when no row of the part has one.
     pub(crate) severity: Vec<u8>,
+    /// The same for times of observation.
+    pub(crate) observed: Vec<i64>,
     /// By column of the plan.
     pub(crate) columns: Vec<ArrayRef>,
     /// Fields without a column; `None` when no row of the part has one.
     pub(crate) overflow: Option<MapArray>,
+}
+
+/// Which of the columns a part has that are there only when some row has a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Optional {
+    pub(crate) severity: bool,
+    pub(crate) observed: bool,
+    /// Fields without a column.
+    pub(crate) overflow: bool,
 }
 
 /// Writes a part of logs. Dropped before [`LogPartWriter::finish`], it deletes its files.
@@ -60,8 +71,7 @@ pub(crate) struct LogPartWriter {
     rows: PartFile,
     index: Index,
     streams: Streams,
-    with_severity: bool,
-    with_overflow: bool,
+    with: Optional,
     range: (i64, i64),
     /// Names of all fields; `None`: too many to tell.
     names: Option<BTreeSet<String>>,
@@ -75,17 +85,11 @@ impl std::fmt::Debug for LogPartWriter {
 }
 
 impl LogPartWriter {
-    /// Begins a part. `severity`, `overflow`: whether some row has one.
-    pub(crate) fn new(
-        root: &Path,
-        spec: PartSpec,
-        plan: LogColumns,
-        with_severity: bool,
-        with_overflow: bool,
-    ) -> Result<Self> {
+    /// Begins a part.
+    pub(crate) fn new(root: &Path, spec: PartSpec, plan: LogColumns, with: Optional) -> Result<Self> {
         let mut unfinished = Unfinished::default();
-        let schema = schema(&plan, with_severity, with_overflow, false);
-        let written = schema_of_file(&plan, with_severity, with_overflow);
+        let written = schema(&plan, with, true);
+        let schema = schema(&plan, with, false);
         let properties = rows_properties(&spec, &plan);
         let rows = PartFile::create_as(root, &spec, "rows", &schema, &written, properties, &mut unfinished)?;
         let index = Index::new(&plan);
@@ -98,8 +102,7 @@ impl LogPartWriter {
             rows,
             index,
             streams: Streams::default(),
-            with_severity,
-            with_overflow,
+            with,
             range: (i64::MAX, i64::MIN),
             names: Some(names.collect()),
             unfinished,
@@ -137,12 +140,17 @@ impl LogPartWriter {
             Arc::new(UInt32Array::from(numbers)),
             Arc::new(DictionaryArray::<UInt32Type>::new(service_codes.into(), services)),
         ];
-        if self.with_severity {
+        if self.with.severity {
             let severity = group.severity.iter().map(|&s| (s > 0).then_some(s));
             columns.push(Arc::new(severity.collect::<UInt8Array>()));
         }
+        if self.with.observed {
+            let observed = group.observed.iter().map(|&o| (o != 0).then_some(o));
+            let observed: TimestampNanosecondArray = observed.collect();
+            columns.push(Arc::new(observed.with_timezone("UTC")));
+        }
         columns.extend(group.columns.iter().cloned());
-        if self.with_overflow {
+        if self.with.overflow {
             let overflow = group.overflow.ok_or_else(|| Error::internal("a row group without its overflow map"))?;
             self.note_names(&overflow);
             columns.push(Arc::new(overflow));
@@ -236,7 +244,7 @@ fn are_labels(name: &str, array: &ArrayRef, streams: &[(Arc<LiveStream>, usize)]
 }
 
 /// The columns of `.rows`: as they are handed to the writer, or as the file says that they are.
-fn schema(plan: &LogColumns, with_severity: bool, with_overflow: bool, of_file: bool) -> SchemaRef {
+fn schema(plan: &LogColumns, with: Optional, of_file: bool) -> SchemaRef {
     let data_type = |kind: ColumnKind| match kind {
         ColumnKind::Text if of_file => DataType::Utf8,
         ColumnKind::Coded if of_file => table::dictionary(),
@@ -247,18 +255,17 @@ fn schema(plan: &LogColumns, with_severity: bool, with_overflow: bool, of_file: 
         Field::new(table::STREAM_NUMBER, DataType::UInt32, false),
         Field::new(table::SERVICE, table::dictionary(), false),
     ];
-    if with_severity {
+    if with.severity {
         fields.push(Field::new(SEVERITY_NUMBER, DataType::UInt8, true));
     }
+    if with.observed {
+        fields.push(table::nanos(OBSERVED_TIME).with_nullable(true));
+    }
     fields.extend(plan.columns.iter().map(|c| Field::new(&c.name, data_type(c.kind), true)));
-    if with_overflow {
+    if with.overflow {
         fields.push(Field::new(table::FIELDS, table::map(), false));
     }
     Arc::new(Schema::new(fields))
-}
-
-fn schema_of_file(plan: &LogColumns, with_severity: bool, with_overflow: bool) -> SchemaRef {
-    schema(plan, with_severity, with_overflow, true)
 }
 
 /// The type of the arrays that the writer takes.

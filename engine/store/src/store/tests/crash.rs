@@ -71,7 +71,7 @@ fn log_batch(times: &[Millis], value: u64) -> LogsBatch {
         let stream =
             batch.push_stream(LabelSet::from_pairs([("app", if ts % 2 == 0 { "a" } else { "b" })]).canonical());
         batch.push_field(0, &value.to_string());
-        batch.end_row(ts * 1_000_000, stream, 0, 0);
+        batch.end_row(ts * 1_000_000, stream, 0, quiver_types::logs::RecordMarks::default());
     }
     batch
 }

@@ -91,7 +91,7 @@ impl LogStager {
         let at = record::begin(out);
         encoder.log_rows(&rows, out);
         let last = if request.is_none() { record::LAST } else { 0 };
-        let flags = last | if rows.severity.is_some() { record::OPTIONAL } else { 0 };
+        let flags = last | rows.flags();
         record::finish(out, at, header(Kind::LogRows, seq, 1, flags));
         rows
     }

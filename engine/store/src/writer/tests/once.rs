@@ -22,7 +22,7 @@ fn batches(times: &[i64]) -> Vec<LogsBatch> {
         for (n, &time) in times.iter().enumerate() {
             batch.push_field(0, &format!("row {n} of {at}"));
             batch.push_field(1, "x");
-            batch.end_row(time, streams[n % 2], 1, 0);
+            batch.end_row(time, streams[n % 2], 1, quiver_types::logs::RecordMarks::default());
         }
         batch
     };

@@ -1,0 +1,248 @@
+//! What all series of a resource and its scopes have: `job` and `instance`, promoted attributes, labels of the scope.
+//!
+//! Made once per resource and scope; points merge the sorted list into their own labels.
+
+use std::collections::HashSet;
+
+use quiver_types::SeriesId;
+
+use super::labels::Attributes;
+use super::{Fault, any, names};
+use crate::decoded::Reason;
+use crate::labels::{TEXT_MAX_BYTES, push_text};
+use crate::wire::{Reader, WireError};
+
+/// Resource attributes that become `job` and `instance`.
+const IDENTITY: [&str; 3] = ["service.name", "service.namespace", "service.instance.id"];
+/// Most attributes of a scope.
+const SCOPE_ATTRIBUTES_MAX: usize = 1000;
+
+/// Names of the resource attributes that become labels of each series.
+#[derive(Debug, Clone, Default)]
+pub struct Promoted {
+    names: HashSet<String>,
+    prefixes: Vec<String>,
+}
+
+impl Promoted {
+    /// Reads a list of names, in which a last `*` stands for the rest of a name.
+    pub fn of(list: &[String]) -> Self {
+        let mut out = Self::default();
+        for name in list {
+            match name.strip_suffix('*') {
+                Some(prefix) => out.prefixes.push(prefix.to_owned()),
+                None => drop(out.names.insert(name.clone())),
+            }
+        }
+        out
+    }
+
+    fn has(&self, key: &str) -> bool {
+        self.names.contains(key) || self.prefixes.iter().any(|prefix| key.starts_with(&**prefix))
+    }
+}
+
+/// A label, and whether it wins over an attribute of the same name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FixedLabel {
+    pub(super) name: String,
+    pub(super) value: String,
+    pub(super) wins: bool,
+}
+
+/// What all series of a resource and scope have: sorted by name, names unique, no value empty.
+#[derive(Debug, Default, Clone)]
+pub(super) struct FixedLabels {
+    labels: Vec<FixedLabel>,
+    key: SeriesId,
+}
+
+impl FixedLabels {
+    /// Takes labels of which the later one counts, and those that win over the others.
+    pub(super) fn new(labels: impl IntoIterator<Item = FixedLabel>) -> Self {
+        let mut kept: Vec<FixedLabel> = labels.into_iter().filter(|l| !l.value.is_empty()).collect();
+        kept.sort_by(|a, b| a.name.cmp(&b.name));
+        kept.dedup_by(|later, kept| {
+            let is_same = later.name == kept.name;
+            if is_same && (later.wins || !kept.wins) {
+                std::mem::swap(later, kept);
+            }
+            is_same
+        });
+        let mut bytes = Vec::new();
+        for label in &kept {
+            push_text(&mut bytes, label.name.as_bytes());
+            push_text(&mut bytes, label.value.as_bytes());
+            bytes.push(u8::from(label.wins));
+        }
+        Self { key: SeriesId::of(&bytes), labels: kept }
+    }
+
+    /// Gives the labels in order of their names.
+    pub(super) fn labels(&self) -> &[FixedLabel] {
+        &self.labels
+    }
+
+    /// Gives what tells these labels from others.
+    pub(super) fn key(&self) -> SeriesId {
+        self.key
+    }
+
+    /// Adds labels that win over all others.
+    pub(super) fn with(&self, more: Vec<FixedLabel>) -> Self {
+        Self::new(self.labels.iter().cloned().chain(more))
+    }
+}
+
+/// What a resource brings.
+#[derive(Debug, Default)]
+pub(super) struct Resource<'a> {
+    /// Labels of its series.
+    pub(super) of_series: FixedLabels,
+    /// Labels of its `target_info` beside the attributes.
+    pub(super) of_info: FixedLabels,
+    /// Attributes of its `target_info`; empty when there is nothing to tell.
+    pub(super) info: Attributes<'a>,
+}
+
+impl<'a> Resource<'a> {
+    /// Reads the attributes of a resource, each key once.
+    ///
+    /// `job`, `instance` and what is promoted become labels of every series. `target_info` has the rest, too: all but
+    /// what `job` and `instance` say already, of which it has what is promoted, so that both carry the same service.
+    pub(super) fn read(mut attributes: Attributes<'a>, promoted: &Promoted) -> Result<Self, Fault> {
+        attributes.keep_last()?;
+        let identity = identity(&attributes)?;
+        let mut labels = promoted_labels(&attributes, promoted)?;
+        let of_info = FixedLabels::new(identity.iter().cloned());
+        labels.extend(identity);
+        if labels.iter().map(|l| l.name.len() + l.value.len()).sum::<usize>() > TEXT_MAX_BYTES {
+            return Err(Reason::LongLabel.into());
+        }
+        let is_identity = |key: &[u8]| IDENTITY.iter().any(|id| id.as_bytes() == key);
+        if attributes.keys().all(is_identity) {
+            attributes.clear();
+        }
+        attributes.retain(|key| !is_identity(key) || std::str::from_utf8(key).is_ok_and(|key| promoted.has(key)));
+        Ok(Self { of_series: FixedLabels::new(labels), of_info, info: attributes })
+    }
+}
+
+/// Gives `job` and `instance`.
+fn identity(attributes: &Attributes<'_>) -> Result<Vec<FixedLabel>, Fault> {
+    let [name, namespace, instance] = IDENTITY.map(|key| attributes.get(key));
+    let namespace = namespace?;
+    let job = name?.map(|name| namespace.map_or(name.clone(), |namespace| format!("{namespace}/{name}")));
+    let labels = [("job", job), ("instance", instance?)];
+    let label =
+        |(name, value): (&str, Option<String>)| Some(FixedLabel { name: name.into(), value: value?, wins: true });
+    Ok(labels.into_iter().filter_map(label).collect())
+}
+
+/// Gives the promoted attributes as labels; values of keys that become the same name are joined by `;`, in key order.
+fn promoted_labels(attributes: &Attributes<'_>, promoted: &Promoted) -> Result<Vec<FixedLabel>, Fault> {
+    let mut labels: Vec<FixedLabel> = Vec::new();
+    for (key, value) in attributes.iter() {
+        // A key that is no text is not on the list; `target_info` refuses it.
+        let Some(key) = std::str::from_utf8(key).ok().filter(|key| promoted.has(key)) else { continue };
+        let (mut name, mut text) = (String::new(), String::new());
+        any::push(value, &mut text)?;
+        if text.is_empty() || !names::push_label_name(key, &mut name) {
+            continue;
+        }
+        labels.push(FixedLabel { name, value: text, wins: false });
+    }
+    // The sort is stable: attributes came in order of their keys.
+    labels.sort_by(|a, b| a.name.cmp(&b.name));
+    labels.dedup_by(|later, kept| {
+        let is_same = later.name == kept.name;
+        if is_same {
+            kept.value.push(';');
+            kept.value.push_str(&later.value);
+        }
+        is_same
+    });
+    Ok(labels)
+}
+
+/// Gives the labels of a scope that has a name; they win over attributes.
+pub(super) fn scope_labels(scope: &[u8], schema_url: &[u8]) -> Result<Vec<FixedLabel>, Fault> {
+    let mut labels: Vec<FixedLabel> = Vec::new();
+    let (mut name, mut version): (&[u8], &[u8]) = (b"", b"");
+    let mut add = |label: String, value: String| labels.push(FixedLabel { name: label, value, wins: true });
+    let mut r = Reader::new(scope);
+    let mut attributes = 0;
+    while !r.is_empty() {
+        match r.tag()? {
+            0x0a => name = r.bytes()?,
+            0x12 => version = r.bytes()?,
+            0x1a => {
+                let (key, value) = any::key_value(r.bytes()?)?;
+                let (mut label, mut text) = (String::new(), String::new());
+                names::push_label_name(&format!("otel_scope_{}", any::text(key)?), &mut label);
+                any::push(value, &mut text)?;
+                add(label, text);
+                attributes += 1;
+                if attributes > SCOPE_ATTRIBUTES_MAX {
+                    return Err(Fault::Refused(Reason::TooManyLabels));
+                }
+            }
+            other => r.skip(other, &[1, 2, 3])?,
+        }
+    }
+    if name.is_empty() {
+        return Ok(Vec::new());
+    }
+    for (label, value) in [("name", name), ("version", version), ("schema_url", schema_url)] {
+        add(format!("otel_scope_{label}"), any::text(value)?.to_owned());
+    }
+    Ok(labels)
+}
+
+/// Reads the attributes of a `Resource` message.
+pub(super) fn push_attributes<'a>(resource: &'a [u8], attributes: &mut Attributes<'a>) -> Result<(), WireError> {
+    let mut r = Reader::new(resource);
+    while !r.is_empty() {
+        match r.tag()? {
+            0x0a => attributes.push(any::key_value(r.bytes()?)?),
+            other => r.skip(other, &[1])?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_on_the_list() {
+        let list = ["host.name", "mysql.*", "k8s.pod*"].map(str::to_owned);
+        let promoted = Promoted::of(&list);
+        let check = |key: &str, expected| assert_eq!(promoted.has(key), expected, "{key}");
+        check("host.name", true);
+        check("host.name.x", false);
+        check("host", false);
+        check("mysql.", true);
+        check("mysql.instance.endpoint", true);
+        check("mysql", false);
+        check("k8s.pod", true);
+        check("k8s.pod.uid", true);
+        assert!(Promoted::of(&["*".to_owned()]).has("any"));
+        assert!(!Promoted::default().has(""));
+    }
+
+    #[test]
+    fn labels_of_equal_names() {
+        let label = |name: &str, value: &str, wins| FixedLabel { name: name.into(), value: value.into(), wins };
+        let check = |labels: &[FixedLabel], expected: &[FixedLabel]| {
+            assert_eq!(FixedLabels::new(labels.iter().cloned()).labels(), expected, "{labels:?}");
+        };
+        check(&[label("b", "1", false), label("a", "2", true)], &[label("a", "2", true), label("b", "1", false)]);
+        check(&[label("job", "own", true), label("job", "attribute", false)], &[label("job", "own", true)]);
+        check(&[label("job", "attribute", false), label("job", "own", true)], &[label("job", "own", true)]);
+        check(&[label("job", "attribute", false), label("job", "", true)], &[label("job", "attribute", false)]);
+        let key = |value: &str, wins| FixedLabels::new([label("a", value, wins)]).key();
+        assert!(key("1", true) != key("1", false) && key("1", true) != key("2", true), "keys tell labels apart");
+    }
+}

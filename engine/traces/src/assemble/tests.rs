@@ -1,0 +1,197 @@
+use quiver_types::spans::{Attributes, Event, NO_DURATION, NO_START, SHARED, SpanContext, Value};
+
+use super::*;
+
+/// Makes a span of a service for tests.
+pub(crate) fn span(id: u64, parent: u64, service: &str, kind: u8, start: i64, end: i64) -> Span {
+    let context = SpanContext { service: service.to_owned(), ..SpanContext::default() };
+    Span {
+        trace_id: [1; 16],
+        span_id: id.to_be_bytes(),
+        parent: (parent != 0).then(|| parent.to_be_bytes()),
+        context: Arc::new(context),
+        name: format!("op{id}"),
+        kind,
+        start,
+        end,
+        status: 0,
+        status_message: String::new(),
+        trace_state: String::new(),
+        flags: 0,
+        dropped: [0; 3],
+        received: 5,
+        marks: 0,
+        attributes: Attributes::default(),
+        events: Vec::new(),
+        links: Vec::new(),
+    }
+}
+
+#[test]
+fn repeats_change_nothing_and_reports_unite() {
+    let one = span(1, 0, "a", 2, 10, 20);
+    let expected = assemble([1; 16], vec![one.clone()]);
+    assert_eq!(assemble([1; 16], vec![one.clone(), one.clone(), one.clone()]), expected);
+    let mut early = span(1, 0, "a", 0, 8, 12);
+    early.received = 1;
+    early.attributes = Attributes::of([("k", Value::Text("old")), ("e", Value::Int(1))]);
+    let mut late = span(1, 9, "a", 2, 10, 20);
+    late.received = 2;
+    late.attributes = Attributes::of([("k", Value::Text("new"))]);
+    late.status = STATUS_ERROR;
+    for order in [vec![early.clone(), late.clone()], vec![late, early]] {
+        let united = &assemble([1; 16], order).spans[0];
+        assert_eq!((united.start, united.end, united.kind, united.status), (8, 20, 2, STATUS_ERROR));
+        assert_eq!(united.attributes.get("k"), Some(Value::Text("new")));
+        assert_eq!(united.attributes.get("e"), Some(Value::Int(1)));
+        assert_eq!(united.parent, Some(9u64.to_be_bytes()));
+    }
+}
+
+#[test]
+fn shared_ids_get_their_own() {
+    let client = span(7, 1, "front", 3, 10, 30);
+    let mut server = span(7, 1, "back", 2, 12, 28);
+    server.marks = SHARED;
+    let child = span(8, 7, "back", 0, 14, 20);
+    let sibling = span(9, 7, "front", 0, 15, 16);
+    let trace = assemble([1; 16], vec![server.clone(), child, client, sibling]);
+    let parents: Vec<_> =
+        trace.spans.iter().map(|s| (u64::from_be_bytes(s.span_id), s.parent.map(u64::from_be_bytes))).collect();
+    let flipped = 7 | 1 << 63;
+    assert_eq!(parents, [(7, Some(1)), (flipped, Some(7)), (8, Some(flipped)), (9, Some(7))]);
+    assert_eq!(assemble([1; 16], vec![server.clone()]).spans, [server], "alone it stays as it is");
+}
+
+/// One span as a test sees it: id, parent, service, kind, start, end.
+type Row = (u64, u64, &'static str, u8, i64, i64);
+
+fn rows(trace: &Trace) -> Vec<(u64, u64, String, u8, i64, i64)> {
+    let id = |id: SpanId| u64::from_be_bytes(id);
+    let row = |s: &Span| (id(s.span_id), s.parent.map_or(0, id), s.context.service.clone(), s.kind, s.start, s.end);
+    trace.spans.iter().map(row).collect()
+}
+
+/// Checks a trace, whatever the order of its reports.
+fn check(reports: &[Span], expected: &[Row]) {
+    let expected: Vec<_> = expected.iter().map(|r| (r.0, r.1, r.2.to_owned(), r.3, r.4, r.5)).collect();
+    let mut list = reports.to_vec();
+    for turn in 0..reports.len() {
+        assert_eq!(rows(&assemble([1; 16], list.clone())), expected, "turn {turn}");
+        list.reverse();
+        assert_eq!(rows(&assemble([1; 16], list.clone())), expected, "turn {turn}, backwards");
+        list.reverse();
+        list.rotate_left(1);
+    }
+}
+
+const FLIP: u64 = 1 << 63;
+const CLIENT: u8 = 3;
+const SERVER: u8 = 2;
+
+fn shared(mut span: Span) -> Span {
+    span.marks |= SHARED;
+    span
+}
+
+/// A report without a timestamp, which came at 1000, with a duration if it has one.
+fn untimed(mut span: Span, duration: i64) -> Span {
+    (span.start, span.end) = (1000, 1000 + duration);
+    span.marks |= NO_START | if duration == 0 { NO_DURATION } else { 0 };
+    span
+}
+
+/// The cases of Zipkin's `TraceTest` and `SpanNodeTest`; times are ours.
+#[test]
+fn what_zipkin_merges() {
+    let root = || span(0xa, 0, "frontend", SERVER, 1, 90);
+    let client = || span(0xb, 0xa, "frontend", CLIENT, 2, 80);
+    let server = |parent| span(0xb, parent, "backend", SERVER, 3, 70);
+    let (a, b) = ((0xa, 0, "frontend", SERVER, 1, 90), (0xb, 0xa, "frontend", CLIENT, 2, 80));
+    let halves = [a, b, (0xb | FLIP, 0xb, "backend", SERVER, 3, 70)];
+    // The server was not told its parent; the mark was forgotten.
+    check(&[root(), client(), shared(server(0))], &halves);
+    check(&[root(), client(), server(0xa)], &halves);
+    // Late pieces without endpoint or kind.
+    let piece = |service| span(0xb, 0xa, service, 0, 1000, 1000);
+    check(&[root(), client(), shared(server(0xa)), untimed(piece(""), 0)], &halves);
+    check(&[root(), client(), shared(server(0xa)), untimed(piece("backend"), 0)], &halves);
+    let mut begun = client();
+    (begun.end, begun.marks) = (begun.start, NO_DURATION);
+    check(&[root(), begun, shared(server(0xa)), untimed(piece(""), 78)], &halves);
+    let mut nameless = client();
+    nameless.context = Arc::new(SpanContext::default());
+    check(&[root(), nameless.clone(), untimed(piece("frontend"), 0), shared(server(0xa))], &halves);
+    // Nobody is the caller by name.
+    check(&[root(), nameless], &[a, (0xb, 0xa, "", CLIENT, 2, 80)]);
+    // Two servers answer one client.
+    let other = span(0xb, 0xa, "retry", SERVER, 4, 60);
+    check(
+        &[root(), client(), shared(server(0xa)), shared(other)],
+        &[halves[0], halves[1], halves[2], (0xb | FLIP >> 1, 0xb, "retry", SERVER, 4, 60)],
+    );
+    // A parent that is nowhere stays as it is.
+    check(
+        &[span(0xb, 0xa, "backend", SERVER, 1, 2), span(0xc, 0xa, "backend", SERVER, 3, 4)],
+        &[(0xb, 0xa, "backend", SERVER, 1, 2), (0xc, 0xa, "backend", SERVER, 3, 4)],
+    );
+}
+
+/// What a service does within a call is below the half of the call that it serves, even when it calls itself.
+#[test]
+fn children_of_a_shared_id() {
+    let of = |caller: &'static str, callee: &'static str, child: &'static str, parent: u64| {
+        let reports = [
+            span(1, 0, caller, SERVER, 1, 90),
+            span(7, 1, caller, CLIENT, 2, 80),
+            shared(span(7, 1, callee, SERVER, 3, 70)),
+            span(8, 7, child, CLIENT, 4, 60),
+            span(9, 8, child, 0, 5, 50),
+        ];
+        check(
+            &reports,
+            &[
+                (1, 0, caller, SERVER, 1, 90),
+                (7, 1, caller, CLIENT, 2, 80),
+                (7 | FLIP, 7, callee, SERVER, 3, 70),
+                (8, parent, child, CLIENT, 4, 60),
+                (9, 8, child, 0, 5, 50),
+            ],
+        );
+    };
+    of("front", "back", "back", 7 | FLIP);
+    of("front", "back", "front", 7);
+    of("front", "back", "other", 7);
+    of("front", "back", "", 7);
+    of("same", "same", "same", 7 | FLIP);
+    // Two clients under one id, and a server that has the service of the second.
+    let reports = [
+        span(7, 0, "a", CLIENT, 1, 90),
+        span(7, 0, "b", CLIENT, 2, 80),
+        shared(span(7, 0, "b", SERVER, 3, 70)),
+        span(8, 7, "b", 0, 4, 60),
+    ];
+    check(
+        &reports,
+        &[
+            (7, 0, "a", CLIENT, 1, 90),
+            (7 | FLIP, 7, "b", CLIENT, 2, 80),
+            (7 | FLIP >> 1, 7, "b", SERVER, 3, 70),
+            (8, 7 | FLIP >> 1, "b", 0, 4, 60),
+        ],
+    );
+}
+
+#[test]
+fn annotations_that_are_sent_twice_stand_once_in_order() {
+    let event =
+        |time: i64, name: &str| Event { time, name: name.into(), dropped: 0, attributes: Attributes::default() };
+    let mut first = span(1, 0, "a", CLIENT, 1, 9);
+    first.events = vec![event(5, "late"), event(3, "early")];
+    let mut again = first.clone();
+    again.received += 1;
+    again.events = vec![event(3, "early"), event(4, "between"), event(5, "late")];
+    let trace = assemble([1; 16], vec![again, first]);
+    let names: Vec<&str> = trace.spans[0].events.iter().map(|e| e.name.as_str()).collect();
+    assert_eq!(names, ["early", "between", "late"]);
+}

@@ -1,0 +1,330 @@
+//! TraceQL (`traces-api` 5.3): a text becomes a [`Query`], which is answered in two steps.
+//!
+//! `lower` gives a filter of spans that none of the wanted spans fails, which the store's scan evaluates; `eval` then
+//! decides over whole traces, as assembled. So every expression is exact, and what the scan can tell is left to it.
+//!
+//! Conditions, structure, `select` and comparisons of aggregates are there, of the metrics `rate` and `count_over_time`.
+//! What is not is named in the error.
+
+mod eval;
+mod lower;
+mod parser;
+mod search;
+
+use std::fmt;
+
+use quiver_types::spans::{AttributeTest, Place, SpanFilter};
+
+pub use eval::Found;
+pub use search::{TraceqlHit, TraceqlSearch};
+
+/// A query.
+#[derive(Debug, Clone)]
+pub struct Query {
+    pub(crate) spans: Spanset,
+    pub(crate) stages: Vec<Stage>,
+    /// What its spans are counted to, instead of being listed.
+    pub(crate) metric: Option<Metric>,
+}
+
+/// Which spans of a trace are wanted.
+#[derive(Debug, Clone)]
+pub(crate) enum Spanset {
+    /// Those that match.
+    Filter(Expr),
+    /// Those of two sets that stand in a relation.
+    Both(Relation, Box<Spanset>, Box<Spanset>),
+}
+
+/// How two sets of spans become one. Of structures the right side is given, with `union` both that stand so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Relation {
+    /// Both must be there.
+    And,
+    /// Either.
+    Or,
+    /// The right side lies so to the left one.
+    Structure {
+        /// How.
+        kind: Structure,
+        /// It must not.
+        negated: bool,
+        /// The left side is given, too.
+        union: bool,
+    },
+}
+
+/// Where a span lies, seen from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Structure {
+    /// `>>`
+    Descendant,
+    /// `>`
+    Child,
+    /// `<<`
+    Ancestor,
+    /// `<`
+    Parent,
+    /// `~`
+    Sibling,
+}
+
+/// A condition on a span.
+#[derive(Debug, Clone)]
+pub(crate) enum Expr {
+    True,
+    False,
+    And(Vec<Expr>),
+    Or(Vec<Expr>),
+    Not(Box<Expr>),
+    Is(Field, Check),
+}
+
+/// What is asked of the value of a field.
+#[derive(Debug, Clone)]
+pub(crate) enum Check {
+    /// There is a value, and it passes.
+    Passes(AttributeTest),
+    /// There is a value, and it does not pass.
+    Fails(AttributeTest),
+    /// There is none.
+    Missing,
+    /// There is one.
+    There,
+}
+
+/// What of a span or its trace is looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Field {
+    /// An attribute; without a place that of the span, else that of the resource.
+    Attribute(Option<Place>, String),
+    /// What every span has.
+    Intrinsic(Intrinsic),
+}
+
+/// What every span has beside its attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Intrinsic {
+    Name,
+    Duration,
+    Status,
+    StatusMessage,
+    Kind,
+    SpanId,
+    ParentId,
+    /// Below 0 on a root; nothing else can be asked of it.
+    NestedSetParent,
+    TraceId,
+    RootName,
+    RootService,
+    TraceDuration,
+    EventName,
+    LinkTraceId,
+    LinkSpanId,
+    ScopeName,
+    ScopeVersion,
+}
+
+impl Intrinsic {
+    /// Names, the short form first.
+    const NAMES: &[(&str, Self)] = &[
+        ("name", Self::Name),
+        ("span:name", Self::Name),
+        ("duration", Self::Duration),
+        ("span:duration", Self::Duration),
+        ("status", Self::Status),
+        ("span:status", Self::Status),
+        ("statusMessage", Self::StatusMessage),
+        ("span:statusMessage", Self::StatusMessage),
+        ("kind", Self::Kind),
+        ("span:kind", Self::Kind),
+        ("span:id", Self::SpanId),
+        ("span:parentID", Self::ParentId),
+        ("nestedSetParent", Self::NestedSetParent),
+        ("trace:id", Self::TraceId),
+        ("rootName", Self::RootName),
+        ("trace:rootName", Self::RootName),
+        ("rootServiceName", Self::RootService),
+        ("trace:rootService", Self::RootService),
+        ("traceDuration", Self::TraceDuration),
+        ("trace:duration", Self::TraceDuration),
+        ("event:name", Self::EventName),
+        ("link:traceID", Self::LinkTraceId),
+        ("link:spanID", Self::LinkSpanId),
+        ("instrumentation:name", Self::ScopeName),
+        ("instrumentation:version", Self::ScopeVersion),
+    ];
+
+    /// Finds the one that a name, short or long, stands for.
+    fn find(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, intrinsic)| *intrinsic)
+    }
+
+    fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether its values are numbers of nanoseconds.
+    fn is_duration(self) -> bool {
+        matches!(self, Self::Duration | Self::TraceDuration)
+    }
+}
+
+/// Names of intrinsics that completion offers.
+pub const INTRINSIC_NAMES: [&str; 24] = [
+    "duration",
+    "event:name",
+    "instrumentation:name",
+    "instrumentation:version",
+    "kind",
+    "link:spanID",
+    "link:traceID",
+    "name",
+    "rootName",
+    "rootServiceName",
+    "span:duration",
+    "span:id",
+    "span:kind",
+    "span:name",
+    "span:parentID",
+    "span:status",
+    "span:statusMessage",
+    "status",
+    "statusMessage",
+    "trace:duration",
+    "trace:id",
+    "trace:rootName",
+    "trace:rootService",
+    "traceDuration",
+];
+
+impl Field {
+    /// The name under which an answer has the value.
+    pub(crate) fn key(&self) -> &str {
+        match self {
+            Self::Attribute(_, key) => key,
+            Self::Intrinsic(intrinsic) => intrinsic.name(),
+        }
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Attribute(place, key) => write!(f, "{}.{key}", place.map_or("", scope_name)),
+            Self::Intrinsic(intrinsic) => f.write_str(intrinsic.name()),
+        }
+    }
+}
+
+/// The word for a place in this language.
+fn scope_name(place: Place) -> &'static str {
+    if place == Place::Scope { "instrumentation" } else { place.name() }
+}
+
+/// What is done with the spans of a trace that were found.
+#[derive(Debug, Clone)]
+pub(crate) enum Stage {
+    /// Gives fields with each span.
+    Select(Vec<Field>),
+    /// Keeps the trace if an aggregate of its spans compares so.
+    Aggregate { function: Aggregate, field: Option<Field>, compare: Compare, value: f64 },
+}
+
+/// An aggregate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Aggregate {
+    Count,
+    Avg,
+    Min,
+    Max,
+    Sum,
+}
+
+/// A comparison of numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compare {
+    Equal,
+    NotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+}
+
+impl Compare {
+    fn holds(self, left: f64, right: f64) -> bool {
+        match self {
+            Self::Equal => left == right,
+            Self::NotEqual => left != right,
+            Self::Less => left < right,
+            Self::LessEqual => left <= right,
+            Self::Greater => left > right,
+            Self::GreaterEqual => left >= right,
+        }
+    }
+}
+
+/// A number over time.
+#[derive(Debug, Clone)]
+pub(crate) struct Metric {
+    /// Per second.
+    pub(crate) is_rate: bool,
+    /// What series are told apart by.
+    pub(crate) by: Option<Field>,
+}
+
+/// A text that is no query, or one that is not supported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceqlError {
+    /// Line, from 1.
+    pub line: usize,
+    /// Character of the line, from 1.
+    pub column: usize,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl fmt::Display for TraceqlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "parse error at line {}, col {}: {}", self.line, self.column, self.reason)
+    }
+}
+
+impl Query {
+    /// Reads a query.
+    ///
+    /// # Errors
+    /// Not TraceQL, or more of it than is supported; the reason names it.
+    pub fn parse(text: &str) -> Result<Self, TraceqlError> {
+        parser::parse(text)
+    }
+
+    /// Says whether it counts spans over time instead of listing them.
+    pub fn is_metric(&self) -> bool {
+        self.metric.is_some()
+    }
+
+    /// Says whether the counts are per second.
+    pub fn is_rate(&self) -> bool {
+        self.metric.as_ref().is_some_and(|m| m.is_rate)
+    }
+
+    /// The name of its function of metrics.
+    pub fn metric_name(&self) -> &'static str {
+        if self.is_rate() { "rate" } else { "count_over_time" }
+    }
+
+    /// The field that its series are told apart by.
+    pub fn metric_by(&self) -> Option<String> {
+        Some(self.metric.as_ref()?.by.as_ref()?.to_string())
+    }
+
+    /// A filter that spans near the wanted ones pass, for lists that take it as a hint.
+    pub fn hint(&self) -> SpanFilter {
+        self.filter()
+    }
+}
+
+#[cfg(test)]
+mod tests;

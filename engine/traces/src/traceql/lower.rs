@@ -1,0 +1,142 @@
+//! A query as a filter of spans that the scan evaluates: it lets every wanted span through, and says whether it lets
+//! through no other.
+
+use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, SpanFilter, TextTest};
+
+use super::{Check, Expr, Field, Intrinsic, Query, Relation, Spanset};
+
+/// A filter, and whether it is exact.
+type Lowered = (SpanFilter, bool);
+
+impl Query {
+    /// Gives a filter that at least one span of each wanted trace passes.
+    pub(crate) fn filter(&self) -> SpanFilter {
+        of_spans(&self.spans).0
+    }
+
+    /// Gives the filter of the wanted spans, where one span alone tells whether it is wanted.
+    pub(crate) fn exact_filter(&self) -> Option<SpanFilter> {
+        let (filter, is_exact) = of_spans(&self.spans);
+        (is_exact && self.stages.is_empty()).then_some(filter)
+    }
+}
+
+fn of_spans(spans: &Spanset) -> Lowered {
+    match spans {
+        Spanset::Filter(expr) => of_expr(expr),
+        Spanset::Both(Relation::Or, left, right) => {
+            let (left, right) = (of_spans(left), of_spans(right));
+            (SpanFilter::Or(vec![left.0, right.0]), left.1 && right.1)
+        }
+        Spanset::Both(Relation::And, left, _) => (of_spans(left).0, false),
+        Spanset::Both(Relation::Structure { .. }, _, right) => (of_spans(right).0, false),
+    }
+}
+
+fn of_expr(expr: &Expr) -> Lowered {
+    match expr {
+        Expr::True => (SpanFilter::All, true),
+        Expr::False => (SpanFilter::None, true),
+        Expr::And(all) => all.iter().map(of_expr).fold((SpanFilter::All, true), |a, b| (a.0.and(b.0), a.1 && b.1)),
+        Expr::Or(any) => {
+            let any: Vec<Lowered> = any.iter().map(of_expr).collect();
+            let is_exact = any.iter().all(|one| one.1);
+            (SpanFilter::Or(any.into_iter().map(|one| one.0).collect()), is_exact)
+        }
+        Expr::Not(one) => match of_expr(one) {
+            (filter, true) => (not(filter), true),
+            _ => (SpanFilter::All, false),
+        },
+        Expr::Is(Field::Attribute(place, key), check) => of_attribute(*place, key, check),
+        Expr::Is(Field::Intrinsic(intrinsic), check) => of_intrinsic(*intrinsic, check),
+    }
+}
+
+fn not(filter: SpanFilter) -> SpanFilter {
+    SpanFilter::Not(Box::new(filter))
+}
+
+fn of_attribute(place: Option<Place>, key: &str, check: &Check) -> Lowered {
+    let at = |place, test: &AttributeTest| SpanFilter::Attribute {
+        place: Some(place),
+        key: key.to_owned(),
+        test: test.clone(),
+    };
+    let there = |place| at(place, &AttributeTest::Exists);
+    let of = |place| match check {
+        Check::Passes(test) => at(place, test),
+        Check::Fails(test) => there(place).and(not(at(place, test))),
+        Check::There => there(place),
+        Check::Missing => not(there(place)),
+    };
+    match place {
+        Some(Place::Resource) if key == "service.name" => match check {
+            Check::Passes(AttributeTest::Text(test)) => (SpanFilter::Service(test.clone()), true),
+            Check::Passes(AttributeTest::Equals(text, _)) => (SpanFilter::Service(TextTest::Is(text.clone())), true),
+            _ => (SpanFilter::All, false),
+        },
+        // Of several events one may pass and another not.
+        Some(place @ (Place::Event | Place::Link)) => match check {
+            Check::Fails(_) => (there(place), false),
+            _ => (of(place), true),
+        },
+        Some(place) => (of(place), true),
+        None if key == "service.name" => (SpanFilter::All, false),
+        None => match check {
+            Check::Missing => (of(Place::Span).and(of(Place::Resource)), true),
+            _ => (SpanFilter::Or(vec![of(Place::Span), not(there(Place::Span)).and(of(Place::Resource))]), true),
+        },
+    }
+}
+
+fn of_intrinsic(intrinsic: Intrinsic, check: &Check) -> Lowered {
+    let text = |make: fn(TextTest) -> SpanFilter| match check {
+        Check::Passes(AttributeTest::Text(test)) => (make(test.clone()), true),
+        Check::Passes(AttributeTest::Equals(text, _)) => (make(TextTest::Is(text.clone())), true),
+        _ => (SpanFilter::All, false),
+    };
+    let word = |filter: fn(&str) -> Option<SpanFilter>| match check {
+        Check::Passes(AttributeTest::Equals(word, _)) => filter(word).map_or((SpanFilter::All, false), |f| (f, true)),
+        Check::Fails(AttributeTest::Equals(word, _)) => {
+            filter(word).map_or((SpanFilter::All, false), |f| (not(f), true))
+        }
+        _ => (SpanFilter::All, false),
+    };
+    match intrinsic {
+        Intrinsic::Name => text(SpanFilter::Name),
+        Intrinsic::StatusMessage => text(SpanFilter::Message),
+        Intrinsic::EventName => text(SpanFilter::EventName),
+        Intrinsic::ScopeName => text(SpanFilter::ScopeName),
+        Intrinsic::ScopeVersion => text(SpanFilter::ScopeVersion),
+        Intrinsic::Status => word(|word| {
+            let state = ["unset", "ok", "error"].iter().position(|s| *s == word)?;
+            Some(SpanFilter::Status(state as u8))
+        }),
+        Intrinsic::Kind => word(|word| match word {
+            "unspecified" => Some(SpanFilter::Kinds(vec![0])),
+            word => Some(SpanFilter::Kinds(vec![KIND_NAMES.iter().position(|k| *k == word)? as u8])),
+        }),
+        Intrinsic::Duration => match check {
+            // Whole nanoseconds: of the bounds those within count.
+            Check::Passes(AttributeTest::Number(min, max)) => {
+                (SpanFilter::Duration(min.ceil() as i64, max.floor() as i64), true)
+            }
+            Check::Fails(AttributeTest::Number(min, max)) => {
+                (not(SpanFilter::Duration(min.ceil() as i64, max.floor() as i64)), true)
+            }
+            Check::There => (SpanFilter::All, true),
+            _ => (SpanFilter::All, false),
+        },
+        Intrinsic::ParentId => match check {
+            Check::Missing => (SpanFilter::Root, true),
+            Check::There => (not(SpanFilter::Root), true),
+            _ => (SpanFilter::All, false),
+        },
+        Intrinsic::NestedSetParent => match check {
+            Check::Passes(AttributeTest::Number(_, max)) if *max < 0.0 => (SpanFilter::Root, true),
+            _ => (SpanFilter::All, false),
+        },
+        // What of the trace is asked is known when it is assembled.
+        _ => (SpanFilter::All, false),
+    }
+}

@@ -1,0 +1,127 @@
+//! Runs a query: the scan finds candidates, whole traces decide.
+
+use std::sync::Arc;
+
+use quiver_query::QueryContext;
+use quiver_types::spans::SpanFilter;
+use serde_json::Value;
+
+use super::{Field, Intrinsic, Query};
+use crate::assemble::Trace;
+use crate::engine::{TraceError, TracesEngine};
+use crate::lists::histogram::{Measure, SplitBy};
+use crate::params::ParamError;
+use crate::search::{Accepts, Search};
+use crate::summary::{Summary, summarize};
+
+/// A search for traces.
+#[derive(Debug, Clone)]
+pub struct TraceqlSearch {
+    /// What is wanted.
+    pub query: Arc<Query>,
+    /// Unix nanoseconds, both included: a wanted span starts within.
+    pub range: (i64, i64),
+    /// Conditions on spans beside the query.
+    pub conditions: Vec<SpanFilter>,
+    /// Most traces.
+    pub limit: usize,
+    /// Most spans of each.
+    pub spans: usize,
+}
+
+/// A trace that was found.
+#[derive(Debug, Clone)]
+pub struct TraceqlHit {
+    /// The trace.
+    pub summary: Summary,
+    /// Spans that the query wants.
+    pub matched: usize,
+    /// The first of them.
+    pub spans: Vec<HitSpan>,
+    /// Names and values of the aggregates that were compared.
+    pub aggregates: Vec<(String, f64)>,
+}
+
+/// A span that was found.
+#[derive(Debug, Clone)]
+pub struct HitSpan {
+    /// Identifier.
+    pub id: [u8; 8],
+    /// Name, if the query asks for it.
+    pub name: Option<String>,
+    /// Unix nanoseconds.
+    pub start: i64,
+    /// Nanoseconds.
+    pub duration: i64,
+    /// Fields that the query names, values in OTLP/JSON.
+    pub attributes: Vec<(String, Value)>,
+}
+
+impl TraceqlHit {
+    fn of(query: &Query, trace: &Trace, spans_max: usize) -> Option<Self> {
+        let (summary, found) = (summarize(trace)?, query.find(trace)?);
+        let span = |&i: &usize| {
+            let span = &trace.spans[i];
+            HitSpan {
+                id: span.span_id,
+                name: query.shows_name().then(|| span.name.clone()),
+                start: span.start,
+                duration: span.duration(),
+                attributes: query.shown(span),
+            }
+        };
+        let spans = found.spans.iter().take(spans_max).map(span).collect();
+        Some(Self { summary, matched: found.spans.len(), spans, aggregates: found.aggregates })
+    }
+}
+
+impl TracesEngine {
+    /// Gives the newest traces that a query wants.
+    ///
+    /// # Errors
+    /// Those of a search.
+    pub async fn traceql(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        wanted: &TraceqlSearch,
+        now: i64,
+    ) -> Result<Vec<TraceqlHit>, TraceError> {
+        let query = Arc::clone(&wanted.query);
+        let accepts = Accepts(Arc::new(move |trace| query.find(trace).is_some()));
+        let mut conditions = wanted.conditions.clone();
+        conditions.push(wanted.query.filter());
+        let search = Search { conditions, limit: wanted.limit, accepts: Some(accepts), ..Search::new(wanted.range) };
+        let traces = self.search_whole(ctx, search, now).await?;
+        Ok(traces.iter().filter_map(|trace| TraceqlHit::of(&wanted.query, trace, wanted.spans)).collect())
+    }
+
+    /// Counts the spans that a query wants by steps, as [`TracesEngine::histogram`] does. A step begins at a multiple
+    /// of its length.
+    ///
+    /// # Errors
+    /// The query needs whole traces; those of the engine.
+    pub async fn traceql_counts(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        query: &Query,
+        range: (i64, i64),
+        step: i64,
+    ) -> Result<Value, TraceError> {
+        let wrong = |reason: &str| ParamError::new("q", reason);
+        let filter = query.exact_filter().ok_or_else(|| {
+            wrong("functions of metrics are supported for conditions on single spans only, not on their trace")
+        })?;
+        let by = match query.metric.as_ref().and_then(|m| m.by.as_ref()) {
+            None => SplitBy::Nothing,
+            Some(Field::Attribute(Some(quiver_types::spans::Place::Resource) | None, key)) if key == "service.name" => {
+                SplitBy::Service
+            }
+            Some(Field::Attribute(place, key)) => SplitBy::Tag(*place, key.clone()),
+            Some(Field::Intrinsic(Intrinsic::Name)) => SplitBy::Operation,
+            Some(Field::Intrinsic(Intrinsic::Status)) => SplitBy::Status,
+            Some(other) => return Err(wrong(&format!("`by ({other})` is not supported")).into()),
+        };
+        let filter = SpanFilter::Starts(range.0, range.1).and(filter);
+        self.histogram(ctx, filter, range, step, by, Measure::Count).await
+    }
+}

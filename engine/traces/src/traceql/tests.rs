@@ -1,0 +1,187 @@
+use std::sync::Arc;
+
+use quiver_types::spans::{Attributes, Event, STATUS_ERROR, Span, SpanContext, Value};
+
+use super::*;
+use crate::assemble::tests::span;
+use crate::assemble::{Trace, assemble};
+
+/// A shop: web calls cart twice and payment once, which fails.
+fn shop() -> Trace {
+    let with = |mut span: Span, service: &str, name: &str, attributes: &[(&str, Value<'_>)]| {
+        let resource = Attributes::of([("host.name", Value::Text("h1")), ("both", Value::Text("resource"))]);
+        let context = SpanContext { service: service.into(), resource, ..SpanContext::default() };
+        span.context = Arc::new(context);
+        span.name = name.into();
+        span.attributes = Attributes::of(attributes.iter().copied());
+        span
+    };
+    let ms = |n: i64| n * 1_000_000;
+    let code = |n| ("http.code", Value::Int(n));
+    let root =
+        with(span(1, 0, "", 2, ms(1), ms(600)), "web", "POST /checkout", &[code(500), ("both", Value::Text("span"))]);
+    let first = with(span(2, 1, "", 3, ms(2), ms(90)), "web", "GET cart", &[code(200), ("odd key", Value::Bool(true))]);
+    let second = with(span(3, 1, "", 3, ms(100), ms(130)), "web", "GET cart", &[code(200)]);
+    let mut charge = with(span(4, 1, "", 3, ms(140), ms(500)), "web", "Charge", &[("amount", Value::Double(1299.5))]);
+    charge.status = STATUS_ERROR;
+    charge.status_message = "declined".into();
+    let attributes = Attributes::of([("type", Value::Text("Declined"))]);
+    charge.events = vec![Event { time: 5, name: "exception".into(), dropped: 0, attributes }];
+    let cart = with(span(5, 2, "", 2, ms(10), ms(80)), "cart", "GET /cart", &[("items", Value::Text("3"))]);
+    let mut pay = with(span(6, 4, "", 2, ms(150), ms(480)), "payment", "charge", &[]);
+    pay.status = STATUS_ERROR;
+    assemble([1; 16], vec![root, first, second, charge, cart, pay])
+}
+
+fn ids(trace: &Trace, found: Option<Found>) -> Vec<u64> {
+    let of = |i: usize| u64::from_be_bytes(trace.spans[i].span_id);
+    found.map(|f| f.spans.into_iter().map(of).collect()).unwrap_or_default()
+}
+
+#[test]
+fn what_queries_want() {
+    let trace = shop();
+    let check = |text: &str, expected: &[u64]| {
+        let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert_eq!(ids(&trace, query.find(&trace)), expected, "{text}");
+    };
+    for all in ["", "{}", "{ }", "{ true }", "{ !false }", "({})"] {
+        check(all, &[1, 2, 5, 3, 4, 6]);
+    }
+    check("{ false }", &[]);
+    check(r#"{ resource.service.name = "cart" }"#, &[5]);
+    check(r#"{ resource.service.name != "web" }"#, &[5, 6]);
+    check(r#"{resource.service.name=~"ca.*|pay.*" && status=error}"#, &[6]);
+    check(r#"{ .service.name = "payment" }"#, &[6]);
+    check(r#"{ name = "Charge" || span:name = "charge" }"#, &[4, 6]);
+    check(r#"{ name !~ "GET.*" && kind = client }"#, &[4]);
+    check("{ kind != client && kind != server }", &[]);
+    check("{ status = error }", &[4, 6]);
+    check("{ error = status }", &[4, 6]);
+    check("{ status != unset }", &[4, 6]);
+    check(r#"{ statusMessage = "declined" }"#, &[4]);
+    check("{ duration > 300ms }", &[1, 4, 6]);
+    check("{ 330ms <= duration && duration <= 360000000 }", &[4, 6]);
+    check("{ duration > 1h30m }", &[]);
+    check(
+        "{ traceDuration > 0.5s && rootName = \"POST /checkout\" && rootServiceName=`web` && .http.code = 200 }",
+        &[2, 3],
+    );
+    check("{ traceDuration < 500ms }", &[]);
+    check("{ span.http.code >= 500 }", &[1]);
+    check("{ span.http.code = 200.0 }", &[2, 3]);
+    check("{ span.amount > 1000 }", &[4]);
+    check("{ span.amount > -1 && span.amount < 1.3e3 }", &[4]);
+    check("{ .items = 3 }", &[5]);
+    check(r#"{ span."odd key" }"#, &[2]);
+    check("{ span.\"odd key\" = false }", &[]);
+    check(r#"{ .both = "span" }"#, &[1]);
+    check(r#"{ resource.both = "resource" && .both != "resource" }"#, &[1]);
+    check("{ span.http.code != nil }", &[1, 2, 3]);
+    check("{ span.http.code = nil && kind = server }", &[5, 6]);
+    check("{ span.http.code != 200 }", &[1]);
+    check("{ !(span.http.code = 200) && kind = client }", &[4]);
+    check(r#"{ event:name = "exception" && event.type = "Declined" }"#, &[4]);
+    check("{ nestedSetParent < 0 }", &[1]);
+    check("{ span:parentID = nil }", &[1]);
+    check(r#"{ span:parentID = "0000000000000004" }"#, &[6]);
+    check(r#"{ trace:id = "01010101010101010101010101010101" && span:id =~ ".*5" }"#, &[5]);
+    // Structure.
+    check(r#"{ name = "Charge" } >> { status = error }"#, &[6]);
+    check(r#"{ resource.service.name = "web" } > { resource.service.name = "cart" }"#, &[5]);
+    check("{ nestedSetParent < 0 } >> { kind = server }", &[5, 6]);
+    check("{ nestedSetParent < 0 } > { kind = server }", &[]);
+    check("{ nestedSetParent < 0 } !> { kind = server }", &[1, 5, 6]);
+    check(r#"{ name = "charge" } << { kind = client }"#, &[4]);
+    check(r#"{ name = "charge" } << { }"#, &[1, 4]);
+    check(r#"{ name = "charge" } < { }"#, &[4]);
+    check(r#"{ name = "Charge" } ~ { }"#, &[2, 3]);
+    check(r#"{ name = "GET cart" } ~ { name = "GET cart" }"#, &[2, 3]);
+    check(r#"{ name = "Charge" } &>> { name = "charge" }"#, &[4, 6]);
+    check(r#"{ name = "Charge" } && { name = "GET /cart" }"#, &[5, 4]);
+    check(r#"{ name = "Charge" } && { name = "nowhere" }"#, &[]);
+    check(r#"{ name = "nowhere" } || { name = "charge" }"#, &[6]);
+    check(r#"({ name = "nowhere" } || { name = "Charge" }) > { }"#, &[6]);
+    // Aggregates.
+    check("{ status = error } | count() > 1", &[4, 6]);
+    check("{ status = error } | count() > 2", &[]);
+    check("{ kind = client } | avg(duration) > 150ms | max(span.http.code) = 200", &[2, 3, 4]);
+    check("{ kind = client } | min(duration) < 30ms", &[]);
+    check("{ } | sum(span.amount) >= 1299.5 | select(name, resource.host.name)", &[1, 2, 5, 3, 4, 6]);
+    check("{ } | avg(span.nowhere) > 0", &[]);
+    check("{ status = error } with (most_recent=true)".replace("} with", "} | with").as_str(), &[4, 6]);
+}
+
+#[test]
+fn errors_name_what_is_wrong() {
+    let check = |text: &str, expected: &str| {
+        let error = Query::parse(text).err().unwrap_or_else(|| panic!("{text} is read"));
+        assert_eq!(error.to_string(), format!("parse error at line {expected}"), "{text}");
+    };
+    check("{ broken", "1, col 3: unknown identifier: broken");
+    check("{", "1, col 2: unexpected end of the query");
+    check("{ name = }", "1, col 10: unexpected `}`");
+    check("{ name = \"x }", "1, col 10: a text that does not end");
+    check("{\n  name > \"x\" }", "2, col 10: only numbers and durations can be compared by order");
+    check("{ name > 5 }", "1, col 10: `name` has no order");
+    check("{ duration = \"x\" }", "1, col 14: `duration` is a number");
+    check("{ status = 2 }", "1, col 12: `Number(2.0, \"2\")` is no status");
+    check("{ .a + 1 > 2 }", "1, col 6: arithmetic is not supported: `+`");
+    check("{ .a = .b }", "1, col 8: comparing two fields is not supported");
+    check("{ parent.a = 1 }", "1, col 3: `parent.` is not supported");
+    check("{ 1 = 1 }", "1, col 7: a condition needs a field");
+    check("{ span. = 1 }", "1, col 8: an attribute without a name");
+    check("{ duration > 5x }", "1, col 14: `5x` is neither a number nor a duration");
+    check("{ name =~ \"(\" }", "1, col 11: `(` is no regular expression");
+    check("{ name =~ 5 }", "1, col 11: a regular expression is a text");
+    check("{} | by(.a)", "1, col 6: `by` is not supported");
+    check("{} | quantile_over_time(duration, .9)", "1, col 6: `quantile_over_time` is not supported");
+    check("{} | rate() by (.a, .b)", "1, col 19: `by` with more than one field is not supported");
+    check("{} | count()", "1, col 13: `count()` needs a comparison");
+    check("{} {}", "1, col 4: unexpected `{`");
+    check("{} | rate() | count() > 1", "1, col 15: nothing can follow a function of metrics");
+    let deep = format!("{{ {}true{} }}", "(".repeat(100), ")".repeat(100));
+    assert!(Query::parse(&deep).unwrap_err().reason.contains("nested deeper than 64"));
+    assert!(Query::parse(&"(".repeat(60_000)).is_err());
+    assert!(Query::parse(&format!("{{ {}true }}", "!".repeat(60_000))).is_err());
+    let many = vec!["name = \"x\""; 300].join(" || ");
+    assert!(Query::parse(&format!("{{ {many} }}")).unwrap_err().reason.contains("more than 256 conditions"));
+}
+
+#[test]
+fn the_scan_gets_what_it_can_tell() {
+    let check = |text: &str, filter: &str, exact: bool| {
+        let query = Query::parse(text).unwrap();
+        assert_eq!(query.filter().to_string(), filter, "{text}");
+        assert_eq!(query.exact_filter().is_some(), exact, "{text}");
+    };
+    check("{}", "all", true);
+    check(r#"{ resource.service.name = "a" && status = error }"#, r#"(service = "a" and status = 2)"#, true);
+    check("{ duration > 1us && kind = server }", &format!("(duration in [1001, {}] and kind in [2])", i64::MAX), true);
+    check(r#"{ name = "a" && rootName = "b" }"#, r#"name = "a""#, false);
+    check(r#"{ span.a = 1 || traceDuration > 1s }"#, r#"(span.a = "1" or all)"#, false);
+    check(r#"{ name = "a" } >> { name = "b" }"#, r#"name = "b""#, false);
+    check("{ nestedSetParent < 0 }", "root", true);
+    check("{ name = `a` } | count() > 3", r#"name = "a""#, false);
+    check("{ span.a != 1 }", r#"(span.a exists and not span.a = "1")"#, true);
+}
+
+#[test]
+fn fields_that_are_asked_for_are_shown() {
+    let trace = shop();
+    let query =
+        Query::parse("{ span.amount > 1 && status = error && duration > 1s } | select(resource.host.name, span.none)")
+            .unwrap();
+    let charge = trace.spans.iter().find(|s| s.name == "Charge").unwrap();
+    let shown: Vec<String> = query.shown(charge).into_iter().map(|(k, v)| format!("{k}={v}")).collect();
+    assert_eq!(
+        shown,
+        [
+            r#"host.name={"stringValue":"h1"}"#,
+            r#"none={"stringValue":"nil"}"#,
+            r#"amount={"doubleValue":1299.5}"#,
+            r#"status={"stringValue":"error"}"#,
+        ]
+    );
+    assert!(!query.shows_name() && Query::parse(r#"{ name = "a" }"#).unwrap().shows_name());
+}

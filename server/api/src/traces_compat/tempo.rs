@@ -1,0 +1,167 @@
+//! Tempo's query API below a prefix of its own: `/api/traces/{id}` means another thing to Jaeger's clients.
+//!
+//! Traces come as protobuf when `Accept` asks for it, searches in TraceQL or by tags. Times are Unix seconds.
+
+mod search;
+mod tags;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::{HeaderMap, StatusCode, header};
+use quiver_ingest::traces::to_protobuf;
+use quiver_traces::export::tempo::{Form, write_blocks};
+use quiver_traces::{JsonWriter, ParamError, Selection, Trace, TraceError};
+use quiver_types::Error;
+use quiver_types::spans::{TraceId, parse_hex};
+use serde_json::json;
+
+use super::status_and_text;
+use crate::error::plain;
+use crate::state::AppState;
+use crate::traces_api::{Call, json_answer};
+
+/// What clients may take us for: the newest version whose features are all here. Later ones stream by gRPC.
+const VERSION: &str = "2.1.0";
+/// Longest time in seconds that is no other unit.
+const SECONDS_MAX: u64 = 100_000_000_000;
+
+pub(super) fn routes() -> Router<Arc<AppState>> {
+    Router::new()
+        .route("/tempo/api/echo", get(|| async { plain(StatusCode::OK, "echo\n") }))
+        .route("/tempo/api/status/buildinfo", get(build_info))
+        .route("/tempo/api/traces/{id}", get(trace))
+        .route("/tempo/api/v2/traces/{id}", get(trace_v2))
+        .route("/tempo/api/search", get(search::traces))
+        .route("/tempo/api/search/tags", get(tags::names))
+        .route("/tempo/api/v2/search/tags", get(tags::names_by_scope))
+        .route("/tempo/api/search/tag/{tag}/values", get(tags::values))
+        .route("/tempo/api/v2/search/tag/{tag}/values", get(tags::typed_values))
+        .route("/tempo/api/metrics/query_range", get(search::metrics))
+        .route("/tempo/api/metrics/query", get(search::metrics_at_once))
+}
+
+fn failed(error: &TraceError) -> Response {
+    let (status, text) = status_and_text(error);
+    plain(status, text)
+}
+
+async fn build_info(State(state): State<Arc<AppState>>) -> Response {
+    json_answer(&json!({
+        "version": VERSION, "revision": format!("quiver {}", state.settings.version), "branch": "", "buildUser": "",
+        "buildDate": "", "goVersion": "",
+    }))
+}
+
+/// Reads `start` and `end` in seconds; absent ones are none.
+fn window(call: &Call) -> Result<(Option<i64>, Option<i64>), ParamError> {
+    let seconds = |name: &str| -> Result<Option<i64>, ParamError> {
+        Ok(call.params.number(name, 0..=SECONDS_MAX)?.filter(|s| *s > 0).map(|s| s as i64 * 1_000_000_000))
+    };
+    let (start, end) = (seconds("start")?, seconds("end")?);
+    if start.zip(end).is_some_and(|(start, end)| start > end) {
+        return Err(ParamError::new("start", "is after 'end'"));
+    }
+    Ok((start, end))
+}
+
+/// Reads an id of up to 32 hex digits.
+fn id_of(text: &str) -> Result<TraceId, Response> {
+    let wrong = |text: String| Err(plain(StatusCode::BAD_REQUEST, text));
+    if let Some((at, c)) = text.chars().enumerate().find(|(_, c)| !c.is_ascii_hexdigit()) {
+        return wrong(format!(
+            "trace IDs can only contain hex characters: invalid character '{c}' at position {}",
+            at + 1
+        ));
+    }
+    match parse_hex::<16>(text) {
+        Some(id) => Ok(id),
+        None if text.is_empty() => wrong("please provide a trace ID".into()),
+        None => wrong("trace IDs can't be larger than 128 bits".into()),
+    }
+}
+
+/// Looks a trace up; `None` when there is none, or none that the caller may see.
+async fn look_up(call: &Call, id: TraceId) -> Result<Option<Trace>, TraceError> {
+    let (start, end) = window(call)?;
+    // A hint where to look: a trace is given as a whole if any of it lies there.
+    let window = (start.unwrap_or(i64::MIN), end.unwrap_or(i64::MAX));
+    let overlaps = |trace: &Trace| trace.start() <= window.1 && window.0 <= trace.end();
+    match call.state.traces.trace(&call.ctx, Selection::all(id)).await {
+        Ok(trace) => Ok(Some(trace).filter(overlaps)),
+        Err(TraceError::NotFound | TraceError::Forbidden) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+fn wants_protobuf(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let first = |t: &str| t.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    accept.split(',').any(|t| matches!(first(t).as_str(), "application/protobuf" | "application/x-protobuf"))
+}
+
+fn protobuf(body: Vec<u8>) -> Response {
+    (StatusCode::OK, [(header::CONTENT_TYPE, "application/protobuf")], Body::from(body)).into_response()
+}
+
+fn json_body(write: impl FnOnce(&mut JsonWriter<'_>)) -> Vec<u8> {
+    let mut writer = JsonWriter::default();
+    writer.object(write);
+    writer.finish().unwrap_or_default()
+}
+
+/// Gives a trace as the message `Trace`, whose only field is that of an `ExportTraceServiceRequest`.
+fn message(trace: &Trace) -> Result<Vec<u8>, TraceError> {
+    let json = json_body(|w| write_blocks(trace, "resourceSpans", Form::Otlp, w));
+    let written = to_protobuf(&json, usize::MAX);
+    Ok(written.map_err(|e| Error::internal("cannot write a trace").with_source(e))?)
+}
+
+async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
+    let headers = request.headers().clone();
+    let id = match id_of(&id) {
+        Ok(id) => id,
+        Err(refused) => return refused,
+    };
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let Some(trace) = look_up(&call, id).await? else { return Ok(StatusCode::NOT_FOUND.into_response()) };
+        if wants_protobuf(&headers) {
+            return Ok(protobuf(message(&trace)?));
+        }
+        let body = json_body(|w| write_blocks(&trace, "batches", Form::Protobuf, w));
+        Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], body).into_response())
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+async fn trace_v2(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
+    let headers = request.headers().clone();
+    let id = match id_of(&id) {
+        Ok(id) => id,
+        Err(refused) => return refused,
+    };
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let trace = look_up(&call, id).await?;
+        if wants_protobuf(&headers) {
+            let trace = trace.as_ref().map(message).transpose()?.unwrap_or_default();
+            let mut body = Vec::with_capacity(trace.len() + 8);
+            quiver_ingest::wire::put_bytes(&mut body, 1, &trace);
+            return Ok(protobuf(body));
+        }
+        let body = json_body(|w| {
+            w.key("trace").object(|w| {
+                if let Some(trace) = &trace {
+                    write_blocks(trace, "resourceSpans", Form::Protobuf, w);
+                }
+            });
+        });
+        Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], body).into_response())
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}

@@ -1,0 +1,237 @@
+//! Search by TraceQL or by tags, and counts over time.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use http::StatusCode;
+use quiver_traces::traceql::{Query, TraceqlHit, TraceqlSearch};
+use quiver_traces::{ParamError, TraceError};
+use quiver_types::spans::{SpanFilter, hex};
+use serde_json::{Map, Value, json};
+
+use super::{failed, window};
+use crate::error::plain;
+use crate::state::AppState;
+use crate::traces_api::{Call, json_answer};
+use crate::traces_compat::jaeger::condition;
+
+const HOUR_NS: i64 = 3_600_000_000_000;
+const SECOND_NS: i64 = 1_000_000_000;
+/// What the name of a root is as long as it did not come.
+const NO_ROOT: &str = "<root span not yet received>";
+
+/// Reads a query; what is none is answered as that server does.
+pub(super) fn query(text: &str) -> Result<Query, Response> {
+    Query::parse(text).map_err(|e| plain(StatusCode::BAD_REQUEST, format!("invalid TraceQL query: {e}")))
+}
+
+/// The window of a search: the last hour, if it is not said.
+pub(super) fn range(call: &Call) -> Result<(i64, i64), ParamError> {
+    let (start, end) = window(call)?;
+    let end = end.unwrap_or(call.now);
+    Ok((start.unwrap_or_else(|| end.saturating_sub(HOUR_NS)), end))
+}
+
+/// Reads `tags`: pairs `key=value`, values in quotes where they hold blanks.
+fn tag_pairs(text: &str) -> Result<Vec<SpanFilter>, ParamError> {
+    let wrong = || ParamError::new("tags", "expected pairs key=value");
+    let mut rest = text.trim();
+    let mut all = Vec::new();
+    while !rest.is_empty() {
+        let (key, behind) = rest.split_once('=').ok_or_else(wrong)?;
+        let (value, after) = match behind.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"').ok_or_else(wrong)?,
+            None => behind.split_once(' ').unwrap_or((behind, "")),
+        };
+        if key.is_empty() || key.contains(' ') {
+            return Err(wrong());
+        }
+        all.push(condition(key.to_owned(), value));
+        rest = after.trim_start();
+    }
+    Ok(all)
+}
+
+pub(super) async fn traces(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let text = call.params.one("q")?;
+        let query = match query(text.unwrap_or("{}")) {
+            Ok(query) if query.is_metric() => {
+                return Ok(plain(
+                    StatusCode::BAD_REQUEST,
+                    "invalid TraceQL query: functions of metrics belong to /api/metrics",
+                ));
+            }
+            Ok(query) => query,
+            Err(refused) => return Ok(refused),
+        };
+        let mut conditions = match call.params.one("tags")? {
+            Some(tags) => tag_pairs(tags)?,
+            None => Vec::new(),
+        };
+        let (min, max) = (call.params.duration("minDuration")?, call.params.duration("maxDuration")?);
+        if min.is_some() || max.is_some() {
+            conditions.push(SpanFilter::Duration(min.unwrap_or(0), max.unwrap_or(i64::MAX)));
+        }
+        let wanted = TraceqlSearch {
+            query: Arc::new(query),
+            range: range(&call)?,
+            conditions,
+            limit: call.params.number("limit", 1..=1500)?.unwrap_or(20) as usize,
+            spans: call.params.number("spss", 0..=1000)?.unwrap_or(3) as usize,
+        };
+        let hits = call.state.traces.traceql(&call.ctx, &wanted, call.now).await?;
+        let rows: Vec<Value> = hits.iter().map(|hit| row(hit, text.is_some())).collect();
+        Ok(json_answer(&json!({"traces": rows, "metrics": {}})))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+/// A trace of the answer; a search by tags tells no spans.
+fn row(hit: &TraceqlHit, with_spans: bool) -> Value {
+    let s = &hit.summary;
+    let mut out = json!({
+        "traceID": hex(&s.id),
+        "rootServiceName": if s.root_missing { NO_ROOT } else { &s.root_service },
+        "rootTraceName": if s.root_missing { "" } else { &s.root_name },
+        "startTimeUnixNano": s.start.to_string(),
+        "durationMs": s.duration() / 1_000_000,
+    });
+    if with_spans {
+        let set = span_set(hit);
+        out["spanSet"] = set.clone();
+        out["spanSets"] = json!([set]);
+        let mut services = Map::new();
+        for service in &s.services {
+            let mut counts = json!({"spanCount": service.spans});
+            if service.errors > 0 {
+                counts["errorCount"] = service.errors.into();
+            }
+            services.insert(service.name.clone(), counts);
+        }
+        out["serviceStats"] = services.into();
+    }
+    out
+}
+
+fn span_set(hit: &TraceqlHit) -> Value {
+    let pair = |(key, value): &(String, Value)| json!({"key": key, "value": value});
+    let spans: Vec<Value> = (hit.spans.iter())
+        .map(|span| {
+            let mut out = json!({
+                "spanID": hex(&span.id), "startTimeUnixNano": span.start.to_string(),
+                "durationNanos": span.duration.to_string(),
+            });
+            if let Some(name) = &span.name {
+                out["name"] = name.as_str().into();
+            }
+            if !span.attributes.is_empty() {
+                out["attributes"] = span.attributes.iter().map(pair).collect();
+            }
+            out
+        })
+        .collect();
+    let mut set = json!({"spans": spans, "matched": hit.matched});
+    if !hit.aggregates.is_empty() {
+        let number =
+            |v: f64| if v.fract() == 0.0 { json!({"intValue": format!("{v:.0}")}) } else { json!({"doubleValue": v}) };
+        let list = hit.aggregates.iter().map(|(name, value)| json!({"key": name, "value": number(*value)}));
+        set["attributes"] = list.collect();
+    }
+    set
+}
+
+/// Reads a query of metrics with its window.
+fn metric(call: &Call) -> Result<Result<(Query, (i64, i64)), Response>, TraceError> {
+    let text = call.params.one("q")?.ok_or_else(|| ParamError::new("q", "is missing"))?;
+    let query = match query(text) {
+        Ok(query) if query.is_metric() => query,
+        Ok(_) => {
+            let text = "invalid TraceQL query: a query of metrics ends in rate() or count_over_time()";
+            return Ok(Err(plain(StatusCode::BAD_REQUEST, text)));
+        }
+        Err(refused) => return Ok(Err(refused)),
+    };
+    Ok(Ok((query, range(call)?)))
+}
+
+/// The labels of a series.
+fn labels(query: &Query, name: &str) -> Value {
+    let (key, value) = match query.metric_by() {
+        Some(field) => (field, if name.is_empty() { "nil" } else { name }),
+        None => ("__name__".to_owned(), query.metric_name()),
+    };
+    json!([{"key": key, "value": {"stringValue": value}}])
+}
+
+/// Reads the step, in seconds or with a unit.
+fn step(call: &Call, range: (i64, i64)) -> Result<i64, ParamError> {
+    let Some(text) = call.params.one("step")? else {
+        return Ok((quiver_traces::lists::histogram::default_step(range) / SECOND_NS).max(1) * SECOND_NS);
+    };
+    let seconds = text.parse::<f64>().ok().map(|s| (s * SECOND_NS as f64) as i64);
+    let nanos = seconds.or_else(|| quiver_traces::params::duration(text)).filter(|n| *n > 0);
+    nanos.ok_or_else(|| ParamError::new("step", format!("`{text}` is no duration")))
+}
+
+/// Points of a series as the engine gives them: start of the step, number.
+fn points(series: &Value) -> impl Iterator<Item = (i64, f64)> + '_ {
+    series["points"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|p| Some((p[0].as_str()?.parse().ok()?, p[1].as_f64()?)))
+}
+
+pub(super) async fn metrics(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let (query, range) = match metric(&call)? {
+            Ok(read) => read,
+            Err(refused) => return Ok(refused),
+        };
+        let step = step(&call, range)?;
+        let counts = call.state.traces.traceql_counts(&call.ctx, &query, range, step).await?;
+        let by = if query.is_rate() { step as f64 / SECOND_NS as f64 } else { 1.0 };
+        let (first, last) = (range.0.div_euclid(step), range.1.div_euclid(step));
+        let series: Vec<Value> = (counts["series"].as_array().into_iter().flatten())
+            .map(|one| {
+                let known: std::collections::BTreeMap<i64, f64> = points(one).collect();
+                // A sample tells of the step that ends there.
+                let samples: Vec<Value> = (first..=last)
+                    .map(|at| {
+                        let value = known.get(&(at * step)).copied().unwrap_or(0.0) / by;
+                        json!({"timestampMs": ((at + 1) * step / 1_000_000).to_string(), "value": value})
+                    })
+                    .collect();
+                json!({"labels": labels(&query, one["name"].as_str().unwrap_or_default()), "samples": samples})
+            })
+            .collect();
+        Ok(json_answer(&json!({"series": series, "metrics": {}})))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+/// One number for the whole window.
+pub(super) async fn metrics_at_once(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let (query, range) = match metric(&call)? {
+            Ok(read) => read,
+            Err(refused) => return Ok(refused),
+        };
+        let length = range.1.saturating_sub(range.0).max(SECOND_NS);
+        let counts = call.state.traces.traceql_counts(&call.ctx, &query, range, length).await?;
+        let by = if query.is_rate() { length as f64 / SECOND_NS as f64 } else { 1.0 };
+        let series: Vec<Value> = (counts["series"].as_array().into_iter().flatten())
+            .map(|one| {
+                let sum: f64 = points(one).map(|p| p.1).sum();
+                json!({"labels": labels(&query, one["name"].as_str().unwrap_or_default()), "value": sum / by})
+            })
+            .collect();
+        Ok(json_answer(&json!({"series": series, "metrics": {}})))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}

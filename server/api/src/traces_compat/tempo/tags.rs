@@ -1,0 +1,190 @@
+//! Names of tags and their values, for the search form and for completion.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use quiver_traces::lists::tags::KeyOf;
+use quiver_traces::traceql::INTRINSIC_NAMES;
+use quiver_traces::{ParamError, TagRow, TraceError};
+use quiver_types::spans::{Place, SpanFilter};
+use serde_json::{Value, json};
+
+use super::search::{query, range};
+use super::{failed, window};
+use crate::state::AppState;
+use crate::traces_api::{Call, json_answer};
+
+const SCOPES: [&str; 8] = ["all", "none", "intrinsic", "resource", "span", "event", "link", "instrumentation"];
+
+/// The spans that are looked at: those of the window, all of them if there is none.
+fn spans(call: &Call) -> Result<SpanFilter, ParamError> {
+    let (start, end) = window(call)?;
+    if start.is_none() && end.is_none() {
+        return Ok(SpanFilter::All);
+    }
+    let (start, end) = range(call)?;
+    Ok(SpanFilter::Starts(start, end))
+}
+
+fn place_of(scope: &str) -> Option<Place> {
+    let name = if scope == "instrumentation" { "scope" } else { scope };
+    Place::ALL.into_iter().find(|place| place.name() == name)
+}
+
+async fn rows(call: &Call, scope: &str) -> Result<Vec<TagRow>, TraceError> {
+    if scope == "intrinsic" {
+        return Ok(Vec::new());
+    }
+    call.state.traces.tags(&call.ctx, spans(call)?, place_of(scope)).await
+}
+
+fn scope(call: &Call) -> Result<&'static str, ParamError> {
+    Ok(call.params.word("scope", &SCOPES)?.unwrap_or("all"))
+}
+
+/// Reads `limit`; 0 and none: as many as there are.
+fn limit(call: &Call) -> Result<usize, ParamError> {
+    Ok(call.params.number("limit", 0..=1_000_000)?.filter(|n| *n > 0).map_or(usize::MAX, |n| n as usize))
+}
+
+pub(super) async fn names(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let names: BTreeSet<String> = rows(&call, scope(&call)?).await?.into_iter().map(|row| row.key).collect();
+        let names: Vec<String> = names.into_iter().take(limit(&call)?).collect();
+        Ok(json_answer(&json!({"tagNames": names, "metrics": {}})))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+pub(super) async fn names_by_scope(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let (wanted, limit) = (scope(&call)?, limit(&call)?);
+        let mut by_scope: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        for row in rows(&call, wanted).await? {
+            let name = if row.scope == "scope" { "instrumentation" } else { row.scope };
+            by_scope.entry(name).or_default().insert(row.key);
+        }
+        if matches!(wanted, "all" | "none" | "intrinsic") {
+            by_scope.insert("intrinsic", INTRINSIC_NAMES.iter().map(|n| (*n).to_owned()).collect());
+        }
+        let scopes: Vec<Value> = (by_scope.into_iter())
+            .map(|(name, tags)| json!({"name": name, "tags": tags.into_iter().take(limit).collect::<Vec<_>>()}))
+            .collect();
+        Ok(json_answer(&json!({"scopes": scopes, "metrics": {}})))
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+/// What a tag names.
+enum Tag {
+    Key(KeyOf),
+    /// A word of a closed set.
+    Word(&'static str),
+    /// Names of roots: those of services or spans.
+    Root(KeyOf),
+    /// Something whose values nobody picks from a list.
+    Nothing,
+}
+
+fn tag_of(text: &str) -> Tag {
+    let text = text.replace('"', "");
+    let intrinsic = |name: &str| KeyOf::Intrinsic(name.to_owned());
+    match text.as_str() {
+        "name" | "span:name" => return Tag::Key(intrinsic("name")),
+        "status" | "span:status" => return Tag::Word("status"),
+        "kind" | "span:kind" => return Tag::Word("kind"),
+        "statusMessage" | "span:statusMessage" => return Tag::Key(intrinsic("statusMessage")),
+        "instrumentation:name" | "instrumentation:version" => return Tag::Key(intrinsic(&text)),
+        "rootName" | "trace:rootName" => return Tag::Root(intrinsic("name")),
+        "rootServiceName" | "trace:rootService" => return Tag::Root(intrinsic("service")),
+        other if INTRINSIC_NAMES.contains(&other) => return Tag::Nothing,
+        _ => {}
+    }
+    if let Some(key) = text.strip_prefix('.') {
+        return Tag::Key(KeyOf::Attribute(None, key.to_owned()));
+    }
+    for scope in ["resource", "span", "event", "link", "instrumentation"] {
+        if let Some(key) = text.strip_prefix(scope).and_then(|rest| rest.strip_prefix('.')) {
+            return Tag::Key(KeyOf::Attribute(place_of(scope), key.to_owned()));
+        }
+    }
+    Tag::Key(KeyOf::Attribute(None, text))
+}
+
+/// Gives the values of a tag with the type that they have.
+async fn found(call: &Call, tag: &str) -> Result<Result<Vec<(String, &'static str)>, Response>, TraceError> {
+    let mut filter = spans(call)?;
+    if let Some(text) = call.params.one("q")? {
+        match query(text) {
+            // A hint: what one span alone does not tell is left out.
+            Ok(query) => filter = filter.and(query.hint()),
+            Err(refused) => return Ok(Err(refused)),
+        }
+    }
+    let (key, filter) = match tag_of(tag) {
+        Tag::Key(key) => (key, filter),
+        Tag::Root(key) => (key, filter.and(SpanFilter::Root)),
+        Tag::Word("status") => return Ok(Ok(["error", "unset", "ok"].map(|w| (w.to_owned(), "keyword")).to_vec())),
+        Tag::Word(_) => {
+            let kinds = ["client", "server", "internal", "producer", "consumer", "unspecified"];
+            return Ok(Ok(kinds.map(|w| (w.to_owned(), "keyword")).to_vec()));
+        }
+        Tag::Nothing => return Ok(Ok(Vec::new())),
+    };
+    let kind = match &key {
+        KeyOf::Attribute(place, name) => {
+            let rows = call.state.traces.tags(&call.ctx, filter.clone(), *place).await?;
+            let kinds: BTreeSet<&'static str> = rows.iter().filter(|r| r.key == *name).map(|r| r.kind).collect();
+            if kinds.len() == 1 { kinds.into_iter().next().unwrap_or("string") } else { "string" }
+        }
+        KeyOf::Intrinsic(_) => "string",
+    };
+    let values = call.state.traces.values(&call.ctx, filter, key).await?;
+    let typed = |(value, _): (String, u64)| {
+        let kind = match kind {
+            "number" if value.parse::<i64>().is_ok() => "int",
+            "number" => "float",
+            "bool" => "bool",
+            _ => "string",
+        };
+        (value, kind)
+    };
+    Ok(Ok(values.into_iter().take(limit(call)?).map(typed).collect()))
+}
+
+pub(super) async fn values(State(state): State<Arc<AppState>>, Path(tag): Path<String>, request: Request) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        Ok(match found(&call, &tag).await? {
+            Ok(values) => {
+                let values: BTreeSet<String> = values.into_iter().map(|v| v.0).collect();
+                json_answer(&json!({"tagValues": values, "metrics": {}}))
+            }
+            Err(refused) => refused,
+        })
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+pub(super) async fn typed_values(
+    State(state): State<Arc<AppState>>,
+    Path(tag): Path<String>,
+    request: Request,
+) -> Response {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        Ok(match found(&call, &tag).await? {
+            Ok(values) => {
+                let values: Vec<Value> =
+                    values.into_iter().map(|(value, kind)| json!({"type": kind, "value": value})).collect();
+                json_answer(&json!({"tagValues": values, "metrics": {}}))
+            }
+            Err(refused) => refused,
+        })
+    };
+    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
