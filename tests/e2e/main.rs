@@ -17,5 +17,6 @@ mod remote_read;
 mod small_endpoints;
 mod statistics;
 mod surface;
+mod traceql;
 mod traces;
 mod write_read;

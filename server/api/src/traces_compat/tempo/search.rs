@@ -18,6 +18,8 @@ use crate::traces_compat::jaeger::condition;
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 const SECOND_NS: i64 = 1_000_000_000;
+/// Most samples of an answer.
+const SAMPLES_MAX: usize = 200_000;
 /// What the name of a root is as long as it did not come.
 const NO_ROOT: &str = "<root span not yet received>";
 
@@ -196,6 +198,10 @@ pub(super) async fn metrics(State(state): State<Arc<AppState>>, request: Request
         let counts = call.state.traces.traceql_counts(&call.ctx, &query, range, step).await?;
         let by = if query.is_rate() { step as f64 / SECOND_NS as f64 } else { 1.0 };
         let (first, last) = (range.0.div_euclid(step), range.1.div_euclid(step));
+        let samples = (last - first + 1) as usize * counts["series"].as_array().map_or(0, Vec::len);
+        if samples > SAMPLES_MAX {
+            return Err(ParamError::new("step", format!("gives more than {SAMPLES_MAX} samples")).into());
+        }
         let series: Vec<Value> = (counts["series"].as_array().into_iter().flatten())
             .map(|one| {
                 let known: std::collections::BTreeMap<i64, f64> = points(one).collect();
