@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use crate::assemble::{Trace, assemble, assemble_all, retain};
 use crate::params::ParamError;
+use crate::traceql::TraceqlError;
 
 /// Why a read of traces gives nothing.
 #[derive(Debug, Clone)]
@@ -26,6 +27,8 @@ pub enum TraceError {
     InvalidId,
     /// A parameter is wrong.
     Param(ParamError),
+    /// Not TraceQL, or more of it than is supported.
+    Traceql(TraceqlError),
     /// The cursor belongs to another search.
     CursorMismatch,
     /// There is no such trace, or what was asked for is not in it.
@@ -41,6 +44,12 @@ pub enum TraceError {
 impl From<Error> for TraceError {
     fn from(error: Error) -> Self {
         Self::Engine(error)
+    }
+}
+
+impl From<TraceqlError> for TraceError {
+    fn from(error: TraceqlError) -> Self {
+        Self::Traceql(error)
     }
 }
 

@@ -16,7 +16,7 @@ use std::fmt;
 use quiver_types::spans::{AttributeTest, Place, SpanFilter};
 
 pub use eval::Found;
-pub use search::{TraceqlHit, TraceqlSearch};
+pub use search::{HitSpan, TraceqlHit, TraceqlSearch};
 
 /// A query.
 #[derive(Debug, Clone)]

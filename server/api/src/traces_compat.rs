@@ -35,6 +35,7 @@ fn status_and_text(error: &TraceError) -> (StatusCode, String) {
     match error {
         TraceError::InvalidId => invalid("invalid trace id: expected 1 to 32 hexadecimal digits".into()),
         TraceError::Param(e) => invalid(format!("parameter '{}': {}", e.name, e.reason)),
+        TraceError::Traceql(e) => invalid(format!("invalid TraceQL query: {e}")),
         TraceError::CursorMismatch => invalid("the cursor belongs to another search".into()),
         TraceError::NotFound => (StatusCode::NOT_FOUND, "trace not found".into()),
         TraceError::Forbidden => (StatusCode::FORBIDDEN, "no access to any service of this trace".into()),

@@ -45,7 +45,9 @@ pub(super) async fn run(root: &Path, all: &mut Outcome<'_>) {
                     Some(format!("status {}: {}", answer.status, answer.text()))
                 }
                 None if call["body"].is_object() => difference("", &normal(&call["body"]), &normal(&answer.json())),
-                None => (call["body"] != answer.text().as_str()).then(|| answer.text()),
+                None => {
+                    (call["body"].as_str().map(str::trim_end) != Some(answer.text().trim_end())).then(|| answer.text())
+                }
             };
             all.note(&format!("tempo{request} ({state})"), problem);
         }

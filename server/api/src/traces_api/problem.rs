@@ -37,6 +37,10 @@ pub(crate) fn problem(error: &TraceError, route: &str) -> Response {
                 &[("parameter", &e.name)],
             )
         }
+        TraceError::Traceql(e) => {
+            let detail = format!("invalid TraceQL query: {e}");
+            document(StatusCode::BAD_REQUEST, "INVALID_PARAMETER", "Invalid TraceQL", &detail, &[("parameter", "q")])
+        }
         TraceError::CursorMismatch => {
             let detail = "the cursor belongs to another search";
             document(StatusCode::BAD_REQUEST, "CURSOR_MISMATCH", "Cursor of another search", detail, &[])

@@ -70,8 +70,8 @@ fn window(call: &Call) -> Result<(Option<i64>, Option<i64>), ParamError> {
 }
 
 /// Reads an id of up to 32 hex digits.
-fn id_of(text: &str) -> Result<TraceId, Response> {
-    let wrong = |text: String| Err(plain(StatusCode::BAD_REQUEST, text));
+fn id_of(text: &str) -> Result<TraceId, String> {
+    let wrong = |text: String| Err(text);
     if let Some((at, c)) = text.chars().enumerate().find(|(_, c)| !c.is_ascii_hexdigit()) {
         return wrong(format!(
             "trace IDs can only contain hex characters: invalid character '{c}' at position {}",
@@ -125,7 +125,7 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
     let headers = request.headers().clone();
     let id = match id_of(&id) {
         Ok(id) => id,
-        Err(refused) => return refused,
+        Err(wrong) => return plain(StatusCode::BAD_REQUEST, wrong),
     };
     let run = async {
         let call = Call::of(state, request).await?;
@@ -143,7 +143,7 @@ async fn trace_v2(State(state): State<Arc<AppState>>, Path(id): Path<String>, re
     let headers = request.headers().clone();
     let id = match id_of(&id) {
         Ok(id) => id,
-        Err(refused) => return refused,
+        Err(wrong) => return plain(StatusCode::BAD_REQUEST, wrong),
     };
     let run = async {
         let call = Call::of(state, request).await?;

@@ -4,14 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use http::StatusCode;
 use quiver_traces::traceql::{Query, TraceqlHit, TraceqlSearch};
 use quiver_traces::{ParamError, TraceError};
 use quiver_types::spans::{SpanFilter, hex};
 use serde_json::{Map, Value, json};
 
 use super::{failed, window};
-use crate::error::plain;
 use crate::state::AppState;
 use crate::traces_api::{Call, json_answer};
 use crate::traces_compat::jaeger::condition;
@@ -22,11 +20,6 @@ const SECOND_NS: i64 = 1_000_000_000;
 const SAMPLES_MAX: usize = 200_000;
 /// What the name of a root is as long as it did not come.
 const NO_ROOT: &str = "<root span not yet received>";
-
-/// Reads a query; what is none is answered as that server does.
-pub(super) fn query(text: &str) -> Result<Query, Response> {
-    Query::parse(text).map_err(|e| plain(StatusCode::BAD_REQUEST, format!("invalid TraceQL query: {e}")))
-}
 
 /// The window of a search: the last hour, if it is not said.
 pub(super) fn range(call: &Call) -> Result<(i64, i64), ParamError> {
@@ -59,16 +52,10 @@ pub(super) async fn traces(State(state): State<Arc<AppState>>, request: Request)
     let run = async {
         let call = Call::of(state, request).await?;
         let text = call.params.one("q")?;
-        let query = match query(text.unwrap_or("{}")) {
-            Ok(query) if query.is_metric() => {
-                return Ok(plain(
-                    StatusCode::BAD_REQUEST,
-                    "invalid TraceQL query: functions of metrics belong to /api/metrics",
-                ));
-            }
-            Ok(query) => query,
-            Err(refused) => return Ok(refused),
-        };
+        let query = Query::parse(text.unwrap_or("{}"))?;
+        if query.is_metric() {
+            return Err(ParamError::new("q", "functions of metrics belong to /api/metrics").into());
+        }
         let mut conditions = match call.params.one("tags")? {
             Some(tags) => tag_pairs(tags)?,
             None => Vec::new(),
@@ -146,17 +133,13 @@ fn span_set(hit: &TraceqlHit) -> Value {
 }
 
 /// Reads a query of metrics with its window.
-fn metric(call: &Call) -> Result<Result<(Query, (i64, i64)), Response>, TraceError> {
+fn metric(call: &Call) -> Result<(Query, (i64, i64)), TraceError> {
     let text = call.params.one("q")?.ok_or_else(|| ParamError::new("q", "is missing"))?;
-    let query = match query(text) {
-        Ok(query) if query.is_metric() => query,
-        Ok(_) => {
-            let text = "invalid TraceQL query: a query of metrics ends in rate() or count_over_time()";
-            return Ok(Err(plain(StatusCode::BAD_REQUEST, text)));
-        }
-        Err(refused) => return Ok(Err(refused)),
-    };
-    Ok(Ok((query, range(call)?)))
+    let query = Query::parse(text)?;
+    if !query.is_metric() {
+        return Err(ParamError::new("q", "a query of metrics ends in rate() or count_over_time()").into());
+    }
+    Ok((query, range(call)?))
 }
 
 /// The labels of a series.
@@ -190,10 +173,7 @@ fn points(series: &Value) -> impl Iterator<Item = (i64, f64)> + '_ {
 pub(super) async fn metrics(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        let (query, range) = match metric(&call)? {
-            Ok(read) => read,
-            Err(refused) => return Ok(refused),
-        };
+        let (query, range) = metric(&call)?;
         let step = step(&call, range)?;
         let counts = call.state.traces.traceql_counts(&call.ctx, &query, range, step).await?;
         let by = if query.is_rate() { step as f64 / SECOND_NS as f64 } else { 1.0 };
@@ -224,10 +204,7 @@ pub(super) async fn metrics(State(state): State<Arc<AppState>>, request: Request
 pub(super) async fn metrics_at_once(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        let (query, range) = match metric(&call)? {
-            Ok(read) => read,
-            Err(refused) => return Ok(refused),
-        };
+        let (query, range) = metric(&call)?;
         let length = range.1.saturating_sub(range.0).max(SECOND_NS);
         let counts = call.state.traces.traceql_counts(&call.ctx, &query, range, length).await?;
         let by = if query.is_rate() { length as f64 / SECOND_NS as f64 } else { 1.0 };

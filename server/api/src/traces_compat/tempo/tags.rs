@@ -6,12 +6,12 @@ use std::sync::Arc;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use quiver_traces::lists::tags::KeyOf;
-use quiver_traces::traceql::INTRINSIC_NAMES;
+use quiver_traces::traceql::{INTRINSIC_NAMES, Query};
 use quiver_traces::{ParamError, TagRow, TraceError};
 use quiver_types::spans::{Place, SpanFilter};
 use serde_json::{Value, json};
 
-use super::search::{query, range};
+use super::search::range;
 use super::{failed, window};
 use crate::state::AppState;
 use crate::traces_api::{Call, json_answer};
@@ -116,24 +116,21 @@ fn tag_of(text: &str) -> Tag {
 }
 
 /// Gives the values of a tag with the type that they have.
-async fn found(call: &Call, tag: &str) -> Result<Result<Vec<(String, &'static str)>, Response>, TraceError> {
+async fn found(call: &Call, tag: &str) -> Result<Vec<(String, &'static str)>, TraceError> {
     let mut filter = spans(call)?;
     if let Some(text) = call.params.one("q")? {
-        match query(text) {
-            // A hint: what one span alone does not tell is left out.
-            Ok(query) => filter = filter.and(query.hint()),
-            Err(refused) => return Ok(Err(refused)),
-        }
+        // A hint: what one span alone does not tell is left out.
+        filter = filter.and(Query::parse(text)?.hint());
     }
     let (key, filter) = match tag_of(tag) {
         Tag::Key(key) => (key, filter),
         Tag::Root(key) => (key, filter.and(SpanFilter::Root)),
-        Tag::Word("status") => return Ok(Ok(["error", "unset", "ok"].map(|w| (w.to_owned(), "keyword")).to_vec())),
+        Tag::Word("status") => return Ok(["error", "unset", "ok"].map(|w| (w.to_owned(), "keyword")).to_vec()),
         Tag::Word(_) => {
             let kinds = ["client", "server", "internal", "producer", "consumer", "unspecified"];
-            return Ok(Ok(kinds.map(|w| (w.to_owned(), "keyword")).to_vec()));
+            return Ok(kinds.map(|w| (w.to_owned(), "keyword")).to_vec());
         }
-        Tag::Nothing => return Ok(Ok(Vec::new())),
+        Tag::Nothing => return Ok(Vec::new()),
     };
     let kind = match &key {
         KeyOf::Attribute(place, name) => {
@@ -153,19 +150,14 @@ async fn found(call: &Call, tag: &str) -> Result<Result<Vec<(String, &'static st
         };
         (value, kind)
     };
-    Ok(Ok(values.into_iter().take(limit(call)?).map(typed).collect()))
+    Ok(values.into_iter().take(limit(call)?).map(typed).collect())
 }
 
 pub(super) async fn values(State(state): State<Arc<AppState>>, Path(tag): Path<String>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        Ok(match found(&call, &tag).await? {
-            Ok(values) => {
-                let values: BTreeSet<String> = values.into_iter().map(|v| v.0).collect();
-                json_answer(&json!({"tagValues": values, "metrics": {}}))
-            }
-            Err(refused) => refused,
-        })
+        let values: BTreeSet<String> = found(&call, &tag).await?.into_iter().map(|v| v.0).collect();
+        Ok(json_answer(&json!({"tagValues": values, "metrics": {}})))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -177,14 +169,10 @@ pub(super) async fn typed_values(
 ) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        Ok(match found(&call, &tag).await? {
-            Ok(values) => {
-                let values: Vec<Value> =
-                    values.into_iter().map(|(value, kind)| json!({"type": kind, "value": value})).collect();
-                json_answer(&json!({"tagValues": values, "metrics": {}}))
-            }
-            Err(refused) => refused,
-        })
+        let values = found(&call, &tag).await?;
+        let values: Vec<Value> =
+            values.into_iter().map(|(value, kind)| json!({"type": kind, "value": value})).collect();
+        Ok(json_answer(&json!({"tagValues": values, "metrics": {}})))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
