@@ -105,8 +105,11 @@ impl<'a> Parser<'a> {
         if self.eat(sign) {
             return Ok(());
         }
-        let error = self.unexpected();
-        Err(TraceqlError { reason: format!("{}, expected `{sign}`", error.reason), ..error })
+        let mut error = self.unexpected();
+        if error.reason.starts_with("unexpected") {
+            error.reason.push_str(&format!(", expected `{sign}`"));
+        }
+        Err(error)
     }
 
     fn deeper<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
@@ -405,8 +408,10 @@ impl<'a> Parser<'a> {
             (Field::Intrinsic(Intrinsic::Kind), Literal::Word(word)) if is_kind(&word) => {
                 equals(AttributeTest::equals(&word))
             }
-            (Field::Intrinsic(i @ (Intrinsic::Status | Intrinsic::Kind)), other) => {
-                return wrong(format!("`{other:?}` is no {}", i.name()));
+            (Field::Intrinsic(Intrinsic::Status), _) => return wrong("expected error, ok or unset".into()),
+            (Field::Intrinsic(Intrinsic::Kind), _) => {
+                let kinds = KIND_NAMES[1..].join(", ");
+                return wrong(format!("expected one of unspecified, {kinds}"));
             }
             (_, Literal::Word(word)) => return wrong(format!("unknown identifier: {word}")),
             (_, Literal::Number(number, _)) if is_number(&field) => equals(AttributeTest::Number(number, number)),

@@ -125,7 +125,9 @@ fn errors_name_what_is_wrong() {
     check("{\n  name > \"x\" }", "2, col 10: only numbers and durations can be compared by order");
     check("{ name > 5 }", "1, col 10: `name` has no order");
     check("{ duration = \"x\" }", "1, col 14: `duration` is a number");
-    check("{ status = 2 }", "1, col 12: `Number(2.0, \"2\")` is no status");
+    check("{ status = 2 }", "1, col 12: expected error, ok or unset");
+    check("{ kind = x }", "1, col 10: unknown identifier: x");
+    check("{ name = \"a\"", "1, col 13: unexpected end of the query, expected `}`");
     check("{ .a + 1 > 2 }", "1, col 6: arithmetic is not supported: `+`");
     check("{ .a = .b }", "1, col 8: comparing two fields is not supported");
     check("{ parent.a = 1 }", "1, col 3: `parent.` is not supported");
