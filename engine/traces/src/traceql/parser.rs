@@ -295,7 +295,7 @@ impl<'a> Parser<'a> {
         if self.rest().starts_with(':') {
             self.at += 1;
             name.push(':');
-            name.push_str(self.take(|c| c.is_alphanumeric()));
+            name.push_str(self.take(char::is_alphanumeric));
         }
         if let Some(intrinsic) = Intrinsic::find(&name) {
             return Ok(Ok(Field::Intrinsic(intrinsic)));
