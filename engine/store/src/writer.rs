@@ -236,7 +236,7 @@ impl WritePath {
         self.wait_for_memory().await?;
         let prepared = PreparedLogs::new(batch)?;
         let bytes = prepared.bytes;
-        let batch = Batch::Logs(prepared, None);
+        let batch = Batch::Logs(Box::new(prepared), None);
         let written = self.enqueue(batch, bytes, admitted.days)?.await.map_err(|_| stopped())??;
         outcome.rows = written.rows;
         Ok(outcome)
@@ -274,7 +274,7 @@ impl WritePath {
         let prepared = PreparedLogs::join(filled.map(PreparedLogs::new).collect::<Result<_>>()?);
         let request = Arc::new(AnsweredRequest { id, body_hash, at: self.clock.now_ms(), answer });
         let bytes = prepared.bytes + request.bytes();
-        let batch = Batch::Logs(prepared, Some(Box::new(Named { request: Arc::clone(&request), claim })));
+        let batch = Batch::Logs(Box::new(prepared), Some(Box::new(Named { request: Arc::clone(&request), claim })));
         self.enqueue(batch, bytes, days)?.await.map_err(|_| stopped())??;
         Ok(Once::Stored(request))
     }

@@ -83,7 +83,7 @@ pub(crate) enum Batch {
     /// Samples.
     Metrics(MetricsBatch),
     /// Log rows, with the request when it names itself.
-    Logs(PreparedLogs, Option<Box<Named>>),
+    Logs(Box<PreparedLogs>, Option<Box<Named>>),
     /// Spans.
     Spans(SpansBatch),
 }
@@ -147,7 +147,7 @@ impl Stager {
             Batch::Metrics(batch) => self.stage_metrics(ctx, seq, batch, out),
             Batch::Logs(prepared, request) => {
                 let answered = request.as_ref().map(|r| &*r.request);
-                let rows = self.logs.stage(ctx.generation, seq, prepared, answered, &mut self.encoder, out);
+                let rows = self.logs.stage(ctx.generation, seq, *prepared, answered, &mut self.encoder, out);
                 Staged { logs: rows, request, ..Staged::empty(seq) }
             }
             Batch::Spans(batch) => {

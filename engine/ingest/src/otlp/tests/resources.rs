@@ -182,7 +182,7 @@ fn resources_that_cannot_be_labels() {
     };
     let long = "x".repeat(crate::labels::TEXT_MAX_BYTES + 1);
     check(&[("host.name", &long)], Reason::LongLabel);
-    let half = &long[..crate::labels::TEXT_MAX_BYTES / 2 + 1];
+    let half = &long[..=crate::labels::TEXT_MAX_BYTES / 2];
     check(&[("host.name", half), ("host.id", half)], Reason::LongLabel);
     let names: Vec<String> = (0..=crate::labels::LABELS_MAX).map(|n| format!("mysql.{n}")).collect();
     let many: Vec<(&str, &str)> = names.iter().map(|n| (n.as_str(), "x")).collect();
