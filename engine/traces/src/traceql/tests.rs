@@ -161,7 +161,7 @@ fn the_scan_gets_what_it_can_tell() {
     check(r#"{ resource.service.name = "a" && status = error }"#, r#"(service = "a" and status = 2)"#, true);
     check("{ duration > 1us && kind = server }", &format!("(duration in [1001, {}] and kind in [2])", i64::MAX), true);
     check(r#"{ name = "a" && rootName = "b" }"#, r#"name = "a""#, false);
-    check(r#"{ span.a = 1 || traceDuration > 1s }"#, r#"(span.a = "1" or all)"#, false);
+    check("{ span.a = 1 || traceDuration > 1s }", r#"(span.a = "1" or all)"#, false);
     check(r#"{ name = "a" } >> { name = "b" }"#, r#"name = "b""#, false);
     check("{ nestedSetParent < 0 }", "root", true);
     check("{ name = `a` } | count() > 3", r#"name = "a""#, false);
