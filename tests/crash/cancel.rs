@@ -1,65 +1,123 @@
 //! A client that goes away takes its query with it (promise L5): the query ends, its processor time and memory come
-//! back, for each kind of query.
+//! back, for each kind of query. Queries are slow since they sleep whenever they are asked whether to go on.
 
 use std::time::{Duration, Instant};
 
-use quiver_tests::body::{Series, remote_write};
+use quiver_tests::body::{Series, compress, field, remote_write, varint};
 use quiver_tests::load::{Caller, Written};
 use quiver_tests::server::{Options, Server};
 
 use crate::arena::{START_MS, comes_up};
 
-const SERIES: usize = 1000;
-const SAMPLES: i64 = 600;
+const SERIES: usize = 200;
+const SAMPLES: i64 = 60;
 const STEP_MS: i64 = 15_000;
 /// How long a query may take to begin, and to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Processor time that may be spent after the client went: that of the promise, though this is the build for tests. A
 /// query ends with the series at hand.
 const CPU_AFTER: Duration = Duration::from_millis(200);
+/// What a query sleeps each time that it asks: longer than a client takes to see that it runs.
+const SLEEP: &str = "query.check=sleep:150";
 
-/// Queries that take seconds: (name, query, times over which it is asked; one time = instant).
-const QUERIES: &[(&str, &str, i64)] = &[
-    ("rate and sum over a range", "sum by (job) (rate(cancel_samples[30m]))", 10_000),
-    ("order statistics over a range", "quantile_over_time(0.9, cancel_samples[1h])", 2000),
-    ("topk over a range", "topk(5, quantile_over_time(0.9, cancel_samples[30m]))", 2000),
-    (
-        "matching over a range",
-        "rate(cancel_samples[30m]) * on (series) group_left () quantile_over_time(0.5, cancel_samples[30m])",
-        2000,
-    ),
-    ("subquery over a range", "sum(max_over_time(rate(cancel_samples[5m])[30m:1s]))", 500),
-    ("instant subquery", "sum(quantile_over_time(0.5, (cancel_samples * 2)[2h:200ms]))", 1),
-    (
-        "sorted and relabelled",
-        "sort(label_replace(stddev_over_time(cancel_samples[2h:300ms]), \"a\", \"$1\", \"series\", \"(.*)\"))",
-        1,
-    ),
+/// How something is asked.
+#[derive(Debug, Clone, Copy)]
+enum Ask {
+    /// `query` at the end of the samples.
+    Instant(&'static str),
+    /// `query_range` over all samples.
+    Range(&'static str),
+    /// `query_range` that explains itself.
+    Explain(&'static str),
+    /// A path below `/metrics-api`.
+    Get(&'static str),
+    /// Remote read; whether as chunks.
+    Read(bool),
+}
+
+const KINDS: &[(&str, Ask)] = &[
+    ("a rate and sum", Ask::Range("sum by (job) (rate(cancel_samples[5m]))")),
+    ("order statistics", Ask::Range("quantile_over_time(0.9, cancel_samples[5m])")),
+    ("topk", Ask::Range("topk(5, quantile_over_time(0.9, cancel_samples[5m]))")),
+    ("matching", Ask::Range("rate(cancel_samples[5m]) * on (series) group_left () cancel_samples")),
+    ("a subquery", Ask::Range("sum(max_over_time(rate(cancel_samples[5m])[5m:15s]))")),
+    ("an instant subquery", Ask::Instant("sum(quantile_over_time(0.5, (cancel_samples * 2)[10m:15s]))")),
+    ("relabelling", Ask::Instant("sort(label_replace(cancel_samples, \"a\", \"$1\", \"series\", \"(.*)\"))")),
+    ("counted values", Ask::Range("count_values(\"v\", cancel_samples)")),
+    ("info", Ask::Instant("info(cancel_samples, {__name__=\"cancel_samples\"})")),
+    ("a range vector", Ask::Instant("cancel_samples[10m]")),
+    ("explain=analyze", Ask::Explain("sum(rate(cancel_samples[5m]))")),
+    ("series", Ask::Get("/api/v1/series?match[]=cancel_samples")),
+    ("label names", Ask::Get("/api/v1/labels?match[]=cancel_samples")),
+    ("label values", Ask::Get("/api/v1/label/series/values?match[]=cancel_samples")),
+    ("cardinality", Ask::Get("/api/v1/status/tsdb")),
+    ("exemplars", Ask::Get("/api/v1/query_exemplars?query=cancel_samples")),
+    ("metadata", Ask::Get("/api/v1/metadata")),
+    ("federation", Ask::Get("/federate?match[]=cancel_samples")),
+    ("remote read", Ask::Read(false)),
+    ("remote read of chunks", Ask::Read(true)),
 ];
 
-async fn fill(caller: &Caller) {
-    let names: Vec<String> = (0..SERIES).map(|i| format!("s{i}")).collect();
-    for from in (0..SAMPLES).step_by(20) {
-        let series: Vec<Series<'_>> = names
-            .iter()
-            .enumerate()
-            .map(|(i, name)| {
-                let job = if i % 2 == 0 { "even" } else { "odd" };
-                let labels = vec![("__name__", "cancel_samples"), ("series", name.as_str()), ("job", job)];
-                (labels, (from..from + 20).map(|n| (START_MS + n * STEP_MS, (n * (i as i64 + 1)) as f64)).collect())
-            })
-            .collect();
-        assert_eq!(caller.write(remote_write(&series)).await, Written::Taken);
+/// A remote read of everything.
+fn read_request(chunked: bool) -> Vec<u8> {
+    let mut matcher = vec![8, 0];
+    field(&mut matcher, 2, b"__name__");
+    field(&mut matcher, 3, b"cancel_samples");
+    let mut query = Vec::new();
+    for (tag, ms) in [(8, START_MS), (16, START_MS + SAMPLES * STEP_MS)] {
+        query.push(tag);
+        varint(&mut query, ms as u64);
+    }
+    field(&mut query, 3, &matcher);
+    let mut raw = Vec::new();
+    field(&mut raw, 1, &query);
+    raw.extend([16, u8::from(chunked)]);
+    compress(&raw)
+}
+
+impl Ask {
+    async fn send(self, address: &str) -> reqwest::Result<(u16, Vec<u8>)> {
+        let base = format!("http://{address}/metrics-api");
+        let (start, end) = (START_MS / 1000, (START_MS + SAMPLES * STEP_MS) / 1000);
+        let range = [("start", start.to_string()), ("end", end.to_string()), ("step", "15".to_owned())];
+        // A client of its own, whose connection closes with it.
+        let client = reqwest::Client::new();
+        let request = match self {
+            Self::Instant(query) => {
+                client.get(format!("{base}/api/v1/query")).query(&[("query", query), ("time", &end.to_string())])
+            }
+            Self::Range(query) => {
+                client.get(format!("{base}/api/v1/query_range")).query(&[("query", query)]).query(&range)
+            }
+            Self::Explain(query) => {
+                let params = [("query", query), ("explain", "analyze")];
+                client.get(format!("{base}/api/v1/query_range")).query(&params).query(&range)
+            }
+            Self::Get(path) => client.get(format!("{base}{path}")),
+            Self::Read(chunked) => client
+                .post(format!("{base}/api/v1/read"))
+                .header("content-encoding", "snappy")
+                .header("content-type", "application/x-protobuf")
+                .body(read_request(chunked)),
+        };
+        let response = request.send().await?;
+        let status = response.status().as_u16();
+        Ok((status, response.bytes().await?.to_vec()))
     }
 }
 
-/// Processor time of a process so far.
-fn cpu(pid: u32) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it lives");
-    let after_name = stat.rsplit(')').next().expect("a name in brackets");
-    let ticks: u64 = after_name.split_whitespace().skip(11).take(2).map(|t| t.parse::<u64>().expect("a number")).sum();
-    // 100 a second on every Linux.
-    Duration::from_millis(ticks * 10)
+async fn fill(caller: &Caller) {
+    let names: Vec<String> = (0..SERIES).map(|i| format!("s{i}")).collect();
+    let series: Vec<Series<'_>> = names
+        .iter()
+        .enumerate()
+        .map(|(i, name)| {
+            let job = if i % 2 == 0 { "even" } else { "odd" };
+            let labels = vec![("__name__", "cancel_samples"), ("series", name.as_str()), ("job", job)];
+            (labels, (0..SAMPLES).map(|n| (START_MS + n * STEP_MS, (n * (i as i64 + 1)) as f64)).collect())
+        })
+        .collect();
+    assert_eq!(caller.write(remote_write(&series)).await, Written::Taken);
 }
 
 async fn until(caller: &Caller, name: &str, expected: f64, what: &str) {
@@ -74,47 +132,32 @@ async fn until(caller: &Caller, name: &str, expected: f64, what: &str) {
 #[allow(clippy::print_stdout, reason = "the figures are the outcome")]
 async fn a_query_ends_with_its_client() {
     let dir = tempfile::tempdir().expect("a folder");
-    let options = Options::default().env("QUIVER_LOG__FILTER", "off");
+    let options = Options::default().env("QUIVER_LOG__FILTER", "off").env("QUIVER_FAILPOINT", SLEEP);
     let mut server = Server::spawn(dir.path(), &options).expect("the server says where it listens");
     let caller = Caller::new(&server.http);
     assert!(comes_up(&mut server, &caller).await, "the server died");
     fill(&caller).await;
     server.flush().await;
-    let start = START_MS / 1000;
-    let end = start + SAMPLES * STEP_MS / 1000;
-    for (name, query, times) in QUERIES {
+    for (name, ask) in KINDS {
         let before = caller.metric("quiver_query_cancelled_total").await.expect("it lives");
-        // A client of its own, whose connection closes with it.
-        let other = Caller::new(&server.http);
-        let asking = tokio::spawn(async move {
-            let step = format!("{}", (end - start) as f64 / (*times - 1).max(1) as f64);
-            let (start, end) = (start.to_string(), end.to_string());
-            if *times == 1 {
-                other.get("/metrics-api/api/v1/query", &[("query", query), ("time", &end)]).await
-            } else {
-                let params = [("query", *query), ("start", &start), ("end", &end), ("step", &step)];
-                other.get("/metrics-api/api/v1/query_range", &params).await
-            }
-        });
+        let (ask, address) = (*ask, server.http.clone());
+        let asking = tokio::spawn(async move { ask.send(&address).await });
         let began = Instant::now();
-        while caller.metric("quiver_query_running_count").await.expect("it lives") == 0.0 && !asking.is_finished() {
+        while caller.metric("quiver_query_running_count").await.expect("it lives") == 0.0 {
+            if asking.is_finished() {
+                let (status, body) = asking.await.expect("asked").expect("answered");
+                let text = String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned();
+                panic!("{name}: answered before it could be cancelled: {status} {text}");
+            }
             assert!(began.elapsed() < PATIENCE, "{name}: the query does not begin");
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        if asking.is_finished() {
-            let (status, body) = asking.await.expect("asked").expect("answered");
-            panic!(
-                "{name}: answered before it could be cancelled: {status} {}",
-                String::from_utf8_lossy(&body[..body.len().min(300)])
-            );
-        }
         asking.abort();
-        let left = cpu(server.pid());
+        let left = server.cpu();
         until(&caller, "quiver_query_running_count", 0.0, name).await;
         until(&caller, "quiver_query_memory_bytes", 0.0, name).await;
         // Whatever goes on without being counted would show here.
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        let spent = cpu(server.pid()).saturating_sub(left);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let spent = server.cpu().saturating_sub(left);
         println!("{name}: {spent:?} of processor time after the client went");
         assert!(spent <= CPU_AFTER, "{name}: {spent:?} of processor time after the client went");
         let after = caller.metric("quiver_query_cancelled_total").await.expect("it lives");

@@ -108,3 +108,47 @@ fn url_form(pairs: &[(&str, &str)]) -> Vec<u8> {
     let pairs: Vec<String> = pairs.iter().map(|(n, v)| format!("{}={}", encode(n), encode(v))).collect();
     pairs.join("&").into_bytes()
 }
+
+/// Escapes of bytes make texts that are no UTF-8: they name no label, and show as Prometheus shows them.
+#[tokio::test(flavor = "multi_thread")]
+async fn texts_of_broken_bytes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    server.write(remote_write(&[(vec![("__name__", "m"), ("src", "v")], vec![(1_700_000_000_000, 1.0)])])).await;
+    let refused = [
+        (
+            r#"label_replace(m, "\xff", "", "src", "(.*)")"#,
+            422,
+            "invalid destination label name in label_replace(): \u{fffd}",
+        ),
+        (r#"label_replace(m, "", "", "src", "(.*)")"#, 422, "invalid destination label name in label_replace(): "),
+        (r#"label_replace(m, "a", "", "src", "\xff")"#, 422, "invalid regular expression in label_replace(): \u{fffd}"),
+        (r#"label_join(m, "a\xff", "-", "src")"#, 422, "invalid destination label name in label_join(): a\u{fffd}"),
+        (r#"label_join(m, "a", "-", "src", "\377")"#, 422, "invalid source label name in label_join(): \u{fffd}"),
+        (r#"count_values("a\xc5z", m)"#, 422, "invalid label name \"a\\xc5z\""),
+        (r#"count_values("", m)"#, 422, "invalid label name \"\""),
+        (r#"sum by ("\xff") (m)"#, 400, "1:9: parse error: invalid label name for grouping: \"\\xff\""),
+        (r#"m * on ("\xff") m"#, 400, "1:9: parse error: invalid label name for grouping: \"\\xff\""),
+        (r#"m{src=~"\xff"}"#, 400, "1:3: parse error: invalid regular expression \"\\xff\": invalid UTF-8"),
+    ];
+    for (query, status, error) in refused {
+        let answer = server.get_with("/metrics-api/api/v1/query", &[("query", query), ("time", "1700000000")]).await;
+        let text = answer.json()["error"].as_str().unwrap_or_default().to_owned();
+        assert_eq!(answer.status, status, "{query}: {text}");
+        assert_eq!(text.trim_start_matches("invalid parameter \"query\": "), error, "{query}");
+    }
+    // As values they are taken, and shown as JSON can show them.
+    let labels = [
+        (r#"label_replace(m, "a", "x\xff", "src", "(.*)")"#, "a", "x\u{fffd}"),
+        (r#"label_join(m, "a", "\xff", "src", "src")"#, "a", "v\u{fffd}v"),
+        (r#"label_replace(m, "a", "b", "\xff", "")"#, "a", "b"),
+        (r#"count_values("\u00fc", m)"#, "ü", "1"),
+    ];
+    for (query, label, value) in labels {
+        let data = server.query(query, 1_700_000_000.0).await;
+        assert_eq!(data["result"][0]["metric"][label], value, "{query}: {data}");
+    }
+    let answer =
+        server.get_with("/metrics-api/api/v1/format_query", &[("query", r#"count_values("a\xc5z", m)"#)]).await;
+    assert_eq!(answer.json()["data"], r#"count_values("a\xc5z", m)"#);
+}

@@ -13,6 +13,7 @@ mod logs_once;
 mod logs_query;
 mod logs_refused;
 mod logs_tail;
+mod promql_hostile;
 mod remote_read;
 mod small_endpoints;
 mod statistics;

@@ -6,6 +6,9 @@
 use std::fmt::Debug;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rand::SeedableRng;
@@ -14,6 +17,53 @@ use tikv_jemalloc_ctl::thread::allocatedp;
 
 /// Longest part of an input that a failure shows.
 const SHOWN_CHARS: usize = 4000;
+
+/// Most processor time of a case (H11), and how long it may take before it is called a hang.
+const CPU_MAX: Duration = Duration::from_secs(1);
+const HANG: Duration = Duration::from_secs(30);
+
+/// Processor time that this thread spent so far.
+fn thread_cpu() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0))
+}
+
+/// Ends the process when a case does not end: there is no other way to fail for a thread that hangs.
+struct Watch {
+    /// The case at hand.
+    case: Arc<AtomicU64>,
+    done: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    fn over(name: &'static str) -> Self {
+        let (done, ended) = mpsc::channel::<()>();
+        let case = Arc::new(AtomicU64::new(0));
+        let seen = Arc::clone(&case);
+        let watch = move || {
+            let mut last = u64::MAX;
+            while ended.recv_timeout(HANG) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let now = seen.load(Relaxed);
+                if now == last {
+                    say(&format!("{name} hangs: QUIVER_SEED={now} shows it again"));
+                    std::process::abort();
+                }
+                last = now;
+            }
+        };
+        Self { case, done: Some(done), thread: Some(std::thread::spawn(watch)) }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.done.take();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
 
 /// Gives a number from the environment.
 fn given(name: &str) -> Option<u64> {
@@ -71,11 +121,23 @@ impl<I: Debug> Target<I> {
         let (seed, began) = (first_seed(), Instant::now());
         say(&format!("{}: seed {seed}", self.name));
         let (mut cases, mut largest) = (0, 0);
+        let watch = Watch::over(self.name);
         while cases == 0 || began.elapsed() < Duration::from_secs(seconds()) {
             let case = seed.wrapping_add(cases);
             let input = (self.make)(&mut StdRng::seed_from_u64(case));
-            let mut bytes = 0;
+            let (mut bytes, begins) = (0, Instant::now());
+            watch.case.store(case, Relaxed);
             let outcome = catch_unwind(AssertUnwindSafe(|| bytes = allocated_by(|| check(&input))));
+            if outcome.is_ok() && begins.elapsed() > CPU_MAX {
+                // The machine may have been busy with others: what counts is its processor time, once more.
+                let before = thread_cpu();
+                check(&input);
+                let spent = thread_cpu().saturating_sub(before);
+                if spent > CPU_MAX {
+                    self.show(case, &input);
+                    panic!("{}: case {case} took {spent:?} of processor time, {CPU_MAX:?} are allowed", self.name);
+                }
+            }
             if let Err(panic) = outcome {
                 self.show(case, &input);
                 resume_unwind(panic);

@@ -7,13 +7,18 @@ use crate::drive::allocated_by;
 /// Memory that refusing a text may take, besides copies of the text itself.
 const REFUSAL_BYTES_MAX: u64 = 64 << 20;
 
+/// How long it may take (H11).
+const REFUSAL_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(1);
+
 const TOO_DEEP: &str = "expression is nested too deeply, at most 200 levels are allowed";
 const TOO_LARGE: &str = "expression is too large, at most 50000 operands are allowed";
 
 fn refused(text: &str, expected: &str) {
     let shown: String = text.chars().take(40).collect();
     let mut got = String::new();
+    let began = std::time::Instant::now();
     let bytes = allocated_by(|| got = parse(text).expect_err(&shown).to_string());
+    assert!(began.elapsed() < REFUSAL_TIME_MAX, "{shown}: refused after {:?}", began.elapsed());
     assert_eq!(got, expected, "{shown}");
     let allowed = REFUSAL_BYTES_MAX + 4 * text.len() as u64;
     assert!(bytes <= allowed, "{shown}: {bytes} bytes allocated to refuse {} bytes", text.len());

@@ -24,6 +24,7 @@ mod memory;
 mod otlp;
 mod promql;
 mod protobuf;
+mod query_bombs;
 mod remote_read;
 mod remote_write;
 mod results;

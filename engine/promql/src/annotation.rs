@@ -2,7 +2,7 @@
 //!
 //! Texts as in Prometheus 3.14 `util/annotations`; the answer shows `PromQL warning: TEXT (line:column)`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::ast::PosRange;
 
@@ -73,8 +73,10 @@ impl Annotations {
         };
         let of_level = self.items.iter().filter(|((l, _), _)| *l == level);
         let files = if level == Level::Warning { &self.left_out[..] } else { &[] };
+        // Texts are many where each metric has one, and then they are about one place.
+        let mut places: HashMap<u32, (usize, usize)> = HashMap::new();
         let shown = of_level.map(|((_, text), start)| {
-            let (line, column) = line_column(query, *start as usize);
+            let (line, column) = *places.entry(*start).or_insert_with(|| line_column(query, *start as usize));
             format!("{prefix}{text} ({line}:{column})")
         });
         files.iter().cloned().chain(shown).collect()

@@ -1,8 +1,11 @@
 //! The syntax tree of PromQL as of Prometheus 3.14, with byte spans into the query text.
 
 mod chain;
+mod text;
 
 use quiver_types::Matcher;
+
+pub use text::Text;
 
 /// A range of bytes in the query text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -46,7 +49,7 @@ pub enum ExprKind {
         duration: bool,
     },
     /// A quoted text, unquoted.
-    String(String),
+    String(Text),
     /// `(expr)`
     Paren(Box<Expr>),
     /// `-expr` (or `+expr`)

@@ -6,15 +6,12 @@
 use std::fmt;
 use std::mem;
 
-use quiver_types::ErrorKind;
-
 use crate::ast::{
     AggregateExpr, AggregateOp, BinaryExpr, Expr, ExprKind, MatchCardinality, PosRange, ValueType, VectorSelector,
 };
 use crate::error::{ParseError, Result};
 use crate::functions;
-use crate::lexer::quote::{quote, quote_bytes};
-use crate::lexer::string;
+use crate::lexer::quote::quote;
 
 /// Gives the type of a checked expression.
 pub fn type_of(expr: &Expr) -> ValueType {
@@ -99,27 +96,8 @@ fn check_aggregate(aggregate: &mut AggregateExpr, text: &str) -> Result<ValueTyp
     if let Some(param) = &mut aggregate.param {
         let wanted = if aggregate.op == AggregateOp::CountValues { ValueType::String } else { ValueType::Scalar };
         expect(param, wanted, "aggregation parameter", text)?;
-        if aggregate.op == AggregateOp::CountValues {
-            check_label(param, text)?;
-        }
     }
     Ok(ValueType::Vector)
-}
-
-/// Checks that a text can name a label: escapes of bytes can make it something other than UTF-8.
-fn check_label(expr: &Expr, text: &str) -> Result<()> {
-    let mut expr = expr;
-    while let ExprKind::Paren(inner) = &expr.kind {
-        expr = inner;
-    }
-    let quoted = &text[expr.pos.start as usize..expr.pos.end as usize];
-    match string::decode_bytes(quoted) {
-        Ok((bytes, _)) if std::str::from_utf8(&bytes).is_err() => {
-            let message = format!("invalid label name {}", quote_bytes(&bytes));
-            Err(ParseError { kind: ErrorKind::Execution, ..ParseError::new(expr.pos, message) })
-        }
-        _ => Ok(()),
-    }
 }
 
 fn expect(expr: &mut Expr, wanted: ValueType, place: &str, text: &str) -> Result<()> {

@@ -110,6 +110,8 @@ pub struct RangeFunction {
     pub start_timestamps: bool,
     /// Whether the values of the samples are never looked at (only times and presence).
     pub times_only: bool,
+    /// Whether each window is gone over anew, however much it shares with the one before.
+    pub rescans: bool,
     /// The kernel.
     pub run: RangeKernel,
 }
@@ -123,8 +125,13 @@ impl RangeFunction {
             smoothed: false,
             start_timestamps: false,
             times_only: false,
+            rescans: false,
             run,
         }
+    }
+
+    pub(crate) const fn rescanning(self) -> Self {
+        Self { rescans: true, ..self }
     }
 }
 

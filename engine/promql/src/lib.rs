@@ -35,6 +35,7 @@ mod kahan;
 mod lexer;
 mod plan;
 mod run;
+mod sorting;
 
 pub use cache::{ResultCache, ResultCacheStats};
 pub use query::{PromqlEngine, PromqlError, PromqlSettings, QueryOptions, QueryOutcome, QueryTimings};

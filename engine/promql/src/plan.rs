@@ -4,6 +4,7 @@
 //! numbers refer to. All selectors of a query read one snapshot. What depends on values only for its labels
 //! (`count_values`, `info`) runs its input here and goes on with a literal matrix.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -38,10 +39,17 @@ pub(crate) mod invariant;
 pub(crate) mod labels;
 pub(crate) mod narrow;
 pub(crate) mod relabel;
+pub(crate) mod room;
 pub(crate) mod select;
+mod template;
 
 use invariant::{evaluates_once, unparen};
 use narrow::Narrow;
+use room::Room;
+
+/// What an operator takes in memory and time before it sees any value: in the plans, and while it runs.
+const NODE_BYTES: usize = 8 << 10;
+const NODE_UNITS: usize = 4096;
 
 /// Times of the query as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -205,13 +213,14 @@ pub(crate) struct Planner {
     pub(crate) tables: Arc<dyn SampleTables>,
     pub(crate) engine: Arc<QueryEngine>,
     pub(crate) run: Arc<RunState>,
+    pub(crate) room: Room,
     pub(crate) times: QueryTimes,
     pub(crate) lookback_ms: i64,
     pub(crate) subquery_step_ms: i64,
     /// Operators between vectors so far.
     pub(crate) joins: AtomicUsize,
     /// Matchers that more than one selector of the query has.
-    pub(crate) repeated: Vec<Vec<Matcher>>,
+    pub(crate) repeated: HashSet<Vec<Matcher>>,
 }
 
 impl Planner {
@@ -266,7 +275,7 @@ impl Planner {
         async move {
             match &expr.kind {
                 ExprKind::Number { value, .. } => Ok(Planned::Scalar(ScalarPlan::Const(*value))),
-                ExprKind::String(text) => Ok(Planned::String(text.clone())),
+                ExprKind::String(text) => Ok(Planned::String(text.shown().to_owned())),
                 ExprKind::Paren(inner) => self.expr(inner, scope).await,
                 ExprKind::Unary { negate, expr } => self.unary(*negate, expr, scope).await,
                 ExprKind::Binary(_) => self.binary(expr, scope).await,
@@ -306,6 +315,8 @@ impl Planner {
 
     /// Wraps an operator that somebody else holds too.
     pub(crate) fn shared_node(&self, operator: Arc<dyn StepOperator>, inputs: Vec<LogicalPlan>) -> Result<LogicalPlan> {
+        self.room.take(NODE_BYTES)?;
+        self.room.did(NODE_UNITS)?;
         operator_plan(Step { operator, run: Arc::clone(&self.run) }, inputs)
     }
 
@@ -333,6 +344,12 @@ impl Planner {
         self.node(map, [vec![plan], stage_inputs].concat())
     }
 
+    /// Reserves a matrix that the label phase is about to make.
+    pub(crate) fn reserve_matrix(&self, rows: usize, steps: usize) -> Result<()> {
+        // Its values, whether they are there, and the bits that say so in a batch.
+        self.room.take(rows.saturating_mul(steps).saturating_mul(size_of::<f64>() + 2))
+    }
+
     /// Gives a literal matrix.
     pub(crate) fn literal(&self, shown: impl Into<String>, block: Block, histograms: bool) -> Result<LogicalPlan> {
         let schema = matrix_schema(block.steps, histograms);
@@ -343,6 +360,7 @@ impl Planner {
     /// Gives a row that has the same value at all steps, or one value per step.
     pub(crate) fn row(&self, shown: impl Into<String>, values: Vec<f64>) -> Result<LogicalPlan> {
         let steps = values.len();
+        self.reserve_matrix(1, steps)?;
         let block = Block { rows: vec![0], steps, values, present: vec![true; steps], hists: vec![] };
         let schema = matrix_schema(steps, false);
         let batches = vec![to_batch(block, &schema).map_err(from_datafusion)?];
@@ -352,7 +370,10 @@ impl Planner {
     /// Gives a scalar as a plan.
     pub(crate) fn scalar_plan(&self, scalar: ScalarPlan, scope: Scope) -> Result<LogicalPlan> {
         match scalar {
-            ScalarPlan::Const(v) => self.row(v.to_string(), vec![v; scope.grid.steps]),
+            ScalarPlan::Const(v) => {
+                self.reserve_matrix(1, scope.grid.steps)?;
+                self.row(v.to_string(), vec![v; scope.grid.steps])
+            }
             ScalarPlan::Steps(plan) => Ok(plan),
         }
     }

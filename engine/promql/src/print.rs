@@ -41,7 +41,7 @@ pub(crate) fn number(value: f64) -> String {
 fn write_expr<W: Write + ?Sized>(out: &mut W, expr: &Expr) -> Result {
     match &expr.kind {
         ExprKind::Number { value, duration } => out.write_str(&literal(*value, *duration)),
-        ExprKind::String(text) => out.write_str(&quote(text)),
+        ExprKind::String(text) => out.write_str(&text.quoted()),
         ExprKind::Paren(inner) => {
             out.write_char('(')?;
             write_expr(out, inner)?;

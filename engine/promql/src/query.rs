@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
-use quiver_query::{QueryContext, QueryEngine, QueryMemory, SampleTables};
+use datafusion::execution::memory_pool::MemoryReservation;
+use quiver_query::{QueryContext, QueryEngine, QueryMemory, SampleTables, from_datafusion};
 use quiver_types::{Error, ErrorKind, Millis, Result, SeriesSnapshot, SeriesSource};
 use serde_json::Value;
 
@@ -15,6 +16,7 @@ use crate::check::type_of;
 use crate::error::ParseError;
 use crate::kernel::Grid;
 use crate::parser::{ParseOptions, parse_with};
+use crate::plan::room::Room;
 use crate::plan::{Detail, Planner, QueryTimes, Scope};
 use crate::raw::RawReader;
 use crate::result::QueryValue;
@@ -28,6 +30,11 @@ mod range;
 
 use job::Job;
 use range::usable;
+
+/// Texts up to this length are parsed without a question.
+const SHORT_TEXT: usize = 16 << 10;
+/// What the tree of an expression takes for each byte of its text.
+const TREE_BYTES: usize = 48;
 
 /// Settings of the language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,6 +242,7 @@ impl PromqlEngine {
         ctx: &QueryContext,
     ) -> Result<QueryOutcome, PromqlError> {
         let began = Instant::now();
+        let _text = self.reserve_text(query, TREE_BYTES, ctx)?;
         let expr = self.parse_at(query, times)?;
         let parsed = began.elapsed();
         let Evaluated { value, annotations, mut timings, samples, memory } = if options.no_cache || options.stats {
@@ -305,6 +313,7 @@ impl PromqlEngine {
         analyze: bool,
         ctx: &QueryContext,
     ) -> Result<Value, PromqlError> {
+        let _text = self.reserve_text(query, TREE_BYTES, ctx)?;
         let expr = self.parse_at(query, times)?;
         let kept = analyze.then(|| self.cacheable(&expr, times, options, ctx));
         let snapshot = self.source.snapshot();
@@ -344,6 +353,18 @@ impl PromqlEngine {
         parse_with(query, &options)
     }
 
+    /// Reserves what is made of a text: some number of bytes for each of its own. Short ones are no matter.
+    ///
+    /// # Errors
+    /// LimitExceeded.
+    pub fn reserve_text(&self, query: &str, times: usize, ctx: &QueryContext) -> Result<MemoryReservation> {
+        let memory = self.query.reservation("expression", ctx);
+        if query.len() > SHORT_TEXT {
+            memory.try_grow(query.len().saturating_mul(times)).map_err(from_datafusion)?;
+        }
+        Ok(memory)
+    }
+
     fn parse_at(&self, query: &str, times: QueryTimes) -> Result<Expr, PromqlError> {
         let expr = self.parse(query)?;
         let given = type_of(&expr);
@@ -369,6 +390,7 @@ impl PromqlEngine {
             tables: Arc::clone(&self.tables),
             engine: Arc::clone(&self.query),
             run: Arc::new(RunState::new(ctx.clone(), tallies)),
+            room: Room::new(&self.query, ctx),
             times,
             lookback_ms: options.lookback_ms.unwrap_or(self.settings.lookback_ms),
             subquery_step_ms: self.settings.subquery_step_ms,

@@ -10,7 +10,8 @@ use quiver_types::{Matcher, MillisRange, Result, SeriesSelector, SeriesSnapshot,
 
 use crate::kernel::SeriesSamples;
 use crate::nodes::samples::{SampleBatch, SampleBuffers};
-use crate::plan::labels::sorted;
+use crate::plan::labels::ranks;
+use crate::plan::room::Room;
 use crate::plan::select::sample_scan;
 
 /// Reads one snapshot; use it inside of [`QueryEngine::run`].
@@ -60,10 +61,11 @@ impl RawReader {
 
 impl RawSeries {
     /// Gives the place of each row when rows are sorted by their labels.
-    pub fn ranks(&self) -> Vec<u32> {
-        let mut ranks = vec![0; self.table.len()];
-        sorted(&self.table).into_iter().enumerate().for_each(|(rank, row)| ranks[row as usize] = rank as u32);
-        ranks
+    ///
+    /// # Errors
+    /// LimitExceeded, Timeout, Cancelled.
+    pub fn ranks(&self) -> Result<Vec<u32>> {
+        ranks(&Room::new(&self.engine, &self.ctx), &self.table)
     }
 
     /// Calls for each row that has samples, in any order; stale markers are among them.

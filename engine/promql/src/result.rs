@@ -4,14 +4,15 @@
 
 use std::sync::Arc;
 
-use datafusion::error::Result;
-use quiver_types::{Histogram, Millis, SeriesTable};
+use quiver_query::from_datafusion;
+use quiver_types::{Histogram, Millis, Result, SeriesTable};
 
 use crate::kernel::{Block, Grid};
 use crate::nodes::batch::matrix_schema;
 use crate::nodes::batch::to_block;
 use crate::nodes::rows::Merger;
-use crate::plan::labels::{drop_names, group, sorted};
+use crate::plan::labels::{drop_names, group, ranks};
+use crate::plan::room::Room;
 
 /// The value of a query.
 #[derive(Debug, Clone)]
@@ -45,10 +46,10 @@ pub struct StepResult {
     pub table: Arc<SeriesTable>,
     /// Times of the steps.
     pub grid: Grid,
-    /// Values.
-    pub blocks: Vec<Block>,
+    /// Values; an answer that is kept shares them.
+    pub blocks: Arc<Vec<Block>>,
     /// Rows in the order in which they are shown: row of the table, block, index in the block.
-    pub order: Vec<(u32, u32, u32)>,
+    pub order: Arc<Vec<(u32, u32, u32)>>,
 }
 
 /// One row of a result.
@@ -137,6 +138,7 @@ pub(crate) enum RowOrder {
 /// # Errors
 /// Execution: rows became equal by dropping names and have a value at one step.
 pub(crate) fn settle(
+    room: &Room,
     blocks: Vec<Block>,
     table: &Arc<SeriesTable>,
     drop_name: &[bool],
@@ -146,19 +148,25 @@ pub(crate) fn settle(
 ) -> Result<StepResult> {
     let (mut blocks, mut table) = (blocks, Arc::clone(table));
     if drop_name.contains(&true) {
-        let dropped = drop_names(&table, drop_name);
-        let groups = group(&dropped, |_| true);
-        table = if groups.merges() { Arc::new(dropped.take(&groups.first)) } else { Arc::new(dropped) };
+        let dropped = drop_names(room, &table, drop_name)?;
+        let groups = group(room, &dropped, |_| true)?;
+        table = Arc::new(if groups.merges() { room.rows_of(&dropped, &groups.first)? } else { dropped });
         if groups.merges() {
             let mut merged = Merger::new(grid.steps);
             for mut block in blocks {
                 block.rows.iter_mut().for_each(|r| *r = groups.ids[*r as usize]);
-                merged.add(block)?;
+                room.take(block.memory_bytes())?;
+                room.did(block.values.len())?;
+                merged.add(block).map_err(from_datafusion)?;
             }
-            let batches = merged.finish(&matrix_schema(grid.steps, histograms))?;
-            blocks = batches.into_iter().map(to_block).collect::<Result<_>>()?;
+            let batches = merged.finish(&matrix_schema(grid.steps, histograms)).map_err(from_datafusion)?;
+            blocks =
+                batches.into_iter().map(to_block).collect::<datafusion::error::Result<_>>().map_err(from_datafusion)?;
         }
     }
+    let rows_count: usize = blocks.iter().map(|block| block.rows.len()).sum();
+    room.take(rows_count * size_of::<(u32, u32, u32)>())?;
+    room.did(rows_count)?;
     let rows = blocks
         .iter()
         .enumerate()
@@ -168,10 +176,9 @@ pub(crate) fn settle(
         RowOrder::Arrival => {}
         RowOrder::Table => rows.sort_unstable_by_key(|r| r.0),
         RowOrder::Labels => {
-            let mut ranks = vec![0u32; table.len()];
-            sorted(&table).into_iter().enumerate().for_each(|(rank, row)| ranks[row as usize] = rank as u32);
+            let ranks = ranks(room, &table)?;
             rows.sort_unstable_by_key(|r| ranks[r.0 as usize]);
         }
     }
-    Ok(StepResult { table, grid, blocks, order: rows })
+    Ok(StepResult { table, grid, blocks: Arc::new(blocks), order: Arc::new(rows) })
 }

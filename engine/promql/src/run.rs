@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
 use parking_lot::Mutex;
-use quiver_query::{QueryContext, QueryMemory};
+use quiver_query::{Pace, QueryContext, QueryMemory};
 use quiver_types::stats::get;
 use quiver_types::{Error, ErrorKind};
 
@@ -15,13 +15,18 @@ use crate::tally::{SampleStats, Tallies};
 /// The text of Prometheus for a query that would hold too many samples.
 pub(crate) const TOO_MANY_SAMPLES: &str = "query processing would load too many samples into memory in query execution";
 
+/// Samples in windows that a query looks at in a second at the very most: more than machines do.
+const VISITS_PER_SECOND: u64 = 2_000_000_000;
+
 /// State of one query.
 #[derive(Debug)]
 pub(crate) struct RunState {
     /// Access, limits, deadline, counters.
     pub(crate) ctx: QueryContext,
+    pace: Pace,
     annotations: Mutex<Annotations>,
     values: AtomicU64,
+    visits: AtomicU64,
     /// Samples per step, when the query asks for them.
     pub(crate) tallies: Option<Tallies>,
     memory: Mutex<Vec<MemoryReservation>>,
@@ -32,7 +37,17 @@ impl RunState {
     /// Starts a query.
     pub(crate) fn new(ctx: QueryContext, tallies: Option<Tallies>) -> Self {
         let (annotations, values, histograms) = (Mutex::default(), AtomicU64::new(0), AtomicBool::new(false));
-        Self { ctx, annotations, values, tallies, memory: Mutex::default(), histograms }
+        let pace = Pace::new(&ctx, "query execution");
+        Self {
+            ctx,
+            pace,
+            annotations,
+            values,
+            visits: AtomicU64::new(0),
+            tallies,
+            memory: Mutex::default(),
+            histograms,
+        }
     }
 
     /// Gives the samples per step, if they were counted. The peak is what the limit of samples was held against: the
@@ -72,6 +87,38 @@ impl RunState {
     /// Hands what is kept over to the answer.
     pub(crate) fn take_memory(&self) -> QueryMemory {
         QueryMemory(std::mem::take(&mut *self.memory.lock()))
+    }
+
+    /// What hears of work within a batch.
+    pub(crate) fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
+    /// Says that so many samples are about to be looked at in windows. A query that cannot come to its end within its time
+    /// is refused when that is clear, not when the time is over.
+    ///
+    /// # Errors
+    /// LimitExceeded.
+    pub(crate) fn visit(&self, samples: u64) -> Result<()> {
+        let visited = self.visits.fetch_add(samples, Relaxed).saturating_add(samples);
+        let seconds = self.ctx.limits.timeout.as_secs().max(1);
+        let most = seconds.saturating_mul(VISITS_PER_SECOND);
+        if visited <= most {
+            return Ok(());
+        }
+        let text = format!(
+            "query looks at {visited} samples in its windows, more than the {most} that its time limit of {seconds} s \
+             allows; try a shorter range or a longer step"
+        );
+        Err(quiver_query::to_datafusion(Error::new(ErrorKind::LimitExceeded, text)))
+    }
+
+    /// Says that so many values are about to be looked at, within one batch or over all that a node holds.
+    ///
+    /// # Errors
+    /// See [`QueryContext::check`].
+    pub(crate) fn did(&self, values: usize) -> Result<()> {
+        self.pace.did(values).map_err(quiver_query::to_datafusion)
     }
 
     /// Counts values of a step matrix that came into being, and checks limits, deadline and cancellation. Called for

@@ -1,5 +1,7 @@
 //! The selectors of an expression, for those who want what a query is about rather than its value (exemplars).
 
+use std::collections::{HashMap, HashSet};
+
 use quiver_types::Matcher;
 
 use crate::ast::{Expr, ExprKind};
@@ -29,15 +31,13 @@ pub fn selectors(expr: &Expr) -> Vec<&[Matcher]> {
 }
 
 /// Gives the matchers that more than one selector has.
-pub(crate) fn repeated(expr: &Expr) -> Vec<Vec<Matcher>> {
-    let all = selectors(expr);
-    let mut out: Vec<Vec<Matcher>> = Vec::new();
-    for (i, matchers) in all.iter().enumerate() {
-        if all[..i].contains(matchers) && !out.iter().any(|m| m == matchers) {
-            out.push(matchers.to_vec());
-        }
+pub(crate) fn repeated(expr: &Expr) -> HashSet<Vec<Matcher>> {
+    // Expressions may have tens of thousands of selectors.
+    let mut times: HashMap<&[Matcher], usize> = HashMap::new();
+    for matchers in selectors(expr) {
+        *times.entry(matchers).or_default() += 1;
     }
-    out
+    times.into_iter().filter(|(_, times)| *times > 1).map(|(matchers, _)| matchers.to_vec()).collect()
 }
 
 #[cfg(test)]

@@ -251,7 +251,7 @@ mod tests {
         let window = Window { range_ms: 60, offset_ms: 0, anchored: false, smoothed: false, lookback_ms: 300 };
         let check = |grid: Grid, at: Option<i64>, total: &[u64], read: &[u64]| {
             let mut counts = Counts::new(grid.steps);
-            counts.range(&samples, &RangeCall { grid, window, at, params: &[], windows: None }, 0, true);
+            counts.range(&samples, &RangeCall { grid, window, at, params: &[], windows: None, pace: None }, 0, true);
             assert_eq!((&counts.total[..], &counts.read[..]), (total, read), "{grid:?} {at:?}");
         };
         check(grid(101, 5, 4), None, &[6, 6, 6, 6], &[6, 0, 1, 0]);

@@ -30,7 +30,7 @@ pub fn to_json(expr: &Expr) -> Result<Value> {
 fn node(expr: &Expr) -> Value {
     match &expr.kind {
         ExprKind::Number { value, .. } => json!({"type": "numberLiteral", "val": number(*value)}),
-        ExprKind::String(text) => json!({"type": "stringLiteral", "val": text}),
+        ExprKind::String(text) => json!({"type": "stringLiteral", "val": text.shown()}),
         ExprKind::Paren(inner) => json!({"type": "parenExpr", "expr": node(inner)}),
         ExprKind::Unary { negate, expr } => json!({"type": "unaryExpr", "op": sign(*negate), "expr": node(expr)}),
         ExprKind::Binary(binary) => binary_node(binary),

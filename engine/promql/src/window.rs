@@ -76,6 +76,9 @@ fn gallop(ts: &[Millis], from: usize, bound: Millis) -> usize {
     low + ts[low..high].partition_point(|&t| t <= bound)
 }
 
+/// Samples in windows that are visited at a stretch.
+pub(crate) const WORK_AT_A_STRETCH: usize = 1 << 16;
+
 /// The window of a step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step {
@@ -99,6 +102,7 @@ pub(crate) fn each(
 ) {
     let windows = if (before, after) == (0, 0) { call.windows } else { None };
     let (mut floats, mut hists) = (Cursor::default(), Cursor::default());
+    let mut work = 0;
     // One loop for both ways, so that the visit is inlined.
     for step in 0..call.grid.steps {
         let (start, end) = call.bounds(step);
@@ -108,6 +112,14 @@ pub(crate) fn each(
                 floats.advance(samples.ts, start - before, end + after);
                 hists.advance(samples.hist_ts, start - before, end + after);
             }
+        }
+        work += 1 + floats.len() + hists.len();
+        if work >= WORK_AT_A_STRETCH {
+            if call.pace.is_some_and(|pace| pace.did(work).is_err()) {
+                // Whoever called the function finds the same error and says it.
+                return;
+            }
+            work = 0;
         }
         if !(floats.is_empty() && hists.is_empty()) {
             visit(Step { step, end, start, floats, hists });

@@ -26,6 +26,7 @@ use tokio::sync::Semaphore;
 
 use crate::context::QueryContext;
 use crate::error::{from_datafusion, to_datafusion};
+use crate::gate::QueryGate;
 use crate::operator::OperatorPlanner;
 use crate::pool::QueryPool;
 use crate::{explain, failpoint};
@@ -150,6 +151,7 @@ impl QueryEngine {
         F: Future<Output = Result<T>> + Send + 'static,
     {
         let _cancel_on_drop = ctx.cancel.clone().drop_guard();
+        ctx.stats.set_gate(Arc::new(QueryGate::new(ctx, self.reservation("look-up", ctx))));
         let deadline = tokio::time::Instant::from_std(ctx.deadline);
         let timeout = |phase: &str| Error::new(ErrorKind::Timeout, format!("query timed out in {phase}"));
         let mut ending = Ending::begin(&self.used);
@@ -169,15 +171,16 @@ impl QueryEngine {
         self.pressure_gone(deadline).await.inspect_err(|e| ending.settle(Some(e.kind)))?;
         drop(waiting);
         ctx.set_waited(came.elapsed());
-        let (cancel, used) = (ctx.cancel.clone(), Arc::clone(&self.used));
+        let (cancel, used, inner) = (ctx.cancel.clone(), Arc::clone(&self.used), ctx.clone());
         let cpu = self.cpu.as_ref().expect("lives as long as the engine").handle();
         let mut task = AbortOnDrop(cpu.spawn(async move {
             let _place = place;
             let _running = Gauge::up(&used, |u| &u.running);
             let began = Instant::now();
             failpoint::hit("query.begin");
+            let asked = inner.check("query preparation");
             let answer = tokio::select! {
-                answer = work => answer,
+                answer = async { asked?; work.await } => answer,
                 () = cancel.cancelled() => Err(Error::new(ErrorKind::Cancelled, "query was canceled in query execution")),
                 () = tokio::time::sleep_until(deadline) => {
                     Err(Error::new(ErrorKind::Timeout, "query timed out in expression evaluation"))

@@ -18,6 +18,8 @@ use crate::metadata_rows::{MetadataRow, metadata_rows, newest_rows};
 use crate::part::PartId;
 use crate::snapshot::Snapshot;
 
+/// What the metadata of a metric take beside their longer texts.
+const METADATA_BYTES: usize = 160;
 const PARTS_READ_AT_ONCE: usize = 8;
 
 /// Newest rows per metric and service of one set of parts.
@@ -88,6 +90,8 @@ impl MetadataCache {
                 *known = (*known).max(row);
             }
         }
+        let bytes = |row: &&MetadataRow| row.metadata.metric.len() + row.metadata.help.len() + METADATA_BYTES;
+        stats.take(by_metric.values().map(bytes).sum())?;
         Ok(by_metric.into_values().map(|row| row.metadata.clone()).collect())
     }
 }

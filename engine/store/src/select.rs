@@ -109,7 +109,7 @@ impl StoreSnapshot {
             narrowed.table
         } else {
             let lists = live.iter().map(|live| live as &dyn SeriesList);
-            let union = unite(&std::iter::once(&narrowed as &dyn SeriesList).chain(lists).collect::<Vec<_>>());
+            let union = unite(&std::iter::once(&narrowed as &dyn SeriesList).chain(lists).collect::<Vec<_>>(), stats)?;
             let mut rows = union.rows.into_iter();
             let of_parts = rows.next().unwrap_or_default();
             let moved = !Arc::ptr_eq(&union.table, &narrowed.table);

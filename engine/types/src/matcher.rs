@@ -1,6 +1,8 @@
 //! Label matchers.
 
+use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::{Error, ErrorKind, Result};
 
@@ -38,7 +40,54 @@ pub struct Matcher {
     pub op: MatchOp,
     /// Text or pattern.
     pub value: String,
-    regex: Option<regex::Regex>,
+    pattern: Option<Pattern>,
+}
+
+/// A pattern that is compiled, or known to be a list of texts.
+#[derive(Clone)]
+enum Pattern {
+    Regex(regex::Regex),
+    Texts(Arc<HashSet<String>>),
+}
+
+impl Pattern {
+    fn new(pattern: &str) -> Result<Self> {
+        if let Some(texts) = alternatives(pattern) {
+            return Ok(Self::Texts(Arc::new(texts)));
+        }
+        let regex = regex::RegexBuilder::new(&format!("^(?s:{pattern})$")).size_limit(REGEX_BYTES_MAX).build();
+        let error = |e| Error::invalid(format!("invalid regular expression `{pattern}`: {e}"));
+        regex.map(Self::Regex).map_err(error)
+    }
+
+    fn is_match(&self, value: &str) -> bool {
+        match self {
+            Self::Regex(regex) => regex.is_match(value),
+            Self::Texts(texts) => texts.contains(value),
+        }
+    }
+}
+
+/// Alternatives from which on a list of texts is looked up rather than compiled: lists of thousands, as dashboards write
+/// them, would be too large as automata.
+const ALTERNATIVES_MIN: usize = 16;
+const ALTERNATIVES_MAX: usize = 100_000;
+
+/// Gives all texts that a pattern matches, where it is a long list of them.
+fn alternatives(pattern: &str) -> Option<HashSet<String>> {
+    use regex_syntax::hir::literal::Extractor;
+    if pattern.bytes().filter(|b| *b == b'|').count() < ALTERNATIVES_MIN {
+        return None;
+    }
+    let hir = regex_syntax::ParserBuilder::new().dot_matches_new_line(true).build().parse(pattern).ok()?;
+    if !hir.properties().look_set().is_empty() {
+        return None;
+    }
+    let mut extractor = Extractor::new();
+    extractor.limit_total(ALTERNATIVES_MAX).limit_literal_len(pattern.len());
+    let found = extractor.extract(&hir);
+    let literals = found.literals().filter(|_| found.is_exact())?;
+    literals.iter().map(|literal| String::from_utf8(literal.as_bytes().to_vec()).ok()).collect()
 }
 
 /// Largest compiled regular expression, in bytes (`identity-and-access` section 7).
@@ -81,7 +130,7 @@ impl PatternBudget {
 }
 
 /// Gives the size that `size_limit` of the crate `regex` is about.
-fn compiled_bytes(pattern: &str) -> usize {
+pub fn compiled_bytes(pattern: &str) -> usize {
     use regex_automata::nfa::thompson::{Config, NFA};
     let config = Config::new().nfa_size_limit(Some(REGEX_BYTES_MAX));
     let nfa = NFA::compiler().configure(config).build(&format!("^(?s:{pattern})$"));
@@ -95,32 +144,32 @@ impl Matcher {
     /// Invalid: the pattern is not a valid or is too large a regular expression.
     pub fn new(name: impl Into<String>, op: MatchOp, value: impl Into<String>) -> Result<Self> {
         let (name, value) = (name.into(), value.into());
-        let regex = match op {
+        let pattern = match op {
             MatchOp::Equal | MatchOp::NotEqual => None,
-            MatchOp::Regex | MatchOp::NotRegex => Some(
-                regex::RegexBuilder::new(&format!("^(?s:{value})$"))
-                    .size_limit(REGEX_BYTES_MAX)
-                    .build()
-                    .map_err(|e| Error::invalid(format!("invalid regular expression `{value}`: {e}")))?,
-            ),
+            MatchOp::Regex | MatchOp::NotRegex => Some(Pattern::new(&value)?),
         };
-        Ok(Self { name, op, value, regex })
+        Ok(Self { name, op, value, pattern })
     }
 
     /// Makes an equality matcher.
     pub fn equal(name: impl Into<String>, value: impl Into<String>) -> Self {
-        Self { name: name.into(), op: MatchOp::Equal, value: value.into(), regex: None }
+        Self { name: name.into(), op: MatchOp::Equal, value: value.into(), pattern: None }
     }
 
     /// Says whether a value matches; the empty text stands for a missing label.
     pub fn matches(&self, value: &str) -> bool {
-        match (self.op, &self.regex) {
+        match (self.op, &self.pattern) {
             (MatchOp::Equal, _) => value == self.value,
             (MatchOp::NotEqual, _) => value != self.value,
             (MatchOp::Regex, Some(r)) => r.is_match(value),
             (MatchOp::NotRegex, Some(r)) => !r.is_match(value),
             (MatchOp::Regex | MatchOp::NotRegex, None) => unreachable!("a pattern is compiled at construction"),
         }
+    }
+
+    /// Says whether its pattern had to be compiled.
+    pub fn is_compiled(&self) -> bool {
+        matches!(self.pattern, Some(Pattern::Regex(_)))
     }
 
     /// Says whether a missing label matches.
@@ -160,6 +209,24 @@ mod tests {
         assert!(Matcher::new("a", MatchOp::NotRegex, "b").expect("valid").matches_empty());
         assert!(Matcher::new("a", MatchOp::Regex, "(").is_err());
         assert!(Matcher::new("a", MatchOp::Regex, "((x{100}){100}){100}").is_err(), "too large");
+    }
+
+    #[test]
+    fn long_lists_are_looked_up() {
+        let check = |pattern: &str, yes: &[&str], no: &[&str], compiled: bool| {
+            let m = Matcher::new("a", MatchOp::Regex, pattern).expect("valid");
+            assert_eq!(m.is_compiled(), compiled, "{:.40}", m.value);
+            yes.iter().for_each(|text| assert!(m.matches(text), "{text}"));
+            no.iter().for_each(|text| assert!(!m.matches(text), "{text}"));
+        };
+        let list = |one: fn(usize) -> String| (0..10_000).map(one).collect::<Vec<_>>().join("|");
+        check(&list(|i| format!("value-{i}")), &["value-0", "value-9999"], &["value-10000", "value-", ""], false);
+        check(&list(|i| format!("a\\.b{i}|")), &["a.b7", ""], &["axb7"], false);
+        check(&format!("x({})y", list(|i| i.to_string())), &["x17y"], &["17"], false);
+        check(&format!("(?i)({})", "a|".repeat(20)), &["A", "a", ""], &["b"], false);
+        check(&format!("{}b.*", "a|".repeat(20)), &["a", "bc"], &["ac"], true);
+        check(&format!("{}^b$", "a|".repeat(20)), &["a", "b"], &["ab"], true);
+        check("a|b", &["a", "b"], &["ab"], true);
     }
 
     #[test]

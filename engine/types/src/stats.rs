@@ -1,8 +1,61 @@
 //! Counters of what a query read, shared by the label phase and the scans of one query; shown by `explain=analyze`
 //! and checked against the limits.
 
-use crate::left_out::LeftOut;
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use crate::Result;
+use crate::left_out::LeftOut;
+
+/// Whom a look-up in an index asks before it takes memory, and now and then whether it may go on: the query that it is
+/// for. What it takes is given back with the query.
+pub trait Gate: Debug + Send + Sync {
+    /// Takes memory.
+    ///
+    /// # Errors
+    /// LimitExceeded.
+    fn take(&self, bytes: usize) -> Result<()>;
+
+    /// Gives memory back before the end of the query.
+    fn give_back(&self, bytes: usize);
+
+    /// Asks whether the query may go on.
+    ///
+    /// # Errors
+    /// Timeout, Cancelled.
+    fn check(&self) -> Result<()>;
+}
+
+impl ReadStats {
+    /// Says whom to ask; the first word counts. Without one, all is allowed.
+    pub fn set_gate(&self, gate: Arc<dyn Gate>) {
+        let _ = self.gate.set(gate);
+    }
+
+    /// See [`Gate::take`].
+    ///
+    /// # Errors
+    /// Those of the gate.
+    pub fn take(&self, bytes: usize) -> Result<()> {
+        self.gate.get().map_or(Ok(()), |gate| gate.take(bytes))
+    }
+
+    /// See [`Gate::give_back`].
+    pub fn give_back(&self, bytes: usize) {
+        if let Some(gate) = self.gate.get() {
+            gate.give_back(bytes);
+        }
+    }
+
+    /// See [`Gate::check`].
+    ///
+    /// # Errors
+    /// Those of the gate.
+    pub fn check(&self) -> Result<()> {
+        self.gate.get().map_or(Ok(()), |gate| gate.check())
+    }
+}
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
@@ -12,6 +65,8 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: AtomicU64,)*
             /// Files that could not be read, as far as the query may go on without them.
             pub left_out: LeftOut,
+            /// Whom look-ups ask for memory and time.
+            gate: OnceLock<Arc<dyn Gate>>,
         }
 
         impl ReadStats {

@@ -4,6 +4,7 @@ pub(crate) mod bits;
 pub(crate) mod chunks;
 pub(crate) mod federation;
 pub(crate) mod federation_proto;
+pub(crate) mod list;
 pub(crate) mod ndjson;
 pub(crate) mod outcome;
 pub(crate) mod prometheus;

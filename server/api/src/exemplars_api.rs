@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::StatusCode;
 use quiver_promql::selectors::selectors;
+use quiver_query::from_datafusion;
 use quiver_types::source::SeriesExemplars;
 use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result};
 
@@ -20,6 +21,9 @@ use crate::labels_api::labels_json;
 use crate::params::{Params, invalid};
 use crate::partial::query_context;
 use crate::state::AppState;
+
+/// What stands around the labels of an exemplar.
+const TEXT_BYTES: usize = 192;
 
 /// Routes of this family, below `/metrics-api`.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
@@ -45,15 +49,26 @@ async fn query_exemplars(State(state): State<Arc<AppState>>, request: Request) -
         let range = MillisRange::new(start, end);
         let work = async move { snapshot.exemplars(&inner.access, &wanted, range, &inner.stats).await };
         let found = state.engine.run(&ctx, work).await?;
-        write(&found, &Envelope::lacking(&ctx), state.settings.answer_bytes_max)
+        let memory = state.engine.reservation("exemplars", &ctx);
+        let grow = |bytes| memory.try_resize(bytes).map_err(from_datafusion);
+        write(&found, &Envelope::lacking(&ctx), state.settings.answer_bytes_max, grow)
     };
     looked_up.await.unwrap_or_else(|e| error_response(&e, route))
 }
 
-fn write(found: &[SeriesExemplars], envelope: &Envelope, bytes_max: usize) -> Result<Response> {
+/// Writes the answer; `grow` is asked for the bytes that it has next.
+fn write(
+    found: &[SeriesExemplars],
+    envelope: &Envelope,
+    bytes_max: usize,
+    grow: impl Fn(usize) -> Result<()>,
+) -> Result<Response> {
     let mut out = begin_success();
     out.push(b'[');
     for (i, series) in found.iter().filter(|s| !s.exemplars.is_empty()).enumerate() {
+        // The text of an exemplar is longer than its labels by names, quotes and numbers; the answer grows by doubling.
+        let labels: usize = series.exemplars.iter().map(|e| e.2.canonical().len() + TEXT_BYTES).sum();
+        grow(2 * (out.len() + labels + series.labels.canonical().len() + TEXT_BYTES))?;
         if i > 0 {
             out.push(b',');
         }

@@ -9,10 +9,11 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use datafusion::execution::memory_pool::MemoryReservation;
 use http::{HeaderMap, StatusCode, header};
 use quiver_promql::RawReader;
 use quiver_promql::kernel::SeriesSamples;
-use quiver_query::QueryContext;
+use quiver_query::{QueryContext, from_datafusion};
 use quiver_types::{Error, ErrorKind, LabelSet, Matcher, Millis, MillisRange, Result, is_stale};
 
 use crate::encode::federation::{Newest, Value, text};
@@ -28,6 +29,9 @@ const ROUTE: &str = "/federate";
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new().route(ROUTE, get(federate))
 }
+
+/// What a sample takes beside its labels, answer included.
+const SAMPLE_BYTES: usize = 256;
 
 /// What the scraper reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,8 +106,9 @@ async fn answer(state: &AppState, request: Request, format: Format) -> Result<Ve
     let now = state.clock.now_ms();
     let range = MillisRange::new(now - state.promql.lookback_ms(), now);
     let ctx = QueryContext::new(state.access(), state.settings.query_limits.clone());
-    let work = collect(state.promql.raw(&ctx), selectors, range, ctx.limits.rows_max);
-    let mut samples = state.engine.run(&ctx, work).await?;
+    let memory = state.engine.reservation("federation", &ctx);
+    let work = collect(state.promql.raw(&ctx), selectors, range, ctx.limits.rows_max, memory);
+    let (mut samples, _memory) = state.engine.run(&ctx, work).await?;
     if !format.protobuf {
         samples.retain(|s| !s.needs_protobuf());
     }
@@ -122,13 +127,19 @@ async fn collect(
     selectors: Vec<Vec<Matcher>>,
     range: MillisRange,
     rows_max: u64,
-) -> Result<Vec<Newest>> {
+    memory: MemoryReservation,
+) -> Result<(Vec<Newest>, MemoryReservation)> {
     let mut found: HashMap<Vec<u8>, Newest> = HashMap::new();
     for matchers in selectors {
         let series = reader.select(matchers, range).await?;
         series
             .each(|row, samples| {
                 let Some((ts, value)) = newest(samples) else { return Ok(()) };
+                // Labels, the key that they are, and the text of the answer.
+                let pairs = series.table.labels(row as usize);
+                let labels: usize = pairs.map(|(name, value)| name.len() + value.len() + 8).sum();
+                let hist = if let Value::Histogram(h) = &value { 4 * h.memory_bytes() } else { 0 };
+                memory.try_grow(4 * labels + SAMPLE_BYTES + hist).map_err(from_datafusion)?;
                 let labels = LabelSet::from_pairs(series.table.labels(row as usize));
                 // A series without a name has no family.
                 if !labels.metric().is_empty() {
@@ -145,7 +156,7 @@ async fn collect(
     let mut samples: Vec<Newest> = found.into_values().collect();
     samples
         .sort_unstable_by(|a, b| a.labels.metric().cmp(b.labels.metric()).then_with(|| a.labels.cmp_series(&b.labels)));
-    Ok(samples)
+    Ok((samples, memory))
 }
 
 /// Gives the newest sample, unless that says that the series has ended.

@@ -11,14 +11,19 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use axum::routing::get;
 use quiver_promql::parser::parse_selectors;
-use quiver_query::QueryContext;
+use quiver_query::{Pace, QueryContext, from_datafusion};
+use quiver_types::metrics::MetricMetadata;
 use quiver_types::{Error, Matcher, MillisRange, Result, SeriesSelector, SeriesSnapshot};
 use serde_json::{Value, json};
 
+use crate::encode::list::TextList;
 use crate::encode::prometheus::{Envelope, error_response, json_text, success};
 use crate::params::{Params, invalid};
 use crate::partial::query_context;
 use crate::state::AppState;
+
+/// What the metadata of a metric take as JSON, twice, beside their texts.
+const METADATA_BYTES: usize = 768;
 
 /// What stands in `warnings` when `limit` cut the answer.
 pub(crate) const TRUNCATED: &str = "results truncated due to limit";
@@ -79,15 +84,16 @@ async fn answer<F, W>(
     work: F,
 ) -> Response
 where
-    F: FnOnce(Arc<dyn SeriesSnapshot>, QueryContext, Ask) -> W + Send + 'static,
-    W: Future<Output = Result<Vec<String>>> + Send + 'static,
+    F: FnOnce(Arc<dyn SeriesSnapshot>, QueryContext, Ask, TextList) -> W + Send + 'static,
+    W: Future<Output = Result<TextList>> + Send + 'static,
 {
     let looked_up = async {
         let ask = Ask::read(&Params::of(&state, request).await?, needs_selector)?;
         let (limit, explain) = (ask.limit, ask.explain);
         let ctx = query_context(&state, state.settings.query_limits.clone());
         let snapshot = state.source.snapshot();
-        let texts = state.engine.run(&ctx, work(snapshot, ctx.clone(), ask)).await?;
+        let list = TextList::new(&state.engine, &ctx, state.settings.answer_bytes_max);
+        let texts = state.engine.run(&ctx, work(snapshot, ctx.clone(), ask, list)).await?;
         Ok((texts, limit, explain, ctx))
     };
     match looked_up.await {
@@ -104,34 +110,29 @@ where
                 texts.truncate(limit);
                 envelope.warnings.push(TRUNCATED.to_owned());
             }
-            let mut data = Vec::with_capacity(texts.iter().map(|t| t.len() + 1).sum::<usize>() + 2);
-            data.push(b'[');
-            for (i, text) in texts.iter().enumerate() {
-                if i > 0 {
-                    data.push(b',');
-                }
-                data.extend_from_slice(text.as_bytes());
-            }
-            data.push(b']');
-            success(&envelope, &data)
+            texts.response(&envelope)
         }
     }
 }
 
 async fn series(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    answer(state, request, true, "/api/v1/series", |snapshot, ctx, ask| async move {
+    answer(state, request, true, "/api/v1/series", |snapshot, ctx, ask, mut list| async move {
         let mut found = BTreeSet::new();
+        let pace = Pace::new(&ctx, "series look-up");
         for matchers in ask.selectors {
             let selector = SeriesSelector { matchers, range: ask.range };
             let selected = snapshot.select(&ctx.access, &selector, &ctx.stats).await?;
             ctx.check("series look-up")?;
             let table = &selected.table;
-            found.extend((0..table.len()).map(|row| {
-                let labels: Vec<(&str, &str)> = table.labels(row).collect();
-                labels_json(labels.into_iter())
-            }));
+            for row in 0..table.len() {
+                let bytes: usize = table.labels(row).map(|(name, value)| name.len() + value.len() + 6).sum();
+                pace.did(table.names().len() + bytes)?;
+                list.take(bytes)?;
+                found.insert(labels_json(table.labels(row)));
+            }
         }
-        Ok(found.into_iter().collect())
+        found.into_iter().try_for_each(|text| list.push(text))?;
+        Ok(list)
     })
     .await
 }
@@ -152,18 +153,21 @@ pub(crate) fn labels_json<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) 
     out
 }
 
-fn texts_json(texts: Vec<String>) -> Vec<String> {
-    let quoted = |t: String| {
-        let mut out = String::with_capacity(t.len() + 2);
-        json_text(&mut out, &t);
-        out
-    };
-    texts.into_iter().map(quoted).collect()
+fn texts_json(texts: Vec<String>, mut list: TextList, ctx: &QueryContext) -> Result<TextList> {
+    let pace = Pace::new(ctx, "label look-up");
+    for text in texts {
+        pace.did(1 + text.len())?;
+        list.take(text.len() + 2)?;
+        let mut out = String::with_capacity(text.len() + 2);
+        json_text(&mut out, &text);
+        list.push(out)?;
+    }
+    Ok(list)
 }
 
 async fn labels(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    answer(state, request, false, "/api/v1/labels", |snapshot, ctx, ask| async move {
-        Ok(texts_json(snapshot.label_names(&ctx.access, &ask.selectors, ask.range, &ctx.stats).await?))
+    answer(state, request, false, "/api/v1/labels", |snapshot, ctx, ask, list| async move {
+        texts_json(snapshot.label_names(&ctx.access, &ask.selectors, ask.range, &ctx.stats).await?, list, &ctx)
     })
     .await
 }
@@ -178,8 +182,8 @@ async fn values(
         return error_response(&Error::invalid(format!("invalid label name: \"{shown}\"")), "/api/v1/label/values");
     };
     let Some(name) = label_name(&name) else { return values_of(name) };
-    answer(state, request, false, "/api/v1/label/values", move |snapshot, ctx, ask| async move {
-        Ok(texts_json(snapshot.label_values(&ctx.access, &name, &ask.selectors, ask.range, &ctx.stats).await?))
+    answer(state, request, false, "/api/v1/label/values", move |snapshot, ctx, ask, list| async move {
+        texts_json(snapshot.label_values(&ctx.access, &name, &ask.selectors, ask.range, &ctx.stats).await?, list, &ctx)
     })
     .await
 }
@@ -241,11 +245,14 @@ async fn metadata(State(state): State<Arc<AppState>>, request: Request) -> Respo
         let (snapshot, inner) = (state.source.snapshot(), ctx.clone());
         let work = async move { snapshot.metadata(&inner.access, metric.as_deref(), &inner.stats).await };
         let found = state.engine.run(&ctx, work).await?;
-        Ok((found, limit, per_metric, ctx))
+        let memory = state.engine.reservation("metadata", &ctx);
+        let bytes = |m: &MetricMetadata| METADATA_BYTES + 2 * (m.metric.len() + m.help.len() + m.unit.len());
+        memory.try_grow(found.iter().map(bytes).sum()).map_err(from_datafusion)?;
+        Ok((found, limit, per_metric, ctx, memory))
     };
     match looked_up.await {
         Err(e) => error_response(&e, route),
-        Ok((found, limit, per_metric, ctx)) => {
+        Ok((found, limit, per_metric, ctx, _memory)) => {
             let mut by_metric: BTreeMap<String, Vec<Value>> = BTreeMap::new();
             for m in found {
                 let full = limit.is_some_and(|l| l > 0 && by_metric.len() >= l) && !by_metric.contains_key(&m.metric);

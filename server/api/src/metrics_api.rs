@@ -13,6 +13,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::get;
 use bytes::Bytes;
+use datafusion::execution::memory_pool::MemoryReservation;
 use futures::stream;
 use http::StatusCode;
 use quiver_promql::{PromqlError, QueryOptions, QueryOutcome};
@@ -265,15 +266,22 @@ async fn encode(mut outcome: Outcome, envelope: &Envelope, bytes_max: usize) -> 
     Ok(json_response(Body::from_stream(pieces)))
 }
 
-async fn expression(state: &AppState, request: Request) -> Result<quiver_promql::ast::Expr> {
+/// What a tree takes as JSON, or written anew, for each byte of its text.
+const SHOWN_BYTES: usize = 512;
+
+/// Reads the expression, and takes the memory that it and its form in the answer need.
+async fn expression(state: &AppState, request: Request) -> Result<(quiver_promql::ast::Expr, MemoryReservation)> {
     let params = Params::of(state, request).await?;
     let text = params.get("query").unwrap_or_default();
-    state.promql.parse(text).map_err(|e| invalid("query", &e.to_string()))
+    let ctx = QueryContext::new(state.access(), state.settings.query_limits.clone());
+    let memory = state.promql.reserve_text(text, SHOWN_BYTES, &ctx)?;
+    let expr = state.promql.parse(text).map_err(|e| invalid("query", &e.to_string()))?;
+    Ok((expr, memory))
 }
 
 async fn format_query(State(state): State<Arc<AppState>>, request: Request) -> Response {
     match expression(&state, request).await {
-        Ok(expr) => {
+        Ok((expr, _memory)) => {
             let text = serde_json::Value::String(quiver_promql::print::pretty(&expr)).to_string();
             success(&Envelope::default(), text.as_bytes())
         }
@@ -282,11 +290,12 @@ async fn format_query(State(state): State<Arc<AppState>>, request: Request) -> R
 }
 
 async fn parse_query(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    let tree = expression(&state, request)
-        .await
-        .and_then(|expr| quiver_promql::tree::to_json(&expr).map_err(|e| invalid("query", &e.to_string())));
+    let tree = expression(&state, request).await.and_then(|(expr, memory)| {
+        let tree = quiver_promql::tree::to_json(&expr).map_err(|e| invalid("query", &e.to_string()))?;
+        Ok((tree, memory))
+    });
     match tree {
-        Ok(tree) => success(&Envelope::default(), tree.to_string().as_bytes()),
+        Ok((tree, _memory)) => success(&Envelope::default(), tree.to_string().as_bytes()),
         Err(e) => error_response(&e, "/api/v1/parse_query"),
     }
 }

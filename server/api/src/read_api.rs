@@ -10,10 +10,11 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use datafusion::execution::memory_pool::MemoryReservation;
 use http::{StatusCode, header};
 use quiver_ingest::{Encoding, codec};
 use quiver_promql::RawReader;
-use quiver_query::QueryContext;
+use quiver_query::{QueryContext, from_datafusion};
 use quiver_types::stats::get;
 use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result};
 use tokio::sync::OwnedSemaphorePermit;
@@ -43,8 +44,6 @@ async fn read(State(state): State<Arc<AppState>>, request: Request) -> Response 
 }
 
 async fn answer(state: &Arc<AppState>, request: Request) -> Result<Response> {
-    let place = Arc::clone(&state.places.reads).acquire_owned().await;
-    let place = place.map_err(|_| Error::internal("the server stops"))?;
     let (head, body) = request.into_parts();
     let encoding = head.headers.get(header::CONTENT_ENCODING).and_then(|v| v.to_str().ok());
     if encoding.is_some_and(|e| !e.trim().is_empty() && !e.trim().eq_ignore_ascii_case("snappy")) {
@@ -53,13 +52,19 @@ async fn answer(state: &Arc<AppState>, request: Request) -> Result<Response> {
     let body = read_body(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
     let body = codec::decompress(Encoding::Snappy, &body, state.settings.form_bytes_max)?;
     let ReadRequest { queries, response_type } = decode(&body)?;
+    // Not before the body is there: who sends slowly must not hold up those who ask.
+    let place = Arc::clone(&state.places.reads).acquire_owned().await;
+    let place = place.map_err(|_| Error::internal("the server stops"))?;
     let ctx = QueryContext::new(state.access(), state.settings.query_limits.clone());
     let (reader, bytes_max) = (state.promql.raw(&ctx), state.settings.answer_bytes_max);
     let answered = match response_type {
-        ResponseType::Samples => state.engine.run(&ctx, samples(reader, queries, bytes_max)).await.map(whole),
+        ResponseType::Samples => {
+            let memory = state.engine.reservation("remote read", &ctx);
+            state.engine.run(&ctx, samples(reader, queries, bytes_max, memory)).await.map(whole)
+        }
         ResponseType::StreamedXorChunks => {
-            let memory_max = ctx.limits.memory_max as usize;
-            state.engine.run(&ctx, chunked(reader, queries, memory_max)).await.map(|answers| streamed(answers, place))
+            let memory = state.engine.reservation("remote read", &ctx);
+            state.engine.run(&ctx, chunked(reader, queries, memory)).await.map(|answers| streamed(answers, place))
         }
     };
     // What the engine refuses for its samples has the text of this protocol.
@@ -76,14 +81,30 @@ fn too_large(what: &str, bytes_max: usize) -> Error {
     Error::new(ErrorKind::LimitExceeded, format!("{what} is larger than the limit of {bytes_max} bytes"))
 }
 
+/// Most bytes of a float sample in a message.
+const SAMPLE_BYTES_MAX: usize = 24;
+
+fn histogram_bytes(h: &quiver_types::Histogram) -> usize {
+    2 * h.memory_bytes()
+}
+
 /// Gives a `prometheus.ReadResponse`.
-async fn samples(reader: RawReader, queries: Queries, bytes_max: usize) -> Result<Vec<u8>> {
+async fn samples(
+    reader: RawReader,
+    queries: Queries,
+    bytes_max: usize,
+    memory: MemoryReservation,
+) -> Result<(Vec<u8>, MemoryReservation)> {
     let mut message = Vec::new();
     for (matchers, range) in queries {
         let series = reader.select(matchers, range).await?;
         let mut result = Vec::new();
         series
             .each(|row, samples| {
+                // Both grow by doubling; at the end stands the packed message beside the plain one.
+                let next =
+                    samples.ts.len() * SAMPLE_BYTES_MAX + samples.hists.iter().map(histogram_bytes).sum::<usize>();
+                memory.try_resize(3 * (message.len() + result.len() + next)).map_err(from_datafusion)?;
                 put_series(&mut result, series.table.labels(row as usize), samples);
                 if message.len() + result.len() > bytes_max {
                     return Err(too_large("the answer", bytes_max));
@@ -93,10 +114,10 @@ async fn samples(reader: RawReader, queries: Queries, bytes_max: usize) -> Resul
             .await?;
         quiver_ingest::wire::put_bytes(&mut message, 1, &result);
     }
-    Ok(message)
+    Ok((message, memory))
 }
 
-fn whole(message: Vec<u8>) -> Response {
+fn whole((message, _memory): (Vec<u8>, MemoryReservation)) -> Response {
     match codec::snappy_block(&message) {
         Ok(body) => {
             let headers = [(header::CONTENT_TYPE, "application/x-protobuf"), (header::CONTENT_ENCODING, "snappy")];
@@ -113,35 +134,35 @@ struct Sorted {
 }
 
 /// Reads all series as chunks. They come in any order and must go sorted, so they are held: a few bytes per sample.
-async fn chunked(reader: RawReader, queries: Queries, memory_max: usize) -> Result<Vec<Sorted>> {
+async fn chunked(
+    reader: RawReader,
+    queries: Queries,
+    memory: MemoryReservation,
+) -> Result<(Vec<Sorted>, MemoryReservation)> {
     let mut answers = Vec::with_capacity(queries.len());
-    let mut held = 0;
     for (matchers, range) in queries {
         let found = reader.select(matchers, range).await?;
-        let ranks = found.ranks();
+        let ranks = found.ranks()?;
         let mut series = Vec::new();
         found
             .each(|row, samples| {
-                let mut list = Vec::new();
+                let (mut list, mut held) = (Vec::new(), 0);
                 chunks(samples, |chunk| {
-                    held += chunk.data.len() + size_of::<Chunk>();
+                    held += chunk.data.len() + 2 * size_of::<Chunk>();
                     list.push(chunk);
                 });
                 series.push((row, list));
-                if held > memory_max {
-                    return Err(too_large("what the query holds", memory_max));
-                }
-                Ok(())
+                memory.try_grow(held + 2 * size_of::<(u32, Vec<Chunk>)>()).map_err(from_datafusion)
             })
             .await?;
         series.sort_unstable_by_key(|(row, _)| ranks[*row as usize]);
         answers.push(Sorted { table: found.table, series });
     }
-    Ok(answers)
+    Ok((answers, memory))
 }
 
 /// Frames come into being as the client takes them; so long the request keeps its place.
-fn streamed(answers: Vec<Sorted>, place: OwnedSemaphorePermit) -> Response {
+fn streamed((answers, memory): (Vec<Sorted>, MemoryReservation), place: OwnedSemaphorePermit) -> Response {
     let mut series_frames = answers.into_iter().enumerate().flat_map(|(query, answer)| {
         let Sorted { table, series } = answer;
         series.into_iter().flat_map(move |(row, chunks)| {
@@ -151,7 +172,7 @@ fn streamed(answers: Vec<Sorted>, place: OwnedSemaphorePermit) -> Response {
         })
     });
     let frames = std::iter::from_fn(move || {
-        let _place = &place;
+        let _held = (&place, &memory);
         series_frames.next()
     });
     let content_type = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse";

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::get;
-use quiver_query::QueryContext;
+use quiver_query::{Pace, QueryContext};
 use quiver_store::snapshot::Visible;
 use quiver_types::label::METRIC_NAME;
 use quiver_types::tables::metrics;
@@ -24,6 +24,8 @@ use crate::state::AppState;
 const ROUTE: &str = "/api/v1/status/tsdb";
 /// Entries of a list unless asked otherwise.
 const LIMIT: usize = 10;
+/// What a value that is counted takes.
+const COUNT_BYTES: usize = 96;
 /// Most entries of a list.
 const LIMIT_MAX: usize = 10_000;
 
@@ -44,7 +46,11 @@ async fn status(State(state): State<Arc<AppState>>, request: Request) -> Respons
             let selector = SeriesSelector { matchers, range: MillisRange::ALL };
             let selected = snapshot.select(&inner.access, &selector, &inner.stats).await?;
             inner.check("series look-up")?;
-            Ok(to_json(&selected.table, &head, limit))
+            // Counts of the values of one label at a time, and the largest of all labels.
+            let table = &selected.table;
+            let distinct = table.columns().map(|(_, column)| column.values.len()).max().unwrap_or_default();
+            inner.stats.take(distinct * COUNT_BYTES + table.names().len() * limit * COUNT_BYTES)?;
+            to_json(table, &head, limit, &Pace::new(&inner, "series look-up"))
         };
         state.engine.run(&ctx, work).await
     };
@@ -94,10 +100,11 @@ impl Head {
     }
 }
 
-fn to_json(table: &SeriesTable, head: &Head, limit: usize) -> Value {
+fn to_json(table: &SeriesTable, head: &Head, limit: usize, pace: &Pace) -> Result<Value> {
     let (mut names, mut values, mut memory, mut pairs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut pairs_count = 0;
     for (label, column) in table.columns() {
+        pace.did(2 * table.len() + column.values.len())?;
         let mut counts: HashMap<&str, u64> = HashMap::new();
         (0..table.len()).map(|row| &**column.value(row)).filter(|v| !v.is_empty()).for_each(|value| {
             *counts.entry(value).or_default() += 1;
@@ -113,7 +120,7 @@ fn to_json(table: &SeriesTable, head: &Head, limit: usize) -> Value {
         }
         pairs.extend(top(counts, limit).into_iter().map(|(value, n)| (format!("{label}={value}"), n)));
     }
-    json!({
+    Ok(json!({
         "headStats": {
             "numSeries": table.len(),
             "numLabelPairs": pairs_count,
@@ -125,7 +132,7 @@ fn to_json(table: &SeriesTable, head: &Head, limit: usize) -> Value {
         "labelValueCountByLabelName": list(values, limit),
         "memoryInBytesByLabelName": list(memory, limit),
         "seriesCountByLabelValuePair": list(pairs, limit),
-    })
+    }))
 }
 
 /// Gives the largest, those of one size by name.
@@ -153,7 +160,8 @@ mod tests {
             table.push([("__name__", name), ("job", job)].into_iter().filter(|(_, v)| !v.is_empty()));
         }
         let head = Head { chunks: 5, min_ms: 1, max_ms: 9 };
-        let shown = to_json(&table.finish(), &head, 2);
+        let ctx = QueryContext::new(quiver_types::Access::full(), quiver_query::Limits::default());
+        let shown = to_json(&table.finish(), &head, 2, &Pace::new(&ctx, "a test")).unwrap();
         let stats = json!({"numSeries": 4, "numLabelPairs": 5, "chunkCount": 5, "minTime": 1, "maxTime": 9});
         assert_eq!(shown["headStats"], stats);
         let entry = |name: &str, value: u64| json!({"name": name, "value": value});

@@ -3,8 +3,10 @@
 //! Groups are formed without regard to the label that gets the value; the planner sets it on each output row (and
 //! merges rows where `without` takes it away again).
 
+use std::collections::hash_map::Entry;
+
 use foldhash::HashMap;
-use quiver_types::Histogram;
+use quiver_types::{Histogram, Result};
 
 use crate::functions::notes;
 use crate::histogram;
@@ -13,6 +15,9 @@ use crate::histogram;
 pub fn value_label(v: f64) -> String {
     if v.is_finite() { format!("{v}") } else { notes::number(v) }
 }
+
+/// What a value takes beside its counts: its key, its place in the output, its text.
+const VALUE_BYTES: usize = 192;
 
 /// Counts per group, value and step.
 #[derive(Debug, Default)]
@@ -39,24 +44,44 @@ impl CountValues {
         Self { steps, ..Self::default() }
     }
 
-    /// Counts the elements of a row.
-    pub fn fold(&mut self, group: u32, values: &[f64], present: &[bool], hists: &[(u32, Histogram)]) {
+    /// Counts the elements of a row; `grow` is asked for the memory of each value that is new.
+    ///
+    /// # Errors
+    /// Those of `grow`.
+    pub fn fold(
+        &mut self,
+        group: u32,
+        values: &[f64],
+        present: &[bool],
+        hists: &[(u32, Histogram)],
+        mut grow: impl FnMut(usize) -> Result<()>,
+    ) -> Result<()> {
         let steps = self.steps;
+        let counts_bytes = steps * size_of::<f64>();
         for (step, (&v, _)) in values.iter().zip(present).enumerate().filter(|(_, (_, p))| **p) {
             // All NaN have the same text.
             let bits = if v.is_nan() { f64::NAN.to_bits() } else { v.to_bits() };
-            self.floats.entry((group, bits)).or_insert_with(|| vec![0.0; steps])[step] += 1.0;
+            let counts = match self.floats.entry((group, bits)) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    grow(counts_bytes + VALUE_BYTES)?;
+                    new.insert(vec![0.0; steps])
+                }
+            };
+            counts[step] += 1.0;
         }
         for (step, h) in hists {
-            let counts = self.hists.entry((group, histogram::text(h))).or_insert_with(|| vec![0.0; steps]);
+            let text = histogram::text(h);
+            let counts = match self.hists.entry((group, text)) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    grow(counts_bytes + VALUE_BYTES + new.key().1.len())?;
+                    new.insert(vec![0.0; steps])
+                }
+            };
             counts[*step as usize] += 1.0;
         }
-    }
-
-    /// About how much memory the counts take.
-    pub fn memory_bytes(&self) -> usize {
-        let counts = self.steps * size_of::<f64>();
-        self.floats.len() * (counts + 48) + self.hists.len() * (counts + 256)
+        Ok(())
     }
 
     /// Takes over the counts of other rows.
@@ -104,8 +129,8 @@ mod tests {
     #[test]
     fn counts_by_step() {
         let (mut a, mut b) = (CountValues::new(2), CountValues::new(2));
-        a.fold(0, &[6.0, 7.0], &[true, true], &[]);
-        b.fold(0, &[6.0, 0.0], &[true, false], &[(1, Histogram::default())]);
+        a.fold(0, &[6.0, 7.0], &[true, true], &[], |_| Ok(())).unwrap();
+        b.fold(0, &[6.0, 0.0], &[true, false], &[(1, Histogram::default())], |_| Ok(())).unwrap();
         a.merge(b);
         let got: Vec<_> = a.finish().into_iter().map(|r| (r.value, r.counts)).collect();
         let expected = [("6", vec![2.0, 0.0]), ("7", vec![0.0, 1.0]), ("{count:0, sum:0}", vec![0.0, 1.0])];

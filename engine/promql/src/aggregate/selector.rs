@@ -78,6 +78,14 @@ impl RowSelector {
         }
     }
 
+    /// Gives the numbers of the kept rows, ascending.
+    pub fn rows(&self) -> Vec<u32> {
+        let mut rows: Vec<u32> = self.heaps.iter().flatten().map(|e| e.row).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        rows
+    }
+
     /// Gives the kept rows.
     pub fn finish(self, annotations: &mut Annotations) -> Selection {
         if self.ignored_histograms {
@@ -89,9 +97,7 @@ impl RowSelector {
             best.sort_by(|a, b| if self.op == AggregateOp::Limitk { a.row.cmp(&b.row) } else { rank(self.op, a, b) });
             order.extend(best.iter().map(|e| e.row));
         }
-        let mut rows: Vec<u32> = self.heaps.iter().flatten().map(|e| e.row).collect();
-        rows.sort_unstable();
-        rows.dedup();
+        let rows = self.rows();
         let mut keep = vec![false; rows.len() * self.steps];
         for (i, heap) in self.heaps.iter().enumerate() {
             for entry in heap {
@@ -118,21 +124,20 @@ fn rank(op: AggregateOp, a: &Entry, b: &Entry) -> std::cmp::Ordering {
 }
 
 fn offer(op: AggregateOp, heap: &mut Vec<Entry>, k: usize, entry: Entry) {
+    if op == AggregateOp::Limitk {
+        // A list in the order of rows, of which the lower ones win. They usually come in order, too.
+        if heap.len() < k || heap.last().is_some_and(|last| entry.row < last.row) {
+            heap.truncate(k.saturating_sub(1));
+            heap.insert(heap.partition_point(|e| e.row < entry.row), entry);
+        }
+        return;
+    }
     if heap.len() < k {
         heap.push(entry);
-        if op != AggregateOp::Limitk {
-            sift_up(op, heap);
-        }
+        sift_up(op, heap);
         return;
     }
     let Some(root) = heap.first().copied() else { return };
-    if op == AggregateOp::Limitk {
-        // Rows usually come in order; when partitions do not, the lower rows win.
-        if let Some(last) = heap.iter_mut().max_by_key(|e| e.row).filter(|e| e.row > entry.row) {
-            *last = entry;
-        }
-        return;
-    }
     let better = if op == AggregateOp::Topk { root.value < entry.value } else { root.value > entry.value };
     if better || (root.value.is_nan() && !entry.value.is_nan()) {
         heap[0] = entry;

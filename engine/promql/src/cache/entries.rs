@@ -145,7 +145,7 @@ mod tests {
             let block = Block { rows: vec![0], steps: cells, values: vec![0.0; cells], ..Block::default() };
             let grid = Grid { start: 0, step_ms: 1, steps: cells };
             let table = Arc::new(SeriesTable::unlabelled());
-            let result = StepResult { table, grid, blocks: vec![block], order: vec![(0, 0, 0)] };
+            let result = StepResult { table, grid, blocks: Arc::new(vec![block]), order: Arc::new(vec![(0, 0, 0)]) };
             Entry { result: Arc::new(result), version: Version { written: 1, dropped: 0 } }
         };
         let cache = ResultCache::new(100_000);

@@ -5,13 +5,17 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
-use quiver_types::SeriesTable;
 use quiver_types::label::push_pair;
 use quiver_types::series::SeriesTableBuilder;
+use quiver_types::{Result, SeriesTable};
 
 use crate::kernel::{Block, Grid};
 use crate::plan::labels::sorted;
+use crate::plan::room::Room;
 use crate::result::StepResult;
+
+/// What a row takes beside its values and labels.
+const ROW_BYTES: usize = 256;
 
 /// Steps of a result, and where they begin in the whole.
 #[derive(Debug)]
@@ -25,11 +29,16 @@ pub(crate) struct Piece {
 }
 
 /// Makes one result, sorted by labels. Rows that have nothing in the pieces' steps are left out.
-pub(crate) fn stitch(pieces: &[Piece], grid: Grid) -> StepResult {
+///
+/// # Errors
+/// LimitExceeded, Timeout, Cancelled.
+pub(crate) fn stitch(room: &Room, pieces: &[Piece], grid: Grid) -> Result<StepResult> {
     let mut rows: HashMap<Vec<u8>, u32, RandomState> = HashMap::default();
     let mut table = SeriesTableBuilder::default();
     let mut block = Block::new(grid.steps);
     let mut key = Vec::new();
+    // Values and presence grow by doubling; a row also has a key, codes and a place in the order.
+    let row_bytes = 2 * grid.steps * (size_of::<f64>() + 1) + ROW_BYTES;
     for piece in pieces {
         let target = piece.at..piece.at + piece.steps.len();
         for row in piece.result.rows() {
@@ -44,6 +53,7 @@ pub(crate) fn stitch(pieces: &[Piece], grid: Grid) -> StepResult {
             let at = match rows.get(&key) {
                 Some(&at) => at,
                 None => {
+                    room.take(row_bytes + 2 * key.len())?;
                     let at = rows.len() as u32;
                     rows.insert(key.clone(), at);
                     table.push(labels());
@@ -53,18 +63,20 @@ pub(crate) fn stitch(pieces: &[Piece], grid: Grid) -> StepResult {
                     at
                 }
             };
+            room.did(piece.steps.len())?;
             let start = at as usize * grid.steps;
             let cells = start + target.start..start + target.end;
             block.values[cells.clone()].copy_from_slice(&row.values[piece.steps.clone()]);
             block.present[cells].copy_from_slice(present);
             let moved = |step: u32| (step as usize - piece.steps.start + piece.at) as u32;
+            room.take(hists().map(|h| h.2.memory_bytes()).sum())?;
             block.hists.extend(hists().map(|h| (at, moved(h.1), h.2.clone())));
         }
     }
     block.hists.sort_by_key(|h| (h.0, h.1));
     let table: SeriesTable = table.finish();
-    let order = sorted(&table).into_iter().map(|row| (row, 0, row)).collect();
-    StepResult { table: Arc::new(table), grid, blocks: vec![block], order }
+    let order: Vec<_> = sorted(room, &table)?.into_iter().map(|row| (row, 0, row)).collect();
+    Ok(StepResult { table: Arc::new(table), grid, blocks: Arc::new(vec![block]), order: Arc::new(order) })
 }
 
 #[cfg(test)]
@@ -84,7 +96,12 @@ mod tests {
         }
         let order = (0..rows.len() as u32).map(|i| (i, 0, i)).collect();
         let grid = Grid { start, step_ms: 10, steps: rows[0].1.len() };
-        Arc::new(StepResult { table: Arc::new(table.finish()), grid, blocks: vec![block], order })
+        Arc::new(StepResult {
+            table: Arc::new(table.finish()),
+            grid,
+            blocks: Arc::new(vec![block]),
+            order: Arc::new(order),
+        })
     }
 
     #[test]
@@ -92,11 +109,11 @@ mod tests {
         let left = result(0, &[("x", &[Some(1.0), Some(2.0), Some(3.0)]), ("z", &[Some(9.0), None, None])]);
         let right = result(30, &[("b", &[Some(5.0)]), ("x", &[Some(4.0)])]);
         let mut right = Arc::unwrap_or_clone(right);
-        right.blocks[0].present[0] = false;
-        right.blocks[0].hists.push((0, 0, Histogram::default()));
+        Arc::make_mut(&mut right.blocks)[0].present[0] = false;
+        Arc::make_mut(&mut right.blocks)[0].hists.push((0, 0, Histogram::default()));
         let right = Arc::new(right);
         let pieces = [Piece { result: left, steps: 1..3, at: 0 }, Piece { result: right, steps: 0..1, at: 2 }];
-        let whole = stitch(&pieces, Grid { start: 10, step_ms: 10, steps: 3 });
+        let whole = stitch(&Room::unbounded(), &pieces, Grid { start: 10, step_ms: 10, steps: 3 }).unwrap();
         let rows: Vec<_> = whole
             .rows()
             .map(|row| {

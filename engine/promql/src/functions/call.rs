@@ -3,6 +3,7 @@
 //!
 //! One [`KernelContext`] serves all series of an operator; only `metric_name` changes between them.
 
+use quiver_query::Pace;
 use quiver_types::Millis;
 
 use super::notes::{self, Notes};
@@ -60,6 +61,8 @@ pub struct RangeCall<'a> {
     /// The float samples in the window of each step, when they are known: series that were sampled at the same times
     /// share them. Only for series without histograms.
     pub windows: Option<&'a [Cursor]>,
+    /// Hears of work within the windows of one series; a function that it tells to end gives up what it was at.
+    pub pace: Option<&'a Pace>,
 }
 
 impl RangeCall<'_> {

@@ -14,13 +14,13 @@ use crate::window::each;
 pub(super) const QUANTILE_OVER_TIME: FunctionDef = FunctionDef::range(
     "quantile_over_time",
     &[Scalar, Matrix],
-    RangeFunction { matrix_arg: 1, ..RangeFunction::new(quantile_over_time) },
+    RangeFunction { matrix_arg: 1, ..RangeFunction::new(quantile_over_time).rescanning() },
     "The quantile of the values in the range.",
 );
 pub(super) const MAD_OVER_TIME: FunctionDef = FunctionDef::range(
     "mad_over_time",
     MATRIX,
-    RangeFunction::new(mad_over_time),
+    RangeFunction::new(mad_over_time).rescanning(),
     "The median absolute deviation of the values in the range.",
 )
 .experimental();

@@ -13,13 +13,13 @@ use crate::window::each;
 pub(super) const DERIV: FunctionDef = FunctionDef::range(
     "deriv",
     MATRIX,
-    RangeFunction::new(deriv),
+    RangeFunction::new(deriv).rescanning(),
     "The slope of a straight line through the values, per second.",
 );
 pub(super) const PREDICT_LINEAR: FunctionDef = FunctionDef::range(
     "predict_linear",
     &[Matrix, Scalar],
-    RangeFunction::new(predict_linear),
+    RangeFunction::new(predict_linear).rescanning(),
     "The value that a straight line through the values has some seconds from now.",
 )
 .with_step_time();

@@ -12,7 +12,7 @@ use crate::window::each;
 pub(super) const DOUBLE_EXPONENTIAL_SMOOTHING: FunctionDef = FunctionDef::range(
     "double_exponential_smoothing",
     &[Matrix, Scalar, Scalar],
-    RangeFunction::new(smooth),
+    RangeFunction::new(smooth).rescanning(),
     "The smoothed last value; factors for values and for their trend, both between 0 and 1.",
 )
 .experimental();

@@ -86,7 +86,12 @@ pub(crate) fn run_named(text: &str, samples: &Samples, metric_name: &str) -> qui
         smoothed: modifier == "smoothed",
         lookback_ms: 60_000,
     };
-    execute(name, samples, &RangeCall { grid: GRID, window, at: None, params: &params, windows: None }, metric_name)
+    execute(
+        name,
+        samples,
+        &RangeCall { grid: GRID, window, at: None, params: &params, windows: None, pace: None },
+        metric_name,
+    )
 }
 
 /// Runs a call.
@@ -192,7 +197,7 @@ pub(crate) fn any_case() -> impl Strategy<Value = Case> {
 
 /// Compares a kernel with a function of single windows.
 pub(crate) fn oracle(name: &str, case: &Case, f: impl Fn(&NaiveWindow<'_>) -> Option<f64>) {
-    let call = RangeCall { grid: case.grid, window: case.window, at: None, params: &[], windows: None };
+    let call = RangeCall { grid: case.grid, window: case.window, at: None, params: &[], windows: None, pace: None };
     let got = execute(name, &case.samples, &call, "m").expect("the call does not fail").floats;
     let s = &case.samples;
     for (step, got) in got.iter().enumerate() {

@@ -11,13 +11,13 @@ use crate::kernel::{SeriesOut, SeriesSamples};
 pub(super) const STDDEV_OVER_TIME: FunctionDef = FunctionDef::range(
     "stddev_over_time",
     MATRIX,
-    RangeFunction::new(stddev),
+    RangeFunction::new(stddev).rescanning(),
     "The population standard deviation of the values in the range.",
 );
 pub(super) const STDVAR_OVER_TIME: FunctionDef = FunctionDef::range(
     "stdvar_over_time",
     MATRIX,
-    RangeFunction::new(stdvar),
+    RangeFunction::new(stdvar).rescanning(),
     "The population variance of the values in the range.",
 );
 

@@ -1,14 +1,13 @@
 //! Quoted texts: `"..."` and `'...'` with the escapes of Go, and raw ones in back quotes.
 
 use super::quote::code_point;
+use crate::ast::Text;
 
 /// Reads the quoted text that `text` starts with: gives what it stands for and how many bytes it takes.
 ///
-/// Escapes of single bytes (`\xff`, `\377`) may give something that is not UTF-8: each such byte becomes U+FFFD, as
-/// in the JSON that clients see.
-pub(crate) fn decode(text: &str) -> Result<(String, usize), String> {
-    let (bytes, length) = decode_bytes(text)?;
-    Ok((String::from_utf8(bytes).unwrap_or_else(|e| replace_broken(e.as_bytes())), length))
+/// Escapes of single bytes (`\xff`, `\377`) may give something that is not UTF-8.
+pub(crate) fn decode(text: &str) -> Result<(Text, usize), String> {
+    decode_bytes(text).map(|(bytes, length)| (Text::new(bytes), length))
 }
 
 /// Reads a quoted text like [`decode`], but gives the very bytes.
@@ -93,7 +92,7 @@ fn push(out: &mut Vec<u8>, c: char) {
     out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
-fn replace_broken(bytes: &[u8]) -> String {
+pub(crate) fn replace_broken(bytes: &[u8]) -> String {
     let mut out = String::new();
     for chunk in bytes.utf8_chunks() {
         out.push_str(chunk.valid());
@@ -106,22 +105,26 @@ fn replace_broken(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
+    fn shown(text: &str) -> Result<(String, usize), String> {
+        decode(text).map(|(text, length)| (text.shown().to_owned(), length))
+    }
+
     #[test]
     fn texts() {
         let check =
-            |text: &str, expected: &str| assert_eq!(decode(text), Ok((expected.to_owned(), text.len())), "{text}");
+            |text: &str, expected: &str| assert_eq!(shown(text), Ok((expected.to_owned(), text.len())), "{text}");
         check(r#""a\"b'""#, "a\"b'");
         check(r"'a\'b\\'", "a'b\\");
         check("`a\\n\n'`", "a\\n\n'");
         check(r#""\a\b\f\n\r\t\v\u1234\U00010111""#, "\x07\x08\x0c\n\r\t\x0b\u{1234}\u{10111}");
         check(r#""\x41\101\xe2\x98\xba""#, "AA☺");
         check(r#""\xFF\377☺""#, "\u{fffd}\u{fffd}☺");
-        assert_eq!(decode("'a' b"), Ok(("a".to_owned(), 3)));
+        assert_eq!(shown("'a' b"), Ok(("a".to_owned(), 3)));
     }
 
     #[test]
     fn errors() {
-        let check = |text: &str, expected: &str| assert_eq!(decode(text), Err(expected.to_owned()), "{text}");
+        let check = |text: &str, expected: &str| assert_eq!(shown(text), Err(expected.to_owned()), "{text}");
         check("\"a", "unterminated quoted string");
         check("'a\n'", "unterminated quoted string");
         check("`a", "unterminated raw string");

@@ -32,9 +32,9 @@ impl StepOperator for Absent {
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let input = inputs.swap_remove(0);
-        once(env, async move {
+        once(env.clone(), async move {
             let mut absent = vec![true; self.steps];
-            each_block(input, |block| {
+            each_block(input, &env, |block| {
                 for (i, present) in block.present.iter().enumerate() {
                     absent[i % self.steps] &= !present;
                 }

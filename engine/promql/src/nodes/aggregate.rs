@@ -101,7 +101,7 @@ impl StepOperator for FoldPartial {
             let fold = Arc::clone(&self.0);
             let wanted: Vec<Param> =
                 fold.param.iter().map(|p| &p.0).chain(fold.rollup.iter().flat_map(|r| &r.params)).copied().collect();
-            let mut values = params(&wanted, inputs, 1).await?;
+            let mut values = params(&wanted, inputs, 1, &env).await?;
             let mut param = vec![];
             if let Some((_, pos)) = fold.param {
                 param = values.remove(0);
@@ -158,6 +158,7 @@ impl Worker for FoldWorker {
             let hists = split_hists(&mut block);
             for (idx, &series) in block.rows.iter().enumerate() {
                 let (values, present) = block.row(idx);
+                run.did(values.len())?;
                 let hists = hists.get(idx).map_or(&[][..], Hists::as_slice);
                 state.fold(fold.ids[series as usize], 0, values, present, hists, name(series));
             }
@@ -213,6 +214,7 @@ impl StepOperator for FoldFinal {
             let mut states = folded.into_iter();
             let Some((_, mut state, memory)) = states.next() else { return Ok(vec![]) };
             for (_, other, _) in states {
+                env.run.did(self.0.groups * self.0.steps)?;
                 state.merge(other);
             }
             let mut annotations = Annotations::default();

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
-use futures::{StreamExt, TryStreamExt};
 
 use super::batch::{BlockBuilder, matrix_schema, to_block};
+use super::drive::{Worker, drive};
 use super::{Batches, Env, Spread, StepOperator};
+use crate::run::RunState;
 
 /// Repeats the only step of its input.
 #[derive(Debug)]
@@ -36,24 +39,41 @@ impl StepOperator for Broadcast {
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
-        let input = inputs.swap_remove(0);
-        let repeat = move |batch| {
-            let block = to_block(batch)?;
-            let mut out = BlockBuilder::new(self.steps, self.schema());
-            let (mut batches, mut hists) = (Vec::new(), block.hists.into_iter().peekable());
-            for (idx, &row) in block.rows.iter().enumerate() {
-                let (values, present) = out.row(row);
-                values.fill(block.values[idx]);
-                present.fill(block.present[idx]);
-                while let Some((_, _, histogram)) = hists.next_if(|h| h.0 as usize == idx) {
-                    out.histograms((0..self.steps as u32).map(|step| (step, histogram.clone())));
-                }
-                env.run.hold(out.settle())?;
-                batches.extend(out.full()?);
+        let out = BlockBuilder::new(self.steps, self.schema());
+        drive(inputs.swap_remove(0), Repeat { out, steps: self.steps, run: env.run })
+    }
+}
+
+/// Takes as many rows at a time as make one batch: a row becomes as many times longer as there are steps.
+struct Repeat {
+    out: BlockBuilder,
+    steps: usize,
+    run: Arc<RunState>,
+}
+
+impl Worker for Repeat {
+    fn push(&mut self, batch: RecordBatch) -> Result<Vec<RecordBatch>> {
+        let Self { out, steps, run } = self;
+        let block = to_block(batch)?;
+        let (mut batches, mut hists) = (Vec::new(), block.hists.into_iter().peekable());
+        for (idx, &row) in block.rows.iter().enumerate() {
+            let (values, present) = out.row(row);
+            values.fill(block.values[idx]);
+            present.fill(block.present[idx]);
+            while let Some((_, _, histogram)) = hists.next_if(|h| h.0 as usize == idx) {
+                out.histograms((0..*steps as u32).map(|step| (step, histogram.clone())));
             }
-            batches.extend(out.flush()?);
-            Ok(futures::stream::iter(batches.into_iter().map(Ok)))
-        };
-        input.map(move |batch| batch.and_then(&repeat)).try_flatten().boxed()
+            run.hold(out.settle())?;
+            batches.extend(out.full()?);
+        }
+        Ok(batches)
+    }
+
+    fn finish(&mut self) -> Result<Vec<RecordBatch>> {
+        Ok(self.out.flush()?.into_iter().collect())
+    }
+
+    fn rows_max(&self) -> usize {
+        self.out.rows_max()
     }
 }

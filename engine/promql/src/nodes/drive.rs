@@ -100,10 +100,11 @@ pub(crate) fn batch_bytes(batch: &RecordBatch) -> usize {
 
 /// Collects a whole input. Its memory is asked for block by block, and given back with the matrix.
 pub(crate) async fn collect(mut input: SendableRecordBatchStream, rows: usize, env: &Env) -> Result<Matrix> {
-    let memory = env.reserve("matrix", 0)?;
+    let memory = env.reserve("matrix", rows * size_of::<Option<(u32, u32)>>())?;
     let mut blocks = Vec::new();
     while let Some(batch) = input.next().await {
         let block = to_block(batch?)?;
+        env.run.did(block.values.len())?;
         memory.try_grow(block.memory_bytes())?;
         blocks.push(block);
     }
@@ -111,17 +112,23 @@ pub(crate) async fn collect(mut input: SendableRecordBatchStream, rows: usize, e
 }
 
 /// Calls for each block of an input and holds none.
-pub(crate) async fn each_block(mut input: SendableRecordBatchStream, mut f: impl FnMut(&Block)) -> Result<()> {
+pub(crate) async fn each_block(
+    mut input: SendableRecordBatchStream,
+    env: &Env,
+    mut f: impl FnMut(&Block),
+) -> Result<()> {
     while let Some(batch) = input.next().await {
-        f(&to_block(batch?)?);
+        let block = to_block(batch?)?;
+        env.run.did(block.values.len())?;
+        f(&block);
     }
     Ok(())
 }
 
 /// Collects a scalar: one value per step.
-pub(crate) async fn collect_scalar(input: SendableRecordBatchStream) -> Result<Vec<f64>> {
+async fn collect_scalar(input: SendableRecordBatchStream, env: &Env) -> Result<Vec<f64>> {
     let mut found = None;
-    each_block(input, |b| {
+    each_block(input, env, |b| {
         if found.is_none() && !b.rows.is_empty() {
             found = Some(b.values.clone());
         }
@@ -145,18 +152,22 @@ pub(crate) async fn params(
     wanted: &[Param],
     inputs: Vec<SendableRecordBatchStream>,
     first: usize,
+    env: &Env,
 ) -> Result<Vec<Vec<f64>>> {
+    let memory = env.reserve("scalars", 0)?;
     let mut given = Vec::with_capacity(inputs.len());
     for input in inputs {
-        given.push(collect_scalar(input).await?);
+        let values = collect_scalar(input, env).await?;
+        memory.try_grow(values.len() * size_of::<f64>())?;
+        given.push(values);
     }
-    Ok(wanted
-        .iter()
-        .map(|p| match p {
-            Param::Const(v) => vec![*v],
-            Param::Input(i) => given[*i - first].clone(),
-        })
-        .collect())
+    env.run.keep(memory);
+    // Each input is the value of one parameter.
+    let value = |p: &Param| match p {
+        Param::Const(v) => vec![*v],
+        Param::Input(i) => std::mem::take(&mut given[*i - first]),
+    };
+    Ok(wanted.iter().map(value).collect())
 }
 
 impl Param {

@@ -88,7 +88,7 @@ impl StepOperator for StepHistogram {
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let main = inputs.remove(0);
         once(env.clone(), async move {
-            let params = params(&self.params, inputs, 1).await?;
+            let params = params(&self.params, inputs, 1, &env).await?;
             let matrix = collect(main, self.table.len(), &env).await?;
             let params: Vec<ScalarSteps<'_>> = params.iter().map(|p| ScalarSteps::new(p)).collect();
             let mut work = Work { op: &self, params, annotations: Annotations::default(), fixes: BTreeMap::new() };
@@ -125,23 +125,29 @@ impl<'a> Work<'a> {
             if !group.native.is_some_and(there) && !group.classic.iter().any(|c| there(c.0)) {
                 continue;
             }
+            let _rows = env.reserve("quantiles", group.out.len() * steps * (size_of::<f64>() + 1))?;
             let mut rows = vec![(vec![0.0; steps], vec![false; steps]); group.out.len()];
-            self.group(group, matrix, &mut rows);
+            self.group(group, matrix, &mut rows, env)?;
             for ((values, present), &row) in rows.into_iter().zip(&group.out) {
-                if present.contains(&true) {
-                    block.rows.push(row);
-                    block.values.extend(values);
-                    block.present.extend(present);
+                if !present.contains(&true) {
+                    continue;
                 }
-            }
-            if self.op.merges {
-                merged.add(std::mem::replace(&mut block, Block::new(steps)))?;
-            } else if block.values.len() >= super::batch::VALUES_PER_BATCH {
-                memory.try_grow(block.memory_bytes())?;
-                batches.extend(to_batches(std::mem::replace(&mut block, Block::new(steps)), &schema)?);
+                block.rows.push(row);
+                block.values.extend(values);
+                block.present.extend(present);
+                if block.values.len() >= super::batch::VALUES_PER_BATCH {
+                    let block = std::mem::replace(&mut block, Block::new(steps));
+                    if self.op.merges {
+                        merged.add(block)?;
+                    } else {
+                        memory.try_grow(block.memory_bytes())?;
+                        batches.extend(to_batches(block, &schema)?);
+                    }
+                }
             }
         }
         if self.op.merges {
+            merged.add(block)?;
             return merged.finish(&schema);
         }
         batches.extend(to_batches(block, &schema)?);
@@ -159,7 +165,13 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn group(&mut self, group: &'a HistogramGroup, matrix: &Matrix, rows: &mut [(Vec<f64>, Vec<bool>)]) {
+    fn group(
+        &mut self,
+        group: &'a HistogramGroup,
+        matrix: &Matrix,
+        rows: &mut [(Vec<f64>, Vec<bool>)],
+        env: &Env,
+    ) -> Result<()> {
         let views = group.classic.iter().filter_map(|&(row, bound)| matrix.row(row).map(|v| (bound, v)));
         let classic: Vec<(f64, RowView<'_>)> = views.collect();
         let native = group.native.and_then(|row| matrix.row(row));
@@ -168,6 +180,7 @@ impl<'a> Work<'a> {
         let (classic_name, native_name) = (name(group.classic.first().map(|c| c.0)), name(group.native));
         let mut buckets = Vec::with_capacity(classic.len());
         for step in 0..op.grid.steps {
+            env.run.did((classic.len() + 1) * (rows.len() + 1))?;
             buckets.clear();
             for (upper_bound, view) in &classic {
                 if view.present[step] {
@@ -182,6 +195,7 @@ impl<'a> Work<'a> {
                 (false, None) => self.classic(&mut buckets, step, classic_name, rows),
             }
         }
+        Ok(())
     }
 
     fn native(&mut self, h: &Histogram, step: usize, metric: &str, rows: &mut [(Vec<f64>, Vec<bool>)]) {

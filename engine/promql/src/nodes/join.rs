@@ -22,6 +22,9 @@ use crate::binary::{self, BinaryNotes, Side};
 use crate::kernel::{Block, SeriesOut};
 use crate::plan::labels::show;
 
+/// What a step takes where matches are checked: its partner, and what it gave.
+const STEP_BYTES: usize = size_of::<Option<usize>>() + size_of::<SmallVec<[u32; 2]>>();
+
 /// Rows of both sides with one signature.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct JoinGroup {
@@ -111,6 +114,7 @@ impl StepOperator for StepJoin {
                 merged: Merger::new(self.steps).within(&env)?,
                 batches: vec![],
                 memory: env.reserve("join", 0)?,
+                env: &env,
             };
             work.run(&many, &one)?;
             let mut annotations = Annotations::default();
@@ -130,6 +134,7 @@ struct Work<'a> {
     merged: Merger,
     batches: Vec<RecordBatch>,
     memory: MemoryReservation,
+    env: &'a Env,
 }
 
 fn side<'a>(view: &RowView<'a>) -> Side<'a> {
@@ -145,9 +150,9 @@ impl Work<'_> {
             let one_views: SmallVec<[Option<RowView<'_>>; 2]> = group.one.iter().map(|&r| one.row(r)).collect();
             if one_views.iter().flatten().count() > 1 {
                 let any = any_many.get_or_insert_with(|| present_steps(op, many));
-                self.check_one(group, &one_views, any);
+                self.check_one(group, &one_views, any)?;
             }
-            self.check_many(group, &many_views, &one_views);
+            self.check_many(group, &many_views, &one_views)?;
             let width = group.one.len() + usize::from(op.fill_one.is_some());
             for (m, view) in many_views.iter().enumerate() {
                 let Some(view) = view else { continue };
@@ -158,6 +163,7 @@ impl Work<'_> {
                     }
                 }
                 if let (Some(fill), Some(&out)) = (op.fill_one, outs.last()) {
+                    self.env.run.did(one_views.len() * op.steps)?;
                     let masked = Masked::new(view, &one_views, op.steps);
                     self.pair(&masked.side(), &Side::Fill(fill), out)?;
                 }
@@ -166,6 +172,7 @@ impl Work<'_> {
                 // "one" rows without a partner; a filled partner of another one does not count as a match.
                 for (view_one, &out) in one_views.iter().zip(&group.lone) {
                     if let Some(view_one) = view_one {
+                        self.env.run.did(many_views.len() * op.steps)?;
                         let masked = Masked::new(view_one, &many_views, op.steps);
                         self.pair(&Side::Fill(fill), &masked.side(), out)?;
                     }
@@ -176,11 +183,12 @@ impl Work<'_> {
     }
 
     /// Two rows of the "one" side at a step are a fault, unless the other side is empty at that step.
-    fn check_one(&mut self, group: &JoinGroup, views: &[Option<RowView<'_>>], any_many: &[bool]) {
+    fn check_one(&mut self, group: &JoinGroup, views: &[Option<RowView<'_>>], any_many: &[bool]) -> Result<()> {
         let op = self.op;
         let mut first: Vec<Option<u32>> = vec![None; op.steps];
         for (view, &row) in views.iter().zip(&group.one) {
             let Some(view) = view else { continue };
+            self.env.run.did(op.steps)?;
             let mut found = None;
             view.each_step(|step| match first[step] {
                 Some(other) if any_many[step] && found.is_none_or(|(s, _)| step < s) => found = Some((step, other)),
@@ -193,6 +201,7 @@ impl Work<'_> {
                 self.fault = Some((step, self.duplicate(row, other)));
             }
         }
+        Ok(())
     }
 
     fn duplicate(&self, row: u32, other: u32) -> String {
@@ -215,27 +224,36 @@ impl Work<'_> {
     }
 
     /// Two matches that give one row of the output at a step are a fault, kept or not.
-    fn check_many(&mut self, group: &JoinGroup, many: &[Option<RowView<'_>>], one: &[Option<RowView<'_>>]) {
+    fn check_many(
+        &mut self,
+        group: &JoinGroup,
+        many: &[Option<RowView<'_>>],
+        one: &[Option<RowView<'_>>],
+    ) -> Result<()> {
         let op = self.op;
         if many.iter().flatten().count() < 2 {
-            return;
+            return Ok(());
         }
         let width = group.one.len() + usize::from(op.fill_one.is_some());
         let outs = &group.pairs;
+        self.env.run.did(outs.len())?;
+        let _here = self.env.reserve("join", outs.len() * size_of::<u32>() + op.steps * STEP_BYTES)?;
         let mut sorted = outs.clone();
         sorted.sort_unstable();
         if !op.one_to_one && sorted.windows(2).all(|w| w[0] != w[1]) {
-            return;
+            return Ok(());
         }
         let mut partner: Vec<Option<usize>> = vec![op.fill_one.map(|_| width - 1); op.steps];
         for (i, view) in one.iter().enumerate() {
             if let Some(view) = view {
+                self.env.run.did(op.steps)?;
                 view.each_step(|step| partner[step] = Some(i));
             }
         }
         let mut matched: Vec<SmallVec<[u32; 2]>> = vec![SmallVec::new(); op.steps];
         for (m, view) in many.iter().enumerate() {
             let Some(view) = view else { continue };
+            self.env.run.did(op.steps * (m + 1).min(8))?;
             view.each_step(|step| {
                 let Some(partner) = partner[step] else { return };
                 let out = outs[m * width + partner];
@@ -251,6 +269,7 @@ impl Work<'_> {
                 }
             });
         }
+        Ok(())
     }
 
     fn pair(&mut self, many: &Side<'_>, one: &Side<'_>, out_row: u32) -> Result<()> {
@@ -258,6 +277,7 @@ impl Work<'_> {
             return Ok(());
         }
         let op = self.op;
+        self.env.run.did(op.steps)?;
         let at = self.block.values.len();
         self.block.values.resize(at + op.steps, 0.0);
         self.block.present.resize(at + op.steps, false);

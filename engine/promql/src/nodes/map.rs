@@ -127,7 +127,7 @@ impl StepOperator for Map {
         let main = inputs.remove(0);
         drive_after(main, async move {
             let wanted: Vec<Param> = self.stages.iter().flat_map(Stage::params).copied().collect();
-            let values = params(&wanted, inputs, 1).await?;
+            let values = params(&wanted, inputs, 1, &env).await?;
             let notes = vec![BinaryNotes::default(); self.stages.len()];
             Ok(MapWorker { schema: self.schema(), op: self, values, notes, run: env.run })
         })
@@ -148,6 +148,7 @@ impl Worker for MapWorker {
         let mut used = 0;
         let op = Arc::clone(&self.op);
         for (stage, notes) in op.stages.iter().zip(&mut self.notes) {
+            self.run.did(block.values.len())?;
             let count = stage.params().len();
             let params: Vec<ScalarSteps<'_>> =
                 self.values[used..used + count].iter().map(|v| ScalarSteps::new(v)).collect();

@@ -22,7 +22,7 @@ use crate::functions::{FunctionDef, Kernel, KernelContext, RangeCall, ScalarStep
 use crate::kernel::{Grid, SeriesOut, SeriesSamples, Window};
 use crate::run::RunState;
 use crate::tally::{Counts, TallyId};
-use crate::window::{InstantValue, SharedWindows, StaleFree, instant, instant_smoothed};
+use crate::window::{InstantValue, SharedWindows, StaleFree, WORK_AT_A_STRETCH, instant, instant_smoothed};
 
 /// What is computed of the samples.
 #[derive(Debug, Clone, Copy)]
@@ -133,6 +133,19 @@ impl Rollup {
         step_at(from)..step_at(to).max(step_at(from))
     }
 
+    /// How many samples a function will look at in the windows of a series, about: those that go over each window anew
+    /// meet a sample once for each window that it is in.
+    fn visits(&self, samples: &SeriesSamples<'_>, steps: usize) -> u64 {
+        let count = (samples.ts.len() + samples.hist_ts.len()) as u64;
+        let RollupFunction::Range(function) = self.function else { return count };
+        let Kernel::Range(kernel) = &function.kernel else { return count };
+        if !kernel.rescans {
+            return count;
+        }
+        let windows = (self.window.range_ms / self.grid.step_ms).unsigned_abs() + 1;
+        count.saturating_mul(if self.at.is_some() { steps as u64 } else { windows.min(steps as u64) })
+    }
+
     /// Says whether a scalar argument comes from an input.
     pub(crate) fn has_inputs(&self) -> bool {
         self.params.iter().any(|p| matches!(p, Param::Input(_)))
@@ -162,7 +175,7 @@ impl StepOperator for Rollup {
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let main = inputs.remove(0);
         drive_after(main, async move {
-            let params = params(&self.params, inputs, 1).await?;
+            let params = params(&self.params, inputs, 1, &env).await?;
             let out = BlockBuilder::new(self.grid.steps, self.schema());
             Ok(RollupWorker { rows: SeriesRollup::new(self, params, Arc::clone(&env.run)), out, run: env.run })
         })
@@ -255,6 +268,7 @@ impl SeriesRollup {
             SampleSource::Grid(grid) => {
                 let block = to_block(batch)?;
                 for (idx, &row) in block.rows.iter().enumerate() {
+                    evaluator.run.did(grid.steps)?;
                     let from = block.hists.partition_point(|h| (h.0 as usize) < idx);
                     let to = block.hists.partition_point(|h| h.0 as usize <= idx);
                     let samples = grid_samples(&block, idx, &block.hists[from..to], &grid, buffers);
@@ -293,6 +307,7 @@ impl Evaluator {
         if steps.is_empty() {
             return Ok((steps, Vec::new()));
         }
+        self.run.visit(spec.visits(samples, steps.len()))?;
         let grid = Grid { start: spec.grid.at(steps.start), steps: steps.len(), ..spec.grid };
         let mut out =
             SeriesOut { values: &mut values[steps.clone()], present: &mut present[steps.clone()], hists: Vec::new() };
@@ -304,7 +319,8 @@ impl Evaluator {
             metric_name: self.names.as_ref().map_or("", |c| &**c.value(row as usize)),
             scratch: &mut self.scratch,
         };
-        let mut call = RangeCall { grid, window: spec.window, at: spec.at, params: &params, windows: None };
+        let pace = Some(self.run.pace());
+        let mut call = RangeCall { grid, window: spec.window, at: spec.at, params: &params, windows: None, pace };
         if samples.hist_ts.is_empty() && matches!(spec.source, SampleSource::Scan) {
             call.windows = self.windows.get(samples.ts, &call);
         }
@@ -316,6 +332,11 @@ impl Evaluator {
                     (kernel.run)(samples, &call, &mut out, &mut ctx).map_err(quiver_query::to_datafusion)?;
                 }
             }
+        }
+        // A function that was told to end has left the rest of the row as it was.
+        let most = steps.len().saturating_mul(1 + samples.ts.len() + samples.hist_ts.len());
+        if most >= WORK_AT_A_STRETCH {
+            self.run.pace().check().map_err(quiver_query::to_datafusion)?;
         }
         if let Some(counts) = &mut self.counts {
             match spec.function {

@@ -59,6 +59,7 @@ impl StepOperator for MapRows {
             let mut merged = Merger::new(self.steps).within(&env)?;
             while let Some(batch) = input.next().await {
                 let mut block = to_block(batch?)?;
+                env.run.did(block.values.len())?;
                 block.rows.iter_mut().for_each(|r| *r = self.to[*r as usize]);
                 merged.add(block)?;
             }

@@ -32,10 +32,10 @@ impl StepOperator for ToScalar {
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let input = inputs.swap_remove(0);
-        once(env, async move {
+        once(env.clone(), async move {
             let mut found = vec![0u32; self.steps];
             let mut values = vec![f64::NAN; self.steps];
-            each_block(input, |block| {
+            each_block(input, &env, |block| {
                 for (i, present) in block.present.iter().enumerate() {
                     if *present {
                         let step = i % self.steps;

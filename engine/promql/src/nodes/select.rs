@@ -62,13 +62,14 @@ impl StepOperator for StepSelect {
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let main = inputs.remove(0);
         once(env.clone(), async move {
-            let values = params(&[self.param], inputs, 1).await?;
+            let values = params(&[self.param], inputs, 1, &env).await?;
             let param = ScalarSteps::new(&values[0]);
             let mut annotations = Annotations::default();
             let some = check_params(self.op, &param, self.param_pos, &mut annotations);
             let matrix = collect(main, self.ids.len(), &env).await?;
             let batches = if some.map_err(quiver_query::to_datafusion)? {
-                self.select(&matrix, &param, &mut annotations)?
+                let _state = env.reserve("selection", self.state_bytes(&param))?;
+                self.select(&matrix, &param, &mut annotations, &env)?
             } else {
                 vec![]
             };
@@ -84,23 +85,30 @@ impl StepSelect {
         matrix: &Matrix,
         param: &ScalarSteps<'_>,
         annotations: &mut Annotations,
+        env: &Env,
     ) -> Result<Vec<RecordBatch>> {
-        let selection = if self.op == AggregateOp::LimitRatio {
-            self.by_ratio(matrix, param)
+        // Which rows stay where, and their values.
+        let kept_bytes = self.steps.saturating_mul(1 + size_of::<f64>() + 2);
+        let (selection, _kept) = if self.op == AggregateOp::LimitRatio {
+            let kept = env.reserve("selection", kept_bytes.saturating_mul(self.ids.len()))?;
+            (self.by_ratio(matrix, param, env)?, kept)
         } else {
             let rows = self.ids.len();
             let mut selector = RowSelector::new(self.op, self.groups, self.steps, param, rows, self.pos);
             for (row, &group) in self.ids.iter().enumerate() {
                 if let Some(view) = matrix.row(row as u32) {
+                    env.run.did(4 * self.steps)?;
                     selector.fold(row as u32, group, view.values, view.present, view.hists);
                 }
             }
-            selector.finish(annotations)
+            let kept = env.reserve("selection", kept_bytes.saturating_mul(selector.rows().len()))?;
+            (selector.finish(annotations), kept)
         };
         let mut block = Block::new(self.steps);
         let order = if self.single { &selection.order } else { &selection.rows };
         for &row in order {
             let (Some(view), Ok(place)) = (matrix.row(row), selection.rows.binary_search(&row)) else { continue };
+            env.run.did(self.steps)?;
             let keep = &selection.keep[place * self.steps..(place + 1) * self.steps];
             let idx = block.rows.len() as u32;
             block.rows.push(row);
@@ -114,15 +122,28 @@ impl StepSelect {
         to_batches(block, &self.schema())
     }
 
-    fn by_ratio(&self, matrix: &Matrix, param: &ScalarSteps<'_>) -> Selection {
+    /// Bytes of the best entries, and of the lists of them.
+    fn state_bytes(&self, param: &ScalarSteps<'_>) -> usize {
+        const ENTRY_BYTES: usize = 2 * size_of::<(f64, u32)>();
+        if self.op == AggregateOp::LimitRatio {
+            return 0;
+        }
+        let most = param.values().iter().fold(0.0_f64, |most, k| most.max(*k)) as usize;
+        let entries = most.saturating_mul(self.groups).min(self.ids.len());
+        let lists = self.groups.saturating_mul(self.steps).saturating_mul(size_of::<Vec<u8>>());
+        lists.saturating_add(entries.saturating_mul(self.steps).saturating_mul(ENTRY_BYTES))
+    }
+
+    fn by_ratio(&self, matrix: &Matrix, param: &ScalarSteps<'_>, env: &Env) -> Result<Selection> {
         let mut selection = Selection::default();
         for (row, &hash) in self.hashes.iter().enumerate() {
             if matrix.row(row as u32).is_some() {
+                env.run.did(self.steps)?;
                 selection.rows.push(row as u32);
                 selection.keep.extend((0..self.steps).map(|step| ratio_keeps(param.at(step), hash)));
             }
         }
         selection.order.clone_from(&selection.rows);
-        selection
+        Ok(selection)
     }
 }

@@ -14,6 +14,7 @@ use super::rows::to_batches;
 use super::{Batches, Env, Spread, StepOperator};
 use crate::ast::BinaryOp;
 use crate::kernel::Block;
+use crate::run::RunState;
 
 /// A set operator over two inputs.
 #[derive(Debug)]
@@ -56,8 +57,8 @@ impl StepOperator for StepSet {
         drive_after(left, async move {
             let memory = env.reserve("set operator", op.signatures * op.steps)?;
             let mut seen = Presence::new(op.signatures, op.steps);
-            each_block(right, |block| seen.add(block, &op.right)).await?;
-            Ok(Filter { op, seen, _memory: memory })
+            each_block(right, &env, |block| seen.add(block, &op.right)).await?;
+            Ok(Filter { op, seen, run: env.run, _memory: memory })
         })
     }
 }
@@ -65,12 +66,14 @@ impl StepOperator for StepSet {
 struct Filter {
     op: Arc<StepSet>,
     seen: Presence,
+    run: Arc<RunState>,
     _memory: MemoryReservation,
 }
 
 impl Worker for Filter {
     fn push(&mut self, batch: RecordBatch) -> Result<Vec<RecordBatch>> {
         let mut block = to_block(batch)?;
+        self.run.did(block.values.len())?;
         self.seen.filter(&mut block, &self.op.left, self.op.op == BinaryOp::And);
         to_batches(block, &self.op.schema())
     }

@@ -11,6 +11,7 @@ use super::drive::{collect, once};
 use super::rows::to_batches;
 use super::{Batches, Env, Spread, StepOperator};
 use crate::kernel::Block;
+use crate::sorting::{self, sort_numbers};
 
 /// What decides the order.
 #[derive(Debug)]
@@ -59,14 +60,20 @@ impl StepOperator for Sort {
         let input = inputs.swap_remove(0);
         once(env.clone(), async move {
             let matrix = collect(input, self.rows, &env).await?;
+            // The order, and the rows in it.
+            let row_bytes = sorting::BYTES + size_of::<u32>() + size_of::<f64>() + 1;
+            let _order = env.reserve("sort", self.rows * row_bytes)?;
             let mut order: Vec<u32> = matrix.arrival().collect();
+            let did = |comparisons| env.run.did(comparisons);
             match &self.by {
                 SortBy::Value { descending } => {
                     order.retain(|&r| matrix.row(r).is_some_and(|v| v.present[0]));
                     let value = |r: u32| matrix.row(r).map_or(f64::NAN, |v| v.values[0]);
-                    order.sort_by(|&a, &b| compare_values(value(a), value(b), *descending));
+                    sort_numbers(&mut order, did, |a, b| compare_values(value(a), value(b), *descending))?;
                 }
-                SortBy::Rank(ranks) => order.sort_by_key(|&r| ranks[r as usize]),
+                SortBy::Rank(ranks) => {
+                    sort_numbers(&mut order, did, |a, b| ranks[a as usize].cmp(&ranks[b as usize]))?;
+                }
             }
             let mut block = Block::new(1);
             for row in order {

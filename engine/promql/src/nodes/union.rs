@@ -82,6 +82,7 @@ impl StepUnion {
             let last = i + 1 == self.operands.len();
             while let Some(batch) = input.next().await {
                 let mut block = to_block(batch?)?;
+                env.run.did(2 * block.values.len())?;
                 if i > 0 {
                     seen.filter(&mut block, &operand.signatures, false);
                 }

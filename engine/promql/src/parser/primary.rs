@@ -1,7 +1,7 @@
 //! Operands: literals, parentheses, calls, aggregations, selectors.
 
 use super::Parser;
-use crate::ast::{AggregateExpr, AggregateOp, Expr, ExprKind};
+use crate::ast::{AggregateExpr, AggregateOp, Expr, ExprKind, Text};
 use crate::duration::{parse_literal, seconds};
 use crate::error::{ParseError, Result};
 use crate::functions;
@@ -63,7 +63,7 @@ impl Parser<'_> {
     }
 
     /// Gives what a quoted text stands for.
-    pub(super) fn unquote(&self, token: Token) -> Result<String> {
+    pub(super) fn unquote(&self, token: Token) -> Result<Text> {
         let text = token.text(self.text);
         string::decode(text)
             .map(|(text, _)| text)
@@ -85,7 +85,7 @@ impl Parser<'_> {
                 // The fifth argument of `label_replace` is a pattern too.
                 if let ("label_replace", Some(Expr { kind: ExprKind::String(pattern), pos })) = (function, args.get(4))
                 {
-                    self.patterns.add(pattern).map_err(|e| ParseError::new(*pos, e.message))?;
+                    self.patterns.add(pattern.shown()).map_err(|e| ParseError::new(*pos, e.message))?;
                 }
                 Ok(ExprKind::Call { function: function.to_owned(), args })
             }

@@ -57,7 +57,7 @@ impl Parser<'_> {
                 }
                 TokenKind::String => {
                     self.advance()?;
-                    let text = self.unquote(token)?;
+                    let text = self.unquote(token)?.shown().to_owned();
                     matchers.push(match self.match_op()? {
                         Some(op) => self.matcher(token, text, op)?,
                         None => Matcher::equal(NAME, text),
@@ -97,8 +97,14 @@ impl Parser<'_> {
         }
         self.advance()?;
         let pos = PosRange { start: label.pos.start, end: value.pos.end };
-        let matcher = Matcher::new(name, op, self.unquote(value)?).map_err(|e| ParseError::new(pos, e.message))?;
-        if matches!(op, MatchOp::Regex | MatchOp::NotRegex) {
+        let text = self.unquote(value)?;
+        let is_pattern = matches!(op, MatchOp::Regex | MatchOp::NotRegex);
+        if is_pattern && text.name().is_none() {
+            let message = format!("invalid regular expression {}: invalid UTF-8", text.quoted());
+            return Err(ParseError::new(pos, message));
+        }
+        let matcher = Matcher::new(name, op, text.shown()).map_err(|e| ParseError::new(pos, e.message))?;
+        if matcher.is_compiled() {
             self.patterns.add(&matcher.value).map_err(|e| ParseError::new(pos, e.message))?;
         }
         Ok(matcher)
@@ -124,10 +130,11 @@ impl Parser<'_> {
                 TokenKind::String => {
                     self.advance()?;
                     let label = self.unquote(token)?;
-                    if label.is_empty() {
-                        return Err(ParseError::new(token.pos, "invalid label name for grouping: \"\""));
-                    }
-                    labels.push(label);
+                    let Some(name) = label.name().filter(|name| !name.is_empty()) else {
+                        let message = format!("invalid label name for grouping: {}", label.quoted());
+                        return Err(ParseError::new(token.pos, message));
+                    };
+                    labels.push(name.to_owned());
                 }
                 kind if kind.is_label() => {
                     self.advance()?;

@@ -1,5 +1,6 @@
 //! Aggregations: groups from labels; a rollup below is fused into the fold.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -7,14 +8,13 @@ use quiver_query::from_datafusion;
 use quiver_types::label::METRIC_NAME;
 use quiver_types::{Result, SeriesTable};
 
-use super::call::{argument, texts};
+use super::call::texts;
 use super::hash::labels_hash;
 use super::invariant::unparen;
 use super::labels::{self, Groups, group};
 use super::{Planned, Planner, ScalarPlan, Scope, VectorPlan, failed};
 use crate::aggregate::{Accumulator, CountValues};
-use crate::ast::{AggregateExpr, AggregateOp, Expr, PosRange};
-use crate::functions::notes;
+use crate::ast::{AggregateExpr, AggregateOp, PosRange};
 use crate::kernel::Block;
 use crate::nodes::aggregate::{Fold, FoldFinal};
 use crate::nodes::drive::split_hists;
@@ -35,7 +35,8 @@ impl Planner {
         let Planned::Vector(vector) = self.expr(inner, scope).await? else {
             return Err(super::unexpected("instant vector"));
         };
-        let groups = group(&vector.table, |name| is_grouped(a, name));
+        let names = Grouping::of(a);
+        let groups = group(&self.room, &vector.table, |name| names.has(name))?;
         if Accumulator::handles(a.op) {
             self.fold(a, vector, &groups, param, inner.pos, scope).map(Planned::Vector)
         } else {
@@ -53,7 +54,9 @@ impl Planner {
         pos: PosRange,
         scope: Scope,
     ) -> Result<VectorPlan> {
-        let table = Arc::new(group_labels(&vector.table, groups, a));
+        let table = Arc::new(self.group_labels(&vector.table, groups, a)?);
+        self.room.take(vector.table.len() * size_of::<u32>() + groups.len())?;
+        self.room.did(groups.ids.len())?;
         let mut flags = vec![false; groups.len()];
         for (row, &id) in groups.ids.iter().enumerate() {
             flags[id as usize] |= vector.drop_name[row];
@@ -98,7 +101,14 @@ impl Planner {
         let (table, drop_name) = (Arc::clone(&vector.table), Arc::clone(&vector.drop_name));
         let histograms = vector.histograms;
         let ratio = a.op == AggregateOp::LimitRatio;
-        let hashes = if ratio { (0..table.len()).map(|r| labels_hash(table.labels(r))).collect() } else { vec![] };
+        let mut hashes = Vec::new();
+        if ratio {
+            self.room.take(table.len() * size_of::<u64>())?;
+            for row in 0..table.len() {
+                self.room.did(1 + table.names().len())?;
+                hashes.push(labels_hash(table.labels(row)));
+            }
+        }
         let mut inputs = vec![self.finish(vector, scope)?];
         let mut more = vec![];
         let param = Self::param(scalar, &mut more, 1);
@@ -121,60 +131,77 @@ impl Planner {
 
     /// Values become labels, so the input is evaluated now.
     async fn count_values(&self, a: &AggregateExpr, scope: Scope) -> Result<VectorPlan> {
-        let param: &[Expr] = a.param.as_slice();
-        let label = texts(param)?.pop().ok_or_else(|| super::unexpected("label"))?;
-        argument(param, 0)?;
-        if label.is_empty() {
-            return Err(failed(format!("invalid label name {}", notes::quote(&label))));
-        }
+        let text = texts(a.param.as_slice())?.pop().ok_or_else(|| super::unexpected("label"))?;
+        let Some(label) = text.name().filter(|name| !name.is_empty()) else {
+            return Err(failed(format!("invalid label name {}", text.quoted())));
+        };
         let vector = self.vector(&a.expr, scope).await?;
-        let table = Arc::clone(&vector.table);
-        let by_label = |name: &str| name != label && is_grouped(a, name);
-        let groups = group(&table, by_label);
+        let (table, room) = (Arc::clone(&vector.table), &self.room);
+        let names = Grouping::of(a);
+        let by_label = |name: &str| name != label && names.has(name);
+        let groups = group(room, &table, by_label)?;
         let plan = self.finish(vector, scope)?;
         let memory = self.engine.reservation("count_values", &self.run.ctx);
         let mut counts = CountValues::new(scope.grid.steps);
+        let mut grow = |bytes: usize| memory.try_grow(bytes).map_err(from_datafusion);
         for mut block in self.evaluate(&plan).await? {
-            self.run.ctx.check("query execution")?;
             let hists = split_hists(&mut block);
             for (idx, &row) in block.rows.iter().enumerate() {
                 let (values, present) = block.row(idx);
-                counts.fold(groups.ids[row as usize], values, present, hists.get(idx).map_or(&[][..], Vec::as_slice));
-                memory.try_resize(counts.memory_bytes()).map_err(from_datafusion)?;
+                room.did(values.len())?;
+                let hists = hists.get(idx).map_or(&[][..], Vec::as_slice);
+                counts.fold(groups.ids[row as usize], values, present, hists, &mut grow)?;
             }
         }
-        self.run.keep(memory);
         let counted = counts.finish();
+        room.take_codes(counted.len())?;
         let rows: Vec<u32> = counted.iter().map(|c| groups.first[c.group as usize]).collect();
-        let base = table.take(&rows).keep(by_label);
+        let base = room.rows_of(&table, &rows)?.keep(by_label);
         // `without` may take the new label away again.
-        let labelled = if a.without && a.grouping.contains(&label) {
+        let labelled = if a.without && a.grouping.iter().any(|name| name == label) {
             base
         } else {
-            base.with_column(&label, Some(labels::column(counted.iter().map(|c| c.value.as_str()))))
+            let values = labels::column(room, counted.len(), counted.iter().map(|c| c.value.as_str()))?;
+            base.with_column(label, Some(values))
         };
-        let merged = group(&labelled, |_| true);
+        let merged = group(room, &labelled, |_| true)?;
         let steps = scope.grid.steps;
+        self.reserve_matrix(merged.len(), steps)?;
         let mut values = vec![0.0; merged.len() * steps];
         for (row, c) in counted.iter().enumerate() {
+            room.did(steps)?;
             let at = merged.ids[row] as usize * steps;
             values[at..at + steps].iter_mut().zip(&c.counts).for_each(|(v, n)| *v += n);
         }
+        drop((counted, memory));
         let present = values.iter().map(|v| *v > 0.0).collect();
         let block = Block { rows: (0..merged.len() as u32).collect(), steps, values, present, hists: vec![] };
-        let out = Arc::new(labelled.take(&merged.first));
+        let out = Arc::new(room.rows_of(&labelled, &merged.first)?);
         let plan = self.literal(format!("count_values({label})"), block, false)?;
         let drop_name = Arc::new(vec![false; out.len()]);
         Ok(VectorPlan::new(plan, out, drop_name, false))
     }
+
+    fn group_labels(&self, table: &SeriesTable, groups: &Groups, a: &AggregateExpr) -> Result<SeriesTable> {
+        let names = Grouping::of(a);
+        self.room.rows_of(&table.keep(|name| names.has(name)), &groups.first)
+    }
 }
 
-/// Says whether a label tells groups apart.
-fn is_grouped(a: &AggregateExpr, name: &str) -> bool {
-    let named = a.grouping.iter().any(|g| g == name);
-    if a.without { !named && name != METRIC_NAME } else { named }
+/// The labels that tell groups apart. A list of them may be long, and each label of a table is looked up.
+struct Grouping<'a> {
+    names: HashSet<&'a str>,
+    without: bool,
 }
 
-fn group_labels(table: &SeriesTable, groups: &Groups, a: &AggregateExpr) -> SeriesTable {
-    table.take(&groups.first).keep(|name| is_grouped(a, name))
+impl<'a> Grouping<'a> {
+    fn of(a: &'a AggregateExpr) -> Self {
+        Self { names: a.grouping.iter().map(String::as_str).collect(), without: a.without }
+    }
+
+    /// Says whether a label tells groups apart.
+    fn has(&self, name: &str) -> bool {
+        let named = self.names.contains(name);
+        if self.without { !named && name != METRIC_NAME } else { named }
+    }
 }

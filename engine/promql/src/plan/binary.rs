@@ -1,5 +1,6 @@
 //! Binary operators: constants fold, scalars become stages, vectors are matched by their labels once.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,9 +10,11 @@ use quiver_types::{Result, SeriesTable};
 
 use super::invariant::{chain, step_invariant};
 use super::labels::{concat, group, is_metadata};
+use super::room::Room;
 use super::{Planned, Planner, ScalarPlan, Scope, VectorPlan, failed};
-use crate::ast::{BinaryExpr, BinaryOp, Expr, MatchCardinality, PosRange, VectorMatching};
+use crate::ast::{BinaryExpr, BinaryOp, Expr, MatchCardinality, PosRange, ValueType, VectorMatching};
 use crate::binary;
+use crate::check::type_of;
 use crate::nodes::join::{JoinGroup, StepJoin};
 use crate::nodes::map::Stage;
 use crate::nodes::set::StepSet;
@@ -56,14 +59,49 @@ impl Planner {
                 i += union.len();
                 continue;
             }
-            let rhs = self.operand(&operator.rhs, steps).await?;
-            planned = self.combine(operator, pos, planned, rhs, steps)?;
-            i += 1;
+            let scalars = self.scalar_chain(planned, &operators[i..], steps, once.saturating_sub(i)).await?;
+            planned = scalars.0;
+            if scalars.1 > 0 {
+                i += scalars.1;
+            } else {
+                let rhs = self.operand(&operator.rhs, steps).await?;
+                planned = self.combine(operator, pos, planned, rhs, steps)?;
+                i += 1;
+            }
             if i == once {
                 planned = self.broadcast(planned, scope)?;
             }
         }
         Ok(planned)
+    }
+
+    /// Plans the operators at the beginning of a chain that stand between scalars, as stages of one node: a node each would
+    /// nest as deeply as the chain is long. Gives what came out, and how many operators that was. What is evaluated once
+    /// for all steps (`once` operators, if any) is not mixed with what is not.
+    async fn scalar_chain(
+        &self,
+        first: Planned,
+        operators: &[(&BinaryExpr, PosRange)],
+        scope: Scope,
+        once: usize,
+    ) -> Result<(Planned, usize)> {
+        let Planned::Scalar(ScalarPlan::Steps(plan)) = first else { return Ok((first, 0)) };
+        let most = if once > 0 { once } else { operators.len() };
+        let scalars = operators.iter().take(most).take_while(|(b, _)| type_of(&b.rhs) == ValueType::Scalar);
+        let (mut stages, mut inputs) = (Vec::new(), Vec::new());
+        for (operator, _) in scalars {
+            self.room.did(1)?;
+            let Planned::Scalar(rhs) = self.operand(&operator.rhs, scope).await? else {
+                return Err(super::unexpected("scalar"));
+            };
+            stages.push(Stage::ScalarBinary(operator.op, Self::param(rhs, &mut inputs, 1)));
+        }
+        let count = stages.len();
+        if count == 0 {
+            return Ok((Planned::Scalar(ScalarPlan::Steps(plan)), 0));
+        }
+        let plan = self.scalar_map(plan, stages, inputs, scope)?;
+        Ok((Planned::Scalar(ScalarPlan::Steps(plan)), count))
     }
 
     fn combine(&self, expr: &BinaryExpr, pos: PosRange, lhs: Planned, rhs: Planned, scope: Scope) -> Result<Planned> {
@@ -112,8 +150,13 @@ impl Planner {
         right: VectorPlan,
         scope: Scope,
     ) -> Result<VectorPlan> {
-        let both = concat([&*left.table, &right.table]);
-        let signatures = group(&both, |n| is_matched(matching, n));
+        let room = &self.room;
+        let both = concat(room, [&*left.table, &right.table])?;
+        let names = Matched::by(matching);
+        let signatures = group(room, &both, |n| names.has(n))?;
+        // Sides, rows that are wanted, and the signatures that the node holds.
+        room.take(2 * signatures.len() + both.len() * (1 + size_of::<u32>()))?;
+        room.did(both.len())?;
         let at = left.table.len();
         let mut sides = vec![[false; 2]; signatures.len()];
         for (row, &id) in signatures.ids.iter().enumerate() {
@@ -141,9 +184,13 @@ impl Planner {
 
     /// `or` between operands of one matching.
     fn union(&self, matching: &VectorMatching, operands: Vec<VectorPlan>, scope: Scope) -> Result<VectorPlan> {
-        let all = concat(operands.iter().map(|o| &*o.table));
-        let signatures = group(&all, |n| is_matched(matching, n));
-        let rows = group(&all, |_| true);
+        let room = &self.room;
+        let all = concat(room, operands.iter().map(|o| &*o.table))?;
+        let names = Matched::by(matching);
+        let signatures = group(room, &all, |n| names.has(n))?;
+        let rows = group(room, &all, |_| true)?;
+        room.take(all.len() * (2 + 2 * size_of::<u32>()))?;
+        room.did(all.len())?;
         let flags: Vec<bool> = operands.iter().flat_map(|o| o.drop_name.iter().copied()).collect();
         let drop_name = rows.first.iter().map(|&r| flags[r as usize]).collect();
         let (histograms, ordered) = (operands.iter().any(|o| o.histograms), operands.iter().any(|o| o.ordered));
@@ -160,7 +207,7 @@ impl Planner {
             signatures: signatures.len(),
             merges: rows.merges(),
         };
-        let table = if rows.merges() { all.take(&rows.first) } else { all };
+        let table = if rows.merges() { room.rows_of(&all, &rows.first)? } else { all };
         let inputs = operands.into_iter().map(|o| self.finish(o, scope)).collect::<Result<_>>()?;
         let plan = self.node(node, inputs)?;
         Ok(VectorPlan { ordered, ..VectorPlan::new(plan, Arc::new(table), Arc::new(drop_name), histograms) })
@@ -183,8 +230,13 @@ impl Planner {
         right: VectorPlan,
         scope: Scope,
     ) -> Result<VectorPlan> {
-        let both = concat([&*left.table, &right.table]);
-        let signatures = group(&both, |n| is_matched(matching, n));
+        let room = &self.room;
+        let both = concat(room, [&*left.table, &right.table])?;
+        let names = Matched::by(matching);
+        let signatures = group(room, &both, |n| names.has(n))?;
+        // Lists of rows have grown by doubling.
+        room.take(signatures.len() * size_of::<JoinGroup>() + both.len() * (2 * size_of::<u32>() + 1))?;
+        room.did(4 * both.len())?;
         let (lefts, rights) = (0..left.table.len() as u32, left.table.len() as u32..both.len() as u32);
         let swapped = matching.card == MatchCardinality::OneToMany;
         let (many_rows, one_rows) = if swapped { (rights, lefts) } else { (lefts, rights) };
@@ -219,9 +271,18 @@ impl Planner {
             many_side.restrict(many_used);
             one_side.restrict(one_used);
         }
-        let mut results = Results { both: &both, matching, op: expr.op, pairs: vec![] };
+        let pairs = |g: &JoinGroup| {
+            let partners = g.one.len() + usize::from(fill_one.is_some());
+            let lone = if fill_many.is_some() { g.one.len() } else { 0 };
+            g.many.len().saturating_mul(partners).saturating_add(lone)
+        };
+        let pairs: usize = groups.iter().map(pairs).fold(0, usize::saturating_add);
+        room.take_codes(pairs.saturating_mul(2))?;
+        let _pairs = room.lend(pairs.saturating_mul(size_of::<Pair>()))?;
+        let mut results = Results { both: &both, matching, op: expr.op, pairs: Vec::with_capacity(pairs) };
         for group in &mut groups {
             for &many in &group.many {
+                room.did(1 + group.one.len())?;
                 for &one in &group.one {
                     group.pairs.push(results.add(Pair { many: Some(many + many_at), one: Some(one + one_at) }));
                 }
@@ -235,12 +296,13 @@ impl Planner {
                 }
             }
         }
-        let candidates = results.table();
-        let rows = group(&candidates, |_| true);
+        let candidates = results.table(room, &names)?;
+        let rows = group(room, &candidates, |_| true)?;
         for group in &mut groups {
+            room.did(group.pairs.len())?;
             group.pairs.iter_mut().chain(&mut group.lone).for_each(|p| *p = rows.ids[*p as usize]);
         }
-        let table = Arc::new(candidates.take(&rows.first));
+        let table = Arc::new(room.rows_of(&candidates, &rows.first)?);
         let histograms = left.histograms || right.histograms;
         let ordered = left.ordered || right.ordered;
         let (many_table, one_table) = if swapped {
@@ -272,10 +334,22 @@ impl Planner {
     }
 }
 
-/// Says whether a label is part of the signature.
-pub(crate) fn is_matched(matching: &VectorMatching, name: &str) -> bool {
-    let named = matching.labels.iter().any(|l| l == name);
-    if matching.on { named } else { !named && name != METRIC_NAME }
+/// The labels by which rows match. A list of them may be long, and each label of a table is looked up.
+struct Matched<'a> {
+    names: HashSet<&'a str>,
+    on: bool,
+}
+
+impl<'a> Matched<'a> {
+    fn by(matching: &'a VectorMatching) -> Self {
+        Self { names: matching.labels.iter().map(String::as_str).collect(), on: matching.on }
+    }
+
+    /// Says whether a label is part of the signature.
+    fn has(&self, name: &str) -> bool {
+        let named = self.names.contains(name);
+        if self.on { named } else { !named && name != METRIC_NAME }
+    }
 }
 
 /// Says whether the result is no longer what the metric's name says (`changesMetricSchema`).
@@ -305,16 +379,20 @@ impl Results<'_> {
         (self.pairs.len() - 1) as u32
     }
 
-    fn table(&self) -> SeriesTable {
+    fn table(&self, room: &Room, names: &Matched<'_>) -> Result<SeriesTable> {
+        let included: HashSet<&str> = self.matching.include.iter().map(String::as_str).collect();
         let one_to_one = self.matching.card == MatchCardinality::OneToOne;
         let columns = self.both.columns().filter_map(|(name, column)| {
-            let matched = is_matched(self.matching, name);
+            let matched = names.has(name);
             let metadata_goes = changes_schema(self.op) && is_metadata(name);
-            let named = self.matching.labels.iter().any(|l| l == &**name);
+            let named = names.names.contains(&**name);
             let kept = !metadata_goes && (!one_to_one || named == self.matching.on);
-            let included = self.matching.include.iter().any(|l| l == &**name);
+            let included = included.contains(&**name);
             if !kept && !included {
                 return None;
+            }
+            if let Err(e) = room.take_codes(self.pairs.len()).and_then(|()| room.did(self.pairs.len())) {
+                return Some(Err(e));
             }
             let code = |row: Option<u32>| row.map(|r| column.codes[r as usize]);
             // A filled side has the labels that match, taken from the other side.
@@ -325,8 +403,8 @@ impl Results<'_> {
                 if included { from_one } else { base }
             };
             let codes = self.pairs.iter().map(of_pair).collect();
-            Some((Arc::clone(name), LabelColumn { values: Arc::clone(&column.values), codes: Arc::new(codes) }))
+            Some(Ok((Arc::clone(name), LabelColumn { values: Arc::clone(&column.values), codes: Arc::new(codes) })))
         });
-        SeriesTable::new(self.pairs.len(), columns.collect())
+        Ok(SeriesTable::new(self.pairs.len(), columns.collect::<Result<_>>()?))
     }
 }

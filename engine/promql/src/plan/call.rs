@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use quiver_types::label::METRIC_NAME;
-use quiver_types::series::SeriesTableBuilder;
+use quiver_types::series::{LabelColumn, SeriesTableBuilder};
 use quiver_types::{MatchOp, Matcher, Result, SeriesTable};
 
 use super::invariant::unparen;
-use super::labels::{self, Order};
+use super::labels::{self, Order, Values};
+use super::room::Room;
 use super::{Planned, Planner, ScalarPlan, Scope, VectorPlan, failed};
-use crate::ast::{Expr, ExprKind, PosRange};
+use crate::ast::{Expr, ExprKind, PosRange, Text};
 use crate::functions::{
     ElementwiseKernel, FunctionDef, Kernel, RangeFunction, SpecialKind, lookup, names_where, notes,
 };
@@ -152,6 +153,7 @@ impl Planner {
     }
 
     fn time(&self, scope: Scope) -> Result<datafusion::logical_expr::LogicalPlan> {
+        self.reserve_matrix(1, scope.grid.steps)?;
         self.row("time()", (0..scope.grid.steps).map(|s| scope.grid.at(s) as f64 / 1000.0).collect())
     }
 
@@ -222,7 +224,7 @@ impl Planner {
         let by = match kind {
             K::Sort => SortBy::Value { descending: false },
             K::SortDesc => SortBy::Value { descending: true },
-            _ => SortBy::Rank(label_ranks(&vector.table, &labels, kind == K::SortByLabelDesc)),
+            _ => SortBy::Rank(label_ranks(&self.room, &vector.table, &labels, kind == K::SortByLabelDesc)?),
         };
         let (table, drop_name, histograms) =
             (Arc::clone(&vector.table), Arc::clone(&vector.drop_name), vector.histograms);
@@ -238,10 +240,10 @@ pub(crate) fn argument(args: &[Expr], i: usize) -> Result<&Expr> {
 }
 
 /// Gives arguments that are texts.
-pub(crate) fn texts(args: &[Expr]) -> Result<Vec<String>> {
+pub(crate) fn texts(args: &[Expr]) -> Result<Vec<&Text>> {
     args.iter()
         .map(|arg| match &unparen(arg).kind {
-            ExprKind::String(text) => Ok(text.clone()),
+            ExprKind::String(text) => Ok(text),
             _ => Err(super::unexpected("string")),
         })
         .collect()
@@ -263,20 +265,21 @@ fn absent_labels(matchers: &[Matcher]) -> Vec<(&str, &str)> {
 }
 
 /// Gives the place of each row when rows are sorted by the natural order of some labels, then by all labels.
-fn label_ranks(table: &SeriesTable, names: &[String], descending: bool) -> Vec<u32> {
-    let order = Order::new(table);
-    let mut rows: Vec<u32> = (0..table.len() as u32).collect();
-    rows.sort_by(|&a, &b| {
-        let by_labels = names
+fn label_ranks(room: &Room, table: &SeriesTable, names: &[&Text], descending: bool) -> Result<Vec<u32>> {
+    let order = Order::new(room, table)?;
+    let columns: Vec<_> = names.iter().filter_map(|name| table.column(name.name()?)).collect();
+    let rows = labels::sort_numbers(room, table.len(), |a, b| {
+        let by_labels = columns
             .iter()
-            .map(|name| natural(table.value(a as usize, name), table.value(b as usize, name)))
+            .map(|column| natural(column.value(a as usize), column.value(b as usize)))
             .find(|o| o.is_ne())
             .unwrap_or_else(|| order.compare(a, b));
         if descending { by_labels.reverse() } else { by_labels }
-    });
+    })?;
+    room.take_codes(rows.len())?;
     let mut ranks = vec![0; rows.len()];
     rows.into_iter().enumerate().for_each(|(rank, row)| ranks[row as usize] = rank as u32);
-    ranks
+    Ok(ranks)
 }
 
 /// Compares texts with runs of digits as numbers (`natsort`): `a2` before `a10`.
@@ -317,8 +320,12 @@ fn chunks(text: &str) -> Vec<&str> {
 }
 
 /// Adds a label with one value to all rows of a table.
-pub(crate) fn with_label(table: &SeriesTable, name: &str, value: &str) -> SeriesTable {
-    table.with_column(name, Some(labels::column(std::iter::repeat_n(value, table.len()))))
+pub(crate) fn with_label(room: &Room, table: &SeriesTable, name: &str, value: &str) -> Result<SeriesTable> {
+    let mut values = Values::new(room);
+    let code = values.code(value)?;
+    room.take_codes(table.len())?;
+    room.take(table.names().len() * size_of::<LabelColumn>())?;
+    Ok(table.with_column(name, Some(values.column(vec![code; table.len()]))))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use quiver_types::{Result, SeriesTable};
 use super::call::{argument, texts, with_label};
 use super::invariant::unparen;
 use super::labels::{concat, group};
+use super::room::Room;
 use super::{Planner, Scope, VectorPlan};
 use crate::ast::{Expr, PosRange};
 use crate::functions::SpecialKind;
@@ -34,21 +35,23 @@ impl Planner {
             params.push(Self::param(scalar, &mut inputs, 1));
         }
         let label = if kind == SpecialKind::HistogramQuantiles { texts(&args[1..2])?.pop() } else { None };
-        let table = Arc::clone(&vector.table);
-        let (mut groups, bad, out) = groups(&table);
+        let (table, room) = (Arc::clone(&vector.table), &self.room);
+        let (mut groups, bad, out) = groups(room, &table)?;
         let (out, merges) = match label {
             None => {
                 groups.iter_mut().enumerate().for_each(|(i, g)| g.out = vec![i as u32]);
                 (out, false)
             }
             Some(label) => {
-                let each: Vec<SeriesTable> = names.iter().map(|n| with_label(&out, &label, n)).collect();
-                let all = concat(&each);
-                let rows = group(&all, |_| true);
+                let each = names.iter().map(|n| with_label(room, &out, label.shown(), n));
+                let all = concat(room, &each.collect::<Result<Vec<_>>>()?)?;
+                let rows = group(room, &all, |_| true)?;
+                room.take_codes(all.len())?;
                 for (i, g) in groups.iter_mut().enumerate() {
+                    room.did(names.len())?;
                     g.out = (0..names.len()).map(|q| rows.ids[q * out.len() + i]).collect();
                 }
-                (all.take(&rows.first), rows.merges())
+                (room.rows_of(&all, &rows.first)?, rows.merges())
             }
         };
         let function = if kind == SpecialKind::HistogramFraction {
@@ -66,14 +69,17 @@ impl Planner {
 }
 
 /// Brings rows together; gives the groups, the rows with an `le` that is no number, and the labels of the groups.
-fn groups(table: &SeriesTable) -> (Vec<HistogramGroup>, Vec<u32>, SeriesTable) {
+fn groups(room: &Room, table: &SeriesTable) -> Result<(Vec<HistogramGroup>, Vec<u32>, SeriesTable)> {
     // A native histogram belongs to the classic buckets whose labels without `le` are just its labels.
-    let both = concat([&table.keep(|n| n != "le"), table]);
-    let classes = group(&both, |_| true);
+    let both = concat(room, [&table.keep(|n| n != "le"), table])?;
+    let classes = group(room, &both, |_| true)?;
+    // A bucket takes its place in a list that has grown by doubling.
+    room.take(classes.len() * size_of::<HistogramGroup>() + table.len() * 2 * size_of::<(u32, f64)>())?;
     let mut groups = vec![HistogramGroup::default(); classes.len()];
     let mut bad = Vec::new();
     let bounds: Vec<Option<f64>> =
         table.column("le").map_or_else(|| vec![None], |column| column.values.iter().map(|v| parse_bound(v)).collect());
+    room.did(4 * table.len())?;
     for row in 0..table.len() {
         let code = table.column("le").map_or(0, |c| c.codes[row] as usize);
         match bounds[code] {
@@ -85,7 +91,8 @@ fn groups(table: &SeriesTable) -> (Vec<HistogramGroup>, Vec<u32>, SeriesTable) {
     for g in &mut groups {
         g.classic.sort_by(|a, b| a.1.total_cmp(&b.1));
     }
-    (groups, bad, both.take(&classes.first))
+    let out = room.rows_of(&both, &classes.first)?;
+    Ok((groups, bad, out))
 }
 
 /// Reads an upper bound as Go's `ParseFloat` does for what occurs in labels.
@@ -118,7 +125,7 @@ mod tests {
         b.push([("__name__", "m"), ("le", "0.5"), ("a", "1")]);
         b.push([("__name__", "m"), ("a", "1")]);
         b.push([("__name__", "m"), ("a", "2"), ("le", "x")]);
-        let (groups, bad, out) = groups(&b.finish());
+        let (groups, bad, out) = groups(&Room::unbounded(), &b.finish()).unwrap();
         assert_eq!(groups[0].classic, [(1, 0.5), (0, f64::INFINITY)]);
         assert_eq!((groups[0].native, bad), (Some(2), vec![2, 3]));
         assert_eq!(out.value(0, "a"), "1");

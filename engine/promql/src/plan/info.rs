@@ -2,7 +2,7 @@
 //!
 //! Semantics: Prometheus 3.14 `promql/info.go`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use quiver_types::label::METRIC_NAME;
@@ -12,6 +12,7 @@ use quiver_types::{LabelSet, MatchOp, Matcher, Result, SeriesTable};
 use super::call::argument;
 use super::invariant::unparen;
 use super::labels::show;
+use super::room::Room;
 use super::{Planner, QueryTimes, Scope, VectorPlan, failed};
 use crate::ast::{At, Expr, ExprKind, VectorSelector};
 use crate::kernel::Block;
@@ -19,6 +20,11 @@ use crate::nodes::drive::Matrix;
 use crate::nodes::rollup::RollupFunction;
 use crate::nodes::rows::SAME_LABELSET;
 use crate::window::InstantValue;
+
+/// What a row or a histogram takes beside its values and labels.
+const INFO_BYTES: usize = 128;
+/// What a byte of a pattern costs more than one that is copied.
+const MATCH_COST: usize = 16;
 
 /// Labels that tell whose info it is.
 const IDENTIFYING: [&str; 2] = ["instance", "job"];
@@ -51,9 +57,10 @@ impl Planner {
             steps,
             histogram_steps: BTreeSet::new(),
         });
-        let mut out = Enriched { steps, rows: vec![], places: BTreeMap::new(), block: Block::new(steps) };
+        let mut out = Enriched::new(&self.room, steps);
         for row in 0..table.len() as u32 {
             let Some(view) = base.row(row) else { continue };
+            self.room.did(4 * steps)?;
             let mut known: BTreeMap<Vec<u32>, Option<LabelSet>> = BTreeMap::new();
             let owner = owner(&table, row as usize);
             let drop = drop_name[row as usize];
@@ -68,7 +75,7 @@ impl Planner {
                     let enriched = if ignored[row as usize] {
                         Ok(Some(LabelSet::from_pairs(table.labels(row as usize))))
                     } else {
-                        enrich(&table, row as usize, &infos.table, chosen, &of_data)
+                        enrich(&self.room, &table, row as usize, &infos.table, chosen, &of_data)
                     };
                     enriched.unwrap_or_else(|e| {
                         fault = Some(e);
@@ -77,18 +84,19 @@ impl Planner {
                 });
                 if let Some(labels) = labels {
                     let value = view.present[step].then(|| view.values[step]);
-                    if !out.push(labels, drop, step, value, view.histogram(step)) {
-                        fault = Some(failed(SAME_LABELSET));
+                    if let Err(e) = out.push(labels, drop, step, value, view.histogram(step)) {
+                        fault = Some(e);
                     }
                 }
             });
             fault.map_or(Ok(()), Err)?;
         }
-        if let Some(fault) = infos.conflict(scope) {
-            return Err(fault);
-        }
+        infos.conflict(&self.room)?;
         let mut table = SeriesTableBuilder::default();
-        out.rows.iter().for_each(|(labels, _)| table.push(labels.iter()));
+        for (labels, _) in &out.rows {
+            self.room.did_text(labels.canonical().len())?;
+            table.push(labels.iter());
+        }
         let drop_name = Arc::new(out.rows.iter().map(|r| r.1).collect());
         out.block.hists.sort_by_key(|h| (h.0, h.1));
         let plan = self.literal("info", out.block, histograms)?;
@@ -111,6 +119,9 @@ impl Planner {
                 .map(|r| table.value(r, label))
                 .filter(|v| !v.is_empty())
                 .collect();
+            let bytes: usize = values.iter().map(|v| 2 * v.len()).sum();
+            let _pattern = self.room.lend(bytes)?;
+            self.room.did_text(MATCH_COST * bytes)?;
             if !values.is_empty() {
                 let pattern: Vec<String> = values.into_iter().map(regex::escape).collect();
                 matchers.push(Matcher::new(label, MatchOp::Regex, pattern.join("|"))?);
@@ -151,6 +162,8 @@ impl Planner {
         for block in self.evaluate(&plan).await? {
             for (idx, &row) in block.rows.iter().enumerate() {
                 let (values, present) = block.row(idx);
+                self.room.take(values.len() * size_of::<Option<f64>>() + INFO_BYTES)?;
+                self.room.did(values.len())?;
                 let times = values.iter().zip(present).map(|(v, p)| p.then_some(*v)).collect();
                 by_owner.entry(owner(&table, row as usize)).or_default().push((row, times));
             }
@@ -190,9 +203,10 @@ impl Infos {
     }
 
     /// Two info series of a name and owner with samples of the same time are a fault.
-    fn conflict(&self, scope: Scope) -> Option<quiver_types::Error> {
+    fn conflict(&self, room: &Room) -> Result<()> {
         for step in 0..self.steps {
             for rows in self.by_owner.values() {
+                room.did(4 * rows.len())?;
                 let mut newest: BTreeMap<&str, (f64, u32)> = BTreeMap::new();
                 for (row, times) in rows {
                     let Some(time) = times[step] else { continue };
@@ -201,7 +215,7 @@ impl Infos {
                             let ms = (time * 1000.0).round() as i64;
                             let labels = |r: u32| show(self.table.labels(r as usize));
                             let (existing, new) = (labels(*other), labels(*row));
-                            return Some(failed(format!(
+                            return Err(failed(format!(
                                 "found duplicate series for info metric: existing {existing} @ {ms}, new {new} @ {ms}"
                             )));
                         }
@@ -212,14 +226,14 @@ impl Infos {
                     }
                 }
             }
-            debug_assert!(step < scope.grid.steps);
         }
-        None
+        Ok(())
     }
 }
 
 /// Adds the data labels of info series to a row; `None`: the row is left out.
 fn enrich(
+    room: &Room,
     table: &SeriesTable,
     row: usize,
     infos: &SeriesTable,
@@ -244,7 +258,11 @@ fn enrich(
     if chosen.is_empty() && of_data.iter().any(|m| !m.matches_empty()) {
         return Ok(None);
     }
-    Ok(Some(LabelSet::from_pairs(table.labels(row).chain(added))))
+    let labels = || table.labels(row).chain(added.iter().map(|(name, value)| (*name, *value)));
+    let bytes: usize = labels().map(|(name, value)| name.len() + value.len() + 2).sum();
+    room.did_text(bytes)?;
+    room.take(bytes)?;
+    Ok(Some(LabelSet::from_pairs(labels())))
 }
 
 /// Gives the matchers that select info series by name.
@@ -304,15 +322,23 @@ fn first_selector(expr: &Expr, times: &QueryTimes) -> Result<Option<(Option<i64>
 }
 
 /// The output: a row per label set.
-struct Enriched {
+struct Enriched<'r> {
+    room: &'r Room,
     steps: usize,
     rows: Vec<(LabelSet, bool)>,
     places: BTreeMap<Vec<u8>, usize>,
     block: Block,
+    /// Rows and steps that have histograms.
+    histograms: HashSet<(u32, u32)>,
 }
 
-impl Enriched {
-    /// Adds an element; says whether its place was free.
+impl<'r> Enriched<'r> {
+    fn new(room: &'r Room, steps: usize) -> Self {
+        let (rows, places, block) = (vec![], BTreeMap::new(), Block::new(steps));
+        Self { room, steps, rows, places, block, histograms: HashSet::new() }
+    }
+
+    /// Adds an element; its place must be free.
     fn push(
         &mut self,
         labels: &LabelSet,
@@ -320,24 +346,35 @@ impl Enriched {
         step: usize,
         value: Option<f64>,
         histogram: Option<&quiver_types::Histogram>,
-    ) -> bool {
-        let place = *self.places.entry(labels.canonical().to_vec()).or_insert_with(|| {
-            self.block.rows.push(self.rows.len() as u32);
-            self.rows.push((labels.clone(), drop));
-            self.block.values.resize(self.rows.len() * self.steps, 0.0);
-            self.block.present.resize(self.rows.len() * self.steps, false);
-            self.rows.len() - 1
-        });
+    ) -> Result<()> {
+        let place = match self.places.get(labels.canonical()) {
+            Some(place) => *place,
+            None => {
+                // Values grow by doubling, become a batch, and labels a table.
+                let values = 4 * self.steps * (size_of::<f64>() + 1);
+                self.room.take(values + INFO_BYTES + 4 * labels.canonical().len())?;
+                self.places.insert(labels.canonical().to_vec(), self.rows.len());
+                self.block.rows.push(self.rows.len() as u32);
+                self.rows.push((labels.clone(), drop));
+                self.block.values.resize(self.rows.len() * self.steps, 0.0);
+                self.block.present.resize(self.rows.len() * self.steps, false);
+                self.rows.len() - 1
+            }
+        };
         let at = place * self.steps + step;
         let (row, step) = (place as u32, step as u32);
-        if self.block.present[at] || self.block.hists.iter().any(|h| (h.0, h.1) == (row, step)) {
-            return false;
+        if self.block.present[at] || self.histograms.contains(&(row, step)) {
+            return Err(failed(SAME_LABELSET));
         }
         match (value, histogram) {
             (Some(v), _) => (self.block.values[at], self.block.present[at]) = (v, true),
-            (None, Some(h)) => self.block.hists.push((row, step, h.clone())),
+            (None, Some(h)) => {
+                self.room.take(2 * h.memory_bytes() + INFO_BYTES)?;
+                self.histograms.insert((row, step));
+                self.block.hists.push((row, step, h.clone()));
+            }
             (None, None) => {}
         }
-        true
+        Ok(())
     }
 }

@@ -7,9 +7,12 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
-use quiver_types::SeriesTable;
 use quiver_types::label::METRIC_NAME;
 use quiver_types::series::LabelColumn;
+use quiver_types::{Result, SeriesTable};
+
+use super::room::Room;
+use crate::sorting;
 
 type Map<K, V> = HashMap<K, V, RandomState>;
 
@@ -42,56 +45,75 @@ impl Groups {
     }
 }
 
+/// What the map of a grouping takes per row at most.
+const GROUP_BYTES: usize = 40;
+/// What a text takes beside its bytes: its counters, its pointer, its place in a look-up.
+const TEXT_BYTES: usize = 72;
+
 /// Groups rows by the labels that the predicate likes.
-pub(crate) fn group(table: &SeriesTable, mut like: impl FnMut(&str) -> bool) -> Groups {
+///
+/// # Errors
+/// LimitExceeded, Timeout, Cancelled, as all that follows here.
+pub(crate) fn group(room: &Room, table: &SeriesTable, mut like: impl FnMut(&str) -> bool) -> Result<Groups> {
     let rows = table.len();
+    room.take_codes(rows * 2)?;
+    let _map = room.lend(rows.saturating_mul(GROUP_BYTES))?;
     let mut ids = vec![0u32; rows];
     let mut first: Vec<u32> = if rows == 0 { vec![] } else { vec![0] };
     for (name, column) in table.columns() {
         let codes = &column.codes;
+        room.did(rows / 8)?;
         if first.len() == rows || !like(name) || codes.windows(2).all(|w| w[0] == w[1]) {
             continue;
         }
         let mut seen: Map<u64, u32> = Map::with_capacity_and_hasher(first.len() * 2, RandomState::default());
         first.clear();
-        for (row, id) in ids.iter_mut().enumerate() {
-            let key = u64::from(*id) << 32 | u64::from(codes[row]);
-            *id = *seen.entry(key).or_insert_with(|| {
-                first.push(row as u32);
-                (first.len() - 1) as u32
-            });
+        for piece in room.pieces(rows) {
+            for row in piece? {
+                let key = u64::from(ids[row]) << 32 | u64::from(codes[row]);
+                ids[row] = *seen.entry(key).or_insert_with(|| {
+                    first.push(row as u32);
+                    (first.len() - 1) as u32
+                });
+            }
         }
     }
-    Groups { ids, first }
+    Ok(Groups { ids, first })
 }
 
 /// Puts the rows of tables under each other, with dictionaries united.
-pub(crate) fn concat<'a>(tables: impl IntoIterator<Item = &'a SeriesTable>) -> SeriesTable {
+pub(crate) fn concat<'a>(room: &Room, tables: impl IntoIterator<Item = &'a SeriesTable>) -> Result<SeriesTable> {
     let tables: Vec<&SeriesTable> = tables.into_iter().collect();
     let rows = tables.iter().map(|t| t.len()).sum();
     let mut names: BTreeMap<&Arc<str>, Vec<Option<&LabelColumn>>> = BTreeMap::new();
     for (i, table) in tables.iter().enumerate() {
+        room.did(table.names().len())?;
         for (name, column) in table.columns() {
+            if !names.contains_key(name) {
+                room.take(tables.len() * size_of::<usize>())?;
+            }
             names.entry(name).or_insert_with(|| vec![None; tables.len()])[i] = Some(column);
         }
     }
-    let united = |columns: Vec<Option<&LabelColumn>>| {
+    let united = |columns: Vec<Option<&LabelColumn>>| -> Result<LabelColumn> {
+        room.take_codes(rows)?;
         let mut dictionary = Dictionary::default();
         let mut codes = Vec::with_capacity(rows);
         for (column, table) in columns.iter().zip(&tables) {
+            room.did(1 + table.len() / 4)?;
             match column {
                 // The first value of each dictionary is the empty text: no label.
                 None => codes.resize(codes.len() + table.len(), 0),
-                Some(column) => match dictionary.moved(&column.values) {
+                Some(column) => match dictionary.moved(room, &column.values)? {
                     None => codes.extend_from_slice(&column.codes),
                     Some(moved) => codes.extend(column.codes.iter().map(|&c| moved[c as usize])),
                 },
             }
         }
-        LabelColumn { values: dictionary.values(), codes: Arc::new(codes) }
+        Ok(LabelColumn { values: dictionary.values(), codes: Arc::new(codes) })
     };
-    let columns = names.into_iter().map(|(name, columns)| (Arc::clone(name), united(columns))).collect();
-    SeriesTable::new(rows, columns)
+    let columns = names.into_iter().map(|(name, columns)| Ok((Arc::clone(name), united(columns)?)));
+    Ok(SeriesTable::new(rows, columns.collect::<Result<Vec<_>>>()?))
 }
 
 /// A dictionary to which those of further columns are added.
@@ -109,71 +131,117 @@ impl<'a> Dictionary<'a> {
     }
 
     /// Adds values; gives their codes where they are others.
-    fn moved(&mut self, values: &'a Arc<Vec<Arc<str>>>) -> Option<Vec<u32>> {
+    fn moved(&mut self, room: &Room, values: &'a Arc<Vec<Arc<str>>>) -> Result<Option<Vec<u32>>> {
         if self.values.is_empty() {
             (self.values, self.first) = (Arc::clone(values), Some(values));
-            return None;
+            return Ok(None);
         }
         if Arc::ptr_eq(&self.values, values) {
-            return None;
+            return Ok(None);
         }
         if let Some(first) = self.first.take() {
-            self.codes = first.iter().zip(0..).map(|(v, i)| (&**v, i)).collect();
+            room.take(first.len() * TEXT_BYTES)?;
+            for (code, value) in first.iter().enumerate() {
+                room.did_text(value.len())?;
+                self.codes.insert(value, code as u32);
+            }
         }
-        let code = |v: &'a Arc<str>| {
-            *self.codes.entry(&**v).or_insert_with(|| {
+        room.take(values.len() * TEXT_BYTES)?;
+        let mut moved = Vec::with_capacity(values.len());
+        for value in values.iter() {
+            room.did_text(value.len())?;
+            moved.push(*self.codes.entry(value).or_insert_with(|| {
                 let all = Arc::make_mut(&mut self.values);
-                all.push(Arc::clone(v));
+                all.push(Arc::clone(value));
                 (all.len() - 1) as u32
-            })
-        };
-        Some(values.iter().map(code).collect())
+            }));
+        }
+        Ok(Some(moved))
     }
 }
 
-/// Makes a column from one text per row; the empty text means that the label is absent.
-pub(crate) fn column<'a>(texts: impl IntoIterator<Item = &'a str>) -> LabelColumn {
-    let mut values: Vec<Arc<str>> = vec![Arc::from("")];
-    let mut lookup: Map<&'a str, u32> = Map::default();
-    lookup.insert("", 0);
-    let codes = texts
-        .into_iter()
-        .map(|text| {
-            *lookup.entry(text).or_insert_with(|| {
-                values.push(Arc::from(text));
-                (values.len() - 1) as u32
-            })
-        })
-        .collect();
-    LabelColumn { values: Arc::new(values), codes: Arc::new(codes) }
+/// Collects the values of a new label, each of them once; the empty text means that the label is absent.
+pub(crate) struct Values<'r> {
+    room: &'r Room,
+    values: Vec<Arc<str>>,
+    codes: Map<Arc<str>, u32>,
+}
+
+impl<'r> Values<'r> {
+    /// Begins with the empty text.
+    pub(crate) fn new(room: &'r Room) -> Self {
+        let empty: Arc<str> = Arc::from("");
+        Self { room, values: vec![Arc::clone(&empty)], codes: Map::from_iter([(empty, 0)]) }
+    }
+
+    /// Gives the code of a text.
+    pub(crate) fn code(&mut self, text: &str) -> Result<u32> {
+        self.room.did_text(text.len())?;
+        if let Some(&code) = self.codes.get(text) {
+            return Ok(code);
+        }
+        self.room.take(text.len() + TEXT_BYTES)?;
+        let (text, code): (Arc<str>, u32) = (Arc::from(text), self.values.len() as u32);
+        self.values.push(Arc::clone(&text));
+        self.codes.insert(text, code);
+        Ok(code)
+    }
+
+    /// Gives the column of one code per row; its memory is taken by whoever made the codes.
+    pub(crate) fn column(self, codes: Vec<u32>) -> LabelColumn {
+        LabelColumn { values: Arc::new(self.values), codes: Arc::new(codes) }
+    }
+}
+
+/// Makes a column of one text per row.
+pub(crate) fn column<'a>(room: &Room, rows: usize, texts: impl IntoIterator<Item = &'a str>) -> Result<LabelColumn> {
+    room.take_codes(rows)?;
+    let mut values = Values::new(room);
+    let codes = texts.into_iter().map(|text| values.code(text)).collect::<Result<_>>()?;
+    Ok(values.column(codes))
 }
 
 /// Takes name, type and unit away from the rows that are flagged.
-pub(crate) fn drop_names(table: &SeriesTable, flags: &[bool]) -> SeriesTable {
+pub(crate) fn drop_names(room: &Room, table: &SeriesTable, flags: &[bool]) -> Result<SeriesTable> {
     if !flags.contains(&true) {
-        return table.clone();
+        return Ok(table.clone());
     }
     if flags.iter().all(|f| *f) {
-        return table.keep(|n| !is_metadata(n));
+        return Ok(table.keep(|n| !is_metadata(n)));
     }
     let mut out = table.clone();
     for name in METADATA_LABELS {
         if let Some(column) = table.column(name) {
+            room.take_codes(table.len())?;
             let codes = column.codes.iter().zip(flags).map(|(&c, &f)| if f { 0 } else { c }).collect();
             let column = LabelColumn { values: Arc::clone(&column.values), codes: Arc::new(codes) };
             out = out.with_column(name, Some(column));
         }
     }
-    out
+    Ok(out)
 }
 
 /// Gives the rows in the order in which answers list them: labels compared pair by pair, name then value, the shorter
 /// set first.
-pub(crate) fn sorted(table: &SeriesTable) -> Vec<u32> {
-    let order = Order::new(table);
-    let mut rows: Vec<u32> = (0..table.len() as u32).collect();
-    rows.sort_by(|&a, &b| order.compare(a, b));
-    rows
+pub(crate) fn sorted(room: &Room, table: &SeriesTable) -> Result<Vec<u32>> {
+    let order = Order::new(room, table)?;
+    sort_numbers(room, table.len(), |a, b| order.compare(a, b))
+}
+
+/// Gives the place of each row in [`sorted`].
+pub(crate) fn ranks(room: &Room, table: &SeriesTable) -> Result<Vec<u32>> {
+    room.take_codes(table.len())?;
+    let mut ranks = vec![0u32; table.len()];
+    sorted(room, table)?.into_iter().zip(0..).for_each(|(row, rank)| ranks[row as usize] = rank);
+    Ok(ranks)
+}
+
+/// Sorts the numbers below `count`; equal ones stay in their order.
+pub(crate) fn sort_numbers(room: &Room, count: usize, compare: impl Fn(u32, u32) -> Ordering) -> Result<Vec<u32>> {
+    room.take(count * sorting::BYTES)?;
+    let mut numbers: Vec<u32> = (0..count as u32).collect();
+    sorting::sort_numbers(&mut numbers, |comparisons| room.did(comparisons), compare)?;
+    Ok(numbers)
 }
 
 /// Compares rows of a table by their labels.
@@ -185,17 +253,18 @@ pub(crate) struct Order<'a> {
 
 impl<'a> Order<'a> {
     /// Ranks the values of each column once.
-    pub(crate) fn new(table: &'a SeriesTable) -> Self {
-        let ranked = |column: &'a LabelColumn| {
-            let mut by_value: Vec<u32> = (0..column.values.len() as u32).collect();
-            by_value.sort_unstable_by(|&a, &b| column.values[a as usize].cmp(&column.values[b as usize]));
+    pub(crate) fn new(room: &Room, table: &'a SeriesTable) -> Result<Self> {
+        let ranked = |column: &'a LabelColumn| -> Result<_> {
+            let values = &column.values;
+            let by_value = sort_numbers(room, values.len(), |a, b| values[a as usize].cmp(&values[b as usize]))?;
+            room.take_codes(values.len())?;
             let mut ranks = vec![0u32; by_value.len()];
             for (rank, code) in by_value.into_iter().enumerate() {
                 ranks[code as usize] = rank as u32;
             }
-            (column.codes.as_slice(), ranks)
+            Ok((column.codes.as_slice(), ranks))
         };
-        Self { columns: table.columns().map(|(_, c)| ranked(c)).collect() }
+        Ok(Self { columns: table.columns().map(|(_, c)| ranked(c)).collect::<Result<_>>()? })
     }
 
     /// Compares two rows.
@@ -280,36 +349,50 @@ mod tests {
 
     #[test]
     fn groups() {
+        let room = Room::unbounded();
         let t = table(&[&[("a", "1"), ("b", "x")], &[("a", "2"), ("b", "x")], &[("a", "1"), ("b", "y")], &[]]);
-        assert_eq!(group(&t, |n| n == "a").ids, [0, 1, 0, 2]);
-        assert_eq!(group(&t, |n| n == "b").first, [0, 2, 3]);
-        assert_eq!(group(&t, |_| false).len(), 1);
-        assert!(!group(&t, |_| true).merges());
-        assert_eq!(group(&table(&[]), |_| true).len(), 0);
+        assert_eq!(group(&room, &t, |n| n == "a").unwrap().ids, [0, 1, 0, 2]);
+        assert_eq!(group(&room, &t, |n| n == "b").unwrap().first, [0, 2, 3]);
+        assert_eq!(group(&room, &t, |_| false).unwrap().len(), 1);
+        assert!(!group(&room, &t, |_| true).unwrap().merges());
+        assert_eq!(group(&room, &table(&[]), |_| true).unwrap().len(), 0);
     }
 
     #[test]
     fn concat_unites_dictionaries() {
+        let room = Room::unbounded();
         let first = table(&[&[("a", "1"), ("b", "x")]]);
-        let t = concat([&first, &table(&[&[("a", "2")], &[("a", "1"), ("c", "z")]]), &first, &table(&[&[("a", "2")]])]);
+        let others = [table(&[&[("a", "2")], &[("a", "1"), ("c", "z")]]), table(&[&[("a", "2")]])];
+        let t = concat(&room, [&first, &others[0], &first, &others[1]]).unwrap();
         assert_eq!(t.labels(1).collect::<Vec<_>>(), [("a", "2")]);
         assert_eq!(t.labels(2).collect::<Vec<_>>(), [("a", "1"), ("c", "z")]);
         assert_eq!(t.labels(3).collect::<Vec<_>>(), [("a", "1"), ("b", "x")]);
-        assert_eq!(group(&t, |n| n == "a").ids, [0, 1, 0, 0, 1]);
+        assert_eq!(group(&room, &t, |n| n == "a").unwrap().ids, [0, 1, 0, 0, 1]);
     }
 
     #[test]
     fn order_of_answers() {
         let t = table(&[&[("b", "1")], &[("a", "2")], &[("a", "10"), ("b", "1")], &[], &[("a", "10")]]);
-        assert_eq!(sorted(&t), [3, 4, 2, 1, 0]);
+        assert_eq!(sorted(&Room::unbounded(), &t).unwrap(), [3, 4, 2, 1, 0]);
     }
 
     #[test]
     fn names_go() {
         let t = table(&[&[("__name__", "m"), ("a", "1")], &[("__name__", "m"), ("__unit__", "s")]]);
-        let dropped = drop_names(&t, &[false, true]);
+        let dropped = drop_names(&Room::unbounded(), &t, &[false, true]).unwrap();
         assert_eq!(dropped.labels(0).count(), 2);
         assert_eq!(dropped.labels(1).count(), 0);
         assert_eq!(show(t.labels(0)), r#"{__name__="m", a="1"}"#);
+    }
+
+    #[test]
+    fn tables_that_do_not_fit_are_not_made() {
+        let t = table(&[&[("a", "1")], &[("a", "2")]]);
+        let (small, large) = (Room::bounded(16), Room::bounded(1 << 16));
+        assert_eq!(group(&small, &t, |_| true).unwrap_err().kind, quiver_types::ErrorKind::LimitExceeded);
+        assert!(group(&large, &t, |_| true).is_ok());
+        assert!(concat(&small, [&t, &t]).is_err() && concat(&large, [&t, &t]).is_ok());
+        assert!(column(&large, 1, ["x".repeat(1 << 16).as_str()]).is_err());
+        assert!(column(&large, 1, ["x".repeat(1 << 12).as_str()]).is_ok());
     }
 }

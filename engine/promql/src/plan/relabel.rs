@@ -3,59 +3,109 @@
 use std::sync::Arc;
 
 use quiver_types::label::METRIC_NAME;
-use quiver_types::matcher::REGEX_BYTES_MAX;
+use quiver_types::matcher::{REGEX_BYTES_MAX, compiled_bytes};
 use quiver_types::series::LabelColumn;
-use quiver_types::{Result, SeriesTable};
+use quiver_types::{Error, ErrorKind, Result, SeriesTable};
 
-use super::labels::{self, group};
+use super::labels::{Values, group};
+use super::template::Template;
 use super::{Planner, Scope, VectorPlan, failed};
+use crate::ast::Text;
 use crate::nodes::rows::MapRows;
+
+/// Longest value of a label that functions make. What is stored is shorter by far; lengths that double with each call
+/// would be beyond any memory soon.
+const VALUE_BYTES_MAX: usize = 1 << 20;
+/// How much more a byte costs that is matched with groups than one that is copied.
+const MATCH_COST: usize = 16;
+/// Values up to this length are matched with any pattern.
+const MATCH_BYTES_FREE: usize = 1 << 10;
+/// Others as long as their length times that of the compiled pattern is no more: a byte may meet each of its states.
+const MATCH_BYTES_MAX: usize = 1 << 32;
+/// No pattern: Go refuses what is no UTF-8.
+const INVALID_PATTERN: &str = "(";
 
 impl Planner {
     /// Plans `label_replace(v, dst, replacement, src, regex)`.
-    pub(crate) fn label_replace(&self, vector: VectorPlan, texts: &[String], scope: Scope) -> Result<VectorPlan> {
+    pub(crate) fn label_replace(&self, vector: VectorPlan, texts: &[&Text], scope: Scope) -> Result<VectorPlan> {
         let [dst, replacement, src, pattern] = texts else { return Err(super::unexpected("string")) };
-        let regex = regex::RegexBuilder::new(&format!("^(?s:{pattern})$"))
+        let regex = regex::RegexBuilder::new(&format!("^(?s:{})$", pattern.name().unwrap_or(INVALID_PATTERN)))
             .size_limit(REGEX_BYTES_MAX)
             .build()
-            .map_err(|_| failed(format!("invalid regular expression in label_replace(): {pattern}")))?;
-        valid_label_name(dst, "destination", "label_replace")?;
-        let replacement = go_template(replacement);
-        let table = &vector.table;
+            .map_err(|_| failed(format!("invalid regular expression in label_replace(): {}", pattern.shown())))?;
+        let dst = label_name(dst, "destination", "label_replace")?;
+        let (table, room) = (&vector.table, &self.room);
+        let template = Template::new(replacement.shown(), &regex);
+        room.take_codes(table.len())?;
         let absent = LabelColumn { values: Arc::new(vec![Arc::from("")]), codes: Arc::new(vec![0; table.len()]) };
-        let source = table.column(src).unwrap_or(&absent);
+        // A name that is no text is none that a series has.
+        let source = src.name().and_then(|src| table.column(src)).unwrap_or(&absent);
+        let mut values = Values::new(room);
         // One match per distinct value of the source label.
-        let replaced: Vec<Option<String>> = source
-            .values
-            .iter()
-            .map(|value| {
-                regex.captures(value).map(|captures| {
-                    let mut out = String::new();
-                    captures.expand(&replacement, &mut out);
-                    out
-                })
-            })
-            .collect();
+        let mut replaced: Vec<Option<u32>> = Vec::with_capacity(source.values.len());
+        room.take(source.values.len() * size_of::<Option<u32>>())?;
+        let mut text = String::new();
+        for value in source.values.iter() {
+            room.did_text(value.len() * MATCH_COST)?;
+            room.did(2 * template.len())?;
+            matchable(pattern.shown(), value)?;
+            replaced.push(match regex.captures(value) {
+                None => None,
+                Some(captures) => {
+                    let bytes = bounded(template.size(&captures))?;
+                    room.did_text(bytes)?;
+                    text.clear();
+                    template.expand(&captures, &mut text);
+                    Some(values.code(&text)?)
+                }
+            });
+        }
         let old = table.column(dst).unwrap_or(&absent);
-        let new = |row: usize| replaced[source.codes[row] as usize].as_deref();
-        let column = labels::column((0..table.len()).map(|row| new(row).unwrap_or_else(|| old.value(row))));
-        let matched: Vec<bool> = (0..table.len()).map(|row| new(row).is_some()).collect();
+        room.take_codes(table.len() + old.values.len())?;
+        let mut kept: Vec<Option<u32>> = vec![None; old.values.len()];
+        let mut codes = Vec::with_capacity(table.len());
+        for piece in room.pieces(table.len()) {
+            for row in piece? {
+                let code = match replaced[source.codes[row] as usize] {
+                    Some(code) => code,
+                    None => match &mut kept[old.codes[row] as usize] {
+                        Some(code) => *code,
+                        unknown => *unknown.insert(values.code(old.value(row))?),
+                    },
+                };
+                codes.push(code);
+            }
+        }
+        let matched: Vec<bool> = source.codes.iter().map(|&code| replaced[code as usize].is_some()).collect();
+        let column = values.column(codes);
         self.relabel(vector, dst, column, &matched, scope, format!("label_replace {dst}"))
     }
 
     /// Plans `label_join(v, dst, separator, src…)`.
-    pub(crate) fn label_join(&self, vector: VectorPlan, texts: &[String], scope: Scope) -> Result<VectorPlan> {
+    pub(crate) fn label_join(&self, vector: VectorPlan, texts: &[&Text], scope: Scope) -> Result<VectorPlan> {
         let [dst, separator, sources @ ..] = texts else { return Err(super::unexpected("string")) };
-        for source in sources {
-            valid_label_name(source, "source", "label_join")?;
+        let sources: Vec<&str> =
+            sources.iter().map(|source| label_name(source, "source", "label_join")).collect::<Result<_>>()?;
+        let dst = label_name(dst, "destination", "label_join")?;
+        let (table, room) = (&vector.table, &self.room);
+        let columns: Vec<Option<&LabelColumn>> = sources.iter().map(|source| table.column(source)).collect();
+        room.take_codes(table.len())?;
+        let (mut values, mut codes) = (Values::new(room), Vec::with_capacity(table.len()));
+        let mut text = String::new();
+        for row in 0..table.len() {
+            room.did(columns.len())?;
+            let parts = || columns.iter().map(|column| column.map_or("", |c| &**c.value(row)));
+            let separators = separator.shown().len().saturating_mul(columns.len().saturating_sub(1));
+            bounded(separators.saturating_add(parts().map(str::len).sum()))?;
+            text.clear();
+            for (i, part) in parts().enumerate() {
+                text.push_str(if i == 0 { "" } else { separator.shown() });
+                text.push_str(part);
+            }
+            codes.push(values.code(&text)?);
         }
-        valid_label_name(dst, "destination", "label_join")?;
-        let table = &vector.table;
-        let joined: Vec<String> = (0..table.len())
-            .map(|row| sources.iter().map(|s| table.value(row, s)).collect::<Vec<_>>().join(separator))
-            .collect();
-        let column = labels::column(joined.iter().map(String::as_str));
         let matched = vec![true; table.len()];
+        let column = values.column(codes);
         self.relabel(vector, dst, column, &matched, scope, format!("label_join {dst}"))
     }
 
@@ -68,6 +118,7 @@ impl Planner {
         scope: Scope,
         shown: String,
     ) -> Result<VectorPlan> {
+        self.room.take(2 * vector.table.len() + vector.table.names().len() * size_of::<LabelColumn>())?;
         let table = vector.table.with_column(dst, Some(column));
         let drop_name = if dst == METRIC_NAME {
             Arc::new(vector.drop_name.iter().zip(changed).map(|(&drop, &changed)| drop && !changed).collect())
@@ -86,14 +137,14 @@ impl Planner {
         scope: Scope,
         shown: String,
     ) -> Result<VectorPlan> {
-        let groups = group(&table, |_| true);
+        let groups = group(&self.room, &table, |_| true)?;
         if !groups.merges() {
             vector.table = Arc::new(table);
             vector.drop_name = drop_name;
             return Ok(vector);
         }
         let (histograms, ordered) = (vector.histograms, vector.ordered);
-        let merged = Arc::new(table.take(&groups.first));
+        let merged = Arc::new(self.room.rows_of(&table, &groups.first)?);
         let drop_name = Arc::new(groups.first.iter().map(|&r| drop_name[r as usize]).collect());
         let map = MapRows { steps: scope.grid.steps, histograms, to: Arc::new(groups.ids), merges: true, shown };
         let plan = self.node(map, vec![self.finish(vector, scope)?])?;
@@ -101,63 +152,26 @@ impl Planner {
     }
 }
 
-fn valid_label_name(name: &str, role: &str, function: &str) -> Result<()> {
-    if name.is_empty() {
-        return Err(failed(format!("invalid {role} label name in {function}(): {name}")));
-    }
-    Ok(())
+/// Gives the name of a label that a text must be.
+fn label_name<'a>(text: &'a Text, role: &str, function: &str) -> Result<&'a str> {
+    let name = text.name().filter(|name| !name.is_empty());
+    name.ok_or_else(|| failed(format!("invalid {role} label name in {function}(): {}", text.shown())))
 }
 
-/// Writes a template of Go's `regexp.Expand` in the crate's form. Both read `$1x` as the group named `1x`; a `$` that
-/// starts no reference stands for itself.
-fn go_template(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('$') {
-        out.push_str(&rest[..at]);
-        rest = &rest[at + 1..];
-        if let Some(after) = rest.strip_prefix('$') {
-            out.push_str("$$");
-            rest = after;
-            continue;
-        }
-        let word = |s: &str| s.find(|c: char| !(c == '_' || c.is_alphanumeric())).unwrap_or(s.len());
-        if let Some(inner) = rest.strip_prefix('{') {
-            let len = word(inner);
-            if len > 0 && inner[len..].starts_with('}') {
-                out.push_str(&format!("${{{}}}", &inner[..len]));
-                rest = &inner[len + 1..];
-                continue;
-            }
-        } else {
-            let len = word(rest);
-            if len > 0 {
-                out.push_str(&format!("${{{}}}", &rest[..len]));
-                rest = &rest[len..];
-                continue;
-            }
-        }
-        out.push_str("$$");
+/// Refuses to match a long value with a large pattern, which would take long without an end in sight.
+fn matchable(pattern: &str, value: &str) -> Result<()> {
+    if value.len() <= MATCH_BYTES_FREE || value.len().saturating_mul(compiled_bytes(pattern)) <= MATCH_BYTES_MAX {
+        return Ok(());
     }
-    out.push_str(rest);
-    out
+    let text = format!("a label value of {} bytes is too long for a regular expression of that size", value.len());
+    Err(Error::new(ErrorKind::LimitExceeded, text))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn templates() {
-        let check = |text: &str, expected: &str| {
-            let regex = regex::Regex::new("^(?s:(a)(?P<name>b))$").unwrap();
-            let mut out = String::new();
-            regex.captures("ab").unwrap().expand(&go_template(text), &mut out);
-            assert_eq!(out, expected, "{text}");
-        };
-        check("$1-$name", "a-b");
-        check("${1}x$$", "ax$");
-        check("$1x", "");
-        check("x", "x");
+/// Refuses the value of a label before it is made too long.
+fn bounded(bytes: usize) -> Result<usize> {
+    if bytes <= VALUE_BYTES_MAX {
+        return Ok(bytes);
     }
+    let text = format!("a label value of {bytes} bytes is too long, at most {VALUE_BYTES_MAX} are allowed");
+    Err(Error::new(ErrorKind::LimitExceeded, text))
 }

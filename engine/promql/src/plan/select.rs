@@ -20,6 +20,11 @@ use crate::run::TOO_MANY_SAMPLES;
 use crate::tally::Merge;
 use crate::window::InstantValue;
 
+/// What a selector takes beside its series: what it matched, where their samples are, the scan of them.
+const SELECTOR_BYTES: usize = 16 << 10;
+/// Rows of a subquery's matrix that are under way between its nodes at a time, where one row is large.
+const ROWS_UNDER_WAY: usize = 5;
+
 /// Steps of a subquery: each row of its matrix has a place for each of them.
 const SUBQUERY_STEPS_MAX: usize = 10_000_000;
 
@@ -51,10 +56,13 @@ impl Planner {
         start: Millis,
         end: Millis,
     ) -> Result<(SelectedSeries, MillisRange)> {
+        self.room.take(SELECTOR_BYTES)?;
         let range = MillisRange::new(start.saturating_add(1), end);
         let wanted = SeriesSelector { matchers: selector.matchers.clone(), range };
         let selected = self.snapshot.select(&self.run.ctx.access, &wanted, &self.run.ctx.stats).await?;
         self.run.ctx.check("query preparation")?;
+        // Which rows lose their names, and which are wanted.
+        self.room.take(2 * selected.table.len())?;
         if selected.has_histograms {
             self.run.meet_histograms();
         }
@@ -253,6 +261,7 @@ impl Planner {
         if steps > SUBQUERY_STEPS_MAX {
             return Err(Error::new(ErrorKind::LimitExceeded, TOO_MANY_SAMPLES));
         }
+        self.reserve_matrix(ROWS_UNDER_WAY, steps)?;
         let grid = Grid { start, step_ms, steps };
         let merge = if whole { Merge::Whole } else { Merge::Argument { offset_ms, range_ms } };
         let tally = self.tally(scope.tally, grid, merge);

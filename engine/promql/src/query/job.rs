@@ -13,7 +13,7 @@ use super::{Evaluated, QueryTimings, too_many_rows};
 use crate::ast::Expr;
 use crate::kernel::Grid;
 use crate::nodes::samples::{SampleBatch, SampleBuffers};
-use crate::plan::labels::sorted;
+use crate::plan::labels::ranks;
 use crate::plan::{Detail, Planned, Planner, RangePlan, ScalarPlan, Scope, VectorPlan};
 use crate::result::{QueryValue, RowOrder, SampleResult, SampleSeries, StepResult, settle};
 use crate::tally::{Counts, histogram_samples};
@@ -52,12 +52,14 @@ impl Job {
         let run = &self.planner.run;
         let mut annotations = run.annotations();
         annotations.leave_out(run.ctx.stats.left_out.texts());
+        let mut memory = run.take_memory();
+        memory.0.push(self.planner.room.into_memory());
         Ok(Evaluated {
             value: Arc::new(value),
             annotations,
             timings,
             samples: run.sample_stats(),
-            memory: Arc::new(run.take_memory()),
+            memory: Arc::new(memory),
         })
     }
 
@@ -93,7 +95,7 @@ impl Job {
         let blocks = self.planner.evaluate(&plan).await?;
         timings.execute = began.elapsed();
         let began = Instant::now();
-        let result = settle(blocks, &table, &drop_name, scope.grid, histograms, order).map_err(from_datafusion)?;
+        let result = settle(&self.planner.room, blocks, &table, &drop_name, scope.grid, histograms, order)?;
         self.check_rows(result.len())?;
         timings.settle = began.elapsed();
         Ok(result)
@@ -126,7 +128,15 @@ impl Job {
             RangePlan::Grid { vector, grid } => {
                 let scope = Scope { grid, single: grid.steps == 1, detail: Detail::All, tally: 0 };
                 let result = self.vector(vector, scope, timings).await?;
-                let series = result.rows().map(|row| grid_series(&row, grid)).collect();
+                let room = &self.planner.room;
+                let mut series = Vec::with_capacity(result.len());
+                for row in result.rows() {
+                    let samples = row.present.iter().filter(|p| **p).count();
+                    let hists: usize = row.hists.iter().map(|h| h.2.memory_bytes() + size_of::<Millis>()).sum();
+                    room.take(size_of::<SampleSeries>() + samples * SAMPLE_BYTES + hists)?;
+                    room.did(grid.steps)?;
+                    series.push(grid_series(&row, grid));
+                }
                 (Arc::clone(&result.table), series)
             }
             RangePlan::Scan { plan, table, .. } if table.is_empty() => {
@@ -141,8 +151,7 @@ impl Job {
         timings.execute = began.elapsed();
         self.check_rows(series.len())?;
         let began = Instant::now();
-        let mut ranks = vec![0u32; table.len()];
-        sorted(&table).into_iter().enumerate().for_each(|(rank, row)| ranks[row as usize] = rank as u32);
+        let ranks = ranks(&self.planner.room, &table)?;
         series.sort_unstable_by_key(|s: &SampleSeries| ranks[s.row as usize]);
         timings.settle = began.elapsed();
         Ok(QueryValue::Samples(SampleResult { table, series }))
@@ -170,6 +179,9 @@ impl Job {
                     let modifier = if anchored { "anchored" } else { "smoothed" };
                     return Err(crate::plan::failed(format!("{modifier} modifier is not supported with histograms")));
                 }
+                let hist_bytes: usize = samples.hists.iter().map(|h| h.memory_bytes() + size_of::<Millis>()).sum();
+                let bytes = samples.ts.len() * SAMPLE_BYTES + hist_bytes + size_of::<SampleSeries>();
+                memory.try_grow(bytes).map_err(from_datafusion)?;
                 let (ts, values) = if extended {
                     extend_floats(samples.ts, samples.values, bounds.0, bounds.1, smoothed)
                 } else {
@@ -179,8 +191,6 @@ impl Job {
                     continue;
                 }
                 held += ts.len() + samples.hists.len();
-                let hist_bytes: usize = samples.hists.iter().map(|h| h.memory_bytes() + size_of::<Millis>()).sum();
-                memory.try_grow(ts.len() * SAMPLE_BYTES + hist_bytes).map_err(from_datafusion)?;
                 out.push(SampleSeries {
                     row: batch.row(idx),
                     ts,

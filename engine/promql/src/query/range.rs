@@ -15,6 +15,7 @@ use crate::cache::{Dependence, Entry, Key, Piece, ResultCache, dependence, stitc
 use crate::check::type_of;
 use crate::kernel::Grid;
 use crate::plan::QueryTimes;
+use crate::plan::room::Room;
 use crate::print::print;
 use crate::result::{QueryValue, StepResult};
 
@@ -74,7 +75,8 @@ impl PromqlEngine {
         let jobs = gaps.iter().map(|gap| (gap.start, job(gap))).collect();
         self.results.count(usable.len(), grid.steps - usable.len());
         let kept = kept.filter(|_| !usable.is_empty()).map(|entry| (entry.result, usable));
-        RangeJob { grid, kept, jobs, key, version: snapshot.version(), results: Arc::clone(&self.results) }
+        let room = Room::new(&self.query, ctx);
+        RangeJob { grid, kept, jobs, key, version: snapshot.version(), results: Arc::clone(&self.results), room }
     }
 }
 
@@ -104,6 +106,7 @@ pub(super) struct RangeJob {
     key: Key,
     version: Version,
     results: Arc<ResultCache>,
+    room: Room,
 }
 
 impl RangeJob {
@@ -135,7 +138,7 @@ impl RangeJob {
                     let from = from..from + steps.len();
                     pieces.push(Piece { result: Arc::clone(result), steps: from, at: steps.start });
                 }
-                let result = stitch(&pieces, self.grid);
+                let result = stitch(&self.room, &pieces, self.grid)?;
                 if rows_max.is_some_and(|max| result.len() as u64 > max) {
                     return Err(too_many_rows(result.len(), rows_max.unwrap_or_default()));
                 }
@@ -151,6 +154,7 @@ impl RangeJob {
             self.results.put(self.key, Entry { result: Arc::clone(&result), version: self.version });
         }
         timings.settle += began.elapsed();
+        memory.0.push(self.room.into_memory());
         let value = Arc::new(QueryValue::Matrix(Arc::unwrap_or_clone(result)));
         Ok(Evaluated { value, annotations, timings, samples: None, memory: Arc::new(memory) })
     }

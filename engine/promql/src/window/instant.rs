@@ -172,8 +172,14 @@ mod tests {
         let (mut values, mut present) = (vec![0.0; steps], vec![false; steps]);
         let mut out = SeriesOut { values: &mut values, present: &mut present, hists: vec![] };
         let window = Window { range_ms: 0, offset_ms: 0, anchored: false, smoothed: false, lookback_ms: 50 };
-        let call =
-            RangeCall { grid: Grid { start: 0, step_ms: 25, steps }, window, at: None, params: &[], windows: None };
+        let call = RangeCall {
+            grid: Grid { start: 0, step_ms: 25, steps },
+            window,
+            at: None,
+            params: &[],
+            windows: None,
+            pace: None,
+        };
         instant(samples, &call, what, &mut out);
         values.iter().zip(&present).map(|(&v, &p)| p.then_some(v)).collect()
     }

@@ -44,25 +44,33 @@ impl SeriesList for PartList<'_> {
         self.series.id(self.numbers[i])
     }
 
-    fn columns(&self, places: Option<&[u32]>) -> Vec<CodedColumn> {
+    fn columns(&self, places: Option<&[u32]>, stats: &ReadStats) -> Result<Vec<CodedColumn>> {
         match places {
-            None => part_columns(self.series, self.numbers),
+            None => part_columns(self.series, self.numbers, stats),
             Some(places) => {
                 let numbers: Vec<u32> = places.iter().map(|&i| self.numbers[i as usize]).collect();
-                part_columns(self.series, &numbers)
+                part_columns(self.series, &numbers, stats)
             }
         }
     }
 }
 
 /// Codes the labels of some series of a part.
-fn part_columns(series: &PartSeries, numbers: &[u32]) -> Vec<CodedColumn> {
-    let coded = series.label_columns().iter().map(|label| CodedColumn {
-        name: Arc::clone(&label.name),
-        values: Arc::clone(&label.values),
-        codes: label.codes.gather(numbers),
-    });
-    coded.filter(|c| !c.is_absent()).map(CodedColumn::compact).collect()
+fn part_columns(series: &PartSeries, numbers: &[u32], stats: &ReadStats) -> Result<Vec<CodedColumn>> {
+    let bytes = size_of_val(numbers);
+    let mut out = Vec::new();
+    for label in series.label_columns() {
+        stats.take(bytes)?;
+        stats.check()?;
+        let (name, values) = (Arc::clone(&label.name), Arc::clone(&label.values));
+        let coded = CodedColumn { name, values, codes: label.codes.gather(numbers) };
+        if coded.is_absent() {
+            stats.give_back(bytes);
+        } else {
+            out.push(coded.compact());
+        }
+    }
+    Ok(out)
 }
 
 impl Base {
@@ -72,12 +80,12 @@ impl Base {
         16 * self.ids.len() + columns.sum::<usize>() + self.parts.iter().map(|p| 8 * p.0.len() + 64).sum::<usize>()
     }
 
-    fn of(parts: &[(Arc<PartSeries>, Vec<u32>)]) -> Self {
+    fn of(parts: &[(Arc<PartSeries>, Vec<u32>)], stats: &ReadStats) -> Result<Self> {
         let lists: Vec<_> = parts.iter().map(|(series, numbers)| PartList { series, numbers }).collect();
-        let union = unite(&lists.iter().map(|list| list as &dyn SeriesList).collect::<Vec<_>>());
+        let union = unite(&lists.iter().map(|list| list as &dyn SeriesList).collect::<Vec<_>>(), stats)?;
         let numbers = parts.iter().map(|(_, numbers)| Arc::new(numbers.clone()));
         let rows = union.rows.into_iter().map(Arc::new);
-        Self { ids: union.ids, table: union.table, parts: rows.zip(numbers).collect() }
+        Ok(Self { ids: union.ids, table: union.table, parts: rows.zip(numbers).collect() })
     }
 }
 
@@ -97,14 +105,16 @@ impl SeriesList for Narrowed {
         self.ids[i]
     }
 
-    fn columns(&self, places: Option<&[u32]>) -> Vec<CodedColumn> {
+    fn columns(&self, places: Option<&[u32]>, stats: &ReadStats) -> Result<Vec<CodedColumn>> {
+        let rows = places.map_or(self.table.len(), <[u32]>::len);
+        stats.take(rows * self.table.names().len() * size_of::<u32>())?;
         let table = places.map_or_else(|| Arc::clone(&self.table), |places| Arc::new(compact(&self.table, places)));
         let coded = |(name, column): (&Arc<str>, &LabelColumn)| CodedColumn {
             name: Arc::clone(name),
             values: Arc::clone(&column.values),
             codes: column.codes.to_vec(),
         };
-        table.columns().map(coded).collect()
+        Ok(table.columns().map(coded).collect())
     }
 
     fn table(&self) -> Option<(Arc<Vec<SeriesId>>, Arc<SeriesTable>)> {
@@ -124,7 +134,12 @@ fn compact(table: &SeriesTable, rows: &[u32]) -> SeriesTable {
 }
 
 /// Keeps the series that may have samples in the range.
-fn narrow(base: &Base, parts: &[(Arc<Part>, Arc<PartSeries>)], range: MillisRange) -> Narrowed {
+fn narrow(
+    base: &Base,
+    parts: &[(Arc<Part>, Arc<PartSeries>)],
+    range: MillisRange,
+    stats: &ReadStats,
+) -> Result<Narrowed> {
     let mut out = Vec::with_capacity(parts.len());
     for ((part, series), (rows, numbers)) in parts.iter().zip(&base.parts) {
         let (mut rows, mut numbers) = (Arc::clone(rows), Arc::clone(numbers));
@@ -141,8 +156,11 @@ fn narrow(base: &Base, parts: &[(Arc<Part>, Arc<PartSeries>)], range: MillisRang
     let mut has_samples = vec![false; base.ids.len()];
     out.iter().flat_map(|part| &*part.rows).for_each(|&row| has_samples[row as usize] = true);
     if has_samples.iter().all(|&kept| kept) {
-        return Narrowed { ids: Arc::clone(&base.ids), table: Arc::clone(&base.table), parts: out };
+        return Ok(Narrowed { ids: Arc::clone(&base.ids), table: Arc::clone(&base.table), parts: out });
     }
+    let rows = has_samples.iter().filter(|kept| **kept).count();
+    stats.take(rows * (base.table.names().len() * size_of::<u32>() + size_of::<SeriesId>()))?;
+    stats.check()?;
     let kept: Vec<u32> = (0..base.ids.len() as u32).filter(|&row| has_samples[row as usize]).collect();
     let mut row_of = vec![0u32; base.ids.len()];
     (0..).zip(&kept).for_each(|(new, &old)| row_of[old as usize] = new);
@@ -150,7 +168,7 @@ fn narrow(base: &Base, parts: &[(Arc<Part>, Arc<PartSeries>)], range: MillisRang
         part.rows = Arc::new(part.rows.iter().map(|&row| row_of[row as usize]).collect());
     }
     let ids = Arc::new(kept.iter().map(|&row| base.ids[row as usize]).collect());
-    Narrowed { ids, table: Arc::new(compact(&base.table, &kept)), parts: out }
+    Ok(Narrowed { ids, table: Arc::new(compact(&base.table, &kept)), parts: out })
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -235,11 +253,17 @@ impl BaseCache {
             base
         } else {
             let forever = Question { range: MillisRange::ALL, ..*question };
-            let matches = |(_, series): &(_, Arc<PartSeries>)| (Arc::clone(series), forever.of_part(series));
-            let base = Arc::new(Base::of(&opened.iter().map(matches).collect::<Vec<_>>()));
+            let mut matches = Vec::with_capacity(opened.len());
+            for (_, series) in &opened {
+                stats.check()?;
+                let numbers = forever.of_part(series);
+                stats.take(size_of_val(&numbers[..]))?;
+                matches.push((Arc::clone(series), numbers));
+            }
+            let base = Arc::new(Base::of(&matches, stats)?);
             self.put(key, &base);
             base
         };
-        Ok(narrow(&base, &opened, question.range))
+        narrow(&base, &opened, question.range, stats)
     }
 }

@@ -10,6 +10,9 @@ use crate::error::leave_out;
 use crate::part::SeriesRows;
 use crate::run::{RunExemplar, normalize_exemplars};
 
+/// What an exemplar takes, its labels included, as long as it is read and listed.
+const EXEMPLAR_BYTES: usize = 384;
+
 /// Gives the exemplars inside a range, by series in series order; series without one are left out.
 pub(crate) async fn read(
     table: &SeriesTable,
@@ -17,6 +20,7 @@ pub(crate) async fn read(
     range: MillisRange,
     stats: &ReadStats,
 ) -> Result<Vec<SeriesExemplars>> {
+    stats.take(table.len() * size_of::<Vec<RunExemplar>>())?;
     let mut by_row: Vec<Vec<RunExemplar>> = vec![Vec::new(); table.len()];
     let read_part = async |n: usize| {
         let source: &PartRows = &selection.parts[n];
@@ -25,6 +29,8 @@ pub(crate) async fn read(
         if wanted.is_empty() {
             return Ok((rows, Vec::new()));
         }
+        stats.check()?;
+        stats.take(wanted.iter().map(|rows| rows.rows as usize).sum::<usize>() * EXEMPLAR_BYTES)?;
         match source.part.read_exemplars(&wanted, range, stats).await {
             Ok(found) => Ok((rows, found)),
             Err(e) => leave_out(stats, e).map(|()| (Vec::new(), Vec::new())),
@@ -38,7 +44,9 @@ pub(crate) async fn read(
     }
     for live in &selection.live {
         for (&row, &slot) in live.rows.iter().zip(&live.slots) {
-            by_row[row as usize].extend(live.generation.copy_exemplars(slot, range, selection.seq));
+            let exemplars = live.generation.copy_exemplars(slot, range, selection.seq);
+            stats.take(exemplars.len() * EXEMPLAR_BYTES)?;
+            by_row[row as usize].extend(exemplars);
         }
     }
     let mut out = Vec::new();

@@ -14,6 +14,9 @@ use crate::error::leave_out;
 use crate::part::{PartLabel, PartSeries};
 use crate::snapshot::Snapshot;
 
+/// What a text takes beside its bytes, on its way into a list.
+const TEXT_BYTES: usize = 64;
+
 type Texts = HashSet<Arc<str>, foldhash::fast::RandomState>;
 
 /// What of a label set is asked for.
@@ -52,7 +55,11 @@ pub(crate) async fn labels(
             && question.range.min <= range.min
             && range.max <= question.range.max;
         let numbers = if whole { None } else { Some(question.of_part(&series)) };
+        stats.check()?;
+        let before = found.len();
         of_part(&series, numbers.as_deref(), wanted, &mut found);
+        // The texts are those of the part, which a cache counts.
+        stats.take((found.len() - before) * TEXT_BYTES)?;
     }
     for live in live::resolve(question, snapshot) {
         live.for_pairs(|name, value| match wanted {
@@ -61,6 +68,8 @@ pub(crate) async fn labels(
             Wanted::Values(_) => {}
         });
     }
+    stats.take(found.iter().map(|text| text.len() + TEXT_BYTES).sum())?;
+    stats.check()?;
     let sorted: BTreeSet<Arc<str>> = found.into_iter().collect();
     Ok(sorted.iter().map(ToString::to_string).collect())
 }

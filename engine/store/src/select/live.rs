@@ -8,7 +8,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use quiver_types::label::Pairs;
-use quiver_types::{Matcher, SeriesId};
+use quiver_types::{Matcher, ReadStats, Result, SeriesId};
 use roaring::RoaringBitmap;
 
 use super::dictionary::CodedColumn;
@@ -139,7 +139,7 @@ impl SeriesList for LiveMatches {
         self.ids[i]
     }
 
-    fn columns(&self, places: Option<&[u32]>) -> Vec<CodedColumn> {
+    fn columns(&self, places: Option<&[u32]>, stats: &ReadStats) -> Result<Vec<CodedColumn>> {
         let some: Vec<_>;
         let found = match places {
             None => &self.found,
@@ -158,6 +158,8 @@ impl SeriesList for LiveMatches {
             }
             row += 1;
         });
-        coder.finish()
+        // Live series are few beside what the process holds of each of them: their table is counted when it is made.
+        stats.take(coder.columns.len() * found.len() * size_of::<u32>())?;
+        Ok(coder.finish())
     }
 }

@@ -12,9 +12,12 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use quiver_types::label::METRIC_NAME;
 use quiver_types::series::LabelColumn;
-use quiver_types::{SeriesId, SeriesTable};
+use quiver_types::{ReadStats, Result, SeriesId, SeriesTable};
 
 use super::dictionary::{CodedColumn, unite_columns};
+
+/// What a series takes beside its labels: its identity twice, its place, its entry.
+const SERIES_BYTES: usize = 48;
 
 /// A list of distinct series.
 pub(crate) trait SeriesList {
@@ -24,7 +27,10 @@ pub(crate) trait SeriesList {
     fn id(&self, i: usize) -> SeriesId;
     /// Label columns of the series at the given ascending places (`None`: of all), sorted by name, without labels that
     /// none of them has and without values that none of them has.
-    fn columns(&self, places: Option<&[u32]>) -> Vec<CodedColumn>;
+    ///
+    /// # Errors
+    /// Those of the gate: memory is asked for before it is taken.
+    fn columns(&self, places: Option<&[u32]>, stats: &ReadStats) -> Result<Vec<CodedColumn>>;
     /// Ids and labels of all, when they stand ready in series order.
     fn table(&self) -> Option<(Arc<Vec<SeriesId>>, Arc<SeriesTable>)> {
         None
@@ -42,28 +48,45 @@ pub(crate) struct Union {
 }
 
 /// Unites sources. A source whose series are all in a source before it costs two passes over its ids.
-pub(crate) fn unite(sources: &[&dyn SeriesList]) -> Union {
+///
+/// # Errors
+/// Those of the gate.
+pub(crate) fn unite(sources: &[&dyn SeriesList], stats: &ReadStats) -> Result<Union> {
+    // Identity, place and entry of each series.
+    stats.take(sources.iter().map(|source| source.len()).sum::<usize>() * SERIES_BYTES)?;
+    stats.check()?;
     let entries = Entries::collect(sources);
     if let [Run { source, places: None }] = entries.runs[..]
         && let Some((ids, table)) = sources[source].table()
     {
-        return Union { ids, table, rows: entries.places };
+        return Ok(Union { ids, table, rows: entries.places });
     }
     let rows = entries.ids.len();
     let mut by_name: BTreeMap<Arc<str>, Vec<(usize, CodedColumn)>> = BTreeMap::new();
     let mut first = 0;
     for run in &entries.runs {
         let source = sources[run.source];
-        for column in source.columns(run.places.as_deref()) {
+        stats.check()?;
+        for column in source.columns(run.places.as_deref(), stats)? {
             by_name.entry(Arc::clone(&column.name)).or_default().push((first, column));
         }
         first += run.places.as_ref().map_or(source.len(), Vec::len);
     }
-    let columns: Vec<_> = by_name.into_iter().map(|(name, columns)| unite_columns(name, rows, columns)).collect();
+    let codes_bytes = rows * size_of::<u32>();
+    let mut columns = Vec::with_capacity(by_name.len());
+    for (name, parts) in by_name {
+        stats.take(codes_bytes)?;
+        stats.check()?;
+        let bytes: usize = parts.iter().map(|(_, part)| part.codes.len() * size_of::<u32>()).sum();
+        columns.push(unite_columns(name, rows, parts));
+        stats.give_back(bytes);
+    }
     let order = SeriesOrder::new(&columns);
     if (1..rows).all(|row| order.compare(row - 1, row).is_lt()) {
-        return Union { ids: Arc::new(entries.ids), table: Arc::new(table(rows, columns)), rows: entries.places };
+        return Ok(Union { ids: Arc::new(entries.ids), table: Arc::new(table(rows, columns)), rows: entries.places });
     }
+    stats.take(codes_bytes * (columns.len() + 2))?;
+    stats.check()?;
     let mut sorted: Vec<u32> = (0..rows as u32).collect();
     // The stable sort finds the sorted runs that the sources are, and merges them.
     sorted.sort_by(|&a, &b| order.compare(a as usize, b as usize));
@@ -73,13 +96,14 @@ pub(crate) fn unite(sources: &[&dyn SeriesList]) -> Union {
         values: Arc::clone(&c.values),
         codes: take(&c.codes),
     };
-    let columns = columns.iter().map(take_column).collect();
+    let columns: Vec<_> = columns.iter().map(take_column).collect();
+    stats.give_back(codes_bytes * columns.len());
     let ids = sorted.iter().map(|&entry| entries.ids[entry as usize]).collect();
     let mut row_of = vec![0u32; rows];
     sorted.iter().zip(0..).for_each(|(&entry, row)| row_of[entry as usize] = row);
     let mut places = entries.places;
     places.iter_mut().flatten().for_each(|entry| *entry = row_of[*entry as usize]);
-    Union { ids: Arc::new(ids), table: Arc::new(table(rows, columns)), rows: places }
+    Ok(Union { ids: Arc::new(ids), table: Arc::new(table(rows, columns)), rows: places })
 }
 
 fn table(rows: usize, columns: Vec<CodedColumn>) -> SeriesTable {
@@ -212,7 +236,7 @@ mod tests {
             self.0[i].id()
         }
 
-        fn columns(&self, places: Option<&[u32]>) -> Vec<CodedColumn> {
+        fn columns(&self, places: Option<&[u32]>, _: &ReadStats) -> Result<Vec<CodedColumn>> {
             let all: Vec<u32> = (0..self.0.len() as u32).collect();
             let sets: Vec<_> = places.unwrap_or(&all).iter().map(|&i| &self.0[i as usize]).collect();
             let names: BTreeSet<&str> = sets.iter().flat_map(|set| set.iter().map(|l| l.0)).collect();
@@ -223,7 +247,7 @@ mod tests {
                 let codes = sets.iter().map(code).collect();
                 CodedColumn { name: Arc::from(name), values: Arc::new(values), codes }
             };
-            names.into_iter().map(column).collect()
+            Ok(names.into_iter().map(column).collect())
         }
     }
 
@@ -252,7 +276,8 @@ mod tests {
                 }
                 sources.push(Sets(list));
             }
-            let union = unite(&sources.iter().map(|s| s as &dyn SeriesList).collect::<Vec<_>>());
+            let lists: Vec<_> = sources.iter().map(|s| s as &dyn SeriesList).collect();
+            let union = unite(&lists, &ReadStats::default()).unwrap();
             let mut expected: Vec<_> = sources.iter().flat_map(|s| s.0.clone()).collect();
             expected.sort_by(LabelSet::cmp_series);
             expected.dedup();

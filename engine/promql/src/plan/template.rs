@@ -1,0 +1,105 @@
+//! Templates of `label_replace`: those of Go's `regexp.Expand`.
+
+use regex::{Captures, Regex};
+
+/// A template, bound to the groups of a pattern.
+#[derive(Debug)]
+pub(crate) struct Template<'a>(Vec<Piece<'a>>);
+
+#[derive(Debug, Clone, Copy)]
+enum Piece<'a> {
+    Text(&'a str),
+    Group(usize),
+}
+
+impl<'a> Template<'a> {
+    /// Reads a template. `$1x` is the group named `1x`; groups that there are none of are the empty text, and a `$` that
+    /// starts no reference stands for itself.
+    pub(crate) fn new(text: &'a str, regex: &Regex) -> Self {
+        let (mut pieces, mut rest) = (Vec::new(), text);
+        while let Some(at) = rest.find('$') {
+            pieces.push(Piece::Text(&rest[..at]));
+            let dollar = &rest[at..=at];
+            rest = &rest[at + 1..];
+            if let Some(after) = rest.strip_prefix('$') {
+                pieces.push(Piece::Text(dollar));
+                rest = after;
+            } else if let Some((name, after)) = reference(rest) {
+                pieces.extend(group(name, regex).map(Piece::Group));
+                rest = after;
+            } else {
+                pieces.push(Piece::Text(dollar));
+            }
+        }
+        pieces.push(Piece::Text(rest));
+        pieces.retain(|piece| !matches!(piece, Piece::Text("")));
+        Self(pieces)
+    }
+
+    fn parts<'t>(&'t self, captures: &'t Captures<'_>) -> impl Iterator<Item = &'t str> {
+        self.0.iter().map(|piece| match piece {
+            Piece::Text(text) => text,
+            Piece::Group(group) => captures.get(*group).map_or("", |m| m.as_str()),
+        })
+    }
+
+    /// Number of texts and groups in it.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Says how long the text for a match is.
+    pub(crate) fn size(&self, captures: &Captures<'_>) -> usize {
+        self.parts(captures).map(str::len).fold(0, usize::saturating_add)
+    }
+
+    /// Writes the text for a match.
+    pub(crate) fn expand(&self, captures: &Captures<'_>, out: &mut String) {
+        self.parts(captures).for_each(|part| out.push_str(part));
+    }
+}
+
+/// Splits the name of a group off the text behind a `$`: `name` or `{name}`.
+fn reference(text: &str) -> Option<(&str, &str)> {
+    let word = |s: &str| s.find(|c: char| !(c == '_' || c.is_alphanumeric())).unwrap_or(s.len());
+    let (name, after) = match text.strip_prefix('{') {
+        Some(inner) => {
+            let (name, after) = inner.split_at(word(inner));
+            (name, after.strip_prefix('}')?)
+        }
+        None => text.split_at(word(text)),
+    };
+    (!name.is_empty()).then_some((name, after))
+}
+
+/// Finds a group by its number or its name.
+fn group(name: &str, regex: &Regex) -> Option<usize> {
+    if name == "0" || (name.bytes().all(|b| b.is_ascii_digit()) && !name.starts_with('0')) {
+        return name.parse().ok().filter(|&group: &usize| group < regex.captures_len());
+    }
+    regex.capture_names().position(|known| known == Some(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates() {
+        let check = |text: &str, expected: &str| {
+            let regex = Regex::new("^(?s:(a)(?P<name>b)(c)?)$").unwrap();
+            let captures = regex.captures("ab").unwrap();
+            let (template, mut out) = (Template::new(text, &regex), String::new());
+            template.expand(&captures, &mut out);
+            assert_eq!((out.as_str(), template.size(&captures)), (expected, expected.len()), "{text}");
+        };
+        check("$1-$name", "a-b");
+        check("${1}x$$", "ax$");
+        check("$1x", "");
+        check("x", "x");
+        check("$0$3$4$01$9999999999999999999999", "ab");
+        check("${", "${");
+        check("${}$-$", "${}$-$");
+        check("$é${name}ü", "bü");
+    }
+}

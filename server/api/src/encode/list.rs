@@ -1,0 +1,140 @@
+//! Lists of JSON texts as answers: series, names, values. A large one is put together while it is read.
+
+use std::convert::Infallible;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use datafusion::execution::memory_pool::MemoryReservation;
+use futures::stream;
+use quiver_query::{QueryContext, QueryEngine, from_datafusion};
+use quiver_types::{Error, ErrorKind, Result};
+
+use crate::encode::prometheus::{Envelope, begin_success, close_success, json_response};
+
+/// Size of the pieces of an answer.
+const PIECE_BYTES: usize = 256 << 10;
+/// What a text takes beside its bytes.
+const TEXT_BYTES: usize = 64;
+
+/// Texts of an answer, within the memory of a query and the limit of answers.
+#[derive(Debug)]
+pub(crate) struct TextList {
+    texts: Vec<String>,
+    memory: MemoryReservation,
+    /// Bytes of the answer so far, and the most that it may have.
+    bytes: usize,
+    bytes_max: usize,
+    /// Knows what look-ups took.
+    _ctx: QueryContext,
+}
+
+impl TextList {
+    /// Starts with nothing.
+    pub(crate) fn new(engine: &QueryEngine, ctx: &QueryContext, bytes_max: usize) -> Self {
+        let memory = engine.reservation("list", ctx);
+        Self { texts: Vec::new(), memory, bytes: 0, bytes_max, _ctx: ctx.clone() }
+    }
+
+    /// Takes the memory of a text that is about to be made.
+    ///
+    /// # Errors
+    /// LimitExceeded.
+    pub(crate) fn take(&self, bytes: usize) -> Result<()> {
+        self.memory.try_grow(bytes + TEXT_BYTES).map_err(from_datafusion)
+    }
+
+    /// Adds a text for which memory was taken.
+    ///
+    /// # Errors
+    /// LimitExceeded: the answer is too large.
+    pub(crate) fn push(&mut self, text: String) -> Result<()> {
+        self.bytes += text.len() + 1;
+        if self.bytes > self.bytes_max {
+            let text = format!("the answer is larger than the limit of {} bytes", self.bytes_max);
+            return Err(Error::new(ErrorKind::LimitExceeded, text));
+        }
+        self.texts.push(text);
+        Ok(())
+    }
+
+    /// Number of texts.
+    pub(crate) fn len(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// Leaves the first texts.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.texts.truncate(len);
+    }
+
+    /// Gives the answer.
+    pub(crate) fn response(self, envelope: &Envelope) -> Response {
+        let Self { texts, memory, _ctx: ctx, .. } = self;
+        let mut head = begin_success();
+        head.push(b'[');
+        let mut tail = vec![b']'];
+        close_success(&mut tail, envelope);
+        let (mut head, mut tail) = (Some(head), Some(tail));
+        let mut texts = texts.into_iter().enumerate();
+        let mut pieces = std::iter::from_fn(move || {
+            let _held = (&memory, &ctx);
+            tail.as_ref()?;
+            let mut piece = head.take().unwrap_or_default();
+            while piece.len() < PIECE_BYTES {
+                match texts.next() {
+                    Some((i, text)) => {
+                        piece.extend_from_slice(if i > 0 { b"," } else { b"" });
+                        piece.extend_from_slice(text.as_bytes());
+                    }
+                    None => {
+                        piece.extend(tail.take().unwrap_or_default());
+                        break;
+                    }
+                }
+            }
+            Some(Bytes::from(piece))
+        });
+        let first = pieces.next().unwrap_or_default();
+        if first.len() < PIECE_BYTES {
+            return json_response(Body::from(first));
+        }
+        let pieces = std::iter::once(first).chain(pieces).map(Ok::<_, Infallible>);
+        json_response(Body::from_stream(stream::iter(pieces)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn pieces_make_a_whole() {
+        let settings = quiver_query::EngineSettings {
+            memory_bytes: 64 << 20,
+            spill_dir: std::env::temp_dir(),
+            spill_bytes: 0,
+            threads: 1,
+            concurrent_max: 1,
+            pressure: std::sync::Arc::default(),
+        };
+        let engine = QueryEngine::new(&settings).expect("an engine");
+        let ctx = QueryContext::new(quiver_types::Access::full(), quiver_query::Limits::default());
+        for count in [0, 1, 3, 300_000] {
+            let mut list = TextList::new(&engine, &ctx, 16 << 20);
+            for i in 0..count {
+                list.take(10).expect("room");
+                list.push(format!("\"{i}\"")).expect("room");
+            }
+            let body = list.response(&Envelope::default()).into_body().collect().await.expect("a body").to_bytes();
+            let read: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
+            let expected: Vec<_> = (0..count).map(|i| i.to_string()).collect();
+            assert_eq!(read["data"], serde_json::json!(expected));
+        }
+        assert_eq!(engine.memory_reserved(), 0);
+        let mut list = TextList::new(&engine, &ctx, 10);
+        assert!(list.push("123456789".to_owned()).is_ok() && list.push(String::new()).is_err());
+    }
+}
