@@ -71,6 +71,15 @@ pub fn hit(name: &'static str) {
     quiver_types::failpoint::hit(name, NAMES);
 }
 
+/// Passes a fail point at which the step can fail, too.
+///
+/// # Errors
+/// [`crate::ErrorKind::Internal`] when it is armed so.
+#[inline]
+pub fn check(name: &'static str) -> crate::Result<()> {
+    quiver_types::failpoint::check(name, NAMES)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,8 +1,9 @@
 //! Fail points: named places where a test ends the process or makes its work slow (promises D2, D4, D7, L5).
 //!
 //! Nothing happens at them until [`arm`] is called, which the binary does for its flag `--failpoints` only, with what
-//! [`VARIABLE`] says: `<name>[:<n>]` aborts at the n-th hit (default the first), `<name>=sleep:<ms>` sleeps at each hit;
-//! several are separated by commas. Each crate lists its names in its `failpoint.rs`. A hit that nothing is armed for is
+//! [`VARIABLE`] says: `<name>[:<n>]` aborts at the n-th hit (default the first), `<name>=sleep:<ms>` sleeps at each hit,
+//! `<name>=panic[:<n>]` panics and `<name>=error[:<n>]` lets the step fail at the first n hits (default all); several are
+//! separated by commas. Each crate lists its names in its `failpoint.rs`. A hit that nothing is armed for is
 //! one relaxed load.
 
 use std::sync::OnceLock;
@@ -21,6 +22,8 @@ static PLANS: OnceLock<Vec<Plan>> = OnceLock::new();
 enum Action {
     AbortAt(u64),
     Sleep(Duration),
+    Panic(u64),
+    Fail(u64),
 }
 
 #[derive(Debug)]
@@ -50,29 +53,56 @@ pub fn arm(text: &str, lists: &[&[&str]]) -> Result<()> {
 #[inline]
 pub fn hit(name: &'static str, list: &[&str]) {
     if ARMED.load(Relaxed) {
-        armed(name, list);
+        // Who cannot fail goes on.
+        let _ = armed(name, list);
     }
+}
+
+/// Passes a fail point at which the step can fail, too.
+///
+/// # Errors
+/// Internal: it is armed so.
+#[inline]
+pub fn check(name: &'static str, list: &[&str]) -> Result<()> {
+    if ARMED.load(Relaxed) { armed(name, list) } else { Ok(()) }
 }
 
 #[cold]
-fn armed(name: &str, list: &[&str]) {
+fn armed(name: &str, list: &[&str]) -> Result<()> {
     debug_assert!(list.contains(&name), "fail point `{name}` is not in the list");
     for plan in PLANS.get().into_iter().flatten().filter(|plan| plan.name == name) {
+        let hits = plan.hits.fetch_add(1, Relaxed) + 1;
         match plan.action {
-            Action::AbortAt(n) => {
-                if plan.hits.fetch_add(1, Relaxed) + 1 == n {
-                    std::process::abort();
-                }
-            }
+            Action::AbortAt(n) if hits == n => std::process::abort(),
             Action::Sleep(time) => std::thread::sleep(time),
+            Action::Panic(n) => assert!(hits > n, "fail point `{name}`"),
+            Action::Fail(n) if hits <= n => return Err(Error::internal(format!("fail point `{name}`"))),
+            Action::AbortAt(_) | Action::Fail(_) => {}
         }
     }
+    Ok(())
 }
 
 fn parse(text: &str) -> Result<Plan> {
-    let bad = || Error::invalid(format!("`{text}` is not of the form `<name>[:<n>]` or `<name>=sleep:<ms>`"));
+    let bad = || {
+        let forms = "`<name>[:<n>]`, `<name>=sleep:<ms>`, `<name>=panic[:<n>]` or `<name>=error[:<n>]`";
+        Error::invalid(format!("`{text}` is not of the form {forms}"))
+    };
+    let first = |action: &str, word: &str| -> Option<Result<u64>> {
+        match action.strip_prefix(word)? {
+            "" => Some(Ok(u64::MAX)),
+            n => Some(n.strip_prefix(':').and_then(|n| n.parse().ok()).ok_or_else(bad)),
+        }
+    };
     let (name, action) = if let Some((name, ms)) = text.split_once("=sleep:") {
         (name, Action::Sleep(Duration::from_millis(ms.parse().map_err(|_| bad())?)))
+    } else if let Some((name, action)) = text.split_once('=') {
+        let action = match (first(action, "panic"), first(action, "error")) {
+            (Some(n), _) => Action::Panic(n?),
+            (_, Some(n)) => Action::Fail(n?),
+            (None, None) => return Err(bad()),
+        };
+        (name, action)
     } else if let Some((name, n)) = text.split_once(':') {
         (name, Action::AbortAt(n.parse().map_err(|_| bad())?))
     } else {
@@ -94,7 +124,11 @@ mod tests {
         check("flush.after-part", "flush.after-part", Action::AbortAt(1));
         check("flush.after-part:7", "flush.after-part", Action::AbortAt(7));
         check("a=sleep:20", "a", Action::Sleep(Duration::from_millis(20)));
-        assert!(parse("a:b").is_err() && parse("a=sleep:soon").is_err());
+        check("a.b=panic", "a.b", Action::Panic(u64::MAX));
+        check("a.b=error:3", "a.b", Action::Fail(3));
+        for bad in ["a:b", "a=sleep:soon", "a=what", "a=error:x", "a=panic3"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]
