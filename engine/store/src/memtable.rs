@@ -391,6 +391,11 @@ impl Generation {
         self.cut(seq).map_or_else(Vec::new, |cut| self.spans.view(cut, range))
     }
 
+    /// Adds the rows of another generation's batch of spans that repeat one of this.
+    pub(crate) fn span_repeats(&self, chunk: &SpanChunk, out: &mut BTreeSet<u32>) {
+        self.spans.repeats(chunk, out);
+    }
+
     /// Gives the content of one day for the flush, in series order, built one series at a time. Only of a sealed
     /// generation: the order is made once.
     pub fn runs(&self, day: i32) -> impl Iterator<Item = SeriesRun> + '_ {

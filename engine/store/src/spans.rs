@@ -1,12 +1,13 @@
 //! The scan of spans: one table over the live batches and the parts of a snapshot, with a filter that it evaluates
 //! itself.
 //!
-//! Live batches and parts are units of work that partitions take one after the other. Of a part the index says which
+//! Live batches and parts are units of work, shared out among partitions. A span that was sent again is read once. Of a part the index says which
 //! rows may match (by trace, by minute); only their pages and the columns that filter and answer need are read.
 
 pub(crate) mod eval;
 mod exec;
 mod live;
+mod repeats;
 mod rollup;
 mod stream;
 mod table;

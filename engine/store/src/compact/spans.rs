@@ -5,7 +5,6 @@ mod rollups;
 mod steps;
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
@@ -18,9 +17,9 @@ use quiver_types::{Millis, ReadStats, SpansBatch};
 use super::merge::{begin_output, same_rows};
 use super::plan::Plan;
 use crate::core::{Core, Job};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::failpoint;
-use crate::part::spans::{OwnColumn, OwnType, SpanPartWriter, SpanRows, can_hold, sorted};
+use crate::part::spans::{OwnColumn, OwnType, SpanPartWriter, can_hold, sorted};
 use crate::part::{Part, PartMeta};
 use steps::{Input, Step, steps};
 
@@ -44,8 +43,7 @@ pub(super) async fn merge_spans(core: &Core, job: &Job, plan: &Plan, parts: &[Ar
     }
     let rows: u64 = parts.iter().map(|p| p.meta.rows).sum();
     let bytes: u64 = parts.iter().map(|p| p.meta.bytes).sum::<u64>().max(1);
-    let share = core.settings.compaction.part_bytes as f64 / bytes as f64;
-    let rows_max = if plan.level >= 2 { ((rows as f64 * share) as u64).max(1) } else { u64::MAX };
+    let rows_max = plan.rows_max(core.settings.compaction.part_bytes, rows, bytes);
     let mut open: Option<(Millis, SpanPartWriter)> = None;
     let mut done = Vec::new();
     let (mut read, mut kept) = (vec![0u64; parts.len()], 0u64);
@@ -70,7 +68,7 @@ pub(super) async fn merge_spans(core: &Core, job: &Job, plan: &Plan, parts: &[Ar
             Step::Rows(ranges) => {
                 let mut batches: Vec<SpansBatch> = Vec::new();
                 for (n, (part, range)) in parts.iter().zip(&ranges).enumerate().filter(|(_, (_, r))| !r.is_empty()) {
-                    let found = self::read(part, std::slice::from_ref(range), &stats).await?;
+                    let found = part.span_batches(std::slice::from_ref(range), &stats).await?;
                     read[n] += found.iter().map(|batch| batch.len() as u64).sum::<u64>();
                     batches.extend(found);
                 }
@@ -80,9 +78,7 @@ pub(super) async fn merge_spans(core: &Core, job: &Job, plan: &Plan, parts: &[Ar
             }
         }
         failpoint::hit("compact.in-merge");
-        if core.stop.is_cancelled() {
-            return Err(Error::new(ErrorKind::Cancelled, "the store closes"));
-        }
+        core.goes_on()?;
     }
     close(&mut open, &mut done, &mut rollup, true)?;
     for (part, found) in parts.iter().zip(read) {
@@ -93,13 +89,6 @@ pub(super) async fn merge_spans(core: &Core, job: &Job, plan: &Plan, parts: &[Ar
         return Err(Error::internal(format!("a compaction of spans kept {kept} rows and wrote {written}")));
     }
     Ok(done)
-}
-
-/// Reads rows of a part as batches.
-async fn read(part: &Part, ranges: &[Range<u64>], stats: &ReadStats) -> Result<Vec<SpansBatch>> {
-    let schema = part.span_columns(stats).await?;
-    let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
-    part.span_rows(ranges, &names, true, stats).await?.iter().map(SpanRows::to_batch).collect()
 }
 
 /// Ends an output. Of a roll-up that was put together before it gets what belongs to its rows; the last one the rest.

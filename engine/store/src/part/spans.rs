@@ -16,7 +16,7 @@ pub(crate) use groups::{SpanGroup, can_hold};
 pub(crate) use own::{OwnColumn, own_columns};
 pub(crate) use read::{SpanIndex, needed};
 pub(crate) use rows::{AttributeColumn, PartRows, SpanRows};
-pub(crate) use write::{GROUP_ROWS, SpanPartWriter, roll_up, sorted};
+pub(crate) use write::{GROUP_ROWS, SpanPartWriter, equal_but_received, roll_up, sorted};
 
 use quiver_types::spans::Place;
 use quiver_types::tables::spans::{ATTRIBUTE_PREFIX, RESOURCE_PREFIX};

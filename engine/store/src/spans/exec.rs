@@ -1,5 +1,6 @@
 //! The physical node of a scan of spans.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -25,6 +26,8 @@ pub struct SpansExec {
     projection: Option<Vec<usize>>,
     limit: Option<usize>,
     partitions: usize,
+    /// The units of each partition.
+    shares: Vec<VecDeque<usize>>,
     metrics: ExecutionPlanMetricsSet,
     properties: Arc<PlanProperties>,
 }
@@ -45,6 +48,7 @@ impl SpansExec {
             Boundedness::Bounded,
         );
         Ok(Self {
+            shares: scan.shares(partitions),
             scan: Arc::clone(scan),
             projection,
             limit,
@@ -119,7 +123,7 @@ impl ExecutionPlan for SpansExec {
         }
         let baseline = BaselineMetrics::new(&self.metrics, partition);
         let projection = self.projection.clone();
-        let stream = SpanStream::new(&self.scan, self.limit);
+        let stream = SpanStream::new(&self.scan, self.shares[partition].clone(), self.limit);
         let batches = futures::stream::try_unfold((stream, baseline), move |(mut stream, baseline)| {
             let projection = projection.clone();
             async move {

@@ -16,13 +16,14 @@ use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
-use parking_lot::Mutex;
 use quiver_types::spans::{
-    Counts, RollupBuilder, RollupKind, RollupRequest, RollupRow, RollupRows, rollup_batch, rollup_schema,
+    Counts, RollupBuilder, RollupKind, RollupRequest, RollupRow, RollupRows, RollupSum, rollup_batch, rollup_schema,
 };
 use quiver_types::tables::spans;
 use quiver_types::{Access, ReadStats, SpansBatch, stats};
+use tokio::sync::Mutex;
 
+use super::repeats::{Found, Repeats, without};
 use crate::error::{Context, Result, leave_out};
 use crate::memtable::GenerationId;
 use crate::part::Part;
@@ -44,24 +45,34 @@ struct Kept {
 
 impl LiveRollup {
     /// Gives the rows of the live spans of a snapshot.
-    fn rows(&self, snapshot: &Snapshot, wanted: impl Fn(RollupKind) -> bool) -> Result<Vec<RollupRow>> {
+    async fn rows(
+        &self,
+        snapshot: &Snapshot,
+        repeats: &Repeats,
+        wanted: impl Fn(RollupKind) -> bool,
+        stats: &ReadStats,
+    ) -> Result<Vec<RollupRow>> {
         let all = (i64::MIN, i64::MAX);
-        let views = snapshot.visible.generations.iter().map(|g| (g.id(), g.span_view(all, snapshot.seq)));
-        let views: Vec<_> = views.filter(|(_, chunks)| !chunks.is_empty()).collect();
-        let mut kept = self.0.lock();
+        let views = snapshot.visible.generations.iter().enumerate();
+        let views = views.map(|(n, g)| (n, g.id(), g.span_view(all, snapshot.seq)));
+        let views: Vec<_> = views.filter(|(_, _, chunks)| !chunks.is_empty()).collect();
+        let mut kept = self.0.lock().await;
         let goes_on = kept.pushed.len() == views.len()
-            && kept.pushed.iter().zip(&views).all(|((id, n), (now, chunks))| id == now && *n <= chunks.len());
+            && kept.pushed.iter().zip(&views).all(|((id, n), (_, now, chunks))| id == now && *n <= chunks.len());
         if !goes_on {
-            *kept = Kept { pushed: views.iter().map(|(id, _)| (*id, 0)).collect(), ..Kept::default() };
+            *kept = Kept { pushed: views.iter().map(|(_, id, _)| (*id, 0)).collect(), ..Kept::default() };
         }
-        for (n, (_, chunks)) in views.iter().enumerate() {
+        for (n, (generation, _, chunks)) in views.iter().enumerate() {
             let done = kept.pushed[n].1;
             for chunk in &chunks[done..] {
-                let SpansBatch { spans, contexts } = &chunk.batch;
-                let of = spans["context"].as_primitive::<UInt32Type>().values();
-                let attributes = spans["attributes"].as_binary::<i32>();
-                kept.builder.push_spans(spans, contexts, of, |i| attributes.value(i))?;
-                kept.spans += chunk.batch.len();
+                let repeated = repeats.of_chunk(snapshot, *generation, chunk, stats).await?;
+                if repeated.is_empty() {
+                    kept.push(&chunk.batch)?;
+                } else {
+                    let mut keep = vec![true; chunk.batch.len()];
+                    repeated.iter().for_each(|&row| keep[row as usize] = false);
+                    kept.push(&without(&chunk.batch, &keep)?)?;
+                }
                 kept.pushed[n].1 += 1;
             }
         }
@@ -73,10 +84,22 @@ impl LiveRollup {
     }
 }
 
+impl Kept {
+    fn push(&mut self, batch: &SpansBatch) -> Result<()> {
+        let SpansBatch { spans, contexts } = batch;
+        let of = spans["context"].as_primitive::<UInt32Type>().values();
+        let attributes = spans["attributes"].as_binary::<i32>();
+        self.builder.push_spans(spans, contexts, of, |i| attributes.value(i))?;
+        self.spans += batch.len();
+        Ok(())
+    }
+}
+
 /// What a scan of roll-ups reads.
 struct Scan {
     snapshot: Snapshot,
     live: Arc<LiveRollup>,
+    repeats: Arc<Repeats>,
     access: Access,
     request: RollupRequest,
     /// Of the request, made once.
@@ -106,7 +129,7 @@ impl Scan {
     async fn batches(&self) -> Result<Vec<RecordBatch>> {
         let parts = self.parts();
         let asked = |kind| self.ranges.iter().any(|(k, _)| *k == kind);
-        let mut live = self.live.rows(&self.snapshot, asked)?;
+        let mut live = self.live.rows(&self.snapshot, &self.repeats, asked, &self.stats).await?;
         live.retain(|r| self.wants(r.kind, r.minute));
         let all_parts = self.snapshot.visible.table(spans::TABLE.name).len();
         // Nobody else can have the parent of an open span.
@@ -123,14 +146,37 @@ impl Scan {
                 out.push(rollup_batch(
                     part.meta.services.iter().map(|name| of_service(name)).collect::<Vec<_>>().iter(),
                 )?);
-            } else {
-                match part.rollup(&self.request, &self.stats).await {
-                    Ok(rows) => out.extend(rows),
-                    Err(e) => leave_out(&self.stats, e)?,
-                }
+                continue;
+            }
+            match self.of_part(&part).await {
+                Ok(rows) => out.extend(rows),
+                Err(e) => leave_out(&self.stats, e)?,
             }
         }
         out.iter().map(|batch| self.seen(batch, alone)).collect()
+    }
+
+    /// Gives the roll-up of a part without the spans that repeat those of others.
+    async fn of_part(&self, part: &Part) -> Result<Vec<RecordBatch>> {
+        let rows = part.rollup(&self.request, &self.stats).await?;
+        let repeated = self.repeats.of_part(&self.snapshot, part, &self.stats).await?;
+        if repeated.rows.is_empty() {
+            return Ok(rows);
+        }
+        Ok(vec![self.corrected(part, &rows, &repeated).await?])
+    }
+
+    async fn corrected(&self, part: &Part, batches: &[RecordBatch], repeated: &Found) -> Result<RecordBatch> {
+        let correction = self.repeats.correction(part, repeated, &self.stats).await?;
+        let mut sum = RollupSum::default();
+        for batch in batches {
+            let rows = RollupRows::of(batch)?;
+            (0..batch.num_rows()).filter_map(|i| rows.row(i)).for_each(|row| sum.add(row));
+        }
+        correction.minus.iter().for_each(|row| sum.remove(row));
+        let wanted = |row: &&RollupRow| self.wants(row.kind, row.minute);
+        correction.plus.iter().filter(wanted).for_each(|row| sum.add(row.clone()));
+        rollup_batch(sum.rows().iter())
     }
 
     /// Keeps the rows that are asked for, as the caller may see them.
@@ -209,14 +255,15 @@ impl TableProvider for RollupTable {
 /// Makes the table of what a request asks for.
 pub(super) fn table(
     snapshot: &Snapshot,
-    live: &Arc<LiveRollup>,
+    (live, repeats): (&Arc<LiveRollup>, &Arc<Repeats>),
     access: &Access,
     request: RollupRequest,
     stats: Arc<ReadStats>,
 ) -> Result<Arc<dyn TableProvider>> {
     let (snapshot, live, access) = (snapshot.clone(), Arc::clone(live), access.clone());
+    let repeats = Arc::clone(repeats);
     let ranges = request.ranges();
-    let scan = Arc::new(Scan { snapshot, live, access, request, ranges, stats });
+    let scan = Arc::new(Scan { snapshot, live, repeats, access, request, ranges, stats });
     let table = StreamingTable::try_new(rollup_schema(), vec![Arc::new(Rows(scan, rollup_schema()))])
         .map_err(|e| quiver_types::Error::internal("cannot make a table of roll-ups").with_source(e))?;
     Ok(Arc::new(RollupTable(table)))

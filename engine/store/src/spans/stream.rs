@@ -1,9 +1,10 @@
-//! The work of a scan: units that partitions take, and the batches that they become.
+//! The work of a scan: units, shared out among partitions when it is planned (so that a plan may run more than once), and
+//! the batches that they become.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
@@ -13,6 +14,7 @@ use quiver_types::{Access, ReadStats, stats};
 
 use super::eval::matching;
 use super::live::LiveRows;
+use super::repeats::Repeats;
 use crate::error::{Result, leave_out};
 use crate::memtable::spans::SpanChunk;
 use crate::part::spans::{PartRows, SpanIndex, SpanRows, needed, without};
@@ -30,12 +32,14 @@ pub(crate) struct ScanShared {
     pub(crate) request: SpanRequest,
     pub(super) access: Access,
     pub(crate) stats: Arc<ReadStats>,
-    pub(super) live: Vec<Arc<SpanChunk>>,
+    /// Batches with the places of their generations in the snapshot.
+    pub(super) live: Vec<(usize, Arc<SpanChunk>)>,
     pub(crate) parts: Vec<Arc<Part>>,
     /// Parts of the table, and those left out by time and by service.
     pub(crate) parts_total: usize,
     pub(crate) pruned: [usize; 2],
-    pub(super) next: AtomicUsize,
+    snapshot: Snapshot,
+    repeats: Arc<Repeats>,
 }
 
 /// Gives the services of which every matching span is one; none: any.
@@ -60,9 +64,16 @@ fn may_match(meta: &PartMeta, access: &Access, wanted: Option<&[&TextTest]>) -> 
 }
 
 impl ScanShared {
-    pub(crate) fn new(snapshot: &Snapshot, access: Access, request: SpanRequest, stats: Arc<ReadStats>) -> Self {
+    pub(super) fn new(
+        snapshot: &Snapshot,
+        repeats: &Arc<Repeats>,
+        access: Access,
+        request: SpanRequest,
+        stats: Arc<ReadStats>,
+    ) -> Self {
         let bounds = request.filter.start_bounds();
-        let live = snapshot.visible.generations.iter().flat_map(|g| g.span_view(bounds, snapshot.seq)).collect();
+        let live = live_chunks(snapshot, bounds);
+        let (repeats, snapshot_kept) = (Arc::clone(repeats), snapshot.clone());
         let all = snapshot.visible.table(spans::TABLE.name);
         let millis = |ns: i64| ns.div_euclid(1_000_000);
         let in_time = |p: &&Arc<Part>| p.meta.min_ts <= millis(bounds.1) && millis(bounds.0) <= p.meta.max_ts;
@@ -72,7 +83,8 @@ impl ScanShared {
             timely.iter().filter(|p| may_match(&p.meta, &access, wanted.as_deref())).map(|p| Arc::clone(p)).collect();
         let pruned = [all.len() - timely.len(), timely.len() - parts.len()];
         stats::add(&stats.parts_total, all.len() as u64);
-        Self { parts_total: all.len(), pruned, request, access, stats, live, parts, next: AtomicUsize::new(0) }
+        let (parts_total, snapshot) = (all.len(), snapshot_kept);
+        Self { parts_total, pruned, request, access, stats, live, parts, snapshot, repeats }
     }
 
     /// Number of live batches.
@@ -84,12 +96,55 @@ impl ScanShared {
     pub(crate) fn units(&self) -> usize {
         self.live.len() + self.parts.len()
     }
+
+    /// Shares the units out among some partitions, about evenly by rows; in each they keep their order.
+    pub(super) fn shares(&self, partitions: usize) -> Vec<VecDeque<usize>> {
+        let live = self.live.iter().map(|(_, chunk)| chunk.batch.len() as u64);
+        let rows: Vec<u64> = live.chain(self.parts.iter().map(|p| p.meta.rows)).collect();
+        share(&rows, partitions)
+    }
+
+    /// Says of the rows of a live batch which match, repeats left out.
+    pub(super) async fn matching_live(&self, generation: usize, chunk: &SpanChunk) -> Result<Vec<bool>> {
+        let mut keep = matching(&LiveRows::new(&chunk.batch), &self.request.filter, &self.access);
+        // Who asks for a trace gets all reports of it, and tells the same ones himself.
+        if self.request.filter.traces().is_none() && keep.contains(&true) {
+            let repeats = self.repeats.of_chunk(&self.snapshot, generation, chunk, &self.stats).await?;
+            repeats.iter().for_each(|&row| keep[row as usize] = false);
+        }
+        Ok(keep)
+    }
+}
+
+/// Gives the live batches of a snapshot that may start in a closed range, each with the place of its generation.
+pub(super) fn live_chunks(snapshot: &Snapshot, range: (i64, i64)) -> Vec<(usize, Arc<SpanChunk>)> {
+    let generations = snapshot.visible.generations.iter().enumerate();
+    generations.flat_map(|(n, g)| g.span_view(range, snapshot.seq).into_iter().map(move |c| (n, c))).collect()
+}
+
+fn share(rows: &[u64], partitions: usize) -> Vec<VecDeque<usize>> {
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by_key(|&unit| Reverse(rows[unit]));
+    let mut shares = vec![(0u64, Vec::new()); partitions.max(1)];
+    for unit in order {
+        if let Some(least) = shares.iter_mut().min_by_key(|(sum, units)| (*sum, units.len())) {
+            least.0 += rows[unit];
+            least.1.push(unit);
+        }
+    }
+    let in_order = |(_, mut units): (u64, Vec<usize>)| {
+        units.sort_unstable();
+        units.into()
+    };
+    shares.into_iter().map(in_order).collect()
 }
 
 /// One partition.
 #[derive(Debug)]
 pub(super) struct SpanStream {
     scan: Arc<ScanShared>,
+    /// What is left of its share.
+    units: VecDeque<usize>,
     left: Option<usize>,
     part: Option<OpenPart>,
 }
@@ -208,8 +263,8 @@ fn left(step: &[Range<u64>], keep: &[bool]) -> Vec<Range<u64>> {
 }
 
 impl SpanStream {
-    pub(super) fn new(scan: &Arc<ScanShared>, limit: Option<usize>) -> Self {
-        Self { scan: Arc::clone(scan), left: limit, part: None }
+    pub(super) fn new(scan: &Arc<ScanShared>, units: VecDeque<usize>, limit: Option<usize>) -> Self {
+        Self { scan: Arc::clone(scan), units, left: limit, part: None }
     }
 
     /// Gives the next batch that is not empty.
@@ -253,10 +308,10 @@ impl SpanStream {
             }
             return rows.project(columns).map(Some);
         }
-        let unit = scan.next.fetch_add(1, Relaxed);
-        if let Some(chunk) = scan.live.get(unit) {
+        let Some(unit) = self.units.pop_front() else { return Ok(None) };
+        if let Some((generation, chunk)) = scan.live.get(unit) {
             let rows = LiveRows::new(&chunk.batch);
-            let keep = matching(&rows, &scan.request.filter, &scan.access);
+            let keep = scan.matching_live(*generation, chunk).await?;
             if !keep.contains(&true) {
                 return Ok(Some(RecordBatch::new_empty(schema_of(columns))));
             }
@@ -288,6 +343,9 @@ pub(super) async fn open(scan: &ScanShared, part: Arc<Part>) -> Result<OpenPart>
     } else {
         let schema = part.span_columns(&scan.stats).await?;
         let mut excluded = index.filters.excluded(filter, &index.keys, &|name| schema.column_with_name(name).is_some());
+        if filter.traces().is_none() {
+            excluded.extend_from_slice(&scan.repeats.of_part(&scan.snapshot, &part, &scan.stats).await?.rows);
+        }
         excluded.extend(index.slowest.excluded(filter, services(filter).as_deref(), &scan.access));
         excluded.sort_unstable_by_key(|range| range.start);
         ranges.into_iter().flat_map(|range| without(range, &excluded)).collect()
@@ -304,4 +362,16 @@ pub(super) async fn open(scan: &ScanShared, part: Arc<Part>) -> Result<OpenPart>
     };
     let filters = [columns(filter.clone(), &schema), columns(without_starts(filter), &schema)];
     Ok(OpenPart { part, ranges: ranges.into(), window: filter.start_bounds(), filters, index })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn shares_are_even_and_in_order() {
+        assert_eq!(share(&[5, 1, 1, 1, 1, 1], 2), [vec![0], vec![1, 2, 3, 4, 5]]);
+        assert_eq!(share(&[0, 0, 0], 2), [vec![0, 2], vec![1]]);
+        assert!(share(&[], 1)[0].is_empty());
+    }
 }

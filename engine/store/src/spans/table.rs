@@ -14,6 +14,7 @@ use quiver_types::spans::{RollupRequest, SpanRequest, SpanSnapshot, SpanSource, 
 use quiver_types::{Access, Error, ReadStats, Result};
 
 use super::exec::SpansExec;
+use super::repeats::Repeats;
 use super::rollup::{self, LiveRollup};
 use super::stream::ScanShared;
 use super::tags;
@@ -24,23 +25,29 @@ use crate::snapshot::{Shared, Snapshot};
 pub struct SpanSnapshots {
     shared: Arc<Shared>,
     live: Arc<LiveRollup>,
+    repeats: Arc<Repeats>,
 }
 
 impl SpanSnapshots {
     /// Reads from what a store publishes.
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, live: Arc::default() }
+        Self { shared, live: Arc::default(), repeats: Arc::default() }
     }
 }
 
 impl SpanSource for SpanSnapshots {
     fn snapshot(&self) -> Arc<dyn SpanSnapshot> {
-        Arc::new(Pinned(self.shared.snapshot(), Arc::clone(&self.live)))
+        let (live, repeats) = (Arc::clone(&self.live), Arc::clone(&self.repeats));
+        Arc::new(Pinned { snapshot: self.shared.snapshot(), live, repeats })
     }
 }
 
 #[derive(Debug)]
-struct Pinned(Snapshot, Arc<LiveRollup>);
+struct Pinned {
+    snapshot: Snapshot,
+    live: Arc<LiveRollup>,
+    repeats: Arc<Repeats>,
+}
 
 impl SpanSnapshot for Pinned {
     fn as_any(&self) -> &(dyn Any + Send + Sync) {
@@ -60,7 +67,7 @@ pub fn spans_table(
     stats: Arc<ReadStats>,
 ) -> Result<Arc<dyn TableProvider>> {
     let pinned = pinned(snapshot)?;
-    let scan = ScanShared::new(&pinned.0, access.clone(), request.clone(), stats);
+    let scan = ScanShared::new(&pinned.snapshot, &pinned.repeats, access.clone(), request.clone(), stats);
     Ok(Arc::new(SpansTable { schema: schema_of(&request.columns), scan: Arc::new(scan) }))
 }
 
@@ -81,7 +88,7 @@ pub fn rollups_table(
     stats: Arc<ReadStats>,
 ) -> Result<Arc<dyn TableProvider>> {
     let pinned = pinned(snapshot)?;
-    rollup::table(&pinned.0, &pinned.1, access, request, stats)
+    rollup::table(&pinned.snapshot, (&pinned.live, &pinned.repeats), access, request, stats)
 }
 
 /// Makes a table of keys or values of attributes of a snapshot, counted over the spans that a request takes and a caller
@@ -97,7 +104,7 @@ pub fn tags_table(
 ) -> Result<Arc<dyn TableProvider>> {
     let pinned = pinned(snapshot)?;
     let spans = SpanRequest { filter: request.filter.clone(), columns: request.columns() };
-    tags::table(ScanShared::new(&pinned.0, access.clone(), spans, stats), request.clone())
+    tags::table(ScanShared::new(&pinned.snapshot, &pinned.repeats, access.clone(), spans, stats), request.clone())
 }
 
 struct SpansTable {

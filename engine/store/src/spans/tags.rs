@@ -1,9 +1,9 @@
 //! The table of keys and values of attributes. It looks at columns as they stand in a part: of a text the dictionary and
 //! how often each code comes, so that no span is put together for a list.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, Int32DictionaryArray, RecordBatch, StringArray, UInt8Array, UInt64Array,
@@ -26,8 +26,6 @@ use quiver_types::spans::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::eval::matching;
-use super::live::LiveRows;
 use super::stream::{ScanShared, open};
 use crate::error::{Context, Result, leave_out};
 use crate::part::spans::{AttributeColumn, SpanRows};
@@ -283,15 +281,15 @@ impl Tally {
 /// Counts what is left of a scan, part by part; live batches come first.
 async fn count(
     scan: &ScanShared,
+    units: &mut VecDeque<usize>,
     tally: &mut Tally,
     memory: &MemoryReservation,
 ) -> datafusion::error::Result<Option<RecordBatch>> {
     let mut live = false;
-    loop {
-        let unit = scan.next.fetch_add(1, Relaxed);
-        if let Some(chunk) = scan.live.get(unit) {
+    while let Some(unit) = units.pop_front() {
+        if let Some((generation, chunk)) = scan.live.get(unit) {
             live = true;
-            let keep = matching(&LiveRows::new(&chunk.batch), &scan.request.filter, &scan.access);
+            let keep = scan.matching_live(*generation, chunk).await.map_err(external)?;
             tally.live(&chunk.batch, &keep);
             memory.try_resize(tally.bytes)?;
             // Whoever asks gets a chance to see his deadline between steps.
@@ -330,25 +328,26 @@ fn external(error: quiver_types::Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-struct Counted(Arc<ScanShared>, TagRequest, SchemaRef);
+/// The scan, the units of a partition, what is asked.
+struct Counted(Arc<ScanShared>, VecDeque<usize>, TagRequest, SchemaRef);
 
 impl fmt::Debug for Counted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tags").field("request", &self.1).finish_non_exhaustive()
+        f.debug_struct("Tags").field("request", &self.2).finish_non_exhaustive()
     }
 }
 
 impl PartitionStream for Counted {
     fn schema(&self) -> &SchemaRef {
-        &self.2
+        &self.3
     }
 
     fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
         let memory = MemoryConsumer::new("span_tags").register(context.memory_pool());
-        let state = (Arc::clone(&self.0), Tally::new(self.1.clone()), memory);
-        let batches = futures::stream::try_unfold(state, async |(scan, mut tally, memory)| {
-            let batch = count(&scan, &mut tally, &memory).await?;
-            Ok(batch.map(|batch| (batch, (scan, tally, memory))))
+        let state = (Arc::clone(&self.0), self.1.clone(), Tally::new(self.2.clone()), memory);
+        let batches = futures::stream::try_unfold(state, async |(scan, mut units, mut tally, memory)| {
+            let batch = count(&scan, &mut units, &mut tally, &memory).await?;
+            Ok(batch.map(|batch| (batch, (scan, units, tally, memory))))
         });
         Box::pin(RecordBatchStreamAdapter::new(tag_schema(), batches))
     }
@@ -358,9 +357,10 @@ impl PartitionStream for Counted {
 pub(super) fn table(scan: ScanShared, request: TagRequest) -> Result<Arc<dyn TableProvider>> {
     let partitions = scan.units().clamp(1, PARTITIONS);
     let scan = Arc::new(scan);
-    let partition =
-        || -> Arc<dyn PartitionStream> { Arc::new(Counted(Arc::clone(&scan), request.clone(), tag_schema())) };
-    let table = StreamingTable::try_new(tag_schema(), (0..partitions).map(|_| partition()).collect())
+    let partition = |units| -> Arc<dyn PartitionStream> {
+        Arc::new(Counted(Arc::clone(&scan), units, request.clone(), tag_schema()))
+    };
+    let table = StreamingTable::try_new(tag_schema(), scan.shares(partitions).into_iter().map(partition).collect())
         .map_err(|e| quiver_types::Error::internal("cannot make a table of attributes").with_source(e))?;
     Ok(Arc::new(table))
 }

@@ -15,7 +15,7 @@ use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use quiver_types::spans::{
     AttributeTest, ContextFields, LinkRef, Place, SHARED, Span, SpanFields, SpanFilter, SpanRequest, SpanSource,
-    SpansBuilder, TextTest, Value, all_columns, read_spans,
+    SpansBuilder, TagRequest, TextTest, Value, all_columns, read_spans,
 };
 use quiver_types::{Access, Clock, ReadStats, SpansBatch};
 
@@ -205,5 +205,71 @@ async fn spans_come_back_in_every_state() {
     check(&store, &expected, "compacted").await;
     let parts = store.visible().table("spans").len();
     assert_eq!(parts, 2, "one part per day");
+    store.close(Duration::from_secs(10)).await;
+}
+
+/// A plan may run more than once, and a table may be scanned more than once in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_is_read_as_often_as_it_is_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(settings(&dir, 2 << 30), Arc::new(Fixed)).await.unwrap();
+    for from in [0, 100, 200, 300] {
+        store.write_spans(batch(from, 100)).await.unwrap();
+        if from < 200 {
+            store.flush_all().await.unwrap();
+        }
+    }
+    let source = store.span_source();
+    let session = SessionContext::new();
+    let request = SpanRequest { filter: SpanFilter::All, columns: all_columns() };
+    let table = spans_table(&source.snapshot(), &Access::full(), &request, Arc::default()).unwrap();
+    let scan = || LogicalPlanBuilder::scan("spans", provider_as_source(Arc::clone(&table)), None).unwrap();
+    let rows = async |plan| {
+        let physical = session.state().create_physical_plan(&plan).await.unwrap();
+        let mut rows = Vec::new();
+        for _ in 0..2 {
+            let batches = collect(Arc::clone(&physical), session.task_ctx()).await.unwrap();
+            rows.push(batches.iter().map(arrow::array::RecordBatch::num_rows).sum::<usize>());
+        }
+        rows
+    };
+    assert_eq!(rows(scan().build().unwrap()).await, [400, 400]);
+    let both = scan().union(scan().build().unwrap()).unwrap().build().unwrap();
+    assert_eq!(rows(both).await, [800, 800]);
+    let key = TagRequest { filter: SpanFilter::All, place: None, key: None };
+    let tags = crate::tags_table(&source.snapshot(), &Access::full(), &key, Arc::default()).unwrap();
+    let plan = LogicalPlanBuilder::scan("tags", provider_as_source(tags), None).unwrap().build().unwrap();
+    let found = rows(plan).await;
+    assert!(found[0] > 0 && found[0] == found[1], "{found:?}");
+    store.close(Duration::from_secs(10)).await;
+}
+
+/// Spans that were sent again are read once, whatever stands between the copies; what differs in anything is no copy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn repeats_are_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(settings(&dir, 2 << 30), Arc::new(Fixed)).await.unwrap();
+    let source = store.span_source();
+    let count = async || {
+        let (full, all) = (Access::full(), SpanFilter::All);
+        read(&source, &full, all).await.len()
+    };
+    store.write_spans(batch(0, 100)).await.unwrap();
+    store.write_spans(batch(0, 100)).await.unwrap();
+    assert_eq!(count().await, 100, "live");
+    store.flush_all().await.unwrap();
+    assert_eq!(count().await, 100, "flushed");
+    // Half of it known; of the first span of each batch one attribute is its own.
+    store.write_spans(batch(50, 100)).await.unwrap();
+    assert_eq!(count().await, 151, "half");
+    store.flush_all().await.unwrap();
+    assert_eq!(count().await, 151, "two parts of each day");
+    store.write_spans(batch(0, 150)).await.unwrap();
+    assert_eq!(count().await, 151, "parts and live");
+    store.flush_all().await.unwrap();
+    assert_eq!(count().await, 151, "three parts of each day");
+    store.compact_all(true).await.unwrap();
+    assert_eq!(count().await, 151, "compacted");
+    assert_eq!(store.visible().table("spans").iter().map(|p| p.meta.rows).sum::<u64>(), 151);
     store.close(Duration::from_secs(10)).await;
 }

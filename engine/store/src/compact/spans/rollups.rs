@@ -34,7 +34,7 @@ pub(super) async fn merged(parts: &[Arc<Part>], inputs: &[Input], stats: &ReadSt
     }
     let mut all: Vec<SpansBatch> = Vec::new();
     for (part, ranges) in parts.iter().zip(&shared).filter(|(_, ranges)| !ranges.is_empty()) {
-        let batches = super::read(part, ranges, stats).await?;
+        let batches = part.span_batches(ranges, stats).await?;
         roll_up(&batches)?.iter().for_each(|row| sum.remove(row));
         all.extend(batches);
     }

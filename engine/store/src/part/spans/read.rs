@@ -9,7 +9,7 @@ use quiver_types::spans::{AttributeTest, Place, SpanColumn, SpanFilter};
 use quiver_types::tables::spans::{
     ATTRIBUTE_PREFIX, ATTRIBUTES_REST, RESOURCE_PREFIX, RESOURCE_REST, SCOPE_REST, minute_of, trace_hash,
 };
-use quiver_types::{ReadStats, stats};
+use quiver_types::{ReadStats, SpansBatch, stats};
 
 use super::filters::{FILTERS, SpanFilters};
 use super::keys::{KEYS, SpanKeys};
@@ -174,6 +174,13 @@ impl Part {
         stats: &ReadStats,
     ) -> Result<Vec<SpanRows>> {
         self.span_rows_as(rows, columns, Purpose::Query, Texts::AllCoded, stats).await
+    }
+
+    /// Reads rows with all their columns as batches, for those who compare or merge them.
+    pub(crate) async fn span_batches(&self, rows: &[Range<u64>], stats: &ReadStats) -> Result<Vec<SpansBatch>> {
+        let schema = self.span_columns(stats).await?;
+        let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+        self.span_rows(rows, &names, true, stats).await?.iter().map(SpanRows::to_batch).collect()
     }
 
     async fn span_rows_as(

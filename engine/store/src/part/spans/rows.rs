@@ -126,6 +126,16 @@ impl SpanRows {
             .internal("cannot build a batch of spans")
     }
 
+    /// Gives a column of ids, if it was read.
+    pub(crate) fn ids(&self, name: &str) -> Option<&FixedSizeBinaryArray> {
+        self.get(name)?.as_fixed_size_binary_opt()
+    }
+
+    /// Gives the starts, Unix nanoseconds.
+    pub(crate) fn starts(&self) -> Result<&[i64]> {
+        self.times("start_time")
+    }
+
     fn times(&self, name: &str) -> Result<&[i64]> {
         let times = column(&self.0, name)?.as_primitive_opt::<TimestampNanosecondType>();
         Ok(times.ok_or_else(|| Error::internal(format!("`{name}` of a part is no time")))?.values())

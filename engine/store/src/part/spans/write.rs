@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, RecordBatch, UInt32Array};
-use arrow::datatypes::{Int64Type, UInt32Type};
+use arrow::datatypes::{DataType, Int64Type, UInt32Type};
 use parquet::basic::Compression;
 use parquet::file::properties::EnabledStatistics;
 use quiver_types::SpansBatch;
@@ -68,6 +68,7 @@ pub(crate) fn sorted(batches: &[SpansBatch], keep: impl Fn(i64) -> bool) -> Vec<
             })
         });
     }
+    let at = |(batch, row): (u32, u32)| (&batches[batch as usize], row as usize);
     let mut out: Vec<(u32, u32)> = Vec::with_capacity(rows.len());
     let mut group_start = 0;
     for (n, row) in rows.iter().enumerate() {
@@ -80,25 +81,37 @@ pub(crate) fn sorted(batches: &[SpansBatch], keep: impl Fn(i64) -> bool) -> Vec<
             group_start = out.len();
         }
         let here = (row.3, row.4);
-        if !out[group_start..].iter().any(|other| equal_but_received(batches, *other, here)) {
+        if !out[group_start..].iter().any(|other| equal_but_received(at(*other), at(here))) {
             out.push(here);
         }
     }
     out
 }
 
-fn equal_but_received(batches: &[SpansBatch], a: (u32, u32), b: (u32, u32)) -> bool {
-    let (x, y) = (&batches[a.0 as usize], &batches[b.0 as usize]);
-    let same = |name: &str, left: &RecordBatch, right: &RecordBatch, i: usize, j: usize| {
-        left[name].slice(i, 1).to_data() == right[name].slice(j, 1).to_data()
-    };
-    let (i, j) = (a.1 as usize, b.1 as usize);
-    let own = quiver_types::spans::SPAN_COLUMNS.iter().filter(|c| !matches!(**c, "received" | "context"));
-    let contexts =
+/// Says whether rows of two batches are the same span, sent twice.
+pub(crate) fn equal_but_received((a, i): (&SpansBatch, usize), (b, j): (&SpansBatch, usize)) -> bool {
+    let context =
         |batch: &SpansBatch, row: usize| batch.spans["context"].as_primitive::<UInt32Type>().value(row) as usize;
-    let (ci, cj) = (contexts(x, i), contexts(y, j));
-    own.into_iter().all(|c| same(c, &x.spans, &y.spans, i, j))
-        && quiver_types::spans::CONTEXT_COLUMNS.iter().all(|c| same(c, &x.contexts, &y.contexts, ci, cj))
+    let contexts = || {
+        let columns = a.contexts.columns().iter().zip(b.contexts.columns());
+        let (i, j) = (context(a, i), context(b, j));
+        columns.into_iter().all(|(x, y)| equal_values(x, i, y, j))
+    };
+    let schema = a.spans.schema_ref();
+    let own = schema.fields().iter().zip(a.spans.columns().iter().zip(b.spans.columns()));
+    let own = own.filter(|(field, _)| !matches!(field.name().as_str(), "received" | "context"));
+    own.into_iter().all(|(_, (x, y))| equal_values(x, i, y, j)) && contexts()
+}
+
+fn equal_values(a: &ArrayRef, i: usize, b: &ArrayRef, j: usize) -> bool {
+    match a.data_type() {
+        _ if a.data_type() != b.data_type() => false,
+        DataType::Utf8 => a.as_string::<i32>().value(i) == b.as_string::<i32>().value(j),
+        DataType::Binary => a.as_binary::<i32>().value(i) == b.as_binary::<i32>().value(j),
+        DataType::FixedSizeBinary(_) => a.as_fixed_size_binary().value(i) == b.as_fixed_size_binary().value(j),
+        DataType::Int64 => a.as_primitive::<Int64Type>().value(i) == b.as_primitive::<Int64Type>().value(j),
+        _ => a.slice(i, 1).to_data() == b.slice(j, 1).to_data(),
+    }
 }
 
 /// Gives the roll-up of the rows of batches, in any order.
