@@ -19,16 +19,21 @@ use crate::part::{Part, Place};
 mod logs;
 mod merge;
 mod plan;
+mod rest;
 mod spans;
 #[cfg(test)]
 mod tests;
 
 use plan::{Context, Plan, plan};
+use rest::Resting;
 
 /// How much less than others the thread gets of a busy processor.
 const NICENESS: i32 = 10;
 /// How often one run may lose its inputs to others before it leaves the rest to the next.
 const CONFLICTS_MAX: usize = 16;
+/// New days come first, since they are asked for most; one of so many compactions is that of the oldest day, so that it
+/// comes about however busy the new ones are.
+const OLDEST_EVERY: usize = 4;
 
 /// The handle of the compaction thread.
 #[derive(Debug)]
@@ -71,6 +76,11 @@ impl Compactor {
         answer.await.map_err(|_| closed())?
     }
 
+    /// Says whether the thread has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.thread.lock().as_ref().is_some_and(std::thread::JoinHandle::is_finished)
+    }
+
     /// Waits for the thread's end, after the store was told to stop.
     pub(crate) async fn join(&self) {
         let Some(thread) = self.thread.lock().take() else { return };
@@ -83,20 +93,21 @@ impl Compactor {
 
 async fn run(core: Arc<Core>, mut requests: mpsc::Receiver<Request>) {
     let settings = core.settings.compaction.clone();
+    let mut resting = Resting::default();
     loop {
         tokio::select! {
             biased;
             () = core.stop.cancelled() => return,
             request = requests.recv() => match request {
                 Some(request) => {
-                    let answer = compact(&core, request.force).await;
+                    let answer = compact(&core, request.force, &mut resting).await;
                     // Who asked may have gone; the work is done all the same.
                     let _ = request.done.send(answer);
                 }
                 None => return,
             },
             () = tokio::time::sleep(settings.interval), if settings.enabled => {
-                match compact(&core, false).await {
+                match compact(&core, false, &mut resting).await {
                     Ok(()) => METRICS.compaction_last_success.set_time(core.now()),
                     Err(e) if e.kind() == ErrorKind::Cancelled => {}
                     Err(e) => tracing::error!(error = %chain(&e), "compaction failed, will retry"),
@@ -107,8 +118,8 @@ async fn run(core: Arc<Core>, mut requests: mpsc::Receiver<Request>) {
 }
 
 /// Runs plan after plan until none is due.
-pub(crate) async fn compact(core: &Arc<Core>, force: bool) -> Result<()> {
-    let mut conflicts = 0;
+async fn compact(core: &Arc<Core>, force: bool, resting: &mut Resting) -> Result<()> {
+    let (mut conflicts, mut turn) = (0, 0);
     // A day that cannot be compacted (a damaged part) must not keep the others from it.
     let mut failed: HashSet<(String, i32)> = HashSet::new();
     let mut first_error = None;
@@ -123,12 +134,18 @@ pub(crate) async fn compact(core: &Arc<Core>, force: bool) -> Result<()> {
             force,
             spare_bytes: core.amplification.spare_bytes(),
         };
-        let mut plans = plan(visible.parts.iter().map(|p| &p.meta), &ctx);
-        plans.retain(|p| !failed.contains(&(p.table.clone(), p.day)));
+        let damaged = core.damaged_ids();
+        let sound = visible.parts.iter().map(|p| &p.meta).filter(|p| !damaged.contains(&p.id));
+        let mut plans = plan(sound, &ctx);
+        plans.retain(|p| !failed.contains(&(p.table.clone(), p.day)) && (force || !resting.rests(&p.table, p.day)));
         METRICS.compaction_queue.set(plans.len() as u64);
         // A compaction fills the spool before it frees anything; the store comes first.
-        let Some(next) = plans.into_iter().next().filter(|_| force || !core.spool_full()) else {
-            let uploads = visible.parts.iter().any(|p| p.meta.place == Place::Spool && p.meta.level < 2);
+        turn += 1;
+        let oldest = turn % OLDEST_EVERY == 0;
+        let next = if oldest { plans.pop() } else { plans.into_iter().next() };
+        let Some(next) = next.filter(|_| force || !core.spool_full()) else {
+            let waits = |p: &Part| p.meta.place == Place::Spool && !damaged.contains(&p.meta.id);
+            let uploads = visible.parts.iter().any(|p| waits(p) && p.meta.level < 2);
             drop(visible);
             if force && uploads && first_error.is_none() {
                 wait_for_uploads(core).await?;
@@ -139,10 +156,22 @@ pub(crate) async fn compact(core: &Arc<Core>, force: bool) -> Result<()> {
         let inputs: Vec<_> =
             visible.parts.iter().filter(|p| next.inputs.contains(&p.meta.id)).map(Arc::clone).collect();
         drop(visible);
-        match run_plan(core, &next, inputs).await {
-            Ok(()) => conflicts = 0,
+        // Outputs are rarely larger than their inputs, which go only after the commit.
+        let wanted = inputs.iter().map(|p| p.meta.bytes).sum();
+        let room = core.room.for_compaction(wanted, core.settings.generation_bytes());
+        let begins = room.is_ok();
+        let done = match room {
+            Ok(()) => run_plan(core, &next, inputs).await,
+            Err(e) => Err(e),
+        };
+        match done {
+            Ok(()) => {
+                conflicts = 0;
+                resting.succeeded(&next.table, next.day);
+            }
             Err(e) => {
                 METRICS.compaction_failures.inc();
+                METRICS.compaction_no_room.add(u64::from(e.kind() == ErrorKind::Unavailable));
                 cleaner::clean_pending(core).await?;
                 if e.kind() == ErrorKind::Cancelled {
                     return Err(e);
@@ -152,7 +181,9 @@ pub(crate) async fn compact(core: &Arc<Core>, force: bool) -> Result<()> {
                     tracing::debug!(error = %chain(&e), "a compaction lost its inputs");
                     continue;
                 }
-                tracing::warn!(table = next.table, day = next.day, error = %chain(&e), "a day cannot be compacted");
+                let pause_s = resting.failed(&next.table, next.day, begins).as_secs();
+                let (table, day) = (&next.table, next.day);
+                tracing::warn!(table, day, pause_s, error = %chain(&e), "a day cannot be compacted for now");
                 failed.insert((next.table, next.day));
                 first_error.get_or_insert(e);
             }
@@ -161,7 +192,11 @@ pub(crate) async fn compact(core: &Arc<Core>, force: bool) -> Result<()> {
 }
 
 async fn wait_for_uploads(core: &Core) -> Result<()> {
-    let done = || async { Ok(!core.shared.visible().parts.iter().any(|p| p.meta.place == Place::Spool)) };
+    let done = || async {
+        let damaged = core.damaged_ids();
+        let waits = |p: &Part| p.meta.place == Place::Spool && !damaged.contains(&p.meta.id);
+        Ok(!core.shared.visible().parts.iter().any(|p| waits(p)))
+    };
     core.progress.wait("the upload", Duration::from_secs(120), done).await
 }
 

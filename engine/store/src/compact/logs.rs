@@ -15,7 +15,7 @@ use quiver_types::tables::logs::millis_of;
 use super::merge::{begin_output, same_rows};
 use super::plan::Plan;
 use crate::core::{Core, Job};
-use crate::error::{Context, Error, ErrorKind, Result};
+use crate::error::{Context, Error, Result};
 use crate::failpoint;
 use crate::logs::rewrite::{Window, WindowReader};
 use crate::memtable::logs::LiveStream;
@@ -53,9 +53,7 @@ pub(super) async fn merge(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Par
     let mut outputs = Outputs::new(core, job, plan, inputs, &shape);
     let mut read = 0;
     while let Some(stream) = next_stream(&sources) {
-        if core.stop.is_cancelled() {
-            return Err(Error::new(ErrorKind::Cancelled, "the store closes"));
-        }
+        core.goes_on()?;
         read += merge_stream(&mut sources, &stream, &mut outputs).await?;
         failpoint::hit("compact.in-merge");
     }
@@ -130,6 +128,7 @@ async fn merge_stream(sources: &mut [Source], stream: &Arc<LiveStream>, outputs:
         source.at += run;
         merged += run as u64;
         if source.at == window.len() {
+            outputs.core.goes_on()?;
             outputs.settle(sources)?;
             let source = &mut sources[at];
             source.window = source.reader.next().await?;
@@ -166,9 +165,8 @@ struct Outputs<'a> {
 impl<'a> Outputs<'a> {
     fn new(core: &'a Core, job: &'a Job, plan: &'a Plan, inputs: &'a [Arc<Part>], shape: &'a Shape) -> Self {
         let sum = |of: fn(&PartMeta) -> u64| inputs.iter().map(|p| of(&p.meta)).sum::<u64>().max(1);
-        let share = core.settings.compaction.part_bytes as f64 / sum(|m| m.bytes) as f64;
-        let most = (sum(|m| m.rows) as f64 * share) as u64;
-        let rows_max = if plan.level >= 2 { most.max(GROUP_ROWS as u64) } else { u64::MAX };
+        let most = plan.rows_max(core.settings.compaction.part_bytes, sum(|m| m.rows), sum(|m| m.bytes));
+        let rows_max = most.max(GROUP_ROWS as u64);
         Self { core, job, plan, inputs, shape, open: BTreeMap::new(), rows_max, done: Vec::new() }
     }
 

@@ -14,7 +14,7 @@ use quiver_types::{Millis, MillisRange, ReadStats};
 use super::plan::Plan;
 use super::spans::merge_spans;
 use crate::core::{Core, Job};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::failpoint;
 use crate::flush::keys;
 use crate::metadata_rows::{metadata_batch, metadata_rows, newest_rows};
@@ -38,9 +38,11 @@ pub(super) async fn merge(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Par
     Ok(outputs)
 }
 
-/// Opens what was written, as a reader will.
+/// Reads what was written back, as a reader will: every sum, and the rows that its index knows. The inputs are deleted
+/// on its word.
 async fn confirm(core: &Core, output: &PartMeta) -> Result<()> {
     let (part, stats) = (core.part(output.clone()), ReadStats::default());
+    part.verify().await?;
     let found = if output.table == metrics::TABLE.name {
         part.series(&stats).await?.len() as u64
     } else if output.table == logs::TABLE.name {
@@ -233,9 +235,7 @@ async fn merge_series(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>])
         kept.add(&run);
         outputs.push(&run).await?;
         failpoint::hit("compact.in-merge");
-        if core.stop.is_cancelled() {
-            return Err(Error::new(ErrorKind::Cancelled, "the store closes"));
-        }
+        core.goes_on()?;
     }
     let read = sources.iter().fold(Counts::default(), |sum, s| sum.plus(s.read));
     let outputs = outputs.finish()?;
@@ -265,8 +265,7 @@ impl<'a> Outputs<'a> {
         let sum = |of: fn(&PartMeta) -> u64| inputs.iter().map(|p| of(&p.meta)).sum::<u64>().max(1);
         let (rows, bytes) = (sum(|m| m.rows), sum(|m| m.bytes));
         // Bytes per row of the inputs, which outputs rarely exceed.
-        let share = core.settings.compaction.part_bytes as f64 / bytes as f64;
-        let rows_max = if plan.level >= 2 { ((rows as f64 * share) as u64).max(1) } else { u64::MAX };
+        let rows_max = plan.rows_max(core.settings.compaction.part_bytes, rows, bytes);
         Self { core, job, plan, inputs, open: BTreeMap::new(), rows: 0, rows_max, done: Vec::new() }
     }
 

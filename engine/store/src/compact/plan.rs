@@ -2,8 +2,9 @@
 //!
 //! Level 0 parts of closed 2 h windows become level 1 (one part per window), a closed day becomes level 2 (cut by
 //! series range). Large parts of logs are level 1 from the start, and stay while there are few. Late data lies beside a
-//! day's level 2 parts and is folded in when it is worth the rewriting, so that write amplification stays at 4 or less:
-//! flush, level 1 and level 2 make 3.
+//! day's level 2 parts and is folded in when it is worth the rewriting: flush, level 1 and level 2 make a write
+//! amplification of 3, which no order of arrival brings above 5 (`simulation`). To that end parts are merged with others
+//! of about their size, never small ones with a large one again and again.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -18,6 +19,10 @@ use crate::settings::CompactionSettings;
 const WINDOWS_SPLIT_MAX: i64 = 4;
 /// So many small parts beside others are merged with each other, worth it or not: each costs every query.
 const SMALL_PARTS_MAX: usize = 16;
+/// So many parts of late data of about one size: they wait longer, since late data is rewritten more often.
+const LATE_PARTS_MAX: usize = 32;
+/// Outputs of level 1 are cut at this size: what is larger than 80 GiB cannot be uploaded.
+pub(super) const LEVEL1_BYTES_MAX: u64 = 64 << 30;
 /// So many parts of a day that were packed when they were flushed are left as they are.
 const PACKED_PARTS_MAX: usize = 16;
 
@@ -34,6 +39,15 @@ pub(crate) struct Plan {
     pub(crate) window_ms: Option<Millis>,
     /// What to merge.
     pub(crate) inputs: Vec<PartId>,
+}
+
+impl Plan {
+    /// Gives the rows at which an output ends, where inputs have so many rows and bytes.
+    pub(super) fn rows_max(&self, part_bytes: u64, rows: u64, bytes: u64) -> u64 {
+        let largest = if self.level >= 2 { part_bytes } else { LEVEL1_BYTES_MAX };
+        let share = largest as f64 / bytes.max(1) as f64;
+        ((rows as f64 * share) as u64).max(1)
+    }
 }
 
 /// What the planner knows beside the parts.
@@ -80,11 +94,14 @@ fn plan_day(table: &str, day: i32, mut parts: Vec<&PartMeta>, ctx: &Context<'_>)
         inputs: inputs.iter().map(|p| p.id).collect(),
     };
     let inputs_max = ctx.settings.inputs_max.max(2);
-    let some = |inputs: &[&PartMeta]| inputs.len().min(inputs_max);
-    // All of a day in one go, or first its small parts among themselves when there are too many. The outputs of one
-    // compaction count once: they are read one after the other.
-    let fits = open.len() + sources(&done) <= inputs_max.max(sources(&done) + 1);
-    let whole_day = || if fits { make(2, None, &parts) } else { make(1, None, &open[..some(&open)]) };
+    // All of a day in one go, or first the smallest of its parts among themselves when there are too many, so that what
+    // was merged is merged again as seldom as can be. The outputs of one compaction count once: they are read one after
+    // the other.
+    let excess = (open.len() + sources(&done)).saturating_sub(inputs_max.max(sources(&done) + 1));
+    let whole_day = || match excess {
+        0 => make(2, None, &parts),
+        _ => make(1, None, &smallest(&open, (excess + 1).min(inputs_max))),
+    };
     let day_end = (i64::from(day) + 1) * DAY_MS;
     let close_ms = ctx.settings.close_delay.as_millis() as i64;
     let closed = |end: Millis| end.saturating_add(close_ms) <= ctx.now_ms;
@@ -93,12 +110,15 @@ fn plan_day(table: &str, day: i32, mut parts: Vec<&PartMeta>, ctx: &Context<'_>)
         return (!spooled).then(whole_day).filter(|p| p.level == 2 || p.inputs.len() > 1);
     }
     if closed(day_end) {
-        return plan_late(&done, &open, ctx, spooled)
-            .map(|whole| if whole { whole_day() } else { make(1, None, &open[..some(&open)]) });
+        return match plan_late(&done, &open, ctx, spooled)? {
+            Late::Fold => Some(whole_day()).filter(|p| p.level == 2 || p.inputs.len() > 1),
+            Late::Merge(inputs) => Some(make(1, None, &inputs[..inputs.len().min(inputs_max)])),
+        };
     }
     let stored: Vec<_> = open.iter().copied().filter(|p| p.place == Place::Store).collect();
     if definition.window_ms >= DAY_MS {
-        return (stored.len() >= SMALL_PARTS_MAX).then(|| make(1, None, &stored[..some(&stored)]));
+        let alike = alike(&stored, SMALL_PARTS_MAX)?;
+        return Some(make(1, None, &alike[..alike.len().min(inputs_max)]));
     }
     plan_windows(definition.window_ms, &stored, ctx, closed).map(|(window_ms, inputs)| make(1, window_ms, &inputs))
 }
@@ -118,20 +138,52 @@ fn sources(done: &[&PartMeta]) -> usize {
     done.iter().map(id).collect::<HashSet<_>>().len()
 }
 
-/// Late data of a day that has its level 2: fold it in (true), merge it for itself (false), or leave it.
-fn plan_late(done: &[&PartMeta], late: &[&PartMeta], ctx: &Context<'_>, spooled: bool) -> Option<bool> {
+/// Size classes of parts, each 32 times the one before: so many of one class merged are of the next.
+fn class(part: &PartMeta) -> u32 {
+    part.bytes.max(1).ilog2() / 5
+}
+
+/// Gives the smallest of some parts, of those of a class the oldest.
+fn smallest<'p>(parts: &[&'p PartMeta], count: usize) -> Vec<&'p PartMeta> {
+    let mut parts = parts.to_vec();
+    parts.sort_by_key(|p| (class(p), p.min_ts, p.id));
+    parts.truncate(count);
+    // Where there is nothing but parts as large as they get, merging them changes nothing.
+    if parts.iter().map(|p| p.bytes).sum::<u64>() > LEVEL1_BYTES_MAX / 2 * count as u64 {
+        parts.truncate(1);
+    }
+    parts
+}
+
+/// Gives the parts of the smallest class of which there are so many.
+fn alike<'p>(parts: &[&'p PartMeta], count: usize) -> Option<Vec<&'p PartMeta>> {
+    let mut classes: BTreeMap<u32, Vec<&PartMeta>> = BTreeMap::new();
+    parts.iter().for_each(|p| classes.entry(class(p)).or_default().push(p));
+    classes.into_values().find(|of_class| of_class.len() >= count)
+}
+
+/// What is done with late data.
+enum Late<'p> {
+    /// Folded into level 2.
+    Fold,
+    /// Merged for itself.
+    Merge(Vec<&'p PartMeta>),
+}
+
+/// Late data of a day that has its level 2: what is due with it, if anything.
+fn plan_late<'p>(done: &[&PartMeta], late: &[&'p PartMeta], ctx: &Context<'_>, spooled: bool) -> Option<Late<'p>> {
     if spooled {
         return None;
     }
     let bytes = |parts: &[&PartMeta]| parts.iter().map(|p| p.bytes).sum::<u64>();
     let (done_bytes, late_bytes) = (bytes(done), bytes(late));
-    // Half as much again: rewriting costs at most three times what is new.
-    let worth = late_bytes * 2 >= done_bytes;
+    // As much again: rewriting costs at most twice what is new.
+    let worth = late_bytes >= done_bytes;
     let cheap = late.len() >= 4 && done_bytes + late_bytes <= ctx.spare_bytes;
     if worth || cheap {
-        return Some(true);
+        return Some(Late::Fold);
     }
-    (late.len() >= SMALL_PARTS_MAX).then_some(false)
+    alike(late, LATE_PARTS_MAX).map(Late::Merge)
 }
 
 type Windows<'a> = (Option<Millis>, Vec<&'a PartMeta>);
@@ -174,6 +226,9 @@ fn plan_windows<'a>(
 }
 
 #[cfg(test)]
+mod simulation;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::part::NameFilter;
@@ -194,8 +249,12 @@ mod tests {
     }
 
     fn metas(cases: &[Case]) -> Vec<PartMeta> {
-        let meta = |(i, c): (usize, &Case)| PartMeta {
-            id: PartId::from_u128(i as u128),
+        cases.iter().enumerate().map(|(i, c)| meta(i as u128, c)).collect()
+    }
+
+    fn meta(id: u128, c: &Case) -> PartMeta {
+        PartMeta {
+            id: PartId::from_u128(id),
             table: "metrics".into(),
             day: 0,
             level: c.level,
@@ -221,8 +280,7 @@ mod tests {
                 false => Origin::Compacted { compaction_id: PartId::nil(), replaced: Vec::new() },
             },
             files: Vec::new(),
-        };
-        cases.iter().enumerate().map(meta).collect()
+        }
     }
 
     /// `expected`: level, whether split by window, inputs.
@@ -268,9 +326,13 @@ mod tests {
         check(&[part(0, 0, HOUR)], closed, false, 0, Some((2, false, &[0])));
         check(&[part(2, 0, HOUR), part(2, 0, HOUR)], closed, false, 0, None);
         check(&[part(1, 0, HOUR), Case { place: Place::Spool, ..part(0, 0, HOUR) }], closed, false, 0, None);
-        let many: Vec<_> = (0..100).map(|_| part(0, 0, HOUR)).collect();
-        let first: Vec<u128> = (0..64).collect();
+        // Of too many the smallest, so few that the rest fits.
+        let mut many: Vec<_> = (0..100).map(|_| part(0, 0, HOUR)).collect();
+        many[0].bytes = 1 << 20;
+        let first: Vec<u128> = (1..38).collect();
         check(&many, closed, false, 0, Some((1, false, &first)));
+        let huge: Vec<_> = (0..100).map(|_| Case { bytes: LEVEL1_BYTES_MAX, ..part(1, 0, HOUR) }).collect();
+        check(&huge, closed, false, 0, None);
     }
 
     #[test]
@@ -281,11 +343,17 @@ mod tests {
             std::iter::once(part(2, 0, 20 * HOUR)).chain(late).collect::<Vec<_>>()
         };
         check(&with(1, 10), now, false, 0, None);
-        check(&with(1, 600), now, false, 0, Some((2, false, &[0, 1])));
+        check(&with(1, 600), now, false, 0, None);
+        check(&with(1, 1000), now, false, 0, Some((2, false, &[0, 1])));
         check(&with(4, 10), now, false, 0, None);
         check(&with(4, 10), now, false, 5000, Some((2, false, &[0, 1, 2, 3, 4])));
-        let late: Vec<u128> = (1..17).collect();
-        check(&with(16, 10), now, false, 0, Some((1, false, &late)));
+        check(&with(31, 10), now, false, 0, None);
+        let late: Vec<u128> = (1..33).collect();
+        check(&with(32, 10), now, false, 0, Some((1, false, &late)));
+        // What was merged stays as it is until there are many like it.
+        let mut grown = with(31, 10);
+        grown.push(Case { bytes: 320, ..part(1, 0, HOUR) });
+        check(&grown, now, false, 0, None);
     }
 
     #[test]

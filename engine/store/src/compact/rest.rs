@@ -1,0 +1,56 @@
+//! Days that could not be compacted (a damaged part, no room) rest before they are tried again, longer each time: a try
+//! reads all of a day, and fails at the same place.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+const FIRST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// The days that rest, by table.
+#[derive(Debug, Default)]
+pub(super) struct Resting(HashMap<(String, i32), Rest>);
+
+#[derive(Debug)]
+struct Rest {
+    until: Instant,
+    pause: Duration,
+}
+
+impl Resting {
+    /// Says whether a day rests now.
+    pub(super) fn rests(&self, table: &str, day: i32) -> bool {
+        self.0.get(&(table.to_owned(), day)).is_some_and(|rest| Instant::now() < rest.until)
+    }
+
+    /// Lets a day rest; gives for how long. `longer`: it cost something to try, so the pauses grow.
+    pub(super) fn failed(&mut self, table: &str, day: i32, longer: bool) -> Duration {
+        let now = Instant::now();
+        let rest = self.0.entry((table.to_owned(), day)).or_insert(Rest { until: now, pause: FIRST / 2 });
+        rest.pause = if longer { (rest.pause * 2).min(LONGEST) } else { rest.pause.max(FIRST) };
+        rest.until = now + rest.pause;
+        rest.pause
+    }
+
+    /// A day was compacted.
+    pub(super) fn succeeded(&mut self, table: &str, day: i32) {
+        self.0.remove(&(table.to_owned(), day));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_end() {
+        let mut resting = Resting::default();
+        assert!(!resting.rests("logs", 7));
+        let pauses: Vec<u64> = (0..9).map(|_| resting.failed("logs", 7, true).as_secs()).collect();
+        assert_eq!(pauses, [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]);
+        assert!(resting.rests("logs", 7) && !resting.rests("logs", 8) && !resting.rests("spans", 7));
+        resting.succeeded("logs", 7);
+        assert!(!resting.rests("logs", 7));
+        assert_eq!([false, false, true].map(|longer| resting.failed("logs", 7, longer)), [FIRST, FIRST, FIRST * 2]);
+    }
+}
