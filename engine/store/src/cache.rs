@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 
 use crate::decoded::DecodedCache;
@@ -114,6 +114,22 @@ impl<K: Hash + Eq + Clone, V: Clone> Lru<K, V> {
         self.shard(key).lock().remove(key);
     }
 
+    /// Forgets the entries whose keys are not kept.
+    pub fn retain(&self, keep: impl Fn(&K) -> bool) {
+        for shard in &self.shards {
+            let shard = &mut *shard.lock();
+            let (order, bytes) = (&mut shard.order, &mut shard.bytes);
+            shard.entries.retain(|key, entry| {
+                let kept = keep(key);
+                if !kept {
+                    order.remove(&entry.used);
+                    *bytes -= entry.bytes;
+                }
+                kept
+            });
+        }
+    }
+
     /// Forgets everything.
     pub fn clear(&self) {
         for shard in &self.shards {
@@ -187,14 +203,24 @@ impl Caches {
         }
     }
 
-    /// Forgets the footers and the series table of a part that is gone. (Its blocks grow old and go.)
-    pub fn forget(&self, part: PartId) {
-        self.series.remove(&part);
-        self.logs.remove(&part);
-        self.span_indexes.remove(&part);
-        for kind in 0..=u8::try_from(crate::part::KINDS.len()).unwrap_or(u8::MAX) {
-            self.footers.remove(&(part, kind));
+    /// Forgets all that is kept of parts that are gone: nobody asks for it any more, and others want the room.
+    pub fn forget(&self, parts: &[PartId]) {
+        if parts.is_empty() {
+            return;
         }
+        for part in parts {
+            self.series.remove(part);
+            self.logs.remove(part);
+            self.span_indexes.remove(part);
+            for kind in 0..=u8::try_from(crate::part::KINDS.len()).unwrap_or(u8::MAX) {
+                self.footers.remove(&(*part, kind));
+            }
+        }
+        let gone: HashSet<PartId> = parts.iter().copied().collect();
+        self.blocks.retain(|(part, ..)| !gone.contains(part));
+        self.words.retain(|(part, _)| !gone.contains(part));
+        self.decoded.forget(&gone);
+        self.samples.forget(&gone);
     }
 
     /// Gives the counters of each cache with its name.
@@ -230,6 +256,9 @@ mod tests {
         assert_eq!(lru.get(&0), Some(1));
         lru.remove(&0);
         assert_eq!(lru.stats(), CacheStats { hits: 5, misses: 2, entries: 2, bytes: 7 });
+        lru.insert(7, 1, 1);
+        lru.retain(|k| *k != 7);
+        assert_eq!((lru.get(&7), lru.stats().bytes, lru.stats().entries), (None, 7, 2));
         lru.clear();
         assert_eq!(lru.stats().bytes, 0);
     }

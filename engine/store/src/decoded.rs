@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashSet;
+
 use crate::cache::{CacheStats, Lru};
 use crate::logs::column::Values;
 use crate::part::PartId;
@@ -87,6 +89,12 @@ impl DecodedCache {
         }
     }
 
+    /// Forgets parts that are gone.
+    pub(crate) fn forget(&self, parts: &HashSet<PartId>) {
+        self.columns.retain(|key| !parts.contains(&key.0));
+        self.seen.retain(|key| !parts.contains(&key.0));
+    }
+
     /// Gives its counters.
     pub(crate) fn stats(&self) -> CacheStats {
         self.columns.stats()
@@ -113,5 +121,8 @@ mod tests {
         assert!(cache.page(part, 0, "c", 3).is_some() && cache.page(part, 0, "c", 4).is_none());
         assert!(cache.get(part, 0, "c").is_none());
         assert!(!DecodedCache::new(0).wants(part, 0, "a"));
+        cache.forget(&HashSet::from([part]));
+        assert_eq!((cache.stats().entries, cache.stats().bytes), (0, 0));
+        assert!(!cache.wants(part, 0, "a"), "as if it had never been");
     }
 }

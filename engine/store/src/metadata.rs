@@ -1,9 +1,9 @@
 //! Type, help and unit of metrics: the newest row of each metric that the caller may see, over parts and live rows.
 //!
-//! Parts hold few distinct rows, written anew daily; what the parts of a snapshot say together is kept until the set of
-//! parts changes.
+//! Parts hold few distinct rows, written anew daily; what the parts of a snapshot say together is kept, within a budget,
+//! and of a later snapshot only the parts are read that are new in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -11,41 +11,68 @@ use parking_lot::Mutex;
 use quiver_types::metrics::MetricMetadata;
 use quiver_types::stats::add;
 use quiver_types::tables::metric_metadata;
+use quiver_types::time::day_of;
 use quiver_types::{Access, ReadStats, Result};
 
 use crate::error::leave_out;
 use crate::metadata_rows::{MetadataRow, metadata_rows, newest_rows};
-use crate::part::PartId;
+use crate::part::{Part, PartId};
 use crate::snapshot::Snapshot;
 
 /// What the metadata of a metric take beside their longer texts.
 const METADATA_BYTES: usize = 160;
 const PARTS_READ_AT_ONCE: usize = 8;
 
-/// Newest rows per metric and service of one set of parts.
-type OfParts = (Vec<PartId>, Arc<Vec<MetadataRow>>);
-
 /// What the parts of the set that was asked for last say.
-#[derive(Debug, Default)]
-pub(crate) struct MetadataCache(Mutex<Option<OfParts>>);
+#[derive(Debug)]
+pub(crate) struct MetadataCache {
+    bytes_max: usize,
+    kept: Mutex<Option<OfParts>>,
+}
+
+/// Newest rows per metric and service of one set of parts.
+#[derive(Debug, Clone)]
+struct OfParts {
+    parts: Vec<PartId>,
+    rows: Arc<Vec<MetadataRow>>,
+}
+
+/// About what rows take in memory.
+fn memory_bytes(rows: &[MetadataRow]) -> usize {
+    let of = |r: &MetadataRow| {
+        let m = &r.metadata;
+        size_of::<MetadataRow>()
+            + [&m.metric, &m.metric_type, &m.help, &m.unit, &r.service].map(|s| s.len()).iter().sum::<usize>()
+    };
+    rows.iter().map(of).sum()
+}
 
 impl MetadataCache {
+    /// Keeps at most so many bytes; what is larger is read anew each time.
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, kept: Mutex::default() }
+    }
+
     async fn of_parts(&self, snapshot: &Snapshot, stats: &ReadStats) -> Result<Arc<Vec<MetadataRow>>> {
         let parts = snapshot.visible.table(metric_metadata::TABLE.name);
         let ids: Vec<PartId> = parts.iter().map(|p| p.meta.id).collect();
         add(&stats.parts_total, parts.len() as u64);
-        if let Some((of, rows)) = &*self.0.lock()
-            && *of == ids
-        {
+        let kept = self.kept.lock().clone();
+        if let Some(kept) = kept.as_ref().filter(|kept| kept.parts == ids) {
             add(&stats.cache_hits, 1);
-            return Ok(Arc::clone(rows));
+            return Ok(Arc::clone(&kept.rows));
         }
         add(&stats.cache_misses, 1);
-        add(&stats.parts_read, parts.len() as u64);
-        let mut read = futures::stream::iter(parts.to_vec())
-            .map(|part| async move { part.rows(stats).await })
-            .buffered(PARTS_READ_AT_ONCE);
-        let (mut rows, mut whole) = (Vec::new(), true);
+        let known: HashSet<PartId> = kept.iter().flat_map(|kept| kept.parts.iter().copied()).collect();
+        let fresh: Vec<Arc<Part>> = parts.iter().filter(|p| !known.contains(&p.meta.id)).cloned().collect();
+        add(&stats.parts_read, fresh.len() as u64);
+        let mut rows = kept.map_or_else(Vec::new, |kept| kept.rows.to_vec());
+        // What is gone was merged into others of its day, or its day was dropped.
+        let days: HashSet<i32> = parts.iter().map(|p| p.meta.day).collect();
+        rows.retain(|row| days.contains(&day_of(row.ts)));
+        let mut read =
+            futures::stream::iter(fresh).map(|part| async move { part.rows(stats).await }).buffered(PARTS_READ_AT_ONCE);
+        let mut whole = true;
         while let Some(batches) = read.next().await {
             let batches = match batches {
                 Ok(batches) => batches,
@@ -62,9 +89,8 @@ impl MetadataCache {
             rows = newest_rows(rows);
         }
         let rows = Arc::new(rows);
-        if whole {
-            *self.0.lock() = Some((ids, Arc::clone(&rows)));
-        }
+        let fits = whole && memory_bytes(&rows) <= self.bytes_max;
+        *self.kept.lock() = fits.then(|| OfParts { parts: ids, rows: Arc::clone(&rows) });
         Ok(rows)
     }
 

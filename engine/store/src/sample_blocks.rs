@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{Float64Array, Int64Array};
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use quiver_types::{Millis, MillisRange};
 use xxhash_rust::xxh3::xxh3_64;
@@ -177,6 +177,12 @@ impl SampleBlocks {
         self.blocks.insert((part, block), Arc::clone(samples), samples.bytes());
     }
 
+    /// Forgets parts that are gone.
+    pub(crate) fn forget(&self, parts: &HashSet<PartId>) {
+        self.blocks.retain(|key| !parts.contains(&key.0));
+        self.seen.lock().retain(|key, _| !parts.contains(&key.0));
+    }
+
     /// Gives its counters.
     pub(crate) fn stats(&self) -> CacheStats {
         self.blocks.stats()
@@ -220,6 +226,8 @@ mod tests {
         let block = Arc::new(SampleBlock::new(0, &[run(&[1], 1.0)]));
         cache.insert(part, 0, &block);
         assert!(cache.get(part, 0).is_some() && cache.get(part, 1).is_none());
+        cache.forget(&HashSet::from([part]));
+        assert_eq!((cache.stats().entries, cache.stats().bytes), (0, 0));
         assert!(SampleBlocks::new(0).get(part, 0).is_none());
     }
 }

@@ -42,6 +42,9 @@ use live::LiveMatches;
 use resolve::Question;
 use union::{SeriesList, unite};
 
+/// This part of the budget is for metadata of metrics.
+const METADATA_SHARE: usize = 8;
+
 /// Gives snapshots of a store; one per store, since it holds caches.
 #[derive(Debug)]
 pub struct StoreSource {
@@ -58,7 +61,9 @@ struct SelectCaches {
 impl StoreSource {
     /// Reads from what `shared` shows; keeps at most `cache_bytes` of resolved selectors.
     pub fn new(shared: Arc<Shared>, cache_bytes: usize) -> Self {
-        let caches = SelectCaches { base: BaseCache::new(cache_bytes), metadata: MetadataCache::default() };
+        // A part of the budget is enough for the metadata of some 100,000 metrics.
+        let metadata = MetadataCache::new(cache_bytes / METADATA_SHARE);
+        let caches = SelectCaches { base: BaseCache::new(cache_bytes - cache_bytes / METADATA_SHARE), metadata };
         Self { shared, caches: Arc::new(caches) }
     }
 }
