@@ -7,8 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::catalog::RemovedPart;
 use crate::core::Core;
-use crate::error::{Context, Result, chain};
+use crate::error::{Context, ErrorKind, Result, chain};
 use crate::failpoint;
 use crate::metrics::METRICS;
 use crate::object::delete_files;
@@ -43,9 +44,10 @@ pub(crate) async fn run(core: Arc<Core>) {
 /// What disk, store or catalog say; the rest is tried again at the next run.
 pub(crate) async fn clean(core: &Core) -> Result<usize> {
     let _one = core.cleaning.lock().await;
-    let mut files = clean_pending(core).await?;
-    files += clean_spool(core).await?;
-    files += clean_removed(core).await?;
+    let pending = clean_pending(core).await?;
+    // What one of them cannot delete is not in the way of the other.
+    let (spooled, removed) = (clean_spool(core).await, clean_removed(core).await);
+    let files = pending + spooled? + removed?;
     METRICS.cleaner_objects.add(files as u64);
     METRICS.cleaner_queue.set(core.catalog.removed_count().await?);
     if files > 0 {
@@ -74,7 +76,7 @@ async fn clean_spool(core: &Core) -> Result<usize> {
     if core.write_place == Place::Store {
         return Ok(0);
     }
-    let mut files = 0;
+    let (mut files, mut failed) = (0, None);
     let leftovers = core.catalog.spool_leftovers().await?;
     if leftovers.is_empty() {
         return Ok(0);
@@ -82,13 +84,16 @@ async fn clean_spool(core: &Core) -> Result<usize> {
     let read = core.readable(Some(Place::Spool));
     for part in leftovers.iter().filter(|p| !read.contains(&p.id)) {
         failpoint::hit("spool.before-delete");
-        delete_local(core, core.spool_root.clone(), keys(part)).await?;
+        if let Err(e) = delete_local(core, core.spool_root.clone(), keys(part)).await {
+            failed = failed.or(Some(e));
+            continue;
+        }
         failpoint::hit("spool.after-delete");
         core.catalog.spool_cleared(part.id).await?;
         failpoint::hit("spool.after-forget");
         files += part.files.len();
     }
-    Ok(files)
+    failed.map_or(Ok(files), Err)
 }
 
 async fn clean_removed(core: &Core) -> Result<usize> {
@@ -99,28 +104,44 @@ async fn clean_removed(core: &Core) -> Result<usize> {
     core.confirm_store().await?;
     let read = core.readable(None);
     let free: Vec<_> = removed.iter().filter(|p| !read.contains(&p.meta.id)).collect();
-    let mut files = 0;
+    let (mut files, mut failed) = (0, None);
     for batch in free.chunks(BATCH) {
-        failpoint::hit("cleaner.before-delete");
-        let all: Vec<String> = batch.iter().flat_map(|p| keys(&p.meta)).collect();
-        for part in batch {
-            core.caches.forget(part.meta.id);
-            part.meta.files.iter().for_each(|f| core.forget_file(&f.key, Place::Store));
+        match delete_parts(core, batch).await {
+            Ok(n) => files += n,
+            Err(e) if e.kind() == ErrorKind::Unavailable => return Err(e),
+            // One file that cannot be deleted must not keep all others.
+            Err(_) => {
+                for part in batch.chunks(1) {
+                    match delete_parts(core, part).await {
+                        Ok(n) => files += n,
+                        Err(e) => failed = failed.or(Some(e)),
+                    }
+                }
+            }
         }
-        let spooled: Vec<String> = batch.iter().filter(|p| p.spooled).flat_map(|p| keys(&p.meta)).collect();
-        if !spooled.is_empty() {
-            delete_local(core, core.spool_root.clone(), spooled).await?;
-        }
-        failpoint::hit("cleaner.in-delete");
-        core.storage.delete(&all).await?;
-        failpoint::hit("cleaner.after-delete");
-        let ids: Vec<_> = batch.iter().map(|p| p.meta.id).collect();
-        core.catalog.forget_parts(&ids).await?;
-        failpoint::hit("cleaner.after-forget");
-        METRICS.cleaner_bytes.add(batch.iter().map(|p| p.meta.bytes).sum());
-        files += all.len();
     }
-    Ok(files)
+    failed.map_or(Ok(files), Err)
+}
+
+async fn delete_parts(core: &Core, batch: &[&RemovedPart]) -> Result<usize> {
+    failpoint::hit("cleaner.before-delete");
+    let all: Vec<String> = batch.iter().flat_map(|p| keys(&p.meta)).collect();
+    let ids: Vec<_> = batch.iter().map(|p| p.meta.id).collect();
+    core.caches.forget(&ids);
+    for part in batch {
+        part.meta.files.iter().for_each(|f| core.forget_file(&f.key, Place::Store));
+    }
+    let spooled: Vec<String> = batch.iter().filter(|p| p.spooled).flat_map(|p| keys(&p.meta)).collect();
+    if !spooled.is_empty() {
+        delete_local(core, core.spool_root.clone(), spooled).await?;
+    }
+    failpoint::hit("cleaner.in-delete");
+    core.storage.delete(&all).await?;
+    failpoint::hit("cleaner.after-delete");
+    core.catalog.forget_parts(&ids).await?;
+    failpoint::hit("cleaner.after-forget");
+    METRICS.cleaner_bytes.add(batch.iter().map(|p| p.meta.bytes).sum());
+    Ok(all.len())
 }
 
 fn keys(part: &PartMeta) -> Vec<String> {

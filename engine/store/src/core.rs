@@ -1,7 +1,7 @@
 //! What the background jobs of one store share: settings, catalog, object store, what is visible, which jobs run, and
 //! who waits for whom.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
@@ -18,6 +18,7 @@ use uuid::Uuid;
 use crate::cache::Caches;
 use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
+use crate::health::FlushHealth;
 use crate::identity;
 use crate::io::{LocalIo, PartIo};
 use crate::layout::DataDir;
@@ -25,9 +26,12 @@ use crate::memtable::GenerationId;
 use crate::metrics::METRICS;
 use crate::object::{Storage, jitter};
 use crate::part::{Part, PartId, PartMeta, Place};
+use crate::room::Room;
 use crate::settings::StoreSettings;
 use crate::snapshot::{Shared, Visible};
 use crate::timer::Timer;
+use crate::upload::Damage;
+use crate::wal::disk::WalDisk;
 
 /// State that background jobs share.
 pub(crate) struct Core {
@@ -54,6 +58,12 @@ pub(crate) struct Core {
     pub(crate) clean: Notify,
     pub(crate) progress: Progress,
     pub(crate) amplification: Amplification,
+    /// Whether flushes get on.
+    pub(crate) flush_health: FlushHealth,
+    /// Free disk.
+    pub(crate) room: Room,
+    /// Parts in the spool that are damaged, with what is wrong: nothing waits for their upload.
+    pub(crate) damaged: Mutex<BTreeMap<PartId, Damage>>,
     spool_bytes: AtomicU64,
     /// One deletion run at a time.
     pub(crate) cleaning: tokio::sync::Mutex<()>,
@@ -85,6 +95,7 @@ pub(crate) struct Parts {
     pub(crate) installation: Uuid,
     pub(crate) confirmed: bool,
     pub(crate) dir: Arc<DataDir>,
+    pub(crate) disk: Arc<dyn WalDisk>,
 }
 
 impl Core {
@@ -93,6 +104,7 @@ impl Core {
             Some(root) => (root.to_owned(), Place::Store),
             None => (parts.spool_root.clone(), Place::Spool),
         };
+        let room = Room::new(parts.disk, write_root.clone(), parts.settings.disk_reserve_bytes);
         Self {
             settings: parts.settings,
             clock: parts.clock,
@@ -112,6 +124,9 @@ impl Core {
             clean: Notify::new(),
             progress: Progress::default(),
             amplification: Amplification::default(),
+            flush_health: FlushHealth::default(),
+            room,
+            damaged: Mutex::default(),
             spool_bytes: AtomicU64::new(0),
             cleaning: tokio::sync::Mutex::new(()),
             confirmed: AtomicBool::new(parts.confirmed),
@@ -140,24 +155,28 @@ impl Core {
 
     /// Swaps what readers see: parts in, parts out, generation out, in one store.
     pub(crate) fn publish(&self, commit: u64, added: Vec<PartMeta>, removed: &[PartId], flushed: Option<GenerationId>) {
-        let added: Vec<_> = added.into_iter().map(|meta| self.part(meta)).collect();
+        let mut added: Vec<_> = added.into_iter().map(|meta| self.part(meta)).collect();
+        // Outside of the lock, for which the WAL's thread may wait.
+        Visible::sort_parts(&mut added);
         let removed: HashSet<PartId> = removed.iter().copied().collect();
+        // A part that only moved is still what it was.
+        let gone: Vec<PartId> = removed.iter().copied().filter(|id| added.iter().all(|p| p.meta.id != *id)).collect();
         self.shared.update(|now| {
-            let mut parts = Vec::with_capacity(now.parts.len() + added.len());
+            let mut kept = Vec::with_capacity(now.parts.len());
             let mut retired = self.retired.lock();
             for part in now.parts.iter() {
                 if removed.contains(&part.meta.id) {
                     // Before the swap, so that the cleaner finds it either here or among the visible ones.
                     retired.entry(part.meta.id).or_default().push(Arc::downgrade(part));
                 } else {
-                    parts.push(Arc::clone(part));
+                    kept.push(Arc::clone(part));
                 }
             }
-            parts.extend(added);
-            Visible::sort_parts(&mut parts);
+            let parts = Visible::merge_parts(kept, added);
             let generations = now.generations.iter().filter(|g| Some(g.id()) != flushed).map(Arc::clone).collect();
             Visible { commit: now.commit.max(commit), parts: Arc::new(parts), generations }
         });
+        self.caches.forget(&gone);
         self.measure();
         self.progress.bump();
     }
@@ -165,13 +184,16 @@ impl Core {
     /// Brings the gauges of parts up to date.
     pub(crate) fn measure(&self) {
         let visible = self.shared.visible();
-        let spooled = visible.parts.iter().filter(|p| p.meta.place == Place::Spool);
+        let damaged = self.damaged.lock();
+        let spooled =
+            visible.parts.iter().filter(|p| p.meta.place == Place::Spool && !damaged.contains_key(&p.meta.id));
         let (mut count, mut spool_bytes) = (0, 0);
         for part in spooled {
             count += 1;
             spool_bytes += part.meta.bytes;
         }
         self.spool_bytes.store(spool_bytes, Relaxed);
+        METRICS.upload_damaged.set(damaged.len() as u64);
         METRICS.upload_queue.set(count);
         METRICS.spool_bytes.set(spool_bytes);
         METRICS.catalog_parts.set(visible.parts.len() as u64);
@@ -209,6 +231,22 @@ impl Core {
             self.confirmed.store(true, Relaxed);
         }
         Ok(())
+    }
+
+    /// Says whether a compaction may go on.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Cancelled`] when the store closes, [`ErrorKind::Unavailable`] when the disk is too full.
+    pub(crate) fn goes_on(&self) -> Result<()> {
+        if self.stop.is_cancelled() {
+            return Err(Error::new(ErrorKind::Cancelled, "the store closes"));
+        }
+        self.room.while_compacting()
+    }
+
+    /// Gives the parts whose upload nothing waits for.
+    pub(crate) fn damaged_ids(&self) -> HashSet<PartId> {
+        self.damaged.lock().keys().copied().collect()
     }
 
     /// Closes local files that are about to be deleted.

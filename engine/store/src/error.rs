@@ -64,6 +64,15 @@ pub(crate) fn leave_out(stats: &ReadStats, error: Error) -> Result<()> {
     Ok(())
 }
 
+/// Says whether a full disk is behind an error, however it came up.
+pub fn disk_is_full(error: &(dyn std::error::Error + 'static)) -> bool {
+    use std::io::ErrorKind as Io;
+    let full = |e: &std::io::Error| {
+        matches!(e.kind(), Io::StorageFull | Io::QuotaExceeded) || e.get_ref().is_some_and(|inner| disk_is_full(inner))
+    };
+    error.downcast_ref::<std::io::Error>().is_some_and(full) || error.source().is_some_and(disk_is_full)
+}
+
 /// Writes an error with its whole chain of causes, for logs.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
@@ -90,5 +99,7 @@ mod tests {
         let other = io_error("cannot write", std::io::Error::other("no such luck"));
         assert_eq!(other.kind(), ErrorKind::Internal);
         assert_eq!(chain(&other), "cannot write: no such luck");
+        let hidden = Error::internal("cannot write a part").with_source(std::io::Error::other(full));
+        assert!(disk_is_full(&hidden) && !disk_is_full(&other));
     }
 }

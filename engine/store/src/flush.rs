@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::catalog::{Change, Floor};
 use crate::cleaner;
 use crate::core::{Backoff, Core};
-use crate::error::{Context, Error, ErrorKind, Result, chain};
+use crate::error::{Context, Error, ErrorKind, Result, chain, disk_is_full};
 use crate::failpoint;
 use crate::memtable::spans::starts;
 use crate::memtable::{Generation, GenerationId};
@@ -30,33 +30,75 @@ use crate::part::spans::{OwnColumn, SpanPartWriter, own_columns, sorted};
 use crate::part::{Origin, PartCompression, PartId, PartMeta, PartSpec, PartWriter, planned_keys, write_rows_part};
 use crate::requests::AnsweredRequest;
 
+mod aside;
+
+use aside::Aside;
+pub(crate) use aside::held_id;
+
+/// So many tries fail before a generation is set aside.
+const GIVEN_UP_AFTER: u32 = 5;
+/// How much smaller parts are than what they hold in memory, as a rule.
+const PACKED: u64 = 8;
+
 /// What a flushed generation frees: its memory and WAL.
 pub(crate) trait Retire: Send + Sync {
     /// The generation is in parts that readers see.
     fn retire(&self, id: GenerationId);
+
+    /// Keeps the WAL of a generation elsewhere, until it is retired: later ones are committed before it.
+    ///
+    /// # Errors
+    /// What the disk says; a part of its files may have moved, and the next start moves the rest.
+    fn set_aside(&self, id: GenerationId) -> Result<()>;
 }
 
-/// The generation that is being flushed, until its WAL is gone.
+/// The generation that is being flushed, until its WAL is gone, and those that were set aside.
 #[derive(Debug, Default)]
-pub(crate) struct Flushing(Mutex<Option<GenerationId>>);
+pub(crate) struct Flushing {
+    now: Mutex<Option<GenerationId>>,
+    aside: Mutex<BTreeMap<GenerationId, String>>,
+}
 
 impl Flushing {
     /// Says whether it is one of these.
     pub(crate) fn is_one_of(&self, ids: &HashSet<GenerationId>) -> bool {
-        self.0.lock().is_some_and(|id| ids.contains(&id))
+        self.now.lock().is_some_and(|id| ids.contains(&id))
+    }
+
+    /// Says whether a generation was set aside.
+    pub(crate) fn is_aside(&self, id: GenerationId) -> bool {
+        self.aside.lock().contains_key(&id)
+    }
+
+    /// Says why one of these is not flushed for now.
+    pub(crate) fn set_aside_of(&self, ids: &HashSet<GenerationId>) -> Option<String> {
+        let aside = self.aside.lock();
+        aside.iter().find(|(id, _)| ids.contains(id)).map(|(id, why)| format!("generation {id} was set aside: {why}"))
     }
 }
 
-/// Flushes the replayed generations, then those that are sealed, until the store closes.
+/// The generations that a start found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// In the order in which they must be flushed.
+    pub(crate) replayed: Vec<Arc<Generation>>,
+    /// Those that were set aside.
+    pub(crate) aside: Vec<Arc<Generation>>,
+}
+
+/// Flushes the replayed generations, then those that are sealed, until the store closes. What cannot be flushed is set
+/// aside when others wait behind it, and tried again when there is time.
 pub(crate) async fn run(
     core: Arc<Core>,
     retire: Arc<dyn Retire>,
-    replayed: Vec<Arc<Generation>>,
+    found: Found,
     mut sealed: UnboundedReceiver<Arc<Generation>>,
     flushing: Arc<Flushing>,
 ) {
-    let mut waiting: VecDeque<_> = replayed.into();
+    let mut waiting: VecDeque<_> = found.replayed.into();
+    let mut aside = Aside::new(found.aside, Arc::clone(&flushing));
     loop {
+        core.flush_health.rests();
         let next = if let Some(next) = waiting.pop_front() {
             next
         } else {
@@ -67,18 +109,33 @@ pub(crate) async fn run(
                     Some(next) => next,
                     None => return,
                 },
+                () = aside.due() => {
+                    aside.retry(&core, &*retire).await;
+                    continue;
+                }
             }
         };
         let id = next.id();
-        *flushing.0.lock() = Some(id);
+        *flushing.now.lock() = Some(id);
         METRICS.flush_queue.set(sealed.len() as u64 + waiting.len() as u64 + 1);
-        if !flush_until_done(&core, next).await {
-            return;
+        let others_wait = || aside.takes_more() && sealed.len() + waiting.len() > 0;
+        match flush_until_done(&core, &next, others_wait).await {
+            Outcome::Done => {
+                // The last `Arc` here goes, so that retiring it frees the memory.
+                drop(next);
+                retire.retire(id);
+                failpoint::hit("flush.after-retire");
+            }
+            Outcome::GivenUp(why) => match retire.set_aside(id) {
+                Ok(()) => aside.add(next, why),
+                Err(e) => {
+                    tracing::error!(generation = %id, error = %chain(&e), "cannot set a generation aside");
+                    waiting.push_front(next);
+                }
+            },
+            Outcome::Closing => return,
         }
-        // The last `Arc` here is gone, so that retiring it frees the memory.
-        retire.retire(id);
-        failpoint::hit("flush.after-retire");
-        *flushing.0.lock() = None;
+        *flushing.now.lock() = None;
         METRICS.flush_queue.set(sealed.len() as u64 + waiting.len() as u64);
         core.progress.bump();
         core.upload.notify_one();
@@ -86,28 +143,67 @@ pub(crate) async fn run(
     }
 }
 
-/// Tries until it works; false when the store closes before.
-async fn flush_until_done(core: &Arc<Core>, generation: Arc<Generation>) -> bool {
+/// How a generation left the queue.
+enum Outcome {
+    Done,
+    /// Its content cannot be written, and others wait.
+    GivenUp(String),
+    Closing,
+}
+
+/// Tries until it works, the store closes, or the generation is better set aside.
+async fn flush_until_done(core: &Arc<Core>, generation: &Arc<Generation>, others_wait: impl Fn() -> bool) -> Outcome {
     let mut backoff = Backoff::new(core);
+    let mut own_faults = 0;
     loop {
         if core.stop.is_cancelled() {
-            return false;
+            return Outcome::Closing;
         }
-        match flush(core, &generation).await {
-            Ok(()) => return true,
-            Err(e) => {
-                METRICS.flush_failures.inc();
-                tracing::error!(generation = %generation.id(), error = %chain(&e), "flush failed, will retry");
-            }
-        }
-        // At once: a full disk gets its room back.
-        if let Err(e) = cleaner::clean_pending(core).await {
-            tracing::warn!(error = %chain(&e), "files of a failed flush stay for now");
+        core.flush_health.moves();
+        let Err(Failure { error, of_content }) = flush(core, generation, generation.id()).await else {
+            core.flush_health.succeeded();
+            return Outcome::Done;
+        };
+        let text = failed(core, generation, &error).await;
+        own_faults += u32::from(of_content);
+        if own_faults >= GIVEN_UP_AFTER && of_content && others_wait() {
+            return Outcome::GivenUp(text);
         }
         if !backoff.pause(&core.stop).await {
-            return false;
+            return Outcome::Closing;
         }
     }
+}
+
+/// Tells that a flush failed, and deletes what it left.
+async fn failed(core: &Core, generation: &Generation, error: &Error) -> String {
+    METRICS.flush_failures.inc();
+    let text = chain(error);
+    tracing::error!(generation = %generation.id(), error = text, "flush failed, will retry");
+    core.flush_health.failed(format!("generation {} cannot be flushed: {text}", generation.id()));
+    // At once: a full disk gets its room back.
+    if let Err(e) = cleaner::clean_pending(core).await {
+        tracing::warn!(error = %chain(&e), "files of a failed flush stay for now");
+    }
+    text
+}
+
+/// Why a flush failed.
+struct Failure {
+    error: Error,
+    /// Whether it lies in what is written, as far as one can tell: then another generation may do better.
+    of_content: bool,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, of_content: false }
+    }
+}
+
+/// A fault of ours is that of the content; a disk that is full, or a store that closes, is not.
+fn of_content(error: Error) -> Failure {
+    Failure { of_content: error.kind() == ErrorKind::Internal && !disk_is_full(&error), error }
 }
 
 /// One part to write.
@@ -126,28 +222,34 @@ struct SpanOutput {
     own: Arc<Vec<OwnColumn>>,
 }
 
-async fn flush(core: &Arc<Core>, generation: &Arc<Generation>) -> Result<()> {
+/// Flushes a generation under an id: its own, or that of one that was set aside.
+async fn flush(core: &Arc<Core>, generation: &Arc<Generation>, id: GenerationId) -> Result<(), Failure> {
     let started = Instant::now();
+    core.room.for_flush(generation.bytes() as u64 / PACKED)?;
     let job = core.begin_job();
     failpoint::hit("flush.before-pending");
     let planned = {
         let generation = Arc::clone(generation);
-        tokio::task::spawn_blocking(move || plan(&generation)).await.internal("the flush stopped")?
+        tokio::task::spawn_blocking(move || plan(&generation))
+            .await
+            .internal("the flush stopped")
+            .map_err(of_content)?
     };
     let keys: Vec<_> = planned.iter().flat_map(|o| keys(o.table, o.day, o.id)).collect();
     core.catalog.add_pending(job.id, &keys).await?;
     failpoint::hit("flush.after-pending");
     let added = {
         let (core, generation, flush_id) = (Arc::clone(core), Arc::clone(generation), job.id);
-        let write = move || write(&core, &generation, flush_id, planned);
-        tokio::task::spawn_blocking(write).await.internal("the flush stopped")??
+        let write = move || write(&core, &generation, (id, flush_id), planned);
+        let written = tokio::task::spawn_blocking(write).await.internal("the flush stopped");
+        written.and_then(|written| written).map_err(of_content)?
     };
     failpoint::hit("flush.before-commit");
     let bytes: u64 = added.iter().map(|p| p.bytes).sum();
     let parts = added.len();
     let mut answered = generation.requests();
     answered.retain(|request| !request.expired(core.now_ms()));
-    let (commit, added) = commit(core, generation.id(), job.id, added, answered).await?;
+    let (commit, added) = commit(core, id, job.id, added, answered).await?;
     failpoint::hit("flush.after-commit");
     core.publish(commit, added, &[], Some(generation.id()));
     failpoint::hit("flush.after-swap");
@@ -207,14 +309,19 @@ fn write_spans(root: &Path, spec: PartSpec, output: &SpanOutput) -> Result<PartM
     part.finish()?.ok_or_else(|| Error::internal("a day of spans turned out empty"))
 }
 
-fn write(core: &Core, generation: &Generation, flush_id: Uuid, planned: Vec<Output>) -> Result<Vec<PartMeta>> {
+fn write(
+    core: &Core,
+    generation: &Generation,
+    (id, flush_id): (GenerationId, Uuid),
+    planned: Vec<Output>,
+) -> Result<Vec<PartMeta>> {
     let outputs = planned.len() as u32;
     let mut written = Vec::with_capacity(planned.len());
     for (i, planned) in planned.into_iter().enumerate() {
         if core.stop.is_cancelled() {
             return Err(Error::new(ErrorKind::Cancelled, "the store closes"));
         }
-        let GenerationId { writer, number } = generation.id();
+        let GenerationId { writer, number } = id;
         let spec = PartSpec {
             table: planned.table.to_owned(),
             day: planned.day,
@@ -242,7 +349,8 @@ fn write(core: &Core, generation: &Generation, flush_id: Uuid, planned: Vec<Outp
             write_rows_part(root, spec, &metadata_batch(&planned.rows)?)?
         };
         written.push(meta);
-        failpoint::hit("flush.after-part");
+        core.flush_health.moves();
+        failpoint::check("flush.after-part")?;
     }
     Ok(written)
 }
@@ -265,7 +373,9 @@ async fn commit(
             Err(e) if e.kind() == ErrorKind::Conflict => return committed_before(core, id, e).await,
             Err(e) => e,
         };
-        tracing::error!(generation = %id, error = %chain(&error), "commit of a flush failed, will retry");
+        let text = chain(&error);
+        tracing::error!(generation = %id, error = text, "commit of a flush failed, will retry");
+        core.flush_health.failed(format!("generation {id} cannot be committed: {text}"));
         if !backoff.pause(&core.stop).await {
             return Err(error);
         }

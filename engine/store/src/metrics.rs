@@ -141,6 +141,7 @@ metrics! {
     Gauge flush_queue "quiver_flush_queue_count" "Sealed generations that wait for their flush.";
     Counter flush_runs "quiver_flush_runs_total" "Generations flushed.";
     Counter flush_failures "quiver_flush_failures_total" "Flushes that failed and were tried again.";
+    Gauge flush_held "quiver_flush_held_count" "Generations that cannot be flushed and were set aside, to be tried again.";
     Counter flush_parts "quiver_flush_parts_total" "Parts written by flushes.";
     Counter flush_bytes "quiver_flush_written_bytes_total" "Bytes of parts written by flushes.";
     SecondsCounter flush_time "quiver_flush_seconds_total" "Time spent in flushes.";
@@ -148,6 +149,7 @@ metrics! {
 
     // Upload of the spool.
     Gauge upload_queue "quiver_upload_queue_count" "Parts in the spool that wait for their upload.";
+    Gauge upload_damaged "quiver_upload_damaged_count" "Parts in the spool that are damaged and are not uploaded.";
     Gauge spool_bytes "quiver_spool_bytes" "Bytes of parts in the spool.";
     Counter spool_refused "quiver_spool_refused_total" "Writes refused because the spool is full.";
     Counter upload_runs "quiver_upload_runs_total" "Parts uploaded.";
@@ -158,6 +160,7 @@ metrics! {
     // Compaction.
     Counter compaction_runs "quiver_compaction_runs_total" "Compactions committed.";
     Counter compaction_failures "quiver_compaction_failures_total" "Compactions that failed or lost their inputs.";
+    Counter compaction_no_room "quiver_compaction_no_room_total" "Compactions not begun, or given up, for want of free disk.";
     Counter compaction_parts_read "quiver_compaction_parts_read_total" "Parts that compactions replaced.";
     Counter compaction_read_bytes "quiver_compaction_read_bytes_total" "Bytes of parts that compactions replaced.";
     Counter compaction_written_bytes "quiver_compaction_written_bytes_total" "Bytes of parts that compactions wrote.";

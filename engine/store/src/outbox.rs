@@ -38,7 +38,7 @@ pub(crate) async fn run(core: Arc<Core>) {
 pub(crate) async fn drain(core: &Core) -> Result<()> {
     loop {
         METRICS.outbox_depth.set(core.catalog.outbox_depth().await?);
-        let (commit, body) = match core.catalog.next_object().await? {
+        let (commit, body) = match core.catalog.next_object(&core.damaged_ids()).await? {
             NextObject::Ready { commit, body } => (commit, body),
             NextObject::Waiting { commit, parts } => {
                 tracing::debug!(commit, parts, "commit object waits for uploads");

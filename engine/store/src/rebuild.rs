@@ -76,6 +76,12 @@ pub async fn rebuild_with(
 async fn run(offline: &Offline) -> Result<RebuildReport> {
     let objects: BTreeMap<String, u64> = offline.storage.list("").await?.into_iter().collect();
     let mut state = State::read(offline, &objects).await?;
+    // What was damaged in the spool when its commit was told may have come up later.
+    for (_, part) in state.live.values_mut() {
+        if part.place == Place::Spool && part.files.iter().all(|f| objects.get(&f.key) == Some(&f.bytes)) {
+            part.place = Place::Store;
+        }
+    }
     let stored = identity::stored(&offline.storage).await?.map(|i| i.installation);
     let installation = match (stored, state.installation) {
         (Some(a), Some(b)) if a != b => {

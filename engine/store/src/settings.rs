@@ -169,6 +169,7 @@ impl StoreSettings {
             logs_past_ms: logs.map(|r| millis(self.accept_past.map_or(r, |a| a.min(r)))),
             logs_future_ms: logs.map(|_| LOGS_FUTURE_MS),
             days_max: 400,
+            generation_days_max: 8_000,
             service_labels: self.service_labels.clone(),
             service_new_series_per_hour: self.service_new_series_per_hour,
             requests_bytes: (64 * MIB).min(self.memory_limit_bytes / 32),
@@ -200,8 +201,10 @@ pub struct WriteSettings {
     pub logs_past_ms: Option<i64>,
     /// How far ahead a log row may be; none = no limit.
     pub logs_future_ms: Option<i64>,
-    /// Most UTC days that a request, and a generation, may touch.
+    /// Most UTC days that a request may touch.
     pub days_max: usize,
+    /// Most UTC days that a generation may touch: it is sealed before.
+    pub generation_days_max: usize,
     /// Labels that name the service of a series, the first non-empty one counts.
     pub service_labels: Vec<String>,
     /// New series that one service may bring within an hour; 0 = no limit.

@@ -35,6 +35,24 @@ impl Visible {
         });
     }
 
+    /// Puts sorted parts among sorted ones; few among many cost little more than the copy.
+    pub(crate) fn merge_parts(known: Vec<Arc<Part>>, added: Vec<Arc<Part>>) -> Vec<Arc<Part>> {
+        let key = |p: &Arc<Part>| (p.meta.day, p.meta.min_ts, p.meta.id);
+        let mut out = Vec::with_capacity(known.len() + added.len());
+        let mut rest = known.into_iter().peekable();
+        for part in added {
+            let table = part.meta.table.as_str();
+            while let Some(next) =
+                rest.next_if(|k| k.meta.table.as_str().cmp(table).then_with(|| key(k).cmp(&key(&part))).is_le())
+            {
+                out.push(next);
+            }
+            out.push(part);
+        }
+        out.extend(rest);
+        out
+    }
+
     /// Gives the parts of one table, sorted by day.
     pub fn table(&self, table: &str) -> &[Arc<Part>] {
         let start = self.parts.partition_point(|p| p.meta.table.as_str() < table);

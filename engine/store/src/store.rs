@@ -21,7 +21,7 @@ use crate::compact::Compactor;
 use crate::core::{Core, Parts};
 use crate::decoded::DecodedCache;
 use crate::error::{Context, Error, ErrorKind, Result, chain};
-use crate::flush::{Flushing, Retire};
+use crate::flush::{Flushing, Retire, held_id};
 use crate::layout::DataDir;
 use crate::logs::StoreLogs;
 use crate::memtable::GenerationId;
@@ -40,6 +40,8 @@ use crate::{cleaner, failpoint, flush, identity, outbox, retention, upload};
 
 /// Those who wait for background work give up when nothing at all got done for so long.
 const STALL: Duration = Duration::from_secs(120);
+/// The catalog answers in milliseconds; when it does not within this time it hangs.
+const CATALOG_ANSWERS: Duration = Duration::from_secs(5);
 
 /// The store.
 pub struct Store {
@@ -48,7 +50,7 @@ pub struct Store {
     source: Arc<StoreSource>,
     flushing: Arc<Flushing>,
     compactor: Compactor,
-    tasks: Mutex<Vec<JoinHandle<()>>>,
+    tasks: Mutex<Vec<(&'static str, JoinHandle<()>)>>,
     closing: AtomicBool,
     // Last: the lock goes when nothing of the store runs any more.
     _dir: Arc<DataDir>,
@@ -63,6 +65,10 @@ impl fmt::Debug for Store {
 impl Retire for WritePath {
     fn retire(&self, id: GenerationId) {
         Self::retire(self, id);
+    }
+
+    fn set_aside(&self, id: GenerationId) -> Result<()> {
+        Self::set_aside(self, id)
     }
 }
 
@@ -111,6 +117,7 @@ impl Store {
         let caches = Arc::new(caches);
         let (io, local_io) = part_io(&dir, &storage);
         let shared = Arc::new(Shared::new(Visible::default(), 0));
+        let disk = overrides.wal_disk.unwrap_or_else(|| Arc::new(LocalDisk));
         let parts = Parts {
             settings,
             clock,
@@ -124,19 +131,23 @@ impl Store {
             installation,
             confirmed,
             dir: Arc::clone(&dir),
+            disk: Arc::clone(&disk),
         };
         let core = Arc::new(Core::new(parts));
         let (commit, live) = core.catalog.live_parts().await?;
         core.publish(commit, live, &[], None);
 
         let (sealed_to, sealed) = mpsc::unbounded_channel();
-        let disk = overrides.wal_disk.unwrap_or_else(|| Arc::new(LocalDisk));
         let writer = Uuid::now_v7();
         let floors: HashMap<Uuid, u64> =
             core.catalog.floors().await?.into_iter().map(|f| (f.writer, f.floor)).collect();
         let (wal, settings) = (dir.wal(), core.settings.write());
         let (clock, shared) = (Arc::clone(&core.clock), Arc::clone(&core.shared));
         failpoint::hit("replay.begin");
+        let floors = Arc::new(floors);
+        let below = move |floors: &HashMap<Uuid, u64>, id: GenerationId| {
+            floors.get(&id.writer).is_some_and(|&floor| id.number < floor)
+        };
         let replay = move || {
             WritePath::open(WritePathParts {
                 dir: wal,
@@ -147,11 +158,15 @@ impl Store {
                 shared,
                 on_sealed: sealed_to,
                 writer,
-                flushed: Box::new(move |id| floors.get(&id.writer).is_some_and(|&floor| id.number < floor)),
+                flushed: Box::new({
+                    let floors = Arc::clone(&floors);
+                    move |id| below(&floors, id)
+                }),
+                held_flushed: Box::new(move |id| below(&floors, held_id(id))),
             })
         };
         let opened = tokio::task::spawn_blocking(replay).await;
-        let (write_path, replayed) = opened.internal("the replay of the WAL stopped")??;
+        let (write_path, found) = opened.internal("the replay of the WAL stopped")??;
         failpoint::hit("replay.end");
         let oldest = core.now_ms().saturating_sub(KEPT_MS);
         let answered = core.catalog.answered_since(oldest).await?;
@@ -163,7 +178,8 @@ impl Store {
         };
         match with_segments.internal("the start stopped")? {
             Ok(mut keep) => {
-                keep.extend(replayed.iter().map(|g| g.writer).chain([writer]));
+                let held = found.aside.iter().map(|g| held_id(g.id()).writer);
+                keep.extend(found.replayed.iter().map(|g| g.writer).chain(held).chain([writer]));
                 core.catalog.forget_writers(&keep).await?;
             }
             Err(e) => tracing::warn!(error = %chain(&e), "writers without a log are kept in the catalog for now"),
@@ -172,13 +188,13 @@ impl Store {
         let flushing = Arc::new(Flushing::default());
         let retire: Arc<dyn Retire> = Arc::clone(&write_path) as Arc<dyn Retire>;
         let mut tasks = vec![
-            tokio::spawn(flush::run(Arc::clone(&core), retire, replayed, sealed, Arc::clone(&flushing))),
-            tokio::spawn(outbox::run(Arc::clone(&core))),
-            tokio::spawn(retention::run(Arc::clone(&core))),
-            tokio::spawn(cleaner::run(Arc::clone(&core))),
+            ("flush", tokio::spawn(flush::run(Arc::clone(&core), retire, found, sealed, Arc::clone(&flushing)))),
+            ("writer of commit objects", tokio::spawn(outbox::run(Arc::clone(&core)))),
+            ("retention", tokio::spawn(retention::run(Arc::clone(&core)))),
+            ("cleaner", tokio::spawn(cleaner::run(Arc::clone(&core)))),
         ];
         if core.storage.local_root().is_none() {
-            tasks.push(tokio::spawn(upload::run(Arc::clone(&core))));
+            tasks.push(("upload", tokio::spawn(upload::run(Arc::clone(&core)))));
         }
         let compactor = Compactor::start(Arc::clone(&core), tokio::runtime::Handle::current())?;
         let source_bytes = usize::try_from(cache_bytes / 4).unwrap_or(usize::MAX);
@@ -259,9 +275,35 @@ impl Store {
         Ok(())
     }
 
-    /// Says whether the store takes writes and answers queries.
+    /// Says whether the store takes writes and answers queries, as far as is known without asking the catalog.
     pub fn ready(&self) -> bool {
-        !self.closing.load(Relaxed)
+        !self.closing.load(Relaxed) && self.standstill().is_none()
+    }
+
+    /// Says what keeps the store from its work, none if nothing does: a part of it that has ended, hangs, or fails
+    /// again and again.
+    pub async fn trouble(&self) -> Option<String> {
+        if self.closing.load(Relaxed) {
+            return Some("the store is shutting down".into());
+        }
+        if let Some(text) = self.standstill() {
+            return Some(text);
+        }
+        match tokio::time::timeout(CATALOG_ANSWERS, self.core.catalog.last_commit()).await {
+            Ok(Ok(_)) => None,
+            Ok(Err(e)) => Some(chain(&e)),
+            Err(_) => Some(format!("the catalog has not answered for {} s", CATALOG_ANSWERS.as_secs())),
+        }
+    }
+
+    fn standstill(&self) -> Option<String> {
+        let ended = |tasks: &[(&str, JoinHandle<()>)]| {
+            tasks.iter().find(|(_, task)| task.is_finished()).map(|(name, _)| format!("the {name} has ended"))
+        };
+        (self.write_path.trouble())
+            .or_else(|| ended(&self.tasks.lock()))
+            .or_else(|| self.compactor.has_ended().then(|| "the compaction has ended".into()))
+            .or_else(|| self.core.flush_health.trouble())
     }
 
     /// Gives the installation that catalog and object store belong to.
@@ -308,13 +350,16 @@ impl Store {
     /// its commit objects.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] when that makes no progress (the object store is down).
+    /// [`ErrorKind::Unavailable`] when that makes no progress (the object store is down), or a generation cannot be
+    /// flushed and was set aside.
     pub async fn flush_all(&self) -> Result<()> {
-        self.flush_sealed().await?;
-        self.wait_for_store().await
+        let aside = self.flush_sealed().await?;
+        self.wait_for_store().await?;
+        aside.map_or(Ok(()), |text| Err(Error::new(ErrorKind::Unavailable, text)))
     }
 
-    async fn flush_sealed(&self) -> Result<()> {
+    /// Flushes what can be flushed; says what was set aside of it.
+    async fn flush_sealed(&self) -> Result<Option<String>> {
         self.write_path.seal().await?;
         let sealed: HashSet<GenerationId> = {
             let visible = self.core.shared.visible();
@@ -322,9 +367,11 @@ impl Store {
         };
         let flushed = || async {
             let visible = self.core.shared.visible();
-            Ok(!visible.generations.iter().any(|g| sealed.contains(&g.id())) && !self.flushing.is_one_of(&sealed))
+            let waits = |id: GenerationId| sealed.contains(&id) && !self.flushing.is_aside(id);
+            Ok(!visible.generations.iter().any(|g| waits(g.id())) && !self.flushing.is_one_of(&sealed))
         };
-        self.core.progress.wait("the flush", STALL, flushed).await
+        self.core.progress.wait("the flush", STALL, flushed).await?;
+        Ok(self.flushing.set_aside_of(&sealed))
     }
 
     async fn wait_for_store(&self) -> Result<()> {
@@ -342,7 +389,8 @@ impl Store {
     /// # Errors
     /// As [`Store::flush_all`]; [`ErrorKind::Cancelled`] when the store closes.
     pub async fn compact_all(&self, force: bool) -> Result<()> {
-        self.flush_all().await?;
+        self.flush_sealed().await?;
+        self.wait_for_store().await?;
         self.compactor.request(force).await?;
         self.wait_for_store().await?;
         cleaner::clean(&self.core).await?;
@@ -372,7 +420,8 @@ impl Store {
             return;
         }
         match tokio::time::timeout(within, self.flush_sealed()).await {
-            Ok(Ok(())) => {}
+            Ok(Ok(None)) => {}
+            Ok(Ok(Some(aside))) => tracing::warn!(aside, "not all was flushed, the rest stays in the WAL"),
             Ok(Err(e)) => tracing::warn!(error = %chain(&e), "not all was flushed, the rest stays in the WAL"),
             Err(_) => tracing::info!("not all was flushed in time, the rest stays in the WAL"),
         }
@@ -380,9 +429,9 @@ impl Store {
         self.core.stop.cancel();
         self.write_path.shutdown().await;
         let tasks = std::mem::take(&mut *self.tasks.lock());
-        for task in tasks {
+        for (name, task) in tasks {
             if let Err(e) = task.await {
-                tracing::error!(error = %e, "a background job ended badly");
+                tracing::error!(name, error = %e, "a background job ended badly");
             }
         }
         self.compactor.join().await;

@@ -4,11 +4,12 @@
 //! above it), survives restarts, and drains by itself when the store is back (promise F3).
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures::{StreamExt, TryStreamExt};
 
 use crate::core::{Backoff, Core};
-use crate::error::{Result, chain};
+use crate::error::{Context, Error, ErrorKind, Result, chain};
 use crate::failpoint;
 use crate::metrics::METRICS;
 use crate::object::Tail;
@@ -16,6 +17,14 @@ use crate::part::{FileMeta, PartMeta};
 
 /// Files of one part that go up at a time.
 const FILES_AT_A_TIME: usize = 4;
+/// How long a damaged part rests before it is looked at again: somebody may have brought its files back.
+const LOOK_AGAIN: Duration = Duration::from_secs(600);
+
+/// A part in the spool whose files are not what was written.
+#[derive(Debug)]
+pub(crate) struct Damage {
+    looked: Instant,
+}
 
 /// Runs until the store closes.
 pub(crate) async fn run(core: Arc<Core>) {
@@ -24,9 +33,11 @@ pub(crate) async fn run(core: Arc<Core>) {
         match drain(&core).await {
             Ok(()) => {
                 backoff = Backoff::new(&core);
+                let rests = !core.damaged.lock().is_empty();
                 tokio::select! {
                     () = core.stop.cancelled() => return,
                     () = core.upload.notified() => {}
+                    () = tokio::time::sleep(LOOK_AGAIN), if rests => {}
                 }
             }
             Err(e) => {
@@ -40,21 +51,62 @@ pub(crate) async fn run(core: Arc<Core>) {
     }
 }
 
-/// Uploads all that waits.
+/// Uploads all that waits. A part that does not go up, though the store answers, is not in the way of the others.
 async fn drain(core: &Core) -> Result<()> {
     loop {
-        let waiting = core.catalog.spooled_parts().await?;
+        let mut waiting = core.catalog.spooled_parts().await?;
+        {
+            let damaged = core.damaged.lock();
+            waiting.retain(|p| damaged.get(&p.id).is_none_or(|d| d.looked.elapsed() >= LOOK_AGAIN));
+        }
         if waiting.is_empty() {
             return Ok(());
         }
         core.confirm_store().await?;
+        let mut failed = None;
         for part in waiting {
             if core.stop.is_cancelled() {
                 return Ok(());
             }
-            upload(core, &part).await?;
+            let done = match sound(core, &part).await {
+                Ok(()) => upload(core, &part).await,
+                Err(e) if e.kind() == ErrorKind::Unavailable => Err(e),
+                Err(e) => {
+                    set_aside(core, &part, &e);
+                    Ok(())
+                }
+            };
+            match done {
+                Err(e) if e.kind() == ErrorKind::Unavailable => return Err(e),
+                done => failed = failed.or(done.err()),
+            }
+        }
+        if let Some(error) = failed {
+            return Err(error);
         }
     }
+}
+
+/// Reads the files of a part: after the upload the copy in the store is the only one.
+async fn sound(core: &Core, part: &PartMeta) -> Result<()> {
+    let (part, runtime) = (core.part(part.clone()), tokio::runtime::Handle::current());
+    let read = move || runtime.block_on(part.verify());
+    tokio::task::spawn_blocking(read).await.internal("the check of a part stopped")?
+}
+
+/// Leaves a damaged part where it is: others go up, and their commit objects do not wait for it.
+fn set_aside(core: &Core, part: &PartMeta, error: &Error) {
+    let known = core.damaged.lock().insert(part.id, Damage { looked: Instant::now() }).is_some();
+    if !known {
+        let (table, day) = (&part.table, part.day);
+        tracing::error!(
+            part = %part.id, table, day, error = %chain(error),
+            "a part in the spool is damaged: it is not uploaded, queries that need it fail; see `quiver store check`"
+        );
+    }
+    core.measure();
+    core.outbox.notify_one();
+    core.progress.bump();
 }
 
 async fn upload(core: &Core, part: &PartMeta) -> Result<()> {
@@ -65,7 +117,7 @@ async fn upload(core: &Core, part: &PartMeta) -> Result<()> {
             let tail = Tail { bytes: file.tail_len, crc: file.tail_crc };
             core.storage.put_file(&file.key, &path, file.bytes, tail).await?;
             failpoint::hit("upload.after-file");
-            Ok::<_, crate::Error>(())
+            Ok::<_, Error>(())
         }
     };
     let files: Vec<_> = part.files.iter().map(one).collect();
@@ -74,6 +126,7 @@ async fn upload(core: &Core, part: &PartMeta) -> Result<()> {
     let placed = core.catalog.placed(std::slice::from_ref(part)).await?;
     failpoint::hit("upload.after-placed");
     let ids: Vec<_> = placed.iter().map(|p| p.id).collect();
+    core.damaged.lock().remove(&part.id);
     core.publish(0, placed, &ids, None);
     failpoint::hit("upload.after-swap");
     METRICS.upload_runs.inc();

@@ -11,14 +11,13 @@ pub(crate) mod limits;
 pub(crate) mod quota;
 pub(crate) mod stage;
 
-use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use quiver_types::{Clock, Error, ErrorKind, LogsBatch, MetricsBatch, Result, SpansBatch};
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
@@ -26,6 +25,8 @@ use uuid::Uuid;
 
 use crate::error::io_error;
 use crate::failpoint;
+use crate::flush::Found;
+use crate::health::Heartbeat;
 use crate::memtable::logs::PreparedLogs;
 use crate::memtable::{Generation, GenerationId};
 use crate::metrics::METRICS;
@@ -35,7 +36,7 @@ use crate::settings::WriteSettings;
 use crate::snapshot::{Shared, Visible};
 use crate::wal::disk::WalDisk;
 use crate::wal::replay::{self, replay};
-use crate::wal::segment::parse_file_name;
+use crate::wal::segment;
 use crate::writer::committer::{Committer, Files, Job, Log, Queued, SegmentFiles, WriteJob, Written};
 use crate::writer::stage::{Batch, Named, Stager};
 
@@ -44,6 +45,10 @@ const MEMORY_WAIT_MAX: Duration = Duration::from_secs(2);
 const MEMORY_WAIT_STEP: Duration = Duration::from_millis(10);
 /// So many generations may be in memory before writes wait for the flush.
 const GENERATIONS_MAX: u64 = 2;
+/// So many may be in memory, however small, before writes wait; with more than the second number they are refused.
+const SMALL_GENERATIONS_MAX: [usize; 2] = [8, 32];
+/// Folder in the WAL's for generations that were set aside.
+const HELD: &str = "held";
 /// This part of the budget is for writes even while the process is short of memory.
 const FREE_PART: u64 = 4;
 
@@ -112,6 +117,8 @@ pub struct WritePathParts {
     pub writer: Uuid,
     /// Says whether a generation is in parts already (at or below its writer's floor), so that its segments go.
     pub flushed: Box<dyn Fn(GenerationId) -> bool>,
+    /// The same for a generation that was set aside.
+    pub held_flushed: Box<dyn Fn(GenerationId) -> bool>,
 }
 
 impl std::fmt::Debug for WritePathParts {
@@ -133,6 +140,7 @@ pub struct WritePath {
     files: Arc<SegmentFiles>,
     queued_bytes: Arc<AtomicU64>,
     requests: Arc<Requests>,
+    heartbeat: Heartbeat,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
@@ -141,15 +149,22 @@ fn stopped() -> Error {
 }
 
 impl WritePath {
-    /// Replays what is in the folder and starts the WAL's thread. Gives the generations that were found, sealed, in the
-    /// order in which they must be flushed; they are visible already.
+    /// Replays what is in the folder and starts the WAL's thread. Gives the generations that were found, sealed; they are
+    /// visible already.
     ///
     /// # Errors
     /// Invalid: segments of a newer version. Internal: the folder cannot be read.
-    pub fn open(parts: WritePathParts) -> Result<(Self, Vec<Arc<Generation>>)> {
-        let WritePathParts { dir, disk, settings, clock, registry, shared, on_sealed, writer, flushed } = parts;
+    pub(crate) fn open(parts: WritePathParts) -> Result<(Self, Found)> {
+        let WritePathParts { dir, disk, settings, clock, registry, shared, on_sealed, writer, flushed, held_flushed } =
+            parts;
         std::fs::create_dir_all(&dir).map_err(|e| io_error(format!("cannot create `{}`", dir.display()), e))?;
-        let replayed = replay(&*disk, &dir, &registry, &*flushed)?;
+        let held_dir = dir.join(HELD);
+        std::fs::create_dir_all(&held_dir)
+            .map_err(|e| io_error(format!("cannot create `{}`", held_dir.display()), e))?;
+        finish_moves(&*disk, &dir, &held_dir)?;
+        let mut replayed = replay(&*disk, &held_dir, &registry, &*held_flushed)?;
+        let held = replayed.len();
+        replayed.extend(replay(&*disk, &dir, &registry, &*flushed)?);
         let mut files = HashMap::new();
         let mut found = Vec::with_capacity(replayed.len());
         for replayed in replayed {
@@ -186,16 +201,32 @@ impl WritePath {
             stager: Stager::default(),
             log: Log::default(),
             opened: None,
+            heartbeat: Heartbeat::default(),
         };
+        let heartbeat = committer.heartbeat.clone();
         let (jobs, queue) = channel();
         let thread = std::thread::Builder::new().name("quiver-wal".into()).spawn(move || committer.run(&queue));
         let thread = thread.map_err(|e| Error::internal("cannot start the thread of the WAL").with_source(e))?;
         let thread = Mutex::new(Some(thread));
         let requests = Requests::new(settings.requests_bytes);
         let queued_bytes = Arc::default();
-        let path = Self { jobs, settings, clock, disk, dir, registry, shared, files, queued_bytes, requests, thread };
+        let path = Self {
+            jobs,
+            settings,
+            clock,
+            disk,
+            dir,
+            registry,
+            shared,
+            files,
+            queued_bytes,
+            requests,
+            heartbeat,
+            thread,
+        };
         path.load_requests(found.iter().flat_map(|g| g.requests()).collect());
-        Ok((path, found))
+        let replayed = found.split_off(held);
+        Ok((path, Found { replayed, aside: found }))
     }
 
     /// Writes a batch. Returns when it is durable as the level says, and visible.
@@ -318,12 +349,28 @@ impl WritePath {
         held > self.settings.memory_bytes || short
     }
 
+    /// Says what keeps writes from being taken: the thread has ended, or the disk under it does not answer.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        if self.thread.lock().as_ref().is_some_and(std::thread::JoinHandle::is_finished) {
+            return Some("the thread of the write-ahead log has ended".into());
+        }
+        let silent = self.heartbeat.silent()?.as_secs();
+        Some(format!("the write-ahead log has not answered for {silent} s"))
+    }
+
     /// Whether more waits for its flush than one generation beside the open one: memory would grow with what comes in,
     /// as long as that is faster than the disk.
     fn runs_ahead(&self) -> bool {
         let visible = self.shared.visible();
         let unflushed: usize = visible.generations.iter().map(|g| g.bytes()).sum();
-        visible.generations.len() > 1 && unflushed as u64 > self.settings.generation_bytes * GENERATIONS_MAX
+        let generations = visible.generations.len();
+        generations > SMALL_GENERATIONS_MAX[0]
+            || (generations > 1 && unflushed as u64 > self.settings.generation_bytes * GENERATIONS_MAX)
+    }
+
+    /// Whether so many generations wait that the flush has to come first, whatever their size.
+    fn lacks_flush(&self) -> bool {
+        self.shared.visible().generations.len() > SMALL_GENERATIONS_MAX[1]
     }
 
     /// Waits until there is room. Who only runs ahead of the flush goes on after a while, who is over the budget does not.
@@ -339,14 +386,13 @@ impl WritePath {
         }
         while self.lacks_memory() || self.runs_ahead() {
             if started.elapsed() >= MEMORY_WAIT_MAX {
-                if !self.lacks_memory() {
-                    break;
-                }
+                let text = match (self.lacks_memory(), self.lacks_flush()) {
+                    (true, _) => "ingest is over its memory limit; waiting for the flush",
+                    (false, true) => "too many generations wait for their flush",
+                    (false, false) => break,
+                };
                 METRICS.ingest_refused.inc();
-                return Err(Error::new(
-                    ErrorKind::Unavailable,
-                    "ingest is over its memory limit; waiting for the flush",
-                ));
+                return Err(Error::new(ErrorKind::Unavailable, text));
             }
             tokio::time::sleep(MEMORY_WAIT_STEP).await;
         }
@@ -380,7 +426,8 @@ impl WritePath {
                 replay::discard(&*self.disk, path);
             }
         }
-        if let Err(error) = self.disk.sync_dir(&self.dir) {
+        let held = files.paths.first().and_then(|path| path.parent()).unwrap_or(&self.dir);
+        if let Err(error) = self.disk.sync_dir(held) {
             tracing::warn!(%error, "cannot sync the folder of the WAL after a removal");
         }
         failpoint::hit("wal.after-retire");
@@ -391,11 +438,31 @@ impl WritePath {
     ///
     /// # Errors
     /// Internal: the folder cannot be synced or listed.
-    pub(crate) fn writers_with_segments(&self) -> Result<HashSet<Uuid>> {
+    pub(crate) fn writers_with_segments(&self) -> Result<std::collections::HashSet<Uuid>> {
         let failed = |e| io_error(format!("cannot read `{}`", self.dir.display()), e);
+        self.disk.sync_dir(&self.dir.join(HELD)).map_err(failed)?;
         self.disk.sync_dir(&self.dir).map_err(failed)?;
         let paths = self.disk.list(&self.dir).map_err(failed)?;
-        Ok(paths.iter().filter_map(|path| Some(parse_file_name(path)?.0.writer)).collect())
+        Ok(paths.iter().filter_map(|path| Some(segment::parse_file_name(path)?.0.writer)).collect())
+    }
+
+    /// Moves the segments of a generation that cannot be flushed out of the way of the others, which are committed
+    /// before it.
+    ///
+    /// # Errors
+    /// What the disk says. What has not moved then is moved at the next start, before the replay.
+    pub fn set_aside(&self, id: GenerationId) -> Result<()> {
+        let held_dir = self.dir.join(HELD);
+        let mut files = self.files.lock();
+        let Some(files) = files.get_mut(&id) else { return Ok(()) };
+        let mut paths = files.paths.clone();
+        // The first that moves tells the next start that all of them belong there.
+        for path in &mut paths {
+            hold(&*self.disk, path, &held_dir)?;
+        }
+        files.paths = paths;
+        self.disk.sync_dir(&held_dir).map_err(|e| io_error("cannot sync the folder of held segments", e))?;
+        self.disk.sync_dir(&self.dir).map_err(|e| io_error("cannot sync the folder of the WAL", e))
     }
 
     /// Stops the thread after what is queued. The open generation stays in the WAL; [`WritePath::seal`] it before if
@@ -413,6 +480,33 @@ impl WritePath {
             tracing::error!("the thread of the WAL has panicked");
         }
     }
+}
+
+/// Moves a segment to the folder of those that were set aside, if it is not there.
+fn hold(disk: &dyn WalDisk, path: &mut PathBuf, held_dir: &Path) -> Result<()> {
+    let Some(name) = path.file_name() else { return Ok(()) };
+    let to = held_dir.join(name);
+    if *path != to {
+        disk.rename(path, &to).map_err(|e| io_error(format!("cannot move `{}`", path.display()), e))?;
+        *path = to;
+    }
+    Ok(())
+}
+
+/// Moves the rest of generations that were being set aside when the process ended.
+fn finish_moves(disk: &dyn WalDisk, dir: &Path, held_dir: &Path) -> Result<()> {
+    let list = |dir: &Path| disk.list(dir).map_err(|e| io_error(format!("cannot list `{}`", dir.display()), e));
+    let of = |path: &Path| segment::parse_file_name(path).map(|(id, _)| id);
+    let held: HashSet<GenerationId> = list(held_dir)?.iter().filter_map(|path| of(path)).collect();
+    if held.is_empty() {
+        return Ok(());
+    }
+    for mut path in list(dir)? {
+        if of(&path).is_some_and(|id| held.contains(&id)) {
+            hold(disk, &mut path, held_dir)?;
+        }
+    }
+    disk.sync_dir(held_dir).map_err(|e| io_error("cannot sync the folder of held segments", e))
 }
 
 /// About how much memory a batch takes in the queue.

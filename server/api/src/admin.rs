@@ -30,8 +30,8 @@ pub(crate) async fn ready(State(state): State<Arc<AppState>>) -> Response {
     if state.stopping.load(Relaxed) {
         return plain(StatusCode::SERVICE_UNAVAILABLE, "stopping");
     }
-    if !state.store.ready() {
-        return plain(StatusCode::SERVICE_UNAVAILABLE, "starting");
+    if let Some(reason) = state.store.trouble().await {
+        return plain(StatusCode::SERVICE_UNAVAILABLE, &reason);
     }
     plain(StatusCode::OK, "ready")
 }

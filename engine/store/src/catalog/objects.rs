@@ -1,6 +1,8 @@
 //! Commit objects: what each commit changed, as JSON in the store, for other readers and for the rebuild. Rendered from
 //! the catalog when their turn comes; `docs/formats/catalog.md` is their description.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 use sqlx::{Row, Sqlite, Transaction};
 use uuid::Uuid;
@@ -81,17 +83,21 @@ pub enum NextObject {
 }
 
 impl Catalog {
-    /// Gives the next commit object that the store lacks.
+    /// Gives the next commit object that the store lacks. It waits for the parts that it names, save for those that
+    /// are damaged and cannot go up: the object names them all the same, so that it is known what is missing.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database cannot be read.
-    pub async fn next_object(&self) -> Result<NextObject> {
+    pub async fn next_object(&self, damaged: &HashSet<PartId>) -> Result<NextObject> {
         let mut tx = self.pool.begin().await.db("be read")?;
         let sql = "SELECT o.number, o.writers, c.committed_ms, \
-            (SELECT count(*) FROM part WHERE spooled = 1 AND added <= o.number AND place = 'spool' AND removed IS NULL), \
+            (SELECT count(*) FROM part WHERE spooled = 1 AND added <= o.number AND place = 'spool' AND removed IS NULL \
+            AND id NOT IN (SELECT value FROM json_each(?))), \
             (SELECT id FROM installation) FROM outbox o JOIN \"commit\" c ON c.number = o.number \
             ORDER BY o.number LIMIT 1";
-        let Some(row) = sqlx::query(sql).fetch_optional(&mut *tx).await.db("be read")? else {
+        let damaged: Vec<String> = damaged.iter().map(PartId::to_string).collect();
+        let damaged = serde_json::to_string(&damaged).internal("cannot write ids as JSON")?;
+        let Some(row) = sqlx::query(sql).bind(damaged).fetch_optional(&mut *tx).await.db("be read")? else {
             return Ok(NextObject::None);
         };
         let commit = row.try_get::<i64, _>(0).db("be read")? as u64;

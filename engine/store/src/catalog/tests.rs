@@ -61,7 +61,7 @@ async fn add(catalog: &Catalog, part: &PartMeta) -> u64 {
 
 async fn drain(catalog: &Catalog) -> Vec<CommitObject> {
     let mut objects = Vec::new();
-    while let NextObject::Ready { commit, body } = catalog.next_object().await.unwrap() {
+    while let NextObject::Ready { commit, body } = catalog.next_object(&HashSet::new()).await.unwrap() {
         let object = CommitObject::parse("test", body.as_bytes()).unwrap();
         assert_eq!(object.commit, commit);
         objects.push(object);
@@ -163,7 +163,7 @@ async fn objects_wait_for_uploads_in_order() {
     assert_eq!(written.iter().map(|o| o.commit).collect::<Vec<_>>(), [0, 1]);
     assert!(written[0].full && !written[1].full);
     assert_eq!(written[1].added, std::slice::from_ref(&stored), "as it was, though it is removed now");
-    match catalog.next_object().await.unwrap() {
+    match catalog.next_object(&HashSet::new()).await.unwrap() {
         NextObject::Waiting { commit, parts } => assert_eq!((commit, parts), (waits, 1)),
         other => panic!("{other:?}"),
     }

@@ -18,6 +18,7 @@ use crate::timer::Timer;
 
 mod crash;
 mod outage;
+mod trouble;
 
 /// Where time starts in these tests: 2 h into a day.
 const START: Millis = 20_000 * DAY_MS + 2 * 3_600_000;

@@ -19,6 +19,7 @@ use tracing::{debug, error, info, warn};
 
 use super::stage::{Batch, StageContext, Staged, Stager};
 use crate::failpoint;
+use crate::health::Heartbeat;
 use crate::memtable::{Generation, GenerationId, SampleRows};
 use crate::metrics::METRICS;
 use crate::registry::Registry;
@@ -138,6 +139,7 @@ pub(crate) struct Committer {
     pub(crate) log: Log,
     /// When the first row of the open generation came.
     pub(crate) opened: Option<Instant>,
+    pub(crate) heartbeat: Heartbeat,
 }
 
 /// The segments of the open generation.
@@ -189,6 +191,7 @@ impl Committer {
     pub(crate) fn run(mut self, jobs: &Receiver<Job>) {
         let mut carried = None;
         loop {
+            self.heartbeat.beat();
             let job = match carried.take() {
                 Some(job) => job,
                 None => match jobs.recv_timeout(TICK) {
@@ -218,7 +221,7 @@ impl Committer {
 
     /// Commits a write and what waits behind it; gives back a job that belongs to the time after.
     fn group(&mut self, first: WriteJob, jobs: &Receiver<Job>) -> Option<Job> {
-        if self.generation.days_with(&first.days) > self.settings.days_max {
+        if self.generation.days_with(&first.days) > self.settings.generation_days_max {
             self.seal();
         }
         let mut group = Group::new();
@@ -247,7 +250,9 @@ impl Committer {
             match jobs.try_recv() {
                 Ok(Job::Write(job)) => {
                     let mut all = days.clone();
-                    if add_days(&mut all, &job.days) && self.generation.days_with(&all) > self.settings.days_max {
+                    if add_days(&mut all, &job.days)
+                        && self.generation.days_with(&all) > self.settings.generation_days_max
+                    {
                         carried = Some(Job::Write(job));
                     } else {
                         next = Some(*job);

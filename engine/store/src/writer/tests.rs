@@ -40,6 +40,7 @@ struct Rig {
     registry: Arc<Registry>,
     sealed: UnboundedReceiver<Arc<Generation>>,
     replayed: Vec<Arc<Generation>>,
+    aside: Vec<Arc<Generation>>,
 }
 
 fn settings() -> WriteSettings {
@@ -65,9 +66,10 @@ fn try_open(dir: &Path, disk: Arc<dyn WalDisk>, settings: WriteSettings) -> Resu
         on_sealed,
         writer: Uuid::now_v7(),
         flushed: Box::new(|_| false),
+        held_flushed: Box::new(|_| false),
     };
-    let (path, replayed) = WritePath::open(parts)?;
-    Ok(Rig { path, shared, registry, sealed, replayed })
+    let (path, Found { replayed, aside }) = WritePath::open(parts)?;
+    Ok(Rig { path, shared, registry, sealed, replayed, aside })
 }
 
 fn open(dir: &Path) -> Rig {
@@ -114,6 +116,81 @@ fn segments(dir: &Path) -> Vec<PathBuf> {
     let mut files = LocalDisk.list(dir).expect("lists");
     files.sort();
     files
+}
+
+#[tokio::test]
+async fn a_sender_that_walks_over_years_fills_one_generation() {
+    let dir = TempDir::new().expect("a folder");
+    let settings = WriteSettings { days_max: 10, generation_days_max: 2000, ..settings() };
+    let mut rig = try_open(dir.path(), Arc::new(LocalDisk), settings).expect("opens");
+    // Series by series over three years, ten days a request.
+    let mut written = 0;
+    for series in 0..4 {
+        for request in 0..110 {
+            let name = format!("m{series}");
+            let days = (0..10).map(|day| (1_600_000_000_000 + (request * 10 + day) * DAY_MS, 1.0));
+            let samples: Vec<(i64, f64)> = days.collect();
+            rig.path.write_metrics(batch(&[(&[("__name__", &name)], &samples)])).await.expect("taken");
+            written += samples.len();
+        }
+    }
+    assert!(rig.sealed.try_recv().is_err(), "nothing was sealed before its time");
+    assert_eq!(rig.read(&[]).len(), written);
+    let generation = rig.path.seal().await.expect("runs").expect("rows");
+    assert_eq!(generation.days().len(), 1100, "a part for each day, however many requests there were");
+    assert_eq!(generation.days().iter().map(|&day| generation.runs(day).count()).sum::<usize>(), written);
+}
+
+#[tokio::test]
+async fn many_small_generations_wait_for_their_flush() {
+    let dir = TempDir::new().expect("a folder");
+    let settings = WriteSettings { generation_days_max: 1, ..settings() };
+    let rig = try_open(dir.path(), Arc::new(LocalDisk), settings).expect("opens");
+    // Each write is of another day, so each seals; nobody flushes.
+    let mut refused = None;
+    for day in 0..100 {
+        if day > SMALL_GENERATIONS_MAX[0] as i64 {
+            // Without the pause that a sender gets.
+            rig.path.seal().await.expect("runs");
+        }
+        if day > SMALL_GENERATIONS_MAX[0] as i64 && rig.shared.visible().generations.len() <= SMALL_GENERATIONS_MAX[1] {
+            rig.path
+                .enqueue(Batch::Metrics(one("m", day * DAY_MS, 1.0)), 1, vec![day as i32])
+                .expect("queued")
+                .await
+                .expect("runs")
+                .expect("written");
+            continue;
+        }
+        if let Err(error) = rig.path.write_metrics(one("m", day * DAY_MS, 1.0)).await {
+            refused = Some(error);
+            break;
+        }
+    }
+    let refused = refused.expect("not without end");
+    assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    assert!(refused.to_string().contains("too many generations"), "{refused}");
+    assert!(rig.shared.visible().generations.len() <= SMALL_GENERATIONS_MAX[1] + 2);
+}
+
+#[tokio::test]
+async fn a_generation_that_was_set_aside_is_found_again() {
+    let dir = TempDir::new().expect("a folder");
+    let rig = open(dir.path());
+    rig.path.write_metrics(one("first", 1, 1.0)).await.expect("taken");
+    let first = rig.path.seal().await.expect("runs").expect("rows").id();
+    rig.path.write_metrics(one("second", 2, 2.0)).await.expect("taken");
+    rig.path.set_aside(first).expect("moves");
+    assert_eq!((segments(dir.path()).len(), segments(&dir.path().join(HELD)).len()), (1, 1));
+    rig.path.shutdown().await;
+    drop(rig);
+    let rig = open(dir.path());
+    assert_eq!(rig.read(&[]), [(1, 1.0), (2, 2.0)]);
+    assert_eq!((rig.replayed.len(), rig.aside.len()), (1, 1));
+    assert_eq!(rig.aside[0].id(), first);
+    rig.path.retire(first);
+    assert!(segments(&dir.path().join(HELD)).is_empty());
+    assert_eq!(rig.read(&[]), [(2, 2.0)]);
 }
 
 #[tokio::test]

@@ -1,0 +1,96 @@
+//! Generations that cannot be flushed: set aside, so that those behind them go on, and tried again with growing pauses.
+//!
+//! Their rows stay visible, their WAL lies in a folder of its own (`wal/held`) and is replayed at each start. The floor of
+//! their writer moves past them, so each is committed as the only generation of a writer made for it.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use uuid::Uuid;
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::{Failure, Flushing, Retire, failed, flush};
+use crate::core::Core;
+use crate::memtable::{Generation, GenerationId};
+use crate::metrics::METRICS;
+
+/// More are not set aside: then it is not the generation that is at fault.
+const HELD_MAX: usize = 8;
+const FIRST: Duration = Duration::from_secs(2);
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// Gives the id under which a generation is committed that was set aside.
+pub(crate) fn held_id(id: GenerationId) -> GenerationId {
+    let mut bytes = id.writer.as_bytes().to_vec();
+    bytes.extend_from_slice(&id.number.to_be_bytes());
+    GenerationId { writer: Uuid::from_u128(xxh3_128(&bytes)), number: 1 }
+}
+
+/// See the module.
+pub(super) struct Aside {
+    all: Vec<Held>,
+    flushing: Arc<Flushing>,
+}
+
+struct Held {
+    generation: Arc<Generation>,
+    next: Instant,
+    pause: Duration,
+}
+
+impl Aside {
+    pub(super) fn new(found: Vec<Arc<Generation>>, flushing: Arc<Flushing>) -> Self {
+        let mut aside = Self { all: Vec::new(), flushing };
+        found.into_iter().for_each(|generation| aside.add(generation, "so it was found at the start".into()));
+        aside
+    }
+
+    /// Says whether one more may be set aside.
+    pub(super) fn takes_more(&self) -> bool {
+        self.all.len() < HELD_MAX
+    }
+
+    pub(super) fn add(&mut self, generation: Arc<Generation>, why: String) {
+        tracing::error!(generation = %generation.id(), why, "set a generation aside that cannot be flushed");
+        self.flushing.aside.lock().insert(generation.id(), why);
+        self.all.push(Held { generation, next: Instant::now() + FIRST, pause: FIRST });
+        METRICS.flush_held.set(self.all.len() as u64);
+    }
+
+    /// Ends when one is to be tried again.
+    pub(super) async fn due(&self) {
+        match self.all.iter().map(|held| held.next).min() {
+            Some(next) => tokio::time::sleep_until(next).await,
+            None => pending().await,
+        }
+    }
+
+    /// Tries the one whose turn it is.
+    pub(super) async fn retry(&mut self, core: &Arc<Core>, retire: &dyn Retire) {
+        let Some(at) = (0..self.all.len()).min_by_key(|&at| self.all[at].next) else { return };
+        let held = &mut self.all[at];
+        let id = held.generation.id();
+        match flush(core, &held.generation, held_id(id)).await {
+            Ok(()) => {
+                self.all.swap_remove(at);
+                self.flushing.aside.lock().remove(&id);
+                METRICS.flush_held.set(self.all.len() as u64);
+                tracing::info!(generation = %id, "flushed a generation that was set aside");
+                retire.retire(id);
+                core.upload.notify_one();
+                core.outbox.notify_one();
+            }
+            Err(Failure { error, .. }) => {
+                held.pause = (held.pause * 2).min(LONGEST);
+                held.next = Instant::now() + held.pause;
+                let why = failed(core, &held.generation, &error).await;
+                // Others are flushed all the same.
+                core.flush_health.succeeded();
+                self.flushing.aside.lock().insert(id, why);
+            }
+        }
+        core.progress.bump();
+    }
+}

@@ -1,0 +1,121 @@
+//! Whether the engine works: what stands still is known by name, so that `/health/ready` can say it.
+//!
+//! A job that fails and is tried again is trouble once it has failed for a while with nothing done in between; work that
+//! takes long is none as long as it gets on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// So many tries in a row, or so long a time, may fail before that is trouble.
+const TRIES_MAX: u32 = 3;
+const FAILING_MAX: Duration = Duration::from_secs(30);
+/// A flush that finished no part for so long hangs.
+const SILENT_MAX: Duration = Duration::from_secs(300);
+/// The WAL's thread looks around each second; when it did not for so long the disk under it hangs.
+const BEAT_MAX: Duration = Duration::from_secs(30);
+
+/// What is known of the flush.
+#[derive(Debug, Default)]
+pub(crate) struct FlushHealth(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    failing: Option<Failing>,
+    /// When the flush that runs got on last.
+    moved: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Failing {
+    since: Instant,
+    tries: u32,
+    text: String,
+}
+
+impl FlushHealth {
+    /// A flush begins, or got on.
+    pub(crate) fn moves(&self) {
+        self.0.lock().moved = Some(Instant::now());
+    }
+
+    /// Nothing is to be flushed now.
+    pub(crate) fn rests(&self) {
+        self.0.lock().moved = None;
+    }
+
+    /// A generation was flushed.
+    pub(crate) fn succeeded(&self) {
+        *self.0.lock() = State::default();
+    }
+
+    /// A try failed, with what is to be told.
+    pub(crate) fn failed(&self, text: String) {
+        let mut state = self.0.lock();
+        let failing =
+            state.failing.get_or_insert_with(|| Failing { since: Instant::now(), tries: 0, text: String::new() });
+        failing.tries += 1;
+        failing.text = text;
+    }
+
+    /// Says what keeps it from working.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let state = self.0.lock();
+        if let Some(failing) = &state.failing
+            && (failing.tries >= TRIES_MAX || failing.since.elapsed() >= FAILING_MAX)
+        {
+            let seconds = failing.since.elapsed().as_secs();
+            return Some(format!("the flush fails since {seconds} s: {}", failing.text));
+        }
+        let silent = state.moved.map(|at| at.elapsed()).filter(|silent| *silent >= SILENT_MAX)?;
+        Some(format!("the flush has got nothing done for {} s", silent.as_secs()))
+    }
+}
+
+/// The sign of life of a thread that looks around each second.
+#[derive(Debug, Clone)]
+pub(crate) struct Heartbeat {
+    start: Instant,
+    /// Milliseconds after the start.
+    last: Arc<AtomicU64>,
+}
+
+impl Default for Heartbeat {
+    fn default() -> Self {
+        Self { start: Instant::now(), last: Arc::default() }
+    }
+}
+
+impl Heartbeat {
+    /// The thread lives.
+    pub(crate) fn beat(&self) {
+        self.last.store(self.start.elapsed().as_millis() as u64, Relaxed);
+    }
+
+    /// Gives for how long it has been silent, if that is too long.
+    pub(crate) fn silent(&self) -> Option<Duration> {
+        let silent = self.start.elapsed().saturating_sub(Duration::from_millis(self.last.load(Relaxed)));
+        (silent >= BEAT_MAX).then_some(silent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_again_and_again_is_trouble() {
+        let health = FlushHealth::default();
+        health.moves();
+        assert_eq!(health.trouble(), None);
+        (0..2).for_each(|_| health.failed("once".into()));
+        assert_eq!(health.trouble(), None, "the next try may do");
+        health.failed("no such luck".into());
+        assert_eq!(health.trouble().as_deref(), Some("the flush fails since 0 s: no such luck"));
+        health.succeeded();
+        assert_eq!(health.trouble(), None);
+        assert_eq!(Heartbeat::default().silent(), None);
+    }
+}
