@@ -8,6 +8,7 @@ mod bit_rot;
 mod bodies;
 mod cancel;
 mod cardinality;
+mod connections;
 mod descriptors;
 mod drain;
 mod full_disk;

@@ -118,6 +118,94 @@ async fn slow_readers_hold_little_and_give_it_back() {
     assert_eq!(server.stop(), Some(0));
 }
 
+/// Requests with large answers of other endpoints: made while they are read, or counted as a whole.
+const LARGE: &[&str] = &[
+    "/logs-api/select/logsql/query?query=*",
+    "/logs-api/select/logsql/tail?query=*&start_offset=1000000h",
+    "/logs-api/select/logsql/field_values?query=*&field=_msg",
+    "/metrics-api/api/v1/series?match[]={job=%22j%22}",
+    "/metrics-api/api/v1/label/long/values",
+    "/platform-api/traces/00000000000000000000000000000007/otlp",
+];
+
+/// Rows, series and spans with long texts: each answer has some 16 MB and more.
+async fn long_texts(server: &Server, caller: &Caller) {
+    let noise = |n: usize| format!("{:016x}", (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)).repeat(64);
+    for piece in 0..20 {
+        let line = |n: usize| format!("{{\"_time\":\"{}\",\"_msg\":\"{}\"}}\n", START_MS * 1_000_000, noise(n));
+        let lines: String = (piece * 1000..(piece + 1) * 1000).map(line).collect();
+        let answer = server.post("/insert/jsonline", &[], lines.into_bytes()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let values: Vec<String> = (piece * 1000..(piece + 1) * 1000).map(noise).collect();
+        let series: Vec<Series<'_>> = values
+            .iter()
+            .map(|value| (vec![("__name__", "long_names"), ("job", "j"), ("long", value.as_str())], vec![(START_MS, 1.0)]))
+            .collect();
+        assert_eq!(caller.write(remote_write(&series)).await, Written::Taken);
+        let span = |n: usize| {
+            serde_json::json!({"traceId": format!("{:032x}", 7), "spanId": format!("{:016x}", n + 1), "name": noise(n),
+                "kind": 2, "startTimeUnixNano": (START_MS * 1_000_000).to_string(),
+                "endTimeUnixNano": (START_MS * 1_000_000 + 1).to_string()})
+        };
+        let spans: Vec<_> = (piece * 1000..(piece + 1) * 1000).map(span).collect();
+        let body = serde_json::json!({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).to_string();
+        let answer = server.post("/v1/traces", &[("content-type", "application/json")], body.into_bytes()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stdout, reason = "the figures are the outcome")]
+async fn slow_readers_of_every_endpoint() {
+    let (_dir, server, caller) = server().await;
+    long_texts(&server, &caller).await;
+    server.flush().await;
+    for target in LARGE {
+        // What is made once is made before.
+        let mut first = open_at(&server, target).await;
+        assert!(first.read(&mut [0; 1]).await.expect("an answer") > 0);
+        drop(first);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let before = server.rss_bytes();
+        let mut sockets = Vec::new();
+        for _ in 0..READERS {
+            let mut socket = open_at(&server, target).await;
+            let mut head = vec![0; 1024];
+            let read = socket.read(&mut head).await.expect("an answer");
+            assert!(head[..read].starts_with(b"HTTP/1.1 "), "{target}: {}", String::from_utf8_lossy(&head[..read]));
+            sockets.push(socket);
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let grown = server.rss_bytes().saturating_sub(before);
+        let held = caller.metric("quiver_query_memory_bytes").await.expect("it lives");
+        println!("{target}: {READERS} slow readers hold {} MB, {} MB accounted for", grown >> 20, held as u64 >> 20);
+        let buffers = 8 << 20;
+        // Answers that are made as a whole have a budget of their own.
+        let whole = if target.contains("field_values") || target.contains("api/v1") { 24 << 20 } else { 0 };
+        let most = held as u64 * 2 + READERS as u64 * (buffers + whole);
+        assert!(grown <= most, "{target}: {} MB for {READERS} readers", grown >> 20);
+        drop(sockets);
+        let began = Instant::now();
+        let gone = async || {
+            let running = caller.metric("quiver_query_running_count").await.expect("it lives");
+            running + caller.metric("quiver_query_memory_bytes").await.expect("it lives")
+        };
+        while gone().await > 0.0 {
+            assert!(began.elapsed() < Duration::from_secs(5), "{target}: a query goes on for a reader that left");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// Asks by hand.
+async fn open_at(server: &Server, target: &str) -> TcpStream {
+    let mut socket = TcpStream::connect(&server.http).await.expect("it listens");
+    let request = format!("GET {target} HTTP/1.1\r\nHost: {}\r\n\r\n", server.http);
+    socket.write_all(request.as_bytes()).await.expect("sent");
+    socket
+}
+
 /// Makes a query take longer than a herd takes to arrive.
 const SLOW: &str = "query.begin=sleep:1500";
 /// What a herd asks, and whether the result is kept: a range; one with annotations; an instant query.

@@ -136,11 +136,27 @@ async fn forms() {
         let answer = post(&format!("{API}/{endpoint}"), "query=*+%7C+stats+count%28%29+n").await;
         assert_eq!(answer.status, 200, "{endpoint}: {}", answer.text());
     }
-    // Answers may be compressed.
+    // Answers may be compressed, and are the same then.
     let client = reqwest::Client::new();
-    let url = server.url(&format!("{path}?query=*"));
-    let packed = client.get(url).header("accept-encoding", "gzip").send().await.expect("an answer");
-    assert_eq!(packed.status(), 200);
+    let url = server.url(&format!("{path}?query=*+%7C+sort+by+%28n%29"));
+    let plain = client.get(&url).send().await.expect("an answer");
+    assert!(!plain.headers().contains_key("content-encoding"));
+    let plain = plain.bytes().await.expect("a whole answer");
+    for encoding in ["gzip", "zstd"] {
+        let packed = client.get(&url).header("accept-encoding", encoding).send().await.expect("an answer");
+        assert_eq!((packed.status().as_u16(), &packed.headers()["content-encoding"]), (200, &encoding.parse().expect("a value")));
+        let packed = packed.bytes().await.expect("a whole answer");
+        assert!(packed.len() < plain.len(), "{encoding}: {} of {} bytes", packed.len(), plain.len());
+        let unpacked = match encoding {
+            "gzip" => {
+                let mut out = Vec::new();
+                flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut out).expect("gzip");
+                out
+            }
+            _ => zstd::decode_all(&packed[..]).expect("zstd"),
+        };
+        assert!(unpacked == plain, "{encoding}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

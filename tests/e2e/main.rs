@@ -2,6 +2,8 @@
 
 mod admin;
 mod bad_input;
+mod bombs;
+mod connections;
 mod explain;
 mod federate;
 mod grafana;
@@ -20,6 +22,7 @@ mod resent;
 mod small_endpoints;
 mod statistics;
 mod surface;
+mod trace_ids;
 mod traceql;
 mod traces;
 mod write_read;

@@ -174,9 +174,16 @@ async fn logs_and_exemplars_of_a_trace() {
     ];
     let answer = server.post("/insert/jsonline?_stream_fields=service.name", &[], lines.concat().into_bytes()).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    let openmetrics = format!("# TYPE d histogram\nd_bucket{{job=\"front\",le=\"+Inf\"}} 1 {}\n", NOON / 1_000_000_000);
-    let answer = server.post("/metrics-api/api/v1/import/prometheus", &[], openmetrics.into_bytes()).await;
-    assert!(answer.status < 300, "{}", answer.text());
+    // One exemplar of this trace and one of another.
+    let noon_s = NOON / 1_000_000_000;
+    let exemplar = |series: &str, trace: &str| {
+        format!("d_total{{job=\"{series}\"}} 1 {noon_s} # {{trace_id=\"{trace}\",span_id=\"1\"}} 0.5 {noon_s}\n")
+    };
+    let other = format!("{:032x}", 9);
+    let metrics = format!("# TYPE d counter\n{}{}# EOF\n", exemplar("front", &id), exemplar("back", &other));
+    let media = [("content-type", "application/openmetrics-text; version=1.0.0; charset=utf-8")];
+    let answer = server.post("/metrics-api/api/v1/import/prometheus", &media, metrics.into_bytes()).await;
+    assert_eq!((answer.status, &answer.json()["data"]["exemplars"]), (200, &json!(2)), "{}", answer.text());
     for state in ["live", "flushed"] {
         if state == "flushed" {
             server.flush().await;
@@ -192,7 +199,13 @@ async fn logs_and_exemplars_of_a_trace() {
         assert_eq!(texts("after=2h").await, ["first", "second", "much later"], "{state}");
         assert_eq!(texts("limit=1").await, ["first"], "{state}");
         let answer = server.get(&format!("/traces/{id}/exemplars")).await;
-        assert_eq!((answer.status, &answer.json()["data"]), (200, &json!([])), "{state}");
+        let expected = json!([{
+            "series": {"__name__": "d_total", "job": "front"},
+            "labels": {"trace_id": id, "span_id": "1"},
+            "value": 0.5,
+            "time": NOON.to_string(),
+        }]);
+        assert_eq!((answer.status, &answer.json()["data"]), (200, &expected), "{state}");
         assert_eq!(server.get(&format!("/traces/{:032x}/logs", 8)).await.status, 404);
     }
 }

@@ -10,7 +10,7 @@ use quiver_ingest::logs::{FieldOptions, JsonLines, LogsContext, LogsLimits, bulk
 use quiver_ingest::{Encoding, Error};
 use quiver_types::ErrorKind;
 
-use crate::bombs::packed;
+use quiver_tests::bombs::packed;
 use crate::drive::allocated_by;
 
 const MIB: u64 = 1 << 20;

@@ -5,7 +5,7 @@ use quiver_ingest::Encoding;
 use quiver_ingest::traces::{DecodedSpans, TraceContext, TraceFormat, decode};
 use quiver_types::{Access, Error, ErrorKind};
 
-use crate::bombs::packed;
+use quiver_tests::bombs::packed;
 use crate::drive::allocated_by;
 
 const MIB: u64 = 1 << 20;

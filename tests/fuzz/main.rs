@@ -6,7 +6,6 @@
 //! each input is held to a bound of memory.
 
 mod any_value;
-mod bombs;
 mod drive;
 mod evaluate;
 mod expression;

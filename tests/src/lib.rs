@@ -1,6 +1,7 @@
 //! What the tests share: a real server process, remote-write bodies, answers, the script runner of `PromQL`.
 
 pub mod body;
+pub mod bombs;
 pub mod chunks;
 pub mod disk;
 pub mod history;
@@ -8,3 +9,4 @@ pub mod load;
 pub mod promqltest;
 pub mod s3;
 pub mod server;
+pub mod socket;

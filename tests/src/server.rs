@@ -263,6 +263,11 @@ impl Server {
         self.status_bytes("VmHWM:")
     }
 
+    /// Lets [`Self::peak_bytes`] begin anew.
+    pub fn forget_peak(&self) {
+        std::fs::write(format!("/proc/{}/clear_refs", self.pid()), "5").expect("a process of ours");
+    }
+
     /// Processor time that it spent so far.
     pub fn cpu(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("it lives");

@@ -1,21 +1,20 @@
 //! Content encodings: one layer, decompressed within limits that hold before memory is taken.
 //!
 //! Snappy states its length up front: it is checked against the limit, and against 40 times the body, which no real
-//! snappy block reaches. The others are streamed against the limit and against 200 times the body above 1 MiB.
+//! snappy block reaches. The others are streamed against the limit, and stop where they give far more than they take
+//! (`ratio`).
 
 mod inflate;
+mod ratio;
 
 use std::borrow::Cow;
-use std::io::{BufRead, Read};
+use std::io::{self, BufRead, Read};
 
 pub use inflate::Inflate;
 
 use crate::error::{Error, Result};
+use ratio::{Guard, Ratio, Taken};
 
-/// Bytes that a streamed body may have whatever its ratio.
-const RATIO_FREE_BYTES: usize = 1 << 20;
-/// Highest ratio of a streamed body above [`RATIO_FREE_BYTES`].
-const STREAM_RATIO_MAX: usize = 200;
 /// Highest ratio that a snappy block may declare (a copy of 64 bytes takes 3, so real ones stay below 22).
 const SNAPPY_RATIO_MAX: usize = 40;
 /// Largest zstd window, as power of two: what RFC 8878 asks every decoder to support. A frame may ask for up to
@@ -83,17 +82,7 @@ pub fn decompress(encoding: Encoding, body: &[u8], limit_bytes: usize) -> Result
         Encoding::Identity if body.len() > limit_bytes => Err(too_large(limit_bytes)),
         Encoding::Identity => Ok(Cow::Borrowed(body)),
         Encoding::Snappy => snappy(body, limit_bytes).map(Cow::Owned),
-        Encoding::Gzip => stream(encoding, flate2::bufread::MultiGzDecoder::new(body), body, limit_bytes),
-        Encoding::Deflate if has_zlib_header(body) => {
-            stream(encoding, flate2::bufread::ZlibDecoder::new(body), body, limit_bytes)
-        }
-        Encoding::Deflate => stream(encoding, flate2::bufread::DeflateDecoder::new(body), body, limit_bytes),
-        Encoding::Zstd => {
-            let corrupt = |source| Error::Corrupt { encoding: "zstd", source: Box::new(source) };
-            let mut decoder = zstd::stream::read::Decoder::with_buffer(body).map_err(corrupt)?;
-            decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(corrupt)?;
-            stream(encoding, decoder, body, limit_bytes)
-        }
+        _ => stream(encoding, body, limit_bytes).map(Cow::Owned),
     }
 }
 
@@ -128,30 +117,39 @@ pub fn snappy_block(data: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// Decompresses a body of any length while it comes. Memory stays within the window of the encoding, so a limit of the
-/// whole is up to the reader.
+/// whole is up to the reader; a body that gives far more than it takes ends with an error, see [`fault`].
 ///
 /// # Errors
 /// Unsupported: snappy, whose block format has no stream. Invalid: not of this encoding. Reading gives further errors.
-pub fn reader<'a>(encoding: Encoding, mut body: impl BufRead + 'a) -> Result<Box<dyn Read + 'a>> {
+pub fn reader<'a>(encoding: Encoding, body: impl BufRead + Send + 'a) -> Result<Box<dyn Read + Send + 'a>> {
+    let (ratio, mut body) = Ratio::of(body);
     Ok(match encoding {
         Encoding::Identity => Box::new(body),
         Encoding::Snappy => return Err(Error::UnsupportedEncoding("snappy".to_owned())),
-        Encoding::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(body)),
+        Encoding::Gzip => Box::new(Guard::new(flate2::bufread::MultiGzDecoder::new(body), ratio)),
         Encoding::Deflate => {
-            let corrupt = |source| Error::Corrupt { encoding: "deflate", source: Box::new(source) };
-            if has_zlib_header(body.fill_buf().map_err(corrupt)?) {
-                Box::new(flate2::bufread::ZlibDecoder::new(body))
+            if has_zlib_header(body.fill_buf().map_err(|e| fault(encoding, e))?) {
+                Box::new(Guard::new(flate2::bufread::ZlibDecoder::new(body), ratio))
             } else {
-                Box::new(flate2::bufread::DeflateDecoder::new(body))
+                Box::new(Guard::new(flate2::bufread::DeflateDecoder::new(body), ratio))
             }
         }
-        Encoding::Zstd => {
-            let corrupt = |source| Error::Corrupt { encoding: "zstd", source: Box::new(source) };
-            let mut decoder = zstd::stream::read::Decoder::with_buffer(body).map_err(corrupt)?;
-            decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(corrupt)?;
-            Box::new(decoder)
-        }
+        Encoding::Zstd => Box::new(Guard::new(zstd_decoder(body).map_err(|e| fault(encoding, e))?, ratio)),
     })
+}
+
+fn zstd_decoder<R: BufRead>(body: Taken<R>) -> io::Result<zstd::stream::read::Decoder<'static, Taken<R>>> {
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(body)?;
+    decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+    Ok(decoder)
+}
+
+/// Makes an error of what reading a compressed body gave.
+pub fn fault(encoding: Encoding, source: io::Error) -> Error {
+    match ratio::limit_of(&source) {
+        Some(limit_bytes) => too_large(limit_bytes),
+        None => Error::Corrupt { encoding: encoding.name(), source: Box::new(source) },
+    }
 }
 
 fn too_large(limit_bytes: usize) -> Error {
@@ -179,16 +177,15 @@ fn snappy(body: &[u8], limit_bytes: usize) -> Result<Vec<u8>> {
     snap::raw::Decoder::new().decompress_vec(body).map_err(corrupt)
 }
 
-fn stream<'a>(encoding: Encoding, decoder: impl Read, body: &[u8], limit_bytes: usize) -> Result<Cow<'a, [u8]>> {
-    let limit_bytes = limit_bytes.min(body.len().saturating_mul(STREAM_RATIO_MAX).max(RATIO_FREE_BYTES));
+fn stream(encoding: Encoding, body: &[u8], limit_bytes: usize) -> Result<Vec<u8>> {
     let mut out = Vec::with_capacity(body.len().saturating_mul(4).clamp(1 << 12, 1 << 20).min(limit_bytes));
     // One byte more than allowed tells "just fits" from "does not".
-    let read = decoder.take(limit_bytes as u64 + 1).read_to_end(&mut out);
-    read.map_err(|source| Error::Corrupt { encoding: encoding.name(), source: Box::new(source) })?;
+    let mut decoder = reader(encoding, body)?.take(limit_bytes as u64 + 1);
+    decoder.read_to_end(&mut out).map_err(|e| fault(encoding, e))?;
     if out.len() > limit_bytes {
         return Err(too_large(limit_bytes));
     }
-    Ok(Cow::Owned(out))
+    Ok(out)
 }
 
 #[cfg(test)]

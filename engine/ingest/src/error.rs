@@ -28,6 +28,14 @@ pub enum Error {
         /// The limit.
         limit_bytes: usize,
     },
+    /// The body holds more of something than allowed.
+    #[error("more than {limit} {what}")]
+    TooMany {
+        /// What there is too much of.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+    },
     /// The body does not decompress.
     #[error("body is not valid {encoding}")]
     Corrupt {
@@ -69,7 +77,7 @@ impl Error {
         match self {
             Self::UnknownPath(_) => ErrorKind::NotFound,
             Self::UnsupportedType(_) | Self::UnsupportedEncoding(_) => ErrorKind::Unsupported,
-            Self::TooLarge { .. } => ErrorKind::TooLarge,
+            Self::TooLarge { .. } | Self::TooMany { .. } => ErrorKind::TooLarge,
             Self::Corrupt { .. } | Self::Protobuf(_) | Self::Json { .. } | Self::Parameter { .. } | Self::Format(_) => {
                 ErrorKind::Invalid
             }

@@ -24,8 +24,8 @@ use crate::scope::QueryScope;
 /// Most values that a subquery may give.
 const VALUES_MAX: usize = 1_000_000;
 
-/// Batches that wait for a slow reader.
-const WAITING_MAX: usize = 4;
+/// Batches that wait for a slow reader, besides the one that it reads.
+const WAITING_MAX: usize = 1;
 
 /// The language, bound to its surroundings.
 #[derive(Debug, Clone)]
@@ -57,6 +57,12 @@ impl Rows {
     /// Says whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Gives `len` rows from one on, without a copy.
+    #[must_use]
+    pub fn slice(&self, from: usize, len: usize) -> Self {
+        Self { shape: Arc::clone(&self.shape), batch: self.batch.slice(from, len) }
     }
 
     /// Calls back for each field of each row that is not empty: row, name, value. Fields come column by column as they

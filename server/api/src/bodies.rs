@@ -2,17 +2,20 @@
 //!
 //! A body takes its share as it arrives, not as it states its length: a promise holds no memory. Where nothing is left it
 //! waits for a moment, then is refused with 503 and `Retry-After`. The first bytes of each body come out of a budget of
-//! their own, so that large bodies of slow senders leave small requests alone.
+//! their own, so that large bodies of slow senders leave small requests alone; and who sends slowly while others wait for
+//! the memory that it holds has to give it back (408).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, BodyDataStream, Bytes};
 use bytes::BytesMut;
 use futures::StreamExt;
 use http::{HeaderMap, header};
 use quiver_types::{Error, ErrorKind, Result};
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use crate::serve::{Pace, TooSlow};
 
 /// What is counted in one.
 const UNIT: usize = 1024;
@@ -20,8 +23,8 @@ const UNIT: usize = 1024;
 const SMALL_BYTES: usize = 64 * 1024;
 /// How long a body waits for others to be done.
 const WAIT: Duration = Duration::from_secs(1);
-/// A sender that is silent for so long has left.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// A sender that holds more than its small share is slow below so many bytes per second, for so long.
+const SLOW: (u64, Duration) = (64 * 1024, Duration::from_secs(2));
 /// How much of a body that is not wanted is read, so that the client gets to see the answer.
 const DRAIN_BYTES_MAX: usize = 64 << 20;
 
@@ -32,7 +35,24 @@ pub struct BodyBudget {
     large: Arc<Semaphore>,
     /// Units of `large`.
     largest: usize,
-    silence_max: Duration,
+    /// How many bodies wait for room in `large`.
+    waiting: Arc<watch::Sender<usize>>,
+}
+
+/// One of those that wait.
+struct Waiting<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Waiting<'a> {
+    fn begin(waiting: &'a watch::Sender<usize>) -> Self {
+        waiting.send_modify(|n| *n += 1);
+        Self(waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|n| *n -= 1);
+    }
 }
 
 impl BodyBudget {
@@ -44,13 +64,13 @@ impl BodyBudget {
             small: Arc::new(Semaphore::new(small)),
             large: Arc::new(Semaphore::new(largest)),
             largest,
-            silence_max: SILENCE_MAX,
+            waiting: Arc::new(watch::Sender::new(0)),
         }
     }
 
     /// Begins with nothing.
     pub(crate) fn share(&self) -> Share {
-        Share { budget: self.clone(), small: None, large: None }
+        Share { budget: self.clone(), small: None, large: None, pace: Pace::new(SLOW.0, SLOW.1), since: None }
     }
 }
 
@@ -60,6 +80,9 @@ pub(crate) struct Share {
     budget: BodyBudget,
     small: Option<OwnedSemaphorePermit>,
     large: Option<OwnedSemaphorePermit>,
+    pace: Pace,
+    /// Since when the sender is waited for.
+    since: Option<Instant>,
 }
 
 fn held(permit: Option<&OwnedSemaphorePermit>) -> usize {
@@ -89,6 +112,11 @@ impl Share {
         (small.div_ceil(UNIT), (bytes - small).div_ceil(UNIT).min(self.budget.largest))
     }
 
+    /// Bytes that are held, in whole units.
+    pub(crate) fn held_bytes(&self) -> usize {
+        (held(self.small.as_ref()) + held(self.large.as_ref())) * UNIT
+    }
+
     /// Holds so many bytes in all, if that is possible at once.
     pub(crate) fn try_hold(&mut self, bytes: usize) -> bool {
         let wanted = self.wanted(bytes);
@@ -113,6 +141,8 @@ impl Share {
             return Ok(());
         }
         let wanted = self.wanted(bytes);
+        let waiting = Arc::clone(&self.budget.waiting);
+        let _waiting = Waiting::begin(&waiting);
         let waited = tokio::time::timeout(WAIT, async {
             for (permit, budget, wanted) in
                 [(&mut self.small, &self.budget.small, wanted.0), (&mut self.large, &self.budget.large, wanted.1)]
@@ -129,6 +159,47 @@ impl Share {
         let text = "the memory for bodies of requests is used up, try again later";
         waited.await.map_err(|_| Error::new(ErrorKind::Unavailable, text))
     }
+
+    /// Waits for the next piece of the body that the share is of; dropped and called again it goes on.
+    ///
+    /// # Errors
+    /// Those of [`broken`]. `SenderTimeout`: the sender is slow, and others wait for what the body holds.
+    pub(crate) async fn next(&mut self, chunks: &mut BodyDataStream) -> Result<Option<Bytes>> {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let chunk = tokio::select! {
+            biased;
+            chunk = chunks.next() => chunk.transpose().map_err(|e| broken(&e))?,
+            () = self.outstayed(since) => {
+                let text = "others wait for the memory that this body holds, and it comes slowly";
+                return Err(Error::new(ErrorKind::SenderTimeout, text));
+            }
+        };
+        self.since = None;
+        self.pace.got(chunk.as_ref().map_or(0, Bytes::len), since.elapsed());
+        Ok(chunk)
+    }
+
+    /// Ends when a slow sender is in the way of others.
+    async fn outstayed(&self, since: Instant) {
+        if self.large.is_none() {
+            return std::future::pending().await;
+        }
+        tokio::time::sleep(self.pace.left().saturating_sub(since.elapsed())).await;
+        // The budget keeps the other end.
+        let _ = self.budget.waiting.subscribe().wait_for(|waiting| *waiting > 0).await;
+    }
+}
+
+/// Why a body broke off.
+pub(crate) fn broken(error: &axum::Error) -> Error {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if error.is::<TooSlow>() {
+            return Error::new(ErrorKind::SenderTimeout, TooSlow.to_string());
+        }
+        cause = error.source();
+    }
+    Error::invalid("the body ended early")
 }
 
 /// Bytes with their share.
@@ -144,19 +215,6 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-/// The next piece of a body.
-///
-/// # Errors
-/// Invalid: the sender left. `SenderTimeout`: it is silent.
-async fn next(chunks: &mut BodyDataStream, silence_max: Duration) -> Result<Option<Bytes>> {
-    match tokio::time::timeout(silence_max, chunks.next()).await {
-        Ok(Some(Ok(chunk))) => Ok(Some(chunk)),
-        Ok(None) => Ok(None),
-        Ok(Some(Err(_))) => Err(Error::invalid("the body ended early")),
-        Err(_) => Err(Error::new(ErrorKind::SenderTimeout, "the body did not go on")),
-    }
-}
-
 /// Reads a body up to a limit, which the stated length is checked against first. The bytes hold their share of the budget.
 pub(crate) async fn read_body(budget: &BodyBudget, headers: &HeaderMap, body: Body, bytes_max: usize) -> Result<Bytes> {
     let stated = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
@@ -167,7 +225,7 @@ pub(crate) async fn read_body(budget: &BodyBudget, headers: &HeaderMap, body: Bo
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
     let mut seen = 0;
-    while let Some(chunk) = next(&mut chunks, budget.silence_max).await? {
+    while let Some(chunk) = share.next(&mut chunks).await? {
         seen += chunk.len();
         if seen > bytes_max + DRAIN_BYTES_MAX {
             break;
@@ -204,41 +262,6 @@ pub(crate) async fn read_body(budget: &BodyBudget, headers: &HeaderMap, body: Bo
     }
 }
 
-/// A body that takes its share as somebody else reads it, and keeps it until the guard is dropped.
-pub(crate) fn counted(budget: &BodyBudget, body: Body) -> (Body, Guard) {
-    let guard = Guard(Arc::new(Mutex::new((budget.share(), 0, None))));
-    let held = Arc::clone(&guard.0);
-    let silence_max = budget.silence_max;
-    let chunks = futures::stream::try_unfold((body.into_data_stream(), held), move |(mut chunks, held)| async move {
-        let chunk = next(&mut chunks, silence_max).await;
-        let mut state = held.lock().await;
-        let taken = match chunk {
-            Ok(None) => Ok(None),
-            Ok(Some(chunk)) => {
-                state.1 += chunk.len();
-                let bytes = state.1;
-                state.0.hold(bytes).await.map(|()| Some(chunk))
-            }
-            Err(error) => Err(error),
-        };
-        state.2 = taken.as_ref().err().cloned();
-        drop(state);
-        Ok::<_, Error>(taken?.map(|chunk| (chunk, (chunks, held))))
-    });
-    (Body::from_stream(chunks), guard)
-}
-
-/// Keeps the share of a body that somebody else reads: share, bytes, and why it was refused.
-#[derive(Debug)]
-pub(crate) struct Guard(Arc<Mutex<(Share, usize, Option<Error>)>>);
-
-impl Guard {
-    /// Why the body was refused, or ended early.
-    pub(crate) async fn refused(self) -> Option<Error> {
-        self.0.lock().await.2.take()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,13 +290,26 @@ mod tests {
         assert!(read(1 << 20).await.is_ok(), "what was refused holds nothing");
     }
 
-    #[tokio::test]
-    async fn who_falls_silent_is_told() {
-        let budget = BodyBudget { silence_max: Duration::from_millis(20), ..BodyBudget::new(1 << 20, 1 << 20) };
-        let begun = futures::stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"begun"))]);
-        let body = Body::from_stream(begun.chain(futures::stream::pending()));
-        let error = read_body(&budget, &HeaderMap::new(), body, 1 << 20).await.expect_err("it does not go on");
+    #[tokio::test(start_paused = true)]
+    async fn who_is_slow_gives_way_to_who_waits() {
+        let budget = BodyBudget::new(1 << 20, 1 << 20);
+        let begun = futures::stream::iter([Ok::<_, std::io::Error>(Bytes::from(vec![7; 1 << 20]))]);
+        let stalled = Body::from_stream(begun.chain(futures::stream::pending()));
+        let (own, headers) = (budget.clone(), HeaderMap::new());
+        let stalled = tokio::spawn(async move { read_body(&own, &headers, stalled, 2 << 20).await });
+        tokio::time::sleep(SLOW.1 * 10).await;
+        assert!(!stalled.is_finished(), "nobody waits");
+        let other = read_body(&budget, &HeaderMap::new(), body_of(vec![Bytes::from(vec![7; 1 << 20])]), 1 << 20);
+        assert_eq!(other.await.expect("it gets the room").len(), 1 << 20);
+        let error = stalled.await.expect("ends").expect_err("it is told");
         assert_eq!(crate::error::status_of(error.kind), http::StatusCode::REQUEST_TIMEOUT);
+    }
+
+    #[tokio::test]
+    async fn who_is_too_slow_is_told() {
+        let slow = futures::stream::iter([Err::<Bytes, _>(TooSlow)]);
+        let error = read_body(&BodyBudget::new(1, 1), &HeaderMap::new(), Body::from_stream(slow), 1).await;
+        assert_eq!(error.expect_err("too slow").kind, ErrorKind::SenderTimeout);
     }
 
     #[tokio::test]
@@ -289,21 +325,5 @@ mod tests {
         tokio::time::sleep(WAIT / 2).await;
         large.hold(UNIT).await.expect("less than before");
         assert!(waiting.await.expect("ends").is_ok());
-    }
-
-    #[tokio::test]
-    async fn a_body_that_another_reads_is_counted_until_its_guard_goes() {
-        let budget = BodyBudget::new(256 * 1024, 1024);
-        let read = async || {
-            let (body, guard) = counted(&budget, body_of(vec![Bytes::from(vec![7; 100 * 1024]); 2]));
-            (axum::body::to_bytes(body, usize::MAX).await.map(|b| b.len()).ok(), guard)
-        };
-        let (len, first) = read().await;
-        assert_eq!(len, Some(200 * 1024));
-        let (len, second) = read().await;
-        assert_eq!(len, None);
-        assert_eq!(second.refused().await.map(|e| e.kind), Some(ErrorKind::Unavailable));
-        assert!(first.refused().await.is_none());
-        assert_eq!(read().await.0, Some(200 * 1024), "all was given back");
     }
 }

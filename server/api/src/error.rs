@@ -35,8 +35,8 @@ pub fn grpc_code_of(kind: ErrorKind) -> tonic::Code {
         ErrorKind::Forbidden => tonic::Code::PermissionDenied,
         ErrorKind::NotFound => tonic::Code::NotFound,
         ErrorKind::Conflict => tonic::Code::Aborted,
-        // A larger message never fits: a sender must not repeat it.
-        ErrorKind::TooLarge | ErrorKind::LimitExceeded => tonic::Code::OutOfRange,
+        // Without a word on when to come back: it never fits, and a sender must not repeat it.
+        ErrorKind::TooLarge | ErrorKind::LimitExceeded => tonic::Code::ResourceExhausted,
         ErrorKind::Unsupported => tonic::Code::Unimplemented,
         ErrorKind::Timeout | ErrorKind::SenderTimeout => tonic::Code::DeadlineExceeded,
         ErrorKind::Cancelled => tonic::Code::Cancelled,

@@ -6,7 +6,6 @@
 
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -23,6 +22,7 @@ use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+use crate::bodies::broken;
 use crate::encode::prometheus::{Envelope, error_response, success};
 use crate::error::plain;
 use crate::params::{Params, invalid};
@@ -31,8 +31,6 @@ use crate::state::AppState;
 const ROUTE: &str = "/api/v1/import/prometheus";
 /// Bytes that gather before they are written.
 const BATCH_BYTES: usize = 8 << 20;
-/// How long a sender may be silent.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Pieces of the body that may wait for the decoder.
 const QUEUE_LEN: usize = 8;
 
@@ -64,12 +62,16 @@ async fn run(state: &Arc<AppState>, request: Request) -> Result<Done> {
     let (inner, handle) = (Arc::clone(state), Handle::current());
     let work = tokio::task::spawn_blocking(move || read(&inner, &handle, options, encoding, Pieces::new(queue)));
     let mut body = body.into_data_stream();
+    let mut fault = None;
     loop {
-        let piece = match tokio::time::timeout(SILENCE_MAX, body.next()).await {
-            Ok(Some(Ok(bytes))) => Some(bytes),
-            Ok(None) => None,
+        let piece = match body.next().await {
+            Some(Ok(bytes)) => Some(bytes),
+            None => None,
             // The reader sees that the end is missing.
-            Ok(Some(Err(_))) | Err(_) => break,
+            Some(Err(e)) => {
+                fault = Some(broken(&e));
+                break;
+            }
         };
         let ended = piece.is_none();
         if pieces.send(piece).await.is_err() || ended {
@@ -77,7 +79,8 @@ async fn run(state: &Arc<AppState>, request: Request) -> Result<Done> {
         }
     }
     drop(pieces);
-    work.await.map_err(|e| Error::internal("the import met a fault of ours; the log has it").with_source(e))?
+    let done = work.await.map_err(|e| Error::internal("the import met a fault of ours; the log has it").with_source(e))?;
+    done.map_err(|e| fault.unwrap_or(e))
 }
 
 /// Says by the content type whether the text is `OpenMetrics`.
@@ -180,7 +183,7 @@ fn read(
     let mut body = codec::reader(encoding, BufReader::with_capacity(64 << 10, pieces))?;
     let mut buffer = vec![0; 64 << 10];
     loop {
-        let n = body.read(&mut buffer).map_err(|e| unreadable(&e, encoding))?;
+        let n = body.read(&mut buffer).map_err(|e| unreadable(e, encoding))?;
         if n == 0 {
             break;
         }
@@ -194,11 +197,11 @@ fn read(
 }
 
 /// The part before was written already; repeating it is safe.
-fn unreadable(error: &io::Error, encoding: Encoding) -> Error {
+fn unreadable(error: io::Error, encoding: Encoding) -> Error {
     if error.kind() == io::ErrorKind::ConnectionAborted {
         return Error::invalid("the body ended early");
     }
-    Error::invalid(format!("body is not valid {}", encoding.name()))
+    codec::fault(encoding, error).into()
 }
 
 /// The pieces of a body as a reader. Its end has to be said: a connection that breaks is no end.

@@ -130,27 +130,33 @@ fn remote_write(written: Result<Written>, v2: bool) -> Response {
     with_retry_after(response)
 }
 
-/// OTLP: 200 with partial success when some points were refused, 400 when none could be taken.
+/// OTLP: 200 with partial success when some points were refused, 400 when none could be taken, 429 when some can be later.
 fn otlp(written: Result<Written>, json: bool) -> Response {
     let content_type = if json { "application/json" } else { "application/x-protobuf" };
     let answer = |status: StatusCode, body: Vec<u8>| {
         with_retry_after((status, [(header::CONTENT_TYPE, content_type)], body).into_response())
     };
-    match written {
-        Err(e) => answer(status_of(e.kind), status_message(&e, json)),
-        Ok(w) if w.retryable() => {
-            let e = Error::new(ErrorKind::Unavailable, w.refusal_text(|r| !r.is_silent()).unwrap_or_default());
-            answer(StatusCode::TOO_MANY_REQUESTS, status_message(&e, json))
-        }
-        Ok(w) => {
-            let (count, text) = (w.refused_count(), w.refusal_text(|r| !r.is_silent()).unwrap_or_default());
-            let nothing = w.outcome.samples + w.outcome.histograms == 0;
-            if count > 0 && nothing {
-                return answer(StatusCode::BAD_REQUEST, status_message(&Error::invalid(text), json));
-            }
-            answer(StatusCode::OK, export_response(count, &text, json))
+    let later = written.as_ref().is_ok_and(Written::retryable);
+    match written.and_then(|w| export_outcome(&w)) {
+        Ok((rejected, text)) => answer(StatusCode::OK, export_response(rejected, &text, json)),
+        Err(e) => {
+            let status = if later { StatusCode::TOO_MANY_REQUESTS } else { status_of(e.kind) };
+            answer(status, status_message(&e, json))
         }
     }
+}
+
+/// What an OTLP sender is told, over HTTP as over gRPC: how many points were refused for good, and why.
+///
+/// # Errors
+/// Unavailable: some may be taken when they are sent again. Invalid: none was taken.
+pub(crate) fn export_outcome(written: &Written) -> Result<(u64, String)> {
+    let (count, text) = (written.refused_count(), written.refusal_text(|r| !r.is_silent()).unwrap_or_default());
+    if written.retryable() {
+        return Err(Error::new(ErrorKind::Unavailable, text));
+    }
+    let nothing = written.outcome.samples + written.outcome.histograms == 0;
+    if count > 0 && nothing { Err(Error::invalid(text)) } else { Ok((count, text)) }
 }
 
 /// Encodes an `ExportMetricsServiceResponse` (opentelemetry-proto `collector/metrics/v1`).

@@ -20,7 +20,7 @@ use axum::Router;
 use axum::routing::{any, get, post};
 use quiver_ingest::logs::{LogsLimits, SERVICE_FIELDS};
 
-pub use grpc::Logs;
+pub(crate) use grpc::Logs;
 
 use crate::state::AppState;
 

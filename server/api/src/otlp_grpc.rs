@@ -1,31 +1,31 @@
-//! OTLP over gRPC: one service for each signal, with bodies as raw bytes, since the decoders read the wire format themselves.
+//! OTLP over gRPC: one call without streams for each signal. A message is read as any other body is: within the memory for
+//! bodies, at the pace that senders must keep up, and decompressed within the same bounds.
 
-use std::convert::Infallible;
-use std::marker::PhantomData;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use axum::body::Bytes;
-use bytes::{Buf, BufMut};
-use futures::future::BoxFuture;
-use http::{HeaderValue, Request, Response};
-use quiver_ingest::formats;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, post};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http_body_util::{BodyExt, Full};
 use quiver_ingest::wire::{put_bytes, put_varint};
-use quiver_types::{Error, ErrorKind};
-use tonic::body::Body;
-use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
-use tonic::metadata::MetadataMap;
-use tonic::server::{Grpc, NamedService, UnaryService};
+use quiver_ingest::{Encoding, formats};
+use quiver_types::{Error, ErrorKind, Result};
 use tonic::{Code, Status};
 
-use crate::bodies::counted;
+use crate::bodies::read_body;
 use crate::error::{grpc_code_of, log, public_text};
-use crate::ingest_api::{decode_and_write, export_response};
+use crate::ingest_api::{decode_and_write, export_outcome, export_response};
 use crate::state::AppState;
 
+/// What stands before a message: whether it is compressed, and its length.
+const FRAME_BYTES: usize = 5;
+const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
+const ENCODINGS: HeaderValue = HeaderValue::from_static("identity,gzip,deflate,zstd,snappy");
+
 /// What becomes of the messages of a signal.
-pub trait Signal: Send + Sync + 'static {
+pub(crate) trait Signal: Send + Sync + 'static {
     /// Full name of the service.
     const SERVICE: &'static str;
     /// Name in logs.
@@ -34,102 +34,89 @@ pub trait Signal: Send + Sync + 'static {
     /// Takes an export request in; gives the export response.
     fn export(
         state: &Arc<AppState>,
-        metadata: &MetadataMap,
+        headers: &HeaderMap,
+        encoding: Encoding,
         body: Bytes,
-    ) -> impl Future<Output = Result<Vec<u8>, Error>> + Send;
+    ) -> impl Future<Output = Result<Vec<u8>>> + Send;
 }
 
 /// The metrics signal.
 #[derive(Debug)]
-pub struct Metrics;
+pub(crate) struct Metrics;
 
 impl Signal for Metrics {
     const SERVICE: &'static str = "opentelemetry.proto.collector.metrics.v1.MetricsService";
     const ROUTE: &'static str = "otlp/grpc/metrics";
 
-    async fn export(state: &Arc<AppState>, _: &MetadataMap, body: Bytes) -> Result<Vec<u8>, Error> {
-        let written = decode_and_write(state, &formats::otlp_metrics::FORMAT, None, body).await?;
-        let text = written.refusal_text(|r| !r.is_silent()).unwrap_or_default();
-        Ok(export_response(written.refused_count(), &text, false))
+    async fn export(state: &Arc<AppState>, _: &HeaderMap, encoding: Encoding, body: Bytes) -> Result<Vec<u8>> {
+        let encoding = Some(encoding.name().to_owned());
+        let written = decode_and_write(state, &formats::otlp_metrics::FORMAT, encoding, body).await?;
+        let (rejected, text) = export_outcome(&written)?;
+        Ok(export_response(rejected, &text, false))
     }
 }
 
-/// The collector's service of a signal.
-#[derive(Debug)]
-pub struct OtlpService<S> {
-    state: Arc<AppState>,
-    signal: PhantomData<fn() -> S>,
+/// Path and handler of a signal.
+pub(crate) fn route<S: Signal>() -> (String, MethodRouter<Arc<AppState>>) {
+    (format!("/{}/Export", S::SERVICE), post(handle::<S>))
 }
 
-impl<S> OtlpService<S> {
-    /// Makes the service.
-    pub fn new(state: Arc<AppState>) -> Self {
-        Self { state, signal: PhantomData }
+/// The answer to calls that there are none of.
+pub(crate) async fn unknown() -> Response {
+    Status::new(Code::Unimplemented, "unknown service or method").into_http::<Body>()
+}
+
+async fn handle<S: Signal>(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let content_type = request.headers().get(header::CONTENT_TYPE);
+    if !content_type.is_some_and(|v| v.as_bytes().starts_with(CONTENT_TYPE.as_bytes())) {
+        return (StatusCode::UNSUPPORTED_MEDIA_TYPE, [(header::CONTENT_TYPE, CONTENT_TYPE)]).into_response();
+    }
+    match export::<S>(&state, request).await {
+        Ok(answer) => message(&answer),
+        Err(e) => {
+            log(&e, S::ROUTE);
+            let mut response = status(&e, state.settings.retry_after_s).into_http::<Body>();
+            response.headers_mut().insert("grpc-accept-encoding", ENCODINGS);
+            response
+        }
     }
 }
 
-impl<S> Clone for OtlpService<S> {
-    fn clone(&self) -> Self {
-        Self::new(Arc::clone(&self.state))
+async fn export<S: Signal>(state: &Arc<AppState>, request: Request) -> Result<Vec<u8>> {
+    let (head, body) = request.into_parts();
+    let encoding = head.headers.get("grpc-encoding").map(|v| v.to_str().unwrap_or("?"));
+    let encoding = Encoding::from_header(encoding)?;
+    let bytes_max = state.settings.body_bytes_max.saturating_add(FRAME_BYTES);
+    let body = read_body(&state.bodies, &head.headers, body, bytes_max).await?;
+    let (packed, body) = unframe(body)?;
+    S::export(state, &head.headers, if packed { encoding } else { Encoding::Identity }, body).await
+}
+
+/// Takes the one message out of a body: whether it is compressed, and its bytes.
+fn unframe(body: Bytes) -> Result<(bool, Bytes)> {
+    let bad = |text: &str| Err(Error::invalid(text));
+    let [packed, a, b, c, d, ..] = *body else { return bad("there is no message") };
+    let len = u32::from_be_bytes([a, b, c, d]) as usize;
+    match (packed, len == body.len() - FRAME_BYTES) {
+        (0 | 1, true) => Ok((packed == 1, body.slice(FRAME_BYTES..))),
+        (0 | 1, false) => bad("the body is not one whole message"),
+        _ => bad("the frame has an unknown flag"),
     }
 }
 
-impl<S: Signal> NamedService for OtlpService<S> {
-    const NAME: &'static str = S::SERVICE;
-}
-
-impl<S: Signal> tower::Service<Request<Body>> for OtlpService<S> {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let service = self.clone();
-        Box::pin(async move {
-            let method = request.uri().path().strip_prefix('/').and_then(|path| path.strip_prefix(S::SERVICE));
-            if method != Some("/Export") {
-                return Ok(Status::new(Code::Unimplemented, "unknown method").into_http());
-            }
-            let limit = service.state.settings.decode_limits.body_bytes_max;
-            let mut grpc = Grpc::new(RawCodec)
-                .accept_compressed(CompressionEncoding::Gzip)
-                .accept_compressed(CompressionEncoding::Zstd)
-                .max_decoding_message_size(limit);
-            let (head, body) = request.into_parts();
-            let (body, guard) = counted(&service.state.bodies, axum::body::Body::new(body));
-            let retry_after_s = service.state.settings.retry_after_s;
-            let mut response = grpc.unary(service, Request::from_parts(head, body)).await;
-            if let Some(error) = guard.refused().await {
-                return Ok(status(&error, retry_after_s).into_http());
-            }
-            // A message that is too large is "out of range" there, which senders take for something else.
-            if response.headers().get("grpc-status").is_some_and(|code| code == "11") {
-                response.headers_mut().insert("grpc-status", HeaderValue::from_static("8"));
-            }
-            Ok(response)
-        })
-    }
-}
-
-impl<S: Signal> UnaryService<Bytes> for OtlpService<S> {
-    type Response = Vec<u8>;
-    type Future = BoxFuture<'static, Result<tonic::Response<Vec<u8>>, Status>>;
-
-    fn call(&mut self, request: tonic::Request<Bytes>) -> Self::Future {
-        let state = Arc::clone(&self.state);
-        Box::pin(async move {
-            let (metadata, _, body) = request.into_parts();
-            let answer = S::export(&state, &metadata, body).await.map_err(|e| {
-                log(&e, S::ROUTE);
-                status(&e, state.settings.retry_after_s)
-            })?;
-            Ok(tonic::Response::new(answer))
-        })
-    }
+/// An answer of success.
+fn message(answer: &[u8]) -> Response {
+    let mut frame = Vec::with_capacity(FRAME_BYTES + answer.len());
+    frame.push(0);
+    frame.extend_from_slice(&(answer.len() as u32).to_be_bytes());
+    frame.extend_from_slice(answer);
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from_static("0"));
+    let body = Full::new(Bytes::from(frame)).with_trailers(std::future::ready(Some(Ok(trailers))));
+    let mut response = Response::new(Body::new(body));
+    response.headers_mut().insert(header::CONTENT_TYPE, CONTENT_TYPE);
+    response.headers_mut().insert("grpc-accept-encoding", ENCODINGS);
+    response
 }
 
 /// Gives the status of an error. Only what may be repeated says when.
@@ -150,41 +137,20 @@ fn status(error: &Error, retry_after_s: u32) -> Status {
     Status::with_details(Code::Unavailable, text, out.into())
 }
 
-/// Passes message bytes through.
-#[derive(Debug, Clone, Copy, Default)]
-struct RawCodec;
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Codec for RawCodec {
-    type Encode = Vec<u8>;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for RawCodec {
-    type Item = Vec<u8>;
-    type Error = Status;
-
-    fn encode(&mut self, item: Vec<u8>, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        out.put_slice(&item);
-        Ok(())
-    }
-}
-
-impl Decoder for RawCodec {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        let len = buffer.remaining();
-        Ok(Some(buffer.copy_to_bytes(len)))
+    #[test]
+    fn frames() {
+        let check = |body: &[u8], expected: Option<(bool, &[u8])>| {
+            let read = unframe(Bytes::copy_from_slice(body)).ok();
+            assert_eq!(read.as_ref().map(|(packed, body)| (*packed, &body[..])), expected, "{body:?}");
+        };
+        check(&[0, 0, 0, 0, 0], Some((false, b"")));
+        check(&[1, 0, 0, 0, 2, 7, 8], Some((true, &[7, 8])));
+        for bad in [&[][..], &[0, 0, 0, 0], &[0, 0, 0, 0, 1], &[0, 0, 0, 0, 1, 7, 7], &[2, 0, 0, 0, 0], &[0xff; 9]] {
+            check(bad, None);
+        }
     }
 }

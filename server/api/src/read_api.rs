@@ -22,7 +22,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::bodies::read_body;
 use crate::encode::chunks::{Chunk, chunks};
 use crate::encode::remote_read::{ReadRequest, ResponseType, decode, frames, put_series};
-use crate::error::{log, plain, public_text};
+use crate::error::{log, plain, public_text, status_of};
 use crate::state::AppState;
 
 const ROUTE: &str = "/api/v1/read";
@@ -35,11 +35,15 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 async fn read(State(state): State<Arc<AppState>>, request: Request) -> Response {
     answer(&state, request).await.unwrap_or_else(|e| {
         log(&e, ROUTE);
-        let theirs = matches!(
-            e.kind,
-            ErrorKind::Invalid | ErrorKind::LimitExceeded | ErrorKind::TooLarge | ErrorKind::Unsupported
-        );
-        plain(if theirs { StatusCode::BAD_REQUEST } else { StatusCode::INTERNAL_SERVER_ERROR }, public_text(&e))
+        let status = match e.kind {
+            ErrorKind::Invalid | ErrorKind::LimitExceeded | ErrorKind::TooLarge | ErrorKind::Unsupported => {
+                StatusCode::BAD_REQUEST
+            }
+            // Not of the query: of the connection, and of the server.
+            ErrorKind::SenderTimeout | ErrorKind::Unavailable => status_of(e.kind),
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        plain(status, public_text(&e))
     })
 }
 

@@ -18,7 +18,8 @@ use crate::error::plain;
 use crate::state::AppState;
 use crate::{
     admin, exemplars_api, federate_api, grpc_api, import_api, ingest_api, labels_api, logs_api, logs_ingest,
-    metrics_api, partial, read_api, server_api, status_api, traces_api, traces_compat, traces_ingest, tsdb_api,
+    metrics_api, otlp_grpc, partial, read_api, server_api, status_api, tenancy, traces_api, traces_compat, traces_ingest,
+    tsdb_api,
 };
 
 /// The path of OTLP on its own port.
@@ -50,7 +51,7 @@ pub fn main_router(state: Arc<AppState>) -> Router {
     for path in paths {
         router = router.route(path, post(ingest_api::handle));
     }
-    finish(router, state)
+    finish(router.fallback(not_found), state)
 }
 
 /// The OTLP/HTTP port.
@@ -59,18 +60,27 @@ pub fn otlp_router(state: Arc<AppState>) -> Router {
         .merge(traces_ingest::otlp_routes())
         .route(OTLP_PATH, post(ingest_api::handle))
         .route("/health/ready", get(admin::ready));
-    finish(router, state)
+    finish(router.fallback(not_found), state)
+}
+
+/// The OTLP/gRPC port.
+pub fn grpc_router(state: Arc<AppState>) -> Router {
+    finish(grpc_api::routes().fallback(otlp_grpc::unknown), state)
 }
 
 /// Zipkin's port.
 pub fn zipkin_router(state: Arc<AppState>) -> Router {
-    finish(traces_compat::zipkin_routes().route("/health/ready", get(admin::ready)), state)
+    finish(traces_compat::zipkin_routes().route("/health/ready", get(admin::ready)).fallback(not_found), state)
+}
+
+async fn not_found() -> Response {
+    plain(StatusCode::NOT_FOUND, "404 page not found")
 }
 
 fn finish(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {
     router
-        .fallback(|| async { plain(StatusCode::NOT_FOUND, "404 page not found") })
         .method_not_allowed_fallback(|| async { plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed") })
+        .layer(middleware::from_fn_with_state(Arc::clone(&state), count_answer))
         .layer(CompressionLayer::new().gzip(true).br(true).zstd(true))
         .layer(CatchPanicLayer::custom(|panic: Box<dyn std::any::Any + Send>| {
             let text = panic
@@ -85,13 +95,20 @@ fn finish(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {
         .with_state(state)
 }
 
-/// CORS and counting, around every request.
+/// Holds a place in the memory for answers until the answer is sent; inside of compression, which hides its length.
+async fn count_answer(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
+    state.answers.count(next.run(request).await)
+}
+
+/// Tenancy, CORS and counting, around every request.
 async fn around(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let origin = request.headers().get(header::ORIGIN).cloned();
     let path = request.uri().path().to_owned();
     let mut response = if request.method() == Method::OPTIONS {
         StatusCode::NO_CONTENT.into_response()
+    } else if let Some(refused) = tenancy::refusal(request.headers()) {
+        refused
     } else {
         next.run(request).await
     };

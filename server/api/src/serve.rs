@@ -1,29 +1,53 @@
-//! Listeners: an accept loop with bounds on connections and headers, and a stop that lets requests finish.
+//! Listeners: an accept loop with one bound on the connections of all ports, connections that are watched (`connection`),
+//! and a stop that lets requests finish within a limit.
 
-use std::net::SocketAddr;
+mod connection;
+mod head;
+mod pace;
+mod socket;
+mod watch;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::connect_info::ConnectInfo;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
+use tokio_util::task::TaskTracker;
 
-use crate::router::Peer;
+pub(crate) use pace::{Pace, TooSlow};
 
-/// Bounds of a listener.
+/// What a connection beyond the bound is told.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
+    content-type: text/plain; charset=utf-8\r\ncontent-length: 22\r\n\r\ntoo many connections.\n";
+/// Connections that are told so at once; more are closed without a word.
+const REFUSALS_MAX: usize = 64;
+/// How long one that is told so may take to read it.
+const REFUSAL_WITHIN: Duration = Duration::from_secs(1);
+/// How long the accept loop rests when the system gives no connection (no file descriptors, no memory).
+const REST: Duration = Duration::from_millis(100);
+/// How long connections that are cut may take to notice.
+const CUT_WITHIN: Duration = Duration::from_secs(1);
+
+/// Bounds of connections, the same on each port.
 #[derive(Debug, Clone)]
 pub struct ServeSettings {
-    /// Connections at once; more wait in the kernel.
-    pub connections_max: usize,
-    /// How long a client may take to send its headers.
+    /// A place for each connection of all ports together; those beyond get 503.
+    pub places: Arc<Semaphore>,
+    /// How long a client may take to send the head of a request, the first one counted from when it connected.
     pub header_timeout: Duration,
+    /// Most bytes of a head: request line, names and values.
+    pub head_bytes_max: usize,
+    /// How long a connection may stay without a request.
+    pub keep_alive: Duration,
+    /// Bytes per second that the sender of a body must keep up; 0: any, as long as it is not silent for `body_grace`.
+    pub body_rate_min: u64,
+    /// How long a sender may be slower than that.
+    pub body_grace: Duration,
+    /// How long a reader may take nothing of its answer.
+    pub send_timeout: Duration,
     /// How long requests may go on after the stop began.
     pub drain_timeout: Duration,
 }
@@ -31,9 +55,14 @@ pub struct ServeSettings {
 impl Default for ServeSettings {
     fn default() -> Self {
         Self {
-            connections_max: 20_000,
+            places: Arc::new(Semaphore::new(20_000)),
             header_timeout: Duration::from_secs(10),
-            drain_timeout: Duration::from_secs(15),
+            head_bytes_max: 16 * 1024,
+            keep_alive: Duration::from_secs(120),
+            body_rate_min: 1024,
+            body_grace: Duration::from_secs(10),
+            send_timeout: Duration::from_secs(60),
+            drain_timeout: Duration::from_secs(10),
         }
     }
 }
@@ -47,56 +76,66 @@ pub struct Listener {
     pub router: Router,
 }
 
-/// Serves until `stop`, then lets what runs finish within `drain_timeout`.
+/// Serves until `stop`, then lets what runs finish within `drain_timeout` and cuts the rest.
 pub async fn serve(listener: Listener, settings: ServeSettings, stop: CancellationToken) {
-    let graceful = GracefulShutdown::new();
-    let places = Arc::new(Semaphore::new(settings.connections_max));
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(settings.header_timeout).max_headers(100);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(256).max_header_list_size(64 * 1024);
+    let Listener { socket, router } = listener;
+    let (connections, cut) = (TaskTracker::new(), CancellationToken::new());
+    let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
+    let drain_timeout = settings.drain_timeout;
+    let settings = Arc::new(settings);
     loop {
         let accepted = tokio::select! {
-            accepted = accept(&listener.socket, &places) => accepted,
+            accepted = socket.accept() => accepted,
             () = stop.cancelled() => break,
         };
-        let Some((stream, peer, place)) = accepted else { continue };
-        let router = listener.router.clone();
-        let service =
-            TowerToHyperService::new(tower::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
-                request.extensions_mut().insert(ConnectInfo::<Peer>(peer));
-                router.clone().oneshot(request.map(axum::body::Body::new))
-            }));
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
-        let connection = graceful.watch(connection);
-        tokio::spawn(async move {
-            let _place = place;
-            if let Err(error) = connection.await {
-                tracing::debug!(%peer, %error, "connection ended");
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of file descriptors and the like: wait instead of spinning (promise F8).
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(REST).await;
+                continue;
             }
+        };
+        let Ok(place) = Arc::clone(&settings.places).try_acquire_owned() else {
+            tracing::debug!(%peer, "too many connections");
+            if let Ok(refusal) = Arc::clone(&refusals).try_acquire_owned() {
+                connections.spawn(async move {
+                    let _refusal = refusal;
+                    let _ = tokio::time::timeout(REFUSAL_WITHIN, refuse(stream)).await;
+                });
+            }
+            continue;
+        };
+        let connection = connection::run(
+            stream,
+            peer,
+            router.clone(),
+            Arc::clone(&settings),
+            connection::Ends { stop: stop.clone(), cut: cut.clone() },
+        );
+        connections.spawn(async move {
+            let _place = place;
+            connection.await;
         });
     }
-    drop(listener);
-    if tokio::time::timeout(settings.drain_timeout, graceful.shutdown()).await.is_err() {
-        tracing::warn!("some requests did not finish in time and are cut");
+    drop(socket);
+    connections.close();
+    if tokio::time::timeout(drain_timeout, connections.wait()).await.is_err() {
+        tracing::warn!(connections = connections.len(), "some requests did not finish in time and are cut");
+        cut.cancel();
+        let _ = tokio::time::timeout(CUT_WITHIN, connections.wait()).await;
     }
 }
 
-type Accepted = (TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit);
-
-async fn accept(socket: &TcpListener, places: &Arc<Semaphore>) -> Option<Accepted> {
-    let place = Arc::clone(places).acquire_owned().await.ok()?;
-    match socket.accept().await {
-        Ok((stream, peer)) => {
-            if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!(%peer, %error, "cannot switch off Nagle's algorithm");
-            }
-            Some((stream, peer, place))
-        }
-        Err(error) => {
-            // Out of file descriptors and the like: wait instead of spinning (promise F8).
-            tracing::warn!(%error, "cannot accept a connection");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            None
-        }
-    }
+/// Says that there is no place. The rest of what comes is read, as closing before would take the answer back.
+async fn refuse(mut stream: TcpStream) -> std::io::Result<()> {
+    stream.write_all(FULL).await?;
+    stream.shutdown().await?;
+    let mut scratch = [0; 4096];
+    while stream.read(&mut scratch).await? > 0 {}
+    Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,7 @@ use quiver_traces::TracesEngine;
 use quiver_types::{Access, Clock, SeriesSource};
 use tokio::sync::Semaphore;
 
+use crate::answers::AnswerBudget;
 use crate::bodies::BodyBudget;
 use crate::logs_ingest::LogsSettings;
 use crate::metrics::ApiMetrics;
@@ -93,6 +94,8 @@ pub struct AppState {
     pub settings: ApiSettings,
     /// Memory of bodies that are being read.
     pub bodies: BodyBudget,
+    /// Memory of answers that are made as a whole.
+    pub answers: AnswerBudget,
     /// Places for requests that are bounded in number.
     pub places: Places,
     /// Counters.

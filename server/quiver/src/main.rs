@@ -215,9 +215,16 @@ async fn stop_on_signal(stop: CancellationToken) {
         tracing::error!("cannot listen for signals");
         return;
     };
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
-    }
+    let mut asked = async || {
+        tokio::select! {
+            _ = term.recv() => SignalKind::terminate(),
+            _ = int.recv() => SignalKind::interrupt(),
+        }
+    };
+    asked().await;
     stop.cancel();
+    // Who asks twice does not want to wait. What was acknowledged is in the WAL.
+    let signal = asked().await;
+    tracing::warn!("asked to stop a second time: leaving at once");
+    std::process::exit(128 + signal.as_raw_value());
 }

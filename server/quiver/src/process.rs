@@ -29,6 +29,19 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// Raises the limit of open files as far as the process may; gives it, `None`: the system has none or does not tell.
+pub fn raise_file_limit() -> Option<u64> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+    {
+        tracing::warn!(%error, "cannot raise the limit of open files");
+        return current;
+    }
+    maximum
+}
+
 /// Writes the process' own metrics, named as every exporter names them.
 pub fn write_metrics(out: &mut String) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();

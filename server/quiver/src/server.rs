@@ -2,20 +2,18 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum_router::Gate;
-use quiver_api::logs_ingest::Logs;
-use quiver_api::otlp_grpc::{Metrics, OtlpService};
-use quiver_api::traces_grpc::Traces;
-use quiver_api::{AppState, Listener, ServeSettings, main_router, otlp_router, serve, zipkin_router};
+use quiver_api::{AppState, Listener, ServeSettings, grpc_router, main_router, otlp_router, serve, zipkin_router};
 use quiver_types::{Clock, Error, Result};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::settings::{Loaded, Settings};
-use crate::wiring;
+use crate::settings::{Loaded, Settings, Span};
+use crate::{process, wiring};
 
 mod axum_router;
 
@@ -82,6 +80,38 @@ async fn bind_extra(loaded: &Loaded, section: &str, key: &str, address: &str) ->
     }
 }
 
+/// File descriptors that connections leave to the store: parts, WAL, catalog, and calls to the object store.
+const FILES_RESERVE: u64 = 512;
+
+/// Raises the limit of file descriptors, and gives the number of connections that leave enough of them.
+fn connections_max(wanted: usize) -> usize {
+    let Some(files) = process::raise_file_limit() else { return wanted };
+    let reserve = FILES_RESERVE.min(files / 2);
+    let room = usize::try_from(files - reserve).unwrap_or(usize::MAX);
+    let connections = room.min(wanted);
+    tracing::info!(files, connections, "limit of open files, and most connections of all ports together");
+    if connections < wanted {
+        let text = "fewer connections than `http.connections_max`: raise the hard limit of open files (LimitNOFILE=)";
+        tracing::info!(wanted, "{text}");
+    }
+    connections
+}
+
+fn serve_settings(settings: &Settings) -> ServeSettings {
+    let h = &settings.http;
+    let span = |span: Span| span.0.unwrap_or_default();
+    ServeSettings {
+        places: Arc::new(Semaphore::new(connections_max(h.connections_max).min(Semaphore::MAX_PERMITS))),
+        header_timeout: span(h.header_timeout),
+        head_bytes_max: h.head_max.0 as usize,
+        keep_alive: span(h.keep_alive),
+        body_rate_min: h.body_rate_min.0,
+        body_grace: span(h.body_grace),
+        send_timeout: span(h.send_timeout),
+        drain_timeout: span(h.drain_timeout),
+    }
+}
+
 impl Bound {
     /// Binds all sockets.
     ///
@@ -116,18 +146,13 @@ impl Bound {
         stop: CancellationToken,
         opened: impl FnOnce(&Arc<AppState>),
     ) -> Result<()> {
-        let h = &self.settings.http;
-        let serve_settings = ServeSettings {
-            connections_max: h.connections_max,
-            header_timeout: h.header_timeout.0.unwrap_or_default(),
-            drain_timeout: h.drain_timeout.0.unwrap_or_default(),
-        };
+        let serve_settings = serve_settings(&self.settings);
         let serving = CancellationToken::new();
-        let state: Arc<OnceLock<Arc<AppState>>> = Arc::default();
         let mut tasks = Vec::new();
         let gates = [
             (Some(self.http), Gate::new(main_router)),
             (self.otlp_http, Gate::new(otlp_router)),
+            (self.otlp_grpc, Gate::new(grpc_router)),
             (self.zipkin, Gate::new(zipkin_router)),
         ];
         let mut openers = Vec::new();
@@ -151,14 +176,15 @@ impl Bound {
         for gate in openers {
             gate.open(&app);
         }
-        let _ = state.set(Arc::clone(&app));
-        if let Some(socket) = self.otlp_grpc {
-            tasks.push(tokio::spawn(serve_grpc(socket, Arc::clone(&app), serving.clone())));
-        }
         opened(&app);
         stop.cancelled().await;
-        tracing::info!("stopping: no new connections, letting requests finish");
         app.stopping.store(true, Relaxed);
+        let lame_duck = self.settings.http.lame_duck.0.unwrap_or_default();
+        if !lame_duck.is_zero() {
+            tracing::info!(?lame_duck, "stopping: not ready any more, and serving what still comes");
+            tokio::time::sleep(lame_duck).await;
+        }
+        tracing::info!("stopping: no new connections, letting requests finish");
         serving.cancel();
         for task in tasks {
             if let Err(error) = task.await {
@@ -168,20 +194,5 @@ impl Bound {
         app.store.close(CLOSE_WITHIN).await;
         tracing::info!("stopped");
         Ok(())
-    }
-}
-
-async fn serve_grpc(socket: TcpListener, app: Arc<AppState>, stop: CancellationToken) {
-    let incoming = tokio_stream::wrappers::TcpListenerStream::new(socket);
-    let served = tonic::transport::Server::builder()
-        .tcp_nodelay(true)
-        .max_concurrent_streams(256)
-        .add_service(OtlpService::<Traces>::new(Arc::clone(&app)))
-        .add_service(OtlpService::<Metrics>::new(Arc::clone(&app)))
-        .add_service(OtlpService::<Logs>::new(app))
-        .serve_with_incoming_shutdown(incoming, stop.cancelled_owned())
-        .await;
-    if let Err(error) = served {
-        tracing::error!(%error, "OTLP/gRPC ended");
     }
 }

@@ -160,12 +160,26 @@ settings! {
         form_max: Size = "\"10MiB\"";
         /// Largest answer; a query, federation or remote read (samples) whose answer is larger fails.
         answer_max: Size = "\"100MiB\"";
-        /// Connections at once.
+        /// Connections at once, of all ports together; fewer where the limit of open files leaves no room for them. Those
+        /// beyond get 503.
         connections_max: usize = "20000";
-        /// How long a client may take to send its headers.
+        /// Largest head of a request: request line, names and values of headers.
+        head_max: Size = "\"16KiB\"";
+        /// How long a client may take to send a head; the first one counts from when it connected.
         header_timeout: Span = "\"10s\"";
-        /// How long requests may go on after SIGTERM.
-        drain_timeout: Span = "\"15s\"";
+        /// How long a connection may stay without a request.
+        keep_alive: Span = "\"2m\"";
+        /// Bytes per second that the sender of a body must keep up, else it gets 408; 0: any, unless it falls silent.
+        body_rate_min: Size = "\"1KiB\"";
+        /// How long the sender of a body may be slower than that, or silent.
+        body_grace: Span = "\"10s\"";
+        /// How long a reader may take nothing of its answer before the connection is closed.
+        send_timeout: Span = "\"1m\"";
+        /// How long `/health/ready` answers 503 after SIGTERM before connections are closed. Behind a load balancer: a
+        /// little more than it takes to notice; without one a stop need not wait.
+        lame_duck: Span = "\"0s\"";
+        /// How long requests may go on after that.
+        drain_timeout: Span = "\"10s\"";
         /// Origins that browsers may call from; `*` for all.
         cors_origins: Vec<String> = "[]";
         /// Whether to listen on other than loopback addresses while there is no access control. For containers.
@@ -409,8 +423,17 @@ impl Loaded {
             "text" | "json" => {}
             other => return refuse(&format!("`log.format` is `{other}`; it can be `text` or `json`")),
         }
+        if s.http.lame_duck.0.is_none() {
+            return refuse("`http.lame_duck` must be a span of time");
+        }
+        if s.http.head_max.0 < 1024 {
+            return refuse("`http.head_max` must be at least 1KiB");
+        }
         let spans = [
             ("http.header_timeout", s.http.header_timeout),
+            ("http.keep_alive", s.http.keep_alive),
+            ("http.body_grace", s.http.body_grace),
+            ("http.send_timeout", s.http.send_timeout),
             ("http.drain_timeout", s.http.drain_timeout),
             ("otlp.delta_idle", s.otlp.delta_idle),
             ("store.retry_budget", s.store.retry_budget),

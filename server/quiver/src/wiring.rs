@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use datafusion::catalog::TableProvider;
+use quiver_api::answers::AnswerBudget;
 use quiver_api::bodies::BodyBudget;
 use quiver_api::logs_ingest::LogsSettings;
 use quiver_api::state::Places;
@@ -235,6 +236,7 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
         delta: Mutex::new(DeltaState::new(settings.otlp.delta_memory.0 as usize, delta_idle_ms)),
         settings: api_settings(settings, memory / 4),
         bodies: BodyBudget::new((memory / 16) as usize, settings.http.body_max.0 as usize),
+        answers: AnswerBudget::new(memory / 16),
         places: Places::default(),
         metrics: quiver_api::metrics::ApiMetrics::default(),
         stopping: false.into(),

@@ -9,11 +9,8 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes, BytesMut};
 use parking_lot::Mutex;
 
-use super::{Encoding, STREAM_RATIO_MAX, ZSTD_WINDOW_LOG_MAX, decompress, has_zlib_header, too_large};
-use crate::error::{Error, Result};
-
-/// Bytes that a stream may give whatever its ratio.
-const RATIO_FREE_BYTES: u64 = 16 << 20;
+use super::{Encoding, decompress, fault, reader, too_large};
+use crate::error::Result;
 
 /// Pieces on their way into a decompressor, which runs dry between them.
 #[derive(Debug, Default)]
@@ -68,13 +65,11 @@ pub struct Inflate {
     state: State,
     queue: Arc<Mutex<Queue>>,
     whole_bytes_max: usize,
-    taken: u64,
-    given: u64,
 }
 
 impl fmt::Debug for Inflate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inflate").field("encoding", &self.encoding).field("given", &self.given).finish_non_exhaustive()
+        f.debug_struct("Inflate").field("encoding", &self.encoding).finish_non_exhaustive()
     }
 }
 
@@ -82,7 +77,7 @@ impl Inflate {
     /// Begins a body. `whole_bytes_max` bounds what can only be decompressed as a whole: snappy.
     pub fn new(encoding: Encoding, whole_bytes_max: usize) -> Self {
         let state = State::Gathering(BytesMut::new());
-        Self { encoding, state, queue: Arc::default(), whole_bytes_max, taken: 0, given: 0 }
+        Self { encoding, state, queue: Arc::default(), whole_bytes_max }
     }
 
     /// Gives it the next piece.
@@ -90,7 +85,6 @@ impl Inflate {
     /// # Errors
     /// TooLarge: a body that is needed as a whole.
     pub fn push(&mut self, piece: Bytes) -> Result<()> {
-        self.taken += piece.len() as u64;
         let State::Gathering(first) = &mut self.state else {
             self.queue.lock().pieces.push_back(piece);
             return Ok(());
@@ -104,6 +98,15 @@ impl Inflate {
         }
         first.extend_from_slice(&piece);
         if first.len() >= 2 { self.begin() } else { Ok(()) }
+    }
+
+    /// Bytes that are kept until the body is whole, or until they are read.
+    pub fn kept_bytes(&self) -> usize {
+        match &self.state {
+            State::Gathering(first) => first.len(),
+            State::Running(_) => 0,
+            State::Done(whole) => whole.len(),
+        }
     }
 
     /// Says that no piece follows.
@@ -127,24 +130,11 @@ impl Inflate {
             self.state = State::Done(whole);
             return Ok(());
         }
-        let zlib = has_zlib_header(&first);
-        let empty = first.is_empty();
+        // Nothing is nothing in any encoding: some clients send the header without a body.
+        let encoding = if first.is_empty() { Encoding::Identity } else { self.encoding };
         self.queue.lock().pieces.push_back(first);
         let pipe = Pipe { current: Bytes::new(), queue: Arc::clone(&self.queue) };
-        self.state = State::Running(match self.encoding {
-            // Nothing is nothing in any encoding: some clients send the header without a body.
-            _ if empty => Box::new(pipe),
-            Encoding::Identity | Encoding::Snappy => Box::new(pipe),
-            Encoding::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(pipe)),
-            Encoding::Deflate if zlib => Box::new(flate2::bufread::ZlibDecoder::new(pipe)),
-            Encoding::Deflate => Box::new(flate2::bufread::DeflateDecoder::new(pipe)),
-            Encoding::Zstd => {
-                let corrupt = |e| corrupt(Encoding::Zstd, e);
-                let mut decoder = zstd::stream::read::Decoder::with_buffer(pipe).map_err(corrupt)?;
-                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(corrupt)?;
-                Box::new(decoder)
-            }
-        });
+        self.state = State::Running(reader(encoding, pipe)?);
         Ok(())
     }
 
@@ -167,23 +157,11 @@ impl Inflate {
                 }
             },
         };
-        let len = match read {
-            Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(None),
-            other => other.map_err(|e| corrupt(self.encoding, e))?,
-        };
-        self.given += len as u64;
-        if self.given > RATIO_FREE_BYTES && self.given > self.taken.saturating_mul(STREAM_RATIO_MAX as u64) {
-            return Err(Error::TooLarge {
-                what: "body after decompression",
-                limit_bytes: (self.taken as usize).saturating_mul(STREAM_RATIO_MAX),
-            });
+        match read {
+            Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(None),
+            other => Ok(Some(other.map_err(|e| fault(self.encoding, e))?)),
         }
-        Ok(Some(len))
     }
-}
-
-fn corrupt(encoding: Encoding, source: io::Error) -> Error {
-    Error::Corrupt { encoding: encoding.name(), source: Box::new(source) }
 }
 
 #[cfg(test)]

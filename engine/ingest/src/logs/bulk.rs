@@ -1,8 +1,10 @@
 //! The bulk format of a search engine: pairs of an action line and a document line. A document that cannot be taken is
 //! a failed item of the answer; only a broken action line fails the request.
 
-use std::fmt::Write;
+mod answer;
 
+pub use answer::BulkAnswer;
+use answer::Item;
 use quiver_types::LogsBatch;
 
 use super::LogsContext;
@@ -12,6 +14,9 @@ use super::options::Defaults;
 use super::report::{Dropped, Report};
 use super::rows::Rows;
 use crate::error::{Error, Result};
+
+/// Most actions of a request. Each has an item in the answer, which is a byte until it is sent.
+const ITEMS_MAX: usize = 4 << 20;
 
 /// An action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,20 +40,34 @@ enum Outcome {
     Unsupported,
 }
 
+/// The items of an answer so far.
+#[derive(Debug, Default)]
+struct Items(Vec<Item>);
+
+impl Items {
+    fn push(&mut self, action: Action, outcome: Outcome) -> Result<()> {
+        if self.0.len() == ITEMS_MAX {
+            return Err(Error::TooMany { what: "actions of a request", limit: ITEMS_MAX });
+        }
+        self.0.push(Item::of(action, outcome));
+        Ok(())
+    }
+}
+
 /// Decodes a bulk request, in any pieces.
 #[derive(Debug)]
 pub struct Bulk {
     lines: Lines,
     rows: Rows,
     action: Option<Action>,
-    items: Vec<(Action, Outcome)>,
+    items: Items,
 }
 
 impl Bulk {
     /// Begins a request.
     pub fn new(ctx: &LogsContext) -> Self {
         let rows = Rows::new(ctx, Defaults::BULK);
-        Self { lines: Lines::new(ctx.limits.line_bytes_max), rows, action: None, items: Vec::new() }
+        Self { lines: Lines::new(ctx.limits.line_bytes_max), rows, action: None, items: Items::default() }
     }
 
     /// Reads a piece of the body.
@@ -88,51 +107,21 @@ impl Bulk {
         &self.rows.report
     }
 
-    /// Writes the answer: an item for each action, in order.
-    pub fn answer(&self, took_ms: u64) -> String {
-        let failed = |(_, outcome): &(Action, Outcome)| *outcome != Outcome::Taken;
-        let mut out = String::with_capacity(64 + 32 * self.items.len());
-        let errors = self.items.iter().any(failed);
-        let _ = write!(out, "{{\"took\":{took_ms},\"errors\":{errors},\"items\":[");
-        for (i, (action, outcome)) in self.items.iter().enumerate() {
-            let separator = if i == 0 { "" } else { "," };
-            let word = Action::ALL[*action as usize].0;
-            let _ = match outcome {
-                // What was taken is a new document, whichever of the two actions brought it; the reference says so too.
-                Outcome::Taken => write!(out, "{separator}{{\"create\":{{\"status\":201}}}}"),
-                other => write!(
-                    out,
-                    "{separator}{{\"{word}\":{{\"status\":400,\"error\":{{\"type\":\"{}\",\"reason\":\"{}\"}}}}}}",
-                    other.kind(),
-                    other.reason(*action)
-                ),
-            };
-        }
-        out.push_str("]}");
-        out
-    }
-}
-
-impl Outcome {
-    fn kind(self) -> &'static str {
-        match self {
-            Self::Unsupported => "illegal_argument_exception",
-            _ => "document_parsing_exception",
-        }
+    /// Bytes that are kept for the answer.
+    pub fn kept_bytes(&self) -> usize {
+        self.items.0.capacity() * size_of::<Item>()
     }
 
-    fn reason(self, action: Action) -> String {
-        match self {
-            Self::Dropped(why) => why.text().to_owned(),
-            _ => format!("`{}` is not supported: logs are only added", Action::ALL[action as usize].0),
-        }
+    /// Gives the answer: an item for each action, in order.
+    pub fn into_answer(self, took_ms: u64) -> BulkAnswer {
+        BulkAnswer::new(self.items.0, took_ms)
     }
 }
 
 fn read_line(
     rows: &mut Rows,
     action: &mut Option<Action>,
-    items: &mut Vec<(Action, Outcome)>,
+    items: &mut Items,
     number: u64,
     line: Line<'_>,
 ) -> Result<()> {
@@ -145,7 +134,7 @@ fn read_line(
         }
         let found = read_action(text).map_err(|what| Error::Format(format!("line {number}: {what}")))?;
         if found == Action::Delete {
-            items.push((found, Outcome::Unsupported));
+            items.push(found, Outcome::Unsupported)?;
         } else {
             *action = Some(found);
         }
@@ -167,8 +156,7 @@ fn read_line(
             }
         },
     };
-    items.push((current, outcome));
-    Ok(())
+    items.push(current, outcome)
 }
 
 /// Reads an action line: an object with one member, whose name is the action and whose value an object.

@@ -1,6 +1,7 @@
 //! `query` and `tail`: rows as they are found, as lines of JSON.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -11,7 +12,7 @@ use futures::StreamExt;
 use futures::stream::{BoxStream, unfold};
 use http::{HeaderValue, header};
 use quiver_logsql::request::{duration_param, followed, with_limit};
-use quiver_logsql::{QueryScope, RowStream};
+use quiver_logsql::{QueryScope, RowStream, Rows};
 use quiver_query::QueryContext;
 use quiver_types::{Error, Result};
 
@@ -37,12 +38,12 @@ async fn run(state: &AppState, request: Request) -> Result<Response> {
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(plans);
     }
-    let mut rows = state.logsql.stream(&query, &ask.scope, &ask.ctx);
+    let mut rows = Pieces::of(state.logsql.stream(&query, &ask.scope, &ask.ctx));
     // An error before the first row still has a status.
-    let first = next_chunk(&mut rows).await?;
+    let first = rows.next().await?;
     let rest = unfold(rows, |mut rows| async move {
-        match next_chunk(&mut rows).await {
-            Ok(Some(chunk)) => Some((Ok(chunk), rows)),
+        match rows.next().await {
+            Ok(Some(piece)) => Some((Ok(piece), rows)),
             Ok(None) => None,
             Err(error) => {
                 log(&error, "/select/logsql/query");
@@ -54,16 +55,50 @@ async fn run(state: &AppState, request: Request) -> Result<Response> {
     Ok(lines(all.boxed()))
 }
 
-/// The next rows as text; none at the end.
-async fn next_chunk(rows: &mut RowStream) -> Result<Option<Bytes>> {
-    while let Some(found) = rows.next().await {
+/// Bytes of a piece of an answer, or one row where that is larger.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Rows as text, a piece at a time: who reads slowly holds the rows as they were found and one piece.
+#[derive(Debug)]
+struct Pieces {
+    stream: RowStream,
+    /// Rows that are found, and how many of them are written.
+    found: Option<(Rows, usize)>,
+    /// Rows that are written in one go.
+    step: usize,
+}
+
+impl Pieces {
+    fn of(stream: RowStream) -> Self {
+        Self { stream, found: None, step: 16 }
+    }
+
+    /// The next piece; none at the end.
+    async fn next(&mut self) -> Result<Option<Bytes>> {
         let mut out = String::new();
-        push_rows(&mut out, &found?)?;
-        if !out.is_empty() {
-            return Ok(Some(out.into()));
+        loop {
+            let (rows, written) = match self.found.take() {
+                Some(found) => found,
+                None => match self.stream.next().await {
+                    Some(rows) => (rows?, 0),
+                    None => return Ok((!out.is_empty()).then(|| out.into())),
+                },
+            };
+            let (from, len) = (out.len(), self.step.min(rows.len() - written));
+            push_rows(&mut out, &rows.slice(written, len))?;
+            // As many as make a quarter of a piece.
+            let row_bytes = ((out.len() - from) / len.max(1)).max(1);
+            self.step = (PIECE_BYTES / 4 / row_bytes).clamp(1, 1024);
+            let whole = written + len == rows.len();
+            if !whole {
+                self.found = Some((rows, written + len));
+            }
+            // What was found goes out before more is waited for.
+            if out.len() >= PIECE_BYTES || whole && !out.is_empty() {
+                return Ok(Some(out.into()));
+            }
         }
     }
-    Ok(None)
 }
 
 fn lines(chunks: BoxStream<'static, Chunk>) -> Response {
@@ -89,6 +124,8 @@ struct Tail {
     offset_ns: i64,
     next_ns: i64,
     wait: bool,
+    /// What is being read, and until when it reaches.
+    rows: Option<(Pieces, i64)>,
 }
 
 async fn follow(state: &Arc<AppState>, request: Request) -> Result<Response> {
@@ -118,8 +155,12 @@ async fn follow(state: &Arc<AppState>, request: Request) -> Result<Response> {
         offset_ns,
         next_ns: now_ns.saturating_sub(back_ns).saturating_sub(offset_ns),
         wait: false,
+        rows: None,
     };
     let chunks = unfold(tail, |mut tail| async move {
+        if tail.stops() {
+            return None;
+        }
         let chunk = tail.next().await;
         if let Err(error) = &chunk {
             log(error, "/select/logsql/tail");
@@ -133,23 +174,32 @@ async fn follow(state: &Arc<AppState>, request: Request) -> Result<Response> {
 impl Tail {
     /// Waits for new rows; an empty line keeps the connection known to be alive.
     async fn next(&mut self) -> Result<Bytes> {
-        if std::mem::replace(&mut self.wait, true) {
-            tokio::time::sleep(self.refresh).await;
-        }
-        let now_ns = self.state.clock.now_ms() * 1_000_000;
-        let end_ns = now_ns.saturating_sub(self.offset_ns);
-        if end_ns < self.next_ns {
-            return Ok(Bytes::from_static(b"\n"));
-        }
-        let scope =
-            QueryScope { now_ns, start_ns: Some(self.next_ns), end_ns: Some(end_ns), extra: self.scope.extra.clone() };
-        let ctx = QueryContext::new(self.ctx.access.clone(), self.ctx.limits.clone());
-        let mut out = String::new();
-        let mut rows = self.state.logsql.stream(&self.query, &scope, &ctx);
-        while let Some(found) = rows.next().await {
-            push_rows(&mut out, &found?)?;
+        let (mut pieces, end_ns) = match self.rows.take() {
+            Some(rows) => rows,
+            None => {
+                if std::mem::replace(&mut self.wait, true) {
+                    tokio::time::sleep(self.refresh).await;
+                }
+                let now_ns = self.state.clock.now_ms() * 1_000_000;
+                let end_ns = now_ns.saturating_sub(self.offset_ns);
+                if end_ns < self.next_ns {
+                    return Ok(Bytes::from_static(b"\n"));
+                }
+                let (start_ns, extra) = (Some(self.next_ns), self.scope.extra.clone());
+                let scope = QueryScope { now_ns, start_ns, end_ns: Some(end_ns), extra };
+                let ctx = QueryContext::new(self.ctx.access.clone(), self.ctx.limits.clone());
+                (Pieces::of(self.state.logsql.stream(&self.query, &scope, &ctx)), end_ns)
+            }
+        };
+        if let Some(piece) = pieces.next().await? {
+            self.rows = Some((pieces, end_ns));
+            return Ok(piece);
         }
         self.next_ns = end_ns.saturating_add(1);
-        Ok(if out.is_empty() { Bytes::from_static(b"\n") } else { out.into() })
+        Ok(Bytes::from_static(b"\n"))
+    }
+
+    fn stops(&self) -> bool {
+        self.state.stopping.load(Relaxed)
     }
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
+use http::HeaderMap;
 use quiver_ingest::logs::{FieldOptions, otlp};
-use quiver_types::Error;
-use tonic::metadata::MetadataMap;
+use quiver_ingest::{Encoding, codec};
+use quiver_types::Result;
 
 use super::metrics::Endpoint;
 use super::request::{context, ours};
@@ -15,17 +16,21 @@ use crate::state::AppState;
 
 /// The logs signal.
 #[derive(Debug)]
-pub struct Logs;
+pub(crate) struct Logs;
 
 impl Signal for Logs {
     const SERVICE: &'static str = "opentelemetry.proto.collector.logs.v1.LogsService";
     const ROUTE: &'static str = "otlp/grpc/logs";
 
-    async fn export(state: &Arc<AppState>, metadata: &MetadataMap, body: Bytes) -> Result<Vec<u8>, Error> {
-        let header = |name: &str| metadata.get(name).and_then(|v| v.to_str().ok());
+    async fn export(state: &Arc<AppState>, headers: &HeaderMap, encoding: Encoding, body: Bytes) -> Result<Vec<u8>> {
+        let header = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
         let options = FieldOptions::read(|_| None, header, &state.settings.logs.service_fields).map_err(ours)?;
         let ctx = context(state, options);
-        let decode = move |body: &[u8]| otlp::decode(body, &ctx).map_err(ours);
+        let bytes_max = state.settings.decode_limits.body_bytes_max;
+        let decode = move |body: &[u8]| {
+            let body = codec::decompress(encoding, body, bytes_max).map_err(ours)?;
+            otlp::decode(&body, &ctx).map_err(ours)
+        };
         let report = decode_and_write(state, Endpoint::OtlpGrpc, body, decode).await?;
         Ok(export_response(&report, false))
     }

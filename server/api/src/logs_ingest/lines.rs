@@ -54,6 +54,8 @@ pub(super) trait LineDecoder: Send + 'static {
     fn take_all(&mut self) -> Vec<LogsBatch>;
     /// What became of the rows.
     fn report(&self) -> &Report;
+    /// Bytes that are kept until the end, besides batches.
+    fn kept_bytes(&self) -> usize;
     /// Whether nothing may be stored before the whole is read.
     const HOLDS: bool;
 }
@@ -81,6 +83,10 @@ impl LineDecoder for JsonLines {
         &self.rows.report
     }
 
+    fn kept_bytes(&self) -> usize {
+        0
+    }
+
     const HOLDS: bool = false;
 }
 
@@ -103,6 +109,10 @@ impl LineDecoder for Bulk {
 
     fn report(&self) -> &Report {
         Bulk::report(self)
+    }
+
+    fn kept_bytes(&self) -> usize {
+        Bulk::kept_bytes(self)
     }
 
     const HOLDS: bool = true;
@@ -164,6 +174,8 @@ pub(super) struct Streamed<D> {
     pub(super) outcome: Result<()>,
     /// All of it; with `whole` nothing is stored yet, else there are no batches left.
     pub(super) whole: Whole,
+    /// Of the memory for bodies: for what decoder and `whole` still hold.
+    pub(super) share: Share,
 }
 
 /// Streams a body through a decoder into the store, and counts it. Goes on when whoever asked is gone: what arrived
@@ -221,7 +233,7 @@ async fn run<D: LineDecoder>(
     refuse(&mut report, driver.refused);
     let body_hash = work.hash.map_or(0, |hash| hash.digest128());
     let whole = Whole { batches: driver.held, report, body_hash, bytes: driver.bytes };
-    Streamed { decoder: work.decoder, outcome, whole }
+    Streamed { decoder: work.decoder, outcome, whole, share: driver.share }
 }
 
 struct Driver<D> {
@@ -245,23 +257,23 @@ impl<D: LineDecoder> Driver<D> {
             let (mut pieces, mut gathered, mut ended, mut paused) = (Vec::new(), 0, false, false);
             let mut broken = None;
             while gathered < GATHER_BYTES {
-                match tokio::time::timeout(PAUSE, chunks.next()).await {
+                match tokio::time::timeout(PAUSE, self.share.next(&mut chunks)).await {
                     Err(_) => {
                         paused = true;
                         break;
                     }
-                    Ok(None) => {
+                    Ok(Ok(None)) => {
                         ended = true;
                         break;
                     }
-                    Ok(Some(Err(_))) => {
-                        broken = Some(Error::invalid("the body ended early"));
+                    Ok(Err(e)) => {
+                        broken = Some(e);
                         break;
                     }
-                    Ok(Some(Ok(chunk))) => {
+                    Ok(Ok(Some(chunk))) => {
                         gathered += chunk.len();
                         pieces.push(chunk);
-                        if !self.share.try_hold(self.held_bytes + gathered) {
+                        if !self.share.try_hold(self.kept_bytes() + gathered) {
                             break;
                         }
                     }
@@ -276,7 +288,7 @@ impl<D: LineDecoder> Driver<D> {
                     broken = Some(Error::new(ErrorKind::TooLarge, text));
                     break;
                 }
-                if let Err(e) = self.share.hold(self.held_bytes).await {
+                if let Err(e) = self.share.hold(self.kept_bytes()).await {
                     broken = Some(e);
                     break;
                 }
@@ -291,6 +303,7 @@ impl<D: LineDecoder> Driver<D> {
             }
             if let Some(broken) = broken {
                 self.release(true).await?;
+                self.forget();
                 drain(&mut chunks).await;
                 return Err(broken);
             }
@@ -301,6 +314,17 @@ impl<D: LineDecoder> Driver<D> {
                 self.release(true).await?;
             }
         }
+    }
+
+    /// Bytes that are held until the body ends.
+    fn kept_bytes(&self) -> usize {
+        let of_work = |work: &Work<D>| work.decoder.kept_bytes() + work.inflate.kept_bytes();
+        self.held_bytes + self.work.as_deref().map_or(0, of_work)
+    }
+
+    /// Lets go of what is held, for nobody will ask for it.
+    fn forget(&mut self) {
+        (self.held, self.held_bytes, self.share) = (Vec::new(), 0, self.state.bodies.share());
     }
 
     async fn turn(&mut self, pieces: Vec<Bytes>, ended: bool, size: usize) -> Turn {

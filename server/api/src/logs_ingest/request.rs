@@ -1,4 +1,4 @@
-//! What all log endpoints share: field-handling parameters, content encoding, tenancy.
+//! What all log endpoints share: field-handling parameters, content encoding.
 
 use std::sync::Arc;
 
@@ -29,11 +29,10 @@ impl Intake {
     /// Reads the head of a request.
     ///
     /// # Errors
-    /// Invalid: a bad parameter or key, or another tenant than 0. Unsupported: an unknown encoding.
+    /// Invalid: a bad parameter or key. Unsupported: an unknown encoding.
     pub(super) fn read(state: &AppState, head: &Parts) -> Result<Self> {
         let params: Vec<(String, String)> =
             url::form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
-        tenancy(&head.headers)?;
         let encoding = text(&head.headers, header::CONTENT_ENCODING.as_str()).filter(|v| !v.trim().is_empty());
         let encoding = encoding.map(|name| Encoding::from_header(Some(name))).transpose().map_err(ours)?;
         let settings = &state.settings.logs;
@@ -101,34 +100,4 @@ fn get<'a>(params: &'a [(String, String)], name: &str) -> Option<&'a str> {
 
 fn cut(text: &str) -> String {
     text.chars().take(100).collect()
-}
-
-/// One organisation per installation: other tenants than 0 are refused rather than mixed.
-fn tenancy(headers: &HeaderMap) -> Result<()> {
-    for name in ["AccountID", "ProjectID"] {
-        let given = headers.get(name).map(|v| String::from_utf8_lossy(v.as_bytes()));
-        if let Some(given) = given.filter(|v| !matches!(v.trim(), "" | "0")) {
-            return Err(Error::invalid(format!("header `{name}` is `{}`; only `0` is served", cut(&given))));
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tenants() {
-        let check = |name: &'static str, value: &str, good: bool| {
-            let mut headers = HeaderMap::new();
-            headers.insert(name, value.parse().expect("a value"));
-            assert_eq!(tenancy(&headers).is_ok(), good, "{name} {value}");
-        };
-        check("accountid", "0", true);
-        check("projectid", "", true);
-        check("accountid", "1", false);
-        check("projectid", "x", false);
-        check("x-scope-orgid", "7", true);
-    }
 }

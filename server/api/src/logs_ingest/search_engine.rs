@@ -1,13 +1,15 @@
 //! What a search engine answers: bulk requests, and the calls that shippers make first.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::body::Body;
 use axum::extract::{Path, Request, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use quiver_ingest::logs::Report;
-use quiver_ingest::logs::bulk::Bulk;
+use quiver_ingest::logs::bulk::{Bulk, BulkAnswer};
 use quiver_types::{Error, ErrorKind};
 
 use super::handshake::json;
@@ -15,6 +17,7 @@ use super::lines::stream;
 use super::metrics::Endpoint;
 use super::once::{Success, write_once};
 use super::request::Intake;
+use crate::bodies::Share;
 use crate::error::{log, public_text, status_of, with_retry_after};
 use crate::state::AppState;
 
@@ -33,6 +36,9 @@ const SET_UP: &[&str] = &[
     "_alias",
     "_data_stream",
 ];
+
+/// Largest answer that is made for `Idempotency-Key`, before it is compressed.
+const KEPT_BYTES_MAX: usize = 16 << 20;
 
 const LICENSE: &str = r#"{"license":{"uid":"cbff45e7-c553-41f7-ae4f-9205eabd80xx","type":"oss","status":"active","expiry_date_in_millis":4000000000000}}"#;
 
@@ -88,6 +94,17 @@ pub(super) async fn below(State(state): State<Arc<AppState>>, Path(path): Path<S
     }
 }
 
+/// Sends an answer while it is made, so that it is never held as a whole.
+fn send(mut answer: BulkAnswer, share: Share) -> Response {
+    let (Some(first), second) = (answer.next(), answer.next()) else { return json(StatusCode::OK, "") };
+    let Some(second) = second else { return json(StatusCode::OK, first) };
+    let pieces = [first, second].into_iter().chain(answer).map(move |piece| {
+        let _held = &share;
+        Ok::<_, Infallible>(piece)
+    });
+    json(StatusCode::OK, Body::from_stream(futures::stream::iter(pieces)))
+}
+
 async fn bulk(state: &Arc<AppState>, request: Request) -> Response {
     let began = Instant::now();
     let (head, body) = request.into_parts();
@@ -95,14 +112,18 @@ async fn bulk(state: &Arc<AppState>, request: Request) -> Response {
         let Intake { ctx, encoding, id, .. } = Intake::read(state, &head)?;
         let streamed = stream(state, Endpoint::Bulk, Bulk::new(&ctx), encoding, id.is_some(), body).await;
         streamed.outcome?;
-        let answer = |_: &Report| {
-            let text = streamed.decoder.answer(began.elapsed().as_millis() as u64);
-            Ok(Success::new(StatusCode::OK, "application/json", text))
-        };
-        match id {
-            Some(id) => write_once(state, Endpoint::Bulk, id, streamed.whole, answer).await,
-            None => Ok(answer(&streamed.whole.report)?.into_response()),
+        let (decoder, mut share) = (streamed.decoder, streamed.share);
+        let answer = move || decoder.into_answer(began.elapsed().as_millis() as u64);
+        let Some(id) = id else { return Ok(send(answer(), share)) };
+        // Kept as a whole, so it has to be held as a whole.
+        let answer = answer();
+        if answer.bytes_max() > KEPT_BYTES_MAX {
+            let text = "the answer is too large to be kept for `Idempotency-Key`; send fewer records in a request";
+            return Err(Error::new(ErrorKind::TooLarge, text));
         }
+        share.hold(share.held_bytes() + answer.bytes_max()).await?;
+        let answer = |_: &Report| Ok(Success::new(StatusCode::OK, "application/json", answer.collect::<String>()));
+        write_once(state, Endpoint::Bulk, id, streamed.whole, answer).await
     };
     outcome.await.unwrap_or_else(|e: Error| failed(&e))
 }

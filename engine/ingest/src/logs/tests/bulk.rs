@@ -1,5 +1,6 @@
 //! Bulk requests: pairs of lines, items, what fails alone and what fails as a whole.
 
+use quiver_types::ErrorKind;
 use serde_json::{Value, json};
 
 use super::{context, rows_of};
@@ -14,8 +15,9 @@ fn decode(body: &str) -> Result<(Vec<Value>, Value)> {
         bulk.feed(piece)?;
     }
     bulk.finish()?;
-    let answer = serde_json::from_str(&bulk.answer(3)).expect("the answer is JSON");
-    Ok((rows_of(&bulk.take_all()), answer))
+    let rows = rows_of(&bulk.take_all());
+    let answer: String = bulk.into_answer(3).collect();
+    Ok((rows, serde_json::from_str(&answer).expect("the answer is JSON")))
 }
 
 #[test]
@@ -44,6 +46,18 @@ fn items() {
     assert_eq!(items, expected.map(|(action, status)| (action.to_owned(), status)));
     let (rows, answer) = decode("").unwrap();
     assert_eq!((rows.len(), answer), (0, json!({"took": 3, "errors": false, "items": []})));
+}
+
+#[test]
+fn actions_are_bounded() {
+    let mut bulk = Bulk::new(&context(FIELDS));
+    let lines = "{\"delete\":{}}\n".repeat(1 << 16);
+    for _ in 0..64 {
+        bulk.feed(lines.as_bytes()).expect("as many as allowed");
+    }
+    assert!(bulk.kept_bytes() <= 8 << 20, "{}", bulk.kept_bytes());
+    let error = bulk.feed(lines.as_bytes()).expect_err("one more");
+    assert_eq!((error.kind(), error.to_string()), (ErrorKind::TooLarge, "more than 4194304 actions of a request".into()));
 }
 
 #[test]

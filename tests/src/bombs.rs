@@ -5,7 +5,7 @@ use std::io::Write;
 use quiver_ingest::Encoding;
 
 /// Compresses the same bytes again and again, without holding them.
-pub(crate) fn packed(encoding: Encoding, piece: &[u8], times: usize) -> Vec<u8> {
+pub fn packed(encoding: Encoding, piece: &[u8], times: usize) -> Vec<u8> {
     match encoding {
         Encoding::Zstd => {
             let mut e = zstd::stream::Encoder::new(Vec::new(), 1).expect("an encoder");

@@ -1,0 +1,220 @@
+//! One connection: finds out which version of HTTP it speaks, and drives it until it ends, its time is up, or the server
+//! stops.
+//!
+//! Hyper's own time limit of heads counts between requests too, so it would be the limit of idle connections; here the
+//! watch knows one from the other.
+
+use std::convert::Infallible;
+use std::fmt::Display;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::connect_info::ConnectInfo;
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderValue, Request, header};
+use hyper::body::{Body as _, Incoming};
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use super::head::{Heads, refusal};
+use super::pace::{Pace, Paced};
+use super::socket::{Socket, TOO_LATE};
+use super::watch::{UnderWay, Verdict, Watch, Watchdog};
+use super::ServeSettings;
+use crate::router::Peer;
+
+/// What a client of HTTP/2 says first.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Most header fields.
+const HEADERS_MAX: usize = 100;
+/// Requests of an HTTP/2 connection at once.
+const STREAMS_MAX: u32 = 256;
+/// How often a client of HTTP/2 is asked whether it is still there, and how long it may take to say so.
+const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
+/// How long a client may take to take the end of its connection.
+const LEAVE_WITHIN: Duration = Duration::from_secs(2);
+
+/// What ends connections from outside.
+#[derive(Debug, Clone)]
+pub(super) struct Ends {
+    /// No further requests.
+    pub(super) stop: CancellationToken,
+    /// At once.
+    pub(super) cut: CancellationToken,
+}
+
+/// Serves a connection to its end.
+pub(super) async fn run(
+    mut stream: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    settings: Arc<ServeSettings>,
+    ends: Ends,
+) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "cannot switch off Nagle's algorithm");
+    }
+    let first = tokio::select! {
+        first = version(&mut stream, Instant::now() + settings.header_timeout) => first,
+        () = ends.stop.cancelled() => return,
+    };
+    let (is_http2, before) = match first {
+        Ok(Some(first)) => first,
+        Ok(None) => {
+            let _ = stream.try_write(TOO_LATE);
+            return;
+        }
+        Err(error) => {
+            tracing::debug!(%peer, %error, "connection ended before it began");
+            return;
+        }
+    };
+    let watch = Watch::new(&settings);
+    let heads = Heads::new(settings.head_bytes_max);
+    let twice = heads.twice();
+    let io = TokioIo::new(Socket::new(stream, before, heads, Arc::clone(&watch)));
+    let pace = Pace::new(settings.body_rate_min, settings.body_grace);
+    let serving = Serving { router, peer, watch: Arc::clone(&watch), twice, pace };
+    let service = service_fn(move |request| serving.clone().answer(request));
+    if is_http2 {
+        watch.is_http2();
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX);
+        builder.max_header_list_size(settings.head_bytes_max.try_into().unwrap_or(u32::MAX));
+        builder.keep_alive_interval(PING.0).keep_alive_timeout(PING.1);
+        let connection = Box::pin(builder.serve_connection(io, service));
+        drive(connection, http2::Connection::graceful_shutdown, &watch, &ends, peer).await;
+    } else {
+        let mut builder = http1::Builder::new();
+        builder.header_read_timeout(None).max_headers(HEADERS_MAX).max_header_size(settings.head_bytes_max);
+        let connection = Box::pin(builder.serve_connection(io, service));
+        drive(connection, http1::Connection::graceful_shutdown, &watch, &ends, peer).await;
+    }
+}
+
+/// Reads until it is clear whether the client speaks HTTP/2; `None`: it did not say so in time.
+async fn version(stream: &mut TcpStream, until: Instant) -> std::io::Result<Option<(bool, Bytes)>> {
+    let (mut first, mut len) = ([0; PREFACE.len()], 0);
+    loop {
+        match timeout_at(until, stream.read(&mut first[len..])).await {
+            Err(_) => return Ok(None),
+            Ok(read) => match read? {
+                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                n => len += n,
+            },
+        }
+        let is_preface = PREFACE.starts_with(&first[..len]);
+        if !is_preface || len == PREFACE.len() {
+            return Ok(Some((is_preface, Bytes::copy_from_slice(&first[..len]))));
+        }
+    }
+}
+
+async fn drive<C, E>(
+    mut connection: Pin<Box<C>>,
+    leave: impl Fn(Pin<&mut C>),
+    watch: &Arc<Watch>,
+    ends: &Ends,
+    peer: SocketAddr,
+) where
+    C: Future<Output = Result<(), E>>,
+    E: Display,
+{
+    let mut watchdog = Watchdog::new(Arc::clone(watch));
+    let mut stop = pin!(ends.stop.cancelled());
+    let mut stopping = false;
+    let verdict = loop {
+        tokio::select! {
+            biased;
+            ended = &mut connection => {
+                if let Err(error) = ended {
+                    tracing::debug!(%peer, %error, "connection ended");
+                }
+                return;
+            }
+            verdict = &mut watchdog => break verdict,
+            () = &mut stop, if !stopping => {
+                stopping = true;
+                leave(connection.as_mut());
+            }
+            () = ends.cut.cancelled() => return,
+        }
+    };
+    tracing::debug!(%peer, ?verdict, "connection is closed");
+    match verdict {
+        Verdict::Stuck => return,
+        // The socket tells the client when it is asked for more.
+        Verdict::NoHead => watch.expire(),
+        Verdict::Idle => leave(connection.as_mut()),
+    }
+    let _ = tokio::time::timeout(LEAVE_WITHIN, connection).await;
+}
+
+/// What each request of a connection needs.
+#[derive(Clone)]
+struct Serving {
+    router: Router,
+    peer: Peer,
+    watch: Arc<Watch>,
+    twice: Arc<AtomicBool>,
+    pace: Pace,
+}
+
+impl Serving {
+    async fn answer(self, request: Request<Incoming>) -> Result<Response, Infallible> {
+        let under_way = self.watch.begin();
+        let (mut head, body) = request.into_parts();
+        let response = if let Some(mut refused) = refusal(&head, self.twice.load(Relaxed)) {
+            if head.version < http::Version::HTTP_2 {
+                refused.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            refused
+        } else {
+            head.extensions.insert(ConnectInfo::<Peer>(self.peer));
+            let body =
+                if body.is_end_stream() { Body::empty() } else { Body::new(Paced::new(body, self.pace, self.watch)) };
+            let Ok(response) = self.router.oneshot(Request::from_parts(head, body)).await;
+            response
+        };
+        Ok(response.map(|body| Body::new(Kept { body, _under_way: under_way })))
+    }
+}
+
+/// The body of an answer; the request is under way until it is gone.
+struct Kept {
+    body: Body,
+    _under_way: UnderWay,
+}
+
+impl hyper::body::Body for Kept {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        self.body.size_hint()
+    }
+}

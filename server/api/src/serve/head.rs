@@ -1,0 +1,151 @@
+//! Heads of requests that two parsers could read in two ways are refused, though hyper would take them: a body whose end
+//! is stated twice, a path that is not what it seems, a target of another host.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use axum::response::Response;
+use http::request::Parts;
+use http::{StatusCode, Version, header};
+
+use crate::error::plain;
+
+/// Why a head cannot be handed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Misframed {
+    /// Larger than allowed, and its end has not come.
+    TooLarge,
+}
+
+/// The heads of an HTTP/1 connection as they come.
+#[derive(Debug)]
+pub(super) struct Heads {
+    text: Vec<u8>,
+    bytes_max: usize,
+    /// Set when the last head states the length of its body more than once; hyper drops what it does not go by.
+    twice: Arc<AtomicBool>,
+}
+
+impl Heads {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { text: Vec::new(), bytes_max, twice: Arc::default() }
+    }
+
+    /// Whether the last head states the length of its body more than once.
+    pub(super) fn twice(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.twice)
+    }
+
+    /// Reads bytes of a head, perhaps with some of the body behind it.
+    ///
+    /// # Errors
+    /// TooLarge.
+    pub(super) fn read(&mut self, came: &[u8]) -> Result<(), Misframed> {
+        let from = self.text.len().saturating_sub(3);
+        // One byte more than allowed tells "just fits" from "does not".
+        let room = (self.bytes_max + 1).saturating_sub(self.text.len());
+        self.text.extend_from_slice(&came[..came.len().min(room)]);
+        if let Some(end) = end_of_head(&self.text, from) {
+            self.twice.store(lengths(&self.text[..end]) > 1, Relaxed);
+            self.text = Vec::new();
+            return Ok(());
+        }
+        if self.text.len() > self.bytes_max { Err(Misframed::TooLarge) } else { Ok(()) }
+    }
+}
+
+/// Where an empty line ends, which may be written without carriage returns; empty lines in front are none.
+fn end_of_head(text: &[u8], from: usize) -> Option<usize> {
+    let begin = text.iter().position(|b| !matches!(b, b'\r' | b'\n'))?;
+    let mut at = from.max(begin);
+    while let Some(found) = text[at..].iter().position(|b| *b == b'\n') {
+        at += found + 1;
+        match &text[at..] {
+            [b'\n', ..] => return Some(at + 1),
+            [b'\r', b'\n', ..] => return Some(at + 2),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// How many fields say where the body ends.
+fn lengths(head: &[u8]) -> usize {
+    let says = |line: &&[u8]| {
+        let name = line.split(|b| *b == b':').next().unwrap_or_default().trim_ascii();
+        name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"transfer-encoding")
+    };
+    head.split(|b| *b == b'\n').skip(1).filter(says).count()
+}
+
+/// Says why a request is not let through, if it is not.
+pub(super) fn refusal(head: &Parts, twice: bool) -> Option<Response> {
+    let bad = |text: &str| Some(plain(StatusCode::BAD_REQUEST, text));
+    if twice {
+        return bad("the length of the body is stated more than once");
+    }
+    if head.version < Version::HTTP_2
+        && let Some(authority) = head.uri.authority()
+        && head.method != http::Method::CONNECT
+        && head.headers.get(header::HOST).is_none_or(|host| !is_text(host.as_bytes(), authority.as_str()))
+    {
+        return bad("the target and `Host` name different hosts");
+    }
+    if head.uri.path().split('/').any(is_trick) {
+        return bad("the path has a segment that stands for another one");
+    }
+    None
+}
+
+fn is_text(bytes: &[u8], text: &str) -> bool {
+    bytes.eq_ignore_ascii_case(text.as_bytes())
+}
+
+/// `.` and `..` however they are written, and what holds a NUL.
+fn is_trick(segment: &str) -> bool {
+    let plain = segment.replace("%2e", ".").replace("%2E", ".");
+    matches!(&*plain, "." | "..") || segment.contains("%00")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_in_pieces_of_any_size() {
+        let check = |head: &str, twice: bool| {
+            for piece in [1, 2, 3, 7, head.len()] {
+                let mut heads = Heads::new(1000);
+                for part in head.as_bytes().chunks(piece) {
+                    heads.read(part).expect("small enough");
+                }
+                assert_eq!(heads.twice.load(Relaxed), twice, "{head:?} in pieces of {piece}");
+                assert!(heads.text.is_empty() || piece < head.len(), "{head:?}");
+            }
+        };
+        check("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n", false);
+        check("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\ncontent-length: 3\r\n\r\n", true);
+        check("\r\nGET / HTTP/1.1\nTransfer-Encoding: chunked\nCONTENT-LENGTH : 3\n\n", true);
+        check("GET / HTTP/1.1\r\nX: content-length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", false);
+    }
+
+    #[test]
+    fn sizes() {
+        let head = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(100));
+        assert_eq!(Heads::new(head.len()).read(head.as_bytes()), Ok(()));
+        assert_eq!(Heads::new(head.len() - 1).read(head.as_bytes()), Err(Misframed::TooLarge));
+        let mut heads = Heads::new(10);
+        assert_eq!(heads.read(b"0123456789"), Ok(()));
+        assert_eq!(heads.read(b"0"), Err(Misframed::TooLarge));
+    }
+
+    #[test]
+    fn tricks() {
+        for segment in [".", "..", "%2e", ".%2E", "%2e%2e", "a%00", "%00"] {
+            assert!(is_trick(segment), "{segment}");
+        }
+        for segment in ["", "...", "a..b", "%2e%2e%2e", "%000x".trim_end_matches("0x"), ".a"] {
+            assert_eq!(is_trick(segment), segment.contains("%00"), "{segment}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The pace of a body: a sender that falls below the least rate for longer than its grace is told so (408), whatever
+//! reads the body. Only the time counts in which a reader waits, so nobody is blamed for a server that is slow.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::watch::Watch;
+
+/// A body that came too slowly.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TooSlow;
+
+impl fmt::Display for TooSlow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the body came too slowly")
+    }
+}
+
+impl Error for TooSlow {}
+
+/// How long a sender may still be waited for: grows with what it sends, up to the grace.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    rate_min: u64,
+    grace: Duration,
+    left: Duration,
+}
+
+impl Pace {
+    pub(crate) fn new(rate_min: u64, grace: Duration) -> Self {
+        Self { rate_min, grace, left: grace }
+    }
+
+    /// What is left.
+    pub(crate) fn left(&self) -> Duration {
+        self.left
+    }
+
+    /// So many bytes came, after so long.
+    pub(crate) fn got(&mut self, bytes: usize, waited: Duration) {
+        let earned = match self.rate_min {
+            0 if bytes > 0 => self.grace,
+            0 => Duration::ZERO,
+            rate => Duration::from_secs_f64(bytes as f64 / rate as f64),
+        };
+        self.left = (self.left.saturating_sub(waited) + earned).min(self.grace);
+    }
+}
+
+/// A body of a sender that has to keep up its pace.
+pub(super) struct Paced<B: Body> {
+    inner: B,
+    pace: Pace,
+    /// Since when the reader waits, and the end of its patience.
+    waiting: Option<Instant>,
+    sleep: Option<Pin<Box<Sleep>>>,
+    /// Told when the body is not read to its end.
+    watch: Arc<Watch>,
+    slow: bool,
+    ended: bool,
+}
+
+impl<B: Body> Paced<B> {
+    pub(super) fn new(inner: B, pace: Pace, watch: Arc<Watch>) -> Self {
+        Self { inner, pace, waiting: None, sleep: None, watch, slow: false, ended: false }
+    }
+
+    /// Says whether patience is at its end; if not, the task is woken when it is.
+    fn poll_patience(&mut self, cx: &mut Context<'_>) -> bool {
+        let since = *self.waiting.get_or_insert_with(Instant::now);
+        let due = since + self.pace.left();
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep(Duration::MAX)));
+        if due < sleep.deadline() || sleep.is_elapsed() {
+            sleep.as_mut().reset(due);
+        }
+        while sleep.as_mut().poll(cx).is_ready() {
+            if due <= Instant::now() {
+                return true;
+            }
+            sleep.as_mut().reset(due);
+        }
+        false
+    }
+}
+
+impl<B: Body> Drop for Paced<B> {
+    fn drop(&mut self) {
+        if !self.ended && !self.inner.is_end_stream() {
+            self.watch.body_left();
+        }
+    }
+}
+
+impl<B> Body for Paced<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    type Data = Bytes;
+    type Error = Box<dyn Error + Send + Sync>;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if self.slow {
+            return Poll::Ready(Some(Err(TooSlow.into())));
+        }
+        match Pin::new(&mut self.inner).poll_frame(cx) {
+            Poll::Ready(frame) => {
+                self.ended |= frame.is_none();
+                let waited = self.waiting.take().map_or(Duration::ZERO, |since| since.elapsed());
+                let bytes = frame.as_ref().and_then(|f| f.as_ref().ok()?.data_ref()).map_or(0, Bytes::len);
+                self.pace.got(bytes, waited);
+                Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+            }
+            Poll::Pending => {
+                if self.poll_patience(cx) {
+                    self.slow = true;
+                    return Poll::Ready(Some(Err(TooSlow.into())));
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

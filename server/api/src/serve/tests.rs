@@ -1,0 +1,183 @@
+//! Connections over real sockets, with limits of some tens of milliseconds.
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::routing::{get, post};
+use tokio::time::Instant;
+
+use super::*;
+use crate::bodies::{BodyBudget, read_body};
+use crate::error::plain_error;
+
+const SHORT: Duration = Duration::from_millis(100);
+const LONG: Duration = Duration::from_secs(20);
+
+struct Served {
+    at: std::net::SocketAddr,
+    stop: CancellationToken,
+    task: tokio::task::JoinHandle<()>,
+}
+
+async fn served(settings: ServeSettings) -> Served {
+    let take = |request: Request| async move {
+        let (head, body) = request.into_parts();
+        match read_body(&BodyBudget::new(1 << 20, 1 << 20), &head.headers, body, 1 << 20).await {
+            Ok(body) => body.len().to_string().into(),
+            Err(e) => plain_error(&e, "/take"),
+        }
+    };
+    let endless = || async { Body::from_stream(futures::stream::repeat(Ok::<_, std::io::Error>(vec![7; 1 << 16]))) };
+    let router = Router::new()
+        .route("/", get(|| async { "here" }))
+        .route("/take", post(take))
+        .route("/endless", get(endless))
+        .route("/never", get(std::future::pending::<&str>));
+    let socket = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let (at, stop) = (socket.local_addr().expect("an address"), CancellationToken::new());
+    let task = tokio::spawn(serve(Listener { socket, router }, settings, stop.clone()));
+    Served { at, stop, task }
+}
+
+/// Sends a text, then reads to the end of the connection.
+async fn said(served: &Served, text: &str) -> (TcpStream, String) {
+    let mut socket = TcpStream::connect(served.at).await.expect("it listens");
+    socket.write_all(text.as_bytes()).await.expect("sent");
+    let mut answer = Vec::new();
+    let _ = tokio::time::timeout(LONG, socket.read_to_end(&mut answer)).await.expect("the connection ends");
+    (socket, String::from_utf8_lossy(&answer).into_owned())
+}
+
+async fn one(socket: &mut TcpStream, text: &str) -> String {
+    socket.write_all(text.as_bytes()).await.expect("sent");
+    let mut answer = vec![0; 4096];
+    let n = socket.read(&mut answer).await.expect("an answer");
+    String::from_utf8_lossy(&answer[..n]).into_owned()
+}
+
+#[tokio::test]
+async fn heads_that_do_not_come() {
+    let served = served(ServeSettings { header_timeout: SHORT, ..ServeSettings::default() }).await;
+    for begun in ["", "G", "PRI * HT", "GET / HTTP/1.1\r\nHost: x\r\n"] {
+        let (_, answer) = said(&served, begun).await;
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{begun:?}: {answer}");
+    }
+    // The same behind a whole request.
+    let (_, answer) = said(&served, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
+#[tokio::test]
+async fn idle_connections_have_a_time_of_their_own() {
+    let settings = ServeSettings { header_timeout: SHORT, keep_alive: SHORT * 10, ..ServeSettings::default() };
+    let served = served(settings).await;
+    let mut socket = TcpStream::connect(served.at).await.expect("it listens");
+    let ask = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    for _ in 0..3 {
+        assert!(one(&mut socket, ask).await.starts_with("HTTP/1.1 200 "));
+        tokio::time::sleep(SHORT * 3).await;
+    }
+    let began = Instant::now();
+    assert_eq!(socket.read(&mut [0; 10]).await.ok(), Some(0), "it is closed without a word");
+    assert!(began.elapsed() < LONG);
+    // A head that begins late has the time of heads.
+    let mut socket = TcpStream::connect(served.at).await.expect("it listens");
+    assert!(one(&mut socket, ask).await.starts_with("HTTP/1.1 200 "));
+    assert!(one(&mut socket, "GET /").await.starts_with("HTTP/1.1 408 "));
+}
+
+#[tokio::test]
+async fn bodies_that_come_too_slowly() {
+    let settings = ServeSettings { body_grace: SHORT, body_rate_min: 100_000, ..ServeSettings::default() };
+    let served = served(settings).await;
+    let head = "POST /take HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 1000\r\n\r\n";
+    let (_, answer) = said(&served, &format!("{head}{}", "x".repeat(1000))).await;
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("1000"), "{answer}");
+    let (_, answer) = said(&served, &format!("{head}x")).await;
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    // A byte now and then is no pace either.
+    let mut socket = TcpStream::connect(served.at).await.expect("it listens");
+    socket.write_all(head.as_bytes()).await.expect("sent");
+    let (mut reading, mut writing) = socket.split();
+    let mut answer = vec![0; 100];
+    let read = tokio::select! {
+        read = reading.read(&mut answer) => read.expect("an answer"),
+        () = async {
+            loop {
+                tokio::time::sleep(SHORT / 5).await;
+                let _ = writing.write_all(b"x").await;
+            }
+        } => 0,
+        () = tokio::time::sleep(LONG) => 0,
+    };
+    assert!(answer[..read].starts_with(b"HTTP/1.1 408 "), "{}", String::from_utf8_lossy(&answer));
+}
+
+#[tokio::test]
+async fn heads_that_can_be_read_in_two_ways() {
+    let served = served(ServeSettings { head_bytes_max: 2000, ..ServeSettings::default() }).await;
+    let check = async |text: String, expected: &str| {
+        let (_, answer) = said(&served, &text).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {expected} ")), "{text:?}: {answer}");
+    };
+    let take = "POST /take HTTP/1.1\r\nHost: x\r\n";
+    check(format!("{take}Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"), "400").await;
+    check(format!("{take}Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n1\r\nx\r\n0\r\n\r\n"), "400").await;
+    check(format!("{take}Content-Length: 1\r\nContent-Length: 1\r\n\r\nx"), "400").await;
+    check(format!("{take}Content-Length: 1\r\nContent-Length: 2\r\n\r\nxx"), "400").await;
+    check("GET /a/../take HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(), "400").await;
+    check("GET http://y/ HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(), "400").await;
+    check("GET http://x/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".to_owned(), "200").await;
+    check(format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "x".repeat(2000)), "431").await;
+    // It is known before the end comes.
+    check(format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}", "x".repeat(2000)), "431").await;
+}
+
+#[tokio::test]
+async fn readers_that_take_nothing_are_cut() {
+    let served = served(ServeSettings { send_timeout: SHORT, ..ServeSettings::default() }).await;
+    let mut socket = TcpStream::connect(served.at).await.expect("it listens");
+    socket.write_all(b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("sent");
+    tokio::time::sleep(SHORT * 5).await;
+    let mut rest = Vec::new();
+    let _ = tokio::time::timeout(LONG, socket.read_to_end(&mut rest)).await.expect("it ends");
+}
+
+#[tokio::test]
+async fn one_bound_for_all_and_a_word_to_the_rest() {
+    let settings = ServeSettings { places: Arc::new(Semaphore::new(2)), ..ServeSettings::default() };
+    let (first, second) = (served(settings.clone()).await, served(settings).await);
+    let mut kept = Vec::new();
+    for at in [first.at, second.at] {
+        let mut socket = TcpStream::connect(at).await.expect("it listens");
+        assert!(one(&mut socket, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.starts_with("HTTP/1.1 200 "));
+        kept.push(socket);
+    }
+    for served in [&first, &second] {
+        let began = Instant::now();
+        let (_, answer) = said(served, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+        assert!(began.elapsed() < LONG);
+    }
+    drop(kept);
+    let began = Instant::now();
+    while !said(&first, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.1.starts_with("HTTP/1.1 200 ") {
+        assert!(began.elapsed() < LONG, "the places are not given back");
+    }
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_requests_and_cuts_what_stays() {
+    let settings = ServeSettings { drain_timeout: SHORT * 3, ..ServeSettings::default() };
+    let served = served(settings).await;
+    let mut idle = TcpStream::connect(served.at).await.expect("it listens");
+    assert!(one(&mut idle, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.starts_with("HTTP/1.1 200 "));
+    let silent = TcpStream::connect(served.at).await.expect("it listens");
+    let mut hanging = TcpStream::connect(served.at).await.expect("it listens");
+    hanging.write_all(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("sent");
+    tokio::time::sleep(SHORT).await;
+    served.stop.cancel();
+    tokio::time::timeout(LONG, served.task).await.expect("it ends").expect("no panic");
+    for mut socket in [idle, silent, hanging] {
+        assert!(matches!(socket.read(&mut [0; 10]).await, Ok(0) | Err(_)), "it is closed");
+    }
+}

@@ -1,0 +1,187 @@
+//! What a connection does, and until when it may: told by its socket and its requests, asked by who drives it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::ServeSettings;
+
+/// Why a connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// No whole head came in time.
+    NoHead,
+    /// There was no request for long.
+    Idle,
+    /// Nobody takes the answer.
+    Stuck,
+}
+
+/// What the next bytes are part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// There was no request yet.
+    New,
+    /// A head has begun.
+    Head,
+    /// Requests are under way.
+    Serving,
+    /// Between requests.
+    Idle,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    /// When the phase began.
+    since: Instant,
+    requests: usize,
+    /// Since when a write cannot go on.
+    blocked: Option<Instant>,
+    /// Whether bytes between requests are the begin of a head: not so in HTTP/2, whose frames come at any time, and not
+    /// behind a body that was not read to its end.
+    heads: bool,
+    /// Set when no head came in time: the socket says so to the client.
+    expired: bool,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Watch {
+    state: Mutex<State>,
+    header_timeout: Duration,
+    keep_alive: Duration,
+    send_timeout: Duration,
+}
+
+impl Watch {
+    pub(super) fn new(settings: &ServeSettings) -> Arc<Self> {
+        let state = State {
+            phase: Phase::New,
+            since: Instant::now(),
+            requests: 0,
+            blocked: None,
+            heads: true,
+            expired: false,
+        };
+        Arc::new(Self {
+            state: Mutex::new(state),
+            header_timeout: settings.header_timeout,
+            keep_alive: settings.keep_alive,
+            send_timeout: settings.send_timeout,
+        })
+    }
+
+    /// The connection speaks HTTP/2: its time without a request counts from now.
+    pub(super) fn is_http2(&self) {
+        let mut state = self.state.lock();
+        (state.heads, state.phase, state.since) = (false, Phase::Idle, Instant::now());
+    }
+
+    /// Bytes came; says whether they belong to a head.
+    pub(super) fn received(&self) -> bool {
+        let mut state = self.state.lock();
+        if state.heads && state.phase == Phase::Idle {
+            (state.phase, state.since) = (Phase::Head, Instant::now());
+        }
+        state.heads && state.requests == 0
+    }
+
+    /// A write went on, or cannot.
+    pub(super) fn sent(&self, went_on: bool) {
+        let mut state = self.state.lock();
+        if went_on {
+            state.blocked = None;
+        } else {
+            state.blocked.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// A body is left unread: what follows on the connection is no head.
+    pub(super) fn body_left(&self) {
+        self.state.lock().heads = false;
+    }
+
+    /// Whether the client is to be told that it took too long.
+    pub(super) fn expired(&self) -> bool {
+        self.state.lock().expired
+    }
+
+    pub(super) fn expire(&self) {
+        self.state.lock().expired = true;
+    }
+
+    /// A request begins; it ends when the guard goes, which the answer's body keeps.
+    pub(super) fn begin(self: &Arc<Self>) -> UnderWay {
+        let mut state = self.state.lock();
+        state.requests += 1;
+        (state.phase, state.since) = (Phase::Serving, Instant::now());
+        UnderWay(Arc::clone(self))
+    }
+
+    fn due(&self) -> Option<(Instant, Verdict)> {
+        let state = self.state.lock();
+        let phase = match state.phase {
+            Phase::New | Phase::Head => Some((state.since + self.header_timeout, Verdict::NoHead)),
+            Phase::Idle => Some((state.since + self.keep_alive, Verdict::Idle)),
+            Phase::Serving => None,
+        };
+        match state.blocked.map(|since| (since + self.send_timeout, Verdict::Stuck)) {
+            // The end of an answer is still on its way: the connection is not idle.
+            Some(stuck) => Some(stuck),
+            None => phase,
+        }
+    }
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub(super) struct UnderWay(Arc<Watch>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.requests -= 1;
+        if state.requests == 0 {
+            (state.phase, state.since) = (Phase::Idle, Instant::now());
+        }
+    }
+}
+
+/// Ends when the time of a connection is up. It looks at the watch whenever its task runs, so poll it behind the
+/// connection.
+pub(super) struct Watchdog {
+    watch: Arc<Watch>,
+    sleep: Pin<Box<Sleep>>,
+}
+
+impl Watchdog {
+    pub(super) fn new(watch: Arc<Watch>) -> Self {
+        let at = watch.due().map_or_else(Instant::now, |(at, _)| at);
+        Self { watch, sleep: Box::pin(sleep_until(at)) }
+    }
+}
+
+impl Future for Watchdog {
+    type Output = Verdict;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Verdict> {
+        let Some((at, verdict)) = self.watch.due() else { return Poll::Pending };
+        if at <= Instant::now() {
+            return Poll::Ready(verdict);
+        }
+        // A timer that fires too early costs a look; to move it with every request would cost more.
+        if at < self.sleep.deadline() || self.sleep.is_elapsed() {
+            self.sleep.as_mut().reset(at);
+        }
+        while self.sleep.as_mut().poll(cx).is_ready() {
+            self.sleep.as_mut().reset(at);
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,274 @@
+//! Connections that do nothing, little or too much, over raw sockets on every port.
+
+use std::time::{Duration, Instant};
+
+use quiver_tests::server::{Options, Server};
+use quiver_tests::socket::{Frame, Http2, connect, exchange, grpc_head, grpc_message, rest, status};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const LOGS: &str = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
+
+/// Limits that a test can wait for.
+fn short() -> Options {
+    Options::default()
+        .env("QUIVER_HTTP__HEADER_TIMEOUT", "300ms")
+        .env("QUIVER_HTTP__KEEP_ALIVE", "3s")
+        .env("QUIVER_HTTP__BODY_GRACE", "1s")
+        .env("QUIVER_LOG__FILTER", "error")
+}
+
+fn ports(server: &Server) -> [String; 3] {
+    [server.http.clone(), server.otlp_http.clone(), server.otlp_grpc.clone()]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_connections_are_closed_on_every_port() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &short()).await;
+    for port in ports(&server) {
+        for begun in ["", "P", "PRI * HTTP/2.0\r\n", "GET /health/ready HTTP/1.1\r\nHost:"] {
+            assert_eq!(status(&exchange(&port, begun.as_bytes()).await), 408, "{port} {begun:?}");
+        }
+        // One that speaks HTTP/2 and asks nothing is told to leave.
+        let mut idle = Http2::connect(&port).await;
+        let mut left = false;
+        while let Some(frame) = idle.next().await {
+            left |= frame.kind == 7;
+        }
+        assert!(left, "{port}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connections_outlive_the_time_for_heads() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &short()).await;
+    for port in [&server.http, &server.otlp_http] {
+        let mut socket = connect(port).await;
+        let mut answer = vec![0; 4096];
+        for _ in 0..3 {
+            socket.write_all(b"GET /health/ready HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("sent");
+            let n = socket.read(&mut answer).await.expect("an answer");
+            assert_eq!(status(&answer[..n]), 200);
+            tokio::time::sleep(Duration::from_millis(900)).await;
+        }
+        assert!(rest(&mut socket).await.is_empty(), "it is closed without a word");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_senders_are_told_on_every_endpoint() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &short()).await;
+    let paths = [
+        "/insert/jsonline",
+        "/insert/searchengine/_bulk",
+        "/insert/aggregator/api/v1/push",
+        "/insert/saas/api/v2/logs",
+        "/v1/logs",
+        "/v1/metrics",
+        "/v1/traces",
+        "/api/v2/spans",
+        "/metrics-api/api/v1/write",
+        "/metrics-api/api/v1/import/prometheus",
+        "/metrics-api/api/v1/query",
+        "/logs-api/select/logsql/query",
+        "/metrics-api/api/v1/read",
+        "/traces",
+    ];
+    let slow = |path: &'static str, more: &'static str| {
+        let http = server.http.clone();
+        async move {
+            let mut socket = connect(&http).await;
+            let head = format!(
+                "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{more}Content-Length: 100000\r\n\r\n"
+            );
+            socket.write_all(head.as_bytes()).await.expect("sent");
+            let (mut reading, mut writing) = socket.split();
+            let mut answer = vec![0; 4096];
+            // A byte now and then does not help.
+            let trickle = async {
+                loop {
+                    let _ = writing.write_all(b" ").await;
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            };
+            let n = tokio::select! {
+                n = reading.read(&mut answer) => n.expect("an answer"),
+                () = trickle => 0,
+                () = tokio::time::sleep(Duration::from_secs(30)) => 0,
+            };
+            (path, status(&answer[..n]))
+        }
+    };
+    let once = "Idempotency-Key: a\r\n";
+    let all = paths.into_iter().map(|path| slow(path, "")).collect::<Vec<_>>();
+    let named = paths[..4].iter().map(|path| slow(path, once));
+    for (path, status) in futures::future::join_all(all.into_iter().chain(named)).await {
+        assert_eq!(status, 408, "{path}");
+    }
+    // Over gRPC: an end of the stream in place of an answer to half a message.
+    let mut call = Http2::connect(&server.otlp_grpc).await;
+    let half = Frame::new(0, 0, 1, grpc_message(false, &[7; 1000])[..100].to_vec());
+    call.send(&[Frame::headers(1, 0, &grpc_head(LOGS, "identity")), half]).await;
+    let answer = call.answer(1).await;
+    assert!(answer.iter().any(|frame| frame.kind == 1 && frame.flags & 1 == 1), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn grpc_takes_packed_messages() {
+    use std::io::Write;
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    // ExportLogsServiceRequest { resource_logs { scope_logs { log_records { body { string_value: "hi" } } } } }
+    let message = [0x0a, 10, 0x12, 8, 0x12, 6, 0x2a, 4, 0x0a, 2, b'h', b'i'];
+    let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    zlib.write_all(&message).expect("memory");
+    let packed = [
+        ("identity", message.to_vec()),
+        ("deflate", zlib.finish().expect("memory")),
+        ("zstd", zstd::encode_all(&message[..], 1).expect("memory")),
+    ];
+    for port in [&server.otlp_grpc, &server.http] {
+        for (encoding, body) in &packed {
+            let mut call = Http2::connect(port).await;
+            let body = grpc_message(*encoding != "identity", body);
+            call.send(&[Frame::headers(1, 0, &grpc_head(LOGS, encoding)), Frame::new(0, 1, 1, body)]).await;
+            let answer = call.answer(1).await;
+            let kinds: Vec<u8> = answer.iter().map(|frame| frame.kind).collect();
+            assert_eq!(kinds, [1, 0, 1], "{encoding}: headers, a message, trailers");
+        }
+    }
+    let answer = server.get_with("/logs-api/select/logsql/query", &[("query", "hi | stats count() n")]).await;
+    assert_eq!(answer.text(), "{\"n\":\"6\"}\n");
+    // What is no call is told so without a message.
+    for path in [LOGS, "/x.Y/Z"] {
+        let mut call = Http2::connect(&server.otlp_grpc).await;
+        call.send(&[Frame::headers(1, 0, &grpc_head(path, "identity")), Frame::new(0, 1, 1, vec![9; 9])]).await;
+        let answer = call.answer(1).await;
+        assert!(answer.iter().all(|frame| frame.kind == 1), "{path}: {answer:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn heads_beyond_reason() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &short()).await;
+    let big = "x".repeat(100_000);
+    let many: String = (0..10_000).map(|i| format!("X{i}: y\r\n")).collect();
+    let get = "GET /health/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
+    let post = "POST /insert/jsonline HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
+    let line = "{\"_msg\":\"smuggled\"}\n";
+    let cases: Vec<(String, &[u16])> = vec![
+        (format!("{get}\r\n"), &[200]),
+        (format!("{get}X: {}\r\n\r\n", "x".repeat(15_000)), &[200]),
+        (format!("{get}X: {big}\r\n\r\n"), &[431]),
+        (format!("{get}{big}: x\r\n\r\n"), &[431]),
+        (format!("{get}X: {}\r\nY: {}\r\n\r\n", "x".repeat(9_000), "x".repeat(9_000)), &[431]),
+        (format!("{get}{many}\r\n"), &[431]),
+        (format!("{get}{}\r\n", many.get(..1100).unwrap_or_default().rsplit_once('\n').unwrap_or_default().0), &[431, 400]),
+        (format!("{big} / HTTP/1.1\r\nHost: x\r\n\r\n"), &[431, 501, 400]),
+        (format!("GET /{big} HTTP/1.1\r\nHost: x\r\n\r\n"), &[414, 431]),
+        ("GET /health/../health/ready HTTP/1.1\r\nHost: x\r\n\r\n".into(), &[400, 404]),
+        ("GET /health/%2e%2e/health/ready HTTP/1.1\r\nHost: x\r\n\r\n".into(), &[400, 404]),
+        ("GET /health/%2E/ready HTTP/1.1\r\nHost: x\r\n\r\n".into(), &[400, 404]),
+        ("GET /health/ready%00 HTTP/1.1\r\nHost: x\r\n\r\n".into(), &[400, 404]),
+        ("GET /metrics-api/api/v1/label/%00/values HTTP/1.1\r\nHost: x\r\n\r\n".into(), &[400]),
+        ("GET //health/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".into(), &[400, 404]),
+        ("GET /health//ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".into(), &[400, 404]),
+        ("GET http://elsewhere/health/ready HTTP/1.1\r\nHost: x\r\n\r\n".into(), &[400]),
+        ("GET /health/ready\0 HTTP/1.1\r\nHost: x\r\n\r\n".into(), &[400]),
+        ("GET /health/ready HTTP/1.1\r\nHost: x\r\nX: a\r\n b\r\n\r\n".into(), &[400]),
+        ("GET /health/ready HTTP/1.1\r\nHost: x\r\nX: a\rb\r\n\r\n".into(), &[400]),
+        ("GET /health/ready HTTP/1.1\r\nHost: x\r\nX : a\r\n\r\n".into(), &[400]),
+        ("GET /health/ready HTTP/9.9\r\nHost: x\r\n\r\n".into(), &[400, 505]),
+        (format!("{post}Content-Length: 21\r\nTransfer-Encoding: chunked\r\n\r\n15\r\n{line}\r\n0\r\n\r\n"), &[400]),
+        (format!("{post}Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n15\r\n{line}\r\n0\r\n\r\n"), &[400]),
+        (format!("{post}Transfer-Encoding: identity, chunked, x\r\n\r\n15\r\n{line}\r\n0\r\n\r\n"), &[400]),
+        (format!("{post}Content-Length: 21\r\nContent-Length: 21\r\n\r\n{line}"), &[400]),
+        (format!("{post}Content-Length: 21\r\nContent-Length: 4\r\n\r\n{line}"), &[400]),
+        (format!("{post}Content-Length: 21, 21\r\n\r\n{line}"), &[400]),
+        (format!("{post}Content-Length: +21\r\n\r\n{line}"), &[400]),
+        (format!("{post}Content-Length: -1\r\n\r\n{line}"), &[400]),
+        (format!("{post}Content-Length: 99999999999999999999\r\n\r\n{line}"), &[400, 413]),
+        (format!("{post}Transfer-Encoding: chunked\r\n\r\nxyz\r\n{line}\r\n0\r\n\r\n"), &[400]),
+        (format!("{post}Transfer-Encoding: chunked\r\n\r\n-15\r\n{line}\r\n0\r\n\r\n"), &[400]),
+        (format!("{post}Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n{line}\r\n0\r\n\r\n"), &[400]),
+    ];
+    for (text, expected) in cases {
+        let got = status(&exchange(&server.http, text.as_bytes()).await);
+        let shown: String = text.chars().take(160).collect();
+        assert!(expected.contains(&got), "{shown:?}: {got}, not {expected:?}");
+    }
+    // The bounds hold on every port and in both versions.
+    for port in ports(&server) {
+        let text = format!("{get}X: {big}\r\n\r\n");
+        assert_eq!(status(&exchange(&port, text.as_bytes()).await), 431, "{port}");
+        let mut call = Http2::connect(&port).await;
+        let mut head = vec![(":method", "GET"), (":scheme", "http"), (":path", "/health/ready"), (":authority", "x")];
+        let small = Frame::headers(1, 1, &head);
+        let wide = "x".repeat(16_000);
+        head.push(("x", &wide));
+        head.push(("y", &wide[..1000]));
+        let large = Frame::headers(3, 1, &head);
+        assert!(large.payload.len() > 16_384, "more than a frame may hold");
+        call.send(&[small]).await;
+        assert!(!call.answer(1).await.is_empty(), "{port}");
+        let (begin, end) = large.payload.split_at(16_000);
+        call.send(&[Frame::new(1, 1, 3, begin), Frame::new(9, 4, 3, end)]).await;
+        let answer = call.answer(3).await;
+        assert!(answer.iter().all(|frame| frame.kind != 0), "{port}: {answer:?}");
+    }
+    // Nothing of it was stored, and the server goes on.
+    let answer = server.get_with("/logs-api/select/logsql/query", &[("query", "smuggled | stats count() n")]).await;
+    assert_eq!(answer.text(), "{\"n\":\"0\"}\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_tenants_are_refused_everywhere() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    for path in ["/insert/jsonline", "/metrics-api/api/v1/query", "/logs-api/select/logsql/query", "/v1/traces"] {
+        for name in ["AccountID", "ProjectID"] {
+            let answer = server.post(path, &[(name, "7")], vec![]).await;
+            assert_eq!((answer.status, answer.text().contains(name)), (400, true), "{path}: {}", answer.text());
+            let answer = server.post(&format!("{path}?query=*"), &[(name, "0")], vec![]).await;
+            assert!(!answer.text().contains(name), "{path}: {}", answer.text());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_leave_files_to_the_store() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &short().limits("-n 256").env("QUIVER_HTTP__HEADER_TIMEOUT", "1m")).await;
+    let mut open = Vec::new();
+    let ports = ports(&server);
+    for i in 0..400 {
+        open.push(connect(&ports[i % 3]).await);
+    }
+    // The one that was there before is served, and all that it asks for has files.
+    for n in 0..3 {
+        let line = format!("{{\"_msg\":\"row {n}\"}}\n");
+        assert_eq!(server.post("/insert/jsonline", &[], line.into_bytes()).await.status, 200);
+        server.flush().await;
+    }
+    server.compact().await;
+    let answer = server.get_with("/logs-api/select/logsql/query", &[("query", "row | stats count() n")]).await;
+    assert_eq!(answer.text(), "{\"n\":\"3\"}\n");
+    // A new one is told that there is no place, at once.
+    let began = Instant::now();
+    let answer = exchange(&server.http, b"GET /health/ready HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert_eq!(status(&answer), 503, "{}", String::from_utf8_lossy(&answer));
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    drop(open);
+    let began = Instant::now();
+    loop {
+        let ask = b"GET /health/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        if status(&exchange(&server.http, ask).await) == 200 {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "places are not given back");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}

@@ -1,0 +1,138 @@
+//! Ids of traces in every form at every endpoint that takes one (promise H10), and what the platform API says of errors,
+//! windows and services.
+
+use quiver_tests::server::{Answer, Options, Server};
+use serde_json::{Value, json};
+
+/// 2026-03-01 12:00 UTC.
+const NOON: i64 = 1_772_366_400_000_000_000;
+const FORMATS: [&str; 3] = ["otlp", "spanarray", "traceobject"];
+const ID: &str = "0000000000000000abcdef0123456789";
+
+async fn start() -> (Server, tempfile::TempDir) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    for (service, span, at) in [("front", "a", 0), ("back", "b", 1_000)] {
+        let answer = send(&server, ID, service, span, NOON + at).await;
+        assert_eq!((answer.status, answer.text().as_str()), (200, "{}"));
+    }
+    (server, dir)
+}
+
+async fn send(server: &Server, id: &str, service: &str, span: &str, at: i64) -> Answer {
+    let resource = json!({"attributes": [{"key": "service.name", "value": {"stringValue": service}}]});
+    let span = json!({"traceId": id, "spanId": format!("{span:0>16}"), "name": "op", "kind": 2,
+        "startTimeUnixNano": at.to_string(), "endTimeUnixNano": (at + 500).to_string()});
+    let body = json!({"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": [span]}]}]});
+    server.post("/v1/traces", &[("content-type", "application/json")], body.to_string().into_bytes()).await
+}
+
+fn problem(answer: &Answer, status: u16, code: &str, at: &str) {
+    assert_eq!(answer.status, status, "{at}: {}", answer.text());
+    assert_eq!(answer.headers["content-type"], "application/problem+json", "{at}");
+    let body = answer.json();
+    assert_eq!((&body["code"], &body["status"]), (&json!(code), &json!(status)), "{at}: {body}");
+    assert!(body["title"].is_string() && body["detail"].is_string() && body["type"].is_string(), "{at}: {body}");
+}
+
+/// Services of the spans of an export as a flat array.
+async fn services(server: &Server, more: &str) -> Vec<String> {
+    let answer = server.get(&format!("/platform-api/traces/{ID}/spanarray?{more}")).await;
+    assert_eq!(answer.status, 200, "{more}: {}", answer.text());
+    let spans = answer.json();
+    let service = |span: &Value| span["localEndpoint"]["serviceName"].as_str().expect("a service").to_owned();
+    let mut found: Vec<String> = spans.as_array().expect("spans").iter().map(service).collect();
+    found.sort();
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ids_of_the_platform_api() {
+    let (server, _dir) = start().await;
+    let upper = ID.to_uppercase();
+    let (short, unknown) = (&ID[16..], "f".repeat(32));
+    let bad = ["0", &"0".repeat(32), &"1".repeat(15), &"1".repeat(33), "g0000000000000000000000000000000", "%20", "..."];
+    for format in FORMATS {
+        let get = async |id: &str| server.get(&format!("/platform-api/traces/{id}/{format}")).await;
+        let whole = get(ID).await;
+        assert_eq!(whole.status, 200, "{format}: {}", whole.text());
+        // Upper case and the short form are the same trace.
+        for same in [upper.as_str(), short] {
+            assert_eq!(get(same).await.text(), whole.text(), "{format} {same}");
+        }
+        for id in bad {
+            problem(&get(id).await, 400, "INVALID_TRACE_ID", &format!("{format} {id}"));
+        }
+        problem(&get("").await, 400, "INVALID_TRACE_ID", format);
+        problem(&get(&unknown).await, 404, "TRACE_NOT_FOUND", format);
+    }
+    for call in ["", "/summary", "/statistics", "/critical-path", "/similar", "/logs", "/exemplars"] {
+        for id in bad {
+            problem(&server.get(&format!("/traces/{id}{call}")).await, 400, "INVALID_TRACE_ID", call);
+        }
+        assert_eq!(server.get(&format!("/traces/{upper}{call}")).await.status, 200, "{call}");
+        problem(&server.get(&format!("/traces/{unknown}{call}")).await, 404, "TRACE_NOT_FOUND", call);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ids_of_the_other_apis() {
+    let (server, _dir) = start().await;
+    // They take ids without their leading zeros.
+    for path in ["/api/traces", "/jaeger/api/traces", "/api/v3/traces", "/api/v2/trace", "/zipkin/api/v2/trace"] {
+        let get = async |id: &str| server.get(&format!("{path}/{id}")).await.status;
+        for same in [ID, &ID.to_uppercase(), &ID[16..], &ID[8..]] {
+            assert_eq!(get(same).await, 200, "{path} {same}");
+        }
+        for id in ["0", "zz", &"0".repeat(32), &"1".repeat(33), "g0000000000000000000000000000000"] {
+            assert_eq!(get(id).await, 400, "{path} {id}");
+        }
+        assert_eq!(get(&"1".repeat(15)).await, 404, "{path}");
+    }
+    for ids in ["", "x", ID, &format!("{ID},{ID}"), &format!("{ID},{}", "1".repeat(33))] {
+        let answer = server.get_with("/api/v2/traceMany", &[("traceIds", ids)]).await;
+        assert_eq!(answer.status, 400, "{ids}: {}", answer.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ids_of_spans_that_are_sent() {
+    let (server, _dir) = start().await;
+    for id in ["", "abc", &"1".repeat(31), &"1".repeat(33), &"0".repeat(32), "g0000000000000000000000000000000"] {
+        let answer = send(&server, id, "front", "c", NOON).await;
+        let refused = answer.json()["partialSuccess"]["rejectedSpans"] == "1";
+        assert!(answer.status == 400 || answer.status == 200 && refused, "{id}: {} {}", answer.status, answer.text());
+        let span = json!([{"traceId": id, "id": "0000000000000001", "timestamp": NOON / 1000, "duration": 1}]);
+        let answer = server.post("/api/v2/spans", &[], span.to_string().into_bytes()).await;
+        // Zipkin's ids may have 16 digits or 32, or fewer.
+        let taken = answer.status == 202 && matches!(id, "abc") || answer.status == 202 && id.len() == 31;
+        assert!(answer.status == 400 || taken, "{id}: {} {}", answer.status, answer.text());
+    }
+    let upper = "ABCDEF00000000000000000000000001";
+    assert_eq!(send(&server, upper, "front", "c", NOON).await.text(), "{}");
+    assert_eq!(server.get(&format!("/traces/{}", upper.to_lowercase())).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn windows_and_services_of_exports() {
+    let (server, _dir) = start().await;
+    assert_eq!(services(&server, "").await, ["back", "front"]);
+    assert_eq!(services(&server, "service=front").await, ["front"]);
+    assert_eq!(services(&server, "service=front&service=back").await, ["back", "front"]);
+    assert_eq!(services(&server, &format!("start_time={}", NOON + 900)).await, ["back"]);
+    assert_eq!(services(&server, &format!("end_time={}", NOON + 100)).await, ["front"]);
+    let window = format!("start_time={}&end_time={}", NOON, NOON + 1_000);
+    assert_eq!(services(&server, &window).await, ["back", "front"]);
+    for format in FORMATS {
+        let get = async |more: &str| server.get(&format!("/platform-api/traces/{ID}/{format}?{more}")).await;
+        problem(&get("service=nobody").await, 404, "TRACE_NOT_FOUND", format);
+        problem(&get(&format!("end_time={}", NOON - 1)).await, 404, "TRACE_NOT_FOUND", format);
+        for bad in ["start_time=x", "end_time=-1", "start_time=1.5", "end_time=99999999999999999999"] {
+            problem(&get(bad).await, 400, "INVALID_PARAMETER", bad);
+        }
+        problem(&get("start_time=2&end_time=1").await, 400, "INVALID_PARAMETER", format);
+        let answer = get("download=1").await;
+        let name = format!("attachment; filename=\"trace-{ID}-{format}.json\"");
+        assert_eq!(answer.headers["content-disposition"], name.as_str(), "{format}");
+    }
+}
