@@ -40,7 +40,8 @@ async fn active(server: &Server, connections: usize, rows: usize) -> Duration {
             let mut slowest = Duration::ZERO;
             for row in 0..rows {
                 let line = format!("{{\"_msg\":\"active {n} {row}\"}}\n");
-                let head = format!("POST /insert/jsonline HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", line.len());
+                let head =
+                    format!("POST /insert/jsonline HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", line.len());
                 let began = Instant::now();
                 socket.write_all(format!("{head}{line}").as_bytes()).await.expect("sent");
                 let mut answer = vec![0; 4096];
@@ -70,7 +71,9 @@ async fn ten_thousand_idle_connections() {
     }
     let each = server.rss_bytes().saturating_sub(before) / idle as u64;
     let beside = active(&server, busy, 5).await;
-    println!("{idle} idle connections of {each} bytes each; slowest of {busy} active: {base:?} before, {beside:?} beside");
+    println!(
+        "{idle} idle connections of {each} bytes each; slowest of {busy} active: {base:?} before, {beside:?} beside"
+    );
     assert!(each <= IDLE_BYTES_MAX, "{each} bytes per idle connection");
     // Senders of a byte a second are cut, and all others stay.
     let head = b"POST /insert/jsonline HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n ";

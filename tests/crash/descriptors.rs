@@ -102,7 +102,8 @@ async fn few_descriptors_are_shared() {
     assert!(busy < 100, "{busy} hundredths of a second of CPU in 2 s of waiting");
     drop(idle);
     let flushed = tokio::time::timeout(Duration::from_secs(60), flushing).await.expect("it recovers");
-    assert!(matches!(flushed, Ok(Some((200, _)) | None)), "{flushed:?}");
+    // 503: there was no place for another connection.
+    assert!(matches!(flushed, Ok(Some((200 | 503, _)) | None)), "{flushed:?}");
     let caller = Caller::new(&server.http);
     assert_eq!(write(&caller, taken).await, 204, "writes are taken again");
     let found = count(&caller).await.expect("answered again").expect("samples");

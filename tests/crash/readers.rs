@@ -139,7 +139,9 @@ async fn long_texts(server: &Server, caller: &Caller) {
         let values: Vec<String> = (piece * 1000..(piece + 1) * 1000).map(noise).collect();
         let series: Vec<Series<'_>> = values
             .iter()
-            .map(|value| (vec![("__name__", "long_names"), ("job", "j"), ("long", value.as_str())], vec![(START_MS, 1.0)]))
+            .map(|value| {
+                (vec![("__name__", "long_names"), ("job", "j"), ("long", value.as_str())], vec![(START_MS, 1.0)])
+            })
             .collect();
         assert_eq!(caller.write(remote_write(&series)).await, Written::Taken);
         let span = |n: usize| {

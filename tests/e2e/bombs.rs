@@ -134,7 +134,8 @@ async fn an_answer_of_many_items_takes_no_memory() {
     server.forget_peak();
     let before = server.rss_bytes();
     let client = reqwest::Client::new();
-    let send = || client.post(server.url("/insert/searchengine/_bulk")).header("content-encoding", "gzip").body(body.clone());
+    let send =
+        || client.post(server.url("/insert/searchengine/_bulk")).header("content-encoding", "gzip").body(body.clone());
     let mut answers = futures::future::join_all((0..4).map(|_| send().send())).await;
     for answer in &mut answers {
         let answer = answer.as_mut().expect("an answer");

@@ -166,7 +166,10 @@ async fn heads_beyond_reason() {
         (format!("{get}{big}: x\r\n\r\n"), &[431]),
         (format!("{get}X: {}\r\nY: {}\r\n\r\n", "x".repeat(9_000), "x".repeat(9_000)), &[431]),
         (format!("{get}{many}\r\n"), &[431]),
-        (format!("{get}{}\r\n", many.get(..1100).unwrap_or_default().rsplit_once('\n').unwrap_or_default().0), &[431, 400]),
+        (
+            format!("{get}{}\r\n", many.get(..1100).unwrap_or_default().rsplit_once('\n').unwrap_or_default().0),
+            &[431, 400],
+        ),
         (format!("{big} / HTTP/1.1\r\nHost: x\r\n\r\n"), &[431, 501, 400]),
         (format!("GET /{big} HTTP/1.1\r\nHost: x\r\n\r\n"), &[414, 431]),
         ("GET /health/../health/ready HTTP/1.1\r\nHost: x\r\n\r\n".into(), &[400, 404]),

@@ -144,7 +144,10 @@ async fn forms() {
     let plain = plain.bytes().await.expect("a whole answer");
     for encoding in ["gzip", "zstd"] {
         let packed = client.get(&url).header("accept-encoding", encoding).send().await.expect("an answer");
-        assert_eq!((packed.status().as_u16(), &packed.headers()["content-encoding"]), (200, &encoding.parse().expect("a value")));
+        assert_eq!(
+            (packed.status().as_u16(), &packed.headers()["content-encoding"]),
+            (200, &encoding.parse().expect("a value"))
+        );
         let packed = packed.bytes().await.expect("a whole answer");
         assert!(packed.len() < plain.len(), "{encoding}: {} of {} bytes", packed.len(), plain.len());
         let unpacked = match encoding {

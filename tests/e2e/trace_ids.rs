@@ -51,7 +51,8 @@ async fn ids_of_the_platform_api() {
     let (server, _dir) = start().await;
     let upper = ID.to_uppercase();
     let (short, unknown) = (&ID[16..], "f".repeat(32));
-    let bad = ["0", &"0".repeat(32), &"1".repeat(15), &"1".repeat(33), "g0000000000000000000000000000000", "%20", "..."];
+    let bad =
+        ["0", &"0".repeat(32), &"1".repeat(15), &"1".repeat(33), "g0000000000000000000000000000000", "%20", "..."];
     for format in FORMATS {
         let get = async |id: &str| server.get(&format!("/platform-api/traces/{id}/{format}")).await;
         let whole = get(ID).await;

@@ -10,8 +10,8 @@ use quiver_ingest::logs::{FieldOptions, JsonLines, LogsContext, LogsLimits, bulk
 use quiver_ingest::{Encoding, Error};
 use quiver_types::ErrorKind;
 
-use quiver_tests::bombs::packed;
 use crate::drive::allocated_by;
+use quiver_tests::bombs::packed;
 
 const MIB: u64 = 1 << 20;
 

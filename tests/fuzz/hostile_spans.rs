@@ -5,8 +5,8 @@ use quiver_ingest::Encoding;
 use quiver_ingest::traces::{DecodedSpans, TraceContext, TraceFormat, decode};
 use quiver_types::{Access, Error, ErrorKind};
 
-use quiver_tests::bombs::packed;
 use crate::drive::allocated_by;
+use quiver_tests::bombs::packed;
 
 const MIB: u64 = 1 << 20;
 const IDS: &str = r#""traceId":"5b8efff798038103d269b633813fc60c","spanId":"eee19b7ec3c1b174","startTimeUnixNano":"1544712660000000000""#;

@@ -79,7 +79,8 @@ async fn run(state: &Arc<AppState>, request: Request) -> Result<Done> {
         }
     }
     drop(pieces);
-    let done = work.await.map_err(|e| Error::internal("the import met a fault of ours; the log has it").with_source(e))?;
+    let done =
+        work.await.map_err(|e| Error::internal("the import met a fault of ours; the log has it").with_source(e))?;
     done.map_err(|e| fault.unwrap_or(e))
 }
 

@@ -29,11 +29,11 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
+use super::ServeSettings;
 use super::head::{Heads, refusal};
 use super::pace::{Pace, Paced};
 use super::socket::{Socket, TOO_LATE};
 use super::watch::{UnderWay, Verdict, Watch, Watchdog};
-use super::ServeSettings;
 use crate::router::Peer;
 
 /// What a client of HTTP/2 says first.
@@ -67,8 +67,9 @@ pub(super) async fn run(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "cannot switch off Nagle's algorithm");
     }
+    let began = Instant::now();
     let first = tokio::select! {
-        first = version(&mut stream, Instant::now() + settings.header_timeout) => first,
+        first = version(&mut stream, began + settings.header_timeout) => first,
         () = ends.stop.cancelled() => return,
     };
     let (is_http2, before) = match first {
@@ -82,7 +83,7 @@ pub(super) async fn run(
             return;
         }
     };
-    let watch = Watch::new(&settings);
+    let watch = Watch::new(&settings, began);
     let heads = Heads::new(settings.head_bytes_max);
     let twice = heads.twice();
     let io = TokioIo::new(Socket::new(stream, before, heads, Arc::clone(&watch)));

@@ -108,10 +108,7 @@ where
     type Data = Bytes;
     type Error = Box<dyn Error + Send + Sync>;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         if self.slow {
             return Poll::Ready(Some(Err(TooSlow.into())));
         }

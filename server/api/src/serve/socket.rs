@@ -4,7 +4,7 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -14,8 +14,7 @@ use super::head::{Heads, Misframed};
 use super::watch::Watch;
 
 /// What a client is told whose head does not come.
-pub(super) const TOO_LATE: &[u8] =
-    b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+pub(super) const TOO_LATE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 const TOO_LARGE: &[u8] =
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
@@ -25,27 +24,29 @@ pub(super) struct Socket {
     before: Bytes,
     heads: Heads,
     watch: Arc<Watch>,
+    /// Whether the client was answered here, in place of hyper, which still waits for a head.
+    refused: bool,
 }
 
 impl Socket {
     pub(super) fn new(stream: TcpStream, before: Bytes, heads: Heads, watch: Arc<Watch>) -> Self {
-        Self { stream, before, heads, watch }
+        Self { stream, before, heads, watch, refused: false }
     }
 
-    /// Answers in place of hyper, which is still waiting for a head, and ends the connection.
-    fn refuse(&self, answer: &[u8]) -> io::Result<()> {
-        let _ = self.stream.try_write(answer);
-        Err(io::ErrorKind::InvalidData.into())
+    /// Says whether what came is a head that is not let through.
+    fn is_refused(&mut self, came: &[u8]) -> bool {
+        !came.is_empty() && self.watch.received() && self.heads.read(came) == Err(Misframed::TooLarge)
     }
 
-    /// Looks at what came.
-    fn look(&mut self, came: &[u8]) -> io::Result<()> {
-        if came.is_empty() || !self.watch.received() {
-            return Ok(());
-        }
-        match self.heads.read(came) {
-            Err(Misframed::TooLarge) => self.refuse(TOO_LARGE),
-            Ok(()) => Ok(()),
+    /// Reads to the end of what a refused client still sends: to close before would take the answer back.
+    fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut scratch = [0; 4096];
+        loop {
+            let mut scratch = ReadBuf::new(&mut scratch);
+            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut scratch))?;
+            if scratch.filled().is_empty() {
+                return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+            }
         }
     }
 }
@@ -53,21 +54,30 @@ impl Socket {
 impl AsyncRead for Socket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.watch.expired() {
-            return Poll::Ready(self.refuse(TOO_LATE));
+            if !self.refused {
+                let _ = self.stream.try_write(TOO_LATE);
+            }
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        if self.refused {
+            return self.poll_rest(cx);
         }
         let from = out.filled().len();
         if self.before.is_empty() {
-            match Pin::new(&mut self.stream).poll_read(cx, out) {
-                Poll::Ready(Ok(())) => {}
-                other => return other,
-            }
+            ready!(Pin::new(&mut self.stream).poll_read(cx, out))?;
         } else {
             let len = self.before.len().min(out.remaining());
             out.put_slice(&self.before[..len]);
             self.before.advance(len);
         }
-        let looked = self.look(&out.filled()[from..]);
-        Poll::Ready(looked)
+        if self.is_refused(&out.filled()[from..]) {
+            self.refused = true;
+            out.set_filled(from);
+            let _ = self.stream.try_write(TOO_LARGE);
+            let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
+            return self.poll_rest(cx);
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -60,15 +60,9 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(settings: &ServeSettings) -> Arc<Self> {
-        let state = State {
-            phase: Phase::New,
-            since: Instant::now(),
-            requests: 0,
-            blocked: None,
-            heads: true,
-            expired: false,
-        };
+    /// Begins with a connection of `since`.
+    pub(super) fn new(settings: &ServeSettings, since: Instant) -> Arc<Self> {
+        let state = State { phase: Phase::New, since, requests: 0, blocked: None, heads: true, expired: false };
         Arc::new(Self {
             state: Mutex::new(state),
             header_timeout: settings.header_timeout,

@@ -57,7 +57,10 @@ fn actions_are_bounded() {
     }
     assert!(bulk.kept_bytes() <= 8 << 20, "{}", bulk.kept_bytes());
     let error = bulk.feed(lines.as_bytes()).expect_err("one more");
-    assert_eq!((error.kind(), error.to_string()), (ErrorKind::TooLarge, "more than 4194304 actions of a request".into()));
+    assert_eq!(
+        (error.kind(), error.to_string()),
+        (ErrorKind::TooLarge, "more than 4194304 actions of a request".into())
+    );
 }
 
 #[test]
