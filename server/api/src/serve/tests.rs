@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use axum::extract::Request;
+use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use tokio::time::Instant;
 
@@ -22,11 +23,12 @@ async fn served(settings: ServeSettings) -> Served {
     let take = |request: Request| async move {
         let (head, body) = request.into_parts();
         match read_body(&BodyBudget::new(1 << 20, 1 << 20), &head.headers, body, 1 << 20).await {
-            Ok(body) => body.len().to_string().into(),
+            Ok(body) => body.len().to_string().into_response(),
             Err(e) => plain_error(&e, "/take"),
         }
     };
-    let endless = || async { Body::from_stream(futures::stream::repeat(Ok::<_, std::io::Error>(vec![7; 1 << 16]))) };
+    let endless =
+        || async { Body::from_stream(futures::stream::repeat_with(|| Ok::<_, std::io::Error>(vec![7; 1 << 16]))) };
     let router = Router::new()
         .route("/", get(|| async { "here" }))
         .route("/take", post(take))
