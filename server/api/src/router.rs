@@ -18,8 +18,8 @@ use crate::error::plain;
 use crate::state::AppState;
 use crate::{
     admin, exemplars_api, federate_api, grpc_api, import_api, ingest_api, labels_api, logs_api, logs_ingest,
-    metrics_api, otlp_grpc, partial, read_api, server_api, status_api, tenancy, traces_api, traces_compat, traces_ingest,
-    tsdb_api,
+    metrics_api, otlp_grpc, partial, read_api, server_api, status_api, tenancy, traces_api, traces_compat,
+    traces_ingest, tsdb_api,
 };
 
 /// The path of OTLP on its own port.
