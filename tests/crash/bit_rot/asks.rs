@@ -111,8 +111,9 @@ fn asks(from_ms: i64) -> Vec<Ask> {
         Ask { exact: false, ..trace("tags", "/traces/tags", traces.clone()) },
         Ask { exact: false, ..trace("values of a tag", "/traces/tags/color/values", traces.clone()) },
         // A trace that is not found could be in the file that cannot be read: an error that names it.
-        trace("a trace", &format!("/traces/{:032x}", from_ms + 3), vec![]),
-        trace("Jaeger's trace", &format!("/jaeger/api/traces/{:032x}", from_ms + 3), vec![]),
+        // Looked up in all of time.
+        Ask { of_day: false, ..trace("a trace", &format!("/traces/{:032x}", from_ms + 3), vec![]) },
+        Ask { of_day: false, ..trace("Jaeger's trace", &format!("/jaeger/api/traces/{:032x}", from_ms + 3), vec![]) },
         Ask { of_day: false, ..trace("Jaeger's services", "/jaeger/api/services", vec![]) },
     ]
 }

@@ -37,10 +37,10 @@ async fn an_hour_without_the_object_store() {
     bench.tune = |s| s.spool_limit_bytes = 250_000;
     let settings = bench.settings();
     let store = bench.open().await;
-    bench.write(&store, &[START]).await;
-    store.flush_all().await.unwrap();
     let faults = Arc::clone(&bench.remote.as_ref().unwrap().faults);
+    // Before the first upload: what is in the store only cannot be read now.
     faults.down.store(true, Relaxed);
+    bench.write(&store, &[START]).await;
     let (before, mut refused_at) = (faults.requests.load(Relaxed), None);
     for minute in 1..=60i64 {
         pass(&settings, Duration::from_secs(60)).await;
@@ -81,7 +81,7 @@ async fn an_hour_without_the_object_store() {
     }
     bench.verify(&store).await;
     bench.write(&store, &[START + 200]).await;
-    store.flush_all().await.unwrap();
+    meanwhile(&settings, store.flush_all()).await.unwrap();
     store.clean().await.unwrap();
     assert!(files_below(&bench.dir.path().join("data/parts")).is_empty());
     bench.verify(&store).await;
