@@ -89,3 +89,44 @@ async fn an_hour_without_the_object_store() {
     drop(store);
     bench.sound().await;
 }
+
+/// What waits for its upload is read like everything else: a flipped bit is found, named, and told.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_file_in_the_spool_is_named() {
+    let mut bench = Bench::new(true);
+    let store = bench.open().await;
+    bench.remote.as_ref().unwrap().faults.down.store(true, Relaxed);
+    let days = [START - DAY_MS, START];
+    for at in days {
+        bench.write(&store, &[at]).await;
+        store.flush_sealed().await.unwrap();
+    }
+    let mut files = files_below(&bench.dir.path().join("data/parts"));
+    files.retain(|file| file.ends_with(".series.parquet"));
+    files.sort();
+    assert_eq!(files.len(), 2, "{files:?}");
+    let mut bytes = std::fs::read(&files[0]).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&files[0], bytes).unwrap();
+    let name = Path::new(&files[0]).file_name().unwrap().to_str().unwrap();
+
+    let snapshot = store.source().snapshot();
+    let select = async |at: Millis, partial: bool| {
+        let stats = quiver_types::ReadStats::default();
+        if partial {
+            stats.left_out.allow();
+        }
+        let selector = quiver_types::SeriesSelector { matchers: vec![], range: MillisRange::new(at, at) };
+        let found = snapshot.select(&Access::full(), &selector, &stats).await;
+        (found.map(|selected| selected.table.len()), stats.left_out.texts())
+    };
+    let (found, told) = select(days[0], true).await;
+    assert_eq!((found.unwrap(), told.len()), (0, 1));
+    assert!(told[0].contains(name), "{told:?}");
+    let error = select(days[0], false).await.0.unwrap_err();
+    assert!(error.kind() == ErrorKind::Damaged && error.message.contains(name), "{error}");
+    let (found, told) = select(days[1], true).await;
+    assert_eq!((found.unwrap(), told.len()), (10, 0), "the other file answers");
+    store.close(Duration::ZERO).await;
+}
