@@ -498,7 +498,7 @@ async fn a_store_that_is_down_fills_the_spool_and_drains() {
     let refused = loop {
         at += 1;
         match bench.try_write(&store, &[at]).await {
-            Ok(()) => store.flush_sealed().await.unwrap(),
+            Ok(()) => assert_eq!(store.flush_sealed().await.unwrap(), None),
             Err(e) => break e,
         }
         assert!(at < START + 1000, "the spool has a limit");
