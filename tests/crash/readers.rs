@@ -159,7 +159,7 @@ async fn long_texts(server: &Server, caller: &Caller) {
 #[tokio::test(flavor = "multi_thread")]
 #[allow(clippy::print_stdout, reason = "the figures are the outcome")]
 async fn slow_readers_of_every_endpoint() {
-    let (_dir, server, caller) = server().await;
+    let (_dir, server, caller) = server(Options::default()).await;
     long_texts(&server, &caller).await;
     server.flush().await;
     for target in LARGE {

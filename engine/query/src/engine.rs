@@ -34,6 +34,10 @@ use crate::{explain, failpoint};
 /// How often a query that waits for memory looks again.
 const PRESSURE_WAIT_STEP: Duration = Duration::from_millis(10);
 
+/// Stack of a thread: plans nest as deeply as queries do, and whoever plans and runs them calls himself for each level.
+/// Memory is taken only as far down as a query goes.
+const STACK_BYTES: usize = 32 << 20;
+
 /// What the engine may use.
 #[derive(Debug, Clone)]
 pub struct EngineSettings {
@@ -123,6 +127,7 @@ impl QueryEngine {
         let cpu = Builder::new_multi_thread()
             .worker_threads(threads)
             .thread_name("quiver-query")
+            .thread_stack_size(STACK_BYTES)
             .enable_all()
             .build()
             .map_err(|e| Error::internal("cannot start the query threads").with_source(e))?;

@@ -115,6 +115,9 @@ impl ServeArgs {
     }
 }
 
+/// Stack of a thread: texts nest, and parsers call themselves for each level. Memory is taken only as far down as one goes.
+const STACK_BYTES: usize = 16 << 20;
+
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
@@ -172,7 +175,11 @@ fn arm_failpoints() -> Result<(), Failure> {
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    Ok(tokio::runtime::Builder::new_multi_thread().thread_name("quiver-io").enable_all().build()?)
+    Ok(tokio::runtime::Builder::new_multi_thread()
+        .thread_name("quiver-io")
+        .thread_stack_size(STACK_BYTES)
+        .enable_all()
+        .build()?)
 }
 
 fn serve(loaded: &Loaded, with_demo: bool) -> Result<(), Failure> {
