@@ -299,7 +299,8 @@ mod tests {
         let stalled = tokio::spawn(async move { read_body(&own, &headers, stalled, 2 << 20).await });
         tokio::time::sleep(SLOW.1 + WAIT / 2).await;
         assert!(!stalled.is_finished(), "nobody waits");
-        let other = read_body(&budget, &HeaderMap::new(), body_of(vec![Bytes::from(vec![7; 1 << 20])]), 1 << 20);
+        let headers = HeaderMap::new();
+        let other = read_body(&budget, &headers, body_of(vec![Bytes::from(vec![7; 1 << 20])]), 1 << 20);
         assert_eq!(other.await.expect("it gets the room").len(), 1 << 20);
         let error = stalled.await.expect("ends").expect_err("it is told");
         assert_eq!(crate::error::status_of(error.kind), http::StatusCode::REQUEST_TIMEOUT);
