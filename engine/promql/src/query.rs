@@ -276,7 +276,7 @@ impl PromqlEngine {
         let lookback_ms = options.lookback_ms.unwrap_or(self.settings.lookback_ms);
         let turn = self.turns.of(query, times, lookback_ms, ctx);
         let first = match turn.wait(self.source.snapshot().version(), ctx.deadline).await? {
-            Found::Outcome(outcome) => return outcome,
+            Found::Outcome(outcome) => return *outcome,
             Found::First(first) => first,
         };
         let version = self.source.snapshot().version();

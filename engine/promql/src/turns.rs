@@ -46,7 +46,7 @@ struct Given {
 /// What a query finds when its turn has come.
 pub(crate) enum Found<'a> {
     /// Another one has evaluated it.
-    Outcome(Result<Evaluated>),
+    Outcome(Box<Result<Evaluated>>),
     /// It is to be evaluated; all others wait.
     First(First<'a>),
 }
@@ -82,7 +82,7 @@ impl Turn {
             .map_err(|_| Error::new(ErrorKind::Timeout, "query timed out in expression evaluation queue"))?;
         let told = |g: &&Given| g.version.written >= seen.written && g.version.dropped >= seen.dropped;
         Ok(match given.as_ref().filter(told) {
-            Some(given) => Found::Outcome(given.outcome.clone()),
+            Some(given) => Found::Outcome(Box::new(given.outcome.clone())),
             None => Found::First(First(given)),
         })
     }
