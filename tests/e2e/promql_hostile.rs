@@ -12,7 +12,7 @@ const LIMIT_BYTES: u64 = 512 << 20;
 const RSS_MAX: u64 = LIMIT_BYTES * 115 / 100;
 /// Processor time after which a query must be refused, if it is (1 s of the promise; this is the build for tests).
 const CPU_REFUSED: Duration = Duration::from_secs(2);
-/// Processor time that may be spent after a client went.
+/// Processor time that may be spent after a client went on what takes longer than that.
 const CPU_AFTER: Duration = Duration::from_millis(200);
 /// When the client goes.
 const GOES_AFTER: Duration = Duration::from_millis(150);
@@ -189,12 +189,12 @@ fn times() -> Vec<Case> {
     ]
 }
 
-async fn start() -> (Arc<Server>, tempfile::TempDir) {
+async fn start(timeout: &str) -> (Arc<Server>, tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a folder");
     let options = Options::default()
         .env("QUIVER_MEMORY__LIMIT", LIMIT_BYTES)
         .env("QUIVER_LOG__FILTER", "error")
-        .env("QUIVER_QUERY__TIMEOUT", "4s");
+        .env("QUIVER_QUERY__TIMEOUT", timeout);
     let server = Server::start(dir.path(), &options).await;
     let names: Vec<String> = (0..SERIES).map(|i| format!("s{i}")).collect();
     let labels = |metric, name| vec![("__name__", metric), ("series", name), ("job", "j"), ("instance", name)];
@@ -266,16 +266,16 @@ async fn idle(server: &Server, name: &str) {
 }
 
 #[allow(clippy::print_stdout, reason = "the figures are the outcome")]
-async fn survives(cases: Vec<Case>) {
-    let (server, _dir) = start().await;
+async fn survives(cases: Vec<Case>, timeout: &str) {
+    let (server, _dir) = start(timeout).await;
     for case in cases.into_iter().map(Arc::new) {
         let before = server.cpu();
         let answer = ask(&server, &case, 0).await;
-        let spent = server.cpu().saturating_sub(before);
-        println!("{}: {} after {spent:?}, at most {} MiB", case.name, answer.0, server.peak_bytes() >> 20);
+        let alone = server.cpu().saturating_sub(before);
+        println!("{}: {} after {alone:?}, at most {} MiB", case.name, answer.0, server.peak_bytes() >> 20);
         judge(&server, &case, &answer);
         if matches!(case.fate, Fate::Refused | Fate::Malformed) {
-            assert!(spent <= CPU_REFUSED, "{}: refused after {spent:?}", case.name);
+            assert!(alone <= CPU_REFUSED, "{}: refused after {alone:?}", case.name);
         }
         // Four at once, each for itself.
         let four: Vec<_> = (1..=4)
@@ -305,7 +305,9 @@ async fn survives(cases: Vec<Case>) {
         idle(&server, case.name).await;
         let spent = server.cpu().saturating_sub(left);
         println!("{}: {spent:?} after its client went", case.name);
-        assert!(spent <= CPU_AFTER, "{}: {spent:?} after its client went", case.name);
+        // What ends soon by itself may do so; parsing, for one, has no end in between.
+        let allowed = if alone <= CPU_REFUSED { CPU_REFUSED } else { CPU_AFTER };
+        assert!(spent <= allowed, "{}: {spent:?} after its client went", case.name);
     }
     let answer = ask(&server, &case("a count", At::Instant, Fate::Answered, "count(m)"), 0).await;
     assert!(answer.1.contains(&format!("\"{SERIES}\"")), "{}", answer.1);
@@ -313,15 +315,15 @@ async fn survives(cases: Vec<Case>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn queries_that_grow_by_labels() {
-    survives(labels()).await;
+    survives(labels(), "60s").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn queries_that_grow_by_their_text() {
-    survives(texts()).await;
+    survives(texts(), "60s").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn queries_that_grow_by_time() {
-    survives(times()).await;
+    survives(times(), "4s").await;
 }
