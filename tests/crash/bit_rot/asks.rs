@@ -105,7 +105,8 @@ fn asks(from_ms: i64) -> Vec<Ask> {
             ..log("values of a field", "field_values", with(&[("field", "app")], &logs("*")))
         },
         Ask { exact: false, items: of_values, ..log("streams", "streams", logs("*")) },
-        trace("a search", "/traces", with(&[("limit", "1000")], &traces)),
+        // Traces that are found are looked up whole, in all of time.
+        Ask { of_day: false, ..trace("a search", "/traces", with(&[("limit", "1000")], &traces)) },
         Ask { exact: false, ..trace("services", "/traces/services", traces.clone()) },
         Ask { exact: false, ..trace("operations", "/traces/operations", traces.clone()) },
         Ask { exact: false, ..trace("tags", "/traces/tags", traces.clone()) },
