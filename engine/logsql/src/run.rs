@@ -12,6 +12,7 @@ use quiver_types::logs::{LogFilter, LogSnapshot, LogSource, MSG, STREAM, STREAM_
 use quiver_types::{Error, ErrorKind, Result};
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tracing::Instrument;
 
 use crate::ast::{Filter, Pipe, Query, Test, Values};
 use crate::needs::Needs;
@@ -131,7 +132,7 @@ impl LogsqlEngine {
     pub fn stream(&self, query: &Query, scope: &QueryScope, ctx: &QueryContext) -> RowStream {
         let (send, rows) = mpsc::channel(WAITING_MAX);
         let (own, query, scope, ctx) = (self.clone(), query.clone(), scope.clone(), ctx.clone());
-        let task = tokio::spawn(async move {
+        let run = async move {
             let out = send.clone();
             let work_ctx = ctx.clone();
             let engine = Arc::clone(&own.query);
@@ -151,7 +152,8 @@ impl LogsqlEngine {
             if let Err(error) = engine.run(&ctx, work).await {
                 let _ = send.send(Err(error)).await;
             }
-        });
+        };
+        let task = tokio::spawn(run.in_current_span());
         RowStream { rows, task }
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use datafusion::execution::memory_pool::MemoryReservation;
-use quiver_query::{QueryContext, QueryEngine, QueryMemory, SampleTables, from_datafusion};
+use quiver_query::{Phase, QueryContext, QueryEngine, QueryMemory, SampleTables, from_datafusion};
 use quiver_types::{Error, ErrorKind, Millis, Result, SeriesSnapshot, SeriesSource};
 use serde_json::Value;
 
@@ -275,7 +275,9 @@ impl PromqlEngine {
     ) -> Result<Evaluated> {
         let lookback_ms = options.lookback_ms.unwrap_or(self.settings.lookback_ms);
         let turn = self.turns.of(query, times, lookback_ms, ctx);
-        let first = match turn.wait(self.source.snapshot().version(), ctx.deadline).await? {
+        ctx.query().enter(Phase::Queue);
+        let waited = turn.wait(self.source.snapshot().version(), ctx.deadline);
+        let first = match ctx.or_cancelled("expression evaluation queue", waited).await? {
             Found::Outcome(outcome) => return *outcome,
             Found::First(first) => first,
         };

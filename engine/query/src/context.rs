@@ -1,15 +1,16 @@
 //! What a query brings along: who asks, how long it may take, how much it may read.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use datafusion::execution::memory_pool::{MemoryPool, MemoryReservation};
+use datafusion::execution::memory_pool::MemoryReservation;
 use quiver_types::stats::get;
 use quiver_types::{Access, Error, ErrorKind, ReadStats, Result};
 use tokio_util::sync::CancellationToken;
 
 use crate::failpoint;
+use crate::running::{Asked, Query};
 use crate::underway::Underway;
 
 /// Bounds of one query (`metrics-api` section 2, `identity-and-access` section 7).
@@ -49,15 +50,15 @@ pub struct QueryContext {
     pub access: Access,
     /// When the query must be done.
     pub deadline: Instant,
-    /// Cancelled when the caller goes away or the server stops.
+    /// Cancelled when the caller goes away, the server stops, or an operator ends the query.
     pub cancel: CancellationToken,
     /// Bounds.
     pub limits: Limits,
     /// What it read so far.
     pub stats: Arc<ReadStats>,
     waited_nanos: Arc<AtomicU64>,
-    /// Its share of the engine's memory, one for all plans that it runs.
-    pub(crate) memory: Arc<OnceLock<Arc<dyn MemoryPool>>>,
+    /// What is shared with whoever looks at the query; holds its share of memory, one for all plans that it runs.
+    query: Arc<Query>,
     /// What its nodes made and have not given on.
     pub(crate) underway: Arc<Underway>,
 }
@@ -69,15 +70,54 @@ pub struct QueryMemory(pub Vec<MemoryReservation>);
 impl QueryContext {
     /// Makes a context whose deadline is `limits.timeout` from now.
     pub fn new(access: Access, limits: Limits) -> Self {
+        Self::asked(access, limits, Asked::default())
+    }
+
+    /// Makes the context of a query that can be told from others.
+    pub fn asked(access: Access, limits: Limits, asked: Asked) -> Self {
+        let query = Query::new(asked);
         Self {
             access,
             deadline: Instant::now() + limits.timeout,
-            cancel: CancellationToken::new(),
+            cancel: query.stop.child_token(),
             limits,
+            stats: Arc::clone(&query.stats),
+            waited_nanos: Arc::default(),
+            query: Arc::new(query),
+            underway: Arc::default(),
+        }
+    }
+
+    /// Makes a context for another run of the same query: its time and its counters begin anew.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        Self {
+            deadline: Instant::now() + self.limits.timeout,
+            cancel: self.query.stop.child_token(),
             stats: Arc::default(),
             waited_nanos: Arc::default(),
-            memory: Arc::default(),
             underway: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    /// The query as others see it.
+    pub fn query(&self) -> &Arc<Query> {
+        &self.query
+    }
+
+    /// Waits for something, but not longer than the query lives.
+    ///
+    /// # Errors
+    /// Those of the work; Cancelled.
+    pub async fn or_cancelled<T, E: From<Error>>(
+        &self,
+        phase: &str,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        tokio::select! {
+            done = work => done,
+            () = self.cancel.cancelled() => Err(self.query.cancelled(phase).into()),
         }
     }
 
@@ -98,7 +138,7 @@ impl QueryContext {
     pub fn check(&self, phase: &str) -> Result<()> {
         failpoint::hit("query.check");
         if self.cancel.is_cancelled() {
-            return Err(Error::new(ErrorKind::Cancelled, format!("query was canceled in {phase}")));
+            return Err(self.query.cancelled(phase));
         }
         if Instant::now() >= self.deadline {
             return Err(Error::new(ErrorKind::Timeout, format!("query timed out in {phase}")));

@@ -23,14 +23,18 @@ use quiver_types::{Error, ErrorKind, MemoryPressure, Result};
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
+use tracing::Instrument;
 
 use crate::context::QueryContext;
 use crate::error::{from_datafusion, to_datafusion};
 use crate::gate::QueryGate;
 use crate::operator::OperatorPlanner;
 use crate::pool::QueryPool;
+use crate::running::{Phase, Running};
 use crate::{explain, failpoint};
 
+/// How long work that was told to stop may go on to its next batch before its caller leaves it behind.
+const CANCEL_WITHIN: Duration = Duration::from_millis(100);
 /// How often a query that waits for memory looks again.
 const PRESSURE_WAIT_STEP: Duration = Duration::from_millis(10);
 
@@ -84,6 +88,7 @@ pub struct QueryEngine {
     cpu: Option<Runtime>,
     places: Arc<Semaphore>,
     used: Arc<QueryUse>,
+    running: Arc<Running>,
 }
 
 impl fmt::Debug for QueryEngine {
@@ -141,6 +146,7 @@ impl QueryEngine {
             cpu: Some(cpu),
             places: Arc::new(Semaphore::new(settings.concurrent_max.max(1))),
             used: Arc::default(),
+            running: Arc::default(),
         }))
     }
 
@@ -157,28 +163,41 @@ impl QueryEngine {
     {
         let _cancel_on_drop = ctx.cancel.clone().drop_guard();
         ctx.stats.set_gate(Arc::new(QueryGate::new(ctx, self.reservation("look-up", ctx))));
+        self.running.begin(ctx.query());
+        let outcome = self.run_listed(ctx, work).await;
+        ctx.query().enter(Phase::Encode);
+        // Whatever noticed it first: who asked hears that an operator ended the query.
+        outcome.map_err(|e| match e.kind {
+            ErrorKind::Cancelled if ctx.query().is_stopped() => ctx.query().cancelled("query execution"),
+            _ => e,
+        })
+    }
+
+    async fn run_listed<T, F>(&self, ctx: &QueryContext, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        ctx.query().enter(Phase::Queue);
         let deadline = tokio::time::Instant::from_std(ctx.deadline);
         let timeout = |phase: &str| Error::new(ErrorKind::Timeout, format!("query timed out in {phase}"));
         let mut ending = Ending::begin(&self.used);
         let waiting = Gauge::up(&self.used, |u| &u.waiting);
         let came = Instant::now();
-        let place = tokio::time::timeout_at(deadline, Arc::clone(&self.places).acquire_owned())
-            .await
-            .map_err(|_| timeout("expression evaluation queue"))
-            .and_then(|place| place.map_err(|_| Error::new(ErrorKind::Unavailable, "the engine stops")));
-        let place = match place {
-            Ok(place) => place,
-            Err(e) => {
-                ending.settle(Some(e.kind));
-                return Err(e);
-            }
+        let queue = "expression evaluation queue";
+        let placed = async {
+            let place = tokio::time::timeout_at(deadline, Arc::clone(&self.places).acquire_owned()).await;
+            let place = place.map_err(|_| timeout(queue))?;
+            self.pressure_gone(deadline).await?;
+            place.map_err(|_| Error::new(ErrorKind::Unavailable, "the engine stops"))
         };
-        self.pressure_gone(deadline).await.inspect_err(|e| ending.settle(Some(e.kind)))?;
+        let place = ctx.or_cancelled(queue, placed).await.inspect_err(|e| ending.settle(Some(e.kind)))?;
         drop(waiting);
+        ctx.query().enter(Phase::Plan);
         ctx.set_waited(came.elapsed());
         let (cancel, used, inner) = (ctx.cancel.clone(), Arc::clone(&self.used), ctx.clone());
         let cpu = self.cpu.as_ref().expect("lives as long as the engine").handle();
-        let mut task = AbortOnDrop(cpu.spawn(async move {
+        let evaluated = async move {
             let _place = place;
             let _running = Gauge::up(&used, |u| &u.running);
             let began = Instant::now();
@@ -186,7 +205,7 @@ impl QueryEngine {
             let asked = inner.check("query preparation");
             let answer = tokio::select! {
                 answer = async { asked?; work.await } => answer,
-                () = cancel.cancelled() => Err(Error::new(ErrorKind::Cancelled, "query was canceled in query execution")),
+                () = cancel.cancelled() => Err(inner.query().cancelled("query execution")),
                 () = tokio::time::sleep_until(deadline) => {
                     Err(Error::new(ErrorKind::Timeout, "query timed out in expression evaluation"))
                 }
@@ -194,16 +213,25 @@ impl QueryEngine {
             used.micros.fetch_add(began.elapsed().as_micros() as u64, Relaxed);
             ending.settle(answer.as_ref().err().map(|e| e.kind));
             answer
-        }));
-        // Work that never yields cannot see its deadline; its caller does, and leaves it to its next batch.
-        let patience = deadline + Duration::from_millis(500);
-        match tokio::time::timeout_at(patience, &mut task.0).await {
-            Err(_) => Err(timeout("expression evaluation")),
-            Ok(Ok(answer)) => answer,
-            Ok(Err(e)) if e.is_cancelled() => {
-                Err(Error::new(ErrorKind::Cancelled, "query was canceled in query execution"))
+        };
+        let mut task = AbortOnDrop(cpu.spawn(evaluated.in_current_span()));
+        // Work that never yields cannot see its deadline or that it was cancelled; its caller does, and leaves it to its
+        // next batch.
+        let left_behind = async {
+            tokio::select! {
+                () = tokio::time::sleep_until(deadline + Duration::from_millis(500)) => timeout("expression evaluation"),
+                () = async { ctx.cancel.cancelled().await; tokio::time::sleep(CANCEL_WITHIN).await } => {
+                    ctx.query().cancelled("query execution")
+                }
             }
-            Ok(Err(e)) => Err(Error::internal("the query met a fault of ours; the log has it").with_source(e)),
+        };
+        tokio::select! {
+            ended = &mut task.0 => match ended {
+                Ok(answer) => answer,
+                Err(e) if e.is_cancelled() => Err(ctx.query().cancelled("query execution")),
+                Err(e) => Err(Error::internal("the query met a fault of ours; the log has it").with_source(e)),
+            },
+            error = left_behind => Err(error),
         }
     }
 
@@ -242,6 +270,7 @@ impl QueryEngine {
         physical: Arc<dyn ExecutionPlan>,
         ctx: &QueryContext,
     ) -> Result<SendableRecordBatchStream> {
+        ctx.query().enter(Phase::Execute);
         execute_stream(physical, self.task(ctx)).map_err(from_datafusion)
     }
 
@@ -256,7 +285,7 @@ impl QueryEngine {
             let (pool, pressure) = (Arc::clone(&self.pool), Arc::clone(&self.pressure));
             QueryPool::new(pool, self.pool_bytes, ctx.limits.memory_max as usize, pressure)
         };
-        Arc::clone(ctx.memory.get_or_init(|| Arc::new(share())))
+        Arc::clone(ctx.query().memory.get_or_init(|| Arc::new(share()))) as Arc<dyn MemoryPool>
     }
 
     /// Begins to reserve memory of a query's share, for what it holds outside of plans.
@@ -280,6 +309,16 @@ impl QueryEngine {
             }
         }
         Ok(explain::to_json(plan, &physical, analyze.then(|| (&*ctx.stats, began.elapsed()))))
+    }
+
+    /// Lists a query before it runs, so that what comes first (parsing, waiting for another) shows too.
+    pub fn begin(&self, ctx: &QueryContext) {
+        self.running.begin(ctx.query());
+    }
+
+    /// The queries that are under way.
+    pub fn running(&self) -> &Running {
+        &self.running
     }
 
     /// What queries used so far.

@@ -1,7 +1,7 @@
 //! The one engine: every language hands it a DataFusion `LogicalPlan`, it plans, limits, runs, cancels and explains.
 //!
 //! `engine` holds the session, the memory pool and the CPU runtime; `context` is what a query brings along (access,
-//! deadline, limits, counters); `samples` and `spans` are the doors through which languages scan; `explain` makes
+//! deadline, limits, counters); `running` lists the queries that are under way and ends them; `samples` and `spans` are the doors through which languages scan; `explain` makes
 //! plans visible.
 //!
 //! Invariant: knows no query language and no store.
@@ -16,6 +16,7 @@ mod logs;
 mod operator;
 mod pace;
 mod pool;
+mod running;
 mod samples;
 mod spans;
 mod underway;
@@ -26,6 +27,7 @@ pub use error::{from_datafusion, to_datafusion};
 pub use logs::LogTables;
 pub use operator::{Operator, operator_plan, write_operator};
 pub use pace::Pace;
+pub use running::{Asked, Observer, Phase, Query, Running, TEXT_BYTES_MAX};
 pub use samples::{SampleRequest, SampleTables};
 pub use spans::SpanTables;
 pub use underway::{Held, Underway};

@@ -22,6 +22,7 @@ pub(crate) struct QueryPool {
     shared: Arc<dyn MemoryPool>,
     size: usize,
     used: AtomicUsize,
+    peak: AtomicUsize,
     max: usize,
     pressure: Arc<MemoryPressure>,
 }
@@ -29,7 +30,12 @@ pub(crate) struct QueryPool {
 impl QueryPool {
     /// Makes the share of a query in a pool of `size` bytes; it may never hold more than `max`.
     pub(crate) fn new(shared: Arc<dyn MemoryPool>, size: usize, max: usize, pressure: Arc<MemoryPressure>) -> Self {
-        Self { shared, size, used: AtomicUsize::new(0), max, pressure }
+        Self { shared, size, used: AtomicUsize::new(0), peak: AtomicUsize::new(0), max, pressure }
+    }
+
+    /// Bytes held now, and the most that ever were.
+    pub(crate) fn used_and_peak(&self) -> (usize, usize) {
+        (self.used.load(Relaxed), self.peak.load(Relaxed))
     }
 
     /// Says how much a query may hold when it grows by so much.
@@ -59,7 +65,8 @@ impl MemoryPool for QueryPool {
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
-        self.used.fetch_add(additional, Relaxed);
+        let used = self.used.fetch_add(additional, Relaxed) + additional;
+        self.peak.fetch_max(used, Relaxed);
         self.shared.grow(reservation, additional);
     }
 
@@ -82,6 +89,8 @@ impl MemoryPool for QueryPool {
         };
         if lent.is_err() {
             self.used.fetch_sub(additional, Relaxed);
+        } else {
+            self.peak.fetch_max(used, Relaxed);
         }
         lent
     }

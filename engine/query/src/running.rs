@@ -1,0 +1,262 @@
+//! The queries that are under way: what each asks, who asked, how far it is, and the way to end it.
+//!
+//! A query is listed from the moment it is begun (or, at the latest, run) until its last context is gone, which is when
+//! its answer has been made. It tells an observer then how long it was in each phase.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use quiver_types::{Error, ErrorKind, ReadStats};
+use tokio_util::sync::CancellationToken;
+
+use crate::pool::QueryPool;
+
+/// Longest text of a query that is kept of it, in bytes.
+pub const TEXT_BYTES_MAX: usize = 4096;
+
+/// Numbers of queries, for as long as the process lives.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// What a query is to those who look at it from outside.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    /// Language or kind of question, out of a closed set.
+    pub language: &'static str,
+    /// The query as it came, cut to [`TEXT_BYTES_MAX`].
+    pub text: String,
+    /// Times that it is about, where they do not stand in the text.
+    pub times: String,
+    /// The request that brought it.
+    pub request_id: String,
+    /// Who asked; empty while there are no identities.
+    pub caller: String,
+    /// Where the request came from.
+    pub peer: Option<SocketAddr>,
+    /// Whether it goes on until its reader leaves, so that its length says nothing.
+    pub standing: bool,
+}
+
+impl Asked {
+    /// Cuts a text between characters where it is too long.
+    #[must_use]
+    pub fn with_text(mut self, text: &str) -> Self {
+        self.text = text[..text.floor_char_boundary(TEXT_BYTES_MAX)].to_owned();
+        self
+    }
+}
+
+/// Where the time of a query goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// It waits for a place, or for an equal query.
+    Queue,
+    /// It is read, its labels are looked up, its plan is made.
+    Plan,
+    /// The plan runs.
+    Execute,
+    /// The answer is made.
+    Encode,
+}
+
+impl Phase {
+    /// All phases in order.
+    pub const ALL: [Self; 4] = [Self::Queue, Self::Plan, Self::Execute, Self::Encode];
+
+    /// Its name.
+    pub fn word(self) -> &'static str {
+        ["queue", "plan", "execute", "encode"][self as usize]
+    }
+}
+
+/// One query, shared by all contexts of it.
+pub struct Query {
+    /// Number, unique within the process.
+    pub id: u64,
+    /// What it is.
+    pub asked: Asked,
+    /// When it began.
+    pub began: Instant,
+    /// What it read so far.
+    pub stats: Arc<ReadStats>,
+    /// Ends all that belongs to it; only an operator does so.
+    pub(crate) stop: CancellationToken,
+    pub(crate) memory: OnceLock<Arc<QueryPool>>,
+    phase: AtomicU8,
+    /// When it came to its phase, in nanoseconds since it began.
+    entered: AtomicU64,
+    nanos: [AtomicU64; Phase::ALL.len()],
+    listed: OnceLock<Arc<Running>>,
+}
+
+impl fmt::Debug for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Query").field("id", &self.id).field("asked", &self.asked).finish_non_exhaustive()
+    }
+}
+
+impl Query {
+    pub(crate) fn new(asked: Asked) -> Self {
+        Self {
+            id: NEXT_ID.fetch_add(1, Relaxed),
+            asked,
+            began: Instant::now(),
+            stats: Arc::default(),
+            stop: CancellationToken::new(),
+            memory: OnceLock::new(),
+            phase: AtomicU8::new(Phase::Plan as u8),
+            entered: AtomicU64::new(0),
+            nanos: Default::default(),
+            listed: OnceLock::new(),
+        }
+    }
+
+    /// Goes on to a phase.
+    pub fn enter(&self, phase: Phase) {
+        let now = self.began.elapsed().as_nanos() as u64;
+        let left = self.phase.swap(phase as u8, Relaxed);
+        let spent = now.saturating_sub(self.entered.swap(now, Relaxed));
+        self.nanos[usize::from(left)].fetch_add(spent, Relaxed);
+    }
+
+    /// Counts time of a phase that goes on beside the one that it is in.
+    pub fn spent(&self, phase: Phase, time: Duration) {
+        self.nanos[phase as usize].fetch_add(time.as_nanos() as u64, Relaxed);
+    }
+
+    /// The phase that it is in.
+    pub fn phase(&self) -> Phase {
+        Phase::ALL[usize::from(self.phase.load(Relaxed))]
+    }
+
+    /// Time in a phase that it has left, or was counted beside others.
+    pub fn time_in(&self, phase: Phase) -> Duration {
+        Duration::from_nanos(self.nanos[phase as usize].load(Relaxed))
+    }
+
+    /// Bytes that it holds of the memory for queries, and the most that it ever held.
+    pub fn memory(&self) -> (usize, usize) {
+        self.memory.get().map_or((0, 0), |pool| pool.used_and_peak())
+    }
+
+    /// Says whether an operator has ended it.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
+    /// The error of a query that was ended before it was done.
+    pub(crate) fn cancelled(&self, phase: &str) -> Error {
+        if self.is_stopped() {
+            return Error::new(ErrorKind::Cancelled, format!("query {} was canceled by an operator", self.id));
+        }
+        Error::new(ErrorKind::Cancelled, format!("query was canceled in {phase}"))
+    }
+}
+
+impl Drop for Query {
+    fn drop(&mut self) {
+        let Some(running) = self.listed.get() else { return };
+        running.queries.lock().remove(&self.id);
+        self.enter(self.phase());
+        if let Some(observer) = running.observer.get() {
+            observer.ended(self);
+        }
+    }
+}
+
+/// Who is told of queries that have ended.
+pub trait Observer: Send + Sync + 'static {
+    /// A query has ended. Called on any thread, so it must be quick and must not wait.
+    fn ended(&self, query: &Query);
+}
+
+/// All queries of an engine.
+#[derive(Default)]
+pub struct Running {
+    queries: Mutex<BTreeMap<u64, Weak<Query>>>,
+    observer: OnceLock<Arc<dyn Observer>>,
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running").field("queries", &self.queries.lock().len()).finish_non_exhaustive()
+    }
+}
+
+impl Running {
+    /// Lists a query, once.
+    pub(crate) fn begin(self: &Arc<Self>, query: &Arc<Query>) {
+        if query.listed.set(Arc::clone(self)).is_ok() {
+            self.queries.lock().insert(query.id, Arc::downgrade(query));
+        }
+    }
+
+    /// Names who is told of queries that end; only the first one counts.
+    pub fn observe(&self, observer: Arc<dyn Observer>) {
+        let _ = self.observer.set(observer);
+    }
+
+    /// Gives the queries that are under way, the oldest first.
+    pub fn list(&self) -> Vec<Arc<Query>> {
+        // The last holder of a query takes it off the list, so none may be let go of while the list is locked.
+        let queries = self.queries.lock();
+        queries.values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Ends a query; gives it, if there is such a one.
+    pub fn cancel(&self, id: u64) -> Option<Arc<Query>> {
+        let query = self.queries.lock().get(&id).and_then(Weak::upgrade)?;
+        query.stop.cancel();
+        Some(query)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Seen(Mutex<Vec<(u64, Duration)>>);
+
+    impl Observer for Seen {
+        fn ended(&self, query: &Query) {
+            let all = Phase::ALL.iter().map(|phase| query.time_in(*phase)).sum();
+            self.0.lock().push((query.id, all));
+        }
+    }
+
+    #[test]
+    fn listed_from_its_beginning_to_its_end() {
+        let (running, seen) = (Arc::<Running>::default(), Arc::<Seen>::default());
+        running.observe(Arc::clone(&seen) as Arc<dyn Observer>);
+        let query = Arc::new(Query::new(Asked::default().with_text("up")));
+        assert!(running.list().is_empty());
+        running.begin(&query);
+        running.begin(&query);
+        query.enter(Phase::Execute);
+        let listed = running.list();
+        assert_eq!((listed.len(), listed[0].id, listed[0].phase()), (1, query.id, Phase::Execute));
+        drop(listed);
+        assert!(running.cancel(query.id).is_some_and(|q| q.is_stopped()));
+        assert!(running.cancel(query.id + 1_000_000).is_none());
+        assert!(query.cancelled("x").message.contains("operator"));
+        let (id, began) = (query.id, query.began);
+        drop(query);
+        assert!(running.list().is_empty());
+        let ended = seen.0.lock();
+        assert_eq!((ended.len(), ended[0].0), (1, id));
+        assert!(ended[0].1 <= began.elapsed());
+    }
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        let asked = Asked::default().with_text(&"ä".repeat(TEXT_BYTES_MAX));
+        assert_eq!(asked.text.len(), TEXT_BYTES_MAX);
+        let asked = Asked::default().with_text(&format!("x{}", "ä".repeat(TEXT_BYTES_MAX)));
+        assert_eq!(asked.text.len(), TEXT_BYTES_MAX - 1);
+    }
+}
