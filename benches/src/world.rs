@@ -139,7 +139,7 @@ impl World {
     }
 
     fn context(&self) -> QueryContext {
-        QueryContext::new(self.app.access(), self.app.settings.query_limits.clone())
+        QueryContext::new(self.app.access(), self.app.limits())
     }
 
     /// Evaluates at the end of the data.

@@ -77,6 +77,11 @@ impl Metric {
     }
 }
 
+/// Bytes of the WAL that the start has replayed so far, and that there are to replay; 0: not known yet.
+pub fn replay_progress() -> (u64, u64) {
+    (METRICS.wal_replayed_bytes.get(), METRICS.wal_replay.get())
+}
+
 /// One line of `/metrics`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricLine {
@@ -206,6 +211,7 @@ metrics! {
     SecondsCounter wal_commit_time "quiver_wal_commit_seconds_total" "Time spent in writing and syncing the WAL.";
     Counter wal_failures "quiver_wal_failures_total" "Segments given up because a write or sync failed.";
     Counter wal_segments "quiver_wal_segments_total" "Segments begun.";
+    Gauge wal_replay "quiver_wal_replay_bytes" "Bytes of the WAL that this start had to replay.";
     Counter wal_replayed_bytes "quiver_wal_replayed_bytes_total" "Bytes replayed at start.";
     Counter wal_corrupt_records "quiver_wal_corrupt_records_total" "Damaged records found in replay.";
     Counter wal_quarantined_rows "quiver_wal_quarantined_rows_total" "Good rows left out because their write or series is damaged.";

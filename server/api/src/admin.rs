@@ -1,15 +1,17 @@
-//! Health, own metrics, and what only an operator on this machine may do.
+//! Health, own metrics, and what only an operator may do (`guard` says who that is).
 
-use std::net::SocketAddr;
+mod queries;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use axum::Router;
-use axum::extract::{ConnectInfo, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::{StatusCode, header};
 use quiver_types::{Error, Result};
+use serde_json::json;
 
 use crate::error::{plain, plain_error};
 use crate::params::Params;
@@ -23,6 +25,8 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/metrics", get(metrics))
         .route("/admin/flush", post(flush))
         .route("/admin/compact", post(compact))
+        .route("/admin/reload", post(reload))
+        .merge(queries::routes())
 }
 
 /// Says whether requests are served: after replay, until the server begins to stop.
@@ -41,21 +45,11 @@ async fn metrics(State(state): State<Arc<AppState>>) -> Response {
     (content_type, crate::metrics::exposition(&state)).into_response()
 }
 
-async fn flush(State(state): State<Arc<AppState>>, ConnectInfo(peer): ConnectInfo<SocketAddr>) -> Response {
-    if let Some(refused) = remote(peer) {
-        return refused;
-    }
+async fn flush(State(state): State<Arc<AppState>>) -> Response {
     done(state.store.flush_all().await, "flushed", "/admin/flush")
 }
 
-async fn compact(
-    State(state): State<Arc<AppState>>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    RawQuery(query): RawQuery,
-) -> Response {
-    if let Some(refused) = remote(peer) {
-        return refused;
-    }
+async fn compact(State(state): State<Arc<AppState>>, RawQuery(query): RawQuery) -> Response {
     let params = Params::read(&http::Method::GET, &http::HeaderMap::new(), query.as_deref(), b"");
     let force = match params.as_ref().map(|p| p.get("force")) {
         Ok(None | Some("false")) => false,
@@ -65,10 +59,19 @@ async fn compact(
     done(state.store.compact_all(force).await, "compacted", "/admin/compact")
 }
 
-/// These calls stop nothing and show nothing, but they cost: only the machine itself may make them.
-fn remote(peer: SocketAddr) -> Option<Response> {
-    (!peer.ip().to_canonical().is_loopback())
-        .then(|| plain(StatusCode::FORBIDDEN, "this endpoint answers on loopback only"))
+/// Reads settings anew. All or nothing: with a setting that is not valid the old ones stay.
+async fn reload(State(state): State<Arc<AppState>>) -> Response {
+    // Reads files.
+    let reloaded = tokio::task::spawn_blocking(move || state.reloader.reload()).await;
+    match reloaded {
+        Ok(Some(Ok(done))) => {
+            let body = json!({"applied": done.applied, "needsRestart": done.needs_restart});
+            ([(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+        }
+        Ok(Some(Err(e))) => plain_error(&e, "/admin/reload"),
+        Ok(None) => plain(StatusCode::NOT_IMPLEMENTED, "this server does not read settings anew"),
+        Err(e) => plain_error(&Error::internal("a reload met a fault of ours").with_source(e), "/admin/reload"),
+    }
 }
 
 fn done(result: Result<()>, word: &str, route: &str) -> Response {

@@ -12,7 +12,8 @@ pub const RETRY_AFTER_S: u32 = 1;
 pub fn status_of(kind: ErrorKind) -> StatusCode {
     match kind {
         ErrorKind::Invalid => StatusCode::BAD_REQUEST,
-        ErrorKind::Execution | ErrorKind::LimitExceeded => StatusCode::UNPROCESSABLE_ENTITY,
+        // Who is told of a cancellation did not cancel it: an operator did, and asking again is not meant to help.
+        ErrorKind::Execution | ErrorKind::LimitExceeded | ErrorKind::Cancelled => StatusCode::UNPROCESSABLE_ENTITY,
         ErrorKind::Unauthenticated => StatusCode::UNAUTHORIZED,
         ErrorKind::Forbidden => StatusCode::FORBIDDEN,
         ErrorKind::NotFound => StatusCode::NOT_FOUND,
@@ -21,8 +22,6 @@ pub fn status_of(kind: ErrorKind) -> StatusCode {
         ErrorKind::Unsupported => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         ErrorKind::SenderTimeout => StatusCode::REQUEST_TIMEOUT,
         ErrorKind::Timeout | ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        // 499: the word of nginx for a client that closed the request; there is no constant for it.
-        ErrorKind::Cancelled => StatusCode::from_u16(499).expect("a valid status"),
         ErrorKind::Damaged | ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

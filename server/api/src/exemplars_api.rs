@@ -18,6 +18,7 @@ use crate::encode::prometheus::{
     Envelope, Notation, begin_success, error_response, finish_success, write_quoted, write_time,
 };
 use crate::labels_api::labels_json;
+use crate::metrics::phases::Language;
 use crate::params::{Params, invalid};
 use crate::partial::query_context;
 use crate::state::AppState;
@@ -44,7 +45,7 @@ async fn query_exemplars(State(state): State<Arc<AppState>>, request: Request) -
         if wanted.is_empty() {
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
-        let ctx = query_context(&state, state.settings.query_limits.clone());
+        let ctx = query_context(&state, state.asked(Language::Series, ""), state.limits());
         let (snapshot, inner) = (state.source.snapshot(), ctx.clone());
         let range = MillisRange::new(start, end);
         let work = async move { snapshot.exemplars(&inner.access, &wanted, range, &inner.stats).await };

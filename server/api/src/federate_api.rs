@@ -13,13 +13,14 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use http::{HeaderMap, StatusCode, header};
 use quiver_promql::RawReader;
 use quiver_promql::kernel::SeriesSamples;
-use quiver_query::{QueryContext, from_datafusion};
+use quiver_query::from_datafusion;
 use quiver_types::{Error, ErrorKind, LabelSet, Matcher, Millis, MillisRange, Result, is_stale};
 
 use crate::encode::federation::{Newest, Value, text};
 use crate::encode::federation_proto::delimited;
 use crate::error::{log, plain, public_text, status_of};
 use crate::labels_api::selectors;
+use crate::metrics::phases::Language;
 use crate::params::Params;
 use crate::state::AppState;
 
@@ -105,7 +106,7 @@ async fn answer(state: &AppState, request: Request, format: Format) -> Result<Ve
     }
     let now = state.clock.now_ms();
     let range = MillisRange::new(now - state.promql.lookback_ms(), now);
-    let ctx = QueryContext::new(state.access(), state.settings.query_limits.clone());
+    let ctx = state.context(Language::Federation);
     let memory = state.engine.reservation("federation", &ctx);
     let work = collect(state.promql.raw(&ctx), selectors, range, ctx.limits.rows_max, memory);
     let (mut samples, _memory) = state.engine.run(&ctx, work).await?;

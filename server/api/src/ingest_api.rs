@@ -1,6 +1,7 @@
 //! Ingest over HTTP: one handler for every format of the registry, answers as each protocol has them.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::body::Bytes;
 use axum::extract::{Request, State};
@@ -12,6 +13,7 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use crate::bodies::read_body;
 use crate::error::{log, plain, public_text, status_of, with_retry_after};
+use crate::metrics::phases::{Signal, Step};
 use crate::state::AppState;
 
 /// Bodies above this are decoded away from the threads that serve sockets.
@@ -72,6 +74,8 @@ pub async fn decode_and_write(
             format.decode_request(encoding.as_deref(), &body, &ctx).map_err(|e| Error::new(e.kind(), e.to_string()))
         }
     };
+    let phases = &state.metrics.phases;
+    let began = Instant::now();
     let mut decoded = if body.len() > INLINE_BYTES_MAX {
         tokio::task::spawn_blocking(move || decode(body))
             .await
@@ -79,8 +83,13 @@ pub async fn decode_and_write(
     } else {
         decode(body)?
     };
+    phases.step(Signal::Metrics, Step::Decode, began.elapsed());
     let batch = std::mem::take(&mut decoded.batch);
-    let outcome = if batch.is_empty() { WriteOutcome::default() } else { state.store.write_metrics(batch).await? };
+    let outcome = if batch.is_empty() {
+        WriteOutcome::default()
+    } else {
+        phases.timed(Signal::Metrics, Step::Store, state.store.write_metrics(batch)).await?
+    };
     Ok(Written { decoded, outcome })
 }
 
@@ -94,7 +103,8 @@ pub(crate) async fn handle(State(state): State<Arc<AppState>>, request: Request)
         Ok(format) => format,
         Err(e) => return plain(status_of(e.kind()), e.to_string()),
     };
-    let written = match read_body(&state.bodies, &head.headers, body, state.settings.body_bytes_max).await {
+    let body = read_body(&state.bodies, &head.headers, body, state.settings.body_bytes_max);
+    let written = match state.metrics.phases.timed(Signal::Metrics, Step::Read, body).await {
         Ok(body) => decode_and_write(&state, format, encoding, body).await,
         Err(e) => Err(e),
     };

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::encode::list::TextList;
 use crate::encode::prometheus::{Envelope, error_response, json_text, success};
+use crate::metrics::phases::Language;
 use crate::params::{Params, invalid};
 use crate::partial::query_context;
 use crate::state::AppState;
@@ -90,7 +91,7 @@ where
     let looked_up = async {
         let ask = Ask::read(&Params::of(&state, request).await?, needs_selector)?;
         let (limit, explain) = (ask.limit, ask.explain);
-        let ctx = query_context(&state, state.settings.query_limits.clone());
+        let ctx = query_context(&state, state.asked(Language::Series, ""), state.limits());
         let snapshot = state.source.snapshot();
         let list = TextList::new(&state.engine, &ctx, state.settings.answer_bytes_max);
         let texts = state.engine.run(&ctx, work(snapshot, ctx.clone(), ask, list)).await?;
@@ -241,7 +242,7 @@ async fn metadata(State(state): State<Arc<AppState>>, request: Request) -> Respo
         };
         let (limit, per_metric) = (number("limit")?, number("limit_per_metric")?);
         let metric = params.get("metric").map(str::to_owned);
-        let ctx = query_context(&state, state.settings.query_limits.clone());
+        let ctx = query_context(&state, state.asked(Language::Series, ""), state.limits());
         let (snapshot, inner) = (state.source.snapshot(), ctx.clone());
         let work = async move { snapshot.metadata(&inner.access, metric.as_deref(), &inner.stats).await };
         let found = state.engine.run(&ctx, work).await?;

@@ -3,20 +3,29 @@
 //! `router` lists the families, `state` holds the handles that they share, `error` maps error kinds to statuses once,
 //! `params` reads parameters, `encode` writes answers. `serve` runs listeners with limits on connections, heads and the pace of bodies.
 //!
+//! `around` stands around every request: its id (`request`), who may not ask (`guard`), what is counted (`metrics`), the
+//! access log. `live` are the settings that may change meanwhile,
+//! `starting` answers before the store is open.
+//!
 //! Invariant: no handler computes an answer; it reads parameters, calls one function of a lower layer, encodes.
 
+mod access_log;
 pub mod admin;
 pub mod answers;
+mod around;
 pub mod bodies;
 mod encode;
 pub mod error;
 mod exemplars_api;
+mod families;
 mod federate_api;
 pub mod fuzz;
 mod grpc_api;
+mod guard;
 mod import_api;
 pub mod ingest_api;
 mod labels_api;
+pub mod live;
 mod logs_api;
 pub mod logs_ingest;
 pub mod metrics;
@@ -25,10 +34,12 @@ mod otlp_grpc;
 mod params;
 mod partial;
 mod read_api;
+mod request;
 pub mod router;
 pub mod serve;
 mod server_api;
 mod span_metrics;
+pub mod starting;
 pub mod state;
 mod status_api;
 mod tenancy;
@@ -37,7 +48,10 @@ mod traces_compat;
 mod traces_grpc;
 mod traces_ingest;
 mod tsdb_api;
+mod watch;
 
+pub use request::RequestIds;
 pub use router::{grpc_router, main_router, otlp_router, zipkin_router};
 pub use serve::{Listener, ServeSettings, serve};
 pub use state::{ApiSettings, AppState};
+pub use watch::QueryWatch;

@@ -20,12 +20,10 @@ use quiver_logsql::{QueryScope, parse};
 use quiver_query::QueryContext;
 use quiver_types::{Error, Result};
 
+use crate::metrics::phases::Language;
 use crate::params::{Params, invalid};
 use crate::partial::query_context;
 use crate::state::AppState;
-
-/// Longest run of a query.
-const TIMEOUT_MAX: Duration = Duration::from_secs(30);
 
 /// Routes of this family.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
@@ -57,6 +55,11 @@ struct Ask {
 
 impl Ask {
     async fn of(state: &AppState, request: Request) -> Result<Self> {
+        Self::read(state, request, false).await
+    }
+
+    /// Reads a request; `is_standing`: of a query that goes on until its reader leaves.
+    async fn read(state: &AppState, request: Request, is_standing: bool) -> Result<Self> {
         let params = Params::of(state, request).await?;
         let text = params.get("query").ok_or_else(|| Error::invalid("missing parameter `query`"))?;
         let query = parse(text)?;
@@ -75,14 +78,20 @@ impl Ask {
         for text in params.all("extra_stream_filters") {
             extra.extend(extra_stream_filter(text)?);
         }
-        let mut limits = state.settings.query_limits.clone();
-        limits.timeout = limits.timeout.min(TIMEOUT_MAX);
+        let mut limits = state.limits();
+        limits.timeout = limits.timeout.min(state.live.load().logs_timeout);
         // What cannot be read is no time limit of the caller's.
         if let Some(ns) = params.get("timeout").and_then(duration_param).filter(|ns| *ns > 0) {
             limits.timeout = limits.timeout.min(Duration::from_nanos(ns as u64));
         }
         let scope = QueryScope { now_ns: time_ns.saturating_sub(1), start_ns, end_ns, extra };
-        Ok(Self { query, scope, ctx: query_context(state, limits), time_ns, params })
+        let mut asked = state.asked(Language::Logsql, text);
+        let range = [("start", params.get("start")), ("end", params.get("end")), ("time", params.get("time"))];
+        asked.times =
+            range.iter().filter_map(|(name, t)| t.map(|t| format!("{name}={t}"))).collect::<Vec<_>>().join(" ");
+        asked.standing = is_standing;
+        let ctx = query_context(state, asked, limits);
+        Ok(Self { query, scope, ctx, time_ns, params })
     }
 
     /// A count that must be a number; 0 when absent.

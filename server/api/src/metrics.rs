@@ -4,14 +4,24 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use quiver_store::metrics::METRICS;
+
+use crate::families::FAMILIES;
 use crate::logs_ingest::metrics::LogsMetrics;
 use crate::span_metrics::SpanMetrics;
 use crate::state::AppState;
+use histogram::{Histogram, write_histograms};
+use phases::Phases;
+
+mod histogram;
+pub mod phases;
 
 /// Counters by route family; routes are a closed set, so the list is fixed.
 #[derive(Debug)]
 pub struct ApiMetrics {
-    families: Vec<Family>,
+    families: Vec<Counted>,
+    /// Where the time of queries and writes goes.
+    pub phases: Phases,
     /// Queries slower than the setting.
     pub slow_queries: AtomicU64,
     /// Log rows.
@@ -21,51 +31,54 @@ pub struct ApiMetrics {
 }
 
 #[derive(Debug)]
-struct Family {
+struct Counted {
     name: &'static str,
     requests: [AtomicU64; 5],
-    micros: AtomicU64,
+    took: Histogram,
 }
-
-/// The families that requests are counted under; the first whose prefix fits, the last for the rest.
-const FAMILIES: &[(&str, &str)] = &[
-    ("write", "/metrics-api/api/v1/write"),
-    ("otlp", "/metrics-api/api/v1/otlp"),
-    ("otlp", "/v1/"),
-    ("otlp", "/insert/opentelemetry/"),
-    ("logs_write", "/insert/"),
-    ("logs_write", "/loki/"),
-    ("metrics", "/metrics-api/"),
-    ("traces", "/traces"),
-    ("traces", "/platform-api/traces"),
-    ("traces", "/api/"),
-    ("traces", "/jaeger/"),
-    ("traces", "/zipkin/"),
-    ("health", "/health/"),
-    ("admin", "/admin/"),
-    ("other", ""),
-];
 
 impl Default for ApiMetrics {
     fn default() -> Self {
-        let mut families: Vec<Family> = Vec::new();
-        for (name, _) in FAMILIES {
-            if families.iter().all(|f| f.name != *name) {
-                families.push(Family { name, requests: Default::default(), micros: AtomicU64::new(0) });
+        let mut families: Vec<Counted> = Vec::new();
+        for family in FAMILIES {
+            if families.iter().all(|f| f.name != family.name) {
+                families.push(Counted { name: family.name, requests: Default::default(), took: Histogram::default() });
             }
         }
-        Self { families, slow_queries: AtomicU64::new(0), logs: LogsMetrics::default(), spans: SpanMetrics::default() }
+        Self {
+            families,
+            phases: Phases::default(),
+            slow_queries: AtomicU64::new(0),
+            logs: LogsMetrics::default(),
+            spans: SpanMetrics::default(),
+        }
     }
 }
 
 impl ApiMetrics {
-    /// Counts one answered request.
-    pub fn count(&self, path: &str, status: u16, took: Duration) {
-        let name = FAMILIES.iter().find(|(_, prefix)| path.starts_with(prefix)).map_or("other", |(name, _)| name);
+    /// Counts one answered request of a family in [`FAMILIES`].
+    pub(crate) fn count(&self, family: usize, status: u16, took: Duration) {
+        let name = FAMILIES[family].name;
         if let Some(family) = self.families.iter().find(|f| f.name == name) {
             family.requests[usize::from(status / 100).clamp(1, 5) - 1].fetch_add(1, Relaxed);
-            family.micros.fetch_add(took.as_micros() as u64, Relaxed);
+            family.took.observe(took);
         }
+    }
+
+    /// Writes what is counted of requests.
+    fn write_requests(&self, out: &mut String) {
+        let mut requests = Vec::new();
+        for family in &self.families {
+            for (class, count) in family.requests.iter().enumerate() {
+                let labels = format!("{{family=\"{}\",class=\"{}xx\"}}", family.name, class + 1);
+                requests.push((labels, count.load(Relaxed) as f64));
+            }
+        }
+        write_metric(out, "quiver_http_requests_total", "counter", "Requests answered.", &requests);
+        let took = self.families.iter().map(|family| (format!("family=\"{}\"", family.name), &family.took));
+        let help = "Time from the head of a request to the head of its answer, over HTTP and gRPC.";
+        write_histograms(out, "quiver_http_request_duration_seconds", help, took);
+        self.phases.write(out);
     }
 }
 
@@ -84,18 +97,7 @@ pub fn exposition(state: &AppState) -> String {
     let version = vec![(format!("{{version=\"{}\"}}", state.settings.version), 1.0)];
     write_metric(&mut out, "quiver_build_info", "gauge", "Version of the product.", &version);
     (state.process_metrics)(&mut out);
-    let (mut requests, mut seconds) = (Vec::new(), Vec::new());
-    for family in &state.metrics.families {
-        for (class, count) in family.requests.iter().enumerate() {
-            requests.push((
-                format!("{{family=\"{}\",class=\"{}xx\"}}", family.name, class + 1),
-                count.load(Relaxed) as f64,
-            ));
-        }
-        seconds.push((format!("{{family=\"{}\"}}", family.name), family.micros.load(Relaxed) as f64 / 1e6));
-    }
-    write_metric(&mut out, "quiver_http_requests_total", "counter", "Requests answered.", &requests);
-    write_metric(&mut out, "quiver_http_request_seconds_total", "counter", "Time spent in requests.", &seconds);
+    state.metrics.write_requests(&mut out);
     let used = state.engine.used();
     let loads = [
         ("quiver_query_started_total", "counter", "Queries begun.", &used.started),
@@ -115,10 +117,15 @@ pub fn exposition(state: &AppState) -> String {
     state.metrics.logs.write(&mut out);
     caches(state, &mut out);
     state.metrics.spans.write(&mut out);
-    for line in state.store.metrics() {
-        write_metric(&mut out, line.name, line.kind.type_name(), line.help, &one(line.value));
-    }
+    write_store(&mut out);
     out
+}
+
+/// Writes what the store counts, open or not.
+pub(crate) fn write_store(out: &mut String) {
+    for line in METRICS.list() {
+        write_metric(out, line.name, line.kind.type_name(), line.help, &[(String::new(), line.value)]);
+    }
 }
 
 /// Writes what the caches hold and did.

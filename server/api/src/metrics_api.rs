@@ -4,8 +4,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -28,6 +27,7 @@ use crate::encode::prometheus::{
 use crate::encode::stats;
 use crate::error::plain;
 use crate::labels_api::TRUNCATED;
+use crate::metrics::phases::Language;
 use crate::params::{Params, duration_ms, invalid};
 use crate::partial::query_context;
 use crate::state::AppState;
@@ -97,7 +97,8 @@ async fn query(State(state): State<Arc<AppState>>, request: Request) -> Response
         let params = Params::of(&state, request).await?;
         let limit = params.limit()?;
         let at = params.time("time")?.unwrap_or_else(|| state.clock.now_ms());
-        Ok((ask(&state, &params, limit)?, Times::At(at)))
+        let times = Times::At(at);
+        Ok((ask(&state, &params, limit, times)?, times))
     };
     answer(&state, asked.await, route).await
 }
@@ -121,13 +122,14 @@ async fn query_range(State(state): State<Arc<AppState>>, request: Request) -> Re
             let text = "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)";
             return Err(Error::invalid(text));
         }
-        Ok((ask(&state, &params, limit)?, Times::Range { start, end, step_ms }))
+        let times = Times::Range { start, end, step_ms };
+        Ok((ask(&state, &params, limit, times)?, times))
     };
     answer(&state, asked.await, route).await
 }
 
-fn ask(state: &AppState, params: &Params, limit: usize) -> Result<Ask> {
-    let mut limits = state.settings.query_limits.clone();
+fn ask(state: &AppState, params: &Params, limit: usize, times: Times) -> Result<Ask> {
+    let mut limits = state.limits();
     if let Some(timeout_ms) = params.duration("timeout")? {
         limits.timeout = limits.timeout.min(Duration::from_millis(timeout_ms.max(0) as u64));
     }
@@ -150,11 +152,14 @@ fn ask(state: &AppState, params: &Params, limit: usize) -> Result<Ask> {
         Some("analyze") => Explain::Analyze,
         Some(other) => return Err(invalid("explain", &format!("{other:?} is not one of true, analyze, false"))),
     };
+    let query = params.get("query").unwrap_or_default();
+    let mut asked = state.asked(Language::Promql, query);
+    asked.times = format!("{times:?}");
     Ok(Ask {
-        query: params.get("query").unwrap_or_default().to_owned(),
+        query: query.to_owned(),
         limit,
         options: QueryOptions { lookback_ms, stats: params.get("stats").is_some(), no_cache },
-        ctx: query_context(state, limits),
+        ctx: query_context(state, asked, limits),
         explain,
         stats: params.get("stats").map(str::to_owned),
     })
@@ -174,15 +179,8 @@ async fn answer(state: &Arc<AppState>, asked: Result<(Ask, Times)>, route: &str)
         Ok(asked) => asked,
         Err(e) => return error_response(&e, route),
     };
-    let began = Instant::now();
     let response =
         if ask.explain == Explain::No { run(state, &ask, times).await } else { explain(state, &ask, times).await };
-    let took = began.elapsed();
-    if took >= state.settings.slow_query {
-        state.metrics.slow_queries.fetch_add(1, Relaxed);
-        let samples = ask.ctx.stats.samples.load(Relaxed);
-        tracing::warn!(route, took_ms = took.as_millis() as u64, samples, ?times, query = %ask.query, "slow query");
-    }
     response.unwrap_or_else(|e| error_response(&e, route))
 }
 

@@ -17,6 +17,7 @@ use tonic::{Code, Status};
 use crate::bodies::read_body;
 use crate::error::{grpc_code_of, log, public_text};
 use crate::ingest_api::{decode_and_write, export_outcome, export_response};
+use crate::metrics::phases;
 use crate::state::AppState;
 
 /// What stands before a message: whether it is compressed, and its length.
@@ -30,6 +31,8 @@ pub(crate) trait Signal: Send + Sync + 'static {
     const SERVICE: &'static str;
     /// Name in logs.
     const ROUTE: &'static str;
+    /// What it is counted under.
+    const COUNTED: phases::Signal;
 
     /// Takes an export request in; gives the export response.
     fn export(
@@ -47,6 +50,7 @@ pub(crate) struct Metrics;
 impl Signal for Metrics {
     const SERVICE: &'static str = "opentelemetry.proto.collector.metrics.v1.MetricsService";
     const ROUTE: &'static str = "otlp/grpc/metrics";
+    const COUNTED: phases::Signal = phases::Signal::Metrics;
 
     async fn export(state: &Arc<AppState>, _: &HeaderMap, encoding: Encoding, body: Bytes) -> Result<Vec<u8>> {
         let encoding = Some(encoding.name().to_owned());
@@ -87,7 +91,8 @@ async fn export<S: Signal>(state: &Arc<AppState>, request: Request) -> Result<Ve
     let encoding = head.headers.get("grpc-encoding").map(|v| v.to_str().unwrap_or("?"));
     let encoding = Encoding::from_header(encoding)?;
     let bytes_max = state.settings.body_bytes_max.saturating_add(FRAME_BYTES);
-    let body = read_body(&state.bodies, &head.headers, body, bytes_max).await?;
+    let body = read_body(&state.bodies, &head.headers, body, bytes_max);
+    let body = state.metrics.phases.timed(S::COUNTED, phases::Step::Read, body).await?;
     let (packed, body) = unframe(body)?;
     S::export(state, &head.headers, if packed { encoding } else { Encoding::Identity }, body).await
 }

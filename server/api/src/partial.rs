@@ -13,7 +13,7 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
 use http::{HeaderName, HeaderValue};
-use quiver_query::{Limits, QueryContext};
+use quiver_query::{Asked, Limits, QueryContext};
 use quiver_types::ReadStats;
 
 use crate::state::AppState;
@@ -27,8 +27,8 @@ tokio::task_local! {
 }
 
 /// Makes the context of a query whose answer can be partial. A query that is not part of answering a request cannot.
-pub(crate) fn query_context(state: &AppState, limits: Limits) -> QueryContext {
-    let ctx = QueryContext::new(state.access(), limits);
+pub(crate) fn query_context(state: &AppState, asked: Asked, limits: Limits) -> QueryContext {
+    let ctx = state.begin(asked, limits);
     let register = |queries: &RefCell<Vec<Arc<ReadStats>>>| queries.borrow_mut().push(Arc::clone(&ctx.stats));
     if state.settings.partial_answers && QUERIES.try_with(register).is_ok() {
         ctx.stats.left_out.allow();

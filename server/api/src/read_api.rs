@@ -14,7 +14,7 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use http::{StatusCode, header};
 use quiver_ingest::{Encoding, codec};
 use quiver_promql::RawReader;
-use quiver_query::{QueryContext, from_datafusion};
+use quiver_query::from_datafusion;
 use quiver_types::stats::get;
 use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result};
 use tokio::sync::OwnedSemaphorePermit;
@@ -23,6 +23,7 @@ use crate::bodies::read_body;
 use crate::encode::chunks::{Chunk, chunks};
 use crate::encode::remote_read::{ReadRequest, ResponseType, decode, frames, put_series};
 use crate::error::{log, plain, public_text, status_of};
+use crate::metrics::phases::Language;
 use crate::state::AppState;
 
 const ROUTE: &str = "/api/v1/read";
@@ -59,7 +60,7 @@ async fn answer(state: &Arc<AppState>, request: Request) -> Result<Response> {
     // Not before the body is there: who sends slowly must not hold up those who ask.
     let place = Arc::clone(&state.places.reads).acquire_owned().await;
     let place = place.map_err(|_| Error::internal("the server stops"))?;
-    let ctx = QueryContext::new(state.access(), state.settings.query_limits.clone());
+    let ctx = state.context(Language::RemoteRead);
     let (reader, bytes_max) = (state.promql.raw(&ctx), state.settings.answer_bytes_max);
     let answered = match response_type {
         ResponseType::Samples => {

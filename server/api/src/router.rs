@@ -2,24 +2,24 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{get, post};
-use http::{HeaderValue, Method, StatusCode, header};
+use http::StatusCode;
 use quiver_ingest::formats::FORMATS;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 
+use crate::around::around;
 use crate::error::plain;
 use crate::state::AppState;
 use crate::{
     admin, exemplars_api, federate_api, grpc_api, import_api, ingest_api, labels_api, logs_api, logs_ingest,
-    metrics_api, otlp_grpc, partial, read_api, server_api, status_api, tenancy, traces_api, traces_compat,
-    traces_ingest, tsdb_api,
+    metrics_api, otlp_grpc, partial, read_api, server_api, status_api, traces_api, traces_compat, traces_ingest,
+    tsdb_api,
 };
 
 /// The path of OTLP on its own port.
@@ -98,34 +98,6 @@ fn finish(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {
 /// Holds a place in the memory for answers until the answer is sent; inside of compression, which hides its length.
 async fn count_answer(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
     state.answers.count(next.run(request).await)
-}
-
-/// Tenancy, CORS and counting, around every request.
-async fn around(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
-    let began = Instant::now();
-    let origin = request.headers().get(header::ORIGIN).cloned();
-    let path = request.uri().path().to_owned();
-    let mut response = if request.method() == Method::OPTIONS {
-        StatusCode::NO_CONTENT.into_response()
-    } else if let Some(refused) = tenancy::refusal(request.headers()) {
-        refused
-    } else {
-        next.run(request).await
-    };
-    let allowed = |origin: &HeaderValue| {
-        state.settings.cors_origins.iter().any(|o| o == "*" || o.as_bytes() == origin.as_bytes())
-    };
-    if let Some(origin) = origin.filter(allowed) {
-        let headers = response.headers_mut();
-        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(header::VARY, HeaderValue::from_static("Origin"));
-        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, OPTIONS"));
-        let allowed = "Accept, Authorization, Content-Encoding, Content-Type, Origin";
-        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed));
-        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Date, Quiver-Partial"));
-    }
-    state.metrics.count(&path, response.status().as_u16(), began.elapsed());
-    response
 }
 
 /// The peer's address, which `admin` asks for; set by `serve`.

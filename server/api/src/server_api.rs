@@ -37,7 +37,7 @@ type Listed = [(&'static str, &'static str, Value)];
 
 /// The settings as YAML, since that is what the member is called.
 async fn config(State(state): State<Arc<AppState>>) -> Response {
-    answer(&json!({"yaml": yaml(&state.settings.listed)}))
+    answer(&json!({"yaml": yaml(&state.live.load().listed)}))
 }
 
 fn yaml(listed: &Listed) -> String {
@@ -52,7 +52,7 @@ fn yaml(listed: &Listed) -> String {
 
 /// The settings one by one.
 async fn flags(State(state): State<Arc<AppState>>) -> Response {
-    answer(&Value::Object(flat(&state.settings.listed)))
+    answer(&Value::Object(flat(&state.live.load().listed)))
 }
 
 fn flat(listed: &Listed) -> Map<String, Value> {
@@ -66,7 +66,8 @@ async fn runtime(State(state): State<Arc<AppState>>) -> Response {
             .map_or_else(String::new, |t| t.to_rfc3339_opts(SecondsFormat::AutoSi, true))
     };
     let setting = |section: &str, key: &str| {
-        let found = state.settings.listed.iter().find(|(s, k, _)| (*s, *k) == (section, key));
+        let live = state.live.load();
+        let found = live.listed.iter().find(|(s, k, _)| (*s, *k) == (section, key));
         found.and_then(|(_, _, value)| value.as_str()).unwrap_or_default().to_owned()
     };
     let started = time(state.started_ms);

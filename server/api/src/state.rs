@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
 use quiver_logsql::LogsqlEngine;
 use quiver_promql::PromqlEngine;
-use quiver_query::{Limits, QueryEngine};
+use quiver_query::{Asked, Limits, QueryContext, QueryEngine};
 use quiver_store::Store;
 use quiver_traces::TracesEngine;
 use quiver_types::{Access, Clock, SeriesSource};
@@ -16,14 +16,15 @@ use tokio::sync::Semaphore;
 
 use crate::answers::AnswerBudget;
 use crate::bodies::BodyBudget;
+use crate::live::{LiveSettings, Reloader};
 use crate::logs_ingest::LogsSettings;
 use crate::metrics::ApiMetrics;
+use crate::metrics::phases::Language;
+use crate::request::{RequestIds, RequestInfo};
 
-/// What the API may do and how much.
+/// What the API may do and how much; what may change while it runs is in [`LiveSettings`].
 #[derive(Debug, Clone)]
 pub struct ApiSettings {
-    /// Bounds of a query.
-    pub query_limits: Limits,
     /// Bounds of a decoded request.
     pub decode_limits: DecodeLimits,
     /// Largest body of a request as it comes over the wire.
@@ -34,10 +35,6 @@ pub struct ApiSettings {
     pub answer_bytes_max: usize,
     /// Whether queries go on without files that are damaged, and say so.
     pub partial_answers: bool,
-    /// Queries that take longer are logged.
-    pub slow_query: Duration,
-    /// Origins that browsers may call from; `*` for all.
-    pub cors_origins: Vec<String>,
     /// How OTLP becomes series.
     pub otlp: OtlpOptions,
     /// How logs are taken in.
@@ -46,27 +43,21 @@ pub struct ApiSettings {
     pub retry_after_s: u32,
     /// Version of the product.
     pub version: &'static str,
-    /// All settings of the process: section, key, value.
-    pub listed: Vec<(&'static str, &'static str, serde_json::Value)>,
 }
-
-/// Imports of text at once; each has a thread and a batch.
-const IMPORTS_MAX: usize = 16;
-/// Remote reads at once; more wait (`metrics-api` section 6).
-const READS_MAX: usize = 10;
 
 /// How many requests of a kind may be under way at once.
 #[derive(Debug)]
 pub struct Places {
-    /// Imports of text.
+    /// Imports of text; each has a thread and a batch.
     pub(crate) imports: Semaphore,
-    /// Remote reads.
+    /// Remote reads; more wait (`metrics-api` section 6).
     pub(crate) reads: Arc<Semaphore>,
 }
 
-impl Default for Places {
-    fn default() -> Self {
-        Self { imports: Semaphore::new(IMPORTS_MAX), reads: Arc::new(Semaphore::new(READS_MAX)) }
+impl Places {
+    /// Makes places for so many imports and remote reads.
+    pub fn new(imports: usize, reads: usize) -> Self {
+        Self { imports: Semaphore::new(imports.max(1)), reads: Arc::new(Semaphore::new(reads.max(1))) }
     }
 }
 
@@ -92,6 +83,12 @@ pub struct AppState {
     pub delta: Mutex<DeltaState>,
     /// Limits and switches.
     pub settings: ApiSettings,
+    /// Those that may change at any moment.
+    pub live: Arc<ArcSwap<LiveSettings>>,
+    /// Reads settings anew.
+    pub reloader: Reloader,
+    /// Names of requests.
+    pub request_ids: RequestIds,
     /// Memory of bodies that are being read.
     pub bodies: BodyBudget,
     /// Memory of answers that are made as a whole.
@@ -99,7 +96,7 @@ pub struct AppState {
     /// Places for requests that are bounded in number.
     pub places: Places,
     /// Counters.
-    pub metrics: ApiMetrics,
+    pub metrics: Arc<ApiMetrics>,
     /// Set when the server begins to stop: `/health/ready` answers 503 from then on.
     pub stopping: AtomicBool,
     /// Own figures of the process, in the exposition format; given by the binary.
@@ -115,6 +112,40 @@ impl AppState {
     /// Gives what the caller may see. Full until identities exist; the one place that they will come in by.
     pub fn access(&self) -> Access {
         Access::full()
+    }
+
+    /// Gives the bounds of a query.
+    pub fn limits(&self) -> Limits {
+        self.live.load().query_limits.clone()
+    }
+
+    /// Says what a query is, and which request brought it.
+    pub(crate) fn asked(&self, language: Language, text: &str) -> Asked {
+        let request = RequestInfo::current();
+        let asked = Asked {
+            language: language.word(),
+            request_id: request.as_ref().map(|r| r.id().to_owned()).unwrap_or_default(),
+            caller: self.caller().to_owned(),
+            peer: request.as_ref().and_then(|r| r.peer),
+            ..Asked::default()
+        };
+        match request {
+            // Where a query has no text, its path and parameters say what it is.
+            Some(request) if text.is_empty() => asked.with_text(&request.target()),
+            _ => asked.with_text(text),
+        }
+    }
+
+    /// Begins a query: the one door to the engine, through which it gets its rights and its bounds, and is listed.
+    pub(crate) fn begin(&self, asked: Asked, limits: Limits) -> QueryContext {
+        let ctx = QueryContext::asked(self.access(), limits, asked);
+        self.engine.begin(&ctx);
+        ctx
+    }
+
+    /// Begins a query whose request says all about it.
+    pub(crate) fn context(&self, language: Language) -> QueryContext {
+        self.begin(self.asked(language, ""), self.limits())
     }
 }
 

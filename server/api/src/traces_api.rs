@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 pub(crate) use problem::problem;
 
 use crate::bodies::read_body;
+use crate::metrics::phases::Language;
 use crate::partial::query_context;
 use crate::state::AppState;
 
@@ -66,6 +67,9 @@ impl Call {
             let body = read_body(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
             if !body.is_empty() {
                 params.extend(Params::of_json(&body)?);
+                let text = format!("{} {}", head.uri, String::from_utf8_lossy(&body));
+                let ctx = query_context(&state, state.asked(Language::Traces, &text), state.limits());
+                return Ok(Self::begun(ctx, state, params));
             }
         }
         Ok(Self::with(state, params))
@@ -73,7 +77,10 @@ impl Call {
 
     /// Makes a call of parameters.
     pub(crate) fn with(state: Arc<AppState>, params: Params) -> Self {
-        let ctx = query_context(&state, state.settings.query_limits.clone());
+        Self::begun(query_context(&state, state.asked(Language::Traces, ""), state.limits()), state, params)
+    }
+
+    fn begun(ctx: QueryContext, state: Arc<AppState>, params: Params) -> Self {
         let now = state.clock.now_ms().saturating_mul(1_000_000);
         Self { state, ctx, params, now, began: Instant::now() }
     }

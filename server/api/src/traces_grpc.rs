@@ -8,6 +8,7 @@ use quiver_ingest::Encoding;
 use quiver_ingest::traces::TraceFormat;
 use quiver_types::Result;
 
+use crate::metrics::phases::Signal as Counted;
 use crate::otlp_grpc::Signal;
 use crate::state::AppState;
 use crate::traces_ingest::decode_and_write;
@@ -19,6 +20,7 @@ pub(crate) struct Traces;
 impl Signal for Traces {
     const SERVICE: &'static str = "opentelemetry.proto.collector.trace.v1.TraceService";
     const ROUTE: &'static str = "otlp/grpc/traces";
+    const COUNTED: Counted = Counted::Traces;
 
     async fn export(state: &Arc<AppState>, _: &HeaderMap, encoding: Encoding, body: Bytes) -> Result<Vec<u8>> {
         let encoding = Some(encoding.name().to_owned());

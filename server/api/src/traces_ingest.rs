@@ -1,6 +1,7 @@
 //! Spans over HTTP: OTLP, Zipkin v2 and the internal JSON, answers as each protocol has them (`traces-api` 6).
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -15,6 +16,7 @@ use quiver_types::{Access, Error, ErrorKind, Result};
 use crate::bodies::read_body;
 use crate::error::{log, plain, public_text, status_of, with_retry_after};
 use crate::ingest_api::status_message;
+use crate::metrics::phases::{Signal, Step};
 use crate::state::AppState;
 
 /// Bodies above this are decoded away from the threads that serve sockets.
@@ -84,6 +86,8 @@ pub(crate) async fn decode_and_write(
             decode(format, encoding.as_deref(), &body, &ctx).map_err(Error::from)
         }
     };
+    let phases = &state.metrics.phases;
+    let began = Instant::now();
     let mut decoded = if body.len() > INLINE_BYTES_MAX {
         tokio::task::spawn_blocking(move || run(body))
             .await
@@ -91,11 +95,12 @@ pub(crate) async fn decode_and_write(
     } else {
         run(body)?
     };
+    phases.step(Signal::Traces, Step::Decode, began.elapsed());
     let partial = TracePartial::of(&decoded);
     let batch = std::mem::take(&mut decoded.batch);
     state.metrics.spans.count(format.name(), &batch, &decoded, state.clock.now_ms());
     if !batch.is_empty() {
-        state.store.write_spans(batch).await?;
+        phases.timed(Signal::Traces, Step::Store, state.store.write_spans(batch)).await?;
     }
     Ok(partial)
 }
@@ -112,7 +117,8 @@ async fn take(
     path: &str,
 ) -> Result<TracePartial> {
     let encoding = text(headers, header::CONTENT_ENCODING);
-    let written = match read_body(&state.bodies, headers, body, state.settings.body_bytes_max).await {
+    let body = read_body(&state.bodies, headers, body, state.settings.body_bytes_max);
+    let written = match state.metrics.phases.timed(Signal::Traces, Step::Read, body).await {
         Ok(body) => decode_and_write(state, format, encoding, body).await,
         Err(e) => Err(e),
     };

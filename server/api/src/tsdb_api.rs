@@ -18,6 +18,7 @@ use quiver_types::{Error, MatchOp, Matcher, MillisRange, Result, SeriesSelector,
 use serde_json::{Value, json};
 
 use crate::encode::prometheus::{Envelope, error_response, success};
+use crate::metrics::phases::Language;
 use crate::params::Params;
 use crate::state::AppState;
 
@@ -38,7 +39,7 @@ async fn status(State(state): State<Arc<AppState>>, request: Request) -> Respons
     let counted = async {
         let params = Params::of(&state, request).await?;
         let limit = limit(&params)?;
-        let ctx = QueryContext::new(state.access(), state.settings.query_limits.clone());
+        let ctx = state.context(Language::Series);
         let (snapshot, inner) = (state.source.snapshot(), ctx.clone());
         let head = Head::of(&state.store.visible());
         let work = async move {

@@ -1,8 +1,10 @@
-//! The small library beside the binary: settings, wiring, the server's life, the demo.
+//! The small library beside the binary: settings and their reload, wiring, the server's life, the demo.
 
 pub mod demo;
 pub mod memory;
+pub mod notify;
 pub mod process;
+pub mod reload;
 pub mod server;
 pub mod settings;
 pub mod telemetry;

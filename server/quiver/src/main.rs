@@ -6,19 +6,29 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
+use quiver::reload::Reloading;
 use quiver::server::{Addresses, Bound};
 use quiver::settings::{Loaded, print_settings};
-use quiver::{demo, memory, telemetry, wiring};
-use quiver_types::{SystemClock, failpoint};
-use tokio::signal::unix::{SignalKind, signal};
+use quiver::{demo, memory, notify, telemetry, wiring};
+use quiver_api::AppState;
+use quiver_types::{Error, SystemClock, failpoint};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Quiver takes in telemetry, keeps it as Parquet on object storage, and answers `PromQL` over it.
+/// Where settings come from, and what signals do.
+const SETTINGS_HELP: &str = "\
+Settings: defaults < file (--config) < environment < flags. `quiver --print-settings` lists all of them.
+Environment: QUIVER_SECTION__KEY for each setting (QUIVER_HTTP__LISTEN, QUIVER_LOG__FILTER), QUIVER_CONFIG for the file,
+  RUST_LOG over log.filter, AWS_… for S3.
+Signals: SIGTERM and SIGINT stop in order, SIGHUP reads settings anew.";
+
+/// Quiver takes in metrics, logs and traces, keeps them as Parquet on object storage, and answers `PromQL`, `LogsQL` and
+/// the trace APIs of Jaeger and Zipkin over them.
 #[derive(Debug, Parser)]
-#[command(name = "quiver", version, arg_required_else_help = true)]
+#[command(name = "quiver", version, arg_required_else_help = true, after_help = SETTINGS_HELP)]
 struct Cli {
     /// Write all settings with their documentation and defaults, a file to start from.
     #[arg(long)]
@@ -33,6 +43,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the server.
+    #[command(after_help = SETTINGS_HELP)]
     Serve(ServeArgs),
     /// Run the server with demo telemetry flowing in.
     Demo(ServeArgs),
@@ -146,8 +157,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
     }
     match cli.command {
         None => Err("no command given; see --help".into()),
-        Some(Command::Serve(args)) => serve(&args.load()?, false),
-        Some(Command::Demo(args)) => serve(&args.load()?, true),
+        Some(Command::Serve(args)) => serve(args, false),
+        Some(Command::Demo(args)) => serve(args, true),
         Some(Command::CheckConfig(args)) => {
             args.load()?;
             println!("settings are valid");
@@ -182,20 +193,28 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .build()?)
 }
 
-fn serve(loaded: &Loaded, with_demo: bool) -> Result<(), Failure> {
-    telemetry::start(&loaded.settings.log)?;
+fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
+    let loaded = args.load()?;
+    let filter = telemetry::start(&loaded.settings.log)?;
     memory::give_back_soon();
     let runtime = runtime()?;
     let served = runtime.block_on(async {
         let stop = CancellationToken::new();
         tokio::spawn(stop_on_signal(stop.clone()));
-        let bound = Bound::bind(loaded).await?;
+        // From the start on, as its default is to end the process.
+        let hangup = signal(SignalKind::hangup())?;
+        let bound = Bound::bind(&loaded).await?;
         let addresses = bound.addresses;
         println!("{}", listening(&addresses));
         let demo_stop = stop.clone();
         bound
             .run(Arc::new(SystemClock), stop, |app| {
                 tracing::info!("ready");
+                notify::tell(notify::State::Ready);
+                let load = move || args.load().map_err(|e| Error::invalid(e.to_string()));
+                let reloading = Reloading::new(load, Arc::clone(&app.live), filter);
+                app.reloader.set(move || reloading.reload());
+                tokio::spawn(reload_on_signal(hangup, Arc::clone(app)));
                 if with_demo {
                     println!("{}", demo::banner(&addresses));
                     tokio::spawn(demo::feed(Arc::clone(app), demo_stop));
@@ -217,6 +236,15 @@ fn listening(a: &Addresses) -> String {
     format!("quiver listens: http {}, {otlp}{zipkin}", a.http)
 }
 
+/// Reads settings anew at each SIGHUP; one that came before the store was open counts, too.
+async fn reload_on_signal(mut hangup: Signal, app: Arc<AppState>) {
+    while hangup.recv().await.is_some() {
+        let app = Arc::clone(&app);
+        // Reads files. What came of it is in the log.
+        let _ = tokio::task::spawn_blocking(move || app.reloader.reload()).await;
+    }
+}
+
 async fn stop_on_signal(stop: CancellationToken) {
     let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
         tracing::error!("cannot listen for signals");
@@ -229,6 +257,7 @@ async fn stop_on_signal(stop: CancellationToken) {
         }
     };
     asked().await;
+    notify::tell(notify::State::Stopping);
     stop.cancel();
     // Who asks twice does not want to wait. What was acknowledged is in the WAL.
     let signal = asked().await;

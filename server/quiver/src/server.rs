@@ -6,7 +6,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use axum_router::Gate;
-use quiver_api::{AppState, Listener, ServeSettings, grpc_router, main_router, otlp_router, serve, zipkin_router};
+use quiver_api::starting::Starting;
+use quiver_api::{
+    AppState, Listener, RequestIds, ServeSettings, grpc_router, main_router, otlp_router, serve, zipkin_router,
+};
 use quiver_types::{Clock, Error, Result};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -135,8 +138,8 @@ impl Bound {
         Ok(Self { settings: s.clone(), http, otlp_http, otlp_grpc, zipkin, addresses })
     }
 
-    /// Opens the store, serves until `stop`, drains, closes. While the store replays its log, `/health/live` answers
-    /// 200 and everything else 503. `opened` is called once requests are served.
+    /// Opens the store, serves until `stop`, drains, closes. While the store replays its log, `/health/live` and
+    /// `/metrics` answer, and everything else with 503. `opened` is called once requests are served.
     ///
     /// # Errors
     /// Those of opening the store.
@@ -149,11 +152,16 @@ impl Bound {
         let serve_settings = serve_settings(&self.settings);
         let serving = CancellationToken::new();
         let mut tasks = Vec::new();
+        let starting = Arc::new(Starting {
+            ids: RequestIds::default(),
+            version: wiring::VERSION,
+            process_metrics: process::write_metrics,
+        });
         let gates = [
-            (Some(self.http), Gate::new(main_router)),
-            (self.otlp_http, Gate::new(otlp_router)),
-            (self.otlp_grpc, Gate::new(grpc_router)),
-            (self.zipkin, Gate::new(zipkin_router)),
+            (Some(self.http), Gate::new(main_router, &starting)),
+            (self.otlp_http, Gate::new(otlp_router, &starting)),
+            (self.otlp_grpc, Gate::new(grpc_router, &starting)),
+            (self.zipkin, Gate::new(zipkin_router, &starting)),
         ];
         let mut openers = Vec::new();
         for (socket, gate) in gates {

@@ -9,6 +9,8 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
+use crate::reload::is_live;
+
 /// A number of bytes, written `512MiB`, `20GiB` or plain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size(pub u64);
@@ -180,8 +182,13 @@ settings! {
         lame_duck: Span = "\"0s\"";
         /// How long requests may go on after that.
         drain_timeout: Span = "\"10s\"";
-        /// Origins that browsers may call from; `*` for all.
+        /// Origins that browsers may call from; `*` for all, which is not enough for `/admin`.
         cors_origins: Vec<String> = "[]";
+        /// Names (without port) by which browsers and operators call this server, besides those of loopback; `*` for any.
+        hosts: Vec<String> = "[]";
+        /// File with a secret that `/admin` asks for (`Authorization: Bearer …`), from anywhere and through proxies; empty:
+        /// `/admin` answers whoever is on this machine and comes through no proxy.
+        admin_token_file: String = "\"\"";
         /// Whether to listen on other than loopback addresses while there is no access control. For containers.
         rbac_off_on_network: bool = "false";
     }
@@ -264,6 +271,8 @@ settings! {
         accept_future: Span = "\"10m\"";
         /// How far in the future a log row may be; `none`: any time. Rows beyond are dropped and counted.
         logs_accept_future: Span = "\"2d\"";
+        /// Imports of exposition text at once, each with a thread and 8 MiB; others get 429.
+        imports_max: usize = "16";
         /// Labels that name the service of a series; the first non-empty one counts.
         service_labels: Vec<String> = "[\"service_name\", \"service\", \"job\"]";
         /// Series new to the live data that one service may bring within an hour; more of them are refused (400 or partial
@@ -285,6 +294,12 @@ settings! {
         timeout: Span = "\"2m\"";
         /// Queries that run at once; others queue within their time.
         concurrent_max: usize = "20";
+        /// Remote reads at once; others wait.
+        remote_reads_max: usize = "10";
+        /// Longest run of a query of logs; its `timeout` parameter can only shorten it.
+        logs_timeout: Span = "\"30s\"";
+        /// Series of a matrix, elements of a vector, or collected rows of logs that one answer may have.
+        rows_max: u64 = "1000000";
         /// Samples that one query or remote read may load; `peakSamples` in its statistics is held against it.
         samples_max: u64 = "50000000";
         /// Series that one query may select.
@@ -304,7 +319,7 @@ settings! {
         /// Whether queries go on without files that are damaged. Such an answer says so: in the header
         /// `Quiver-Partial`, and by name in `warnings` (PromQL), `meta` (traces), `errors` (Jaeger). Otherwise they fail.
         partial_answers: bool = "true";
-        /// Queries that take longer are logged with their text.
+        /// Queries of any language that take longer are logged with their text (cut to 4 KiB) and what they used.
         slow: Span = "\"5s\"";
     }
     /// Access control.
@@ -316,10 +331,13 @@ settings! {
     }
     /// The log of the service itself.
     log: Log {
-        /// Filter by area and level, as `RUST_LOG` has it.
+        /// Filter by area and level (`info`, `quiver=debug,info`, `off`); the environment variable `RUST_LOG` overrides it.
         filter: String = "\"info,quiver=info\"";
         /// `text` or `json`.
         format: String = "\"text\"";
+        /// Whether each request is logged when it is over (area `quiver::access`, level `info`): path, status, bytes, time,
+        /// request id, peer; never parameters or bodies.
+        access: bool = "false";
     }
 }
 
@@ -440,6 +458,7 @@ impl Loaded {
             ("ingest.accept_future", s.ingest.accept_future),
             ("compaction.interval", s.compaction.interval),
             ("query.timeout", s.query.timeout),
+            ("query.logs_timeout", s.query.logs_timeout),
             ("query.lookback", s.query.lookback),
             ("query.slow", s.query.slow),
         ];
@@ -506,13 +525,15 @@ pub fn settings_document() -> String {
     use fmt::Write;
     let mut out = String::from(
         "# Settings\n\nGenerated from `server/quiver/src/settings.rs`. Order: defaults < file (`--config`) < environment \
-         (`QUIVER_HTTP__LISTEN` for `http.listen`) < flags. `quiver --print-settings` writes a file to start from.\n",
+         (`QUIVER_HTTP__LISTEN` for `http.listen`) < flags. `quiver --print-settings` writes a file to start from.\n\nSettings marked ↻ are read anew by SIGHUP and by \
+         `POST /admin/reload`; the others need a restart. A file that is not valid changes nothing.\n",
     );
     for (section, text) in SECTIONS {
         let _ = write!(out, "\n## {section}\n\n{}\n\n| Setting | Default | Effect |\n|---|---|---|\n", text.trim());
         for d in DOCS.iter().filter(|d| d.section == *section) {
             let doc = d.doc.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
-            let _ = writeln!(out, "| `{section}.{}` | `{}` | {doc} |", d.key, d.default);
+            let mark = if is_live(section, d.key) { " ↻" } else { "" };
+            let _ = writeln!(out, "| `{section}.{}`{mark} | `{}` | {doc} |", d.key, d.default);
         }
     }
     out

@@ -1,18 +1,66 @@
 //! The service's own log.
 
+use std::fmt;
+use std::sync::Arc;
+
+use quiver_types::{Error, Result};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 use crate::settings::Log;
+
+/// Changes what the log lets through.
+#[derive(Clone)]
+pub struct LogFilter(Arc<dyn Fn(EnvFilter) + Send + Sync>);
+
+impl fmt::Debug for LogFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LogFilter")
+    }
+}
+
+/// Reads a filter; that of the environment comes first.
+fn filter_of(setting: &str) -> Result<EnvFilter> {
+    let (name, text) = match std::env::var("RUST_LOG") {
+        Ok(text) if !text.is_empty() => ("RUST_LOG", text),
+        _ => ("log.filter", setting.to_owned()),
+    };
+    EnvFilter::try_new(&text).map_err(|e| Error::invalid(format!("`{name}` is `{text}`: {e}")))
+}
+
+impl LogFilter {
+    /// Reads a setting.
+    ///
+    /// # Errors
+    /// Invalid: it is no filter.
+    pub fn read(&self, setting: &str) -> Result<EnvFilter> {
+        filter_of(setting)
+    }
+
+    /// Lets through what a filter says from now on.
+    pub fn set(&self, filter: EnvFilter) {
+        (self.0)(filter);
+    }
+}
 
 /// Starts the log on standard error; `RUST_LOG` overrides the setting.
 ///
 /// # Errors
 /// A filter that cannot be read, or a log that runs already.
-pub fn start(settings: &Log) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let filter = match std::env::var("RUST_LOG") {
-        Ok(text) if !text.is_empty() => EnvFilter::try_new(text)?,
-        _ => EnvFilter::try_new(&settings.filter)?,
-    };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    if settings.format == "json" { builder.json().try_init() } else { builder.with_ansi(false).try_init() }
+pub fn start(settings: &Log) -> Result<LogFilter> {
+    let builder = tracing_subscriber::fmt().with_env_filter(filter_of(&settings.filter)?).with_writer(std::io::stderr);
+    let begun = |e: TryInitError| Error::internal(format!("the log runs already: {e}"));
+    macro_rules! begin {
+        ($builder:expr) => {{
+            let builder = $builder.with_filter_reloading();
+            let handle = builder.reload_handle();
+            builder.finish().try_init().map_err(begun)?;
+            LogFilter(Arc::new(move |filter| {
+                if let Err(error) = handle.reload(filter) {
+                    tracing::error!(%error, "the log keeps its filter");
+                }
+            }))
+        }};
+    }
+    Ok(if settings.format == "json" { begin!(builder.json()) } else { begin!(builder.with_ansi(false)) })
 }

@@ -5,12 +5,15 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use datafusion::catalog::TableProvider;
 use quiver_api::answers::AnswerBudget;
 use quiver_api::bodies::BodyBudget;
+use quiver_api::live::{LiveSettings, Reloader, Token};
 use quiver_api::logs_ingest::LogsSettings;
+use quiver_api::metrics::ApiMetrics;
 use quiver_api::state::Places;
-use quiver_api::{ApiSettings, AppState};
+use quiver_api::{ApiSettings, AppState, QueryWatch, RequestIds};
 use quiver_ingest::logs::LogsLimits;
 use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
 use quiver_logsql::LogsqlEngine;
@@ -20,10 +23,13 @@ use quiver_store::{CompactionSettings, Store, StoreSettings, WalLevel};
 use quiver_traces::TracesEngine;
 use quiver_types::logs::{LogRequest, LogSnapshot};
 use quiver_types::spans::{RollupRequest, SpanRequest, SpanSnapshot, TagRequest};
-use quiver_types::{Access, Clock, ReadStats, Result, SelectedSeries, SeriesSource};
+use quiver_types::{Access, Clock, Error, ReadStats, Result, SelectedSeries, SeriesSource};
 
 use crate::settings::{Settings, Span};
 use crate::{memory, process};
+
+/// Version of the product.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The store's samples as tables: the one place where languages and store meet.
 struct StoreTables;
@@ -142,24 +148,51 @@ pub fn store_settings(settings: &Settings) -> StoreSettings {
     }
 }
 
-fn api_settings(settings: &Settings, memory: u64) -> ApiSettings {
+/// Gives what may change while the server runs; `memory` is the most that one query may hold.
+///
+/// # Errors
+/// Invalid: the file of the admin token cannot be read, or is empty.
+pub fn live_settings(settings: &Settings, memory: u64) -> Result<LiveSettings> {
     let (q, h) = (&settings.query, &settings.http);
-    ApiSettings {
+    Ok(LiveSettings {
         query_limits: Limits {
             timeout: span(q.timeout),
             samples_max: q.samples_max,
             series_max: q.series_max,
             bytes_max: q.bytes_max.0,
+            rows_max: q.rows_max,
             memory_max: memory,
-            ..Limits::default()
         },
+        logs_timeout: span(q.logs_timeout),
+        slow_query: span(q.slow),
+        cors_origins: h.cors_origins.clone(),
+        hosts: h.hosts.clone(),
+        access_log: settings.log.access,
+        admin_token: token(&h.admin_token_file)?,
+        listed: settings.listed(),
+    })
+}
+
+fn token(path: &str) -> Result<Option<Token>> {
+    if path.is_empty() {
+        return Ok(None);
+    }
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| Error::invalid(format!("cannot read `{path}` (`http.admin_token_file`): {e}")))?;
+    match text.trim() {
+        "" => Err(Error::invalid(format!("`{path}` (`http.admin_token_file`) is empty"))),
+        token => Ok(Some(Token::new(token))),
+    }
+}
+
+fn api_settings(settings: &Settings) -> ApiSettings {
+    let h = &settings.http;
+    ApiSettings {
         decode_limits: DecodeLimits { body_bytes_max: h.decoded_body_max.0 as usize, ..DecodeLimits::default() },
         body_bytes_max: h.body_max.0 as usize,
         form_bytes_max: h.form_max.0 as usize,
         answer_bytes_max: h.answer_max.0 as usize,
-        partial_answers: q.partial_answers,
-        slow_query: span(q.slow),
-        cors_origins: h.cors_origins.clone(),
+        partial_answers: settings.query.partial_answers,
         otlp: OtlpOptions {
             delta: if settings.otlp.delta == "raw" {
                 quiver_ingest::otlp::DeltaMode::Raw
@@ -180,8 +213,7 @@ fn api_settings(settings: &Settings, memory: u64) -> ApiSettings {
                 .map(|d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX)),
         },
         retry_after_s: quiver_api::error::RETRY_AFTER_S,
-        version: env!("CARGO_PKG_VERSION"),
-        listed: settings.listed(),
+        version: VERSION,
     }
 }
 
@@ -191,12 +223,13 @@ fn api_settings(settings: &Settings, memory: u64) -> ApiSettings {
 /// Those of the store (locked directory, newer formats, other installation, …) and of the engine.
 pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<AppState>> {
     let store_settings = store_settings(settings);
+    let live = live_settings(settings, store_settings.memory_limit_bytes / 4)?;
     let (memory, pressure) = (store_settings.memory_limit_bytes, Arc::clone(&store_settings.pressure));
     memory::keep(memory, &pressure);
     let spill_dir = Path::new(&settings.store.data).join("spill");
     let store = Store::open(store_settings, Arc::clone(&clock)).await?;
     std::fs::create_dir_all(&spill_dir)
-        .map_err(|e| quiver_types::Error::internal("cannot make the spill directory").with_source(e))?;
+        .map_err(|e| Error::internal("cannot make the spill directory").with_source(e))?;
     let threads = if settings.query.threads == 0 { process::cores() } else { settings.query.threads };
     let engine_settings = EngineSettings {
         memory_bytes: (memory / 4) as usize,
@@ -207,6 +240,8 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
         pressure,
     };
     let engine = QueryEngine::new(&engine_settings)?;
+    let (live, metrics) = (Arc::new(ArcSwap::from_pointee(live)), Arc::<ApiMetrics>::default());
+    engine.running().observe(Arc::new(QueryWatch { metrics: Arc::clone(&metrics), live: Arc::clone(&live) }));
     let source: Arc<dyn SeriesSource> = store.source();
     let promql_settings = PromqlSettings {
         lookback_ms: span(settings.query.lookback).as_millis() as i64,
@@ -234,11 +269,14 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
         started_ms: clock.now_ms(),
         clock,
         delta: Mutex::new(DeltaState::new(settings.otlp.delta_memory.0 as usize, delta_idle_ms)),
-        settings: api_settings(settings, memory / 4),
+        settings: api_settings(settings),
+        live,
+        reloader: Reloader::default(),
+        request_ids: RequestIds::default(),
         bodies: BodyBudget::new((memory / 16) as usize, settings.http.body_max.0 as usize),
         answers: AnswerBudget::new(memory / 16),
-        places: Places::default(),
-        metrics: quiver_api::metrics::ApiMetrics::default(),
+        places: Places::new(settings.ingest.imports_max, settings.query.remote_reads_max),
+        metrics,
         stopping: false.into(),
         process_metrics: process::write_metrics,
     }))

@@ -20,6 +20,9 @@ fn help_names_every_command_and_flag() {
     for flag in ["--config", "--data", "--store", "--http", "--otlp-http", "--otlp-grpc", "--retention", "--rbac"] {
         assert!(out.contains(flag), "{flag} is missing:\n{out}");
     }
+    for word in ["QUIVER_SECTION__KEY", "RUST_LOG", "SIGHUP", "--print-settings"] {
+        assert!(out.contains(word), "{word} is missing:\n{out}");
+    }
 }
 
 #[test]

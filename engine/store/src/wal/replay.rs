@@ -65,6 +65,10 @@ pub(crate) fn replay(
             warn!(path = %path.display(), "a file in the WAL's folder that is none of ours");
         }
     }
+    // Only told, so what cannot be measured does not count.
+    let bytes = |path: &PathBuf| std::fs::metadata(path).map_or(0, |file| file.len());
+    let left = generations.iter().filter(|(id, _)| !flushed(**id)).flat_map(|(_, files)| files.values());
+    METRICS.wal_replay.set(left.map(bytes).sum());
     let mut out = Vec::new();
     for (id, files) in generations {
         if flushed(id) {
@@ -76,7 +80,6 @@ pub(crate) fn replay(
         let mut replay = GenerationReplay::begin(disk, id, &files, registry)?;
         let bytes = replay.run(disk, &files)?;
         let GenerationReplay { generation, damaged, torn, corrupt, .. } = replay;
-        METRICS.wal_replayed_bytes.add(bytes);
         info!(
             generation = %id, bytes, samples = generation.samples(), log_rows = generation.log_rows(), corrupt, torn,
             ms = started.elapsed().as_millis() as u64, "replayed a generation of the WAL"
@@ -196,6 +199,7 @@ impl GenerationReplay {
             };
             let bytes = disk.read(path).map_err(|e| unreadable(path, e))?;
             total += bytes.len() as u64;
+            METRICS.wal_replayed_bytes.add(bytes.len() as u64);
             let promised = self.headers.get(&(number + 1)).copied().flatten().map(|h| h.previous_bytes as usize);
             if self.headers[&number].is_none()
                 && (bytes.len() >= segment::HEADER_BYTES || promised.is_some_and(|p| p > 0))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -13,8 +13,9 @@ use futures::stream::{BoxStream, unfold};
 use http::{HeaderValue, header};
 use quiver_logsql::request::{duration_param, followed, with_limit};
 use quiver_logsql::{QueryScope, RowStream, Rows};
-use quiver_query::QueryContext;
+use quiver_query::{Phase, QueryContext};
 use quiver_types::{Error, Result};
+use tracing::{Instrument, Span};
 
 use super::Ask;
 use crate::encode::ndjson::push_rows;
@@ -38,18 +39,22 @@ async fn run(state: &AppState, request: Request) -> Result<Response> {
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(plans);
     }
-    let mut rows = Pieces::of(state.logsql.stream(&query, &ask.scope, &ask.ctx));
+    let mut rows = Pieces::of(state.logsql.stream(&query, &ask.scope, &ask.ctx), ask.ctx.clone());
     // An error before the first row still has a status.
     let first = rows.next().await?;
-    let rest = unfold(rows, |mut rows| async move {
-        match rows.next().await {
-            Ok(Some(piece)) => Some((Ok(piece), rows)),
-            Ok(None) => None,
-            Err(error) => {
-                log(&error, "/select/logsql/query");
-                Some((Err(std::io::Error::other(error.message)), rows))
+    let span = Span::current();
+    let rest = unfold(rows, move |mut rows| {
+        let next = async move {
+            match rows.next().await {
+                Ok(Some(piece)) => Some((Ok(piece), rows)),
+                Ok(None) => None,
+                Err(error) => {
+                    log(&error, "/select/logsql/query");
+                    Some((Err(std::io::Error::other(error.message)), rows))
+                }
             }
-        }
+        };
+        next.instrument(span.clone())
     });
     let all = futures::stream::iter(first.map(Ok)).chain(rest);
     Ok(lines(all.boxed()))
@@ -66,11 +71,12 @@ struct Pieces {
     found: Option<(Rows, usize)>,
     /// Rows that are written in one go.
     step: usize,
+    ctx: QueryContext,
 }
 
 impl Pieces {
-    fn of(stream: RowStream) -> Self {
-        Self { stream, found: None, step: 16 }
+    fn of(stream: RowStream, ctx: QueryContext) -> Self {
+        Self { stream, found: None, step: 16, ctx }
     }
 
     /// The next piece; none at the end.
@@ -84,8 +90,9 @@ impl Pieces {
                     None => return Ok((!out.is_empty()).then(|| out.into())),
                 },
             };
-            let (from, len) = (out.len(), self.step.min(rows.len() - written));
+            let (from, len, began) = (out.len(), self.step.min(rows.len() - written), Instant::now());
             push_rows(&mut out, &rows.slice(written, len))?;
+            self.ctx.query().spent(Phase::Encode, began.elapsed());
             // As many as make a quarter of a piece.
             let row_bytes = ((out.len() - from) / len.max(1)).max(1);
             self.step = (PIECE_BYTES / 4 / row_bytes).clamp(1, 1024);
@@ -129,7 +136,7 @@ struct Tail {
 }
 
 async fn follow(state: &Arc<AppState>, request: Request) -> Result<Response> {
-    let ask = Ask::of(state, request).await?;
+    let ask = Ask::read(state, request, true).await?;
     let query = followed(ask.query.clone())?;
     let (refresh_ns, _) = ask.duration("refresh_interval", "1s")?;
     let (offset_ns, _) = ask.duration("offset", OFFSET)?;
@@ -157,16 +164,20 @@ async fn follow(state: &Arc<AppState>, request: Request) -> Result<Response> {
         wait: false,
         rows: None,
     };
-    let chunks = unfold(tail, |mut tail| async move {
-        if tail.stops() {
-            return None;
-        }
-        let chunk = tail.next().await;
-        if let Err(error) = &chunk {
-            log(error, "/select/logsql/tail");
-            return None;
-        }
-        Some((chunk.map_err(|e| std::io::Error::other(e.message)), tail))
+    let span = Span::current();
+    let chunks = unfold(Some(tail), move |tail| {
+        let next = async move {
+            let mut tail = tail.filter(|tail| !tail.stops())?;
+            match tail.next().await {
+                Ok(chunk) => Some((Ok(chunk), Some(tail))),
+                // An answer that breaks off cannot be taken for one that came to its end.
+                Err(error) => {
+                    log(&error, "/select/logsql/tail");
+                    Some((Err(std::io::Error::other(error.message)), None))
+                }
+            }
+        };
+        next.instrument(span.clone())
     });
     Ok(lines(chunks.boxed()))
 }
@@ -178,7 +189,13 @@ impl Tail {
             Some(rows) => rows,
             None => {
                 if std::mem::replace(&mut self.wait, true) {
-                    tokio::time::sleep(self.refresh).await;
+                    let ctx = self.ctx.again();
+                    ctx.query().enter(Phase::Queue);
+                    let pause = async {
+                        tokio::time::sleep(self.refresh).await;
+                        Ok::<_, Error>(())
+                    };
+                    ctx.or_cancelled("following", pause).await?;
                 }
                 let now_ns = self.state.clock.now_ms() * 1_000_000;
                 let end_ns = now_ns.saturating_sub(self.offset_ns);
@@ -187,8 +204,8 @@ impl Tail {
                 }
                 let (start_ns, extra) = (Some(self.next_ns), self.scope.extra.clone());
                 let scope = QueryScope { now_ns, start_ns, end_ns: Some(end_ns), extra };
-                let ctx = QueryContext::new(self.ctx.access.clone(), self.ctx.limits.clone());
-                (Pieces::of(self.state.logsql.stream(&self.query, &scope, &ctx)), end_ns)
+                let ctx = self.ctx.again();
+                (Pieces::of(self.state.logsql.stream(&self.query, &scope, &ctx), ctx), end_ns)
             }
         };
         if let Some(piece) = pieces.next().await? {

@@ -11,6 +11,7 @@ use quiver_types::Result;
 use super::metrics::Endpoint;
 use super::request::{context, ours};
 use super::whole::{decode_and_write, export_response};
+use crate::metrics::phases::Signal as Counted;
 use crate::otlp_grpc::Signal;
 use crate::state::AppState;
 
@@ -21,6 +22,7 @@ pub(crate) struct Logs;
 impl Signal for Logs {
     const SERVICE: &'static str = "opentelemetry.proto.collector.logs.v1.LogsService";
     const ROUTE: &'static str = "otlp/grpc/logs";
+    const COUNTED: Counted = Counted::Logs;
 
     async fn export(state: &Arc<AppState>, headers: &HeaderMap, encoding: Encoding, body: Bytes) -> Result<Vec<u8>> {
         let header = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());

@@ -4,7 +4,7 @@
 //! the next batches are decoded.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -19,6 +19,7 @@ use quiver_ingest::{Encoding, Error as IngestError};
 use quiver_store::Refusal;
 use quiver_types::{Error, ErrorKind, LogsBatch, Result};
 use tokio::task::JoinHandle;
+use tracing::Instrument;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::metrics::Endpoint;
@@ -27,6 +28,7 @@ use super::request::{Intake, ours};
 use super::store::{count, refuse, write_counted};
 use crate::bodies::Share;
 use crate::error::plain_error;
+use crate::metrics::phases::{Signal, Step};
 use crate::state::AppState;
 
 /// Pieces are decoded once they are this many bytes.
@@ -189,7 +191,7 @@ pub(super) async fn stream<D: LineDecoder>(
     body: Body,
 ) -> Streamed<D> {
     let state = Arc::clone(state);
-    let running = tokio::spawn(async move {
+    let running = async move {
         let streamed = run(&state, decoder, encoding, whole, body).await;
         let Whole { report, bytes, .. } = &streamed.whole;
         let is_stored = !whole && (!D::HOLDS || streamed.outcome.is_ok());
@@ -199,8 +201,8 @@ pub(super) async fn stream<D: LineDecoder>(
             count(&state, endpoint, *bytes, if is_stored { report } else { &nothing });
         }
         streamed
-    });
-    running.await.expect("a fault of ours in a decoder ends its request")
+    };
+    tokio::spawn(running.in_current_span()).await.expect("a fault of ours in a decoder ends its request")
 }
 
 async fn run<D: LineDecoder>(
@@ -223,8 +225,12 @@ async fn run<D: LineDecoder>(
         refused: Vec::new(),
         bytes: 0,
         share: state.bodies.share(),
+        read: Duration::ZERO,
+        decode: Duration::ZERO,
     };
     let outcome = driver.run(body).await;
+    state.metrics.phases.step(Signal::Logs, Step::Read, driver.read);
+    state.metrics.phases.step(Signal::Logs, Step::Decode, driver.decode);
     // What was decoded before a fault stays, unless the format says all or nothing.
     let settled = driver.settle().await;
     let outcome = outcome.and(settled);
@@ -248,6 +254,9 @@ struct Driver<D> {
     bytes: u64,
     /// Of the memory for bodies: what is gathered or held back.
     share: Share,
+    /// Time spent in waiting for the body, and in decoding.
+    read: Duration,
+    decode: Duration,
 }
 
 impl<D: LineDecoder> Driver<D> {
@@ -255,7 +264,7 @@ impl<D: LineDecoder> Driver<D> {
         let mut chunks = body.into_data_stream();
         loop {
             let (mut pieces, mut gathered, mut ended, mut paused) = (Vec::new(), 0, false, false);
-            let mut broken = None;
+            let (mut broken, began) = (None, Instant::now());
             while gathered < GATHER_BYTES {
                 match tokio::time::timeout(PAUSE, self.share.next(&mut chunks)).await {
                     Err(_) => {
@@ -280,6 +289,7 @@ impl<D: LineDecoder> Driver<D> {
                 }
             }
             self.bytes += gathered as u64;
+            self.read += began.elapsed();
             let mut turn = self.turn(pieces, ended, gathered).await;
             loop {
                 self.take(turn.batches).await?;
@@ -329,9 +339,11 @@ impl<D: LineDecoder> Driver<D> {
 
     async fn turn(&mut self, pieces: Vec<Bytes>, ended: bool, size: usize) -> Turn {
         let mut work = self.work.take().expect("a turn gives the work back");
+        let began = Instant::now();
         if size <= INLINE_BYTES_MAX {
             let turn = work.turn(pieces, ended);
             self.work = Some(work);
+            self.decode += began.elapsed();
             return turn;
         }
         let joined = tokio::task::spawn_blocking(move || {
@@ -340,6 +352,7 @@ impl<D: LineDecoder> Driver<D> {
         });
         let (work, turn) = joined.await.expect("a fault of ours in a decoder ends its request");
         self.work = Some(work);
+        self.decode += began.elapsed();
         turn
     }
 

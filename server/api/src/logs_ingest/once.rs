@@ -17,6 +17,7 @@ use quiver_types::{Error, ErrorKind, LogsBatch, Result};
 
 use super::metrics::Endpoint;
 use super::store::{count, refuse};
+use crate::metrics::phases::{Signal, Step};
 use crate::state::AppState;
 
 const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
@@ -126,7 +127,7 @@ pub(super) async fn write_once(
         fresh = Some(success);
         Ok(kept)
     });
-    let outcome = match written.await {
+    let outcome = match state.metrics.phases.timed(Signal::Logs, Step::Store, written).await {
         Ok(Once::Stored(_)) => {
             fresh.map(IntoResponse::into_response).ok_or_else(|| Error::internal("no answer was made"))
         }

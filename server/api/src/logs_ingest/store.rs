@@ -8,6 +8,7 @@ use quiver_store::Refusal;
 use quiver_types::{LogsBatch, Result};
 
 use super::metrics::Endpoint;
+use crate::metrics::phases::{Signal, Step};
 use crate::state::AppState;
 
 /// Writes batches, all at once so that one sync serves them; adds what the store refused to the report.
@@ -34,7 +35,7 @@ pub(super) fn refuse(report: &mut Report, refused: impl IntoIterator<Item = (Ref
 /// As [`write`].
 pub(super) async fn write_counted(state: &Arc<AppState>, batches: Vec<LogsBatch>) -> Result<Vec<(Refusal, u64)>> {
     let writes = batches.into_iter().filter(|b| !b.is_empty()).map(|batch| state.store.write_logs(batch));
-    let outcomes = try_join_all(writes).await?;
+    let outcomes = state.metrics.phases.timed(Signal::Logs, Step::Store, try_join_all(writes)).await?;
     Ok(outcomes.into_iter().flat_map(|outcome| outcome.refused).collect())
 }
 

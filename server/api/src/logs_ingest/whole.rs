@@ -2,6 +2,7 @@
 //! stored.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::body::Bytes;
 use axum::extract::{Request, State};
@@ -21,6 +22,7 @@ use super::request::{Intake, ours, text};
 use super::store::{count, write};
 use crate::bodies::read_body;
 use crate::error::{grpc_code_of, log, plain_error, public_text, status_of, with_retry_after};
+use crate::metrics::phases::{Signal, Step};
 use crate::state::AppState;
 
 /// Bodies above this are decoded away from the threads that serve sockets.
@@ -49,13 +51,14 @@ async fn decode_body<T: Send + 'static>(
     body: Bytes,
     decode: impl FnOnce(&[u8]) -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    let bytes = body.len() as u64;
+    let (bytes, began) = (body.len() as u64, Instant::now());
     let decoded = if body.len() > INLINE_BYTES_MAX {
         let decoded = tokio::task::spawn_blocking(move || decode(&body)).await;
         decoded.map_err(|e| Error::internal("the decoder met a fault of ours; the log has it").with_source(e))?
     } else {
         decode(&body)
     };
+    state.metrics.phases.step(Signal::Logs, Step::Decode, began.elapsed());
     decoded.inspect_err(|_| count(state, endpoint, bytes, &Report::default()))
 }
 
@@ -89,7 +92,8 @@ async fn take(
 }
 
 async fn body_of(state: &AppState, head: &Parts, body: axum::body::Body) -> Result<Bytes> {
-    read_body(&state.bodies, &head.headers, body, state.settings.body_bytes_max).await
+    let body = read_body(&state.bodies, &head.headers, body, state.settings.body_bytes_max);
+    state.metrics.phases.timed(Signal::Logs, Step::Read, body).await
 }
 
 fn media(head: &Parts) -> String {

@@ -5,9 +5,8 @@ use std::sync::{Arc, OnceLock};
 use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
-use http::StatusCode;
 use quiver_api::AppState;
-use quiver_api::error::plain;
+use quiver_api::starting::Starting;
 use tower::ServiceExt;
 
 /// Holds the real router once there is one.
@@ -15,19 +14,20 @@ use tower::ServiceExt;
 pub(super) struct Gate {
     make: fn(Arc<AppState>) -> Router,
     inner: Arc<OnceLock<Router>>,
+    starting: Arc<Starting>,
 }
 
 impl Gate {
-    pub(super) fn new(make: fn(Arc<AppState>) -> Router) -> Self {
-        Self { make, inner: Arc::default() }
+    pub(super) fn new(make: fn(Arc<AppState>) -> Router, starting: &Arc<Starting>) -> Self {
+        Self { make, inner: Arc::default(), starting: Arc::clone(starting) }
     }
 
     /// Gives the router to serve from the start.
     pub(super) fn router(&self) -> Router {
-        let inner = Arc::clone(&self.inner);
+        let (inner, starting) = (Arc::clone(&self.inner), Arc::clone(&self.starting));
         Router::new().fallback(move |request: Request| {
-            let inner = Arc::clone(&inner);
-            async move { answer(&inner, request).await }
+            let (inner, starting) = (Arc::clone(&inner), Arc::clone(&starting));
+            async move { answer(&inner, &starting, request).await }
         })
     }
 
@@ -37,13 +37,12 @@ impl Gate {
     }
 }
 
-async fn answer(inner: &OnceLock<Router>, request: Request) -> Response {
+async fn answer(inner: &OnceLock<Router>, starting: &Starting, request: Request) -> Response {
     match inner.get() {
         Some(router) => match router.clone().oneshot(request).await {
             Ok(response) => response,
             Err(never) => match never {},
         },
-        None if request.uri().path() == "/health/live" => plain(StatusCode::OK, "live"),
-        None => plain(StatusCode::SERVICE_UNAVAILABLE, "starting: the log is being replayed"),
+        None => starting.answer(&request),
     }
 }

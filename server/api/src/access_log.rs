@@ -1,0 +1,153 @@
+//! The access log: one line for each request when it is over, whichever way it ended.
+//!
+//! It names the path, never its parameters nor what a body holds: queries and data may be secret.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{MatchedPath, Request};
+use axum::response::Response;
+use http::Method;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+
+use crate::request::RequestInfo;
+
+/// Status of a request whose client left before there was an answer: the word of nginx.
+const CLIENT_LEFT: u16 = 499;
+/// Longest path that is logged.
+const PATH_BYTES_MAX: usize = 1024;
+
+/// A request that will be logged.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    began: Instant,
+    info: RequestInfo,
+    caller: &'static str,
+    method: Method,
+    path: String,
+    route: Option<MatchedPath>,
+    status: u16,
+    bytes_in: Arc<AtomicU64>,
+    bytes_out: u64,
+    /// Whether the answer came to its end.
+    whole: bool,
+    /// How long it is, where that is known.
+    expected: Option<u64>,
+}
+
+impl Entry {
+    /// Begins to count what comes in.
+    pub(crate) fn begin(info: &RequestInfo, caller: &'static str, request: Request) -> (Self, Request) {
+        let path = request.uri().path();
+        let entry = Self {
+            began: Instant::now(),
+            info: info.clone(),
+            caller,
+            method: request.method().clone(),
+            path: path[..path.floor_char_boundary(PATH_BYTES_MAX)].to_owned(),
+            route: request.extensions().get::<MatchedPath>().cloned(),
+            status: CLIENT_LEFT,
+            bytes_in: Arc::default(),
+            bytes_out: 0,
+            whole: false,
+            expected: None,
+        };
+        let bytes = Arc::clone(&entry.bytes_in);
+        (entry, request.map(|body| Body::new(Counted { body, bytes })))
+    }
+
+    /// Goes on to count what goes out; the line is written when the answer is sent or its client is gone.
+    pub(crate) fn follow(mut self, response: Response) -> Response {
+        self.status = response.status().as_u16();
+        response.map(|body| {
+            self.whole = body.is_end_stream();
+            self.expected = body.size_hint().exact();
+            Body::new(Followed { body, entry: self })
+        })
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        tracing::info!(
+            target: "quiver::access",
+            method = %self.method,
+            path = %self.path,
+            route = self.route.as_ref().map_or("", MatchedPath::as_str),
+            status = self.status,
+            // Of what has a length the end is not asked for.
+            whole = self.whole || self.expected == Some(self.bytes_out),
+            bytes_in = self.bytes_in.load(Relaxed),
+            bytes_out = self.bytes_out,
+            duration_ms = self.began.elapsed().as_micros() as f64 / 1e3,
+            request_id = self.info.id(),
+            trace_id = self.info.trace(),
+            peer = self.info.peer.map(tracing::field::display),
+            caller = self.caller,
+            "request"
+        );
+    }
+}
+
+/// A body on its way in.
+struct Counted {
+    body: Body,
+    bytes: Arc<AtomicU64>,
+}
+
+impl HttpBody for Counted {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            self.bytes.fetch_add(frame.data_ref().map_or(0, Bytes::len) as u64, Relaxed);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A body on its way out.
+struct Followed {
+    body: Body,
+    entry: Entry,
+}
+
+impl HttpBody for Followed {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.entry.bytes_out += frame.data_ref().map_or(0, Bytes::len) as u64;
+                self.entry.whole = self.body.is_end_stream();
+            }
+            Poll::Ready(None) => self.entry.whole = true,
+            Poll::Ready(Some(Err(_))) | Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

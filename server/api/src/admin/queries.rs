@@ -1,0 +1,63 @@
+//! The queries that are under way, and an end to one of them.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use chrono::{DateTime, SecondsFormat};
+use http::{StatusCode, header};
+use quiver_query::Query;
+use serde_json::{Value, json};
+
+use crate::error::plain;
+use crate::state::AppState;
+
+pub(super) fn routes() -> Router<Arc<AppState>> {
+    Router::new()
+        .route("/admin/queries", get(list))
+        .route("/admin/queries/{id}", delete(cancel))
+        .route("/admin/queries/{id}/cancel", post(cancel))
+}
+
+fn answer(status: StatusCode, body: &Value) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+}
+
+async fn list(State(state): State<Arc<AppState>>) -> Response {
+    let shown: Vec<Value> = state.engine.running().list().iter().map(|query| show(&state, query)).collect();
+    answer(StatusCode::OK, &json!({"queries": shown}))
+}
+
+fn show(state: &AppState, query: &Query) -> Value {
+    let (asked, elapsed) = (&query.asked, query.began.elapsed());
+    let started_ms = state.clock.now_ms().saturating_sub(elapsed.as_millis() as i64);
+    let started = DateTime::from_timestamp_millis(started_ms);
+    let (memory, memory_peak) = query.memory();
+    json!({
+        "id": query.id.to_string(),
+        "requestId": asked.request_id,
+        "language": asked.language,
+        "query": asked.text,
+        "times": asked.times,
+        "started": started.map(|t| t.to_rfc3339_opts(SecondsFormat::Millis, true)),
+        "elapsedMs": elapsed.as_micros() as f64 / 1e3,
+        "phase": query.phase().word(),
+        "standing": asked.standing,
+        "memoryBytes": memory,
+        "memoryPeakBytes": memory_peak,
+        "peer": asked.peer.map(|peer| peer.to_string()),
+        "caller": asked.caller,
+        "cancelled": query.is_stopped(),
+    })
+}
+
+async fn cancel(State(state): State<Arc<AppState>>, Path(id): Path<String>) -> Response {
+    let Some(query) = id.parse().ok().and_then(|id| state.engine.running().cancel(id)) else {
+        return plain(StatusCode::NOT_FOUND, format!("no query `{id}` is under way"));
+    };
+    let asked = &query.asked;
+    tracing::info!(query_id = query.id, cancelled_request_id = %asked.request_id, "an operator ended a query");
+    answer(StatusCode::OK, &json!({"id": query.id.to_string(), "requestId": asked.request_id, "cancelled": true}))
+}

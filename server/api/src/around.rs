@@ -1,0 +1,79 @@
+//! What stands around every request: its id and span, who may not ask, tenancy, CORS, counting, the access log.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use tracing::Instrument;
+
+use crate::access_log::Entry;
+use crate::families::family_of;
+use crate::guard::{Asking, refused};
+use crate::live::LiveSettings;
+use crate::request::{ID_HEADER, RequestInfo};
+use crate::state::AppState;
+use crate::tenancy;
+
+/// Serves a request.
+pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let info = RequestInfo::of(&state.request_ids, &request);
+    let live = state.live.load_full();
+    let family = family_of(request.uri().path());
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    let (entry, request) = match live.access_log {
+        true => {
+            let (entry, request) = Entry::begin(&info, state.caller(), request);
+            (Some(entry), request)
+        }
+        false => (None, request),
+    };
+    let asking = Asking {
+        live: &live,
+        family,
+        peer: info.peer,
+        method: request.method(),
+        uri: request.uri(),
+        headers: request.headers(),
+    };
+    let id = info.id_header();
+    let mut response = match refused(&asking).or_else(|| tenancy_refusal(request.method(), request.headers())) {
+        Some(response) => response,
+        None if request.method() == Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
+        None => {
+            let span = info.span();
+            info.scope(next.run(request)).instrument(span).await
+        }
+    };
+    if let Some(origin) = origin {
+        allow(&live, origin, response.headers_mut());
+    }
+    response.headers_mut().insert(ID_HEADER, id);
+    state.metrics.count(family, response.status().as_u16(), began.elapsed());
+    match entry {
+        Some(entry) => entry.follow(response),
+        None => response,
+    }
+}
+
+/// Whether it asks for data of a tenant, of which there are none. What a browser asks beforehand says nothing of it.
+fn tenancy_refusal(method: &Method, headers: &HeaderMap) -> Option<Response> {
+    if method == Method::OPTIONS { None } else { tenancy::refusal(headers) }
+}
+
+/// Lets a page read the answer, if its origin may.
+fn allow(live: &LiveSettings, origin: HeaderValue, headers: &mut HeaderMap) {
+    if !live.cors_origins.iter().any(|o| o == "*" || o.as_bytes() == origin.as_bytes()) {
+        return;
+    }
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, OPTIONS"));
+    let allowed = "Accept, Authorization, Content-Encoding, Content-Type, Origin, Traceparent, X-Request-Id";
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed));
+    headers
+        .insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Date, Quiver-Partial, X-Request-Id"));
+}

@@ -1,0 +1,83 @@
+//! Requests by what they are about: the families of metrics, and which requests change something.
+
+use http::Method;
+
+/// Requests that are counted together.
+#[derive(Debug)]
+pub(crate) struct Family {
+    /// Its name in metrics.
+    pub(crate) name: &'static str,
+    prefix: &'static str,
+    /// Whether its requests only read, by whatever method.
+    reads: bool,
+}
+
+const fn reads(name: &'static str, prefix: &'static str) -> Family {
+    Family { name, prefix, reads: true }
+}
+
+const fn writes(name: &'static str, prefix: &'static str) -> Family {
+    Family { name, prefix, reads: false }
+}
+
+/// All families: the first whose prefix fits counts, the last for the rest. A path that is not named may change something.
+pub(crate) const FAMILIES: &[Family] = &[
+    writes("write", "/metrics-api/api/v1/write"),
+    writes("import", "/metrics-api/api/v1/import/"),
+    writes("otlp", "/metrics-api/api/v1/otlp"),
+    writes("otlp", "/v1/"),
+    writes("otlp", "/insert/opentelemetry/"),
+    writes("otlp_grpc", "/opentelemetry.proto.collector."),
+    writes("logs_write", "/insert/"),
+    writes("logs_write", "/loki/"),
+    reads("metrics", "/metrics-api/"),
+    reads("logs", "/logs-api/"),
+    reads("logs", "/select/"),
+    writes("spans_write", "/api/v2/spans"),
+    writes("spans_write", "/zipkin/api/v2/spans"),
+    reads("traces", "/traces"),
+    reads("traces", "/platform-api/traces"),
+    reads("traces", "/api/"),
+    reads("traces", "/jaeger/"),
+    reads("traces", "/zipkin/"),
+    reads("health", "/health/"),
+    reads("health", "/metrics"),
+    writes("admin", "/admin/"),
+    writes("other", ""),
+];
+
+/// Gives the place of a path's family in [`FAMILIES`].
+pub(crate) fn family_of(path: &str) -> usize {
+    FAMILIES.iter().position(|f| path.starts_with(f.prefix)).unwrap_or(FAMILIES.len() - 1)
+}
+
+/// Says whether a request may change something.
+pub(crate) fn changes(family: usize, method: &Method) -> bool {
+    !method.is_safe() && !FAMILIES[family].reads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_and_changes() {
+        let check = |path: &str, name: &str, by_post: bool| {
+            let family = family_of(path);
+            assert_eq!(FAMILIES[family].name, name, "{path}");
+            assert_eq!(changes(family, &Method::POST), by_post, "{path}");
+            assert!(!changes(family, &Method::GET), "{path}");
+        };
+        check("/metrics-api/api/v1/write", "write", true);
+        check("/metrics-api/api/v1/query_range", "metrics", false);
+        check("/logs-api/select/logsql/query", "logs", false);
+        check("/opentelemetry.proto.collector.logs.v1.LogsService/Export", "otlp_grpc", true);
+        check("/insert/jsonline", "logs_write", true);
+        check("/api/v2/spans", "spans_write", true);
+        check("/api/v2/traces", "traces", false);
+        check("/traces/search", "traces", false);
+        check("/metrics", "health", false);
+        check("/admin/flush", "admin", true);
+        check("/what/comes", "other", true);
+    }
+}

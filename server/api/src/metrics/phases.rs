@@ -1,0 +1,108 @@
+//! Where the time of queries and writes goes: a histogram for each kind and phase.
+
+use std::time::{Duration, Instant};
+
+use quiver_query::{Phase, Query};
+
+use super::histogram::{Histogram, write_histograms};
+
+/// What queries are counted under.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Language {
+    /// Instant and range queries.
+    Promql,
+    /// Series, label names and values, metadata, exemplars, cardinality: what the index answers.
+    Series,
+    /// Remote read.
+    RemoteRead,
+    /// Federation.
+    Federation,
+    /// Queries of logs.
+    Logsql,
+    /// Traces, of any API.
+    Traces,
+}
+
+impl Language {
+    const ALL: [Self; 6] = [Self::Promql, Self::Series, Self::RemoteRead, Self::Federation, Self::Logsql, Self::Traces];
+
+    /// Its name in metrics and lists.
+    pub(crate) fn word(self) -> &'static str {
+        ["promql", "series", "remote_read", "federation", "logsql", "traces"][self as usize]
+    }
+}
+
+/// What is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// Samples.
+    Metrics,
+    /// Log rows.
+    Logs,
+    /// Spans.
+    Traces,
+}
+
+const SIGNALS: [&str; 3] = ["metrics", "logs", "traces"];
+
+/// Where the time of a write goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// The body comes over the wire.
+    Read,
+    /// It is decompressed and decoded.
+    Decode,
+    /// It is on its way into the WAL, until the store acknowledges it.
+    Store,
+}
+
+const STEPS: [&str; 3] = ["read", "decode", "store"];
+
+/// All histograms of phases.
+#[derive(Debug, Default)]
+pub struct Phases {
+    queries: [[Histogram; Phase::ALL.len()]; Language::ALL.len()],
+    writes: [[Histogram; STEPS.len()]; SIGNALS.len()],
+}
+
+impl Phases {
+    /// Counts a query that ended.
+    pub(crate) fn query(&self, query: &Query) {
+        let Some(language) = Language::ALL.iter().position(|l| l.word() == query.asked.language) else { return };
+        for phase in Phase::ALL {
+            self.queries[language][phase as usize].observe(query.time_in(phase));
+        }
+    }
+
+    /// Counts a step of a write.
+    pub(crate) fn step(&self, signal: Signal, step: Step, took: Duration) {
+        self.writes[signal as usize][step as usize].observe(took);
+    }
+
+    /// Counts the time that a step takes.
+    pub(crate) async fn timed<T>(&self, signal: Signal, step: Step, work: impl Future<Output = T>) -> T {
+        let began = Instant::now();
+        let done = work.await;
+        self.step(signal, step, began.elapsed());
+        done
+    }
+
+    /// Writes all histograms.
+    pub(crate) fn write(&self, out: &mut String) {
+        let queries = Language::ALL.iter().zip(&self.queries).flat_map(|(language, phases)| {
+            let labels = move |phase: Phase| format!("language=\"{}\",phase=\"{}\"", language.word(), phase.word());
+            Phase::ALL.into_iter().zip(phases).map(move |(phase, histogram)| (labels(phase), histogram))
+        });
+        let name = "quiver_query_phase_duration_seconds";
+        let help = "Time of queries by phase; of answers that stream, encode goes on beside execute.";
+        write_histograms(out, name, help, queries);
+        let writes = SIGNALS.iter().zip(&self.writes).flat_map(|(signal, steps)| {
+            let labels = move |step: &str| format!("signal=\"{signal}\",phase=\"{step}\"");
+            STEPS.iter().zip(steps).map(move |(step, histogram)| (labels(step), histogram))
+        });
+        let name = "quiver_ingest_phase_duration_seconds";
+        let help =
+            "Time of requests that bring data, over HTTP and gRPC, by phase; store ends with the acknowledgement.";
+        write_histograms(out, name, help, writes);
+    }
+}

@@ -1,0 +1,174 @@
+//! What is known of a request wherever it is served: its id, the trace that it belongs to, who sent it, what it asks for.
+//!
+//! It travels with the task (`current`), so that handlers need not pass it on, and as a span around every log line.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use axum::extract::ConnectInfo;
+use http::{HeaderMap, HeaderValue, Uri};
+use tracing::Span;
+
+/// Where a request says, and an answer repeats, which request it is.
+pub(crate) const ID_HEADER: &str = "x-request-id";
+/// Where the W3C puts the trace of a request.
+const TRACE_HEADER: &str = "traceparent";
+/// Longest id that is taken from a sender.
+const ID_BYTES_MAX: usize = 128;
+
+/// Makes ids: 16 hexadecimal digits that no other request of this process has, and hardly one of another.
+#[derive(Debug)]
+pub struct RequestIds {
+    seed: u64,
+    made: AtomicU64,
+}
+
+impl Default for RequestIds {
+    fn default() -> Self {
+        Self { seed: RandomState::new().hash_one("request ids"), made: AtomicU64::new(0) }
+    }
+}
+
+impl RequestIds {
+    /// Makes the next id.
+    fn next(&self) -> HeaderValue {
+        // An odd factor maps numbers to numbers one to one, so ids never repeat, and neighbours look nothing alike.
+        let n = self.made.fetch_add(1, Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.seed;
+        HeaderValue::try_from(format!("{n:016x}")).expect("hexadecimal digits")
+    }
+
+    /// Takes the id that a request brings where it can be shown anywhere, else makes one.
+    pub(crate) fn of(&self, headers: &HeaderMap) -> HeaderValue {
+        headers.get(ID_HEADER).filter(|id| is_sane(id.as_bytes())).cloned().unwrap_or_else(|| self.next())
+    }
+}
+
+/// Says whether an id can stand in a log line, a header and a URL.
+fn is_sane(id: &[u8]) -> bool {
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"-_.:/+=@".contains(b);
+    (1..=ID_BYTES_MAX).contains(&id.len()) && id.iter().all(plain)
+}
+
+/// One request.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestInfo {
+    /// Its id, which [`is_sane`].
+    id: HeaderValue,
+    /// Id of the trace that the sender counts it to.
+    trace: Option<[u8; 32]>,
+    /// Where it came from.
+    pub(crate) peer: Option<SocketAddr>,
+    /// Path and query.
+    target: Uri,
+}
+
+tokio::task_local! {
+    static CURRENT: RequestInfo;
+}
+
+impl RequestInfo {
+    /// Reads a request.
+    pub(crate) fn of<B>(ids: &RequestIds, request: &http::Request<B>) -> Self {
+        let parent = request.headers().get(TRACE_HEADER);
+        Self {
+            id: ids.of(request.headers()),
+            trace: parent.and_then(|value| trace_of(value.as_bytes())),
+            peer: request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0),
+            target: request.uri().clone(),
+        }
+    }
+
+    /// The request that the task serves; none outside of requests.
+    pub(crate) fn current() -> Option<Self> {
+        CURRENT.try_with(Self::clone).ok()
+    }
+
+    /// Serves a request as the current one.
+    pub(crate) async fn scope<T>(self, work: impl Future<Output = T>) -> T {
+        CURRENT.scope(self, work).await
+    }
+
+    /// Its id as text.
+    pub(crate) fn id(&self) -> &str {
+        self.id.to_str().unwrap_or_default()
+    }
+
+    /// Its id as a header.
+    pub(crate) fn id_header(&self) -> HeaderValue {
+        self.id.clone()
+    }
+
+    /// The trace that it belongs to, in hexadecimal digits.
+    pub(crate) fn trace(&self) -> Option<&str> {
+        self.trace.as_ref().and_then(|trace| std::str::from_utf8(trace).ok())
+    }
+
+    /// Path and query as they came.
+    pub(crate) fn target(&self) -> String {
+        self.target.path_and_query().map_or_else(String::new, ToString::to_string)
+    }
+
+    /// The span that log lines of the request stand in.
+    pub(crate) fn span(&self) -> Span {
+        match self.trace() {
+            Some(trace_id) => tracing::info_span!("request", id = self.id(), trace_id),
+            None => tracing::info_span!("request", id = self.id()),
+        }
+    }
+}
+
+/// Reads the trace id of `version-trace-parent-flags` (W3C Trace Context); none when it is malformed.
+fn trace_of(value: &[u8]) -> Option<[u8; 32]> {
+    let hex = |part: &[u8]| part.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    let zero = |part: &[u8]| part.iter().all(|b| *b == b'0');
+    let mut parts = value.split(|b| *b == b'-');
+    let (version, trace, parent, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let known = version != b"ff" && (version != b"00" || parts.next().is_none());
+    let formed = [(version, 2), (trace, 32), (parent, 16), (flags, 2)].iter().all(|(p, len)| p.len() == *len && hex(p));
+    if !known || !formed || zero(trace) || zero(parent) {
+        return None;
+    }
+    trace.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_taken_where_they_are_sane() {
+        let ids = RequestIds::default();
+        let id = |value: &[u8]| {
+            let mut headers = HeaderMap::new();
+            headers.insert(ID_HEADER, HeaderValue::from_bytes(value).unwrap());
+            ids.of(&headers).as_bytes().to_vec()
+        };
+        let check = |value: &[u8], taken: bool| assert_eq!(id(value) == value, taken, "{value:?}");
+        check(b"7f3a-span-1", true);
+        check(b"a/b+c==.d:e@f_g", true);
+        check(&[b'x'; ID_BYTES_MAX], true);
+        check(&[b'x'; ID_BYTES_MAX + 1], false);
+        check(b"", false);
+        check(b"a b", false);
+        check(b"a\"b", false);
+        check("ä".as_bytes(), false);
+        let made: std::collections::HashSet<_> = (0..1000).map(|_| ids.of(&HeaderMap::new())).collect();
+        assert_eq!(made.len(), 1000);
+        assert!(made.iter().all(|id| id.len() == 16));
+    }
+
+    #[test]
+    fn traces_of_parents() {
+        let check = |value: &str, taken: bool| assert_eq!(trace_of(value.as_bytes()).is_some(), taken, "{value}");
+        check("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", true);
+        check("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-comes", true);
+        check("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-comes", false);
+        check("ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", false);
+        check("00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01", false);
+        check("00-00000000000000000000000000000000-00f067aa0ba902b7-01", false);
+        check("00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01", false);
+        check("00-4bf92f35-00f067aa0ba902b7-01", false);
+        check("", false);
+    }
+}

@@ -1,0 +1,100 @@
+//! Settings read anew while the server runs (SIGHUP, `POST /admin/reload`): those that can change do, all at once; the
+//! others are named. Nothing changes when anything is not valid.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use quiver_api::live::{LiveSettings, Reloaded};
+use quiver_types::{Error, Result};
+
+use crate::settings::Loaded;
+use crate::telemetry::LogFilter;
+use crate::wiring::live_settings;
+
+/// Settings that can change: section and key.
+const LIVE: &[(&str, &str)] = &[
+    ("http", "cors_origins"),
+    ("http", "hosts"),
+    ("http", "admin_token_file"),
+    ("query", "timeout"),
+    ("query", "logs_timeout"),
+    ("query", "rows_max"),
+    ("query", "samples_max"),
+    ("query", "series_max"),
+    ("query", "bytes_max"),
+    ("query", "slow"),
+    ("log", "filter"),
+    ("log", "access"),
+];
+
+/// Says whether a setting can change while the server runs.
+pub fn is_live(section: &str, key: &str) -> bool {
+    LIVE.contains(&(section, key))
+}
+
+/// Reads settings anew and puts them into force.
+pub struct Reloading {
+    load: Box<dyn Fn() -> Result<Loaded> + Send + Sync>,
+    live: Arc<ArcSwap<LiveSettings>>,
+    filter: LogFilter,
+    /// One at a time.
+    turn: Mutex<()>,
+}
+
+impl std::fmt::Debug for Reloading {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reloading").finish_non_exhaustive()
+    }
+}
+
+impl Reloading {
+    /// Binds the way to read settings (as at the start) to what they are for: requests and the log.
+    pub fn new(
+        load: impl Fn() -> Result<Loaded> + Send + Sync + 'static,
+        live: Arc<ArcSwap<LiveSettings>>,
+        filter: LogFilter,
+    ) -> Self {
+        Self { load: Box::new(load), live, filter, turn: Mutex::new(()) }
+    }
+
+    /// Reads all settings; those in force are compared with what was read.
+    ///
+    /// # Errors
+    /// Invalid: the text names what is not valid, and nothing has changed.
+    pub fn reload(&self) -> Result<Reloaded> {
+        let _turn = self.turn.lock();
+        let refused = |e: Error| {
+            tracing::error!("settings were not read anew, the old ones stay: {e}");
+            e
+        };
+        let settings = (self.load)().map_err(refused)?.settings;
+        let old = self.live.load_full();
+        let mut new = live_settings(&settings, old.query_limits.memory_max).map_err(refused)?;
+        let filter = self.filter.read(&settings.log.filter).map_err(refused)?;
+        let mut done = Reloaded::default();
+        for ((section, key, value), (.., was)) in new.listed.iter_mut().zip(&old.listed) {
+            if *value == *was {
+                continue;
+            }
+            let name = format!("{section}.{key}");
+            if is_live(section, key) {
+                done.applied.push(name);
+            } else {
+                // What is listed is what is in force.
+                value.clone_from(was);
+                done.needs_restart.push(name);
+            }
+        }
+        if new.admin_token != old.admin_token && !done.applied.iter().any(|name| name == "http.admin_token_file") {
+            done.applied.push("http.admin_token_file".to_owned());
+        }
+        self.live.store(Arc::new(new));
+        self.filter.set(filter);
+        tracing::info!(applied = ?done.applied, "settings were read anew");
+        if !done.needs_restart.is_empty() {
+            tracing::warn!(settings = ?done.needs_restart, "these settings changed, but need a restart");
+        }
+        Ok(done)
+    }
+}
