@@ -1,6 +1,7 @@
 //! End-to-end tests: the real binary over HTTP, one module per family.
 
 mod admin;
+mod admin_guard;
 mod bad_input;
 mod bombs;
 mod connections;
@@ -15,11 +16,15 @@ mod logs_once;
 mod logs_query;
 mod logs_refused;
 mod logs_tail;
+mod observed;
 mod promql_hostile;
+mod queries;
 mod readiness;
+mod reload;
 mod remote_read;
 mod resent;
 mod small_endpoints;
+mod starting;
 mod statistics;
 mod surface;
 mod trace_ids;

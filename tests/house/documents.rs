@@ -59,7 +59,8 @@ fn metrics(exposition: &str) -> BTreeMap<String, (String, String, Vec<String>)> 
             let labels = labels.split('}').next().unwrap_or_default();
             let names = labels.split(',').filter_map(|l| l.split_once('=')).map(|(n, _)| n.to_owned());
             // The lines of a histogram have longer names than what they belong to.
-            let base = name.strip_suffix("_bucket").filter(|base| found.get(*base).is_some_and(|f| f.0 == "histogram"));
+            let mut bases = ["_bucket", "_sum", "_count"].into_iter().filter_map(|end| name.strip_suffix(end));
+            let base = bases.find(|base| found.get(*base).is_some_and(|f| f.0 == "histogram"));
             let names: Vec<String> = names.filter(|n| base.is_none() || n != "le").collect();
             found.entry(base.unwrap_or(name).to_owned()).or_default().2 = names;
         }

@@ -5,4 +5,5 @@ mod dependencies;
 mod documents;
 mod files;
 mod layers;
+mod names;
 mod sources;

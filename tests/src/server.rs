@@ -20,6 +20,8 @@ pub struct Options {
     pub env: Vec<(String, String)>,
     /// Limits of the process, as options of the shell's `ulimit` (`-n 64`).
     pub limits: Option<String>,
+    /// File that its log goes to, instead of the standard error of the test.
+    pub log: Option<PathBuf>,
 }
 
 impl Options {
@@ -34,6 +36,13 @@ impl Options {
     #[must_use]
     pub fn limits(mut self, limits: &str) -> Self {
         self.limits = Some(limits.to_owned());
+        self
+    }
+
+    /// Sends its log to a file.
+    #[must_use]
+    pub fn log_to(mut self, file: &Path) -> Self {
+        self.log = Some(file.to_owned());
         self
     }
 
@@ -123,6 +132,10 @@ pub fn command(data: &Path, options: &Options) -> Command {
     command.args(&options.args);
     command.envs(options.env.iter().map(|(k, v)| (k, v)));
     command.stdin(Stdio::null()).stdout(Stdio::piped());
+    if let Some(file) = &options.log {
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(file).expect("writable");
+        command.stderr(file);
+    }
     command
 }
 
@@ -216,6 +229,22 @@ impl Server {
             request = request.header(*name, *value);
         }
         Self::read(request.send().await?).await
+    }
+
+    /// Sends a request of any method.
+    pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Answer {
+        let method = method.parse().expect("a method");
+        let mut request = self.client.request(method, self.url(path)).body(body);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let sent = request.send().await.unwrap_or_else(|e| panic!("{path}: {e}"));
+        Self::read(sent).await.expect("a whole answer")
+    }
+
+    /// Asks it to read its settings anew.
+    pub fn hangup(&self) {
+        let _ = Command::new("kill").args(["-HUP", &self.pid().to_string()]).status();
     }
 
     /// Writes a remote-write 1.0 body; must be taken.
