@@ -271,7 +271,7 @@ const SHOWN_BYTES: usize = 512;
 async fn expression(state: &AppState, request: Request) -> Result<(quiver_promql::ast::Expr, MemoryReservation)> {
     let params = Params::of(state, request).await?;
     let text = params.get("query").unwrap_or_default();
-    let ctx = QueryContext::new(state.access(), state.settings.query_limits.clone());
+    let ctx = state.context(Language::Promql);
     let memory = state.promql.reserve_text(text, SHOWN_BYTES, &ctx)?;
     let expr = state.promql.parse(text).map_err(|e| invalid("query", &e.to_string()))?;
     Ok((expr, memory))

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::get;
-use quiver_query::{Pace, QueryContext};
+use quiver_query::Pace;
 use quiver_store::snapshot::Visible;
 use quiver_types::label::METRIC_NAME;
 use quiver_types::tables::metrics;
@@ -161,7 +161,7 @@ mod tests {
             table.push([("__name__", name), ("job", job)].into_iter().filter(|(_, v)| !v.is_empty()));
         }
         let head = Head { chunks: 5, min_ms: 1, max_ms: 9 };
-        let ctx = QueryContext::new(quiver_types::Access::full(), quiver_query::Limits::default());
+        let ctx = quiver_query::QueryContext::new(quiver_types::Access::full(), quiver_query::Limits::default());
         let shown = to_json(&table.finish(), &head, 2, &Pace::new(&ctx, "a test")).unwrap();
         let stats = json!({"numSeries": 4, "numLabelPairs": 5, "chunkCount": 5, "minTime": 1, "maxTime": 9});
         assert_eq!(shown["headStats"], stats);
