@@ -38,6 +38,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     reads("traces", "/traces"),
     reads("traces", "/platform-api/traces"),
     reads("traces", "/api/"),
+    reads("traces", "/tempo/"),
     reads("traces", "/jaeger/"),
     reads("traces", "/zipkin/"),
     reads("health", "/health/"),
