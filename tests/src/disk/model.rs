@@ -220,9 +220,8 @@ impl<'t> Disk<'t> {
                 if let Some(file) = self.files.get_mut(&node) {
                     file.pending.iter_mut().for_each(|p| p.dropped = true);
                 }
-                if let Some(folder) = self.folders.get_mut(&node) {
-                    folder.pending.iter_mut().for_each(|p| p.dropped = true);
-                }
+                // Names are the file system's own: one that cannot write its journal stops, and does not say later that
+                // all is well. They stay as unsure as they were.
             }
             Change::Rename(from, to) => {
                 let node = self.walk(from);
