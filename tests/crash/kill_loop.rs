@@ -77,7 +77,9 @@ async fn kill_loop() {
         assert!(tally.kills.get(&class).is_some_and(|n| *n >= 10), "fewer than 10 kills in {class:?}: {report}");
     }
     if soak() {
-        let never: Vec<_> = NAMES.iter().filter(|name| !tally.hits.contains_key(*name)).collect();
+        // Those of backups have a test of their own.
+        let ours = |name: &&&str| !name.starts_with("backup.") && !name.starts_with("restore.");
+        let never: Vec<_> = NAMES.iter().filter(ours).filter(|name| !tally.hits.contains_key(*name)).collect();
         assert!(never.is_empty(), "never passed: {never:?}; {report}");
     }
 }

@@ -4,6 +4,7 @@
 //! Runs are seeded: `QUIVER_SEED=n` repeats one. `QUIVER_SOAK=1` runs them in full length.
 
 mod arena;
+mod backup;
 mod bit_rot;
 mod bodies;
 mod cancel;

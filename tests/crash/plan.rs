@@ -115,7 +115,8 @@ const DOOMED: &[(&str, &str)] = &[
 
 /// The first round of a new installation: each of its points is passed once in its life.
 pub(crate) fn birth(number: usize, rng: &mut SmallRng) -> Round {
-    at(["open.after-installation", "open.after-identity"][number % 2], rng)
+    let points = of_areas(&["open"]);
+    at(points[number % points.len()], rng)
 }
 
 /// Gives the chains of rounds over a local store, in an order of chance: each point once, `replays` times as many

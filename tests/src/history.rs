@@ -160,6 +160,12 @@ impl History {
         }
     }
 
+    /// Gives the record as it stands now.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        Self { series: Mutex::new(self.lock().clone()) }
+    }
+
     /// Counts samples that must be there.
     pub fn kept(&self) -> usize {
         self.lock().values().flat_map(BTreeMap::values).filter(|e| e.state == State::Kept).count()

@@ -71,6 +71,8 @@ struct Badness {
 struct Proxy {
     badness: Arc<Mutex<Badness>>,
     part_reads: Arc<AtomicU64>,
+    /// `s3s-fs` looks and writes in two steps; S3 does it in one.
+    conditional: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Proxy {
@@ -114,7 +116,12 @@ impl Proxy {
             Some(Fault::Reset) => return Err(Broken),
             _ => {}
         }
+        let alone = match request.headers().contains_key(header::IF_NONE_MATCH) && is_upload {
+            true => Some(self.conditional.lock().await),
+            false => None,
+        };
         let response = Service::call(service, request).await.map_err(|_| Broken)?;
+        drop(alone);
         match fault {
             Some(Fault::LostAnswer) => Err(Broken),
             Some(Fault::CutBody) => {
@@ -178,7 +185,8 @@ impl S3Server {
             faults: vec![],
             done: std::collections::BTreeMap::new(),
         };
-        let proxy = Proxy { badness: Arc::new(Mutex::new(badness)), part_reads: Arc::default() };
+        let proxy =
+            Proxy { badness: Arc::new(Mutex::new(badness)), part_reads: Arc::default(), conditional: Arc::default() };
         let task = tokio::spawn(accept(listener, service, is_down, proxy.clone()));
         Self { folder, address, down, proxy, task }
     }

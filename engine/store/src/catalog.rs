@@ -25,7 +25,7 @@ mod offline;
 
 pub use clean::RemovedPart;
 pub use commit::{Change, Floor};
-pub use objects::{CommitObject, FULL_LIST_EVERY, NextObject, WriterFloor};
+pub use objects::{CommitObject, FULL_LIST_EVERY, NextObject, ReadyObject, WriterFloor};
 pub use offline::Rebuilt;
 
 /// Migrations in order; their numbers are their positions from 1.
@@ -39,6 +39,9 @@ const MIGRATIONS: &[(&str, &str)] = &[
 pub struct Catalog {
     pool: SqlitePool,
     clock: Arc<dyn Clock>,
+    /// So many commits arrive, and their answer is lost.
+    #[cfg(test)]
+    pub(crate) lose_answers: Arc<std::sync::atomic::AtomicU64>,
 }
 
 /// A transaction that holds the database's write lock.
@@ -99,7 +102,12 @@ impl Catalog {
             .connect_with(options)
             .await
             .db("be opened")?;
-        let catalog = Self { pool, clock };
+        let catalog = Self {
+            pool,
+            clock,
+            #[cfg(test)]
+            lose_answers: Arc::default(),
+        };
         catalog.migrate().await?;
         Ok(catalog)
     }
@@ -173,6 +181,16 @@ impl Catalog {
         let sql = "SELECT coalesce(max(number), 0) FROM \"commit\"";
         let row = sqlx::query(sql).fetch_one(&self.pool).await.db("be read")?;
         Ok(row.try_get::<i64, _>(0).db("be read")? as u64)
+    }
+
+    /// Gives the time of the last commit, Unix milliseconds.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] when the database cannot be read.
+    pub async fn last_committed_ms(&self) -> Result<Option<i64>> {
+        let sql = "SELECT committed_ms FROM \"commit\" ORDER BY number DESC LIMIT 1";
+        let row = sqlx::query(sql).fetch_optional(&self.pool).await.db("be read")?;
+        row.map(|r| r.try_get(0).db("be read")).transpose()
     }
 
     /// Gives all live parts, and the number of the last commit.

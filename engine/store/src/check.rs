@@ -9,10 +9,11 @@ use quiver_types::{Clock, SystemClock};
 
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::identity;
-use crate::layout::{IDENTITY_KEY, commit_key};
+use crate::layout::{IDENTITY_KEY, commit_key, parse_epoch_key};
 use crate::object::Storage;
 use crate::offline::Offline;
 use crate::part::{Part, Place};
+use crate::retention::clock::{LEAP_MAX, believed, file, words};
 use crate::settings::StoreSettings;
 
 /// What a check found.
@@ -30,6 +31,8 @@ pub struct CheckReport {
     pub missing: Vec<String>,
     /// Parts that cannot be read, with the reason.
     pub damaged: Vec<String>,
+    /// What an operator should know beside that.
+    pub notes: Vec<String>,
 }
 
 impl CheckReport {
@@ -41,11 +44,12 @@ impl CheckReport {
 
 impl fmt::Display for CheckReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { parts, files, bytes, unknown, missing, damaged } = self;
+        let Self { parts, files, bytes, unknown, missing, damaged, notes } = self;
         writeln!(f, "checked {parts} parts: {files} files, {bytes} bytes")?;
         list(f, "missing, or not as the catalog says", missing)?;
         list(f, "damaged", damaged)?;
         list(f, "named by nobody (no harm; the server's cleaner or you may delete them)", unknown)?;
+        notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))?;
         f.write_str(if self.sound() { "store and catalog agree" } else { "store and catalog do not agree" })
     }
 }
@@ -77,10 +81,13 @@ pub async fn check_with(
     clock: Arc<dyn Clock>,
     storage: Option<Storage>,
 ) -> Result<CheckReport> {
-    let offline = Offline::open(&settings, clock, storage).await?;
+    let offline = Offline::open(&settings, Arc::clone(&clock), storage).await?;
     let report = run(&offline).await;
     offline.catalog.close().await;
-    report
+    let mut report = report?;
+    let (now, believed) = (clock.now_ms(), believed(&file(&settings.data_dir)));
+    report.notes.extend(believed.filter(|then| (now - then).abs() > LEAP_MAX).map(|then| words(now, then)));
+    Ok(report)
 }
 
 async fn run(offline: &Offline) -> Result<CheckReport> {
@@ -116,6 +123,7 @@ async fn run(offline: &Offline) -> Result<CheckReport> {
         spool.remove(&key);
     }
     objects.remove(IDENTITY_KEY);
+    objects.retain(|key, _| parse_epoch_key(key).is_none());
     for commit in offline.catalog.written_commits().await? {
         let key = commit_key(commit);
         if objects.remove(&key).is_none() {

@@ -1,11 +1,15 @@
-//! Deletes files that nobody can read any more: of parts that a commit removed and no snapshot holds, of jobs that
-//! died before their commit, and spool files of parts that the store has.
+//! Deletes files that nobody can read any more: of parts that a commit removed and no snapshot holds (those that
+//! retention dropped only after a grace), of jobs that died before their commit, and spool files of parts that the store
+//! has.
 //!
 //! It deletes only what the catalog names, and the catalog forgets after the deletion: a crash between the two makes
 //! the next run delete again. Files that nobody names are never touched (`quiver store check` lists them).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::catalog::RemovedPart;
 use crate::core::Core;
@@ -13,12 +17,35 @@ use crate::error::{Context, ErrorKind, Result, chain};
 use crate::failpoint;
 use crate::metrics::METRICS;
 use crate::object::delete_files;
-use crate::part::{PartMeta, Place};
+use crate::part::{PartId, PartMeta, Place};
 
 /// How often it looks without being told: snapshots end without telling anybody.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Parts that are deleted before the catalog forgets them together.
 const BATCH: usize = 32;
+
+/// Since when dropped parts wait for their deletion, by the monotonic clock: a jump of the other one that dropped them
+/// must not end the wait as well. A restart begins it anew.
+#[derive(Debug, Default)]
+pub(crate) struct Graces(Mutex<HashMap<PartId, Option<Duration>>>);
+
+impl Graces {
+    /// Lets parts go at once.
+    pub(crate) fn none(&self, ids: impl Iterator<Item = PartId>) {
+        self.0.lock().extend(ids.map(|id| (id, None)));
+    }
+
+    /// Says whether a part must wait still; it does from the first such question on.
+    fn wait(&self, id: PartId, now: Duration, grace: Duration) -> bool {
+        let since = *self.0.lock().entry(id).or_insert(Some(now));
+        since.is_some_and(|since| now.saturating_sub(since) < grace)
+    }
+
+    fn forget(&self, ids: &[PartId]) {
+        let mut waiting = self.0.lock();
+        waiting.retain(|id, _| !ids.contains(id));
+    }
+}
 
 /// Runs until the store closes.
 pub(crate) async fn run(core: Arc<Core>) {
@@ -63,6 +90,7 @@ pub(crate) async fn clean_pending(core: &Core) -> Result<usize> {
     if keys.is_empty() {
         return Ok(0);
     }
+    core.may_commit().await?;
     failpoint::hit("cleaner.after-doom");
     // Nothing of them can be in a remote store: uploads begin after the commit, which takes the keys.
     delete_local(core, core.write_root.clone(), keys.clone()).await?;
@@ -101,9 +129,14 @@ async fn clean_removed(core: &Core) -> Result<usize> {
     if removed.is_empty() {
         return Ok(0);
     }
-    core.confirm_store().await?;
     let read = core.readable(None);
-    let free: Vec<_> = removed.iter().filter(|p| !read.contains(&p.meta.id)).collect();
+    let (now, grace) = (core.clock.elapsed(), core.settings.drop_grace);
+    let waits = |p: &RemovedPart| p.dropped && core.graces.wait(p.meta.id, now, grace);
+    let free: Vec<_> = removed.iter().filter(|p| !waits(p) && !read.contains(&p.meta.id)).collect();
+    if free.is_empty() {
+        return Ok(0);
+    }
+    core.hold_store().await?;
     let (mut files, mut failed) = (0, None);
     for batch in free.chunks(BATCH) {
         match delete_parts(core, batch).await {
@@ -139,6 +172,7 @@ async fn delete_parts(core: &Core, batch: &[&RemovedPart]) -> Result<usize> {
     core.storage.delete(&all).await?;
     failpoint::hit("cleaner.after-delete");
     core.catalog.forget_parts(&ids).await?;
+    core.graces.forget(&ids);
     failpoint::hit("cleaner.after-forget");
     METRICS.cleaner_bytes.add(batch.iter().map(|p| p.meta.bytes).sum());
     Ok(all.len())

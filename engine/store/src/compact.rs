@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::catalog::Change;
 use crate::cleaner;
-use crate::core::Core;
+use crate::core::{Core, commit};
 use crate::error::{Context as _, Error, ErrorKind, Result, chain};
 use crate::failpoint;
 use crate::metrics::METRICS;
@@ -208,7 +208,8 @@ async fn run_plan(core: &Arc<Core>, plan: &Plan, inputs: Vec<Arc<Part>>) -> Resu
     let sum = |parts: &mut dyn Iterator<Item = u64>| parts.sum::<u64>();
     let (read, written) = (sum(&mut inputs.iter().map(|p| p.meta.bytes)), sum(&mut added.iter().map(|p| p.bytes)));
     let change = Change { job: Some(job.id), added, removed: plan.inputs.clone(), ..Change::default() };
-    let commit = core.catalog.commit(&change).await?;
+    core.may_commit().await?;
+    let commit = commit(core, &change).await?;
     failpoint::hit("compact.after-commit");
     let outputs = change.added.len();
     core.publish(commit, change.added, &plan.inputs, None);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -16,8 +16,10 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::cache::Caches;
-use crate::catalog::Catalog;
-use crate::error::{Error, ErrorKind, Result};
+use crate::catalog::{Catalog, Change};
+use crate::cleaner::Graces;
+use crate::epoch::{self, Mastership};
+use crate::error::{Error, ErrorKind, Result, chain};
 use crate::health::FlushHealth;
 use crate::identity;
 use crate::io::{LocalIo, PartIo};
@@ -26,6 +28,7 @@ use crate::memtable::GenerationId;
 use crate::metrics::METRICS;
 use crate::object::{Storage, jitter};
 use crate::part::{Part, PartId, PartMeta, Place};
+use crate::retention::clock::TrustedClock;
 use crate::room::Room;
 use crate::settings::StoreSettings;
 use crate::snapshot::{Shared, Visible};
@@ -65,9 +68,17 @@ pub(crate) struct Core {
     /// Parts in the spool that are damaged, with what is wrong: nothing waits for their upload.
     pub(crate) damaged: Mutex<BTreeMap<PartId, Damage>>,
     spool_bytes: AtomicU64,
+    /// The time that retention goes by; held while days are dropped.
+    pub(crate) trusted_clock: tokio::sync::Mutex<Option<TrustedClock>>,
+    /// Why that is not the clock of the machine.
+    pub(crate) clock_note: Mutex<Option<String>>,
+    /// How long dropped parts stay.
+    pub(crate) graces: Graces,
+    /// One backup at a time.
+    pub(crate) backing_up: tokio::sync::Mutex<()>,
     /// One deletion run at a time.
     pub(crate) cleaning: tokio::sync::Mutex<()>,
-    confirmed: AtomicBool,
+    pub(crate) master: Mastership,
     // The lock lives as long as any job.
     _dir: Arc<DataDir>,
     jobs: Mutex<HashSet<Uuid>>,
@@ -93,7 +104,7 @@ pub(crate) struct Parts {
     pub(crate) local_io: Arc<LocalIo>,
     pub(crate) spool_root: PathBuf,
     pub(crate) installation: Uuid,
-    pub(crate) confirmed: bool,
+    pub(crate) epoch: Option<u64>,
     pub(crate) dir: Arc<DataDir>,
     pub(crate) disk: Arc<dyn WalDisk>,
 }
@@ -128,8 +139,12 @@ impl Core {
             room,
             damaged: Mutex::default(),
             spool_bytes: AtomicU64::new(0),
+            trusted_clock: tokio::sync::Mutex::default(),
+            clock_note: Mutex::default(),
+            graces: Graces::default(),
+            backing_up: tokio::sync::Mutex::default(),
             cleaning: tokio::sync::Mutex::new(()),
-            confirmed: AtomicBool::new(parts.confirmed),
+            master: Mastership::new(parts.epoch),
             _dir: parts.dir,
             jobs: Mutex::default(),
             retired: Mutex::default(),
@@ -223,14 +238,59 @@ impl Core {
         visible.parts.iter().filter(wanted).map(|p| p.meta.id).chain(retired.keys().copied()).collect()
     }
 
-    /// Makes sure that the store is that of this installation, before anything is written to it; it was not asked yet
-    /// when it was down at the start.
-    pub(crate) async fn confirm_store(&self) -> Result<()> {
-        if !self.confirmed.load(Relaxed) {
-            identity::confirm(&self.catalog, &self.storage, self.installation).await?;
-            self.confirmed.store(true, Relaxed);
+    /// Makes sure that the store is that of this installation and this process its master, before anything is written to
+    /// it or deleted from it; gives the epoch, taken now when the store was down at the start.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] when the store is another's: then this process has begun to stop.
+    pub(crate) async fn hold_store(&self) -> Result<u64> {
+        self.still_master()?;
+        let held = match self.master.epoch() {
+            Some(epoch) => epoch::check(&self.storage, epoch).await.map(|()| epoch),
+            None => self.take_store().await,
+        };
+        held.map_err(|e| if e.kind() == ErrorKind::Conflict { self.lose_store(e) } else { e })
+    }
+
+    async fn take_store(&self) -> Result<u64> {
+        let _one = self.master.taking.lock().await;
+        if let Some(epoch) = self.master.epoch() {
+            return Ok(epoch);
         }
-        Ok(())
+        identity::confirm(&self.catalog, &self.storage, self.installation).await?;
+        let epoch = epoch::take(&self.storage, self.installation, self.now_ms()).await?;
+        self.master.took(epoch);
+        Ok(epoch)
+    }
+
+    /// Makes sure of the same before a commit, where that costs no request: another process would delete the files of a
+    /// local store that its own catalog does not name.
+    pub(crate) async fn may_commit(&self) -> Result<()> {
+        match self.write_place {
+            Place::Store => self.hold_store().await.map(|_| ()),
+            Place::Spool => self.still_master(),
+        }
+    }
+
+    /// Notes that the store is another's and ends all background work; gives the error back.
+    pub(crate) fn lose_store(&self, error: Error) -> Error {
+        self.master.lose(&error);
+        self.stop.cancel();
+        self.progress.bump();
+        error
+    }
+
+    /// Fails once the store is another's.
+    pub(crate) fn still_master(&self) -> Result<()> {
+        self.master.lost().map_or(Ok(()), |why| Err(Error::new(ErrorKind::Conflict, why)))
+    }
+
+    /// Fails once the store closes.
+    pub(crate) fn going_on(&self) -> Result<()> {
+        match self.stop.is_cancelled() {
+            true => Err(Error::new(ErrorKind::Cancelled, "the store closes")),
+            false => Ok(()),
+        }
     }
 
     /// Says whether a compaction may go on.
@@ -261,6 +321,26 @@ impl Core {
     /// Unix time for gauges.
     pub(crate) fn now(&self) -> Duration {
         Duration::from_millis(self.now_ms().max(0) as u64)
+    }
+}
+
+/// Commits, again and again while the outcome is not known (a database that is busy or full): a commit whose answer was
+/// lost is found by its job, so that what readers see and what the catalog says never part.
+///
+/// # Errors
+/// [`ErrorKind::Conflict`] when nothing was changed; others when the store closes before it is known.
+pub(crate) async fn commit(core: &Core, change: &Change) -> Result<u64> {
+    debug_assert!(change.job.is_some(), "only a job's commit can be repeated");
+    let mut backoff = Backoff::new(core);
+    loop {
+        let error = match core.catalog.commit(change).await {
+            Err(e) if e.kind() != ErrorKind::Conflict => e,
+            known => return known,
+        };
+        tracing::error!(error = %chain(&error), "a commit failed, will retry");
+        if !backoff.pause(&core.stop).await {
+            return Err(error);
+        }
     }
 }
 

@@ -5,6 +5,8 @@
 pub const NAMES: &[&str] = &[
     "open.after-installation",
     "open.after-identity",
+    "open.before-epoch",
+    "open.after-epoch",
     "replay.begin",
     "replay.after-segment",
     "replay.end",
@@ -62,6 +64,13 @@ pub const NAMES: &[&str] = &[
     "cleaner.in-delete",
     "cleaner.after-delete",
     "cleaner.after-forget",
+    "backup.after-snapshot",
+    "backup.before-file",
+    "backup.before-manifest",
+    "backup.after-manifest",
+    "restore.before-file",
+    "restore.after-files",
+    "restore.after-identity",
     "close.after-seal",
 ];
 

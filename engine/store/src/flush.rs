@@ -249,7 +249,7 @@ async fn flush(core: &Arc<Core>, generation: &Arc<Generation>, id: GenerationId)
     let parts = added.len();
     let mut answered = generation.requests();
     answered.retain(|request| !request.expired(core.now_ms()));
-    let (commit, added) = commit(core, id, job.id, added, answered).await?;
+    let (commit, added) = commit_flush(core, id, job.id, added, answered).await?;
     failpoint::hit("flush.after-commit");
     core.publish(commit, added, &[], Some(generation.id()));
     failpoint::hit("flush.after-swap");
@@ -355,15 +355,15 @@ fn write(
     Ok(written)
 }
 
-/// Commits, again and again while the database is busy or full: the files are written, and a commit whose answer was
-/// lost is found by its job.
-async fn commit(
+/// Commits the parts of a generation with its floor; gives those that count.
+async fn commit_flush(
     core: &Core,
     id: GenerationId,
     flush_id: Uuid,
     added: Vec<PartMeta>,
     answered: Vec<Arc<AnsweredRequest>>,
 ) -> Result<(u64, Vec<PartMeta>)> {
+    core.may_commit().await?;
     let floor = Floor { writer: id.writer, generation: id.number };
     let change = Change { job: Some(flush_id), added, floors: vec![floor], answered, ..Change::default() };
     let mut backoff = Backoff::new(core);

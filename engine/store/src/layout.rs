@@ -22,6 +22,9 @@ pub const STORE_FORMAT: u32 = 1;
 /// Folder of the commit objects.
 pub const CATALOG_PREFIX: &str = "_catalog";
 
+/// Folder of the epochs: one object for each start of a server.
+pub const EPOCH_PREFIX: &str = "_epoch";
+
 /// Key of the identity object.
 pub const IDENTITY_KEY: &str = "_quiver.json";
 
@@ -129,6 +132,20 @@ fn is_denied(error: &Error) -> bool {
     source.is_some_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
+/// Removes an empty directory and syncs its parent; false when it is not empty.
+///
+/// # Errors
+/// What the disk says.
+pub fn remove_dir_synced(path: &Path) -> Result<bool> {
+    // Before: who creates it anew must sync it anew.
+    LASTING.lock().remove(path);
+    if std::fs::remove_dir(path).is_err() {
+        return Ok(false);
+    }
+    path.parent().map_or(Ok(()), sync_dir)?;
+    Ok(true)
+}
+
 /// Syncs a directory, so that names created, renamed or deleted in it last.
 ///
 /// # Errors
@@ -146,7 +163,21 @@ pub fn commit_key(commit: u64) -> String {
 
 /// Reads the number out of the key of a commit object.
 pub fn parse_commit_key(key: &str) -> Option<u64> {
-    let digits = key.strip_prefix(CATALOG_PREFIX)?.strip_prefix('/')?.strip_suffix(".json")?;
+    numbered(key, CATALOG_PREFIX)
+}
+
+/// Gives the key of an epoch.
+pub fn epoch_key(epoch: u64) -> String {
+    format!("{EPOCH_PREFIX}/{epoch:012}.json")
+}
+
+/// Reads the number out of the key of an epoch.
+pub fn parse_epoch_key(key: &str) -> Option<u64> {
+    numbered(key, EPOCH_PREFIX)
+}
+
+fn numbered(key: &str, folder: &str) -> Option<u64> {
+    let digits = key.strip_prefix(folder)?.strip_prefix('/')?.strip_suffix(".json")?;
     (digits.len() >= 12 && digits.bytes().all(|b| b.is_ascii_digit())).then(|| digits.parse().ok()).flatten()
 }
 
@@ -201,6 +232,32 @@ impl Identity {
     }
 }
 
+/// The object of an epoch: which process became the store's master, and when.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EpochObject {
+    /// Version of the formats in the store.
+    pub format: u32,
+    /// The installation.
+    pub installation: Uuid,
+    /// Its number, from 1.
+    pub epoch: u64,
+    /// The process, by an id that it gave itself.
+    pub process: Uuid,
+    /// When it started, Unix milliseconds.
+    pub started_ms: i64,
+}
+
+impl EpochObject {
+    /// Writes the object's body.
+    pub fn to_json(&self) -> String {
+        let Self { format, installation, epoch, process, started_ms } = self;
+        format!(
+            "{{\"format\":{format},\"installation\":\"{installation}\",\"epoch\":{epoch},\
+             \"process\":\"{process}\",\"started_ms\":{started_ms}}}\n"
+        )
+    }
+}
+
 /// Refuses formats that are newer than this build.
 ///
 /// # Errors
@@ -235,6 +292,8 @@ mod tests {
         assert_eq!(commit_key(7), "_catalog/000000000007.json");
         assert_eq!(parse_commit_key(&commit_key(7)), Some(7));
         assert_eq!(parse_commit_key("_catalog/x.json"), None);
+        assert_eq!(parse_epoch_key(&epoch_key(7)), Some(7));
+        assert_eq!(parse_epoch_key(&commit_key(7)), None);
         let id = Uuid::now_v7();
         let key = parse_part_key(&format!("metrics/2026-01-02/{id}.samples.parquet")).unwrap();
         assert_eq!((key.part, key.kind.as_str(), key.table.as_str()), (id, "samples", "metrics"));

@@ -5,6 +5,7 @@
 //! Invariant: this crate knows no query language; it meets them in `quiver_types::source` and in DataFusion's
 //! `TableProvider`.
 
+pub mod backup;
 pub mod cache;
 pub mod catalog;
 mod changes;
@@ -13,6 +14,7 @@ mod cleaner;
 mod compact;
 mod core;
 mod decoded;
+mod epoch;
 pub mod error;
 pub mod failpoint;
 mod flush;
@@ -43,10 +45,12 @@ pub mod snapshot;
 mod spans;
 pub mod store;
 pub mod timer;
+pub mod undrop;
 mod upload;
 pub mod wal;
 pub mod writer;
 
+pub use backup::{BackupReport, BackupRequest, RestoreReport};
 pub use check::{CheckReport, check};
 pub use error::{Error, ErrorKind, Result};
 pub use logs::{LogsExec, logs_source, logs_table};

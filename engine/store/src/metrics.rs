@@ -133,6 +133,8 @@ metrics! {
     Counter object_written_bytes "quiver_object_written_bytes_total" "Bytes written to the object store.";
     SecondsCounter object_time "quiver_object_request_seconds_total" "Time spent in requests to the object store.";
 
+    Gauge store_lost "quiver_store_lost" "1 once another server has taken the store and this one stops.";
+
     // Catalog.
     Counter catalog_commits "quiver_catalog_commits_total" "Transactions of the catalog.";
     Counter catalog_conflicts "quiver_catalog_conflicts_total" "Commits refused because their inputs were gone.";
@@ -177,13 +179,19 @@ metrics! {
     Counter retention_parts "quiver_retention_parts_total" "Parts dropped because their day is past the retention.";
     Counter retention_bytes "quiver_retention_dropped_bytes_total" "Bytes of these parts.";
     SecondsGauge retention_last_success "quiver_retention_last_success_seconds" "Unix time of the last retention run that succeeded.";
-    Gauge cleaner_queue "quiver_cleaner_queue_count" "Removed parts whose objects are not deleted yet.";
+    SecondsGauge retention_clock_lead "quiver_retention_clock_lead_seconds" "How far the clock is from the time that retention goes by; above a day nothing is dropped by the clock.";
+    Counter size_parts "quiver_size_dropped_parts_total" "Parts dropped because the store was larger than store.size_max.";
+    Counter size_bytes "quiver_size_dropped_bytes_total" "Bytes of these parts.";
+    Gauge cleaner_queue "quiver_cleaner_queue_count" "Removed parts whose objects are not deleted yet; those that retention dropped wait for store.drop_grace.";
     Counter cleaner_objects "quiver_cleaner_objects_total" "Objects deleted.";
     Counter cleaner_bytes "quiver_cleaner_deleted_bytes_total" "Bytes of parts deleted.";
     Counter cleaner_failures "quiver_cleaner_failures_total" "Deletions that failed and will be tried again.";
     SecondsGauge cleaner_last_success "quiver_cleaner_last_success_seconds" "Unix time of the last cleaner run without error.";
 
     Counter query_files_left_out "quiver_query_files_left_out_total" "Damaged files that queries went on without, each counted once a query.";
+    // Backup.
+    Counter backup_bytes "quiver_backup_copied_bytes_total" "Bytes of parts copied into backups.";
+    SecondsGauge backup_last_success "quiver_backup_last_success_seconds" "Unix time of the last backup that succeeded.";
 
     // Write path, WAL, generations.
     Counter ingest_samples "quiver_ingest_samples_total" "Float samples written.";

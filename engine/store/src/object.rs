@@ -1,20 +1,21 @@
 //! The object store behind one wrapper: a local directory whose files and directories are synced, or S3 by
 //! `object_store`, with bounded concurrency, retries with jitter and budget, and every upload verified.
 //!
-//! Nothing here needs conditional puts or listing for correctness; listing serves rebuild and `store check` only.
+//! Objects that say who the master is are created only once (`If-None-Match: *`, or a link to a name that must be free).
 
 use std::fmt;
 use std::future::Future;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use object_store::aws::AmazonS3Builder;
 use object_store::path::Path as StorePath;
-use object_store::{BackoffConfig, ClientOptions, ObjectStore, ObjectStoreExt, PutPayload, RetryConfig};
+use object_store::{BackoffConfig, ClientOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload, RetryConfig};
 use tokio::sync::Semaphore;
 use url::Url;
 
@@ -27,16 +28,14 @@ pub(crate) mod faulty;
 mod io;
 mod local;
 mod retry;
+mod upload;
 
 pub use io::StoreIo;
-pub(crate) use local::delete as delete_files;
+pub(crate) use local::{delete as delete_files, sweep};
 use retry::Retries;
 pub(crate) use retry::jitter;
+use upload::{MULTIPART_ABOVE, put_multipart, read_chunk, verify};
 
-/// Files above this size go up in parts.
-const MULTIPART_ABOVE: u64 = 16 << 20;
-/// Size of these parts (S3 takes 5 MiB and more).
-const MULTIPART_BYTES: u64 = 8 << 20;
 /// Longest time that a read is repeated: somebody waits for it.
 const READ_BUDGET_MAX: Duration = Duration::from_secs(10);
 /// Ranges of one read that are fetched at a time.
@@ -218,14 +217,56 @@ impl Storage {
         done.map_err(|e| Failure::into_error(e, key))
     }
 
-    /// Uploads a file of a part, in parts above 16 MiB, and checks size, entity tag and tail afterwards.
+    /// Writes an object that must not be there yet. Gives what is there when it is, unless that is this body: then an
+    /// attempt before made it, whose answer was lost.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] when the store does not take it, [`ErrorKind::Internal`] when it knows no such
+    /// condition.
+    pub async fn create(&self, key: &str, body: Bytes) -> Result<Option<Bytes>> {
+        let (store, path) = match self.target(key) {
+            Target::Local(path) => return blocking(move || local::create(&path, &body)).await,
+            Target::Remote(store, path) => (store, path),
+        };
+        let length = body.len() as u64;
+        // Once the store has said that this call made it: a body that arrived damaged is ours to replace.
+        let ours = AtomicBool::new(false);
+        let create = || async {
+            let mode = if ours.load(Relaxed) { PutMode::Overwrite } else { PutMode::Create };
+            let sent = store.put_opts(&path, PutPayload::from_bytes(body.clone()), mode.into()).await;
+            let answer = match sent {
+                Err(object_store::Error::AlreadyExists { .. }) => {
+                    let found = match store.get(&path).await {
+                        Err(object_store::Error::NotFound { .. }) => Err(damaged(&path, "it came and went".into())),
+                        found => found,
+                    };
+                    let found = found?.bytes().await?;
+                    return Ok((found != body).then_some(found));
+                }
+                sent => sent?,
+            };
+            ours.store(true, Relaxed);
+            verify(&*store, &path, length, answer.e_tag, None).await?;
+            METRICS.object_written_bytes.add(length);
+            Ok(None)
+        };
+        let done = self.retry("create", key, &self.0.writes, self.0.write_budget, length, create).await;
+        done.map_err(|e| Failure::into_error(e, key))
+    }
+
+    /// Uploads a file of a part, in parts above 16 MiB, and checks size, entity tag and tail afterwards. (Into a local
+    /// store: copies it. The server writes its own parts there in place.)
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] when the store does not take it, [`ErrorKind::Internal`] when the file cannot be
     /// read or has another size.
     pub async fn put_file(&self, key: &str, file: &Path, length: u64, tail: Tail) -> Result<()> {
-        let Target::Remote(store, path) = self.target(key) else {
-            return Err(Error::internal("parts of a local store are written in place"));
+        let (store, path) = match self.target(key) {
+            Target::Local(path) => {
+                let file = file.to_owned();
+                return blocking(move || local::copy(&file, &path, length)).await;
+            }
+            Target::Remote(store, path) => (store, path),
         };
         let found =
             tokio::fs::metadata(file).await.map_err(|e| io_error(format!("cannot read `{}`", file.display()), e))?;
@@ -319,8 +360,9 @@ impl Storage {
         F: Fn() -> Fut,
         Fut: Future<Output = object_store::Result<T>>,
     {
-        // A slow store is not a dead one: a request may take the longer the more it carries (128 KiB/s and up).
-        let limit = Duration::from_secs(30 + length / (128 * 1024));
+        // A slow store is not a dead one: a request may take the longer the more it carries (128 KiB/s and up). One that
+        // hangs must leave time for another within the budget.
+        let limit = budget / 3 * 2 + Duration::from_secs(length / (128 * 1024));
         let mut run = self.0.retries.begin(budget);
         loop {
             let permit = permits.acquire().await.map_err(|_| Failure::stopped())?;
@@ -374,6 +416,15 @@ impl Failure {
     }
 
     fn into_error(self, key: &str) -> Error {
+        if let object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. } = &self.error
+            && self.what == "create"
+        {
+            let text = format!(
+                "the store cannot create object `{key}` only if it is not there (`If-None-Match: *`); \
+                 use a store with conditional writes"
+            );
+            return Error::invalid(text).with_source(self.error);
+        }
         let kind = match &self.error {
             object_store::Error::NotFound { .. } => ErrorKind::NotFound,
             _ if self.later => ErrorKind::Unavailable,
@@ -414,62 +465,6 @@ fn same_size(path: &StorePath, expected: u64, found: u64) -> object_store::Resul
         return Ok(());
     }
     Err(damaged(path, format!("expected {expected} bytes, got {found}")))
-}
-
-/// Checks what the store has after an upload. (S3 has checked the body itself by the signature over its SHA-256.)
-async fn verify(
-    store: &dyn ObjectStore,
-    path: &StorePath,
-    length: u64,
-    e_tag: Option<String>,
-    tail: Option<Tail>,
-) -> object_store::Result<()> {
-    let head = store.head(path).await?;
-    same_size(path, length, head.size)?;
-    if let (Some(sent), Some(found)) = (e_tag, head.e_tag)
-        && sent.trim_matches('"') != found.trim_matches('"')
-    {
-        return Err(damaged(path, format!("entity tag `{found}` is not `{sent}`, the one of the upload")));
-    }
-    if let Some(tail) = tail {
-        let bytes = store.get_range(path, length - tail.bytes.min(length)..length).await?;
-        if crc32c::crc32c(&bytes) != tail.crc {
-            return Err(damaged(path, "the tail has another checksum".into()));
-        }
-    }
-    Ok(())
-}
-
-async fn read_chunk(file: &Path, start: u64, length: u64) -> object_store::Result<Bytes> {
-    let path = file.to_owned();
-    let read = tokio::task::spawn_blocking(move || local::read_range(&path, start..start + length)).await?;
-    read.map_err(|e| object_store::Error::NotSupported { source: Box::new(e) })
-}
-
-async fn put_multipart(
-    store: &dyn ObjectStore,
-    path: &StorePath,
-    file: &Path,
-    length: u64,
-) -> object_store::Result<Option<String>> {
-    let mut upload = store.put_multipart(path).await?;
-    let send = async {
-        let mut at = 0;
-        while at < length {
-            let chunk = read_chunk(file, at, MULTIPART_BYTES.min(length - at)).await?;
-            at += chunk.len() as u64;
-            upload.put_part(chunk.into()).await?;
-        }
-        upload.complete().await
-    };
-    match send.await {
-        Ok(answer) => Ok(answer.e_tag),
-        Err(error) => {
-            // Best effort: what stays is an unfinished upload, which no listing shows and a bucket rule removes.
-            let _ = upload.abort().await;
-            Err(error)
-        }
-    }
 }
 
 fn s3(bucket: &str) -> object_store::Result<object_store::aws::AmazonS3> {

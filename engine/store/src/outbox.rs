@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::catalog::NextObject;
 use crate::core::{Backoff, Core};
-use crate::error::{Result, chain};
+use crate::error::{Error, ErrorKind, Result, chain};
 use crate::failpoint;
 use crate::layout::commit_key;
 use crate::metrics::METRICS;
@@ -38,19 +38,29 @@ pub(crate) async fn run(core: Arc<Core>) {
 pub(crate) async fn drain(core: &Core) -> Result<()> {
     loop {
         METRICS.outbox_depth.set(core.catalog.outbox_depth().await?);
-        let (commit, body) = match core.catalog.next_object(&core.damaged_ids()).await? {
-            NextObject::Ready { commit, body } => (commit, body),
+        let object = match core.catalog.next_object(&core.damaged_ids()).await? {
+            NextObject::Ready(object) => object,
             NextObject::Waiting { commit, parts } => {
                 tracing::debug!(commit, parts, "commit object waits for uploads");
                 break;
             }
             NextObject::None => break,
         };
-        core.confirm_store().await?;
+        let epoch = core.hold_store().await?;
         failpoint::hit("outbox.before-put");
-        core.storage.put(&commit_key(commit), Bytes::from(body)).await?;
+        let (key, body) = (commit_key(object.commit), Bytes::from(object.body(Some(epoch))));
+        if let Some(found) = core.storage.create(&key, body).await?
+            && !object.is(&found)
+        {
+            let text = format!(
+                "commit object `{key}` of the store `{}` is another server's, which runs with a copy of this data \
+                 directory; this one writes no more",
+                core.storage.url()
+            );
+            return Err(core.lose_store(Error::new(ErrorKind::Conflict, text)));
+        }
         failpoint::hit("outbox.after-put");
-        core.catalog.object_written(commit).await?;
+        core.catalog.object_written(object.commit).await?;
         failpoint::hit("outbox.after-forget");
         METRICS.outbox_written.inc();
         core.progress.bump();
@@ -62,6 +72,7 @@ pub(crate) async fn drain(core: &Core) -> Result<()> {
 async fn prune(core: &Core) -> Result<()> {
     let outdated = core.catalog.outdated_objects().await?;
     let Some(last) = outdated.last() else { return Ok(()) };
+    core.hold_store().await?;
     failpoint::hit("outbox.before-prune");
     let keys: Vec<_> = outdated.iter().map(|&commit| commit_key(commit)).collect();
     core.storage.delete(&keys).await?;

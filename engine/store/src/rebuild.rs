@@ -106,7 +106,7 @@ async fn run(offline: &Offline) -> Result<RebuildReport> {
     let unknown: BTreeSet<String> = files.filter(|k| !named.contains(k.as_str())).cloned().collect();
     let report = RebuildReport {
         installation,
-        last_object: state.commits.last().copied(),
+        last_object: state.commits.last().map(|(commit, _)| *commit),
         parts: state.live.len() + adopted.len(),
         adopted: adopted.len(),
         unknown: unknown.into_iter().collect(),
@@ -131,8 +131,8 @@ async fn run(offline: &Offline) -> Result<RebuildReport> {
 #[derive(Debug, Default)]
 struct State {
     installation: Option<Uuid>,
-    /// Numbers of all objects, ascending.
-    commits: Vec<u64>,
+    /// Numbers of all objects, ascending, and when they were committed.
+    commits: Vec<(u64, i64)>,
     /// Live parts with the commit that added them, as far as it is known.
     live: BTreeMap<PartId, (u64, PartMeta)>,
     /// Removed parts, whose files may still be there.
@@ -144,14 +144,15 @@ impl State {
     async fn read(offline: &Offline, objects: &BTreeMap<String, u64>) -> Result<Self> {
         let folder = format!("{CATALOG_PREFIX}/");
         let keys = objects.range(folder.clone()..).map(|(key, _)| key).take_while(|key| key.starts_with(&folder));
-        let mut state = Self { commits: keys.filter_map(|key| parse_commit_key(key)).collect(), ..Self::default() };
+        let mut state = Self::default();
         let mut started = false;
         let mut previous = None;
-        for &commit in &state.commits.clone() {
+        for commit in keys.filter_map(|key| parse_commit_key(key)) {
             let key = commit_key(commit);
             let body = offline.storage.get(&key).await?;
             let body = body.ok_or_else(|| Error::new(ErrorKind::Internal, format!("commit object `{key}` is gone")))?;
             let object = CommitObject::parse(&key, &body)?;
+            state.commits.push((commit, object.committed_ms));
             let follows = previous.is_none_or(|p| p + 1 == commit);
             previous = Some(commit);
             if !object.full && !started {
@@ -186,6 +187,8 @@ impl State {
         } else {
             self.live.extend(object.added.into_iter().map(|p| (p.id, (commit, p))));
         }
+        // Dropped, and brought back.
+        self.removed.retain(|(_, part)| !self.live.contains_key(&part.id));
         self.floors.extend(object.writers.iter().map(|w| (w.writer, w.floor)));
     }
 

@@ -1,16 +1,30 @@
-//! Drops whole days of a table once they are past its retention, by one catalog commit; the cleaner deletes the files
-//! (promise D12: nothing early, nothing later than one cycle).
+//! Drops whole days of a table: those past its retention, and the oldest of all while the store is larger than it may be.
+//! Each by one catalog commit; the cleaner deletes the files, those of retention after a grace (promise D12: nothing
+//! early, nothing later than one cycle).
+//!
+//! Nothing is dropped because a clock jumped: retention goes by `clock::TrustedClock`, drops at most some days in one
+//! round, and what it dropped stays on the disk for hours.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use quiver_types::time::DAY_MS;
+use uuid::Uuid;
 
 use crate::catalog::Change;
-use crate::core::Core;
-use crate::error::{ErrorKind, Result, chain};
+use crate::core::{Core, commit};
+use crate::error::{Error, ErrorKind, Result, chain};
 use crate::failpoint;
 use crate::metrics::METRICS;
-use crate::part::{Part, Place};
+use crate::part::Part;
+use crate::snapshot::Visible;
+
+pub(crate) mod clock;
+mod due;
+
+use clock::TrustedClock;
+
+/// How often one round may lose a part to a compaction before it leaves the rest to the next.
+const CONFLICTS_MAX: usize = 100;
 
 /// Runs until the store closes.
 pub(crate) async fn run(core: Arc<Core>) {
@@ -30,45 +44,58 @@ pub(crate) async fn run(core: Arc<Core>) {
 /// # Errors
 /// [`ErrorKind::Internal`] when the catalog refuses.
 pub(crate) async fn expire(core: &Core) -> Result<usize> {
-    loop {
-        let due = due(core);
-        if !due.is_empty() {
-            let removed: Vec<_> = due.iter().map(|p| p.meta.id).collect();
-            failpoint::hit("retention.before-commit");
-            let commit = match core.catalog.commit(&Change { removed: removed.clone(), ..Change::default() }).await {
-                Ok(commit) => commit,
-                // A compaction replaced one of them meanwhile; its output is due as well, once it can be seen.
-                Err(e) if e.kind() == ErrorKind::Conflict => {
-                    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-                    if core.stop.is_cancelled() {
-                        return Ok(0);
-                    }
-                    continue;
-                }
-                Err(e) => return Err(e),
-            };
-            failpoint::hit("retention.after-commit");
-            core.shared.dropping();
-            core.publish(commit, Vec::new(), &removed, None);
-            core.shared.dropping();
-            failpoint::hit("retention.after-swap");
-            METRICS.retention_parts.add(due.len() as u64);
-            METRICS.retention_bytes.add(due.iter().map(|p| p.meta.bytes).sum());
-            tracing::info!(commit, parts = due.len(), "dropped days past the retention");
-            core.outbox.notify_one();
-        }
-        METRICS.retention_last_success.set_time(core.now());
-        return Ok(due.len());
+    // One round at a time: the clock's state is also the lock.
+    let mut clock = core.trusted_clock.lock().await;
+    if clock.is_none() {
+        *clock = Some(TrustedClock::open(core).await?);
     }
+    let Some(clock) = clock.as_mut() else { return Ok(0) };
+    let time = clock.read(core).await;
+    let mut dropped = drop_all(core, "past the retention", |now| due::past(&core.settings, now, time)).await?;
+    METRICS.retention_parts.add(dropped.len() as u64);
+    METRICS.retention_bytes.add(dropped.iter().map(|p| p.meta.bytes).sum());
+    if let Some(limit) = core.settings.size_max {
+        let over = drop_all(core, "over the size of the store", |now| due::over(limit, now)).await?;
+        METRICS.size_parts.add(over.len() as u64);
+        METRICS.size_bytes.add(over.iter().map(|p| p.meta.bytes).sum());
+        // Room is what this is about, and no clock has a say in it.
+        core.graces.none(over.iter().map(|p| p.meta.id));
+        dropped.extend(over);
+        core.clean.notify_one();
+    }
+    METRICS.retention_last_success.set_time(core.now());
+    Ok(dropped.len())
 }
 
-fn due(core: &Core) -> Vec<Arc<Part>> {
-    let now = core.now_ms();
-    let past = |part: &&Arc<Part>| {
-        let Some(retention) = core.settings.retention_of(&part.meta.table) else { return false };
-        let keep_from = now.saturating_sub(i64::try_from(retention.as_millis()).unwrap_or(i64::MAX));
-        // What the store does not have yet goes there first: its commit object waits for it.
-        (i64::from(part.meta.day) + 1) * DAY_MS <= keep_from && part.meta.place == Place::Store
-    };
-    core.shared.visible().parts.iter().filter(past).map(Arc::clone).collect()
+/// Drops what `choose` finds among the visible parts.
+async fn drop_all(core: &Core, why: &str, choose: impl Fn(&Visible) -> Vec<Arc<Part>>) -> Result<Vec<Arc<Part>>> {
+    for _ in 0..CONFLICTS_MAX {
+        let chosen = choose(&core.shared.visible());
+        if chosen.is_empty() || core.stop.is_cancelled() {
+            return Ok(Vec::new());
+        }
+        let removed: Vec<_> = chosen.iter().map(|p| p.meta.id).collect();
+        core.may_commit().await?;
+        failpoint::hit("retention.before-commit");
+        let change = Change { job: Some(Uuid::now_v7()), removed, ..Change::default() };
+        let number = match commit(core, &change).await {
+            Ok(number) => number,
+            // A compaction replaced one of them meanwhile; its output is due as well, once it can be seen.
+            Err(e) if e.kind() == ErrorKind::Conflict => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+            Err(e) => return Err(e),
+        };
+        failpoint::hit("retention.after-commit");
+        core.shared.dropping();
+        core.publish(number, Vec::new(), &change.removed, None);
+        core.shared.dropping();
+        failpoint::hit("retention.after-swap");
+        let (first, last) = due::days(&chosen);
+        tracing::info!(commit = number, parts = chosen.len(), first, last, "dropped days {why}");
+        core.outbox.notify_one();
+        return Ok(chosen);
+    }
+    Err(Error::new(ErrorKind::Conflict, "compactions replace again and again what is due"))
 }

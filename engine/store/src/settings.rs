@@ -63,6 +63,12 @@ pub struct StoreSettings {
     pub compaction: CompactionSettings,
     /// How often retention looks for days that are due.
     pub retention_interval: Duration,
+    /// How long a clock that jumped must hold before retention goes by it.
+    pub clock_confirm: Duration,
+    /// How long files stay that retention dropped.
+    pub drop_grace: Duration,
+    /// Most bytes of live parts; above it the oldest days are dropped. None = no limit.
+    pub size_max: Option<u64>,
     /// Concurrent requests to the object store.
     pub store_requests_max: usize,
     /// How long one object store operation is repeated before it counts as failed.
@@ -111,6 +117,9 @@ impl Default for StoreSettings {
             service_new_series_per_hour: 1_000_000,
             compaction: CompactionSettings::default(),
             retention_interval: Duration::from_secs(60),
+            clock_confirm: Duration::from_secs(6 * 3600),
+            drop_grace: Duration::from_secs(6 * 3600),
+            size_max: None,
             store_requests_max: 16,
             store_retry_budget: Duration::from_secs(30),
             pressure: Arc::default(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use quiver_types::logs::LogSource;
 use quiver_types::spans::SpanSource;
-use quiver_types::{Clock, LogsBatch, MetricsBatch, SeriesSource, SpansBatch};
+use quiver_types::{Clock, LogsBatch, MetricsBatch, Millis, SeriesSource, SpansBatch};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
@@ -108,7 +108,7 @@ impl Store {
             Some(storage) => storage,
             None => Storage::open(&settings, &dir.store())?,
         };
-        let (installation, confirmed) = installation(&catalog, &storage).await?;
+        let (installation, epoch) = installation(&catalog, &storage, clock.now_ms()).await?;
         let cache_bytes = settings.cache_memory_bytes();
         let mut caches = Caches::new(cache_bytes / 4 * 3, storage.local_root().is_none());
         if !settings.decoded_cache {
@@ -129,7 +129,7 @@ impl Store {
             local_io,
             spool_root: dir.parts(),
             installation,
-            confirmed,
+            epoch,
             dir: Arc::clone(&dir),
             disk: Arc::clone(&disk),
         };
@@ -199,7 +199,7 @@ impl Store {
         let compactor = Compactor::start(Arc::clone(&core), tokio::runtime::Handle::current())?;
         let source_bytes = usize::try_from(cache_bytes / 4).unwrap_or(usize::MAX);
         let source = Arc::new(StoreSource::new(Arc::clone(&core.shared), source_bytes));
-        tracing::info!(store = core.storage.url(), %installation, %writer, commit, "store opened");
+        tracing::info!(store = core.storage.url(), %installation, %writer, epoch, commit, "store opened");
         Ok(Arc::new(Self {
             core,
             write_path,
@@ -263,9 +263,16 @@ impl Store {
         Arc::new(SpanSnapshots::new(Arc::clone(&self.core.shared)))
     }
 
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
     fn takes_writes(&self) -> Result<()> {
         if self.closing.load(Relaxed) {
             return Err(Error::new(ErrorKind::Unavailable, "the store is shutting down"));
+        }
+        if let Some(why) = self.core.master.lost() {
+            return Err(Error::new(ErrorKind::Unavailable, why));
         }
         if self.core.spool_full() {
             METRICS.spool_refused.inc();
@@ -296,11 +303,24 @@ impl Store {
         }
     }
 
+    /// Waits until another server has taken the store: then this one takes no writes any more, and should be closed.
+    /// Gives the reason.
+    pub async fn lost(&self) -> Error {
+        self.core.master.wait().await;
+        Error::new(ErrorKind::Conflict, self.core.master.lost().unwrap_or_default())
+    }
+
+    /// Gives what an operator should know and do something about, in words, though nothing is ill.
+    pub fn notes(&self) -> Vec<String> {
+        self.core.clock_note.lock().clone().into_iter().collect()
+    }
+
     fn standstill(&self) -> Option<String> {
         let ended = |tasks: &[(&str, JoinHandle<()>)]| {
             tasks.iter().find(|(_, task)| task.is_finished()).map(|(name, _)| format!("the {name} has ended"))
         };
-        (self.write_path.trouble())
+        (self.core.master.lost().map(str::to_owned))
+            .or_else(|| self.write_path.trouble())
             .or_else(|| ended(&self.tasks.lock()))
             .or_else(|| self.compactor.has_ended().then(|| "the compaction has ended".into()))
             .or_else(|| self.core.flush_health.trouble())
@@ -359,13 +379,14 @@ impl Store {
     }
 
     /// Flushes what can be flushed; says what was set aside of it.
-    async fn flush_sealed(&self) -> Result<Option<String>> {
+    pub(crate) async fn flush_sealed(&self) -> Result<Option<String>> {
         self.write_path.seal().await?;
         let sealed: HashSet<GenerationId> = {
             let visible = self.core.shared.visible();
             visible.generations.iter().filter(|g| g.sealed()).map(|g| g.id()).collect()
         };
         let flushed = || async {
+            self.core.still_master()?;
             let visible = self.core.shared.visible();
             let waits = |id: GenerationId| sealed.contains(&id) && !self.flushing.is_aside(id);
             Ok(!visible.generations.iter().any(|g| waits(g.id())) && !self.flushing.is_one_of(&sealed))
@@ -379,7 +400,8 @@ impl Store {
         let commit = core.catalog.last_commit().await?;
         core.upload.notify_one();
         core.outbox.notify_one();
-        let told = || async { Ok(core.catalog.first_unwritten().await?.is_none_or(|c| c > commit)) };
+        let told =
+            || async { core.still_master().and(Ok(core.catalog.first_unwritten().await?.is_none_or(|c| c > commit))) };
         core.progress.wait("the upload to the object store", STALL, told).await
     }
 
@@ -391,7 +413,8 @@ impl Store {
     pub async fn compact_all(&self, force: bool) -> Result<()> {
         self.flush_sealed().await?;
         self.wait_for_store().await?;
-        self.compactor.request(force).await?;
+        let compacted = self.compactor.request(force).await;
+        self.core.still_master().and(compacted)?;
         self.wait_for_store().await?;
         cleaner::clean(&self.core).await?;
         self.core.catalog.checkpoint().await
@@ -419,7 +442,11 @@ impl Store {
         if self.closing.swap(true, Relaxed) {
             return;
         }
-        match tokio::time::timeout(within, self.flush_sealed()).await {
+        let flushed = async {
+            self.core.still_master()?;
+            self.flush_sealed().await
+        };
+        match tokio::time::timeout(within, flushed).await {
             Ok(Ok(None)) => {}
             Ok(Ok(Some(aside))) => tracing::warn!(aside, "not all was flushed, the rest stays in the WAL"),
             Ok(Err(e)) => tracing::warn!(error = %chain(&e), "not all was flushed, the rest stays in the WAL"),
@@ -447,15 +474,15 @@ impl Drop for Store {
     }
 }
 
-/// Gives the installation, and whether the object store was asked. One that is down stops only a new installation: an
-/// old one goes on with its spool, and the store's identity is checked before anything is written to it.
-async fn installation(catalog: &Catalog, storage: &Storage) -> Result<(Uuid, bool)> {
-    match identity::establish(catalog, storage).await {
-        Ok(id) => Ok((id, true)),
+/// Gives the installation, and the epoch if the object store answers. One that is down stops only a new installation:
+/// an old one goes on with its spool, and takes its epoch before anything is written to the store.
+async fn installation(catalog: &Catalog, storage: &Storage, now: Millis) -> Result<(Uuid, Option<u64>)> {
+    match identity::establish(catalog, storage, now).await {
+        Ok((id, epoch)) => Ok((id, Some(epoch))),
         Err(e) if e.kind() == ErrorKind::Unavailable => match catalog.installation().await? {
             Some(id) if catalog.last_commit().await? > 0 => {
                 tracing::warn!(error = %chain(&e), "the object store does not answer, starting without it");
-                Ok((id, false))
+                Ok((id, None))
             }
             _ => Err(e),
         },

@@ -62,7 +62,7 @@ async fn drain(core: &Core) -> Result<()> {
         if waiting.is_empty() {
             return Ok(());
         }
-        core.confirm_store().await?;
+        core.hold_store().await?;
         let mut failed = None;
         for part in waiting {
             if core.stop.is_cancelled() {

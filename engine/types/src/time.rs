@@ -1,7 +1,8 @@
 //! Time: Unix milliseconds for metric samples, a clock that tests can set.
 
 use std::fmt;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Unix time in milliseconds, the resolution of metric samples.
 pub type Millis = i64;
@@ -55,10 +56,22 @@ pub fn day_name(day: i32) -> String {
     date.map_or_else(|| format!("d{day}"), |d| d.format("%Y-%m-%d").to_string())
 }
 
+/// Writes a time as `yyyymmddThhmmssZ`, which sorts as it passes and may stand in file names.
+pub fn utc_text(ts: Millis) -> String {
+    let time = chrono::DateTime::from_timestamp_millis(ts);
+    time.map_or_else(|| format!("t{ts}"), |t| t.format("%Y%m%dT%H%M%SZ").to_string())
+}
+
 /// Gives wall-clock time. Passed in, so that tests can move it.
 pub trait Clock: Send + Sync + fmt::Debug {
     /// Unix time in milliseconds.
     fn now_ms(&self) -> Millis;
+
+    /// Time since some moment of the process. It goes on evenly, whoever sets the clock.
+    fn elapsed(&self) -> Duration {
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed()
+    }
 }
 
 /// The clock of the machine.

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
+use quiver_store::BackupRequest;
 use quiver_types::{Error, Result};
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::error::{plain, plain_error};
@@ -26,6 +29,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/admin/flush", post(flush))
         .route("/admin/compact", post(compact))
         .route("/admin/reload", post(reload))
+        .route("/admin/backup", post(backup))
         .merge(queries::routes())
 }
 
@@ -37,7 +41,10 @@ pub(crate) async fn ready(State(state): State<Arc<AppState>>) -> Response {
     if let Some(reason) = state.store.trouble().await {
         return plain(StatusCode::SERVICE_UNAVAILABLE, &reason);
     }
-    plain(StatusCode::OK, "ready")
+    let notes = state.store.notes();
+    // Not ill, but something that an operator should know.
+    let told: String = notes.iter().map(|note| format!("\nnote: {note}")).collect();
+    plain(StatusCode::OK, format!("ready{told}"))
 }
 
 async fn metrics(State(state): State<Arc<AppState>>) -> Response {
@@ -50,7 +57,7 @@ async fn flush(State(state): State<Arc<AppState>>) -> Response {
 }
 
 async fn compact(State(state): State<Arc<AppState>>, RawQuery(query): RawQuery) -> Response {
-    let params = Params::read(&http::Method::GET, &http::HeaderMap::new(), query.as_deref(), b"");
+    let params = Params::read(&http::Method::GET, &HeaderMap::new(), query.as_deref(), b"");
     let force = match params.as_ref().map(|p| p.get("force")) {
         Ok(None | Some("false")) => false,
         Ok(Some("true")) => true,
@@ -71,6 +78,31 @@ async fn reload(State(state): State<Arc<AppState>>) -> Response {
         Ok(Some(Err(e))) => plain_error(&e, "/admin/reload"),
         Ok(None) => plain(StatusCode::NOT_IMPLEMENTED, "this server does not read settings anew"),
         Err(e) => plain_error(&Error::internal("a reload met a fault of ours").with_source(e), "/admin/reload"),
+    }
+}
+
+/// What `POST /admin/backup` takes.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BackupBody {
+    to: String,
+    keep: Option<usize>,
+}
+
+async fn backup(State(state): State<Arc<AppState>>, headers: HeaderMap, body: Bytes) -> Response {
+    const ROUTE: &str = "/admin/backup";
+    // A page in a browser on this machine can send a form here, but no JSON.
+    let json = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
+    if !json.is_some_and(|v| v.split(';').next().is_some_and(|v| v.trim().eq_ignore_ascii_case("application/json"))) {
+        return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "`Content-Type: application/json` is needed");
+    }
+    let request: BackupBody = match serde_json::from_slice(&body) {
+        Ok(request) => request,
+        Err(e) => return plain_error(&Error::invalid(format!("a body like {{\"to\":\"…\"}} is needed: {e}")), ROUTE),
+    };
+    match state.store.backup(&BackupRequest { to: request.to, keep: request.keep }).await {
+        Ok(report) => axum::Json(report).into_response(),
+        Err(e) => plain_error(&e, ROUTE),
     }
 }
 

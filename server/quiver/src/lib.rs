@@ -5,6 +5,7 @@ pub mod memory;
 pub mod notify;
 pub mod process;
 pub mod reload;
+pub mod remote;
 pub mod server;
 pub mod settings;
 pub mod telemetry;

@@ -9,9 +9,10 @@ use clap::{Args, Parser, Subcommand};
 use quiver::reload::Reloading;
 use quiver::server::{Addresses, Bound};
 use quiver::settings::{Loaded, print_settings};
-use quiver::{demo, memory, notify, telemetry, wiring};
+use quiver::{demo, memory, notify, remote, telemetry, wiring};
 use quiver_api::AppState;
-use quiver_types::{Error, SystemClock, failpoint};
+use quiver_store::BackupRequest;
+use quiver_types::{Error, ErrorKind, SystemClock, failpoint};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -49,6 +50,10 @@ enum Command {
     Demo(ServeArgs),
     /// Read the settings, say whether they are valid.
     CheckConfig(ServeArgs),
+    /// Copy the store into a folder or bucket of backups: of a running server with --server, else of a stopped one.
+    Backup(BackupArgs),
+    /// Make an empty data directory and store hold what a backup holds.
+    Restore(RestoreArgs),
     /// Work on the catalog while the server is down.
     Catalog {
         #[command(subcommand)]
@@ -71,6 +76,38 @@ enum CatalogCommand {
 enum StoreCommand {
     /// Compare catalog and object store: missing, unknown and damaged objects.
     Check(ServeArgs),
+    /// Bring back the days that retention dropped and whose files are still there (`store.drop_grace`).
+    Undrop(ServeArgs),
+}
+
+#[derive(Debug, Args)]
+struct BackupArgs {
+    /// Folder, file:///… or s3://bucket/prefix; later backups into the same place copy only what is new.
+    #[arg(long, value_name = "PLACE")]
+    to: String,
+    /// Most backups that stay there; older ones are deleted [default: all].
+    #[arg(long, value_name = "N")]
+    keep: Option<usize>,
+    /// Main port of the running server, such as 127.0.0.1:8800.
+    #[arg(long, value_name = "ADDR")]
+    server: Option<String>,
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+#[derive(Debug, Args)]
+struct RestoreArgs {
+    /// Where the backups are.
+    #[arg(long, value_name = "PLACE")]
+    from: String,
+    /// Name of the backup [default: the newest].
+    #[arg(long, value_name = "NAME")]
+    at: Option<String>,
+    /// Write the names of the backups, oldest first, and change nothing.
+    #[arg(long)]
+    list: bool,
+    #[command(flatten)]
+    serve: ServeArgs,
 }
 
 #[derive(Debug, Args)]
@@ -164,6 +201,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
             println!("settings are valid");
             Ok(())
         }
+        Some(Command::Backup(args)) => backup(&args),
+        Some(Command::Restore(args)) => restore(&args),
         Some(Command::Catalog { command: CatalogCommand::Rebuild(args) }) => {
             let settings = wiring::store_settings(&args.load()?.settings);
             let report = runtime()?.block_on(quiver_store::rebuild::rebuild(settings))?;
@@ -176,6 +215,12 @@ fn run(cli: Cli) -> Result<(), Failure> {
             println!("{report}");
             if report.sound() { Ok(()) } else { Err("the store is not as the catalog says".into()) }
         }
+        Some(Command::Store { command: StoreCommand::Undrop(args) }) => {
+            let settings = wiring::store_settings(&args.load()?.settings);
+            let parts = runtime()?.block_on(quiver_store::undrop::undrop(settings, Arc::new(SystemClock), None))?;
+            println!("brought back {parts} parts; mend the clock or the retention before the server starts");
+            Ok(())
+        }
     }
 }
 
@@ -183,6 +228,43 @@ fn arm_failpoints() -> Result<(), Failure> {
     let text = std::env::var(failpoint::VARIABLE).unwrap_or_default();
     let lists = [quiver_store::failpoint::NAMES, quiver_query::failpoint::NAMES];
     Ok(failpoint::arm(&text, &lists)?)
+}
+
+fn backup(args: &BackupArgs) -> Result<(), Failure> {
+    // The server's own folder may be another than ours.
+    let to = match args.to.contains("://") {
+        true => args.to.clone(),
+        false => std::path::absolute(&args.to)?.display().to_string(),
+    };
+    let request = BackupRequest { to, keep: args.keep };
+    let report = match &args.server {
+        Some(server) => runtime()?.block_on(remote::backup(server, &request))?,
+        None => {
+            let settings = wiring::store_settings(&args.serve.load()?.settings);
+            let report = quiver_store::backup::backup(settings, Arc::new(SystemClock), &request);
+            runtime()?.block_on(report).map_err(|e| match e.kind() {
+                ErrorKind::Conflict => {
+                    Error::new(e.kind(), "a running server is backed up by `--server ADDR`").with_source(e)
+                }
+                _ => e,
+            })?
+        }
+    };
+    println!("{report}");
+    if report.damaged.is_empty() { Ok(()) } else { Err("parts are damaged and not in the backup".into()) }
+}
+
+fn restore(args: &RestoreArgs) -> Result<(), Failure> {
+    let settings = wiring::store_settings(&args.serve.load()?.settings);
+    if args.list {
+        let names = runtime()?.block_on(quiver_store::backup::list(&settings, &args.from))?;
+        names.iter().for_each(|name| println!("{name}"));
+        return Ok(());
+    }
+    let (clock, at) = (Arc::new(SystemClock), args.at.as_deref());
+    let report = runtime()?.block_on(quiver_store::backup::restore(settings, clock, &args.from, at))?;
+    println!("{report}");
+    Ok(())
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {

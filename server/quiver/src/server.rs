@@ -142,7 +142,7 @@ impl Bound {
     /// `/metrics` answer, and everything else with 503. `opened` is called once requests are served.
     ///
     /// # Errors
-    /// Those of opening the store.
+    /// Those of opening the store; Conflict: another server took the store, so this one stopped.
     pub async fn run(
         self,
         clock: Arc<dyn Clock>,
@@ -185,10 +185,13 @@ impl Bound {
             gate.open(&app);
         }
         opened(&app);
-        stop.cancelled().await;
+        let lost = tokio::select! {
+            () = stop.cancelled() => None,
+            lost = app.store.lost() => Some(lost),
+        };
         app.stopping.store(true, Relaxed);
         let lame_duck = self.settings.http.lame_duck.0.unwrap_or_default();
-        if !lame_duck.is_zero() {
+        if !lame_duck.is_zero() && lost.is_none() {
             tracing::info!(?lame_duck, "stopping: not ready any more, and serving what still comes");
             tokio::time::sleep(lame_duck).await;
         }
@@ -201,6 +204,6 @@ impl Bound {
         }
         app.store.close(CLOSE_WITHIN).await;
         tracing::info!("stopped");
-        Ok(())
+        lost.map_or(Ok(()), Err)
     }
 }

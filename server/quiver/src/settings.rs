@@ -4,102 +4,16 @@
 
 use std::fmt;
 use std::path::Path;
-use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::reload::is_live;
 
-/// A number of bytes, written `512MiB`, `20GiB` or plain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Size(pub u64);
+mod values;
 
-/// A span of time, written `15s`, `10m`, `30d`; `none` where a setting allows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span(pub Option<Duration>);
-
-impl Size {
-    fn parse(text: &str) -> Option<Self> {
-        let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-        let factor = match &text[at..] {
-            "" | "B" => 1,
-            "KiB" => 1 << 10,
-            "MiB" => 1 << 20,
-            "GiB" => 1 << 30,
-            "TiB" => 1u64 << 40,
-            _ => return None,
-        };
-        Some(Self(text[..at].parse::<u64>().ok()?.checked_mul(factor)?))
-    }
-}
-
-impl Span {
-    fn parse(text: &str) -> Option<Self> {
-        if text == "none" {
-            return Some(Self(None));
-        }
-        let ms = quiver_promql::duration::parse_duration(text).filter(|ms| *ms >= 0)?;
-        Some(Self(Some(Duration::from_millis(ms as u64))))
-    }
-}
-
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        let text = text_or_number(d)?;
-        Self::parse(&text).ok_or_else(|| serde::de::Error::custom(format!("`{text}` is not a size such as `512MiB`")))
-    }
-}
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        let text = text_or_number(d)?;
-        let bad = || serde::de::Error::custom(format!("`{text}` is not a span of time such as `15s`, `30d` or `none`"));
-        Self::parse(&text).ok_or_else(bad)
-    }
-}
-
-fn text_or_number<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
-    Ok(match Value::deserialize(d)? {
-        Value::String(text) => text,
-        other => other.to_string(),
-    })
-}
-
-/// A value as a user would write it.
-trait Shown {
-    fn shown(&self) -> serde_json::Value;
-}
-
-macro_rules! shown_as_it_is {
-    ($($type:ty),*) => {
-        $(impl Shown for $type {
-            fn shown(&self) -> serde_json::Value {
-                self.clone().into()
-            }
-        })*
-    };
-}
-
-shown_as_it_is!(String, bool, usize, u64, Vec<String>);
-
-impl Shown for Size {
-    fn shown(&self) -> serde_json::Value {
-        let units = [("TiB", 1u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-        let unit = units.into_iter().find(|(_, bytes)| self.0 >= *bytes && self.0.is_multiple_of(*bytes));
-        unit.map_or_else(|| self.0.to_string(), |(name, bytes)| format!("{}{name}", self.0 / bytes)).into()
-    }
-}
-
-impl Shown for Span {
-    fn shown(&self) -> serde_json::Value {
-        let Some(span) = self.0 else { return "none".into() };
-        let ms = span.as_millis();
-        let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)];
-        let unit = units.into_iter().find(|(_, unit_ms)| ms >= *unit_ms && ms.is_multiple_of(*unit_ms));
-        unit.map_or_else(|| format!("{ms}ms"), |(name, unit_ms)| format!("{}{name}", ms / unit_ms)).into()
-    }
-}
+use values::Shown;
+pub use values::{OwnSpan, Size, Span};
 
 /// One documented setting.
 #[derive(Debug, Clone, Copy)]
@@ -238,6 +152,18 @@ settings! {
         url: String = "\"\"";
         /// How long data is kept; `none` keeps all and lifts the limits on the age of samples.
         retention: Span = "\"30d\"";
+        /// Retention of metrics, where it differs; empty: that of `retention`.
+        retention_metrics: OwnSpan = "\"\"";
+        /// The same of logs.
+        retention_logs: OwnSpan = "\"\"";
+        /// The same of traces.
+        retention_traces: OwnSpan = "\"\"";
+        /// Most bytes of all parts together; above it the oldest days of all signals are dropped, the newest never. 0: no limit.
+        size_max: Size = "\"0\"";
+        /// How long the files of days that retention dropped stay, for `quiver store undrop`.
+        drop_grace: Span = "\"6h\"";
+        /// How long a clock that jumped by more than a day must hold, with samples of its time, before retention goes by it.
+        clock_confirm: Span = "\"6h\"";
         /// Most bytes of parts that wait for an object store that is down; then writes get 503.
         spool_limit: Size = "\"20GiB\"";
         /// Free bytes on the disk below which writes get 503.
@@ -455,6 +381,7 @@ impl Loaded {
             ("http.drain_timeout", s.http.drain_timeout),
             ("otlp.delta_idle", s.otlp.delta_idle),
             ("store.retry_budget", s.store.retry_budget),
+            ("store.clock_confirm", s.store.clock_confirm),
             ("ingest.accept_future", s.ingest.accept_future),
             ("compaction.interval", s.compaction.interval),
             ("query.timeout", s.query.timeout),
@@ -560,6 +487,10 @@ mod tests {
         assert_eq!(loaded.settings.http.listen, "127.0.0.1:2");
         assert!(loaded.is_given("http", "listen"));
         assert_eq!(load(&[], &[("store.retention", "none")]).unwrap().settings.store.retention, Span(None));
+        let own = load(&[("QUIVER_STORE__RETENTION_LOGS", "none"), ("QUIVER_STORE__RETENTION_TRACES", "2d")], &[]);
+        let store = own.unwrap().settings.store;
+        assert_eq!((store.retention_metrics, store.retention_logs), (OwnSpan(None), OwnSpan(Some(Span(None)))));
+        assert_eq!(store.retention_traces.shown(), "2d");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Builds every component, top to bottom, and lets store and languages meet.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -23,9 +24,10 @@ use quiver_store::{CompactionSettings, Store, StoreSettings, WalLevel};
 use quiver_traces::TracesEngine;
 use quiver_types::logs::{LogRequest, LogSnapshot};
 use quiver_types::spans::{RollupRequest, SpanRequest, SpanSnapshot, TagRequest};
+use quiver_types::tables::{logs, metric_metadata, metrics, spans};
 use quiver_types::{Access, Clock, Error, ReadStats, Result, SelectedSeries, SeriesSource};
 
-use crate::settings::{Settings, Span};
+use crate::settings::{self, Settings, Span};
 use crate::{memory, process};
 
 /// Version of the product.
@@ -118,6 +120,17 @@ pub fn memory_limit_bytes(settings: &Settings) -> u64 {
     }
 }
 
+/// Gives the retention of the tables whose signal has one of its own.
+fn own_retentions(s: &settings::Store) -> BTreeMap<String, Option<Duration>> {
+    let signals = [
+        (s.retention_metrics, &[metrics::TABLE.name, metric_metadata::TABLE.name][..]),
+        (s.retention_logs, &[logs::TABLE.name]),
+        (s.retention_traces, &[spans::TABLE.name]),
+    ];
+    let given = signals.into_iter().filter_map(|(own, tables)| Some((own.0?.0, tables)));
+    given.flat_map(|(retention, tables)| tables.iter().map(move |t| ((*t).to_owned(), retention))).collect()
+}
+
 /// Gives the store's part of the settings.
 pub fn store_settings(settings: &Settings) -> StoreSettings {
     let s = &settings.store;
@@ -125,6 +138,10 @@ pub fn store_settings(settings: &Settings) -> StoreSettings {
         data_dir: s.data.clone().into(),
         store_url: (!s.url.is_empty()).then(|| s.url.clone()),
         retention: s.retention.0,
+        table_retention: own_retentions(s),
+        size_max: Some(s.size_max.0).filter(|b| *b > 0),
+        drop_grace: s.drop_grace.0.unwrap_or_default(),
+        clock_confirm: span(s.clock_confirm),
         accept_past: settings.ingest.accept_past.0,
         accept_future: span(settings.ingest.accept_future),
         wal_level: if settings.wal.level == "os" { WalLevel::Os } else { WalLevel::Sync },

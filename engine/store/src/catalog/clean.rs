@@ -17,6 +17,8 @@ pub struct RemovedPart {
     pub meta: PartMeta,
     /// Whether files of it may lie in the spool.
     pub spooled: bool,
+    /// Whether nothing took its place: its rows are gone with it.
+    pub dropped: bool,
 }
 
 impl Catalog {
@@ -25,12 +27,14 @@ impl Catalog {
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database cannot be read.
     pub async fn removed_parts(&self) -> Result<Vec<RemovedPart>> {
-        let sql = "SELECT meta, spooled FROM part WHERE removed IS NOT NULL \
+        let sql = "SELECT meta, spooled, NOT EXISTS (SELECT 1 FROM part AS p WHERE p.added = part.removed) FROM part \
+            WHERE removed IS NOT NULL \
             AND removed < (SELECT coalesce(min(number), 9223372036854775807) FROM outbox) ORDER BY removed, id";
         let rows = sqlx::query(sql).fetch_all(&self.pool).await.db("be read")?;
         let part = |row: &sqlx::sqlite::SqliteRow| {
             let meta = parse_meta(row.try_get(0).db("be read")?)?;
-            Ok(RemovedPart { meta, spooled: row.try_get::<i64, _>(1).db("be read")? != 0 })
+            let (spooled, dropped): (i64, i64) = (row.try_get(1).db("be read")?, row.try_get(2).db("be read")?);
+            Ok(RemovedPart { meta, spooled: spooled != 0, dropped: dropped != 0 })
         };
         rows.iter().map(part).collect()
     }

@@ -17,7 +17,7 @@ use crate::requests::AnsweredRequest;
 /// A change of what exists.
 #[derive(Debug, Default, Clone)]
 pub struct Change {
-    /// The flush or compaction that makes it; its pending keys are taken. None for retention and rebuild.
+    /// The flush, compaction or round of retention that makes it; its pending keys are taken.
     pub job: Option<Uuid>,
     /// New parts.
     pub added: Vec<PartMeta>,
@@ -98,6 +98,13 @@ impl Catalog {
         failpoint::hit("commit.before-end");
         tx.commit().await.db("commit")?;
         failpoint::hit("commit.after-end");
+        #[cfg(test)]
+        {
+            use std::sync::atomic::Ordering::Relaxed;
+            if self.lose_answers.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1)).is_ok() {
+                return Err(Error::new(ErrorKind::Internal, "the answer of a commit was lost"));
+            }
+        }
         Ok(number)
     }
 
@@ -158,7 +165,7 @@ impl Catalog {
         Err(Error::new(ErrorKind::Conflict, text))
     }
 
-    async fn fill_outbox(&self, tx: &mut Writing, number: u64, change: &Change) -> Result<()> {
+    pub(super) async fn fill_outbox(&self, tx: &mut Writing, number: u64, change: &Change) -> Result<()> {
         let told: Vec<WriterFloor> = if number.is_multiple_of(FULL_LIST_EVERY) {
             let rows =
                 sqlx::query("SELECT id, floor FROM writer ORDER BY id").fetch_all(&mut **tx).await.db("commit")?;

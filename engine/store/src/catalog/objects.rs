@@ -24,6 +24,9 @@ pub struct CommitObject {
     pub installation: Uuid,
     /// Its number.
     pub commit: u64,
+    /// Epoch of the process that wrote it; none of builds before epochs.
+    #[serde(default)]
+    pub epoch: Option<u64>,
     /// When it was committed, Unix milliseconds.
     pub committed_ms: i64,
     /// Whether `added` tells all live parts (and `writers` all floors), so that nothing before it counts.
@@ -74,12 +77,36 @@ pub enum NextObject {
         parts: u64,
     },
     /// An object to write.
-    Ready {
-        /// Its commit.
-        commit: u64,
-        /// Its body.
-        body: String,
-    },
+    Ready(ReadyObject),
+}
+
+/// A commit object that can be written. Its content is that of the commit, by whichever process it is written.
+#[derive(Debug)]
+pub struct ReadyObject {
+    /// Its commit.
+    pub commit: u64,
+    installation: Uuid,
+    content: String,
+}
+
+impl ReadyObject {
+    /// Gives the object's body, as the process of an epoch writes it; none: as builds before epochs did.
+    pub fn body(&self, epoch: Option<u64>) -> String {
+        let Self { commit, installation, content } = self;
+        let epoch = epoch.map_or_else(String::new, |n| format!("\"epoch\":{n},"));
+        format!(
+            "{{\"format\":{STORE_FORMAT},\"installation\":\"{installation}\",\"commit\":{commit},{epoch}{content}}}\n"
+        )
+    }
+
+    /// Says whether a body found in the store is this object, written by whichever process.
+    pub fn is(&self, found: &[u8]) -> bool {
+        #[derive(Deserialize)]
+        struct Epoch {
+            epoch: Option<u64>,
+        }
+        serde_json::from_slice::<Epoch>(found).is_ok_and(|e| self.body(e.epoch).as_bytes() == found)
+    }
 }
 
 impl Catalog {
@@ -111,13 +138,12 @@ impl Catalog {
         let removed: Vec<_> = removed.iter().map(|id| format!("\"{id}\"")).collect();
         let installation = parse_uuid(row.try_get(4).db("be read")?)?;
         let (committed_ms, writers): (i64, String) = (row.try_get(2).db("be read")?, row.try_get(1).db("be read")?);
-        let body = format!(
-            "{{\"format\":{STORE_FORMAT},\"installation\":\"{installation}\",\"commit\":{commit},\
-             \"committed_ms\":{committed_ms},\"full\":{full},\n\"added\":[{}],\n\"removed\":[{}],\n\"writers\":{writers}}}\n",
+        let content = format!(
+            "\"committed_ms\":{committed_ms},\"full\":{full},\n\"added\":[{}],\n\"removed\":[{}],\n\"writers\":{writers}",
             added.join(",\n"),
             removed.join(","),
         );
-        Ok(NextObject::Ready { commit, body })
+        Ok(NextObject::Ready(ReadyObject { commit, installation, content }))
     }
 
     /// Notes that a commit's object is in the store.

@@ -3,19 +3,19 @@
 use sqlx::Row;
 use uuid::Uuid;
 
-use super::commit::insert_part;
+use super::commit::{Change, insert_part};
 use super::{Catalog, Db, FULL_LIST_EVERY, WriterFloor, parse_meta};
 use crate::error::{Context, Result};
 use crate::layout::STORE_FORMAT;
-use crate::part::PartMeta;
+use crate::part::{PartId, PartMeta};
 
 /// A catalog as a rebuild found it.
 #[derive(Debug)]
 pub struct Rebuilt {
     /// The installation.
     pub installation: Uuid,
-    /// Commits whose objects are in the store, ascending.
-    pub commits: Vec<u64>,
+    /// Commits whose objects are in the store, ascending, and when they were committed.
+    pub commits: Vec<(u64, i64)>,
     /// Live parts: commit that added it, part, whether files of it are in the spool.
     pub live: Vec<(u64, PartMeta, bool)>,
     /// Removed parts whose files may be there: commit that removed it, part, the same.
@@ -44,9 +44,9 @@ impl Catalog {
             .execute(&mut *tx)
             .await
             .db("be rebuilt")?;
-        for &commit in &rebuilt.commits {
+        for &(commit, committed_ms) in &rebuilt.commits {
             let sql = "INSERT INTO \"commit\" (number, committed_ms) VALUES (?, ?)";
-            sqlx::query(sql).bind(commit as i64).bind(now).execute(&mut *tx).await.db("be rebuilt")?;
+            sqlx::query(sql).bind(commit as i64).bind(committed_ms).execute(&mut *tx).await.db("be rebuilt")?;
         }
         for floor in &rebuilt.floors {
             sqlx::query("INSERT INTO writer (id, floor, heartbeat_ms) VALUES (?, ?, ?)")
@@ -92,6 +92,33 @@ impl Catalog {
             sqlx::query(sql).bind(json).bind(number as i64).execute(&mut *tx).await.db("be rebuilt")?;
         }
         tx.commit().await.db("be rebuilt")
+    }
+
+    /// Gives removed parts in whose place nothing came.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Internal`] when the database cannot be read.
+    pub async fn dropped_parts(&self) -> Result<Vec<PartMeta>> {
+        let sql = "SELECT meta FROM part WHERE removed IS NOT NULL \
+            AND NOT EXISTS (SELECT 1 FROM part AS p WHERE p.added = part.removed) ORDER BY removed, id";
+        let rows = sqlx::query(sql).fetch_all(&self.pool).await.db("be read")?;
+        rows.iter().map(|r| parse_meta(r.try_get(0).db("be read")?)).collect()
+    }
+
+    /// Makes removed parts live again, by a commit that adds them.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Internal`] when the database refuses.
+    pub async fn undrop(&self, ids: &[PartId]) -> Result<()> {
+        let what = "bring parts back";
+        let mut tx = self.begin(what).await?;
+        let number = self.number_commit(&mut tx, None).await?;
+        for id in ids {
+            let sql = "UPDATE part SET removed = NULL, added = ? WHERE id = ? AND removed IS NOT NULL";
+            sqlx::query(sql).bind(number as i64).bind(id.to_string()).execute(&mut *tx).await.db(what)?;
+        }
+        self.fill_outbox(&mut tx, number, &Change::default()).await?;
+        tx.commit().await.db(what)
     }
 
     /// Gives keys that the catalog knows beside those of live parts: pending ones, and those of removed parts.

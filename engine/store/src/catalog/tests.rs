@@ -61,11 +61,14 @@ async fn add(catalog: &Catalog, part: &PartMeta) -> u64 {
 
 async fn drain(catalog: &Catalog) -> Vec<CommitObject> {
     let mut objects = Vec::new();
-    while let NextObject::Ready { commit, body } = catalog.next_object(&HashSet::new()).await.unwrap() {
+    while let NextObject::Ready(ready) = catalog.next_object(&HashSet::new()).await.unwrap() {
+        let (old, body) = (ready.body(None), ready.body(Some(7)));
+        assert!(ready.is(old.as_bytes()) && ready.is(body.as_bytes()) && !ready.is(&body.as_bytes()[1..]));
+        assert_eq!(CommitObject::parse("test", old.as_bytes()).unwrap().epoch, None);
         let object = CommitObject::parse("test", body.as_bytes()).unwrap();
-        assert_eq!(object.commit, commit);
+        assert_eq!((object.commit, object.epoch), (ready.commit, Some(7)));
         objects.push(object);
-        catalog.object_written(commit).await.unwrap();
+        catalog.object_written(ready.commit).await.unwrap();
     }
     objects
 }

@@ -12,8 +12,8 @@ use futures::stream::BoxStream;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMode,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
 
 /// The faults; shared with the test.
@@ -29,6 +29,14 @@ pub(crate) struct Faults {
     pub(crate) cut_next: AtomicU64,
     /// So many puts arrive, and their answer is lost.
     pub(crate) lose_answers: AtomicU64,
+    /// So many requests are never answered.
+    pub(crate) hang_next: AtomicU64,
+    /// Parts of uploads are never answered.
+    pub(crate) hang_parts: AtomicBool,
+    /// Uploads in parts that were given up.
+    pub(crate) aborted: AtomicU64,
+    /// Objects that are there are replaced, whatever the condition.
+    pub(crate) ignores_conditions: AtomicBool,
     /// Requests so far.
     pub(crate) requests: AtomicU64,
 }
@@ -55,6 +63,13 @@ fn failure() -> Error {
 }
 
 impl FaultyStore {
+    async fn answer(&self) -> Result<()> {
+        if take(&self.faults.hang_next) {
+            std::future::pending::<()>().await;
+        }
+        self.request()
+    }
+
     fn request(&self) -> Result<()> {
         let n = self.faults.requests.fetch_add(1, Relaxed) + 1;
         let every = self.faults.fail_every.load(Relaxed);
@@ -67,7 +82,9 @@ impl FaultyStore {
 #[async_trait]
 impl ObjectStore for FaultyStore {
     async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
-        self.request()?;
+        self.answer().await?;
+        let ignores = self.faults.ignores_conditions.load(Relaxed);
+        let opts = if ignores { PutOptions { mode: PutMode::Overwrite, ..opts } } else { opts };
         if take(&self.faults.cut_next) {
             let body = Bytes::from(payload);
             return self.inner.put_opts(location, body.slice(..body.len() / 2).into(), opts).await;
@@ -77,12 +94,13 @@ impl ObjectStore for FaultyStore {
     }
 
     async fn put_multipart_opts(&self, location: &Path, opts: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
-        self.request()?;
-        self.inner.put_multipart_opts(location, opts).await
+        self.answer().await?;
+        let upload = self.inner.put_multipart_opts(location, opts).await?;
+        Ok(Box::new(FaultyUpload { upload, faults: Arc::clone(&self.faults) }))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        self.request()?;
+        self.answer().await?;
         self.inner.get_opts(location, options).await
     }
 
@@ -113,5 +131,31 @@ impl ObjectStore for FaultyStore {
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
         self.request()?;
         self.inner.copy_opts(from, to, options).await
+    }
+}
+
+/// An upload in parts that may hang.
+#[derive(Debug)]
+struct FaultyUpload {
+    upload: Box<dyn MultipartUpload>,
+    faults: Arc<Faults>,
+}
+
+#[async_trait]
+impl MultipartUpload for FaultyUpload {
+    fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        match self.faults.hang_parts.load(Relaxed) {
+            true => Box::pin(std::future::pending()),
+            false => self.upload.put_part(data),
+        }
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        self.upload.complete().await
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.faults.aborted.fetch_add(1, Relaxed);
+        self.upload.abort().await
     }
 }

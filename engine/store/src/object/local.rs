@@ -9,10 +9,12 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use bytes::Bytes;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind, Result, io_error};
 use crate::failpoint;
-use crate::layout::{create_dir_synced, sync_dir};
+use crate::layout::{CATALOG_PREFIX, EPOCH_PREFIX, create_dir_synced, remove_dir_synced, sync_dir};
 
 /// Ending of files that are being written. The name is otherwise the final one, so that a repeat after a crash
 /// replaces what the crash left.
@@ -76,6 +78,87 @@ pub(super) fn put(path: &Path, body: &[u8]) -> Result<()> {
     sync_dir(parent)
 }
 
+/// Copies a file of a known length; it has its name once it is whole and synced.
+pub(super) fn copy(from: &Path, path: &Path, length: u64) -> Result<()> {
+    let parent = path.parent().ok_or_else(|| Error::internal("an object's key names a file"))?;
+    create_dir_synced(parent)?;
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(TEMPORARY);
+    let temporary = Path::new(&temporary);
+    let write = || {
+        let mut out = File::create(temporary)?;
+        let copied = std::io::copy(&mut File::open(from)?, &mut out)?;
+        if copied != length {
+            return Err(std::io::Error::other(format!("`{}` has {copied} bytes, not {length}", from.display())));
+        }
+        out.sync_all()?;
+        std::fs::rename(temporary, path)
+    };
+    if let Err(e) = write() {
+        let _ = std::fs::remove_file(temporary);
+        return Err(cannot("write", path, e));
+    }
+    sync_dir(parent)
+}
+
+/// Writes a file that must not be there yet; gives what is there when it is, and is not this body.
+pub(super) fn create(path: &Path, body: &[u8]) -> Result<Option<Bytes>> {
+    let parent = path.parent().ok_or_else(|| Error::internal("an object's key names a file"))?;
+    create_dir_synced(parent)?;
+    let mut temporary = path.as_os_str().to_owned();
+    // Two processes may do this at once.
+    temporary.push(format!(".{}{TEMPORARY}", Uuid::now_v7()));
+    let temporary = Path::new(&temporary);
+    let write = || {
+        let mut file = File::create(temporary)?;
+        file.write_all(body)?;
+        file.sync_all()?;
+        failpoint::hit("object.after-temporary");
+        give_name(temporary, path)
+    };
+    let named = write();
+    let _ = std::fs::remove_file(temporary);
+    match named {
+        Ok(()) => {}
+        Err(e) if e.kind() == Io::AlreadyExists => {
+            let found = read(path)?.ok_or_else(|| Error::new(ErrorKind::Unavailable, "an object came and went"))?;
+            if found != body {
+                return Ok(Some(found));
+            }
+        }
+        Err(e) => return Err(cannot("create", path, e)),
+    }
+    failpoint::hit("object.after-rename");
+    sync_dir(parent)?;
+    Ok(None)
+}
+
+/// Gives a file its final name unless there is one of that name.
+fn give_name(temporary: &Path, path: &Path) -> std::io::Result<()> {
+    match std::fs::hard_link(temporary, path) {
+        Err(e) if !matches!(e.kind(), Io::AlreadyExists | Io::NotFound) => {
+            // A file system without hard links.
+            let renamed = renameat_with(CWD, temporary, CWD, path, RenameFlags::NOREPLACE);
+            renamed.map_err(std::io::Error::from)
+        }
+        linked => linked,
+    }
+}
+
+/// Removes what a crash left between a body and its name, in the folders where objects are created only once. No other
+/// process writes there any more.
+pub(crate) fn sweep(root: &Path) -> Result<()> {
+    for folder in [root.to_owned(), root.join(CATALOG_PREFIX), root.join(EPOCH_PREFIX)] {
+        let Some(entries) = optional("list", &folder, std::fs::read_dir(&folder))? else { continue };
+        for entry in entries.flatten() {
+            if entry.file_name().to_string_lossy().ends_with(TEMPORARY) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Deletes files below a directory, and day folders that this empties.
 pub(crate) fn delete(root: &Path, keys: &[String]) -> Result<()> {
     let mut folders = BTreeSet::new();
@@ -89,11 +172,8 @@ pub(crate) fn delete(root: &Path, keys: &[String]) -> Result<()> {
     }
     for folder in folders {
         sync_dir(&folder)?;
-        if folder != root
-            && std::fs::remove_dir(&folder).is_ok()
-            && let Some(parent) = folder.parent()
-        {
-            sync_dir(parent)?;
+        if folder != root {
+            remove_dir_synced(&folder)?;
         }
     }
     Ok(())

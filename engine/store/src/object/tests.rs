@@ -24,6 +24,12 @@ async fn behaves(storage: &Storage) {
     assert_eq!(missing.kind(), ErrorKind::NotFound);
     assert_eq!(storage.list("").await.unwrap(), [("a/b.json".to_owned(), 10), ("c.json".to_owned(), 1)]);
     assert_eq!(storage.list("a").await.unwrap(), [("a/b.json".to_owned(), 10)]);
+    let (mine, other) = (Bytes::from_static(b"mine"), Bytes::from_static(b"other"));
+    assert_eq!(storage.create("d/once.json", mine.clone()).await.unwrap(), None);
+    assert_eq!(storage.create("d/once.json", mine.clone()).await.unwrap(), None, "the same again is no other's");
+    assert_eq!(storage.create("d/once.json", other).await.unwrap(), Some(mine.clone()));
+    assert_eq!(storage.get("d/once.json").await.unwrap(), Some(mine));
+    storage.delete(&["d/once.json".into()]).await.unwrap();
     storage.delete(&["a/b.json".into(), "never/there".into()]).await.unwrap();
     assert_eq!(storage.list("").await.unwrap(), [("c.json".to_owned(), 1)]);
 }
@@ -75,6 +81,58 @@ async fn uploads_of_files_are_verified() {
     };
     check(1000).await;
     check(MULTIPART_ABOVE as usize + 12_345).await;
+}
+
+#[tokio::test]
+async fn an_object_is_created_once_whatever_happens_to_the_answers() {
+    let store = FaultyStore::default();
+    let storage = Storage::remote(Arc::new(store.clone()), "p", "s3://x/p", &settings());
+    let body = |text: &'static str| Bytes::from_static(text.as_bytes());
+    store.faults.lose_answers.store(2, Relaxed);
+    assert_eq!(storage.create("lost", body("12345678")).await.unwrap(), None, "its own object is found");
+    store.faults.cut_next.store(1, Relaxed);
+    assert_eq!(storage.create("cut", body("12345678")).await.unwrap(), None);
+    assert_eq!(storage.get("cut").await.unwrap(), Some(body("12345678")), "mended by who made it");
+    let dir = tempfile::tempdir().unwrap();
+    let local = Storage::local(dir.path(), &settings());
+    for storage in [storage, local] {
+        let both: Vec<String> = (0..20).map(|i| format!("race {i}")).collect();
+        let tries = both.iter().map(|text| storage.create("k", Bytes::from(text.clone())));
+        let found = futures::future::join_all(tries).await;
+        let kept = storage.get("k").await.unwrap().unwrap();
+        let won: Vec<_> = both.iter().zip(&found).filter(|(_, f)| matches!(f, Ok(None))).collect();
+        assert_eq!(won.len(), 1, "{found:?}");
+        assert_eq!(won[0].0.as_bytes(), kept);
+        assert_eq!(found.iter().filter(|f| matches!(f, Ok(Some(other)) if *other == kept)).count(), 19, "{found:?}");
+        assert_eq!(storage.list("").await.unwrap().iter().filter(|(key, _)| key.contains("tmp")).count(), 0);
+    }
+}
+
+#[tokio::test]
+async fn an_upload_that_is_cut_off_is_given_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, path) = (FaultyStore::default(), StorePath::from("k"));
+    let file = dir.path().join("file");
+    std::fs::write(&file, vec![1; MULTIPART_ABOVE as usize + 1]).unwrap();
+    store.faults.hang_parts.store(true, Relaxed);
+    let upload = put_multipart(&store, &path, &file, MULTIPART_ABOVE + 1);
+    assert!(tokio::time::timeout(Duration::from_millis(50), upload).await.is_err());
+    while store.faults.aborted.load(Relaxed) == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    store.faults.hang_parts.store(false, Relaxed);
+    put_multipart(&store, &path, &file, MULTIPART_ABOVE + 1).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(store.faults.aborted.load(Relaxed), 1, "one that is complete is not");
+}
+
+#[tokio::test]
+async fn a_read_that_hangs_is_repeated_within_its_budget() {
+    let store = FaultyStore::default();
+    let storage = Storage::remote(Arc::new(store.clone()), "p", "s3://x/p", &settings());
+    storage.put("a", Bytes::from_static(b"12345678")).await.unwrap();
+    store.faults.hang_next.store(1, Relaxed);
+    assert_eq!(storage.get("a").await.unwrap().unwrap(), &b"12345678"[..]);
 }
 
 #[test]

@@ -16,19 +16,35 @@ use crate::part::Place;
 use crate::rebuild::rebuild_with;
 use crate::timer::Timer;
 
+mod backup;
 mod crash;
+mod masters;
 mod outage;
+mod retention;
 mod trouble;
 
 /// Where time starts in these tests: 2 h into a day.
 const START: Millis = 20_000 * DAY_MS + 2 * 3_600_000;
 
+/// The wall clock, and what the monotonic one says beside it.
 #[derive(Debug)]
-struct TestClock(AtomicI64);
+struct TestClock(AtomicI64, AtomicI64);
 
 impl Clock for TestClock {
     fn now_ms(&self) -> Millis {
         self.0.load(Relaxed)
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_millis(self.1.load(Relaxed) as u64)
+    }
+}
+
+impl TestClock {
+    /// Lets time pass.
+    fn pass(&self, ms: Millis) {
+        self.0.fetch_add(ms, Relaxed);
+        self.1.fetch_add(ms, Relaxed);
     }
 }
 
@@ -49,7 +65,7 @@ impl Bench {
     fn new(remote: bool) -> Self {
         Self {
             dir: tempfile::tempdir().unwrap(),
-            clock: Arc::new(TestClock(AtomicI64::new(START))),
+            clock: Arc::new(TestClock(AtomicI64::new(START), AtomicI64::new(0))),
             remote: remote.then(FaultyStore::default),
             written: Content::new(),
             next: 0,
@@ -354,29 +370,6 @@ async fn windows_then_days_by_themselves() {
     store.compact_all(false).await.unwrap();
     assert!(levels(&store).iter().all(|&l| l == 2), "{:?}", levels(&store));
     bench.verify(&store).await;
-    store.close(CLOSE).await;
-    drop(store);
-    bench.sound().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn retention_drops_whole_days_when_they_are_due() {
-    let mut bench = Bench::new(false);
-    bench.tune = |s| s.retention = Some(Duration::from_secs(5 * 86_400));
-    let store = bench.open().await;
-    bench.write(&store, &[START, START - DAY_MS]).await;
-    store.flush_all().await.unwrap();
-    let day_end = START - DAY_MS - 2 * 3_600_000 + DAY_MS;
-    bench.clock.0.store(day_end + 5 * DAY_MS - 1, Relaxed);
-    assert_eq!(store.expire().await.unwrap(), 0, "nothing early");
-    bench.clock.0.store(day_end + 5 * DAY_MS, Relaxed);
-    assert_eq!(store.expire().await.unwrap(), 1);
-    bench.written.retain(|(_, ts), _| *ts == START);
-    bench.verify(&store).await;
-    store.flush_all().await.unwrap();
-    store.clean().await.unwrap();
-    let files = files_below(&bench.dir.path().join("data/store/metrics"));
-    assert!(files.iter().all(|f| f.contains("2024-10-04")) && !files.is_empty(), "{files:?}");
     store.close(CLOSE).await;
     drop(store);
     bench.sound().await;

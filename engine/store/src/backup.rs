@@ -1,0 +1,287 @@
+//! Backups: all parts of one snapshot, copied to a folder or bucket of their own, with a manifest that names them.
+//!
+//! Parts never change and have ids of their own, so backups into one place share them: a later one copies only what is
+//! new. A backup is there once its manifest is; what was copied before a crash is taken up by the next. Each part is
+//! checked against its checksums before it is copied. `docs/backup.md` tells how to use it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use quiver_types::Clock;
+use serde::{Deserialize, Serialize};
+
+use crate::cache::Caches;
+use crate::core::Core;
+use crate::error::{Context, Error, ErrorKind, Result, chain};
+use crate::failpoint;
+use crate::io::{LocalIo, PartIo};
+use crate::layout::{IDENTITY_KEY, STORE_FORMAT, parse_part_key};
+use crate::metrics::METRICS;
+use crate::object::{Storage, Tail};
+use crate::part::{FileMeta, Part, PartMeta, Place};
+use crate::settings::StoreSettings;
+use crate::store::Store;
+
+mod copy;
+mod manifest;
+mod restore;
+
+pub use manifest::Manifest;
+pub use restore::{RestoreReport, list, restore};
+
+use copy::{checksum, fetch};
+use manifest::{key_of, manifests};
+
+/// Memory for footers while parts are checked.
+const CACHE_BYTES: u64 = 16 << 20;
+
+/// What a backup did.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct BackupReport {
+    /// Name of the backup, for `quiver restore --at`.
+    pub name: String,
+    /// The commit of the catalog that it holds.
+    pub commit: u64,
+    /// Parts in it.
+    pub parts: usize,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Files that were copied; the others were there from an earlier backup.
+    pub copied_files: usize,
+    /// Bytes of them.
+    pub copied_bytes: u64,
+    /// Parts that are damaged and not in the backup, with the reason.
+    pub damaged: Vec<String>,
+    /// Files of older backups that were deleted.
+    pub deleted_files: usize,
+}
+
+impl fmt::Display for BackupReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, commit, parts, bytes, copied_files, copied_bytes, damaged, deleted_files } = self;
+        crate::check::list(f, "parts are damaged and NOT in the backup", damaged)?;
+        write!(
+            f,
+            "backup `{name}` of commit {commit}: {parts} parts, {bytes} bytes; copied {copied_files} files, \
+             {copied_bytes} bytes; deleted {deleted_files} files of older backups"
+        )
+    }
+}
+
+/// Where a backup goes.
+#[derive(Debug, Clone)]
+pub struct BackupRequest {
+    /// A folder, or a URL of the forms that `store.url` takes.
+    pub to: String,
+    /// How many backups stay there, this one included; none: all.
+    pub keep: Option<usize>,
+}
+
+impl Store {
+    /// Makes a backup while writes go on. It holds everything that was acknowledged before the call, and each later
+    /// write as a whole or not at all.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] when the place cannot be one of a backup, [`ErrorKind::Conflict`] when it is that of
+    /// another installation or a backup runs, [`ErrorKind::Unavailable`] when a store does not answer.
+    pub async fn backup(&self, request: &BackupRequest) -> Result<BackupReport> {
+        let core = self.core();
+        let _one = core.backing_up.try_lock().map_err(|_| Error::new(ErrorKind::Conflict, "a backup runs already"))?;
+        if request.keep == Some(0) {
+            return Err(Error::invalid("a backup must keep at least itself"));
+        }
+        let to = Storage::at(&request.to, &core.settings)?;
+        if inside(&to, &core.storage) || inside(&core.storage, &to) {
+            let text =
+                format!("`{}` and the store `{}` lie in one another; name another place", to.url(), core.storage.url());
+            return Err(Error::invalid(text));
+        }
+        // What is not in parts yet would be missing: the WAL is no part of a backup.
+        let aside = self.flush_sealed().await?;
+        let (commit, parts) = {
+            let visible = core.shared.visible();
+            (visible.commit, Arc::clone(&visible.parts))
+        };
+        failpoint::hit("backup.after-snapshot");
+        let stage = stage(&core.settings);
+        let done = Backup { core, to: &to, stage: &stage }.run(commit, &parts, request.keep).await;
+        let _ = tokio::fs::remove_dir_all(&stage).await;
+        let mut report = done?;
+        report.damaged.extend(aside);
+        METRICS.backup_last_success.set_time(core.now());
+        METRICS.backup_bytes.add(report.copied_bytes);
+        tracing::info!(to = to.url(), "{report}");
+        Ok(report)
+    }
+}
+
+/// One run.
+struct Backup<'a> {
+    core: &'a Core,
+    to: &'a Storage,
+    /// Folder for files on their way from one remote store to another.
+    stage: &'a Path,
+}
+
+impl Backup<'_> {
+    async fn run(&self, commit: u64, parts: &[Arc<Part>], keep: Option<usize>) -> Result<BackupReport> {
+        let there: BTreeMap<String, u64> = self.to.list("").await?.into_iter().collect();
+        if there.contains_key(IDENTITY_KEY) {
+            let text =
+                format!("`{}` is a store, not a place for backups; name another folder or prefix", self.to.url());
+            return Err(Error::invalid(text));
+        }
+        let mut names = manifests(&there);
+        let newest = match names.last() {
+            Some(name) => Some(Manifest::read(self.to, name).await?),
+            None => None,
+        };
+        if let Some(other) = newest.as_ref().filter(|m| m.installation != self.core.installation) {
+            let text = format!("`{}` holds backups of another installation (`{}`)", self.to.url(), other.installation);
+            return Err(Error::new(ErrorKind::Conflict, text));
+        }
+        let known = newest.map(|m| m.files).unwrap_or_default();
+        let made_ms = self.core.now_ms();
+        let mut report = BackupReport { name: manifest::name(commit, made_ms), commit, ..BackupReport::default() };
+        let mut manifest = Manifest {
+            format: STORE_FORMAT,
+            installation: self.core.installation,
+            commit,
+            made_ms,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            parts: Vec::with_capacity(parts.len()),
+            files: BTreeMap::new(),
+        };
+        for part in parts {
+            self.core.going_on()?;
+            let has =
+                |file: &FileMeta| known.get(&file.key).filter(|_| there.get(&file.key) == Some(&file.bytes)).copied();
+            let old: Option<Vec<(String, u32)>> =
+                part.meta.files.iter().map(|f| Some((f.key.clone(), has(f)?))).collect();
+            match old {
+                Some(old) => manifest.files.extend(old),
+                None => match self.copy(&part.meta).await {
+                    Ok(sums) => {
+                        report.copied_files += sums.len();
+                        report.copied_bytes += part.meta.bytes;
+                        manifest.files.extend(sums);
+                    }
+                    // A damaged or missing file is the part's fault, not that of the backup.
+                    Err(e) if matches!(e.kind(), ErrorKind::Internal | ErrorKind::NotFound) => {
+                        tracing::error!(part = %part.meta.id, error = %chain(&e), "a part cannot be backed up");
+                        report.damaged.push(format!("{}: {}", part.meta.id, chain(&e)));
+                        continue;
+                    }
+                    Err(e) => return Err(e),
+                },
+            }
+            report.parts += 1;
+            report.bytes += part.meta.bytes;
+            manifest.parts.push(PartMeta { place: Place::Store, ..part.meta.clone() });
+        }
+        failpoint::hit("backup.before-manifest");
+        manifest.write(self.to, &report.name).await?;
+        failpoint::hit("backup.after-manifest");
+        names.insert(report.name.clone());
+        if let Some(keep) = keep {
+            report.deleted_files = prune(self.to, &names, keep, &manifest).await?;
+        }
+        Ok(report)
+    }
+
+    /// Copies the files of a part, and gives their checksums.
+    async fn copy(&self, part: &PartMeta) -> Result<Vec<(String, u32)>> {
+        let local = match part.place {
+            Place::Spool => Some(self.core.spool_root.as_path()),
+            Place::Store => self.core.storage.local_root(),
+        };
+        let root = local.unwrap_or(self.stage).to_owned();
+        if local.is_none() {
+            for file in &part.files {
+                fetch(&self.core.storage, &file.key, file.bytes, &root.join(&file.key)).await?;
+            }
+        }
+        let io: Arc<dyn PartIo> = Arc::new(LocalIo::new(&root, &root));
+        Part::new(part.clone(), io, Arc::new(Caches::new(CACHE_BYTES, false))).verify().await?;
+        let mut sums = Vec::with_capacity(part.files.len());
+        for file in &part.files {
+            failpoint::hit("backup.before-file");
+            let path = root.join(&file.key);
+            let sum = checksum(path.clone()).await?;
+            let tail = Tail { bytes: file.tail_len, crc: file.tail_crc };
+            let sent = self.to.put_file(&file.key, &path, file.bytes, tail).await;
+            // Of the other store, not of the part: not to be taken for damage.
+            sent.map_err(|e| Error::new(ErrorKind::Unavailable, "the backup cannot be written").with_source(e))?;
+            sums.push((file.key.clone(), sum));
+            if local.is_none() {
+                let _ = tokio::fs::remove_file(&path).await;
+            }
+        }
+        Ok(sums)
+    }
+}
+
+/// Deletes all but the newest `keep` backups, and the files that none of those names.
+async fn prune(to: &Storage, names: &BTreeSet<String>, keep: usize, newest: &Manifest) -> Result<usize> {
+    let old: Vec<&String> = names.iter().rev().skip(keep).collect();
+    let mut kept: BTreeSet<String> = newest.files.keys().cloned().collect();
+    for name in names.iter().rev().take(keep) {
+        kept.extend(Manifest::read(to, name).await?.files.into_keys());
+    }
+    to.delete(&old.iter().map(|name| key_of(name)).collect::<Vec<_>>()).await?;
+    let files = to.list("").await?.into_iter().map(|(key, _)| key);
+    let gone: Vec<_> = files.filter(|key| parse_part_key(key).is_some() && !kept.contains(key)).collect();
+    to.delete(&gone).await?;
+    Ok(gone.len())
+}
+
+/// Makes a backup of a store that does not run: opens it, which replays its WAL, and closes it again.
+///
+/// # Errors
+/// As [`Store::open`] and [`Store::backup`].
+pub async fn backup(settings: StoreSettings, clock: Arc<dyn Clock>, request: &BackupRequest) -> Result<BackupReport> {
+    let mut settings = settings;
+    // It changes nothing beyond what a start does; least of all does it drop what is about to be saved.
+    settings.compaction.enabled = false;
+    (settings.retention, settings.size_max) = (None, None);
+    settings.table_retention.clear();
+    let store = Store::open(settings, clock).await?;
+    let report = store.backup(request).await;
+    store.close(std::time::Duration::from_secs(60)).await;
+    report
+}
+
+/// Says whether one place lies in another, or is it.
+fn inside(inner: &Storage, outer: &Storage) -> bool {
+    let rest = inner.url().trim_end_matches('/').strip_prefix(outer.url().trim_end_matches('/'));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Gives the folder for files on their way.
+fn stage(settings: &StoreSettings) -> PathBuf {
+    settings.data_dir.join("backup")
+}
+
+/// Turns a local path into an absolute one.
+fn absolute(path: &str) -> Result<PathBuf> {
+    std::path::absolute(path).internal(format!("`{path}` is no path"))
+}
+
+impl Storage {
+    /// Opens a place by a URL of the forms that `store.url` takes, or by the path of a folder.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for URLs of no known form.
+    pub fn at(place: &str, settings: &StoreSettings) -> Result<Self> {
+        if place.is_empty() {
+            return Err(Error::invalid("name a folder or URL for the backup"));
+        }
+        if !place.contains("://") {
+            return Ok(Self::local(&absolute(place)?, settings));
+        }
+        let settings = StoreSettings { store_url: Some(place.to_owned()), ..settings.clone() };
+        Self::open(&settings, Path::new(""))
+    }
+}

@@ -1,0 +1,161 @@
+//! Restores: the files of a backup into an empty store, and a catalog that names them. The result is an installation of
+//! its own, so that it and the one that was backed up can never be taken for each other.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use quiver_types::Clock;
+use uuid::Uuid;
+
+use super::copy::{checksum, fetch};
+use super::manifest::{Manifest, manifests};
+use super::stage;
+use crate::catalog::Rebuilt;
+use crate::error::{Error, ErrorKind, Result};
+use crate::failpoint;
+use crate::identity;
+use crate::layout::IDENTITY_KEY;
+use crate::object::{Storage, Tail};
+use crate::offline::Offline;
+use crate::part::FileMeta;
+use crate::retention::clock;
+use crate::settings::StoreSettings;
+
+/// What a restore did.
+#[derive(Debug, Clone)]
+pub struct RestoreReport {
+    /// The backup.
+    pub name: String,
+    /// The new installation.
+    pub installation: Uuid,
+    /// Parts in it.
+    pub parts: usize,
+    /// Bytes of them.
+    pub bytes: u64,
+}
+
+impl fmt::Display for RestoreReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, installation, parts, bytes } = self;
+        write!(f, "restored backup `{name}` as installation {installation}: {parts} parts, {bytes} bytes")
+    }
+}
+
+/// Gives the names of the backups at a place, oldest first.
+///
+/// # Errors
+/// [`ErrorKind::Unavailable`] when it does not answer.
+pub async fn list(settings: &StoreSettings, from: &str) -> Result<Vec<String>> {
+    let objects: BTreeMap<_, _> = Storage::at(from, settings)?.list("").await?.into_iter().collect();
+    Ok(manifests(&objects).into_iter().collect())
+}
+
+/// Restores a backup, the newest unless one is named, into an empty data directory and an empty store. One that was
+/// interrupted can be called again.
+///
+/// # Errors
+/// [`ErrorKind::Conflict`] when there is something already, [`ErrorKind::NotFound`] when there is no such backup,
+/// [`ErrorKind::Internal`] when a file of it is damaged.
+pub async fn restore(
+    settings: StoreSettings,
+    clock: Arc<dyn Clock>,
+    from: &str,
+    at: Option<&str>,
+) -> Result<RestoreReport> {
+    let source = Storage::at(from, &settings)?;
+    let objects: BTreeMap<_, _> = source.list("").await?.into_iter().collect();
+    let missing = || Error::new(ErrorKind::NotFound, format!("`{}` holds no backup", source.url()));
+    let name = match at {
+        Some(name) => name.to_owned(),
+        None => manifests(&objects).pop_last().ok_or_else(missing)?,
+    };
+    let manifest = Manifest::read(&source, &name).await?;
+    let offline = Offline::open(&settings, clock, None).await?;
+    let stage = stage(&settings);
+    let restored = Restore { source: &source, manifest: &manifest, offline: &offline }.run(&settings).await;
+    let _ = tokio::fs::remove_dir_all(&stage).await;
+    offline.catalog.close().await;
+    let bytes = manifest.parts.iter().map(|p| p.bytes).sum();
+    Ok(RestoreReport { name, installation: restored?, parts: manifest.parts.len(), bytes })
+}
+
+struct Restore<'a> {
+    source: &'a Storage,
+    manifest: &'a Manifest,
+    offline: &'a Offline,
+}
+
+impl Restore<'_> {
+    async fn run(&self, settings: &StoreSettings) -> Result<Uuid> {
+        let target = &self.offline.storage;
+        let there = self.check_empty().await?;
+        for file in self.manifest.parts.iter().flat_map(|p| &p.files) {
+            if there.get(&file.key) != Some(&file.bytes) {
+                self.copy(file, settings).await?;
+            }
+        }
+        failpoint::hit("restore.after-files");
+        let stored = identity::stored(target).await?;
+        let installation = stored.map_or_else(Uuid::now_v7, |i| i.installation);
+        identity::write(target, installation).await?;
+        // The backup's time, not ours: else a backup that is older than the retention would be dropped at the start.
+        clock::write(&clock::file(&settings.data_dir), self.manifest.made_ms)?;
+        failpoint::hit("restore.after-identity");
+        let rebuilt = Rebuilt {
+            installation,
+            commits: Vec::new(),
+            live: Vec::new(),
+            removed: Vec::new(),
+            adopted: self.manifest.parts.clone(),
+            floors: Vec::new(),
+        };
+        self.offline.catalog.replace(&rebuilt).await?;
+        Ok(installation)
+    }
+
+    /// Refuses a place that holds anything but what an interrupted restore of this backup left; gives that.
+    async fn check_empty(&self) -> Result<HashMap<String, u64>> {
+        let target = &self.offline.storage;
+        let conflict = |text: String| Err(Error::new(ErrorKind::Conflict, text));
+        let dir = self.offline.dir.root().display();
+        if let Some(id) = self.offline.catalog.installation().await? {
+            return conflict(format!(
+                "the data directory `{dir}` holds installation `{id}`; restore into an empty one"
+            ));
+        }
+        let wal = std::fs::read_dir(self.offline.dir.wal()).is_ok_and(|mut files| files.next().is_some());
+        if wal || !self.offline.spool_files()?.is_empty() {
+            return conflict(format!("the data directory `{dir}` holds data; restore into an empty one"));
+        }
+        let there: HashMap<String, u64> = target.list("").await?.into_iter().collect();
+        let other = there.keys().find(|key| !self.manifest.files.contains_key(*key) && *key != IDENTITY_KEY);
+        match other {
+            Some(key) => {
+                conflict(format!("the store `{}` holds objects (`{key}`, …); restore into an empty one", target.url()))
+            }
+            None => Ok(there),
+        }
+    }
+
+    async fn copy(&self, file: &FileMeta, settings: &StoreSettings) -> Result<()> {
+        let local = self.source.local_root().map(|root| root.join(&file.key));
+        let path = local.clone().unwrap_or_else(|| stage(settings).join(&file.key));
+        if local.is_none() {
+            fetch(self.source, &file.key, file.bytes, &path).await?;
+        }
+        let sum = checksum(path.clone()).await?;
+        if self.manifest.files.get(&file.key) != Some(&sum) {
+            let text =
+                format!("file `{}` of the backup is damaged: it has another checksum than when it was made", file.key);
+            return Err(Error::internal(text));
+        }
+        failpoint::hit("restore.before-file");
+        let tail = Tail { bytes: file.tail_len, crc: file.tail_crc };
+        self.offline.storage.put_file(&file.key, &path, file.bytes, tail).await?;
+        if local.is_none() {
+            let _ = tokio::fs::remove_file(&path).await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,257 @@
+//! The time that retention goes by. A machine that boots with a wrong clock must not lose its data, so the wall clock is
+//! believed only as long as it moves with the monotonic one, from a time that was believed before.
+//!
+//! That time stands in the file `CLOCK` of the data directory; where there is none, the newest commit or sample of the
+//! store gives it. A wall clock that is more than a day ahead of it (a jump, or a store that was off for long) is held
+//! against the monotonic clock for hours: it is believed when it kept in step with it and samples of its time have
+//! kept coming. Until then time goes on from where it was.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use quiver_types::Millis;
+use quiver_types::time::DAY_MS;
+
+use crate::core::Core;
+use crate::error::{Context, Result, chain, io_error};
+use crate::layout::sync_dir;
+use crate::metrics::METRICS;
+
+/// How far the wall clock may be from where it is expected.
+pub(crate) const LEAP_MAX: Millis = DAY_MS;
+/// How far ahead of the clock the newest sample may be to count.
+const SAMPLES_AHEAD: Millis = 2 * DAY_MS;
+/// How much the believed time moves before it is written again.
+const WRITE_EVERY: Millis = 10 * 60_000;
+/// How often a clock that is not believed is logged.
+const SAY_EVERY: Duration = Duration::from_secs(3600);
+
+/// What is known of the time at one moment.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    wall: Millis,
+    elapsed: Duration,
+    /// Newest sample in parts.
+    newest: Option<Millis>,
+}
+
+/// A wall clock that is not where it is expected.
+#[derive(Debug, Clone, Copy)]
+struct Leap {
+    wall: Millis,
+    since: Duration,
+    /// When it was logged last.
+    said: Option<Duration>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct TrustedClock {
+    /// A time that is believed, and when that was.
+    anchor: (Millis, Duration),
+    confirm: Duration,
+    leap: Option<Leap>,
+    file: PathBuf,
+    written: Option<Millis>,
+}
+
+fn millis(time: Duration) -> Millis {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Gives the file that holds the believed time.
+pub(crate) fn file(data_dir: &Path) -> PathBuf {
+    data_dir.join("CLOCK")
+}
+
+/// Reads the believed time; none when there is none yet, or it is damaged.
+pub(crate) fn believed(file: &Path) -> Option<Millis> {
+    std::fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+/// Says in words how far the wall clock is from the believed time.
+pub(crate) fn words(wall: Millis, believed: Millis) -> String {
+    let days = (wall - believed).abs() as f64 / DAY_MS as f64;
+    let side = if wall > believed { "ahead of" } else { "behind" };
+    format!(
+        "the clock of this machine is {days:.1} days {side} the time that retention goes by; days are dropped by the \
+         earlier of the two until the clock has held for hours{}",
+        if wall > believed { " and samples of its time have kept coming" } else { "" }
+    )
+}
+
+impl TrustedClock {
+    /// Begins with the time that an earlier process believed, else with that of the store's content.
+    pub(super) async fn open(core: &Core) -> Result<Self> {
+        let (wall, elapsed, file) = (core.now_ms(), core.clock.elapsed(), file(&core.settings.data_dir));
+        let time = match believed(&file) {
+            Some(time) => time,
+            None => newest(core, wall).max(core.catalog.last_committed_ms().await?).unwrap_or(wall),
+        };
+        let confirm = core.settings.clock_confirm;
+        Ok(Self { anchor: (time, elapsed), confirm, leap: None, file, written: None })
+    }
+
+    /// Gives the time that retention may go by now, and tells when that is not the wall clock's.
+    pub(super) async fn read(&mut self, core: &Core) -> Millis {
+        let wall = core.now_ms();
+        let reading = Reading { wall, elapsed: core.clock.elapsed(), newest: newest(core, wall) };
+        let time = self.judge(reading);
+        METRICS.retention_clock_lead.set_time(Duration::from_millis(wall.abs_diff(self.expected(reading.elapsed))));
+        self.tell(core, reading);
+        if self.written.is_none_or(|written| (self.anchor.0 - written).abs() >= WRITE_EVERY) {
+            let (file, anchor) = (self.file.clone(), self.anchor.0);
+            match tokio::task::spawn_blocking(move || write(&file, anchor)).await {
+                Ok(Ok(())) => self.written = Some(anchor),
+                Ok(Err(e)) => tracing::warn!(error = %chain(&e), "cannot note the time that retention goes by"),
+                Err(error) => tracing::warn!(%error, "cannot note the time that retention goes by"),
+            }
+        }
+        time
+    }
+
+    /// Where the wall clock should be.
+    fn expected(&self, elapsed: Duration) -> Millis {
+        self.anchor.0.saturating_add(millis(elapsed.saturating_sub(self.anchor.1)))
+    }
+
+    fn judge(&mut self, now: Reading) -> Millis {
+        let expected = self.expected(now.elapsed);
+        let off = |wall: Millis, expected: Millis| wall.saturating_sub(expected).saturating_abs() > LEAP_MAX;
+        if !off(now.wall, expected) {
+            (self.anchor, self.leap) = ((now.wall, now.elapsed), None);
+            return now.wall;
+        }
+        let new = Leap { wall: now.wall, since: now.elapsed, said: None };
+        let leap = *self.leap.get_or_insert(new);
+        let held = now.elapsed.saturating_sub(leap.since);
+        if off(now.wall, leap.wall.saturating_add(millis(held))) {
+            // Another jump: all begins anew.
+            self.leap = Some(new);
+        } else if held >= self.confirm {
+            // Forwards, samples must have come in the second half of that time.
+            let half = leap.wall.saturating_add(millis(self.confirm / 2));
+            if now.wall < expected || now.newest.is_some_and(|newest| newest >= half) {
+                tracing::info!(days = (now.wall - expected) / DAY_MS, "the clock has held, retention goes by it again");
+                (self.anchor, self.leap) = ((now.wall, now.elapsed), None);
+                return now.wall;
+            }
+        }
+        expected.min(now.wall)
+    }
+
+    fn tell(&mut self, core: &Core, now: Reading) {
+        let expected = self.expected(now.elapsed);
+        let text = self.leap.as_mut().map(|leap| {
+            let text = words(now.wall, expected);
+            if leap.said.is_none_or(|said| now.elapsed.saturating_sub(said) >= SAY_EVERY) {
+                leap.said = Some(now.elapsed);
+                tracing::warn!("{text}");
+            }
+            text
+        });
+        *core.clock_note.lock() = text;
+    }
+}
+
+/// Gives the newest sample of the parts, of those that the clock allows.
+fn newest(core: &Core, wall: Millis) -> Option<Millis> {
+    let times = core.shared.visible();
+    let latest = wall.saturating_add(SAMPLES_AHEAD);
+    times.parts.iter().map(|p| p.meta.max_ts).filter(|&ts| ts <= latest).max()
+}
+
+/// Notes a time that is believed.
+pub(crate) fn write(file: &Path, time: Millis) -> Result<()> {
+    let temporary = file.with_extension("tmp");
+    let put = || {
+        let mut out = File::create(&temporary)?;
+        writeln!(out, "{time}")?;
+        out.sync_all()?;
+        std::fs::rename(&temporary, file)
+    };
+    put().map_err(|e| io_error(format!("cannot write `{}`", file.display()), e))?;
+    file.parent().map_or(Ok(()), sync_dir).internal("cannot sync the data directory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Millis = 20_000 * DAY_MS;
+    const HOUR: Millis = 3_600_000;
+
+    fn clock() -> TrustedClock {
+        let confirm = Duration::from_secs(6 * 3600);
+        TrustedClock { anchor: (START, Duration::ZERO), confirm, leap: None, file: PathBuf::new(), written: None }
+    }
+
+    /// Reads it `hours` after the start of the process; `wall` and `newest` are hours after the believed time.
+    fn at(clock: &mut TrustedClock, hours: Millis, wall: Millis, newest: Option<Millis>) -> Millis {
+        let elapsed = Duration::from_millis((hours * HOUR) as u64);
+        let reading = Reading { wall: START + wall * HOUR, elapsed, newest: newest.map(|h| START + h * HOUR) };
+        (clock.judge(reading) - START) / HOUR
+    }
+
+    #[test]
+    fn a_clock_that_moves_evenly_is_believed() {
+        let mut clock = clock();
+        assert_eq!(at(&mut clock, 0, 20, None), 20, "a day ahead after a pause");
+        // No sample for a year.
+        for hours in 1..8760 {
+            assert_eq!(at(&mut clock, hours, 20 + hours, None), 20 + hours);
+        }
+    }
+
+    #[test]
+    fn a_jump_is_not_believed_without_samples() {
+        let mut clock = clock();
+        for hours in 0..100 {
+            assert_eq!(at(&mut clock, hours, 960 + hours, Some(0)), hours, "time goes on evenly");
+        }
+        assert_eq!(at(&mut clock, 100, 100, Some(0)), 100, "and is believed when it comes back");
+    }
+
+    #[test]
+    fn a_long_pause_is_believed_when_samples_keep_coming() {
+        let mut clock = clock();
+        for hours in 0..6 {
+            assert_eq!(at(&mut clock, hours, 960 + hours, Some(960 + hours)), hours);
+        }
+        assert_eq!(at(&mut clock, 6, 966, Some(961)), 6, "they came at first only");
+        assert_eq!(at(&mut clock, 7, 967, Some(966)), 967);
+    }
+
+    #[test]
+    fn each_jump_begins_anew() {
+        let mut clock = clock();
+        assert_eq!(at(&mut clock, 0, 960, Some(960)), 0);
+        assert_eq!(at(&mut clock, 5, 2000, Some(2000)), 5);
+        assert_eq!(at(&mut clock, 6, 2001, Some(2001)), 6);
+        assert_eq!(at(&mut clock, 11, 2006, Some(2006)), 2006);
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_drops_less() {
+        let mut clock = clock();
+        assert_eq!(at(&mut clock, 0, -960, None), -960);
+        assert_eq!(at(&mut clock, 3, 3, None), 3, "it came back in time");
+        assert_eq!(at(&mut clock, 4, -960, None), -960);
+        assert_eq!(at(&mut clock, 10, -954, None), -954, "it has held");
+        assert_eq!(at(&mut clock, 11, 11, None), -953, "so this is a jump");
+    }
+
+    #[test]
+    fn the_time_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = file(dir.path());
+        assert_eq!(believed(&file), None);
+        write(&file, START).unwrap();
+        write(&file, START + 5).unwrap();
+        assert_eq!(believed(&file), Some(START + 5));
+        std::fs::write(&file, "x").unwrap();
+        assert_eq!(believed(&file), None);
+    }
+}

@@ -1,0 +1,132 @@
+//! Backups and what is made of them, over local and remote stores in all pairs.
+
+use super::*;
+use crate::backup::{BackupRequest, list, restore};
+
+fn request(to: &Path, keep: Option<usize>) -> BackupRequest {
+    BackupRequest { to: to.display().to_string(), keep }
+}
+
+/// Restores into a new bench.
+async fn restored(bench: &Bench, from: &Path, at: Option<&str>) -> Bench {
+    let copy = Bench { written: bench.written.clone(), next: bench.next, ..Bench::new(false) };
+    let clock = Arc::clone(&copy.clock) as Arc<dyn Clock>;
+    restore(copy.settings(), clock, &from.display().to_string(), at).await.unwrap();
+    copy
+}
+
+async fn same(copy: &mut Bench) {
+    copy.sound().await;
+    let store = copy.open().await;
+    copy.verify(&store).await;
+    copy.write(&store, &[START + 777_777]).await;
+    store.compact_all(true).await.unwrap();
+    copy.verify(&store).await;
+    store.close(CLOSE).await;
+    drop(store);
+    copy.sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_backup_holds_its_moment_and_copies_what_is_new() {
+    for remote in [false, true] {
+        let mut bench = Bench::new(remote);
+        let place = bench.dir.path().join("backups");
+        let store = bench.open().await;
+        bench.write(&store, &[START, START - DAY_MS]).await;
+        let first = store.backup(&request(&place, None)).await.unwrap();
+        assert!(first.parts >= 2 && first.copied_files > 0 && first.damaged.is_empty(), "{first}");
+        let mut then = restored(&bench, &place, None).await;
+        bench.clock.pass(60_000);
+        bench.write(&store, &[START + 1]).await;
+        let second = store.backup(&request(&place, None)).await.unwrap();
+        assert!(second.copied_bytes < second.bytes, "{second}");
+        let again = store.backup(&request(&place, None)).await.unwrap();
+        assert_eq!(again.copied_files, 0);
+        // What is compacted since is in none of them.
+        bench.clock.pass(60_000);
+        let mut now = restored(&bench, &place, None).await;
+        same(&mut now).await;
+        same(&mut then).await;
+        let mut old = restored(&then, &place, Some(&first.name)).await;
+        old.written.retain(|(_, ts), _| *ts != START + 777_777);
+        same(&mut old).await;
+        store.compact_all(true).await.unwrap();
+        let third = store.backup(&request(&place, Some(1))).await.unwrap();
+        assert!(third.deleted_files > 0, "{third}");
+        let names = list(&bench.settings(), &place.display().to_string()).await.unwrap();
+        assert_eq!(names, [third.name]);
+        let mut last = restored(&bench, &place, None).await;
+        same(&mut last).await;
+        store.close(CLOSE).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_is_refused_by_name() {
+    let mut bench = Bench::new(false);
+    let place = bench.dir.path().join("backups");
+    let store = bench.open().await;
+    bench.write(&store, &[START]).await;
+    let refused = async |to: &Path, part: &str| {
+        let error = store.backup(&request(to, None)).await.unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    };
+    refused(&bench.dir.path().join("data/store"), "lie in one another").await;
+    refused(&bench.dir.path().join("data/store/backups"), "lie in one another").await;
+    refused(&bench.dir.path().join("data"), "lie in one another").await;
+    refused(Path::new(""), "name a folder or URL").await;
+    store.backup(&request(&place, None)).await.unwrap();
+    let mut other = Bench::new(false);
+    let others = other.open().await;
+    other.write(&others, &[START]).await;
+    let error = others.backup(&request(&place, None)).await.unwrap_err();
+    assert!(error.to_string().contains("backups of another installation"), "{error}");
+    others.close(CLOSE).await;
+    drop(others);
+    let from = place.display().to_string();
+    let clock = Arc::clone(&other.clock) as Arc<dyn Clock>;
+    let error = loop {
+        let error = restore(other.settings(), Arc::clone(&clock), &from, None).await.unwrap_err().to_string();
+        // See `unlocked`.
+        if !error.contains("in use") {
+            break error;
+        }
+    };
+    assert!(error.contains("restore into an empty one"), "{error}");
+    let empty = Bench::new(false);
+    let error = restore(empty.settings(), Arc::clone(&clock), &from, Some("nope")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    // A flipped bit in the backup: named, and nothing is served of it.
+    let part = files_below(&place.join("metrics")).into_iter().find(|f| f.contains("samples")).unwrap();
+    let mut bytes = std::fs::read(&part).unwrap();
+    bytes[40] ^= 1;
+    std::fs::write(&part, &bytes).unwrap();
+    let error = restore(empty.settings(), Arc::clone(&clock), &from, None).await.unwrap_err();
+    assert!(error.to_string().contains("is damaged"), "{error}");
+    bytes[40] ^= 1;
+    std::fs::write(&part, &bytes).unwrap();
+    // Called again, it goes on.
+    restore(empty.settings(), clock, &from, None).await.unwrap();
+    let copy = Bench { written: bench.written.clone(), ..empty };
+    copy.sound().await;
+    store.close(CLOSE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_part_is_named_and_left_out() {
+    let mut bench = Bench::new(false);
+    let place = bench.dir.path().join("backups");
+    let store = bench.open().await;
+    bench.write(&store, &[START, START - DAY_MS]).await;
+    store.flush_all().await.unwrap();
+    let data = bench.dir.path().join("data/store/metrics");
+    let part = files_below(&data).into_iter().find(|f| f.contains("samples")).unwrap();
+    let mut bytes = std::fs::read(&part).unwrap();
+    bytes[40] ^= 1;
+    std::fs::write(&part, &bytes).unwrap();
+    let report = store.backup(&request(&place, None)).await.unwrap();
+    assert_eq!((report.damaged.len(), report.parts), (1, 1), "{report}");
+    assert!(report.to_string().contains("NOT in the backup"), "{report}");
+    store.close(CLOSE).await;
+}

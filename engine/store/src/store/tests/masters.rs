@@ -1,0 +1,198 @@
+//! One store, one server: of two that come to it, one stops and nothing is lost.
+
+use super::*;
+use crate::layout::{EPOCH_PREFIX, epoch_key};
+
+/// Another machine at the same store.
+fn beside(bench: &Bench) -> Bench {
+    Bench { remote: bench.remote.clone(), ..Bench::new(false) }
+}
+
+/// Copies a data directory as it lies there.
+fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().flatten() {
+        let (path, to) = (entry.path(), to.join(entry.file_name()));
+        match path.is_dir() {
+            true => copy_dir(&path, &to),
+            false => drop(std::fs::copy(&path, &to).unwrap()),
+        }
+    }
+}
+
+fn data(bench: &Bench) -> std::path::PathBuf {
+    bench.dir.path().join("data")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_first_starts_at_once() {
+    for _ in 0..20 {
+        let mut first = Bench::new(true);
+        let mut second = beside(&first);
+        let (a, b) = tokio::join!(first.try_open(), second.try_open());
+        let (error, store, bench) = match (a, b) {
+            (Ok(store), Err(e)) => (e, store, &mut first),
+            (Err(e), Ok(store)) => (e, store, &mut second),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        bench.write(&store, &[START]).await;
+        store.flush_all().await.unwrap();
+        bench.verify(&store).await;
+        store.close(CLOSE).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_database_is_refused() {
+    for remote in [false, true] {
+        let mut bench = Bench::new(remote);
+        let store = bench.open().await;
+        bench.write(&store, &[START]).await;
+        store.flush_all().await.unwrap();
+        store.close(CLOSE).await;
+        drop(store);
+        let database = data(&bench).join("quiver.db");
+        let old = std::fs::read(&database).unwrap();
+        let store = bench.open().await;
+        bench.write(&store, &[START + 1]).await;
+        store.compact_all(true).await.unwrap();
+        store.close(CLOSE).await;
+        drop(store);
+        std::fs::write(&database, &old).unwrap();
+        let error = bench.try_open().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        assert!(error.to_string().contains("quiver catalog rebuild"), "{error}");
+        let clock = Arc::clone(&bench.clock) as Arc<dyn Clock>;
+        rebuild_with(bench.settings(), clock, bench.storage()).await.unwrap();
+        let store = bench.open().await;
+        bench.verify(&store).await;
+        store.close(CLOSE).await;
+        drop(store);
+        bench.sound().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_copy_of_the_store_is_refused() {
+    let mut bench = Bench::new(false);
+    let store = bench.open().await;
+    bench.write(&store, &[START]).await;
+    store.flush_all().await.unwrap();
+    let (now, old) = (data(&bench).join("store"), bench.dir.path().join("old"));
+    copy_dir(&now, &old);
+    bench.write(&store, &[START + 1]).await;
+    store.flush_all().await.unwrap();
+    store.close(CLOSE).await;
+    drop(store);
+    std::fs::remove_dir_all(&now).unwrap();
+    copy_dir(&old, &now);
+    let error = bench.try_open().await.unwrap_err();
+    assert!(error.to_string().contains("the store is an older copy"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clone_fences_the_first() {
+    let mut bench = Bench::new(true);
+    let store = bench.open().await;
+    bench.write(&store, &[START]).await;
+    store.flush_all().await.unwrap();
+    bench.write(&store, &[START + 1]).await;
+    store.flush_all().await.unwrap();
+    let mut clone = beside(&bench);
+    clone.written = bench.written.clone();
+    clone.next = 1000;
+    copy_dir(&data(&bench), &data(&clone));
+    let later = clone.open().await;
+    // The first merges parts that the clone reads, and would delete them.
+    let error = store.compact_all(true).await.unwrap_err();
+    assert!(error.to_string().contains("writes no more"), "{error}");
+    let lost = store.lost().await;
+    assert_eq!(lost.kind(), ErrorKind::Conflict);
+    assert!(lost.to_string().contains("another server took the store"), "{lost}");
+    assert!(!store.ready());
+    let refused = bench.try_write(&store, &[START + 2]).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    assert!(refused.to_string().contains("another server took the store"), "{refused}");
+    assert!(store.clean().await.is_err() || store.clean().await.unwrap() == 0);
+    store.close(CLOSE).await;
+    drop(store);
+    clone.verify(&later).await;
+    clone.write(&later, &[START + 3]).await;
+    later.compact_all(true).await.unwrap();
+    clone.verify(&later).await;
+    // The first comes back: its catalog and the store have parted.
+    let error = bench.try_open().await.unwrap_err();
+    assert!(error.to_string().contains("quiver catalog rebuild"), "{error}");
+    clone.write(&later, &[START + 4]).await;
+    later.flush_all().await.unwrap();
+    later.close(CLOSE).await;
+    drop(later);
+    clone.sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clone_on_a_local_store_fences_the_first_before_its_commit() {
+    fn shared(settings: &mut StoreSettings) {
+        let root = settings.data_dir.ancestors().nth(2).unwrap().join("shared-store");
+        settings.store_url = Some(format!("file://{}", root.display()));
+    }
+    let root = tempfile::tempdir().unwrap();
+    let bench = |name: &str| {
+        let dir = tempfile::Builder::new().prefix(name).tempdir_in(root.path()).unwrap();
+        Bench { dir, tune: shared, ..Bench::new(false) }
+    };
+    let mut first = bench("first");
+    let store = first.open().await;
+    first.write(&store, &[START]).await;
+    store.flush_all().await.unwrap();
+    let mut clone = bench("clone");
+    (clone.written, clone.next) = (first.written.clone(), 1000);
+    copy_dir(&data(&first), &data(&clone));
+    let later = clone.open().await;
+    first.write(&store, &[START + 1]).await;
+    assert!(store.flush_all().await.unwrap_err().to_string().contains("writes no more"));
+    // Nothing acknowledged is lost: it stands in the first one's WAL.
+    store.close(CLOSE).await;
+    drop(store);
+    clone.verify(&later).await;
+    later.close(CLOSE).await;
+    drop(later);
+    let store = first.open().await;
+    first.verify(&store).await;
+    store.close(CLOSE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stores_of_builds_before_epochs_start() {
+    let mut bench = Bench::new(false);
+    let store = bench.open().await;
+    bench.write(&store, &[START]).await;
+    store.flush_all().await.unwrap();
+    store.close(CLOSE).await;
+    drop(store);
+    let root = data(&bench).join("store");
+    std::fs::remove_dir_all(root.join(EPOCH_PREFIX)).unwrap();
+    for file in files_below(&root.join("_catalog")) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.contains("\"epoch\":1,"), "{text}");
+        std::fs::write(&file, text.replace("\"epoch\":1,", "")).unwrap();
+    }
+    for epoch in 1..40 {
+        let store = bench.open().await;
+        assert!(root.join(epoch_key(epoch)).is_file());
+        store.close(Duration::ZERO).await;
+    }
+    assert!(files_below(&root.join(EPOCH_PREFIX)).len() < 20, "old ones go");
+    bench.sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_without_conditional_writes_is_refused() {
+    let bench = Bench::new(true);
+    let faults = &bench.remote.as_ref().unwrap().faults;
+    faults.ignores_conditions.store(true, Relaxed);
+    let error = bench.try_open().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("If-None-Match"), "{error}");
+}

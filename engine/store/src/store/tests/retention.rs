@@ -1,0 +1,232 @@
+//! What goes with time and size, and that no clock makes more of it.
+
+use super::*;
+
+/// Days 0 to `days` before today, each with samples; flushed.
+async fn fill(bench: &mut Bench, store: &Store, days: i64) {
+    let times: Vec<_> = (0..=days).map(|day| START - day * DAY_MS).collect();
+    bench.write(store, &times).await;
+    store.flush_all().await.unwrap();
+}
+
+fn days_left(store: &Store) -> usize {
+    let days: std::collections::BTreeSet<_> = store.visible().parts.iter().map(|p| p.meta.day).collect();
+    days.len()
+}
+
+fn five_days(settings: &mut StoreSettings) {
+    settings.retention = Some(Duration::from_secs(5 * 86_400));
+    settings.drop_grace = Duration::ZERO;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retention_drops_whole_days_when_they_are_due() {
+    let mut bench = Bench::new(false);
+    bench.tune = five_days;
+    let store = bench.open().await;
+    bench.write(&store, &[START, START - DAY_MS]).await;
+    store.flush_all().await.unwrap();
+    store.expire().await.unwrap();
+    let day_end = START - DAY_MS - 2 * 3_600_000 + DAY_MS;
+    bench.clock.pass(day_end + 5 * DAY_MS - 1 - START);
+    assert_eq!(store.expire().await.unwrap(), 0, "nothing early");
+    bench.clock.pass(1);
+    assert_eq!(store.expire().await.unwrap(), 1);
+    bench.written.retain(|(_, ts), _| *ts == START);
+    bench.verify(&store).await;
+    store.flush_all().await.unwrap();
+    store.clean().await.unwrap();
+    let files = files_below(&bench.dir.path().join("data/store/metrics"));
+    assert!(files.iter().all(|f| f.contains("2024-10-04")) && !files.is_empty(), "{files:?}");
+    store.close(CLOSE).await;
+    drop(store);
+    bench.sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_table_has_its_own() {
+    let mut bench = Bench::new(false);
+    bench.tune = |s| {
+        s.retention = Some(Duration::from_secs(5 * 86_400));
+        s.table_retention = [("metrics".to_owned(), None)].into();
+    };
+    let store = bench.open().await;
+    bench.write(&store, &[START]).await;
+    store.flush_all().await.unwrap();
+    store.expire().await.unwrap();
+    bench.clock.pass(100 * DAY_MS);
+    assert_eq!(store.expire().await.unwrap(), 0);
+    bench.verify(&store).await;
+    store.close(CLOSE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_jumps_drops_nothing_and_says_so() {
+    for jump in [40 * DAY_MS, -40 * DAY_MS] {
+        let mut bench = Bench::new(false);
+        bench.tune = five_days;
+        let store = bench.open().await;
+        fill(&mut bench, &store, 4).await;
+        assert_eq!(store.expire().await.unwrap(), 0);
+        assert_eq!(store.notes(), Vec::<String>::new());
+        bench.clock.0.fetch_add(jump, Relaxed);
+        for _ in 0..10 {
+            assert_eq!(store.expire().await.unwrap(), 0, "{jump}");
+            bench.clock.pass(3_600_000);
+        }
+        let side = if jump > 0 { "40.0 days ahead of" } else { "40.0 days behind" };
+        // Backwards it is believed after hours: less is due by it.
+        assert_eq!(store.notes().first().is_some_and(|n| n.contains(side)), jump > 0, "{:?}", store.notes());
+        bench.verify(&store).await;
+        store.close(CLOSE).await;
+        drop(store);
+        // Nor does a restart make it believed; commits of the jumped clock do not either.
+        let clock = Arc::clone(&bench.clock) as Arc<dyn Clock>;
+        let report = check_with(bench.settings(), clock, bench.storage()).await.unwrap();
+        assert_eq!(report.to_string().contains("note: the clock of this machine is"), jump > 0, "{report}");
+        let store = bench.open().await;
+        for _ in 0..10 {
+            assert_eq!(store.expire().await.unwrap(), 0, "{jump}, after a restart");
+            bench.clock.pass(3_600_000);
+        }
+        bench.verify(&store).await;
+        store.close(CLOSE).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_was_off_for_long_goes_on() {
+    let mut bench = Bench::new(false);
+    bench.tune = five_days;
+    let store = bench.open().await;
+    fill(&mut bench, &store, 3).await;
+    store.expire().await.unwrap();
+    store.close(CLOSE).await;
+    drop(store);
+    let later = START + 40 * DAY_MS;
+    bench.clock.0.store(later, Relaxed);
+    let store = bench.open().await;
+    let mut dropped = 0;
+    for hour in 0..=7 {
+        assert_eq!(dropped, 0, "not before the clock has held");
+        bench.write(&store, &[later + hour * 3_600_000]).await;
+        store.flush_all().await.unwrap();
+        dropped = store.expire().await.unwrap();
+        if dropped > 0 {
+            break;
+        }
+        bench.clock.pass(3_600_000);
+    }
+    assert_eq!(dropped, 4, "then all that is due");
+    bench.written.retain(|(_, ts), _| *ts >= later);
+    bench.verify(&store).await;
+    assert_eq!(store.notes(), Vec::<String>::new());
+    store.close(CLOSE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_round_drops_some_days_only_and_files_stay_for_a_while() {
+    let mut bench = Bench::new(false);
+    bench.tune = |s| s.retention = Some(Duration::from_secs(20 * 86_400));
+    let store = bench.open().await;
+    fill(&mut bench, &store, 19).await;
+    store.expire().await.unwrap();
+    bench.clock.pass(12 * DAY_MS);
+    let files = || files_below(&bench.dir.path().join("data/store/metrics")).len();
+    let before = files();
+    assert_eq!(store.expire().await.unwrap(), 7);
+    assert_eq!((store.expire().await.unwrap(), days_left(&store)), (4, 9));
+    store.flush_all().await.unwrap();
+    store.clean().await.unwrap();
+    assert_eq!(files(), before, "for `quiver store undrop`");
+    bench.clock.0.fetch_add(40 * DAY_MS, Relaxed);
+    store.clean().await.unwrap();
+    assert_eq!(files(), before, "no jump ends the grace");
+    store.close(CLOSE).await;
+    drop(store);
+    let clock = Arc::clone(&bench.clock) as Arc<dyn Clock>;
+    let again = crate::undrop::undrop(bench.settings(), Arc::clone(&clock), None).await.unwrap();
+    assert_eq!(again, 11);
+    assert_eq!(crate::undrop::undrop(bench.settings(), Arc::clone(&clock), None).await.unwrap(), 0);
+    bench.tune = |s| s.retention = None;
+    let store = bench.open().await;
+    bench.verify(&store).await;
+    store.flush_all().await.unwrap();
+    store.close(CLOSE).await;
+    drop(store);
+    // Nor does a rebuild take them for removed.
+    rebuild_with(bench.settings(), clock, None).await.unwrap();
+    bench.tune = |s| s.retention = Some(Duration::from_secs(20 * 86_400));
+    bench.clock.0.fetch_sub(40 * DAY_MS, Relaxed);
+    let store = bench.open().await;
+    bench.verify(&store).await;
+    while store.expire().await.unwrap() > 0 {}
+    assert_eq!(days_left(&store), 9);
+    store.flush_all().await.unwrap();
+    store.clean().await.unwrap();
+    bench.clock.1.fetch_add(6 * 3_600_000, Relaxed);
+    store.clean().await.unwrap();
+    assert_eq!(files() * 20, before * 9);
+    store.close(CLOSE).await;
+    drop(store);
+    bench.sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_oldest_days_go_when_the_store_is_too_large() {
+    let mut bench = Bench::new(true);
+    let store = bench.open().await;
+    fill(&mut bench, &store, 9).await;
+    let bytes = |store: &Store| store.visible().parts.iter().map(|p| p.meta.bytes).sum::<u64>();
+    let all = bytes(&store);
+    store.close(CLOSE).await;
+    drop(store);
+    // Half of it, by a limit that the type of `tune` allows.
+    bench.tune = |s| s.size_max = Some(1);
+    let mut settings = bench.settings();
+    settings.size_max = Some(all / 2);
+    let overrides = StoreOverrides { storage: bench.storage(), wal_disk: None };
+    let clock = Arc::clone(&bench.clock) as Arc<dyn Clock>;
+    let store = Store::open_with(settings, clock, overrides).await.unwrap();
+    store.expire().await.unwrap();
+    assert!(bytes(&store) <= all / 2 && days_left(&store) >= 4, "{} of {all}", bytes(&store));
+    let first = store.visible().parts.iter().map(|p| p.meta.min_ts).min().unwrap();
+    let kept = bench.written.len();
+    bench.written.retain(|(_, ts), _| *ts >= first);
+    assert!(bench.written.len() < kept);
+    bench.verify(&store).await;
+    store.flush_all().await.unwrap();
+    assert!(store.clean().await.unwrap() > 0 || store.metrics().iter().any(|m| m.name == "quiver_cleaner_queue_count"));
+    store.close(CLOSE).await;
+    drop(store);
+    let store = bench.open().await;
+    store.expire().await.unwrap();
+    assert_eq!(days_left(&store), 1, "the newest day stays");
+    store.close(CLOSE).await;
+    drop(store);
+    bench.sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_whose_answer_is_lost_is_known() {
+    let mut bench = Bench::new(false);
+    bench.tune = five_days;
+    let store = bench.open().await;
+    fill(&mut bench, &store, 4).await;
+    fill(&mut bench, &store, 4).await;
+    store.expire().await.unwrap();
+    let lose = |n| store.core.catalog.lose_answers.store(n, Relaxed);
+    lose(1);
+    store.compact_all(true).await.unwrap();
+    assert_eq!(levels(&store), [2; 5], "what readers see is what the catalog says");
+    bench.clock.pass(3 * DAY_MS);
+    lose(2);
+    assert_eq!(store.expire().await.unwrap(), 2);
+    let (_, live) = store.core.catalog.live_parts().await.unwrap();
+    assert_eq!(live.len(), 3);
+    assert_eq!(levels(&store), [2; 3]);
+    store.compact_all(true).await.unwrap();
+    store.close(CLOSE).await;
+    drop(store);
+    bench.sound().await;
+}

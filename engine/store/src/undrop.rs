@@ -1,0 +1,42 @@
+//! `quiver store undrop`: brings back what retention dropped by a wrong clock or setting, as long as the files are there.
+
+use std::sync::Arc;
+
+use quiver_types::Clock;
+
+use crate::error::Result;
+use crate::identity;
+use crate::object::Storage;
+use crate::offline::Offline;
+use crate::settings::StoreSettings;
+
+/// Makes dropped parts live again whose files are all there; gives their number. The server must not run.
+///
+/// # Errors
+/// [`crate::ErrorKind::Conflict`] when the server runs or store and catalog do not belong together,
+/// [`crate::ErrorKind::Unavailable`] when the store does not answer.
+pub async fn undrop(settings: StoreSettings, clock: Arc<dyn Clock>, storage: Option<Storage>) -> Result<usize> {
+    let offline = Offline::open(&settings, clock, storage).await?;
+    let done = run(&offline).await;
+    offline.catalog.close().await;
+    done
+}
+
+async fn run(offline: &Offline) -> Result<usize> {
+    let Some(installation) = offline.catalog.installation().await? else { return Ok(0) };
+    identity::confirm(&offline.catalog, &offline.storage, installation).await?;
+    let mut whole = Vec::new();
+    for part in offline.catalog.dropped_parts().await? {
+        let mut there = true;
+        for file in &part.files {
+            there &= offline.storage.size(&file.key).await? == Some(file.bytes);
+        }
+        if there {
+            whole.push(part.id);
+        }
+    }
+    if !whole.is_empty() {
+        offline.catalog.undrop(&whole).await?;
+    }
+    Ok(whole.len())
+}
