@@ -40,9 +40,11 @@ async fn samples(server: &Server, name: &str) -> usize {
 fn copy_dir(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a folder");
     for entry in std::fs::read_dir(from).expect("a folder").flatten() {
-        match entry.path().is_dir() {
-            true => copy_dir(&entry.path(), &to.join(entry.file_name())),
-            false => drop(std::fs::copy(entry.path(), to.join(entry.file_name())).expect("a copy")),
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_dir(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), &to).expect("a copy");
         }
     }
 }

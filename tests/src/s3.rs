@@ -116,10 +116,8 @@ impl Proxy {
             Some(Fault::Reset) => return Err(Broken),
             _ => {}
         }
-        let alone = match request.headers().contains_key(header::IF_NONE_MATCH) && is_upload {
-            true => Some(self.conditional.lock().await),
-            false => None,
-        };
+        let condition = is_upload && request.headers().contains_key(header::IF_NONE_MATCH);
+        let alone = if condition { Some(self.conditional.lock().await) } else { None };
         let response = Service::call(service, request).await.map_err(|_| Broken)?;
         drop(alone);
         match fault {

@@ -287,10 +287,7 @@ impl Core {
 
     /// Fails once the store closes.
     pub(crate) fn going_on(&self) -> Result<()> {
-        match self.stop.is_cancelled() {
-            true => Err(Error::new(ErrorKind::Cancelled, "the store closes")),
-            false => Ok(()),
-        }
+        if self.stop.is_cancelled() { Err(Error::new(ErrorKind::Cancelled, "the store closes")) } else { Ok(()) }
     }
 
     /// Says whether a compaction may go on.

@@ -232,10 +232,8 @@ fn arm_failpoints() -> Result<(), Failure> {
 
 fn backup(args: &BackupArgs) -> Result<(), Failure> {
     // The server's own folder may be another than ours.
-    let to = match args.to.contains("://") {
-        true => args.to.clone(),
-        false => std::path::absolute(&args.to)?.display().to_string(),
-    };
+    let to =
+        if args.to.contains("://") { args.to.clone() } else { std::path::absolute(&args.to)?.display().to_string() };
     let request = BackupRequest { to, keep: args.keep };
     let report = match &args.server {
         Some(server) => runtime()?.block_on(remote::backup(server, &request))?,

@@ -144,10 +144,7 @@ struct FaultyUpload {
 #[async_trait]
 impl MultipartUpload for FaultyUpload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
-        match self.faults.hang_parts.load(Relaxed) {
-            true => Box::pin(std::future::pending()),
-            false => self.upload.put_part(data),
-        }
+        if self.faults.hang_parts.load(Relaxed) { Box::pin(std::future::pending()) } else { self.upload.put_part(data) }
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
