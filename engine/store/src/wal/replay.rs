@@ -70,10 +70,8 @@ pub(crate) fn replay(
     let left = generations.iter().filter(|(id, _)| !flushed(**id)).flat_map(|(_, files)| files.values());
     METRICS.wal_replay.set(left.map(bytes).sum());
     let mut out = Vec::new();
-    let mut removed = false;
     for (id, files) in generations {
         if flushed(id) {
-            removed = true;
             files.values().for_each(|path| discard(disk, path));
             continue;
         }
@@ -89,16 +87,10 @@ pub(crate) fn replay(
         generation.seal();
         let files: Vec<PathBuf> = files.into_values().collect();
         if generation.is_empty() {
-            removed = true;
             files.iter().for_each(|path| if damaged { quarantine(disk, path) } else { discard(disk, path) });
         } else {
             out.push(Replayed { generation: Arc::new(generation), files, damaged, corrupt });
         }
-    }
-    // What the catalog forgets of their writer after this must not come back with a power cut: the segments of a
-    // generation that is in parts would be replayed a second time.
-    if removed {
-        disk.sync_dir(dir).map_err(|e| io_error(format!("cannot sync `{}`", dir.display()), e))?;
     }
     Ok(out)
 }
@@ -124,9 +116,7 @@ pub(crate) fn discard(disk: &dyn WalDisk, path: &Path) {
 pub(crate) fn quarantine(disk: &dyn WalDisk, path: &Path) {
     let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return };
     let to = dir.join(QUARANTINE).join(name);
-    // The new name lasts before the old one goes with the next sync of the WAL's folder.
-    let moved = disk.rename(path, &to).and_then(|()| disk.sync_dir(&dir.join(QUARANTINE)));
-    match moved {
+    match disk.rename(path, &to) {
         Ok(()) => warn!(path = %to.display(), "kept a WAL segment with damage aside"),
         Err(error) => warn!(path = %path.display(), %error, "cannot move a WAL segment with damage aside"),
     }

@@ -482,12 +482,7 @@ impl Committer {
         METRICS.wal_failures.inc();
         let (path, good_bytes) = (segment.path().to_owned(), segment.good_bytes());
         drop(segment);
-        let removed = good_bytes == 0 && self.disk.remove(&path).is_ok();
-        if removed {
-            // Else a power cut brings the name back, with records that were answered by an error.
-            if let Err(error) = self.disk.sync_dir(&self.dir) {
-                debug!(%error, "cannot sync the folder of the WAL after a removal");
-            }
+        if good_bytes == 0 && self.disk.remove(&path).is_ok() {
             // As if it had never been: the next one takes its number and follows the same predecessor.
             self.log.paths.pop();
             self.log.next_segment -= 1;
