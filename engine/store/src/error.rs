@@ -3,6 +3,8 @@
 //! Messages are for the caller; what the disk, SQLite or the object store said is the source, for the log.
 
 use quiver_types::ReadStats;
+use std::sync::Arc;
+
 pub use quiver_types::{Error, ErrorKind, Result};
 
 use crate::metrics::METRICS;
@@ -70,7 +72,11 @@ pub fn disk_is_full(error: &(dyn std::error::Error + 'static)) -> bool {
     let full = |e: &std::io::Error| {
         matches!(e.kind(), Io::StorageFull | Io::QuotaExceeded) || e.get_ref().is_some_and(|inner| disk_is_full(inner))
     };
-    error.downcast_ref::<std::io::Error>().is_some_and(full) || error.source().is_some_and(disk_is_full)
+    // Errors of ours hold their sources shared, and give them out so.
+    let shared = error.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>();
+    error.downcast_ref::<std::io::Error>().is_some_and(full)
+        || shared.is_some_and(|inner| disk_is_full(&**inner))
+        || error.source().is_some_and(disk_is_full)
 }
 
 /// Writes an error with its whole chain of causes, for logs.
