@@ -2,9 +2,9 @@
 //!
 //! Messages are for the caller; what the disk, SQLite or the object store said is the source, for the log.
 
-use quiver_types::ReadStats;
 use std::sync::Arc;
 
+use quiver_types::ReadStats;
 pub use quiver_types::{Error, ErrorKind, Result};
 
 use crate::metrics::METRICS;
