@@ -45,7 +45,7 @@ impl Heads {
         // One byte more than allowed tells "just fits" from "does not".
         let room = (self.bytes_max + 1).saturating_sub(self.text.len());
         self.text.extend_from_slice(&came[..came.len().min(room)]);
-        if let Some(end) = end_of_head(&self.text, from) {
+        if let Some(end) = end_of_head(&self.text, from).filter(|end| *end <= self.bytes_max) {
             self.twice.store(lengths(&self.text[..end]) > 1, Relaxed);
             self.text = Vec::new();
             return Ok(());
