@@ -315,12 +315,12 @@ async fn survives(cases: Vec<Case>, timeout: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn queries_that_grow_by_labels() {
-    survives(labels(), "60s").await;
+    survives(labels(), "25s").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn queries_that_grow_by_their_text() {
-    survives(texts(), "60s").await;
+    survives(texts(), "25s").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

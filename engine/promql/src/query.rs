@@ -296,7 +296,7 @@ impl PromqlEngine {
     ) -> Result<Evaluated> {
         let Some((key, rests_on)) = self.cacheable(&expr, times, options, ctx) else {
             let job = self.job(expr, times, options, ctx, self.source.snapshot());
-            return self.query.run(ctx, job.evaluate()).await;
+            return self.query.run(ctx, Box::pin(job.evaluate())).await;
         };
         let (engine, options, inner) = (self.clone(), *options, ctx.clone());
         let work = async move {
@@ -304,7 +304,7 @@ impl PromqlEngine {
             let range = engine.range_job(expr, times, &options, &inner, key, rests_on);
             range.evaluate().await
         };
-        self.query.run(ctx, work).await
+        self.query.run(ctx, Box::pin(work)).await
     }
 
     async fn explain(

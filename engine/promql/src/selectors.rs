@@ -31,6 +31,7 @@ pub fn selectors(expr: &Expr) -> Vec<&[Matcher]> {
 }
 
 /// Gives the matchers that more than one selector has.
+#[allow(clippy::mutable_key_type, reason = "the compiled pattern of a matcher is no part of what it is compared by")]
 pub(crate) fn repeated(expr: &Expr) -> HashSet<Vec<Matcher>> {
     // Expressions may have tens of thousands of selectors.
     let mut times: HashMap<&[Matcher], usize> = HashMap::new();
