@@ -169,7 +169,7 @@ impl Backup<'_> {
                         manifest.files.extend(sums);
                     }
                     // A damaged or missing file is the part's fault, not that of the backup.
-                    Err(e) if matches!(e.kind(), ErrorKind::Internal | ErrorKind::NotFound) => {
+                    Err(e) if matches!(e.kind(), ErrorKind::Damaged | ErrorKind::Internal | ErrorKind::NotFound) => {
                         tracing::error!(part = %part.meta.id, error = %chain(&e), "a part cannot be backed up");
                         report.damaged.push(format!("{}: {}", part.meta.id, chain(&e)));
                         continue;

@@ -19,7 +19,7 @@ async fn same(copy: &mut Bench) {
     copy.sound().await;
     let store = copy.open().await;
     copy.verify(&store).await;
-    copy.write(&store, &[START + 777_777]).await;
+    copy.write(&store, &[START + 77_777]).await;
     store.compact_all(true).await.unwrap();
     copy.verify(&store).await;
     store.close(CLOSE).await;
@@ -49,7 +49,7 @@ async fn each_backup_holds_its_moment_and_copies_what_is_new() {
         same(&mut now).await;
         same(&mut then).await;
         let mut old = restored(&then, &place, Some(&first.name)).await;
-        old.written.retain(|(_, ts), _| *ts != START + 777_777);
+        old.written.retain(|(_, ts), _| *ts != START + 77_777);
         same(&mut old).await;
         store.compact_all(true).await.unwrap();
         let third = store.backup(&request(&place, Some(1))).await.unwrap();
