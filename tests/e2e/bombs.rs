@@ -112,7 +112,7 @@ async fn bombs_cost_little() {
         server.forget_peak();
         let (before, cpu) = (server.rss_bytes(), server.cpu());
         let answer = server.post(case.path, &case.headers, case.body).await;
-        let (extra, cpu) = (server.peak_bytes().saturating_sub(before), server.cpu() - cpu);
+        let (extra, cpu) = (server.peak_bytes().saturating_sub(before), server.cpu().saturating_sub(cpu));
         let shown = format!("{} at {} ({wire} bytes)", case.name, case.path);
         assert!(case.statuses.contains(&answer.status), "{shown}: {} {}", answer.status, answer.text());
         assert!(extra <= EXTRA_MAX + 2 * wire, "{shown}: {} MiB more", extra >> 20);
@@ -143,7 +143,7 @@ async fn an_answer_of_many_items_takes_no_memory() {
         // As many texts of items as there were actions.
         let (mut quotes, mut end) = (0, Vec::new());
         while let Some(piece) = answer.chunk().await.expect("the rest") {
-            quotes += piece.iter().filter(|b| **b == b'`').count();
+            quotes += piece.split(|b| *b == b'`').count() - 1;
             end = piece.to_vec();
         }
         assert!(end.ends_with(b"]}"), "{}", String::from_utf8_lossy(&end));

@@ -50,7 +50,7 @@ fn ask_for_flush(server: &Server) {
 }
 
 fn held(dir: &Path) -> usize {
-    std::fs::read_dir(dir.join("wal/held")).map_or(0, |files| files.count())
+    std::fs::read_dir(dir.join("wal/held")).map_or(0, Iterator::count)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -42,7 +42,7 @@ fn memory_bytes(rows: &[MetadataRow]) -> usize {
     let of = |r: &MetadataRow| {
         let m = &r.metadata;
         size_of::<MetadataRow>()
-            + [&m.metric, &m.metric_type, &m.help, &m.unit, &r.service].map(|s| s.len()).iter().sum::<usize>()
+            + [&m.metric, &m.metric_type, &m.help, &m.unit, &r.service].map(String::len).iter().sum::<usize>()
     };
     rows.iter().map(of).sum()
 }

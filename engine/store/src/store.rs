@@ -172,18 +172,9 @@ impl Store {
         let answered = core.catalog.answered_since(oldest).await?;
         write_path.load_requests(answered.into_iter().map(Arc::new).collect());
         let write_path = Arc::new(write_path);
-        let with_segments = {
-            let write_path = Arc::clone(&write_path);
-            tokio::task::spawn_blocking(move || write_path.writers_with_segments()).await
-        };
-        match with_segments.internal("the start stopped")? {
-            Ok(mut keep) => {
-                let held = found.aside.iter().map(|g| held_id(g.id()).writer);
-                keep.extend(found.replayed.iter().map(|g| g.writer).chain(held).chain([writer]));
-                core.catalog.forget_writers(&keep).await?;
-            }
-            Err(e) => tracing::warn!(error = %chain(&e), "writers without a log are kept in the catalog for now"),
-        }
+        let held = found.aside.iter().map(|g| held_id(g.id()).writer);
+        let writers = found.replayed.iter().map(|g| g.writer).chain(held).chain([writer]).collect();
+        forget_writers(&core, &write_path, writers).await?;
 
         let flushing = Arc::new(Flushing::default());
         let retire: Arc<dyn Retire> = Arc::clone(&write_path) as Arc<dyn Retire>;
@@ -487,6 +478,22 @@ async fn installation(catalog: &Catalog, storage: &Storage, now: Millis) -> Resu
             _ => Err(e),
         },
         Err(e) => Err(e),
+    }
+}
+
+/// Forgets the floors of all writers but these and those whose logs are still there.
+async fn forget_writers(core: &Core, write_path: &Arc<WritePath>, writers: Vec<Uuid>) -> Result<()> {
+    let write_path = Arc::clone(write_path);
+    let with_segments = tokio::task::spawn_blocking(move || write_path.writers_with_segments()).await;
+    match with_segments.internal("the start stopped")? {
+        Ok(mut keep) => {
+            keep.extend(writers);
+            core.catalog.forget_writers(&keep).await
+        }
+        Err(e) => {
+            tracing::warn!(error = %chain(&e), "writers without a log are kept in the catalog for now");
+            Ok(())
+        }
     }
 }
 

@@ -91,7 +91,7 @@ impl Ask {
             range.iter().filter_map(|(name, t)| t.map(|t| format!("{name}={t}"))).collect::<Vec<_>>().join(" ");
         asked.standing = is_standing;
         let ctx = query_context(state, asked, limits);
-        Ok(Self { query, scope, ctx, time_ns, params })
+        Ok(Self { params, query, scope, ctx, time_ns })
     }
 
     /// A count that must be a number; 0 when absent.

@@ -75,7 +75,7 @@ impl Sender {
 
     /// Says whether the request has a name of its own, and can be sent twice without being stored twice.
     fn named(&self, id: u64) -> bool {
-        self.signal == Signal::Logs && id % 2 == 0
+        self.signal == Signal::Logs && id.is_multiple_of(2)
     }
 
     /// Sends so many requests, or until the server is gone.

@@ -84,7 +84,7 @@ impl ScanShared {
         let pruned = [all.len() - timely.len(), timely.len() - parts.len()];
         stats::add(&stats.parts_total, all.len() as u64);
         let (parts_total, snapshot) = (all.len(), snapshot_kept);
-        Self { parts_total, pruned, request, access, stats, live, parts, snapshot, repeats }
+        Self { request, access, stats, live, parts, parts_total, pruned, snapshot, repeats }
     }
 
     /// Number of live batches.

@@ -25,7 +25,7 @@ impl Item {
     }
 
     fn is_taken(self) -> bool {
-        self.0 % OUTCOMES == 0
+        self.0.is_multiple_of(OUTCOMES)
     }
 
     /// The text of each item that there can be.
