@@ -170,6 +170,9 @@ fn log_contexts() -> [LogsContext; 2] {
         extra: vec![("env".to_owned(), "e".to_owned())],
         service: Arc::from(names(&["service.name", "app"])),
         keep_messages: true,
+        decolorize: names(&["", "c*"]),
+        preserve: names(&["a"]),
+        default_msg: "none".into(),
     };
     [context(FieldOptions { service: Arc::from(names(&["app"])), ..FieldOptions::default() }), context(options)]
 }

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use quiver_types::LogsBatch;
 
 pub use lines::JsonLines;
-pub use options::{FieldOptions, PARAMETERS};
+pub use options::{FieldOptions, KEEP_MESSAGES, PARAMETERS, Parameter};
 pub use report::{Dropped, Report};
 pub use rows::Rows;
 

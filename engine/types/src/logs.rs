@@ -5,6 +5,7 @@
 //! the same, so empty values never travel (`logs-api` section 1).
 
 mod batch;
+mod color;
 mod counts;
 mod filter;
 mod source;
@@ -13,6 +14,7 @@ mod stream;
 mod words;
 
 pub use batch::{BatchStream, LogsBatch, MSG, RecordMarks, RowFields};
+pub use color::without_colors;
 pub use counts::{CountedField, ValueCounts, ValueLimits};
 pub use filter::{
     FieldPattern, LogFilter, MatchHints, NumberRange, RowMatcher, StreamSelector, TimePredicate, ValueMatcher,

@@ -33,6 +33,8 @@ pub struct LogsSettings {
     pub service_fields: Arc<[String]>,
     /// How far in the future a row may be, in nanoseconds; `None`: any.
     pub accept_future_ns: Option<i64>,
+    /// The message of rows without one; empty: none.
+    pub default_message: Arc<str>,
 }
 
 impl Default for LogsSettings {
@@ -41,26 +43,45 @@ impl Default for LogsSettings {
             limits: LogsLimits::default(),
             service_fields: SERVICE_FIELDS.map(str::to_owned).into(),
             accept_future_ns: Some(2 * 86_400_000_000_000),
+            default_message: Arc::default(),
         }
     }
 }
 
-/// Routes of this family on the main port.
+/// Names of formats in paths: ours, and those of the service whose shippers are pointed here.
+const SEARCH_ENGINE: [&str; 2] = ["searchengine", "elasticsearch"];
+const AGGREGATOR: [&str; 2] = ["aggregator", "loki"];
+const SAAS: [&str; 2] = ["saas", "datadog"];
+
+/// Routes of this family on the main port: below `/insert`, and below `/logs-api/insert` beside the queries.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
+    let push = Router::new().route("/loki/api/v1/push", post(whole::push)).merge(otlp_routes());
+    ["/insert", "/logs-api/insert"].iter().fold(push, |router, base| router.merge(below(base)))
+}
+
+fn below(base: &str) -> Router<Arc<AppState>> {
     let mut router = Router::new()
-        .route("/insert/ready", get(handshake::ready))
-        .route("/insert/jsonline", post(lines::json_lines))
-        .route("/insert/searchengine", any(search_engine::root))
-        .route("/insert/searchengine/", any(search_engine::root))
-        .route("/insert/searchengine/{*path}", any(search_engine::below))
-        .route("/insert/aggregator/ready", get(handshake::aggregator_ready))
-        .route("/insert/saas/api/v2/logs", post(whole::saas))
-        .route("/insert/saas/api/v1/validate", any(handshake::validate))
-        .route("/insert/opentelemetry/v1/logs", post(whole::otlp));
-    for path in ["/insert/aggregator/api/v1/push", "/insert/aggregator/loki/api/v1/push", "/loki/api/v1/push"] {
-        router = router.route(path, post(whole::push));
+        .route(&format!("{base}/ready"), get(handshake::ready))
+        .route(&format!("{base}/jsonline"), post(lines::json_lines))
+        .route(&format!("{base}/opentelemetry/v1/logs"), post(whole::otlp));
+    for name in SEARCH_ENGINE {
+        router = router
+            .route(&format!("{base}/{name}"), any(search_engine::root))
+            .route(&format!("{base}/{name}/"), any(search_engine::root))
+            .route(&format!("{base}/{name}/{{*path}}"), any(search_engine::below));
     }
-    router.merge(otlp_routes())
+    for name in AGGREGATOR {
+        router = router.route(&format!("{base}/{name}/ready"), get(handshake::aggregator_ready));
+        for path in ["api/v1/push", "loki/api/v1/push"] {
+            router = router.route(&format!("{base}/{name}/{path}"), post(whole::push));
+        }
+    }
+    for name in SAAS {
+        router = router
+            .route(&format!("{base}/{name}/api/v2/logs"), post(whole::saas))
+            .route(&format!("{base}/{name}/api/v1/validate"), any(handshake::validate));
+    }
+    router
 }
 
 /// Routes of this family on the OTLP port too.

@@ -199,6 +199,8 @@ settings! {
         logs_accept_future: Span = "\"2d\"";
         /// Imports of exposition text at once, each with a thread and 8 MiB; others get 429.
         imports_max: usize = "16";
+        /// The message of log rows that come without one; empty: they stay without.
+        logs_default_message: String = "\"\"";
         /// Labels that name the service of a series; the first non-empty one counts.
         service_labels: Vec<String> = "[\"service_name\", \"service\", \"job\"]";
         /// Series new to the live data that one service may bring within an hour; more of them are refused (400 or partial

@@ -228,6 +228,7 @@ fn api_settings(settings: &Settings) -> ApiSettings {
                 .logs_accept_future
                 .0
                 .map(|d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX)),
+            default_message: settings.ingest.logs_default_message.as_str().into(),
         },
         retry_after_s: quiver_api::error::RETRY_AFTER_S,
         version: VERSION,

@@ -95,6 +95,7 @@ impl Rows {
                     self.add(name, text.raw);
                 }
             }
+            b'{' if self.names.list[name as usize].preserved => self.add_with(name, |out| json.compact(out))?,
             b'{' => {
                 let (start, mark) = (json.pos, self.mark());
                 match self.members(json, key, depth + 1) {

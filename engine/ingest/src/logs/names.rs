@@ -38,6 +38,11 @@ pub(crate) struct Name {
     pub(crate) reserved: bool,
     /// `_stream`, where it is read.
     pub(crate) is_stream: bool,
+    /// Whether its values lose their ANSI escape sequences; `may_be_colored` where the field may become the message.
+    pub(crate) colored: bool,
+    pub(crate) may_be_colored: bool,
+    /// Whether an object under it stays JSON.
+    pub(crate) preserved: bool,
     /// Whether the name needs a look when a field of it is added.
     pub(crate) special: bool,
     /// The batch that has it, and its number there.
@@ -154,6 +159,7 @@ impl Names {
         let msg = place(o.msg.as_deref(), self.defaults.msg);
         let ignored = o.ignores(text);
         let reserved = [TIME, STREAM, STREAM_ID].contains(&text);
+        let colored = o.decolorizes(text);
         Name {
             text: text.into(),
             time,
@@ -163,6 +169,9 @@ impl Names {
             ignored,
             reserved,
             is_stream: text == STREAM && self.defaults.reads_stream && o.stream.is_none(),
+            colored,
+            may_be_colored: colored || msg != NONE && o.decolorizes(MSG),
+            preserved: o.preserve.iter().any(|name| name == text),
             special: time != NONE || msg != NONE || ignored || reserved,
             batch: 0,
             in_batch: 0,

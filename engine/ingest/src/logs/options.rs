@@ -8,14 +8,23 @@ use quiver_types::logs::{MSG, STREAM, STREAM_ID, TIME};
 
 use crate::error::{Error, Result};
 
-/// Names of the parameters: in the query string, and as header.
-pub const PARAMETERS: [(&str, &str); 5] = [
-    ("_time_field", "logs-time-field"),
-    ("_msg_field", "logs-msg-field"),
-    ("_stream_fields", "logs-stream-fields"),
-    ("ignore_fields", "logs-ignore-fields"),
-    ("extra_fields", "logs-extra-fields"),
+/// A parameter: its name in the query string, and its names as header.
+pub type Parameter = (&'static str, [&'static str; 2]);
+
+/// The parameters of every log endpoint.
+pub const PARAMETERS: [Parameter; 7] = [
+    ("_time_field", ["logs-time-field", "vl-time-field"]),
+    ("_msg_field", ["logs-msg-field", "vl-msg-field"]),
+    ("_stream_fields", ["logs-stream-fields", "vl-stream-fields"]),
+    ("ignore_fields", ["logs-ignore-fields", "vl-ignore-fields"]),
+    ("extra_fields", ["logs-extra-fields", "vl-extra-fields"]),
+    ("decolorize_fields", ["logs-decolorize-fields", "vl-decolorize-fields"]),
+    ("preserve_json_keys", ["logs-preserve-json-keys", "vl-preserve-json-keys"]),
 ];
+
+/// Of an aggregator's push: lines that are JSON objects stay texts.
+pub const KEEP_MESSAGES: Parameter =
+    ("disable_message_parsing", ["logs-disable-message-parsing", "vl-loki-disable-message-parsing"]);
 
 /// How the fields of a request are handled.
 #[derive(Debug, Clone, Default)]
@@ -34,22 +43,30 @@ pub struct FieldOptions {
     pub service: Arc<[String]>,
     /// Whether an aggregator's line that is a JSON object is left as it is.
     pub keep_messages: bool,
+    /// Fields that lose their ANSI escape sequences; an entry that ends in `*` names all that begin so.
+    pub decolorize: Vec<String>,
+    /// Fields whose objects stay JSON.
+    pub preserve: Vec<String>,
+    /// The message of rows that have none; empty: they stay without.
+    pub default_msg: Arc<str>,
 }
 
 impl FieldOptions {
     /// Reads the parameters. `query` and `header` look one up by name.
     ///
     /// # Errors
-    /// Invalid: an entry of `extra_fields` without `=`, name or value, or with a name that rows cannot have.
+    /// Invalid: an entry of `extra_fields` without `=`, name or value, or with a name that rows cannot have;
+    /// `disable_message_parsing` that is neither true nor false.
     pub fn read<'a>(
         query: impl Fn(&str) -> Option<&'a str>,
         header: impl Fn(&str) -> Option<&'a str>,
         service: &Arc<[String]>,
     ) -> Result<Self> {
-        let given = |i: usize| {
-            let (parameter, name) = PARAMETERS[i];
-            query(parameter).filter(|v| !v.is_empty()).or_else(|| header(name)).filter(|v| !v.trim().is_empty())
+        let value = |(parameter, names): Parameter| {
+            let own = query(parameter).filter(|v| !v.is_empty());
+            own.or_else(|| names.into_iter().find_map(&header)).filter(|v| !v.trim().is_empty())
         };
+        let given = |i: usize| value(PARAMETERS[i]);
         let list = |text: &str| -> Vec<String> {
             text.split(',').map(str::trim).filter(|t| !t.is_empty()).map(str::to_owned).collect()
         };
@@ -65,16 +82,40 @@ impl FieldOptions {
             ignore: given(3).map(list).unwrap_or_default(),
             extra: given(4).map(extra).transpose()?.unwrap_or_default(),
             service: Arc::clone(service),
-            keep_messages: false,
+            keep_messages: value(KEEP_MESSAGES).map_or(Ok(false), switch)?,
+            decolorize: given(5).map(list).unwrap_or_default(),
+            preserve: given(6).map(list).unwrap_or_default(),
+            default_msg: Arc::default(),
         })
     }
 
     /// Says whether a name is to be dropped.
     pub(crate) fn ignores(&self, name: &str) -> bool {
-        self.ignore.iter().any(|entry| match entry.strip_suffix('*') {
-            Some(prefix) => name.starts_with(prefix),
-            None => name == entry,
-        })
+        is_listed(&self.ignore, name)
+    }
+
+    /// Says whether values of a name lose their ANSI escape sequences.
+    pub(crate) fn decolorizes(&self, name: &str) -> bool {
+        is_listed(&self.decolorize, name)
+    }
+}
+
+fn is_listed(list: &[String], name: &str) -> bool {
+    list.iter().any(|entry| match entry.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => name == entry || entry.is_empty() && name == MSG,
+    })
+}
+
+fn switch(text: &str) -> Result<bool> {
+    match text.trim() {
+        "1" | "t" | "T" | "true" | "True" | "TRUE" => Ok(true),
+        "0" | "f" | "F" | "false" | "False" | "FALSE" => Ok(false),
+        other => Err(Error::Parameter {
+            name: KEEP_MESSAGES.0,
+            what: "expected true or false",
+            value: crate::codec::cut(other),
+        }),
     }
 }
 
@@ -138,12 +179,18 @@ mod tests {
     fn parameters() {
         let options = read(
             &[("_stream_fields", "host,app , app"), ("extra_fields", "a=b=c,d=e"), ("_msg_field", "")],
-            &[("logs-stream-fields", "x"), ("logs-msg-field", "message,msg"), ("logs-ignore-fields", "a*,b")],
+            &[
+                ("logs-stream-fields", "x"),
+                ("logs-msg-field", "message,msg"),
+                ("logs-ignore-fields", "a*,b"),
+                ("vl-decolorize-fields", "c*"),
+            ],
         );
         let options = options.unwrap();
         assert_eq!(options.stream.as_deref(), Some(&["app".to_owned(), "host".to_owned()][..]));
         assert_eq!(options.msg.as_deref(), Some(&["message".to_owned(), "msg".to_owned()][..]));
         assert_eq!(options.time, None);
+        assert!(!options.keep_messages && options.decolorizes("c1") && !options.decolorizes("m"));
         assert_eq!(options.extra, [("a".to_owned(), "b=c".to_owned()), ("d".to_owned(), "e".to_owned())]);
         for (name, ignored) in [("a", true), ("abc", true), ("b", true), ("bc", false), ("c", false)] {
             assert_eq!(options.ignores(name), ignored, "{name}");
@@ -152,5 +199,8 @@ mod tests {
             let error = read(&[("extra_fields", bad)], &[]).unwrap_err();
             assert_eq!(error.kind(), quiver_types::ErrorKind::Invalid, "{bad}");
         }
+        assert!(read(&[], &[("vl-loki-disable-message-parsing", "1")]).unwrap().keep_messages);
+        assert!(!read(&[(KEEP_MESSAGES.0, "0")], &[("vl-loki-disable-message-parsing", "1")]).unwrap().keep_messages);
+        assert!(read(&[(KEEP_MESSAGES.0, "x")], &[]).is_err());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quiver_types::LogsBatch;
 use quiver_types::label::push_pair;
-use quiver_types::logs::RecordMarks;
+use quiver_types::logs::{RecordMarks, without_colors};
 
 use super::json::RawText;
 use super::names::{MSG_NAME, NONE, Names};
@@ -207,6 +207,8 @@ impl Rows {
             return;
         }
         let name = &mut self.names.list[number as usize];
+        // Sequences are taken out with the gaps, when it is known which field is the message.
+        self.gaps |= name.may_be_colored && memchr::memchr(0x1b, &self.batch.values[start..]).is_some();
         name.row = self.row_number;
         name.place = self.row.len() as u32;
         self.name_bytes += name.text.len();
@@ -303,6 +305,7 @@ impl Rows {
         let outcome = match settled {
             Ok(time) if self.live > 0 => {
                 self.add_extra();
+                self.add_default_message();
                 if let Some(fault) = self.fault {
                     Err(fault)
                 } else {
@@ -388,6 +391,12 @@ impl Rows {
         std::str::from_utf8(&self.batch.values[start..field.end as usize]).ok()
     }
 
+    /// The value of a field of the row by its name.
+    fn value_of(&self, name: &str) -> Option<&str> {
+        let live = |f: &RowField| f.name != DEAD && *self.names.list[f.name as usize].text == *name;
+        self.text_of(self.row.iter().position(live)? as u32)
+    }
+
     fn kill(&mut self, place: u32) {
         self.row[place as usize].name = DEAD;
         self.gaps = true;
@@ -417,6 +426,16 @@ impl Rows {
         if self.batch.values.len() - self.row_start + self.name_bytes > self.limits.row_bytes_max {
             self.fault = Some(Dropped::LargeRow);
         }
+    }
+
+    fn add_default_message(&mut self) {
+        let text = &self.options.default_msg;
+        if text.is_empty() || self.row.iter().any(|f| f.name == MSG_NAME) {
+            return;
+        }
+        self.batch.values.extend_from_slice(text.as_bytes());
+        self.row.push(RowField { name: MSG_NAME, end: self.batch.values.len() as u32 });
+        self.live += 1;
     }
 
     /// Writes the row into the batch.
@@ -452,12 +471,23 @@ impl Rows {
 
     fn close_gaps(&mut self) {
         self.scratch.clear();
-        let mut start = self.row_start;
+        let (mut start, mut kept) = (self.row_start, self.row_start as u32);
         for field in &mut self.row {
             let end = field.end as usize;
             if field.name != DEAD {
-                self.scratch.extend_from_slice(&self.batch.values[start..end]);
-                field.end = (self.row_start + self.scratch.len()) as u32;
+                let value = &self.batch.values[start..end];
+                let colored = self.names.list[field.name as usize].colored;
+                if colored {
+                    // Values are UTF-8: decoders write nothing else.
+                    let text = std::str::from_utf8(value).unwrap_or("");
+                    without_colors(text).for_each(|piece| self.scratch.extend_from_slice(piece.as_bytes()));
+                } else {
+                    self.scratch.extend_from_slice(value);
+                }
+                let end = (self.row_start + self.scratch.len()) as u32;
+                // A value of nothing but sequences is none.
+                field.name = if colored && end == kept { DEAD } else { field.name };
+                (field.end, kept) = (end, end);
             }
             start = end;
         }
@@ -485,10 +515,13 @@ impl Rows {
             *number = Some(found);
             return found;
         } else if !self.stream_text.is_empty() {
+            // The text says which fields make up the stream; what they are is said by the row.
+            let mut scratch = std::mem::take(&mut self.scratch);
             let text = std::str::from_utf8(&self.stream_text).unwrap_or("");
-            if let Some(pairs) = labels::parse(text) {
-                labels::canonical(pairs, &mut self.scratch);
-            }
+            let own = labels::parse(text).unwrap_or_default();
+            let value = |name: &str| self.value_of(name);
+            labels::canonical(own.iter().filter_map(|(name, _)| Some((*name, value(name)?))).collect(), &mut scratch);
+            self.scratch = scratch;
         }
         self.streams.find(&self.scratch, &mut self.batch)
     }

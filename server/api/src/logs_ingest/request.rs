@@ -37,16 +37,8 @@ impl Intake {
         let encoding = encoding.map(|name| Encoding::from_header(Some(name))).transpose().map_err(ours)?;
         let settings = &state.settings.logs;
         let find = |name: &str| get(&params, name);
-        let mut options =
+        let options =
             FieldOptions::read(find, |name| text(&head.headers, name), &settings.service_fields).map_err(ours)?;
-        options.keep_messages = match find("disable_message_parsing") {
-            None | Some("" | "0" | "false") => false,
-            Some("1" | "true") => true,
-            Some(other) => {
-                let text = format!("invalid parameter `disable_message_parsing`: 0 or 1, got `{}`", cut(other));
-                return Err(Error::invalid(text));
-            }
-        };
         Ok(Self { ctx: context(state, options), encoding, params, id: request_id(state, head)? })
     }
 
@@ -76,6 +68,7 @@ impl Intake {
 /// Makes what decoders know.
 pub(super) fn context(state: &AppState, options: FieldOptions) -> LogsContext {
     let settings = &state.settings.logs;
+    let options = FieldOptions { default_msg: Arc::clone(&settings.default_message), ..options };
     let now_ns = state.clock.now_ms().saturating_mul(1_000_000);
     LogsContext {
         options: Arc::new(options),
