@@ -1,6 +1,7 @@
 //! Puts filters to the rows of a block: exactly, cheap conditions first, each only to rows that are still undecided.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
 
 use arrow::array::{Array, BooleanBufferBuilder};
 use arrow::buffer::BooleanBuffer;
@@ -14,8 +15,15 @@ use crate::error::Result;
 use crate::memtable::logs::LiveStream;
 use crate::part::logs::ColumnKind;
 
-/// Values that are matched one by one before whoever ends the query gets a word in.
+/// Values that are matched one by one before whoever ends the query gets a word in: at most, and where that takes long.
 const SLICE_ROWS: usize = 4096;
+const SLICE_ROWS_MIN: usize = 16;
+/// How long that should take.
+const SLICE_TIME: Duration = Duration::from_millis(4);
+/// Filters of one block that are evaluated before that.
+const FILTERS_AT_ONCE: usize = 16;
+/// From so many values on they are looked up and not compared one by one.
+const MANY_KEYS: usize = 16;
 
 /// Says which of some rows match.
 pub(crate) fn eval<'a>(
@@ -31,23 +39,23 @@ pub(crate) fn eval<'a>(
             LogFilter::All => Ok(rows),
             LogFilter::None => Ok(BooleanBuffer::new_unset(rows.len())),
             LogFilter::And(all) => {
-                let mut order: Vec<&LogFilter> = all.iter().collect();
-                order.sort_by_key(|f| cost(f));
                 let mut left = rows;
-                for filter in order {
+                for (i, filter) in by_cost(all).into_iter().enumerate() {
                     left = eval(&mut *block, filter, left).await?;
+                    give_way(i).await;
                 }
                 Ok(left)
             }
             LogFilter::Or(any) => {
-                let mut order: Vec<&LogFilter> = any.iter().collect();
-                order.sort_by_key(|f| cost(f));
                 let mut found = BooleanBuffer::new_unset(rows.len());
                 let mut open = rows;
-                for filter in order {
+                for (i, filter) in by_cost(any).into_iter().enumerate() {
                     let more = eval(&mut *block, filter, open.clone()).await?;
-                    open = &open & &!&more;
-                    found = &found | &more;
+                    if !none(&more) {
+                        open = &open & &!&more;
+                        found = &found | &more;
+                    }
+                    give_way(i).await;
                 }
                 Ok(found)
             }
@@ -76,6 +84,20 @@ pub(crate) fn eval<'a>(
             LogFilter::StreamIds(ids) => Ok(block.in_streams(&rows, &mut |s| ids.contains(&s.id))),
         }
     })
+}
+
+/// Filters, cheap ones first.
+fn by_cost(filters: &[LogFilter]) -> Vec<&LogFilter> {
+    let mut order: Vec<&LogFilter> = filters.iter().collect();
+    order.sort_by_cached_key(|filter| cost(filter));
+    order
+}
+
+/// Lets whoever ends the query get a word in, after every few filters of very many.
+async fn give_way(filter: usize) {
+    if filter % FILTERS_AT_ONCE == FILTERS_AT_ONCE - 1 {
+        tokio::task::yield_now().await;
+    }
 }
 
 fn none(rows: &BooleanBuffer) -> bool {
@@ -118,16 +140,22 @@ fn cost(filter: &LogFilter) -> u32 {
 /// The same as [`matching`], in slices of the rows where every value is asked for itself.
 async fn matching_slices(column: &Column, matcher: &dyn ValueMatcher, rows: BooleanBuffer) -> BooleanBuffer {
     let one_by_one = matches!(column.values, Values::Text(_)) && !matcher.hints().present;
-    if !one_by_one || rows.len() <= SLICE_ROWS {
+    if !one_by_one {
         return matching(column, matcher, &rows);
     }
     let mut found = BooleanBuffer::new_unset(rows.len());
-    for start in (0..rows.len()).step_by(SLICE_ROWS) {
-        let slice = within(&rows, start, rows.len().min(start + SLICE_ROWS));
+    let (mut start, mut len) = (0, SLICE_ROWS / 16);
+    while start < rows.len() {
+        let end = rows.len().min(start + len);
+        let slice = within(&rows, start, end);
         if !none(&slice) {
+            let began = Instant::now();
             found = &found | &matching(column, matcher, &slice);
+            len = if began.elapsed() > SLICE_TIME { len / 4 } else { len * 2 };
+            len = len.clamp(SLICE_ROWS_MIN, SLICE_ROWS);
             tokio::task::yield_now().await;
         }
+        start = end;
     }
     found
 }
@@ -201,6 +229,12 @@ fn typed(column: &Column, values: &Values, matcher: &dyn ValueMatcher, rows: &Bo
     if let Some(texts) = exact {
         let wanted: Vec<Key> =
             texts.iter().filter(|t| matcher.matches(t)).filter_map(|t| Key::read(values, t)).collect();
+        if wanted.len() >= MANY_KEYS {
+            let wanted: HashSet<Key> = wanted.into_iter().collect();
+            return column.select(rows, |at| {
+                if values.is_null(at) { missing } else { Key::of(values, at).is_some_and(|key| wanted.contains(&key)) }
+            });
+        }
         return column.select(rows, |at| {
             if values.is_null(at) { missing } else { wanted.iter().any(|key| key.equals(values, at)) }
         });
@@ -229,6 +263,7 @@ fn typed(column: &Column, values: &Values, matcher: &dyn ValueMatcher, rows: &Bo
 }
 
 /// A text as a value of a type, to be compared without writing values.
+#[derive(PartialEq, Eq, Hash)]
 enum Key {
     Int(i64),
     Float(u64),
@@ -270,6 +305,18 @@ impl Key {
             }
             _ => None,
         }
+    }
+
+    /// The value of a row.
+    fn of(values: &Values, at: usize) -> Option<Self> {
+        Some(match values {
+            Values::Int(a) => Self::Int(a.value(at)),
+            Values::Float(a) => Self::Float(a.value(at).to_bits()),
+            Values::Ipv4(a) => Self::Ipv4(a.value(at)),
+            Values::Time(a, _) => Self::Time(a.value(at)),
+            Values::Hex(a) => Self::Hex(a.value(at).to_vec()),
+            _ => return None,
+        })
     }
 
     fn equals(&self, values: &Values, at: usize) -> bool {

@@ -16,6 +16,10 @@ use crate::part::PartMeta;
 use crate::part::bloom;
 use crate::part::logs::{ColumnIndex, ColumnKind, PartLogs, page_numbers, page_times};
 
+/// Filters beside each other that are looked at to rule out pages: with very many of them looking takes longer than it
+/// saves.
+const FILTERS_MAX: usize = 256;
+
 /// Says whether a part may hold rows that match, by what the catalog knows.
 pub(super) fn part_may_match(filter: &LogFilter, meta: &PartMeta, range: (i64, i64)) -> bool {
     match filter {
@@ -84,7 +88,8 @@ impl Group<'_> {
         let none = || BooleanBuffer::new_unset(rows.len());
         match filter {
             LogFilter::None => none(),
-            LogFilter::And(all) => all.iter().fold(rows.clone(), |left, f| self.candidates(f, &left)),
+            LogFilter::And(all) => all.iter().take(FILTERS_MAX).fold(rows.clone(), |left, f| self.candidates(f, &left)),
+            LogFilter::Or(any) if any.len() > FILTERS_MAX => rows.clone(),
             LogFilter::Or(any) => any.iter().fold(none(), |found, f| &found | &self.candidates(f, rows)),
             LogFilter::Time(ranges) => {
                 let pages = page_times(&self.logs.footer, self.group);
