@@ -1,7 +1,7 @@
 //! What a query brings along: who asks, how long it may take, how much it may read.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use datafusion::execution::memory_pool::MemoryReservation;
@@ -61,6 +61,22 @@ pub struct QueryContext {
     query: Arc<Query>,
     /// What its nodes made and have not given on.
     pub(crate) underway: Arc<Underway>,
+    /// Memory of what was collected and is held as long as the context is.
+    kept: Arc<Mutex<Vec<Collected>>>,
+}
+
+/// Memory of a query that grows as something is collected outside of plans; given back when it is dropped.
+#[derive(Debug)]
+pub struct Collected(pub(crate) MemoryReservation);
+
+impl Collected {
+    /// Reserves bytes before they are held.
+    ///
+    /// # Errors
+    /// LimitExceeded: the query's share of memory does not have them.
+    pub fn add(&self, bytes: usize) -> Result<()> {
+        self.0.try_grow(bytes).map_err(crate::from_datafusion)
+    }
 }
 
 /// Memory that an answer holds until it is dropped.
@@ -85,6 +101,7 @@ impl QueryContext {
             waited_nanos: Arc::default(),
             query: Arc::new(query),
             underway: Arc::default(),
+            kept: Arc::default(),
         }
     }
 
@@ -97,6 +114,7 @@ impl QueryContext {
             stats: Arc::default(),
             waited_nanos: Arc::default(),
             underway: Arc::default(),
+            kept: Arc::default(),
             ..self.clone()
         }
     }
@@ -119,6 +137,11 @@ impl QueryContext {
             done = work => done,
             () = self.cancel.cancelled() => Err(self.query.cancelled(phase).into()),
         }
+    }
+
+    /// Keeps memory reserved until the context and its copies are gone: for what outlives the work that made it.
+    pub fn keep(&self, memory: Collected) {
+        self.kept.lock().expect("nothing fails while it is locked").push(memory);
     }
 
     /// How long it waited for a place among the queries that run at once.

@@ -25,12 +25,13 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use tracing::Instrument;
 
-use crate::context::QueryContext;
+use crate::context::{Collected, QueryContext};
 use crate::error::{from_datafusion, to_datafusion};
 use crate::gate::QueryGate;
 use crate::operator::OperatorPlanner;
 use crate::pool::QueryPool;
 use crate::running::{Phase, Running};
+use crate::underway::AllUnderway;
 use crate::{explain, failpoint};
 
 /// How long work that was told to stop may go on to its next batch before its caller leaves it behind.
@@ -41,6 +42,10 @@ const PRESSURE_WAIT_STEP: Duration = Duration::from_millis(10);
 /// Stack of a thread: plans nest as deeply as queries do, and whoever plans and runs them calls himself for each level.
 /// Memory is taken only as far down as a query goes.
 const STACK_BYTES: usize = 32 << 20;
+
+/// Values under way between nodes may come to this part of the memory of queries, beside it; and to so much in any case.
+const UNDERWAY_PART: usize = 4;
+const UNDERWAY_MIN: usize = 8 << 20;
 
 /// What the engine may use.
 #[derive(Debug, Clone)]
@@ -89,6 +94,7 @@ pub struct QueryEngine {
     places: Arc<Semaphore>,
     used: Arc<QueryUse>,
     running: Arc<Running>,
+    underway: Arc<AllUnderway>,
 }
 
 impl fmt::Debug for QueryEngine {
@@ -147,6 +153,7 @@ impl QueryEngine {
             places: Arc::new(Semaphore::new(settings.concurrent_max.max(1))),
             used: Arc::default(),
             running: Arc::default(),
+            underway: AllUnderway::new((settings.memory_bytes / UNDERWAY_PART).max(UNDERWAY_MIN)),
         }))
     }
 
@@ -276,6 +283,7 @@ impl QueryEngine {
 
     fn task(&self, ctx: &QueryContext) -> Arc<TaskContext> {
         let runtime = RuntimeEnv { memory_pool: self.memory(ctx), ..(*self.runtime_env).clone() };
+        ctx.underway.bind(&self.underway);
         let config = self.state.config().clone().with_extension(Arc::clone(&ctx.underway));
         Arc::new(TaskContext::default().with_session_config(config).with_runtime(Arc::new(runtime)))
     }
@@ -291,6 +299,11 @@ impl QueryEngine {
     /// Begins to reserve memory of a query's share, for what it holds outside of plans.
     pub fn reservation(&self, name: &str, ctx: &QueryContext) -> MemoryReservation {
         MemoryConsumer::new(name).register(&self.memory(ctx))
+    }
+
+    /// Begins to collect something outside of plans, in a query's share of memory.
+    pub fn collected(&self, name: &str, ctx: &QueryContext) -> Collected {
+        Collected(self.reservation(name, ctx))
     }
 
     /// Gives the plans as JSON; with `analyze` runs them first and shows what each node did (no rows either way).

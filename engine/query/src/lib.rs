@@ -21,7 +21,7 @@ mod samples;
 mod spans;
 mod underway;
 
-pub use context::{Limits, QueryContext, QueryMemory};
+pub use context::{Collected, Limits, QueryContext, QueryMemory};
 pub use engine::{EngineSettings, QueryEngine, QueryUse};
 pub use error::{from_datafusion, to_datafusion};
 pub use logs::LogTables;

@@ -100,7 +100,7 @@ impl MemoryPool for QueryPool {
     }
 
     fn memory_limit(&self) -> MemoryLimit {
-        MemoryLimit::Finite(self.max)
+        MemoryLimit::Finite(self.max.min(self.size))
     }
 }
 

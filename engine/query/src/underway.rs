@@ -1,14 +1,15 @@
-//! Values that nodes of a query made and that are on their way to the next ones.
+//! Values that nodes of queries made and that are on their way to the next ones.
 //!
 //! The memory pool does not count them: a sort fills its share of the pool before it spills, and what flows into it must
-//! not fail for that. Nodes that make values ask for room, get less of it the more is under way, and so stay small.
+//! not fail for that. Nodes that make values ask for room, get less of it the more is under way, and so stay small. What
+//! all queries together have under way is bounded, too.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use quiver_types::{Error, ErrorKind, Result};
 
-/// Most bytes under way in a query.
+/// Most bytes under way in a query, and in all of an engine that says nothing else.
 const BYTES_MAX: usize = 128 << 20;
 /// Least and most room that a node is given.
 const ROOM_MIN: usize = 64 << 10;
@@ -16,21 +17,51 @@ const ROOM_MAX: usize = 4 << 20;
 /// A node gets this part of what is left.
 const ROOM_PART: usize = 8;
 
+/// The bytes of all queries of an engine.
+#[derive(Debug)]
+pub(crate) struct AllUnderway {
+    bytes: AtomicUsize,
+    max: usize,
+}
+
+impl AllUnderway {
+    pub(crate) fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self { bytes: AtomicUsize::new(0), max: max.min(BYTES_MAX) })
+    }
+
+    fn left(&self) -> usize {
+        self.max.saturating_sub(self.bytes.load(Relaxed))
+    }
+}
+
 /// The bytes of one query, an extension of its session's settings.
 #[derive(Debug, Default)]
-pub struct Underway(AtomicUsize);
+pub struct Underway {
+    bytes: AtomicUsize,
+    all: OnceLock<Arc<AllUnderway>>,
+}
 
 /// Bytes that are counted until it is dropped.
 #[derive(Debug)]
 pub struct Held {
-    all: Arc<Underway>,
+    query: Arc<Underway>,
     bytes: usize,
 }
 
 impl Underway {
+    /// Makes the query one of an engine's; the first engine counts.
+    pub(crate) fn bind(&self, all: &Arc<AllUnderway>) {
+        self.all.get_or_init(|| Arc::clone(all));
+    }
+
+    fn left(&self) -> usize {
+        let own = BYTES_MAX.saturating_sub(self.bytes.load(Relaxed));
+        self.all.get().map_or(own, |all| all.left().min(own))
+    }
+
     /// How many bytes a node should make before it gives them on.
     pub fn room(&self) -> usize {
-        (BYTES_MAX.saturating_sub(self.0.load(Relaxed)) / ROOM_PART).clamp(ROOM_MIN, ROOM_MAX)
+        (self.left() / ROOM_PART).clamp(ROOM_MIN, ROOM_MAX)
     }
 
     /// Counts bytes that a node made.
@@ -38,9 +69,15 @@ impl Underway {
     /// # Errors
     /// `LimitExceeded`: there are too many; each node makes at least one row, however long.
     pub fn hold(self: &Arc<Self>, bytes: usize) -> Result<Held> {
-        let held = Held { all: Arc::clone(self), bytes };
-        if self.0.fetch_add(bytes, Relaxed) + bytes > BYTES_MAX {
-            let text = format!("the values that pipes make come to more than {} MiB at once", BYTES_MAX >> 20);
+        let left = self.left();
+        let held = Held { query: Arc::clone(self), bytes };
+        self.bytes.fetch_add(bytes, Relaxed);
+        if let Some(all) = self.all.get() {
+            all.bytes.fetch_add(bytes, Relaxed);
+        }
+        if bytes > left.max(ROOM_MIN) {
+            let max = self.all.get().map_or(BYTES_MAX, |all| all.max);
+            let text = format!("the values that pipes make come to more than {} MiB at once", max >> 20);
             return Err(Error::new(ErrorKind::LimitExceeded, text));
         }
         Ok(held)
@@ -49,7 +86,10 @@ impl Underway {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.all.0.fetch_sub(self.bytes, Relaxed);
+        self.query.bytes.fetch_sub(self.bytes, Relaxed);
+        if let Some(all) = self.query.all.get() {
+            all.bytes.fetch_sub(self.bytes, Relaxed);
+        }
     }
 }
 
@@ -59,15 +99,28 @@ mod tests {
 
     #[test]
     fn the_more_is_under_way_the_less_is_made_at_once() {
-        let all = Arc::new(Underway::default());
-        assert_eq!(all.room(), ROOM_MAX);
-        let most = all.hold(BYTES_MAX - (8 << 20)).unwrap();
-        assert_eq!(all.room(), 1 << 20);
-        let rest = all.hold(8 << 20).unwrap();
-        assert_eq!(all.room(), ROOM_MIN);
-        assert_eq!(all.hold(1).unwrap_err().kind(), ErrorKind::LimitExceeded);
+        let query = Arc::new(Underway::default());
+        assert_eq!(query.room(), ROOM_MAX);
+        let most = query.hold(BYTES_MAX - (8 << 20)).unwrap();
+        assert_eq!(query.room(), 1 << 20);
+        let rest = query.hold(8 << 20).unwrap();
+        assert_eq!(query.room(), ROOM_MIN);
+        assert_eq!(query.hold(ROOM_MIN + 1).unwrap_err().kind(), ErrorKind::LimitExceeded);
         drop((most, rest));
-        assert_eq!(all.room(), ROOM_MAX);
-        assert_eq!(all.0.load(Relaxed), 0);
+        assert_eq!(query.room(), ROOM_MAX);
+        assert_eq!(query.bytes.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn queries_share_what_their_engine_has() {
+        let all = AllUnderway::new(32 << 20);
+        let (one, other) = (Arc::new(Underway::default()), Arc::new(Underway::default()));
+        one.bind(&all);
+        other.bind(&all);
+        let held = one.hold(24 << 20).unwrap();
+        assert_eq!(other.room(), 1 << 20);
+        assert_eq!(other.hold(9 << 20).unwrap_err().kind(), ErrorKind::LimitExceeded);
+        drop(held);
+        assert_eq!((other.room(), all.left()), (ROOM_MAX, 32 << 20));
     }
 }
