@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, RecordBatch};
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use futures::StreamExt;
-use quiver_query::{QueryContext, QueryEngine, SpanTables, from_datafusion};
+use quiver_query::{Collected, QueryContext, QueryEngine, SpanTables, from_datafusion};
 use quiver_types::spans::{
     RollupRequest, Span, SpanColumn, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, TagRequest, TraceId,
     all_columns, hex, parse_hex, read_spans,
@@ -106,6 +106,8 @@ pub(crate) struct Reader {
     traces: Arc<TracesEngine>,
     snapshot: Arc<dyn SpanSnapshot>,
     pub(crate) ctx: QueryContext,
+    /// What the read collects until it ends.
+    memory: Arc<Collected>,
 }
 
 impl TracesEngine {
@@ -129,7 +131,8 @@ impl TracesEngine {
         // The end of a run cancels what belongs to it; the call may go on with another.
         let mut ctx = ctx.clone();
         ctx.cancel = ctx.cancel.child_token();
-        let reader = Reader { traces: Arc::clone(self), snapshot: self.source.snapshot(), ctx: ctx.clone() };
+        let memory = Arc::new(self.engine.collected("traces", &ctx));
+        let reader = Reader { traces: Arc::clone(self), snapshot: self.source.snapshot(), ctx: ctx.clone(), memory };
         let work = work(reader);
         self.engine.run(&ctx, async move { Ok(work.await) }).await.map_err(TraceError::Engine)?
     }
@@ -216,6 +219,11 @@ fn lookup_filter(mut ids: Vec<TraceId>, window: (i64, i64)) -> SpanFilter {
 }
 
 impl Reader {
+    /// Reserves bytes of what the read collects until it ends.
+    pub(crate) fn collect(&self, bytes: usize) -> Result<(), TraceError> {
+        Ok(self.memory.add(bytes)?)
+    }
+
     /// Begins to reserve memory of the query's share.
     pub(crate) fn reservation(&self, name: &str) -> MemoryReservation {
         self.traces.engine.reservation(name, &self.ctx)
@@ -276,24 +284,31 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads spans with some columns.
-    pub(crate) async fn spans(&self, filter: SpanFilter, columns: Vec<SpanColumn>) -> Result<Vec<Span>, TraceError> {
+    /// Reads spans with some columns; they count in the query's memory as long as what is given beside them lives.
+    pub(crate) async fn spans(
+        &self,
+        filter: SpanFilter,
+        columns: Vec<SpanColumn>,
+    ) -> Result<(Vec<Span>, Collected), TraceError> {
         let mut out = Vec::new();
         let most = self.traces.spans_max;
+        let memory = self.traces.engine.collected("spans", &self.ctx);
         self.scan(filter, columns, |batch| {
             if out.len() + batch.num_rows() > most {
                 return Err(TraceError::TooLarge(most));
             }
+            memory.add(batch.num_rows() * size_of::<Span>() + SPAN_COPIES * batch_bytes(batch))?;
             read_spans(batch, &mut out)?;
             Ok(true)
         })
         .await?;
-        Ok(out)
+        Ok((out, memory))
     }
 
     async fn trace(&self, selection: &Selection) -> Result<Trace, TraceError> {
         let filter = lookup_filter(vec![selection.id], selection.window);
-        let reports = self.spans(filter.clone(), all_columns()).await?;
+        let (reports, memory) = self.spans(filter.clone(), all_columns()).await?;
+        self.ctx.keep(memory);
         if reports.is_empty() {
             return Err(if self.exists(filter).await? { TraceError::Forbidden } else { self.not_found() });
         }
@@ -336,9 +351,18 @@ impl Reader {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let reports = self.spans(lookup_filter(ids, (i64::MIN, i64::MAX)), all_columns()).await?;
+        let (reports, memory) = self.spans(lookup_filter(ids, (i64::MIN, i64::MAX)), all_columns()).await?;
+        self.ctx.keep(memory);
         Ok(assemble_all(reports))
     }
+}
+
+/// How often the texts of spans are held: as they were read, in the trace, in what is made of it.
+const SPAN_COPIES: usize = 3;
+
+/// The bytes of the rows of a batch.
+fn batch_bytes(batch: &RecordBatch) -> usize {
+    batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or_default()).sum()
 }
 
 /// Columns that a summary needs.

@@ -27,6 +27,9 @@ use crate::traceql::Query;
 const CHUNK: usize = 500;
 /// Most traces that a search looks at.
 const CANDIDATES_MAX: usize = 1_000_000;
+/// What a span that was seen takes, and a trace that was found, about.
+const SEEN_BYTES: usize = 24;
+const FOUND_BYTES: usize = 256;
 /// Spans that a row names.
 const FIRST_MAX: usize = 3;
 /// How far a search looks back first, in nanoseconds.
@@ -481,7 +484,11 @@ impl Reader {
                 filter = filter.and(SpanFilter::Received(received));
             }
             let columns = if whole.is_some() { all_columns() } else { summary_columns() };
-            for trace in assemble_all(self.spans(filter, columns).await?) {
+            let (reports, memory) = self.spans(filter, columns).await?;
+            if whole.is_some() {
+                self.ctx.keep(memory);
+            }
+            for trace in assemble_all(reports) {
                 let Some(row) = summarize(&trace).filter(|row| search.takes(row)) else { continue };
                 if search.accepts.as_ref().is_some_and(|accepts| !(accepts.0)(&trace)) {
                     continue;
@@ -533,6 +540,9 @@ impl Reader {
     async fn matching(&self, filter: SpanFilter) -> Result<FoundTraces, TraceError> {
         let mut found: FoundTraces = HashMap::default();
         self.scan(filter, matched_columns(), |batch| {
+            // Each row may bring a span that was not seen.
+            self.collect(batch.num_rows() * SEEN_BYTES)?;
+            let (mut grown, known) = (0, found.len());
             let missing = || Error::internal("a scan of spans lacks a column");
             let column = |name: &str| batch.column_by_name(name).ok_or_else(missing);
             let ids = column("trace_id")?.as_fixed_size_binary();
@@ -549,6 +559,7 @@ impl Reader {
                 of.newest = of.newest.max(starts.value(i));
                 if of.seen.insert(span_id) && of.first.len() < FIRST_MAX {
                     let service = services.value(i);
+                    grown += size_of::<Matched>() + service.len() + names.value(i).len();
                     of.first.push(Matched {
                         span_id,
                         service: if service.is_empty() { "unknown_service" } else { service }.to_owned(),
@@ -558,6 +569,7 @@ impl Reader {
                     });
                 }
             }
+            self.collect(grown + (found.len() - known) * FOUND_BYTES)?;
             if found.len() > CANDIDATES_MAX {
                 let text = format!("more than {CANDIDATES_MAX} traces match; narrow the search");
                 return Err(Error::new(quiver_types::ErrorKind::LimitExceeded, text).into());

@@ -73,6 +73,10 @@ fn split(
     (Some(request), rest)
 }
 
+/// What an operation takes in a list, with its durations; and an instance.
+const OPERATION_BYTES: usize = 2048;
+const INSTANCE_BYTES: usize = 256;
+
 /// Gives the roll-up that answers a list of a window without other conditions, if there is a whole hour in it.
 pub fn catalog_request(range: (i64, i64), request: fn(i64, i64) -> RollupRequest) -> Option<RollupRequest> {
     split(range, &[], request).0
@@ -112,7 +116,13 @@ impl Reader {
                 let (starts, ends, services) = (c.times("start")?, c.times("end")?, c.view("service")?);
                 for i in 0..batch.num_rows() {
                     let key = (shown(services.value(i)).to_owned(), names.value(i).to_owned(), kinds.value(i));
-                    let of = all.entry(key).or_default();
+                    let of = match all.get_mut(&key) {
+                        Some(of) => of,
+                        None => {
+                            self.collect(OPERATION_BYTES + 2 * (key.0.len() + key.1.len()))?;
+                            all.entry(key).or_default()
+                        }
+                    };
                     of.errors += u64::from(statuses.value(i) == STATUS_ERROR);
                     of.last = of.last.max(starts.value(i));
                     of.durations.add(ends.value(i).saturating_sub(starts.value(i)));
@@ -160,7 +170,14 @@ impl Reader {
                     let (version, host, pod) = (get("service.version"), get("host.name"), get("k8s.pod.name"));
                     let name = instance_name([&instance_of(resources.value(i)), &version, &host, &pod]);
                     let (start, error) = (starts.value(i), statuses.value(i) == STATUS_ERROR);
-                    let of = all.entry((shown(services.value(i)).to_owned(), name)).or_default();
+                    let key = (shown(services.value(i)).to_owned(), name);
+                    let of = match all.get_mut(&key) {
+                        Some(of) => of,
+                        None => {
+                            self.collect(INSTANCE_BYTES + 2 * (key.0.len() + key.1.len()))?;
+                            all.entry(key).or_default()
+                        }
+                    };
                     of.add(Seen(1, u64::from(error), start, start));
                 }
                 Ok(true)

@@ -241,6 +241,9 @@ impl TracesEngine {
     }
 }
 
+/// What a span takes in a graph that is made of spans, about.
+const WAITING_BYTES: usize = 96;
+
 /// Gives the columns that a graph of spans needs.
 fn graph_columns() -> Vec<SpanColumn> {
     let all = rollup_columns().into_iter();
@@ -274,6 +277,8 @@ impl Reader {
     async fn graph_of_spans(&self, filter: SpanFilter) -> Result<Sums, TraceError> {
         let mut builder = RollupBuilder::default();
         self.scan(filter, graph_columns(), |batch| {
+            // Each span waits for its children.
+            self.collect(batch.num_rows() * WAITING_BYTES)?;
             builder.push(batch)?;
             Ok(true)
         })

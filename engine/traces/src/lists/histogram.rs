@@ -18,6 +18,9 @@ use crate::params::{ParamError, place};
 
 /// Most steps of a window.
 const STEPS_MAX: i64 = 11_000;
+/// What a step of a series takes while it is counted, and a cell of the finest heat map, about.
+const CELL_BYTES: usize = 2048;
+const HEAT_BYTES: usize = 96;
 /// Most series of an answer; the rest is called `other`.
 const SERIES_MAX: usize = 100;
 
@@ -157,6 +160,9 @@ impl TracesEngine {
                             name
                         };
                         let at = starts.value(i).div_euclid(step) * step;
+                        if !series.get(&name).is_some_and(|points| points.contains_key(&at)) {
+                            reader.collect(CELL_BYTES + 2 * name.len())?;
+                        }
                         let of = series.entry(name).or_default().entry(at).or_default();
                         of.0 += u64::from(statuses.value(i) == STATUS_ERROR);
                         of.1.add(ends.value(i).saturating_sub(starts.value(i)));
@@ -206,7 +212,7 @@ impl TracesEngine {
                 .scan(filter, wanted, |batch| {
                     let c = Columns(batch);
                     let (starts, ends, statuses) = (c.times("start")?, c.times("end")?, c.small("status")?);
-                    let ids = c.ids("trace_id")?;
+                    let (ids, known) = (c.ids("trace_id")?, cells.len());
                     for i in 0..batch.num_rows() {
                         let at = starts.value(i).div_euclid(step) * step;
                         let id: TraceId = ids.value(i).try_into().unwrap_or_default();
@@ -216,6 +222,7 @@ impl TracesEngine {
                         // The same one whatever the order of rows.
                         cell.2 = cell.2.min(id);
                     }
+                    reader.collect((cells.len() - known) * HEAT_BYTES)?;
                     Ok(true)
                 })
                 .await?;

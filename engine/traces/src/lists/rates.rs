@@ -12,6 +12,8 @@ use crate::params::ParamError;
 
 /// Most points of a series.
 const POINTS_MAX: i64 = 11_000;
+/// What a step of a series takes while it is counted, about.
+const CELL_BYTES: usize = 512;
 
 /// What is asked for.
 #[derive(Debug, Clone)]
@@ -87,8 +89,18 @@ impl TracesEngine {
                     let (starts, ends) = (c.times("start")?, c.times("end")?);
                     for i in 0..batch.num_rows() {
                         let operation = request.by_operation.then(|| names.value(i).to_owned());
-                        let series = all.entry((shown(services.value(i)).to_owned(), operation)).or_default();
+                        let key = (shown(services.value(i)).to_owned(), operation);
+                        let series = match all.get_mut(&key) {
+                            Some(series) => series,
+                            None => {
+                                reader.collect(2 * key.1.as_ref().map_or(0, String::len) + key.0.len() + CELL_BYTES)?;
+                                all.entry(key).or_default()
+                            }
+                        };
                         let at = starts.value(i).saturating_sub(request.range.0).div_euclid(request.step);
+                        if !series.contains_key(&at) {
+                            reader.collect(CELL_BYTES)?;
+                        }
                         let cell = series.entry(at).or_default();
                         cell.errors += u64::from(statuses.value(i) == STATUS_ERROR);
                         cell.durations.add(bucket(ends.value(i).saturating_sub(starts.value(i))), 1);
