@@ -4,7 +4,6 @@
 //! `quiver_types::logs`; it knows no store and no HTTP.
 
 pub mod ast;
-mod check;
 mod error;
 pub mod fuzz;
 pub mod kernels;
@@ -26,7 +25,6 @@ mod scope;
 pub mod stats_fn;
 mod stats_labels;
 mod stream_text;
-pub mod template;
 mod visit;
 
 pub use error::Result;

@@ -1,8 +1,8 @@
 //! The normal form of a query: what means the same is written the same.
 //!
 //! `*` inside `and` and `or` goes, nested `and`, `or` and double `not` are flattened, stream selectors come first and are
-//! joined, a leading `filter` pipe joins the filter, `limit` and `offset` join the `sort` before them, and subqueries
-//! take over the options of the query around them.
+//! joined, a leading `filter` pipe joins the filter, `limit` and `offset` join each other and the `sort` or `uniq` before
+//! them, and subqueries take over the options of the query around them.
 
 use quiver_types::logs::MSG;
 
@@ -144,23 +144,47 @@ fn or(inner: Vec<Filter>) -> Filter {
     if any.len() == 1 { any.remove(0) } else { Filter::Or(any) }
 }
 
-/// Joins `limit` and `offset` with the `sort` before them.
+/// Joins `limit` and `offset` with each other and with the `sort` or `uniq` before them, and filters with filters.
 fn join_pipes(pipes: Vec<Pipe>) -> Vec<Pipe> {
-    let mut joined: Vec<Pipe> = Vec::new();
-    for pipe in pipes {
-        let sort = match joined.last_mut() {
-            Some(Pipe::Sort(sort)) if joins(sort) => Some(sort),
-            _ => None,
-        };
-        match (sort, &pipe) {
-            (Some(sort), Pipe::Limit(limit)) => sort.limit = Some(*limit),
-            (Some(sort), Pipe::Offset(offset)) => sort.offset += offset,
-            _ => joined.push(pipe),
-        }
-    }
+    let mut joined = Vec::with_capacity(pipes.len());
+    pipes.into_iter().for_each(|pipe| push(&mut joined, pipe));
     joined
 }
 
+fn push(joined: &mut Vec<Pipe>, pipe: Pipe) {
+    match (joined.last_mut(), pipe) {
+        (_, Pipe::Offset(0)) => {}
+        (Some(Pipe::Sort(sort)), Pipe::Limit(limit)) if joins(sort) => sort.limit = least(sort.limit, limit),
+        (Some(Pipe::Sort(sort)), Pipe::Offset(offset)) if joins(sort) => match sort.limit {
+            Some(limit) if limit <= offset => *joined.last_mut().expect("it is there") = Pipe::Limit(0),
+            limit => {
+                sort.limit = limit.map(|limit| limit - offset);
+                sort.offset = sort.offset.saturating_add(offset);
+            }
+        },
+        (Some(Pipe::Uniq(uniq)), Pipe::Limit(limit)) if limit > 0 => uniq.limit = least(uniq.limit, limit),
+        (Some(Pipe::Limit(before)), Pipe::Limit(limit)) => *before = limit.min(*before),
+        (Some(Pipe::Limit(before)), Pipe::Offset(offset)) if *before <= offset => *before = 0,
+        (Some(Pipe::Offset(before)), Pipe::Offset(offset)) => *before = before.saturating_add(offset),
+        // Fewer rows go on from one pipe to the next.
+        (Some(Pipe::Offset(before)), Pipe::Limit(limit)) => {
+            let offset = *before;
+            joined.pop();
+            push(joined, Pipe::Limit(limit.saturating_add(offset)));
+            push(joined, Pipe::Offset(offset));
+        }
+        (Some(Pipe::Filter(Filter::And(all))), Pipe::Filter(filter)) => all.push(filter),
+        (Some(Pipe::Filter(before)), Pipe::Filter(filter)) => {
+            *before = Filter::And(vec![std::mem::replace(before, Filter::All), filter]);
+        }
+        (_, pipe) => joined.push(pipe),
+    }
+}
+
+fn least(limit: Option<u64>, other: u64) -> Option<u64> {
+    Some(limit.map_or(other, |limit| limit.min(other)))
+}
+
 fn joins(sort: &Sort) -> bool {
-    sort.form == SortForm::Sort && sort.limit.is_none() && sort.partition_by.is_empty() && sort.rank.is_none()
+    sort.form == SortForm::Sort && sort.partition_by.is_empty() && sort.rank.is_none()
 }

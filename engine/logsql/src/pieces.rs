@@ -13,11 +13,13 @@ use crate::nodes::Open;
 
 /// How long work on a piece of a batch should take.
 const PIECE_TIME: Duration = Duration::from_millis(4);
-/// Rows of the first piece, of the smallest and of the largest. Batches of scans come whole at first: each piece of a batch
+/// Rows of the first piece, of the smallest and of the largest. What the work on a row takes is known from the first piece
+/// on, which may be a filter of a hundred thousand words; pieces grow fast where it is little, as each piece of a batch
 /// counts with all of its memory where rows are kept.
-const PIECE_ROWS: usize = 16 * 1024;
-const PIECE_ROWS_MIN: usize = 32;
+const PIECE_ROWS: usize = 64;
+const PIECE_ROWS_MIN: usize = 8;
 const PIECE_ROWS_MAX: usize = 64 * 1024;
+const GROWTH_MAX: usize = 8;
 
 /// Cuts the batches of a stream so that the work on each piece takes a few milliseconds, and gives way between pieces:
 /// there a query ends whose time is up or whose caller is gone.
@@ -60,7 +62,7 @@ impl Pieces {
     }
 
     /// Gives back the rows of the last piece that were not worked on; the next pieces are as short as this one was.
-    fn leave(&mut self, piece: RecordBatch, taken: usize) {
+    pub(crate) fn leave(&mut self, piece: RecordBatch, taken: usize) {
         let left = piece.num_rows() - taken;
         self.batch = Some(match self.batch.take() {
             Some((batch, at)) => (batch, at - left),
@@ -77,7 +79,7 @@ impl Pieces {
             return;
         }
         let fitting = rows as u128 * PIECE_TIME.as_nanos() / time.as_nanos().max(1);
-        self.rows = (fitting as usize).clamp(PIECE_ROWS_MIN, (self.rows * 4).min(PIECE_ROWS_MAX));
+        self.rows = (fitting as usize).clamp(PIECE_ROWS_MIN, (self.rows * GROWTH_MAX).min(PIECE_ROWS_MAX));
     }
 }
 

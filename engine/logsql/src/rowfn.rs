@@ -27,7 +27,7 @@ pub mod unpack_words;
 pub mod unroll;
 
 /// Longest value that a pipe may make, in bytes. What makes longer ones stops soon after.
-pub const VALUE_LEN_MAX: usize = 32 << 20;
+pub const VALUE_LEN_MAX: usize = 8 << 20;
 
 pub use coalesce::coalesce;
 pub use collapse_nums::collapse_nums;

@@ -246,6 +246,28 @@ pub(crate) fn binary(values: Vec<Vec<u8>>) -> ArrayRef {
     Arc::new(BinaryArray::from_iter_values(values))
 }
 
+/// How many of the first rows have texts of no more than so many bytes together; at least one. Views may show one text
+/// very many times, so a batch can stand for far more bytes than it holds.
+pub(crate) fn rows_within(batch: &RecordBatch, bytes: usize) -> usize {
+    let mut of_row = vec![0; batch.num_rows()];
+    for column in batch.columns() {
+        if let Some(views) = column.as_string_view_opt() {
+            // The low half of a view is the length of its text.
+            of_row.iter_mut().zip(views.views()).for_each(|(sum, view)| *sum += *view as u32 as usize);
+        } else if let Some(map) = column.as_map_opt() {
+            let (rows, texts) = (map.offsets(), map.values().as_string::<i32>().value_offsets());
+            let end = |row: i32| texts[row as usize] as usize;
+            of_row.iter_mut().zip(rows.windows(2)).for_each(|(sum, row)| *sum += end(row[1]) - end(row[0]));
+        }
+    }
+    let mut sum = 0;
+    let fitting = of_row.iter().take_while(|row| {
+        sum += **row;
+        sum <= bytes
+    });
+    fitting.count().max(1).min(batch.num_rows())
+}
+
 /// Names, each once, in order of first occurrence.
 pub(crate) fn unique(names: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut seen = HashSet::new();

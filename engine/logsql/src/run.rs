@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 use futures::StreamExt;
-use quiver_query::{LogTables, QueryContext, QueryEngine, from_datafusion};
+use quiver_query::{Collected, LogTables, QueryContext, QueryEngine, from_datafusion};
 use quiver_types::logs::{LogFilter, LogSnapshot, LogSource, MSG, STREAM, STREAM_ID, TIME};
 use quiver_types::{Error, ErrorKind, Result};
 use serde_json::Value;
@@ -24,6 +24,9 @@ use crate::scope::QueryScope;
 
 /// Most values that a subquery may give.
 const VALUES_MAX: usize = 1_000_000;
+
+/// How often the values of a subquery are held: found, in the query, in its plan, to be looked up.
+const VALUE_COPIES: usize = 4;
 
 /// Batches that wait for a slow reader, besides the one that it reads.
 const WAITING_MAX: usize = 1;
@@ -120,6 +123,10 @@ impl Drop for RowStream {
     }
 }
 
+fn too_many_rows(ctx: &QueryContext) -> Error {
+    Error::new(ErrorKind::LimitExceeded, format!("the answer has more than {} rows", ctx.limits.rows_max))
+}
+
 type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 impl LogsqlEngine {
@@ -137,7 +144,7 @@ impl LogsqlEngine {
             let work_ctx = ctx.clone();
             let engine = Arc::clone(&own.query);
             let work = async move {
-                let planned = own.prepare(query, &scope, &work_ctx).await?;
+                let (planned, _memory) = own.prepare(query, &scope, &work_ctx).await?;
                 let shape = Arc::new(planned.shape);
                 let mut batches = own.query.execute(&planned.plan, &work_ctx).await?;
                 while let Some(batch) = batches.next().await {
@@ -163,17 +170,53 @@ impl LogsqlEngine {
     /// Those of planning and running; LimitExceeded: more rows than the context allows.
     pub async fn collect(&self, query: &Query, scope: &QueryScope, ctx: &QueryContext) -> Result<Vec<Rows>> {
         let mut stream = self.stream(query, scope, ctx);
-        let (mut all, mut count) = (Vec::new(), 0u64);
+        let (mut all, mut count, memory) = (Vec::new(), 0u64, self.collected("rows", ctx));
         while let Some(rows) = stream.next().await {
             let rows = rows?;
             count += rows.len() as u64;
             if count > ctx.limits.rows_max {
-                let text = format!("the answer has more than {} rows", ctx.limits.rows_max);
-                return Err(Error::new(ErrorKind::LimitExceeded, text));
+                return Err(too_many_rows(ctx));
             }
+            memory.add(rows.batch.get_array_memory_size())?;
             all.push(rows);
         }
         Ok(all)
+    }
+
+    /// Runs a query to its end, and calls back for each field of each row that is not empty, as [`Rows::each_row`] does;
+    /// nothing is kept.
+    ///
+    /// # Errors
+    /// Those of planning and running, and of what is called; LimitExceeded: more rows than the context allows.
+    pub async fn each_row(
+        &self,
+        query: &Query,
+        scope: &QueryScope,
+        ctx: &QueryContext,
+        mut each: impl FnMut(&mut dyn Iterator<Item = (&str, &str)>) -> Result<()>,
+    ) -> Result<()> {
+        let mut stream = self.stream(query, scope, ctx);
+        let mut count = 0;
+        while let Some(rows) = stream.next().await {
+            let rows = rows?;
+            count += rows.len() as u64;
+            if count > ctx.limits.rows_max {
+                return Err(too_many_rows(ctx));
+            }
+            let mut outcome = Ok(());
+            rows.each_row(|fields| {
+                if outcome.is_ok() {
+                    outcome = each(fields);
+                }
+            })?;
+            outcome?;
+        }
+        Ok(())
+    }
+
+    /// Begins to collect something of a query's answer in its share of memory.
+    pub fn collected(&self, name: &str, ctx: &QueryContext) -> Collected {
+        self.query.collected(name, ctx)
     }
 
     /// Gives the plans as JSON; with `analyze` runs them.
@@ -184,18 +227,21 @@ impl LogsqlEngine {
         let (own, query, scope, work_ctx) = (self.clone(), query.clone(), scope.clone(), ctx.clone());
         let engine = Arc::clone(&self.query);
         let work = async move {
-            let planned = own.prepare(query, &scope, &work_ctx).await?;
+            let (planned, _memory) = own.prepare(query, &scope, &work_ctx).await?;
             own.query.explain(&planned.plan, &work_ctx, analyze).await
         };
         engine.run(ctx, work).await
     }
 
-    /// Binds a query to its scope, runs its subqueries, and plans it.
-    async fn prepare(&self, mut query: Query, scope: &QueryScope, ctx: &QueryContext) -> Result<Planned> {
+    /// Binds a query to its scope, runs its subqueries, and plans it; also gives the memory of what the plan holds.
+    async fn prepare(&self, mut query: Query, scope: &QueryScope, ctx: &QueryContext) -> Result<(Planned, Collected)> {
         scope.bind(&mut query)?;
-        let running = Running { engine: self, snapshot: self.source.snapshot(), ctx, now_ns: scope.now_ns };
+        let memory = self.collected("subqueries", ctx);
+        let snapshot = self.source.snapshot();
+        let running = Running { engine: self, snapshot, ctx, now_ns: scope.now_ns, memory: &memory };
         running.subqueries(&mut query).await?;
-        running.plan(&query).await
+        let planned = running.plan(&query).await?;
+        Ok((planned, memory))
     }
 }
 
@@ -205,6 +251,8 @@ struct Running<'a> {
     snapshot: Arc<dyn LogSnapshot>,
     ctx: &'a QueryContext,
     now_ns: i64,
+    /// What subqueries gave.
+    memory: &'a Collected,
 }
 
 impl Running<'_> {
@@ -306,6 +354,7 @@ impl Running<'_> {
             for row in 0..batch.num_rows() {
                 let value = texts.get(row, &mut scratch);
                 if !found.contains(value) {
+                    self.memory.add(VALUE_COPIES * (value.len() + size_of::<String>()))?;
                     found.insert(value.to_owned());
                 }
             }
@@ -344,6 +393,7 @@ impl Running<'_> {
             for row in 0..batch.num_rows() {
                 let id = streams.get(row, &mut scratch);
                 if !ids.contains(id) {
+                    self.memory.add(VALUE_COPIES * (id.len() + size_of::<String>()))?;
                     ids.insert(id.to_owned());
                 }
                 if let Texts::Time(times) = &times {

@@ -35,20 +35,26 @@ pub fn stats_columns(query: &Query) -> Result<StatsColumns> {
     Ok(columns)
 }
 
-/// Groups each `stats` of a query by time, and each order within it.
+/// Groups each `stats` of a query by time, and each order within it. `offset` is the zone of the steps, as in
+/// `by (_time:step offset d)`.
 ///
 /// # Errors
 /// Execution: `limit` and `offset`, which would cut series; pipes that lose `_time`; as [`stats_columns`].
-pub fn by_step(mut query: Query, step: (i64, &str)) -> Result<(Query, StatsColumns)> {
-    let bucket = || Some(TimeBucket::Step(Literal::new(step.0 as f64, step.1)));
+pub fn by_step(mut query: Query, step: (i64, &str), offset: Option<(i64, &str)>) -> Result<(Query, StatsColumns)> {
+    let literal = |(ns, text): (i64, &str)| Literal::new(ns as f64, text);
+    let by_time = || GroupBy {
+        field: TIME.to_owned(),
+        bucket: Some(TimeBucket::Step(literal(step))),
+        offset: offset.map(literal),
+    };
     let mut grouped = false;
     for pipe in &mut query.pipes {
         match pipe {
             Pipe::Stats(stats) => {
                 grouped = true;
                 match stats.by.iter_mut().find(|by| by.field == TIME) {
-                    Some(by) => *by = GroupBy { bucket: bucket(), offset: None, field: TIME.to_owned() },
-                    None => stats.by.push(GroupBy { bucket: bucket(), offset: None, field: TIME.to_owned() }),
+                    Some(by) => *by = by_time(),
+                    None => stats.by.push(by_time()),
                 }
             }
             Pipe::Sort(sort) if grouped && !sort.partition_by.iter().any(|name| name == TIME) => {
@@ -137,7 +143,10 @@ impl StatsColumns {
             (FieldPattern::Prefix(old), FieldPattern::Prefix(new)) => {
                 name.strip_prefix(old.as_str()).map(|n| format!("{new}{n}"))
             }
-            _ => None,
+            (FieldPattern::Prefix(old), FieldPattern::Name(target)) => {
+                name.starts_with(old.as_str()).then(|| target.clone())
+            }
+            (FieldPattern::Name(_), FieldPattern::Prefix(_)) => None,
         };
         let labels: Vec<(String, String)> =
             self.labels.iter().filter_map(|name| Some((name.clone(), renamed(name)?))).collect();
@@ -199,7 +208,7 @@ mod tests {
 
     #[test]
     fn steps() {
-        let stepped = |query: &str| by_step(crate::parse(query).expect(query), (1_000_000_000, "1s"));
+        let stepped = |query: &str| by_step(crate::parse(query).expect(query), (1_000_000_000, "1s"), None);
         let (query, _) = stepped("* | by (path) rate() r | last 3 by (r)").expect("valid");
         assert_eq!(query.to_string(), "* | stats by (path, _time:1s) rate() as r | last 3 by (r) partition by (_time)");
         assert!(stepped("* | count() | limit 3").is_err());

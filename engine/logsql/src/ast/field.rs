@@ -37,11 +37,11 @@ impl FieldPattern {
     }
 }
 
-/// `from as to` of `copy` and `rename`: two names, or two prefixes.
+/// `from as to` of `copy` and `rename`: two names, two prefixes, or a prefix and the one name that all of the group get.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PatternPair {
     /// The field or group as it is.
     pub source: FieldPattern,
-    /// Its new name; a prefix exactly when `source` is one.
+    /// Its new name; a prefix only when `source` is one.
     pub target: FieldPattern,
 }

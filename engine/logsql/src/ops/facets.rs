@@ -97,7 +97,8 @@ pub(crate) fn facets(facets: Facets) -> Open {
             let mut counts = ValueCounts::new(limits(&facets));
             while let Some(batch) = rows.next().await {
                 counts.add_batch(&batch?).map_err(to_datafusion)?;
-                memory.try_resize(counts.memory_bytes())?;
+                // The answer is made of them, and there before they are gone.
+                memory.try_resize(2 * counts.memory_bytes())?;
             }
             answer(&facets, &counts)
         })

@@ -42,6 +42,9 @@ pub(crate) fn evaluate(filter: &LogFilter, batch: &RecordBatch, shape: &Shape) -
         LogFilter::Or(any) => {
             let mut mask = BooleanBuffer::new_unset(rows);
             for one in any {
+                if mask.count_set_bits() == rows {
+                    break;
+                }
                 mask = &mask | &evaluate(one, batch, shape)?;
             }
             mask

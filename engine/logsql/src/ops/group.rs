@@ -15,7 +15,7 @@ use arrow::array::{ArrayRef, BooleanArray, UInt64Array};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::error::Result;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use foldhash::fast::FixedState;
 use futures::StreamExt;
@@ -25,12 +25,15 @@ use super::aggregate::{Aggregate, Call};
 use super::filter::evaluate;
 use crate::nodes::Open;
 use crate::pieces::Pieces;
-use crate::rows::texts_of;
+use crate::rows::{rows_within, texts_of};
 use crate::stats_fn::{GroupRows, StatsAccumulator};
 use codes::{Codes, KeyValues};
 
-/// Bytes of keys and states that are kept before they are given out.
+/// Bytes of keys and states that are kept before they are given out: at most, and of the memory of a query.
 const KEPT_BYTES: usize = 64 << 20;
+const KEPT_PART: usize = 16;
+/// Bytes of texts that are looked at before memory is, where functions keep texts.
+const TEXT_BYTES: usize = 4 << 20;
 /// Combinations of codes for which a table by position is made.
 const DENSE_MAX: usize = 1 << 16;
 /// A combination that has no group yet.
@@ -42,7 +45,13 @@ const HASHER: FixedState = FixedState::with_seed(0x6b);
 pub(super) fn partial(aggregate: Arc<Aggregate>, schema: SchemaRef) -> Open {
     Arc::new(move |rows, ctx| {
         let memory = MemoryConsumer::new("LogsGroup").with_can_spill(true).register(ctx.memory_pool());
+        let kept_bytes = match ctx.memory_pool().memory_limit() {
+            MemoryLimit::Finite(bytes) => KEPT_BYTES.min(bytes / KEPT_PART),
+            _ => KEPT_BYTES,
+        };
         let state = Partial {
+            kept_bytes,
+            keeps_texts: aggregate.calls.iter().any(|call| call.function.keeps_texts()),
             groups: Groups::new(&aggregate),
             calls: aggregate.accumulators(),
             aggregate: Arc::clone(&aggregate),
@@ -56,6 +65,8 @@ pub(super) fn partial(aggregate: Arc<Aggregate>, schema: SchemaRef) -> Open {
 }
 
 struct Partial {
+    kept_bytes: usize,
+    keeps_texts: bool,
     aggregate: Arc<Aggregate>,
     schema: SchemaRef,
     groups: Groups,
@@ -67,9 +78,16 @@ struct Partial {
 
 impl Partial {
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        // Whoever asks for more has dropped what was given out, or counts it as his.
+        self.memory.free();
         let Some(rows) = &mut self.rows else { return Ok(None) };
         while let Some(batch) = rows.next().await {
-            let (batch, began) = (batch?, Instant::now());
+            let (mut batch, began) = (batch?, Instant::now());
+            let fitting = if self.keeps_texts { rows_within(&batch, TEXT_BYTES) } else { batch.num_rows() };
+            if fitting < batch.num_rows() {
+                let first = batch.slice(0, fitting);
+                rows.leave(std::mem::replace(&mut batch, first), fitting);
+            }
             self.groups.number(&batch, &self.aggregate)?;
             if let Some(counts) = self.aggregate.row_counts(&batch) {
                 self.groups.weigh(counts);
@@ -89,7 +107,7 @@ impl Partial {
             rows.took(batch.num_rows(), began.elapsed());
             let bytes = self.groups.size() + self.calls.iter().map(GroupsAccumulator::size).sum::<usize>();
             let full = self.memory.try_resize(bytes);
-            if self.groups.len() > 1 && (bytes > KEPT_BYTES || full.is_err()) {
+            if self.groups.len() > 1 && (bytes > self.kept_bytes || full.is_err()) {
                 return self.emit().map(Some);
             }
             full?;
@@ -112,7 +130,6 @@ impl Partial {
             accumulator.resize(count);
             columns.extend(GroupsAccumulator::state(accumulator, EmitTo::All)?);
         }
-        self.memory.free();
         let options = RecordBatchOptions::new().with_row_count(Some(count));
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
     }

@@ -2,24 +2,30 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow::array::{ArrayRef, AsArray, StringViewBuilder};
 use arrow::datatypes::UInt64Type;
 use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use futures::StreamExt;
 
 use crate::nodes::Open;
+use crate::pieces::Pieces;
 use crate::rows::{Rest, Shape, batch, texts_of};
 
 /// Counts fields over all rows; gives one row per field, by name.
 pub(crate) fn field_names(input: Shape, output: Shape, filter: Option<String>) -> Open {
-    Arc::new(move |mut rows, _| {
+    Arc::new(move |rows, ctx| {
         let (input, output, filter) = (input.clone(), output.clone(), filter.clone());
+        let memory = MemoryConsumer::new("LogsFieldNames").register(ctx.memory_pool());
         futures::stream::once(async move {
-            let mut hits: BTreeMap<String, u64> = BTreeMap::new();
-            while let Some(batch) = rows.next().await {
-                count(&batch?, &input, &mut hits)?;
+            let (mut hits, mut rows) = (BTreeMap::new(), Pieces::new(rows));
+            while let Some(piece) = rows.next().await {
+                let (piece, began) = (piece?, Instant::now());
+                count(&piece, &input, &mut hits, &memory)?;
+                rows.took(piece.num_rows(), began.elapsed());
             }
             hits.retain(|name, hits| *hits > 0 && filter.as_ref().is_none_or(|text| name.contains(text.as_str())));
             two_columns(&output, hits.into_iter().map(|(name, hits)| (name, hits.to_string())))
@@ -30,8 +36,9 @@ pub(crate) fn field_names(input: Shape, output: Shape, filter: Option<String>) -
 
 /// Adds up counts of fields (name, rows); gives one row per field, by name.
 pub(crate) fn sum_field_counts(output: Shape, filter: Option<String>) -> Open {
-    Arc::new(move |mut rows, _| {
+    Arc::new(move |mut rows, ctx| {
         let (output, filter) = (output.clone(), filter.clone());
+        let memory = MemoryConsumer::new("LogsFieldNames").register(ctx.memory_pool());
         futures::stream::once(async move {
             let mut hits: BTreeMap<String, u64> = BTreeMap::new();
             while let Some(batch) = rows.next().await {
@@ -39,10 +46,7 @@ pub(crate) fn sum_field_counts(output: Shape, filter: Option<String>) -> Open {
                 let (names, counts) =
                     (batch.column(0).as_string::<i32>(), batch.column(1).as_primitive::<UInt64Type>());
                 for (row, count) in counts.values().iter().enumerate() {
-                    match hits.get_mut(names.value(row)) {
-                        Some(hits) => *hits += count,
-                        None => _ = hits.insert(names.value(row).to_owned(), *count),
-                    }
+                    add(&mut hits, names.value(row), *count, &memory)?;
                 }
             }
             hits.retain(|name, _| filter.as_ref().is_none_or(|text| name.contains(text.as_str())));
@@ -52,19 +56,33 @@ pub(crate) fn sum_field_counts(output: Shape, filter: Option<String>) -> Open {
     })
 }
 
-fn count(rows: &RecordBatch, shape: &Shape, hits: &mut BTreeMap<String, u64>) -> Result<()> {
+/// Adds to the count of a name. A name is held in the map, as text of the answer, and in its array.
+fn add(hits: &mut BTreeMap<String, u64>, name: &str, count: u64, memory: &MemoryReservation) -> Result<()> {
+    match hits.get_mut(name) {
+        Some(hits) => *hits += count,
+        None => {
+            memory.try_grow(3 * name.len() + 128)?;
+            hits.insert(name.to_owned(), count);
+        }
+    }
+    Ok(())
+}
+
+fn count(
+    rows: &RecordBatch,
+    shape: &Shape,
+    hits: &mut BTreeMap<String, u64>,
+    memory: &MemoryReservation,
+) -> Result<()> {
     for name in shape.names() {
         let texts = texts_of(rows, shape, name)?;
         let filled = (0..rows.num_rows()).filter(|row| !texts.is_empty(*row)).count() as u64;
-        *hits.entry(name.to_owned()).or_insert(0) += filled;
+        add(hits, name, filled, memory)?;
     }
     if let Some(rest) = Rest::of(rows, shape) {
         for row in 0..rows.num_rows() {
             for (name, _) in rest.row(row) {
-                match hits.get_mut(name) {
-                    Some(hits) => *hits += 1,
-                    None => _ = hits.insert(name.to_owned(), 1),
-                }
+                add(hits, name, 1, memory)?;
             }
         }
     }

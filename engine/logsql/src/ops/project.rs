@@ -74,14 +74,16 @@ pub(crate) fn pairs_shape(input: &Shape, pairs: &[PatternPair], rename: bool) ->
                 shape.columns.retain(|c| c.name != *target);
                 shape.columns.push(Column { name: target.clone(), kind });
             }
-            (source, target) => {
-                let (Some(old), Some(new)) = (prefix(source), prefix(target)) else { continue };
-                let moved: Vec<String> = shape.names().filter(|n| n.starts_with(old)).map(str::to_owned).collect();
+            (FieldPattern::Name(_), FieldPattern::Prefix(_)) => {}
+            (FieldPattern::Prefix(_), _) => {
+                let moved: Vec<(String, String)> =
+                    shape.names().filter_map(|name| Some((name.to_owned(), renamed(pair, name)?))).collect();
                 if rename {
-                    shape.columns.retain(|c| !moved.contains(&c.name));
+                    shape.columns.retain(|c| !moved.iter().any(|(old, _)| *old == c.name));
                 }
-                for name in moved {
-                    shape = shape.with_texts([format!("{new}{}", &name[old.len()..]).as_str()]);
+                shape = shape.with_texts(moved.iter().map(|(_, new)| new.as_str()));
+                if let Some(name) = pair.target.name() {
+                    shape = shape.with_texts([name]);
                 }
                 // Rows are written anew, as text.
                 shape.columns.iter_mut().for_each(|c| c.kind = Kind::Text);
@@ -91,11 +93,16 @@ pub(crate) fn pairs_shape(input: &Shape, pairs: &[PatternPair], rename: bool) ->
     shape
 }
 
-fn prefix(pattern: &FieldPattern) -> Option<&str> {
-    match pattern {
-        FieldPattern::Prefix(prefix) => Some(prefix),
-        FieldPattern::Name(_) => None,
+/// The name that a pair gives to a field, if it means the field.
+fn renamed(pair: &PatternPair, name: &str) -> Option<String> {
+    if !pair.source.matches(name) {
+        return None;
     }
+    Some(match (&pair.source, &pair.target) {
+        (_, FieldPattern::Name(target)) => target.clone(),
+        (FieldPattern::Name(_), FieldPattern::Prefix(new)) => new.clone(),
+        (FieldPattern::Prefix(old), FieldPattern::Prefix(new)) => format!("{new}{}", &name[old.len()..]),
+    })
 }
 
 /// Copies or renames fields, pair after pair.
@@ -133,17 +140,13 @@ pub(crate) fn copy(pairs: Vec<PatternPair>, rename: bool, input: Shape, output: 
 }
 
 fn copy_pair(pair: &PatternPair, rename: bool, fields: &mut Vec<(String, String)>) {
-    let renamed = |name: &str| match (&pair.source, &pair.target) {
-        (FieldPattern::Name(source), FieldPattern::Name(target)) => (source == name).then(|| target.clone()),
-        (FieldPattern::Prefix(old), FieldPattern::Prefix(new)) => {
-            name.strip_prefix(old.as_str()).map(|n| format!("{new}{n}"))
-        }
-        _ => None,
-    };
-    let made: Vec<(String, String)> =
-        fields.iter().filter_map(|(name, value)| Some((renamed(name)?, value.clone()))).collect();
+    let made: Vec<(String, String)> = fields
+        .iter()
+        .filter(|(_, value)| pair.target.name().is_none() || !value.is_empty())
+        .filter_map(|(name, value)| Some((renamed(pair, name)?, value.clone())))
+        .collect();
     if rename {
-        fields.retain(|(name, _)| renamed(name).is_none());
+        fields.retain(|(name, _)| !pair.source.matches(name));
     }
     fields.retain(|(name, _)| !made.iter().any(|(new, _)| new == name));
     fields.extend(made);

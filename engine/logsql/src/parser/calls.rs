@@ -93,14 +93,13 @@ impl Parser<'_> {
         self.expect("(")?;
         let text = if self.is("*") { String::new() } else { self.argument("a text")? };
         let make = if self.skip("*") { prefix } else { whole };
-        self.expect(")")?;
+        self.close()?;
         Ok(test(field, make(text)))
     }
 
     /// A list, a subquery, or nothing for `(*)`.
     pub(super) fn values(&mut self) -> Result<Option<Values>> {
-        if self.after_next().is("*") && self.tokens[(self.next + 2).min(self.tokens.len() - 1)].is(")") {
-            self.next += 3;
+        if self.any_value() {
             return Ok(None);
         }
         let begin = self.next;
@@ -115,6 +114,16 @@ impl Parser<'_> {
             return Err(self.fault_at(begin, "a subquery must end in `| fields name` or `| uniq by (name)`"));
         }
         Ok(Some(Values::Subquery(Box::new(query))))
+    }
+
+    /// `(*)`, also with a comma behind it.
+    pub(super) fn any_value(&mut self) -> bool {
+        let begin = self.next;
+        if self.skip("(") && self.skip("*") && self.close().is_ok() {
+            return true;
+        }
+        self.next = begin;
+        false
     }
 
     /// Whether a pipe stands in the parentheses that begin here.
@@ -132,6 +141,19 @@ impl Parser<'_> {
         false
     }
 
+    /// Where the parentheses that begin here end.
+    pub(super) fn closing(&self, begin: usize) -> Option<usize> {
+        let mut depth = 0usize;
+        self.tokens[begin..]
+            .iter()
+            .position(|token| {
+                depth += usize::from(token.is("("));
+                depth -= usize::from(token.is(")"));
+                depth == 0
+            })
+            .map(|after| begin + after)
+    }
+
     fn of_values(&mut self, field: Option<&FieldPattern>, make: fn(Values) -> Test) -> Result<Filter> {
         Ok(self.values()?.map_or(Filter::All, |values| test(field, make(values))))
     }
@@ -144,7 +166,7 @@ impl Parser<'_> {
         }
         let text = self.join(|token| token.is_any(&["(", ")", "[", "]", "|", ","]));
         self.check_regexp(at, &text)?;
-        self.expect(")")?;
+        self.close()?;
         Ok(test(field, Test::Regexp(text)))
     }
 
@@ -153,6 +175,7 @@ impl Parser<'_> {
         let min = self.range_bound()?;
         self.expect(",")?;
         let max = self.range_bound()?;
+        self.skip(",");
         let close = if self.skip("]") { ']' } else { self.expect(")").map(|()| ')')? };
         let bound = |value, included| if included { Bound::Included(value) } else { Bound::Excluded(value) };
         let text = format!("range{open}{}, {}{close}", min.text, max.text);
@@ -175,7 +198,7 @@ impl Parser<'_> {
         let min = self.length()?;
         self.expect(",")?;
         let max = self.length()?;
-        self.expect(")")?;
+        self.close()?;
         Ok(test(field, Test::LenRange { min, max }))
     }
 

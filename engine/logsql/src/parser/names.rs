@@ -80,6 +80,12 @@ impl Parser<'_> {
         Ok(items)
     }
 
+    /// Takes the end of arguments; a comma may stand before it.
+    pub(super) fn close(&mut self) -> Result<()> {
+        self.skip(",");
+        self.expect(")")
+    }
+
     /// Takes items with commas between.
     pub(super) fn with_commas<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut items = vec![item(self)?];

@@ -4,6 +4,7 @@ use super::Parser;
 use super::names::{field_name, or_all};
 use crate::ast::{FieldPattern, Filter, GroupBy, Literal, StatsCall, StatsFunc, TimeBucket};
 use crate::error::Result;
+use crate::lexer::Token;
 use crate::literal::{parse_duration, parse_number};
 
 /// A stats function: its name, and how its arguments are read (the name is already taken).
@@ -54,9 +55,15 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Parser<'_> {
-    /// Whether a stats function, or `by`, stands here: such words must be quoted to be looked for.
+    /// Whether a stats function, `by`, or groups with a function behind them (`(host) count()`) stand here: such words
+    /// must be quoted to be looked for.
     pub(super) fn at_stats(&self) -> bool {
-        self.is("by") || self.token().is_word() && names().any(|name| self.is(name))
+        let is_func = |token: &Token<'_>| token.is_word() && names().any(|name| token.is(name));
+        let after_groups = || {
+            let close = self.closing(self.next)?;
+            Some(is_func(&self.tokens[close + 1]) && self.tokens.get(close + 2)?.is("("))
+        };
+        self.is("by") || is_func(self.token()) || self.is("(") && after_groups() == Some(true)
     }
 
     /// `f(...) [if (filter)] [as name]`, or `f(...) switch(case (filter) as name, .., default as name)`, which is a

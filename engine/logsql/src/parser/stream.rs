@@ -62,10 +62,7 @@ impl Parser<'_> {
 
     /// `(a, b)`; `(*)` is every value.
     fn stream_list(&mut self) -> Result<Option<Vec<String>>> {
-        if self.is("(") && self.after_next().is("*") {
-            self.advance();
-            self.advance();
-            self.expect(")")?;
+        if self.any_value() {
             return Ok(None);
         }
         self.in_parens(|parser| parser.argument("a value")).map(Some)

@@ -22,9 +22,20 @@ impl Parser<'_> {
             self.advance();
             return self.week_range().map(Filter::Time);
         }
+        if self.is("offset") {
+            return self.until_offset().map(Filter::Time);
+        }
         let (start, end, mut text) = if self.is_any(&["(", "["]) { self.time_range()? } else { self.time_side()? };
         let offset_ns = self.time_offset(&mut text)?;
         Ok(Filter::Time(TimeFilter::Range { start, end, offset_ns, text }))
+    }
+
+    /// `offset d` alone: all that is older than `d`.
+    fn until_offset(&mut self) -> Result<TimeFilter> {
+        let mut text = String::new();
+        let offset_ns = self.time_offset(&mut text)?;
+        let text = text.trim_start().to_owned();
+        Ok(TimeFilter::Range { start: Moment::At(i64::MIN), end: Moment::Now(0), offset_ns, text })
     }
 
     /// `offset d`, if it stands here; adds it to the text.

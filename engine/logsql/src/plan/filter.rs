@@ -1,5 +1,7 @@
 //! Filters of the language → filters that a scan evaluates.
 
+mod lists;
+
 use std::sync::Arc;
 
 use quiver_types::logs::{
@@ -31,8 +33,14 @@ pub(crate) struct TimeScope {
 pub(crate) fn lower(filter: &Filter, scope: TimeScope) -> Result<LogFilter> {
     Ok(match filter {
         Filter::All => LogFilter::All,
-        Filter::And(all) => LogFilter::And(all.iter().map(|f| lower(f, scope)).collect::<Result<_>>()?),
-        Filter::Or(any) => LogFilter::Or(any.iter().map(|f| lower(f, scope)).collect::<Result<_>>()?),
+        Filter::And(all) => {
+            let all = lists::all_of(all);
+            LogFilter::And(all.iter().map(|f| lower(f, scope)).collect::<Result<_>>()?)
+        }
+        Filter::Or(any) => {
+            let any = lists::any_of(any);
+            LogFilter::Or(any.iter().map(|f| lower(f, scope)).collect::<Result<_>>()?)
+        }
         Filter::Not(inner) => LogFilter::Not(Box::new(lower(inner, scope)?)),
         Filter::Field { field, test } => of_field(field, test)?,
         Filter::Stream(stream) => of_stream(stream)?,

@@ -7,7 +7,7 @@ use crate::ast::pipe::Stats;
 use crate::ast::{FieldPattern, Filter, MathExpr, Overwrite, PatternPair, Pipe, RowPipe, StatsFunc, Unpack};
 use crate::kernels::golang_regex;
 use crate::needs::Needs;
-use crate::template;
+use crate::rowfn::template;
 
 /// What the rows before a pipe need to have.
 pub(crate) fn before(pipe: &Pipe, after: &Needs) -> Needs {
@@ -147,14 +147,18 @@ fn moved(needs: &mut Needs, pair: &PatternPair, rename: bool) {
                 needs.add(source);
             }
         }
-        (FieldPattern::Prefix(source), FieldPattern::Prefix(target)) => {
-            if needs.has_any(target) {
+        (FieldPattern::Prefix(_), target) => {
+            let wanted = match target {
+                FieldPattern::Name(target) => needs.has(target),
+                FieldPattern::Prefix(target) => needs.has_any(target),
+            };
+            if wanted {
                 needs.add_pattern(&pair.source);
             } else if rename {
-                needs.remove_pattern(&FieldPattern::Prefix(source.clone()));
+                needs.remove_pattern(&pair.source);
             }
         }
-        _ => {}
+        (FieldPattern::Name(_), FieldPattern::Prefix(_)) => {}
     }
 }
 

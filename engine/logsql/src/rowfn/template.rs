@@ -5,7 +5,7 @@
 pub struct Step {
     /// The text before the field.
     pub text: String,
-    /// The field; empty for `<>`, `<_>` and after the last text.
+    /// The field; empty for `<>`, `<_>`, `<*>` and after the last text.
     pub field: String,
     /// What stands before the field and a colon.
     pub option: String,
@@ -37,6 +37,14 @@ pub fn parse(template: &str) -> Result<Vec<Step>, String> {
         rest = &tail[close + 1..];
     }
     Ok(steps)
+}
+
+/// Gives the names of the fields, each once, in their order.
+pub fn fields(template: &str) -> Vec<String> {
+    crate::rows::unique(parse(template).unwrap_or_default().into_iter().map(|step| step.field))
+        .into_iter()
+        .filter(|name| !name.is_empty())
+        .collect()
 }
 
 /// Replaces the entities of HTML that texts need.

@@ -166,6 +166,12 @@ impl Function {
         }
     }
 
+    /// Says whether it may keep texts of all rows.
+    pub(crate) fn keeps_texts(&self) -> bool {
+        let kept = self.state_types() == [DataType::LargeBinary];
+        kept && !matches!(self, Self::CountUniqHash { .. } | Self::Histogram)
+    }
+
     pub(super) fn state(&self) -> Box<dyn StatsState> {
         let seconds = |bits: &Option<u64>| bits.map(f64::from_bits).filter(|s| *s > 0.0);
         let limit = |limit: &Option<u64>| limit.filter(|&n| n > 0).unwrap_or(u64::MAX);

@@ -12,6 +12,9 @@ use super::args::Args;
 use super::blob::Reader;
 use super::state::{Results, Rows, StatsState};
 
+/// How often the bytes of states are there at most: as they grow, written out, and as the text of the result.
+const COPIES: usize = 3;
+
 /// What a function keeps for one group.
 pub(super) trait GroupState: Debug + Default + Send + Sync + 'static {
     /// What the function was called with.
@@ -107,6 +110,6 @@ impl<G: GroupState> StatsState for Grouped<G> {
     }
 
     fn size(&self) -> usize {
-        self.groups.capacity() * size_of::<G>() + self.heap
+        self.groups.capacity() * size_of::<G>() + COPIES * self.heap
     }
 }

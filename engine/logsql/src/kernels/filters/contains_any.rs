@@ -1,6 +1,6 @@
 //! `contains_any(...)`: any of the phrases.
 
-use foldhash::HashSet;
+use foldhash::{HashMap, HashMapExt, HashSet};
 use quiver_types::logs::{MatchHints, ValueMatcher, words};
 
 use super::{Phrase, alternatives, describe_list, words_of};
@@ -13,6 +13,8 @@ pub struct ContainsAny {
     all: bool,
     /// Phrases to look for one by one.
     phrases: Vec<Phrase>,
+    /// Phrases, when there are many, by the longest word in each: only those are looked for whose word a value has.
+    by_word: HashMap<String, Vec<Phrase>>,
     /// Phrases of one word each, when there are many: the words of a value are looked up instead.
     single: HashSet<String>,
 }
@@ -25,8 +27,16 @@ impl ContainsAny {
         if values.iter().filter(is_word).count() > 8 {
             single.extend(values.iter().filter(is_word).cloned());
         }
-        let phrases = values.iter().filter(|v| !single.contains(*v)).map(|v| Phrase::new(v.as_str())).collect();
-        Self { all: values.iter().any(String::is_empty), values, phrases, single }
+        let (mut phrases, mut by_word) = (Vec::new(), HashMap::<String, Vec<Phrase>>::new());
+        let many = values.len() - single.len() > 8;
+        for value in values.iter().filter(|v| !single.contains(*v)) {
+            let phrase = Phrase::new(value.as_str());
+            match words(value).max_by_key(|word| word.len()).filter(|_| many) {
+                Some(word) => by_word.entry(word.to_owned()).or_default().push(phrase),
+                None => phrases.push(phrase),
+            }
+        }
+        Self { all: values.iter().any(String::is_empty), values, phrases, by_word, single }
     }
 }
 
@@ -34,6 +44,8 @@ impl ValueMatcher for ContainsAny {
     fn matches(&self, value: &str) -> bool {
         self.all
             || (!self.single.is_empty() && words(value).any(|w| self.single.contains(w)))
+            || (!self.by_word.is_empty()
+                && words(value).any(|w| self.by_word.get(w).is_some_and(|all| all.iter().any(|p| p.matches(value)))))
             || self.phrases.iter().any(|p| p.matches(value))
     }
 

@@ -22,18 +22,15 @@ pub(super) fn rename(parser: &mut Parser<'_>) -> Result<Pipe> {
     parser.with_commas(pair).map(Pipe::Rename)
 }
 
-/// `a [as] b`, `a* [as] b*`.
+/// `a [as] b`, `a* [as] b*`; `a* [as] b` gives all of the group one name, and in `a [as] b*` the star is part of it.
 fn pair(parser: &mut Parser<'_>) -> Result<PatternPair> {
-    let at = parser.next;
     let source = parser.field_pattern()?;
     parser.skip("as");
-    let target = parser.field_pattern()?;
-    match (&source, &target) {
-        (FieldPattern::Name(_), FieldPattern::Name(_)) | (FieldPattern::Prefix(_), FieldPattern::Prefix(_)) => {
-            Ok(PatternPair { source, target })
-        }
-        _ => Err(parser.fault_at(at, "either both names end in `*` or none")),
-    }
+    let target = match (&source, parser.field_pattern()?) {
+        (FieldPattern::Name(_), FieldPattern::Prefix(prefix)) => FieldPattern::Name(format!("{prefix}*")),
+        (_, target) => target,
+    };
+    Ok(PatternPair { source, target })
 }
 
 pub(super) fn set_stream_fields(parser: &mut Parser<'_>) -> Result<Pipe> {

@@ -3,9 +3,9 @@
 use quiver_types::logs::{MSG, TIME};
 
 use crate::ast::{Filter, Overwrite, Pipe, RowPipe};
-use crate::check;
 use crate::error::Result;
 use crate::parser::Parser;
+use crate::rowfn::{Extract, Format};
 
 fn row(pipe: RowPipe, condition: Option<Filter>) -> Pipe {
     Pipe::Row { pipe, condition }
@@ -49,7 +49,7 @@ pub(super) fn extract(parser: &mut Parser<'_>) -> Result<Pipe> {
     let condition = parser.condition()?;
     let begin = parser.next;
     let pattern = template(parser, "a pattern such as `\"ip=<ip> \"`")?;
-    check::extract_pattern(&pattern).map_err(|fault| parser.fault_at(begin, fault))?;
+    Extract::new(&pattern).map_err(|fault| parser.fault_at(begin, fault))?;
     let from = from(parser)?;
     Ok(row(RowPipe::Extract { pattern, from, overwrite: overwrite(parser) }, condition))
 }
@@ -70,7 +70,7 @@ pub(super) fn format(parser: &mut Parser<'_>) -> Result<Pipe> {
     let condition = parser.condition()?;
     let begin = parser.next;
     let text = template(parser, "a text such as `\"<host>:<port>\"`")?;
-    check::format_template(&text).map_err(|fault| parser.fault_at(begin, fault))?;
+    Format::new(&text).map_err(|fault| parser.fault_at(begin, fault))?;
     let to = if parser.skip("as") { parser.field()? } else { MSG.to_owned() };
     Ok(row(RowPipe::Format { template: text, to, overwrite: overwrite(parser) }, condition))
 }
@@ -90,7 +90,7 @@ fn two_texts(parser: &mut Parser<'_>) -> Result<(String, String)> {
     let old = parser.argument("the text to replace")?;
     parser.expect(",")?;
     let new = parser.argument("the new text")?;
-    parser.expect(")")?;
+    parser.close()?;
     Ok((old, new))
 }
 
@@ -117,12 +117,12 @@ pub(super) fn collapse_nums(parser: &mut Parser<'_>) -> Result<Pipe> {
 }
 
 /// The field of `f(x)` or `f x`.
-fn source(parser: &mut Parser<'_>) -> Result<String> {
+pub(super) fn source(parser: &mut Parser<'_>) -> Result<String> {
     if !parser.skip("(") {
         return parser.field();
     }
     let field = parser.field()?;
-    parser.expect(")")?;
+    parser.close()?;
     Ok(field)
 }
 
@@ -162,21 +162,28 @@ pub(super) fn coalesce(parser: &mut Parser<'_>) -> Result<Pipe> {
     Ok(row(RowPipe::Coalesce { fields, default, to: result(parser)? }, None))
 }
 
-/// `"s" [from f] [as r]`: the result goes where the source was unless said otherwise.
-fn separated(parser: &mut Parser<'_>) -> Result<(String, String, String)> {
-    let separator = template(parser, "a separator")?;
-    let from = from(parser)?;
+/// `[from] f [as] r` behind a separator: the result goes where the source was unless said otherwise.
+fn from_to(parser: &mut Parser<'_>) -> Result<(String, String)> {
+    parser.skip("from");
+    let from = if parser.at_pipe_end() || parser.is("as") { MSG.to_owned() } else { parser.field()? };
     let to = parser.as_name()?.unwrap_or_else(|| from.clone());
-    Ok((separator, from, to))
+    Ok((from, to))
 }
 
 pub(super) fn split(parser: &mut Parser<'_>) -> Result<Pipe> {
-    let (separator, from, to) = separated(parser)?;
+    if parser.is_any(&["from", "as"]) {
+        return Err(parser.unexpected("a separator"));
+    }
+    let separator = template(parser, "a separator")?;
+    let (from, to) = from_to(parser)?;
     Ok(row(RowPipe::Split { separator, from, to }, None))
 }
 
 pub(super) fn json_array_concat(parser: &mut Parser<'_>) -> Result<Pipe> {
-    let (separator, from, to) = separated(parser)?;
+    // Without a separator the items stand side by side.
+    let none = parser.at_pipe_end() || parser.is_any(&["from", "as"]);
+    let separator = if none { String::new() } else { template(parser, "a separator")? };
+    let (from, to) = from_to(parser)?;
     Ok(row(RowPipe::JsonArrayConcat { separator, from, to }, None))
 }
 

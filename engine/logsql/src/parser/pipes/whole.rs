@@ -1,5 +1,6 @@
 //! Pipes that look at all fields, at other queries, or at neighbours.
 
+use super::rows;
 use crate::ast::Pipe;
 use crate::ast::pipe::{Facets, Join, StreamContext};
 use crate::error::Result;
@@ -21,7 +22,7 @@ pub(super) fn field_names(parser: &mut Parser<'_>) -> Result<Pipe> {
 }
 
 pub(super) fn field_values(parser: &mut Parser<'_>) -> Result<Pipe> {
-    let field = parser.field()?;
+    let field = rows::source(parser)?;
     let filter = text_filter(parser)?;
     let limit = parser.limit()?.filter(|&n| n > 0);
     Ok(Pipe::FieldValues { field, limit, filter })

@@ -1,0 +1,96 @@
+//! Very many alternatives of one field become a list: a list is looked up once for a value, whatever its length.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use crate::ast::{FieldPattern, Filter, Test, Values};
+
+/// From so many alternatives on.
+const MANY: usize = 16;
+
+/// How the alternatives of a field are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Compared {
+    Equal,
+    Contains,
+}
+
+/// The same alternatives, or fewer: `a:=1 or a:=2` as `a:in(1, 2)`, `a:x or a:"y z"` as `a:contains_any(x, "y z")`.
+pub(super) fn any_of(any: &[Filter]) -> Cow<'_, [Filter]> {
+    if any.len() < MANY {
+        return Cow::Borrowed(any);
+    }
+    let (mut lists, mut others) = (HashMap::<(&str, Compared), Vec<String>>::new(), Vec::new());
+    for filter in any {
+        match alternative(filter) {
+            Some((field, compared, values)) => lists.entry((field, compared)).or_default().extend_from_slice(values),
+            None => others.push(filter.clone()),
+        }
+    }
+    others.extend(lists.into_iter().map(|((field, compared), values)| {
+        let test = match compared {
+            Compared::Equal => Test::In(Values::List(values)),
+            Compared::Contains => Test::ContainsAny(Values::List(values)),
+        };
+        Filter::Field { field: FieldPattern::Name(field.to_owned()), test }
+    }));
+    Cow::Owned(others)
+}
+
+/// The same conditions, or fewer: `!a !b` as `!(a or b)`.
+pub(super) fn all_of(all: &[Filter]) -> Cow<'_, [Filter]> {
+    let denied = |filter: &&Filter| matches!(filter, Filter::Not(_));
+    if all.iter().filter(denied).count() < MANY {
+        return Cow::Borrowed(all);
+    }
+    let inner = all.iter().filter_map(|filter| match filter {
+        Filter::Not(inner) => Some((**inner).clone()),
+        _ => None,
+    });
+    let none = Filter::Not(Box::new(Filter::Or(inner.collect())));
+    Cow::Owned(all.iter().filter(|filter| !denied(filter)).cloned().chain([none]).collect())
+}
+
+/// The field of an alternative and what it is compared with. The empty phrase is left alone: it means the empty value.
+fn alternative(filter: &Filter) -> Option<(&str, Compared, &[String])> {
+    let Filter::Field { field: FieldPattern::Name(name), test } = filter else { return None };
+    let (compared, values) = match test {
+        Test::Exact(value) => (Compared::Equal, std::slice::from_ref(value)),
+        Test::In(Values::List(values)) => (Compared::Equal, values.as_slice()),
+        Test::Phrase(value) if !value.is_empty() => (Compared::Contains, std::slice::from_ref(value)),
+        Test::ContainsAny(Values::List(values)) => (Compared::Contains, values.as_slice()),
+        _ => return None,
+    };
+    Some((name, compared, values))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parser::parse_filter;
+
+    fn check(text: &str, expected: &str) {
+        let text = text.replace("..", &(0..MANY).map(|i| format!("a:=v{i}")).collect::<Vec<_>>().join(" or "));
+        let mut found: Vec<String> = match parse_filter(&text).expect("valid").expect("a filter") {
+            Filter::Or(any) => any_of(&any).iter().map(ToString::to_string).collect(),
+            Filter::And(all) => all_of(&all).iter().map(ToString::to_string).collect(),
+            other => panic!("{other}"),
+        };
+        found.sort();
+        assert_eq!(found.join("; "), expected, "{text}");
+    }
+
+    #[test]
+    fn alternatives_of_a_field_are_a_list() {
+        let values = (0..MANY).map(|i| format!("v{i}")).collect::<Vec<_>>().join(",");
+        check("..", &format!("a:in({values})"));
+        check(
+            ".. or b:x or b:\"y z\" or b:\"\" or c:>5 or a:in(w)",
+            &format!("a:in({values},w); b:\"\"; b:contains_any(x,\"y z\"); c:>5"),
+        );
+        check("a:=1 or a:=2", "a:=1; a:=2");
+        let denied = (0..MANY).map(|i| format!("!w{i}")).collect::<Vec<_>>().join(" ");
+        let words = (0..MANY).map(|i| format!("w{i}")).collect::<Vec<_>>().join(" or ");
+        check(&format!("b:x {denied}"), &format!("!({words}); b:x"));
+    }
+}
