@@ -120,7 +120,7 @@ async fn fill(caller: &Caller) {
     assert_eq!(caller.write(remote_write(&series)).await, Written::Taken);
 }
 
-async fn until(caller: &Caller, name: &str, expected: f64, what: &str) {
+pub(crate) async fn until(caller: &Caller, name: &str, expected: f64, what: &str) {
     let began = Instant::now();
     while caller.metric(name).await.expect("it lives") != expected {
         assert!(began.elapsed() < PATIENCE, "{what}: {name} does not become {expected}");

@@ -8,6 +8,7 @@ mod backup;
 mod bit_rot;
 mod bodies;
 mod cancel;
+mod cancel_reads;
 mod cardinality;
 mod connections;
 mod descriptors;

@@ -130,6 +130,77 @@ async fn values_and_rows_that_grow() {
     assert_eq!(values(&answer, "n"), ["20000"]);
 }
 
+/// Queries that grow as fast as they can, in all the ways there are.
+fn bombs() -> Vec<String> {
+    let long = "x".repeat(200_000);
+    let twice = " | format '<_msg><_msg>' as _msg".repeat(30);
+    let packed = " | pack_json as x | pack_logfmt as y".repeat(12);
+    let many = "* | generate_sequence 50000000";
+    let words: Vec<String> = (0..90_000).map(|n| format!("w{n}")).collect();
+    vec![
+        format!("*{twice} | len(_msg) as l | stats max(l)"),
+        format!("*{packed} | len(x) as l | stats max(l)"),
+        format!("* | format '{long}' as x | stats values(x) v | len(v) as l | fields l"),
+        format!("* | format '{long}<n>' as x | stats uniq_values(x) v | len(v) as l | fields l"),
+        format!("* | format '{long}<n>' as x | stats json_values(x, _msg) v | len(v) as l | fields l"),
+        format!("* | format '{long}<n>' as x | stats by (n) row_any(x, n) v | stats count()"),
+        format!("* | format '{long}<n>' as x | uniq by (x) | stats count()"),
+        format!("* | format '{long}<n>' as x | top 5 by (x) | len(x) as l | fields l"),
+        format!("* | format '{long}<n>' as x | sort by (x) limit 3000 | len(x) as l | stats max(l)"),
+        format!("* | format '{long}' as x | split 'x' from x as y | unroll y | stats count()"),
+        format!(
+            "* | split '' from list as l | json_array_concat '{}' from l as l | len(l) as n | stats max(n)",
+            &long[..5000]
+        ),
+        format!("* | extract '<a> <b>' | format '{long}<a>' as c | unpack_words from c as d | stats count_uniq(d)"),
+        format!(
+            "* | format '{{\"a\":\"{long}<n>\"}}' as x | unpack_json from x | stats by (a) count() | stats count()"
+        ),
+        format!("* | replace_regexp ('.', '{}') | stats sum_len(_msg)", &long[..20_000]),
+        format!("{many} | stats values(_msg) v | len(v) as l"),
+        format!("{many} | stats uniq_values(_msg) v | len(v) as l"),
+        format!("{many} | stats by (_msg) row_any(_msg) v | stats count()"),
+        format!("{many} | uniq by (_msg) | stats count()"),
+        format!("{many} | stats json_values(_msg) v | len(v) as l"),
+        format!("{many} | stats quantile(0.5, _msg) q, count_uniq(_msg) c"),
+        format!("{many} | facets"),
+        format!("{many} | field_values _msg | stats count()"),
+        format!("{many} | running_stats last(_msg) l | stats count()"),
+        format!("n:in({many} | fields _msg) | stats count()"),
+        format!("{many} | join by (_msg) ({many}) | stats count()"),
+        format!("{many} | union ({many}) | sort by (_msg) limit 10000000 | stats count()"),
+        format!("{} | stats count()", words.join(" or ")),
+        format!("n:in({}) | stats count()", words.join(",")),
+    ]
+}
+
+/// Four bombs at once, and lists of them beside: memory stays within the limit, and each is answered or refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn four_bombs_at_once() {
+    let (server, _dir) = start().await;
+    let all = bombs();
+    for four in all.chunks(4) {
+        let asked = four.iter().map(|query| survives(&server, query, &[200, 422, 503]));
+        futures::future::join_all(asked).await;
+    }
+    // What is answered in lists.
+    for (endpoint, params) in [
+        ("field_values", [("query", "* | generate_sequence 1"), ("field", "_msg")]),
+        ("hits", [("query", "*"), ("field", "_msg")]),
+        ("facets", [("query", "*"), ("max_value_len", "100000")]),
+        ("stats_query_range", [("query", "* | stats by (_msg, n) count() c"), ("step", "1ns")]),
+    ] {
+        let asked = (0..4).map(|_| ask(&server, endpoint, &params));
+        for answer in futures::future::join_all(asked).await {
+            assert!(matches!(answer.status, 200 | 422 | 503), "{endpoint}: {} {}", answer.status, answer.text());
+        }
+        let peak = server.peak_bytes();
+        assert!(peak < RSS_MAX, "{endpoint}: {} MiB", peak >> 20);
+    }
+    let answer = ask(&server, "query", &[("query", "* | stats count() n")]).await;
+    assert_eq!(values(&answer, "n"), ["20000"]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn wide_deep_and_heavy() {
     let (server, _dir) = start().await;

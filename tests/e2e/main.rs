@@ -9,6 +9,7 @@ mod connections;
 mod explain;
 mod federate;
 mod grafana;
+mod grafana_logs;
 mod import;
 mod logs_hostile;
 mod logs_in;

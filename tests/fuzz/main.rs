@@ -11,6 +11,7 @@ mod evaluate;
 mod expression;
 mod hostile;
 mod hostile_logs;
+mod hostile_queries;
 mod hostile_spans;
 mod import;
 mod logs;

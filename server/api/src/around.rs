@@ -1,12 +1,13 @@
 //! What stands around every request: its id and span, who may not ask, tenancy, CORS, counting, the access log.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use quiver_ingest::logs::{KEEP_MESSAGES, PARAMETERS};
 use tracing::Instrument;
 
 use crate::access_log::Entry;
@@ -64,6 +65,16 @@ fn tenancy_refusal(method: &Method, headers: &HeaderMap) -> Option<Response> {
     if method == Method::OPTIONS { None } else { tenancy::refusal(headers) }
 }
 
+/// Headers that a page of another origin may send: those of the protocols, and all parameters of log endpoints that are
+/// headers, too.
+static ALLOWED_HEADERS: LazyLock<HeaderValue> = LazyLock::new(|| {
+    let own = "Accept, Authorization, Content-Encoding, Content-Type, Origin, Traceparent, X-Request-Id, AccountID, \
+               ProjectID";
+    let parameters = PARAMETERS.iter().chain([&KEEP_MESSAGES]).flat_map(|(_, headers)| headers);
+    let all = parameters.fold(own.to_owned(), |list, header| list + ", " + header);
+    HeaderValue::from_str(&all).expect("names of headers")
+});
+
 /// Lets a page read the answer, if its origin may.
 fn allow(live: &LiveSettings, origin: HeaderValue, headers: &mut HeaderMap) {
     if !live.cors_origins.iter().any(|o| o == "*" || o.as_bytes() == origin.as_bytes()) {
@@ -72,8 +83,7 @@ fn allow(live: &LiveSettings, origin: HeaderValue, headers: &mut HeaderMap) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(header::VARY, HeaderValue::from_static("Origin"));
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, OPTIONS"));
-    let allowed = "Accept, Authorization, Content-Encoding, Content-Type, Origin, Traceparent, X-Request-Id";
-    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS.clone());
     headers
         .insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Date, Quiver-Partial, X-Request-Id"));
 }

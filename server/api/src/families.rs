@@ -29,6 +29,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     writes("otlp", "/insert/opentelemetry/"),
     writes("otlp_grpc", "/opentelemetry.proto.collector."),
     writes("logs_write", "/insert/"),
+    writes("logs_write", "/logs-api/insert/"),
     writes("logs_write", "/loki/"),
     reads("metrics", "/metrics-api/"),
     reads("logs", "/logs-api/"),
@@ -41,7 +42,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     reads("traces", "/tempo/"),
     reads("traces", "/jaeger/"),
     reads("traces", "/zipkin/"),
-    reads("health", "/health/"),
+    reads("health", "/health"),
     reads("health", "/metrics"),
     writes("admin", "/admin/"),
     writes("other", ""),
@@ -74,6 +75,8 @@ mod tests {
         check("/logs-api/select/logsql/query", "logs", false);
         check("/opentelemetry.proto.collector.logs.v1.LogsService/Export", "otlp_grpc", true);
         check("/insert/jsonline", "logs_write", true);
+        check("/logs-api/insert/jsonline", "logs_write", true);
+        check("/health", "health", false);
         check("/api/v2/spans", "spans_write", true);
         check("/api/v2/traces", "traces", false);
         check("/traces/search", "traces", false);

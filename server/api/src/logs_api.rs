@@ -1,7 +1,8 @@
-//! LogsQL over HTTP, below `/logs-api/select/logsql`.
+//! LogsQL over HTTP, below `/logs-api/select/logsql` and, as clients of VictoriaLogs ask, `/select/logsql`.
 //!
 //! Source: `logs-api` section 8. Errors are plain text; what a caller may see is applied by the scans.
 
+mod answer;
 mod counts;
 mod prometheus;
 mod rows;
@@ -10,23 +11,50 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::get;
 use http::{HeaderValue, StatusCode, header};
 use quiver_logsql::ast::Query;
 use quiver_logsql::request::{duration_param, extra_filter, extra_stream_filter, time_param};
 use quiver_logsql::{QueryScope, parse};
-use quiver_query::QueryContext;
+use quiver_query::{Collected, QueryContext};
 use quiver_types::{Error, Result};
 
+use crate::admin;
 use crate::metrics::phases::Language;
 use crate::params::{Params, invalid};
 use crate::partial::query_context;
 use crate::state::AppState;
 
+/// Memory that each byte of a query's text takes when it is read, bound and planned, at most.
+const TEXT_FACTOR: usize = 64;
+
+/// Below what the endpoints stand: our own path, and that of the service whose clients they are made for.
+const BASES: [&str; 2] = ["/logs-api", ""];
+
 /// Routes of this family.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
+    BASES.iter().fold(Router::new(), |router, base| {
+        router
+            .nest(&format!("{base}/select/logsql"), queries())
+            .route(&format!("{base}/health"), get(admin::ready))
+            .route(&format!("{base}/select/tenant_ids"), get(tenants))
+            .route(&format!("{base}/select/buildinfo"), get(build))
+    })
+}
+
+/// The one tenant.
+async fn tenants() -> Response {
+    json(r#"[{"account_id":0,"project_id":0}]"#.to_owned())
+}
+
+async fn build(State(state): State<Arc<AppState>>) -> Response {
+    let version = state.settings.version;
+    json(serde_json::json!({ "status": "success", "data": { "version": version } }).to_string())
+}
+
+fn queries() -> Router<Arc<AppState>> {
     Router::new()
         .route("/query", get(rows::query).post(rows::query))
         .route("/tail", get(rows::tail).post(rows::tail))
@@ -51,6 +79,8 @@ struct Ask {
     ctx: QueryContext,
     /// The moment of the evaluation, as the caller gave it.
     time_ns: i64,
+    /// Memory of the query, read.
+    _memory: Collected,
 }
 
 impl Ask {
@@ -62,6 +92,21 @@ impl Ask {
     async fn read(state: &AppState, request: Request, is_standing: bool) -> Result<Self> {
         let params = Params::of(state, request).await?;
         let text = params.get("query").ok_or_else(|| Error::invalid("missing parameter `query`"))?;
+        let mut limits = state.limits();
+        limits.timeout = limits.timeout.min(state.live.load().logs_timeout);
+        // What cannot be read is no time limit of the caller's.
+        if let Some(ns) = params.get("timeout").and_then(duration_param).filter(|ns| *ns > 0) {
+            limits.timeout = limits.timeout.min(Duration::from_nanos(ns as u64));
+        }
+        let mut asked = state.asked(Language::Logsql, text);
+        let range = [("start", params.get("start")), ("end", params.get("end")), ("time", params.get("time"))];
+        asked.times =
+            range.iter().filter_map(|(name, t)| t.map(|t| format!("{name}={t}"))).collect::<Vec<_>>().join(" ");
+        asked.standing = is_standing;
+        let ctx = query_context(state, asked, limits);
+        let memory = state.logsql.collected("query text", &ctx);
+        let filters = params.all("extra_filters").chain(params.all("extra_stream_filters"));
+        memory.add(filters.chain([text]).map(|text| TEXT_FACTOR * text.len()).sum())?;
         let query = parse(text)?;
         let clock_ns = state.clock.now_ms() * 1_000_000;
         let time = |name: &str| {
@@ -78,20 +123,8 @@ impl Ask {
         for text in params.all("extra_stream_filters") {
             extra.extend(extra_stream_filter(text)?);
         }
-        let mut limits = state.limits();
-        limits.timeout = limits.timeout.min(state.live.load().logs_timeout);
-        // What cannot be read is no time limit of the caller's.
-        if let Some(ns) = params.get("timeout").and_then(duration_param).filter(|ns| *ns > 0) {
-            limits.timeout = limits.timeout.min(Duration::from_nanos(ns as u64));
-        }
         let scope = QueryScope { now_ns: time_ns.saturating_sub(1), start_ns, end_ns, extra };
-        let mut asked = state.asked(Language::Logsql, text);
-        let range = [("start", params.get("start")), ("end", params.get("end")), ("time", params.get("time"))];
-        asked.times =
-            range.iter().filter_map(|(name, t)| t.map(|t| format!("{name}={t}"))).collect::<Vec<_>>().join(" ");
-        asked.standing = is_standing;
-        let ctx = query_context(state, asked, limits);
-        Ok(Self { params, query, scope, ctx, time_ns })
+        Ok(Self { params, query, scope, ctx, time_ns, _memory: memory })
     }
 
     /// A count that must be a number; 0 when absent.
@@ -105,6 +138,11 @@ impl Ask {
         let text = self.params.get(name).unwrap_or(default);
         let ns = duration_param(text).ok_or_else(|| invalid(name, &format!("`{text}` is no duration")))?;
         Ok((ns, text.to_owned()))
+    }
+
+    /// The zone of time buckets; nothing when they begin as in UTC.
+    fn offset(&self) -> Result<Option<(i64, String)>> {
+        self.duration("offset", "0s").map(|offset| Some(offset).filter(|(ns, _)| *ns != 0))
     }
 
     /// A step, which must be greater than 0.

@@ -44,7 +44,7 @@ pub fn main_router(state: Arc<AppState>) -> Router {
         .merge(traces_compat::routes())
         .merge(grpc_api::routes())
         .nest("/metrics-api", metrics)
-        .nest("/logs-api/select/logsql", logs_api::routes());
+        .merge(logs_api::routes());
     let mut paths: Vec<&str> = FORMATS.iter().flat_map(|f| f.paths).copied().collect();
     paths.sort_unstable();
     paths.dedup();

@@ -1,24 +1,30 @@
 //! Endpoints that count: rows by time, by field, by stream.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
 use quiver_logsql::ast::Query;
-use quiver_logsql::kernels::values::parse_rfc3339;
+use quiver_logsql::kernels::values::{parse_rfc3339, push_json_string, push_rfc3339};
 use quiver_logsql::request::{hits as hits_query, without_pipes};
 use quiver_logsql::{parse, stream_labels};
+use quiver_query::Collected;
+use quiver_types::logs::TIME;
 use quiver_types::{Error, Result};
-use serde_json::{Map, Value, json as value};
 
-use super::{Ask, json};
+use super::Ask;
+use super::answer::{self, ENTRY_BYTES, quoted, text_bytes};
 use crate::error::plain_error;
 use crate::params::invalid;
 use crate::state::AppState;
 
 /// Most groups that `hits` gives unless asked otherwise.
 const FIELDS_LIMIT: usize = 1000;
+
+/// The column of counts in the queries that are made here.
+const COUNT: &str = "__q_hits";
 
 macro_rules! endpoint {
     ($name:ident, $run:ident) => {
@@ -41,13 +47,24 @@ endpoint!(stream_field_names, run_stream_field_names);
 endpoint!(stream_field_values, run_stream_field_values);
 endpoint!(facets, run_facets);
 
-/// Rows as names and values.
-async fn rows(state: &AppState, ask: &Ask, query: &Query) -> Result<Vec<Vec<(String, String)>>> {
-    let mut all = Vec::new();
-    for rows in state.logsql.collect(query, &ask.scope, &ask.ctx).await? {
-        all.extend(rows.to_texts()?);
-    }
-    Ok(all)
+/// Calls back with the values of some fields of each row.
+async fn each_row<const N: usize>(
+    state: &AppState,
+    ask: &Ask,
+    query: &Query,
+    names: [&str; N],
+    mut each: impl FnMut([&str; N]) -> Result<()>,
+) -> Result<()> {
+    let found = state.logsql.each_row(query, &ask.scope, &ask.ctx, |fields| {
+        let mut found = [""; N];
+        for (name, value) in fields {
+            if let Some(i) = names.iter().position(|own| *own == name) {
+                found[i] = value;
+            }
+        }
+        each(found)
+    });
+    found.await
 }
 
 /// The query's filter with other pipes behind it.
@@ -55,10 +72,6 @@ fn with_pipes(ask: &Ask, pipes: &str) -> Result<Query> {
     let mut query = without_pipes(ask.query.clone());
     query.pipes = parse(&format!("* | {pipes}"))?.pipes;
     Ok(query)
-}
-
-fn take(fields: &[(String, String)], name: &str) -> String {
-    fields.iter().find(|(own, _)| own == name).map_or_else(String::new, |(_, value)| value.clone())
 }
 
 /// One group of `hits`.
@@ -70,35 +83,51 @@ struct Group {
 
 async fn run_hits(state: &AppState, ask: &Ask) -> Result<Response> {
     let (step_ns, step) = ask.step()?;
-    let offset = ask.duration("offset", "0s")?;
+    let offset = ask.offset()?;
     let fields: Vec<String> = ask.params.all("field").map(str::to_owned).collect();
     let limit = match ask.number("fields_limit")? {
         0 => FIELDS_LIMIT,
         n => n as usize,
     };
-    let offset = (offset.0 != 0).then_some((offset.0, offset.1.as_str()));
+    let offset = offset.as_ref().map(|(ns, text)| (*ns, text.as_str()));
     let query = hits_query(ask.query.clone(), (step_ns, &step), offset, &fields);
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(plans);
     }
+    let memory = state.logsql.collected("hits", &ask.ctx);
     let mut groups: BTreeMap<Vec<String>, Group> = BTreeMap::new();
-    for row in rows(state, ask, &query).await? {
-        let key = fields.iter().map(|field| take(&row, field)).collect();
-        let count: u64 = take(&row, "__q_hits").parse().unwrap_or(0);
-        let group = groups.entry(key).or_default();
-        *group.points.entry(parse_rfc3339(&take(&row, "_time")).unwrap_or(0)).or_insert(0) += count;
+    let read = state.logsql.each_row(&query, &ask.scope, &ask.ctx, |row| {
+        let (mut key, mut count, mut time) = (vec![String::new(); fields.len()], 0u64, 0);
+        for (name, value) in row {
+            match name {
+                COUNT => count = value.parse().unwrap_or(0),
+                TIME => time = parse_rfc3339(value).unwrap_or(0),
+                _ => {}
+            }
+            for (_, part) in fields.iter().zip(&mut key).filter(|(own, _)| *own == name) {
+                value.clone_into(part);
+            }
+        }
+        let group = match groups.get_mut(&key) {
+            Some(group) => group,
+            None => {
+                memory.add(2 * ENTRY_BYTES + key.iter().map(|part| text_bytes(part)).sum::<usize>())?;
+                groups.entry(key).or_default()
+            }
+        };
+        if !group.points.contains_key(&time) {
+            // The point, and its texts when the group is written.
+            memory.add(2 * ENTRY_BYTES)?;
+        }
+        *group.points.entry(time).or_insert(0) += count;
         group.total += count;
-    }
+        Ok(())
+    });
+    read.await?;
     let (named, other) = largest(groups, limit);
-    let mut all: Vec<Value> = named
-        .into_iter()
-        .map(|(key, group)| {
-            let labels = fields.iter().cloned().zip(key.into_iter().map(Value::String)).collect();
-            group_json(labels, group)
-        })
-        .collect();
-    all.extend(other.map(|group| group_json(Map::new(), group)));
-    Ok(json(value!({ "hits": all }).to_string()))
+    let named = named.into_iter().map(move |(key, group)| group_json(fields.iter().zip(key), &group));
+    let other = other.into_iter().map(|group| group_json(std::iter::empty(), &group));
+    Ok(answer::list("{\"hits\":[", named.chain(other), "]}", memory))
 }
 
 /// The largest groups by themselves, the others as one.
@@ -116,53 +145,82 @@ fn largest(groups: BTreeMap<Vec<String>, Group>, limit: usize) -> (Vec<(Vec<Stri
     (all, Some(other))
 }
 
-fn group_json(fields: Map<String, Value>, group: Group) -> Value {
-    let text = |ns: &i64| {
-        let mut out = String::new();
-        quiver_logsql::kernels::values::push_rfc3339(&mut out, *ns);
-        out
-    };
-    let timestamps: Vec<String> = group.points.keys().map(text).collect();
-    let values: Vec<u64> = group.points.values().copied().collect();
-    value!({ "fields": fields, "timestamps": timestamps, "values": values, "total": group.total })
-}
-
-/// `{"values":[{"value","hits"}]}`, most hits first.
-fn values_json(mut all: Vec<(String, u64)>, limit: u64) -> Response {
-    all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    if limit > 0 {
-        all.truncate(limit as usize);
+fn group_json<'f>(fields: impl Iterator<Item = (&'f String, String)>, group: &Group) -> String {
+    let mut out = String::from("{\"fields\":{");
+    for (i, (name, value)) in fields.enumerate() {
+        out.push_str(if i > 0 { "," } else { "" });
+        push_json_string(&mut out, name);
+        out.push(':');
+        push_json_string(&mut out, &value);
     }
-    let values: Vec<Value> = all.into_iter().map(|(v, hits)| value!({ "value": v, "hits": hits })).collect();
-    json(value!({ "values": values }).to_string())
+    out.push_str("},\"timestamps\":[");
+    for (i, ns) in group.points.keys().enumerate() {
+        out.push_str(if i > 0 { ",\"" } else { "\"" });
+        push_rfc3339(&mut out, *ns);
+        out.push('"');
+    }
+    out.push_str("],\"values\":[");
+    for (i, count) in group.points.values().enumerate() {
+        let _ = write!(out, "{}{count}", if i > 0 { "," } else { "" });
+    }
+    let _ = write!(out, "],\"total\":{}}}", group.total);
+    out
 }
 
-/// Counts the values of a field; `None` when the plans were asked for.
-async fn counted(state: &AppState, ask: &Ask, pipes: &str, name: &str) -> Result<Result<Vec<(String, u64)>, Response>> {
+/// Values and how many rows have each, as they are collected.
+struct Counted {
+    all: Vec<(String, u64)>,
+    memory: Collected,
+}
+
+impl Counted {
+    fn new(state: &AppState, ask: &Ask) -> Self {
+        Self { all: Vec::new(), memory: state.logsql.collected("values", &ask.ctx) }
+    }
+
+    fn push(&mut self, value: &str, hits: &str) -> Result<()> {
+        self.memory.add(text_bytes(value))?;
+        self.all.push((value.to_owned(), hits.parse().unwrap_or(0)));
+        Ok(())
+    }
+
+    /// `{"values":[{"value","hits"}]}`, most hits first; of values that hold a text, if one is asked for.
+    fn answer(self, ask: &Ask) -> Result<Response> {
+        let Self { mut all, memory } = self;
+        if let Some(text) = ask.params.get("filter") {
+            all.retain(|(value, _)| value.contains(text));
+        }
+        all.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        match ask.number("limit")? {
+            0 => {}
+            limit => all.truncate(usize::try_from(limit).unwrap_or(usize::MAX)),
+        }
+        let item = |(value, hits): (String, u64)| format!("{{\"value\":{},\"hits\":{hits}}}", quoted(&value));
+        Ok(answer::list("{\"values\":[", all.into_iter().map(item), "]}", memory))
+    }
+}
+
+/// Counts the values of a column by pipes; the plans instead, when they were asked for.
+async fn counted(state: &AppState, ask: &Ask, pipes: &str, name: &str) -> Result<Result<Counted, Response>> {
     let query = with_pipes(ask, pipes)?;
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(Err(plans));
     }
-    let all = rows(state, ask, &query).await?;
-    Ok(Ok(all.iter().map(|row| (take(row, name), take(row, "__q_hits").parse().unwrap_or(0))).collect()))
+    let mut found = Counted::new(state, ask);
+    each_row(state, ask, &query, [name, COUNT], |[value, hits]| found.push(value, hits)).await?;
+    Ok(Ok(found))
 }
 
 async fn run_field_names(state: &AppState, ask: &Ask) -> Result<Response> {
-    let limit = ask.number("limit")?;
-    let query = with_pipes(ask, "field_names as __q_name | rename hits as __q_hits")?;
-    if let Some(plans) = ask.explained(state, &query).await? {
-        return Ok(plans);
+    match counted(state, ask, "field_names as __q_name | rename hits as __q_hits", "__q_name").await? {
+        Ok(found) => found.answer(ask),
+        Err(plans) => Ok(plans),
     }
-    let all = rows(state, ask, &query).await?;
-    let counts = all.iter().map(|row| (take(row, "__q_name"), take(row, "__q_hits").parse().unwrap_or(0))).collect();
-    Ok(values_json(counts, limit))
 }
 
 async fn values_of(state: &AppState, ask: &Ask, field: &str) -> Result<Response> {
-    let limit = ask.number("limit")?;
-    let pipes = format!("stats by ({}) count() as __q_hits", serde_json::to_string(field).unwrap_or_default());
-    match counted(state, ask, &pipes, field).await? {
-        Ok(counts) => Ok(values_json(counts, limit)),
+    match counted(state, ask, &format!("stats by ({}) count() as {COUNT}", quoted(field)), field).await? {
+        Ok(found) => found.answer(ask),
         Err(plans) => Ok(plans),
     }
 }
@@ -190,18 +248,27 @@ async fn of_labels(
     ask: &Ask,
     told: impl Fn(Vec<(String, String)>) -> Vec<String>,
 ) -> Result<Response> {
-    let limit = ask.number("limit")?;
-    let streams = match counted(state, ask, "stats by (_stream) count() as __q_hits", "_stream").await? {
-        Ok(streams) => streams,
-        Err(plans) => return Ok(plans),
-    };
-    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    for (stream, hits) in streams {
-        for text in told(stream_labels(&stream)) {
-            *counts.entry(text).or_insert(0) += hits;
-        }
+    let query = with_pipes(ask, &format!("stats by (_stream) count() as {COUNT}"))?;
+    if let Some(plans) = ask.explained(state, &query).await? {
+        return Ok(plans);
     }
-    Ok(values_json(counts.into_iter().collect(), limit))
+    let memory = state.logsql.collected("values", &ask.ctx);
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    each_row(state, ask, &query, ["_stream", COUNT], |[stream, hits]| {
+        let hits: u64 = hits.parse().unwrap_or(0);
+        for text in told(stream_labels(stream)) {
+            match counts.get_mut(&text) {
+                Some(count) => *count += hits,
+                None => {
+                    memory.add(text_bytes(&text))?;
+                    counts.insert(text, hits);
+                }
+            }
+        }
+        Ok(())
+    })
+    .await?;
+    Counted { all: counts.into_iter().collect(), memory }.answer(ask)
 }
 
 async fn run_stream_field_names(state: &AppState, ask: &Ask) -> Result<Response> {
@@ -236,17 +303,28 @@ async fn run_facets(state: &AppState, ask: &Ask) -> Result<Response> {
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(plans);
     }
-    let mut fields: Vec<(String, Vec<Value>)> = Vec::new();
-    for row in rows(state, ask, &query).await? {
-        let name = take(&row, "field_name");
-        let hits: u64 = take(&row, "hits").parse().unwrap_or(0);
-        let one = value!({ "field_value": take(&row, "field_value"), "hits": hits });
+    let memory = state.logsql.collected("facets", &ask.ctx);
+    let mut fields: Vec<(String, Vec<(String, u64)>)> = Vec::new();
+    each_row(state, ask, &query, ["field_name", "field_value", "hits"], |[name, value, hits]| {
+        // The value, and its text when the field is written.
+        memory.add(2 * text_bytes(value))?;
+        let one = (value.to_owned(), hits.parse().unwrap_or(0));
         match fields.last_mut().filter(|(last, _)| *last == name) {
             Some((_, values)) => values.push(one),
-            None => fields.push((name, vec![one])),
+            None => fields.push((name.to_owned(), vec![one])),
         }
-    }
-    let all: Vec<Value> =
-        fields.into_iter().map(|(name, values)| value!({ "field_name": name, "values": values })).collect();
-    Ok(json(value!({ "facets": all }).to_string()))
+        Ok(())
+    })
+    .await?;
+    let item = |(name, values): (String, Vec<(String, u64)>)| {
+        let mut out = format!("{{\"field_name\":{},\"values\":[", quoted(&name));
+        for (i, (value, hits)) in values.iter().enumerate() {
+            out.push_str(if i > 0 { ",{\"field_value\":" } else { "{\"field_value\":" });
+            push_json_string(&mut out, value);
+            let _ = write!(out, ",\"hits\":{hits}}}");
+        }
+        out.push_str("]}");
+        out
+    };
+    Ok(answer::list("{\"facets\":[", fields.into_iter().map(item), "]}", memory))
 }

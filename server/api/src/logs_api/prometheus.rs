@@ -1,19 +1,24 @@
 //! `stats_query` and `stats_query_range`: results of `stats` in the form of the Prometheus API.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
 use quiver_logsql::ast::Query;
-use quiver_logsql::kernels::values::parse_rfc3339;
+use quiver_logsql::kernels::values::{parse_rfc3339, push_json_string};
 use quiver_logsql::{StatsColumns, by_step, stats_columns};
 use quiver_types::Result;
-use serde_json::{Map, Value, json as value};
+use quiver_types::logs::TIME;
 
-use super::{Ask, json};
+use super::Ask;
+use super::answer::{self, ENTRY_BYTES, text_bytes};
 use crate::error::plain_error;
 use crate::state::AppState;
+
+/// A series: which result it is, and the values of its labels.
+type Key = (usize, Vec<String>);
 
 pub(super) async fn stats_query(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let asked = async {
@@ -22,12 +27,23 @@ pub(super) async fn stats_query(State(state): State<Arc<AppState>>, request: Req
         if let Some(plans) = ask.explained(&state, &ask.query).await? {
             return Ok(plans);
         }
-        let mut result = Vec::new();
-        each_value(&state, &ask, &ask.query, &columns, |metric, _, text| {
-            result.push(value!({ "metric": metric, "value": [seconds(ask.time_ns), text] }));
+        let memory = state.logsql.collected("series", &ask.ctx);
+        let mut result: Vec<(Key, String)> = Vec::new();
+        each_value(&state, &ask, &ask.query, &columns, |key, _, text| {
+            memory.add(key_bytes(&key) + text_bytes(text))?;
+            result.push((key, text.to_owned()));
+            Ok(())
         })
         .await?;
-        Ok(success("vector", &result))
+        let at = seconds(ask.time_ns);
+        let item = move |(key, text): (Key, String)| {
+            let mut out = metric(&columns, &key);
+            let _ = write!(out, ",\"value\":[{at},");
+            push_json_string(&mut out, &text);
+            out.push_str("]}");
+            out
+        };
+        Ok(answer::list(VECTOR, result.into_iter().map(item), END, memory))
     };
     asked.await.unwrap_or_else(|e| plain_error(&e, "/select/logsql/stats_query"))
 }
@@ -35,63 +51,100 @@ pub(super) async fn stats_query(State(state): State<Arc<AppState>>, request: Req
 pub(super) async fn stats_query_range(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let asked = async {
         let ask = Ask::of(&state, request).await?;
-        let (step_ns, step) = ask.step()?;
-        let (query, columns) = by_step(ask.query.clone(), (step_ns, &step))?;
+        let ((step_ns, step), offset) = (ask.step()?, ask.offset()?);
+        let offset = offset.as_ref().map(|(ns, text)| (*ns, text.as_str()));
+        let (query, mut columns) = by_step(ask.query.clone(), (step_ns, &step), offset)?;
         if let Some(plans) = ask.explained(&state, &query).await? {
             return Ok(plans);
         }
-        let mut series: BTreeMap<String, (Map<String, Value>, BTreeMap<i64, String>)> = BTreeMap::new();
-        each_value(&state, &ask, &query, &columns, |mut metric, row, text| {
-            metric.remove("_time");
-            let time = row.iter().find(|(name, _)| name == "_time").and_then(|(_, text)| parse_rfc3339(text));
-            if let Some(ns) = time {
-                let key = Value::Object(metric.clone()).to_string();
-                series.entry(key).or_insert_with(|| (metric, BTreeMap::new())).1.insert(ns, text.to_owned());
+        // The time is no label of a series over time.
+        columns.labels.retain(|label| label != TIME);
+        let memory = state.logsql.collected("series", &ask.ctx);
+        let mut series: BTreeMap<Key, BTreeMap<i64, String>> = BTreeMap::new();
+        each_value(&state, &ask, &query, &columns, |key, time, text| {
+            let Some(ns) = time else { return Ok(()) };
+            if !series.contains_key(&key) {
+                memory.add(key_bytes(&key))?;
             }
+            // The point, and its text when the series is written.
+            memory.add(2 * text_bytes(text))?;
+            series.entry(key).or_default().insert(ns, text.to_owned());
+            Ok(())
         })
         .await?;
-        let result: Vec<Value> = series
-            .into_values()
-            .map(|(metric, points)| {
-                let values: Vec<Value> = points.into_iter().map(|(ns, text)| value!([seconds(ns), text])).collect();
-                value!({ "metric": metric, "values": values })
-            })
-            .collect();
-        Ok(success("matrix", &result))
+        let item = move |(key, points): (Key, BTreeMap<i64, String>)| {
+            let mut out = metric(&columns, &key);
+            out.push_str(",\"values\":[");
+            for (i, (ns, text)) in points.iter().enumerate() {
+                let _ = write!(out, "{}[{},", if i > 0 { "," } else { "" }, seconds(*ns));
+                push_json_string(&mut out, text);
+                out.push(']');
+            }
+            out.push_str("]}");
+            out
+        };
+        Ok(answer::list(MATRIX, series.into_iter().map(item), END, memory))
     };
     asked.await.unwrap_or_else(|e| plain_error(&e, "/select/logsql/stats_query_range"))
 }
 
-/// Calls back for each result: its labels, its row, its text.
+/// Calls back for each result: its series, its time, its text.
 async fn each_value(
     state: &AppState,
     ask: &Ask,
     query: &Query,
     columns: &StatsColumns,
-    mut call: impl FnMut(Map<String, Value>, &[(String, String)], &str),
+    mut call: impl FnMut(Key, Option<i64>, &str) -> Result<()>,
 ) -> Result<()> {
-    for rows in state.logsql.collect(query, &ask.scope, &ask.ctx).await? {
-        for row in rows.to_texts()? {
-            let text = |name: &str| row.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str());
-            for name in &columns.values {
-                let Some(result) = text(name) else { continue };
-                let mut metric = Map::new();
-                metric.insert("__name__".to_owned(), name.clone().into());
-                for label in &columns.labels {
-                    metric.insert(label.clone(), text(label).unwrap_or_default().into());
-                }
-                call(metric, &row, result);
+    let (mut labels, mut values) = (vec![String::new(); columns.labels.len()], vec![None; columns.values.len()]);
+    let read = state.logsql.each_row(query, &ask.scope, &ask.ctx, |row| {
+        labels.iter_mut().for_each(String::clear);
+        values.iter_mut().for_each(|value: &mut Option<String>| *value = None);
+        let mut time = None;
+        for (name, value) in row {
+            if name == TIME {
+                time = parse_rfc3339(value);
+            }
+            if let Some(i) = columns.labels.iter().position(|label| label == name) {
+                labels[i].push_str(value);
+            }
+            if let Some(i) = columns.values.iter().position(|own| own == name) {
+                values[i] = Some(value.to_owned());
             }
         }
+        for (i, value) in values.iter().enumerate() {
+            if let Some(text) = value {
+                call((i, labels.clone()), time, text)?;
+            }
+        }
+        Ok(())
+    });
+    read.await
+}
+
+fn key_bytes((_, labels): &Key) -> usize {
+    ENTRY_BYTES + labels.iter().map(|label| text_bytes(label)).sum::<usize>()
+}
+
+/// `{"metric":{..}`.
+fn metric(columns: &StatsColumns, (value, labels): &Key) -> String {
+    let mut out = String::from("{\"metric\":{\"__name__\":");
+    push_json_string(&mut out, &columns.values[*value]);
+    for (name, label) in columns.labels.iter().zip(labels) {
+        out.push(',');
+        push_json_string(&mut out, name);
+        out.push(':');
+        push_json_string(&mut out, label);
     }
-    Ok(())
+    out.push('}');
+    out
 }
 
 /// Unix seconds; without a fraction where there is none.
-fn seconds(ns: i64) -> Value {
-    if ns % 1_000_000_000 == 0 { (ns / 1_000_000_000).into() } else { ((ns / 1_000_000) as f64 / 1e3).into() }
+fn seconds(ns: i64) -> String {
+    if ns % 1_000_000_000 == 0 { (ns / 1_000_000_000).to_string() } else { ((ns / 1_000_000) as f64 / 1e3).to_string() }
 }
 
-fn success(kind: &str, result: &[Value]) -> Response {
-    json(value!({ "status": "success", "data": { "resultType": kind, "result": result } }).to_string())
-}
+const VECTOR: &str = "{\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[";
+const MATRIX: &str = "{\"status\":\"success\",\"data\":{\"resultType\":\"matrix\",\"result\":[";
+const END: &str = "]}}";

@@ -43,14 +43,15 @@ async fn run(state: &AppState, request: Request) -> Result<Response> {
     // An error before the first row still has a status.
     let first = rows.next().await?;
     let span = Span::current();
-    let rest = unfold(rows, move |mut rows| {
+    // The query's memory is held as long as its rows are sent.
+    let rest = unfold((rows, ask), move |(mut rows, ask)| {
         let next = async move {
             match rows.next().await {
-                Ok(Some(piece)) => Some((Ok(piece), rows)),
+                Ok(Some(piece)) => Some((Ok(piece), (rows, ask))),
                 Ok(None) => None,
                 Err(error) => {
                     log(&error, "/select/logsql/query");
-                    Some((Err(std::io::Error::other(error.message)), rows))
+                    Some((Err(std::io::Error::other(error.message)), (rows, ask)))
                 }
             }
         };
