@@ -60,10 +60,12 @@ pub(crate) fn tokens(query: &str) -> Result<Vec<Token<'_>>> {
             return Ok(found);
         };
         let (text, len, quoted) = match first {
-            '"' | '\'' | '`' => {
-                let (text, len) = quote::unquote(rest).map_err(|fault| at(query, start, fault))?;
-                (text, len, true)
-            }
+            '"' | '\'' | '`' => match quote::unquote(rest) {
+                Ok((text, len)) => (text, len, true),
+                // A quote that nothing ends may stand within a word.
+                Err(_) if !spaced && found.last().is_some_and(Token::is_word) => (rest[..1].into(), 1, false),
+                Err(fault) => return Err(at(query, start, fault)),
+            },
             c if is_run_char(c) => {
                 let len = rest.find(|c| !is_run_char(c)).unwrap_or(rest.len());
                 (rest[..len].into(), len, false)
@@ -114,6 +116,7 @@ mod tests {
         check("{foo=\"bar\",a=~b, c != 'd'}", &["{", "foo", "=", "bar", ",", "a", "=~", "b", ",", "c", "!=", "d", "}"]);
         check("a # b | c\n| d #e", &["a", "|", "d"]);
         check("a:>=1", &["a", ":", ">", "=", "1"]);
-        assert!(tokens("\"foo").is_err());
+        check("a\"b, c", &["a", "\"", "b", ",", "c"]);
+        assert!(tokens("\"foo").is_err() && tokens("a \"foo").is_err());
     }
 }

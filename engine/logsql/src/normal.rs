@@ -90,10 +90,9 @@ fn of_field(field: FieldPattern, test: Test) -> Filter {
         Test::Regexp(text) if matches!(text.as_str(), "" | ".*") && field.name().is_some() => Filter::All,
         // A text at the beginning of a word, whatever the text: written as `*`, which is every row.
         Test::Prefix(text) if text.is_empty() && field.name() == Some(MSG) => Filter::All,
-        // Of the message this would be written as `*`, which is every row.
-        Test::Regexp(text) if text == ".+" && field.name() != Some(MSG) => {
-            Filter::Field { field, test: Test::Prefix(String::new()) }
-        }
+        // Of the message this is written as `*`, which is every row.
+        Test::Regexp(text) if text == ".+" && field.name() == Some(MSG) => Filter::All,
+        Test::Regexp(text) if text == ".+" => Filter::Field { field, test: Test::Prefix(String::new()) },
         test => Filter::Field { field, test },
     }
 }

@@ -59,6 +59,7 @@ pub fn parse_filter(text: &str) -> Result<Option<Filter>> {
         return Ok(None);
     }
     let filter = parser.filter_or(None)?;
+    parser.skip(";");
     parser.expect_end()?;
     Ok(Some(normal::filter(filter)))
 }
@@ -101,6 +102,8 @@ impl<'a> Parser<'a> {
                 pipes.push(parser.pipe()?);
                 parser.expect_pipe_end()?;
             }
+            // A query may be ended as a statement is.
+            parser.skip(";");
             Ok(Query { options, filter, pipes })
         })
     }
@@ -127,9 +130,7 @@ impl<'a> Parser<'a> {
                     return Err(parser.unexpected("`:` or `=`"));
                 }
                 row.push((name, parser.word("a value", &["{", "}"])?));
-                if !parser.is("}") {
-                    parser.expect(",")?;
-                }
+                parser.skip(",");
             }
             Ok(row)
         })?;
@@ -208,7 +209,7 @@ impl<'a> Parser<'a> {
     }
 
     fn at_pipe_end(&self) -> bool {
-        self.at_end() || self.is_any(&["|", ")"])
+        self.at_end() || self.is_any(&["|", ")", ";"])
     }
 
     /// An error about the token that comes next.

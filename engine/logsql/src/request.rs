@@ -1,7 +1,10 @@
 //! Parameters of requests: times, steps, further filters; and what a request makes of the query it brings.
 
+use std::fmt;
+
 use quiver_types::logs::TIME;
 use quiver_types::{Error, Result};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
 use crate::ast::pipe::{Sort, SortForm, Stats};
@@ -62,13 +65,15 @@ fn joined(mut all: Vec<Filter>) -> Option<Filter> {
 
 /// A text that is a JSON object: names with one text or several.
 fn json_object(text: &str) -> Result<Option<Vec<(String, Vec<String>)>>> {
-    let Ok(Value::Object(object)) = serde_json::from_str::<Value>(text) else { return Ok(None) };
+    let Ok(Members(members)) = serde_json::from_str(text) else { return Ok(None) };
     let bad = |name: &str| Error::invalid(format!("the value of `{name}` must be a text or a list of texts"));
     let one = |name: &str, value: Value| match value {
         Value::String(text) => Ok(text),
         _ => Err(bad(name)),
     };
-    let all = object.into_iter().map(|(name, value)| {
+    // A list of nothing asks for nothing.
+    let some = members.into_iter().filter(|(_, value)| value.as_array().is_none_or(|items| !items.is_empty()));
+    let all = some.map(|(name, value)| {
         let values = match value {
             Value::Array(items) => items.into_iter().map(|item| one(&name, item)).collect::<Result<_>>()?,
             value => vec![one(&name, value)?],
@@ -76,6 +81,31 @@ fn json_object(text: &str) -> Result<Option<Vec<(String, Vec<String>)>>> {
         Ok((name, values))
     });
     all.collect::<Result<_>>().map(Some)
+}
+
+/// The members of a JSON object in their order.
+struct Members(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Members;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Members, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        from.deserialize_map(InOrder)
+    }
 }
 
 /// The newest rows where that makes sense, else any so many.
@@ -138,12 +168,15 @@ pub fn followed(mut query: Query) -> Result<Query> {
                 | Pipe::Rename(_)
                 | Pipe::Row { .. }
                 | Pipe::Sample(_)
+                | Pipe::Join(_)
         );
         if !follows {
             return Err(Error::invalid(format!("a query with `{pipe}` cannot be followed")));
         }
     }
-    query.pipes.insert(0, Pipe::Sort(by_time(false)));
+    // A join has an order of its own.
+    let ordered_at = query.pipes.iter().rposition(|pipe| matches!(pipe, Pipe::Join(_))).map_or(0, |at| at + 1);
+    query.pipes.insert(ordered_at, Pipe::Sort(by_time(false)));
     Ok(query)
 }
 

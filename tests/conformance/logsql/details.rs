@@ -106,6 +106,16 @@ fn of_field(test: &str, s: &str, args: &Value) -> Result<bool, String> {
             one("", "minValueExpected")?;
             one(value, "maxValueExpected")?;
         }
+        ("TestParseFilterStringRange", Test::TextCompare { op: CompareOp::Le, value }) => {
+            one("", "minValueExpected")?;
+            one(&format!("{value}\0"), "maxValueExpected")?;
+        }
+        ("TestParseFilterStringRange", Test::TextCompare { op: CompareOp::Ge, value }) => {
+            one(value, "minValueExpected")?;
+        }
+        ("TestParseFilterStringRange", Test::TextCompare { op: CompareOp::Gt, value }) => {
+            one(&format!("{value}\0"), "minValueExpected")?;
+        }
         ("TestParseFilterStringRange", Test::StringRange { min, max }) => {
             one(min, "minValueExpected")?;
             one(max, "maxValueExpected")?;

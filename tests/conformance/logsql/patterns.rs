@@ -135,7 +135,10 @@ fn pipes(args: &Value) -> String {
 fn kept(args: &Value, runner: &Runner) -> Result<(), String> {
     let asked = text(args, "s");
     let names = match asked.strip_suffix('*') {
-        None if asked.is_empty() => return same(false, args),
+        None if asked.is_empty() => {
+            let listed = |list: &str| patterns(&args[list]).iter().any(|pattern| pattern.matches(""));
+            return same(listed("allow") && !listed("deny"), args);
+        }
         None => vec![asked.to_owned()],
         // Names of the group: ends of its own, and those that the lists speak of.
         Some(prefix) => ["allow", "deny"]

@@ -391,12 +391,6 @@ impl Rows {
         std::str::from_utf8(&self.batch.values[start..field.end as usize]).ok()
     }
 
-    /// The value of a field of the row by its name.
-    fn value_of(&self, name: &str) -> Option<&str> {
-        let live = |f: &RowField| f.name != DEAD && *self.names.list[f.name as usize].text == *name;
-        self.text_of(self.row.iter().position(live)? as u32)
-    }
-
     fn kill(&mut self, place: u32) {
         self.row[place as usize].name = DEAD;
         self.gaps = true;
@@ -515,13 +509,10 @@ impl Rows {
             *number = Some(found);
             return found;
         } else if !self.stream_text.is_empty() {
-            // The text says which fields make up the stream; what they are is said by the row.
-            let mut scratch = std::mem::take(&mut self.scratch);
             let text = std::str::from_utf8(&self.stream_text).unwrap_or("");
-            let own = labels::parse(text).unwrap_or_default();
-            let value = |name: &str| self.value_of(name);
-            labels::canonical(own.iter().filter_map(|(name, _)| Some((*name, value(name)?))).collect(), &mut scratch);
-            self.scratch = scratch;
+            if let Some(pairs) = labels::parse(text) {
+                labels::canonical(pairs, &mut self.scratch);
+            }
         }
         self.streams.find(&self.scratch, &mut self.batch)
     }

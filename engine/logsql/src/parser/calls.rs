@@ -93,7 +93,7 @@ impl Parser<'_> {
         self.expect("(")?;
         let text = if self.is("*") { String::new() } else { self.argument("a text")? };
         let make = if self.skip("*") { prefix } else { whole };
-        self.close()?;
+        self.expect(")")?;
         Ok(test(field, make(text)))
     }
 

@@ -11,10 +11,10 @@ use crate::kernels::golang_regex;
 use crate::literal::parse_number;
 
 /// What cannot begin a filter.
-const NO_START: &[&str] = &[",", ")", "[", "]", "|"];
+const NO_START: &[&str] = &[",", ")", "[", "]", "|", ";"];
 
 /// What ends a word without quotes.
-const STOPS: &[&str] = &["*", ",", "(", ")", "[", "]", "|"];
+const STOPS: &[&str] = &["*", ",", "(", ")", "[", "]", "|", ";"];
 
 impl Parser<'_> {
     /// Filters with `or` between; `field` is what inner filters without a field of their own apply to.
@@ -30,7 +30,7 @@ impl Parser<'_> {
 
     fn filter_and(&mut self, field: Option<&FieldPattern>) -> Result<Filter> {
         let mut all = vec![self.filter_one(field)?];
-        while !self.at_end() && !self.is_any(&["or", ")", "|"]) {
+        while !self.at_end() && !self.is_any(&["or", ")", "|", ";"]) {
             self.skip("and");
             all.push(self.filter_one(field)?);
         }

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::literal::{parse_duration, parse_number, parse_u64};
 
 /// What ends any word.
-const STOPS: &[&str] = &["(", ")", "[", "]", "|", ",", "*"];
+const STOPS: &[&str] = &["(", ")", "[", "]", "|", ",", "*", ";"];
 
 impl Parser<'_> {
     /// Takes a word: a quoted text, or adjacent tokens up to a blank or a stop sign.
@@ -26,7 +26,7 @@ impl Parser<'_> {
         let first = self.token().clone();
         self.advance();
         let mut joined: Option<String> = None;
-        while !self.at_end() && !self.token().spaced && !stop(self.token()) {
+        while !self.at_end() && !self.token().spaced && !self.is(";") && !stop(self.token()) {
             joined.get_or_insert_with(|| first.raw.to_owned()).push_str(self.token().raw);
             self.advance();
         }

@@ -16,9 +16,11 @@ fn text_filter(parser: &mut Parser<'_>) -> Result<Option<String>> {
 }
 
 pub(super) fn field_names(parser: &mut Parser<'_>) -> Result<Pipe> {
+    let before = text_filter(parser)?;
     let name = if parser.is("filter") { None } else { parser.as_name()? };
     let name = name.unwrap_or_else(|| "name".to_owned());
-    Ok(Pipe::FieldNames { name, filter: text_filter(parser)? })
+    let filter = if before.is_some() { before } else { text_filter(parser)? };
+    Ok(Pipe::FieldNames { name, filter })
 }
 
 pub(super) fn field_values(parser: &mut Parser<'_>) -> Result<Pipe> {
