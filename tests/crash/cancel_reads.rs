@@ -90,10 +90,8 @@ async fn a_read_ends_with_its_client() {
         }
         tokio::time::sleep(Duration::from_millis(300)).await;
         if asking.is_finished() {
-            panic!(
-                "{name}: answered: {:?}",
-                asking.await.expect("asked").map(|text| text.chars().take(300).collect::<String>())
-            );
+            let text = asking.await.expect("asked").map(|text| text.chars().take(300).collect::<String>());
+            panic!("{name}: answered: {text:?}");
         }
         let left = server.cpu();
         asking.abort();

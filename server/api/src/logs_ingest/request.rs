@@ -90,7 +90,3 @@ pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 fn get<'a>(params: &'a [(String, String)], name: &str) -> Option<&'a str> {
     params.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
 }
-
-fn cut(text: &str) -> String {
-    text.chars().take(100).collect()
-}
