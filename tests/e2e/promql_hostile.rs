@@ -63,7 +63,7 @@ fn many(count: usize, separator: &str, one: impl Fn(usize) -> String) -> String 
 /// What grows by labels.
 fn labels() -> Vec<Case> {
     use At::{Instant, Steps};
-    use Fate::{Either, Refused};
+    use Fate::{Either, Malformed, Refused};
     let twice = |inner| format!("label_replace({inner}, \"series\", \"$1$1\", \"series\", \"(.*)\")");
     let joined = |inner| format!("label_join({inner}, \"series\", \"\", \"series\", \"series\")");
     let wide = "$1".repeat(300_000);
@@ -101,8 +101,8 @@ fn labels() -> Vec<Case> {
         case("a union of many", Instant, Refused, many(3000, " or ", |i| format!("m{{x!=\"{i}\"}}"))),
         case("values of all steps", Steps, Either, "count_values(\"v\", m + time())"),
         case("values by everything", Steps, Either, "count_values by (series) (\"v\", m * time())"),
-        case("very many quantiles", Instant, Either, format!("histogram_quantiles(m, \"q\", {quantiles})")),
-        case("very many quantiles over steps", Steps, Either, format!("histogram_quantiles(m, \"q\", {quantiles})")),
+        case("very many quantiles", Instant, Malformed, format!("histogram_quantiles(m, \"q\", {quantiles})")),
+        case("very many quantiles over steps", Steps, Malformed, format!("histogram_quantiles(m, \"q\", {quantiles})")),
         case("info about everything", Steps, Either, "info(m, {__name__=~\"m|long\"})"),
         case(
             "by very many labels",

@@ -11,6 +11,8 @@ mod modifier;
 mod primary;
 mod selector;
 
+use std::time::Instant;
+
 use quiver_types::Matcher;
 use quiver_types::matcher::PatternBudget;
 
@@ -105,6 +107,7 @@ struct Parser<'a> {
     aggregations: usize,
     /// Room for regular expressions.
     patterns: PatternBudget,
+    began: Instant,
 }
 
 impl<'a> Parser<'a> {
@@ -128,6 +131,7 @@ impl<'a> Parser<'a> {
             operands: 0,
             aggregations: 0,
             patterns: PatternBudget::default(),
+            began: Instant::now(),
         })
     }
 

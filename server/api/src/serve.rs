@@ -23,7 +23,7 @@ pub(crate) use pace::{Pace, TooSlow};
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
     content-type: text/plain; charset=utf-8\r\ncontent-length: 22\r\n\r\ntoo many connections.\n";
 /// Connections that are told so at once; more are closed without a word.
-const REFUSALS_MAX: usize = 64;
+const REFUSALS_MAX: usize = 8;
 /// How long one that is told so may take to read it.
 const REFUSAL_WITHIN: Duration = Duration::from_secs(1);
 /// How long the accept loop rests when the system gives no connection (no file descriptors, no memory).

@@ -62,6 +62,7 @@ fn asks(from_ms: i64) -> Vec<Ask> {
     let with = |more: &[(&'static str, &str)], params: &[(&'static str, String)]| {
         more.iter().map(|(k, v)| (*k, (*v).to_owned())).chain(params.iter().cloned()).collect::<Vec<_>>()
     };
+    let hour = vec![("from", from.clone()), ("to", nanos(from_ms + 3_600_000))];
     let traces = vec![("from", from), ("to", to)];
     let logs =
         |query: &str| vec![("query", query.to_owned()), ("start", nanos(from_ms)), ("end", nanos(from_ms + 299_999))];
@@ -108,6 +109,8 @@ fn asks(from_ms: i64) -> Vec<Ask> {
         // Traces that are found are looked up whole, in all of time.
         Ask { of_day: false, ..trace("a search", "/traces", with(&[("limit", "1000")], &traces)) },
         Ask { exact: false, ..trace("services", "/traces/services", traces.clone()) },
+        // Of whole hours roll-ups are read instead of spans.
+        Ask { exact: false, ..trace("services of an hour", "/traces/services", hour) },
         Ask { exact: false, ..trace("operations", "/traces/operations", traces.clone()) },
         Ask { exact: false, ..trace("tags", "/traces/tags", traces.clone()) },
         Ask { exact: false, ..trace("values of a tag", "/traces/tags/color/values", traces.clone()) },

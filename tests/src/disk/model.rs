@@ -233,6 +233,10 @@ impl<'t> Disk<'t> {
                     self.enter(number, folder, Entry::Remove(name.to_owned()));
                 }
             }
+            Change::Link(from, to) => {
+                let (node, (folder, name)) = (self.walk(from), split(to));
+                self.enter(number, folder, Entry::Put(name.to_owned(), node));
+            }
             Change::Unlink(path) | Change::Rmdir(path) => {
                 let (folder, name) = split(path);
                 self.enter(number, folder, Entry::Remove(name.to_owned()));

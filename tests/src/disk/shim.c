@@ -22,7 +22,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum op { ROOT = 1, CREATE, WRITE, TRUNCATE, SYNC_BEGIN, SYNC_END, SYNC_FAILED, RENAME, UNLINK, MKDIR, RMDIR };
+enum op { ROOT = 1, CREATE, WRITE, TRUNCATE, SYNC_BEGIN, SYNC_END, SYNC_FAILED, RENAME, UNLINK, MKDIR, RMDIR, LINK };
 enum call { CALL_WRITE, CALL_SYNC, CALL_RENAME, CALL_READ, CALL_CREATE, CALL_UNLINK, CALLS };
 /* Kinds of files, as bits. */
 enum area { AREA_WAL = 1, AREA_CATALOG = 2, AREA_STORE = 4, AREA_OTHER = 8 };
@@ -345,6 +345,19 @@ int renameat(int from_dir, const char *from, int to_dir, const char *to) {
     return answer;
 }
 int rename(const char *from, const char *to) { return renameat(AT_FDCWD, from, AT_FDCWD, to); }
+
+int linkat(int from_dir, const char *from, int to_dir, const char *to, int flags) {
+    REAL(int, linkat, int, const char *, int, const char *, int);
+    int area = area_of(to);
+    if (!area) return real_linkat(from_dir, from, to_dir, to, flags);
+    pthread_mutex_lock(&lock);
+    int answer = fails(CALL_RENAME, area) ? -1 : real_linkat(from_dir, from, to_dir, to, flags), error = errno;
+    if (!answer) put(LINK, 0, 0, from, to, NULL, 0, 0);
+    pthread_mutex_unlock(&lock);
+    errno = error;
+    return answer;
+}
+int link(const char *from, const char *to) { return linkat(AT_FDCWD, from, AT_FDCWD, to, 0); }
 
 int unlinkat(int dir, const char *path, int flags) {
     REAL(int, unlinkat, int, const char *, int);

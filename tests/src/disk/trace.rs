@@ -31,6 +31,8 @@ pub enum Change {
     Mkdir(String, Inode),
     /// A folder is gone.
     Rmdir(String),
+    /// A second name of a file.
+    Link(String, String),
 }
 
 /// Changes in their order, each with the place after it.
@@ -74,6 +76,7 @@ impl Trace {
                 9 => Change::Unlink(text(first..second)),
                 10 => Change::Mkdir(text(first..second), node),
                 11 => Change::Rmdir(text(first..second)),
+                12 => Change::Link(text(first..second), text(second..third)),
                 other => panic!("a change of kind {other} at {at}"),
             };
             changes.push((change, end as u64));

@@ -1,12 +1,16 @@
 //! Vector selectors: metric name and matchers; lists of labels.
 
-use quiver_types::{MatchOp, Matcher};
+use std::time::Duration;
+
+use quiver_types::{ErrorKind, MatchOp, Matcher};
 
 use super::Parser;
 use crate::ast::{BinaryOp, PosRange, VectorSelector};
 use crate::error::{ParseError, Result};
 use crate::lexer::token::{Token, TokenKind};
 
+/// How long a query may take to be read before its next regular expression is refused: nobody can end the reading.
+const PATTERNS_MAX: Duration = Duration::from_secs(1);
 /// The label that holds the metric's name.
 const NAME: &str = "__name__";
 
@@ -102,6 +106,10 @@ impl Parser<'_> {
         if is_pattern && text.name().is_none() {
             let message = format!("invalid regular expression {}: invalid UTF-8", text.quoted());
             return Err(ParseError::new(pos, message));
+        }
+        if is_pattern && self.began.elapsed() > PATTERNS_MAX {
+            let message = "the regular expressions of the query take more than a second to compile";
+            return Err(ParseError { kind: ErrorKind::LimitExceeded, ..ParseError::new(pos, message) });
         }
         let matcher = Matcher::new(name, op, text.shown()).map_err(|e| ParseError::new(pos, e.message))?;
         if matcher.is_compiled() {

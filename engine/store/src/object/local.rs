@@ -136,8 +136,8 @@ pub(super) fn create(path: &Path, body: &[u8]) -> Result<Option<Bytes>> {
 /// Gives a file its final name unless there is one of that name.
 fn give_name(temporary: &Path, path: &Path) -> std::io::Result<()> {
     match std::fs::hard_link(temporary, path) {
-        Err(e) if !matches!(e.kind(), Io::AlreadyExists | Io::NotFound) => {
-            // A file system without hard links.
+        // A file system without hard links.
+        Err(e) if matches!(e.kind(), Io::PermissionDenied | Io::Unsupported) => {
             let renamed = renameat_with(CWD, temporary, CWD, path, RenameFlags::NOREPLACE);
             renamed.map_err(std::io::Error::from)
         }

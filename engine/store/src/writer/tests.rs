@@ -285,7 +285,7 @@ async fn sealing_by_size_age_days_and_by_hand() {
     assert_eq!(sealed_after(small, &[one("a", 1, 1.0), one("a", 2, 1.0)]).await, [(1, 1, 1), (2, 1, 1)]);
     let young = WriteSettings { generation_age: Duration::ZERO, ..settings() };
     assert_eq!(sealed_after(young, &[one("a", 1, 1.0)]).await, [(1, 1, 1)]);
-    let days = WriteSettings { days_max: 2, ..settings() };
+    let days = WriteSettings { generation_days_max: 2, ..settings() };
     let writes: Vec<_> = (0..5).map(|d| one("a", d * DAY_MS, 1.0)).collect();
     assert_eq!(sealed_after(days, &writes).await, [(1, 2, 2), (2, 2, 2)]);
     assert_eq!(sealed_after(settings(), &writes).await, []);

@@ -203,6 +203,8 @@ impl Counted {
 /// Counts the values of a column by pipes; the plans instead, when they were asked for.
 async fn counted(state: &AppState, ask: &Ask, pipes: &str, name: &str) -> Result<Result<Counted, Response>> {
     let query = with_pipes(ask, pipes)?;
+    // What the answer is cut by is read before anything is planned or run.
+    ask.number("limit")?;
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(Err(plans));
     }
@@ -249,6 +251,7 @@ async fn of_labels(
     told: impl Fn(Vec<(String, String)>) -> Vec<String>,
 ) -> Result<Response> {
     let query = with_pipes(ask, &format!("stats by (_stream) count() as {COUNT}"))?;
+    ask.number("limit")?;
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(plans);
     }
