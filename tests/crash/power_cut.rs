@@ -146,7 +146,17 @@ async fn open(data: &Path, go_on: bool) -> Result<Vec<Content>, String> {
     store.close(Duration::ZERO).await;
     drop(store);
     if go_on {
-        let report = check(settings(data)).await.map_err(|e| format!("check: {e:?}"))?;
+        // What the closed store still had under way may hold its folder for a moment.
+        let began = Instant::now();
+        let report = loop {
+            match check(settings(data)).await {
+                Ok(report) => break report,
+                Err(e) if e.message.contains("in use") && began.elapsed() < Duration::from_secs(10) => {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                Err(e) => return Err(format!("check: {e:?}")),
+            }
+        };
         // What a job left that died is gone with the cleaner's run.
         if !report.sound() || !report.unknown.is_empty() {
             return Err(report.to_string());
