@@ -183,7 +183,7 @@ async fn compact(core: &Arc<Core>, force: bool, resting: &mut Resting) -> Result
                 }
                 let pause_s = resting.failed(&next.table, next.day, begins).as_secs();
                 let (table, day) = (&next.table, next.day);
-                tracing::warn!(table, day, pause_s, error = %chain(&e), "a day cannot be compacted for now");
+                tracing::warn!(table, day, pause_s, error = %chain(&e), "a day cannot be compacted, will retry after a pause");
                 failed.insert((next.table, next.day));
                 first_error.get_or_insert(e);
             }

@@ -70,7 +70,7 @@ impl Flushing {
         self.aside.lock().contains_key(&id)
     }
 
-    /// Says why one of these is not flushed for now.
+    /// Says why one of these is not flushed yet.
     pub(crate) fn set_aside_of(&self, ids: &HashSet<GenerationId>) -> Option<String> {
         let aside = self.aside.lock();
         aside.iter().find(|(id, _)| ids.contains(id)).map(|(id, why)| format!("generation {id} was set aside: {why}"))
@@ -183,7 +183,7 @@ async fn failed(core: &Core, generation: &Generation, error: &Error) -> String {
     core.flush_health.failed(format!("generation {} cannot be flushed: {text}", generation.id()));
     // At once: a full disk gets its room back.
     if let Err(e) = cleaner::clean_pending(core).await {
-        tracing::warn!(error = %chain(&e), "files of a failed flush stay for now");
+        tracing::warn!(error = %chain(&e), "files of a failed flush stay until the cleaner's next round");
     }
     text
 }

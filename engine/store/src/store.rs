@@ -491,7 +491,7 @@ async fn forget_writers(core: &Core, write_path: &Arc<WritePath>, writers: Vec<U
             core.catalog.forget_writers(&keep).await
         }
         Err(e) => {
-            tracing::warn!(error = %chain(&e), "writers without a log are kept in the catalog for now");
+            tracing::warn!(error = %chain(&e), "writers without a log are kept in the catalog until the next start");
             Ok(())
         }
     }

@@ -35,9 +35,25 @@ enum Entry {
 struct Pending<T> {
     /// Place in the order of all changes.
     number: usize,
-    /// Whether a sync failed on it: then none will make it last.
-    dropped: bool,
+    kept: Kept,
     what: T,
+}
+
+/// What syncs have made of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// None has come yet.
+    Unsure,
+    /// One failed on it: then none will make it last.
+    Dropped,
+    /// It lasts, but came after one that was dropped, of which nobody knows whether it is below.
+    Lasting,
+}
+
+impl Kept {
+    fn survives(self, chance: f64, random: &mut SmallRng) -> bool {
+        self == Self::Lasting || random.random_bool(chance)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -128,12 +144,16 @@ impl Entry {
 
 /// Applies what began before `number`, and keeps the rest.
 fn settle<T: Clone>(pending: &mut Vec<Pending<T>>, number: usize, mut apply: impl FnMut(&T)) {
-    pending.retain(|p| {
-        let lasts = p.number < number && !p.dropped;
-        if lasts {
-            apply(&p.what);
+    let mut after_dropped = false;
+    pending.retain_mut(|p| {
+        after_dropped |= p.kept == Kept::Dropped;
+        let lasts = p.number < number && p.kept == Kept::Unsure;
+        match (lasts, after_dropped) {
+            (true, true) => p.kept = Kept::Lasting,
+            (true, false) => apply(&p.what),
+            (false, _) => return true,
         }
-        !lasts
+        after_dropped
     });
 }
 
@@ -179,7 +199,7 @@ impl<'t> Disk<'t> {
         let node = self.walk(folder);
         let folder = self.folders.get_mut(&node).expect("a folder");
         entry.apply(&mut folder.now);
-        folder.pending.push(Pending { number, dropped: false, what: entry });
+        folder.pending.push(Pending { number, kept: Kept::Unsure, what: entry });
     }
 
     fn born(&mut self, inode: Inode) -> Node {
@@ -218,7 +238,8 @@ impl<'t> Disk<'t> {
             Change::SyncFailed(inode) => {
                 let node = self.nodes[inode];
                 if let Some(file) = self.files.get_mut(&node) {
-                    file.pending.iter_mut().for_each(|p| p.dropped = true);
+                    let unsure = file.pending.iter_mut().filter(|p| p.kept == Kept::Unsure);
+                    unsure.for_each(|p| p.kept = Kept::Dropped);
                 }
                 // Names are the file system's own: one that cannot write its journal stops, and does not say later that
                 // all is well. They stay as unsure as they were.
@@ -246,7 +267,7 @@ impl<'t> Disk<'t> {
 
     fn edit(&mut self, number: usize, inode: Inode, edit: Edit) {
         let file = self.nodes.get(&inode).and_then(|node| self.files.get_mut(node)).expect("a file that was created");
-        file.pending.push(Pending { number, dropped: false, what: edit });
+        file.pending.push(Pending { number, kept: Kept::Unsure, what: edit });
     }
 
     fn synced(&mut self, token: u64) {
@@ -272,7 +293,7 @@ impl<'t> Disk<'t> {
         let folder = &self.folders[&node];
         let mut names = folder.names.clone();
         for pending in &folder.pending {
-            if random.random_bool(survival.names) {
+            if pending.kept.survives(survival.names, random) {
                 pending.what.apply(&mut names);
             }
         }
@@ -293,7 +314,7 @@ impl<'t> Disk<'t> {
         let mut longest = bytes.len();
         for pending in &file.pending {
             match &pending.what {
-                Edit::Write(at, data) if survival.torn => {
+                Edit::Write(at, data) if survival.torn && pending.kept != Kept::Lasting => {
                     longest = longest.max(*at as usize + data.len());
                     self.tear(&mut bytes, *at as usize, data, survival, random);
                 }
@@ -301,7 +322,7 @@ impl<'t> Disk<'t> {
                     if let Edit::Write(at, data) = edit {
                         longest = longest.max(*at as usize + data.len());
                     }
-                    if random.random_bool(survival.writes) {
+                    if pending.kept.survives(survival.writes, random) {
                         edit.apply(&mut bytes, self.trace);
                     }
                 }
@@ -410,5 +431,27 @@ mod tests {
         let mut disk = Disk::new(&trace);
         disk.advance(trace.changes.len());
         assert_eq!(left(&disk, 0.0, 0.0), files(&[("a", "")]));
+    }
+
+    #[test]
+    fn what_lasts_is_not_hidden_by_what_was_dropped_before() {
+        let bytes = b"droppedlasting".to_vec();
+        let changes = vec![
+            Change::Root(1),
+            Change::Create("a".into(), 2),
+            Change::SyncBegin(1, 1),
+            Change::SyncEnd(1),
+            Change::Write(2, 0, 0..7),
+            Change::SyncFailed(2),
+            Change::Write(2, 0, 7..14),
+            Change::SyncBegin(2, 2),
+            Change::SyncEnd(2),
+        ];
+        let trace = Trace { bytes, changes: changes.into_iter().map(|c| (c, 0)).collect() };
+        let mut disk = Disk::new(&trace);
+        disk.advance(trace.changes.len());
+        for writes in [0.0, 1.0] {
+            assert_eq!(left(&disk, 0.0, writes), files(&[("a", "lasting")]));
+        }
     }
 }

@@ -118,19 +118,18 @@ pub(super) fn create(path: &Path, body: &[u8]) -> Result<Option<Bytes>> {
     };
     let named = write();
     let _ = std::fs::remove_file(temporary);
-    match named {
-        Ok(()) => {}
+    let found = match named {
+        Ok(()) => None,
         Err(e) if e.kind() == Io::AlreadyExists => {
             let found = read(path)?.ok_or_else(|| Error::new(ErrorKind::Unavailable, "an object came and went"))?;
-            if found != body {
-                return Ok(Some(found));
-            }
+            Some(found).filter(|found| found != body)
         }
         Err(e) => return Err(cannot("create", path, e)),
-    }
-    failpoint::hit("object.after-rename");
+    };
+    failpoint::hit("object.after-name");
+    // Of what another process made, too: it may have died before this, and the caller builds upon what it found.
     sync_dir(parent)?;
-    Ok(None)
+    Ok(found)
 }
 
 /// Gives a file its final name unless there is one of that name.
