@@ -8,6 +8,7 @@ use std::time::Duration;
 use quiver_tests::body::remote_write;
 use quiver_tests::load::Caller;
 use quiver_tests::server::{Options, Server};
+use quiver_tests::threads::Threads;
 
 use crate::arena::{START_MS, comes_up, kill, store_check};
 
@@ -116,8 +117,7 @@ async fn few_descriptors_are_shared() {
     assert_eq!(code, Some(0), "{out}{errors}");
 }
 
-/// Threads run out (`ulimit -u` does not bind root, memory for stacks does): a start that cannot be says so, one that can
-/// works.
+/// A start that cannot be says so; one that can works.
 #[tokio::test(flavor = "multi_thread")]
 async fn too_few_descriptors_are_told_at_the_start() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -136,4 +136,47 @@ async fn too_few_descriptors_are_told_at_the_start() {
     assert_eq!(write(&caller, 1).await, 204);
     assert_eq!(count(&caller).await, Ok(Some(1.0)));
     assert_eq!(server.stop(), Some(0));
+}
+
+/// Longer than the runtime keeps a thread that has nothing to do.
+const IDLE: Duration = Duration::from_secs(11);
+
+/// Threads that are there go on when no other can be made; what needs one more is refused as passing.
+#[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stdout, reason = "the figures are the outcome")]
+async fn no_more_threads() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let threads = Threads::new();
+    let (mut server, caller) = start(dir.path(), &threads.options(options())).await;
+    for n in 0..4 {
+        assert_eq!(write(&caller, n).await, 204);
+        server.flush().await;
+    }
+    threads.refuse();
+    tokio::time::sleep(IDLE).await;
+    let (mut taken, mut refused) = (4, 0);
+    for _ in 0..20 {
+        match write(&caller, taken).await {
+            204 => taken += 1,
+            503 => refused += 1,
+            status => panic!("status {status} for want of threads"),
+        }
+        match count(&caller).await {
+            Ok(found) => assert_eq!(found, Some(taken as f64)),
+            Err(text) => assert!(text.contains("503"), "{text}"),
+        }
+        for path in ["/admin/flush", "/admin/compact?force=true"] {
+            let answer = tokio::time::timeout(Duration::from_secs(10), caller.post(path, Vec::new())).await;
+            assert!(matches!(answer, Ok(Some((200 | 503, _)))), "{path}: {answer:?}");
+        }
+    }
+    println!("{taken} taken, {refused} refused, {} threads refused", threads.allow());
+    assert!(server.runs(), "it died for want of threads");
+    assert_eq!(write(&caller, taken).await, 204);
+    server.flush().await;
+    server.compact().await;
+    assert_eq!(count(&caller).await, Ok(Some(taken as f64 + 1.0)));
+    assert_eq!(server.stop(), Some(0));
+    let (code, out, errors) = store_check(dir.path(), &options());
+    assert_eq!(code, Some(0), "{out}{errors}");
 }

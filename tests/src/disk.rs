@@ -12,19 +12,13 @@ pub mod trace;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::LazyLock;
 
 use crate::server::Options;
+use crate::shim;
 
 /// The compiled shim, made once per test process.
-static SHIM: LazyLock<PathBuf> = LazyLock::new(|| {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/disk/shim.c");
-    let out = std::env::temp_dir().join(format!("quiver-disk-{}.so", std::process::id()));
-    let status = Command::new("cc").args(["-O1", "-shared", "-fPIC", "-o"]).arg(&out).arg(&source).status();
-    assert!(status.is_ok_and(|s| s.success()), "`cc` compiles {}", source.display());
-    out
-});
+static SHIM: LazyLock<PathBuf> = LazyLock::new(|| shim::compiled("disk/shim.c"));
 
 /// A call that can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

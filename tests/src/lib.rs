@@ -9,4 +9,6 @@ pub mod load;
 pub mod promqltest;
 pub mod s3;
 pub mod server;
+mod shim;
 pub mod socket;
+pub mod threads;

@@ -43,6 +43,10 @@ const PRESSURE_WAIT_STEP: Duration = Duration::from_millis(10);
 /// Memory is taken only as far down as a query goes.
 const STACK_BYTES: usize = 32 << 20;
 
+/// How long a thread for blocking work waits for more of it. Long, so that there is one when the system has no other to
+/// give: work waits for it then, where it would fail without any.
+pub const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(3600);
+
 /// Values under way between nodes may come to this part of the memory of queries, beside it; and to so much in any case.
 const UNDERWAY_PART: usize = 4;
 const UNDERWAY_MIN: usize = 8 << 20;
@@ -138,6 +142,7 @@ impl QueryEngine {
         let cpu = Builder::new_multi_thread()
             .worker_threads(threads)
             .thread_name("quiver-query")
+            .thread_keep_alive(THREAD_KEEP_ALIVE)
             .thread_stack_size(STACK_BYTES)
             .enable_all()
             .build()

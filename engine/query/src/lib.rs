@@ -22,7 +22,7 @@ mod spans;
 mod underway;
 
 pub use context::{Collected, Limits, QueryContext, QueryMemory};
-pub use engine::{EngineSettings, QueryEngine, QueryUse};
+pub use engine::{EngineSettings, QueryEngine, QueryUse, THREAD_KEEP_ALIVE};
 pub use error::{from_datafusion, to_datafusion};
 pub use logs::LogTables;
 pub use operator::{Operator, operator_plan, write_operator};

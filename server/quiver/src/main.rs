@@ -268,6 +268,7 @@ fn restore(args: &RestoreArgs) -> Result<(), Failure> {
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     Ok(tokio::runtime::Builder::new_multi_thread()
         .thread_name("quiver-io")
+        .thread_keep_alive(quiver_query::THREAD_KEEP_ALIVE)
         .thread_stack_size(STACK_BYTES)
         .enable_all()
         .build()?)
