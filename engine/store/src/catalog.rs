@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quiver_types::Clock;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
 use sqlx::{Connection, Row, Sqlite, Transaction};
 use uuid::Uuid;
 
@@ -61,6 +63,17 @@ fn db_error(what: &str, error: sqlx::Error) -> Error {
     Error::new(kind, format!("the catalog cannot {what}")).with_source(error)
 }
 
+/// Brings what SQLite's log holds into the database and makes it last. A connection that was replaced after an error of
+/// the disk, and a process that follows a dead one, read from that log what no sync may ever have kept: a commit upon it
+/// would be lost with it.
+async fn settle(connection: &mut SqliteConnection) -> std::result::Result<(), sqlx::Error> {
+    let row = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").fetch_one(connection).await?;
+    match row.try_get::<i64, _>(0)? {
+        0 => Ok(()),
+        _ => Err(sqlx::Error::PoolTimedOut),
+    }
+}
+
 trait Db<T> {
     fn db(self, what: &str) -> Result<T>;
 }
@@ -99,6 +112,7 @@ impl Catalog {
             // SQLite itself ends a transaction at an I/O error or a full disk. The connection then waits for an end that
             // never comes and takes no further transaction, so another one has to take its place.
             .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
+            .after_connect(|connection, _| Box::pin(settle(connection)))
             .connect_with(options)
             .await
             .db("be opened")?;
@@ -243,8 +257,8 @@ impl Catalog {
     /// # Errors
     /// [`ErrorKind::Internal`] when the database refuses.
     pub async fn checkpoint(&self) -> Result<()> {
-        sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&self.pool).await.db("be written")?;
-        Ok(())
+        let mut connection = self.pool.acquire().await.db("be written")?;
+        settle(&mut connection).await.db("be written")
     }
 
     /// Closes the database; what is running is waited for.
