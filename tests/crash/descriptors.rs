@@ -147,14 +147,17 @@ const IDLE: Duration = Duration::from_secs(11);
 async fn no_more_threads() {
     let dir = tempfile::tempdir().expect("a folder");
     let threads = Threads::new();
-    let (mut server, caller) = start(dir.path(), &threads.options(options())).await;
-    for n in 0..4 {
+    let (server, caller) = start(dir.path(), &options()).await;
+    for n in 0..FLUSHES {
         assert_eq!(write(&caller, n).await, 204);
         server.flush().await;
     }
+    assert_eq!(server.stop(), Some(0));
+    // Files that nobody has opened yet are read by many threads at once.
+    let (mut server, caller) = start(dir.path(), &threads.options(options())).await;
     threads.refuse();
     tokio::time::sleep(IDLE).await;
-    let (mut taken, mut refused) = (4, 0);
+    let (mut taken, mut refused) = (FLUSHES, 0);
     for _ in 0..10 {
         match write(&caller, taken).await {
             204 => taken += 1,
