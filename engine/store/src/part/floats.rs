@@ -81,6 +81,15 @@ impl Part {
         Ok(out)
     }
 
+    /// Says whether any sample has a start time: few senders give them.
+    ///
+    /// # Errors
+    /// As [`Part::read_floats`].
+    pub(crate) async fn has_start_times(&self, stats: &ReadStats) -> Result<bool> {
+        let Some(file) = self.meta.file("samples") else { return Ok(false) };
+        Ok(self.footer(file, stats).await?.column("start_ts").is_some())
+    }
+
     /// Streams the same in the order of `wanted`, series without samples in the range left out: memory stays at a few
     /// MB however many series there are. A series comes whole.
     pub fn float_chunks(

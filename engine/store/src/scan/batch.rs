@@ -304,7 +304,7 @@ impl BatchBuilder {
     }
 }
 
-/// Makes a batch of rows that stand in one block, without a copy of their samples.
+/// Makes a batch of rows that stand in one block, without a copy of their samples. Blocks hold none with start times.
 pub(super) fn of_block(
     request: &SampleRequest,
     rows: Vec<u32>,
@@ -317,10 +317,13 @@ pub(super) fn of_block(
     let values = view(values, sizes, Arc::new(block.values().clone()))?;
     let rows_len = rows.len();
     let mut columns: Vec<ArrayRef> = vec![Arc::new(UInt32Array::from(rows)), ts, values];
+    let ends = || offsets(vec![0; rows_len + 1]);
+    let times = || Arc::new(Int64Array::from(Vec::<Millis>::new())) as ArrayRef;
+    if request.start_times {
+        columns.push(list(ends(), times())?);
+    }
     if request.histograms {
         let none = Arc::clone(&NO_HISTOGRAMS);
-        let ends = || offsets(vec![0; rows_len + 1]);
-        let times = || Arc::new(Int64Array::from(Vec::<Millis>::new())) as ArrayRef;
         columns.extend([list(ends(), times())?, list(ends(), times())?, list(ends(), none)?]);
     }
     RecordBatch::try_new(schema(request), columns)

@@ -387,7 +387,7 @@ async fn read_entries(
     let SampleRequest { range, floats, start_times, .. } = scan.request;
     let stats = ReadStats::default();
     let mut window = PartWindow { part, entries: entries.clone(), floats: Vec::new(), hists: Vec::new() };
-    if floats && start_times {
+    if floats && start_times && source.has_start_times(&stats).await? {
         let wanted: Vec<SeriesRows> = numbers[entries.clone()].iter().map(|&n| series.samples(n)).collect();
         let read = source.read_floats(&wanted, range, true, &stats).await?;
         window.floats = read.into_iter().map(Floats::Read).collect();
