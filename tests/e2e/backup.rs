@@ -82,6 +82,26 @@ async fn between_local_stores_and_s3() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_a_server_that_asks_for_a_token() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("token");
+    std::fs::write(&file, "s3cret-token\n").expect("writable");
+    let (settings, none) =
+        (Options::default().env("QUIVER_HTTP__ADMIN_TOKEN_FILE", file.display()), Options::default());
+    let data = dir.path().join("data");
+    let server = Server::start(&data, &settings).await;
+    let place = dir.path().join("backups").display().to_string();
+    let words = ["backup", "--to", &place, "--server", &server.http];
+    let out = quiver(&words, &data, &none).expect_err("without the token");
+    assert!(out.contains("401") && out.contains("`http.admin_token_file`"), "{out}");
+    let out = quiver(&words, &data, &settings).expect("with the settings of the server");
+    assert!(out.contains("backup `") && !out.contains("s3cret"), "{out}");
+    std::fs::write(&file, "s3cret-token\nX-More: 1").expect("writable");
+    let out = quiver(&words, &data, &settings).expect_err("no header can hold it");
+    assert!(out.contains("more than one line") && !out.contains("s3cret"), "{out}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn refused_by_name() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(&dir.path().join("data"), &Options::default()).await;

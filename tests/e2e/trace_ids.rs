@@ -33,6 +33,8 @@ fn problem(answer: &Answer, status: u16, code: &str, at: &str) {
     let body = answer.json();
     assert_eq!((&body["code"], &body["status"]), (&json!(code), &json!(status)), "{at}: {body}");
     assert!(body["title"].is_string() && body["detail"].is_string() && body["type"].is_string(), "{at}: {body}");
+    let id = answer.headers["x-request-id"].to_str().expect("plain");
+    assert_eq!((&body["requestId"], &body["instance"]), (&json!(id), &json!(format!("/requests/{id}"))), "{at}");
 }
 
 /// Services of the spans of an export as a flat array.

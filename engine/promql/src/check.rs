@@ -3,6 +3,7 @@
 //! Runs once, after the parser. It also settles what depends on types: set operators match many to many, operators
 //! on scalars match nothing. Error texts and their order are those of Prometheus 3.14.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::mem;
 
@@ -149,7 +150,9 @@ fn check_binary(
         if op.is_set() && matching.card == MatchCardinality::OneToOne {
             matching.card = MatchCardinality::ManyToMany;
         }
-        if let Some(label) = matching.labels.iter().find(|l| matching.on && matching.include.contains(l)) {
+        // Both lists may be long.
+        let include: HashSet<&String> = if matching.on { matching.include.iter().collect() } else { HashSet::new() };
+        if let Some(label) = matching.labels.iter().find(|l| include.contains(l)) {
             return fail(op_pos, format!("label {} must not occur in ON and GROUP clause at once", quote(label)));
         }
     }

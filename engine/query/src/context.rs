@@ -1,7 +1,7 @@
 //! What a query brings along: who asks, how long it may take, how much it may read.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use datafusion::execution::memory_pool::MemoryReservation;
@@ -10,6 +10,7 @@ use quiver_types::{Access, Error, ErrorKind, ReadStats, Result};
 use tokio_util::sync::CancellationToken;
 
 use crate::failpoint;
+use crate::gate::QueryGate;
 use crate::running::{Asked, Query};
 use crate::underway::Underway;
 
@@ -57,6 +58,8 @@ pub struct QueryContext {
     /// What it read so far.
     pub stats: Arc<ReadStats>,
     waited_nanos: Arc<AtomicU64>,
+    /// Whom `stats` asks, from the first run on.
+    pub(crate) gate: Arc<OnceLock<Arc<QueryGate>>>,
     /// What is shared with whoever looks at the query; holds its share of memory, one for all plans that it runs.
     query: Arc<Query>,
     /// What its nodes made and have not given on.
@@ -99,6 +102,7 @@ impl QueryContext {
             limits,
             stats: Arc::clone(&query.stats),
             waited_nanos: Arc::default(),
+            gate: Arc::default(),
             query: Arc::new(query),
             underway: Arc::default(),
             kept: Arc::default(),
@@ -113,6 +117,7 @@ impl QueryContext {
             cancel: self.query.stop.child_token(),
             stats: Arc::default(),
             waited_nanos: Arc::default(),
+            gate: Arc::default(),
             underway: Arc::default(),
             kept: Arc::default(),
             ..self.clone()

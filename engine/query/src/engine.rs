@@ -174,7 +174,7 @@ impl QueryEngine {
         F: Future<Output = Result<T>> + Send + 'static,
     {
         let _cancel_on_drop = ctx.cancel.clone().drop_guard();
-        ctx.stats.set_gate(Arc::new(QueryGate::new(ctx, self.reservation("look-up", ctx))));
+        self.gate(ctx).begin(&ctx.cancel);
         self.running.begin(ctx.query());
         let outcome = self.run_listed(ctx, work).await;
         ctx.query().enter(Phase::Encode);
@@ -299,6 +299,14 @@ impl QueryEngine {
             QueryPool::new(pool, self.pool_bytes, ctx.limits.memory_max as usize, pressure)
         };
         Arc::clone(ctx.query().memory.get_or_init(|| Arc::new(share()))) as Arc<dyn MemoryPool>
+    }
+
+    fn gate<'a>(&self, ctx: &'a QueryContext) -> &'a QueryGate {
+        ctx.gate.get_or_init(|| {
+            let gate = Arc::new(QueryGate::new(ctx, self.reservation("look-up", ctx)));
+            ctx.stats.set_gate(Arc::clone(&gate) as _);
+            gate
+        })
     }
 
     /// Begins to reserve memory of a query's share, for what it holds outside of plans.
@@ -462,6 +470,27 @@ mod tests {
         let shown = engine.explain(&plan, &context(5_000), true).await.unwrap();
         assert!(shown["logical"].as_str().unwrap().contains("Values"), "{shown}");
         assert!(shown["nodes"][0]["name"].is_string(), "{shown}");
+    }
+
+    #[tokio::test]
+    async fn look_ups_go_on_as_long_as_any_run_does() {
+        let engine = engine(2);
+        let call = context(5_000);
+        let run = || {
+            let mut ctx = call.clone();
+            ctx.cancel = call.cancel.child_token();
+            let (engine, stats) = (Arc::clone(&engine), Arc::clone(&ctx.stats));
+            async move {
+                let looked_up = async move { stats.take(10).and_then(|()| stats.check()) };
+                engine.run(&ctx, looked_up).await
+            }
+        };
+        run().await.expect("the first run");
+        assert_eq!(call.stats.check().unwrap_err().kind, ErrorKind::Cancelled, "it is over");
+        run().await.expect("the second run of the same call");
+        assert_eq!(engine.memory_reserved(), 20, "what both took is given back with the call");
+        drop(call);
+        assert_eq!(engine.memory_reserved(), 0);
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use datafusion::execution::memory_pool::MemoryReservation;
+use parking_lot::Mutex;
 use quiver_types::stats::Gate;
 use quiver_types::{Error, ErrorKind, Result};
 use tokio_util::sync::CancellationToken;
@@ -12,17 +13,27 @@ use crate::error::from_datafusion;
 use crate::failpoint;
 
 /// The gate of one query. It knows parts of the context, not the context, whose counters know the gate.
+///
+/// A query may run more than once, and the end of a run cancels what belongs to it: look-ups go on as long as any run
+/// does.
 #[derive(Debug)]
 pub(crate) struct QueryGate {
     memory: MemoryReservation,
-    cancel: CancellationToken,
+    runs: Mutex<Vec<CancellationToken>>,
     deadline: Instant,
 }
 
 impl QueryGate {
     /// Makes the gate of a query out of a part of its memory.
     pub(crate) fn new(ctx: &QueryContext, memory: MemoryReservation) -> Self {
-        Self { memory, cancel: ctx.cancel.clone(), deadline: ctx.deadline }
+        Self { memory, runs: Mutex::default(), deadline: ctx.deadline }
+    }
+
+    /// A run begins that ends with a token.
+    pub(crate) fn begin(&self, cancel: &CancellationToken) {
+        let mut runs = self.runs.lock();
+        runs.retain(|run| !run.is_cancelled());
+        runs.push(cancel.clone());
     }
 }
 
@@ -37,7 +48,7 @@ impl Gate for QueryGate {
 
     fn check(&self) -> Result<()> {
         failpoint::hit("query.check");
-        if self.cancel.is_cancelled() {
+        if self.runs.lock().iter().all(CancellationToken::is_cancelled) {
             return Err(Error::new(ErrorKind::Cancelled, "query was canceled in query preparation"));
         }
         if Instant::now() >= self.deadline {

@@ -236,7 +236,10 @@ fn backup(args: &BackupArgs) -> Result<(), Failure> {
         if args.to.contains("://") { args.to.clone() } else { std::path::absolute(&args.to)?.display().to_string() };
     let request = BackupRequest { to, keep: args.keep };
     let report = match &args.server {
-        Some(server) => runtime()?.block_on(remote::backup(server, &request))?,
+        Some(server) => {
+            let token = wiring::admin_token(&args.serve.load()?.settings)?;
+            runtime()?.block_on(remote::backup(server, token.as_deref(), &request))?
+        }
         None => {
             let settings = wiring::store_settings(&args.serve.load()?.settings);
             let report = quiver_store::backup::backup(settings, Arc::new(SystemClock), &request);

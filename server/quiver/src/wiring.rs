@@ -185,21 +185,30 @@ pub fn live_settings(settings: &Settings, memory: u64) -> Result<LiveSettings> {
         cors_origins: h.cors_origins.clone(),
         hosts: h.hosts.clone(),
         access_log: settings.log.access,
-        admin_token: token(&h.admin_token_file)?,
+        admin_token: admin_token(settings)?.map(Token::new),
         listed: settings.listed(),
     })
 }
 
-fn token(path: &str) -> Result<Option<Token>> {
+/// Reads what `/admin` asks for; `None`: nothing.
+///
+/// # Errors
+/// Invalid: the file cannot be read, is empty, or holds what no header can.
+pub fn admin_token(settings: &Settings) -> Result<Option<String>> {
+    let path = &settings.http.admin_token_file;
     if path.is_empty() {
         return Ok(None);
     }
     let text = std::fs::read_to_string(path)
         .map_err(|e| Error::invalid(format!("cannot read `{path}` (`http.admin_token_file`): {e}")))?;
-    match text.trim() {
-        "" => Err(Error::invalid(format!("`{path}` (`http.admin_token_file`) is empty"))),
-        token => Ok(Some(Token::new(token))),
+    let token = text.trim();
+    if token.is_empty() {
+        return Err(Error::invalid(format!("`{path}` (`http.admin_token_file`) is empty")));
     }
+    if token.contains(|c: char| c.is_control()) {
+        return Err(Error::invalid(format!("`{path}` (`http.admin_token_file`) holds more than one line")));
+    }
+    Ok(Some(token.to_owned()))
 }
 
 fn api_settings(settings: &Settings) -> ApiSettings {

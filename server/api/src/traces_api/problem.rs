@@ -7,6 +7,7 @@ use quiver_types::ErrorKind;
 use serde_json::json;
 
 use crate::error::{log, public_text, status_of, with_retry_after};
+use crate::request::RequestInfo;
 
 fn document(status: StatusCode, code: &str, title: &str, detail: &str, more: &[(&str, &str)]) -> Response {
     let slug = code.to_ascii_lowercase().replace('_', "-");
@@ -14,6 +15,11 @@ fn document(status: StatusCode, code: &str, title: &str, detail: &str, more: &[(
         "type": format!("urn:quiver:problem:{slug}"), "title": title, "status": status.as_u16(), "code": code,
         "detail": detail, "error": detail,
     });
+    // The same as in the header, for those who keep bodies only.
+    if let Some(request) = RequestInfo::current() {
+        body["requestId"] = request.id().into();
+        body["instance"] = format!("/requests/{}", request.id()).into();
+    }
     for (key, value) in more {
         body[*key] = (*value).into();
     }
