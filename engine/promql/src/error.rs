@@ -15,7 +15,7 @@ pub type Result<T, E = ParseError> = std::result::Result<T, E>;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{message}", self.place())]
 pub struct ParseError {
-    /// [`ErrorKind::Invalid`]; [`ErrorKind::Execution`] of a valid expression that can never be carried out, which
+    /// [`ErrorKind::Invalid`]; of a valid expression that is not read to its end, or can never be carried out, why: this
     /// shows without a place.
     pub kind: ErrorKind,
     /// The reason, without the place.
@@ -34,6 +34,11 @@ impl ParseError {
         Self { kind: ErrorKind::Invalid, message: message.into(), pos, line: 0, column: 0 }
     }
 
+    /// Makes an error about `pos` out of one that has a kind.
+    pub(crate) fn of(pos: PosRange, error: quiver_types::Error) -> Self {
+        Self { kind: error.kind, ..Self::new(pos, error.message) }
+    }
+
     /// Fills line and column from the text that was parsed.
     pub(crate) fn locate(mut self, text: &str) -> Self {
         if !text.is_empty() {
@@ -50,9 +55,9 @@ impl ParseError {
 
     fn place(&self) -> String {
         match (self.kind, self.line) {
-            (ErrorKind::Execution, _) => String::new(),
-            (_, 0) => "unknown position: parse error: ".to_owned(),
-            (_, line) => format!("{line}:{}: parse error: ", self.column),
+            (ErrorKind::Invalid, 0) => "unknown position: parse error: ".to_owned(),
+            (ErrorKind::Invalid, line) => format!("{line}:{}: parse error: ", self.column),
+            _ => String::new(),
         }
     }
 }

@@ -11,10 +11,9 @@ mod modifier;
 mod primary;
 mod selector;
 
-use std::time::Instant;
-
+use quiver_query::Pace;
 use quiver_types::Matcher;
-use quiver_types::matcher::PatternBudget;
+use quiver_types::matcher::Patterns;
 
 use crate::ast::{Expr, PosRange};
 use crate::check;
@@ -41,21 +40,26 @@ impl Default for ParseOptions {
     }
 }
 
+/// Tokens that are read at a stretch, and what each of them costs as [`Pace`] counts.
+const TOKENS: usize = 256;
+const TOKEN_UNITS: usize = 16;
+
 /// Parses and checks an expression with the default options.
 ///
 /// # Errors
 /// The text is not a valid expression.
 pub fn parse(query: &str) -> Result<Expr> {
-    parse_with(query, &ParseOptions::default())
+    parse_with(query, &ParseOptions::default(), None)
 }
 
-/// Parses and checks an expression.
+/// Parses and checks an expression; `pace` hears of the work and may end it.
 ///
 /// # Errors
-/// The text is not a valid expression, or exceeds a limit.
-pub fn parse_with(query: &str, options: &ParseOptions) -> Result<Expr> {
+/// The text is not a valid expression, or exceeds a limit; what `pace` says.
+pub fn parse_with(query: &str, options: &ParseOptions, pace: Option<&Pace>) -> Result<Expr> {
     let work = || -> Result<_> {
         let mut parser = Parser::new(query, options)?;
+        parser.pace = pace;
         if parser.peek()?.kind == TokenKind::Eof {
             return Err(ParseError::new(PosRange::default(), "no expression found in input"));
         }
@@ -73,17 +77,20 @@ pub fn parse_with(query: &str, options: &ParseOptions) -> Result<Expr> {
 /// # Errors
 /// The text is not a selector.
 pub fn parse_selector(text: &str) -> Result<Vec<Matcher>> {
-    parse_selectors([text])?.pop().ok_or_else(|| ParseError::new(PosRange::default(), "no selector found in input"))
+    parse_selectors([text], None)?
+        .pop()
+        .ok_or_else(|| ParseError::new(PosRange::default(), "no selector found in input"))
 }
 
-/// Parses several selectors, whose patterns share one limit.
+/// Parses several selectors, whose patterns share one limit; `pace` hears of the work and may end it.
 ///
 /// # Errors
-/// A text is not a selector.
-pub fn parse_selectors<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Vec<Vec<Matcher>>> {
-    let mut patterns = PatternBudget::default();
+/// A text is not a selector; what `pace` says.
+pub fn parse_selectors<'a>(texts: impl IntoIterator<Item = &'a str>, pace: Option<&Pace>) -> Result<Vec<Vec<Matcher>>> {
+    let mut patterns = Patterns::default();
     let mut one = |text: &'a str| -> Result<_> {
         let mut parser = Parser::new(text, &ParseOptions::default())?;
+        parser.pace = pace;
         parser.patterns = std::mem::take(&mut patterns);
         let selector = parser.selector()?;
         parser.end()?;
@@ -105,9 +112,12 @@ struct Parser<'a> {
     operands: usize,
     /// How many aggregations are being read: errors inside say so.
     aggregations: usize,
-    /// Room for regular expressions.
-    patterns: PatternBudget,
-    began: Instant,
+    /// Regular expressions so far.
+    patterns: Patterns,
+    /// Who hears of the work.
+    pace: Option<&'a Pace>,
+    /// Tokens read since it last did.
+    tokens: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -130,8 +140,9 @@ impl<'a> Parser<'a> {
             depth: 0,
             operands: 0,
             aggregations: 0,
-            patterns: PatternBudget::default(),
-            began: Instant::now(),
+            patterns: Patterns::default(),
+            pace: None,
+            tokens: 0,
         })
     }
 
@@ -148,6 +159,13 @@ impl<'a> Parser<'a> {
         let token = self.peek()?;
         self.ahead = None;
         self.last_end = token.pos.end;
+        self.tokens += 1;
+        if self.tokens == TOKENS {
+            self.tokens = 0;
+            self.pace
+                .map_or(Ok(()), |pace| pace.did(TOKENS * TOKEN_UNITS))
+                .map_err(|e| ParseError::of(token.pos, e))?;
+        }
         Ok(token)
     }
 

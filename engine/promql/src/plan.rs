@@ -4,15 +4,17 @@
 //! numbers refer to. All selectors of a query read one snapshot. What depends on values only for its labels
 //! (`count_values`, `info`) runs its input here and goes on with a literal matrix.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use datafusion::logical_expr::LogicalPlan;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
+use parking_lot::Mutex;
 use quiver_query::{QueryEngine, SampleTables, from_datafusion, operator_plan};
 use quiver_types::{Error, ErrorKind, Matcher, Result, SeriesSnapshot, SeriesTable};
+use regex::Regex;
 
 use crate::annotation::Annotations;
 use crate::ast::{At, DurationExpr, Expr, ExprKind};
@@ -221,6 +223,8 @@ pub(crate) struct Planner {
     pub(crate) joins: AtomicUsize,
     /// Matchers that more than one selector of the query has.
     pub(crate) repeated: HashSet<Vec<Matcher>>,
+    /// Patterns of `label_replace` so far.
+    pub(crate) patterns: Mutex<HashMap<String, Regex>>,
 }
 
 impl Planner {

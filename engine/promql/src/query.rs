@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use datafusion::execution::memory_pool::MemoryReservation;
-use quiver_query::{Phase, QueryContext, QueryEngine, QueryMemory, SampleTables, from_datafusion};
+use parking_lot::Mutex;
+use quiver_query::{Pace, Phase, QueryContext, QueryEngine, QueryMemory, SampleTables, from_datafusion};
 use quiver_types::{Error, ErrorKind, Millis, Result, SeriesSnapshot, SeriesSource};
 use serde_json::Value;
 
@@ -34,7 +35,7 @@ use range::usable;
 /// Texts up to this length are parsed without a question.
 const SHORT_TEXT: usize = 16 << 10;
 /// What the tree of an expression takes for each byte of its text.
-const TREE_BYTES: usize = 48;
+pub const TREE_BYTES: usize = 48;
 
 /// Settings of the language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,10 +72,16 @@ pub struct QueryOptions {
 pub enum PromqlError {
     /// The text is no valid expression.
     #[error(transparent)]
-    Parse(#[from] ParseError),
-    /// Planning or evaluation failed.
+    Parse(ParseError),
+    /// Planning or evaluation failed, or the text was not read to its end.
     #[error(transparent)]
     Evaluation(#[from] Error),
+}
+
+impl From<ParseError> for PromqlError {
+    fn from(error: ParseError) -> Self {
+        if error.kind == ErrorKind::Invalid { Self::Parse(error) } else { Self::Evaluation(error.into()) }
+    }
 }
 
 impl PromqlError {
@@ -241,18 +248,14 @@ impl PromqlEngine {
         options: &QueryOptions,
         ctx: &QueryContext,
     ) -> Result<QueryOutcome, PromqlError> {
-        let began = Instant::now();
-        let _text = self.reserve_text(query, TREE_BYTES, ctx)?;
-        let expr = self.parse_at(query, times)?;
-        let parsed = began.elapsed();
+        let text = Text { text: query.to_owned(), _memory: self.reserve_text(query, TREE_BYTES, ctx)? };
         let Evaluated { value, annotations, mut timings, samples, memory } = if options.no_cache || options.stats {
-            self.once(expr, times, options, ctx).await?
+            self.once(text, times, options, ctx).await?
         } else {
-            self.in_turn(query, expr, times, options, ctx).await?
+            self.in_turn(text, times, options, ctx).await?
         };
         // The outcome may be that of an equal query, which read the files.
         ctx.stats.left_out.take_over(annotations.left_out())?;
-        timings.parse = parsed;
         timings.queue = ctx.waited();
         Ok(QueryOutcome {
             value,
@@ -267,14 +270,13 @@ impl PromqlEngine {
     /// Evaluates, or takes what an equal query gave that was evaluated meanwhile.
     async fn in_turn(
         &self,
-        query: &str,
-        expr: Expr,
+        text: Text,
         times: QueryTimes,
         options: &QueryOptions,
         ctx: &QueryContext,
-    ) -> Result<Evaluated> {
+    ) -> Result<Evaluated, PromqlError> {
         let lookback_ms = options.lookback_ms.unwrap_or(self.settings.lookback_ms);
-        let turn = self.turns.of(query, times, lookback_ms, ctx);
+        let turn = self.turns.of(&text.text, times, lookback_ms, ctx);
         ctx.query().enter(Phase::Queue);
         let waited = turn.wait(self.source.snapshot().version(), ctx.deadline);
         let first = match ctx.or_cancelled("expression evaluation queue", waited).await? {
@@ -282,29 +284,51 @@ impl PromqlEngine {
             Found::First(first) => first,
         };
         let version = self.source.snapshot().version();
-        let outcome = self.once(expr, times, options, ctx).await;
+        let outcome = self.once(text, times, options, ctx).await;
         first.end(version, &outcome);
         outcome
     }
 
     async fn once(
         &self,
-        expr: Expr,
+        text: Text,
         times: QueryTimes,
         options: &QueryOptions,
         ctx: &QueryContext,
-    ) -> Result<Evaluated> {
-        let Some((key, rests_on)) = self.cacheable(&expr, times, options, ctx) else {
-            let job = self.job(expr, times, options, ctx, self.source.snapshot());
-            return self.query.run(ctx, Box::pin(job.evaluate())).await;
-        };
+    ) -> Result<Evaluated, PromqlError> {
         let (engine, options, inner) = (self.clone(), *options, ctx.clone());
         let work = async move {
+            let began = Instant::now();
+            let expr = engine.parse_at(&text, times, &inner)?;
+            let parsed = began.elapsed();
             // What is kept is looked up when the query has its place.
-            let range = engine.range_job(expr, times, &options, &inner, key, rests_on);
-            range.evaluate().await
+            let mut evaluated = match engine.cacheable(&expr, times, &options, &inner) {
+                None => engine.job(expr, times, &options, &inner, engine.source.snapshot()).evaluate().await?,
+                Some((key, rests_on)) => {
+                    engine.range_job(expr, times, &options, &inner, key, rests_on).evaluate().await?
+                }
+            };
+            evaluated.timings.parse = parsed;
+            Ok(evaluated)
         };
-        self.query.run(ctx, Box::pin(work)).await
+        self.run(ctx, work).await
+    }
+
+    /// Runs the work of a query on the engine's threads: reading its text is work like any other.
+    async fn run<T: Send + 'static>(
+        &self,
+        ctx: &QueryContext,
+        work: impl Future<Output = Result<T, PromqlError>> + Send + 'static,
+    ) -> Result<T, PromqlError> {
+        let work = async move {
+            match work.await {
+                Ok(done) => Ok(Ok(done)),
+                // Who asks for what is no expression has not met a query that failed.
+                Err(PromqlError::Parse(error)) => Ok(Err(error)),
+                Err(PromqlError::Evaluation(error)) => Err(error),
+            }
+        };
+        Ok(self.query.run(ctx, Box::pin(work)).await??)
     }
 
     async fn explain(
@@ -315,44 +339,54 @@ impl PromqlEngine {
         analyze: bool,
         ctx: &QueryContext,
     ) -> Result<Value, PromqlError> {
-        let _text = self.reserve_text(query, TREE_BYTES, ctx)?;
-        let expr = self.parse_at(query, times)?;
-        let kept = analyze.then(|| self.cacheable(&expr, times, options, ctx));
-        let snapshot = self.source.snapshot();
-        let kept = kept.map(|cacheable| match cacheable {
-            _ if !self.results.is_on() => serde_json::json!({"state": "off"}),
-            None => serde_json::json!({"state": "not cacheable"}),
-            Some((key, rests_on)) => {
-                let grid = grid(times);
-                let entry = self.results.get(&key);
-                let steps = entry.map_or(0..0, |entry| usable(&entry, grid, &rests_on, &*snapshot));
-                let state = if steps.len() == grid.steps {
-                    "hit"
-                } else if steps.is_empty() {
-                    "miss"
-                } else {
-                    "partial"
-                };
-                serde_json::json!({"state": state, "steps": grid.steps, "steps_kept": steps.len()})
+        let text = Text { text: query.to_owned(), _memory: self.reserve_text(query, TREE_BYTES, ctx)? };
+        let (engine, options, inner) = (self.clone(), *options, ctx.clone());
+        let work = async move {
+            let expr = engine.parse_at(&text, times, &inner)?;
+            let snapshot = engine.source.snapshot();
+            let kept = analyze.then(|| engine.shown_cache(&expr, times, &options, &inner, &*snapshot));
+            let mut shown = engine.job(expr, times, &options, &inner, snapshot).explain(analyze).await?;
+            // What an answer would have taken from the results kept; the nodes show all of the work.
+            if let (Some(kept), Some(shown)) = (kept, shown.as_object_mut()) {
+                shown.insert("result_cache".to_owned(), kept);
             }
-        });
-        let job = self.job(expr, times, options, ctx, snapshot);
-        let mut shown = self.query.run(ctx, job.explain(analyze)).await?;
-        // What an answer would have taken from the results kept; the nodes show all of the work.
-        if let (Some(kept), Some(shown)) = (kept, shown.as_object_mut()) {
-            shown.insert("result_cache".to_owned(), kept);
-        }
-        Ok(shown)
+            Ok(shown)
+        };
+        self.run(ctx, work).await
     }
 
-    /// Parses an expression under the settings of the language.
+    /// Shows how much of a query the results kept would answer.
+    fn shown_cache(
+        &self,
+        expr: &Expr,
+        times: QueryTimes,
+        options: &QueryOptions,
+        ctx: &QueryContext,
+        snapshot: &dyn SeriesSnapshot,
+    ) -> Value {
+        let Some((key, rests_on)) = self.cacheable(expr, times, options, ctx) else {
+            let state = if self.results.is_on() { "not cacheable" } else { "off" };
+            return serde_json::json!({"state": state});
+        };
+        let grid = grid(times);
+        let steps = self.results.get(&key).map_or(0..0, |entry| usable(&entry, grid, &rests_on, snapshot));
+        let state = match steps.len() {
+            all if all == grid.steps => "hit",
+            0 => "miss",
+            _ => "partial",
+        };
+        serde_json::json!({"state": state, "steps": grid.steps, "steps_kept": steps.len()})
+    }
+
+    /// Parses an expression under the settings of the language, as long as its query may go on: use it inside of
+    /// [`QueryEngine::run`].
     ///
     /// # Errors
-    /// The text is no valid expression.
-    pub fn parse(&self, query: &str) -> Result<Expr, ParseError> {
+    /// Parse: the text is no valid expression. LimitExceeded, Timeout, Cancelled.
+    pub fn parse(&self, query: &str, ctx: &QueryContext) -> Result<Expr, PromqlError> {
         let options =
             ParseOptions { experimental_functions: self.settings.experimental_functions, ..ParseOptions::default() };
-        parse_with(query, &options)
+        Ok(parse_with(query, &options, Some(&Pace::new(ctx, "query preparation")))?)
     }
 
     /// Reserves what is made of a text: some number of bytes for each of its own. Short ones are no matter.
@@ -367,8 +401,8 @@ impl PromqlEngine {
         Ok(memory)
     }
 
-    fn parse_at(&self, query: &str, times: QueryTimes) -> Result<Expr, PromqlError> {
-        let expr = self.parse(query)?;
+    fn parse_at(&self, query: &Text, times: QueryTimes, ctx: &QueryContext) -> Result<Expr, PromqlError> {
+        let expr = self.parse(&query.text, ctx)?;
         let given = type_of(&expr);
         if times.step_ms > 0 && !matches!(given, ValueType::Scalar | ValueType::Vector) {
             let name = if given == ValueType::Matrix { "range vector" } else { "string" };
@@ -398,10 +432,17 @@ impl PromqlEngine {
             subquery_step_ms: self.settings.subquery_step_ms,
             joins: AtomicUsize::new(0),
             repeated: repeated(&expr),
+            patterns: Mutex::default(),
         };
         let single = times.start_ms == times.end_ms;
         Job { planner, expr, scope: Scope { grid: grid(times), single, detail: Detail::All, tally: 0 } }
     }
+}
+
+/// A query as it came, and the memory of what is made of it.
+struct Text {
+    text: String,
+    _memory: MemoryReservation,
 }
 
 fn grid(times: QueryTimes) -> Grid {

@@ -16,7 +16,7 @@ use tokio::sync::MutexGuard;
 use tokio::time::{Instant, timeout_at};
 
 use crate::plan::QueryTimes;
-use crate::query::Evaluated;
+use crate::query::{Evaluated, PromqlError};
 
 /// What makes queries equal: the text too, as annotations name places in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -40,13 +40,13 @@ pub(crate) struct Turn(tokio::sync::Mutex<Option<Given>>);
 #[derive(Debug)]
 struct Given {
     version: Version,
-    outcome: Result<Evaluated>,
+    outcome: Result<Evaluated, PromqlError>,
 }
 
 /// What a query finds when its turn has come.
 pub(crate) enum Found<'a> {
     /// Another one has evaluated it.
-    Outcome(Box<Result<Evaluated>>),
+    Outcome(Box<Result<Evaluated, PromqlError>>),
     /// It is to be evaluated; all others wait.
     First(First<'a>),
 }
@@ -91,10 +91,10 @@ impl Turn {
 impl First<'_> {
     /// Leaves an outcome to those that wait; `version` is a moment before it. What failed for this one only (its time
     /// was over, its client went, there was no room) the next one tries again.
-    pub(crate) fn end(mut self, version: Version, outcome: &Result<Evaluated>) {
+    pub(crate) fn end(mut self, version: Version, outcome: &Result<Evaluated, PromqlError>) {
         let common = match outcome {
             Ok(_) => true,
-            Err(e) => matches!(e.kind, ErrorKind::Invalid | ErrorKind::Execution | ErrorKind::LimitExceeded),
+            Err(e) => matches!(e.kind(), ErrorKind::Invalid | ErrorKind::Execution | ErrorKind::LimitExceeded),
         };
         if common {
             *self.0 = Some(Given { version, outcome: outcome.clone() });
@@ -125,8 +125,8 @@ mod tests {
         }
     }
 
-    fn failed(kind: ErrorKind) -> Result<Evaluated> {
-        Err(Error::new(kind, "no"))
+    fn failed(kind: ErrorKind) -> Result<Evaluated, PromqlError> {
+        Err(Error::new(kind, "no").into())
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use quiver_types::matcher::affordable;
 use quiver_types::spans::{AttributeTest, Place, SpanFilter, TextTest};
 use serde_json::Value;
 
@@ -71,7 +72,9 @@ fn number_of(value: &Value) -> Result<f64> {
 /// A test of a value, or its opposite.
 fn leaf(field: &str, op: &str, value: &Value, sensitive: bool) -> Result<SpanFilter> {
     let regex = |pattern: String| -> Result<AttributeTest> {
-        let built = regex::RegexBuilder::new(&pattern).case_insensitive(!sensitive).size_limit(1 << 20).build();
+        let pattern = if sensitive { pattern } else { format!("(?i){pattern}") };
+        affordable(&pattern).map_err(|e| wrong(e.message))?;
+        let built = regex::RegexBuilder::new(&pattern).size_limit(1 << 20).build();
         let regex = built.map_err(|_| wrong(format!("`{pattern}` is no regular expression")))?;
         Ok(AttributeTest::Text(TextTest::Regex(Arc::new(regex))))
     };

@@ -9,6 +9,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::StatusCode;
+use quiver_promql::query::TREE_BYTES;
 use quiver_promql::selectors::selectors;
 use quiver_query::from_datafusion;
 use quiver_types::source::SeriesExemplars;
@@ -19,7 +20,8 @@ use crate::encode::prometheus::{
 };
 use crate::labels_api::labels_json;
 use crate::metrics::phases::Language;
-use crate::params::{Params, invalid};
+use crate::metrics_api::query_error;
+use crate::params::Params;
 use crate::partial::query_context;
 use crate::state::AppState;
 
@@ -39,17 +41,22 @@ async fn query_exemplars(State(state): State<Arc<AppState>>, request: Request) -
         if end < start {
             return Err(Error::invalid("end timestamp must not be before start timestamp"));
         }
-        let text = params.get("query").unwrap_or_default();
-        let expr = state.promql.parse(text).map_err(|e| invalid("query", &e.to_string()))?;
-        let wanted: Vec<Vec<Matcher>> = selectors(&expr).into_iter().map(<[Matcher]>::to_vec).collect();
-        if wanted.is_empty() {
-            return Ok(StatusCode::NO_CONTENT.into_response());
-        }
+        let text = params.get("query").unwrap_or_default().to_owned();
         let ctx = query_context(&state, state.asked(Language::Series, ""), state.limits());
-        let (snapshot, inner) = (state.source.snapshot(), ctx.clone());
+        let (promql, source, inner) = (Arc::clone(&state.promql), Arc::clone(&state.source), ctx.clone());
+        let _text = promql.reserve_text(&text, TREE_BYTES, &ctx)?;
         let range = MillisRange::new(start, end);
-        let work = async move { snapshot.exemplars(&inner.access, &wanted, range, &inner.stats).await };
-        let found = state.engine.run(&ctx, work).await?;
+        let work = async move {
+            let expr = promql.parse(&text, &inner).map_err(query_error)?;
+            let wanted: Vec<Vec<Matcher>> = selectors(&expr).into_iter().map(<[Matcher]>::to_vec).collect();
+            if wanted.is_empty() {
+                return Ok(None);
+            }
+            source.snapshot().exemplars(&inner.access, &wanted, range, &inner.stats).await.map(Some)
+        };
+        let Some(found) = state.engine.run(&ctx, work).await? else {
+            return Ok(StatusCode::NO_CONTENT.into_response());
+        };
         let memory = state.engine.reservation("exemplars", &ctx);
         let grow = |bytes| memory.try_resize(bytes).map_err(from_datafusion);
         write(&found, &Envelope::lacking(&ctx), state.settings.answer_bytes_max, grow)

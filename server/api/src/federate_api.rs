@@ -100,15 +100,15 @@ async fn federate(State(state): State<Arc<AppState>>, request: Request) -> Respo
 
 async fn answer(state: &AppState, request: Request, format: Format) -> Result<Vec<u8>> {
     let params = Params::of(state, request).await?;
-    let selectors = selectors(&params)?;
-    if selectors.is_empty() {
+    if params.all("match[]").next().is_none() {
         return Ok(Vec::new());
     }
     let now = state.clock.now_ms();
     let range = MillisRange::new(now - state.promql.lookback_ms(), now);
     let ctx = state.context(Language::Federation);
     let memory = state.engine.reservation("federation", &ctx);
-    let work = collect(state.promql.raw(&ctx), selectors, range, ctx.limits.rows_max, memory);
+    let (reader, inner) = (state.promql.raw(&ctx), ctx.clone());
+    let work = async move { collect(reader, selectors(&params, &inner)?, range, inner.limits.rows_max, memory).await };
     let (mut samples, _memory) = state.engine.run(&ctx, work).await?;
     if !format.protobuf {
         samples.retain(|s| !s.needs_protobuf());

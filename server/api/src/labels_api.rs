@@ -13,7 +13,7 @@ use axum::routing::get;
 use quiver_promql::parser::parse_selectors;
 use quiver_query::{Pace, QueryContext, from_datafusion};
 use quiver_types::metrics::MetricMetadata;
-use quiver_types::{Error, Matcher, MillisRange, Result, SeriesSelector, SeriesSnapshot};
+use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result, SeriesSelector, SeriesSnapshot};
 use serde_json::{Value, json};
 
 use crate::encode::list::TextList;
@@ -49,6 +49,7 @@ struct Ask {
 }
 
 impl Ask {
+    /// Reads all but the selectors, whose work belongs to the query.
     fn read(params: &Params, needs_selector: bool) -> Result<Self> {
         if needs_selector && params.all("match[]").next().is_none() {
             return Err(Error::invalid("no match[] parameter provided"));
@@ -56,10 +57,16 @@ impl Ask {
         let limit = params.limit()?;
         let range =
             MillisRange::new(params.time("start")?.unwrap_or(i64::MIN), params.time("end")?.unwrap_or(i64::MAX));
-        // Of the endpoints that take selectors, only `series` says in errors which parameter it is.
-        let selectors =
-            selectors(params).map_err(|e| if needs_selector { invalid("match[]", &e.message) } else { e })?;
-        Ok(Self { limit, range, selectors, explain: explain(params) })
+        Ok(Self { limit, range, selectors: Vec::new(), explain: explain(params) })
+    }
+
+    fn read_selectors(&mut self, params: &Params, needs_selector: bool, ctx: &QueryContext) -> Result<()> {
+        self.selectors = selectors(params, ctx).map_err(|e| match e.kind {
+            // Of the endpoints that take selectors, only `series` says in errors which parameter it is.
+            ErrorKind::Invalid if needs_selector => invalid("match[]", &e.message),
+            _ => e,
+        })?;
+        Ok(())
     }
 }
 
@@ -67,9 +74,9 @@ fn explain(params: &Params) -> bool {
     params.switch("explain") || params.get("explain") == Some("analyze")
 }
 
-/// Reads all `match[]`.
-pub(crate) fn selectors(params: &Params) -> Result<Vec<Vec<Matcher>>> {
-    let selectors = parse_selectors(params.all("match[]")).map_err(|e| Error::invalid(e.to_string()))?;
+/// Reads all `match[]`, as long as the query may go on: use it inside of `QueryEngine::run`.
+pub(crate) fn selectors(params: &Params, ctx: &QueryContext) -> Result<Vec<Vec<Matcher>>> {
+    let selectors = parse_selectors(params.all("match[]"), Some(&Pace::new(ctx, "query preparation")))?;
     if selectors.iter().any(|matchers| matchers.iter().all(Matcher::matches_empty)) {
         return Err(Error::invalid("match[] must contain at least one non-empty matcher"));
     }
@@ -89,12 +96,18 @@ where
     W: Future<Output = Result<TextList>> + Send + 'static,
 {
     let looked_up = async {
-        let ask = Ask::read(&Params::of(&state, request).await?, needs_selector)?;
+        let params = Params::of(&state, request).await?;
+        let mut ask = Ask::read(&params, needs_selector)?;
         let (limit, explain) = (ask.limit, ask.explain);
         let ctx = query_context(&state, state.asked(Language::Series, ""), state.limits());
         let snapshot = state.source.snapshot();
         let list = TextList::new(&state.engine, &ctx, state.settings.answer_bytes_max);
-        let texts = state.engine.run(&ctx, work(snapshot, ctx.clone(), ask, list)).await?;
+        let inner = ctx.clone();
+        let read_and_looked_up = async move {
+            ask.read_selectors(&params, needs_selector, &inner)?;
+            work(snapshot, inner, ask, list).await
+        };
+        let texts = state.engine.run(&ctx, read_and_looked_up).await?;
         Ok((texts, limit, explain, ctx))
     };
     match looked_up.await {

@@ -12,13 +12,15 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::get;
 use bytes::Bytes;
-use datafusion::execution::memory_pool::MemoryReservation;
 use futures::stream;
 use http::StatusCode;
+use quiver_promql::ast::Expr;
+use quiver_promql::print::pretty;
+use quiver_promql::tree::to_json;
 use quiver_promql::{PromqlError, QueryOptions, QueryOutcome};
 use quiver_query::QueryContext;
 use quiver_types::{Error, ErrorKind, Millis, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::encode::outcome::Outcome;
 use crate::encode::prometheus::{
@@ -166,7 +168,7 @@ fn ask(state: &AppState, params: &Params, limit: usize, times: Times) -> Result<
 }
 
 /// Makes the error of a query: a parse error names the parameter.
-fn query_error(error: PromqlError) -> Error {
+pub(crate) fn query_error(error: PromqlError) -> Error {
     match error {
         PromqlError::Parse(e) => invalid("query", &e.to_string()),
         PromqlError::Evaluation(e) if e.message.starts_with("invalid expression type") => invalid("query", &e.message),
@@ -267,33 +269,24 @@ async fn encode(mut outcome: Outcome, envelope: &Envelope, bytes_max: usize) -> 
 /// What a tree takes as JSON, or written anew, for each byte of its text.
 const SHOWN_BYTES: usize = 512;
 
-/// Reads the expression, and takes the memory that it and its form in the answer need.
-async fn expression(state: &AppState, request: Request) -> Result<(quiver_promql::ast::Expr, MemoryReservation)> {
+/// Reads the expression and shows it, as work of a query whose memory is taken before.
+async fn shown(state: &AppState, request: Request, show: fn(&Expr) -> Result<Value>) -> Result<Response> {
     let params = Params::of(state, request).await?;
-    let text = params.get("query").unwrap_or_default();
+    let text = params.get("query").unwrap_or_default().to_owned();
     let ctx = state.context(Language::Promql);
-    let memory = state.promql.reserve_text(text, SHOWN_BYTES, &ctx)?;
-    let expr = state.promql.parse(text).map_err(|e| invalid("query", &e.to_string()))?;
-    Ok((expr, memory))
+    let _memory = state.promql.reserve_text(&text, SHOWN_BYTES, &ctx)?;
+    let (promql, inner) = (Arc::clone(&state.promql), ctx.clone());
+    let work = async move { show(&promql.parse(&text, &inner).map_err(query_error)?) };
+    let value = state.engine.run(&ctx, work).await?;
+    Ok(success(&Envelope::default(), value.to_string().as_bytes()))
 }
 
 async fn format_query(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    match expression(&state, request).await {
-        Ok((expr, _memory)) => {
-            let text = serde_json::Value::String(quiver_promql::print::pretty(&expr)).to_string();
-            success(&Envelope::default(), text.as_bytes())
-        }
-        Err(e) => error_response(&e, "/api/v1/format_query"),
-    }
+    let show = |expr: &Expr| Ok(Value::String(pretty(expr)));
+    shown(&state, request, show).await.unwrap_or_else(|e| error_response(&e, "/api/v1/format_query"))
 }
 
 async fn parse_query(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    let tree = expression(&state, request).await.and_then(|(expr, memory)| {
-        let tree = quiver_promql::tree::to_json(&expr).map_err(|e| invalid("query", &e.to_string()))?;
-        Ok((tree, memory))
-    });
-    match tree {
-        Ok((tree, _memory)) => success(&Envelope::default(), tree.to_string().as_bytes()),
-        Err(e) => error_response(&e, "/api/v1/parse_query"),
-    }
+    let show = |expr: &Expr| to_json(expr).map_err(|e| invalid("query", &e.to_string()));
+    shown(&state, request, show).await.unwrap_or_else(|e| error_response(&e, "/api/v1/parse_query"))
 }

@@ -14,7 +14,7 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use http::{StatusCode, header};
 use quiver_ingest::{Encoding, codec};
 use quiver_promql::RawReader;
-use quiver_query::from_datafusion;
+use quiver_query::{Pace, from_datafusion};
 use quiver_types::stats::get;
 use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result};
 use tokio::sync::OwnedSemaphorePermit;
@@ -55,29 +55,37 @@ async fn answer(state: &Arc<AppState>, request: Request) -> Result<Response> {
         return Err(Error::new(ErrorKind::Unsupported, "remote read requests are compressed with snappy"));
     }
     let body = read_body(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
-    let body = codec::decompress(Encoding::Snappy, &body, state.settings.form_bytes_max)?;
-    let ReadRequest { queries, response_type } = decode(&body)?;
+    let body = codec::decompress(Encoding::Snappy, &body, state.settings.form_bytes_max)?.into_owned();
     // Not before the body is there: who sends slowly must not hold up those who ask.
     let place = Arc::clone(&state.places.reads).acquire_owned().await;
     let place = place.map_err(|_| Error::internal("the server stops"))?;
     let ctx = state.context(Language::RemoteRead);
     let (reader, bytes_max) = (state.promql.raw(&ctx), state.settings.answer_bytes_max);
-    let answered = match response_type {
-        ResponseType::Samples => {
-            let memory = state.engine.reservation("remote read", &ctx);
-            state.engine.run(&ctx, samples(reader, queries, bytes_max, memory)).await.map(whole)
-        }
-        ResponseType::StreamedXorChunks => {
-            let memory = state.engine.reservation("remote read", &ctx);
-            state.engine.run(&ctx, chunked(reader, queries, memory)).await.map(|answers| streamed(answers, place))
+    let memory = state.engine.reservation("remote read", &ctx);
+    let pace = Pace::new(&ctx, "query preparation");
+    let work = async move {
+        let ReadRequest { queries, response_type } = decode(&body, Some(&pace))?;
+        match response_type {
+            ResponseType::Samples => samples(reader, queries, bytes_max, memory).await.map(Answer::Samples),
+            ResponseType::StreamedXorChunks => chunked(reader, queries, memory).await.map(Answer::Chunks),
         }
     };
+    let answered = state.engine.run(&ctx, work).await.map(|answer| match answer {
+        Answer::Samples(message) => whole(message),
+        Answer::Chunks(answers) => streamed(answers, place),
+    });
     // What the engine refuses for its samples has the text of this protocol.
     answered.map_err(|e| {
         let max = ctx.limits.samples_max;
         let exceeded = e.kind == ErrorKind::LimitExceeded && get(&ctx.stats.samples) > max;
         if exceeded { Error::new(ErrorKind::LimitExceeded, format!("exceeded sample limit ({max})")) } else { e }
     })
+}
+
+/// What was read, with the memory that it takes.
+enum Answer {
+    Samples((Vec<u8>, MemoryReservation)),
+    Chunks((Vec<Sorted>, MemoryReservation)),
 }
 
 type Queries = Vec<(Vec<Matcher>, MillisRange)>;

@@ -9,11 +9,14 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::get;
-use quiver_promql::parser::parse_selector;
-use quiver_types::{Error, Result};
+use quiver_promql::parser::parse_selectors;
+use quiver_query::Pace;
+use quiver_types::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
 use crate::encode::prometheus::{Envelope, error_response, success};
+use crate::labels_api::selectors;
+use crate::metrics::phases::Language;
 use crate::params::{Params, invalid};
 use crate::state::AppState;
 
@@ -45,7 +48,7 @@ fn answer(data: Result<Value>, route: &str) -> Response {
 async fn rules(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let checked = async {
         let params = Params::of(&state, request).await?;
-        crate::labels_api::selectors(&params)?;
+        check_selectors(&state, &params).await?;
         if let Some(other) = params.get("type").filter(|t| !matches!(t.to_lowercase().as_str(), "alert" | "record")) {
             return Err(invalid("type", &format!("not supported value {other:?}")));
         }
@@ -74,6 +77,12 @@ async fn rules(State(state): State<Arc<AppState>>, request: Request) -> Response
     answer(checked.await, "/api/v1/rules")
 }
 
+async fn check_selectors(state: &AppState, params: &Params) -> Result<()> {
+    let ctx = state.context(Language::Series);
+    let (params, inner) = (params.clone(), ctx.clone());
+    state.engine.run(&ctx, async move { selectors(&params, &inner).map(drop) }).await
+}
+
 /// There is no target, so there is no metadata of any; parameters are checked all the same.
 async fn target_metadata(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let checked = async {
@@ -81,8 +90,14 @@ async fn target_metadata(State(state): State<Arc<AppState>>, request: Request) -
         if params.get("limit").is_some_and(|text| text.parse::<i64>().is_err()) {
             return Err(Error::invalid("limit must be a number"));
         }
-        if let Some(text) = params.get("match_target") {
-            parse_selector(text).map_err(|e| invalid("match_target", &e.to_string()))?;
+        if let Some(text) = params.get("match_target").map(str::to_owned) {
+            let ctx = state.context(Language::Series);
+            let pace = Pace::new(&ctx, "query preparation");
+            let read = async move { parse_selectors([text.as_str()], Some(&pace)).map(drop).map_err(Error::from) };
+            state.engine.run(&ctx, read).await.map_err(|e| match e.kind {
+                ErrorKind::Invalid => invalid("match_target", &e.message),
+                _ => e,
+            })?;
         }
         Ok(json!([]))
     };

@@ -4,6 +4,7 @@
 //! that begins no repetition is one too, and inside a class `[`, `&` and `~` mean themselves. A text is rewritten so
 //! that the crate reads what RE2 would.
 
+use quiver_types::matcher::affordable;
 use regex::{Regex, RegexBuilder};
 
 /// Largest compiled expression, in bytes.
@@ -21,6 +22,7 @@ pub fn compile(pattern: &str) -> Result<Regex, String> {
         return Err(format!("the regular expression has {} bytes, more than {PATTERN_BYTES_MAX}", pattern.len()));
     }
     let text = translate(pattern)?;
+    affordable(&text).map_err(|e| e.message)?;
     RegexBuilder::new(&text).octal(true).size_limit(BYTES_MAX).build().map_err(|e| match e {
         regex::Error::CompiledTooBig(_) => format!("the regular expression `{pattern}` is too large"),
         _ => format!("invalid regular expression `{pattern}`: {}", reason(&e.to_string())),

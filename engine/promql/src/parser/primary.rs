@@ -85,7 +85,7 @@ impl Parser<'_> {
                 // The fifth argument of `label_replace` is a pattern too.
                 if let ("label_replace", Some(Expr { kind: ExprKind::String(pattern), pos })) = (function, args.get(4))
                 {
-                    self.patterns.add(pattern.shown()).map_err(|e| ParseError::new(*pos, e.message))?;
+                    self.patterns.count(pattern.shown()).map_err(|e| ParseError::of(*pos, e))?;
                 }
                 Ok(ExprKind::Call { function: function.to_owned(), args })
             }

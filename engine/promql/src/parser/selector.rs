@@ -1,16 +1,13 @@
 //! Vector selectors: metric name and matchers; lists of labels.
 
-use std::time::Duration;
-
-use quiver_types::{ErrorKind, MatchOp, Matcher};
+use quiver_query::Pace;
+use quiver_types::{MatchOp, Matcher};
 
 use super::Parser;
 use crate::ast::{BinaryOp, PosRange, VectorSelector};
 use crate::error::{ParseError, Result};
 use crate::lexer::token::{Token, TokenKind};
 
-/// How long a query may take to be read before its next regular expression is refused: nobody can end the reading.
-const PATTERNS_MAX: Duration = Duration::from_secs(1);
 /// The label that holds the metric's name.
 const NAME: &str = "__name__";
 
@@ -107,15 +104,11 @@ impl Parser<'_> {
             let message = format!("invalid regular expression {}: invalid UTF-8", text.quoted());
             return Err(ParseError::new(pos, message));
         }
-        if is_pattern && self.began.elapsed() > PATTERNS_MAX {
-            let message = "the regular expressions of the query take more than a second to compile";
-            return Err(ParseError { kind: ErrorKind::LimitExceeded, ..ParseError::new(pos, message) });
+        if is_pattern {
+            // Each may take long to be compiled.
+            self.pace.map_or(Ok(()), Pace::check).map_err(|e| ParseError::of(pos, e))?;
         }
-        let matcher = Matcher::new(name, op, text.shown()).map_err(|e| ParseError::new(pos, e.message))?;
-        if matcher.is_compiled() {
-            self.patterns.add(&matcher.value).map_err(|e| ParseError::new(pos, e.message))?;
-        }
-        Ok(matcher)
+        self.patterns.matcher(name, op, text.shown()).map_err(|e| ParseError::of(pos, e))
     }
 
     /// Reads a list of labels in parentheses.

@@ -5,6 +5,9 @@ mod errors;
 mod oracle;
 mod random;
 
+use quiver_query::{Limits, QueryContext};
+use quiver_types::{Access, ErrorKind};
+
 use crate::ast::{AggregateOp, At, BinaryExpr, BinaryOp, ExprKind, MatchCardinality, VectorMatching, VectorSelector};
 use crate::print::print;
 
@@ -218,11 +221,37 @@ fn limits() {
 fn experimental_functions_can_be_off() {
     let options = ParseOptions { experimental_functions: false, ..ParseOptions::default() };
     let check = |query: &str, expected: &str| {
-        assert_eq!(parse_with(query, &options).expect_err(query).message, expected, "{query}");
+        assert_eq!(parse_with(query, &options, None).expect_err(query).message, expected, "{query}");
     };
     check("sort_by_label(a, 'b')", "function \"sort_by_label\" is not enabled");
     check("a + start()", "function \"start\" is not enabled");
     let flag = "is experimental and must be enabled with --enable-feature=promql-experimental-functions";
     check("limitk(2, a)", &format!("limitk() {flag}"));
-    assert!(parse_with("rate(a[step()]) + topk(1, a)", &options).is_ok());
+    assert!(parse_with("rate(a[step()]) + topk(1, a)", &options, None).is_ok());
+}
+
+#[test]
+fn reading_ends_with_its_query() {
+    let ctx = QueryContext::new(Access::full(), Limits::default());
+    let pace = Pace::new(&ctx, "query preparation");
+    let read =
+        |text: &str| parse_with(text, &ParseOptions::default(), Some(&pace)).map_err(|e| (e.kind, e.to_string()));
+    let (long, pattern) = (format!("1{}", "+1".repeat(40_000)), "m{a=~\"b.*\"}");
+    assert!(read(&long).is_ok() && read(pattern).is_ok());
+    ctx.cancel.cancel();
+    let cancelled = Err((ErrorKind::Cancelled, "query was canceled in query preparation".to_owned()));
+    assert_eq!(read(&long), cancelled);
+    assert_eq!(read(pattern), cancelled);
+    assert!(read("1 + 1").is_ok(), "what is short is read");
+}
+
+#[test]
+fn patterns_that_are_too_large_are_no_parse_errors() {
+    let kind = |text: &str| parse(text).map_err(|e| (e.kind, e.to_string().contains("parse error"))).err();
+    let many = (0..1000).map(|i| format!("a!~\"x{i}\\\\w{{10}}\"")).collect::<Vec<_>>().join(",");
+    assert_eq!(kind(&format!("{{{many},b=\"c\"}}")), Some((ErrorKind::LimitExceeded, false)));
+    assert_eq!(kind(&format!("{{a=~\"{}\"}}", "x".repeat(500_000))), Some((ErrorKind::LimitExceeded, false)));
+    assert_eq!(kind("{a=~\"(.{1000}){1000}\"}"), Some((ErrorKind::Invalid, true)));
+    let same = vec!["a!~\"x\\\\w{10}\""; 1000].join(",");
+    assert_eq!(kind(&format!("{{{same},b=\"c\"}}")), None, "one pattern");
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use quiver_types::label::METRIC_NAME;
-use quiver_types::matcher::{REGEX_BYTES_MAX, compiled_bytes};
+use quiver_types::matcher::{compile, compiled_bytes};
 use quiver_types::series::LabelColumn;
 use quiver_types::{Error, ErrorKind, Result, SeriesTable};
+use regex::Regex;
 
 use super::labels::{Values, group};
 use super::template::Template;
@@ -29,10 +30,7 @@ impl Planner {
     /// Plans `label_replace(v, dst, replacement, src, regex)`.
     pub(crate) fn label_replace(&self, vector: VectorPlan, texts: &[&Text], scope: Scope) -> Result<VectorPlan> {
         let [dst, replacement, src, pattern] = texts else { return Err(super::unexpected("string")) };
-        let regex = regex::RegexBuilder::new(&format!("^(?s:{})$", pattern.name().unwrap_or(INVALID_PATTERN)))
-            .size_limit(REGEX_BYTES_MAX)
-            .build()
-            .map_err(|_| failed(format!("invalid regular expression in label_replace(): {}", pattern.shown())))?;
+        let regex = self.pattern(pattern)?;
         let dst = label_name(dst, "destination", "label_replace")?;
         let (table, room) = (&vector.table, &self.room);
         let template = Template::new(replacement.shown(), &regex);
@@ -79,6 +77,21 @@ impl Planner {
         let matched: Vec<bool> = source.codes.iter().map(|&code| replaced[code as usize].is_some()).collect();
         let column = values.column(codes);
         self.relabel(vector, dst, column, &matched, scope, format!("label_replace {dst}"))
+    }
+
+    /// Compiles the pattern of a call, once for all calls that have it.
+    fn pattern(&self, pattern: &Text) -> Result<Regex> {
+        let text = pattern.name().unwrap_or(INVALID_PATTERN);
+        if let Some(regex) = self.patterns.lock().get(text) {
+            return Ok(regex.clone());
+        }
+        self.run.pace().check()?;
+        let regex = compile(text).map_err(|e| match e.kind {
+            ErrorKind::Invalid => failed(format!("invalid regular expression in label_replace(): {}", pattern.shown())),
+            _ => e,
+        })?;
+        self.patterns.lock().insert(text.to_owned(), regex.clone());
+        Ok(regex)
     }
 
     /// Plans `label_join(v, dst, separator, src…)`.

@@ -5,8 +5,9 @@
 use bytes::Bytes;
 use quiver_ingest::wire::{BYTES, Reader, VARINT, WireError, put_bytes, put_varint, tag, varints};
 use quiver_promql::kernel::SeriesSamples;
+use quiver_query::Pace;
 use quiver_types::histogram::Span;
-use quiver_types::matcher::PatternBudget;
+use quiver_types::matcher::Patterns;
 use quiver_types::{Error, Histogram, MatchOp, Matcher, MillisRange, Result};
 
 use super::chunks::{Chunk, deltas};
@@ -39,13 +40,14 @@ pub(crate) struct ReadRequest {
     pub(crate) response_type: ResponseType,
 }
 
-/// Decodes a `prometheus.ReadRequest`.
+/// Decodes a `prometheus.ReadRequest`; `pace` hears of the work and may end it.
 ///
 /// # Errors
-/// Invalid: not this message, a bad matcher, or no response type that is known. LimitExceeded: patterns too large.
-pub(crate) fn decode(body: &[u8]) -> Result<ReadRequest> {
+/// Invalid: not this message, a bad matcher, or no response type that is known. LimitExceeded: patterns too large. What
+/// `pace` says.
+pub(crate) fn decode(body: &[u8], pace: Option<&Pace>) -> Result<ReadRequest> {
     let (mut queries, mut accepted) = (Vec::new(), Vec::new());
-    let mut patterns = PatternBudget::default();
+    let mut patterns = Patterns::default();
     let mut read = || -> Result<(), Fault> {
         let mut r = Reader::new(body);
         while !r.is_empty() {
@@ -54,7 +56,7 @@ pub(crate) fn decode(body: &[u8]) -> Result<ReadRequest> {
                     let text = format!("more than {QUERIES_MAX} queries in one request");
                     return Err(Fault::Refused(Error::invalid(text)));
                 }
-                QUERIES => queries.push(query(r.bytes()?, &mut patterns)?),
+                QUERIES => queries.push(query(r.bytes()?, &mut patterns, pace)?),
                 t if t >> 3 == 2 => varints(&mut r, t & 7, |n| accepted.push(n))?,
                 other => r.skip(other, &[1, 2])?,
             }
@@ -90,7 +92,7 @@ impl From<WireError> for Fault {
     }
 }
 
-fn query(message: &[u8], patterns: &mut PatternBudget) -> Result<(Vec<Matcher>, MillisRange), Fault> {
+fn query(message: &[u8], patterns: &mut Patterns, pace: Option<&Pace>) -> Result<(Vec<Matcher>, MillisRange), Fault> {
     const START: u32 = tag(1, VARINT);
     const END: u32 = tag(2, VARINT);
     const MATCHERS: u32 = tag(3, BYTES);
@@ -100,14 +102,14 @@ fn query(message: &[u8], patterns: &mut PatternBudget) -> Result<(Vec<Matcher>, 
         match r.tag()? {
             START => start = r.varint()? as i64,
             END => end = r.varint()? as i64,
-            MATCHERS => matchers.push(matcher(r.bytes()?, patterns)?),
+            MATCHERS => matchers.push(matcher(r.bytes()?, patterns, pace)?),
             other => r.skip(other, &[1, 2, 3])?,
         }
     }
     Ok((matchers, MillisRange::new(start, end)))
 }
 
-fn matcher(message: &[u8], patterns: &mut PatternBudget) -> Result<Matcher, Fault> {
+fn matcher(message: &[u8], patterns: &mut Patterns, pace: Option<&Pace>) -> Result<Matcher, Fault> {
     const KIND: u32 = tag(1, VARINT);
     const NAME: u32 = tag(2, BYTES);
     const VALUE: u32 = tag(3, BYTES);
@@ -136,11 +138,11 @@ fn matcher(message: &[u8], patterns: &mut PatternBudget) -> Result<Matcher, Faul
         error.message.truncate(end);
         Fault::Refused(error)
     };
-    let matcher = Matcher::new(text(name)?, op, text(value)?).map_err(short)?;
     if kind >= 2 {
-        patterns.add(&matcher.value).map_err(Fault::Refused)?;
+        // Each may take long to be compiled.
+        pace.map_or(Ok(()), Pace::check).map_err(Fault::Refused)?;
     }
-    Ok(matcher)
+    patterns.matcher(text(name)?, op, text(value)?).map_err(short)
 }
 
 /// Appends a series with its samples to a `prometheus.QueryResult`.
@@ -247,6 +249,9 @@ fn frame(message: &[u8]) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use quiver_query::{Limits, QueryContext};
+    use quiver_types::Access;
+
     use super::*;
     use crate::encode::chunks::Encoding;
 
@@ -267,6 +272,9 @@ mod tests {
 
     #[test]
     fn requests() {
+        let ctx = QueryContext::new(Access::full(), Limits::default());
+        let pace = Pace::new(&ctx, "a test");
+        let decode = |body: &[u8]| decode(body, Some(&pace));
         let read = decode(&request(&[7, 1, 0], 3, b"a.*")).unwrap();
         assert_eq!(read.response_type, ResponseType::StreamedXorChunks);
         let [(matchers, range)] = &read.queries[..] else { panic!("{read:?}") };
@@ -287,6 +295,8 @@ mod tests {
         refused(&request(&[0], 0, b"\xff"), "UTF-8");
         refused(b"\x0a\x05", "invalid protobuf");
         refused(&[10_u8, 0].repeat(QUERIES_MAX + 1), "more than 1000 queries");
+        ctx.cancel.cancel();
+        refused(&request(&[0], 2, b"a.*"), "canceled");
     }
 
     #[test]
