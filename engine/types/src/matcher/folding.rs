@@ -72,7 +72,7 @@ mod tests {
         check(&wide.repeat(1000), false);
         check(&format!("(?i){}", wide.repeat(15)), false);
         check(&format!("(?i){}", wide.repeat(17)), true);
-        check(&format!("a(?s-i:b)(?xi:{})", wide.repeat(17)), true);
+        check(&format!("a(?s-i:b)(?si:{})", wide.repeat(17)), true);
         check(&format!("a(?-i:{})", wide.repeat(17)), false);
         check(&format!("(?i){}", r"\pL".repeat(17)), true);
         check(&format!("(?i){}", r"[\W]".repeat(17)), true);

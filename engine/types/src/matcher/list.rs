@@ -14,6 +14,8 @@ const TEXTS_MIN: usize = 16;
 const READ_BYTES_MAX: usize = 8 << 10;
 /// Most texts of those.
 const READ_TEXTS_MAX: usize = 4096;
+/// Texts up to this length, in bytes, count however short the pattern is.
+const TEXT_BYTES_MIN: usize = 64;
 /// What a list may be longer than its pattern, where one text stands before or behind all others.
 const LONGER_MAX: usize = 8;
 
@@ -34,7 +36,7 @@ fn read(pattern: &str) -> Option<HashSet<String>> {
         return None;
     }
     let mut extractor = Extractor::new();
-    extractor.limit_total(READ_TEXTS_MAX).limit_literal_len(pattern.len() / 4);
+    extractor.limit_total(READ_TEXTS_MAX).limit_literal_len((pattern.len() / 4).max(TEXT_BYTES_MIN));
     let found = extractor.extract(&hir);
     let literals = found.literals().filter(|_| found.is_exact())?;
     literals.iter().map(|literal| String::from_utf8(literal.as_bytes().to_vec()).ok()).collect()
