@@ -5,7 +5,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use arrow::record_batch::RecordBatch;
+use arrow::array::{ArrayRef, AsArray};
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use datafusion::common::utils::memory::get_record_batch_memory_size;
 use futures::StreamExt;
 use quiver_query::{Collected, LogTables, QueryContext, QueryEngine, from_datafusion};
 use quiver_types::logs::{LogFilter, LogSnapshot, LogSource, MSG, STREAM, STREAM_ID, TIME};
@@ -28,8 +30,11 @@ const VALUES_MAX: usize = 1_000_000;
 /// How often the values of a subquery are held: found, in the query, in its plan, to be looked up.
 const VALUE_COPIES: usize = 4;
 
-/// Batches that wait for a slow reader, besides the one that it reads.
+/// Batches that wait for a slow reader, besides the one that it reads. The next is made when that was taken.
 const WAITING_MAX: usize = 1;
+
+/// Views of a batch that show less than half of the texts that they hold get texts of their own, if those are so long.
+const PINNED_BYTES_MIN: usize = 64 * 1024;
 
 /// The language, bound to its surroundings.
 #[derive(Debug, Clone)]
@@ -44,6 +49,8 @@ pub struct LogsqlEngine {
 pub struct Rows {
     shape: Arc<Shape>,
     batch: RecordBatch,
+    /// What the batch takes of the query's memory, until the last slice of it is gone.
+    memory: Option<Arc<Collected>>,
 }
 
 impl fmt::Debug for Rows {
@@ -66,7 +73,7 @@ impl Rows {
     /// Gives `len` rows from one on, without a copy.
     #[must_use]
     pub fn slice(&self, from: usize, len: usize) -> Self {
-        Self { shape: Arc::clone(&self.shape), batch: self.batch.slice(from, len) }
+        Self { shape: Arc::clone(&self.shape), batch: self.batch.slice(from, len), memory: self.memory.clone() }
     }
 
     /// Calls back for each field of each row that is not empty: row, name, value. Fields come column by column as they
@@ -123,6 +130,20 @@ impl Drop for RowStream {
     }
 }
 
+/// Gives texts that are a small part of the buffers that they lie in, such as a few rows of a block, buffers of their own.
+fn unpinned(batch: RecordBatch) -> Result<RecordBatch> {
+    let of_its_own = |column: &ArrayRef| -> ArrayRef {
+        let Some(texts) = column.as_string_view_opt() else { return Arc::clone(column) };
+        let held: usize = texts.data_buffers().iter().map(|buffer| buffer.capacity()).sum();
+        let pins = held > PINNED_BYTES_MIN && texts.total_buffer_bytes_used() < held / 2;
+        if pins { Arc::new(texts.gc()) } else { Arc::clone(column) }
+    };
+    let columns: Vec<ArrayRef> = batch.columns().iter().map(of_its_own).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let batch = RecordBatch::try_new_with_options(batch.schema(), columns, &options);
+    batch.map_err(|e| Error::internal("cannot give out a batch").with_source(e))
+}
+
 fn too_many_rows(ctx: &QueryContext) -> Error {
     Error::new(ErrorKind::LimitExceeded, format!("the answer has more than {} rows", ctx.limits.rows_max))
 }
@@ -147,14 +168,17 @@ impl LogsqlEngine {
                 let (planned, _memory) = own.prepare(query, &scope, &work_ctx).await?;
                 let shape = Arc::new(planned.shape);
                 let mut batches = own.query.execute(&planned.plan, &work_ctx).await?;
-                while let Some(batch) = batches.next().await {
+                loop {
+                    // A batch that nobody can take yet is not made.
+                    let place = out.reserve().await;
+                    let place = place.map_err(|_| Error::new(ErrorKind::Cancelled, "the reader went away"))?;
+                    let Some(batch) = batches.next().await else { return Ok(()) };
                     work_ctx.check("query execution")?;
-                    let batch = batch.map_err(from_datafusion)?;
-                    if out.send(Ok(Rows { shape: Arc::clone(&shape), batch })).await.is_err() {
-                        return Err(Error::new(ErrorKind::Cancelled, "the reader went away"));
-                    }
+                    let batch = unpinned(batch.map_err(from_datafusion)?)?;
+                    let memory = own.collected("rows", &work_ctx);
+                    memory.hold(get_record_batch_memory_size(&batch));
+                    place.send(Ok(Rows { shape: Arc::clone(&shape), batch, memory: Some(Arc::new(memory)) }));
                 }
-                Ok(())
             };
             if let Err(error) = engine.run(&ctx, work).await {
                 let _ = send.send(Err(error)).await;
@@ -172,12 +196,13 @@ impl LogsqlEngine {
         let mut stream = self.stream(query, scope, ctx);
         let (mut all, mut count, memory) = (Vec::new(), 0u64, self.collected("rows", ctx));
         while let Some(rows) = stream.next().await {
-            let rows = rows?;
+            let mut rows = rows?;
             count += rows.len() as u64;
             if count > ctx.limits.rows_max {
                 return Err(too_many_rows(ctx));
             }
-            memory.add(rows.batch.get_array_memory_size())?;
+            rows.memory = None;
+            memory.add(get_record_batch_memory_size(&rows.batch))?;
             all.push(rows);
         }
         Ok(all)

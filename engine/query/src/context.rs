@@ -73,6 +73,11 @@ pub struct QueryContext {
 pub struct Collected(pub(crate) MemoryReservation);
 
 impl Collected {
+    /// Counts bytes that are there already, and that nobody can refuse any more.
+    pub fn hold(&self, bytes: usize) {
+        self.0.grow(bytes);
+    }
+
     /// Reserves bytes before they are held.
     ///
     /// # Errors

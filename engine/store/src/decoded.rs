@@ -65,10 +65,15 @@ impl DecodedCache {
         again
     }
 
+    /// Says whether a column of so many bytes in one of so many row groups would be kept.
+    pub(crate) fn has_room(&self, bytes: u64, groups: usize) -> bool {
+        bytes * groups as u64 * COLUMN_SHARE <= self.bytes_max
+    }
+
     /// Keeps a column of one of so many row groups.
     pub(crate) fn insert(&self, part: PartId, group: usize, column: &str, values: &Values, groups: usize) {
         let bytes = values.memory_bytes() as u64;
-        if bytes * groups as u64 * COLUMN_SHARE <= self.bytes_max {
+        if self.has_room(bytes, groups) {
             self.columns.insert((part, group as u32, column.into(), WHOLE), values.clone(), bytes);
         }
     }

@@ -16,7 +16,7 @@ mod words;
 pub use batch::{BatchStream, LogsBatch, MSG, RecordMarks, RowFields};
 pub use color::without_colors;
 pub use counts::{CountedField, ValueCounts, ValueLimits};
-pub use filter::{
+pub use filter::{FieldNames, 
     FieldPattern, LogFilter, MatchHints, NumberRange, RowMatcher, StreamSelector, TimePredicate, ValueMatcher,
 };
 pub use source::{

@@ -21,6 +21,9 @@ use super::column::{Column, Values, coded};
 use crate::error::Result;
 use crate::memtable::logs::LiveStream;
 
+/// Rows that [`Block::row_bytes`] tells of together.
+pub(crate) const STEP_ROWS: usize = 32;
+
 /// See the module.
 #[async_trait]
 pub(crate) trait Block: Send {
@@ -89,6 +92,19 @@ pub(crate) trait Block: Send {
     async fn prefetch_rest(&mut self, _without: &[&str], _rows: &BooleanBuffer) -> Result<()> {
         Ok(())
     }
+
+    /// Bytes of one row once it is read, about, in the columns that are wanted: a figure for each [`STEP_ROWS`] rows;
+    /// none when all rows together take no more than `least`.
+    fn row_bytes(&self, wanted: &dyn Fn(&str) -> bool, least: u64) -> Vec<f32>;
+
+    /// From now on rows are asked for window by window, with [`Block::forget_wide`] between; says whether columns are read
+    /// for it, or are there anyway.
+    fn sweep(&mut self) -> bool {
+        false
+    }
+
+    /// Forgets columns that take much memory.
+    fn forget_wide(&mut self) {}
 
     /// What was read since it was last asked.
     fn take_stats(&mut self) -> ReadStats {

@@ -100,7 +100,7 @@ async fn give_way(filter: usize) {
     }
 }
 
-fn none(rows: &BooleanBuffer) -> bool {
+pub(super) fn none(rows: &BooleanBuffer) -> bool {
     rows.set_slices().next().is_none()
 }
 

@@ -21,7 +21,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use quiver_types::ReadStats;
-use quiver_types::logs::{LogForm, LogOrder, LogRequest, TIME};
+use quiver_types::logs::{FieldNames, LogForm, LogOrder, LogRequest, TIME};
 
 use super::blocks::{Blocks, Queue};
 use super::ordered::Ordered;
@@ -38,8 +38,21 @@ pub(super) struct Scan {
     pub(super) request: Arc<LogRequest>,
     pub(super) projection: Vec<usize>,
     pub(super) schema: SchemaRef,
+    /// What the filter asks for.
+    pub(super) filter_fields: FieldNames,
     /// Fields whose values are not counted any more; the same whenever the plan runs.
     pub(super) left_out: LeftOut,
+}
+
+impl Scan {
+    /// Says whether a field is among those that are given out.
+    pub(super) fn gives(&self, name: &str) -> bool {
+        let columns = &self.request.columns;
+        match columns.iter().position(|column| column.name == name) {
+            Some(at) => self.projection.contains(&at),
+            None => self.request.form == LogForm::Rows && self.projection.contains(&columns.len()),
+        }
+    }
 }
 
 /// Reads log rows that match a filter, in any order or by time.
@@ -95,6 +108,7 @@ impl LogsExec {
         Ok(Self {
             scan: Arc::new(Scan {
                 blocks: Arc::new(blocks),
+                filter_fields: request.filter.fields(),
                 request,
                 projection,
                 schema,

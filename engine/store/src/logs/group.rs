@@ -1,6 +1,6 @@
 //! A row group of a part as a block: columns are read when they are asked for, of the rows that still matter.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use quiver_types::stats::add;
 use quiver_types::tables::logs as table;
 use quiver_types::{ReadStats, Result};
 
-use super::block::{Block, COMPUTED, StreamValue, column, of_stream, values};
+use super::block::{Block, COMPUTED, STEP_ROWS, StreamValue, column, of_stream, values};
 use super::column::{Column, Runs, Values};
 use super::output::MapWriter;
 use super::parts::{Opened, streams_of};
@@ -30,6 +30,8 @@ use crate::part::logs::{ColumnKind, PartLogs, PartStream, page_times};
 const GAP_ROWS: usize = 64;
 /// More runs than this are joined over wider gaps.
 const RUNS_MAX: usize = 2048;
+/// Columns up to this are kept while windows of a row group are read.
+const NARROW_BYTES: usize = 128 * 1024;
 /// Rows that lie in more pages of a row group are not looked for in kept ones.
 const PAGES_MAX: usize = 32;
 
@@ -67,6 +69,7 @@ impl Group {
             stats: ReadStats::default(),
             bytes: 0,
             job: false,
+            sweep: None,
         }
     }
 }
@@ -83,6 +86,8 @@ pub(super) struct GroupBlock {
     bytes: usize,
     /// A background job reads it once: no cache is asked or filled.
     job: bool,
+    /// It is read window by window: columns for which the cache was asked.
+    sweep: Option<HashSet<String>>,
 }
 
 /// Says whether ranges hold all rows that are set.
@@ -188,14 +193,19 @@ impl GroupBlock {
             add(&self.stats.cache_hits, 1);
             return Ok(Column::whole(values));
         }
-        let many = !self.job && rows.count_set_bits() * 4 >= rows.len();
+        let many = !self.job && (self.sweep.is_some() || rows.count_set_bits() * 4 >= rows.len());
         if !self.job
             && !many
             && let Some(column) = self.load_pages(name, digits, rows).await?
         {
             return Ok(column);
         }
-        let admitted = many && cache.wants(opened.part.meta.id, self.group, name);
+        // A column that comes in windows is one use, and is not read as a whole for a cache that has no room for it.
+        let asks = self.sweep.as_mut().is_none_or(|asked| {
+            let groups = opened.logs.groups();
+            asked.insert(name.to_owned()) && cache.has_room(opened.logs.column_bytes(self.group, name), groups)
+        });
+        let admitted = many && asks && cache.wants(opened.part.meta.id, self.group, name);
         let all = BooleanBuffer::new_set(rows.len());
         let (array, at) = self.read(name, if admitted { &all } else { rows }).await?;
         let values = values_of(name, &array, digits)?;
@@ -480,6 +490,24 @@ impl Block for GroupBlock {
             column.for_each(rows, |_, at| entries(&map, at).for_each(|(name, value)| visit(name, value)));
         }
         Ok(())
+    }
+
+    fn row_bytes(&self, wanted: &dyn Fn(&str) -> bool, least: u64) -> Vec<f32> {
+        self.opened.logs.row_bytes(self.group, STEP_ROWS, wanted, least)
+    }
+
+    fn sweep(&mut self) -> bool {
+        self.sweep = Some(HashSet::new());
+        true
+    }
+
+    fn forget_wide(&mut self) {
+        self.loaded.retain(|_, column| column.values.memory_bytes() <= NARROW_BYTES);
+        if self.overflow.as_ref().is_some_and(|(map, _)| map.get_array_memory_size() > NARROW_BYTES) {
+            self.overflow = None;
+        }
+        let map = self.overflow.as_ref().map_or(0, |(map, _)| map.get_array_memory_size());
+        self.bytes = map + self.loaded.values().map(|column| column.values.memory_bytes()).sum::<usize>();
     }
 
     fn take_stats(&mut self) -> ReadStats {

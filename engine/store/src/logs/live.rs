@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use quiver_types::Access;
 use quiver_types::logs::ValueMatcher;
 
-use super::block::Block;
+use super::block::{Block, STEP_ROWS};
 use super::column::{Column, Values};
 use super::output::MapWriter;
 use crate::error::Result;
@@ -142,6 +142,21 @@ impl Block for LiveBlock {
         }
         let field = |f: usize| wanted[own.field_names[f] as usize] && matcher.matches(own.values.value(f));
         Ok(bits(rows, |row| own.fields(row).any(field)))
+    }
+
+    fn row_bytes(&self, wanted: &dyn Fn(&str) -> bool, least: u64) -> Vec<f32> {
+        let own = &self.chunk.rows;
+        // Without a look at each field: what is wanted of a row is most often most of it.
+        if own.values.value_data().len() as u64 <= least || !own.names.iter().flatten().any(wanted) {
+            return Vec::new();
+        }
+        let texts = own.values.value_offsets();
+        let start = |row: usize| texts[own.offsets[row] as usize];
+        let step = |from: usize| {
+            let to = self.rows.min(from + STEP_ROWS);
+            (start(to) - start(from)) as f32 / (to - from) as f32
+        };
+        (0..self.rows).step_by(STEP_ROWS).map(step).collect()
     }
 
     async fn field_counts(&mut self, rows: &BooleanBuffer, out: &mut BTreeMap<String, u64>) -> Result<()> {

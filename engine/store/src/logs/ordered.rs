@@ -21,7 +21,7 @@ use super::eval::eval;
 use super::exec::{Counters, Scan};
 use super::output::{output, prefetch};
 use super::parts::PartScan;
-use super::stream::external;
+use super::stream::{WIDE_BYTES, WINDOW_BYTES, external};
 use crate::error::leave_out;
 
 /// Rows that the first slice should hold before the filter.
@@ -47,6 +47,8 @@ pub(super) struct Ordered {
     blocks: Vec<Box<dyn Block>>,
     found: Vec<Address>,
     given: usize,
+    /// Bytes of a row of the slice, about, where that is much.
+    row_bytes: f32,
     /// Whether the columns of all rows of the slice were read at once.
     prefetched: bool,
     rows_left: usize,
@@ -79,6 +81,7 @@ impl Ordered {
             blocks: Vec::new(),
             found: Vec::new(),
             given: 0,
+            row_bytes: 0.0,
             prefetched: false,
             rows_left: limit.unwrap_or(usize::MAX),
             memory,
@@ -162,6 +165,7 @@ impl Ordered {
         self.found.clear();
         self.given = 0;
         self.prefetched = false;
+        self.row_bytes = 0.0;
         let within = LogFilter::Time(vec![slice]);
         for handle in self.handles.iter().filter(|h| touches(h.range())) {
             tokio::task::yield_now().await;
@@ -174,6 +178,9 @@ impl Ordered {
                 Ok(false) => {}
                 Ok(true) => {
                     self.memory.try_grow(block.bytes())?;
+                    let row_bytes = block.row_bytes(&|name| self.scan.gives(name), WIDE_BYTES);
+                    let mean = row_bytes.iter().sum::<f32>() / row_bytes.len().max(1) as f32;
+                    self.row_bytes = self.row_bytes.max(mean);
                     self.blocks.push(block);
                 }
                 Err(e) => leave_out(&self.scan.blocks.stats, e).map_err(external)?,
@@ -229,6 +236,7 @@ impl Ordered {
             }
         }
         let most = if self.given == 0 { FIRST_BATCH_ROWS } else { BATCH_ROWS };
+        let most = most.min((WINDOW_BYTES / self.row_bytes.max(1.0)) as usize).max(1);
         let end = self.found.len().min(self.given + most.min(self.rows_left));
         let wanted = &self.found[self.given..end];
         let Scan { request, projection, schema, .. } = &*self.scan;

@@ -1,22 +1,25 @@
 //! One partition of a scan of logs in any order: block after block from the common queue.
 //!
 //! Decoding and matching happen on the thread that polls. Between two blocks the stream gives way, so that a dropped or
-//! cancelled query ends soon; memory is one block and its output, accounted in the query's pool.
+//! cancelled query ends soon; memory is one block and its output, accounted in the query's pool. Of a block whose rows
+//! take much memory no more is held than a window of a few megabytes: readers may be slow.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{BooleanBufferBuilder, RecordBatch};
 use arrow::buffer::BooleanBuffer;
+use datafusion::common::utils::memory::get_record_batch_memory_size;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_plan::metrics::BaselineMetrics;
 use quiver_types::Error;
 use quiver_types::logs::LogForm;
 
-use super::block::Block;
+use super::block::{Block, STEP_ROWS};
 use super::blocks::Queue;
-use super::eval::{eval, within};
+use super::eval::{eval, none, within};
 use super::exec::{Counters, Scan};
 use super::output::{by_stream, field_counts, output, prefetch};
 use super::values::{to_batch, value_counts};
@@ -42,15 +45,82 @@ pub(super) struct AnyOrder {
     pub(super) open: Option<OpenBlock>,
 }
 
+/// Bytes of rows that are given out at once, about: who reads slowly holds as much of a block.
+pub(super) const WINDOW_BYTES: f32 = (2 << 20) as f32;
+/// Blocks up to this are read as a whole.
+pub(super) const WIDE_BYTES: u64 = 4 << 20;
+
 /// See [`AnyOrder`].
 pub(super) struct OpenBlock {
     block: Box<dyn Block>,
-    windows: VecDeque<BooleanBuffer>,
+    /// Rows that match, or that may.
+    rows: BooleanBuffer,
+    windows: VecDeque<Range<usize>>,
+    /// Whether the filter is still to be asked.
+    unfiltered: bool,
+    /// Whether what is read of a window is forgotten after it.
+    wide: bool,
 }
 
 impl std::fmt::Debug for OpenBlock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("OpenBlock").field("windows", &self.windows.len()).finish_non_exhaustive()
+    }
+}
+
+impl OpenBlock {
+    /// Looks for the rows that match, and reads what is given of them, unless that is much: then both are done window by
+    /// window.
+    async fn of(
+        mut block: Box<dyn Block>,
+        scan: &Scan,
+        matching: Option<BooleanBuffer>,
+        most: usize,
+    ) -> quiver_types::Result<Self> {
+        let filter = &scan.request.filter;
+        let (mut rows, mut unfiltered) = match matching {
+            Some(rows) => (rows, false),
+            None => {
+                let rows = block.allowed();
+                (block.candidates(filter, rows).await?, true)
+            }
+        };
+        let mut row_bytes = Vec::new();
+        if !none(&rows) {
+            row_bytes = block.row_bytes(&|name| scan.gives(name), WIDE_BYTES);
+        }
+        let wide = !row_bytes.is_empty();
+        if unfiltered {
+            let is_read = wide && block.sweep();
+            let fields = |name: &str| scan.filter_fields.contains(name);
+            let filter_bytes = if is_read { block.row_bytes(&fields, WIDE_BYTES) } else { Vec::new() };
+            if filter_bytes.is_empty() {
+                rows = eval(&mut *block, filter, rows).await?;
+                unfiltered = false;
+            } else {
+                row_bytes.iter_mut().zip(filter_bytes).for_each(|(bytes, more)| *bytes = bytes.max(more));
+            }
+        }
+        let rows = if unfiltered { rows } else { first(rows, most) };
+        let windows = windows(&rows, batch_rows(scan), &row_bytes);
+        if !wide && !windows.is_empty() {
+            prefetch(&mut *block, &scan.request, &scan.projection, &rows).await?;
+        }
+        Ok(Self { block, rows, windows, unfiltered, wide })
+    }
+
+    /// Gives the rows of a window, if there are any; at most so many.
+    async fn give(&mut self, scan: &Scan, window: Range<usize>, most: usize) -> quiver_types::Result<Option<RecordBatch>> {
+        let mut rows = within(&self.rows, window.start, window.end);
+        if self.unfiltered {
+            rows = first(eval(&mut *self.block, &scan.request.filter, rows).await?, most);
+        }
+        let Scan { request, projection, schema, .. } = scan;
+        let batch = if none(&rows) { None } else { Some(output(&mut *self.block, request, projection, schema, &rows).await?) };
+        if self.wide {
+            self.block.forget_wide();
+        }
+        Ok(batch)
     }
 }
 
@@ -64,26 +134,8 @@ impl AnyOrder {
     pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>> {
         tokio::task::yield_now().await;
         while self.rows_left > 0 {
-            if let Some(open) = &mut self.open {
-                if let Some(rows) = open.windows.pop_front() {
-                    let Scan { request, projection, schema, .. } = &*self.scan;
-                    let timer = self.baseline.elapsed_compute().clone();
-                    let _timer = timer.timer();
-                    let batch = match output(&mut *open.block, request, projection, schema, &rows).await {
-                        Ok(batch) => batch,
-                        Err(e) => {
-                            leave_out(&self.scan.blocks.stats, e).map_err(external)?;
-                            self.open = None;
-                            continue;
-                        }
-                    };
-                    self.counters.add(&open.block.take_stats(), &self.scan.blocks.stats);
-                    self.memory.try_resize(open.block.bytes() + batch.get_array_memory_size())?;
-                    self.rows_left -= batch.num_rows();
-                    self.baseline.record_output(batch.num_rows());
-                    return Ok(Some(batch));
-                }
-                self.open = None;
+            if let Some(batch) = self.window().await? {
+                return Ok(Some(batch));
             }
             self.memory.free();
             let Some(handle) = self.queue.next().await.map_err(external)? else { break };
@@ -93,29 +145,58 @@ impl AnyOrder {
             let mut block = handle.open();
             let taken = take(&mut *block, &self.scan).await;
             self.counters.add(&block.take_stats(), &self.scan.blocks.stats);
-            let matching = match taken {
+            match taken {
                 Ok(Taken::Counted(batch, bytes)) => {
                     self.memory.try_resize(bytes)?;
                     self.baseline.record_output(batch.num_rows());
                     return Ok(Some(batch));
                 }
-                Ok(Taken::Rows(rows)) => first(rows, self.rows_left),
-                Err(e) => {
-                    leave_out(&self.scan.blocks.stats, e).map_err(external)?;
-                    continue;
-                }
-            };
-            self.memory.try_resize(block.bytes())?;
-            let windows = windows(&matching, batch_rows(&self.scan));
-            if !windows.is_empty() {
-                let Scan { request, projection, .. } = &*self.scan;
-                match prefetch(&mut *block, request, projection, &matching).await {
-                    Ok(()) => self.open = Some(OpenBlock { block, windows }),
-                    Err(e) => leave_out(&self.scan.blocks.stats, e).map_err(external)?,
-                }
+                Ok(Taken::Rows(matching)) => self.open(block, matching).await?,
+                Err(e) => leave_out(&self.scan.blocks.stats, e).map_err(external)?,
             }
         }
         self.memory.free();
+        Ok(None)
+    }
+
+    /// Opens a block to give its rows out; of which those match, if that is known.
+    async fn open(&mut self, block: Box<dyn Block>, matching: Option<BooleanBuffer>) -> Result<()> {
+        match OpenBlock::of(block, &self.scan, matching, self.rows_left).await {
+            Ok(mut open) => {
+                self.counters.add(&open.block.take_stats(), &self.scan.blocks.stats);
+                self.memory.try_resize(open.block.bytes())?;
+                self.open = Some(open);
+                Ok(())
+            }
+            Err(e) => leave_out(&self.scan.blocks.stats, e).map_err(external),
+        }
+    }
+
+    /// Gives the next rows of the block at hand; `None` when none are left.
+    async fn window(&mut self) -> Result<Option<RecordBatch>> {
+        while let Some(open) = &mut self.open {
+            let Some(window) = open.windows.pop_front() else {
+                self.open = None;
+                break;
+            };
+            let timer = self.baseline.elapsed_compute().clone();
+            let _timer = timer.timer();
+            let given = open.give(&self.scan, window, self.rows_left).await;
+            self.counters.add(&open.block.take_stats(), &self.scan.blocks.stats);
+            match given {
+                Ok(Some(batch)) => {
+                    self.memory.try_resize(open.block.bytes() + get_record_batch_memory_size(&batch))?;
+                    self.rows_left -= batch.num_rows();
+                    self.baseline.record_output(batch.num_rows());
+                    return Ok(Some(batch));
+                }
+                Ok(None) => tokio::task::yield_now().await,
+                Err(e) => {
+                    leave_out(&self.scan.blocks.stats, e).map_err(external)?;
+                    self.open = None;
+                }
+            }
+        }
         Ok(None)
     }
 }
@@ -124,26 +205,29 @@ impl AnyOrder {
 enum Taken {
     /// Its whole answer, and the memory that making it took.
     Counted(RecordBatch, usize),
-    /// The rows that match.
-    Rows(BooleanBuffer),
+    /// Rows; those that match, if that is known.
+    Rows(Option<BooleanBuffer>),
 }
 
 async fn take(block: &mut dyn Block, scan: &Scan) -> quiver_types::Result<Taken> {
+    if scan.request.form == LogForm::Rows {
+        return Ok(Taken::Rows(None));
+    }
     let rows = matching(block, scan).await?;
     let Scan { request, projection, schema, left_out, .. } = scan;
-    match request.form {
+    Ok(match request.form {
         LogForm::ValueCounts(limits) => {
             let counts = value_counts(block, limits, left_out, &rows).await?;
             let bytes = block.bytes() + counts.memory_bytes();
-            Ok(Taken::Counted(to_batch(counts, projection)?, bytes))
+            Taken::Counted(to_batch(counts, projection)?, bytes)
         }
-        LogForm::FieldCounts => Ok(Taken::Counted(field_counts(block, projection, schema, &rows).await?, 0)),
+        LogForm::FieldCounts => Taken::Counted(field_counts(block, projection, schema, &rows).await?, 0),
         LogForm::Counted => match by_stream(block, request, projection, schema, &rows) {
-            Some(batch) => Ok(Taken::Counted(batch?, 0)),
-            None => Ok(Taken::Rows(rows)),
+            Some(batch) => Taken::Counted(batch?, 0),
+            None => Taken::Rows(Some(rows)),
         },
-        LogForm::Rows => Ok(Taken::Rows(rows)),
-    }
+        LogForm::Rows => Taken::Rows(Some(rows)),
+    })
 }
 
 /// Gives the rows of a block that match and that the caller may see.
@@ -173,21 +257,24 @@ fn batch_rows(scan: &Scan) -> usize {
     if narrow { NARROW_BATCH_ROWS } else { BATCH_ROWS }
 }
 
-/// Cuts the rows that are set into batches of so many at most.
-fn windows(rows: &BooleanBuffer, most: usize) -> VecDeque<BooleanBuffer> {
+/// Cuts the rows that are set into windows of so many at most, and of so many bytes where those of a row are told.
+fn windows(rows: &BooleanBuffer, most: usize, row_bytes: &[f32]) -> VecDeque<Range<usize>> {
     let mut out = VecDeque::new();
-    let (mut start, mut count) = (0, 0);
-    for at in (0..rows.len()).step_by(most / 2) {
-        let len = (most / 2).min(rows.len() - at);
+    let step = if row_bytes.is_empty() { most / 2 } else { STEP_ROWS };
+    let (mut start, mut count, mut bytes) = (0, 0, 0.0);
+    for at in (0..rows.len()).step_by(step) {
+        let len = step.min(rows.len() - at);
         let here = rows.slice(at, len).count_set_bits();
-        if count > 0 && count + here > most {
-            out.push_back(within(rows, start, at));
-            (start, count) = (at, 0);
+        let bytes_here = here as f32 * row_bytes.get(at / step).unwrap_or(&0.0);
+        if count > 0 && (count + here > most || bytes + bytes_here > WINDOW_BYTES) {
+            out.push_back(start..at);
+            (start, count, bytes) = (at, 0, 0.0);
         }
         count += here;
+        bytes += bytes_here;
     }
     if count > 0 {
-        out.push_back(within(rows, start, rows.len()));
+        out.push_back(start..rows.len());
     }
     out
 }
@@ -199,11 +286,21 @@ mod tests {
     #[test]
     fn windows_hold_all_rows_once() {
         let rows = BooleanBuffer::collect_bool(100_000, |i| i % 3 != 0 && !(30_000..60_000).contains(&i));
-        let windows = windows(&rows, BATCH_ROWS);
-        assert!(windows.iter().all(|w| w.count_set_bits() <= BATCH_ROWS && w.len() == rows.len()));
-        let all: Vec<usize> = windows.iter().flat_map(|w| w.set_indices().collect::<Vec<_>>()).collect();
-        assert_eq!(all, rows.set_indices().collect::<Vec<_>>());
-        assert_eq!(first(rows.clone(), 10).set_indices().collect::<Vec<_>>(), all[..10]);
-        assert!(super::windows(&BooleanBuffer::new_unset(10), BATCH_ROWS).is_empty());
+        let all_of = |windows: &VecDeque<Range<usize>>| -> Vec<usize> {
+            windows.iter().flat_map(|w| within(&rows, w.start, w.end).set_indices().collect::<Vec<_>>()).collect()
+        };
+        let whole = windows(&rows, BATCH_ROWS, &[]);
+        assert!(whole.iter().all(|w| rows.slice(w.start, w.len()).count_set_bits() <= BATCH_ROWS));
+        assert_eq!(all_of(&whole), rows.set_indices().collect::<Vec<_>>());
+        // Rows that are long towards the end.
+        let row_bytes: Vec<f32> = (0..rows.len().div_ceil(STEP_ROWS)).map(|i| if i < 2000 { 1.0 } else { 5e3 }).collect();
+        let by_bytes = windows(&rows, BATCH_ROWS, &row_bytes);
+        assert_eq!(all_of(&by_bytes), all_of(&whole));
+        let bytes = |w: &Range<usize>| {
+            within(&rows, w.start, w.end).set_indices().map(|row| row_bytes[row / STEP_ROWS]).sum::<f32>()
+        };
+        assert!(by_bytes.iter().all(|w| bytes(w) <= WINDOW_BYTES) && by_bytes.len() > whole.len());
+        assert_eq!(first(rows.clone(), 10).set_indices().collect::<Vec<_>>(), all_of(&whole)[..10]);
+        assert!(windows(&BooleanBuffer::new_unset(10), BATCH_ROWS, &[]).is_empty());
     }
 }

@@ -4,6 +4,7 @@ mod marks;
 mod model;
 mod parts;
 mod property;
+mod windows;
 
 use std::time::Duration;
 

@@ -3,6 +3,7 @@
 //! The language gives matchers; the scan asks each for what prunes (words, numbers), evaluates dictionaries and
 //! constants once, and calls it for what is left. Filters are exact: nothing has to be filtered again above the scan.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -128,7 +129,38 @@ impl fmt::Debug for TimePredicate {
     }
 }
 
+/// Names of fields, and the beginnings of names.
+#[derive(Debug, Clone, Default)]
+pub struct FieldNames {
+    names: HashSet<String>,
+    prefixes: HashSet<String>,
+}
+
+impl FieldNames {
+    /// Says whether a field is one of them.
+    pub fn contains(&self, name: &str) -> bool {
+        self.names.contains(name) || self.prefixes.iter().any(|prefix| name.starts_with(prefix))
+    }
+}
+
 impl LogFilter {
+    /// Gives the fields whose values it asks for.
+    pub fn fields(&self) -> FieldNames {
+        let mut out = FieldNames::default();
+        let mut open = vec![self];
+        while let Some(filter) = open.pop() {
+            match filter {
+                Self::And(some) | Self::Or(some) => open.extend(some),
+                Self::Not(one) => open.push(one),
+                Self::Value { field: FieldPattern::Name(name), .. } => _ = out.names.insert(name.clone()),
+                Self::Value { field: FieldPattern::Prefix(prefix), .. } => _ = out.prefixes.insert(prefix.clone()),
+                Self::Row { fields, .. } => out.names.extend(fields.iter().cloned()),
+                _ => {}
+            }
+        }
+        out
+    }
+
     /// Gives a range that holds the times of all rows that match.
     pub fn time_bounds(&self) -> (i64, i64) {
         const ALL: (i64, i64) = (i64::MIN, i64::MAX);
@@ -188,6 +220,29 @@ impl fmt::Display for LogFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug)]
+    struct Any;
+
+    impl ValueMatcher for Any {
+        fn matches(&self, _value: &str) -> bool {
+            true
+        }
+
+        fn describe(&self) -> String {
+            "*".to_owned()
+        }
+    }
+
+    #[test]
+    fn fields() {
+        let value = |field| LogFilter::Value { field, matcher: Arc::new(Any) };
+        let name = |name: &str| FieldPattern::Name(name.to_owned());
+        let not = LogFilter::Not(Box::new(value(FieldPattern::Prefix("http.".to_owned()))));
+        let fields = LogFilter::And(vec![value(name("a")), LogFilter::Or(vec![LogFilter::All, not])]).fields();
+        let known = ["a", "http.", "http.path", "b", ""].map(|name| fields.contains(name));
+        assert_eq!(known, [true, true, true, false, false]);
+    }
 
     #[test]
     fn bounds_of_time() {

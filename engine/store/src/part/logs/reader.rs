@@ -9,6 +9,7 @@ use arrow::compute::concat;
 use arrow::datatypes::{Schema, TimestampNanosecondType, UInt64Type};
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
+use parquet::basic::Type;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection, RowSelectionPolicy};
 use parquet::errors::ParquetError;
 use quiver_types::logs::{OBSERVED_TIME, SEVERITY_NUMBER};
@@ -94,6 +95,53 @@ impl PartLogs {
             }
         }
         Some(out)
+    }
+
+    /// Bytes of a column of a row group, before compression.
+    pub(crate) fn column_bytes(&self, group: usize, column: &str) -> u64 {
+        let chunks = self.footer.metadata().row_group(group).columns();
+        self.footer.column(column).map_or(0, |at| chunks[at].uncompressed_size() as u64)
+    }
+
+    /// Bytes of one row of a row group in columns that are wanted, as texts, about: a figure for each `step` rows; none
+    /// when all rows together take no more than `least`.
+    pub(crate) fn row_bytes(
+        &self,
+        group: usize,
+        step: usize,
+        wanted: &dyn Fn(&str) -> bool,
+        least: u64,
+    ) -> Vec<f32> {
+        let metadata = self.footer.metadata();
+        let columns = metadata.file_metadata().schema_descr().columns().iter().zip(metadata.row_group(group).columns());
+        let wanted: Vec<(usize, u64)> = columns
+            .enumerate()
+            .filter(|(_, (column, _))| column.path().parts().first().is_some_and(|name| wanted(name)))
+            .map(|(leaf, (column, chunk))| {
+                // Digits take twice the bytes that they stand for, and both are there at once.
+                let times = if column.physical_type() == Type::FIXED_LEN_BYTE_ARRAY { 3 } else { 1 };
+                (leaf, times * chunk.uncompressed_size() as u64)
+            })
+            .collect();
+        if wanted.iter().map(|(_, bytes)| bytes).sum::<u64>() <= least {
+            return Vec::new();
+        }
+        let range = self.group_rows(group);
+        let rows = (range.end - range.start) as usize;
+        let mut out = vec![0.0; rows.div_ceil(step)];
+        for (leaf, bytes) in wanted {
+            let pages = self.footer.page_locations(group, leaf);
+            for (at, page) in pages.iter().enumerate() {
+                let first = page.first_row_index as usize;
+                let end = pages.get(at + 1).map_or(rows, |next| next.first_row_index as usize);
+                let each = bytes as f32 / pages.len() as f32 / end.saturating_sub(first).max(1) as f32;
+                for (at, bytes) in out.iter_mut().enumerate().take(end.div_ceil(step)).skip(first / step) {
+                    let here = end.min((at + 1) * step).saturating_sub(first.max(at * step));
+                    *bytes += each * here as f32 / step as f32;
+                }
+            }
+        }
+        out
     }
 
     fn memory_bytes(&self) -> u64 {

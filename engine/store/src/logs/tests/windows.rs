@@ -1,0 +1,63 @@
+//! Rows that take much memory: given out a few megabytes at a time, and held no longer.
+
+use datafusion::common::utils::memory::get_record_batch_memory_size;
+
+use super::model::{Contains, Equals, Model, row};
+use super::*;
+
+/// Rows of long texts, some of digits, some not; streams of short and of long ones.
+fn long_rows() -> Model {
+    let mut model = Model::default();
+    for i in 0..12_000i64 {
+        let app = ["short", "long", "digits"][(i % 3) as usize];
+        let mut r = row(T0 + i * SECOND, &[("app", app)], app);
+        let noise = format!("{:016x}", (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        match app {
+            "short" => r.field(MSG, &noise),
+            "long" => r.field(MSG, &format!("request {i} of {}", noise.repeat(120))),
+            _ => r.field("dump", &noise.repeat(64)),
+        }
+        r.field("status", if i % 10 == 0 { "500" } else { "200" });
+        model.rows.push(r);
+    }
+    model
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_rows_come_in_small_batches() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let model = long_rows();
+    let store = open(settings(dir.path())).await;
+    for batch in model.batches(12_000) {
+        store.write_logs(batch).await.expect("written");
+    }
+    for flushed in [false, true] {
+        if flushed {
+            store.flush_all().await.expect("flushed");
+        }
+        let name = || value("status", Equals("500".into()));
+        let message = || value(MSG, Contains("request".into()));
+        for filter in [LogFilter::All, name(), message(), LogFilter::And(vec![name(), message()])] {
+            let expected = sorted(model.select(&Access::full(), &filter));
+            // The second time a column may come out of the cache, or goes there.
+            for _ in 0..3 {
+                let batches = read(&store, &Access::full(), &everything(filter.clone())).await;
+                assert_eq!(sorted(texts(&batches)), expected, "{filter}");
+                let most = batches.iter().map(get_record_batch_memory_size).max().expect("batches");
+                assert!(most < 8 << 20, "{filter}: a batch of {most} bytes");
+            }
+        }
+        let columns = vec![LogColumn::text(MSG)];
+        let request = LogRequest { columns, rest: false, ..everything(LogFilter::All) };
+        let batches = read(&store, &Access::full(), &request).await;
+        assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 12_000);
+        assert!(batches.len() > 2, "{} batches", batches.len());
+        for order in [LogOrder::NewestFirst, LogOrder::OldestFirst] {
+            let batches = read(&store, &Access::full(), &LogRequest { order, ..everything(LogFilter::All) }).await;
+            let most = batches.iter().map(get_record_batch_memory_size).max().expect("batches");
+            assert!(most < 8 << 20, "{order:?}: a batch of {most} bytes");
+            assert_eq!(sorted(texts(&batches)), sorted(model.select(&Access::full(), &LogFilter::All)));
+        }
+    }
+    store.close(Duration::from_secs(10)).await;
+}
