@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray};
+use arrow::buffer::Buffer;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::utils::memory::get_record_batch_memory_size;
 use futures::StreamExt;
@@ -134,7 +135,7 @@ impl Drop for RowStream {
 fn unpinned(batch: RecordBatch) -> Result<RecordBatch> {
     let of_its_own = |column: &ArrayRef| -> ArrayRef {
         let Some(texts) = column.as_string_view_opt() else { return Arc::clone(column) };
-        let held: usize = texts.data_buffers().iter().map(|buffer| buffer.capacity()).sum();
+        let held: usize = texts.data_buffers().iter().map(Buffer::capacity).sum();
         let pins = held > PINNED_BYTES_MIN && texts.total_buffer_bytes_used() < held / 2;
         if pins { Arc::new(texts.gc()) } else { Arc::clone(column) }
     };

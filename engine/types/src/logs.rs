@@ -16,8 +16,9 @@ mod words;
 pub use batch::{BatchStream, LogsBatch, MSG, RecordMarks, RowFields};
 pub use color::without_colors;
 pub use counts::{CountedField, ValueCounts, ValueLimits};
-pub use filter::{FieldNames, 
-    FieldPattern, LogFilter, MatchHints, NumberRange, RowMatcher, StreamSelector, TimePredicate, ValueMatcher,
+pub use filter::{
+    FieldNames, FieldPattern, LogFilter, MatchHints, NumberRange, RowMatcher, StreamSelector, TimePredicate,
+    ValueMatcher,
 };
 pub use source::{
     FIELD_NAME, FIELD_VALUE, LogColumn, LogForm, LogOrder, LogRequest, LogSnapshot, LogSource, ROW_COUNT, StreamId,

@@ -110,13 +110,19 @@ impl OpenBlock {
     }
 
     /// Gives the rows of a window, if there are any; at most so many.
-    async fn give(&mut self, scan: &Scan, window: Range<usize>, most: usize) -> quiver_types::Result<Option<RecordBatch>> {
+    async fn give(
+        &mut self,
+        scan: &Scan,
+        window: Range<usize>,
+        most: usize,
+    ) -> quiver_types::Result<Option<RecordBatch>> {
         let mut rows = within(&self.rows, window.start, window.end);
         if self.unfiltered {
             rows = first(eval(&mut *self.block, &scan.request.filter, rows).await?, most);
         }
         let Scan { request, projection, schema, .. } = scan;
-        let batch = if none(&rows) { None } else { Some(output(&mut *self.block, request, projection, schema, &rows).await?) };
+        let batch =
+            if none(&rows) { None } else { Some(output(&mut *self.block, request, projection, schema, &rows).await?) };
         if self.wide {
             self.block.forget_wide();
         }
@@ -293,7 +299,8 @@ mod tests {
         assert!(whole.iter().all(|w| rows.slice(w.start, w.len()).count_set_bits() <= BATCH_ROWS));
         assert_eq!(all_of(&whole), rows.set_indices().collect::<Vec<_>>());
         // Rows that are long towards the end.
-        let row_bytes: Vec<f32> = (0..rows.len().div_ceil(STEP_ROWS)).map(|i| if i < 2000 { 1.0 } else { 5e3 }).collect();
+        let row_bytes: Vec<f32> =
+            (0..rows.len().div_ceil(STEP_ROWS)).map(|i| if i < 2000 { 1.0 } else { 5e3 }).collect();
         let by_bytes = windows(&rows, BATCH_ROWS, &row_bytes);
         assert_eq!(all_of(&by_bytes), all_of(&whole));
         let bytes = |w: &Range<usize>| {

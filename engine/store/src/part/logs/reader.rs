@@ -9,8 +9,8 @@ use arrow::compute::concat;
 use arrow::datatypes::{Schema, TimestampNanosecondType, UInt64Type};
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
-use parquet::basic::Type;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection, RowSelectionPolicy};
+use parquet::basic::Type;
 use parquet::errors::ParquetError;
 use quiver_types::logs::{OBSERVED_TIME, SEVERITY_NUMBER};
 use quiver_types::tables::logs as table;
@@ -105,13 +105,7 @@ impl PartLogs {
 
     /// Bytes of one row of a row group in columns that are wanted, as texts, about: a figure for each `step` rows; none
     /// when all rows together take no more than `least`.
-    pub(crate) fn row_bytes(
-        &self,
-        group: usize,
-        step: usize,
-        wanted: &dyn Fn(&str) -> bool,
-        least: u64,
-    ) -> Vec<f32> {
+    pub(crate) fn row_bytes(&self, group: usize, step: usize, wanted: &dyn Fn(&str) -> bool, least: u64) -> Vec<f32> {
         let metadata = self.footer.metadata();
         let columns = metadata.file_metadata().schema_descr().columns().iter().zip(metadata.row_group(group).columns());
         let wanted: Vec<(usize, u64)> = columns
