@@ -27,7 +27,7 @@ fn decoded(body: &[u8]) -> DecodedSpans {
         latest_ns: i64::MAX,
         access: &access,
     };
-    decode(TraceFormat::Otlp, None, body, &ctx).expect("a valid body")
+    decode(TraceFormat::Otlp, None, body, &ctx, &mut |_| true).expect("a valid body")
 }
 
 fn context() -> QueryContext {

@@ -21,7 +21,7 @@ fn run(format: TraceFormat, encoding: Option<&str>, body: &[u8]) -> Result<Decod
         latest_ns: i64::MAX,
         access: &access,
     };
-    decode(format, encoding, body, &ctx).map_err(Error::from)
+    decode(format, encoding, body, &ctx, &mut |_| true).map_err(Error::from)
 }
 
 #[test]

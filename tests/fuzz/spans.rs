@@ -137,7 +137,7 @@ fn run(format: TraceFormat, body: &[u8]) -> Option<DecodedSpans> {
         latest_ns: i64::MAX,
         access: &access,
     };
-    decode(format, None, body, &ctx).ok()
+    decode(format, None, body, &ctx, &mut |_| true).ok()
 }
 
 /// Reads spans back, and looks at each attribute.

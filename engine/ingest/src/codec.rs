@@ -73,16 +73,24 @@ pub(crate) fn cut(text: &str) -> String {
     text.chars().take(100).collect()
 }
 
+/// Asked for memory before it is taken: for so many bytes in all. Says whether there is.
+pub type Room<'r> = dyn FnMut(usize) -> bool + 'r;
+
 /// Decompresses a body to at most `limit_bytes`.
 ///
 /// # Errors
-/// TooLarge: above the limit or the ratio. Invalid: not of this encoding.
-pub fn decompress(encoding: Encoding, body: &[u8], limit_bytes: usize) -> Result<Cow<'_, [u8]>> {
+/// TooLarge: above the limit or the ratio. Invalid: not of this encoding. Unavailable: there is no room.
+pub fn decompress<'b>(
+    encoding: Encoding,
+    body: &'b [u8],
+    limit_bytes: usize,
+    room: &mut Room<'_>,
+) -> Result<Cow<'b, [u8]>> {
     match encoding {
         Encoding::Identity if body.len() > limit_bytes => Err(too_large(limit_bytes)),
         Encoding::Identity => Ok(Cow::Borrowed(body)),
-        Encoding::Snappy => snappy(body, limit_bytes).map(Cow::Owned),
-        _ => stream(encoding, body, limit_bytes).map(Cow::Owned),
+        Encoding::Snappy => snappy(body, limit_bytes, room).map(Cow::Owned),
+        _ => stream(encoding, body, limit_bytes, room).map(Cow::Owned),
     }
 }
 
@@ -160,7 +168,7 @@ fn has_zlib_header(body: &[u8]) -> bool {
     matches!(body, [cmf, flg, ..] if cmf & 0x0f == 8 && (u16::from(*cmf) << 8 | u16::from(*flg)).is_multiple_of(31))
 }
 
-fn snappy(body: &[u8], limit_bytes: usize) -> Result<Vec<u8>> {
+fn snappy(body: &[u8], limit_bytes: usize, room: &mut Room<'_>) -> Result<Vec<u8>> {
     let corrupt = |source| Error::Corrupt { encoding: "snappy", source: Box::new(source) };
     // The length is read here, not by the crate: a varint that states more than 32 bits is a size, not a syntax error.
     let mut declared = 0u64;
@@ -174,18 +182,32 @@ fn snappy(body: &[u8], limit_bytes: usize) -> Result<Vec<u8>> {
     if declared > limit_bytes.min(ratio_max) as u64 && !body.is_empty() {
         return Err(too_large(limit_bytes.min(ratio_max)));
     }
+    if !room(declared as usize) {
+        return Err(Error::NoRoom);
+    }
     snap::raw::Decoder::new().decompress_vec(body).map_err(corrupt)
 }
 
-fn stream(encoding: Encoding, body: &[u8], limit_bytes: usize) -> Result<Vec<u8>> {
-    let mut out = Vec::with_capacity(body.len().saturating_mul(4).clamp(1 << 12, 1 << 20).min(limit_bytes));
-    // One byte more than allowed tells "just fits" from "does not".
-    let mut decoder = reader(encoding, body)?.take(limit_bytes as u64 + 1);
-    decoder.read_to_end(&mut out).map_err(|e| fault(encoding, e))?;
-    if out.len() > limit_bytes {
-        return Err(too_large(limit_bytes));
+fn stream(encoding: Encoding, body: &[u8], limit_bytes: usize, room: &mut Room<'_>) -> Result<Vec<u8>> {
+    let mut out: Vec<u8> = Vec::new();
+    let mut step = body.len().saturating_mul(4).clamp(1 << 12, 1 << 20);
+    let mut decoder = reader(encoding, body)?;
+    loop {
+        // One byte more than allowed tells "just fits" from "does not".
+        let more = step.min((limit_bytes + 1).saturating_sub(out.len()));
+        if !room(out.len() + more) {
+            return Err(Error::NoRoom);
+        }
+        out.reserve_exact(more);
+        let read = (&mut decoder).take(more as u64).read_to_end(&mut out).map_err(|e| fault(encoding, e))?;
+        if out.len() > limit_bytes {
+            return Err(too_large(limit_bytes));
+        }
+        if read < more {
+            return Ok(out);
+        }
+        step = out.len();
     }
-    Ok(out)
 }
 
 #[cfg(test)]
@@ -197,6 +219,28 @@ mod tests {
     use super::*;
 
     const LIMIT: usize = 64 << 20;
+
+    /// With room for anything.
+    fn decompress(encoding: Encoding, body: &[u8], limit_bytes: usize) -> Result<Cow<'_, [u8]>> {
+        super::decompress(encoding, body, limit_bytes, &mut |_| true)
+    }
+
+    #[test]
+    fn room_is_asked_for_before_it_is_taken() {
+        let data = vec![7u8; 1 << 20];
+        for encoding in [Encoding::Snappy, Encoding::Gzip, Encoding::Deflate, Encoding::Zstd] {
+            let body = encode(encoding, &data);
+            let mut asked = 0;
+            let got = super::decompress(encoding, &body, LIMIT, &mut |bytes| {
+                asked = bytes;
+                true
+            });
+            assert_eq!(&*got.unwrap(), &data[..]);
+            assert!((1 << 20..=2 << 20).contains(&asked), "{encoding:?}: {asked}");
+            let refused = super::decompress(encoding, &body, LIMIT, &mut |bytes| bytes < 1 << 19).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Unavailable, "{encoding:?}");
+        }
+    }
 
     fn encode(encoding: Encoding, data: &[u8]) -> Vec<u8> {
         match encoding {

@@ -28,6 +28,9 @@ pub enum Error {
         /// The limit.
         limit_bytes: usize,
     },
+    /// There is no memory for what the body becomes, at the moment.
+    #[error("the memory for bodies of requests is used up, try again later")]
+    NoRoom,
     /// The body holds more of something than allowed.
     #[error("more than {limit} {what}")]
     TooMany {
@@ -78,6 +81,7 @@ impl Error {
             Self::UnknownPath(_) => ErrorKind::NotFound,
             Self::UnsupportedType(_) | Self::UnsupportedEncoding(_) => ErrorKind::Unsupported,
             Self::TooLarge { .. } | Self::TooMany { .. } => ErrorKind::TooLarge,
+            Self::NoRoom => ErrorKind::Unavailable,
             Self::Corrupt { .. } | Self::Protobuf(_) | Self::Json { .. } | Self::Parameter { .. } | Self::Format(_) => {
                 ErrorKind::Invalid
             }

@@ -14,7 +14,7 @@ use std::sync::Mutex;
 
 use quiver_types::Millis;
 
-use crate::codec::{self, Encoding};
+use crate::codec::{self, Encoding, Room};
 use crate::decoded::Decoded;
 use crate::error::{Error, Result};
 use crate::otlp::{DeltaState, OtlpOptions};
@@ -83,7 +83,14 @@ impl Format {
     ///
     /// # Errors
     /// Unsupported: an encoding that the format does not allow. TooLarge: a limit. Invalid: a body of another form.
-    pub fn decode_request(&self, content_encoding: Option<&str>, body: &[u8], ctx: &Context<'_>) -> Result<Decoded> {
+    /// Unavailable: there is no room for what it becomes.
+    pub fn decode_request(
+        &self,
+        content_encoding: Option<&str>,
+        body: &[u8],
+        ctx: &Context<'_>,
+        room: &mut Room<'_>,
+    ) -> Result<Decoded> {
         let encoding = match content_encoding {
             None => self.default_encoding,
             Some(header) if header.trim().is_empty() => self.default_encoding,
@@ -92,7 +99,7 @@ impl Format {
         if encoding != self.default_encoding && !self.encodings.contains(&encoding) {
             return Err(Error::UnsupportedEncoding(encoding.name().to_owned()));
         }
-        let body = codec::decompress(encoding, body, ctx.limits.body_bytes_max)?;
+        let body = codec::decompress(encoding, body, ctx.limits.body_bytes_max, room)?;
         (self.decode)(&body, ctx)
     }
 }
@@ -155,7 +162,7 @@ mod tests {
         let (options, delta) = (OtlpOptions::default(), Mutex::default());
         let ctx = Context { limits: Limits::default(), otlp: &options, delta: &delta, now_ms: 0 };
         let check = |f: &Format, encoding, body: &[u8], expected: Result<(), ErrorKind>| {
-            let got = f.decode_request(encoding, body, &ctx).map(drop).map_err(|e| e.kind());
+            let got = f.decode_request(encoding, body, &ctx, &mut |_| true).map(drop).map_err(|e| e.kind());
             assert_eq!(got, expected, "{} {encoding:?}", f.name);
         };
         check(&remote_write::FORMAT, None, &[0], Ok(()));

@@ -15,7 +15,7 @@ pub mod zipkin;
 use quiver_types::spans::{Cut, SpansBatch, SpansBuilder, parse_hex};
 use quiver_types::{Access, SpansBatch as Batch};
 
-use crate::codec::{self, Encoding};
+use crate::codec::{self, Encoding, Room};
 use crate::error::{Error, Result};
 
 /// Largest span as it comes over the wire.
@@ -247,18 +247,20 @@ fn hex_id<const N: usize>(text: &str, reason: SpanReason) -> Result<[u8; N], Spa
 /// Decompresses and decodes a body.
 ///
 /// # Errors
-/// Unsupported: an encoding that spans do not come in. TooLarge: a limit. Invalid: a body of another form.
+/// Unsupported: an encoding that spans do not come in. TooLarge: a limit. Invalid: a body of another form. Unavailable:
+/// there is no room for what it becomes.
 pub fn decode(
     format: TraceFormat,
     content_encoding: Option<&str>,
     body: &[u8],
     ctx: &TraceContext<'_>,
+    room: &mut Room<'_>,
 ) -> Result<DecodedSpans> {
     let encoding = Encoding::from_header(content_encoding)?;
     if encoding == Encoding::Snappy {
         return Err(Error::UnsupportedEncoding(encoding.name().to_owned()));
     }
-    let body = codec::decompress(encoding, body, ctx.body_bytes_max)?;
+    let body = codec::decompress(encoding, body, ctx.body_bytes_max, room)?;
     match format {
         TraceFormat::Otlp => otlp::decode(&body, ctx),
         TraceFormat::OtlpJson => otlp::decode_json(&body, ctx),

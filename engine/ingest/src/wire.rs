@@ -216,9 +216,14 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 
 /// Appends a field of bytes.
 pub fn put_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
-    put_varint(out, u64::from(tag(field, BYTES)));
-    put_varint(out, bytes.len() as u64);
+    put_head(out, field, bytes.len());
     out.extend_from_slice(bytes);
+}
+
+/// Appends what stands before the bytes of a field.
+pub fn put_head(out: &mut Vec<u8>, field: u32, len: usize) {
+    put_varint(out, u64::from(tag(field, BYTES)));
+    put_varint(out, len as u64);
 }
 
 #[cfg(test)]

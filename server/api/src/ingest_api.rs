@@ -71,7 +71,9 @@ pub async fn decode_and_write(
                 delta: &state.delta,
                 now_ms: state.clock.now_ms(),
             };
-            format.decode_request(encoding.as_deref(), &body, &ctx).map_err(|e| Error::new(e.kind(), e.to_string()))
+            let mut share = state.bodies.share();
+            let decoded = format.decode_request(encoding.as_deref(), &body, &ctx, &mut |bytes| share.try_hold(bytes));
+            decoded.map_err(|e| Error::new(e.kind(), e.to_string()))
         }
     };
     let phases = &state.metrics.phases;

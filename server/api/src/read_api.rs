@@ -55,7 +55,8 @@ async fn answer(state: &Arc<AppState>, request: Request) -> Result<Response> {
         return Err(Error::new(ErrorKind::Unsupported, "remote read requests are compressed with snappy"));
     }
     let body = read_body(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
-    let body = codec::decompress(Encoding::Snappy, &body, state.settings.form_bytes_max)?.into_owned();
+    let (mut share, most) = (state.bodies.share(), state.settings.form_bytes_max);
+    let body = codec::decompress(Encoding::Snappy, &body, most, &mut |bytes| share.try_hold(bytes))?.into_owned();
     // Not before the body is there: who sends slowly must not hold up those who ask.
     let place = Arc::clone(&state.places.reads).acquire_owned().await;
     let place = place.map_err(|_| Error::internal("the server stops"))?;

@@ -83,7 +83,8 @@ pub(crate) async fn decode_and_write(
         let (state, access) = (Arc::clone(state), state.access());
         move |body: Bytes| -> Result<DecodedSpans> {
             let ctx = context(&state, &access);
-            decode(format, encoding.as_deref(), &body, &ctx).map_err(Error::from)
+            let mut share = state.bodies.share();
+            decode(format, encoding.as_deref(), &body, &ctx, &mut |bytes| share.try_hold(bytes)).map_err(Error::from)
         }
     };
     let phases = &state.metrics.phases;

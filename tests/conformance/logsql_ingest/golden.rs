@@ -154,7 +154,7 @@ impl Golden {
         let encoding = header(CONTENT_ENCODING.as_str());
         let is_snappy = encoding.is_none() && path.ends_with("/push") && !is_json;
         let encoding = if is_snappy { Ok(Encoding::Snappy) } else { Encoding::from_header(encoding) };
-        let plain = codec::decompress(encoding.map_err(|e| e.to_string())?, &body, 64 << 20);
+        let plain = codec::decompress(encoding.map_err(|e| e.to_string())?, &body, 64 << 20, &mut |_| true);
         let decoded = plain
             .map_err(|e| e.to_string())
             .and_then(|plain| decode(path, is_json, &plain, query, &context(query, headers)?));

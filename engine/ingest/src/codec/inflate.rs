@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes, BytesMut};
 use parking_lot::Mutex;
 
-use super::{Encoding, decompress, fault, reader, too_large};
+use super::{Encoding, Room, decompress, fault, reader, too_large};
 use crate::error::Result;
 
 /// Pieces on their way into a decompressor, which runs dry between them.
@@ -97,35 +97,34 @@ impl Inflate {
             return Ok(());
         }
         first.extend_from_slice(&piece);
-        if first.len() >= 2 { self.begin() } else { Ok(()) }
+        if first.len() >= 2 { self.begin(&mut |_| true) } else { Ok(()) }
     }
 
-    /// Bytes that are kept until the body is whole, or until they are read.
+    /// Bytes that are kept until the body is whole; what room was asked for is not among them.
     pub fn kept_bytes(&self) -> usize {
         match &self.state {
             State::Gathering(first) => first.len(),
-            State::Running(_) => 0,
-            State::Done(whole) => whole.len(),
+            State::Running(_) | State::Done(_) => 0,
         }
     }
 
-    /// Says that no piece follows.
+    /// Says that no piece follows; room is asked for what is decompressed as a whole.
     ///
     /// # Errors
     /// Those of decompression.
-    pub fn end(&mut self) -> Result<()> {
+    pub fn end(&mut self, room: &mut Room<'_>) -> Result<()> {
         self.queue.lock().ended = true;
-        if matches!(self.state, State::Gathering(_)) { self.begin() } else { Ok(()) }
+        if matches!(self.state, State::Gathering(_)) { self.begin(room) } else { Ok(()) }
     }
 
-    fn begin(&mut self) -> Result<()> {
+    fn begin(&mut self, room: &mut Room<'_>) -> Result<()> {
         let State::Gathering(first) = &mut self.state else { return Ok(()) };
         let first = std::mem::take(first).freeze();
         if self.encoding == Encoding::Snappy {
             let whole = if first.is_empty() {
                 Bytes::new()
             } else {
-                Bytes::from(decompress(Encoding::Snappy, &first, self.whole_bytes_max)?.into_owned())
+                Bytes::from(decompress(Encoding::Snappy, &first, self.whole_bytes_max, room)?.into_owned())
             };
             self.state = State::Done(whole);
             return Ok(());
@@ -187,7 +186,7 @@ mod tests {
             inflate.push(Bytes::copy_from_slice(piece))?;
             drain(&mut inflate, &mut out)?;
         }
-        inflate.end()?;
+        inflate.end(&mut |_| true)?;
         assert!(drain(&mut inflate, &mut out)?, "the end is seen");
         Ok(out)
     }

@@ -29,8 +29,10 @@ impl Signal for Logs {
         let options = FieldOptions::read(|_| None, header, &state.settings.logs.service_fields).map_err(ours)?;
         let ctx = context(state, options);
         let bytes_max = state.settings.decode_limits.body_bytes_max;
+        let mut share = state.bodies.share();
         let decode = move |body: &[u8]| {
-            let body = codec::decompress(encoding, body, bytes_max).map_err(ours)?;
+            let body =
+                codec::decompress(encoding, body, bytes_max, &mut |bytes| share.try_hold(bytes)).map_err(ours)?;
             otlp::decode(&body, &ctx).map_err(ours)
         };
         let report = decode_and_write(state, Endpoint::OtlpGrpc, body, decode).await?;

@@ -124,6 +124,8 @@ impl LineDecoder for Bulk {
 struct Work<D> {
     decoder: D,
     inflate: Inflate,
+    /// Memory of what can only be decompressed as a whole.
+    room: Share,
     buffer: Vec<u8>,
     /// Of the body, when the request names itself.
     hash: Option<Box<Xxh3>>,
@@ -148,7 +150,7 @@ impl<D: LineDecoder> Work<D> {
             self.inflate.push(piece).map_err(ours)?;
         }
         if ended {
-            self.inflate.end().map_err(ours)?;
+            self.inflate.end(&mut |bytes| self.room.try_hold(bytes)).map_err(ours)?;
         }
         while let Some(len) = self.inflate.read(&mut self.buffer).map_err(ours)? {
             if len == 0 {
@@ -215,9 +217,10 @@ async fn run<D: LineDecoder>(
     let encoding = encoding.unwrap_or(Encoding::Identity);
     let inflate = Inflate::new(encoding, state.settings.decode_limits.body_bytes_max);
     let hash = whole.then(|| Box::new(Xxh3::new()));
+    let work = Work { decoder, inflate, room: state.bodies.share(), buffer: vec![0; BUFFER_BYTES], hash };
     let mut driver = Driver {
         state: Arc::clone(state),
-        work: Some(Box::new(Work { decoder, inflate, buffer: vec![0; BUFFER_BYTES], hash })),
+        work: Some(Box::new(work)),
         whole,
         held: Vec::new(),
         held_bytes: 0,

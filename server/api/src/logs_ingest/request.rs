@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::{HeaderMap, header};
+use quiver_ingest::codec::Room;
 use quiver_ingest::logs::{FieldOptions, LogsContext};
 use quiver_ingest::{Encoding, codec};
 use quiver_store::RequestId;
@@ -50,18 +51,19 @@ impl Intake {
     /// Decompresses a whole body.
     ///
     /// # Errors
-    /// TooLarge, Invalid: see [`codec::decompress`].
+    /// TooLarge, Invalid, Unavailable: see [`codec::decompress`].
     pub(super) fn decompress<'a>(
         &self,
         body: &'a [u8],
         default: Encoding,
         bytes_max: usize,
+        room: &mut Room<'_>,
     ) -> Result<std::borrow::Cow<'a, [u8]>> {
         let encoding = self.encoding.unwrap_or(default);
         if body.is_empty() && encoding != Encoding::Snappy {
             return Ok(body.into());
         }
-        codec::decompress(encoding, body, bytes_max).map_err(ours)
+        codec::decompress(encoding, body, bytes_max, room).map_err(ours)
     }
 }
 

@@ -77,8 +77,9 @@ async fn take(
 ) -> Result<Response> {
     let (bytes, id) = (body.len() as u64, intake.id.take());
     let (bytes_max, with_hash) = (state.settings.decode_limits.body_bytes_max, id.is_some());
+    let mut share = state.bodies.share();
     let decode = move |body: &[u8]| {
-        let body = intake.decompress(body, default, bytes_max)?;
+        let body = intake.decompress(body, default, bytes_max, &mut |bytes| share.try_hold(bytes))?;
         let body_hash = if with_hash { xxh3_128(&body) } else { 0 };
         Ok((decode(&body, &intake)?, body_hash))
     };
