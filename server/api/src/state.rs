@@ -52,12 +52,18 @@ pub struct Places {
     pub(crate) imports: Semaphore,
     /// Remote reads; more wait (`metrics-api` section 6).
     pub(crate) reads: Arc<Semaphore>,
+    /// Long traces that are written while they are read; each has a thread. More are written at once.
+    pub(crate) writers: Arc<Semaphore>,
 }
+
+/// See [`Places`].
+const WRITERS: usize = 64;
 
 impl Places {
     /// Makes places for so many imports and remote reads.
     pub fn new(imports: usize, reads: usize) -> Self {
-        Self { imports: Semaphore::new(imports.max(1)), reads: Arc::new(Semaphore::new(reads.max(1))) }
+        let places = |n: usize| Arc::new(Semaphore::new(n.max(1)));
+        Self { imports: Semaphore::new(imports.max(1)), reads: places(reads), writers: places(WRITERS) }
     }
 }
 

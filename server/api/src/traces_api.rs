@@ -10,18 +10,20 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{RawPathParams, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::{Method, StatusCode, header};
 use quiver_query::QueryContext;
-use quiver_traces::{ParamError, Params, TraceError};
+use quiver_traces::{Closed, JsonWriter, ParamError, Params, TraceError};
 use quiver_types::stats;
 use serde_json::{Value, json};
 
 pub(crate) use problem::problem;
 
 use crate::bodies::read_body;
+use crate::encode::pieces::Text;
 use crate::metrics::phases::Language;
 use crate::partial::query_context;
 use crate::state::AppState;
@@ -117,12 +119,67 @@ impl Call {
     }
 
     /// Wraps an answer.
-    pub(crate) fn answer(&self, data: Value, range: Option<(i64, i64)>, cursor: Option<String>) -> Response {
-        json_answer(&json!({"data": data, "meta": self.meta(range, cursor)}))
+    pub(crate) fn answer(
+        &self,
+        data: Value,
+        range: Option<(i64, i64)>,
+        cursor: Option<String>,
+    ) -> Result<Response, TraceError> {
+        self.json(&json!({"data": data, "meta": self.meta(range, cursor)}))
+    }
+
+    /// Answers with JSON that may be long: its text counts in the query's memory until it is sent.
+    pub(crate) fn json(&self, value: &Value) -> Result<Response, TraceError> {
+        let mut text = self.text();
+        // What went wrong is told by the body.
+        let _ = serde_json::to_writer(&mut text, value);
+        Ok(json_body(text.body()?))
+    }
+
+    /// Begins the text of an answer.
+    pub(crate) fn text(&self) -> Text {
+        Text::new(&self.state.engine, &self.ctx)
+    }
+
+    /// Answers with what a function writes of so many spans: while it is read where they are many and a thread is free
+    /// for it, at once where not.
+    pub(crate) fn written(
+        &self,
+        spans: usize,
+        write: impl FnOnce(&mut JsonWriter<'_>) + Send + 'static,
+    ) -> Result<Response, TraceError> {
+        let place =
+            if spans > STREAM_SPANS { self.state.places.writers.clone().try_acquire_owned().ok() } else { None };
+        let Some(place) = place else { return Ok(json_body(self.text().write(write).body()?)) };
+        let (to, pieces) = tokio::sync::mpsc::channel::<Vec<u8>>(PIECES_WAITING);
+        // The spans count in the query's memory as long as its context is there.
+        let ctx = self.ctx.clone();
+        tokio::task::spawn_blocking(move || {
+            let mut writer = JsonWriter::pieces(|piece| to.blocking_send(piece).map_err(|_| Closed));
+            write(&mut writer);
+            // A client that went away needs no rest.
+            let _ = writer.finish();
+            drop((ctx, place));
+        });
+        let pieces = futures::stream::unfold(pieces, |mut pieces| async move {
+            let piece = pieces.recv().await?;
+            Some((Ok::<_, std::convert::Infallible>(piece), pieces))
+        });
+        Ok(json_body(Body::from_stream(pieces)))
     }
 }
 
-/// Answers with JSON.
+/// Traces of more spans are written piece by piece while the client reads.
+const STREAM_SPANS: usize = 2_000;
+/// Pieces of them that wait for the client.
+const PIECES_WAITING: usize = 4;
+
+/// A body of JSON.
+pub(crate) fn json_body(body: Body) -> Response {
+    (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// Answers with short JSON.
 pub(crate) fn json_answer(value: &Value) -> Response {
     (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }

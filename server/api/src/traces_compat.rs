@@ -9,10 +9,8 @@ mod zipkin;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
-use axum::response::{IntoResponse, Response};
-use http::{StatusCode, header};
-use quiver_traces::{JsonWriter, TraceError};
+use http::StatusCode;
+use quiver_traces::{Trace, TraceError};
 use quiver_types::ErrorKind;
 
 use crate::error::{log, public_text, status_of};
@@ -48,10 +46,7 @@ fn status_and_text(error: &TraceError) -> (StatusCode, String) {
     }
 }
 
-/// Answers with what a function writes.
-fn written(write: impl FnOnce(&mut JsonWriter<'_>)) -> Response {
-    let mut writer = JsonWriter::default();
-    write(&mut writer);
-    let body = Body::from(writer.finish().unwrap_or_default());
-    (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+/// Number of spans of some traces.
+fn spans_of(traces: &[Trace]) -> usize {
+    traces.iter().map(|trace| trace.spans.len()).sum()
 }

@@ -1,19 +1,13 @@
 //! Lists of JSON texts as answers: series, names, values. A large one is put together while it is read.
 
-use std::convert::Infallible;
-
-use axum::body::Body;
 use axum::response::Response;
-use bytes::Bytes;
 use datafusion::execution::memory_pool::MemoryReservation;
-use futures::stream;
 use quiver_query::{QueryContext, QueryEngine, from_datafusion};
 use quiver_types::{Error, ErrorKind, Result};
 
+use crate::encode::pieces::{PIECE_BYTES, while_read};
 use crate::encode::prometheus::{Envelope, begin_success, close_success, json_response};
 
-/// Size of the pieces of an answer.
-const PIECE_BYTES: usize = 256 << 10;
 /// What a text takes beside its bytes.
 const TEXT_BYTES: usize = 64;
 
@@ -48,7 +42,8 @@ impl TextList {
     ///
     /// # Errors
     /// LimitExceeded: the answer is too large.
-    pub(crate) fn push(&mut self, text: String) -> Result<()> {
+    pub(crate) fn push(&mut self, mut text: String) -> Result<()> {
+        text.shrink_to_fit();
         self.bytes += text.len() + 1;
         if self.bytes > self.bytes_max {
             let text = format!("the answer is larger than the limit of {} bytes", self.bytes_max);
@@ -71,36 +66,25 @@ impl TextList {
     /// Gives the answer.
     pub(crate) fn response(self, envelope: &Envelope) -> Response {
         let Self { texts, memory, _ctx: ctx, .. } = self;
-        let mut head = begin_success();
+        let (mut head, mut tail) = (begin_success(), vec![b']']);
         head.push(b'[');
-        let mut tail = vec![b']'];
         close_success(&mut tail, envelope);
-        let (mut head, mut tail) = (Some(head), Some(tail));
         let mut texts = texts.into_iter().enumerate();
-        let mut pieces = std::iter::from_fn(move || {
+        json_response(while_read(move |piece| {
             let _held = (&memory, &ctx);
-            tail.as_ref()?;
-            let mut piece = head.take().unwrap_or_default();
+            piece.append(&mut head);
             while piece.len() < PIECE_BYTES {
-                match texts.next() {
-                    Some((i, text)) => {
-                        piece.extend_from_slice(if i > 0 { b"," } else { b"" });
-                        piece.extend_from_slice(text.as_bytes());
-                    }
-                    None => {
-                        piece.extend(tail.take().unwrap_or_default());
-                        break;
-                    }
-                }
+                let Some((i, text)) = texts.next() else {
+                    piece.append(&mut tail);
+                    return true;
+                };
+                piece.extend_from_slice(if i > 0 { b"," } else { b"" });
+                piece.extend_from_slice(text.as_bytes());
+                // A text is given back as it goes.
+                memory.shrink((text.len() + TEXT_BYTES).min(memory.size()));
             }
-            Some(Bytes::from(piece))
-        });
-        let first = pieces.next().unwrap_or_default();
-        if first.len() < PIECE_BYTES {
-            return json_response(Body::from(first));
-        }
-        let pieces = std::iter::once(first).chain(pieces).map(Ok::<_, Infallible>);
-        json_response(Body::from_stream(stream::iter(pieces)))
+            false
+        }))
     }
 }
 

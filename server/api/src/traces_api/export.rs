@@ -2,20 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
 use quiver_traces::export::{self, ExportFormat, ExportOptions};
-use quiver_traces::{Closed, JsonWriter, ParamError, Selection, Trace, TraceError, TracesEngine};
+use quiver_traces::{JsonWriter, ParamError, Selection, Trace, TraceError, TracesEngine};
 use quiver_types::spans::hex;
 
 use super::{Call, json_answer, problem};
 use crate::error::plain;
 use crate::state::AppState;
-
-/// Traces of more spans are written piece by piece while the client reads.
-const STREAM_SPANS: usize = 2_000;
 
 pub(super) async fn without_id() -> Response {
     problem(&TraceError::InvalidId, "/platform-api/traces")
@@ -75,39 +71,22 @@ async fn answer(
     }
     let trace = call.state.traces.trace(&call.ctx, selection).await?;
     let name = download.then(|| format!("trace-{}-{}.json", hex(&trace.id), format.name));
-    Ok(send(trace, move |trace, w| (format.write)(trace, options, w), name))
+    send(&call, trace, move |trace, w| (format.write)(trace, options, w), name)
 }
 
-/// Sends a trace as JSON; long ones in pieces.
+/// Sends a trace as JSON.
 pub(super) fn send(
+    call: &Call,
     trace: Trace,
     write: impl FnOnce(&Trace, &mut JsonWriter<'_>) + Send + 'static,
     file_name: Option<String>,
-) -> Response {
-    let body = if trace.spans.len() <= STREAM_SPANS {
-        let mut writer = JsonWriter::default();
-        write(&trace, &mut writer);
-        Body::from(writer.finish().unwrap_or_default())
-    } else {
-        let (to, pieces) = tokio::sync::mpsc::channel::<Bytes>(4);
-        tokio::task::spawn_blocking(move || {
-            let mut writer = JsonWriter::pieces(|piece| to.blocking_send(piece.into()).map_err(|_| Closed));
-            write(&trace, &mut writer);
-            // A client that went away needs no rest.
-            let _ = writer.finish();
-        });
-        let pieces = futures::stream::unfold(pieces, |mut pieces| async move {
-            let piece = pieces.recv().await?;
-            Some((Ok::<_, std::convert::Infallible>(piece), pieces))
-        });
-        Body::from_stream(pieces)
-    };
-    let headers = [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")];
-    let mut response = (StatusCode::OK, headers, body).into_response();
+) -> Result<Response, TraceError> {
+    let mut response = call.written(trace.spans.len(), move |w| write(&trace, w))?;
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Some(name) = file_name
         && let Ok(value) = HeaderValue::try_from(format!("attachment; filename=\"{name}\""))
     {
         response.headers_mut().insert(header::CONTENT_DISPOSITION, value);
     }
-    response
+    Ok(response)
 }

@@ -142,7 +142,7 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
         }
         List::Compare => Value::Null,
     };
-    Ok(call.answer(data, Some(range), cursor))
+    call.answer(data, Some(range), cursor)
 }
 
 /// Shows the plan of what a list reads first.
@@ -255,5 +255,5 @@ async fn compare_two(call: &Call) -> Result<Response, TraceError> {
     let (left, right) = (id("left")?, id("right")?);
     let left = call.state.traces.trace(&call.ctx, Selection::all(left)).await?;
     let right = call.state.traces.trace(&call.ctx, Selection::all(right)).await?;
-    Ok(call.answer(compare(&left, &right), None, None))
+    call.answer(compare(&left, &right), None, None)
 }

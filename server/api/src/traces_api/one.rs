@@ -32,7 +32,7 @@ async fn with(
         }
         let trace = call.state.traces.trace(&call.ctx, selection).await?;
         let data = f(&call, &trace)?;
-        Ok(call.answer(data, Some(window), None))
+        call.answer(data, Some(window), None)
     };
     run.await.unwrap_or_else(|e: TraceError| problem(&e, ROUTE))
 }
@@ -56,7 +56,8 @@ pub(super) async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<Str
         let trace = call.state.traces.trace(&call.ctx, selection).await?;
         let name = download.then(|| format!("trace-{}.json", hex(&trace.id)));
         let meta = call.meta(window, None);
-        Ok(send(
+        send(
+            &call,
             trace,
             move |trace, w| {
                 if download {
@@ -68,7 +69,7 @@ pub(super) async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<Str
                 });
             },
             name,
-        ))
+        )
     };
     run.await.unwrap_or_else(|e: TraceError| problem(&e, ROUTE))
 }
@@ -110,7 +111,7 @@ pub(super) async fn similar(State(state): State<Arc<AppState>>, Path(id): Path<S
         let selection = selection(&call, &id)?;
         let limit = call.params.number("limit", 1..=100)?.unwrap_or(10) as usize;
         let data = call.state.traces.similar(&call.ctx, selection, limit, call.now).await?;
-        Ok(call.answer(data, None, None))
+        call.answer(data, None, None)
     };
     run.await.unwrap_or_else(|e: TraceError| problem(&e, ROUTE))
 }

@@ -76,7 +76,7 @@ pub(super) async fn logs(State(state): State<Arc<AppState>>, Path(id): Path<Stri
         if trace.is_none() && rows.is_empty() {
             return Err(TraceError::NotFound);
         }
-        Ok(call.answer(rows.into(), Some(range), None))
+        call.answer(rows.into(), Some(range), None)
     };
     run.await.unwrap_or_else(|e: TraceError| problem(&e, ROUTE))
 }
@@ -114,7 +114,7 @@ pub(super) async fn exemplars(
         if trace.is_none() && rows.is_empty() {
             return Err(TraceError::NotFound);
         }
-        Ok(call.answer(rows.into(), Some(range), None))
+        call.answer(rows.into(), Some(range), None)
     };
     run.await.unwrap_or_else(|e: TraceError| problem(&e, ROUTE))
 }

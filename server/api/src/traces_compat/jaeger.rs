@@ -1,6 +1,7 @@
 //! Jaeger's query API, version 1, as Grafana and older UIs call it. Mounted twice: some releases of Grafana replace the
 //! path of a data source's URL.
 
+use std::io::Write;
 use std::sync::Arc;
 
 use axum::Router;
@@ -14,15 +15,16 @@ use quiver_traces::assemble::assemble_all;
 use quiver_traces::export::ExportOptions;
 use quiver_traces::export::traceobject::{DAMAGED_CODE, write_wrapped};
 use quiver_traces::params::{kind, tag};
-use quiver_traces::{ParamError, Search, Selection, Trace, TraceError};
+use quiver_traces::{Closed, JsonWriter, ParamError, Params, Search, Selection, Trace, TraceError};
 use quiver_types::spans::{AttributeTest, SpanFilter, TextTest, TraceId, parse_hex, read_spans};
 use quiver_types::{Access, Error};
 use serde_json::{Value, json};
 
-use super::{status_and_text, written};
+use super::{spans_of, status_and_text};
 use crate::bodies::read_body;
+use crate::encode::indented::Indented;
 use crate::state::AppState;
-use crate::traces_api::{Call, json_answer};
+use crate::traces_api::{Call, json_body};
 use crate::traces_ingest::jaeger_thrift;
 
 /// How far back a search looks without a start, in nanoseconds.
@@ -58,9 +60,9 @@ fn refused(status: StatusCode, text: &str) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
 
-fn data(call: &Call, list: Vec<Value>) -> Response {
+fn data(call: &Call, list: Vec<Value>) -> Result<Response, TraceError> {
     let errors = errors_of(&call.ctx);
-    json_answer(&json!({"total": list.len(), "data": list, "limit": 0, "offset": 0, "errors": errors}))
+    call.json(&json!({"total": list.len(), "data": list, "limit": 0, "offset": 0, "errors": errors}))
 }
 
 /// Names the files that an answer goes without; null when it is whole.
@@ -79,7 +81,7 @@ async fn services(State(state): State<Arc<AppState>>, request: Request) -> Respo
     let run = async {
         let call = Call::of(state, request).await?;
         let names = call.state.traces.service_names(&call.ctx, ALWAYS, Vec::new()).await?;
-        Ok(data(&call, names.into_iter().map(Value::from).collect()))
+        data(&call, names.into_iter().map(Value::from).collect())
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -104,7 +106,7 @@ async fn operation_names(
         let mut names: Vec<String> =
             operations_of(&call, Some(&service), None).await?.into_iter().map(|(name, _)| name).collect();
         names.dedup();
-        Ok(data(&call, names.into_iter().map(Value::from).collect()))
+        data(&call, names.into_iter().map(Value::from).collect())
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -119,7 +121,7 @@ async fn operations(State(state): State<Arc<AppState>>, request: Request) -> Res
     let run = async {
         let call = Call::of(state, request).await?;
         let operations = operations_of(&call, call.params.one("service")?, call.params.one("spanKind")?).await?;
-        Ok(data(&call, operation_objects(operations)))
+        data(&call, operation_objects(operations))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -201,8 +203,9 @@ async fn traces(State(state): State<Arc<AppState>>, request: Request) -> Respons
         } else {
             call.state.traces.traces(&call.ctx, ids).await?
         };
-        let left_out = call.ctx.stats.left_out.texts();
-        Ok(written(|w| write_wrapped(&traces, traces.len(), &left_out, OPTIONS, w)))
+        let (spans, left_out) = (spans_of(&traces), call.ctx.stats.left_out.texts());
+        let write = move |w: &mut JsonWriter<'_>| write_wrapped(&traces, traces.len(), &left_out, OPTIONS, w);
+        call.written(spans, write)
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -217,16 +220,18 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
         let selection = Selection { id: id_of(&id)?, window, services: Vec::new() };
         let trace = call.state.traces.trace(&call.ctx, selection).await?;
         let pretty = call.params.switch("prettyPrint")?.unwrap_or(false);
-        let response = written(|w| write_wrapped(std::slice::from_ref(&trace), 0, &trace.left_out, OPTIONS, w));
+        let write = move |trace: &Trace, w: &mut JsonWriter<'_>| {
+            write_wrapped(std::slice::from_ref(trace), 0, &trace.left_out, OPTIONS, w);
+        };
         if !pretty {
-            return Ok(response);
+            return call.written(trace.spans.len(), move |w| write(&trace, w));
         }
-        let body = axum::body::to_bytes(response.into_body(), usize::MAX).await;
-        let body = body.map_err(|e| Error::internal("cannot write an answer").with_source(e))?;
-        let value: Value =
-            serde_json::from_slice(&body).map_err(|e| Error::internal("cannot write an answer").with_source(e))?;
-        let text = serde_json::to_string_pretty(&value).unwrap_or_default();
-        Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], text).into_response())
+        let mut indented = Indented::new(call.text());
+        let mut writer = JsonWriter::pieces(|piece| indented.write_all(&piece).map_err(|_| Closed));
+        write(&trace, &mut writer);
+        // What went wrong is told by the body.
+        let _ = writer.finish();
+        Ok(json_body(indented.into_inner().body()?))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -248,7 +253,7 @@ async fn dependencies(State(state): State<Arc<AppState>>, request: Request) -> R
             graph.near(&[service.to_owned()], 1);
         }
         let edge = |e: &quiver_traces::Edge| json!({"parent": e.source, "child": e.target, "callCount": e.calls});
-        Ok(data(&call, graph.service_edges().map(edge).collect()))
+        data(&call, graph.service_edges().map(edge).collect())
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -257,6 +262,7 @@ async fn dependencies(State(state): State<Arc<AppState>>, request: Request) -> R
 async fn transform(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let (head, body) = request.into_parts();
+        let call = Call::with(Arc::clone(&state), Params::default());
         let body = read_body(&state.bodies, &head.headers, body, state.settings.body_bytes_max).await?;
         let limits = state.settings.decode_limits;
         let access = Access::full();
@@ -268,11 +274,11 @@ async fn transform(State(state): State<Arc<AppState>>, request: Request) -> Resp
             latest_ns: i64::MAX,
             access: &access,
         };
-        let decoded = decode(TraceFormat::OtlpJson, None, &body, &ctx).map_err(Error::from)?;
+        let decoded = decode(TraceFormat::OtlpJson, None, &body, &ctx, &mut |_| true).map_err(Error::from)?;
         let mut spans = Vec::new();
         read_spans(&decoded.batch.flat(), &mut spans)?;
         let traces = assemble_all(spans);
-        Ok(written(|w| write_wrapped(&traces, traces.len(), &[], OPTIONS, w)))
+        call.written(spans_of(&traces), move |w| write_wrapped(&traces, traces.len(), &[], OPTIONS, w))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }

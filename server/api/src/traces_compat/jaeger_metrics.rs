@@ -86,7 +86,7 @@ async fn answer(figure: Figure, call: &Call) -> Result<Response, TraceError> {
         quantile,
     };
     let found = call.state.traces.rates(&call.ctx, request).await?;
-    Ok(json_answer(&family(figure, quantile, by_operation, &found)))
+    call.json(&family(figure, quantile, by_operation, &found))
 }
 
 fn family(figure: Figure, quantile: f64, by_operation: bool, found: &[Rates]) -> Value {

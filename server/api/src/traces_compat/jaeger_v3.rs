@@ -14,9 +14,9 @@ use quiver_types::spans::{SpanFilter, TextTest, hex};
 use serde_json::{Value, json};
 
 use super::jaeger::{ALWAYS, found, id_of, operation_objects, operations_of, tag_map};
-use super::{status_and_text, written};
+use super::{spans_of, status_and_text};
 use crate::state::AppState;
-use crate::traces_api::{Call, json_answer};
+use crate::traces_api::Call;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     let mut router = Router::new();
@@ -41,7 +41,7 @@ async fn services(State(state): State<Arc<AppState>>, request: Request) -> Respo
     let run = async {
         let call = Call::of(state, request).await?;
         let names = call.state.traces.service_names(&call.ctx, ALWAYS, Vec::new()).await?;
-        Ok(json_answer(&json!({"services": names})))
+        call.json(&json!({"services": names}))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -51,7 +51,7 @@ async fn operations(State(state): State<Arc<AppState>>, request: Request) -> Res
         let call = Call::of(state, request).await?;
         let span_kind = call.params.one("spanKind")?.or(call.params.one("span_kind")?);
         let operations = operations_of(&call, call.params.one("service")?, span_kind).await?;
-        Ok(json_answer(&json!({"operations": operation_objects(operations)})))
+        call.json(&json!({"operations": operation_objects(operations)}))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -101,9 +101,9 @@ fn search(call: &Call) -> Result<Search, TraceError> {
     Ok(search)
 }
 
-fn result(traces: &[Trace]) -> Response {
+fn result(call: &Call, traces: Vec<Trace>) -> Result<Response, TraceError> {
     let options = ExportOptions { native: true, ..ExportOptions::default() };
-    written(|w| w.object(|w| write_all(traces, options, w.key("result"))))
+    call.written(spans_of(&traces), move |w| w.object(|w| write_all(&traces, options, w.key("result"))))
 }
 
 async fn summaries(State(state): State<Arc<AppState>>, request: Request) -> Response {
@@ -125,7 +125,7 @@ async fn summaries(State(state): State<Arc<AppState>>, request: Request) -> Resp
                 })
             })
             .collect();
-        Ok(json_answer(&json!({"summaries": rows})))
+        call.json(&json!({"summaries": rows}))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -133,7 +133,7 @@ async fn summaries(State(state): State<Arc<AppState>>, request: Request) -> Resp
 async fn traces(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        Ok(result(&found(&call, search(&call)?).await?))
+        result(&call, found(&call, search(&call)?).await?)
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -149,7 +149,7 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
             (time("startTime", "start_time")?.unwrap_or(i64::MIN), time("endTime", "end_time")?.unwrap_or(i64::MAX));
         let selection = Selection { id: id_of(&id)?, window, services: Vec::new() };
         let trace = call.state.traces.trace(&call.ctx, selection).await?;
-        Ok(result(std::slice::from_ref(&trace)))
+        result(&call, vec![trace])
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }

@@ -5,22 +5,23 @@
 mod search;
 mod tags;
 
+use std::io::Write;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::{HeaderMap, StatusCode, header};
 use quiver_ingest::traces::to_protobuf;
 use quiver_traces::export::tempo::{Form, write_blocks};
-use quiver_traces::{JsonWriter, ParamError, Selection, Trace, TraceError};
+use quiver_traces::{Closed, JsonWriter, ParamError, Selection, Trace, TraceError};
 use quiver_types::Error;
 use quiver_types::spans::{TraceId, parse_hex};
 use serde_json::json;
 
 use super::status_and_text;
+use crate::encode::pieces::PIECE_BYTES;
 use crate::error::plain;
 use crate::state::AppState;
 use crate::traces_api::{Call, json_answer};
@@ -104,64 +105,83 @@ fn wants_protobuf(headers: &HeaderMap) -> bool {
     accept.split(',').any(|t| matches!(first(t).as_str(), "application/protobuf" | "application/x-protobuf"))
 }
 
-fn protobuf(body: Vec<u8>) -> Response {
-    (StatusCode::OK, [(header::CONTENT_TYPE, "application/protobuf")], Body::from(body)).into_response()
-}
-
-fn json_body(write: impl FnOnce(&mut JsonWriter<'_>)) -> Vec<u8> {
-    let mut writer = JsonWriter::default();
-    writer.object(write);
-    writer.finish().unwrap_or_default()
-}
-
 /// Gives a trace as the message `Trace`, whose only field is that of an `ExportTraceServiceRequest`.
-fn message(trace: &Trace) -> Result<Vec<u8>, TraceError> {
-    let json = json_body(|w| write_blocks(trace, "resourceSpans", Form::Otlp, w));
+fn message(call: &Call, trace: &Trace) -> Result<Vec<u8>, TraceError> {
+    // The text that it is made of, and the message, which is shorter.
+    let memory = call.state.engine.collected("message", &call.ctx);
+    let mut json = Vec::new();
+    let mut outcome = Ok(());
+    let mut writer = JsonWriter::pieces(|piece| {
+        outcome = memory.add(2 * piece.len());
+        json.extend_from_slice(&piece);
+        outcome.as_ref().map(|()| ()).map_err(|_| Closed)
+    });
+    writer.object(|w| write_blocks(trace, "resourceSpans", Form::Otlp, w));
+    // What went wrong is told by the outcome.
+    let _ = writer.finish();
+    outcome?;
     let written = to_protobuf(&json, usize::MAX);
     Ok(written.map_err(|e| Error::internal("cannot write a trace").with_source(e))?)
 }
 
-async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
-    let headers = request.headers().clone();
-    let id = match id_of(&id) {
-        Ok(id) => id,
-        Err(wrong) => return plain(StatusCode::BAD_REQUEST, wrong),
-    };
-    let run = async {
-        let call = Call::of(state, request).await?;
-        let Some(trace) = look_up(&call, id).await? else { return Ok(StatusCode::NOT_FOUND.into_response()) };
-        if wants_protobuf(&headers) {
-            return Ok(protobuf(message(&trace)?));
-        }
-        let body = json_body(|w| write_blocks(&trace, "batches", Form::Protobuf, w));
-        Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], body).into_response())
-    };
-    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+/// Answers with a message, after the head of the field that it is.
+fn protobuf(call: &Call, head: Vec<u8>, message: Vec<u8>) -> Result<Response, TraceError> {
+    let mut text = call.text();
+    let whole = text.write_all(&head).and_then(|()| message.chunks(PIECE_BYTES).try_for_each(|p| text.write_all(p)));
+    // What went wrong is told by the body.
+    let _ = whole;
+    Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/protobuf")], text.body()?).into_response())
 }
 
-async fn trace_v2(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
-    let headers = request.headers().clone();
-    let id = match id_of(&id) {
+/// Looks a trace up by the id of a path; the answer is made of what was found.
+async fn looked_up(
+    state: Arc<AppState>,
+    id: &str,
+    request: Request,
+    answer: impl FnOnce(&Call, Option<Trace>, bool) -> Result<Response, TraceError>,
+) -> Response {
+    let wants_protobuf = wants_protobuf(request.headers());
+    let id = match id_of(id) {
         Ok(id) => id,
         Err(wrong) => return plain(StatusCode::BAD_REQUEST, wrong),
     };
     let run = async {
         let call = Call::of(state, request).await?;
         let trace = look_up(&call, id).await?;
-        if wants_protobuf(&headers) {
-            let trace = trace.as_ref().map(message).transpose()?.unwrap_or_default();
-            let mut body = Vec::with_capacity(trace.len() + 8);
-            quiver_ingest::wire::put_bytes(&mut body, 1, &trace);
-            return Ok(protobuf(body));
-        }
-        let body = json_body(|w| {
-            w.key("trace").object(|w| {
-                if let Some(trace) = &trace {
-                    write_blocks(trace, "resourceSpans", Form::Protobuf, w);
-                }
-            });
-        });
-        Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], body).into_response())
+        answer(&call, trace, wants_protobuf)
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
+    let answer = |call: &Call, trace: Option<Trace>, wants_protobuf| {
+        let Some(trace) = trace else { return Ok(StatusCode::NOT_FOUND.into_response()) };
+        if wants_protobuf {
+            return protobuf(call, Vec::new(), message(call, &trace)?);
+        }
+        call.written(trace.spans.len(), move |w| w.object(|w| write_blocks(&trace, "batches", Form::Protobuf, w)))
+    };
+    looked_up(state, &id, request, answer).await
+}
+
+async fn trace_v2(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
+    let answer = |call: &Call, trace: Option<Trace>, wants_protobuf| {
+        if wants_protobuf {
+            let message = trace.map(|trace| message(call, &trace)).transpose()?.unwrap_or_default();
+            let mut head = Vec::new();
+            quiver_ingest::wire::put_head(&mut head, 1, message.len());
+            return protobuf(call, head, message);
+        }
+        let spans = trace.as_ref().map_or(0, |trace| trace.spans.len());
+        call.written(spans, move |w| {
+            w.object(|w| {
+                w.key("trace").object(|w| {
+                    if let Some(trace) = &trace {
+                        write_blocks(trace, "resourceSpans", Form::Protobuf, w);
+                    }
+                });
+            });
+        })
+    };
+    looked_up(state, &id, request, answer).await
 }

@@ -15,7 +15,7 @@ use quiver_types::spans::{AttributeTest, SpanFilter, TextTest};
 use serde_json::{Value, json};
 
 use super::jaeger::{ALWAYS, condition, found, id_of, operations_of, window};
-use super::{status_and_text, written};
+use super::{spans_of, status_and_text};
 use crate::error::plain;
 use crate::state::AppState;
 use crate::traces_api::{Call, json_answer};
@@ -49,14 +49,14 @@ fn required<'c>(call: &'c Call, name: &str) -> Result<&'c str, TraceError> {
     Ok(call.params.one(name)?.ok_or_else(|| ParamError::new(name, "is required"))?)
 }
 
-fn names(list: impl IntoIterator<Item = String>) -> Response {
-    json_answer(&Value::Array(list.into_iter().map(Value::from).collect()))
+fn names(call: &Call, list: impl IntoIterator<Item = String>) -> Result<Response, TraceError> {
+    call.json(&Value::Array(list.into_iter().map(Value::from).collect()))
 }
 
 async fn services(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        Ok(names(call.state.traces.service_names(&call.ctx, ALWAYS, Vec::new()).await?))
+        names(&call, call.state.traces.service_names(&call.ctx, ALWAYS, Vec::new()).await?)
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -68,7 +68,7 @@ async fn span_names(State(state): State<Arc<AppState>>, request: Request) -> Res
         let mut list: Vec<String> =
             operations_of(&call, Some(service), None).await?.into_iter().map(|(name, _)| name).collect();
         list.dedup();
-        Ok(names(list))
+        names(&call, list)
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -78,7 +78,7 @@ async fn remote_services(State(state): State<Arc<AppState>>, request: Request) -
         let call = Call::of(state, request).await?;
         let service = required(&call, "serviceName")?;
         let filter = SpanFilter::Service(TextTest::Is(service.to_owned()));
-        Ok(names(call.state.traces.remote_names(&call.ctx, filter).await?))
+        names(&call, call.state.traces.remote_names(&call.ctx, filter).await?)
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -123,8 +123,8 @@ fn search(call: &Call) -> Result<Search, TraceError> {
     Ok(search)
 }
 
-fn lists(traces: &[Trace]) -> Response {
-    written(|w| {
+fn lists(call: &Call, traces: Vec<Trace>) -> Result<Response, TraceError> {
+    call.written(spans_of(&traces), move |w| {
         w.array(|w| traces.iter().for_each(|trace| spanarray::write(trace, ExportOptions::default(), w)));
     })
 }
@@ -132,7 +132,7 @@ fn lists(traces: &[Trace]) -> Response {
 async fn traces(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        Ok(lists(&found(&call, search(&call)?).await?))
+        lists(&call, found(&call, search(&call)?).await?)
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -141,7 +141,7 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
     let run = async {
         let call = Call::of(state, request).await?;
         let trace = call.state.traces.trace(&call.ctx, Selection::all(id_of(&id)?)).await?;
-        Ok(written(|w| spanarray::write(&trace, ExportOptions::default(), w)))
+        call.written(trace.spans.len(), move |w| spanarray::write(&trace, ExportOptions::default(), w))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -157,7 +157,7 @@ async fn trace_many(State(state): State<Arc<AppState>>, request: Request) -> Res
         if ids.len() < 2 || ids.len() != given {
             return Ok(plain(StatusCode::BAD_REQUEST, "traceIds must hold at least two different ids, each once"));
         }
-        Ok(lists(&call.state.traces.traces(&call.ctx, ids).await?))
+        lists(&call, call.state.traces.traces(&call.ctx, ids).await?)
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -169,7 +169,7 @@ async fn dependencies(State(state): State<Arc<AppState>>, request: Request) -> R
         let (from, to) = window(&call)?;
         let graph = call.state.traces.dependencies(&call.ctx, (from, to), Vec::new()).await?;
         let edge = |e: &quiver_traces::Edge| json!({"parent": e.source, "child": e.target, "callCount": e.calls, "errorCount": e.errors});
-        Ok(json_answer(&Value::Array(graph.service_edges().map(edge).collect())))
+        call.json(&Value::Array(graph.service_edges().map(edge).collect()))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -186,7 +186,7 @@ async fn autocomplete_values(State(state): State<Arc<AppState>>, request: Reques
         let (from, to) = window(&call)?;
         let key = KeyOf::Attribute(None, key.to_owned());
         let rows = call.state.traces.values(&call.ctx, SpanFilter::Starts(from, to), key).await?;
-        Ok(names(rows.into_iter().take(1000).map(|(value, _)| value)))
+        names(&call, rows.into_iter().take(1000).map(|(value, _)| value))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{failed, window};
 use crate::state::AppState;
-use crate::traces_api::{Call, json_answer};
+use crate::traces_api::Call;
 use crate::traces_compat::jaeger::condition;
 
 const HOUR_NS: i64 = 3_600_000_000_000;
@@ -73,7 +73,7 @@ pub(super) async fn traces(State(state): State<Arc<AppState>>, request: Request)
         };
         let hits = call.state.traces.traceql(&call.ctx, &wanted, call.now).await?;
         let rows: Vec<Value> = hits.iter().map(|hit| row(hit, text.is_some())).collect();
-        Ok(json_answer(&json!({"traces": rows, "metrics": {}})))
+        call.json(&json!({"traces": rows, "metrics": {}}))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -195,7 +195,7 @@ pub(super) async fn metrics(State(state): State<Arc<AppState>>, request: Request
                 json!({"labels": labels(&query, one["name"].as_str().unwrap_or_default()), "samples": samples})
             })
             .collect();
-        Ok(json_answer(&json!({"series": series, "metrics": {}})))
+        call.json(&json!({"series": series, "metrics": {}}))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -214,7 +214,7 @@ pub(super) async fn metrics_at_once(State(state): State<Arc<AppState>>, request:
                 json!({"labels": labels(&query, one["name"].as_str().unwrap_or_default()), "value": sum / by})
             })
             .collect();
-        Ok(json_answer(&json!({"series": series, "metrics": {}})))
+        call.json(&json!({"series": series, "metrics": {}}))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }

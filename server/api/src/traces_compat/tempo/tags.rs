@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::search::range;
 use super::{failed, window};
 use crate::state::AppState;
-use crate::traces_api::{Call, json_answer};
+use crate::traces_api::Call;
 
 const SCOPES: [&str; 8] = ["all", "none", "intrinsic", "resource", "span", "event", "link", "instrumentation"];
 
@@ -54,7 +54,7 @@ pub(super) async fn names(State(state): State<Arc<AppState>>, request: Request) 
         let call = Call::of(state, request).await?;
         let names: BTreeSet<String> = rows(&call, scope(&call)?).await?.into_iter().map(|row| row.key).collect();
         let names: Vec<String> = names.into_iter().take(limit(&call)?).collect();
-        Ok(json_answer(&json!({"tagNames": names, "metrics": {}})))
+        call.json(&json!({"tagNames": names, "metrics": {}}))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -74,7 +74,7 @@ pub(super) async fn names_by_scope(State(state): State<Arc<AppState>>, request: 
         let scopes: Vec<Value> = (by_scope.into_iter())
             .map(|(name, tags)| json!({"name": name, "tags": tags.into_iter().take(limit).collect::<Vec<_>>()}))
             .collect();
-        Ok(json_answer(&json!({"scopes": scopes, "metrics": {}})))
+        call.json(&json!({"scopes": scopes, "metrics": {}}))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -157,7 +157,7 @@ pub(super) async fn values(State(state): State<Arc<AppState>>, Path(tag): Path<S
     let run = async {
         let call = Call::of(state, request).await?;
         let values: BTreeSet<String> = found(&call, &tag).await?.into_iter().map(|v| v.0).collect();
-        Ok(json_answer(&json!({"tagValues": values, "metrics": {}})))
+        call.json(&json!({"tagValues": values, "metrics": {}}))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -172,7 +172,7 @@ pub(super) async fn typed_values(
         let values = found(&call, &tag).await?;
         let values: Vec<Value> =
             values.into_iter().map(|(value, kind)| json!({"type": kind, "value": value})).collect();
-        Ok(json_answer(&json!({"tagValues": values, "metrics": {}})))
+        call.json(&json!({"tagValues": values, "metrics": {}}))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }

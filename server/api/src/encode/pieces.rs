@@ -1,0 +1,181 @@
+//! Bodies of answers in pieces: made while they are read, or, where that cannot be, counted in the memory of their query
+//! until they are sent. Who reads slowly holds what is counted there, and a few pieces.
+
+use std::convert::Infallible;
+use std::io;
+
+use axum::body::Body;
+use bytes::Bytes;
+use datafusion::execution::memory_pool::MemoryReservation;
+use futures::stream;
+use quiver_query::{QueryContext, QueryEngine, from_datafusion};
+use quiver_traces::{Closed, JsonWriter};
+use quiver_types::Result;
+
+/// Bytes of a piece, about.
+pub(crate) const PIECE_BYTES: usize = 64 << 10;
+
+/// Makes a body of what a function appends, called for a piece at a time; it says whether that was all. What the function
+/// holds goes with the last piece, or with the reader. A short body has a length.
+pub(crate) fn while_read(mut append: impl FnMut(&mut Vec<u8>) -> bool + Send + 'static) -> Body {
+    let mut first = Vec::new();
+    if append(&mut first) {
+        return Body::from(first);
+    }
+    let mut open = Some(append);
+    let rest = std::iter::from_fn(move || {
+        let mut piece = Vec::with_capacity(PIECE_BYTES + PIECE_BYTES / 8);
+        if open.as_mut()?(&mut piece) {
+            open = None;
+        }
+        Some(piece)
+    });
+    streamed(std::iter::once(first).chain(rest).map(Bytes::from))
+}
+
+fn streamed(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Body {
+    Body::from_stream(stream::iter(pieces.map(Ok::<_, Infallible>)))
+}
+
+/// Text of an answer that is made at once. Each piece is reserved in the query's memory before it is kept, and given back
+/// when it is sent.
+#[derive(Debug)]
+pub(crate) struct Text {
+    pieces: Vec<Bytes>,
+    open: Vec<u8>,
+    memory: MemoryReservation,
+    outcome: Result<()>,
+}
+
+impl Text {
+    /// Begins without one.
+    pub(crate) fn new(engine: &QueryEngine, ctx: &QueryContext) -> Self {
+        Self { pieces: Vec::new(), open: Vec::new(), memory: engine.reservation("answer", ctx), outcome: Ok(()) }
+    }
+
+    /// Takes what a function writes as JSON.
+    pub(crate) fn write(mut self, write: impl FnOnce(&mut JsonWriter<'_>)) -> Self {
+        let mut writer = JsonWriter::pieces(|piece| self.push(piece).map_err(|_| Closed));
+        write(&mut writer);
+        // Whether it was closed is known here.
+        let _ = writer.finish();
+        self
+    }
+
+    /// Appends a piece.
+    ///
+    /// # Errors
+    /// The query's share of memory does not have it; neither is there a body then.
+    pub(crate) fn push(&mut self, mut piece: Vec<u8>) -> io::Result<()> {
+        if self.outcome.is_ok() {
+            self.outcome = self.memory.try_grow(piece.len()).map_err(from_datafusion);
+        }
+        if self.outcome.is_err() {
+            return Err(io::Error::other("the memory of the query is used up"));
+        }
+        piece.shrink_to_fit();
+        self.pieces.push(Bytes::from(piece));
+        Ok(())
+    }
+
+    /// Gives the body.
+    ///
+    /// # Errors
+    /// LimitExceeded: the query's share of memory did not have all of it.
+    pub(crate) fn body(mut self) -> Result<Body> {
+        if !self.open.is_empty() {
+            let rest = std::mem::take(&mut self.open);
+            // It is told by the outcome.
+            let _ = self.push(rest);
+        }
+        let Self { mut pieces, memory, outcome, .. } = self;
+        outcome?;
+        if pieces.len() <= 1 {
+            return Ok(Body::from(pieces.pop().unwrap_or_default()));
+        }
+        Ok(streamed(pieces.into_iter().inspect(move |piece| memory.shrink(piece.len()))))
+    }
+}
+
+impl io::Write for Text {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.open.extend_from_slice(bytes);
+        if self.open.len() >= PIECE_BYTES {
+            let piece = std::mem::take(&mut self.open);
+            self.push(piece)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use http_body_util::BodyExt;
+    use quiver_types::ErrorKind;
+
+    use super::*;
+
+    fn engine(memory_bytes: usize) -> (std::sync::Arc<QueryEngine>, QueryContext) {
+        let settings = quiver_query::EngineSettings {
+            memory_bytes,
+            spill_dir: std::env::temp_dir(),
+            spill_bytes: 0,
+            threads: 1,
+            concurrent_max: 1,
+            pressure: std::sync::Arc::default(),
+        };
+        let ctx = QueryContext::new(quiver_types::Access::full(), quiver_query::Limits::default());
+        (QueryEngine::new(&settings).expect("an engine"), ctx)
+    }
+
+    #[tokio::test]
+    async fn what_is_made_at_once_counts_until_it_is_sent() {
+        let (engine, ctx) = engine(8 << 20);
+        let mut text = Text::new(&engine, &ctx);
+        let list: Vec<u32> = (0..200_000).collect();
+        serde_json::to_writer(&mut text, &list).expect("room");
+        text.flush().expect("nothing to do");
+        let mut body = text.body().expect("room");
+        drop(ctx);
+        let held = engine.memory_reserved();
+        assert!((1 << 20..2 << 20).contains(&held), "{held}");
+        let first = body.frame().await.expect("a frame").expect("a frame").into_data().expect("data");
+        assert_eq!(engine.memory_reserved(), held - first.len());
+        let rest = body.collect().await.expect("a body").to_bytes();
+        let read: Vec<u32> = serde_json::from_slice(&[first, rest].concat()).expect("JSON");
+        assert_eq!((read, engine.memory_reserved()), (list, 0));
+    }
+
+    #[tokio::test]
+    async fn what_finds_no_memory_is_refused() {
+        let (engine, ctx) = engine(1 << 20);
+        let text = Text::new(&engine, &ctx).write(|w| w.array(|w| (0..1_000_000).for_each(|n| w.raw(n))));
+        assert_eq!(text.body().expect_err("no room").kind, ErrorKind::LimitExceeded);
+        assert_eq!(engine.memory_reserved(), 0);
+        let small = Text::new(&engine, &ctx).write(|w| w.array(|w| w.raw(1))).body().expect("room");
+        assert_eq!(small.collect().await.expect("a body").to_bytes(), "[1]");
+    }
+
+    #[tokio::test]
+    async fn what_is_made_while_it_is_read_is_whole() {
+        for count in [0, 1, 100_000] {
+            let mut left = 0..count;
+            let body = while_read(move |piece| {
+                while piece.len() < PIECE_BYTES {
+                    let Some(n) = left.next() else { return true };
+                    piece.extend_from_slice(format!("{n},").as_bytes());
+                }
+                false
+            });
+            let read = body.collect().await.expect("a body").to_bytes();
+            let expected: String = (0..count).map(|n| format!("{n},")).collect();
+            assert_eq!(read, expected);
+        }
+    }
+}
