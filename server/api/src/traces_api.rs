@@ -149,7 +149,7 @@ impl Call {
         write: impl FnOnce(&mut JsonWriter<'_>) + Send + 'static,
     ) -> Result<Response, TraceError> {
         let place =
-            if spans > STREAM_SPANS { self.state.places.writers.clone().try_acquire_owned().ok() } else { None };
+            if spans > STREAM_SPANS { Arc::clone(&self.state.places.writers).try_acquire_owned().ok() } else { None };
         let Some(place) = place else { return Ok(json_body(self.text().write(write).body()?)) };
         let (to, pieces) = tokio::sync::mpsc::channel::<Vec<u8>>(PIECES_WAITING);
         // The spans count in the query's memory as long as its context is there.

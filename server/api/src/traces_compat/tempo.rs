@@ -114,7 +114,7 @@ fn message(call: &Call, trace: &Trace) -> Result<Vec<u8>, TraceError> {
     let mut writer = JsonWriter::pieces(|piece| {
         outcome = memory.add(2 * piece.len());
         json.extend_from_slice(&piece);
-        outcome.as_ref().map(|()| ()).map_err(|_| Closed)
+        outcome.as_ref().copied().map_err(|_| Closed)
     });
     writer.object(|w| write_blocks(trace, "resourceSpans", Form::Otlp, w));
     // What went wrong is told by the outcome.
