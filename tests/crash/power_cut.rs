@@ -53,7 +53,7 @@ async fn live(watch: &Watch, data: &Path, shape: &Shape, random: &mut SmallRng) 
         let round = match life {
             0 => plan::birth(random.random_range(0..2), random),
             // A commit object whose name nobody synced is what the next process finds; the first is the epoch.
-            1 => Round { point: Some("object.after-name"), hit: 2, load: Load::Flushes },
+            1 => Round { point: Some("object.after-rename"), hit: 2, load: Load::Flushes },
             _ if life % 3 == 2 => plan::random_kill(random),
             _ => plan::at(points[random.random_range(0..points.len())], random),
         };

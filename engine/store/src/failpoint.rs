@@ -38,7 +38,6 @@ pub const NAMES: &[&str] = &[
     "outbox.after-prune",
     "object.after-temporary",
     "object.after-rename",
-    "object.after-name",
     "upload.before-file",
     "upload.after-file",
     "upload.before-placed",

@@ -126,7 +126,7 @@ pub(super) fn create(path: &Path, body: &[u8]) -> Result<Option<Bytes>> {
         }
         Err(e) => return Err(cannot("create", path, e)),
     };
-    failpoint::hit("object.after-name");
+    failpoint::hit("object.after-rename");
     // Of what another process made, too: it may have died before this, and the caller builds upon what it found.
     sync_dir(parent)?;
     Ok(found)
