@@ -25,5 +25,6 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
         __atomic_fetch_add((unsigned *)(refuses + 4), 1, __ATOMIC_RELAXED);
         return EAGAIN;
     }
+    if (refuses) __atomic_fetch_add((unsigned *)(refuses + 8), 1, __ATOMIC_RELAXED);
     return real(thread, attributes, run, argument);
 }

@@ -10,7 +10,8 @@ use crate::shim;
 
 static SHIM: LazyLock<PathBuf> = LazyLock::new(|| shim::compiled("threads.c"));
 
-/// The page that test and shim share: whether threads are refused, and from byte 4 on how often that was so.
+/// The page that test and shim share: whether threads are refused, from byte 4 on how often that was so, from byte 8 on
+/// how many were made.
 #[derive(Debug)]
 pub struct Threads {
     folder: tempfile::TempDir,
@@ -41,11 +42,20 @@ impl Threads {
         self.control.write_all_at(&[1], 0).expect("writable");
     }
 
+    /// Gives how many were made.
+    pub fn made(&self) -> u32 {
+        self.count(8)
+    }
+
     /// From now on there are enough again; gives how often one was refused.
     pub fn allow(&self) -> u32 {
         self.control.write_all_at(&[0], 0).expect("writable");
-        let mut refused = [0; 4];
-        self.control.read_exact_at(&mut refused, 4).expect("readable");
-        u32::from_le_bytes(refused)
+        self.count(4)
+    }
+
+    fn count(&self, at: u64) -> u32 {
+        let mut count = [0; 4];
+        self.control.read_exact_at(&mut count, at).expect("readable");
+        u32::from_le_bytes(count)
     }
 }
