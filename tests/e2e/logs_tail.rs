@@ -150,7 +150,6 @@ async fn what_cannot_be_followed_is_refused() {
         "field_names",
         "field_values n",
         "union (*)",
-        "join by (n) (*)",
         "stream_context after 1",
         "block_stats",
         "running_stats count() n",
