@@ -63,11 +63,11 @@ async fn rows_arrive_as_they_are_written() {
         assert_eq!(found[0]["x"], format!("m{}!", 2 * round));
     }
     // The client that writes may have opened another one meanwhile.
-    let open = sockets(&server);
-    assert!(open > before);
+    let with_reader = sockets(&server);
+    assert!(with_reader > before);
     drop(reader);
     let began = Instant::now();
-    while sockets(&server) >= open {
+    while sockets(&server) >= with_reader {
         assert!(began.elapsed() < Duration::from_secs(20), "the connection of a reader that left stays");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
