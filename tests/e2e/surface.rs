@@ -280,11 +280,11 @@ async fn settings_bind_all_endpoints() {
     let selector = |n: usize| format!("s{{n=~\"\\\\w{{20}}{n}\"}}");
     let query = (0..60).map(selector).collect::<Vec<_>>().join(" or ");
     let answer = server.get_with(&format!("{API}query"), &[("query", &query)]).await;
-    assert_eq!(answer.status, 400, "{}", answer.text());
+    assert_eq!(answer.status, 422, "{}", answer.text());
     assert!(answer.text().contains("the regular expressions of a query take more than 10485760 bytes"));
     let one = query.split(" or ").next().expect("the first");
     assert_eq!(server.get_with(&format!("{API}query"), &[("query", one)]).await.status, 200, "{one}");
     let selectors: Vec<String> = (0..60).map(selector).collect();
     let selectors: Vec<_> = selectors.iter().map(|s| ("match[]", s.as_str())).collect();
-    assert_eq!(server.get_with(&format!("{API}series"), &selectors).await.status, 400);
+    assert_eq!(server.get_with(&format!("{API}series"), &selectors).await.status, 422);
 }
