@@ -99,12 +99,14 @@ impl Text {
 
 impl io::Write for Text {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.open.extend_from_slice(bytes);
-        if self.open.len() >= PIECE_BYTES {
+        // A long text is taken piece by piece, too, so that each is reserved before the next.
+        let taken = bytes.len().min(PIECE_BYTES - self.open.len());
+        self.open.extend_from_slice(&bytes[..taken]);
+        if self.open.len() == PIECE_BYTES {
             let piece = std::mem::take(&mut self.open);
             self.push(piece)?;
         }
-        Ok(bytes.len())
+        Ok(taken)
     }
 
     fn flush(&mut self) -> io::Result<()> {
