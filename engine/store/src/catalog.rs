@@ -68,10 +68,12 @@ fn db_error(what: &str, error: sqlx::Error) -> Error {
 /// would be lost with it.
 async fn settle(connection: &mut SqliteConnection) -> std::result::Result<(), sqlx::Error> {
     let row = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").fetch_one(connection).await?;
-    match row.try_get::<i64, _>(0)? {
-        0 => Ok(()),
-        _ => Err(sqlx::Error::PoolTimedOut),
+    let (busy, frames, moved): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    // A reader keeps the log from being cut, but what is in the database lasts.
+    if busy == 0 || frames == moved {
+        return Ok(());
     }
+    Err(sqlx::Error::Protocol("another program reads the database, so its log cannot be emptied; end it".to_owned()))
 }
 
 trait Db<T> {
