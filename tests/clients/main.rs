@@ -6,6 +6,7 @@ mod differential;
 mod logs_clients;
 mod open_data;
 mod otlp_sdk;
+mod packaging;
 mod prometheus;
 mod prometheus_queries;
 mod prometheus_reads;

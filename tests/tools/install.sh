@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the real clients that the tests use into a folder of their own: nothing outside of it changes, no service
-# starts. Prometheus, promtool, the node exporter and rsyslog from Debian's packages, DuckDB, OpenTelemetry's SDK and clients
-# that send logs from PyPI.
+# starts. Prometheus, promtool, the node exporter and rsyslog from Debian's packages, DuckDB, OpenTelemetry's SDK, clients
+# that send logs, and the linter of container files from PyPI.
 set -euo pipefail
 tools=$1
 requirements=$(dirname "$0")/requirements.txt

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quiver_types::matcher::affordable;
+use quiver_types::matcher::{affordable, builder};
 use quiver_types::spans::{AttributeTest, Place, SpanFilter, TextTest};
 use serde_json::Value;
 
@@ -74,7 +74,7 @@ fn leaf(field: &str, op: &str, value: &Value, sensitive: bool) -> Result<SpanFil
     let regex = |pattern: String| -> Result<AttributeTest> {
         let pattern = if sensitive { pattern } else { format!("(?i){pattern}") };
         affordable(&pattern).map_err(|e| wrong(e.message))?;
-        let built = regex::RegexBuilder::new(&pattern).size_limit(1 << 20).build();
+        let built = builder(&pattern).build();
         let regex = built.map_err(|_| wrong(format!("`{pattern}` is no regular expression")))?;
         Ok(AttributeTest::Text(TextTest::Regex(Arc::new(regex))))
     };

@@ -297,7 +297,7 @@ impl Reader {
             if out.len() + batch.num_rows() > most {
                 return Err(TraceError::TooLarge(most));
             }
-            memory.add(batch.num_rows() * size_of::<Span>() + SPAN_COPIES * batch_bytes(batch))?;
+            memory.add(spans_bytes(batch.num_rows(), batch_bytes(batch)))?;
             read_spans(batch, &mut out)?;
             Ok(true)
         })
@@ -359,6 +359,11 @@ impl Reader {
 
 /// How often the texts of spans are held: as they were read, in the trace, in what is made of it.
 const SPAN_COPIES: usize = 3;
+
+/// Gives what so many spans take once they are read from columns of so many bytes.
+pub fn spans_bytes(spans: usize, columns: usize) -> usize {
+    spans * size_of::<Span>() + SPAN_COPIES * columns
+}
 
 /// The bytes of the rows of a batch.
 fn batch_bytes(batch: &RecordBatch) -> usize {

@@ -19,7 +19,7 @@ mod tree;
 mod writer;
 
 pub use assemble::{Trace, assemble};
-pub use engine::{Selection, TraceError, TracesEngine};
+pub use engine::{Selection, TraceError, TracesEngine, spans_bytes};
 pub use lists::dependencies::{Dependencies, Edge, Node};
 pub use lists::{InstanceRow, OperationRow, ServiceRow, TagRow};
 pub use params::{ParamError, Params};

@@ -9,7 +9,7 @@ mod list;
 mod pattern;
 
 use pattern::Pattern;
-pub use pattern::{Patterns, QUERY_REGEX_BYTES_MAX, REGEX_BYTES_MAX, affordable, compile, compiled_bytes};
+pub use pattern::{Patterns, QUERY_REGEX_BYTES_MAX, REGEX_BYTES_MAX, affordable, builder, compile, compiled_bytes};
 
 /// How a matcher compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -87,12 +87,8 @@ async fn federate(State(state): State<Arc<AppState>>, request: Request) -> Respo
         Ok(body) => ([(header::CONTENT_TYPE, format.content_type())], body).into_response(),
         Err(e) => {
             log(&e, ROUTE);
-            // A scraper knows three outcomes: its own fault, later, and ours.
-            let status = match e.kind {
-                ErrorKind::Invalid | ErrorKind::TooLarge => StatusCode::BAD_REQUEST,
-                ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Cancelled => status_of(e.kind),
-                _ => StatusCode::INTERNAL_SERVER_ERROR,
-            };
+            // As Prometheus answers what it cannot read.
+            let status = if e.kind == ErrorKind::TooLarge { StatusCode::BAD_REQUEST } else { status_of(e.kind) };
             plain(status, public_text(&e))
         }
     }

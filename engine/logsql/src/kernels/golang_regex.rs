@@ -4,11 +4,8 @@
 //! that begins no repetition is one too, and inside a class `[`, `&` and `~` mean themselves. A text is rewritten so
 //! that the crate reads what RE2 would.
 
-use quiver_types::matcher::affordable;
-use regex::{Regex, RegexBuilder};
-
-/// Largest compiled expression, in bytes.
-const BYTES_MAX: usize = 1 << 20;
+use quiver_types::matcher::{affordable, builder};
+use regex::Regex;
 
 /// Longest expression, in bytes: reading one takes some thousand times its size.
 const PATTERN_BYTES_MAX: usize = 16 << 10;
@@ -23,7 +20,7 @@ pub fn compile(pattern: &str) -> Result<Regex, String> {
     }
     let text = translate(pattern)?;
     affordable(&text).map_err(|e| e.message)?;
-    RegexBuilder::new(&text).octal(true).size_limit(BYTES_MAX).build().map_err(|e| match e {
+    builder(&text).octal(true).build().map_err(|e| match e {
         regex::Error::CompiledTooBig(_) => format!("the regular expression `{pattern}` is too large"),
         _ => format!("invalid regular expression `{pattern}`: {}", reason(&e.to_string())),
     })

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quiver_types::matcher::affordable;
+use quiver_types::matcher::{affordable, builder};
 use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, TextTest};
 
 use super::{
@@ -444,7 +444,7 @@ impl<'a> Parser<'a> {
             return Err(self.error_at(at, format!("a regular expression is longer than {REGEX_BYTES_MAX} bytes")));
         }
         affordable(pattern).map_err(|e| self.error_at(at, e.message))?;
-        let built = regex::RegexBuilder::new(&format!("^(?:{pattern})$")).size_limit(1 << 20).build();
+        let built = builder(&format!("^(?:{pattern})$")).build();
         built.map_err(|_| self.error_at(at, format!("`{pattern}` is no regular expression")))
     }
 

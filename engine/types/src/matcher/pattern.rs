@@ -39,8 +39,14 @@ impl Pattern {
 /// [`affordable`].
 pub fn compile(pattern: &str) -> Result<Regex> {
     affordable(pattern)?;
-    let regex = RegexBuilder::new(&format!("^(?s:{pattern})$")).size_limit(REGEX_BYTES_MAX).build();
-    regex.map_err(|e| Error::invalid(format!("invalid regular expression `{pattern}`: {e}")))
+    builder(&format!("^(?s:{pattern})$")).build().map_err(|e| Error::invalid(format!("invalid regular expression `{pattern}`: {e}")))
+}
+
+/// Gives a builder for a pattern that is [`affordable`], with the bounds that patterns of all languages have.
+pub fn builder(pattern: &str) -> RegexBuilder {
+    let mut builder = RegexBuilder::new(pattern);
+    builder.size_limit(REGEX_BYTES_MAX).dfa_size_limit(TABLE_BYTES_MAX);
+    builder
 }
 
 /// Refuses a pattern that takes long to be compiled: nothing can end that, and a size is known only when it is over.
@@ -74,6 +80,10 @@ const CLASSES_MAX: usize = 2000;
 
 /// Largest compiled regular expression, in bytes (`identity-and-access` section 7).
 pub const REGEX_BYTES_MAX: usize = 1 << 20;
+
+/// Most that a compiled regular expression keeps of the states that it met, in bytes, for each thread and direction. No
+/// budget counts these; patterns that meet more states than fit go on without them, slower.
+const TABLE_BYTES_MAX: usize = 256 << 10;
 
 /// Largest compiled regular expressions of one query together, in bytes.
 pub const QUERY_REGEX_BYTES_MAX: usize = 10 << 20;

@@ -15,7 +15,7 @@ use quiver_traces::assemble::assemble_all;
 use quiver_traces::export::ExportOptions;
 use quiver_traces::export::traceobject::{DAMAGED_CODE, write_wrapped};
 use quiver_traces::params::{kind, tag};
-use quiver_traces::{Closed, JsonWriter, ParamError, Params, Search, Selection, Trace, TraceError};
+use quiver_traces::{Closed, JsonWriter, ParamError, Params, Search, Selection, Trace, TraceError, spans_bytes};
 use quiver_types::spans::{AttributeTest, SpanFilter, TextTest, TraceId, parse_hex, read_spans};
 use quiver_types::{Access, Error};
 use serde_json::{Value, json};
@@ -275,6 +275,9 @@ async fn transform(State(state): State<Arc<AppState>>, request: Request) -> Resp
             access: &access,
         };
         let decoded = decode(TraceFormat::OtlpJson, None, &body, &ctx, &mut |_| true).map_err(Error::from)?;
+        let memory = state.engine.collected("spans", &call.ctx);
+        memory.add(spans_bytes(decoded.batch.len(), decoded.batch.memory_bytes()))?;
+        call.ctx.keep(memory);
         let mut spans = Vec::new();
         read_spans(&decoded.batch.flat(), &mut spans)?;
         let traces = assemble_all(spans);
