@@ -118,6 +118,26 @@ async fn limits_have_names() {
     assert_eq!(values(&ask(&server, "query", &[("query", "* | stats count() n")]).await, "n"), ["200000"]);
 }
 
+/// A list of very many values may be asked for in part.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_commonest_of_many_values() {
+    let (server, _dir) = start(&Options::default().env("QUIVER_QUERY__ROWS_MAX", "1000")).await;
+    let line = |n: usize| format!("{{\"_msg\":\"{n}\",\"n\":\"v{}\"}}\n", if n < 6 { n / 3 } else { n });
+    send(&server, "n0", (0..3000).map(line).collect()).await;
+    let all = [("query", "*"), ("field", "n")];
+    refused(&server, "field_values", &all, 422, "1000 rows").await;
+    let found = async |more: &[(&str, &str)]| {
+        let params: Vec<_> = all.iter().chain(more).copied().collect();
+        let answer = ask(&server, "field_values", &params).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.text()
+    };
+    let expected = r#"{"values":[{"value":"v0","hits":3},{"value":"v1","hits":3}]}"#;
+    assert_eq!(found(&[("limit", "2")]).await.trim(), expected);
+    assert_eq!(found(&[("filter", "1"), ("limit", "1")]).await.trim(), r#"{"values":[{"value":"v1","hits":3}]}"#);
+    assert_eq!(found(&[("filter", "v299")]).await.matches("\"hits\":1}").count(), 11);
+}
+
 /// Queries that try to see more than the filters of their request let them.
 const ESCAPES: &[&str] = &[
     "*",

@@ -200,11 +200,20 @@ impl Counted {
     }
 }
 
-/// Counts the values of a column by pipes; the plans instead, when they were asked for.
+/// Counts the values of a column by pipes; the plans instead, when they were asked for. What the answer leaves out is left
+/// out by the plan: of very many values those that the answer has are held.
 async fn counted(state: &AppState, ask: &Ask, pipes: &str, name: &str) -> Result<Result<Counted, Response>> {
-    let query = with_pipes(ask, pipes)?;
-    // What the answer is cut by is read before anything is planned or run.
-    ask.number("limit")?;
+    let mut pipes = pipes.to_owned();
+    if let Some(text) = ask.params.get("filter").filter(|text| !text.is_empty()) {
+        let _ = write!(pipes, " | filter {}:~{}", quoted(name), quoted(&regex::escape(text)));
+    }
+    match ask.number("limit")? {
+        0 => {}
+        limit => {
+            let _ = write!(pipes, " | sort by ({COUNT} desc, {}) limit {limit}", quoted(name));
+        }
+    }
+    let query = with_pipes(ask, &pipes)?;
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(Err(plans));
     }
