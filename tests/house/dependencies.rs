@@ -51,6 +51,31 @@ fn crates_name_no_versions() {
 }
 
 #[test]
+fn crates_name_what_they_depend_on() {
+    let sources = files();
+    let mut unused = Vec::new();
+    for path in sources.iter().filter(|p| p.ends_with("/Cargo.toml") && *p != "tests/features/Cargo.toml") {
+        let folder = path.trim_end_matches("Cargo.toml");
+        let own: Vec<String> =
+            sources.iter().filter(|p| p.starts_with(folder) && p.ends_with(".rs")).map(|p| read(p)).collect();
+        let manifest = read(path);
+        for name in ["dependencies", "dev-dependencies"] {
+            let names = section(&manifest, name).filter_map(|line| line.split(['.', ' ', '=']).next());
+            let silent = names.filter(|name| *name != "quiver-features").filter(|name| {
+                let name = name.replace('-', "_");
+                let is_word = |at: usize, text: &str| {
+                    let edge = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_');
+                    edge(text[..at].chars().next_back()) && edge(text[at + name.len()..].chars().next())
+                };
+                !own.iter().any(|text| text.match_indices(&name).any(|(at, _)| is_word(at, text)))
+            });
+            unused.extend(silent.map(|name| format!("{path}: {name}")));
+        }
+    }
+    none("dependencies that their crate never names", &unused);
+}
+
+#[test]
 fn every_dependency_is_used() {
     let root_manifest = read("Cargo.toml");
     let manifests: Vec<String> = files().into_iter().filter(|p| p.ends_with("/Cargo.toml")).map(|p| read(&p)).collect();
