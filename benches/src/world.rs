@@ -166,7 +166,7 @@ impl World {
     pub fn select(&self, matchers: Vec<Matcher>, range: MillisRange) -> SelectedSeries {
         let ctx = self.context();
         let snapshot = self.app.source.snapshot();
-        let selector = SeriesSelector { matchers, range };
+        let selector = SeriesSelector { matchers, range, labels: None };
         self.runtime.block_on(snapshot.select(&ctx.access, &selector, &ctx.stats)).expect("selected")
     }
 

@@ -95,7 +95,12 @@ pub(crate) struct Scope {
     pub(crate) detail: Detail,
     /// Where samples are counted.
     pub(crate) tally: TallyId,
+    /// Which labels of a selector right here are of interest.
+    pub(crate) labels: LabelsId,
 }
+
+/// Labels that the operators around a selector look at: a number of [`Planner::wanted`]; none: all.
+pub(crate) type LabelsId = Option<u32>;
 
 /// What of the histograms of a selector the functions around it ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -113,6 +118,11 @@ impl Scope {
     /// The scope of what is evaluated once.
     pub(crate) fn once(self) -> Self {
         Self { grid: Grid { steps: 1, ..self.grid }, single: true, ..self }
+    }
+
+    /// The scope of what needs all labels.
+    pub(crate) fn with_labels(self) -> Self {
+        Self { labels: None, ..self }
     }
 
     /// The scope of what needs whole histograms.
@@ -223,6 +233,8 @@ pub(crate) struct Planner {
     pub(crate) joins: AtomicUsize,
     /// Matchers that more than one selector of the query has.
     pub(crate) repeated: HashSet<Vec<Matcher>>,
+    /// Lists of labels that aggregations look at.
+    pub(crate) wanted: Mutex<Vec<Arc<[String]>>>,
     /// Patterns of `label_replace` so far.
     pub(crate) patterns: Mutex<HashMap<String, Regex>>,
 }
@@ -274,9 +286,14 @@ impl Planner {
         })
     }
 
-    /// Plans an expression at the steps of the scope.
+    /// Plans an expression at the steps of the scope. That few labels are of interest goes as far as to selectors and
+    /// to functions of one vector; all else looks at them all.
     pub(crate) fn expr<'a>(&'a self, expr: &'a Expr, scope: Scope) -> BoxFuture<'a, Result<Planned>> {
         async move {
+            let scope = match &expr.kind {
+                ExprKind::Paren(_) | ExprKind::Call { .. } | ExprKind::VectorSelector(_) => scope,
+                _ => scope.with_labels(),
+            };
             match &expr.kind {
                 ExprKind::Number { value, .. } => Ok(Planned::Scalar(ScalarPlan::Const(*value))),
                 ExprKind::String(text) => Ok(Planned::String(text.shown().to_owned())),

@@ -432,10 +432,11 @@ impl PromqlEngine {
             subquery_step_ms: self.settings.subquery_step_ms,
             joins: AtomicUsize::new(0),
             repeated: repeated(&expr),
+            wanted: Mutex::default(),
             patterns: Mutex::default(),
         };
         let single = times.start_ms == times.end_ms;
-        Job { planner, expr, scope: Scope { grid: grid(times), single, detail: Detail::All, tally: 0 } }
+        Job { planner, expr, scope: Scope { grid: grid(times), single, detail: Detail::All, tally: 0, labels: None } }
     }
 }
 

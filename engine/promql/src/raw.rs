@@ -39,7 +39,7 @@ impl RawReader {
     /// # Errors
     /// LimitExceeded, Timeout, Cancelled, Internal.
     pub async fn select(&self, matchers: Vec<Matcher>, range: MillisRange) -> Result<RawSeries> {
-        let selector = SeriesSelector { matchers, range };
+        let selector = SeriesSelector { matchers, range, labels: None };
         let selected = self.snapshot.select(&self.ctx.access, &selector, &self.ctx.stats).await?;
         self.ctx.check("query preparation")?;
         let plan = if selected.table.is_empty() {

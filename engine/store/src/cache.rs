@@ -1,19 +1,21 @@
-//! Caches of what every query needs of a part: footers with page indexes, series tables, and hot blocks of remote
-//! files. Bounded by bytes, least recently used go first.
+//! Caches of what every query needs of a part: footers with page indexes, pages of series and labels, and hot blocks of
+//! remote files. Bounded by bytes, least recently used go first.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use arrow::array::StringArray;
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
+use roaring::RoaringBitmap;
 
 use crate::decoded::DecodedCache;
 use crate::part::logs::{ColumnIndex, PartLogs};
 use crate::part::spans::SpanIndex;
-use crate::part::{Footer, PartId, PartSeries};
+use crate::part::{Footer, MemoryIndex, PartId, SeriesPage};
 use crate::sample_blocks::SampleBlocks;
 
 /// A map that forgets the least recently used entries; bounded by the sum of the entries' own sizes. Sharded by key.
@@ -161,13 +163,39 @@ impl<K: Hash + Eq, V> Shard<K, V> {
     }
 }
 
+/// What is kept of the series of a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Piece {
+    /// A page of series, by number.
+    Page(u32),
+    /// Values of a label, by the first row of their page.
+    Values(u64),
+    /// The series of one (label, value), by row.
+    Postings(u64),
+    /// The index of a part without one on disk.
+    Index,
+}
+
+/// See [`Piece`].
+#[derive(Debug, Clone)]
+pub(crate) enum Held {
+    /// A page of series.
+    Page(Arc<SeriesPage>),
+    /// Values.
+    Values(StringArray),
+    /// Series.
+    Postings(Arc<RoaringBitmap>),
+    /// An index.
+    Index(Arc<MemoryIndex>),
+}
+
 /// The caches of a store.
 #[derive(Debug)]
 pub struct Caches {
     /// Footers with page indexes, by part and kind of file.
     pub footers: Lru<(PartId, u8), Arc<Footer>>,
-    /// Series tables.
-    pub series: Lru<PartId, Arc<PartSeries>>,
+    /// Pages of series and of the index of their labels.
+    pub(crate) series: Lru<(PartId, Piece), Held>,
     /// Where traces are.
     pub(crate) span_indexes: Lru<PartId, Arc<SpanIndex>>,
     /// Checked blocks of remote files, by part, kind of file and number of the block.
@@ -192,7 +220,7 @@ impl Caches {
         let rest = bytes_max - decoded - blocks - logs;
         Self {
             footers: Lru::new(rest / 4, 4),
-            // One shard: a large series table must fit whenever the budget has room for it.
+            // One shard: the index of a part that was written before there was one on disk must fit when it can.
             series: Lru::new(rest / 2, 1),
             span_indexes: Lru::new(rest / 4, 1),
             blocks: Lru::new(blocks, 8),
@@ -209,7 +237,6 @@ impl Caches {
             return;
         }
         for part in parts {
-            self.series.remove(part);
             self.logs.remove(part);
             self.span_indexes.remove(part);
             for kind in 0..=u8::try_from(crate::part::KINDS.len()).unwrap_or(u8::MAX) {
@@ -217,6 +244,7 @@ impl Caches {
             }
         }
         let gone: HashSet<PartId> = parts.iter().copied().collect();
+        self.series.retain(|(part, _)| !gone.contains(part));
         self.blocks.retain(|(part, ..)| !gone.contains(part));
         self.words.retain(|(part, _)| !gone.contains(part));
         self.decoded.forget(&gone);

@@ -143,7 +143,9 @@ async fn compact(core: &Arc<Core>, force: bool, resting: &mut Resting) -> Result
         turn += 1;
         let oldest = turn % OLDEST_EVERY == 0;
         let next = if oldest { plans.pop() } else { plans.into_iter().next() };
-        let Some(next) = next.filter(|_| force || !core.spool_full()) else {
+        // Where memory is short, what clients wait for comes first, too.
+        let short = core.settings.pressure.is_short();
+        let Some(next) = next.filter(|_| force || !(core.spool_full() || short)) else {
             let waits = |p: &Part| p.meta.place == Place::Spool && !damaged.contains(&p.meta.id);
             let uploads = visible.parts.iter().any(|p| waits(p) && p.meta.level < 2);
             drop(visible);

@@ -14,9 +14,11 @@ mod floats;
 mod footer;
 mod groups;
 mod hists;
+mod index;
+mod labels;
 pub(crate) mod logs;
 mod names;
-mod postings;
+mod pairs;
 mod reader;
 mod rows;
 mod run_reader;
@@ -42,7 +44,9 @@ pub use names::NameFilter;
 pub use reader::Part;
 pub use rows::write_rows_part;
 pub use run_reader::RunReader;
-pub use series::{LabelCodes, PartLabel, PartSeries, SeriesRows};
+pub(crate) use index::{LabelIndex, MemoryIndex};
+pub(crate) use labels::LabelTexts;
+pub use series::{ChosenSeries, SeriesPage, SeriesRows};
 pub use writer::PartWriter;
 
 /// Version of the files' layout, as it stands in each footer.

@@ -1,11 +1,17 @@
 //! The registry of live series: one per process, shared by all generations.
 //!
 //! A series has one entry, however many generations hold samples of it, and goes when the last of them is dropped (a
-//! snapshot that reads a generation keeps it). Its number is never used again in this process. Two halves with locks
-//! of their own: identities with reference counts, for the WAL's thread alone, and the [`Index`] that readers use, which
-//! is written only when a series is new to the process.
+//! snapshot that reads a generation keeps it). Then its number is free for another series, the least first. Two halves
+//! with locks of their own: identities with reference counts, for the WAL's thread alone, and the [`Index`] that readers
+//! use, which is written only when a series is new to the process.
+//!
+//! Nobody meets another series under a number that he knows. Who holds a generation holds a reference to each series in
+//! it, so none of its numbers comes free. A bitmap of numbers may be older than a series that was let in since, under a
+//! number that the bitmap knows of one that went: that series has rows of later writes alone, which a snapshot does not
+//! see, and so `Generation::held_slots` leaves it out.
 
 pub(crate) mod index;
+mod matching;
 pub(crate) mod paged;
 mod postings;
 
@@ -13,7 +19,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use hashbrown::HashTable;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
-use quiver_types::{LabelSet, Matcher, SeriesId};
+use quiver_types::{LabelSet, SeriesId};
 use roaring::RoaringBitmap;
 
 pub(crate) use index::Index;
@@ -36,7 +42,35 @@ pub struct Registry {
 #[derive(Debug, Default)]
 struct Identities {
     table: HashTable<Identity>,
+    /// Numbers from here on were never given out.
     next_number: u32,
+    /// Numbers below that are free.
+    free: RoaringBitmap,
+}
+
+impl Identities {
+    /// Gives the number that the next series gets.
+    fn free_number(&self) -> u32 {
+        self.free.min().unwrap_or(self.next_number)
+    }
+
+    fn take_number(&mut self, number: u32) {
+        if !self.free.remove(number) {
+            self.next_number = number + 1;
+        }
+    }
+
+    fn give_back(&mut self, numbers: &[u32]) {
+        self.free.extend(numbers);
+        // What is free at the end was as good as never given out.
+        while self.next_number > 0 && self.free.remove(self.next_number - 1) {
+            self.next_number -= 1;
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.table.allocation_size() + self.free.serialized_size()
+    }
 }
 
 /// 32 bytes. `slot` is the series' place in the generation `ordinal`, the last one that took it in.
@@ -144,8 +178,8 @@ impl Registry {
                 continue;
             }
             let index = index.get_or_insert_with(|| self.index.write());
-            let number = identities.next_number;
-            let bytes = index.bytes() + identities.table.allocation_size();
+            let number = identities.free_number();
+            let bytes = index.bytes() + identities.bytes();
             if number == u32::MAX || bytes > bytes_max {
                 taken(Attached::Refused);
                 continue;
@@ -154,7 +188,7 @@ impl Registry {
                 taken(Attached::Barred);
                 continue;
             }
-            identities.next_number += 1;
+            identities.take_number(number);
             index.define(number, id, canonical);
             let entry = Identity { id, number, references: 1, ordinal, slot: next_slot };
             identities.table.insert_unique(hash(id), entry, |e| hash(e.id));
@@ -190,22 +224,18 @@ impl Registry {
             if !gone.is_empty() {
                 let mut index = self.index.write();
                 gone.iter().for_each(|&n| index.remove(n));
+                identities.give_back(&gone);
                 self.account(&index, &identities);
             }
         }
     }
 
     fn account(&self, index: &Index, identities: &Identities) {
-        let bytes = index.bytes() + identities.table.allocation_size();
+        let bytes = index.bytes() + identities.bytes();
         self.bytes.store(bytes, Relaxed);
         METRICS.registry_series.set(index.len() as u64);
         METRICS.registry_pairs.set(index.pairs_len() as u64);
         METRICS.registry_bytes.set(bytes as u64);
-    }
-
-    /// Gives the numbers of all series that the matchers match, whatever generation holds them.
-    pub fn matching(&self, matchers: &[Matcher]) -> RoaringBitmap {
-        self.index.read().matching(matchers)
     }
 
     /// Gives the labels of live series (those of a generation that the caller holds), calling back in order.
@@ -220,6 +250,10 @@ impl Registry {
             let (id, labels) = index.labels(number, &mut scratch).expect("a generation that is held keeps its series");
             found(id, labels);
         }
+    }
+
+    fn read_index(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read()
     }
 
     /// Lets a function read the index.
@@ -289,8 +323,36 @@ mod tests {
         assert_eq!(r.len(), 2);
         r.release(&[1, 2]);
         assert_eq!(r.len(), 0);
-        // Numbers do not come back.
-        assert_eq!(attach(&r, b, 0, &sets[..1], usize::MAX), [New(3)]);
+        // Numbers come back.
+        assert_eq!(attach(&r, b, 0, &sets[..1], usize::MAX), [New(0)]);
+    }
+
+    #[test]
+    fn numbers_do_not_run_out() {
+        let r = Registry::default();
+        let mut kept: Vec<u32> = Vec::new();
+        for round in 0..50usize {
+            // Each generation has some series of the one before, and is let go when the next is there.
+            let sets: Vec<_> = (round * 500..round * 500 + 1000).map(labels).collect();
+            let ordinal = r.next_ordinal();
+            let mut now = Vec::new();
+            for attached in attach(&r, ordinal, 0, &sets, usize::MAX) {
+                let Attached::New(number) = attached else { panic!("new to this generation") };
+                now.push(number);
+            }
+            r.release(&std::mem::replace(&mut kept, now));
+            assert!(kept.iter().all(|&number| number < 2500), "{:?}", kept.iter().max());
+            let distinct: std::collections::BTreeSet<_> = kept.iter().collect();
+            assert_eq!(distinct.len(), 1000, "no two series have one number");
+            let mut at = 0;
+            r.for_labels(kept.iter().copied(), |id, found| {
+                assert_eq!((id, &found), (sets[at].id(), &sets[at]));
+                at += 1;
+            });
+        }
+        r.release(&kept);
+        assert_eq!((r.len(), r.identities.lock().next_number, r.identities.lock().free.len()), (0, 0, 0));
+        assert!(r.bytes() < 200_000, "{}", r.bytes());
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod exemplars;
 mod handle;
 mod labels;
 mod live;
+mod matching;
 mod prune;
 mod resolve;
 #[cfg(test)]
@@ -40,7 +41,7 @@ use handle::selector_text;
 use labels::{Wanted, labels};
 use live::LiveMatches;
 use resolve::Question;
-use union::{SeriesList, unite};
+use union::{SeriesList, is_one_list, unite};
 
 /// This part of the budget is for metadata of metrics.
 const METADATA_SHARE: usize = 8;
@@ -98,8 +99,19 @@ impl StoreSnapshot {
     /// Resolves a question: the table, and where its rows are.
     async fn resolve(&self, question: &Question<'_>, stats: &ReadStats) -> Result<(Arc<SeriesTable>, Selection)> {
         let (parts, pruned) = question.parts(&self.snapshot, stats);
-        let narrowed = self.caches.base.resolve(question, parts, stats).await?;
-        let live = live::resolve(question, &self.snapshot);
+        let live = live::resolve(question, &self.snapshot, stats);
+        let considered = parts.iter().map(|part| part.meta.series).sum::<u64>()
+            + live.iter().map(|live| live.generation.series() as u64).sum::<u64>();
+        let mut narrowed = self.caches.base.resolve(question, parts.clone(), stats).await?;
+        if question.labels.is_some() && !live.is_empty() && !narrowed.ids.is_empty() {
+            let lists = live.iter().map(|live| live as &dyn SeriesList);
+            let all: Vec<_> = std::iter::once(&narrowed as &dyn SeriesList).chain(lists).collect();
+            if !is_one_list(&all) {
+                // Live series stand between those of parts: where, only all of their labels tell.
+                let whole = Question { labels: None, ..*question };
+                narrowed = self.caches.base.resolve(&whole, parts, stats).await?;
+            }
+        }
         let mut selection = Selection {
             rows: 0,
             parts: Vec::new(),
@@ -108,13 +120,15 @@ impl StoreSnapshot {
             pruned,
             selector: selector_text(question.selectors),
             dropped: 0,
+            considered,
         };
         let table = if live.is_empty() {
             selection.parts = narrowed.parts;
             narrowed.table
         } else {
             let lists = live.iter().map(|live| live as &dyn SeriesList);
-            let union = unite(&std::iter::once(&narrowed as &dyn SeriesList).chain(lists).collect::<Vec<_>>(), stats)?;
+            let all: Vec<_> = std::iter::once(&narrowed as &dyn SeriesList).chain(lists).collect();
+            let union = unite(&all, question.labels.map(|names| &**names), stats).await?;
             let mut rows = union.rows.into_iter();
             let of_parts = rows.next().unwrap_or_default();
             let moved = !Arc::ptr_eq(&union.table, &narrowed.table);
@@ -148,7 +162,7 @@ impl SeriesSnapshot for StoreSnapshot {
 
     async fn select(&self, access: &Access, selector: &SeriesSelector, stats: &ReadStats) -> Result<SelectedSeries> {
         let selectors = std::slice::from_ref(&selector.matchers);
-        let question = Question { access, selectors, range: selector.range };
+        let question = Question { access, selectors, range: selector.range, labels: selector.labels.as_ref() };
         let (table, selection) = self.resolve(&question, stats).await?;
         let has_histograms = selection.has_histograms();
         Ok(SelectedSeries { table, has_histograms, keep: Arc::default(), handle: Arc::new(selection) })
@@ -161,7 +175,7 @@ impl SeriesSnapshot for StoreSnapshot {
         range: MillisRange,
         stats: &ReadStats,
     ) -> Result<Vec<String>> {
-        labels(&Question { access, selectors, range }, Wanted::Names, &self.snapshot, stats).await
+        labels(&Question { access, selectors, range, labels: None }, Wanted::Names, &self.snapshot, stats).await
     }
 
     async fn label_values(
@@ -172,7 +186,7 @@ impl SeriesSnapshot for StoreSnapshot {
         range: MillisRange,
         stats: &ReadStats,
     ) -> Result<Vec<String>> {
-        labels(&Question { access, selectors, range }, Wanted::Values(name), &self.snapshot, stats).await
+        labels(&Question { access, selectors, range, labels: None }, Wanted::Values(name), &self.snapshot, stats).await
     }
 
     async fn metadata(&self, access: &Access, metric: Option<&str>, stats: &ReadStats) -> Result<Vec<MetricMetadata>> {
@@ -186,7 +200,7 @@ impl SeriesSnapshot for StoreSnapshot {
         range: MillisRange,
         stats: &ReadStats,
     ) -> Result<Vec<SeriesExemplars>> {
-        let (table, selection) = self.resolve(&Question { access, selectors, range }, stats).await?;
+        let (table, selection) = self.resolve(&Question { access, selectors, range, labels: None }, stats).await?;
         exemplars::read(&table, &selection, range, stats).await
     }
 }

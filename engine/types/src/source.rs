@@ -18,12 +18,14 @@ pub struct SeriesSelector {
     pub matchers: Vec<Matcher>,
     /// Samples outside are of no interest. Series that have none inside may still be given.
     pub range: MillisRange,
+    /// Labels that the operators around the selector look at; `None`: all. The table of the answer has no others.
+    pub labels: Option<Arc<[String]>>,
 }
 
 /// The series that a selector gave, pinned to the snapshot that it was asked of.
 #[derive(Clone)]
 pub struct SelectedSeries {
-    /// Labels; rows in no promised order, no two rows alike.
+    /// Labels; rows in no promised order. No two series are alike, but rows may be where some labels were asked for.
     pub table: Arc<SeriesTable>,
     /// Whether any of the series may hold native histograms in the range.
     pub has_histograms: bool,

@@ -106,6 +106,10 @@ counters! {
     cache_hits,
     /// Look-ups that no cache answered.
     cache_misses,
+    /// Pages of series and of their index that were decoded; nothing counts that a cache answered.
+    index_pages_read,
+    /// Series of the parts and of the live data that the selectors were asked of.
+    series_considered,
     /// Series that the selectors gave.
     series,
     /// Samples that were decoded or copied from live data.

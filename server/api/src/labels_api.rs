@@ -134,7 +134,7 @@ async fn series(State(state): State<Arc<AppState>>, request: Request) -> Respons
         let mut found = BTreeSet::new();
         let pace = Pace::new(&ctx, "series look-up");
         for matchers in ask.selectors {
-            let selector = SeriesSelector { matchers, range: ask.range };
+            let selector = SeriesSelector { matchers, range: ask.range, labels: None };
             let selected = snapshot.select(&ctx.access, &selector, &ctx.stats).await?;
             ctx.check("series look-up")?;
             let table = &selected.table;

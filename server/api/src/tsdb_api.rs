@@ -44,7 +44,7 @@ async fn status(State(state): State<Arc<AppState>>, request: Request) -> Respons
         let head = Head::of(&state.store.visible());
         let work = async move {
             let matchers = vec![Matcher::new(METRIC_NAME, MatchOp::NotEqual, "")?];
-            let selector = SeriesSelector { matchers, range: MillisRange::ALL };
+            let selector = SeriesSelector { matchers, range: MillisRange::ALL, labels: None };
             let selected = snapshot.select(&inner.access, &selector, &inner.stats).await?;
             inner.check("series look-up")?;
             // Counts of the values of one label at a time, and the largest of all labels.

@@ -12,7 +12,7 @@ use super::call::texts;
 use super::hash::labels_hash;
 use super::invariant::unparen;
 use super::labels::{self, Groups, group};
-use super::{Planned, Planner, ScalarPlan, Scope, VectorPlan, failed};
+use super::{LabelsId, Planned, Planner, ScalarPlan, Scope, VectorPlan, failed};
 use crate::aggregate::{Accumulator, CountValues};
 use crate::ast::{AggregateExpr, AggregateOp, PosRange};
 use crate::kernel::Block;
@@ -31,8 +31,9 @@ impl Planner {
             None => None,
         };
         let inner = unparen(&a.expr);
+        let labels = self.want_labels(a)?;
         // Not `vector`: what does not depend on the step is evaluated once with the aggregation around it.
-        let Planned::Vector(vector) = self.expr(inner, scope).await? else {
+        let Planned::Vector(vector) = self.expr(inner, Scope { labels, ..scope }).await? else {
             return Err(super::unexpected("instant vector"));
         };
         let names = Grouping::of(a);
@@ -43,6 +44,25 @@ impl Planner {
             let param = param.ok_or_else(|| super::unexpected("parameter"))?;
             self.select_rows(a, vector, groups, param, pos, scope).map(Planned::Vector)
         }
+    }
+
+    /// Says which labels an aggregation looks at. The metric name is always among them: remarks on values name it.
+    fn want_labels(&self, a: &AggregateExpr) -> Result<LabelsId> {
+        if a.without || !Accumulator::handles(a.op) {
+            return Ok(None);
+        }
+        let mut names: Vec<String> = a.grouping.iter().map(String::clone).chain([METRIC_NAME.to_owned()]).collect();
+        names.sort_unstable();
+        names.dedup();
+        self.room.take(names.iter().map(|name| name.len() + size_of::<String>()).sum())?;
+        let mut wanted = self.wanted.lock();
+        wanted.push(names.into());
+        Ok(Some(wanted.len() as u32 - 1))
+    }
+
+    /// Gives the labels that a selector is to give.
+    pub(crate) fn wanted_labels(&self, scope: Scope) -> Option<Arc<[String]>> {
+        scope.labels.and_then(|id| self.wanted.lock().get(id as usize).map(Arc::clone))
     }
 
     fn fold(

@@ -29,8 +29,8 @@ impl Planner {
         match &function.kernel {
             Kernel::Range(range) => self.range_call(function, range, args, scope).await.map(Planned::Vector),
             Kernel::Elementwise(kernel) => self.elementwise(function, *kernel, args, scope).await.map(Planned::Vector),
-            Kernel::Scalar(f) => self.scalar_call(*f, args, scope).await.map(Planned::Scalar),
-            Kernel::Special(kind) => self.special(*kind, args, pos, scope).await,
+            Kernel::Scalar(f) => self.scalar_call(*f, args, scope.with_labels()).await.map(Planned::Scalar),
+            Kernel::Special(kind) => self.special(*kind, args, pos, scope.with_labels()).await,
         }
     }
 
@@ -62,7 +62,7 @@ impl Planner {
         let (mut params, mut inputs) = (Vec::new(), Vec::new());
         for (i, arg) in args.iter().enumerate() {
             if i != range.matrix_arg {
-                params.push(Self::param(self.scalar(arg, scope).await?, &mut inputs, 1));
+                params.push(Self::param(self.scalar(arg, scope.with_labels()).await?, &mut inputs, 1));
             }
         }
         let first = args.first().map_or(PosRange::default(), |a| unparen(a).pos);
@@ -89,7 +89,7 @@ impl Planner {
         let mut vector = self.vector(first, scope).await?;
         let mut scalars = Vec::with_capacity(rest.len());
         for arg in rest {
-            scalars.push(self.scalar(arg, scope).await?);
+            scalars.push(self.scalar(arg, scope.with_labels()).await?);
         }
         vector.push_with(scalars, |params| Stage::Function { name: function.name, kernel, params });
         vector.drop_names();

@@ -55,10 +55,11 @@ impl Planner {
         selector: &VectorSelector,
         start: Millis,
         end: Millis,
+        scope: Scope,
     ) -> Result<(SelectedSeries, MillisRange)> {
         self.room.take(SELECTOR_BYTES)?;
         let range = MillisRange::new(start.saturating_add(1), end);
-        let wanted = SeriesSelector { matchers: selector.matchers.clone(), range };
+        let wanted = SeriesSelector { matchers: selector.matchers.clone(), range, labels: self.wanted_labels(scope) };
         let selected = self.snapshot.select(&self.run.ctx.access, &wanted, &self.run.ctx.stats).await?;
         self.run.ctx.check("query preparation")?;
         // Which rows lose their names, and which are wanted.
@@ -129,7 +130,7 @@ impl Planner {
         let smoothed = matches!(function, RollupFunction::Smoothed);
         let ahead = if smoothed { self.lookback_ms } else { 0 };
         let (first, last) = ends(at, scope.grid, offset_ms);
-        let (selected, range) = self.select(selector, first - self.lookback_ms, last + ahead).await?;
+        let (selected, range) = self.select(selector, first - self.lookback_ms, last + ahead, scope).await?;
         let window =
             Window { range_ms: self.lookback_ms, offset_ms, anchored: false, smoothed, lookback_ms: self.lookback_ms };
         let request = SampleRequest {
@@ -205,7 +206,7 @@ impl Planner {
         let (first, last) = ends(at, scope.grid, offset_ms);
         let behind = if selector.anchored || selector.smoothed { self.lookback_ms } else { 0 };
         let ahead = if selector.smoothed { self.lookback_ms } else { 0 };
-        let (selected, range) = self.select(selector, first - range_ms - behind, last + ahead).await?;
+        let (selected, range) = self.select(selector, first - range_ms - behind, last + ahead, scope).await?;
         let histograms = selected.has_histograms;
         let request = SampleRequest { range, floats: true, histograms, start_times, again: self.reads_again(selector) };
         let table = Arc::clone(&selected.table);
@@ -230,7 +231,7 @@ impl Planner {
     /// Plans a subquery for a range function.
     pub(crate) async fn subquery_samples(&self, subquery: &SubqueryExpr, scope: Scope) -> Result<Samples> {
         let (vector, grid, window, at) = self.subquery(subquery, scope, false).await?;
-        let inner = Scope { grid, single: grid.steps == 1, detail: Detail::Buckets, tally: scope.tally };
+        let inner = Scope { grid, single: grid.steps == 1, detail: Detail::Buckets, tally: scope.tally, labels: None };
         let (table, drop_name) = (Arc::clone(&vector.table), Arc::clone(&vector.drop_name));
         let histograms = vector.histograms;
         let plan = self.finish(vector, inner)?;
@@ -265,7 +266,7 @@ impl Planner {
         let grid = Grid { start, step_ms, steps };
         let merge = if whole { Merge::Whole } else { Merge::Argument { offset_ms, range_ms } };
         let tally = self.tally(scope.tally, grid, merge);
-        let inner = Scope { grid, single: start == last, detail: Detail::Buckets, tally };
+        let inner = Scope { grid, single: start == last, detail: Detail::Buckets, tally, labels: None };
         let vector = match self.operand(&subquery.expr, inner).await? {
             Planned::Vector(vector) => vector,
             Planned::Scalar(scalar) => {

@@ -126,7 +126,7 @@ impl Job {
         let began = Instant::now();
         let (table, mut series) = match range {
             RangePlan::Grid { vector, grid } => {
-                let scope = Scope { grid, single: grid.steps == 1, detail: Detail::All, tally: 0 };
+                let scope = Scope { grid, single: grid.steps == 1, detail: Detail::All, tally: 0, labels: None };
                 let result = self.vector(vector, scope, timings).await?;
                 let room = &self.planner.room;
                 let mut series = Vec::with_capacity(result.len());
@@ -219,7 +219,7 @@ impl Job {
             Planned::Vector(vector) => self.planner.finish(vector, self.scope)?,
             Planned::Range(RangePlan::Scan { plan, .. }) => plan,
             Planned::Range(RangePlan::Grid { vector, grid }) => {
-                self.planner.finish(vector, Scope { grid, single: grid.steps == 1, detail: Detail::All, tally: 0 })?
+                self.planner.finish(vector, Scope { grid, single: grid.steps == 1, detail: Detail::All, tally: 0, labels: None })?
             }
         };
         self.planner.engine.explain(&plan, &self.planner.run.ctx, analyze).await

@@ -44,7 +44,7 @@ async fn confirm(core: &Core, output: &PartMeta) -> Result<()> {
     let (part, stats) = (core.part(output.clone()), ReadStats::default());
     part.verify().await?;
     let found = if output.table == metrics::TABLE.name {
-        part.series(&stats).await?.len() as u64
+        part.confirm_series(&stats).await?
     } else if output.table == logs::TABLE.name {
         super::logs::confirm(&part).await?
     } else if output.table == spans::TABLE.name {
@@ -179,7 +179,7 @@ async fn sources(inputs: &[Arc<Part>]) -> Result<Vec<Source>> {
         let mut keyed = Vec::with_capacity(parts.len());
         let alone = parts.len() == 1;
         for part in parts {
-            let first = if alone { None } else { Some(part.series(&ReadStats::default()).await?.labels(0)) };
+            let first = if alone { None } else { Some(part.label_set(0, &ReadStats::default()).await?) };
             keyed.push((first, part));
         }
         keyed.sort_by(|a, b| match (&a.0, &b.0) {

@@ -34,6 +34,7 @@ pub(super) mod keys {
     pub(crate) const SORT_KEY: &str = "quiver.sort_key";
     pub(crate) const CRC: &str = "quiver.crc";
     pub(crate) const LABELS: &str = "quiver.labels";
+    pub(crate) const LABEL_ROWS: &str = "quiver.label_rows";
     pub(crate) const META: &str = "quiver.meta";
     pub(crate) const META_CRC: &str = "quiver.meta_crc";
 }

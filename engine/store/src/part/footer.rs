@@ -1,6 +1,7 @@
 //! The footer of a file with its page indexes: read in one range, checked, parsed once, cached.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
@@ -14,6 +15,7 @@ use quiver_types::tables;
 
 use super::checksum::{BLOCK_BYTES, decode_sums};
 use super::file::keys;
+use super::index::Directory;
 use super::{FileMeta, PART_FORMAT};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -23,6 +25,7 @@ pub struct Footer {
     arrow: OnceLock<ArrowReaderMetadata>,
     coded: OnceLock<ArrowReaderMetadata>,
     all_coded: OnceLock<ArrowReaderMetadata>,
+    directory: OnceLock<Option<Arc<Directory>>>,
     sums: Vec<u32>,
     good: Box<[AtomicU64]>,
     data_end: u64,
@@ -72,7 +75,8 @@ impl Footer {
             metadata.offset_index().into_iter().flatten().flatten().map(|c| c.page_locations().len() as u64).sum();
         let good = (0..sums.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         let (arrow, coded, all_coded) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Ok(Self { metadata, arrow, coded, all_coded, sums, good, data_end, group_starts, pages })
+        let directory = OnceLock::new();
+        Ok(Self { metadata, arrow, coded, all_coded, directory, sums, good, data_end, group_starts, pages })
     }
 
     /// Parsed metadata with page indexes.
@@ -166,6 +170,45 @@ impl Footer {
         key_value(&self.metadata, key)
     }
 
+    /// Where the rows of each label are, of an `.index` of metrics; none when it does not say.
+    pub(super) fn directory(&self, file: &FileMeta) -> Result<Option<&Arc<Directory>>> {
+        if let Some(directory) = self.directory.get() {
+            return Ok(directory.as_ref());
+        }
+        let read = |text| {
+            Directory::parse(text, self.rows()).ok_or_else(|| damaged(&file.key, "its rows of labels cannot be read"))
+        };
+        let directory = self.value(keys::LABEL_ROWS).map(read).transpose()?.map(Arc::new);
+        Ok(self.directory.get_or_init(|| directory).as_ref())
+    }
+
+    /// Estimates the decoded bytes of some rows of columns, from the sizes of their pages.
+    pub(super) fn decoded_bytes(&self, columns: &[usize], rows: &[Range<u64>]) -> usize {
+        let mut sum = 0;
+        for (group, bounds) in self.group_starts.windows(2).enumerate() {
+            for &column in columns {
+                let chunk = self.metadata.row_group(group).column(column);
+                let locations = self.page_locations(group, column);
+                let ratio = chunk.uncompressed_size() as f64 / (chunk.compressed_size() as f64).max(1.0);
+                let mut next = 0;
+                for r in rows {
+                    let (start, end) = (r.start.max(bounds[0]), r.end.min(bounds[1]));
+                    if start >= end {
+                        continue;
+                    }
+                    let (start, end) = (start - bounds[0], end - bounds[0]);
+                    let first = locations.partition_point(|p| p.first_row_index as u64 <= start).saturating_sub(1);
+                    let end = locations.partition_point(|p| (p.first_row_index as u64) < end);
+                    for page in &locations[first.max(next).min(end)..end] {
+                        sum += (f64::from(page.compressed_page_size) * ratio) as usize;
+                    }
+                    next = next.max(end);
+                }
+            }
+        }
+        sum
+    }
+
     /// Says whether a block was found good before.
     pub(super) fn is_good(&self, block: u64) -> bool {
         self.good[(block / 64) as usize].load(Relaxed) & (1 << (block % 64)) != 0
@@ -185,7 +228,9 @@ impl Footer {
 
     /// Bytes in memory, for the cache.
     pub(super) fn memory_bytes(&self) -> u64 {
-        (self.metadata.memory_size() + self.sums.len() * 5 + self.group_starts.len() * 8 + 512) as u64
+        // Names stand in the text and beside it.
+        let directory = self.value(keys::LABEL_ROWS).map_or(0, |text| 3 * text.len());
+        (self.metadata.memory_size() + directory + self.sums.len() * 5 + self.group_starts.len() * 8 + 512) as u64
     }
 }
 

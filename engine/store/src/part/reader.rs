@@ -13,7 +13,7 @@ use super::fetch::{Purpose, kind_number};
 use super::file::keys;
 use super::footer::{Footer, damaged, key_value, row_groups_end};
 use super::run_reader::RunReader;
-use super::{FileMeta, PartMeta, PartSeries, Place};
+use super::{FileMeta, PartMeta, Place};
 use crate::cache::Caches;
 use crate::decoded::DecodedCache;
 use crate::error::{Context, Result};
@@ -26,7 +26,7 @@ pub struct Part {
     pub meta: PartMeta,
     io: Arc<dyn PartIo>,
     cache: Arc<Caches>,
-    /// Two queries that need the same series table at once decode it once.
+    /// Two queries that need the index of an older part at once make it once.
     decoding: tokio::sync::Mutex<()>,
 }
 
@@ -75,24 +75,9 @@ impl Part {
         read.into_iter().next().ok_or_else(|| damaged(&file.key, "nothing came back"))
     }
 
-    /// Gives the series table; the cache's or the file's.
-    ///
-    /// # Errors
-    /// Internal: the file is damaged. NotFound: it is gone. Unavailable: the store does not answer.
-    pub async fn series(&self, stats: &ReadStats) -> Result<Arc<PartSeries>> {
-        if let Some(series) = self.cache.series.get(&self.meta.id) {
-            stats::add(&stats.cache_hits, 1);
-            return Ok(series);
-        }
-        let _one = self.decoding.lock().await;
-        if let Some(series) = self.cache.series.get(&self.meta.id) {
-            stats::add(&stats.cache_hits, 1);
-            return Ok(series);
-        }
-        stats::add(&stats.cache_misses, 1);
-        let series = Arc::new(PartSeries::read(self, Purpose::Query, stats).await?);
-        self.cache.series.insert(self.meta.id, Arc::clone(&series), series.memory_bytes());
-        Ok(series)
+    /// Waits until nobody else makes the index of the part in memory.
+    pub(super) async fn decoding(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.decoding.lock().await
     }
 
     /// Streams the whole content by series, for compaction; bypasses the caches.
@@ -103,7 +88,7 @@ impl Part {
     /// Reads all rows of the one file of a table without series.
     ///
     /// # Errors
-    /// As [`Part::series`].
+    /// As [`Part::series_pages`].
     pub async fn rows(&self, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
         let Some(file) = self.meta.file("rows") else { return Ok(Vec::new()) };
         let footer = self.footer(file, stats).await?;
@@ -115,7 +100,7 @@ impl Part {
     /// Reads every byte of every file and checks it. Caches are neither asked nor filled.
     ///
     /// # Errors
-    /// As [`Part::series`]; the error names the file.
+    /// As [`Part::series_pages`]; the error names the file.
     pub async fn verify(&self) -> Result<()> {
         const STEP: u64 = 64 * BLOCK_BYTES;
         let stats = ReadStats::default();

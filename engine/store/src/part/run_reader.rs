@@ -1,14 +1,16 @@
 //! The whole content of a part by series, for compaction: reads each file once from front to back, a few MB at a time.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
-use quiver_types::{MillisRange, ReadStats};
+use quiver_types::{LabelSet, MillisRange, ReadStats};
 
 use super::fetch::Purpose;
 use super::floats::FloatChunks;
 use super::reader::Part;
-use super::{PartSeries, SeriesRows};
+use super::series::PAGE_SERIES;
+use super::{SeriesPage, SeriesRows};
 use crate::error::Result;
 use crate::run::{HistRun, RunExemplar, SeriesRun};
 
@@ -21,12 +23,20 @@ pub struct RunReader {
     part: Arc<Part>,
     stats: Arc<ReadStats>,
     open: Option<Open>,
+    /// First series that is not held.
+    next: u32,
 }
 
+/// Series whose labels and places are held at once, per open part.
+const SERIES_AT_ONCE: u32 = 2 * PAGE_SERIES;
+
+/// The series at hand.
 #[derive(Debug)]
 struct Open {
-    series: Arc<PartSeries>,
-    next: u32,
+    /// All that are held, and the next one.
+    numbers: Range<u32>,
+    pages: Vec<Arc<SeriesPage>>,
+    labels: VecDeque<LabelSet>,
     floats: FloatChunks,
     hists: VecDeque<HistRun>,
     exemplars: VecDeque<Vec<RunExemplar>>,
@@ -34,7 +44,24 @@ struct Open {
 
 impl RunReader {
     pub(super) fn new(part: Arc<Part>) -> Self {
-        Self { part, stats: Arc::new(ReadStats::default()), open: None }
+        Self { part, stats: Arc::new(ReadStats::default()), open: None, next: 0 }
+    }
+
+    /// Reads the places and labels of the next series.
+    async fn step(&mut self) -> Result<Option<Open>> {
+        let numbers = self.next..(self.next + SERIES_AT_ONCE).min(self.part.series_count());
+        if numbers.is_empty() {
+            return Ok(None);
+        }
+        self.next = numbers.end;
+        let wanted: Vec<u32> = (numbers.start / PAGE_SERIES..numbers.end.div_ceil(PAGE_SERIES)).collect();
+        let pages = self.part.pages(&wanted, Purpose::Job, &self.stats).await?;
+        let labels = self.part.label_sets(numbers.clone(), Purpose::Job, &self.stats).await?;
+        let all = pages.iter().flat_map(|page| page.numbers().map(|s| page.samples(s))).collect();
+        let (part, stats) = (Arc::clone(&self.part), Arc::clone(&self.stats));
+        let floats = FloatChunks::new(part, all, MillisRange::ALL, true, Purpose::Job, stats);
+        let (hists, exemplars) = (VecDeque::new(), VecDeque::new());
+        Ok(Some(Open { numbers, pages, labels: labels.into(), floats, hists, exemplars }))
     }
 
     /// Gives the next series with all its samples, histograms and exemplars.
@@ -42,23 +69,16 @@ impl RunReader {
     /// # Errors
     /// Internal: a damaged file, which the message names. NotFound: it is gone. Unavailable: the store does not answer.
     pub async fn next(&mut self) -> Result<Option<SeriesRun>> {
-        if self.open.is_none() {
-            let series = PartSeries::read(&self.part, Purpose::Job, &self.stats).await?;
-            let all: Vec<SeriesRows> = (0..series.len() as u32).map(|s| series.samples(s)).collect();
-            let part = Arc::clone(&self.part);
-            let stats = Arc::clone(&self.stats);
-            let floats = FloatChunks::new(part, all, MillisRange::ALL, true, Purpose::Job, stats);
-            let (hists, exemplars) = (VecDeque::new(), VecDeque::new());
-            self.open = Some(Open { series: Arc::new(series), next: 0, floats, hists, exemplars });
+        if self.open.as_ref().is_none_or(|open| open.numbers.is_empty()) {
+            self.open = None;
+            self.open = self.step().await?;
         }
         let Some(open) = &mut self.open else { return Ok(None) };
-        let number = open.next;
-        if number as usize == open.series.len() {
-            return Ok(None);
-        }
-        open.next += 1;
-        let mut run = SeriesRun::new(open.series.labels(number), Arc::clone(open.series.service(number)));
-        if open.series.samples(number).rows > 0
+        let Some(number) = open.numbers.next() else { return Ok(None) };
+        let page = page_of(&open.pages, number);
+        let Some(labels) = open.labels.pop_front() else { return Ok(None) };
+        let mut run = SeriesRun::new(labels, Arc::clone(page.service(number)));
+        if page.samples(number).rows > 0
             && let Some((_, samples)) = open.floats.next().await?
         {
             run.samples = samples;
@@ -66,13 +86,14 @@ impl RunReader {
                 run.samples.start_ts = Vec::new();
             }
         }
+        let rest = number..open.numbers.end;
         if open.hists.is_empty() && self.part.meta.file("histograms").is_some() {
-            let wanted = ahead(&open.series, number, PartSeries::hists);
+            let wanted = ahead(&open.pages, rest.clone(), SeriesPage::hists);
             open.hists = self.part.hists_for(&wanted, MillisRange::ALL, true, Purpose::Job, &self.stats).await?.into();
         }
         run.hists = open.hists.pop_front().unwrap_or_default();
         if open.exemplars.is_empty() && self.part.meta.file("exemplars").is_some() {
-            let wanted = ahead(&open.series, number, PartSeries::exemplars);
+            let wanted = ahead(&open.pages, rest, SeriesPage::exemplars);
             let read = self.part.exemplars_for(&wanted, MillisRange::ALL, Purpose::Job, &self.stats).await?;
             open.exemplars = read.into();
         }
@@ -81,12 +102,20 @@ impl RunReader {
     }
 }
 
-/// Row ranges of the series from `number` on, until they have enough rows; at least one, at most 64 k.
-fn ahead(series: &PartSeries, number: u32, rows: impl Fn(&PartSeries, u32) -> SeriesRows) -> Vec<SeriesRows> {
+fn page_of(pages: &[Arc<SeriesPage>], number: u32) -> &SeriesPage {
+    &pages[pages.partition_point(|page| page.numbers().end <= number)]
+}
+
+/// Row ranges of the first of some series, until they have enough rows; at least one.
+fn ahead(
+    pages: &[Arc<SeriesPage>],
+    numbers: Range<u32>,
+    rows: impl Fn(&SeriesPage, u32) -> SeriesRows,
+) -> Vec<SeriesRows> {
     let mut sum = 0;
     let mut out = Vec::new();
-    for s in (number..series.len() as u32).take(1 << 16) {
-        let next = rows(series, s);
+    for s in numbers {
+        let next = rows(page_of(pages, s), s);
         sum += next.rows;
         if sum > AHEAD_ROWS && !out.is_empty() {
             break;

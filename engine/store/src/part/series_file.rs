@@ -1,94 +1,44 @@
-//! Writing `.series` (a row per series, labels dictionary-coded) and `.index` (label value → bitmap of series).
+//! Writing `.series` (a row per series) and `.index` (label value → bitmap of series).
 //!
-//! Until the part is complete the table stands in memory as columns of codes: some 60 bytes and 4 per label for a
-//! series. Only the end tells which labels are the commonest.
+//! Until the part is complete the table stands in memory, some 80 bytes for a series and 4 for each label that it has.
+//! Only the end tells which labels are the commonest.
 
-use std::hash::BuildHasher;
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BinaryBuilder, DictionaryArray, FixedSizeBinaryArray, Int32Array, MapArray, RecordBatch, StringArray,
-    StringBuilder, StructArray, TimestampMillisecondArray, UInt32Array, UInt64Array,
+    ArrayRef, BinaryBuilder, FixedSizeBinaryArray, MapArray, RecordBatch, StringArray, StringBuilder, StructArray,
+    TimestampMillisecondArray, UInt32Array, UInt64Array,
 };
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::{DataType, Field, Fields, Int32Type, Schema};
-use hashbrown::HashTable;
+use arrow::datatypes::{DataType, Field, Fields, Schema};
 use parquet::basic::{Compression, Encoding};
-use quiver_types::LabelSet;
 use quiver_types::label::METRIC_NAME;
 use quiver_types::tables::metrics::{self, LABEL_COLUMNS};
 use roaring::RoaringBitmap;
 
 use super::file::{Choices, PartFile, Unfinished, codec, column, keys, properties};
-use super::postings::Postings;
+use super::pairs::{PairTable, Texts};
 use super::{FileMeta, PartMeta, PartSpec};
 use crate::error::{Context, Result};
 use crate::run::SeriesRun;
 
-const BATCH_ROWS: usize = 16 * 1024;
-
-/// Distinct texts with a number each; number 0 is the empty text.
-#[derive(Debug)]
-struct Texts {
-    list: Vec<Box<str>>,
-    numbers: HashTable<u32>,
-    hasher: foldhash::fast::FixedState,
-}
-
-impl Default for Texts {
-    fn default() -> Self {
-        Self { list: vec![Box::from("")], numbers: HashTable::new(), hasher: foldhash::fast::FixedState::default() }
-    }
-}
-
-impl Texts {
-    fn number(&mut self, text: &str) -> u32 {
-        if text.is_empty() {
-            return 0;
-        }
-        let hash = self.hasher.hash_one(text);
-        let Self { list, numbers, hasher } = self;
-        if let Some(&number) = numbers.find(hash, |&n| *list[n as usize] == *text) {
-            return number;
-        }
-        let number = list.len() as u32;
-        list.push(Box::from(text));
-        numbers.insert_unique(hash, number, |&n| hasher.hash_one(&*list[n as usize]));
-        number
-    }
-
-    /// Positions of all texts but the empty one, in the order of the texts.
-    fn sorted(&self) -> Vec<u32> {
-        let mut order: Vec<u32> = (1..self.list.len() as u32).collect();
-        order.sort_unstable_by(|&a, &b| self.list[a as usize].cmp(&self.list[b as usize]));
-        order
-    }
-}
-
-/// One label of all series so far; rows behind the end of `codes` lack it.
-#[derive(Debug)]
-struct Label {
-    name: String,
-    values: Texts,
-    codes: Vec<u32>,
-    present: usize,
-}
-
-impl Label {
-    fn code(&self, row: usize) -> u32 {
-        self.codes.get(row).copied().unwrap_or(0)
-    }
-}
+/// Rows of `.series` that are built at once.
+const BATCH_ROWS: usize = 8 * 1024;
+/// Rows of a row group of `.series`: what a dictionary of a label reaches over.
+const SERIES_GROUP_ROWS: usize = 32 * 1024;
+/// Rows of a page of `.series`.
+const SERIES_PAGE_ROWS: usize = 4096;
+/// Rows of a page of `.index`; fewer where bitmaps are large.
+pub(super) const INDEX_PAGE_ROWS: usize = 1024;
+/// Bitmaps of a page of `.index`, in bytes.
+const INDEX_PAGE_BYTES: usize = 64 << 10;
 
 /// The series of a part being written.
 #[derive(Debug, Default)]
 pub(super) struct SeriesTableWriter {
     ids: Vec<u8>,
-    names: Texts,
-    labels: Vec<Label>,
-    /// Columns of the labels of the series before: most series have the same ones.
-    guess: Vec<u32>,
+    labels: PairTable,
     services: Texts,
     service_codes: Vec<u32>,
     /// First row and number of rows in each sibling.
@@ -100,9 +50,8 @@ pub(super) struct SeriesTableWriter {
 impl SeriesTableWriter {
     /// Appends a series; `first` are the rows at which its data begins in samples, histograms and exemplars.
     pub(super) fn push(&mut self, run: &SeriesRun, first: [u64; 3], range: (i64, i64)) {
-        let row = self.min_ts.len();
         self.ids.extend_from_slice(&run.id.to_bytes());
-        self.push_labels(row, &run.labels);
+        self.labels.push(run.labels.iter());
         self.service_codes.push(self.services.number(&run.service));
         let counts = [run.samples.len(), run.hists.len(), run.exemplars.len()];
         for (((firsts, rows), first), count) in self.rows.iter_mut().zip(first).zip(counts) {
@@ -111,35 +60,6 @@ impl SeriesTableWriter {
         }
         self.min_ts.push(range.0);
         self.max_ts.push(range.1);
-    }
-
-    fn push_labels(&mut self, row: usize, labels: &LabelSet) {
-        let mut at = 0;
-        for (name, value) in labels.iter() {
-            let guessed = self.guess.get(at).copied().filter(|&l| self.labels[l as usize].name == name);
-            let index = guessed.unwrap_or_else(|| self.label(name));
-            match self.guess.get_mut(at) {
-                Some(guess) => *guess = index,
-                None => self.guess.push(index),
-            }
-            at += 1;
-            let label = &mut self.labels[index as usize];
-            let same = label.codes.last().copied().filter(|&c| *label.values.list[c as usize] == *value);
-            let code = same.unwrap_or_else(|| label.values.number(value));
-            label.codes.resize(row, 0);
-            label.codes.push(code);
-            label.present += 1;
-        }
-    }
-
-    fn label(&mut self, name: &str) -> u32 {
-        // Number 0 is the empty name, which no label has.
-        let number = self.names.number(name);
-        if number as usize > self.labels.len() {
-            let values = Texts::default();
-            self.labels.push(Label { name: name.to_owned(), values, codes: Vec::new(), present: 0 });
-        }
-        number - 1
     }
 
     /// Number of series.
@@ -157,25 +77,26 @@ impl SeriesTableWriter {
         services
     }
 
-    /// Metric names, sorted.
+    /// Metric names, sorted: series order begins with them.
     pub(super) fn metrics(&self) -> Vec<&str> {
-        let metric = self.labels.iter().find(|l| l.name == METRIC_NAME);
-        metric.map_or_else(Vec::new, |m| m.values.sorted().iter().map(|&v| &*m.values.list[v as usize]).collect())
+        let mut metrics: Vec<&str> = (0..self.len()).map(|row| self.metric(row)).filter(|m| !m.is_empty()).collect();
+        metrics.dedup();
+        metrics
     }
 
-    /// Labels in name order.
-    fn by_name(&self) -> Vec<&Label> {
-        let mut labels: Vec<_> = self.labels.iter().collect();
-        labels.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        labels
+    fn metric(&self, row: usize) -> &str {
+        let of_metric = |pair: &&u32| self.labels.name(**pair) == METRIC_NAME;
+        self.labels.of(row).iter().find(of_metric).map_or("", |&pair| self.labels.value(pair))
     }
 
-    /// The labels that get a column of their own, in name order.
-    fn commonest(&self) -> Vec<&Label> {
-        let mut labels: Vec<_> = self.labels.iter().filter(|l| l.name != METRIC_NAME).collect();
-        labels.sort_unstable_by(|a, b| b.present.cmp(&a.present).then_with(|| a.name.cmp(&b.name)));
+    /// The labels that get a column of their own, in name order, by number.
+    fn commonest(&self) -> Vec<u32> {
+        let (names, present) = (&self.labels.names, &self.labels.present);
+        let mut labels = names.sorted();
+        labels.retain(|&label| *names.list[label as usize] != *METRIC_NAME);
+        labels.sort_by_key(|&label| std::cmp::Reverse(present[label as usize]));
         labels.truncate(LABEL_COLUMNS);
-        labels.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        labels.sort_unstable_by(|&a, &b| names.list[a as usize].cmp(&names.list[b as usize]));
         labels
     }
 
@@ -189,13 +110,18 @@ impl SeriesTableWriter {
         unfinished: &mut Unfinished,
     ) -> Result<FileMeta> {
         let own = self.commonest();
-        let mut fields: Vec<_> = metrics::series().fields().iter().cloned().collect();
-        let coded = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
-        fields.extend(own.iter().map(|l| Arc::new(Field::new(format!("label.{}", l.name), coded.clone(), true))));
-        let schema = Arc::new(Schema::new(fields));
+        let column_name = |label: u32| format!("label.{}", self.labels.names.list[label as usize]);
+        let fields = |kind: &DataType| {
+            let mut fields: Vec<_> = metrics::series().fields().iter().cloned().collect();
+            fields.extend(own.iter().map(|&l| Arc::new(Field::new(column_name(l), kind.clone(), true))));
+            Arc::new(Schema::new(fields))
+        };
+        let schema = fields(&DataType::Utf8);
+        // Readers get dictionaries.
+        let shown = fields(&DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)));
         let mut p = properties()
-            .set_max_row_group_row_count(Some(1 << 20))
-            .set_data_page_row_count_limit(1 << 16)
+            .set_max_row_group_row_count(Some(SERIES_GROUP_ROWS))
+            .set_data_page_row_count_limit(SERIES_PAGE_ROWS)
             .set_dictionary_page_size_limit(64 << 20)
             .set_compression(codec(super::PartCompression::Compacted))
             .set_column_dictionary_enabled(column(&["series_id"]), false)
@@ -207,21 +133,18 @@ impl SeriesTableWriter {
         for sibling in ["samples", "histograms", "exemplars"] {
             p = p.delta(&[&format!("{sibling}_first")]).delta(&[&format!("{sibling}_rows")]);
         }
-        let mut file = PartFile::create(root, spec, "series", Arc::clone(&schema), p.build(), unfinished)?;
-        let names: Vec<&str> = self.by_name().iter().map(|l| &*l.name).collect();
+        let mut file = PartFile::create_as(root, spec, "series", &schema, &shown, p.build(), unfinished)?;
+        let names: Vec<&str> =
+            self.labels.names.sorted().iter().map(|&l| &*self.labels.names.list[l as usize]).collect();
         file.put(keys::LABELS, serde_json::to_string(&names).internal("cannot write label names")?);
         file.put_meta(meta)?;
-        let values: Vec<ArrayRef> =
-            own.iter().map(|l| Arc::new(StringArray::from_iter_values(l.values.list.iter())) as ArrayRef).collect();
-        let all = self.by_name();
+        // Place of each label among those with a column.
+        let mut places = vec![usize::MAX; self.labels.names.list.len()];
+        own.iter().enumerate().for_each(|(place, &label)| places[label as usize] = place);
         for start in (0..self.len()).step_by(BATCH_ROWS) {
             let rows = start..(start + BATCH_ROWS).min(self.len());
-            let mut columns = self.fixed_columns(&all, rows.clone())?;
-            for (label, values) in own.iter().zip(&values) {
-                let codes: Int32Array = rows.clone().map(|r| Some(label.code(r) as i32).filter(|&c| c != 0)).collect();
-                let coded = DictionaryArray::<Int32Type>::try_new(codes, Arc::clone(values));
-                columns.push(Arc::new(coded.internal("cannot build a label column")?));
-            }
+            let mut columns = self.fixed_columns(rows.clone())?;
+            columns.extend(self.label_columns(rows, &places, own.len()));
             file.write(
                 &RecordBatch::try_new(Arc::clone(&schema), columns).internal("cannot build a batch of series")?,
             )?;
@@ -229,18 +152,28 @@ impl SeriesTableWriter {
         file.finish(spec, range, &["metric", "labels"])
     }
 
-    fn fixed_columns(&self, labels: &[&Label], rows: std::ops::Range<usize>) -> Result<Vec<ArrayRef>> {
+    fn label_columns(&self, rows: std::ops::Range<usize>, places: &[usize], columns: usize) -> Vec<ArrayRef> {
+        let mut texts: Vec<Vec<Option<&str>>> = vec![vec![None; rows.len()]; columns];
+        for (at, row) in rows.enumerate() {
+            for &pair in self.labels.of(row) {
+                if let Some(texts) = texts.get_mut(places[self.labels.label(pair) as usize]) {
+                    texts[at] = Some(self.labels.value(pair));
+                }
+            }
+        }
+        texts.into_iter().map(|texts| Arc::new(StringArray::from(texts)) as ArrayRef).collect()
+    }
+
+    fn fixed_columns(&self, rows: std::ops::Range<usize>) -> Result<Vec<ArrayRef>> {
         let time =
             |list: &[i64]| Arc::new(TimestampMillisecondArray::from(list[rows.clone()].to_vec()).with_timezone("UTC"));
-        let metric = labels.iter().find(|l| l.name == METRIC_NAME);
-        let metrics = rows.clone().map(|r| metric.map_or("", |m| &*m.values.list[m.code(r) as usize]));
         let services = self.service_codes[rows.clone()].iter().map(|&s| &*self.services.list[s as usize]);
         let ids = Buffer::from(&self.ids[rows.start * 16..rows.end * 16]);
         let mut columns: Vec<ArrayRef> = vec![
             Arc::new(UInt32Array::from_iter_values(rows.start as u32..rows.end as u32)),
             Arc::new(FixedSizeBinaryArray::try_new(16, ids, None).internal("cannot build the column of ids")?),
-            Arc::new(StringArray::from_iter_values(metrics)),
-            Arc::new(label_maps(labels, rows.clone())?),
+            Arc::new(StringArray::from_iter_values(rows.clone().map(|row| self.metric(row)))),
+            Arc::new(self.label_maps(rows.clone())?),
             Arc::new(StringArray::from_iter_values(services)),
         ];
         for (firsts, counts) in &self.rows {
@@ -252,19 +185,39 @@ impl SeriesTableWriter {
         Ok(columns)
     }
 
-    /// Writes `.index`.
+    fn label_maps(&self, rows: std::ops::Range<usize>) -> Result<MapArray> {
+        let (mut names, mut values) = (StringBuilder::new(), StringBuilder::new());
+        let mut offsets = Vec::with_capacity(rows.len() + 1);
+        let mut pairs = 0;
+        offsets.push(pairs);
+        for row in rows {
+            for &pair in self.labels.of(row) {
+                names.append_value(self.labels.name(pair));
+                values.append_value(self.labels.value(pair));
+                pairs += 1;
+            }
+            offsets.push(pairs);
+        }
+        map_of(offsets, names, values)
+    }
+
+    /// Writes `.index`; none when no series has a label.
     pub(super) fn write_index(
         &self,
         root: &Path,
         spec: &PartSpec,
         range: (i64, i64),
         unfinished: &mut Unfinished,
-    ) -> Result<FileMeta> {
+    ) -> Result<Option<FileMeta>> {
+        let sorted = self.labels.sorted();
+        if sorted.is_empty() {
+            return Ok(None);
+        }
         let p = properties()
             .set_max_row_group_row_count(Some(1 << 20))
-            .set_data_page_row_count_limit(4096)
-            .set_write_batch_size(128)
-            .set_data_page_size_limit(32 << 10)
+            .set_data_page_row_count_limit(INDEX_PAGE_ROWS)
+            .set_write_batch_size(INDEX_PAGE_ROWS)
+            .set_data_page_size_limit(INDEX_PAGE_BYTES)
             .set_compression(codec(super::PartCompression::Compacted))
             .set_column_dictionary_enabled(column(&["value"]), false)
             .set_column_encoding(column(&["value"]), Encoding::DELTA_BYTE_ARRAY)
@@ -272,20 +225,23 @@ impl SeriesTableWriter {
             .page_statistics(&["label"])
             .page_statistics(&["value"]);
         let mut file = PartFile::create(root, spec, "index", metrics::index(), p.build(), unfinished)?;
-        let mut batch = IndexBatch::default();
-        for label in self.by_name() {
-            let codes = (0..self.len()).map(|r| label.code(r));
-            let postings = Postings::of(codes, label.values.list.len());
-            for value in label.values.sorted() {
-                let rows = postings.rows(value as usize);
-                batch.push(&label.name, &label.values.list[value as usize], rows)?;
-                if batch.bytes > 1 << 20 {
-                    batch.write(&mut file)?;
-                }
+        let (mut batch, postings) = (IndexBatch::default(), self.labels.postings());
+        let mut directory: Vec<(&str, u64, u64)> = Vec::new();
+        for (row, pair) in (0..).zip(sorted) {
+            let name = self.labels.name(pair);
+            match directory.last_mut() {
+                Some(last) if last.0 == name => last.2 += 1,
+                _ => directory.push((name, row, 1)),
+            }
+            batch.push(name, self.labels.value(pair), postings.of(pair))?;
+            // A batch that is full of bitmaps ends their page.
+            if batch.rows == INDEX_PAGE_ROWS || batch.bytes >= INDEX_PAGE_BYTES {
+                batch.write(&mut file)?;
             }
         }
         batch.write(&mut file)?;
-        file.finish(spec, range, &["label", "value"])
+        file.put(keys::LABEL_ROWS, serde_json::to_string(&directory).internal("cannot write the rows of labels")?);
+        file.finish(spec, range, &["label", "value"]).map(Some)
     }
 }
 
@@ -294,6 +250,7 @@ struct IndexBatch {
     labels: StringBuilder,
     values: StringBuilder,
     series: BinaryBuilder,
+    rows: usize,
     bytes: usize,
 }
 
@@ -305,36 +262,18 @@ impl IndexBatch {
         bitmap.serialize_into(&mut bytes).internal("cannot write a bitmap")?;
         self.labels.append_value(label);
         self.values.append_value(value);
-        self.bytes += label.len() + value.len() + bytes.len();
+        self.bytes += bytes.len();
+        self.rows += 1;
         self.series.append_value(bytes);
         Ok(())
     }
 
     fn write(&mut self, file: &mut PartFile) -> Result<()> {
-        self.bytes = 0;
+        (self.bytes, self.rows) = (0, 0);
         let columns: Vec<ArrayRef> =
             vec![Arc::new(self.labels.finish()), Arc::new(self.values.finish()), Arc::new(self.series.finish())];
         file.write(&RecordBatch::try_new(metrics::index(), columns).internal("cannot build a batch of the index")?)
     }
-}
-
-fn label_maps(labels: &[&Label], rows: std::ops::Range<usize>) -> Result<MapArray> {
-    let (mut names, mut values) = (StringBuilder::new(), StringBuilder::new());
-    let mut offsets = Vec::with_capacity(rows.len() + 1);
-    offsets.push(0);
-    let mut pairs = 0i32;
-    for row in rows {
-        for label in labels {
-            let code = label.code(row);
-            if code != 0 {
-                names.append_value(&label.name);
-                values.append_value(&label.values.list[code as usize]);
-                pairs += 1;
-            }
-        }
-        offsets.push(pairs);
-    }
-    map_of(offsets, names, values)
 }
 
 /// Gives a map column of the type of `labels` out of its pairs.

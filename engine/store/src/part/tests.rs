@@ -161,18 +161,18 @@ proptest! {
 
         let range = MillisRange::new(min, min + len);
         let stats = ReadStats::default();
-        let table = block_on(part.series(&stats)).unwrap();
+        let table = block_on(part.series_page(0, &stats)).unwrap();
         let wanted: Vec<u32> = (0..runs.len() as u32).filter(|s| pick & (1 << s) != 0).collect();
-        let rows = |f: fn(&PartSeries, u32) -> SeriesRows| wanted.iter().map(|&s| f(&table, s)).collect::<Vec<_>>();
-        let floats = block_on(part.read_floats(&rows(PartSeries::samples), range, true, &stats)).unwrap();
-        let hists = block_on(part.read_hists(&rows(PartSeries::hists), range, true, &stats)).unwrap();
-        let exemplars = block_on(part.read_exemplars(&rows(PartSeries::exemplars), range, &stats)).unwrap();
+        let rows = |f: fn(&SeriesPage, u32) -> SeriesRows| wanted.iter().map(|&s| f(&table, s)).collect::<Vec<_>>();
+        let floats = block_on(part.read_floats(&rows(SeriesPage::samples), range, true, &stats)).unwrap();
+        let hists = block_on(part.read_hists(&rows(SeriesPage::hists), range, true, &stats)).unwrap();
+        let exemplars = block_on(part.read_exemplars(&rows(SeriesPage::exemplars), range, &stats)).unwrap();
         for (i, &s) in wanted.iter().enumerate() {
             let mut expected = runs[s as usize].clone();
             expected.samples.cut(range);
             expected.hists.cut(range);
             expected.exemplars.retain(|e| range.contains(e.ts));
-            let mut got = SeriesRun::new(table.labels(s), Arc::clone(table.service(s)));
+            let mut got = SeriesRun::new(block_on(part.label_set(s, &stats)).unwrap(), Arc::clone(table.service(s)));
             (got.samples, got.hists, got.exemplars) = (floats[i].clone(), hists[i].clone(), exemplars[i].clone());
             prop_assert_eq!(bits(&got), bits(&expected));
             prop_assert_eq!(table.range(s), runs[s as usize].time_range().unwrap());
@@ -265,7 +265,7 @@ fn only_needed_pages_are_read() {
     let file = meta.file("samples").unwrap();
     let read = |wanted: &[u32], range: MillisRange| {
         let stats = ReadStats::default();
-        let table = block_on(part.series(&stats)).unwrap();
+        let table = block_on(part.series_page(0, &stats)).unwrap();
         let rows: Vec<_> = wanted.iter().map(|&s| table.samples(s)).collect();
         let got = block_on(part.read_floats(&rows, range, false, &stats)).unwrap();
         for (&s, got) in wanted.iter().zip(got) {
@@ -312,7 +312,7 @@ fn streams_give_whole_series_in_order() {
     assert!(read.iter().map(bits).eq(runs.iter().map(bits)));
     assert!(!read[41].samples.start_ts.is_empty() && read[3].samples.start_ts.is_empty());
     let stats = Arc::new(ReadStats::default());
-    let table = block_on(part.series(&stats)).unwrap();
+    let table = block_on(part.series_page(0, &stats)).unwrap();
     let wanted: Vec<_> = (0..70).step_by(2).map(|s| table.samples(s)).collect();
     let range = MillisRange::new(100_000, 15_000_000);
     let mut chunks = part.float_chunks(wanted, range, false, stats);
@@ -359,7 +359,7 @@ fn every_flipped_bit_is_found() {
             let part = open(dir.path(), &meta);
             let error = block_on(part.verify()).expect_err("verify reads everything");
             assert!(error.message.contains(&file.key), "{error}");
-            // Queries and compaction do not read the index file.
+            // Whoever reads all rows needs no index.
             if file.kind != "index" {
                 let error = block_on(read_all(&part)).expect_err("a damaged file gives no rows");
                 assert!(error.message.contains(&file.key), "{error}");
@@ -409,7 +409,7 @@ fn a_second_run_asks_a_remote_store_for_nothing() {
     let io = Arc::new(Remote { local: LocalIo::new(dir.path(), dir.path()), requests: AtomicU64::new(0) });
     let part = Arc::new(Part::new(meta, Arc::clone(&io) as Arc<dyn PartIo>, Arc::new(Caches::new(64 << 20, true))));
     let stats = ReadStats::default();
-    let table = block_on(part.series(&stats)).unwrap();
+    let table = block_on(part.series_page(0, &stats)).unwrap();
     let read = |wanted: &[u32]| {
         let rows: Vec<_> = wanted.iter().map(|&s| table.samples(s)).collect();
         let got = block_on(part.read_floats(&rows, MillisRange::ALL, true, &stats)).unwrap();
@@ -454,51 +454,92 @@ fn many_series() -> Vec<SeriesRun> {
 }
 
 #[test]
-fn matching_is_what_walking_all_series_gives() {
+fn series_and_labels_are_read_by_page() {
     let dir = tempfile::tempdir().unwrap();
     let runs = many_series();
     let meta = write(dir.path(), 1, &runs);
     let part = open(dir.path(), &meta);
     let stats = ReadStats::default();
-    let table = block_on(part.series(&stats)).unwrap();
-    assert!(table.memory_bytes() < 2_000_000, "{}", table.memory_bytes());
-    for (i, run) in runs.iter().enumerate() {
-        assert_eq!(table.labels(i as u32), run.labels);
-        assert_eq!(**table.service(i as u32), *run.service);
-    }
-    let access = [Access::full(), Access::services(["web"]), Access::services(["none"])];
-    let check = |matchers: &[(&str, MatchOp, &str)]| {
-        let matchers: Vec<_> = matchers.iter().map(|(n, op, v)| Matcher::new(*n, *op, *v).unwrap()).collect();
-        for range in [MillisRange::ALL, MillisRange::new(500, 2500), MillisRange::new(9000, 9999)] {
-            for access in &access {
-                let naive = runs.iter().enumerate().filter(|(_, r)| {
-                    matchers.iter().all(|m| m.matches(r.labels.get(&m.name)))
-                        && access.allows(&r.service)
-                        && r.time_range().unwrap().overlaps(&range)
-                });
-                let naive: Vec<u32> = naive.map(|(i, _)| i as u32).collect();
-                assert_eq!(table.matching(&matchers, access, range), naive, "{matchers:?}");
+    assert_eq!(block_on(part.confirm_series(&stats)).unwrap(), 6000);
+    // All, some of them, few of them.
+    for step in [1, 3, 1000] {
+        let numbers: Vec<u32> = (1..6000).step_by(step).collect();
+        let pages = block_on(part.series_pages(&numbers, &stats)).unwrap();
+        assert_eq!(pages.len(), 2);
+        let chosen = ChosenSeries::new(&pages, &numbers, &stats).unwrap();
+        let labels = block_on(part.labels(&numbers, None, &stats)).unwrap();
+        assert!(labels.is_sorted_by(|a, b| a.name < b.name));
+        for (i, &number) in numbers.iter().enumerate() {
+            let run = &runs[number as usize];
+            let page = &pages[usize::from(number >= 4096)];
+            assert_eq!((page.id(number), &**page.service(number)), (run.id, &*run.service));
+            let rows = SeriesRows { series: number, first: 2 * u64::from(number), rows: 2 };
+            assert_eq!((chosen.samples(number), page.samples(number)), (rows, rows));
+            assert_eq!((chosen.hists(number).rows, chosen.exemplars(number).rows), (0, 0));
+            assert_eq!(chosen.range(number), run.time_range().unwrap());
+            assert_eq!(chosen.block(number), page.block(number));
+            assert!(chosen.block(number).contains(&number));
+            let pairs = labels.iter().map(|label| (&*label.name, &*label.values[label.codes[i] as usize]));
+            assert_eq!(LabelSet::from_pairs(pairs), run.labels);
+        }
+        // By columns, by the map, and by the index.
+        for wanted in [&["zone", "missing"][..], &["l00", "l19", "zone"], &["__name__"]] {
+            let wanted: Vec<String> = wanted.iter().map(ToString::to_string).collect();
+            let labels = block_on(part.labels(&numbers, Some(&wanted), &stats)).unwrap();
+            assert!(labels.iter().all(|label| wanted.iter().any(|name| **name == *label.name)));
+            for name in &wanted {
+                let label = labels.iter().find(|label| *label.name == **name);
+                for (i, &number) in numbers.iter().enumerate() {
+                    let found = label.map_or("", |label| &label.values[label.codes[i] as usize]);
+                    assert_eq!(found, runs[number as usize].labels.get(name), "{name} of {number}");
+                }
             }
         }
-    };
-    use MatchOp::{Equal, NotEqual, NotRegex, Regex};
-    check(&[]);
-    check(&[("__name__", Equal, "metric_3")]);
-    check(&[("__name__", Equal, "nothing")]);
-    check(&[("__name__", Equal, "")]);
-    check(&[("__name__", NotEqual, "")]);
-    check(&[("__name__", Regex, "metric_[135]"), ("__name__", NotEqual, "metric_5")]);
-    check(&[("id", Equal, "4711")]);
-    check(&[("id", Regex, "47.."), ("instance", NotRegex, "host-1.*")]);
-    check(&[("zone", Equal, "")]);
-    check(&[("zone", NotEqual, "")]);
-    check(&[("zone", Regex, "a|")]);
-    check(&[("zone", Equal, "é"), ("__name__", Regex, ".*_2")]);
-    check(&[("l03", Equal, "2"), ("l19", NotEqual, "3")]);
-    check(&[("l19", Equal, "2")]);
-    check(&[("l18", Regex, ".+"), ("l17", Regex, "[0-9]")]);
-    check(&[("missing", Equal, ""), ("instance", Equal, "host-77")]);
-    check(&[("missing", NotEqual, "")]);
+    }
+}
+
+#[test]
+fn an_index_is_the_same_on_disk_and_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs = many_series();
+    let meta = write(dir.path(), 0, &runs);
+    let mut old = meta.clone();
+    old.files.retain(|file| file.kind != "index");
+    let (new, old) = (open(dir.path(), &meta), open(dir.path(), &old));
+    let stats = ReadStats::default();
+    let (file, memory) = (block_on(new.label_index(&stats)).unwrap(), block_on(old.label_index(&stats)).unwrap());
+    assert!(matches!((&file, &memory), (LabelIndex::File(_), LabelIndex::Memory(_))));
+    assert_eq!(file.names(), memory.names());
+    for name in file.names() {
+        let rows = file.rows(name).unwrap();
+        assert_eq!(memory.rows(name), Some(rows.clone()));
+        let values = |index: &LabelIndex<'_>| {
+            let mut out = Vec::new();
+            block_on(index.values(rows.clone(), &stats, &mut |row, value| out.push((row, value.to_owned())))).unwrap();
+            out
+        };
+        let all = values(&file);
+        assert_eq!(values(&memory), all);
+        for (row, value) in all.iter().step_by(37) {
+            let naive = (0..).zip(&runs).filter(|(_, run)| run.labels.get(name) == value).map(|(n, _)| n);
+            let naive: Vec<u32> = naive.collect();
+            for index in [&file, &memory] {
+                assert_eq!(block_on(index.find(rows.clone(), &[value], &stats)).unwrap(), [*row]);
+                assert_eq!(block_on(index.one(*row, &stats)).unwrap().iter().collect::<Vec<_>>(), naive);
+                assert!(index.with_prefix(rows.clone(), value).contains(row));
+            }
+        }
+        let some: Vec<u64> = rows.clone().step_by(3).collect();
+        assert_eq!(block_on(file.union(&some, &stats)).unwrap(), block_on(memory.union(&some, &stats)).unwrap());
+        let wanted = ["", "1", "3999", "4000", "host-3", "nothing", "zzz"];
+        let found = block_on(file.find(rows.clone(), &wanted, &stats)).unwrap();
+        assert_eq!(found, block_on(memory.find(rows.clone(), &wanted, &stats)).unwrap());
+    }
+    // A prefix leaves the pages that may have it.
+    let rows = file.rows("id").unwrap();
+    let narrow = file.with_prefix(rows.clone(), "47");
+    assert!(narrow.end - narrow.start <= 2048 && rows.end - rows.start == 6000, "{narrow:?} of {rows:?}");
+    assert_eq!(block_on(file.count(&stats)).unwrap(), block_on(memory.count(&stats)).unwrap());
 }
 
 #[test]

@@ -114,9 +114,7 @@ impl PartWriter {
         files.extend(std::mem::take(&mut self.samples).finish(root, spec, range, unfinished)?);
         files.extend(std::mem::take(&mut self.hists).finish(root, spec, range, unfinished)?);
         files.extend(std::mem::take(&mut self.exemplars).finish(root, spec, range, unfinished)?);
-        if spec.level > 0 {
-            files.push(self.series.write_index(root, spec, range, unfinished)?);
-        }
+        files.extend(self.series.write_index(root, spec, range, unfinished)?);
         let mut services = self.series.services();
         let services_all = services.len() > SERVICES_MAX;
         if services_all {

@@ -1,20 +1,20 @@
 //! What readers need of the registry: label pairs as symbols, the pairs of each series, postings per pair.
 //!
 //! A pair (label, value) is interned once, in the canonical bytes of `LabelSet`, and has a number; a series is the
-//! list of its pairs' numbers, 4 bytes a label, and its label set is their bytes one after the other. A matcher looks
-//! at each distinct value of its label once, unites the postings of those that fit, and so never walks series.
+//! list of its pairs' numbers, 4 bytes a label, and its label set is their bytes one after the other. How matchers are
+//! answered is said in `matching`.
 
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 use quiver_types::label::{Pairs, push_pair};
-use quiver_types::{LabelSet, MatchOp, Matcher, SeriesId};
+use quiver_types::{LabelSet, SeriesId};
 use roaring::RoaringBitmap;
 use std::hash::BuildHasher;
 
 use super::paged::Paged;
-use super::postings::{Postings, Union};
+use super::postings::Postings;
 
 /// A label pair.
 #[derive(Debug)]
@@ -29,6 +29,7 @@ pub(crate) struct Pair {
 
 #[derive(Debug)]
 struct Name {
+    text: Arc<str>,
     pairs: Vec<u32>,
 }
 
@@ -45,7 +46,8 @@ pub(crate) struct Index {
     pairs: Vec<Option<Pair>>,
     free_pairs: Vec<u32>,
     by_bytes: HashTable<u32>,
-    names: Vec<Name>,
+    names: Vec<Option<Name>>,
+    free_names: Vec<u32>,
     by_name: HashMap<Arc<str>, u32, FixedState>,
     series: Paged<Series>,
     all: RoaringBitmap,
@@ -56,6 +58,8 @@ pub(crate) struct Index {
 
 /// What a pair costs beside its bytes: slab entry, header of the shared bytes, hash entry, entry in its name's list.
 const PAIR_BYTES: usize = size_of::<Option<Pair>>() + 16 + 8 + 4;
+/// What a name costs beside its text: slab entry, map entry, headers.
+const NAME_BYTES: usize = size_of::<Option<Name>>() + 64;
 /// What one posting costs, on average of lists and bitmaps.
 const POSTING_BYTES: usize = 4;
 
@@ -76,7 +80,7 @@ impl Index {
         self.by_bytes.find(hash(bytes), |&p| *self.pair(p).bytes == *bytes).copied()
     }
 
-    /// Adds a series under a number greater than all before.
+    /// Adds a series under a number that none has.
     pub(crate) fn define(&mut self, number: u32, id: SeriesId, canonical: &[u8]) {
         let mut pairs = Vec::with_capacity(16);
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -85,7 +89,7 @@ impl Index {
             push_pair(&mut scratch, name, value);
             let pair = match self.find(&scratch) {
                 Some(pair) => {
-                    self.pairs[pair as usize].as_mut().expect("just found").postings.push(number);
+                    self.pairs[pair as usize].as_mut().expect("just found").postings.insert(number);
                     pair
                 }
                 None => self.intern(&scratch, name, number),
@@ -99,14 +103,8 @@ impl Index {
     }
 
     fn intern(&mut self, bytes: &[u8], name: &str, number: u32) -> u32 {
-        let name = if let Some(&name) = self.by_name.get(name) {
-            name
-        } else {
-            self.by_name.insert(Arc::from(name), self.names.len() as u32);
-            self.names.push(Name { pairs: Vec::new() });
-            (self.names.len() - 1) as u32
-        };
-        let list = &mut self.names[name as usize].pairs;
+        let name = self.by_name.get(name).copied().unwrap_or_else(|| self.define_name(name));
+        let list = &mut self.names[name as usize].as_mut().expect("known by its text").pairs;
         let pair = Pair { bytes: bytes.into(), name, position: list.len() as u32, postings: Postings::One(number) };
         let at = self.free_pairs.pop().unwrap_or_else(|| {
             self.pairs.push(None);
@@ -118,6 +116,18 @@ impl Index {
         self.by_bytes.insert_unique(hash(bytes), at, |&p| hash(&pairs[p as usize].as_ref().expect("live").bytes));
         self.heap_bytes += PAIR_BYTES + bytes.len();
         at
+    }
+
+    fn define_name(&mut self, name: &str) -> u32 {
+        let text: Arc<str> = Arc::from(name);
+        let number = self.free_names.pop().unwrap_or_else(|| {
+            self.names.push(None);
+            (self.names.len() - 1) as u32
+        });
+        self.heap_bytes += NAME_BYTES + name.len();
+        self.by_name.insert(Arc::clone(&text), number);
+        self.names[number as usize] = Some(Name { text, pairs: Vec::new() });
+        number
     }
 
     /// Takes a series out.
@@ -135,10 +145,18 @@ impl Index {
             if let Ok(entry) = self.by_bytes.find_entry(hash(&pair.bytes), |&p| p == at) {
                 entry.remove();
             }
-            let list = &mut self.names[pair.name as usize].pairs;
+            let name = self.names[pair.name as usize].as_mut().expect("has this pair");
+            let list = &mut name.pairs;
             list.swap_remove(pair.position as usize);
             if let Some(&moved) = list.get(pair.position as usize) {
                 self.pairs[moved as usize].as_mut().expect("in the list of its name").position = pair.position;
+            }
+            if list.is_empty() {
+                // The last pair takes its name with it.
+                self.heap_bytes -= NAME_BYTES + name.text.len();
+                self.by_name.remove(&name.text);
+                self.names[pair.name as usize] = None;
+                self.free_names.push(pair.name);
             }
             self.free_pairs.push(at);
         }
@@ -184,92 +202,36 @@ impl Index {
         Arc::clone(&self.pair(pair).bytes)
     }
 
-    /// Gives the numbers of the series that all matchers match.
-    pub(crate) fn matching(&self, matchers: &[Matcher]) -> RoaringBitmap {
-        let mut order: Vec<&Matcher> = matchers.iter().collect();
-        order.sort_by_key(|m| match m.op {
-            MatchOp::Equal if !m.value.is_empty() => 0,
-            MatchOp::Regex => 1,
-            _ => 2,
-        });
-        let mut found: Option<RoaringBitmap> = None;
-        for matcher in order {
-            self.narrow(matcher, &mut found);
-            if found.as_ref().is_some_and(RoaringBitmap::is_empty) {
-                break;
-            }
-        }
-        found.unwrap_or_else(|| self.all.clone())
+    /// Numbers of all live series.
+    pub(super) fn all(&self) -> &RoaringBitmap {
+        &self.all
     }
 
-    /// Keeps of `found` (none: everything) what a matcher matches.
-    fn narrow(&self, matcher: &Matcher, found: &mut Option<RoaringBitmap>) {
-        let takes_empty = matcher.matches_empty();
-        let Some(&name) = self.by_name.get(matcher.name.as_str()) else {
-            if !takes_empty {
-                *found = Some(RoaringBitmap::new());
-            }
-            return;
-        };
-        let pairs = &self.names[name as usize].pairs;
-        let few = found.as_ref().filter(|f| f.len() * 4 < pairs.len() as u64 && single(matcher).is_none());
-        if let Some(candidates) = few {
-            *found = Some(self.narrow_few(matcher, name, candidates));
-        } else if takes_empty {
-            let misses = self.postings_where(matcher, pairs, false);
-            let base = found.take().unwrap_or_else(|| self.all.clone());
-            *found = Some(if misses.is_empty() { base } else { base - misses });
-        } else {
-            let hits = self.postings_where(matcher, pairs, true);
-            *found = Some(match found.take() {
-                Some(base) => base & hits,
-                None => hits,
-            });
-        }
+    /// Finds a name.
+    pub(super) fn name(&self, text: &str) -> Option<u32> {
+        self.by_name.get(text).copied()
     }
 
-    /// Unites the postings of the values that the matcher matches (`wanted`) or does not match.
-    fn postings_where(&self, matcher: &Matcher, pairs: &[u32], wanted: bool) -> RoaringBitmap {
-        if let Some(value) = single(matcher) {
-            // `a="x"` needs what has x; `a!="x"` takes the empty value and needs the same to leave it out.
-            let mut bytes = Vec::with_capacity(matcher.name.len() + value.len() + 4);
-            push_pair(&mut bytes, &matcher.name, value);
-            return self.find(&bytes).map_or_else(RoaringBitmap::new, |p| self.pair(p).postings.to_bitmap());
-        }
-        let mut union = Union::default();
-        for &pair in pairs {
-            let pair = self.pair(pair);
-            if matcher.matches(pair_text(&pair.bytes).1) == wanted {
-                union.add(&pair.postings);
-            }
-        }
-        union.finish()
+    /// Gives the pairs of a name.
+    pub(super) fn pairs_of_name(&self, name: u32) -> &[u32] {
+        self.names.get(name as usize).and_then(Option::as_ref).map_or(&[], |name| &name.pairs)
     }
 
-    /// Judges the candidates one by one, each distinct value once: cheaper when the label has far more values.
-    fn narrow_few(&self, matcher: &Matcher, name: u32, candidates: &RoaringBitmap) -> RoaringBitmap {
-        let mut judged: HashMap<u32, bool, FixedState> = HashMap::default();
-        let takes_empty = matcher.matches_empty();
-        let keep = |number: &u32| {
-            let Some(series) = self.series.get(*number) else { return false };
-            match series.pairs.iter().find(|&&p| self.pair(p).name == name) {
-                None => takes_empty,
-                Some(&p) => *judged.entry(p).or_insert_with(|| matcher.matches(pair_text(&self.pair(p).bytes).1)),
-            }
-        };
-        RoaringBitmap::from_sorted_iter(candidates.iter().filter({
-            let mut keep = keep;
-            move |n| keep(n)
-        }))
-        .expect("a subset in order")
+    /// Gives the name and the bytes of a pair, when there is one of this number.
+    pub(super) fn pair_of(&self, pair: u32) -> Option<(u32, &Arc<[u8]>)> {
+        self.pairs.get(pair as usize)?.as_ref().map(|pair| (pair.name, &pair.bytes))
     }
-}
 
-/// The one value that decides a matcher without looking at others.
-fn single(matcher: &Matcher) -> Option<&str> {
-    match matcher.op {
-        MatchOp::Equal | MatchOp::NotEqual if !matcher.value.is_empty() => Some(&matcher.value),
-        _ => None,
+    /// Gives the series of a pair.
+    pub(super) fn postings(&self, pair: u32) -> Option<&Postings> {
+        self.pairs.get(pair as usize)?.as_ref().map(|pair| &pair.postings)
+    }
+
+    /// Gives the series that have a label with a value.
+    pub(super) fn having(&self, name: &str, value: &str) -> RoaringBitmap {
+        let mut bytes = Vec::with_capacity(name.len() + value.len() + 4);
+        push_pair(&mut bytes, name, value);
+        self.find(&bytes).map_or_else(RoaringBitmap::new, |pair| self.pair(pair).postings.to_bitmap())
     }
 }
 
@@ -294,54 +256,6 @@ mod tests {
     ];
 
     #[test]
-    fn matchers() {
-        let index = index(SETS);
-        let check = |matchers: &[(&str, MatchOp, &str)], expected: &[u32]| {
-            let matchers: Vec<_> = matchers.iter().map(|(n, o, v)| Matcher::new(*n, *o, *v).expect("valid")).collect();
-            assert_eq!(index.matching(&matchers).iter().collect::<Vec<_>>(), expected, "{matchers:?}");
-        };
-        use MatchOp::{Equal, NotEqual, NotRegex, Regex};
-        check(&[], &[0, 1, 2, 3]);
-        check(&[("__name__", Equal, "up")], &[0, 1, 2]);
-        check(&[("__name__", Equal, "up"), ("job", Equal, "a")], &[0, 2]);
-        check(&[("__name__", Equal, "none")], &[]);
-        check(&[("i", Equal, "")], &[2]);
-        check(&[("i", NotEqual, "")], &[0, 1, 3]);
-        check(&[("i", NotEqual, "1")], &[1, 2]);
-        check(&[("i", Regex, "1|")], &[0, 2, 3]);
-        check(&[("i", Regex, ".*")], &[0, 1, 2, 3]);
-        check(&[("i", Regex, ".+")], &[0, 1, 3]);
-        check(&[("i", NotRegex, ".+")], &[2]);
-        check(&[("i", NotRegex, "1")], &[1, 2]);
-        check(&[("i", NotRegex, "1|")], &[1]);
-        check(&[("job", Regex, "a|c"), ("i", Equal, "1")], &[0, 3]);
-        check(&[("unknown", Equal, "")], &[0, 1, 2, 3]);
-        check(&[("unknown", NotEqual, "x")], &[0, 1, 2, 3]);
-        check(&[("unknown", Equal, "x")], &[]);
-        check(&[("unknown", NotRegex, ".*")], &[]);
-    }
-
-    #[test]
-    fn few_candidates_are_judged_one_by_one() {
-        let mut index = index(SETS);
-        for n in 4..200u32 {
-            let value = format!("v{n}");
-            let labels = LabelSet::from_pairs([("__name__", "many"), ("i", value.as_str())]);
-            index.define(n, labels.id(), labels.canonical());
-        }
-        let check = |op, pattern: &str, expected: &[u32]| {
-            let m = [Matcher::equal("__name__", "up"), Matcher::new("i", op, pattern).expect("valid")];
-            assert_eq!(index.matching(&m).iter().collect::<Vec<_>>(), expected, "{pattern}");
-        };
-        check(MatchOp::Regex, "1|v.*", &[0]);
-        check(MatchOp::Regex, "1|", &[0, 2]);
-        check(MatchOp::NotRegex, "1", &[1, 2]);
-        check(MatchOp::NotEqual, "1", &[1, 2]);
-        check(MatchOp::NotEqual, "", &[0, 1]);
-        check(MatchOp::Equal, "", &[2]);
-    }
-
-    #[test]
     fn removal_frees_pairs() {
         let mut index = index(SETS);
         let mut scratch = Vec::new();
@@ -352,14 +266,31 @@ mod tests {
             index.remove(n);
         }
         assert_eq!((index.len(), index.pairs_len()), (1, 2));
-        assert_eq!(index.matching(&[Matcher::equal("job", "a")]).iter().collect::<Vec<_>>(), [2]);
-        assert!(index.matching(&[Matcher::equal("i", "1")]).is_empty());
+        assert_eq!(index.having("job", "a").iter().collect::<Vec<_>>(), [2]);
+        assert!(index.having("i", "1").is_empty());
+        assert_eq!((index.name("i"), index.names.iter().flatten().count()), (None, 2));
         let labels = LabelSet::from_pairs([("__name__", "new"), ("i", "1")]);
         index.define(9, labels.id(), labels.canonical());
-        assert_eq!(index.matching(&[Matcher::equal("i", "1")]).iter().collect::<Vec<_>>(), [9]);
+        assert_eq!(index.having("i", "1").iter().collect::<Vec<_>>(), [9]);
         assert_eq!(index.labels(9, &mut scratch).expect("live").1, labels);
         index.remove(9);
         index.remove(2);
         assert_eq!((index.len(), index.pairs_len(), index.heap_bytes), (0, 0, 0));
+    }
+
+    #[test]
+    fn names_that_come_and_go_leave_nothing() {
+        let mut index = Index::default();
+        for n in 0..10_000u32 {
+            let name = format!("label_{n}");
+            let labels = LabelSet::from_pairs([("__name__", "m"), (name.as_str(), "x")]);
+            index.define(n % 2, labels.id(), labels.canonical());
+            if n > 0 {
+                index.remove((n + 1) % 2);
+            }
+        }
+        assert_eq!((index.len(), index.by_name.len()), (1, 2));
+        assert!(index.names.len() <= 3 && index.pairs.len() <= 4, "{} {}", index.names.len(), index.pairs.len());
+        assert!(index.bytes() < 100_000);
     }
 }

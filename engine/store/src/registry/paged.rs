@@ -1,7 +1,7 @@
 //! A table from series numbers to values, in pages of 1024.
 //!
-//! Numbers are handed out in ascending order and never again, so live ones lie close together; a page goes when its
-//! last entry goes, which keeps churn from growing the table.
+//! The least number that is free is handed out, so live ones lie close together; a page goes when its last entry goes,
+//! and the directory ends with the last page, which keeps churn from growing the table.
 
 const PAGE: usize = 1024;
 
@@ -59,6 +59,11 @@ impl<T> Paged<T> {
         if page.live == 0 {
             *slot = None;
             self.live_pages -= 1;
+            let end = self.pages.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+            self.pages.truncate(end);
+            if self.pages.capacity() > 2 * end + 64 {
+                self.pages.shrink_to(end + end / 2);
+            }
         }
         Some(value)
     }

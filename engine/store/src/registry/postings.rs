@@ -18,11 +18,14 @@ pub(crate) enum Postings {
 }
 
 impl Postings {
-    /// Appends a number greater than all before.
-    pub(crate) fn push(&mut self, number: u32) {
+    /// Adds a number that is not among them; mostly it is greater than all.
+    pub(crate) fn insert(&mut self, number: u32) {
         match self {
-            Self::One(first) => *self = Self::List(vec![*first, number]),
-            Self::List(list) if list.len() < LIST_MAX => list.push(number),
+            Self::One(first) => *self = Self::List(vec![(*first).min(number), (*first).max(number)]),
+            Self::List(list) if list.len() < LIST_MAX => {
+                let at = if list.last() < Some(&number) { list.len() } else { list.partition_point(|&n| n < number) };
+                list.insert(at, number);
+            }
             Self::List(list) => {
                 let mut bitmap: RoaringBitmap = list.iter().copied().collect();
                 bitmap.insert(number);
@@ -95,7 +98,10 @@ mod tests {
     fn all_forms_hold_the_same() {
         for n in [1u32, 2, 128, 129, 130, 1000] {
             let mut p = Postings::One(3);
-            (1..n).for_each(|i| p.push(3 + 7 * i));
+            (1..n).for_each(|i| p.insert(3 + 7 * i));
+            let mut backwards = Postings::One(3 + 7 * (n - 1));
+            (0..n - 1).rev().for_each(|i| backwards.insert(3 + 7 * i));
+            assert_eq!(backwards.to_bitmap(), p.to_bitmap());
             let expected: RoaringBitmap = (0..n).map(|i| 3 + 7 * i).collect();
             assert_eq!(p.to_bitmap(), expected);
             let mut union = Union::default();

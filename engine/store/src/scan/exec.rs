@@ -105,6 +105,8 @@ impl DisplayAs for SamplesExec {
         }
         write!(f, "SamplesExec: selector={}, range=[{}, {}]", self.scan.selection.selector, range.min, range.max)?;
         write!(f, ", series={}, parts={parts}/{parts_total}", self.series())?;
+        let pages: usize = self.scan.selection.parts.iter().map(|part| part.series.pages()).sum();
+        write!(f, ", considered={}, series_pages={pages}", self.scan.selection.considered)?;
         write!(f, ", generations={}, partitions={}", self.scan.selection.live.len(), self.partitions.len())?;
         for (by, n) in self.pruned_by() {
             write!(f, ", pruned_by_{by}={n}")?;

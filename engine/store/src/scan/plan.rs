@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use quiver_types::MillisRange;
 
-use crate::part::{PAGE_ROWS, PartSeries};
+use crate::part::{PAGE_ROWS, ChosenSeries};
 use crate::select::Selection;
 
 /// A partition is not worth its thread below this many samples.
@@ -76,7 +76,7 @@ impl Weights {
 }
 
 /// Estimates what is decoded of a series of a part for the range; a histogram counts as ten samples.
-pub(super) fn samples_in(series: &PartSeries, number: u32, range: MillisRange) -> u32 {
+pub(super) fn samples_in(series: &ChosenSeries, number: u32, range: MillisRange) -> u32 {
     let rows = series.samples(number).rows + 10 * series.hists(number).rows;
     let own = series.range(number);
     if range.min <= own.min && own.max <= range.max {

@@ -426,7 +426,9 @@ async fn read_floats(
     let mut missing: Vec<SeriesRows> = Vec::new();
     let mut at = 0;
     while at < numbers.len() {
-        let (block, members) = series.block(numbers[at]);
+        let members = series.block(numbers[at]);
+        // Blocks are known by their first series.
+        let block = members.start;
         let end = at + numbers[at..].partition_point(|&n| n < members.end);
         let held = match cache.get(id, block) {
             Some(held) => {
@@ -436,9 +438,10 @@ async fn read_floats(
             None => {
                 stats::add(&stats.cache_misses, 1);
                 let wanted = numbers[at..end].iter().map(|&n| u64::from(samples_in(series, n, range))).sum();
-                let rows = members.clone().map(|n| series.samples(n).rows).sum();
+                let page = source.series_page(block, stats).await?;
+                let rows = members.clone().map(|n| page.samples(n).rows).sum();
                 if rows > 0 && cache.admits(id, block, (wanted, rows), again) {
-                    let all: Vec<SeriesRows> = members.clone().map(|n| series.samples(n)).collect();
+                    let all: Vec<SeriesRows> = members.clone().map(|n| page.samples(n)).collect();
                     let own = ReadStats::default();
                     let runs = source.read_floats(&all, MillisRange::ALL, false, &own).await?;
                     // Those that are wanted count below.

@@ -213,7 +213,7 @@ proptest! {
             wait(async {
                 let snapshot = world.source(seq).snapshot();
                 let stats = Arc::new(ReadStats::default());
-                let selector = SeriesSelector { matchers: matchers.clone(), range };
+                let selector = SeriesSelector { matchers: matchers.clone(), range, labels: None };
                 let selected = snapshot.select(&access, &selector, &stats).await.expect("selects");
                 let rows: Vec<_> = (0..selected.table.len()).map(|r| LabelSet::from_pairs(selected.table.labels(r))).collect();
                 for labels in &rows {

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use quiver_types::series::LabelColumn;
@@ -18,7 +19,7 @@ use super::handle::PartRows;
 use super::resolve::{PARTS_OPENED_AT_ONCE, Question};
 use super::union::{SeriesList, unite};
 use crate::error::leave_out;
-use crate::part::{Part, PartId, PartSeries};
+use crate::part::{ChosenSeries, Part, PartId};
 
 /// United series of some parts.
 #[derive(Debug)]
@@ -29,48 +30,45 @@ pub(crate) struct Base {
     parts: Vec<(Arc<Vec<u32>>, Arc<Vec<u32>>)>,
 }
 
-/// Series of a part.
+/// Chosen series of a part.
 struct PartList<'a> {
-    series: &'a PartSeries,
+    part: &'a Part,
     numbers: &'a [u32],
+    ids: &'a [SeriesId],
 }
 
+#[async_trait]
 impl SeriesList for PartList<'_> {
     fn len(&self) -> usize {
         self.numbers.len()
     }
 
     fn id(&self, i: usize) -> SeriesId {
-        self.series.id(self.numbers[i])
+        self.ids[i]
     }
 
-    fn columns(&self, places: Option<&[u32]>, stats: &ReadStats) -> Result<Vec<CodedColumn>> {
-        match places {
-            None => part_columns(self.series, self.numbers, stats),
+    fn is_sorted(&self) -> bool {
+        true
+    }
+
+    async fn columns(
+        &self,
+        places: Option<&[u32]>,
+        names: Option<&[String]>,
+        stats: &ReadStats,
+    ) -> Result<Vec<CodedColumn>> {
+        let some: Vec<u32>;
+        let numbers = match places {
+            None => self.numbers,
             Some(places) => {
-                let numbers: Vec<u32> = places.iter().map(|&i| self.numbers[i as usize]).collect();
-                part_columns(self.series, &numbers, stats)
+                some = places.iter().map(|&i| self.numbers[i as usize]).collect();
+                &some
             }
-        }
+        };
+        let labels = self.part.labels(numbers, names, stats).await?;
+        let coded = labels.into_iter().map(|l| CodedColumn::sorted(l.name, &l.values, l.codes));
+        Ok(coded.filter(|column| !column.is_absent()).collect())
     }
-}
-
-/// Codes the labels of some series of a part.
-fn part_columns(series: &PartSeries, numbers: &[u32], stats: &ReadStats) -> Result<Vec<CodedColumn>> {
-    let bytes = size_of_val(numbers);
-    let mut out = Vec::new();
-    for label in series.label_columns() {
-        stats.take(bytes)?;
-        stats.check()?;
-        let (name, values) = (Arc::clone(&label.name), Arc::clone(&label.values));
-        let coded = CodedColumn { name, values, codes: label.codes.gather(numbers) };
-        if coded.is_absent() {
-            stats.give_back(bytes);
-        } else {
-            out.push(coded.compact());
-        }
-    }
-    Ok(out)
 }
 
 impl Base {
@@ -80,12 +78,49 @@ impl Base {
         16 * self.ids.len() + columns.sum::<usize>() + self.parts.iter().map(|p| 8 * p.0.len() + 64).sum::<usize>()
     }
 
-    fn of(parts: &[(Arc<PartSeries>, Vec<u32>)], stats: &ReadStats) -> Result<Self> {
-        let lists: Vec<_> = parts.iter().map(|(series, numbers)| PartList { series, numbers }).collect();
-        let union = unite(&lists.iter().map(|list| list as &dyn SeriesList).collect::<Vec<_>>(), stats)?;
-        let numbers = parts.iter().map(|(_, numbers)| Arc::new(numbers.clone()));
+    async fn of(opened: &[Opened], names: Option<&[String]>, stats: &ReadStats) -> Result<Self> {
+        let list = |o: &'_ Opened| -> PartList<'_> { PartList { part: &o.part, numbers: &o.numbers, ids: &o.ids } };
+        let lists: Vec<PartList<'_>> = opened.iter().map(list).collect();
+        let lists: Vec<_> = lists.iter().map(|list| list as &dyn SeriesList).collect();
+        let union = unite(&lists, names, stats).await?;
+        let numbers = opened.iter().map(|opened| Arc::clone(&opened.numbers));
         let rows = union.rows.into_iter().map(Arc::new);
         Ok(Self { ids: union.ids, table: union.table, parts: rows.zip(numbers).collect() })
+    }
+}
+
+/// A part, and which of its series a question chose.
+struct Opened {
+    part: Arc<Part>,
+    numbers: Arc<Vec<u32>>,
+    /// Of these series; empty when a [`Base`] has them.
+    ids: Vec<SeriesId>,
+    series: Arc<ChosenSeries>,
+}
+
+impl Opened {
+    /// Asks the index of a part, for all of time.
+    async fn find(part: Arc<Part>, question: &Question<'_>, stats: &ReadStats) -> Result<Self> {
+        let mut numbers = question.of_part(&part, stats).await?;
+        let pages = part.series_pages(&numbers, stats).await?;
+        question.keep_allowed(&pages, &mut numbers);
+        stats.take(numbers.len() * size_of::<SeriesId>())?;
+        let mut ids = Vec::with_capacity(numbers.len());
+        let mut rest = &numbers[..];
+        for page in &pages {
+            let (here, after) = rest.split_at(rest.partition_point(|&n| n < page.numbers().end));
+            ids.extend(here.iter().map(|&number| page.id(number)));
+            rest = after;
+        }
+        let series = Arc::new(ChosenSeries::new(&pages, &numbers, stats)?);
+        Ok(Self { part, numbers: Arc::new(numbers), ids, series })
+    }
+
+    /// Opens a part whose chosen series are known.
+    async fn again(part: Arc<Part>, numbers: Arc<Vec<u32>>, stats: &ReadStats) -> Result<Self> {
+        let pages = part.series_pages(&numbers, stats).await?;
+        let series = Arc::new(ChosenSeries::new(&pages, &numbers, stats)?);
+        Ok(Self { part, numbers, ids: Vec::new(), series })
     }
 }
 
@@ -96,6 +131,7 @@ pub(crate) struct Narrowed {
     pub(crate) parts: Vec<PartRows>,
 }
 
+#[async_trait]
 impl SeriesList for Narrowed {
     fn len(&self) -> usize {
         self.ids.len()
@@ -105,16 +141,26 @@ impl SeriesList for Narrowed {
         self.ids[i]
     }
 
-    fn columns(&self, places: Option<&[u32]>, stats: &ReadStats) -> Result<Vec<CodedColumn>> {
+    fn is_sorted(&self) -> bool {
+        true
+    }
+
+    async fn columns(
+        &self,
+        places: Option<&[u32]>,
+        names: Option<&[String]>,
+        stats: &ReadStats,
+    ) -> Result<Vec<CodedColumn>> {
         let rows = places.map_or(self.table.len(), <[u32]>::len);
         stats.take(rows * self.table.names().len() * size_of::<u32>())?;
         let table = places.map_or_else(|| Arc::clone(&self.table), |places| Arc::new(compact(&self.table, places)));
+        let wanted = |name: &str| names.is_none_or(|names| names.iter().any(|n| n == name));
         let coded = |(name, column): (&Arc<str>, &LabelColumn)| CodedColumn {
             name: Arc::clone(name),
             values: Arc::clone(&column.values),
             codes: column.codes.to_vec(),
         };
-        Ok(table.columns().map(coded).collect())
+        Ok(table.columns().filter(|(name, _)| wanted(name)).map(coded).collect())
     }
 
     fn table(&self) -> Option<(Arc<Vec<SeriesId>>, Arc<SeriesTable>)> {
@@ -133,15 +179,11 @@ fn compact(table: &SeriesTable, rows: &[u32]) -> SeriesTable {
     SeriesTable::new(rows.len(), columns.collect())
 }
 
-/// Keeps the series that may have samples in the range.
-fn narrow(
-    base: &Base,
-    parts: &[(Arc<Part>, Arc<PartSeries>)],
-    range: MillisRange,
-    stats: &ReadStats,
-) -> Result<Narrowed> {
-    let mut out = Vec::with_capacity(parts.len());
-    for ((part, series), (rows, numbers)) in parts.iter().zip(&base.parts) {
+/// Keeps the series that may have samples in the range. A part without an entry in `opened` could not be read.
+fn narrow(base: &Base, opened: Vec<Option<Opened>>, range: MillisRange, stats: &ReadStats) -> Result<Narrowed> {
+    let mut out = Vec::with_capacity(opened.len());
+    for (opened, (rows, numbers)) in opened.into_iter().zip(&base.parts) {
+        let Some(Opened { part, series, .. }) = opened else { continue };
         let (mut rows, mut numbers) = (Arc::clone(rows), Arc::clone(numbers));
         let own = part.meta.range();
         if own.min < range.min || range.max < own.max {
@@ -150,7 +192,7 @@ fn narrow(
             (rows, numbers) = (Arc::new(kept.0), Arc::new(kept.1));
         }
         if !rows.is_empty() {
-            out.push(PartRows { part: Arc::clone(part), series: Arc::clone(series), rows, numbers });
+            out.push(PartRows { part, series, rows, numbers });
         }
     }
     let mut has_samples = vec![false; base.ids.len()];
@@ -175,6 +217,7 @@ fn narrow(
 struct Key {
     selectors: Vec<Vec<Matcher>>,
     access: Access,
+    labels: Option<Arc<[String]>>,
     parts: Vec<PartId>,
 }
 
@@ -234,36 +277,41 @@ impl BaseCache {
         parts: Vec<Arc<Part>>,
         stats: &ReadStats,
     ) -> Result<Narrowed> {
-        let open = |part: Arc<Part>| async move {
-            match part.series(stats).await {
-                Ok(series) => Ok(Some((part, series))),
-                Err(e) => leave_out(stats, e).map(|()| None),
-            }
-        };
-        let opened = futures::stream::iter(parts).map(open).buffered(PARTS_OPENED_AT_ONCE);
-        let opened: Vec<(Arc<Part>, Arc<PartSeries>)> =
-            opened.try_filter_map(|opened| std::future::ready(Ok(opened))).try_collect().await?;
-        let key = Key {
+        let mut key = Key {
             selectors: question.selectors.to_vec(),
             access: question.access.clone(),
-            parts: opened.iter().map(|(part, _)| part.meta.id).collect(),
+            labels: question.labels.cloned(),
+            parts: parts.iter().map(|part| part.meta.id).collect(),
         };
-        let base = if let Some(base) = self.get(&key) {
+        if let Some(base) = self.get(&key) {
             add(&stats.cache_hits, 1);
-            base
-        } else {
-            let forever = Question { range: MillisRange::ALL, ..*question };
-            let mut matches = Vec::with_capacity(opened.len());
-            for (_, series) in &opened {
-                stats.check()?;
-                let numbers = forever.of_part(series);
-                stats.take(size_of_val(&numbers[..]))?;
-                matches.push((Arc::clone(series), numbers));
-            }
-            let base = Arc::new(Base::of(&matches, stats)?);
-            self.put(key, &base);
-            base
-        };
-        narrow(&base, &opened, question.range, stats)
+            let again = |(part, numbers): (Arc<Part>, Arc<Vec<u32>>)| async move {
+                if numbers.is_empty() {
+                    return Ok(None);
+                }
+                or_left_out(Opened::again(part, numbers, stats).await, stats)
+            };
+            let chosen = parts.into_iter().zip(base.parts.iter().map(|(_, numbers)| Arc::clone(numbers)));
+            let opened = futures::stream::iter(chosen).map(again).buffered(PARTS_OPENED_AT_ONCE);
+            return narrow(&base, opened.try_collect().await?, question.range, stats);
+        }
+        let find = |part: Arc<Part>| async move { or_left_out(Opened::find(part, question, stats).await, stats) };
+        let found = futures::stream::iter(parts).map(find).buffered(PARTS_OPENED_AT_ONCE);
+        let mut opened: Vec<Opened> =
+            found.try_filter_map(|opened| std::future::ready(Ok(opened))).try_collect().await?;
+        // Without those that could not be read.
+        key.parts = opened.iter().map(|opened| opened.part.meta.id).collect();
+        let base = Arc::new(Base::of(&opened, question.labels.map(|names| &**names), stats).await?);
+        opened.iter_mut().for_each(|opened| opened.ids = Vec::new());
+        self.put(key, &base);
+        narrow(&base, opened.into_iter().map(Some).collect(), question.range, stats)
+    }
+}
+
+/// Leaves out a part that cannot be read, where the query may go on without it.
+fn or_left_out(opened: Result<Opened>, stats: &ReadStats) -> Result<Option<Opened>> {
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
+        Err(e) => leave_out(stats, e).map(|()| None),
     }
 }

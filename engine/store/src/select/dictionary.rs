@@ -59,7 +59,7 @@ impl CodedColumn {
 }
 
 /// Gives the codes in use, ascending, 0 always among them. Costs what the smaller of series and values costs.
-pub(crate) fn used_codes(codes: &[u32], values: usize) -> Vec<u32> {
+fn used_codes(codes: &[u32], values: usize) -> Vec<u32> {
     if values <= codes.len() * 4 {
         let mut used = vec![false; values];
         used[0] = true;

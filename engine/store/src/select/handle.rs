@@ -7,7 +7,7 @@ use quiver_types::Matcher;
 
 use super::prune::Pruned;
 use crate::memtable::Generation;
-use crate::part::{Part, PartSeries};
+use crate::part::{ChosenSeries, Part};
 
 /// What `SelectedSeries::handle` is. Holds the parts and generations that it names, so that they stay readable.
 ///
@@ -29,6 +29,8 @@ pub(crate) struct Selection {
     pub(crate) selector: String,
     /// Rows that nobody wants after all; they are in no source.
     pub(crate) dropped: usize,
+    /// Series of all sources that were asked, chosen or not.
+    pub(crate) considered: u64,
 }
 
 impl Selection {
@@ -57,6 +59,7 @@ impl Selection {
             seq: self.seq,
             pruned: self.pruned,
             selector: self.selector.clone(),
+            considered: self.considered,
             dropped: (0..self.rows as u32).filter(|row| !wanted(row)).count(),
         }
     }
@@ -71,7 +74,7 @@ impl Selection {
 #[derive(Debug)]
 pub(crate) struct PartRows {
     pub(crate) part: Arc<Part>,
-    pub(crate) series: Arc<PartSeries>,
+    pub(crate) series: Arc<ChosenSeries>,
     pub(crate) rows: Arc<Vec<u32>>,
     pub(crate) numbers: Arc<Vec<u32>>,
 }

@@ -7,17 +7,19 @@ use futures::StreamExt;
 use hashbrown::HashSet;
 use quiver_types::{ReadStats, Result};
 
-use super::dictionary::used_codes;
 use super::live;
 use super::resolve::{PARTS_OPENED_AT_ONCE, Question};
 use crate::error::leave_out;
-use crate::part::{PartLabel, PartSeries};
+use crate::part::Part;
 use crate::snapshot::Snapshot;
 
 /// What a text takes beside its bytes, on its way into a list.
 const TEXT_BYTES: usize = 64;
 
 type Texts = HashSet<Arc<str>, foldhash::fast::RandomState>;
+
+/// Series whose labels are looked at before the next ones: mostly these have all names that there are.
+const SERIES_AT_ONCE: usize = 4096;
 
 /// What of a label set is asked for.
 #[derive(Debug, Clone, Copy)]
@@ -37,31 +39,18 @@ pub(crate) async fn labels(
 ) -> Result<Vec<String>> {
     let (parts, _) = question.parts(snapshot, stats);
     let mut found = Texts::default();
-    let mut opened = futures::stream::iter(parts)
-        .map(|part| async move { part.series(stats).await.map(|series| (part, series)) })
-        .buffered(PARTS_OPENED_AT_ONCE);
-    while let Some(opened) = opened.next().await {
-        let (part, series) = match opened {
-            Ok(opened) => opened,
-            Err(e) => {
-                leave_out(stats, e)?;
-                continue;
-            }
-        };
-        // All series of a part that lies in the range as a whole: its dictionaries are the answer.
-        let range = part.meta.range();
-        let whole = question.selectors.is_empty()
-            && question.access.is_full()
-            && question.range.min <= range.min
-            && range.max <= question.range.max;
-        let numbers = if whole { None } else { Some(question.of_part(&series)) };
+    let ask = |part: Arc<Part>| async move { of_part(&part, question, wanted, stats).await };
+    let mut answers = futures::stream::iter(parts).map(ask).buffered(PARTS_OPENED_AT_ONCE);
+    while let Some(answer) = answers.next().await {
+        match answer {
+            Ok(texts) => texts.into_iter().for_each(|text| {
+                found.insert(text);
+            }),
+            Err(e) => leave_out(stats, e)?,
+        }
         stats.check()?;
-        let before = found.len();
-        of_part(&series, numbers.as_deref(), wanted, &mut found);
-        // The texts are those of the part, which a cache counts.
-        stats.take((found.len() - before) * TEXT_BYTES)?;
     }
-    for live in live::resolve(question, snapshot) {
+    for live in live::resolve(question, snapshot, stats) {
         live.for_pairs(|name, value| match wanted {
             Wanted::Names => insert(&mut found, name),
             Wanted::Values(wanted) if wanted == name => insert(&mut found, value),
@@ -80,27 +69,55 @@ fn insert(found: &mut Texts, text: &str) {
     }
 }
 
-/// `numbers` are the series that count; `None`: all.
-fn of_part(series: &PartSeries, numbers: Option<&[u32]>, wanted: Wanted<'_>, found: &mut Texts) {
-    match (wanted, numbers) {
-        (Wanted::Names, None) => series.label_columns().iter().for_each(|label| insert(found, &label.name)),
-        (Wanted::Names, Some(numbers)) => {
-            let present = |label: &&PartLabel| numbers.iter().any(|&number| label.codes.get(number) != 0);
-            let labels = series.label_columns().iter().filter(|label| !found.contains(&label.name)).collect::<Vec<_>>();
-            labels.into_iter().filter(present).for_each(|label| insert(found, &label.name));
+/// Gives the names or values that the series of a part have.
+async fn of_part(part: &Part, question: &Question<'_>, wanted: Wanted<'_>, stats: &ReadStats) -> Result<Vec<Arc<str>>> {
+    let range = part.meta.range();
+    let whole_range = question.range.min <= range.min && range.max <= question.range.max;
+    // All series of a part that lies in the range as a whole: its dictionaries are the answer.
+    let whole = question.selectors.is_empty() && question.access.is_full() && whole_range;
+    if whole && let Wanted::Names = wanted {
+        let names = part.label_names(stats).await?;
+        return Ok(names.into_iter().map(Arc::from).collect());
+    }
+    if whole && let Wanted::Values(name) = wanted {
+        let index = part.label_index(stats).await?;
+        let Some(rows) = index.rows(name) else { return Ok(Vec::new()) };
+        stats.take((rows.end - rows.start) as usize * TEXT_BYTES)?;
+        let mut values = Vec::new();
+        index.values(rows, stats, &mut |_, value| values.push(Arc::from(value))).await?;
+        return Ok(values);
+    }
+    let mut numbers = question.of_part(part, stats).await?;
+    if !question.access.is_full() || !whole_range {
+        let pages = part.series_pages(&numbers, stats).await?;
+        question.keep_allowed(&pages, &mut numbers);
+        let mut at = 0;
+        numbers.retain(|&number| {
+            while pages[at].numbers().end <= number {
+                at += 1;
+            }
+            pages[at].range(number).overlaps(&question.range)
+        });
+    }
+    match wanted {
+        Wanted::Values(name) => {
+            let labels = part.labels(&numbers, Some(&[name.to_owned()]), stats).await?;
+            Ok(labels.into_iter().flat_map(|label| label.values.into_iter().filter(|value| !value.is_empty())).collect())
         }
-        (Wanted::Values(name), numbers) => {
-            let Some(label) = series.label(name) else { return };
-            let used = match numbers {
-                None => (0..label.values.len() as u32).collect(),
-                Some(numbers) => used_codes(&label.codes.gather(numbers), label.values.len()),
-            };
-            for code in used.into_iter().filter(|&code| code != 0) {
-                let value = &label.values[code as usize];
-                if !found.contains(value) {
-                    found.insert(Arc::clone(value));
+        Wanted::Names => {
+            let all = part.label_names(stats).await?.len();
+            let mut names = Texts::default();
+            for numbers in numbers.chunks(SERIES_AT_ONCE) {
+                for label in part.labels(numbers, None, stats).await? {
+                    if !names.contains(&label.name) && label.codes.iter().any(|&code| code != 0) {
+                        names.insert(label.name);
+                    }
+                }
+                if names.len() == all {
+                    break;
                 }
             }
+            Ok(names.into_iter().collect())
         }
     }
 }

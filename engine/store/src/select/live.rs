@@ -5,9 +5,11 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use quiver_types::label::Pairs;
+use quiver_types::stats::add;
 use quiver_types::{Matcher, ReadStats, Result, SeriesId};
 use roaring::RoaringBitmap;
 
@@ -33,7 +35,7 @@ pub(crate) struct LiveMatches {
 }
 
 /// Resolves a question over the generations of a snapshot; those without a match are left out.
-pub(crate) fn resolve(question: &Question<'_>, snapshot: &Snapshot) -> Vec<LiveMatches> {
+pub(crate) fn resolve(question: &Question<'_>, snapshot: &Snapshot, stats: &ReadStats) -> Vec<LiveMatches> {
     let inside =
         |generation: &&Arc<Generation>| generation.range().is_some_and(|range| range.overlaps(&question.range));
     let generations: Vec<&Arc<Generation>> = snapshot.visible.generations.iter().filter(inside).collect();
@@ -44,6 +46,7 @@ pub(crate) fn resolve(question: &Question<'_>, snapshot: &Snapshot) -> Vec<LiveM
     let mut numbers: Option<(&Arc<Registry>, RoaringBitmap)> = None;
     for generation in generations {
         let registry = generation.registry();
+        add(&stats.series_considered, generation.series() as u64);
         let known = numbers.take().filter(|(of, _)| Arc::ptr_eq(of, registry));
         let (_, matching) = numbers.insert(known.unwrap_or_else(|| (registry, matching(registry, question.selectors))));
         let found = generation.held_slots(matching, question.access, question.range, snapshot.seq);
@@ -130,6 +133,7 @@ impl Coder {
     }
 }
 
+#[async_trait]
 impl SeriesList for LiveMatches {
     fn len(&self) -> usize {
         self.ids.len()
@@ -139,7 +143,17 @@ impl SeriesList for LiveMatches {
         self.ids[i]
     }
 
-    fn columns(&self, places: Option<&[u32]>, stats: &ReadStats) -> Result<Vec<CodedColumn>> {
+    fn is_sorted(&self) -> bool {
+        // They come in the order in which they were first seen.
+        false
+    }
+
+    async fn columns(
+        &self,
+        places: Option<&[u32]>,
+        names: Option<&[String]>,
+        stats: &ReadStats,
+    ) -> Result<Vec<CodedColumn>> {
         let some: Vec<_>;
         let found = match places {
             None => &self.found,
@@ -158,6 +172,9 @@ impl SeriesList for LiveMatches {
             }
             row += 1;
         });
+        if let Some(names) = names {
+            coder.columns.retain(|column| names.iter().any(|name| **name == *column.name));
+        }
         // Live series are few beside what the process holds of each of them: their table is counted when it is made.
         stats.take(coder.columns.len() * found.len() * size_of::<u32>())?;
         Ok(coder.finish())

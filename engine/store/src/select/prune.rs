@@ -78,6 +78,28 @@ pub(crate) fn literal_names(matchers: &[Matcher]) -> Option<Vec<String>> {
     names.iter().all(|name| !name.is_empty()).then_some(names)
 }
 
+/// Gives the only values that a matcher can match, sorted, when they can be listed and the empty one is not among them.
+pub(super) fn literal_values(matcher: &Matcher) -> Option<Vec<String>> {
+    let mut values = literals(matcher)?;
+    values.retain(|value| matcher.matches(value));
+    values.iter().all(|value| !value.is_empty()).then_some(values)
+}
+
+/// Gives a text with which every value begins that a pattern matches, maybe the empty one.
+pub(super) fn prefix(matcher: &Matcher) -> String {
+    let parsed = regex_syntax::ParserBuilder::new().dot_matches_new_line(true).build().parse(&matcher.value);
+    let (MatchOp::Regex, Ok(hir)) = (matcher.op, parsed) else { return String::new() };
+    let mut extractor = Extractor::new();
+    extractor.limit_total(LITERALS_MAX).limit_literal_len(LITERAL_BYTES_MAX).limit_repeat(16).limit_class(16);
+    let found = extractor.extract(&hir);
+    let Some(common) = found.longest_common_prefix() else { return String::new() };
+    // Bytes of a character that was cut are no text.
+    match std::str::from_utf8(common) {
+        Ok(text) => text.to_owned(),
+        Err(e) => String::from_utf8_lossy(&common[..e.valid_up_to()]).into_owned(),
+    }
+}
+
 fn literals(matcher: &Matcher) -> Option<Vec<String>> {
     match matcher.op {
         MatchOp::Equal => Some(vec![matcher.value.clone()]),
@@ -113,6 +135,23 @@ mod tests {
         let matchers: Vec<_> = matchers.iter().map(|(n, op, v)| Matcher::new(*n, *op, *v).expect("valid")).collect();
         let found = literal_names(&matchers);
         assert_eq!(found, expected.map(|e| e.iter().map(ToString::to_string).collect()), "{matchers:?}");
+    }
+
+    #[test]
+    fn prefixes_of_patterns() {
+        let check = |pattern: &str, expected: &str| {
+            assert_eq!(prefix(&Matcher::new("a", MatchOp::Regex, pattern).unwrap()), expected, "{pattern}");
+        };
+        check("m1.", "m1");
+        check("pod-(a|b).*", "pod-");
+        check("pod-a.*|pod-b", "pod-");
+        check("a.*|b", "");
+        check("(?i)ab.*", "");
+        check("^x+", "x");
+        check(".*", "");
+        check("", "");
+        check("é.*|è.*", "");
+        check("(ab)?c", "");
     }
 
     #[test]

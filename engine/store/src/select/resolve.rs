@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use quiver_types::stats::add;
 use quiver_types::tables::metrics;
-use quiver_types::{Access, Matcher, MillisRange, ReadStats};
+use quiver_types::{Access, Matcher, MillisRange, ReadStats, Result};
+use roaring::RoaringBitmap;
 
+use super::matching::matching;
 use super::prune::{Pruned, literal_names, prune};
-use crate::part::{Part, PartSeries};
+use crate::part::{Part, SeriesPage};
 use crate::snapshot::Snapshot;
 
 /// How many parts are opened at once.
@@ -21,6 +23,8 @@ pub(crate) struct Question<'a> {
     pub(crate) access: &'a Access,
     pub(crate) selectors: &'a [Vec<Matcher>],
     pub(crate) range: MillisRange,
+    /// Labels that the table needs; `None`: all.
+    pub(crate) labels: Option<&'a Arc<[String]>>,
 }
 
 impl Question<'_> {
@@ -40,21 +44,41 @@ impl Question<'_> {
         };
         add(&stats.parts_total, pruned.total as u64);
         add(&stats.parts_read, kept.len() as u64);
+        add(&stats.series_considered, kept.iter().map(|part| part.meta.series).sum());
         (kept, pruned)
     }
 
-    /// Gives the numbers of the matching series of a part.
-    pub(crate) fn of_part(&self, series: &PartSeries) -> Vec<u32> {
-        match self.selectors {
-            [] => series.matching(&[], self.access, self.range),
-            [matchers] => series.matching(matchers, self.access, self.range),
-            several => {
-                let lists = several.iter().map(|matchers| series.matching(matchers, self.access, self.range));
-                let mut all: Vec<u32> = lists.flatten().collect();
-                all.sort_unstable();
-                all.dedup();
-                all
-            }
+    /// Gives the numbers of the matching series of a part, whoever may see them and whatever their times are.
+    pub(crate) async fn of_part(&self, part: &Part, stats: &ReadStats) -> Result<Vec<u32>> {
+        let series = part.series_count();
+        if self.selectors.iter().all(Vec::is_empty) {
+            stats.take(series as usize * size_of::<u32>())?;
+            return Ok((0..series).collect());
         }
+        let index = part.label_index(stats).await?;
+        let mut found: Option<RoaringBitmap> = None;
+        for matchers in self.selectors {
+            let own = matching(part, &index, matchers, stats).await?;
+            found = Some(found.map_or_else(|| own.clone(), |found| found | &own));
+        }
+        let found = found.unwrap_or_default();
+        stats.take(found.len() as usize * size_of::<u32>())?;
+        Ok(found.into_iter().collect())
+    }
+
+    /// Keeps the series that the caller may see; `numbers` ascend and lie in the pages.
+    pub(crate) fn keep_allowed(&self, pages: &[Arc<SeriesPage>], numbers: &mut Vec<u32>) {
+        if self.access.is_full() {
+            return;
+        }
+        let allowed: Vec<Vec<bool>> =
+            pages.iter().map(|page| page.services().iter().map(|s| self.access.allows(s)).collect()).collect();
+        let mut at = 0;
+        numbers.retain(|&number| {
+            while pages[at].numbers().end <= number {
+                at += 1;
+            }
+            allowed[at][pages[at].service_code(number)]
+        });
     }
 }

@@ -114,6 +114,22 @@ impl World {
         self.visible.parts = Arc::new(parts);
     }
 
+    /// Makes the parts such as were written before there was an index on disk.
+    pub(crate) fn forget_indexes(&mut self) {
+        let old = |part: &Arc<Part>| {
+            let mut meta = part.meta.clone();
+            meta.files.retain(|file| file.kind != "index");
+            Arc::new(Part::new(meta, Arc::clone(&self.io), Arc::new(Caches::new(64 << 20, false))))
+        };
+        self.visible.parts = Arc::new(self.visible.parts.iter().map(old).collect());
+    }
+
+    /// Forgets what was read.
+    pub(crate) fn cold(&self) {
+        let parts: Vec<_> = self.visible.parts.iter().map(|part| part.meta.id).collect();
+        self.caches.forget(&parts);
+    }
+
     pub(crate) fn add_generation(&mut self) -> usize {
         let number = self.visible.generations.len() as u64 + 1;
         let id = GenerationId { writer: Uuid::nil(), number };
@@ -183,7 +199,7 @@ pub(crate) async fn select(
     range: MillisRange,
     stats: &ReadStats,
 ) -> SelectedSeries {
-    let selector = SeriesSelector { matchers, range };
+    let selector = SeriesSelector { matchers, range, labels: None };
     snapshot.select(&Access::full(), &selector, stats).await.expect("selects")
 }
 

@@ -1,12 +1,15 @@
 //! What a selector opens, what it leaves out, and what is kept for the next one.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use proptest::prelude::*;
 use quiver_types::source::SeriesSource;
 use quiver_types::stats::get;
 use quiver_types::{Access, LabelSet, MatchOp, Matcher, MillisRange, ReadStats, SeriesSelector};
 
-use super::testing::{Item, World, labels, select, wait};
+use super::testing::{Item, World, labels, select, service_labels, wait};
+use crate::run::SeriesRun;
 
 fn item(pairs: &[(&str, &str)], ts: i64) -> (LabelSet, i64, Item) {
     (labels(pairs), ts, Item::Float(1.0, 0))
@@ -29,7 +32,7 @@ fn parts_are_opened_for_a_reason() {
         wait(async {
             let stats = ReadStats::default();
             let matchers = matchers.iter().map(|m| Matcher::new(m.0, m.1, m.2).expect("valid")).collect();
-            let selector = SeriesSelector { matchers, range: MillisRange::new(range.0, range.1) };
+            let selector = SeriesSelector { matchers, range: MillisRange::new(range.0, range.1), labels: None };
             let selected = world.snapshot().select(&access, &selector, &stats).await.expect("selects");
             assert_eq!((get(&stats.parts_read), selected.table.len()), (read, series), "{selector:?}");
             assert_eq!(get(&stats.parts_total), 2);
@@ -139,4 +142,150 @@ fn exemplars_of_parts_and_live() {
         let none = snapshot.exemplars(&Access::services(["z"]), &selectors, range, &stats).await.expect("exemplars");
         assert!(none.is_empty());
     });
+}
+
+fn label_set() -> impl Strategy<Value = LabelSet> {
+    let pairs = proptest::collection::vec((0..5usize, 0..6usize), 0..5);
+    (0..4usize, pairs).prop_map(|(metric, pairs)| {
+        let names = ["A", "a", "job", "b", "z"];
+        let values = ["", "1", "2", "12", "x1", "é"];
+        let metric = ("__name__", ["", "m", "m1", "n"][metric]);
+        LabelSet::from_pairs(pairs.iter().map(|&(n, v)| (names[n], values[v])).chain([metric, ("id", "i")]))
+    })
+}
+
+fn matcher() -> impl Strategy<Value = Matcher> {
+    let name = prop_oneof![Just("__name__"), Just("a"), Just("A"), Just("job"), Just("b"), Just("missing"), Just("id")];
+    let op = prop_oneof![Just(MatchOp::Equal), Just(MatchOp::NotEqual), Just(MatchOp::Regex), Just(MatchOp::NotRegex)];
+    let value = prop_oneof![
+        Just(""), Just("1"), Just("2"), Just("m"), Just("i"), Just("x1"), Just("1|2"), Just("1.*"), Just(".*"),
+        Just(".+"), Just("1|"), Just("m.?"), Just("é|1"), Just("[12]+"), Just("(?i)X1"), Just("never"),
+    ];
+    (name, op, value).prop_map(|(name, op, value)| Matcher::new(name, op, value).expect("valid"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(120))]
+    #[test]
+    fn an_index_gives_what_a_walk_over_all_series_gives(
+        sets in proptest::collection::btree_set(label_set().prop_map(|l| l.canonical().to_vec()), 1..40),
+        state in 0..5usize,
+        matchers in proptest::collection::vec(matcher(), 0..4),
+        services in proptest::option::of(proptest::sample::subsequence(vec!["", "1", "2", "é"], 0..4)),
+        wanted in proptest::option::of(proptest::sample::subsequence(vec!["A", "a", "job", "id", "missing"], 0..4)),
+        (min, len) in (0i64..60, 0i64..60),
+    ) {
+        let sets: Vec<_> = sets.iter().map(|bytes| LabelSet::from_canonical(bytes)).collect();
+        let mut world = World::new();
+        let at = |i: usize| i as i64;
+        let run = |i: usize| {
+            let mut run = SeriesRun::new(sets[i].clone(), Arc::from(sets[i].service(&service_labels())));
+            run.samples.push(at(i), 1.0, 0);
+            run
+        };
+        // In parts: all, those of even number, none; live: all, those of odd number.
+        let (parts, live): (&[usize], &[usize]) =
+            [(&[1][..], &[][..]), (&[], &[1]), (&[2, 3], &[2]), (&[2, 1], &[3]), (&[1], &[1])][state];
+        let some = |step: usize| (0..sets.len()).step_by(step).map(run).collect::<Vec<_>>();
+        parts.iter().for_each(|&step| world.add_runs(some(step)));
+        if state == 3 || sets.len() % 3 == 0 {
+            world.forget_indexes();
+        }
+        for &step in live {
+            let generation = world.add_generation();
+            let items: Vec<_> =
+                (0..sets.len()).step_by(step).map(|i| (sets[i].clone(), at(i), Item::Float(1.0, 0))).collect();
+            world.insert(generation, &items);
+        }
+        let steps: Vec<usize> = parts.iter().chain(live).copied().collect();
+        let access = services.as_ref().map_or_else(Access::full, |s| Access::services(s.iter().copied()));
+        let range = MillisRange::new(min, min + len);
+        let naive: Vec<usize> = (0..sets.len())
+            .filter(|i| steps.iter().any(|step| i % step == 0) && range.contains(at(*i)))
+            .filter(|&i| matchers.iter().all(|m| m.matches(sets[i].get(&m.name))))
+            .filter(|&i| access.allows(sets[i].service(&service_labels())))
+            .collect();
+        let labels: Option<Arc<[String]>> = wanted.map(|w| w.iter().map(ToString::to_string).collect());
+        let stats = ReadStats::default();
+        wait(async {
+            let selector = SeriesSelector { matchers: matchers.clone(), range, labels: None };
+            let source = world.source(world.seq);
+            let whole = source.snapshot().select(&access, &selector, &stats).await.unwrap();
+            let rows: Vec<_> = (0..whole.table.len()).map(|r| LabelSet::from_pairs(whole.table.labels(r))).collect();
+            let mut expected: Vec<_> = naive.iter().map(|&i| sets[i].clone()).collect();
+            expected.sort_by(LabelSet::cmp_series);
+            prop_assert_eq!(&rows, &expected);
+            // Few labels: the same rows in the same order, known or not.
+            for _ in 0..2 {
+                let selector = SeriesSelector { labels: labels.clone(), ..selector.clone() };
+                let narrow = source.snapshot().select(&access, &selector, &stats).await.unwrap();
+                prop_assert_eq!(narrow.table.len(), expected.len());
+                for (row, expected) in expected.iter().enumerate() {
+                    let wanted = |name: &str| labels.as_ref().is_none_or(|labels| labels.iter().any(|l| l == name));
+                    let expected: Vec<_> = expected.iter().filter(|(name, _)| wanted(name)).collect();
+                    prop_assert_eq!(narrow.table.labels(row).collect::<Vec<_>>(), expected);
+                }
+            }
+            let selectors = [matchers.clone()];
+            let snapshot = world.snapshot();
+            let names = snapshot.label_names(&access, &selectors, range, &stats).await.unwrap();
+            let expected: BTreeSet<_> = naive.iter().flat_map(|&i| sets[i].iter().map(|l| l.0.to_owned())).collect();
+            prop_assert_eq!(names, expected.into_iter().collect::<Vec<_>>());
+            let values = snapshot.label_values(&access, "a", &selectors, range, &stats).await.unwrap();
+            let expected: BTreeSet<_> = naive.iter().map(|&i| sets[i].get("a").to_owned()).collect();
+            prop_assert_eq!(values, expected.into_iter().filter(|v| !v.is_empty()).collect::<Vec<_>>());
+            Ok(())
+        })?;
+    }
+}
+
+/// Series as a cluster has them: metrics, services, pods that come and go, label names that few series have.
+fn cluster(series: usize) -> Vec<SeriesRun> {
+    let run = |i: usize| {
+        let (metric, pod, service) = (format!("m{}", i % 200), format!("pod-{}", i / 10), format!("s{}", i % 40));
+        let rare = format!("label_{:03}", i % 300);
+        let value = (i % 97).to_string();
+        let labels =
+            labels(&[("__name__", &metric), ("pod", &pod), ("service", &service), (&rare, &value)]);
+        let mut run = SeriesRun::new(labels, Arc::from(service.as_str()));
+        run.samples.push(1000, i as f64, 0);
+        run
+    };
+    (0..series).map(run).collect()
+}
+
+#[test]
+fn few_series_cost_the_same_among_many() {
+    // Series of one pod, by name; series of a pod; few labels of few series.
+    let count = |series: usize| {
+        let mut world = World::new();
+        world.add_runs(cluster(series));
+        let ask = |matchers: Vec<Matcher>, wanted: Option<&[&str]>, expected: usize| {
+            let labels = wanted.map(|names| names.iter().map(ToString::to_string).collect());
+            let selector = SeriesSelector { matchers, range: MillisRange::ALL, labels };
+            wait(async {
+                world.cold();
+                let stats = ReadStats::default();
+                let selected = world.snapshot().select(&Access::full(), &selector, &stats).await.unwrap();
+                assert_eq!(selected.table.len(), expected, "{selector:?}");
+                assert_eq!(get(&stats.series_considered), series as u64);
+                get(&stats.index_pages_read)
+            })
+        };
+        let equal = |name: &str, value: &str| Matcher::equal(name, value);
+        let pattern = |name: &str, value: &str| Matcher::new(name, MatchOp::Regex, value).unwrap();
+        [
+            ask(vec![equal("__name__", "m77"), equal("pod", "pod-7")], None, 1),
+            ask(vec![equal("__name__", "m77"), pattern("pod", "pod-(7|8)")], Some(&["service"]), 1),
+            ask(vec![equal("pod", "nothing")], None, 0),
+            ask(vec![equal("pod", "pod-7")], Some(&["service"]), 10),
+        ]
+    };
+    let (small, large) = (count(5_000), count(50_000));
+    // The series of a pod lie as far from each other as its metrics: a page of series and one of labels each.
+    assert!(large[3] <= 2 * 10 + 2, "{large:?}");
+    for (small, large) in small.iter().zip(&large).take(3) {
+        // What a page is cut to may differ by one.
+        assert!(*large as f64 <= 1.2 * *small as f64 + 1.0, "{small} pages among 5,000, {large} among 50,000");
+    }
 }

@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use quiver_types::label::METRIC_NAME;
@@ -20,17 +21,25 @@ use super::dictionary::{CodedColumn, unite_columns};
 const SERIES_BYTES: usize = 48;
 
 /// A list of distinct series.
-pub(crate) trait SeriesList {
+#[async_trait]
+pub(crate) trait SeriesList: Sync {
     /// Number of series.
     fn len(&self) -> usize;
     /// Identity of one.
     fn id(&self, i: usize) -> SeriesId;
+    /// Says whether its series are listed in series order.
+    fn is_sorted(&self) -> bool;
     /// Label columns of the series at the given ascending places (`None`: of all), sorted by name, without labels that
-    /// none of them has and without values that none of them has.
+    /// none of them has and without values that none of them has; of `names` alone, when they are given.
     ///
     /// # Errors
-    /// Those of the gate: memory is asked for before it is taken.
-    fn columns(&self, places: Option<&[u32]>, stats: &ReadStats) -> Result<Vec<CodedColumn>>;
+    /// Those of the gate: memory is asked for before it is taken. Those of reading.
+    async fn columns(
+        &self,
+        places: Option<&[u32]>,
+        names: Option<&[String]>,
+        stats: &ReadStats,
+    ) -> Result<Vec<CodedColumn>>;
     /// Ids and labels of all, when they stand ready in series order.
     fn table(&self) -> Option<(Arc<Vec<SeriesId>>, Arc<SeriesTable>)> {
         None
@@ -47,27 +56,42 @@ pub(crate) struct Union {
     pub(crate) rows: Vec<Vec<u32>>,
 }
 
-/// Unites sources. A source whose series are all in a source before it costs two passes over its ids.
+/// Says whether the union of some sources is in the order of one of them, so that no label is needed to sort it.
+pub(crate) fn is_one_list(sources: &[&dyn SeriesList]) -> bool {
+    let entries = Entries::collect(sources);
+    match entries.runs[..] {
+        [] => true,
+        [Run { source, places: None }] => sources[source].is_sorted(),
+        _ => false,
+    }
+}
+
+/// Unites sources; the table gets the labels of `names`, or all. A source whose series are all in a source before it
+/// costs two passes over its ids. Where series of several sources stand between each other all of their labels are
+/// read, whatever is wanted: the order of rows follows from them.
 ///
 /// # Errors
-/// Those of the gate.
-pub(crate) fn unite(sources: &[&dyn SeriesList], stats: &ReadStats) -> Result<Union> {
+/// Those of the gate, and of reading.
+pub(crate) async fn unite(sources: &[&dyn SeriesList], names: Option<&[String]>, stats: &ReadStats) -> Result<Union> {
     // Identity, place and entry of each series.
     stats.take(sources.iter().map(|source| source.len()).sum::<usize>() * SERIES_BYTES)?;
     stats.check()?;
     let entries = Entries::collect(sources);
-    if let [Run { source, places: None }] = entries.runs[..]
-        && let Some((ids, table)) = sources[source].table()
-    {
-        return Ok(Union { ids, table, rows: entries.places });
+    let mut sorted = false;
+    if let [Run { source, places: None }] = entries.runs[..] {
+        if let Some((ids, table)) = sources[source].table() {
+            return Ok(Union { ids, table, rows: entries.places });
+        }
+        sorted = sources[source].is_sorted();
     }
+    let read = names.filter(|_| sorted);
     let rows = entries.ids.len();
     let mut by_name: BTreeMap<Arc<str>, Vec<(usize, CodedColumn)>> = BTreeMap::new();
     let mut first = 0;
     for run in &entries.runs {
         let source = sources[run.source];
         stats.check()?;
-        for column in source.columns(run.places.as_deref(), stats)? {
+        for column in source.columns(run.places.as_deref(), read, stats).await? {
             by_name.entry(Arc::clone(&column.name)).or_default().push((first, column));
         }
         first += run.places.as_ref().map_or(source.len(), Vec::len);
@@ -82,7 +106,9 @@ pub(crate) fn unite(sources: &[&dyn SeriesList], stats: &ReadStats) -> Result<Un
         stats.give_back(bytes);
     }
     let order = SeriesOrder::new(&columns);
-    if (1..rows).all(|row| order.compare(row - 1, row).is_lt()) {
+    let wanted = |column: &CodedColumn| names.is_none_or(|names| names.iter().any(|name| **name == *column.name));
+    if sorted || (1..rows).all(|row| order.compare(row - 1, row).is_lt()) {
+        columns.retain(wanted);
         return Ok(Union { ids: Arc::new(entries.ids), table: Arc::new(table(rows, columns)), rows: entries.places });
     }
     stats.take(codes_bytes * (columns.len() + 2))?;
@@ -96,7 +122,7 @@ pub(crate) fn unite(sources: &[&dyn SeriesList], stats: &ReadStats) -> Result<Un
         values: Arc::clone(&c.values),
         codes: take(&c.codes),
     };
-    let columns: Vec<_> = columns.iter().map(take_column).collect();
+    let columns: Vec<_> = columns.iter().filter(|column| wanted(column)).map(take_column).collect();
     stats.give_back(codes_bytes * columns.len());
     let ids = sorted.iter().map(|&entry| entries.ids[entry as usize]).collect();
     let mut row_of = vec![0u32; rows];
@@ -227,6 +253,7 @@ mod tests {
 
     struct Sets(Vec<LabelSet>);
 
+    #[async_trait]
     impl SeriesList for Sets {
         fn len(&self) -> usize {
             self.0.len()
@@ -236,10 +263,20 @@ mod tests {
             self.0[i].id()
         }
 
-        fn columns(&self, places: Option<&[u32]>, _: &ReadStats) -> Result<Vec<CodedColumn>> {
+        fn is_sorted(&self) -> bool {
+            self.0.is_sorted_by(|a, b| a.cmp_series(b).is_lt())
+        }
+
+        async fn columns(
+            &self,
+            places: Option<&[u32]>,
+            wanted: Option<&[String]>,
+            _: &ReadStats,
+        ) -> Result<Vec<CodedColumn>> {
             let all: Vec<u32> = (0..self.0.len() as u32).collect();
             let sets: Vec<_> = places.unwrap_or(&all).iter().map(|&i| &self.0[i as usize]).collect();
             let names: BTreeSet<&str> = sets.iter().flat_map(|set| set.iter().map(|l| l.0)).collect();
+            let names = names.into_iter().filter(|n| wanted.is_none_or(|w| w.iter().any(|w| w == n)));
             let column = |name: &str| {
                 let values: BTreeSet<&str> = sets.iter().map(|set| set.get(name)).chain([""]).collect();
                 let values: Vec<Arc<str>> = values.into_iter().map(Arc::from).collect();
@@ -247,7 +284,7 @@ mod tests {
                 let codes = sets.iter().map(code).collect();
                 CodedColumn { name: Arc::from(name), values: Arc::new(values), codes }
             };
-            Ok(names.into_iter().map(column).collect())
+            Ok(names.map(column).collect())
         }
     }
 
@@ -277,7 +314,15 @@ mod tests {
                 sources.push(Sets(list));
             }
             let lists: Vec<_> = sources.iter().map(|s| s as &dyn SeriesList).collect();
-            let union = unite(&lists, &ReadStats::default()).unwrap();
+            let stats = ReadStats::default();
+            let union = futures::executor::block_on(unite(&lists, None, &stats)).unwrap();
+            let wanted = ["A".to_owned(), "b".to_owned()];
+            let narrow = futures::executor::block_on(unite(&lists, Some(&wanted), &stats)).unwrap();
+            prop_assert_eq!((&narrow.ids, &narrow.rows), (&union.ids, &union.rows));
+            for row in 0..narrow.table.len() {
+                let expected: Vec<_> = union.table.labels(row).filter(|l| wanted.iter().any(|w| w == l.0)).collect();
+                prop_assert_eq!(narrow.table.labels(row).collect::<Vec<_>>(), expected);
+            }
             let mut expected: Vec<_> = sources.iter().flat_map(|s| s.0.clone()).collect();
             expected.sort_by(LabelSet::cmp_series);
             expected.dedup();

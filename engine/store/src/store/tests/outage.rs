@@ -117,7 +117,7 @@ async fn a_damaged_file_in_the_spool_is_named() {
         if partial {
             stats.left_out.allow();
         }
-        let selector = quiver_types::SeriesSelector { matchers: vec![], range: MillisRange::new(at, at) };
+        let selector = quiver_types::SeriesSelector { matchers: vec![], range: MillisRange::new(at, at), labels: None };
         let found = snapshot.select(&Access::full(), &selector, &stats).await;
         (found.map(|selected| selected.table.len()), stats.left_out.texts())
     };

@@ -1,0 +1,617 @@
+//! The index of a part of metrics: which series have a label with a value.
+//!
+//! `.index` has a row per (label, value), sorted, and a directory of labels in its footer. A question about one label
+//! reads that label's rows alone: an equality the page that may hold the value and then one bitmap, a pattern the
+//! values and then the bitmaps of those that it likes. Parts written before there was a directory have their index made
+//! in memory out of `.series` ([`MemoryIndex`]).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, RecordBatch, StringArray};
+use parquet::file::page_index::column_index::ColumnIndexMetaData;
+use quiver_types::{ReadStats, stats};
+use roaring::RoaringBitmap;
+
+use super::FileMeta;
+use super::fetch::Purpose;
+use super::footer::{Footer, damaged};
+use super::pairs::{PairTable, Postings};
+use super::reader::Part;
+use super::series::split;
+use crate::cache::{Held, Piece};
+use crate::error::Result;
+
+/// Columns of `.index`.
+const VALUE: usize = 1;
+const SERIES: usize = 2;
+
+/// Pages of values, or rows of bitmaps, that are read at once.
+const PAGES_AT_ONCE: usize = 64;
+const BITMAPS_AT_ONCE: usize = 32 * 1024;
+/// A look-up that wants no more than these is kept in the cache; a scan would push everything else out.
+const PAGES_KEPT: usize = 16;
+const BITMAPS_KEPT: usize = 32;
+
+/// Where the rows of each label are: names ascending, and where each begins, then the number of all rows.
+#[derive(Debug)]
+pub(super) struct Directory {
+    names: Vec<Arc<str>>,
+    starts: Vec<u64>,
+}
+
+impl Directory {
+    /// Reads `[["label", first row, rows], …]`.
+    pub(super) fn parse(text: &str, rows: u64) -> Option<Self> {
+        let list: Vec<(String, u64, u64)> = serde_json::from_str(text).ok()?;
+        let (mut names, mut starts): (Vec<Arc<str>>, _) = (Vec::with_capacity(list.len()), vec![0]);
+        for (name, first, len) in list {
+            if starts.last() != Some(&first) || names.last().is_some_and(|last| **last >= *name) {
+                return None;
+            }
+            names.push(Arc::from(name));
+            starts.push(first.checked_add(len)?);
+        }
+        (starts.last() == Some(&rows)).then_some(Self { names, starts })
+    }
+}
+
+/// The index of a part without one on disk, or with an older one.
+#[derive(Debug)]
+pub(crate) struct MemoryIndex {
+    directory: Directory,
+    table: PairTable,
+    /// Pairs by name and value.
+    order: Vec<u32>,
+    postings: Postings,
+}
+
+impl MemoryIndex {
+    pub(super) fn new(mut table: PairTable) -> Self {
+        let (order, postings) = (table.sorted(), table.postings());
+        let (mut names, mut starts): (Vec<Arc<str>>, _) = (Vec::new(), vec![0u64]);
+        for (row, &pair) in (1..).zip(&order) {
+            if names.last().is_none_or(|name| **name != *table.name(pair)) {
+                names.push(Arc::from(table.name(pair)));
+                starts.push(row);
+            }
+            starts[names.len()] = row;
+        }
+        table.forget_series();
+        Self { directory: Directory { names, starts }, table, order, postings }
+    }
+
+    fn value(&self, row: u64) -> &str {
+        self.table.value(self.order[row as usize])
+    }
+
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let bytes = self.table.memory_bytes() + 4 * self.order.len() + self.postings.memory_bytes() + 1024;
+        (bytes + self.directory.names.len() * 64) as u64
+    }
+}
+
+/// The index of a part; rows are those of `.index`.
+#[derive(Debug)]
+pub(crate) enum LabelIndex<'a> {
+    /// On disk.
+    File(FileIndex<'a>),
+    /// In memory.
+    Memory(Arc<MemoryIndex>),
+}
+
+/// See [`LabelIndex`].
+#[derive(Debug)]
+pub(crate) struct FileIndex<'a> {
+    part: &'a Part,
+    file: &'a FileMeta,
+    footer: Arc<Footer>,
+    directory: Arc<Directory>,
+}
+
+/// What a look-up holds for a while.
+struct Taken<'a>(&'a ReadStats, usize);
+
+impl<'a> Taken<'a> {
+    fn new(stats: &'a ReadStats, bytes: usize) -> quiver_types::Result<Self> {
+        stats.take(bytes)?;
+        stats.check()?;
+        Ok(Self(stats, bytes))
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.0.give_back(self.1);
+    }
+}
+
+/// Series of several (label, value) pairs: short lists are gathered and sorted once.
+#[derive(Debug, Default)]
+struct Union {
+    bitmap: RoaringBitmap,
+    loose: Vec<u32>,
+}
+
+/// Beyond so many loose numbers they become a bitmap.
+const LOOSE_MAX: usize = 1 << 16;
+
+impl Union {
+    fn add_list(&mut self, series: &[u32]) {
+        self.loose.extend_from_slice(series);
+        if self.loose.len() > LOOSE_MAX {
+            self.settle();
+        }
+    }
+
+    fn add(&mut self, bytes: &[u8]) -> Option<()> {
+        match short_list(bytes) {
+            Some(list) => {
+                self.loose.extend(list);
+                if self.loose.len() > LOOSE_MAX {
+                    self.settle();
+                }
+            }
+            None => self.bitmap |= RoaringBitmap::deserialize_from(bytes).ok()?,
+        }
+        Some(())
+    }
+
+    fn settle(&mut self) {
+        self.loose.sort_unstable();
+        self.loose.dedup();
+        let loose = RoaringBitmap::from_sorted_iter(self.loose.drain(..)).expect("sorted and without repeats");
+        self.bitmap |= loose;
+    }
+
+    fn finish(mut self) -> RoaringBitmap {
+        self.settle();
+        self.bitmap
+    }
+}
+
+/// Reads a bitmap of one container that is a short list (most values belong to few series), by the portable format:
+/// cookie, number of containers, key and number of entries less one, place, entries.
+fn short_list(bytes: &[u8]) -> Option<impl Iterator<Item = u32>> {
+    const COOKIE: u32 = 12346;
+    let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let (len, containers) = (bytes.len(), word(4)?);
+    if word(0)? != COOKIE || containers != 1 || len > 16 + 2 * 64 {
+        return None;
+    }
+    let key = u32::from(u16::from_le_bytes([*bytes.get(8)?, *bytes.get(9)?])) << 16;
+    let entries = usize::from(u16::from_le_bytes([*bytes.get(10)?, *bytes.get(11)?])) + 1;
+    let list = bytes.get(16..).filter(|list| list.len() == 2 * entries)?;
+    Some(list.chunks_exact(2).map(move |two| key | u32::from(u16::from_le_bytes([two[0], two[1]]))))
+}
+
+impl Part {
+    /// Gives the index of labels.
+    ///
+    /// # Errors
+    /// As [`Part::series_pages`].
+    pub(crate) async fn label_index(&self, stats: &ReadStats) -> Result<LabelIndex<'_>> {
+        if let Some(file) = self.meta.file("index") {
+            let footer = self.footer(file, stats).await?;
+            if let Some(directory) = footer.directory(file)? {
+                let directory = Arc::clone(directory);
+                return Ok(LabelIndex::File(FileIndex { part: self, file, footer, directory }));
+            }
+        }
+        let key = (self.meta.id, Piece::Index);
+        if let Some(Held::Index(index)) = self.cache().series.get(&key) {
+            stats::add(&stats.cache_hits, 1);
+            return Ok(LabelIndex::Memory(index));
+        }
+        let _one = self.decoding().await;
+        if let Some(Held::Index(index)) = self.cache().series.get(&key) {
+            stats::add(&stats.cache_hits, 1);
+            return Ok(LabelIndex::Memory(index));
+        }
+        stats::add(&stats.cache_misses, 1);
+        let index = Arc::new(MemoryIndex::new(self.read_pairs(stats).await?));
+        self.cache().series.insert(key, Held::Index(Arc::clone(&index)), index.memory_bytes());
+        Ok(LabelIndex::Memory(index))
+    }
+}
+
+impl LabelIndex<'_> {
+    fn directory(&self) -> &Directory {
+        match self {
+            Self::File(index) => &index.directory,
+            Self::Memory(index) => &index.directory,
+        }
+    }
+
+    /// Label names, ascending.
+    pub(crate) fn names(&self) -> &[Arc<str>] {
+        &self.directory().names
+    }
+
+    /// Gives the rows of a label.
+    pub(crate) fn rows(&self, name: &str) -> Option<Range<u64>> {
+        let directory = self.directory();
+        let at = directory.names.binary_search_by(|n| (**n).cmp(name)).ok()?;
+        Some(directory.starts[at]..directory.starts[at + 1])
+    }
+
+    /// Narrows the rows of a label to those whose values may begin with a text.
+    pub(crate) fn with_prefix(&self, rows: Range<u64>, prefix: &str) -> Range<u64> {
+        if prefix.is_empty() {
+            return rows;
+        }
+        match self {
+            Self::File(index) => {
+                let prefix = prefix.as_bytes();
+                let may = |min: &[u8], max: &[u8]| &min[..min.len().min(prefix.len())] <= prefix && max >= prefix;
+                let pages = index.pages_where(&rows, may);
+                let start = pages.first().map_or(rows.start, |p| p.start.max(rows.start));
+                start..pages.last().map_or(start, |p| p.end.min(rows.end))
+            }
+            Self::Memory(index) => {
+                let list = &index.order[rows.start as usize..rows.end as usize];
+                let first = list.partition_point(|&pair| index.table.value(pair) < prefix);
+                let len = list[first..].partition_point(|&pair| index.table.value(pair).starts_with(prefix));
+                rows.start + first as u64..rows.start + (first + len) as u64
+            }
+        }
+    }
+
+    /// Shows the values of some rows of one label, in order.
+    ///
+    /// # Errors
+    /// As [`Part::series_pages`].
+    pub(crate) async fn values(
+        &self,
+        rows: Range<u64>,
+        stats: &ReadStats,
+        show: &mut (dyn FnMut(u64, &str) + Send),
+    ) -> Result<()> {
+        match self {
+            Self::File(index) => {
+                let pages = index.pages_where(&rows, |_, _| true);
+                let keep = pages.len() <= PAGES_KEPT;
+                for pages in pages.chunks(PAGES_AT_ONCE) {
+                    let (_taken, values) = index.pages(pages, keep, stats).await?;
+                    for (page, values) in pages.iter().zip(&values) {
+                        for (row, value) in (page.start..).zip(values.iter()).filter(|(row, _)| rows.contains(row)) {
+                            show(row, value.unwrap_or(""));
+                        }
+                    }
+                }
+            }
+            Self::Memory(index) => {
+                for (n, row) in rows.enumerate() {
+                    if n % 4096 == 0 {
+                        stats.check()?;
+                    }
+                    show(row, index.value(row));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds the rows of a label with some values, which ascend.
+    ///
+    /// # Errors
+    /// As [`Part::series_pages`].
+    pub(crate) async fn find(&self, rows: Range<u64>, wanted: &[&str], stats: &ReadStats) -> Result<Vec<u64>> {
+        let mut found = Vec::new();
+        match self {
+            Self::File(index) => {
+                let may = |min: &[u8], max: &[u8]| {
+                    let first = wanted.partition_point(|value| value.as_bytes() < min);
+                    wanted.get(first).is_some_and(|value| value.as_bytes() <= max)
+                };
+                let pages = index.pages_where(&rows, may);
+                for pages in pages.chunks(PAGES_AT_ONCE) {
+                    let (_taken, values) = index.pages(pages, pages.len() <= PAGES_KEPT, stats).await?;
+                    for (page, values) in pages.iter().zip(&values) {
+                        // Of a page that another label shares, the rows of this one are sorted.
+                        let own = rows.start.max(page.start)..rows.end.min(page.end);
+                        let at = |row: u64| values.value((row - page.start) as usize);
+                        let mut from = own.start;
+                        for value in wanted {
+                            from += partition(own.end - from, |n| at(from + n) < *value);
+                            if from < own.end && at(from) == *value {
+                                found.push(from);
+                            }
+                        }
+                    }
+                }
+            }
+            Self::Memory(index) => {
+                let mut from = rows.start;
+                for value in wanted {
+                    from += partition(rows.end - from, |n| index.value(from + n) < *value);
+                    if from < rows.end && index.value(from) == *value {
+                        found.push(from);
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Unites the series of some rows, which ascend.
+    ///
+    /// # Errors
+    /// As [`Part::series_pages`].
+    pub(crate) async fn union(&self, rows: &[u64], stats: &ReadStats) -> Result<RoaringBitmap> {
+        if let &[row] = rows {
+            return self.one(row, stats).await.map(|one| (*one).clone());
+        }
+        let mut union = Union::default();
+        for rows in rows.chunks(BITMAPS_AT_ONCE) {
+            match self {
+                Self::Memory(index) => {
+                    stats.check()?;
+                    rows.iter().for_each(|&row| union.add_list(index.postings.of(index.order[row as usize])));
+                }
+                Self::File(index) if rows.len() <= BITMAPS_KEPT => {
+                    for one in index.several(rows, stats).await? {
+                        union.bitmap |= &*one;
+                    }
+                }
+                Self::File(index) => {
+                    let (_taken, batches) = index.bitmaps(rows, stats).await?;
+                    for batch in &batches {
+                        for bytes in batch.column(0).as_binary::<i32>().iter().flatten() {
+                            union.add(bytes).ok_or_else(|| damaged(&index.file.key, "a bitmap cannot be read"))?;
+                        }
+                    }
+                }
+            }
+        }
+        stats.take(union.bitmap.serialized_size())?;
+        Ok(union.finish())
+    }
+
+    /// Gives the series of one row.
+    ///
+    /// # Errors
+    /// As [`Part::series_pages`].
+    pub(crate) async fn one(&self, row: u64, stats: &ReadStats) -> Result<Arc<RoaringBitmap>> {
+        let one = match self {
+            Self::Memory(index) => {
+                let list = index.postings.of(index.order[row as usize]);
+                Arc::new(RoaringBitmap::from_sorted_iter(list.iter().copied()).expect("ascending"))
+            }
+            Self::File(index) => {
+                let mut found = index.several(&[row], stats).await?;
+                found.pop().ok_or_else(|| damaged(&index.file.key, "it is shorter than it was written"))?
+            }
+        };
+        stats.take(one.serialized_size())?;
+        Ok(one)
+    }
+
+    /// Counts the series of all rows.
+    ///
+    /// # Errors
+    /// As [`Part::series_pages`].
+    pub(crate) async fn count(&self, stats: &ReadStats) -> Result<u64> {
+        let rows = self.directory().starts.last().copied().unwrap_or(0);
+        let (mut sum, mut next) = (0, 0);
+        while next < rows {
+            let some: Vec<u64> = (next..(next + BITMAPS_AT_ONCE as u64).min(rows)).collect();
+            next += some.len() as u64;
+            self.each(&some, stats, &mut |_, series| sum += series.len()).await?;
+        }
+        Ok(sum)
+    }
+
+    /// Shows the series of some rows, which ascend, row by row.
+    ///
+    /// # Errors
+    /// As [`Part::series_pages`].
+    pub(crate) async fn each(
+        &self,
+        rows: &[u64],
+        stats: &ReadStats,
+        show: &mut (dyn FnMut(u64, &RoaringBitmap) + Send),
+    ) -> Result<()> {
+        for rows in rows.chunks(BITMAPS_AT_ONCE / 32) {
+            match self {
+                Self::Memory(index) => {
+                    stats.check()?;
+                    for &row in rows {
+                        let list = index.postings.of(index.order[row as usize]);
+                        show(row, &RoaringBitmap::from_sorted_iter(list.iter().copied()).expect("ascending"));
+                    }
+                }
+                Self::File(index) => {
+                    let (_taken, batches) = index.bitmaps(rows, stats).await?;
+                    let bytes = batches.iter().flat_map(|batch| batch.column(0).as_binary::<i32>().iter().flatten());
+                    for (&row, bytes) in rows.iter().zip(bytes) {
+                        let bitmap = RoaringBitmap::deserialize_from(bytes);
+                        let bitmap = bitmap.map_err(|_| damaged(&index.file.key, "a bitmap cannot be read"))?;
+                        show(row, &bitmap);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Gives the first of `0..len` that is not before what is looked for.
+fn partition(len: u64, before: impl Fn(u64) -> bool) -> u64 {
+    let (mut low, mut high) = (0, len);
+    while low < high {
+        let middle = low.midpoint(high);
+        if before(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+impl FileIndex<'_> {
+    /// Gives the pages of values that hold some of the rows and may hold what is looked for, by their bounds.
+    fn pages_where(&self, rows: &Range<u64>, may: impl Fn(&[u8], &[u8]) -> bool) -> Vec<Range<u64>> {
+        let mut out = Vec::new();
+        for (group, bounds) in self.footer.group_starts().windows(2).enumerate() {
+            if bounds[1] <= rows.start || rows.end <= bounds[0] {
+                continue;
+            }
+            let locations = self.footer.page_locations(group, VALUE);
+            let column = self.footer.metadata().column_index().and_then(|c| c.get(group)?.get(VALUE));
+            let start = |page: usize| locations.get(page).map_or(bounds[1], |p| bounds[0] + p.first_row_index as u64);
+            let first = locations.partition_point(|p| bounds[0] + p.first_row_index as u64 <= rows.start);
+            for page in first.saturating_sub(1)..locations.len() {
+                let own = start(page)..start(page + 1);
+                if own.start >= rows.end {
+                    break;
+                }
+                let likely = match column {
+                    Some(ColumnIndexMetaData::BYTE_ARRAY(index)) => match (index.min_value(page), index.max_value(page)) {
+                        (Some(min), Some(max)) => may(min, max),
+                        _ => true,
+                    },
+                    _ => true,
+                };
+                if likely {
+                    out.push(own);
+                }
+            }
+        }
+        out
+    }
+
+    /// Gives the values of some pages, cached or read.
+    async fn pages<'s>(
+        &self,
+        pages: &[Range<u64>],
+        keep: bool,
+        stats: &'s ReadStats,
+    ) -> Result<(Taken<'s>, Vec<StringArray>)> {
+        let cache = &self.part.cache().series;
+        let id = self.part.meta.id;
+        let held = |page: &Range<u64>| match cache.get(&(id, Piece::Values(page.start))) {
+            Some(Held::Values(values)) => Some(values),
+            _ => None,
+        };
+        let mut out: Vec<Option<StringArray>> = pages.iter().map(held).collect();
+        let missing: Vec<Range<u64>> =
+            pages.iter().zip(&out).filter(|(_, held)| held.is_none()).map(|(page, _)| page.clone()).collect();
+        stats::add(&stats.cache_hits, (pages.len() - missing.len()) as u64);
+        stats::add(&stats.cache_misses, missing.len() as u64);
+        let cached: usize = out.iter().flatten().map(Array::get_array_memory_size).sum();
+        let taken = Taken::new(stats, cached + 2 * self.footer.decoded_bytes(&[VALUE], &missing))?;
+        if !missing.is_empty() {
+            stats::add(&stats.index_pages_read, missing.len() as u64);
+            let batches = self.read(&missing, "value", stats).await?;
+            let short = || damaged(&self.file.key, "it is shorter than it was written");
+            let lens = missing.iter().map(|page| (page.end - page.start) as usize);
+            let pieces = split(&batches, lens).ok_or_else(short)?;
+            let mut read = Vec::with_capacity(missing.len());
+            for (page, batches) in missing.iter().zip(pieces) {
+                let texts = batches.iter().flat_map(|batch| batch.column(0).as_string::<i32>().iter());
+                // A copy, or a page would keep its neighbours.
+                let values = StringArray::from_iter_values(texts.map(|text| text.unwrap_or("")));
+                if keep {
+                    let bytes = values.get_array_memory_size() as u64 + 128;
+                    cache.insert((id, Piece::Values(page.start)), Held::Values(values.clone()), bytes);
+                }
+                read.push(values);
+            }
+            let mut read = read.into_iter();
+            out.iter_mut().filter(|values| values.is_none()).for_each(|values| *values = read.next());
+        }
+        Ok((taken, out.into_iter().flatten().collect()))
+    }
+
+    async fn read(&self, rows: &[Range<u64>], column: &'static str, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
+        let (part, file, footer) = (self.part, self.file, &*self.footer);
+        part.read_batches(file, footer, rows, Some(&[column]), 8192, Purpose::Query, stats).await
+    }
+
+    /// Reads the bitmaps of some rows, packed.
+    async fn bitmaps<'s>(&self, rows: &[u64], stats: &'s ReadStats) -> Result<(Taken<'s>, Vec<RecordBatch>)> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for &row in rows {
+            match ranges.last_mut() {
+                Some(last) if last.end == row => last.end = row + 1,
+                _ => ranges.push(row..row + 1),
+            }
+        }
+        let taken = Taken::new(stats, self.footer.decoded_bytes(&[SERIES], &ranges))?;
+        stats::add(&stats.index_pages_read, (rows.len() as u64).div_ceil(super::series_file::INDEX_PAGE_ROWS as u64));
+        let batches = self.read(&ranges, "series", stats).await?;
+        if batches.iter().map(RecordBatch::num_rows).sum::<usize>() != rows.len() {
+            return Err(damaged(&self.file.key, "it is shorter than it was written"));
+        }
+        Ok((taken, batches))
+    }
+
+    /// Gives the series of few rows, one bitmap each, cached or read.
+    async fn several(&self, rows: &[u64], stats: &ReadStats) -> Result<Vec<Arc<RoaringBitmap>>> {
+        let cache = &self.part.cache().series;
+        let held = |row: &u64| match cache.get(&(self.part.meta.id, Piece::Postings(*row))) {
+            Some(Held::Postings(series)) => Some(series),
+            _ => None,
+        };
+        let mut out: Vec<Option<Arc<RoaringBitmap>>> = rows.iter().map(held).collect();
+        let missing: Vec<u64> = rows.iter().zip(&out).filter(|(_, held)| held.is_none()).map(|(&row, _)| row).collect();
+        stats::add(&stats.cache_hits, (rows.len() - missing.len()) as u64);
+        stats::add(&stats.cache_misses, missing.len() as u64);
+        if !missing.is_empty() {
+            let (_taken, batches) = self.bitmaps(&missing, stats).await?;
+            let bytes = batches.iter().flat_map(|batch| batch.column(0).as_binary::<i32>().iter().flatten());
+            let mut read = Vec::with_capacity(missing.len());
+            for (&row, bytes) in missing.iter().zip(bytes) {
+                let series = RoaringBitmap::deserialize_from(bytes);
+                let series = Arc::new(series.map_err(|_| damaged(&self.file.key, "a bitmap cannot be read"))?);
+                let size = bytes.len() as u64 + 128;
+                let key = (self.part.meta.id, Piece::Postings(row));
+                cache.insert(key, Held::Postings(Arc::clone(&series)), size);
+                read.push(series);
+            }
+            let mut read = read.into_iter();
+            out.iter_mut().filter(|series| series.is_none()).for_each(|series| *series = read.next());
+        }
+        Ok(out.into_iter().flatten().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_lists_are_what_the_format_says() {
+        for list in [vec![7u32], vec![1 << 20, (1 << 20) + 3], (0..64).map(|n| 70_000 + 2 * n).collect::<Vec<_>>()] {
+            let bitmap: RoaringBitmap = list.iter().copied().collect();
+            let mut bytes = Vec::new();
+            bitmap.serialize_into(&mut bytes).unwrap();
+            assert_eq!(short_list(&bytes).unwrap().collect::<Vec<_>>(), list);
+            let mut union = Union::default();
+            union.add(&bytes).unwrap();
+            assert_eq!(union.finish(), bitmap);
+            assert!(short_list(&bytes[..bytes.len() - 1]).is_none());
+        }
+        let mut run: RoaringBitmap = (5..500).collect();
+        run.optimize();
+        let mut bytes = Vec::new();
+        run.serialize_into(&mut bytes).unwrap();
+        assert!(short_list(&bytes).is_none());
+        let mut union = Union::default();
+        union.add(&bytes).unwrap();
+        assert_eq!(union.finish(), run);
+        assert!(Union::default().add(&bytes[..3]).is_none());
+    }
+
+    #[test]
+    fn directories_have_no_gaps() {
+        let check = |text: &str, good: bool| assert_eq!(Directory::parse(text, 5).is_some(), good, "{text}");
+        check(r#"[["a",0,2],["b",2,3]]"#, true);
+        check(r#"[["a",0,2],["b",2,2]]"#, false);
+        check(r#"[["a",0,2],["b",3,2]]"#, false);
+        check(r#"[["b",0,2],["a",2,3]]"#, false);
+        check("{}", false);
+    }
+}

@@ -1,0 +1,448 @@
+//! Labels of chosen series of a part: only the pages that hold them are read, and only the labels that are wanted.
+//!
+//! The commonest labels have columns of their own in `.series`. One without is picked out of the map of all labels when
+//! few series are chosen, else told by the index: its values are few or its series are.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::Int32Type;
+use hashbrown::HashMap;
+use quiver_types::label::{METRIC_NAME, push_pair};
+use quiver_types::{LabelSet, ReadStats, stats};
+
+use super::FileMeta;
+use super::fetch::Purpose;
+use super::footer::{Footer, damaged};
+use super::file::keys;
+use super::index::LabelIndex;
+use super::pairs::PairTable;
+use super::reader::Part;
+use crate::error::Result;
+
+/// Series whose labels are decoded at once.
+const SERIES_AT_ONCE: usize = 64 * 1024;
+/// Rows that lie closer together are read as one run: a jump costs more than a few rows.
+const GAP_ROWS: u64 = 32;
+/// For fewer series than this the map is read, whatever the index could tell.
+const FROM_MAP: usize = 1024;
+/// What a distinct value costs beside its text.
+const VALUE_BYTES: usize = 56;
+
+/// One label of chosen series: distinct values in no order, the first one the empty text (label absent), and for each
+/// series the place of its value.
+#[derive(Debug)]
+pub(crate) struct LabelTexts {
+    pub(crate) name: Arc<str>,
+    pub(crate) values: Vec<Arc<str>>,
+    pub(crate) codes: Vec<u32>,
+}
+
+/// A label under construction.
+#[derive(Debug)]
+struct Coder {
+    name: Arc<str>,
+    values: Vec<Arc<str>>,
+    numbers: HashMap<Arc<str>, u32, foldhash::fast::RandomState>,
+    codes: Vec<u32>,
+    text_bytes: usize,
+}
+
+impl Coder {
+    fn new(name: &str) -> Self {
+        let empty: Arc<str> = Arc::from("");
+        Self {
+            name: Arc::from(name),
+            values: vec![Arc::clone(&empty)],
+            numbers: HashMap::from_iter([(empty, 0)]),
+            codes: Vec::new(),
+            text_bytes: 0,
+        }
+    }
+
+    fn number(&mut self, text: &str) -> u32 {
+        if let Some(&number) = self.numbers.get(text) {
+            return number;
+        }
+        let number = self.values.len() as u32;
+        let text: Arc<str> = Arc::from(text);
+        self.text_bytes += text.len() + VALUE_BYTES;
+        self.values.push(Arc::clone(&text));
+        self.numbers.insert(text, number);
+        number
+    }
+
+    /// Appends picked rows of a column of texts; most are like the one before.
+    fn add_texts(&mut self, column: &ArrayRef, rows: &[usize]) -> Option<()> {
+        let column = column.as_string_opt::<i32>()?;
+        let mut last = 0;
+        for &row in rows {
+            let text = column.value(row);
+            if *self.values[last as usize] != *text {
+                last = self.number(text);
+            }
+            self.codes.push(last);
+        }
+        Some(())
+    }
+
+    /// Appends picked rows of a dictionary-coded column: each entry of the dictionary is looked up once, if at all.
+    fn add_coded(&mut self, column: &ArrayRef, rows: &[usize]) -> Option<()> {
+        let coded = column.as_dictionary_opt::<Int32Type>()?;
+        let values = coded.values().as_string_opt::<i32>()?;
+        let mut numbers = vec![u32::MAX; values.len()];
+        for &row in rows {
+            let Some(key) = coded.key(row) else {
+                self.codes.push(0);
+                continue;
+            };
+            if numbers[key] == u32::MAX {
+                numbers[key] = self.number(values.value(key));
+            }
+            self.codes.push(numbers[key]);
+        }
+        Some(())
+    }
+
+    fn finish(self) -> LabelTexts {
+        LabelTexts { name: self.name, values: self.values, codes: self.codes }
+    }
+}
+
+/// Runs of rows that hold the numbers, which ascend, and gaps between them that are not worth a jump.
+fn runs(numbers: &[u32]) -> Vec<Range<u64>> {
+    let mut out: Vec<Range<u64>> = Vec::new();
+    for number in numbers.iter().map(|&n| u64::from(n)) {
+        match out.last_mut() {
+            Some(last) if number <= last.end + GAP_ROWS => last.end = number + 1,
+            _ => out.push(number..number + 1),
+        }
+    }
+    out
+}
+
+/// Says which rows of each of the batches that were read for some runs are those of the numbers.
+struct Walk<'a> {
+    runs: &'a [Range<u64>],
+    run: usize,
+    at: u64,
+    numbers: &'a [u32],
+    next: usize,
+}
+
+impl<'a> Walk<'a> {
+    fn new(runs: &'a [Range<u64>], numbers: &'a [u32]) -> Self {
+        Self { runs, run: 0, at: runs.first().map_or(0, |r| r.start), numbers, next: 0 }
+    }
+
+    /// Gives the places of wanted rows within the next batch.
+    fn pick(&mut self, rows: usize) -> Vec<usize> {
+        let mut out = Vec::with_capacity(rows.min(self.numbers.len() - self.next));
+        let mut passed = 0;
+        while passed < rows && self.run < self.runs.len() {
+            let end = self.runs[self.run].end.min(self.at + (rows - passed) as u64);
+            while let Some(&number) = self.numbers.get(self.next).filter(|&&n| u64::from(n) < end) {
+                out.push(passed + (u64::from(number) - self.at) as usize);
+                self.next += 1;
+            }
+            passed += (end - self.at) as usize;
+            self.at = end;
+            if end == self.runs[self.run].end {
+                self.run += 1;
+                self.at = self.runs.get(self.run).map_or(end, |r| r.start);
+            }
+        }
+        out
+    }
+}
+
+/// Which labels come from where.
+struct Sources<'a> {
+    /// Labels with columns, and these.
+    columns: Vec<(&'a str, String)>,
+    /// Labels out of the map; none: no map is read.
+    map: Vec<&'a str>,
+    /// Labels out of the index.
+    index: Vec<&'a str>,
+}
+
+impl Part {
+    /// Label names of its series, ascending.
+    ///
+    /// # Errors
+    /// As [`Part::series_pages`].
+    pub(crate) async fn label_names(&self, stats: &ReadStats) -> Result<Vec<String>> {
+        let (file, footer) = self.series_footer(stats).await?;
+        names(file, &footer)
+    }
+
+    async fn series_footer(&self, stats: &ReadStats) -> Result<(&FileMeta, Arc<Footer>)> {
+        let file = self.meta.file("series");
+        let file = file.ok_or_else(|| damaged(&self.meta.id.to_string(), "the part has no series file"))?;
+        Ok((file, self.footer(file, stats).await?))
+    }
+
+    /// Reads labels of some series, whose numbers ascend: those named, or all. Labels that none of them has may be
+    /// among them.
+    ///
+    /// # Errors
+    /// As [`Part::series_pages`].
+    pub(crate) async fn labels(
+        &self,
+        numbers: &[u32],
+        wanted: Option<&[String]>,
+        stats: &ReadStats,
+    ) -> Result<Vec<LabelTexts>> {
+        let (file, footer) = self.series_footer(stats).await?;
+        let all = names(file, &footer)?;
+        let names: Vec<&str> = match wanted {
+            None => all.iter().map(String::as_str).collect(),
+            Some(wanted) => wanted.iter().map(String::as_str).filter(|w| all.binary_search_by(|n| n.as_str().cmp(w)).is_ok()).collect(),
+        };
+        let mut sources = Sources::of(&names, &footer, wanted.is_none() || numbers.len() <= FROM_MAP);
+        if !sources.index.is_empty() {
+            let index = self.label_index(stats).await?;
+            let values = |name: &&str| index.rows(name).map_or(0, |rows| rows.end - rows.start);
+            if sources.index.iter().map(values).sum::<u64>() > numbers.len() as u64 {
+                sources = Sources::of(&names, &footer, true);
+            }
+        }
+        let mut coders: Vec<Coder> = sources.columns.iter().map(|(name, _)| Coder::new(name)).collect();
+        let mut rest: HashMap<String, Coder, foldhash::fast::RandomState> = HashMap::default();
+        let mut columns: Vec<&str> = sources.columns.iter().map(|(_, column)| column.as_str()).collect();
+        if !sources.map.is_empty() {
+            columns.push("labels");
+        }
+        if !columns.is_empty() {
+            let mut done = 0;
+            for numbers in numbers.chunks(SERIES_AT_ONCE) {
+                let runs = runs(numbers);
+                let leaves: Vec<usize> = columns.iter().filter_map(|name| footer.column(name)).collect();
+                let bytes = 2 * footer.decoded_bytes(&leaves, &runs);
+                stats.take(bytes + coders.len() * size_of_val(numbers))?;
+                stats.check()?;
+                let pages = numbers.chunk_by(|a, b| a / super::series::PAGE_SERIES == b / super::series::PAGE_SERIES);
+                stats::add(&stats.index_pages_read, pages.count() as u64);
+                let batches =
+                    self.read_batches(file, &footer, &runs, Some(&columns), 8192, Purpose::Query, stats).await?;
+                let mut walk = Walk::new(&runs, numbers);
+                for batch in &batches {
+                    let rows = walk.pick(batch.num_rows());
+                    let bad = || damaged(&file.key, "its columns are not those of series");
+                    for (coder, (_, column)) in coders.iter_mut().zip(&sources.columns) {
+                        let column = batch.column_by_name(column).ok_or_else(bad)?;
+                        let text = coder.name.as_ref() == METRIC_NAME;
+                        let added = if text { coder.add_texts(column, &rows) } else { coder.add_coded(column, &rows) };
+                        added.ok_or_else(bad)?;
+                    }
+                    if !sources.map.is_empty() {
+                        let picked = wanted.map(|_| &sources.map[..]);
+                        add_map(batch, &rows, picked, &mut rest, done).ok_or_else(bad)?;
+                    }
+                    done += rows.len();
+                }
+                drop(batches);
+                stats.give_back(bytes);
+                let texts = coders.iter_mut().chain(rest.values_mut()).map(|c| std::mem::take(&mut c.text_bytes)).sum();
+                stats.take(texts)?;
+            }
+            stats.take(rest.len() * size_of_val(numbers))?;
+            rest.values_mut().for_each(|coder| coder.codes.resize(numbers.len(), 0));
+        }
+        let mut out: Vec<LabelTexts> = coders.into_iter().chain(rest.into_values()).map(Coder::finish).collect();
+        if !sources.index.is_empty() {
+            let index = self.label_index(stats).await?;
+            for name in sources.index {
+                out.push(from_index(&index, name, numbers, stats).await?);
+            }
+        }
+        out.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(out)
+    }
+
+    /// Reads the label sets of a run of series.
+    pub(super) async fn label_sets(
+        &self,
+        numbers: Range<u32>,
+        purpose: Purpose,
+        stats: &ReadStats,
+    ) -> Result<Vec<LabelSet>> {
+        let (file, footer) = self.series_footer(stats).await?;
+        let rows = u64::from(numbers.start)..u64::from(numbers.end);
+        let batches =
+            self.read_batches(file, &footer, std::slice::from_ref(&rows), Some(&["labels"]), 4096, purpose, stats);
+        let mut out = Vec::with_capacity(numbers.len());
+        let mut bytes = Vec::with_capacity(512);
+        for batch in batches.await? {
+            let read = each_set(&batch, |pairs| {
+                bytes.clear();
+                pairs.for_each(|(name, value)| push_pair(&mut bytes, name, value));
+                out.push(LabelSet::from_canonical(&bytes));
+            });
+            read.ok_or_else(|| damaged(&file.key, "its columns are not those of series"))?;
+        }
+        Ok(out)
+    }
+
+    /// Gives the label set of a series.
+    ///
+    /// # Errors
+    /// As [`Part::series_pages`].
+    pub async fn label_set(&self, series: u32, stats: &ReadStats) -> Result<LabelSet> {
+        let sets = self.label_sets(series..series + 1, Purpose::Query, stats).await?;
+        sets.into_iter().next().ok_or_else(|| damaged(&self.meta.id.to_string(), "it is shorter than it was written"))
+    }
+
+    /// Reads all labels, for an index in memory.
+    pub(super) async fn read_pairs(&self, stats: &ReadStats) -> Result<PairTable> {
+        let (file, footer) = self.series_footer(stats).await?;
+        let mut table = PairTable::default();
+        let mut start = 0;
+        while start < footer.rows() {
+            let rows = start..(start + SERIES_AT_ONCE as u64).min(footer.rows());
+            start = rows.end;
+            let before = table.memory_bytes();
+            stats.check()?;
+            let ranges = std::slice::from_ref(&rows);
+            let batches =
+                self.read_batches(file, &footer, ranges, Some(&["labels"]), 8192, Purpose::Query, stats).await?;
+            for batch in &batches {
+                let read = each_set(batch, |pairs| table.push(pairs));
+                read.ok_or_else(|| damaged(&file.key, "its columns are not those of series"))?;
+            }
+            // The table, and what it becomes.
+            stats.take(2 * (table.memory_bytes() - before))?;
+        }
+        Ok(table)
+    }
+}
+
+fn names(file: &FileMeta, footer: &Footer) -> Result<Vec<String>> {
+    let names = footer.value(keys::LABELS).and_then(|text| serde_json::from_str::<Vec<String>>(text).ok());
+    names.ok_or_else(|| damaged(&file.key, "its label names cannot be read"))
+}
+
+impl<'a> Sources<'a> {
+    fn of(names: &[&'a str], footer: &Footer, map: bool) -> Self {
+        let column = |name: &str| if name == METRIC_NAME { "metric".to_owned() } else { format!("label.{name}") };
+        let (own, rest): (Vec<&str>, Vec<&str>) =
+            names.iter().partition(|name| footer.column(&column(name)).is_some());
+        if rest.is_empty() || !map {
+            let columns = own.into_iter().map(|name| (name, column(name))).collect();
+            return Self { columns, map: Vec::new(), index: rest };
+        }
+        // The map has all of them.
+        Self { columns: Vec::new(), map: names.to_vec(), index: Vec::new() }
+    }
+}
+
+/// Walks the label sets of a batch with the map of labels.
+fn each_set(batch: &RecordBatch, mut show: impl FnMut(&mut dyn Iterator<Item = (&str, &str)>)) -> Option<()> {
+    let map = batch.column_by_name("labels")?.as_map_opt()?;
+    let (names, values) = (map.keys().as_string_opt::<i32>()?, map.values().as_string_opt::<i32>()?);
+    for bounds in map.offsets().windows(2) {
+        show(&mut (bounds[0] as usize..bounds[1] as usize).map(|i| (names.value(i), values.value(i))));
+    }
+    Some(())
+}
+
+/// Picks labels of some rows out of the map; `done` rows came before. `wanted`: sorted, none: all.
+fn add_map(
+    batch: &RecordBatch,
+    rows: &[usize],
+    wanted: Option<&[&str]>,
+    coders: &mut HashMap<String, Coder, foldhash::fast::RandomState>,
+    done: usize,
+) -> Option<()> {
+    let map = batch.column_by_name("labels")?.as_map_opt()?;
+    let (names, values) = (map.keys().as_string_opt::<i32>()?, map.values().as_string_opt::<i32>()?);
+    let offsets = map.offsets();
+    for (n, &row) in rows.iter().enumerate() {
+        for i in offsets[row] as usize..offsets[row + 1] as usize {
+            let name = names.value(i);
+            if wanted.is_some_and(|wanted| !wanted.contains(&name)) {
+                continue;
+            }
+            if !coders.contains_key(name) {
+                coders.insert(name.to_owned(), Coder::new(name));
+            }
+            let coder = coders.get_mut(name)?;
+            let number = coder.number(values.value(i));
+            coder.codes.resize(done + n, 0);
+            coder.codes.push(number);
+        }
+    }
+    Some(())
+}
+
+/// Tells a label of some series by the index.
+async fn from_index(index: &LabelIndex<'_>, name: &str, numbers: &[u32], stats: &ReadStats) -> Result<LabelTexts> {
+    let mut out = LabelTexts { name: Arc::from(name), values: vec![Arc::from("")], codes: Vec::new() };
+    let Some(rows) = index.rows(name) else {
+        out.codes = vec![0; numbers.len()];
+        return Ok(out);
+    };
+    stats.take(size_of_val(numbers))?;
+    out.codes = vec![0; numbers.len()];
+    let all: Vec<u64> = rows.clone().collect();
+    let mut chosen: Vec<(u64, u32)> = Vec::new();
+    let codes = &mut out.codes;
+    let mut next = 1;
+    index
+        .each(&all, stats, &mut |row, series| {
+            let mut any = false;
+            let mut mark = |at: usize| {
+                codes[at] = next;
+                any = true;
+            };
+            if (series.len() as usize) < numbers.len() / 8 {
+                series.iter().filter_map(|n| numbers.binary_search(&n).ok()).for_each(&mut mark);
+            } else {
+                let both = numbers.iter().enumerate().filter(|(_, n)| series.contains(**n));
+                both.map(|(at, _)| at).for_each(&mut mark);
+            }
+            if any {
+                chosen.push((row, next));
+                next += 1;
+            }
+        })
+        .await?;
+    let mut wanted = chosen.iter();
+    let mut at = wanted.next();
+    let mut values = Vec::with_capacity(chosen.len());
+    let mut bytes = 0;
+    index
+        .values(rows, stats, &mut |row, value| {
+            if at.is_some_and(|&(chosen, _)| chosen == row) {
+                values.push(Arc::from(value));
+                bytes += value.len() + VALUE_BYTES;
+                at = wanted.next();
+            }
+        })
+        .await?;
+    stats.take(bytes)?;
+    out.values.extend(values);
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_picked_out_of_runs() {
+        let numbers = [3u32, 4, 20, 100, 101, 500];
+        let runs = runs(&numbers);
+        assert_eq!(runs, [3..21, 100..102, 500..501]);
+        let rows: Vec<u64> = runs.iter().cloned().flatten().collect();
+        for size in 1..30 {
+            let mut walk = Walk::new(&runs, &numbers);
+            let mut found = Vec::new();
+            for (n, batch) in rows.chunks(size).enumerate() {
+                found.extend(walk.pick(batch.len()).into_iter().map(|at| rows[n * size + at] as u32));
+            }
+            assert_eq!(found, numbers, "{size}");
+        }
+    }
+}
