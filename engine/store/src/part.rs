@@ -45,7 +45,6 @@ pub use reader::Part;
 pub use rows::write_rows_part;
 pub use run_reader::RunReader;
 pub(crate) use index::{LabelIndex, MemoryIndex};
-pub(crate) use labels::LabelTexts;
 pub use series::{ChosenSeries, SeriesPage, SeriesRows};
 pub use writer::PartWriter;
 

@@ -351,7 +351,8 @@ mod tests {
             });
         }
         r.release(&kept);
-        assert_eq!((r.len(), r.identities.lock().next_number, r.identities.lock().free.len()), (0, 0, 0));
+        let identities = r.identities.lock();
+        assert_eq!((r.len(), identities.next_number, identities.free.len()), (0, 0, 0));
         assert!(r.bytes() < 200_000, "{}", r.bytes());
     }
 

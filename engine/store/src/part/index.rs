@@ -113,7 +113,7 @@ pub(crate) struct FileIndex<'a> {
 struct Taken<'a>(&'a ReadStats, usize);
 
 impl<'a> Taken<'a> {
-    fn new(stats: &'a ReadStats, bytes: usize) -> quiver_types::Result<Self> {
+    fn new(stats: &'a ReadStats, bytes: usize) -> Result<Self> {
         stats.take(bytes)?;
         stats.check()?;
         Ok(Self(stats, bytes))
@@ -224,6 +224,7 @@ impl LabelIndex<'_> {
     }
 
     /// Label names, ascending.
+    #[cfg(test)]
     pub(crate) fn names(&self) -> &[Arc<str>] {
         &self.directory().names
     }
@@ -512,7 +513,7 @@ impl FileIndex<'_> {
             for (page, batches) in missing.iter().zip(pieces) {
                 let texts = batches.iter().flat_map(|batch| batch.column(0).as_string::<i32>().iter());
                 // A copy, or a page would keep its neighbours.
-                let values = StringArray::from_iter_values(texts.map(|text| text.unwrap_or("")));
+                let values = StringArray::from(texts.map(|text| text.unwrap_or("")).collect::<Vec<_>>());
                 if keep {
                     let bytes = values.get_array_memory_size() as u64 + 128;
                     cache.insert((id, Piece::Values(page.start)), Held::Values(values.clone()), bytes);

@@ -338,7 +338,10 @@ impl<'a> Sources<'a> {
 }
 
 /// Walks the label sets of a batch with the map of labels.
-fn each_set(batch: &RecordBatch, mut show: impl FnMut(&mut dyn Iterator<Item = (&str, &str)>)) -> Option<()> {
+fn each_set(
+    batch: &RecordBatch,
+    mut show: impl for<'t> FnMut(&mut dyn Iterator<Item = (&'t str, &'t str)>),
+) -> Option<()> {
     let map = batch.column_by_name("labels")?.as_map_opt()?;
     let (names, values) = (map.keys().as_string_opt::<i32>()?, map.values().as_string_opt::<i32>()?);
     for bounds in map.offsets().windows(2) {

@@ -19,6 +19,9 @@ use crate::decoded::DecodedCache;
 use crate::error::{Context, Result};
 use crate::io::PartIo;
 
+/// Remote files up to this length are read as a whole when their footer is: another request costs more.
+const WHOLE_BYTES_MAX: u64 = 2 * BLOCK_BYTES;
+
 /// A part that can be read. Snapshots share it: as long as somebody holds its `Arc`, its files must stay.
 #[derive(Debug)]
 pub struct Part {
@@ -57,7 +60,9 @@ impl Part {
             return Ok(footer);
         }
         stats::add(&stats.cache_misses, 1);
-        let footer = Arc::new(self.read_footer(file, stats).await?);
+        let small = self.io.remote(self.meta.place) && file.bytes <= WHOLE_BYTES_MAX;
+        let footer = if small { self.read_small(file, stats).await? } else { self.read_footer(file, stats).await? };
+        let footer = Arc::new(footer);
         self.cache.footers.insert(key, Arc::clone(&footer), footer.memory_bytes());
         Ok(footer)
     }
@@ -68,6 +73,32 @@ impl Part {
         stats::add(&stats.objects_read, 1);
         stats::add(&stats.index_bytes_read, tail.len() as u64);
         Footer::parse(file, &tail)
+    }
+
+    /// Reads a small remote file in one go: its blocks are kept as if they had been asked for.
+    async fn read_small(&self, file: &FileMeta, stats: &ReadStats) -> Result<Footer> {
+        let data = file.bytes.checked_sub(file.tail_len).ok_or_else(|| damaged(&file.key, "its sizes do not fit"))?;
+        let bytes = self.read_range(file, 0..file.bytes).await?;
+        stats::add(&stats.objects_read, 1);
+        stats::add(&stats.index_bytes_read, bytes.len() as u64);
+        if bytes.len() as u64 != file.bytes {
+            return Err(damaged(&file.key, "it is shorter than it was written"));
+        }
+        let footer = Footer::parse(file, &bytes.slice(data as usize..))?;
+        for (block, content) in bytes[..data as usize].chunks(BLOCK_BYTES as usize).enumerate() {
+            // A damaged block is found again, and told, by whoever needs it.
+            if footer.check_block(file, block as u64, content).is_ok() {
+                let key = (self.meta.id, kind_number(&file.kind), block as u32);
+                self.cache.blocks.insert(key, Bytes::copy_from_slice(content), content.len() as u64);
+            }
+        }
+        Ok(footer)
+    }
+
+    /// Reads the footers that a question about series needs, all at once. What fails here is told by whoever needs it.
+    pub(crate) async fn warm(&self, stats: &ReadStats) {
+        let files = ["index", "series"].iter().filter_map(|kind| self.meta.file(kind));
+        futures::future::join_all(files.map(|file| self.footer(file, stats))).await;
     }
 
     async fn read_range(&self, file: &FileMeta, range: Range<u64>) -> Result<Bytes> {

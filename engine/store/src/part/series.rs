@@ -123,6 +123,13 @@ impl SeriesPage {
         self.blocks[block]..self.blocks[block + 1]
     }
 
+    /// Samples of that block.
+    fn block_samples(&self, series: u32) -> u64 {
+        let (block, starts) = (self.block(series), &self.starts[0]);
+        let at = |series: u32| starts.get((series - self.first) as usize).copied().unwrap_or(0);
+        at(block.end) - at(block.start)
+    }
+
     /// Bytes in memory.
     pub fn memory_bytes(&self) -> usize {
         let starts: usize = self.starts.iter().map(|s| 8 * s.len()).sum();
@@ -350,6 +357,7 @@ struct Few {
     rows: [(u64, u32); 3],
     range: MillisRange,
     block: (u32, u32),
+    block_samples: u64,
 }
 
 #[derive(Debug)]
@@ -370,7 +378,7 @@ impl ChosenSeries {
     ///
     /// # Errors
     /// Those of the gate.
-    pub(crate) fn new(pages: &[Arc<SeriesPage>], numbers: &[u32], stats: &ReadStats) -> quiver_types::Result<Self> {
+    pub(crate) fn new(pages: &[Arc<SeriesPage>], numbers: &[u32], stats: &ReadStats) -> Result<Self> {
         let mut out = Vec::with_capacity(pages.len());
         let mut rest = numbers;
         for page in pages {
@@ -389,7 +397,8 @@ impl ChosenSeries {
             let few = here.iter().map(|&series| {
                 let rows = [0, 1, 2].map(|sibling| page.rows(sibling, series)).map(|r| (r.first, r.rows as u32));
                 let block = page.block(series);
-                Few { series, rows, range: page.range(series), block: (block.start, block.end) }
+                let (block, block_samples) = ((block.start, block.end), page.block_samples(series));
+                Few { series, rows, range: page.range(series), block, block_samples }
             });
             out.push((number, Kept::Few(few.collect())));
         }
@@ -451,6 +460,14 @@ impl ChosenSeries {
                 let (start, end) = Self::few(list, series).block;
                 start..end
             }
+        }
+    }
+
+    /// Samples of that block.
+    pub(crate) fn block_samples(&self, series: u32) -> u64 {
+        match self.kept(series) {
+            Kept::Page(page) => page.block_samples(series),
+            Kept::Few(list) => Self::few(list, series).block_samples,
         }
     }
 

@@ -67,10 +67,6 @@ fn hash(bytes: &[u8]) -> u64 {
     FixedState::default().hash_one(bytes)
 }
 
-fn pair_text(bytes: &[u8]) -> (&str, &str) {
-    Pairs::new(bytes).next().expect("interned from a pair")
-}
-
 impl Index {
     fn pair(&self, number: u32) -> &Pair {
         self.pairs[number as usize].as_ref().expect("referred to by a live series or name")

@@ -426,7 +426,8 @@ async fn read_floats(
     let mut missing: Vec<SeriesRows> = Vec::new();
     let mut at = 0;
     while at < numbers.len() {
-        let members = series.block(numbers[at]);
+        let block_of = numbers[at];
+        let members = series.block(block_of);
         // Blocks are known by their first series.
         let block = members.start;
         let end = at + numbers[at..].partition_point(|&n| n < members.end);
@@ -438,9 +439,9 @@ async fn read_floats(
             None => {
                 stats::add(&stats.cache_misses, 1);
                 let wanted = numbers[at..end].iter().map(|&n| u64::from(samples_in(series, n, range))).sum();
-                let page = source.series_page(block, stats).await?;
-                let rows = members.clone().map(|n| page.samples(n).rows).sum();
+                let rows = series.block_samples(block_of);
                 if rows > 0 && cache.admits(id, block, (wanted, rows), again) {
+                    let page = source.series_page(block, stats).await?;
                     let all: Vec<SeriesRows> = members.clone().map(|n| page.samples(n)).collect();
                     let own = ReadStats::default();
                     let runs = source.read_floats(&all, MillisRange::ALL, false, &own).await?;

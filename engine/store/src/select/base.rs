@@ -79,8 +79,8 @@ impl Base {
     }
 
     async fn of(opened: &[Opened], names: Option<&[String]>, stats: &ReadStats) -> Result<Self> {
-        let list = |o: &'_ Opened| -> PartList<'_> { PartList { part: &o.part, numbers: &o.numbers, ids: &o.ids } };
-        let lists: Vec<PartList<'_>> = opened.iter().map(list).collect();
+        let lists: Vec<PartList<'_>> =
+            opened.iter().map(|o| PartList { part: &o.part, numbers: &o.numbers, ids: &o.ids }).collect();
         let lists: Vec<_> = lists.iter().map(|list| list as &dyn SeriesList).collect();
         let union = unite(&lists, names, stats).await?;
         let numbers = opened.iter().map(|opened| Arc::clone(&opened.numbers));
@@ -291,7 +291,8 @@ impl BaseCache {
                 }
                 or_left_out(Opened::again(part, numbers, stats).await, stats)
             };
-            let chosen = parts.into_iter().zip(base.parts.iter().map(|(_, numbers)| Arc::clone(numbers)));
+            let numbers: Vec<Arc<Vec<u32>>> = base.parts.iter().map(|part| Arc::clone(&part.1)).collect();
+            let chosen = parts.into_iter().zip(numbers);
             let opened = futures::stream::iter(chosen).map(again).buffered(PARTS_OPENED_AT_ONCE);
             return narrow(&base, opened.try_collect().await?, question.range, stats);
         }

@@ -55,6 +55,7 @@ impl Question<'_> {
             stats.take(series as usize * size_of::<u32>())?;
             return Ok((0..series).collect());
         }
+        part.warm(stats).await;
         let index = part.label_index(stats).await?;
         let mut found: Option<RoaringBitmap> = None;
         for matchers in self.selectors {
