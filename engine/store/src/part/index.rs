@@ -236,53 +236,58 @@ impl LabelIndex<'_> {
         Some(directory.starts[at]..directory.starts[at + 1])
     }
 
-    /// Narrows the rows of a label to those whose values may begin with a text.
-    pub(crate) fn with_prefix(&self, rows: Range<u64>, prefix: &str) -> Range<u64> {
+    /// Narrows the rows of a label to those whose values may begin with a text: runs of rows, ascending.
+    pub(crate) fn with_prefix(&self, rows: Range<u64>, prefix: &str) -> Vec<Range<u64>> {
         if prefix.is_empty() {
-            return rows;
+            return vec![rows];
         }
         match self {
             Self::File(index) => {
                 let prefix = prefix.as_bytes();
                 let may = |min: &[u8], max: &[u8]| &min[..min.len().min(prefix.len())] <= prefix && max >= prefix;
-                let pages = index.pages_where(&rows, may);
-                let start = pages.first().map_or(rows.start, |p| p.start.max(rows.start));
-                start..pages.last().map_or(start, |p| p.end.min(rows.end))
+                let own = |page: Range<u64>| page.start.max(rows.start)..page.end.min(rows.end);
+                index.pages_where(&rows, may).into_iter().map(own).collect()
             }
             Self::Memory(index) => {
                 let list = &index.order[rows.start as usize..rows.end as usize];
                 let first = list.partition_point(|&pair| index.table.value(pair) < prefix);
                 let len = list[first..].partition_point(|&pair| index.table.value(pair).starts_with(prefix));
-                rows.start + first as u64..rows.start + (first + len) as u64
+                vec![rows.start + first as u64..rows.start + (first + len) as u64]
             }
         }
     }
 
-    /// Shows the values of some rows of one label, in order.
+    /// Shows the values of some runs of rows of one label, in order.
     ///
     /// # Errors
     /// As [`Part::series_pages`].
     pub(crate) async fn values(
         &self,
-        rows: Range<u64>,
+        runs: &[Range<u64>],
         stats: &ReadStats,
         show: &mut (dyn FnMut(u64, &str) + Send),
     ) -> Result<()> {
         match self {
             Self::File(index) => {
-                let pages = index.pages_where(&rows, |_, _| true);
+                let mut pages: Vec<Range<u64>> =
+                    runs.iter().flat_map(|rows| index.pages_where(rows, |_, _| true)).collect();
+                pages.dedup();
+                let wanted = |row: u64| {
+                    let run = runs.partition_point(|run| run.end <= row);
+                    runs.get(run).is_some_and(|run| run.contains(&row))
+                };
                 let keep = pages.len() <= PAGES_KEPT;
                 for pages in pages.chunks(PAGES_AT_ONCE) {
                     let (_taken, values) = index.pages(pages, keep, stats).await?;
                     for (page, values) in pages.iter().zip(&values) {
-                        for (row, value) in (page.start..).zip(values.iter()).filter(|(row, _)| rows.contains(row)) {
+                        for (row, value) in (page.start..).zip(values.iter()).filter(|(row, _)| wanted(*row)) {
                             show(row, value.unwrap_or(""));
                         }
                     }
                 }
             }
             Self::Memory(index) => {
-                for (n, row) in rows.enumerate() {
+                for (n, row) in runs.iter().cloned().flatten().enumerate() {
                     if n % 4096 == 0 {
                         stats.check()?;
                     }

@@ -416,7 +416,7 @@ async fn from_index(index: &LabelIndex<'_>, name: &str, numbers: &[u32], stats: 
     let mut values = Vec::with_capacity(chosen.len());
     let mut bytes = 0;
     index
-        .values(rows, stats, &mut |row, value| {
+        .values(std::slice::from_ref(&rows), stats, &mut |row, value| {
             if at.is_some_and(|&(chosen, _)| chosen == row) {
                 values.push(Arc::from(value));
                 bytes += value.len() + VALUE_BYTES;

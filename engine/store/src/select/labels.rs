@@ -84,7 +84,7 @@ async fn of_part(part: &Part, question: &Question<'_>, wanted: Wanted<'_>, stats
         let Some(rows) = index.rows(name) else { return Ok(Vec::new()) };
         stats.take((rows.end - rows.start) as usize * TEXT_BYTES)?;
         let mut values = Vec::new();
-        index.values(rows, stats, &mut |_, value| values.push(Arc::from(value))).await?;
+        index.values(std::slice::from_ref(&rows), stats, &mut |_, value| values.push(Arc::from(value))).await?;
         return Ok(values);
     }
     let mut numbers = question.of_part(part, stats).await?;

@@ -78,14 +78,15 @@ async fn narrow(
             (true, index.union(&rows, stats).await?)
         }
         (None, None) => {
-            let rows = index.with_prefix(rows, &prefix(matcher));
-            if let Some(found) = found.as_ref().filter(|found| few(found, rows.end - rows.start)) {
+            let runs = index.with_prefix(rows, &prefix(matcher));
+            let values = runs.iter().map(|rows| rows.end - rows.start).sum();
+            if let Some(found) = found.as_ref().filter(|found| few(found, values)) {
                 return judge(part, matcher, found, stats).await.map(Some);
             }
             // What is united is what the matcher says of the values of series that have the label.
             let mut chosen = Vec::new();
             index
-                .values(rows, stats, &mut |row, value| {
+                .values(&runs, stats, &mut |row, value| {
                     if matcher.matches(value) != takes_empty {
                         chosen.push(row);
                     }
