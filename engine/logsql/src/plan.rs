@@ -81,12 +81,12 @@ impl Planner<'_> {
         let filter = filter::lower(&query.filter, scope)?;
         if let (Some(pipe @ Pipe::FieldNames { .. }), 0) = (query.pipes.first(), scope.offset_ns) {
             let time = filter.time_bounds();
-            let plan = self.table(LogRequest::field_counts(filter))?;
+            let plan = self.table(LogRequest::field_counts(filter), None)?;
             return Ok((pipe::sum_field_names(pipe, Planned { plan, shape: Shape::default(), time })?, 1));
         }
         if let (Some(pipe @ Pipe::Facets(of)), 0) = (query.pipes.first(), scope.offset_ns) {
             let time = filter.time_bounds();
-            let plan = self.table(LogRequest::value_counts(filter, facets::limits(of)))?;
+            let plan = self.table(LogRequest::value_counts(filter, facets::limits(of)), None)?;
             return Ok((pipe::add_facets(pipe, Planned { plan, shape: facets::counts_shape(), time })?, 1));
         }
         let mut shape = source_shape(query, &needs[0]);
@@ -99,7 +99,8 @@ impl Planner<'_> {
         }
         let order = newest.map_or(LogOrder::Any, |newest| newest.order);
         let time = filter.time_bounds();
-        let plan = self.scan(filter, &shape, order)?;
+        let most = if newest.is_some() { None } else { most_rows(query) };
+        let plan = self.scan(filter, &shape, order, most)?;
         let mut planned = Planned { plan, shape, time };
         if scope.offset_ns != 0 {
             planned = pipe::shift_time(planned, scope.offset_ns)?;
@@ -123,7 +124,7 @@ impl Planner<'_> {
     ) -> Result<Planned> {
         let shape = source_shape(query, needs);
         let time = rows.time_bounds();
-        let plan = self.scan(rows, &shape, LogOrder::Any)?;
+        let plan = self.scan(rows, &shape, LogOrder::Any, None)?;
         let mut planned = Planned { plan, shape, time };
         if scope.offset_ns != 0 {
             planned = pipe::shift_time(planned, scope.offset_ns)?;
@@ -141,19 +142,26 @@ impl Planner<'_> {
         Ok(planned)
     }
 
-    /// A scan of the logs table.
-    pub(crate) fn scan(&self, filter: LogFilter, shape: &Shape, order: LogOrder) -> Result<LogicalPlan> {
+    /// A scan of the logs table; of each partition no more than so many rows are wanted.
+    pub(crate) fn scan(
+        &self,
+        filter: LogFilter,
+        shape: &Shape,
+        order: LogOrder,
+        most: Option<u64>,
+    ) -> Result<LogicalPlan> {
         let column = |c: &Column| LogColumn { name: c.name.clone(), stored: c.kind == Kind::Stored };
         let columns = shape.columns.iter().filter(|c| c.kind != Kind::Count).map(column).collect();
         let counted = shape.columns.iter().any(|c| c.kind == Kind::Count);
         let form = if counted { LogForm::Counted } else { LogForm::Rows };
         let request = LogRequest { filter, columns, rest: shape.rest, order, form };
-        self.table(request)
+        self.table(request, most)
     }
 
-    fn table(&self, request: LogRequest) -> Result<LogicalPlan> {
+    fn table(&self, request: LogRequest, most: Option<u64>) -> Result<LogicalPlan> {
         let table = self.tables.logs(self.snapshot, &self.ctx.access, request, &self.ctx.stats)?;
-        LogicalPlanBuilder::scan(TABLE, provider_as_source(table), None)
+        let most = most.map(|most| usize::try_from(most).unwrap_or(usize::MAX));
+        LogicalPlanBuilder::scan_with_filters_fetch(TABLE, provider_as_source(table), None, Vec::new(), most)
             .and_then(LogicalPlanBuilder::build)
             .map_err(from_datafusion)
     }
@@ -213,6 +221,15 @@ fn counts_rows(query: &Query, shape: &Shape) -> bool {
     };
     // Times are all different, and a field of the name of the count would meet it.
     grouped && !shape.rest && shape.index(TIME).is_none() && shape.index(ROW_COUNT).is_none()
+}
+
+/// How many rows of the scan a query wants, where its pipes begin with a limit: it need not look at more.
+fn most_rows(query: &Query) -> Option<u64> {
+    let first = query.pipes.iter().find(|pipe| !matches!(pipe, Pipe::Fields(_) | Pipe::Delete(_)));
+    match first {
+        Some(Pipe::Limit(most)) => Some(*most),
+        _ => None,
+    }
 }
 
 /// Puts rows in the order of their times where what a pipe makes of them depends on it and the query says none.

@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 
 use crate::decoded::DecodedCache;
-use crate::part::logs::{ColumnIndex, PartLogs};
-use crate::part::spans::SpanIndex;
+use crate::part::logs::{ColumnIndex, KeptPiece, PartLogs, StreamPiece};
+use crate::part::spans::{SpanIndex, TraceFilter};
 use crate::part::{Footer, MemoryIndex, PartId, SeriesPage};
 use crate::sample_blocks::SampleBlocks;
 
@@ -198,10 +198,14 @@ pub struct Caches {
     pub(crate) series: Lru<(PartId, Piece), Held>,
     /// Where traces are.
     pub(crate) span_indexes: Lru<PartId, Arc<SpanIndex>>,
+    /// Filters of trace ids.
+    pub(crate) traces: Lru<PartId, Arc<TraceFilter>>,
     /// Checked blocks of remote files, by part, kind of file and number of the block.
     pub blocks: Lru<(PartId, u8, u32), Bytes>,
     /// What is known of parts of logs.
     pub(crate) logs: Lru<PartId, Arc<PartLogs>>,
+    /// What was read of their streams.
+    pub(crate) streams: Lru<(PartId, StreamPiece), KeptPiece>,
     /// Filters of words of parts of logs, by column.
     pub(crate) words: Lru<(PartId, String), Arc<ColumnIndex>>,
     /// Decoded columns of logs.
@@ -225,6 +229,9 @@ impl Caches {
             span_indexes: Lru::new(rest / 4, 1),
             blocks: Lru::new(blocks, 8),
             logs: Lru::new(logs / 8, 2),
+            // Columns of blocks, pages of labels: many of some 20 kB, and the codes of a label, which must fit, too.
+            streams: Lru::new(logs / 2, 1),
+            traces: Lru::new(logs / 8, 1),
             words: Lru::new(logs / 4, 1),
             decoded: DecodedCache::new(decoded / 2),
             samples: SampleBlocks::new(decoded / 2),
@@ -239,6 +246,7 @@ impl Caches {
         for part in parts {
             self.logs.remove(part);
             self.span_indexes.remove(part);
+            self.traces.remove(part);
             for kind in 0..=u8::try_from(crate::part::KINDS.len()).unwrap_or(u8::MAX) {
                 self.footers.remove(&(*part, kind));
             }
@@ -247,17 +255,20 @@ impl Caches {
         self.series.retain(|(part, _)| !gone.contains(part));
         self.blocks.retain(|(part, ..)| !gone.contains(part));
         self.words.retain(|(part, _)| !gone.contains(part));
+        self.streams.retain(|(part, _)| !gone.contains(part));
         self.decoded.forget(&gone);
         self.samples.forget(&gone);
     }
 
     /// Gives the counters of each cache with its name.
-    pub fn stats(&self) -> [(&'static str, CacheStats); 7] {
+    pub fn stats(&self) -> [(&'static str, CacheStats); 9] {
         [
             ("footers", self.footers.stats()),
             ("series", self.series.stats()),
             ("blocks", self.blocks.stats()),
             ("logs", self.logs.stats()),
+            ("streams", self.streams.stats()),
+            ("traces", self.traces.stats()),
             ("words", self.words.stats()),
             ("samples", self.samples.stats()),
             ("decoded", self.decoded.stats()),

@@ -7,6 +7,7 @@
 
 mod block;
 mod blocks;
+mod choose;
 pub(crate) mod column;
 mod eval;
 mod exec;
@@ -18,6 +19,7 @@ mod output;
 mod parts;
 mod prune;
 pub(crate) mod rewrite;
+mod slots;
 mod source;
 mod stream;
 #[cfg(test)]

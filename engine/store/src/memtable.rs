@@ -5,6 +5,7 @@
 //! snapshot. Labels stand in the [`Registry`], shared by all generations; a generation refers to its series by *slot*,
 //! which is also their number in its WAL records.
 
+pub(crate) mod log_streams;
 pub(crate) mod logs;
 pub(crate) mod order;
 mod requests;
@@ -373,6 +374,8 @@ impl Generation {
 
     /// Gives the log rows of writes up to `seq` that may lie in a range of Unix nanoseconds.
     pub(crate) fn log_view(&self, range: (i64, i64), seq: u64) -> LogsView {
+        // What queries before this one have indexed.
+        self.account(self.logs.take_grown());
         self.cut(seq).map_or_else(LogsView::default, |cut| self.logs.view(cut, range))
     }
 

@@ -15,6 +15,7 @@ mod footer;
 mod groups;
 mod hists;
 mod index;
+mod label_rows;
 mod labels;
 pub(crate) mod logs;
 mod names;
@@ -52,8 +53,8 @@ pub use writer::PartWriter;
 pub const PART_FORMAT: u32 = 1;
 
 /// Kinds of files, numbered for cache keys.
-pub(crate) const KINDS: [&str; 8] =
-    ["series", "samples", "histograms", "exemplars", "index", "rows", "streams", "rollup"];
+pub(crate) const KINDS: [&str; 10] =
+    ["series", "samples", "histograms", "exemplars", "index", "rows", "streams", "rollup", "labels", "traces"];
 
 /// More services than this are not listed in [`PartMeta::services`].
 pub const SERVICES_MAX: usize = 1000;

@@ -337,6 +337,12 @@ impl Store {
         Arc::new(StoreLogs::new(Arc::clone(&self.core.shared)))
     }
 
+    /// Pins what is visible now, for tests that change it.
+    #[cfg(test)]
+    pub(crate) fn core_snapshot(&self) -> crate::snapshot::Snapshot {
+        self.core.shared.snapshot()
+    }
+
     /// Gives what is visible now (tests, explain).
     pub fn visible(&self) -> Arc<Visible> {
         self.core.shared.visible()

@@ -112,6 +112,12 @@ counters! {
     series_considered,
     /// Series that the selectors gave.
     series,
+    /// Streams of logs among which conditions on streams chose.
+    streams,
+    /// Streams that they chose.
+    streams_chosen,
+    /// Blocks of streams, and pages of what is known of their labels, that were read.
+    stream_blocks_read,
     /// Samples that were decoded or copied from live data.
     samples,
     /// Values of log rows that were decoded.

@@ -68,7 +68,7 @@ pub(super) async fn merge(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Par
 /// Opens what was written, as a reader will; gives the number of rows.
 pub(super) async fn confirm(part: &Part) -> Result<u64> {
     let logs = part.logs_uncached().await?;
-    let of_streams: u64 = logs.streams.iter().map(|s| s.rows.end - s.rows.start).sum();
+    let of_streams: u64 = logs.streams.iter().flatten().map(|s| s.rows.end - s.rows.start).sum();
     same_rows(part, "rows of streams", logs.footer_rows(), of_streams)?;
     Ok(of_streams)
 }

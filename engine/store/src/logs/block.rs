@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{DictionaryArray, MapArray};
+use arrow::array::{DictionaryArray, FixedSizeBinaryArray, MapArray};
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::UInt32Type;
 use async_trait::async_trait;
@@ -17,7 +17,9 @@ use quiver_types::logs::{
 };
 use quiver_types::tables::logs::SERVICE;
 
+use super::choose::StreamTest;
 use super::column::{Column, Values, coded};
+use super::slots::OfStreams;
 use crate::error::Result;
 use crate::memtable::logs::LiveStream;
 
@@ -31,7 +33,7 @@ pub(crate) trait Block: Send {
     fn len(&self) -> usize;
 
     /// Rows that the caller may see.
-    fn allowed(&self) -> BooleanBuffer;
+    async fn allowed(&mut self) -> Result<BooleanBuffer>;
 
     /// Of these rows, those that a filter may match as far as statistics and indexes know.
     async fn candidates(&mut self, _filter: &LogFilter, rows: BooleanBuffer) -> Result<BooleanBuffer> {
@@ -51,17 +53,17 @@ pub(crate) trait Block: Send {
     async fn observed(&mut self, rows: &BooleanBuffer) -> Result<Column>;
 
     /// Of these rows, those of streams that pass.
-    fn in_streams(&self, rows: &BooleanBuffer, passes: &mut (dyn FnMut(&LiveStream) -> bool + Send)) -> BooleanBuffer;
+    async fn in_streams(&mut self, rows: &BooleanBuffer, test: StreamTest<'_>) -> Result<BooleanBuffer>;
 
-    /// Code of the stream of each of these rows, one behind the other, and what the codes stand for.
-    fn streams(&self, rows: &BooleanBuffer) -> (Vec<u32>, Vec<Arc<LiveStream>>);
+    /// A value that follows from the stream, of each of these rows, one behind the other.
+    async fn of_streams(&mut self, value: &StreamValue, rows: &BooleanBuffer) -> Result<Values>;
 
-    /// Streams of these rows, each with its number of rows.
-    fn stream_counts(&self, rows: &BooleanBuffer) -> Vec<(Arc<LiveStream>, u64)> {
-        let (keys, streams) = self.streams(rows);
-        let mut counts = vec![0; streams.len()];
-        keys.into_iter().for_each(|key| counts[key as usize] += 1);
-        streams.into_iter().zip(counts).collect()
+    /// The streams of these rows: some values of each, and its number of rows.
+    async fn by_streams(&mut self, values: &[StreamValue], rows: &BooleanBuffer) -> Result<(Vec<Values>, Vec<u64>)>;
+
+    /// Says whether a value that follows from the stream is read for less from its column.
+    fn reads_instead(&self, _value: &StreamValue) -> bool {
+        false
     }
 
     /// How a field follows from the stream of a row; `None`: it does not, or that is not known.
@@ -134,7 +136,7 @@ pub(crate) trait Block: Send {
 pub(crate) const COMPUTED: [&str; 3] = [TIME, STREAM, STREAM_ID];
 
 /// A value that is the same in all rows of a stream.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum StreamValue {
     /// All labels.
     Text,
@@ -163,25 +165,35 @@ impl StreamValue {
 
 /// How a column of a block follows from the stream of a row, if it does.
 pub(crate) fn of_stream(block: &dyn Block, name: &str) -> Option<StreamValue> {
+    computed(name).unwrap_or_else(|| block.of_stream(name))
+}
+
+/// The same of names that are no fields; `None`: it is one.
+pub(super) fn computed(name: &str) -> Option<Option<StreamValue>> {
     match name {
-        TIME | SEVERITY_NUMBER | OBSERVED_TIME => None,
-        STREAM => Some(StreamValue::Text),
-        STREAM_ID => Some(StreamValue::Id),
-        SERVICE => Some(StreamValue::Service),
-        _ => block.of_stream(name),
+        TIME | SEVERITY_NUMBER | OBSERVED_TIME => Some(None),
+        STREAM => Some(Some(StreamValue::Text)),
+        STREAM_ID => Some(Some(StreamValue::Id)),
+        SERVICE => Some(Some(StreamValue::Service)),
+        _ => None,
     }
+}
+
+/// The same of values that are not read for less from a column.
+pub(crate) fn given_by_stream(block: &dyn Block, name: &str) -> Option<StreamValue> {
+    of_stream(block, name).filter(|value| !block.reads_instead(value))
 }
 
 /// A column of a block by name, computed ones too.
 pub(crate) async fn column(block: &mut dyn Block, name: &str, rows: &BooleanBuffer) -> Result<Column> {
-    match (name, of_stream(block, name)) {
+    match (name, given_by_stream(block, name)) {
         (TIME, _) => block.times(rows).await,
         (SEVERITY_NUMBER, _) => block.severity(rows).await,
         (OBSERVED_TIME, _) => block.observed(rows).await,
         (_, Some(StreamValue::Same(value))) if value.is_empty() => Ok(Column::missing()),
         (_, Some(StreamValue::Same(value))) => Ok(Column::constant(value)),
         (_, Some(value)) => {
-            let values = by_stream(block, &value, rows);
+            let values = block.of_streams(&value, rows).await?;
             Ok(if rows.count_set_bits() == rows.len() { Column::whole(values) } else { Column::of_set(values, rows) })
         }
         (name, None) => block.field(name, rows).await,
@@ -190,16 +202,56 @@ pub(crate) async fn column(block: &mut dyn Block, name: &str, rows: &BooleanBuff
 
 /// The values of a column by name of the rows that are set, one behind the other.
 pub(crate) async fn values(block: &mut dyn Block, name: &str, rows: &BooleanBuffer) -> Result<Values> {
-    match of_stream(block, name) {
+    match given_by_stream(block, name) {
         None | Some(StreamValue::Same(_)) => column(block, name, rows).await?.gather(rows),
-        Some(value) => Ok(by_stream(block, &value, rows)),
+        Some(value) => block.of_streams(&value, rows).await,
     }
 }
 
-fn by_stream(block: &dyn Block, value: &StreamValue, rows: &BooleanBuffer) -> Values {
-    let (keys, streams) = block.streams(rows);
-    let texts = streams.iter().map(|s| value.of(s).into_owned()).collect();
-    without_empty(Values::Coded(coded(keys, texts)))
+/// Rows of a stream from which on its identifier is given by code.
+const ID_ROWS: usize = 4;
+
+impl OfStreams {
+    /// Values of streams that are at hand.
+    pub(super) fn of<'s>(value: &StreamValue, streams: impl ExactSizeIterator<Item = &'s LiveStream>) -> Self {
+        if *value == StreamValue::Id {
+            let bytes: Vec<u8> = streams.flat_map(|stream| stream.id.to_bytes()).collect();
+            return Self::Ids(FixedSizeBinaryArray::new(16, bytes.into(), None));
+        }
+        let keys = (0..streams.len() as u32).collect();
+        Self::Coded(keys, streams.map(|stream| value.of(stream).into_owned()).collect())
+    }
+
+    /// One behind the other.
+    pub(super) fn into_values(self) -> Values {
+        match self {
+            Self::Ids(ids) => Values::Hex(ids),
+            Self::Coded(keys, texts) => without_empty(Values::Coded(coded(keys, texts))),
+        }
+    }
+
+    /// One for each row, of which the places of their streams are given.
+    pub(super) fn of_rows(self, places: impl ExactSizeIterator<Item = u32>) -> Values {
+        match self {
+            Self::Ids(ids) if ids.len() * ID_ROWS > places.len() => {
+                let mut bytes = Vec::with_capacity(places.len() * 16);
+                places.for_each(|at| bytes.extend_from_slice(ids.value(at as usize)));
+                Values::Hex(FixedSizeBinaryArray::new(16, bytes.into(), None))
+            }
+            Self::Ids(ids) => {
+                let text = |id: &[u8]| {
+                    let mut text = String::with_capacity(32);
+                    super::text::write_hex(id, &mut text);
+                    text
+                };
+                let texts = (0..ids.len()).map(|i| text(ids.value(i))).collect();
+                Values::Coded(coded(places.collect(), texts))
+            }
+            Self::Coded(keys, texts) => {
+                without_empty(Values::Coded(coded(places.map(|at| keys[at as usize]).collect(), texts)))
+            }
+        }
+    }
 }
 
 /// No service and no label are empty texts; in answers they are missing.

@@ -65,7 +65,7 @@ impl Blocks {
         for generation in &snapshot.visible.generations {
             let view = generation.log_view(range, snapshot.seq);
             generations += usize::from(!view.chunks.is_empty());
-            let streams = Arc::new(LiveStreams::new(view.streams, access));
+            let streams = Arc::new(LiveStreams::new(view.streams, view.index, access, stats));
             let block = |(chunk, rows)| LiveBlock { chunk, rows, streams: Arc::clone(&streams) };
             live.extend(view.chunks.into_iter().map(block));
         }

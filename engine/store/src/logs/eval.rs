@@ -10,6 +10,7 @@ use quiver_types::Matcher;
 use quiver_types::logs::{FieldPattern, LogFilter, MatchHints, RowMatcher, StreamSelector, ValueMatcher};
 
 use super::block::{Block, column, of_stream};
+use super::choose::StreamTest;
 use super::column::{Column, Values, dictionary};
 use crate::error::Result;
 use crate::memtable::logs::LiveStream;
@@ -65,7 +66,7 @@ pub(crate) fn eval<'a>(
             }
             LogFilter::Value { field: FieldPattern::Name(name), matcher } => {
                 if let Some(value) = of_stream(block, name) {
-                    return Ok(block.in_streams(&rows, &mut |s| matcher.matches(&value.of(s))));
+                    return block.in_streams(&rows, StreamTest::Value(&value, &**matcher)).await;
                 }
                 let column = column(block, name, &rows).await?;
                 Ok(matching_slices(&column, &**matcher, rows).await)
@@ -80,8 +81,8 @@ pub(crate) fn eval<'a>(
                 let Values::Time(array, _) = &times.values else { return Ok(rows) };
                 Ok(times.select(&rows, |at| (predicate.matches)(array.value(at))))
             }
-            LogFilter::Stream(selector) => Ok(block.in_streams(&rows, &mut |s| selects(selector, s))),
-            LogFilter::StreamIds(ids) => Ok(block.in_streams(&rows, &mut |s| ids.contains(&s.id))),
+            LogFilter::Stream(selector) => block.in_streams(&rows, StreamTest::Selector(selector)).await,
+            LogFilter::StreamIds(ids) => block.in_streams(&rows, StreamTest::Ids(ids)).await,
         }
     })
 }

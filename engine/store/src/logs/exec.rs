@@ -28,6 +28,9 @@ use super::ordered::Ordered;
 use super::stream::AnyOrder;
 use super::values::LeftOut;
 
+/// What is counted for the query as a whole, and not by node.
+const OF_THE_QUERY: [&str; 6] =
+    ["parts_total", "parts_read", "series", "streams", "streams_chosen", "stream_blocks_read"];
 /// A partition is not worth its thread below this many rows.
 const PARTITION_ROWS_MIN: u64 = 32 * 1024;
 
@@ -74,7 +77,7 @@ pub(super) struct Counters(Vec<(&'static str, Count)>);
 impl Counters {
     fn new(metrics: &ExecutionPlanMetricsSet, partition: usize) -> Self {
         let names = ReadStats::default().list().into_iter().map(|(name, _)| name);
-        let own = names.filter(|name| !["parts_total", "parts_read", "series"].contains(name));
+        let own = names.filter(|name| !OF_THE_QUERY.contains(name));
         Self(own.map(|name| (name, MetricBuilder::new(metrics).counter(name, partition))).collect())
     }
 

@@ -16,11 +16,13 @@ use quiver_types::stats::add;
 use quiver_types::tables::logs as table;
 use quiver_types::{ReadStats, Result};
 
-use super::block::{Block, COMPUTED, STEP_ROWS, StreamValue, column, of_stream, values};
+use super::block::{Block, COMPUTED, STEP_ROWS, StreamValue, column, given_by_stream, values};
+use super::choose::StreamTest;
 use super::column::{Column, Runs, Values};
 use super::output::MapWriter;
 use super::parts::{Opened, streams_of};
 use super::prune;
+use super::slots::{OfStreams, StreamRun};
 use crate::error::{Context, Error};
 use crate::memtable::logs::LiveStream;
 use crate::part::Part;
@@ -123,7 +125,7 @@ fn runs(rows: &BooleanBuffer) -> Option<Vec<Range<u32>>> {
 impl GroupBlock {
     /// Opens a row group for a background job.
     pub(super) fn for_job(part: Arc<Part>, logs: Arc<PartLogs>, group: usize) -> Self {
-        let opened = Opened { part, logs, allowed: None, words: HashMap::new() };
+        let opened = Opened { part, logs, allowed: None, slots: None, words: HashMap::new() };
         Self { job: true, ..Group { opened: Arc::new(opened), group }.open() }
     }
 
@@ -144,9 +146,9 @@ impl GroupBlock {
         (self.rows.end - self.rows.start) as usize
     }
 
-    /// Streams of the group with their rows in it.
+    /// Streams of the group with their rows in it, where they are known.
     fn streams(&self) -> impl Iterator<Item = (usize, &PartStream, Range<usize>)> {
-        let all = &self.opened.logs.streams;
+        let all = self.opened.logs.streams.as_deref().unwrap_or_default();
         streams_of(all, &self.rows).map(move |n| {
             let rows = all[n].rows.start.max(self.rows.start)..all[n].rows.end.min(self.rows.end);
             (n, &all[n], (rows.start - self.rows.start) as usize..(rows.end - self.rows.start) as usize)
@@ -160,6 +162,25 @@ impl GroupBlock {
             bits.append_n(rows.len(), passes(number, stream));
         }
         bits.finish()
+    }
+
+    /// Streams of rows, each with the number of them.
+    async fn runs(&self, rows: &BooleanBuffer) -> Result<Vec<StreamRun>> {
+        if let Some(slots) = &self.opened.slots {
+            return slots.runs(self.rows.start, rows).await;
+        }
+        let count = |own: &Range<usize>| rows.slice(own.start, own.len()).count_set_bits() as u32;
+        let all = self.streams().map(|(number, _, own)| (number as u32, count(&own)));
+        Ok(all.filter(|(_, count)| *count > 0).collect())
+    }
+
+    /// A value of some streams.
+    async fn values_of(&self, value: &StreamValue, streams: &[u32]) -> Result<OfStreams> {
+        if let Some(slots) = &self.opened.slots {
+            return slots.values(value, streams).await;
+        }
+        let all = self.opened.logs.streams.as_deref().unwrap_or_default();
+        Ok(OfStreams::of(value, streams.iter().map(|&number| &*all[number as usize].stream)))
     }
 
     /// Reads an array of the file, of the rows that are set or more.
@@ -307,17 +328,24 @@ impl Block for GroupBlock {
         self.len()
     }
 
-    fn allowed(&self) -> BooleanBuffer {
-        match &self.opened.allowed {
-            None => BooleanBuffer::new_set(self.len()),
-            Some(allowed) => self.rows_of(|number, _| allowed[number]),
-        }
+    async fn allowed(&mut self) -> Result<BooleanBuffer> {
+        Ok(match (&self.opened.allowed, &self.opened.slots) {
+            (None, _) => BooleanBuffer::new_set(self.len()),
+            (Some(allowed), Some(slots)) => slots.rows_of(allowed, &self.rows).await?,
+            (Some(allowed), None) => self.rows_of(|number, _| allowed.contains(number as u32)),
+        })
     }
 
     async fn candidates(&mut self, filter: &LogFilter, rows: BooleanBuffer) -> Result<BooleanBuffer> {
         let Opened { logs, words, .. } = &*self.opened;
         let group = prune::Group { logs, words, group: self.group, rows: self.rows.clone() };
-        let streams = self.rows_of(|_, s| prune::stream_may_match(filter, &s.stream, s.range));
+        let streams = match &self.opened.slots {
+            None => self.rows_of(|_, s| prune::stream_may_match(filter, &s.stream, s.range)),
+            Some(slots) => match slots.may_match(filter, &|name| self.opened.any_of_stream(name)).await? {
+                None => rows.clone(),
+                Some(set) => slots.rows_of(&set, &self.rows).await?,
+            },
+        };
         Ok(group.candidates(filter, &(&rows & &streams)))
     }
 
@@ -361,39 +389,39 @@ impl Block for GroupBlock {
         if self.opened.logs.has.observed { self.load(OBSERVED_TIME, None, rows).await } else { Ok(Column::missing()) }
     }
 
-    fn in_streams(&self, rows: &BooleanBuffer, passes: &mut (dyn FnMut(&LiveStream) -> bool + Send)) -> BooleanBuffer {
-        rows & &self.rows_of(|_, s| passes(&s.stream))
+    async fn in_streams(&mut self, rows: &BooleanBuffer, test: StreamTest<'_>) -> Result<BooleanBuffer> {
+        Ok(match &self.opened.slots {
+            Some(slots) => rows & &slots.rows_of(&*slots.set(test).await?, &self.rows).await?,
+            None => rows & &self.rows_of(|_, s| test.passes(&s.stream)),
+        })
     }
 
-    fn streams(&self, rows: &BooleanBuffer) -> (Vec<u32>, Vec<Arc<LiveStream>>) {
-        let mut keys = Vec::with_capacity(rows.count_set_bits());
-        let mut streams = Vec::new();
-        for (_, stream, own) in self.streams() {
-            let count = rows.slice(own.start, own.len()).count_set_bits();
-            if count > 0 {
-                keys.resize(keys.len() + count, streams.len() as u32);
-                streams.push(Arc::clone(&stream.stream));
-            }
+    async fn of_streams(&mut self, value: &StreamValue, rows: &BooleanBuffer) -> Result<Values> {
+        let runs = self.runs(rows).await?;
+        let streams: Vec<u32> = runs.iter().map(|run| run.0).collect();
+        let mut places: Vec<u32> = Vec::with_capacity(rows.count_set_bits());
+        for (place, run) in (0..).zip(&runs) {
+            places.resize(places.len() + run.1 as usize, place);
         }
-        (keys, streams)
+        Ok(self.values_of(value, &streams).await?.of_rows(places.into_iter()))
     }
 
-    fn stream_counts(&self, rows: &BooleanBuffer) -> Vec<(Arc<LiveStream>, u64)> {
-        let count = |own: &Range<usize>| rows.slice(own.start, own.len()).count_set_bits() as u64;
-        let all = self.streams().map(|(_, stream, own)| (Arc::clone(&stream.stream), count(&own)));
-        all.filter(|(_, count)| *count > 0).collect()
+    async fn by_streams(&mut self, values: &[StreamValue], rows: &BooleanBuffer) -> Result<(Vec<Values>, Vec<u64>)> {
+        let runs = self.runs(rows).await?;
+        let streams: Vec<u32> = runs.iter().map(|run| run.0).collect();
+        let mut columns = Vec::with_capacity(values.len());
+        for value in values {
+            columns.push(self.values_of(value, &streams).await?.into_values());
+        }
+        Ok((columns, runs.into_iter().map(|run| u64::from(run.1)).collect()))
+    }
+
+    fn reads_instead(&self, value: &StreamValue) -> bool {
+        matches!(value, StreamValue::Label(_)) && self.opened.slots.is_some() && !self.opened.logs.long_streams
     }
 
     fn of_stream(&self, name: &str) -> Option<StreamValue> {
-        let Opened { logs, part, .. } = &*self.opened;
-        if let Some(at) = logs.columns.find(name) {
-            return logs.columns.columns[at].of_stream.then(|| StreamValue::Label(name.to_owned()));
-        }
-        match logs.columns.constants.get(name) {
-            Some(value) => Some(StreamValue::Same(value.as_str().into())),
-            None if !logs.has.overflow || !part.meta.names.may_contain(name) => Some(StreamValue::Same("".into())),
-            None => None,
-        }
+        self.opened.of_stream(name)
     }
 
     async fn field(&mut self, name: &str, rows: &BooleanBuffer) -> Result<Column> {
@@ -436,7 +464,7 @@ impl Block for GroupBlock {
     }
 
     async fn prefetch(&mut self, name: &str, rows: &BooleanBuffer) -> Result<()> {
-        if of_stream(self, name).is_some() {
+        if given_by_stream(self, name).is_some() {
             return Ok(());
         }
         column(self, name, rows).await.map(drop)

@@ -7,29 +7,94 @@ use std::sync::Arc;
 use arrow::array::{Array, BooleanBufferBuilder, Int64Array, MapArray};
 use arrow::buffer::BooleanBuffer;
 use async_trait::async_trait;
-use quiver_types::Access;
-use quiver_types::logs::ValueMatcher;
+use hashbrown::HashMap;
+use quiver_types::logs::{StreamId, ValueMatcher};
+use quiver_types::{Access, ReadStats};
 
-use super::block::{Block, STEP_ROWS};
+use super::block::{Block, STEP_ROWS, StreamValue};
+use super::choose::{Chosen, Holders, Postings, StreamTest, VisitValue};
 use super::column::{Column, Values};
 use super::output::MapWriter;
+use super::slots::OfStreams;
 use crate::error::Result;
+use crate::memtable::log_streams::{StreamIndex, StreamList, runs_of};
 use crate::memtable::logs::{LiveStream, LogChunk};
+use crate::part::logs::{KIND_SERVICE, StreamSet, StreamSetBuilder};
+
+/// Slots of which few occur in a batch are told apart by a table of these.
+const FEW_SLOTS: usize = 8;
 
 /// Batches of one generation share their streams.
 #[derive(Debug)]
 pub(crate) struct LiveStreams {
-    streams: Vec<Arc<LiveStream>>,
-    /// By slot: whether the caller may see its rows.
-    allowed: Vec<bool>,
-    all_allowed: bool,
+    streams: StreamList,
+    index: Arc<StreamIndex>,
+    /// Those whose rows the caller may see; `None`: all.
+    allowed: Option<StreamSet>,
+    chosen: Chosen,
+    stats: Arc<ReadStats>,
 }
 
 impl LiveStreams {
-    pub(crate) fn new(streams: Vec<Arc<LiveStream>>, access: &Access) -> Self {
-        let allowed: Vec<bool> = streams.iter().map(|s| access.allows(&s.service)).collect();
-        let all_allowed = allowed.iter().all(|&a| a);
-        Self { streams, allowed, all_allowed }
+    pub(crate) fn new(
+        streams: StreamList,
+        index: Arc<StreamIndex>,
+        access: &Access,
+        stats: &Arc<ReadStats>,
+    ) -> Self {
+        let allowed = (!access.is_full()).then(|| {
+            index.extend(&streams);
+            let mut set = StreamSetBuilder::new(streams.len());
+            index.each_service(None, &mut |service, slots| {
+                if access.allows(service) {
+                    runs_of(slots).for_each(|run| set.add(run));
+                }
+            });
+            set.finish()
+        });
+        Self { streams, index, allowed, chosen: Chosen::default(), stats: Arc::clone(stats) }
+    }
+
+    /// Gives the streams that pass a condition.
+    pub(crate) async fn set(&self, test: StreamTest<'_>) -> Result<Arc<StreamSet>> {
+        self.index.extend(&self.streams);
+        self.chosen.of(test, self, &self.stats).await
+    }
+
+    /// Says whether the caller may see the rows of a slot.
+    pub(crate) fn allows(&self, slot: u32) -> bool {
+        self.allowed.as_ref().is_none_or(|set| set.contains(slot))
+    }
+
+    /// Gives a stream.
+    pub(crate) fn stream(&self, slot: u32) -> &Arc<LiveStream> {
+        &self.streams[slot as usize]
+    }
+}
+
+#[async_trait]
+impl Postings for LiveStreams {
+    async fn streams(&self) -> Result<usize> {
+        Ok(self.streams.len())
+    }
+
+    async fn each_value(&self, kind: u8, label: &str, only: Option<&str>, visit: &mut VisitValue<'_>) -> Result<()> {
+        let each = &mut |value: &str, slots: &[u32]| visit(value, Holders::Live(slots));
+        if kind == KIND_SERVICE {
+            self.index.each_service(only, each);
+        } else {
+            self.index.each_value(label, only, each);
+        }
+        Ok(())
+    }
+
+    async fn with_id(&self, id: StreamId) -> Result<Vec<u32>> {
+        Ok(self.index.with_id(id))
+    }
+
+    async fn each_text(&self, value: &StreamValue, visit: &mut (dyn FnMut(u32, &str) + Send)) -> Result<()> {
+        self.streams.from(0).zip(0..).for_each(|(stream, slot)| visit(slot, &value.of(stream)));
+        Ok(())
     }
 }
 
@@ -39,6 +104,36 @@ pub(crate) struct LiveBlock {
     pub(crate) chunk: Arc<LogChunk>,
     pub(crate) rows: usize,
     pub(crate) streams: Arc<LiveStreams>,
+}
+
+impl LiveBlock {
+    /// The slots of some rows, each once, and of each row the place of its slot among them.
+    fn slots(&self, rows: &BooleanBuffer) -> (Vec<u32>, Vec<u32>) {
+        let count = rows.count_set_bits();
+        let mut used = Vec::new();
+        let mut places = Vec::with_capacity(count);
+        let own = rows.set_indices().map(|row| self.chunk.rows.slots[row]);
+        if count * FEW_SLOTS < self.streams.streams.len() {
+            let mut known: HashMap<u32, u32, foldhash::fast::FixedState> = HashMap::default();
+            places.extend(own.map(|slot| {
+                *known.entry(slot).or_insert_with(|| {
+                    used.push(slot);
+                    used.len() as u32 - 1
+                })
+            }));
+        } else {
+            let mut known = vec![u32::MAX; self.streams.streams.len()];
+            places.extend(own.map(|slot| {
+                let place = &mut known[slot as usize];
+                if *place == u32::MAX {
+                    *place = used.len() as u32;
+                    used.push(slot);
+                }
+                *place
+            }));
+        }
+        (places, used)
+    }
 }
 
 fn bits(rows: &BooleanBuffer, mut passes: impl FnMut(usize) -> bool) -> BooleanBuffer {
@@ -54,12 +149,12 @@ impl Block for LiveBlock {
         self.rows
     }
 
-    fn allowed(&self) -> BooleanBuffer {
+    async fn allowed(&mut self) -> Result<BooleanBuffer> {
         let all = BooleanBuffer::new_set(self.rows);
-        if self.streams.all_allowed {
-            return all;
-        }
-        bits(&all, |row| self.streams.allowed[self.chunk.rows.slots[row] as usize])
+        Ok(match self.streams.allowed {
+            None => all,
+            Some(_) => bits(&all, |row| self.streams.allows(self.chunk.rows.slots[row])),
+        })
     }
 
     async fn in_time(&mut self, ranges: &[(i64, i64)], rows: &BooleanBuffer) -> Result<BooleanBuffer> {
@@ -88,31 +183,23 @@ impl Block for LiveBlock {
         Ok(Column::whole(Values::Time(times.collect(), None)))
     }
 
-    fn in_streams(&self, rows: &BooleanBuffer, passes: &mut (dyn FnMut(&LiveStream) -> bool + Send)) -> BooleanBuffer {
-        // 0: not asked yet.
-        let mut known = vec![0u8; self.streams.streams.len()];
-        bits(rows, |row| {
-            let slot = self.chunk.rows.slots[row] as usize;
-            if known[slot] == 0 {
-                known[slot] = 1 + u8::from(passes(&self.streams.streams[slot]));
-            }
-            known[slot] == 2
-        })
+    async fn in_streams(&mut self, rows: &BooleanBuffer, test: StreamTest<'_>) -> Result<BooleanBuffer> {
+        let set = self.streams.set(test).await?;
+        Ok(bits(rows, |row| set.contains(self.chunk.rows.slots[row])))
     }
 
-    fn streams(&self, rows: &BooleanBuffer) -> (Vec<u32>, Vec<Arc<LiveStream>>) {
-        let mut codes = vec![u32::MAX; self.streams.streams.len()];
-        let mut used = Vec::new();
-        let mut keys = Vec::with_capacity(rows.count_set_bits());
-        for row in rows.set_indices() {
-            let slot = self.chunk.rows.slots[row] as usize;
-            if codes[slot] == u32::MAX {
-                codes[slot] = used.len() as u32;
-                used.push(Arc::clone(&self.streams.streams[slot]));
-            }
-            keys.push(codes[slot]);
-        }
-        (keys, used)
+    async fn of_streams(&mut self, value: &StreamValue, rows: &BooleanBuffer) -> Result<Values> {
+        let (places, slots) = self.slots(rows);
+        let streams = slots.iter().map(|&slot| &**self.streams.stream(slot));
+        Ok(OfStreams::of(value, streams).of_rows(places.into_iter()))
+    }
+
+    async fn by_streams(&mut self, values: &[StreamValue], rows: &BooleanBuffer) -> Result<(Vec<Values>, Vec<u64>)> {
+        let (places, slots) = self.slots(rows);
+        let mut counts = vec![0; slots.len()];
+        places.into_iter().for_each(|place| counts[place as usize] += 1);
+        let of = |value| OfStreams::of(value, slots.iter().map(|&slot| &**self.streams.stream(slot))).into_values();
+        Ok((values.iter().map(of).collect(), counts))
     }
 
     async fn field(&mut self, name: &str, _rows: &BooleanBuffer) -> Result<Column> {

@@ -308,7 +308,7 @@ async fn addresses(
     found: &mut Vec<Address>,
 ) -> quiver_types::Result<bool> {
     let filter = &scan.request.filter;
-    let rows = block.allowed();
+    let rows = block.allowed().await?;
     let rows = block.candidates(slice, rows).await?;
     let rows = block.candidates(filter, rows).await?;
     let rows = eval(&mut *block, slice, rows).await?;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayBuilder, ArrayRef, MapArray, RecordBatch, RecordBatchOptions, StringArray, StringBuilder,
-    StringViewArray, StructArray, TimestampNanosecondArray, UInt8Array, UInt64Array,
+    StructArray, TimestampNanosecondArray, UInt8Array, UInt64Array,
 };
 use arrow::buffer::{BooleanBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, SchemaRef};
-use quiver_types::logs::{LogForm, LogRequest, OBSERVED_TIME, SEVERITY_NUMBER, Stored, TIME};
+use quiver_types::logs::{LogForm, LogRequest, OBSERVED_TIME, SEVERITY_NUMBER, TIME};
 use quiver_types::tables::logs::map;
 
-use super::block::{Block, COMPUTED, StreamValue, of_stream, values};
+use super::block::{Block, COMPUTED, StreamValue, given_by_stream, values};
 use super::column::Values;
 use crate::error::{Context, Result};
 
@@ -94,33 +94,45 @@ pub(crate) async fn field_counts(
 }
 
 /// Gives one row for the rows of each stream that are set; `None` when a column does not follow from the stream.
-pub(crate) fn by_stream(
-    block: &dyn Block,
+pub(crate) async fn by_stream(
+    block: &mut dyn Block,
     request: &LogRequest,
     projection: &[usize],
     schema: &SchemaRef,
     rows: &BooleanBuffer,
-) -> Option<Result<RecordBatch>> {
+) -> Result<Option<RecordBatch>> {
     let mut values = Vec::with_capacity(projection.len());
+    for wanted in projection.iter().filter_map(|&at| request.columns.get(at)) {
+        let Some(value) = given_by_stream(block, &wanted.name) else { return Ok(None) };
+        values.push(value);
+    }
+    let same = values.iter().all(|value| matches!(value, StreamValue::Same(_)));
+    let (columns, counts) = if same {
+        // Nothing tells the streams apart.
+        let one = |value: &StreamValue| match value {
+            StreamValue::Same(text) if !text.is_empty() => Values::Constant(Arc::clone(text)),
+            _ => Values::Missing,
+        };
+        let count = rows.count_set_bits() as u64;
+        (values.iter().map(one).collect(), if count > 0 { vec![count] } else { Vec::new() })
+    } else {
+        block.by_streams(&values, rows).await?
+    };
+    let (mut columns, len) = (columns.into_iter(), counts.len());
+    let counts: ArrayRef = Arc::new(UInt64Array::from(counts));
+    let mut arrays: Vec<ArrayRef> = Vec::with_capacity(projection.len());
     for &at in projection {
-        values.push(match request.columns.get(at) {
-            Some(wanted) => Some((of_stream(block, &wanted.name)?, wanted.stored)),
-            None => None,
+        arrays.push(match request.columns.get(at) {
+            None => Arc::clone(&counts),
+            Some(wanted) => {
+                let values = columns.next().unwrap_or(Values::Missing);
+                if wanted.stored { values.to_stored(len).into_array(len) } else { Arc::new(values.to_text(len)) }
+            }
         });
     }
-    let streams = block.stream_counts(rows);
-    let array = |value: Option<(StreamValue, bool)>| -> ArrayRef {
-        let Some((value, stored)) = value else {
-            return Arc::new(UInt64Array::from_iter_values(streams.iter().map(|(_, count)| *count)));
-        };
-        let texts = streams.iter().map(|(stream, _)| Some(value.of(stream)).filter(|text| !text.is_empty()));
-        let texts: StringViewArray = texts.collect();
-        if stored { Stored::Text(texts).into_array(streams.len()) } else { Arc::new(texts) }
-    };
-    let arrays = values.into_iter().map(array).collect();
-    let options = RecordBatchOptions::new().with_row_count(Some(streams.len()));
+    let options = RecordBatchOptions::new().with_row_count(Some(len));
     let batch = RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options);
-    Some(batch.internal("cannot build a batch of counted rows"))
+    batch.internal("cannot build a batch of counted rows").map(Some)
 }
 
 /// Gives the asked columns (`projection` of them, those of `schema`) of the rows that are set.

@@ -10,12 +10,14 @@ use quiver_types::tables::logs as table;
 use quiver_types::{Access, LabelSet, ReadStats, Result};
 use tokio::sync::OnceCell;
 
-use super::block::COMPUTED;
+use super::block::{COMPUTED, StreamValue};
+use super::choose::{StreamTest, allowed};
 use super::eval::selects;
 use super::group::Group;
 use super::prune;
+use super::slots::PartSlots;
 use crate::error::leave_out;
-use crate::part::logs::{ColumnIndex, ColumnKind, PartLogs, PartStream};
+use crate::part::logs::{ColumnIndex, ColumnKind, PartLogs, PartStream, StreamSet};
 use crate::part::{Part, PartMeta};
 use crate::snapshot::Snapshot;
 
@@ -42,10 +44,46 @@ pub(super) struct PartScan {
 pub(super) struct Opened {
     pub(super) part: Arc<Part>,
     pub(super) logs: Arc<PartLogs>,
-    /// By number of the stream: whether the caller may see its rows; `None`: all of them.
-    pub(super) allowed: Option<Vec<bool>>,
+    /// The streams whose rows the caller may see; `None`: all of them.
+    pub(super) allowed: Option<StreamSet>,
+    /// Of a part that has very many streams: these.
+    pub(super) slots: Option<PartSlots>,
     /// Filters of words of columns that the filter has words for.
     pub(super) words: HashMap<String, Arc<ColumnIndex>>,
+}
+
+impl Opened {
+    /// How a field follows from the stream of a row; `None`: it does not, or that is not known.
+    pub(super) fn of_stream(&self, name: &str) -> Option<StreamValue> {
+        let Self { logs, part, .. } = self;
+        if let Some(at) = logs.columns.find(name) {
+            return logs.columns.columns[at].of_stream.then(|| StreamValue::Label(name.to_owned()));
+        }
+        match logs.columns.constants.get(name) {
+            Some(value) => Some(StreamValue::Same(value.as_str().into())),
+            None if !logs.has.overflow || !part.meta.names.may_contain(name) => Some(StreamValue::Same("".into())),
+            None => None,
+        }
+    }
+
+    /// The same of names that are no fields, too.
+    pub(super) fn any_of_stream(&self, name: &str) -> Option<StreamValue> {
+        super::block::computed(name).unwrap_or_else(|| self.of_stream(name))
+    }
+
+    /// Streams of which alone rows may be given; `None`: all of them may.
+    async fn wanted(&self, slots: &PartSlots, request: &LogRequest, stats: &ReadStats) -> Result<Option<StreamSet>> {
+        let chosen = slots.may_match(&request.filter, &|name| self.any_of_stream(name)).await?;
+        if let Some(chosen) = &chosen {
+            add(&stats.streams, self.part.meta.series);
+            add(&stats.streams_chosen, chosen.count());
+        }
+        Ok(match (&self.allowed, chosen) {
+            (Some(allowed), Some(chosen)) => Some(allowed.and(&chosen)),
+            (None, Some(chosen)) => Some(StreamSet::clone(&chosen)),
+            (allowed, None) => allowed.clone(),
+        })
+    }
 }
 
 /// First and last nanosecond of what a part may hold.
@@ -102,14 +140,27 @@ impl PartScan {
             first <= max && min <= last
         });
         let mut groups = Vec::new();
+        if let Some(slots) = &opened.slots {
+            let streams = opened.wanted(slots, &self.request, stats).await?;
+            for group in wanted {
+                let matching = match &streams {
+                    None => true,
+                    Some(streams) => streams.any_in(&slots.streams_within(&logs.group_rows(group)).await?),
+                };
+                if matching {
+                    groups.push(Group::new(Arc::clone(opened), group));
+                }
+            }
+            return Ok(groups);
+        }
+        let all = logs.streams.as_deref().unwrap_or_default();
         for group in wanted {
             let range = logs.group_rows(group);
-            let streams = streams_of(&logs.streams, &range);
-            let visible = opened.allowed.as_ref().is_none_or(|a| a[streams.clone()].contains(&true));
+            let streams = streams_of(all, &range);
+            let numbers = streams.start as u32..streams.end as u32;
+            let visible = opened.allowed.as_ref().is_none_or(|a| a.any_in(&numbers));
             let matching = visible
-                && logs.streams[streams]
-                    .iter()
-                    .any(|s| prune::stream_may_match(&self.request.filter, &s.stream, s.range));
+                && all[streams].iter().any(|s| prune::stream_may_match(&self.request.filter, &s.stream, s.range));
             if matching {
                 groups.push(Group::new(Arc::clone(opened), group));
             }
@@ -121,8 +172,18 @@ impl PartScan {
         let logs = self.part.logs(stats).await?;
         add(&stats.parts_read, 1);
         add(&stats.pages_total, logs.footer.pages());
-        let allowed = (!self.access.is_full())
-            .then(|| logs.streams.iter().map(|s| self.access.allows(&s.stream.service)).collect());
+        let slots = match logs.streams {
+            None => Some(PartSlots::new(Arc::clone(&self.part), Arc::clone(stats))),
+            Some(_) => None,
+        };
+        let allowed = match (&logs.streams, &slots) {
+            _ if self.access.is_full() => None,
+            (_, Some(slots)) => Some(allowed(slots, &self.access).await?),
+            (streams, None) => {
+                let all = streams.as_deref().unwrap_or_default();
+                Some(StreamSet::of(all.len(), |i| self.access.allows(&all[i].stream.service)))
+            }
+        };
         let mut words = HashMap::new();
         for name in prune::fields_with_words(&self.request.filter) {
             let kind = logs.columns.find(&name).map(|at| logs.columns.columns[at].kind);
@@ -132,7 +193,7 @@ impl PartScan {
                 words.insert(name, index);
             }
         }
-        Ok(Arc::new(Opened { part: Arc::clone(&self.part), logs, allowed, words }))
+        Ok(Arc::new(Opened { part: Arc::clone(&self.part), logs, allowed, slots, words }))
     }
 }
 
@@ -149,7 +210,7 @@ pub(super) async fn streams(
     access: &Access,
     selector: &StreamSelector,
     range: (i64, i64),
-    stats: &ReadStats,
+    stats: &Arc<ReadStats>,
     found: &mut BTreeMap<StreamId, LabelSet>,
 ) -> Result<()> {
     let parts = snapshot.visible.table(table::TABLE.name);
@@ -160,23 +221,45 @@ pub(super) async fn streams(
             continue;
         }
         add(&stats.parts_read, 1);
-        let logs = match part.logs(stats).await {
-            Ok(logs) => logs,
-            Err(e) => {
-                leave_out(stats, e)?;
-                continue;
-            }
-        };
-        let wanted = logs.streams.iter().filter(|s| {
-            s.range.0 <= range.1
-                && range.0 <= s.range.1
-                && access.allows(&s.stream.service)
-                && !found.contains_key(&s.stream.id)
-                && selects(selector, &s.stream)
-        });
-        let wanted: Vec<_> = wanted.map(|s| (s.stream.id, s.stream.labels.clone())).collect();
-        found.extend(wanted);
+        if let Err(e) = streams_in(part, access, selector, range, stats, found).await {
+            leave_out(stats, e)?;
+        }
     }
+    Ok(())
+}
+
+async fn streams_in(
+    part: &Arc<Part>,
+    access: &Access,
+    selector: &StreamSelector,
+    range: (i64, i64),
+    stats: &Arc<ReadStats>,
+    found: &mut BTreeMap<StreamId, LabelSet>,
+) -> Result<()> {
+    let logs = part.logs(stats).await?;
+    let Some(streams) = &logs.streams else {
+        let slots = PartSlots::new(Arc::clone(part), Arc::clone(stats));
+        let mut set = StreamSet::clone(&*slots.set(StreamTest::Selector(selector)).await?);
+        if !access.is_full() {
+            set = set.and(&allowed(&slots, access).await?);
+        }
+        let each = &mut |id: StreamId, labels: &dyn Fn() -> Result<LabelSet>| {
+            if let std::collections::btree_map::Entry::Vacant(new) = found.entry(id) {
+                new.insert(labels()?);
+            }
+            Ok(())
+        };
+        return slots.infos(&set, range, each).await;
+    };
+    let wanted = streams.iter().filter(|s| {
+        s.range.0 <= range.1
+            && range.0 <= s.range.1
+            && access.allows(&s.stream.service)
+            && !found.contains_key(&s.stream.id)
+            && selects(selector, &s.stream)
+    });
+    let wanted: Vec<_> = wanted.map(|s| (s.stream.id, s.stream.labels.clone())).collect();
+    found.extend(wanted);
     Ok(())
 }
 

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use quiver_types::logs::{LogSnapshot, LogSource, StreamId, StreamInfo, StreamSelector};
 use quiver_types::{Access, LabelSet, ReadStats, Result};
 
-use super::eval::selects;
+use super::choose::StreamTest;
+use super::live::LiveStreams;
 use super::parts;
 use crate::snapshot::{Shared, Snapshot};
 
@@ -44,17 +45,20 @@ impl LogSnapshot for StoreLogSnapshot {
         access: &Access,
         selector: &StreamSelector,
         range: (i64, i64),
-        stats: &ReadStats,
+        stats: &Arc<ReadStats>,
     ) -> Result<Vec<StreamInfo>> {
         let mut found: BTreeMap<StreamId, LabelSet> = BTreeMap::new();
         for generation in &self.snapshot.visible.generations {
             let view = generation.log_view(range, self.snapshot.seq);
-            let mut used = vec![false; view.streams.len()];
+            let streams = LiveStreams::new(view.streams, view.index, access, stats);
+            let chosen = streams.set(StreamTest::Selector(selector)).await?;
             for (chunk, rows) in &view.chunks {
-                chunk.rows.slots[..*rows].iter().for_each(|&slot| used[slot as usize] = true);
+                let slots = chunk.rows.slots[..*rows].iter();
+                for &slot in slots.filter(|&&slot| chosen.contains(slot) && streams.allows(slot)) {
+                    let stream = streams.stream(slot);
+                    found.entry(stream.id).or_insert_with(|| stream.labels.clone());
+                }
             }
-            let wanted = view.streams.iter().zip(used).filter(|(s, used)| *used && access.allows(&s.service));
-            found.extend(wanted.filter(|(s, _)| selects(selector, s)).map(|(s, _)| (s.id, s.labels.clone())));
         }
         parts::streams(&self.snapshot, access, selector, range, stats, &mut found).await?;
         Ok(found.into_iter().map(|(id, labels)| StreamInfo { id, labels }).collect())

@@ -50,6 +50,10 @@ pub(super) const WINDOW_BYTES: f32 = (2 << 20) as f32;
 /// Blocks up to this are read as a whole.
 pub(super) const WIDE_BYTES: u64 = 4 << 20;
 
+/// Whoever wants no more rows gets them out of windows of so many that are looked at.
+const FEW_ROWS: usize = 1024;
+const PROBE_ROWS: usize = 8192;
+
 /// See [`AnyOrder`].
 pub(super) struct OpenBlock {
     block: Box<dyn Block>,
@@ -81,13 +85,18 @@ impl OpenBlock {
         let (mut rows, mut unfiltered) = match matching {
             Some(rows) => (rows, false),
             None => {
-                let rows = block.allowed();
+                let rows = block.allowed().await?;
                 (block.candidates(filter, rows).await?, true)
             }
         };
         let mut row_bytes = Vec::new();
         if !none(&rows) {
             row_bytes = block.row_bytes(&|name| scan.gives(name), WIDE_BYTES);
+        }
+        if unfiltered && most <= FEW_ROWS && scan.filter_fields.any() && rows.count_set_bits() > PROBE_ROWS {
+            // Who wants few rows mostly has them before all rows are looked at.
+            let windows = windows(&rows, PROBE_ROWS, &row_bytes);
+            return Ok(Self { block, rows, windows, unfiltered, wide: true });
         }
         let wide = !row_bytes.is_empty();
         if unfiltered {
@@ -228,8 +237,8 @@ async fn take(block: &mut dyn Block, scan: &Scan) -> quiver_types::Result<Taken>
             Taken::Counted(to_batch(counts, projection)?, bytes)
         }
         LogForm::FieldCounts => Taken::Counted(field_counts(block, projection, schema, &rows).await?, 0),
-        LogForm::Counted => match by_stream(block, request, projection, schema, &rows) {
-            Some(batch) => Taken::Counted(batch?, 0),
+        LogForm::Counted => match by_stream(block, request, projection, schema, &rows).await? {
+            Some(batch) => Taken::Counted(batch, 0),
             None => Taken::Rows(Some(rows)),
         },
         LogForm::Rows => Taken::Rows(Some(rows)),
@@ -239,7 +248,7 @@ async fn take(block: &mut dyn Block, scan: &Scan) -> quiver_types::Result<Taken>
 /// Gives the rows of a block that match and that the caller may see.
 pub(super) async fn matching(block: &mut dyn Block, scan: &Scan) -> quiver_types::Result<BooleanBuffer> {
     let filter = &scan.request.filter;
-    let rows = block.allowed();
+    let rows = block.allowed().await?;
     let rows = block.candidates(filter, rows).await?;
     eval(block, filter, rows).await
 }

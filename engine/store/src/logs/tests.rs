@@ -4,6 +4,7 @@ mod marks;
 mod model;
 mod parts;
 mod property;
+mod streams;
 mod windows;
 
 use std::time::Duration;
@@ -50,9 +51,17 @@ pub(super) async fn open(settings: StoreSettings) -> Arc<Store> {
 
 /// Reads a table with two partitions at hand.
 pub(super) async fn read(store: &Store, access: &Access, request: &LogRequest) -> Vec<RecordBatch> {
-    let snapshot = logs_source(store).snapshot();
-    let stats = Arc::new(ReadStats::default());
-    let table = logs_table(&*snapshot, access, request.clone(), stats).expect("a table");
+    read_of(&*logs_source(store).snapshot(), access, request, &Arc::default()).await
+}
+
+/// The same of a snapshot.
+pub(super) async fn read_of(
+    snapshot: &dyn LogSnapshot,
+    access: &Access,
+    request: &LogRequest,
+    stats: &Arc<ReadStats>,
+) -> Vec<RecordBatch> {
+    let table = logs_table(snapshot, access, request.clone(), Arc::clone(stats)).expect("a table");
     let session = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(2));
     session.read_table(table).expect("readable").collect().await.expect("read")
 }

@@ -9,7 +9,7 @@ use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 use quiver_types::logs::{CountedField, ValueCounts, ValueLimits};
 
-use super::block::{Block, COMPUTED, column, of_stream};
+use super::block::{Block, COMPUTED, column, given_by_stream};
 use super::column::{Column, Values, dictionary};
 use super::eval::within;
 use crate::error::{Context, Result};
@@ -41,10 +41,17 @@ pub(super) async fn value_counts(
             counts.leave_out(field);
             continue;
         }
-        match of_stream(block, &name) {
+        match given_by_stream(block, &name) {
             Some(value) => {
-                for (stream, rows) in block.stream_counts(rows) {
-                    counts.add(field, &value.of(&stream), rows);
+                let mut buffer = String::new();
+                for window in windows.iter().flatten() {
+                    if counts.is_out(field) {
+                        break;
+                    }
+                    let (values, rows) = block.by_streams(std::slice::from_ref(&value), window).await?;
+                    for (values, (at, rows)) in values.iter().flat_map(|v| rows.iter().enumerate().map(move |r| (v, r))) {
+                        counts.add(field, values.text(at, &mut buffer), *rows);
+                    }
                 }
             }
             None => {

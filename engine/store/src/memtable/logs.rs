@@ -18,6 +18,7 @@ use parking_lot::RwLock;
 use quiver_types::{LabelSet, LogsBatch, SeriesId};
 use smallvec::SmallVec;
 
+use super::log_streams::{StreamIndex, StreamList};
 use super::views::{TextSources, TextViews};
 use crate::error::{Context, Error, Result};
 use crate::wal::record;
@@ -82,12 +83,16 @@ pub(crate) struct LogChunk {
 
 /// The log rows of a generation.
 #[derive(Debug, Default)]
-pub(crate) struct LiveLogs(RwLock<Inner>);
+pub(crate) struct LiveLogs {
+    inner: RwLock<Inner>,
+    /// Of the streams; apart from the rows, so that who looks something up there holds no writer up.
+    index: Arc<StreamIndex>,
+}
 
 #[derive(Debug, Default)]
 struct Inner {
     chunks: Vec<Arc<LogChunk>>,
-    streams: Vec<Arc<LiveStream>>,
+    streams: StreamList,
     slots: HashMap<(SeriesId, Arc<str>), u32, FixedState>,
     days: BTreeSet<i32>,
 }
@@ -98,7 +103,9 @@ pub(crate) struct LogsView {
     /// Batches, with the number of rows that count.
     pub(crate) chunks: Vec<(Arc<LogChunk>, usize)>,
     /// Streams by slot.
-    pub(crate) streams: Vec<Arc<LiveStream>>,
+    pub(crate) streams: StreamList,
+    /// Which of them have a label; extended by who asks.
+    pub(crate) index: Arc<StreamIndex>,
 }
 
 impl PreparedLogs {
@@ -375,7 +382,7 @@ impl LogChunk {
 impl LiveLogs {
     /// Finds the slot of a stream with a service, or gives it the next; `true`: it is new.
     pub(crate) fn slot(&self, stream: &LiveStream) -> (u32, bool) {
-        let mut inner = self.0.write();
+        let mut inner = self.inner.write();
         let key = (stream.id, Arc::clone(&stream.service));
         if let Some(&slot) = inner.slots.get(&key) {
             return (slot, false);
@@ -391,7 +398,7 @@ impl LiveLogs {
         let chunk = LogChunk::new(rows, seq);
         let mut grown = chunk.bytes;
         let mut freed = 0;
-        let mut inner = self.0.write();
+        let mut inner = self.inner.write();
         inner.days.extend(days);
         inner.chunks.push(Arc::new(chunk));
         // As a binary counter: each row is copied some twelve times at most.
@@ -414,17 +421,22 @@ impl LiveLogs {
 
     /// Days of its rows, ascending.
     pub(crate) fn days(&self) -> Vec<i32> {
-        self.0.read().days.iter().copied().collect()
+        self.inner.read().days.iter().copied().collect()
     }
 
     /// What writes up to a relative sequence number put in, as far as it may lie in a range.
     pub(crate) fn view(&self, cut: u32, range: (i64, i64)) -> LogsView {
-        let inner = self.0.read();
+        let inner = self.inner.read();
         let touches = |c: &Arc<LogChunk>| c.range.0 <= range.1 && range.0 <= c.range.1;
         let chunks = inner.chunks.iter().filter(|c| touches(c)).map(|c| (Arc::clone(c), c.visible(cut)));
         let chunks: Vec<_> = chunks.filter(|(_, rows)| *rows > 0).collect();
-        let streams = if chunks.is_empty() { Vec::new() } else { inner.streams.clone() };
-        LogsView { chunks, streams }
+        let streams = if chunks.is_empty() { StreamList::default() } else { inner.streams.clone() };
+        LogsView { chunks, streams, index: Arc::clone(&self.index) }
+    }
+
+    /// Gives the bytes that queries have added to the index of streams since it was last asked.
+    pub(crate) fn take_grown(&self) -> usize {
+        self.index.take_grown()
     }
 }
 

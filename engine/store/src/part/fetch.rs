@@ -101,9 +101,14 @@ fn merge(ranges: impl IntoIterator<Item = Range<u64>>, gap: u64) -> Vec<Range<u6
     out
 }
 
+/// Says whether files of a kind tell where data is.
+fn is_index(kind: &str) -> bool {
+    matches!(kind, "series" | "index" | "streams" | "rollup" | "filters" | "labels" | "traces")
+}
+
 /// The counter for the bytes of a kind of file.
 fn bytes_counter<'a>(kind: &str, stats: &'a ReadStats) -> &'a AtomicU64 {
-    if matches!(kind, "series" | "index" | "streams" | "rollup" | "filters") {
+    if is_index(kind) {
         &stats.index_bytes_read
     } else {
         &stats.bytes_read
@@ -282,7 +287,7 @@ impl Part {
             );
             base += bounds[1] - bounds[0];
         }
-        if !matches!(file.kind.as_str(), "series" | "index" | "streams" | "rollup" | "filters") {
+        if !is_index(&file.kind) {
             stats::add(&stats.pages_read, pages);
         }
         if groups.is_empty() {

@@ -1,9 +1,17 @@
-//! A part of logs: what its columns are ([`LogColumns`]), writing ([`LogPartWriter`]) and reading ([`PartLogs`]).
+//! A part of logs: what its columns are ([`LogColumns`]), writing ([`LogPartWriter`]) and reading ([`PartLogs`]), its
+//! streams ([`StreamBlocks`]) and which of them have a label ([`Part::each_label_value`](super::Part)).
 
 mod columns;
+mod labels_file;
 mod reader;
+mod set;
+mod streams;
+mod streams_file;
 mod writer;
 
 pub(crate) use columns::{ColumnKind, ColumnPlan, LogColumns, NamePolicy, merged_columns, worth_codes};
+pub(crate) use labels_file::{KIND_LABEL, KIND_SERVICE};
 pub(crate) use reader::{ColumnIndex, PartLogs, PartStream, page_numbers, page_times, read_schema};
+pub(crate) use set::{StreamSet, StreamSetBuilder};
+pub(crate) use streams::{KeptPiece, LabelRuns, StreamBlocks, StreamColumns, StreamPiece};
 pub(crate) use writer::{GROUP_ROWS, GroupColumns, LogPartWriter, Optional, array_type};

@@ -39,6 +39,14 @@ impl Part {
         Self { meta, io, cache, decoding: tokio::sync::Mutex::new(()) }
     }
 
+    /// The same part as it was before a kind of file was known, with caches of its own.
+    #[cfg(test)]
+    pub(crate) fn without(&self, kind: &str) -> Self {
+        let mut meta = self.meta.clone();
+        meta.files.retain(|file| file.kind != kind);
+        Self::new(meta, Arc::clone(&self.io), Arc::new(Caches::new(64 << 20, false)))
+    }
+
     pub(super) fn io(&self) -> &dyn PartIo {
         &*self.io
     }

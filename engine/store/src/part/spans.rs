@@ -9,6 +9,7 @@ mod read;
 mod rollup;
 mod rows;
 mod slowest;
+mod traces;
 mod write;
 
 pub(crate) use filters::without;
@@ -16,6 +17,7 @@ pub(crate) use groups::{SpanGroup, can_hold};
 pub(crate) use own::{OwnColumn, own_columns};
 pub(crate) use read::{SpanIndex, needed};
 pub(crate) use rows::{AttributeColumn, PartRows, SpanRows};
+pub(crate) use traces::TraceFilter;
 pub(crate) use write::{GROUP_ROWS, SpanPartWriter, equal_but_received, roll_up, sorted};
 
 use quiver_types::spans::Place;

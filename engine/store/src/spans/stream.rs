@@ -2,15 +2,18 @@
 //! the batches that they become.
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
+use futures::StreamExt;
 use quiver_types::spans::{SpanFilter, SpanRequest, TextTest, schema_of};
 use quiver_types::tables::spans::{self, MINUTE_NS};
 use quiver_types::{Access, ReadStats, stats};
+
+use tokio::sync::OnceCell;
 
 use super::eval::matching;
 use super::live::LiveRows;
@@ -18,11 +21,13 @@ use super::repeats::Repeats;
 use crate::error::{Result, leave_out};
 use crate::memtable::spans::SpanChunk;
 use crate::part::spans::{PartRows, SpanIndex, SpanRows, needed, without};
-use crate::part::{Part, PartMeta};
+use crate::part::{Part, PartId, PartMeta};
 use crate::snapshot::Snapshot;
 
 /// Rows of a part that are decoded at once.
 const STEP_ROWS: u64 = 64 * 1024;
+/// Filters of traces that are read at once.
+const FILTERS_AT_ONCE: usize = 16;
 /// So many are read with all columns at once.
 const SMALL_ROWS: u64 = 4096;
 
@@ -40,6 +45,8 @@ pub(crate) struct ScanShared {
     pub(crate) pruned: [usize; 2],
     snapshot: Snapshot,
     repeats: Arc<Repeats>,
+    /// Of a look-up of traces: the parts that may hold one of them.
+    holders: OnceCell<HashSet<PartId>>,
 }
 
 /// Gives the services of which every matching span is one; none: any.
@@ -84,7 +91,28 @@ impl ScanShared {
         let pruned = [all.len() - timely.len(), timely.len() - parts.len()];
         stats::add(&stats.parts_total, all.len() as u64);
         let (parts_total, snapshot) = (all.len(), snapshot_kept);
-        Self { request, access, stats, live, parts, parts_total, pruned, snapshot, repeats }
+        let holders = OnceCell::new();
+        Self { request, access, stats, live, parts, parts_total, pruned, snapshot, repeats, holders }
+    }
+
+    /// Says whether a part may hold one of the traces that are asked for. The filters of all parts are read at once.
+    async fn may_hold(&self, part: &Part) -> Result<bool> {
+        let Some(ids) = self.request.filter.traces() else { return Ok(true) };
+        let holders = self.holders.get_or_try_init(async || -> Result<HashSet<PartId>> {
+            let ask = async |part: &Arc<Part>| (part.meta.id, part.may_hold_traces(ids.iter(), &self.stats).await);
+            let mut answers = futures::stream::iter(self.parts.iter().map(ask)).buffer_unordered(FILTERS_AT_ONCE);
+            let mut holders = HashSet::new();
+            while let Some((part, holds)) = answers.next().await {
+                match holds {
+                    Ok(true) => _ = holders.insert(part),
+                    Ok(false) => {}
+                    Err(e) => leave_out(&self.stats, e)?,
+                }
+                self.stats.check()?;
+            }
+            Ok(holders)
+        });
+        Ok(holders.await?.contains(&part.meta.id))
     }
 
     /// Number of live batches.
@@ -318,6 +346,9 @@ impl SpanStream {
             return rows.project(&keep, columns).map(Some);
         }
         let Some(part) = scan.parts.get(unit - scan.live.len()) else { return Ok(None) };
+        if !scan.may_hold(part).await? {
+            return Ok(Some(RecordBatch::new_empty(schema_of(columns))));
+        }
         match open(&scan, Arc::clone(part)).await {
             Ok(opened) => self.part = Some(opened),
             Err(e) => leave_out(&scan.stats, e)?,
@@ -328,7 +359,10 @@ impl SpanStream {
 
 pub(super) async fn open(scan: &ScanShared, part: Arc<Part>) -> Result<OpenPart> {
     let filter = &scan.request.filter;
-    let index = part.span_index(&scan.stats).await?;
+    let index = match filter.traces() {
+        Some(ids) => part.trace_index(ids.iter(), &scan.stats).await?,
+        None => part.span_index(&scan.stats).await?,
+    };
     let timely = index.starts(filter.start_bounds());
     let ranges: Vec<Range<u64>> = match filter.traces() {
         Some(ids) => {

@@ -137,6 +137,11 @@ pub struct FieldNames {
 }
 
 impl FieldNames {
+    /// Says whether there are any.
+    pub fn any(&self) -> bool {
+        !self.names.is_empty() || !self.prefixes.is_empty()
+    }
+
     /// Says whether a field is one of them.
     pub fn contains(&self, name: &str) -> bool {
         self.names.contains(name) || self.prefixes.iter().any(|prefix| name.starts_with(prefix))

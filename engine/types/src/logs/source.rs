@@ -40,7 +40,7 @@ pub trait LogSnapshot: Send + Sync + fmt::Debug {
         access: &Access,
         selector: &StreamSelector,
         range: (i64, i64),
-        stats: &ReadStats,
+        stats: &Arc<ReadStats>,
     ) -> Result<Vec<StreamInfo>>;
 
     /// For the store, which gets its own snapshot back.

@@ -1,5 +1,6 @@
-//! Log rows: a part is files `.rows`, `.streams`, `.index` (the last absent when empty). Rows are sorted by stream, then
-//! time; streams stand once per part, rows refer to them by number (`architecture` 3 and 5).
+//! Log rows: a part is files `.rows`, `.streams`, `.index`, `.labels`. Rows are sorted by stream, then time; streams stand
+//! once per part, rows refer to them by number (`architecture` 3 and 5). The index is absent when it is empty, `.labels`
+//! where streams are few enough to be read at once.
 //!
 //! Beside the fixed columns `.rows` has a column for each field that is common in the part, under the field's own name;
 //! the others stand in `__q_fields`. Names that begin with `__q_` are ours: a field of such a name never gets a column.
@@ -20,6 +21,7 @@ pub const TABLE: TableDef = TableDef {
         FileDef { kind: "rows", schema: rows },
         FileDef { kind: "streams", schema: streams },
         FileDef { kind: "index", schema: index },
+        FileDef { kind: "labels", schema: labels },
     ],
     dynamic: true,
     sort_key: &["__q_stream", TIME],
@@ -91,6 +93,16 @@ pub fn index() -> SchemaRef {
         Field::new("first_row", DataType::UInt64, false),
         Field::new("rows", DataType::UInt64, false),
         Field::new("payload", DataType::Binary, false),
+    ]))
+}
+
+/// Columns of `.labels`: which streams have a value of a label, a service, or an identifier; sorted by kind, label, value.
+pub fn labels() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("kind", DataType::UInt8, false),
+        Field::new("label", DataType::Utf8, false),
+        Field::new("value", DataType::Utf8, false),
+        Field::new("streams", DataType::Binary, false),
     ]))
 }
 

@@ -1,4 +1,4 @@
-//! Spans: a part is files `.rows`, `.index` and `.rollup`. Rows are sorted by the minute of their start, then trace, then start, so
+//! Spans: a part is files `.rows`, `.index`, `.rollup`, and `.traces` where the index is large. Rows are sorted by the minute of their start, then trace, then start, so
 //! that a trace lies together and time still prunes (`architecture` 3 and 5).
 //!
 //! Beside the fixed columns `.rows` has one for each attribute that is common in the part: `attributes.<key>` and
@@ -21,6 +21,7 @@ pub const TABLE: TableDef = TableDef {
         FileDef { kind: "rows", schema: rows },
         FileDef { kind: "index", schema: index },
         FileDef { kind: "rollup", schema: rollup_schema },
+        FileDef { kind: "traces", schema: traces },
     ],
     dynamic: true,
     sort_key: &["minute", "trace_id", "start_time"],
@@ -122,6 +123,11 @@ pub fn rows() -> SchemaRef {
 pub fn index() -> SchemaRef {
     let number = |name: &str| Field::new(name, DataType::UInt32, false);
     Arc::new(Schema::new(vec![number("trace"), number("row"), number("rows")]))
+}
+
+/// Columns of `.traces`: a filter of all trace ids of the part.
+pub fn traces() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("filter", DataType::Binary, false)]))
 }
 
 /// Gives the hash of a trace id, as the index has it. Ids are random, but not those of every sender.

@@ -24,6 +24,9 @@ use super::writer::{COLUMNS_KEY, Optional};
 use crate::error::{Error, Result};
 use crate::memtable::logs::LiveStream;
 
+/// Rows of a stream from which on it is long: fewer are read as fast as their stream is looked up.
+const LONG_ROWS: u64 = 8;
+
 /// A stream of a part.
 #[derive(Debug, Clone)]
 pub(crate) struct PartStream {
@@ -38,7 +41,10 @@ pub(crate) struct PartStream {
 #[derive(Debug)]
 pub(crate) struct PartLogs {
     pub(crate) columns: LogColumns,
-    pub(crate) streams: Vec<PartStream>,
+    /// Its streams; `None`: they are many, and read by blocks where they are wanted.
+    pub(crate) streams: Option<Vec<PartStream>>,
+    /// Whether streams have many rows each: what follows from the stream is then looked up by stream.
+    pub(crate) long_streams: bool,
     /// The footer of `.rows`.
     pub(crate) footer: Arc<Footer>,
     pub(crate) has: Optional,
@@ -139,7 +145,8 @@ impl PartLogs {
     }
 
     fn memory_bytes(&self) -> u64 {
-        let streams = self.streams.iter().map(|s| s.stream.labels.canonical().len() + 160).sum::<usize>();
+        let streams = self.streams.iter().flatten();
+        let streams = streams.map(|s| s.stream.labels.canonical().len() + 160).sum::<usize>();
         let columns = self.columns.columns.iter().map(|c| c.name.len() + 64).sum::<usize>();
         (streams + columns + self.group_ranges.len() * 16 + 1024) as u64
     }
@@ -176,7 +183,8 @@ impl Part {
         let columns = footer.value(COLUMNS_KEY).ok_or_else(|| damaged(&file.key, "its columns are not told"))?;
         let columns: LogColumns = serde_json::from_str(columns)
             .map_err(|e| damaged(&file.key, "its columns cannot be read").with_source(e))?;
-        let streams = self.read_streams(purpose, stats).await?;
+        let in_blocks = purpose == Purpose::Query && self.has_labels();
+        let streams = if in_blocks { None } else { Some(self.read_streams(purpose, stats).await?) };
         let has = Optional {
             severity: footer.column(SEVERITY_NUMBER).is_some(),
             observed: footer.column(OBSERVED_TIME).is_some(),
@@ -185,15 +193,19 @@ impl Part {
         let group_ranges = (0..footer.group_starts().len() - 1)
             .map(|g| {
                 let rows = footer.group_starts()[g]..footer.group_starts()[g + 1];
-                let at = streams.partition_point(|s: &PartStream| s.rows.end <= rows.start);
-                let here = streams[at..].iter().take_while(|s| s.rows.start < rows.end);
                 let pages = page_times(&footer, g);
-                let of_streams =
-                    here.fold((i64::MAX, i64::MIN), |(min, max), s| (min.min(s.range.0), max.max(s.range.1)));
-                pages.iter().map(|p| p.1).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or(of_streams)
+                let of_pages = pages.iter().map(|p| p.1).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+                let of_streams = || {
+                    let Some(streams) = &streams else { return (i64::MIN, i64::MAX) };
+                    let at = streams.partition_point(|s: &PartStream| s.rows.end <= rows.start);
+                    let here = streams[at..].iter().take_while(|s| s.rows.start < rows.end);
+                    here.fold((i64::MAX, i64::MIN), |(min, max), s| (min.min(s.range.0), max.max(s.range.1)))
+                };
+                of_pages.unwrap_or_else(of_streams)
             })
             .collect();
-        Ok(PartLogs { columns, streams, footer, has, group_ranges })
+        let long_streams = self.meta.series.saturating_mul(LONG_ROWS) <= self.meta.rows;
+        Ok(PartLogs { columns, streams, long_streams, footer, has, group_ranges })
     }
 
     async fn read_streams(&self, purpose: Purpose, stats: &ReadStats) -> Result<Vec<PartStream>> {

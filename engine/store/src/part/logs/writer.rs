@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayBuilder, ArrayRef, AsArray, BinaryBuilder, DictionaryArray, FixedSizeBinaryBuilder, MapArray,
-    RecordBatch, StringArray, StringBuilder, TimestampNanosecondArray, UInt8Array, UInt32Array, UInt64Array,
+    Array, ArrayRef, AsArray, BinaryBuilder, DictionaryArray, MapArray, RecordBatch, StringArray,
+    TimestampNanosecondArray, UInt8Array, UInt32Array, UInt64Array,
 };
-use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, UInt32Type};
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
@@ -22,6 +21,8 @@ use super::super::bloom::{Words, hash};
 use super::super::file::{Choices, PartFile, Unfinished, codec, column, properties};
 use super::super::{FileMeta, NameFilter, PartMeta, PartSpec, SERVICES_MAX};
 use super::columns::{ColumnKind, LogColumns};
+use super::labels_file;
+use super::streams_file::Streams;
 use crate::error::{Context, Error, Result};
 use crate::memtable::logs::LiveStream;
 
@@ -192,8 +193,9 @@ impl LogPartWriter {
         let range = (table::millis_of(self.range.0), table::millis_of(self.range.1));
         let mut files = vec![self.streams.write(root, spec, range, unfinished)?];
         files.extend(self.index.write(root, spec, range, unfinished)?);
+        files.extend(labels_file::write(self.streams.all(), root, spec, range, unfinished)?);
         let mut services: BTreeSet<String> = BTreeSet::new();
-        for stream in &self.streams.streams {
+        for stream in self.streams.all() {
             if services.len() <= SERVICES_MAX {
                 services.insert(stream.service.to_string());
             }
@@ -212,7 +214,7 @@ impl LogPartWriter {
             max_ts: range.1,
             rows: self.rows.rows(),
             bytes: 0,
-            series: self.streams.streams.len() as u64,
+            series: self.streams.all().len() as u64,
             services: if services_all { Vec::new() } else { services.into_iter().collect() },
             services_all,
             names,
@@ -306,82 +308,6 @@ fn rows_properties(spec: &PartSpec, plan: &LogColumns) -> WriterProperties {
         };
     }
     p.build()
-}
-
-/// The streams of a part, in the order of their numbers.
-#[derive(Debug, Default)]
-struct Streams {
-    streams: Vec<Arc<LiveStream>>,
-    first: Vec<u64>,
-    rows: Vec<u64>,
-    range: Vec<(i64, i64)>,
-}
-
-impl Streams {
-    /// Notes rows of a stream; those of one come together.
-    fn add(&mut self, stream: &Arc<LiveStream>, first_row: u64, times: &[i64]) -> u32 {
-        if self.streams.last().is_none_or(|last| **last != **stream) {
-            self.streams.push(Arc::clone(stream));
-            self.first.push(first_row);
-            self.rows.push(0);
-            self.range.push((i64::MAX, i64::MIN));
-        }
-        let at = self.streams.len() - 1;
-        self.rows[at] += times.len() as u64;
-        if let (Some(&first), Some(&last)) = (times.first(), times.last()) {
-            self.range[at] = (self.range[at].0.min(first), self.range[at].1.max(last));
-        }
-        at as u32
-    }
-
-    fn write(&self, root: &Path, spec: &PartSpec, range: (i64, i64), unfinished: &mut Unfinished) -> Result<FileMeta> {
-        let mut ids = FixedSizeBinaryBuilder::with_capacity(self.streams.len(), 16);
-        let (mut names, mut values) = (StringBuilder::new(), StringBuilder::new());
-        let mut offsets = vec![0i32];
-        for stream in &self.streams {
-            ids.append_value(stream.id.to_bytes()).internal("an id is not 16 bytes")?;
-            for (name, value) in stream.labels.iter() {
-                names.append_value(name);
-                values.append_value(value);
-            }
-            offsets.push(names.len() as i32);
-        }
-        let labels = map_of(offsets, names, values)?;
-        let times = |get: fn(&(i64, i64)) -> i64| -> ArrayRef {
-            Arc::new(TimestampNanosecondArray::from_iter_values(self.range.iter().map(get)).with_timezone("UTC"))
-        };
-        let columns: Vec<ArrayRef> = vec![
-            Arc::new(UInt32Array::from_iter_values(0..self.streams.len() as u32)),
-            Arc::new(ids.finish()),
-            Arc::new(labels),
-            Arc::new(StringArray::from_iter_values(self.streams.iter().map(|s| &*s.service))),
-            Arc::new(UInt64Array::from(self.first.clone())),
-            Arc::new(UInt64Array::from(self.rows.clone())),
-            times(|r| r.0),
-            times(|r| r.1),
-        ];
-        let batch = RecordBatch::try_new(table::streams(), columns).internal("cannot build a batch of streams")?;
-        let p = properties()
-            .set_compression(codec(spec.compression))
-            .set_column_dictionary_enabled(column(&["stream_id"]), false)
-            .delta(&["stream"])
-            .delta(&["first_row"])
-            .delta(&["rows"])
-            .delta(&["min_time"])
-            .delta(&["max_time"]);
-        let mut file = PartFile::create(root, spec, "streams", table::streams(), p.build(), unfinished)?;
-        file.write(&batch)?;
-        file.finish(spec, range, &["stream"])
-    }
-}
-
-fn map_of(offsets: Vec<i32>, mut names: StringBuilder, mut values: StringBuilder) -> Result<MapArray> {
-    let what = "cannot build a column of labels";
-    let DataType::Map(field, sorted) = table::map() else { return Err(Error::internal(what)) };
-    let DataType::Struct(fields) = field.data_type().clone() else { return Err(Error::internal(what)) };
-    let pairs: Vec<ArrayRef> = vec![Arc::new(names.finish()), Arc::new(values.finish())];
-    let entries = arrow::array::StructArray::try_new(fields, pairs, None).internal(what)?;
-    MapArray::try_new(field, OffsetBuffer::new(offsets.into()), entries, None, sorted).internal(what)
 }
 
 /// First row, number of rows, filter of their words.

@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::AsArray;
+use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{SchemaRef, UInt32Type};
+use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use quiver_types::spans::{AttributeTest, Place, SpanColumn, SpanFilter};
 use quiver_types::tables::spans::{
     ATTRIBUTE_PREFIX, ATTRIBUTES_REST, RESOURCE_PREFIX, RESOURCE_REST, SCOPE_REST, minute_of, trace_hash,
@@ -17,8 +18,9 @@ use super::rows::SpanRows;
 use super::slowest::{SLOWEST, Slowest};
 use super::{MINUTES, column_name};
 use crate::error::{Error, Result};
+use crate::part::FileMeta;
 use crate::part::fetch::Purpose;
-use crate::part::footer::damaged;
+use crate::part::footer::{Footer, damaged};
 use crate::part::reader::Part;
 
 /// Where the traces of a part are, and where its minutes begin.
@@ -98,10 +100,65 @@ impl SpanIndex {
         })
     }
 
+    /// What the footer of `.rows` tells.
+    fn of_footer(file: &FileMeta, footer: &Footer) -> Result<Self> {
+        let minutes = footer.value(MINUTES).and_then(|text| serde_json::from_str(text).ok());
+        let minutes = minutes.ok_or_else(|| damaged(&file.key, "its minutes cannot be read"))?;
+        let keys = footer.value(KEYS).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        Ok(Self { minutes, total: footer.rows(), keys, ..Self::default() })
+    }
+
+    /// Takes entries in whose hashes are wanted; `None`: they are of another type.
+    fn push(&mut self, batch: &RecordBatch, wanted: impl Fn(u32) -> bool) -> Option<()> {
+        let column = |i: usize| batch.column(i).as_primitive_opt::<UInt32Type>();
+        let (hashes, first, rows) = (column(0)?.values(), column(1)?.values(), column(2)?.values());
+        for at in (0..hashes.len()).filter(|&at| wanted(hashes[at])) {
+            self.hashes.push(hashes[at]);
+            self.first.push(first[at]);
+            self.rows.push(rows[at]);
+        }
+        Some(())
+    }
+
     fn memory_bytes(&self) -> u64 {
         let of_blocks = self.filters.memory_bytes() + self.slowest.memory_bytes();
         (self.hashes.len() * 12 + self.minutes.len() * 16 + of_blocks + 128) as u64
     }
+}
+
+/// An index up to this is read as a whole: that is one read, and pages are two.
+const INDEX_BYTES_WHOLE: u64 = 256 << 10;
+
+fn other_types(file: &FileMeta) -> Error {
+    damaged(&file.key, "its columns are of another type")
+}
+
+/// Rows of the index in pages that may hold one of some hashes, which ascend.
+fn pages_of(footer: &Footer, hashes: &[u32]) -> Vec<Range<u64>> {
+    let mut out: Vec<Range<u64>> = Vec::new();
+    for (group, bounds) in footer.group_starts().windows(2).enumerate() {
+        let index = footer.metadata().column_index().and_then(|i| i.get(group)).and_then(|g| g.first());
+        let pages = footer.page_locations(group, 0);
+        for (page, location) in pages.iter().enumerate() {
+            let may = match index {
+                Some(ColumnIndexMetaData::INT32(index)) => match (index.min_value(page), index.max_value(page)) {
+                    (Some(&min), Some(&max)) => {
+                        let at = hashes.partition_point(|&hash| hash < min as u32);
+                        hashes.get(at).is_some_and(|&hash| hash <= max as u32)
+                    }
+                    _ => true,
+                },
+                _ => true,
+            };
+            let end = pages.get(page + 1).map_or(bounds[1], |next| bounds[0] + next.first_row_index as u64);
+            match out.last_mut() {
+                _ if !may => {}
+                Some(last) if last.end == bounds[0] + location.first_row_index as u64 => last.end = end,
+                _ => out.push(bounds[0] + location.first_row_index as u64..end),
+            }
+        }
+    }
+    out
 }
 
 impl Part {
@@ -116,26 +173,43 @@ impl Part {
             return Err(Error::internal(format!("part `{}` lacks a file", self.meta.id)));
         };
         let footer = self.footer(rows, stats).await?;
-        let minutes = footer.value(MINUTES).and_then(|text| serde_json::from_str(text).ok());
-        let minutes = minutes.ok_or_else(|| damaged(&rows.key, "its minutes cannot be read"))?;
         // With its footer in one go: of a trace that nobody asked for before three reads are enough.
         let (index_footer, batches) = self.read_whole(file, stats).await?;
-        let filters = index_footer.value(FILTERS).and_then(SpanFilters::parse).unwrap_or_default();
-        let keys = footer.value(KEYS).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-        let slowest = index_footer.value(SLOWEST).and_then(Slowest::parse).unwrap_or_default();
-        let mut index = SpanIndex { minutes, total: footer.rows(), keys, filters, slowest, ..SpanIndex::default() };
+        let mut index = SpanIndex::of_footer(rows, &footer)?;
+        index.filters = index_footer.value(FILTERS).and_then(SpanFilters::parse).unwrap_or_default();
+        index.slowest = index_footer.value(SLOWEST).and_then(Slowest::parse).unwrap_or_default();
         for batch in &batches {
-            let column = |i: usize| batch.column(i).as_primitive_opt::<UInt32Type>();
-            let (Some(hashes), Some(first), Some(rows)) = (column(0), column(1), column(2)) else {
-                return Err(damaged(&file.key, "its columns are of another type"));
-            };
-            index.hashes.extend_from_slice(hashes.values());
-            index.first.extend_from_slice(first.values());
-            index.rows.extend_from_slice(rows.values());
+            index.push(batch, |_| true).ok_or_else(|| other_types(file))?;
         }
         let index = Arc::new(index);
         self.cache().span_indexes.insert(self.meta.id, Arc::clone(&index), index.memory_bytes());
         Ok(index)
+    }
+
+    /// Gives what of the index tells where some traces are: all of it, or, where it is large, the entries of their pages,
+    /// without filters of attributes and longest durations.
+    pub(crate) async fn trace_index<'t>(
+        &self,
+        ids: impl Iterator<Item = &'t [u8; 16]>,
+        stats: &ReadStats,
+    ) -> Result<Arc<SpanIndex>> {
+        let (Some(rows), Some(file)) = (self.meta.file("rows"), self.meta.file("index")) else {
+            return Err(Error::internal(format!("part `{}` lacks a file", self.meta.id)));
+        };
+        let small = self.meta.file("traces").is_none() || file.bytes <= INDEX_BYTES_WHOLE;
+        if small || self.cache().span_indexes.get(&self.meta.id).is_some() {
+            return self.span_index(stats).await;
+        }
+        let (footer, index_footer) = futures::try_join!(self.footer(rows, stats), self.footer(file, stats))?;
+        let mut index = SpanIndex::of_footer(rows, &footer)?;
+        let mut hashes: Vec<u32> = ids.map(|id| trace_hash(id)).collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        let wanted = pages_of(&index_footer, &hashes);
+        for batch in &self.read_batches(file, &index_footer, &wanted, None, 8192, Purpose::Query, stats).await? {
+            index.push(batch, |hash| hashes.binary_search(&hash).is_ok()).ok_or_else(|| other_types(file))?;
+        }
+        Ok(Arc::new(index))
     }
 
     /// Gives the names of the columns of `.rows`.

@@ -18,13 +18,15 @@ use super::keys::{KEYS, SpanKeys};
 use super::own::OwnColumn;
 use super::read::SpanIndex;
 use super::slowest::{SLOWEST, SlowestWriter};
-use super::{MINUTES, SpanGroup, rollup};
+use super::{MINUTES, SpanGroup, rollup, traces};
 use crate::error::{Context, Result};
 use crate::part::file::{Choices, PartFile, Unfinished, codec, column, properties};
 use crate::part::{NameFilter, Part, PartCompression, PartMeta, PartSpec, SERVICES_MAX};
 
 /// Rows of a page.
 const PAGE_ROWS: usize = 2048;
+/// Entries of a page of the index.
+const INDEX_PAGE_ROWS: usize = 4096;
 /// Largest dictionary of a column.
 const DICTIONARY_BYTES: usize = 32 * 1024;
 /// Rows that are made into columns at once: so many that what is read of them twice is still at hand.
@@ -297,6 +299,7 @@ impl SpanPartWriter {
         self.services.extend(self.slowest.services().iter().cloned());
         let index = self.write_index(range)?;
         let rollup = rollup::write(&self.root, &self.spec, rollup, range, &mut self.unfinished)?;
+        let traces = traces::write(&self.root, &self.spec, &self.traces, range, &mut self.unfinished)?;
         let services_all = self.services_all || self.services.len() > SERVICES_MAX;
         let services = if services_all { Vec::new() } else { self.services.into_iter().collect() };
         let mut meta = PartMeta {
@@ -316,7 +319,7 @@ impl SpanPartWriter {
             has_histograms: false,
             window: self.spec.window,
             origin: self.spec.origin.clone(),
-            files: vec![index, rollup],
+            files: [Some(index), Some(rollup), traces].into_iter().flatten().collect(),
         };
         let minutes = serde_json::to_string(&self.minutes).internal("cannot write the minutes of a part")?;
         self.file.put(MINUTES, minutes);
@@ -335,6 +338,9 @@ impl SpanPartWriter {
             .delta(&["trace"])
             .delta(&["row"])
             .delta(&["rows"])
+            .page_statistics(&["trace"])
+            .set_data_page_row_count_limit(INDEX_PAGE_ROWS)
+            .set_write_batch_size(INDEX_PAGE_ROWS)
             .build();
         let mut file = PartFile::create(&self.root, &self.spec, "index", table::index(), p, &mut self.unfinished)?;
         let numbers = |get: fn(&(u32, u32, u32)) -> u32| -> ArrayRef {

@@ -1,0 +1,188 @@
+//! The streams of the log rows of a generation by slot, and which of them have a label: an index for those who ask, made by
+//! them. Writers append streams and never wait for it.
+
+use std::ops::{Index, Range};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use parking_lot::RwLock;
+use quiver_types::SeriesId;
+use smallvec::SmallVec;
+
+use super::logs::LiveStream;
+
+/// Streams that are shared as one: a copy of the list costs a pointer for so many.
+const CHUNK: usize = 1024;
+/// What an entry of the index costs beside its text.
+const ENTRY_BYTES: usize = 96;
+
+/// Streams by slot.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StreamList {
+    chunks: Vec<Arc<Vec<Arc<LiveStream>>>>,
+    len: usize,
+}
+
+impl StreamList {
+    /// Number of streams.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// All of them, from a slot on.
+    pub(crate) fn from(&self, slot: usize) -> impl Iterator<Item = &Arc<LiveStream>> {
+        let first = self.chunks.get(slot / CHUNK..).unwrap_or_default();
+        first.iter().flat_map(|chunk| chunk.iter()).skip(slot % CHUNK)
+    }
+
+    /// Appends one.
+    pub(super) fn push(&mut self, stream: Arc<LiveStream>) {
+        if self.len.is_multiple_of(CHUNK) {
+            self.chunks.push(Arc::new(Vec::new()));
+        }
+        if let Some(last) = self.chunks.last_mut() {
+            // A snapshot may hold the last chunk.
+            Arc::make_mut(last).push(stream);
+            self.len += 1;
+        }
+    }
+}
+
+impl Index<usize> for StreamList {
+    type Output = Arc<LiveStream>;
+
+    fn index(&self, slot: usize) -> &Arc<LiveStream> {
+        &self.chunks[slot / CHUNK][slot % CHUNK]
+    }
+}
+
+/// Slots by label, service and identifier.
+#[derive(Debug, Default)]
+pub(crate) struct StreamIndex {
+    inner: RwLock<Indexed>,
+    /// Bytes by which it has grown since somebody asked.
+    grown: AtomicUsize,
+}
+
+type Values = HashMap<Box<str>, Vec<u32>, FixedState>;
+
+#[derive(Debug, Default)]
+struct Indexed {
+    /// Streams so far.
+    streams: usize,
+    labels: HashMap<Box<str>, Values, FixedState>,
+    services: Values,
+    ids: HashMap<SeriesId, SmallVec<[u32; 1]>, FixedState>,
+}
+
+/// Adds a slot to a value; gives the bytes that it took.
+fn add(values: &mut Values, value: &str, slot: u32) -> usize {
+    if let Some(slots) = values.get_mut(value) {
+        slots.push(slot);
+        return 2 * size_of::<u32>();
+    }
+    values.insert(value.into(), vec![slot]);
+    value.len() + ENTRY_BYTES
+}
+
+impl StreamIndex {
+    /// Takes in the streams that it does not know yet; each one comes once.
+    pub(crate) fn extend(&self, streams: &StreamList) {
+        if self.inner.read().streams >= streams.len() {
+            return;
+        }
+        let mut inner = self.inner.write();
+        let Indexed { streams: known, labels, services, ids } = &mut *inner;
+        let mut grown = 0;
+        for stream in streams.from(*known) {
+            let slot = *known as u32;
+            for (name, value) in stream.labels.iter() {
+                grown += match labels.get_mut(name) {
+                    Some(values) => add(values, value, slot),
+                    None => {
+                        let own = add(labels.entry(name.into()).or_default(), value, slot);
+                        own + name.len() + ENTRY_BYTES
+                    }
+                };
+            }
+            grown += add(services, &stream.service, slot) + ENTRY_BYTES / 2;
+            ids.entry(stream.id).or_default().push(slot);
+            *known += 1;
+        }
+        self.grown.fetch_add(grown, Relaxed);
+    }
+
+    /// Gives the bytes by which it has grown since it was last asked.
+    pub(crate) fn take_grown(&self) -> usize {
+        self.grown.swap(0, Relaxed)
+    }
+
+    /// Calls for each value of a label, or for one of them, with the slots that have it.
+    pub(crate) fn each_value(&self, label: &str, only: Option<&str>, visit: &mut dyn FnMut(&str, &[u32])) {
+        if let Some(values) = self.inner.read().labels.get(label) {
+            each(values, only, visit);
+        }
+    }
+
+    /// The same of services.
+    pub(crate) fn each_service(&self, only: Option<&str>, visit: &mut dyn FnMut(&str, &[u32])) {
+        each(&self.inner.read().services, only, visit);
+    }
+
+    /// Gives the slots with an identifier.
+    pub(crate) fn with_id(&self, id: SeriesId) -> Vec<u32> {
+        self.inner.read().ids.get(&id).map(|slots| slots.to_vec()).unwrap_or_default()
+    }
+}
+
+fn each(values: &Values, only: Option<&str>, visit: &mut dyn FnMut(&str, &[u32])) {
+    match only {
+        Some(value) => {
+            if let Some(slots) = values.get(value) {
+                visit(value, slots);
+            }
+        }
+        None => values.iter().for_each(|(value, slots)| visit(value, slots)),
+    }
+}
+
+/// Gives ascending slots as runs.
+pub(crate) fn runs_of(slots: &[u32]) -> impl Iterator<Item = Range<u32>> {
+    slots.chunk_by(|a, b| a + 1 == *b).filter_map(|run| Some(*run.first()?..*run.last()? + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::LabelSet;
+
+    use super::*;
+
+    #[test]
+    fn lists_and_their_index_grow() {
+        let (mut list, index) = (StreamList::default(), StreamIndex::default());
+        let mut snapshots = Vec::new();
+        for i in 0..3000u32 {
+            let (app, pod) = (format!("app{}", i % 3), format!("pod{i}"));
+            let labels = LabelSet::from_pairs([("app", &*app), ("pod", &*pod)]);
+            list.push(Arc::new(LiveStream { id: labels.id(), labels, service: app.into() }));
+            if i % 700 == 0 {
+                snapshots.push(list.clone());
+                index.extend(&list);
+            }
+        }
+        assert_eq!(snapshots.iter().map(StreamList::len).collect::<Vec<_>>(), [1, 701, 1401, 2101, 2801]);
+        index.extend(&list);
+        assert!(index.take_grown() > 3000 * ENTRY_BYTES && index.take_grown() == 0);
+        assert_eq!((list.len(), list.from(1500).count(), list.from(3000).count()), (3000, 1500, 0));
+        assert_eq!(list[2047].labels.get("pod"), "pod2047");
+        let mut found = Vec::new();
+        index.each_value("pod", Some("pod2047"), &mut |_, slots| found.extend_from_slice(slots));
+        index.each_service(Some("app1"), &mut |_, slots| found.push(slots.len() as u32));
+        index.each_value("nothing", None, &mut |_, _| panic!("there is no such label"));
+        assert_eq!(found, [2047, 1000]);
+        assert_eq!(index.with_id(list[9].id), [9]);
+        assert_eq!(runs_of(&[1, 2, 3, 7, 9, 10]).collect::<Vec<_>>(), [1..4, 7..8, 9..11]);
+    }
+}

@@ -1,0 +1,146 @@
+//! Rows of postings, sorted by label and value, in a file of their own: how they are written, so that a reader gets at one
+//! value by one page, and the directory that says which rows are of which label.
+//!
+//! The directory is the footer's key `quiver.label_rows`: `[[kind, label, first row, rows], …]`. What the kinds and the
+//! payloads mean is the matter of the table.
+
+use std::ops::Range;
+
+use parquet::file::page_index::column_index::ColumnIndexMetaData;
+use parquet::file::properties::WriterPropertiesBuilder;
+use serde::{Deserialize, Serialize};
+
+use super::file::{Choices, PartFile, column};
+use super::footer::Footer;
+use crate::error::{Context, Result};
+
+/// Rows of a page.
+pub(super) const LABEL_PAGE_ROWS: usize = 1024;
+/// Pages of long payloads end earlier.
+const LABEL_PAGE_BYTES: usize = 64 * 1024;
+/// How often the size of a page is looked at.
+const LABEL_STEP_ROWS: usize = 16;
+/// The footer's key of the directory.
+const LABEL_ROWS_KEY: &str = "quiver.label_rows";
+
+/// Pages that one value is found by: `value` is the column that is sorted within a label, `payload` what stands beside it.
+pub(super) fn label_pages(builder: WriterPropertiesBuilder, value: &str, payload: &str) -> WriterPropertiesBuilder {
+    builder
+        .set_data_page_row_count_limit(LABEL_PAGE_ROWS)
+        .set_write_batch_size(LABEL_STEP_ROWS)
+        .set_data_page_size_limit(LABEL_PAGE_BYTES)
+        .set_column_dictionary_enabled(column(&[value]), false)
+        .set_column_encoding(column(&[value]), parquet::basic::Encoding::DELTA_BYTE_ARRAY)
+        .set_column_dictionary_enabled(column(&[payload]), false)
+        .page_statistics(&[value])
+}
+
+/// Rows of a label.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct LabelRows(u8, String, u64, u64);
+
+/// Which rows are of which label.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct LabelDirectory(Vec<LabelRows>);
+
+impl LabelDirectory {
+    /// Notes rows of a label behind those of all others; kinds and labels come in order.
+    pub(super) fn push(&mut self, kind: u8, label: &str, rows: u64) {
+        let first = self.0.last().map_or(0, |last| last.2 + last.3);
+        self.0.push(LabelRows(kind, label.to_owned(), first, rows));
+    }
+
+    /// Writes it to the footer of a file.
+    pub(super) fn put(&self, file: &mut PartFile) -> Result<()> {
+        file.put(LABEL_ROWS_KEY, serde_json::to_string(&self.0).internal("cannot write a directory of labels")?);
+        Ok(())
+    }
+
+    /// Reads it; `None`: it is not there, or no directory of this file.
+    pub(super) fn read(footer: &Footer) -> Option<Self> {
+        let rows: Vec<LabelRows> = serde_json::from_str(footer.value(LABEL_ROWS_KEY)?).ok()?;
+        let mut next = 0;
+        let follows = rows.iter().all(|r| std::mem::replace(&mut next, r.2.saturating_add(r.3)) == r.2);
+        let sorted = rows.is_sorted_by(|a, b| (a.0, &a.1) < (b.0, &b.1));
+        (follows && sorted && next == footer.rows()).then_some(Self(rows))
+    }
+
+    /// The rows of a label; empty when no row is of it.
+    pub(crate) fn rows(&self, kind: u8, label: &str) -> Range<u64> {
+        match self.0.binary_search_by(|r| (r.0, r.1.as_str()).cmp(&(kind, label))) {
+            Ok(at) => self.0[at].2..self.0[at].2 + self.0[at].3,
+            Err(_) => 0..0,
+        }
+    }
+
+    /// Bytes in memory.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.0.iter().map(|r| r.1.len() as u64 + 56).sum()
+    }
+}
+
+/// Cuts rows of a label where pages of a column end.
+pub(super) fn pages_of(footer: &Footer, column: &str, rows: &Range<u64>) -> Vec<Range<u64>> {
+    let mut out = Vec::new();
+    each_page(footer, column, rows, |_, _, page| out.push(page));
+    out
+}
+
+/// The same of the pages that may hold a value.
+pub(super) fn pages_with(footer: &Footer, column: &str, rows: &Range<u64>, value: &str) -> Vec<Range<u64>> {
+    let mut out = Vec::new();
+    let Some(at) = footer.column(column) else { return out };
+    each_page(footer, column, rows, |group, page, range| {
+        let index = footer.metadata().column_index().and_then(|i| i.get(group)).and_then(|g| g.get(at));
+        // Long texts are cut in statistics: a greatest value then ends with a greater byte, a least one is shorter.
+        let may = match index {
+            Some(ColumnIndexMetaData::BYTE_ARRAY(index)) => match (index.min_value(page), index.max_value(page)) {
+                (Some(min), Some(max)) => min <= value.as_bytes() && value.as_bytes() <= max,
+                _ => true,
+            },
+            _ => true,
+        };
+        if may {
+            out.push(range);
+        }
+    });
+    out
+}
+
+/// Calls for each page of a column that has some of the rows: row group, number of the page, the rows.
+fn each_page(footer: &Footer, column: &str, rows: &Range<u64>, mut visit: impl FnMut(usize, usize, Range<u64>)) {
+    let Some(at) = footer.column(column) else { return };
+    for (group, bounds) in footer.group_starts().windows(2).enumerate() {
+        if bounds[1] <= rows.start || rows.end <= bounds[0] {
+            continue;
+        }
+        let pages = footer.page_locations(group, at);
+        let first = pages.partition_point(|p| bounds[0] + p.first_row_index as u64 <= rows.start).saturating_sub(1);
+        for (page, location) in pages.iter().enumerate().skip(first) {
+            let start = bounds[0] + location.first_row_index as u64;
+            if start >= rows.end {
+                break;
+            }
+            let end = pages.get(page + 1).map_or(bounds[1], |next| bounds[0] + next.first_row_index as u64);
+            let range = start.max(rows.start)..end.min(rows.end);
+            if !range.is_empty() {
+                visit(group, page, range);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_labels() {
+        let mut directory = LabelDirectory::default();
+        directory.push(0, "app", 3);
+        directory.push(0, "pod", 2000);
+        directory.push(1, "", 2);
+        let rows = [(0, "app"), (0, "pod"), (1, ""), (0, ""), (1, "app")].map(|(kind, l)| directory.rows(kind, l));
+        assert_eq!(rows, [0..3, 3..2003, 2003..2005, 0..0, 0..0]);
+    }
+}

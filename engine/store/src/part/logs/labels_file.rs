@@ -1,0 +1,250 @@
+//! Writing `.labels`: which streams have each value of each label, which each service, and where an identifier is.
+
+use std::hash::BuildHasher;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BinaryBuilder, RecordBatch, StringBuilder, UInt8Array};
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use quiver_types::SeriesId;
+use quiver_types::tables::logs as table;
+
+use super::super::file::{Choices, PartFile, Unfinished, codec, properties};
+use super::super::label_rows::{LabelDirectory, label_pages};
+use super::super::{FileMeta, PartSpec};
+use super::set::push_runs;
+use super::streams_file::BLOCK_STREAMS;
+use crate::error::{Context, Result};
+use crate::memtable::logs::LiveStream;
+
+/// Rows of the file that say which streams have a value of a label.
+pub(crate) const KIND_LABEL: u8 = 0;
+/// The same of services.
+pub(crate) const KIND_SERVICE: u8 = 1;
+/// Rows that say where identifiers are: a row for each beginning.
+pub(crate) const KIND_ID: u8 = 2;
+
+/// Rows that are written at once.
+const BATCH_ROWS: usize = 8192;
+const HASHER: FixedState = FixedState::with_seed(0x1a);
+
+/// Writes the file, if the streams are too many to be read at once.
+pub(super) fn write(
+    streams: &[Arc<LiveStream>],
+    root: &Path,
+    spec: &PartSpec,
+    range: (i64, i64),
+    unfinished: &mut Unfinished,
+) -> Result<Option<FileMeta>> {
+    if streams.len() <= BLOCK_STREAMS {
+        return Ok(None);
+    }
+    let p = label_pages(properties().set_compression(codec(spec.compression)).delta(&["kind"]), "value", "streams");
+    let mut rows = Rows {
+        file: PartFile::create(root, spec, "labels", table::labels(), p.build(), unfinished)?,
+        kind: KIND_LABEL,
+        label: String::new(),
+        values: StringBuilder::new(),
+        payloads: BinaryBuilder::new(),
+        len: 0,
+        payload: Vec::new(),
+    };
+    let mut directory = LabelDirectory::default();
+    for (label, values) in &by_label(streams) {
+        rows.begin(KIND_LABEL, label);
+        directory.push(KIND_LABEL, label, values.write(&mut rows)?);
+    }
+    rows.end()?;
+    let mut services = Values::default();
+    streams.iter().zip(0..).for_each(|(stream, number)| services.add(&stream.service, number));
+    rows.begin(KIND_SERVICE, "");
+    directory.push(KIND_SERVICE, "", services.write(&mut rows)?);
+    rows.begin(KIND_ID, "");
+    directory.push(KIND_ID, "", write_ids(streams, &mut rows)?);
+    let mut file = rows.file;
+    directory.put(&mut file)?;
+    file.finish(spec, range, &["kind", "label", "value"]).map(Some)
+}
+
+/// Rows of one label on their way to the file.
+struct Rows {
+    file: PartFile,
+    kind: u8,
+    label: String,
+    values: StringBuilder,
+    payloads: BinaryBuilder,
+    len: usize,
+    payload: Vec<u8>,
+}
+
+impl Rows {
+    fn begin(&mut self, kind: u8, label: &str) {
+        self.kind = kind;
+        label.clone_into(&mut self.label);
+    }
+
+    fn push(&mut self, value: &str, payload: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+        self.payload.clear();
+        payload(&mut self.payload);
+        self.values.append_value(value);
+        self.payloads.append_value(&self.payload);
+        self.len += 1;
+        if self.len == BATCH_ROWS { self.end() } else { Ok(()) }
+    }
+
+    fn end(&mut self) -> Result<()> {
+        if self.len == 0 {
+            return Ok(());
+        }
+        let mut labels = StringBuilder::new();
+        (0..self.len).for_each(|_| labels.append_value(&self.label));
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(UInt8Array::from(vec![self.kind; self.len])),
+            Arc::new(labels.finish()),
+            Arc::new(self.values.finish()),
+            Arc::new(self.payloads.finish()),
+        ];
+        self.len = 0;
+        self.file.write(&RecordBatch::try_new(table::labels(), columns).internal("cannot build a batch of labels")?)
+    }
+}
+
+/// The values of one label, and which streams have them.
+#[derive(Default)]
+struct Values<'s> {
+    known: HashTable<u32>,
+    values: Vec<&'s str>,
+    /// Value and stream, ascending by stream.
+    pairs: Vec<(u32, u32)>,
+}
+
+impl<'s> Values<'s> {
+    fn add(&mut self, value: &'s str, stream: u32) {
+        // Streams are sorted by their labels: mostly it is the value of the one before.
+        let code = match self.pairs.last() {
+            Some(&(code, _)) if self.values[code as usize] == value => code,
+            _ => {
+                let hash = HASHER.hash_one(value);
+                match self.known.find(hash, |&code| self.values[code as usize] == value) {
+                    Some(&code) => code,
+                    None => {
+                        let code = self.values.len() as u32;
+                        self.values.push(value);
+                        let values = &self.values;
+                        self.known.insert_unique(hash, code, |&code| HASHER.hash_one(values[code as usize]));
+                        code
+                    }
+                }
+            }
+        };
+        self.pairs.push((code, stream));
+    }
+
+    /// Writes a row for each value; gives their number.
+    fn write(&self, rows: &mut Rows) -> Result<u64> {
+        let mut ends = vec![0usize; self.values.len()];
+        self.pairs.iter().for_each(|pair| ends[pair.0 as usize] += 1);
+        let mut sum = 0;
+        for end in &mut ends {
+            sum += std::mem::replace(end, sum);
+        }
+        let mut streams = vec![0u32; self.pairs.len()];
+        for &(code, stream) in &self.pairs {
+            let at = &mut ends[code as usize];
+            streams[*at] = stream;
+            *at += 1;
+        }
+        let own = |code: usize| -> Range<usize> { if code == 0 { 0 } else { ends[code - 1] }..ends[code] };
+        let mut order: Vec<u32> = (0..self.values.len() as u32).collect();
+        order.sort_unstable_by_key(|&code| self.values[code as usize]);
+        for code in order {
+            let code = code as usize;
+            rows.push(self.values[code], |payload| push_runs(&streams[own(code)], payload))?;
+        }
+        rows.end()?;
+        Ok(self.values.len() as u64)
+    }
+}
+
+/// The values of all labels, by label.
+fn by_label(streams: &[Arc<LiveStream>]) -> std::collections::BTreeMap<&str, Values<'_>> {
+    let mut out: std::collections::BTreeMap<&str, Values<'_>> = std::collections::BTreeMap::new();
+    for (stream, number) in streams.iter().zip(0..) {
+        for (name, value) in stream.labels.iter() {
+            out.entry(name).or_default().add(value, number);
+        }
+    }
+    out
+}
+
+/// How many bits of identifiers say in which row they stand: so many that a row holds a block of them, about.
+fn id_bits(streams: usize) -> u32 {
+    streams.div_ceil(BLOCK_STREAMS).next_power_of_two().trailing_zeros()
+}
+
+/// Row of an identifier among so many (a power of two), and the bits that are compared there.
+pub(super) fn place_of_id(id: SeriesId, rows: u64) -> (u64, u32) {
+    let bytes = id.to_bytes();
+    let high = u64::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]]);
+    let bits = rows.trailing_zeros();
+    let row = if bits == 0 { 0 } else { high >> (64 - bits) };
+    (row, (high << bits >> 32) as u32)
+}
+
+/// Writes where identifiers are: of each row the next 32 bits of those that begin alike and their streams, by these bits.
+fn write_ids(streams: &[Arc<LiveStream>], rows: &mut Rows) -> Result<u64> {
+    let count = 1u64 << id_bits(streams.len());
+    let mut places: Vec<(u64, u32, u32)> = Vec::with_capacity(streams.len());
+    for (stream, number) in streams.iter().zip(0..) {
+        let (row, key) = place_of_id(stream.id, count);
+        places.push((row, key, number));
+    }
+    places.sort_unstable();
+    let mut rest = &places[..];
+    for row in 0..count {
+        let (own, later) = rest.split_at(rest.partition_point(|place| place.0 <= row));
+        rest = later;
+        rows.push("", |payload| {
+            own.iter().for_each(|(_, key, _)| payload.extend_from_slice(&key.to_le_bytes()));
+            own.iter().for_each(|(.., number)| payload.extend_from_slice(&number.to_le_bytes()));
+        })?;
+    }
+    rows.end()?;
+    Ok(count)
+}
+
+/// Gives the streams of a row of identifiers that may have one; `None`: it is no such row.
+pub(super) fn streams_of_id(payload: &[u8], key: u32) -> Option<Vec<u32>> {
+    let numbers = |bytes: &[u8]| -> Vec<u32> {
+        let (words, _) = bytes.as_chunks::<4>();
+        words.iter().map(|word| u32::from_le_bytes(*word)).collect()
+    };
+    if !payload.len().is_multiple_of(8) {
+        return None;
+    }
+    let (keys, streams) = payload.split_at(payload.len() / 2);
+    let (keys, streams) = (numbers(keys), numbers(streams));
+    let first = keys.partition_point(|&k| k < key);
+    let last = keys.partition_point(|&k| k <= key);
+    streams.get(first..last).map(<[u32]>::to_vec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_are_found_by_their_beginning() {
+        assert_eq!([1025, 2048, 2049, 1_000_000].map(id_bits), [1, 1, 2, 10]);
+        let id = SeriesId::from_bytes([0xff, 0x12, 0x34, 0x56, 0x78, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(place_of_id(id, 1), (0, 0xff12_3456));
+        assert_eq!(place_of_id(id, 256), (0xff, 0x1234_5678));
+        let mut row = Vec::new();
+        [1u32, 5, 5, 9].iter().chain(&[70, 71, 72, 73]).for_each(|n| row.extend_from_slice(&n.to_le_bytes()));
+        assert_eq!(streams_of_id(&row, 5), Some(vec![71, 72]));
+        assert_eq!(streams_of_id(&row, 6), Some(vec![]));
+        assert_eq!(streams_of_id(&row[..12], 6), None);
+    }
+}

@@ -1,0 +1,203 @@
+//! Sets of the streams of a part or a generation, by number, and how a list of them is written: as runs.
+
+use std::ops::Range;
+
+use arrow::buffer::{BooleanBuffer, Buffer};
+
+/// A set of streams out of so many. A bit each: of a million streams it takes 125 kB, and sets are put together a word at
+/// a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StreamSet(BooleanBuffer);
+
+/// A set that is being made.
+#[derive(Debug)]
+pub(crate) struct StreamSetBuilder {
+    words: Vec<u64>,
+    len: usize,
+}
+
+impl StreamSetBuilder {
+    /// Begins with none of so many streams.
+    pub(crate) fn new(len: usize) -> Self {
+        Self { words: vec![0; len.div_ceil(64)], len }
+    }
+
+    /// Adds a run of streams; what is beyond the last one is left out.
+    pub(crate) fn add(&mut self, run: Range<u32>) {
+        let (start, end) = (run.start as usize, (run.end as usize).min(self.len));
+        if start >= end {
+            return;
+        }
+        let (first, last) = (start / 64, (end - 1) / 64);
+        let (low, high) = (u64::MAX << (start % 64), u64::MAX >> (63 - (end - 1) % 64));
+        if first == last {
+            self.words[first] |= low & high;
+            return;
+        }
+        self.words[first] |= low;
+        self.words[first + 1..last].fill(u64::MAX);
+        self.words[last] |= high;
+    }
+
+    /// Gives the set.
+    pub(crate) fn finish(self) -> StreamSet {
+        StreamSet(BooleanBuffer::new(Buffer::from_vec(self.words), 0, self.len))
+    }
+}
+
+impl StreamSet {
+    /// None of so many.
+    pub(crate) fn none(len: usize) -> Self {
+        Self(BooleanBuffer::new_unset(len))
+    }
+
+    /// All of so many.
+    pub(crate) fn all(len: usize) -> Self {
+        Self(BooleanBuffer::new_set(len))
+    }
+
+    /// Those that a function takes.
+    pub(crate) fn of(len: usize, takes: impl FnMut(usize) -> bool) -> Self {
+        Self(BooleanBuffer::collect_bool(len, takes))
+    }
+
+    /// Says whether a stream is in it.
+    pub(crate) fn contains(&self, stream: u32) -> bool {
+        (stream as usize) < self.0.len() && self.0.value(stream as usize)
+    }
+
+    /// Those of both.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        Self(&self.0 & &other.0)
+    }
+
+    /// Those of either.
+    pub(crate) fn or(&self, other: &Self) -> Self {
+        Self(&self.0 | &other.0)
+    }
+
+    /// All others.
+    pub(crate) fn not(&self) -> Self {
+        Self(!&self.0)
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.count_set_bits() as u64
+    }
+
+    /// Says whether some stream of a range is in it.
+    pub(crate) fn any_in(&self, range: &Range<u32>) -> bool {
+        self.runs_in(range).next().is_some()
+    }
+
+    /// The runs of its streams, as far as they lie in a range.
+    pub(crate) fn runs_in(&self, range: &Range<u32>) -> impl Iterator<Item = Range<u32>> {
+        let start = (range.start as usize).min(self.0.len());
+        let end = (range.end as usize).clamp(start, self.0.len());
+        let bits = self.0.slice(start, end - start);
+        let runs: Vec<Range<u32>> =
+            bits.set_slices().map(|(from, to)| (start + from) as u32..(start + to) as u32).collect();
+        runs.into_iter()
+    }
+
+    /// Bytes in memory of a set of so many streams.
+    pub(crate) fn bytes_of(streams: usize) -> usize {
+        streams.div_ceil(8) + 64
+    }
+}
+
+/// Writes ascending numbers as runs: LEB128 of twice the distance from the end of the run before, plus 1 when the run is
+/// longer than one; then, of such a run, LEB128 of its length less 2.
+pub(super) fn push_runs(numbers: &[u32], out: &mut Vec<u8>) {
+    let (mut at, mut end) = (0, 0u64);
+    while at < numbers.len() {
+        let first = u64::from(numbers[at]);
+        let len = numbers[at..].iter().zip(first..).take_while(|(n, expected)| u64::from(**n) == *expected).count();
+        push_leb128((first - end) << 1 | u64::from(len > 1), out);
+        if len > 1 {
+            push_leb128(len as u64 - 2, out);
+        }
+        at += len;
+        end = first + len as u64;
+    }
+}
+
+/// Calls for each run of a list; `None`: it is none.
+pub(crate) fn each_run(mut bytes: &[u8], mut visit: impl FnMut(Range<u32>)) -> Option<()> {
+    let mut end = 0u64;
+    while !bytes.is_empty() {
+        let head = read_leb128(&mut bytes)?;
+        let start = end.checked_add(head >> 1)?;
+        let len = if head & 1 == 1 { read_leb128(&mut bytes)?.checked_add(2)? } else { 1 };
+        end = start.checked_add(len).filter(|end| *end <= u64::from(u32::MAX))?;
+        visit(start as u32..end as u32);
+    }
+    Some(())
+}
+
+fn push_leb128(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn read_leb128(bytes: &mut &[u8]) -> Option<u64> {
+    let (mut value, mut shift) = (0u64, 0);
+    loop {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        if shift > 56 {
+            return None;
+        }
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+        shift += 7;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_come_back() {
+        let check = |numbers: &[u32], most: usize| {
+            let mut bytes = Vec::new();
+            push_runs(numbers, &mut bytes);
+            assert!(bytes.len() <= most, "{}", bytes.len());
+            let mut back = Vec::new();
+            assert_eq!(each_run(&bytes, |run| back.extend(run)), Some(()));
+            assert_eq!(back, numbers);
+        };
+        check(&[], 0);
+        check(&[0], 1);
+        check(&[63, 64, 200, 201, 202, 4_000_000_000], 12);
+        check(&(7..100_000).collect::<Vec<_>>(), 4);
+        check(&(0..1000).map(|i| i * 3).collect::<Vec<_>>(), 1000);
+        for bad in [&[0x80][..], &[1], &[0xff; 12]] {
+            assert_eq!(each_run(bad, |_| {}), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn sets() {
+        for (start, end) in [(0, 0), (0, 1), (5, 64), (63, 65), (64, 128), (10, 200), (190, 500), (300, 400)] {
+            let mut builder = StreamSetBuilder::new(200);
+            builder.add(start..end);
+            let set = builder.finish();
+            assert_eq!(set, StreamSet::of(200, |i| (start as usize..end as usize).contains(&i)), "{start}..{end}");
+            assert_eq!(set.count() + set.not().count(), 200);
+        }
+        let even = StreamSet::of(100, |i| i % 2 == 0);
+        let low = StreamSet::of(100, |i| i < 10);
+        assert_eq!(even.and(&low).runs_in(&(3..9)).collect::<Vec<_>>(), [4..5, 6..7, 8..9]);
+        assert_eq!(low.or(&even.not()).runs_in(&(0..13)).collect::<Vec<_>>(), [0..10, 11..12]);
+        assert!(low.any_in(&(9..50)) && !low.any_in(&(10..50)) && !low.any_in(&(200..300)));
+        assert!(low.contains(9) && !low.contains(10) && !low.contains(4000));
+    }
+}

@@ -1,0 +1,136 @@
+//! Writing `.streams`: the streams of a part in the order of their numbers. Where they are many, in blocks that can be read
+//! for themselves.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayBuilder, ArrayRef, FixedSizeBinaryBuilder, MapArray, RecordBatch, StringArray, StringBuilder,
+    TimestampNanosecondArray, UInt32Array, UInt64Array,
+};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::DataType;
+use parquet::basic::Compression;
+use quiver_types::tables::logs as table;
+use serde::{Deserialize, Serialize};
+
+use super::super::file::{Choices, PartFile, Unfinished, codec, column, properties};
+use super::super::{FileMeta, PartSpec};
+use crate::error::{Context, Error, Result};
+use crate::memtable::logs::LiveStream;
+
+/// Streams of a block. So many are read at once; parts with more have `.labels`, too.
+pub(super) const BLOCK_STREAMS: usize = 1024;
+/// A block of streams is a page, however long their labels are.
+const PAGE_BYTES_MAX: usize = 64 << 20;
+/// Largest dictionary of a column of streams in blocks.
+const DICTIONARY_BYTES: usize = 32 * 1024;
+/// The footer's key of [`Blocks`].
+pub(super) const BLOCKS_KEY: &str = "quiver.blocks";
+
+/// Where the blocks of streams begin.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Blocks {
+    /// Streams of each, but the last.
+    pub(super) streams: u32,
+    /// The first row in `.rows` of each.
+    pub(super) first_rows: Vec<u64>,
+}
+
+/// The streams of a part, in the order of their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    streams: Vec<Arc<LiveStream>>,
+    first: Vec<u64>,
+    rows: Vec<u64>,
+    range: Vec<(i64, i64)>,
+}
+
+impl Streams {
+    /// Notes rows of a stream; those of one come together.
+    pub(super) fn add(&mut self, stream: &Arc<LiveStream>, first_row: u64, times: &[i64]) -> u32 {
+        if self.streams.last().is_none_or(|last| **last != **stream) {
+            self.streams.push(Arc::clone(stream));
+            self.first.push(first_row);
+            self.rows.push(0);
+            self.range.push((i64::MAX, i64::MIN));
+        }
+        let at = self.streams.len() - 1;
+        self.rows[at] += times.len() as u64;
+        if let (Some(&first), Some(&last)) = (times.first(), times.last()) {
+            self.range[at] = (self.range[at].0.min(first), self.range[at].1.max(last));
+        }
+        at as u32
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> &[Arc<LiveStream>] {
+        &self.streams
+    }
+
+    /// Writes the file.
+    pub(super) fn write(&self, root: &Path, spec: &PartSpec, range: (i64, i64), unfinished: &mut Unfinished) -> Result<FileMeta> {
+        let mut ids = FixedSizeBinaryBuilder::with_capacity(self.streams.len(), 16);
+        let (mut names, mut values) = (StringBuilder::new(), StringBuilder::new());
+        let mut offsets = vec![0i32];
+        for stream in &self.streams {
+            ids.append_value(stream.id.to_bytes()).internal("an id is not 16 bytes")?;
+            for (name, value) in stream.labels.iter() {
+                names.append_value(name);
+                values.append_value(value);
+            }
+            offsets.push(names.len() as i32);
+        }
+        let labels = map_of(offsets, names, values)?;
+        let times = |get: fn(&(i64, i64)) -> i64| -> ArrayRef {
+            Arc::new(TimestampNanosecondArray::from_iter_values(self.range.iter().map(get)).with_timezone("UTC"))
+        };
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(UInt32Array::from_iter_values(0..self.streams.len() as u32)),
+            Arc::new(ids.finish()),
+            Arc::new(labels),
+            Arc::new(StringArray::from_iter_values(self.streams.iter().map(|s| &*s.service))),
+            Arc::new(UInt64Array::from(self.first.clone())),
+            Arc::new(UInt64Array::from(self.rows.clone())),
+            times(|r| r.0),
+            times(|r| r.1),
+        ];
+        let batch = RecordBatch::try_new(table::streams(), columns).internal("cannot build a batch of streams")?;
+        let mut p = properties()
+            .set_compression(codec(spec.compression))
+            .set_column_dictionary_enabled(column(&["stream_id"]), false)
+            .delta(&["stream"])
+            .delta(&["first_row"])
+            .delta(&["rows"])
+            .delta(&["min_time"])
+            .delta(&["max_time"]);
+        let in_blocks = self.streams.len() > BLOCK_STREAMS;
+        if in_blocks {
+            p = p
+                .set_data_page_row_count_limit(BLOCK_STREAMS)
+                .set_write_batch_size(BLOCK_STREAMS)
+                .set_data_page_size_limit(PAGE_BYTES_MAX)
+                // Whoever reads one block reads the dictionary, too.
+                .set_dictionary_page_size_limit(DICTIONARY_BYTES)
+                .set_column_compression(column(&["stream_id"]), Compression::UNCOMPRESSED);
+        }
+        let mut file = PartFile::create(root, spec, "streams", table::streams(), p.build(), unfinished)?;
+        file.write(&batch)?;
+        if in_blocks {
+            let first_rows = self.first.iter().step_by(BLOCK_STREAMS).copied().collect();
+            let blocks = Blocks { streams: BLOCK_STREAMS as u32, first_rows };
+            file.put(BLOCKS_KEY, serde_json::to_string(&blocks).internal("cannot write the blocks of streams")?);
+        }
+        file.finish(spec, range, &["stream"])
+    }
+}
+
+fn map_of(offsets: Vec<i32>, mut names: StringBuilder, mut values: StringBuilder) -> Result<MapArray> {
+    let what = "cannot build a column of labels";
+    let DataType::Map(field, sorted) = table::map() else { return Err(Error::internal(what)) };
+    let DataType::Struct(fields) = field.data_type().clone() else { return Err(Error::internal(what)) };
+    let pairs: Vec<ArrayRef> = vec![Arc::new(names.finish()), Arc::new(values.finish())];
+    let entries = arrow::array::StructArray::try_new(fields, pairs, None).internal(what)?;
+    MapArray::try_new(field, OffsetBuffer::new(offsets.into()), entries, None, sorted).internal(what)
+}
+

@@ -1,0 +1,93 @@
+//! Which traces a part may hold: a filter in a file of its own, so that a look-up over all time reads little of the parts
+//! that do not have its trace.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, BinaryArray, RecordBatch};
+use parquet::basic::Compression;
+use quiver_types::tables::spans::{self as table, trace_hash};
+use quiver_types::{ReadStats, stats};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::{Context, Result};
+use crate::part::bloom::{Words, may_hold};
+use crate::part::file::{PartFile, Unfinished, column, properties};
+use crate::part::footer::damaged;
+use crate::part::{FileMeta, Part, PartSpec};
+
+/// An index of fewer entries is read as fast as a filter.
+const ENTRIES_MIN: usize = 4096;
+/// Bits of each trace.
+const BITS: usize = 12;
+
+/// A filter of trace ids.
+#[derive(Debug)]
+pub(crate) struct TraceFilter(Vec<u8>);
+
+/// What the filter holds of a trace: its hash in the index is all that a compaction knows.
+fn spread(hash: u32) -> u64 {
+    xxh3_64(&hash.to_le_bytes())
+}
+
+impl TraceFilter {
+    /// Says whether a trace may be there.
+    pub(crate) fn may_hold(&self, id: &[u8; 16]) -> bool {
+        may_hold(&self.0, spread(trace_hash(id)))
+    }
+}
+
+/// Writes the filter of the traces of an index, if that is worth it; entries are sorted by hash.
+pub(super) fn write(
+    root: &Path,
+    spec: &PartSpec,
+    entries: &[(u32, u32, u32)],
+    range: (i64, i64),
+    unfinished: &mut Unfinished,
+) -> Result<Option<FileMeta>> {
+    if entries.len() < ENTRIES_MIN {
+        return Ok(None);
+    }
+    let mut filter = Words::default();
+    entries.chunk_by(|a, b| a.0 == b.0).for_each(|same| filter.add_hash(spread(same[0].0)));
+    let filter: ArrayRef = Arc::new(BinaryArray::from_iter_values([filter.finish_with(BITS)]));
+    let p = properties()
+        .set_compression(Compression::UNCOMPRESSED)
+        .set_column_dictionary_enabled(column(&["filter"]), false)
+        .build();
+    let mut file = PartFile::create(root, spec, "traces", table::traces(), p, unfinished)?;
+    file.write(&RecordBatch::try_new(table::traces(), vec![filter]).internal("cannot build a filter of traces")?)?;
+    file.finish(spec, range, &[]).map(Some)
+}
+
+impl Part {
+    /// Says whether a part may hold one of some traces, as far as that is known without its index.
+    ///
+    /// # Errors
+    /// As [`Part::series`].
+    pub(crate) async fn may_hold_traces(
+        &self,
+        ids: impl Iterator<Item = &[u8; 16]>,
+        stats: &ReadStats,
+    ) -> Result<bool> {
+        let Some(file) = self.meta.file("traces") else { return Ok(true) };
+        let filter = self.trace_filter(file, stats).await?;
+        let mut ids = ids;
+        Ok(ids.any(|id| filter.may_hold(id)))
+    }
+
+    async fn trace_filter(&self, file: &FileMeta, stats: &ReadStats) -> Result<Arc<TraceFilter>> {
+        if let Some(known) = self.cache().traces.get(&self.meta.id) {
+            stats::add(&stats.cache_hits, 1);
+            return Ok(known);
+        }
+        stats::add(&stats.cache_misses, 1);
+        let (_, batches) = self.read_whole(file, stats).await?;
+        let filter = batches.first().filter(|batch| batch.num_rows() == 1);
+        let filter = filter.and_then(|batch| batch.column(0).as_binary_opt::<i32>());
+        let filter = filter.ok_or_else(|| damaged(&file.key, "it holds no filter"))?;
+        let filter = Arc::new(TraceFilter(filter.value(0).to_vec()));
+        self.cache().traces.insert(self.meta.id, Arc::clone(&filter), filter.0.len() as u64 + 64);
+        Ok(filter)
+    }
+}

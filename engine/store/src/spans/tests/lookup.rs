@@ -1,0 +1,113 @@
+//! Looking traces up over many parts: those that do not have the trace cost their filter, large indexes a page.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::catalog::TableProvider;
+use datafusion::datasource::provider_as_source;
+use datafusion::logical_expr::LogicalPlanBuilder;
+use datafusion::physical_plan::collect;
+use datafusion::prelude::SessionContext;
+use quiver_types::spans::{
+    ContextFields, Span, SpanFields, SpanFilter, SpanRequest, SpansBuilder, all_columns, read_spans,
+};
+use quiver_types::{Access, ReadStats, SpansBatch, stats};
+
+use super::rollup::{DAY, MINUTE_NS, open};
+use crate::snapshot::{Snapshot, Visible};
+use crate::spans::{Repeats, StoreSpanSnapshot};
+use crate::{Store, spans_table};
+
+const PARTS: u64 = 30;
+const TRACES: u64 = 5_000;
+
+fn id(trace: u64) -> [u8; 16] {
+    (u128::from(trace.wrapping_mul(0x9e37_79b9_7f4a_7c15)) << 64 | u128::from(trace)).to_be_bytes()
+}
+
+/// Traces of two spans of two services.
+fn batch(from: u64) -> SpansBatch {
+    let mut b = SpansBuilder::default();
+    for trace in from..from + TRACES {
+        for (i, service) in ["front", "back"].into_iter().enumerate() {
+            let context = b.context(&ContextFields { service, ..Default::default() });
+            let start = DAY * MINUTE_NS + (trace % TRACES) as i64 * 1_000_000;
+            b.attributes(&mut vec![("n", quiver_types::spans::Value::Int(trace as i64))]);
+            b.span(&SpanFields {
+                trace_id: id(trace),
+                span_id: (trace * 2 + i as u64 + 1).to_be_bytes(),
+                context,
+                name: "work",
+                start,
+                end: start + 1000,
+                received: DAY * MINUTE_NS,
+                ..Default::default()
+            });
+        }
+    }
+    b.finish()
+}
+
+/// The parts of a store with empty caches, as they were before some kind of file was known.
+fn cold(store: &Store, without: &str) -> StoreSpanSnapshot {
+    let mut snapshot: Snapshot = store.core_snapshot();
+    let parts = snapshot.visible.parts.iter().map(|part| Arc::new(part.without(without))).collect();
+    snapshot.visible = Arc::new(Visible { parts: Arc::new(parts), ..Visible::clone(&snapshot.visible) });
+    StoreSpanSnapshot { snapshot, repeats: Arc::new(Repeats::default()) }
+}
+
+/// The spans of some traces; objects that were read, and bytes.
+async fn look_up(store: &Store, without: &str, access: &Access, ids: &[u64]) -> (Vec<Span>, u64, u64) {
+    let snapshot: Arc<dyn quiver_types::spans::SpanSnapshot> = Arc::new(cold(store, without));
+    let filter = SpanFilter::Traces(Arc::new(ids.iter().map(|&n| id(n)).collect()));
+    let request = SpanRequest { filter, columns: all_columns() };
+    let counted = Arc::new(ReadStats::default());
+    let table: Arc<dyn TableProvider> = spans_table(&snapshot, access, &request, Arc::clone(&counted)).unwrap();
+    let plan = LogicalPlanBuilder::scan("spans", provider_as_source(table), None).unwrap().build().unwrap();
+    let session = SessionContext::new();
+    let physical = session.state().create_physical_plan(&plan).await.unwrap();
+    let mut spans = Vec::new();
+    for batch in collect(physical, session.task_ctx()).await.unwrap() {
+        read_spans(&batch, &mut spans).unwrap();
+    }
+    spans.sort_by_key(|s| (s.trace_id, s.span_id));
+    let bytes = stats::get(&counted.bytes_read) + stats::get(&counted.index_bytes_read);
+    (spans, stats::get(&counted.objects_read), bytes)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_trace_among_thirty_parts_costs_filters_and_one_part() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir).await;
+    for part in 0..PARTS {
+        store.write_spans(batch(part * TRACES)).await.unwrap();
+        store.flush_all().await.unwrap();
+    }
+    let parts = store.visible().table("spans").to_vec();
+    assert_eq!(parts.len() as u64, PARTS);
+    let filters: u64 = parts.iter().filter_map(|p| p.meta.file("traces")).map(|f| f.bytes).sum();
+    let full = Access::full();
+    let (spans, objects, bytes) = look_up(&store, "nothing", &full, &[77_777]).await;
+    let (as_before, objects_before, bytes_before) = look_up(&store, "traces", &full, &[77_777]).await;
+    assert!(spans == as_before && spans.len() == 2, "{}", spans.len());
+    // Each filter, and of the part that has the trace, or of one that only seems to, footer, index and rows.
+    assert!(objects <= PARTS + 3 * 3, "{objects}, before {objects_before}");
+    assert!(objects_before >= 2 * PARTS && bytes * 3 < bytes_before, "{bytes}, before {bytes_before}");
+    assert!(filters > 0 && filters < PARTS * (TRACES * 2 + 4096), "{filters}");
+    let (none, objects, _) = look_up(&store, "nothing", &full, &[10_000_000]).await;
+    assert!(none.is_empty() && objects <= PARTS + 3, "{objects}");
+    let (some, ..) = look_up(&store, "nothing", &Access::services(["back"]), &[7, 77_777, 149_999]).await;
+    assert!(some.len() == 3 && some.iter().all(|s| s.context.service == "back"), "{}", some.len());
+
+    store.compact_all(true).await.unwrap();
+    let parts = store.visible().table("spans").to_vec();
+    let index: u64 = parts.iter().filter_map(|p| p.meta.file("index")).map(|f| f.bytes).sum();
+    assert!(parts.len() == 1 && index > 512 << 10, "{} parts, {index}", parts.len());
+    for ids in [&[77_777][..], &[0, 149_999, 77_777, 10_000_000], &[10_000_000]] {
+        let (spans, _, bytes) = look_up(&store, "nothing", &full, ids).await;
+        let (as_before, _, bytes_before) = look_up(&store, "traces", &full, ids).await;
+        assert!(spans == as_before, "{ids:?}");
+        assert!(bytes < bytes_before, "{ids:?}: {bytes}, before {bytes_before}");
+    }
+    store.close(Duration::from_secs(10)).await;
+}
