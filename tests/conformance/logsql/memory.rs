@@ -64,7 +64,13 @@ struct Nothing;
 
 #[async_trait]
 impl LogSnapshot for Nothing {
-    async fn streams(&self, _: &Access, _: &StreamSelector, _: (i64, i64), _: &Arc<ReadStats>) -> Result<Vec<StreamInfo>> {
+    async fn streams(
+        &self,
+        _: &Access,
+        _: &StreamSelector,
+        _: (i64, i64),
+        _: &Arc<ReadStats>,
+    ) -> Result<Vec<StreamInfo>> {
         Ok(Vec::new())
     }
 

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{DictionaryArray, FixedSizeBinaryArray, MapArray};
+use arrow::array::{Array, DictionaryArray, FixedSizeBinaryArray, MapArray};
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::UInt32Type;
 use async_trait::async_trait;

@@ -98,6 +98,27 @@ impl Blocks {
     }
 }
 
+/// Parts that are opened at once where each takes several answers of a remote store.
+const REMOTE_PARTS: usize = 8;
+
+/// How many parts are opened together. Those of a local disk come one by one: who stops early has opened no more.
+pub(super) fn at_once(part: &PartScan) -> usize {
+    if part.part.is_remote() { REMOTE_PARTS } else { 1 }
+}
+
+/// Opens parts together.
+pub(super) async fn open(parts: impl Iterator<Item = Arc<PartScan>>, stats: &Arc<ReadStats>) -> Result<Vec<Handle>> {
+    let open = |part: Arc<PartScan>| async move { part.groups(stats).await };
+    let mut out = Vec::new();
+    for groups in futures::future::join_all(parts.map(open)).await {
+        match groups {
+            Ok(groups) => out.extend(groups.into_iter().map(Handle::Group)),
+            Err(e) => leave_out(stats, e)?,
+        }
+    }
+    Ok(out)
+}
+
 /// Hands blocks out to partitions.
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -118,11 +139,10 @@ impl Queue {
             if !self.ready.lock().is_empty() {
                 continue;
             }
-            let Some(part) = parts.pop_front() else { return Ok(None) };
-            match part.groups(&self.blocks.stats).await {
-                Ok(groups) => self.ready.lock().extend(groups.into_iter().map(Handle::Group)),
-                Err(e) => leave_out(&self.blocks.stats, e)?,
-            }
+            let Some(first) = parts.front() else { return Ok(None) };
+            let count = at_once(first).min(parts.len());
+            let opened = open(parts.drain(..count), &self.blocks.stats).await?;
+            self.ready.lock().extend(opened);
         }
     }
 }

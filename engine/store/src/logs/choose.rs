@@ -78,6 +78,9 @@ impl Holders<'_> {
 /// Called with a value and the streams that have it.
 pub(crate) type VisitValue<'v> = dyn for<'p> FnMut(&str, Holders<'p>) + Send + 'v;
 
+/// Called with a stream and a text.
+pub(crate) type VisitText<'v> = dyn for<'t> FnMut(u32, &'t str) + Send + 'v;
+
 /// Which streams there are, by number, and which of them have a label.
 #[async_trait]
 pub(crate) trait Postings: Send + Sync {
@@ -91,7 +94,7 @@ pub(crate) trait Postings: Send + Sync {
     async fn with_id(&self, id: StreamId) -> Result<Vec<u32>>;
 
     /// Calls for each stream with the text of a value.
-    async fn each_text(&self, value: &StreamValue, visit: &mut (dyn FnMut(u32, &str) + Send)) -> Result<()>;
+    async fn each_text(&self, value: &StreamValue, visit: &mut VisitText<'_>) -> Result<()>;
 }
 
 /// Streams that conditions chose, for all blocks of a scan.
@@ -201,12 +204,12 @@ async fn holding(
     passes: &(dyn Fn(&str) -> bool + Sync),
 ) -> Result<StreamSet> {
     let mut set = StreamSetBuilder::new(postings.streams().await?);
-    let found = postings.each_value(kind, label, only, &mut |value, holders| {
+    let each = &mut |value: &str, holders: Holders<'_>| {
         if passes(value) {
             holders.each(|run| set.add(run));
         }
-    });
-    found.await?;
+    };
+    postings.each_value(kind, label, only, each).await?;
     Ok(set.finish())
 }
 

@@ -12,7 +12,7 @@ use quiver_types::logs::{StreamId, ValueMatcher};
 use quiver_types::{Access, ReadStats};
 
 use super::block::{Block, STEP_ROWS, StreamValue};
-use super::choose::{Chosen, Holders, Postings, StreamTest, VisitValue};
+use super::choose::{Chosen, Holders, Postings, StreamTest, VisitText, VisitValue};
 use super::column::{Column, Values};
 use super::output::MapWriter;
 use super::slots::OfStreams;
@@ -36,12 +36,7 @@ pub(crate) struct LiveStreams {
 }
 
 impl LiveStreams {
-    pub(crate) fn new(
-        streams: StreamList,
-        index: Arc<StreamIndex>,
-        access: &Access,
-        stats: &Arc<ReadStats>,
-    ) -> Self {
+    pub(crate) fn new(streams: StreamList, index: Arc<StreamIndex>, access: &Access, stats: &Arc<ReadStats>) -> Self {
         let allowed = (!access.is_full()).then(|| {
             index.extend(&streams);
             let mut set = StreamSetBuilder::new(streams.len());
@@ -92,8 +87,10 @@ impl Postings for LiveStreams {
         Ok(self.index.with_id(id))
     }
 
-    async fn each_text(&self, value: &StreamValue, visit: &mut (dyn FnMut(u32, &str) + Send)) -> Result<()> {
-        self.streams.from(0).zip(0..).for_each(|(stream, slot)| visit(slot, &value.of(stream)));
+    async fn each_text(&self, value: &StreamValue, visit: &mut VisitText<'_>) -> Result<()> {
+        for (stream, slot) in self.streams.from(0).zip(0..) {
+            visit(slot, &value.of(stream));
+        }
         Ok(())
     }
 }
@@ -198,7 +195,9 @@ impl Block for LiveBlock {
         let (places, slots) = self.slots(rows);
         let mut counts = vec![0; slots.len()];
         places.into_iter().for_each(|place| counts[place as usize] += 1);
-        let of = |value| OfStreams::of(value, slots.iter().map(|&slot| &**self.streams.stream(slot))).into_values();
+        let of = |value: &StreamValue| {
+            OfStreams::of(value, slots.iter().map(|&slot| &**self.streams.stream(slot))).into_values()
+        };
         Ok((values.iter().map(of).collect(), counts))
     }
 

@@ -15,7 +15,7 @@ use quiver_types::Error;
 use quiver_types::logs::LogFilter;
 
 use super::block::Block;
-use super::blocks::Handle;
+use super::blocks::{Handle, at_once, open};
 use super::column::Values;
 use super::eval::eval;
 use super::exec::{Counters, Scan};
@@ -153,14 +153,14 @@ impl Ordered {
     /// Finds the rows of a slice.
     async fn find(&mut self, slice: (i64, i64)) -> Result<()> {
         let touches = |(min, max): (i64, i64)| min <= slice.1 && slice.0 <= max;
-        let (touched, rest) =
+        let (touched, rest): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.parts).into_iter().partition(|p: &Arc<PartScan>| touches(p.range()));
         self.parts = rest;
-        for part in touched {
-            match part.groups(&self.scan.blocks.stats).await {
-                Ok(groups) => self.handles.extend(groups.into_iter().map(Handle::Group)),
-                Err(e) => self.leave_out(e)?,
-            }
+        let mut touched = touched.into_iter().peekable();
+        while let Some(first) = touched.peek() {
+            let count = at_once(first);
+            let opened = open(touched.by_ref().take(count), &self.scan.blocks.stats).await;
+            self.handles.extend(opened.map_err(external)?);
         }
         self.found.clear();
         self.given = 0;

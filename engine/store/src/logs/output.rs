@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayBuilder, ArrayRef, MapArray, RecordBatch, RecordBatchOptions, StringArray, StringBuilder,
-    StructArray, TimestampNanosecondArray, UInt8Array, UInt64Array,
+    Array, ArrayBuilder, ArrayRef, MapArray, RecordBatch, RecordBatchOptions, StringArray, StringBuilder, StructArray,
+    TimestampNanosecondArray, UInt8Array, UInt64Array,
 };
 use arrow::buffer::{BooleanBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, SchemaRef};

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, BooleanBufferBuilder, FixedSizeBinaryArray, RecordBatch};
+use arrow::array::{AsArray, BooleanBufferBuilder, FixedSizeBinaryArray, RecordBatch};
 use arrow::buffer::{BooleanBuffer, ScalarBuffer};
 use arrow::datatypes::UInt64Type;
 use async_trait::async_trait;
@@ -14,7 +14,7 @@ use quiver_types::{LabelSet, ReadStats, Result};
 use tokio::sync::OnceCell;
 
 use super::block::StreamValue;
-use super::choose::{Chosen, Holders, Postings, StreamTest, VisitValue};
+use super::choose::{Chosen, Holders, Postings, StreamTest, VisitText, VisitValue};
 use crate::error::Error;
 use crate::part::Part;
 use crate::part::logs::{StreamBlocks, StreamColumns, StreamSet};
@@ -131,9 +131,8 @@ impl PartSlots {
         }
         let blocks = self.blocks().await?;
         // Where a run begins or ends with a block, that is known without reading it.
-        let inside = |stream: &u32| {
-            *stream < blocks.streams() && blocks.streams_of(blocks.of_stream(*stream)).start != *stream
-        };
+        let inside =
+            |stream: &u32| *stream < blocks.streams() && blocks.streams_of(blocks.of_stream(*stream)).start != *stream;
         let ends = runs.iter().flat_map(|run| [run.start, run.end]);
         let mut wanted: Vec<u32> = ends.filter(inside).map(|stream| blocks.of_stream(stream)).collect();
         wanted.dedup();
@@ -253,12 +252,7 @@ impl PartSlots {
     }
 
     /// Calls for some streams with the text of a value.
-    async fn texts(
-        &self,
-        value: &StreamValue,
-        streams: &[u32],
-        visit: &mut (dyn FnMut(u32, &str) + Send),
-    ) -> Result<()> {
+    async fn texts(&self, value: &StreamValue, streams: &[u32], visit: &mut VisitText<'_>) -> Result<()> {
         match value {
             StreamValue::Same(text) => {
                 streams.iter().for_each(|&stream| visit(stream, text));
@@ -351,7 +345,7 @@ impl Postings for PartSlots {
         self.part.streams_with_id(self.blocks().await?, id, &self.stats).await
     }
 
-    async fn each_text(&self, value: &StreamValue, visit: &mut (dyn FnMut(u32, &str) + Send)) -> Result<()> {
+    async fn each_text(&self, value: &StreamValue, visit: &mut VisitText<'_>) -> Result<()> {
         let all: Vec<u32> = (0..self.blocks().await?.streams()).collect();
         self.texts(value, &all, visit).await
     }

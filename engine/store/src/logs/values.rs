@@ -49,7 +49,8 @@ pub(super) async fn value_counts(
                         break;
                     }
                     let (values, rows) = block.by_streams(std::slice::from_ref(&value), window).await?;
-                    for (values, (at, rows)) in values.iter().flat_map(|v| rows.iter().enumerate().map(move |r| (v, r))) {
+                    for (values, (at, rows)) in values.iter().flat_map(|v| rows.iter().enumerate().map(move |r| (v, r)))
+                    {
                         counts.add(field, values.text(at, &mut buffer), *rows);
                     }
                 }

@@ -108,11 +108,7 @@ fn is_index(kind: &str) -> bool {
 
 /// The counter for the bytes of a kind of file.
 fn bytes_counter<'a>(kind: &str, stats: &'a ReadStats) -> &'a AtomicU64 {
-    if is_index(kind) {
-        &stats.index_bytes_read
-    } else {
-        &stats.bytes_read
-    }
+    if is_index(kind) { &stats.index_bytes_read } else { &stats.bytes_read }
 }
 
 impl Part {

@@ -47,6 +47,11 @@ impl Part {
         Self::new(meta, Arc::clone(&self.io), Arc::new(Caches::new(64 << 20, false)))
     }
 
+    /// Says whether reading it means asking a remote store.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.io.remote(self.meta.place)
+    }
+
     pub(super) fn io(&self) -> &dyn PartIo {
         &*self.io
     }

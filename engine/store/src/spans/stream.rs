@@ -18,7 +18,7 @@ use tokio::sync::OnceCell;
 use super::eval::matching;
 use super::live::LiveRows;
 use super::repeats::Repeats;
-use crate::error::{Result, leave_out};
+use crate::error::{Error, Result, leave_out};
 use crate::memtable::spans::SpanChunk;
 use crate::part::spans::{PartRows, SpanIndex, SpanRows, needed, without};
 use crate::part::{Part, PartId, PartMeta};
@@ -98,9 +98,13 @@ impl ScanShared {
     /// Says whether a part may hold one of the traces that are asked for. The filters of all parts are read at once.
     async fn may_hold(&self, part: &Part) -> Result<bool> {
         let Some(ids) = self.request.filter.traces() else { return Ok(true) };
-        let holders = self.holders.get_or_try_init(async || -> Result<HashSet<PartId>> {
-            let ask = async |part: &Arc<Part>| (part.meta.id, part.may_hold_traces(ids.iter(), &self.stats).await);
-            let mut answers = futures::stream::iter(self.parts.iter().map(ask)).buffer_unordered(FILTERS_AT_ONCE);
+        let holders = self.holders.get_or_try_init(|| async {
+            let ask = |part: Arc<Part>| async move {
+                let holds = part.may_hold_traces(ids, &self.stats).await;
+                (part.meta.id, holds)
+            };
+            let asked = self.parts.clone().into_iter().map(ask);
+            let mut answers = futures::stream::iter(asked).buffer_unordered(FILTERS_AT_ONCE);
             let mut holders = HashSet::new();
             while let Some((part, holds)) = answers.next().await {
                 match holds {
@@ -110,7 +114,7 @@ impl ScanShared {
                 }
                 self.stats.check()?;
             }
-            Ok(holders)
+            Ok::<_, Error>(holders)
         });
         Ok(holders.await?.contains(&part.meta.id))
     }
@@ -360,7 +364,7 @@ impl SpanStream {
 pub(super) async fn open(scan: &ScanShared, part: Arc<Part>) -> Result<OpenPart> {
     let filter = &scan.request.filter;
     let index = match filter.traces() {
-        Some(ids) => part.trace_index(ids.iter(), &scan.stats).await?,
+        Some(ids) => part.trace_index(ids, &scan.stats).await?,
         None => part.span_index(&scan.stats).await?,
     };
     let timely = index.starts(filter.start_bounds());

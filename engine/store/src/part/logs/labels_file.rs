@@ -1,7 +1,6 @@
 //! Writing `.labels`: which streams have each value of each label, which each service, and where an identifier is.
 
 use std::hash::BuildHasher;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -156,7 +155,7 @@ impl<'s> Values<'s> {
             streams[*at] = stream;
             *at += 1;
         }
-        let own = |code: usize| -> Range<usize> { if code == 0 { 0 } else { ends[code - 1] }..ends[code] };
+        let own = |code: usize| code.checked_sub(1).map_or(0, |before| ends[before])..ends[code];
         let mut order: Vec<u32> = (0..self.values.len() as u32).collect();
         order.sort_unstable_by_key(|&code| self.values[code as usize]);
         for code in order {

@@ -204,8 +204,7 @@ impl Part {
             stats.check()?;
             stats::add(&stats.stream_blocks_read, missing.len() as u64);
             let (size, names) = (blocks.size as usize, Some(columns.names()));
-            let read =
-                self.read_batches(file, &blocks.footer, &rows, names, size, Purpose::Query, stats).await?;
+            let read = self.read_batches(file, &blocks.footer, &rows, names, size, Purpose::Query, stats).await?;
             let fits = read.iter().map(|b| b.num_rows() as u64).eq(rows.iter().map(|r| r.end - r.start));
             if !fits {
                 return Err(damaged(&file.key, "its blocks have other sizes"));
@@ -324,15 +323,15 @@ impl Part {
         }
         let mut codes = LabelCodes { of_stream: vec![0; blocks.streams as usize], values: vec!["".into()] };
         let LabelCodes { of_stream, values } = &mut codes;
-        let found = self.each_label_value(super::KIND_LABEL, label, None, stats, &mut |value, runs| {
+        let each = &mut |value: &str, runs: LabelRuns<'_>| {
             let code = values.len() as u32;
             values.push(value.into());
             runs.each(|run| {
                 let end = (run.end as usize).min(of_stream.len());
                 of_stream[(run.start as usize).min(end)..end].fill(code);
             });
-        });
-        found.await?;
+        };
+        self.each_label_value(super::KIND_LABEL, label, None, stats, each).await?;
         let codes = Arc::new(codes);
         self.keep(piece, KeptPiece::Codes(Arc::clone(&codes)), codes.memory_bytes());
         Ok(codes)

@@ -69,7 +69,13 @@ impl Streams {
     }
 
     /// Writes the file.
-    pub(super) fn write(&self, root: &Path, spec: &PartSpec, range: (i64, i64), unfinished: &mut Unfinished) -> Result<FileMeta> {
+    pub(super) fn write(
+        &self,
+        root: &Path,
+        spec: &PartSpec,
+        range: (i64, i64),
+        unfinished: &mut Unfinished,
+    ) -> Result<FileMeta> {
         let mut ids = FixedSizeBinaryBuilder::with_capacity(self.streams.len(), 16);
         let (mut names, mut values) = (StringBuilder::new(), StringBuilder::new());
         let mut offsets = vec![0i32];
@@ -133,4 +139,3 @@ fn map_of(offsets: Vec<i32>, mut names: StringBuilder, mut values: StringBuilder
     let entries = arrow::array::StructArray::try_new(fields, pairs, None).internal(what)?;
     MapArray::try_new(field, OffsetBuffer::new(offsets.into()), entries, None, sorted).internal(what)
 }
-

@@ -188,11 +188,7 @@ impl Part {
 
     /// Gives what of the index tells where some traces are: all of it, or, where it is large, the entries of their pages,
     /// without filters of attributes and longest durations.
-    pub(crate) async fn trace_index<'t>(
-        &self,
-        ids: impl Iterator<Item = &'t [u8; 16]>,
-        stats: &ReadStats,
-    ) -> Result<Arc<SpanIndex>> {
+    pub(crate) async fn trace_index(&self, ids: &[[u8; 16]], stats: &ReadStats) -> Result<Arc<SpanIndex>> {
         let (Some(rows), Some(file)) = (self.meta.file("rows"), self.meta.file("index")) else {
             return Err(Error::internal(format!("part `{}` lacks a file", self.meta.id)));
         };
@@ -202,7 +198,7 @@ impl Part {
         }
         let (footer, index_footer) = futures::try_join!(self.footer(rows, stats), self.footer(file, stats))?;
         let mut index = SpanIndex::of_footer(rows, &footer)?;
-        let mut hashes: Vec<u32> = ids.map(|id| trace_hash(id)).collect();
+        let mut hashes: Vec<u32> = ids.iter().map(|id| trace_hash(id)).collect();
         hashes.sort_unstable();
         hashes.dedup();
         let wanted = pages_of(&index_footer, &hashes);

@@ -65,15 +65,10 @@ impl Part {
     ///
     /// # Errors
     /// As [`Part::series`].
-    pub(crate) async fn may_hold_traces(
-        &self,
-        ids: impl Iterator<Item = &[u8; 16]>,
-        stats: &ReadStats,
-    ) -> Result<bool> {
+    pub(crate) async fn may_hold_traces(&self, ids: &[[u8; 16]], stats: &ReadStats) -> Result<bool> {
         let Some(file) = self.meta.file("traces") else { return Ok(true) };
         let filter = self.trace_filter(file, stats).await?;
-        let mut ids = ids;
-        Ok(ids.any(|id| filter.may_hold(id)))
+        Ok(ids.iter().any(|id| filter.may_hold(id)))
     }
 
     async fn trace_filter(&self, file: &FileMeta, stats: &ReadStats) -> Result<Arc<TraceFilter>> {

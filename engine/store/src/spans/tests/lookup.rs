@@ -9,13 +9,14 @@ use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use quiver_types::spans::{
-    ContextFields, Span, SpanFields, SpanFilter, SpanRequest, SpansBuilder, all_columns, read_spans,
+    ContextFields, Span, SpanFields, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, SpansBuilder, Value,
+    all_columns, read_spans,
 };
 use quiver_types::{Access, ReadStats, SpansBatch, stats};
 
 use super::rollup::{DAY, MINUTE_NS, open};
-use crate::snapshot::{Snapshot, Visible};
-use crate::spans::{Repeats, StoreSpanSnapshot};
+use crate::snapshot::{Shared, Visible};
+use crate::spans::SpanSnapshots;
 use crate::{Store, spans_table};
 
 const PARTS: u64 = 30;
@@ -32,7 +33,7 @@ fn batch(from: u64) -> SpansBatch {
         for (i, service) in ["front", "back"].into_iter().enumerate() {
             let context = b.context(&ContextFields { service, ..Default::default() });
             let start = DAY * MINUTE_NS + (trace % TRACES) as i64 * 1_000_000;
-            b.attributes(&mut vec![("n", quiver_types::spans::Value::Int(trace as i64))]);
+            b.attributes(&mut vec![("n", Value::Int(trace as i64))]);
             b.span(&SpanFields {
                 trace_id: id(trace),
                 span_id: (trace * 2 + i as u64 + 1).to_be_bytes(),
@@ -49,16 +50,16 @@ fn batch(from: u64) -> SpansBatch {
 }
 
 /// The parts of a store with empty caches, as they were before some kind of file was known.
-fn cold(store: &Store, without: &str) -> StoreSpanSnapshot {
-    let mut snapshot: Snapshot = store.core_snapshot();
-    let parts = snapshot.visible.parts.iter().map(|part| Arc::new(part.without(without))).collect();
-    snapshot.visible = Arc::new(Visible { parts: Arc::new(parts), ..Visible::clone(&snapshot.visible) });
-    StoreSpanSnapshot { snapshot, repeats: Arc::new(Repeats::default()) }
+fn cold(store: &Store, without: &str) -> Arc<dyn SpanSnapshot> {
+    let visible = store.visible();
+    let parts = visible.parts.iter().map(|part| Arc::new(part.without(without))).collect();
+    let visible = Visible { parts: Arc::new(parts), ..Visible::clone(&visible) };
+    SpanSnapshots::new(Arc::new(Shared::new(visible, u64::MAX))).snapshot()
 }
 
 /// The spans of some traces; objects that were read, and bytes.
 async fn look_up(store: &Store, without: &str, access: &Access, ids: &[u64]) -> (Vec<Span>, u64, u64) {
-    let snapshot: Arc<dyn quiver_types::spans::SpanSnapshot> = Arc::new(cold(store, without));
+    let snapshot = cold(store, without);
     let filter = SpanFilter::Traces(Arc::new(ids.iter().map(|&n| id(n)).collect()));
     let request = SpanRequest { filter, columns: all_columns() };
     let counted = Arc::new(ReadStats::default());
