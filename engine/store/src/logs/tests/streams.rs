@@ -228,6 +228,9 @@ async fn nobody_sees_streams_of_other_services() {
     store.close(Duration::from_secs(10)).await;
 }
 
+/// Bytes that are read because they lie between pages that do not lie far apart; in small files there are none.
+const BETWEEN: f64 = (160 << 10) as f64;
+
 /// What a query reads of parts whose footers are known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Cost {
@@ -301,7 +304,7 @@ async fn small_answers_cost_the_same_among_more_streams() {
         for (i, (few, many)) in pair[0].iter().zip(&pair[1]).enumerate() {
             assert_eq!(few.rows, many.rows, "query {i}: {all:?}");
             assert!(many.blocks as f64 <= few.blocks as f64 * 1.2, "query {i}: {all:?}");
-            assert!(many.bytes as f64 <= few.bytes as f64 * 1.2, "query {i}: {all:?}");
+            assert!(many.bytes as f64 <= few.bytes as f64 * 1.2 + BETWEEN, "query {i}: {all:?}");
         }
     }
 }

@@ -60,7 +60,9 @@ fn cold(store: &Store, without: &str) -> Arc<dyn SpanSnapshot> {
 /// The spans of some traces; objects that were read, and bytes.
 async fn look_up(store: &Store, without: &str, access: &Access, ids: &[u64]) -> (Vec<Span>, u64, u64) {
     let snapshot = cold(store, without);
-    let filter = SpanFilter::Traces(Arc::new(ids.iter().map(|&n| id(n)).collect()));
+    let mut ids: Vec<[u8; 16]> = ids.iter().map(|&n| id(n)).collect();
+    ids.sort_unstable();
+    let filter = SpanFilter::Traces(Arc::new(ids));
     let request = SpanRequest { filter, columns: all_columns() };
     let counted = Arc::new(ReadStats::default());
     let table: Arc<dyn TableProvider> = spans_table(&snapshot, access, &request, Arc::clone(&counted)).unwrap();
