@@ -165,17 +165,17 @@ impl StreamValue {
 
 /// How a column of a block follows from the stream of a row, if it does.
 pub(crate) fn of_stream(block: &dyn Block, name: &str) -> Option<StreamValue> {
-    computed(name).unwrap_or_else(|| block.of_stream(name))
+    with_computed(name, |name| block.of_stream(name))
 }
 
-/// The same of names that are no fields; `None`: it is one.
-pub(super) fn computed(name: &str) -> Option<Option<StreamValue>> {
+/// The same by name, of names that are no fields too; `of_field` knows fields.
+pub(super) fn with_computed(name: &str, of_field: impl Fn(&str) -> Option<StreamValue>) -> Option<StreamValue> {
     match name {
-        TIME | SEVERITY_NUMBER | OBSERVED_TIME => Some(None),
-        STREAM => Some(Some(StreamValue::Text)),
-        STREAM_ID => Some(Some(StreamValue::Id)),
-        SERVICE => Some(Some(StreamValue::Service)),
-        _ => None,
+        TIME | SEVERITY_NUMBER | OBSERVED_TIME => None,
+        STREAM => Some(StreamValue::Text),
+        STREAM_ID => Some(StreamValue::Id),
+        SERVICE => Some(StreamValue::Service),
+        _ => of_field(name),
     }
 }
 

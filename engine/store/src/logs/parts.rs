@@ -68,7 +68,7 @@ impl Opened {
 
     /// The same of names that are no fields, too.
     pub(super) fn any_of_stream(&self, name: &str) -> Option<StreamValue> {
-        super::block::computed(name).unwrap_or_else(|| self.of_stream(name))
+        super::block::with_computed(name, |name| self.of_stream(name))
     }
 
     /// Streams of which alone rows may be given; `None`: all of them may.

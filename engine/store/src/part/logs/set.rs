@@ -130,7 +130,7 @@ pub(crate) fn each_run(mut bytes: &[u8], mut visit: impl FnMut(Range<u32>)) -> O
         let head = read_leb128(&mut bytes)?;
         let start = end.checked_add(head >> 1)?;
         let len = if head & 1 == 1 { read_leb128(&mut bytes)?.checked_add(2)? } else { 1 };
-        end = start.checked_add(len).filter(|end| *end <= u64::from(u32::MAX))?;
+        end = start.checked_add(len).filter(|end| u32::try_from(*end).is_ok())?;
         visit(start as u32..end as u32);
     }
     Some(())

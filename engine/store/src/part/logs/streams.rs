@@ -321,6 +321,9 @@ impl Part {
         if let Some(KeptPiece::Codes(known)) = self.kept(&piece, stats) {
             return Ok(known);
         }
+        // The query must have room for it; what is kept of it counts as the cache's.
+        let bytes = blocks.streams as usize * size_of::<u32>();
+        stats.take(bytes)?;
         let mut codes = LabelCodes { of_stream: vec![0; blocks.streams as usize], values: vec!["".into()] };
         let LabelCodes { of_stream, values } = &mut codes;
         let each = &mut |value: &str, runs: LabelRuns<'_>| {
@@ -332,6 +335,7 @@ impl Part {
             });
         };
         self.each_label_value(super::KIND_LABEL, label, None, stats, each).await?;
+        stats.give_back(bytes);
         let codes = Arc::new(codes);
         self.keep(piece, KeptPiece::Codes(Arc::clone(&codes)), codes.memory_bytes());
         Ok(codes)
