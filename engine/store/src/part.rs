@@ -41,11 +41,11 @@ pub use checksum::BLOCK_BYTES;
 pub(crate) use file::PAGE_ROWS;
 pub use floats::FloatChunks;
 pub use footer::Footer;
+pub(crate) use index::{LabelIndex, MemoryIndex};
 pub use names::NameFilter;
 pub use reader::Part;
 pub use rows::write_rows_part;
 pub use run_reader::RunReader;
-pub(crate) use index::{LabelIndex, MemoryIndex};
 pub use series::{ChosenSeries, SeriesPage, SeriesRows};
 pub use writer::PartWriter;
 

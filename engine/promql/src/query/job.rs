@@ -218,9 +218,9 @@ impl Job {
             Planned::Scalar(scalar) => self.planner.scalar_plan(scalar, self.scope)?,
             Planned::Vector(vector) => self.planner.finish(vector, self.scope)?,
             Planned::Range(RangePlan::Scan { plan, .. }) => plan,
-            Planned::Range(RangePlan::Grid { vector, grid }) => {
-                self.planner.finish(vector, Scope { grid, single: grid.steps == 1, detail: Detail::All, tally: 0, labels: None })?
-            }
+            Planned::Range(RangePlan::Grid { vector, grid }) => self
+                .planner
+                .finish(vector, Scope { grid, single: grid.steps == 1, detail: Detail::All, tally: 0, labels: None })?,
         };
         self.planner.engine.explain(&plan, &self.planner.run.ctx, analyze).await
     }

@@ -5,6 +5,9 @@
 //! values and then the bitmaps of those that it likes. Parts written before there was a directory have their index made
 //! in memory out of `.series` ([`MemoryIndex`]).
 
+mod memory;
+mod union;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -16,11 +19,15 @@ use roaring::RoaringBitmap;
 use super::FileMeta;
 use super::fetch::Purpose;
 use super::footer::{Footer, damaged};
-use super::pairs::{PairTable, Postings};
 use super::reader::Part;
 use super::series::split;
 use crate::cache::{Held, Piece};
 use crate::error::Result;
+
+use union::Union;
+
+pub(super) use memory::Directory;
+pub(crate) use memory::MemoryIndex;
 
 /// Columns of `.index`.
 const VALUE: usize = 1;
@@ -32,64 +39,6 @@ const BITMAPS_AT_ONCE: usize = 32 * 1024;
 /// A look-up that wants no more than these is kept in the cache; a scan would push everything else out.
 const PAGES_KEPT: usize = 16;
 const BITMAPS_KEPT: usize = 32;
-
-/// Where the rows of each label are: names ascending, and where each begins, then the number of all rows.
-#[derive(Debug)]
-pub(super) struct Directory {
-    names: Vec<Arc<str>>,
-    starts: Vec<u64>,
-}
-
-impl Directory {
-    /// Reads `[["label", first row, rows], …]`.
-    pub(super) fn parse(text: &str, rows: u64) -> Option<Self> {
-        let list: Vec<(String, u64, u64)> = serde_json::from_str(text).ok()?;
-        let (mut names, mut starts): (Vec<Arc<str>>, _) = (Vec::with_capacity(list.len()), vec![0]);
-        for (name, first, len) in list {
-            if starts.last() != Some(&first) || names.last().is_some_and(|last| **last >= *name) {
-                return None;
-            }
-            names.push(Arc::from(name));
-            starts.push(first.checked_add(len)?);
-        }
-        (starts.last() == Some(&rows)).then_some(Self { names, starts })
-    }
-}
-
-/// The index of a part without one on disk, or with an older one.
-#[derive(Debug)]
-pub(crate) struct MemoryIndex {
-    directory: Directory,
-    table: PairTable,
-    /// Pairs by name and value.
-    order: Vec<u32>,
-    postings: Postings,
-}
-
-impl MemoryIndex {
-    pub(super) fn new(mut table: PairTable) -> Self {
-        let (order, postings) = (table.sorted(), table.postings());
-        let (mut names, mut starts): (Vec<Arc<str>>, _) = (Vec::new(), vec![0u64]);
-        for (row, &pair) in (1..).zip(&order) {
-            if names.last().is_none_or(|name| **name != *table.name(pair)) {
-                names.push(Arc::from(table.name(pair)));
-                starts.push(row);
-            }
-            starts[names.len()] = row;
-        }
-        table.forget_series();
-        Self { directory: Directory { names, starts }, table, order, postings }
-    }
-
-    fn value(&self, row: u64) -> &str {
-        self.table.value(self.order[row as usize])
-    }
-
-    pub(super) fn memory_bytes(&self) -> u64 {
-        let bytes = self.table.memory_bytes() + 4 * self.order.len() + self.postings.memory_bytes() + 1024;
-        (bytes + self.directory.names.len() * 64) as u64
-    }
-}
 
 /// The index of a part; rows are those of `.index`.
 #[derive(Debug)]
@@ -124,65 +73,6 @@ impl Drop for Taken<'_> {
     fn drop(&mut self) {
         self.0.give_back(self.1);
     }
-}
-
-/// Series of several (label, value) pairs: short lists are gathered and sorted once.
-#[derive(Debug, Default)]
-struct Union {
-    bitmap: RoaringBitmap,
-    loose: Vec<u32>,
-}
-
-/// Beyond so many loose numbers they become a bitmap.
-const LOOSE_MAX: usize = 1 << 16;
-
-impl Union {
-    fn add_list(&mut self, series: &[u32]) {
-        self.loose.extend_from_slice(series);
-        if self.loose.len() > LOOSE_MAX {
-            self.settle();
-        }
-    }
-
-    fn add(&mut self, bytes: &[u8]) -> Option<()> {
-        match short_list(bytes) {
-            Some(list) => {
-                self.loose.extend(list);
-                if self.loose.len() > LOOSE_MAX {
-                    self.settle();
-                }
-            }
-            None => self.bitmap |= RoaringBitmap::deserialize_from(bytes).ok()?,
-        }
-        Some(())
-    }
-
-    fn settle(&mut self) {
-        self.loose.sort_unstable();
-        self.loose.dedup();
-        let loose = RoaringBitmap::from_sorted_iter(self.loose.drain(..)).expect("sorted and without repeats");
-        self.bitmap |= loose;
-    }
-
-    fn finish(mut self) -> RoaringBitmap {
-        self.settle();
-        self.bitmap
-    }
-}
-
-/// Reads a bitmap of one container that is a short list (most values belong to few series), by the portable format:
-/// cookie, number of containers, key and number of entries less one, place, entries.
-fn short_list(bytes: &[u8]) -> Option<impl Iterator<Item = u32>> {
-    const COOKIE: u32 = 12346;
-    let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
-    let (len, containers) = (bytes.len(), word(4)?);
-    if word(0)? != COOKIE || containers != 1 || len > 16 + 2 * 64 {
-        return None;
-    }
-    let key = u32::from(u16::from_le_bytes([*bytes.get(8)?, *bytes.get(9)?])) << 16;
-    let entries = usize::from(u16::from_le_bytes([*bytes.get(10)?, *bytes.get(11)?])) + 1;
-    let list = bytes.get(16..).filter(|list| list.len() == 2 * entries)?;
-    Some(list.chunks_exact(2).map(move |two| key | u32::from(u16::from_le_bytes([two[0], two[1]]))))
 }
 
 impl Part {
@@ -357,7 +247,7 @@ impl LabelIndex<'_> {
                 }
                 Self::File(index) if rows.len() <= BITMAPS_KEPT => {
                     for one in index.several(rows, stats).await? {
-                        union.bitmap |= &*one;
+                        union.add_bitmap(&one);
                     }
                 }
                 Self::File(index) => {
@@ -370,7 +260,7 @@ impl LabelIndex<'_> {
                 }
             }
         }
-        stats.take(union.bitmap.serialized_size())?;
+        stats.take(union.bytes())?;
         Ok(union.finish())
     }
 
@@ -474,10 +364,12 @@ impl FileIndex<'_> {
                     break;
                 }
                 let likely = match column {
-                    Some(ColumnIndexMetaData::BYTE_ARRAY(index)) => match (index.min_value(page), index.max_value(page)) {
-                        (Some(min), Some(max)) => may(min, max),
-                        _ => true,
-                    },
+                    Some(ColumnIndexMetaData::BYTE_ARRAY(index)) => {
+                        match (index.min_value(page), index.max_value(page)) {
+                            (Some(min), Some(max)) => may(min, max),
+                            _ => true,
+                        }
+                    }
                     _ => true,
                 };
                 if likely {
@@ -581,43 +473,5 @@ impl FileIndex<'_> {
             out.iter_mut().filter(|series| series.is_none()).for_each(|series| *series = read.next());
         }
         Ok(out.into_iter().flatten().collect())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn short_lists_are_what_the_format_says() {
-        for list in [vec![7u32], vec![1 << 20, (1 << 20) + 3], (0..64).map(|n| 70_000 + 2 * n).collect::<Vec<_>>()] {
-            let bitmap: RoaringBitmap = list.iter().copied().collect();
-            let mut bytes = Vec::new();
-            bitmap.serialize_into(&mut bytes).unwrap();
-            assert_eq!(short_list(&bytes).unwrap().collect::<Vec<_>>(), list);
-            let mut union = Union::default();
-            union.add(&bytes).unwrap();
-            assert_eq!(union.finish(), bitmap);
-            assert!(short_list(&bytes[..bytes.len() - 1]).is_none());
-        }
-        let mut run: RoaringBitmap = (5..500).collect();
-        run.optimize();
-        let mut bytes = Vec::new();
-        run.serialize_into(&mut bytes).unwrap();
-        assert!(short_list(&bytes).is_none());
-        let mut union = Union::default();
-        union.add(&bytes).unwrap();
-        assert_eq!(union.finish(), run);
-        assert!(Union::default().add(&bytes[..3]).is_none());
-    }
-
-    #[test]
-    fn directories_have_no_gaps() {
-        let check = |text: &str, good: bool| assert_eq!(Directory::parse(text, 5).is_some(), good, "{text}");
-        check(r#"[["a",0,2],["b",2,3]]"#, true);
-        check(r#"[["a",0,2],["b",2,2]]"#, false);
-        check(r#"[["a",0,2],["b",3,2]]"#, false);
-        check(r#"[["b",0,2],["a",2,3]]"#, false);
-        check("{}", false);
     }
 }

@@ -14,8 +14,8 @@ use quiver_types::{LabelSet, ReadStats, stats};
 
 use super::FileMeta;
 use super::fetch::Purpose;
-use super::footer::{Footer, damaged};
 use super::file::keys;
+use super::footer::{Footer, damaged};
 use super::index::LabelIndex;
 use super::pairs::PairTable;
 use super::reader::Part;
@@ -198,7 +198,11 @@ impl Part {
         let all = names(file, &footer)?;
         let names: Vec<&str> = match wanted {
             None => all.iter().map(String::as_str).collect(),
-            Some(wanted) => wanted.iter().map(String::as_str).filter(|w| all.binary_search_by(|n| n.as_str().cmp(w)).is_ok()).collect(),
+            Some(wanted) => wanted
+                .iter()
+                .map(String::as_str)
+                .filter(|w| all.binary_search_by(|n| n.as_str().cmp(w)).is_ok())
+                .collect(),
         };
         let mut sources = Sources::of(&names, &footer, wanted.is_none() || numbers.len() <= FROM_MAP);
         if !sources.index.is_empty() {
@@ -326,8 +330,7 @@ fn names(file: &FileMeta, footer: &Footer) -> Result<Vec<String>> {
 impl<'a> Sources<'a> {
     fn of(names: &[&'a str], footer: &Footer, map: bool) -> Self {
         let column = |name: &str| if name == METRIC_NAME { "metric".to_owned() } else { format!("label.{name}") };
-        let (own, rest): (Vec<&str>, Vec<&str>) =
-            names.iter().partition(|name| footer.column(&column(name)).is_some());
+        let (own, rest): (Vec<&str>, Vec<&str>) = names.iter().partition(|name| footer.column(&column(name)).is_some());
         if rest.is_empty() || !map {
             let columns = own.into_iter().map(|name| (name, column(name))).collect();
             return Self { columns, map: Vec::new(), index: rest };

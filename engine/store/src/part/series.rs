@@ -267,7 +267,8 @@ impl Part {
     ) -> Result<Vec<Arc<SeriesPage>>> {
         let mut out: Vec<Option<Arc<SeriesPage>>> = Vec::with_capacity(wanted.len());
         for &page in wanted {
-            let held = self.cache().series.get(&(self.meta.id, Piece::Page(page))).filter(|_| purpose == Purpose::Query);
+            let held =
+                self.cache().series.get(&(self.meta.id, Piece::Page(page))).filter(|_| purpose == Purpose::Query);
             out.push(if let Some(Held::Page(page)) = held { Some(page) } else { None });
         }
         let missing: Vec<u32> = wanted.iter().zip(&out).filter(|(_, o)| o.is_none()).map(|(&page, _)| page).collect();

@@ -515,7 +515,10 @@ fn an_index_is_the_same_on_disk_and_in_memory() {
         assert_eq!(memory.rows(name), Some(rows.clone()));
         let values = |index: &LabelIndex<'_>| {
             let mut out = Vec::new();
-            block_on(index.values(std::slice::from_ref(&rows), &stats, &mut |row, value| out.push((row, value.to_owned())))).unwrap();
+            block_on(
+                index.values(std::slice::from_ref(&rows), &stats, &mut |row, value| out.push((row, value.to_owned()))),
+            )
+            .unwrap();
             out
         };
         let all = values(&file);

@@ -103,8 +103,13 @@ impl Registry {
         let mut union = Union::default();
         for pairs in pairs.chunks(PER_LOCK) {
             let mut handed: Vec<Handed> = self.with_index(|index| {
-                let of_name = |&pair: &u32| index.pair_of(pair).filter(|(of, _)| *of == name).map(|(_, bytes)| (pair, bytes));
-                pairs.iter().filter_map(of_name).map(|(pair, bytes)| Handed { pair, bytes: Arc::clone(bytes) }).collect()
+                let of_name =
+                    |&pair: &u32| index.pair_of(pair).filter(|(of, _)| *of == name).map(|(_, bytes)| (pair, bytes));
+                pairs
+                    .iter()
+                    .filter_map(of_name)
+                    .map(|(pair, bytes)| Handed { pair, bytes: Arc::clone(bytes) })
+                    .collect()
             });
             handed.retain(|handed| matcher.matches(value(&handed.bytes)) == wanted);
             self.with_index(|index| {

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use quiver_types::MillisRange;
 
-use crate::part::{PAGE_ROWS, ChosenSeries};
+use crate::part::{ChosenSeries, PAGE_ROWS};
 use crate::select::Selection;
 
 /// A partition is not worth its thread below this many samples.

@@ -102,7 +102,10 @@ async fn of_part(part: &Part, question: &Question<'_>, wanted: Wanted<'_>, stats
     match wanted {
         Wanted::Values(name) => {
             let labels = part.labels(&numbers, Some(&[name.to_owned()]), stats).await?;
-            Ok(labels.into_iter().flat_map(|label| label.values.into_iter().filter(|value| !value.is_empty())).collect())
+            Ok(labels
+                .into_iter()
+                .flat_map(|label| label.values.into_iter().filter(|value| !value.is_empty()))
+                .collect())
         }
         Wanted::Names => {
             let all = part.label_names(stats).await?.len();

@@ -121,9 +121,7 @@ async fn judge(part: &Part, matcher: &Matcher, found: &RoaringBitmap, stats: &Re
         return Ok(if matcher.matches_empty() { found.clone() } else { RoaringBitmap::new() });
     };
     let mut judged: HashMap<u32, bool, foldhash::fast::RandomState> = HashMap::default();
-    let mut like = |code: u32| {
-        *judged.entry(code).or_insert_with(|| matcher.matches(&label.values[code as usize]))
-    };
+    let mut like = |code: u32| *judged.entry(code).or_insert_with(|| matcher.matches(&label.values[code as usize]));
     let kept = numbers.iter().zip(&label.codes).filter(|(_, code)| like(**code)).map(|(&number, _)| number);
     Ok(RoaringBitmap::from_sorted_iter(kept).expect("a subset in order"))
 }

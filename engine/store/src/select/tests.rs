@@ -158,8 +158,22 @@ fn matcher() -> impl Strategy<Value = Matcher> {
     let name = prop_oneof![Just("__name__"), Just("a"), Just("A"), Just("job"), Just("b"), Just("missing"), Just("id")];
     let op = prop_oneof![Just(MatchOp::Equal), Just(MatchOp::NotEqual), Just(MatchOp::Regex), Just(MatchOp::NotRegex)];
     let value = prop_oneof![
-        Just(""), Just("1"), Just("2"), Just("m"), Just("i"), Just("x1"), Just("1|2"), Just("1.*"), Just(".*"),
-        Just(".+"), Just("1|"), Just("m.?"), Just("é|1"), Just("[12]+"), Just("(?i)X1"), Just("never"),
+        Just(""),
+        Just("1"),
+        Just("2"),
+        Just("m"),
+        Just("i"),
+        Just("x1"),
+        Just("1|2"),
+        Just("1.*"),
+        Just(".*"),
+        Just(".+"),
+        Just("1|"),
+        Just("m.?"),
+        Just("é|1"),
+        Just("[12]+"),
+        Just("(?i)X1"),
+        Just("never"),
     ];
     (name, op, value).prop_map(|(name, op, value)| Matcher::new(name, op, value).expect("valid"))
 }
@@ -245,8 +259,7 @@ fn cluster(series: usize) -> Vec<SeriesRun> {
         let (metric, pod, service) = (format!("m{}", i % 200), format!("pod-{}", i / 10), format!("s{}", i % 40));
         let rare = format!("label_{:03}", i % 300);
         let value = (i % 97).to_string();
-        let labels =
-            labels(&[("__name__", &metric), ("pod", &pod), ("service", &service), (&rare, &value)]);
+        let labels = labels(&[("__name__", &metric), ("pod", &pod), ("service", &service), (&rare, &value)]);
         let mut run = SeriesRun::new(labels, Arc::from(service.as_str()));
         run.samples.push(1000, i as f64, 0);
         run
