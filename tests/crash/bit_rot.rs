@@ -17,16 +17,19 @@ const DAY_MS: i64 = 86_400_000;
 /// Kinds of files that the data has, by table. The index of metrics is not one of them: only compactions write it.
 const KINDS: &[&str] = &[
     "logs/index",
+    "logs/labels",
     "logs/rows",
     "logs/streams",
     "metric_metadata/rows",
     "metrics/exemplars",
     "metrics/histograms",
+    "metrics/index",
     "metrics/samples",
     "metrics/series",
     "spans/index",
     "spans/rollup",
     "spans/rows",
+    "spans/traces",
 ];
 
 /// All files of parts below a folder, by table and kind.

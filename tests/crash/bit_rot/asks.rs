@@ -98,6 +98,7 @@ fn asks(from_ms: i64) -> Vec<Ask> {
         log("rows", "query", logs("*")),
         log("rows by time", "query", logs("* | sort by (_time desc) limit 1000")),
         log("words", "query", logs("\"row 17\"")),
+        log("a stream", "query", logs("{app=\"a1\"}")),
         Ask { exact: false, ..log("counts", "query", logs("* | stats by (app) count() as n")) },
         Ask { exact: false, items: of_values, ..log("fields", "field_names", logs("*")) },
         Ask {

@@ -6,6 +6,9 @@ use quiver_tests::server::Server;
 use serde_json::json;
 
 const SERIES: usize = 50;
+/// So many streams have postings in a file of their own, so many traces a filter.
+const STREAMS: usize = 1100;
+const TRACES: i64 = 4200;
 const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
 
 /// Writes it, from a time on.
@@ -24,6 +27,7 @@ pub(super) async fn fill(server: &Server, caller: &Caller, from_ms: i64) {
     };
     taken("/v1/metrics", histogram(from_ms)).await;
     taken("/v1/traces", spans(from_ms)).await;
+    taken("/v1/traces", traces(from_ms)).await;
     let rows: Vec<String> = (0..300)
         .map(|n| {
             let time = from_ms + n * 1000;
@@ -31,8 +35,13 @@ pub(super) async fn fill(server: &Server, caller: &Caller, from_ms: i64) {
                 .to_string()
         })
         .collect();
-    let answer = server.post("/insert/jsonline?_stream_fields=app", &[], rows.join("\n").into_bytes()).await;
-    assert_eq!(answer.status, 200, "{}", answer.text());
+    let many = (0..STREAMS)
+        .map(|n| json!({"_time": from_ms - 2000, "_msg": "one of many", "pod": format!("p{n}")}).to_string());
+    for (fields, rows) in [("app", rows), ("pod", many.collect())] {
+        let path = format!("/insert/jsonline?_stream_fields={fields}");
+        let answer = server.post(&path, &[], rows.join("\n").into_bytes()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
 }
 
 fn nanos(ms: i64) -> String {
@@ -65,4 +74,13 @@ fn spans(from_ms: i64) -> String {
     };
     let spans: Vec<_> = (0..100).map(span).collect();
     json!({"resourceSpans": [{"resource": resource(), "scopeSpans": [{"spans": spans}]}]}).to_string()
+}
+
+/// Many traces of one span, before all others.
+fn traces(from_ms: i64) -> String {
+    let span = |n: i64| {
+        json!({"traceId": format!("{:032x}", from_ms * 10_000 + n), "spanId": format!("{:016x}", n + 1), "name": "one of many",
+            "startTimeUnixNano": nanos(from_ms - 1000), "endTimeUnixNano": nanos(from_ms - 999)})
+    };
+    json!({"resourceSpans": [{"scopeSpans": [{"spans": (0..TRACES).map(span).collect::<Vec<_>>()}]}]}).to_string()
 }

@@ -39,7 +39,9 @@ impl Pattern {
 /// [`affordable`].
 pub fn compile(pattern: &str) -> Result<Regex> {
     affordable(pattern)?;
-    builder(&format!("^(?s:{pattern})$")).build().map_err(|e| Error::invalid(format!("invalid regular expression `{pattern}`: {e}")))
+    builder(&format!("^(?s:{pattern})$"))
+        .build()
+        .map_err(|e| Error::invalid(format!("invalid regular expression `{pattern}`: {e}")))
 }
 
 /// Gives a builder for a pattern that is [`affordable`], with the bounds that patterns of all languages have.
