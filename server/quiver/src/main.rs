@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use quiver::reload::Reloading;
 use quiver::server::{Addresses, Bound};
 use quiver::settings::{Loaded, print_settings};
-use quiver::{demo, memory, notify, remote, telemetry, wiring};
+use quiver::{demo, identity, memory, notify, remote, telemetry, wiring};
 use quiver_api::AppState;
 use quiver_store::BackupRequest;
 use quiver_types::{Error, ErrorKind, SystemClock, failpoint};
@@ -64,6 +64,26 @@ enum Command {
         #[command(subcommand)]
         command: StoreCommand,
     },
+    /// Work on accounts while the server is down.
+    Admin {
+        #[command(subcommand)]
+        command: AdminCommand,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum AdminCommand {
+    /// Set the password of a user, from QUIVER_ADMIN_PASSWORD_FILE or QUIVER_ADMIN_PASSWORD, else a new one that is printed.
+    ResetPassword(ResetArgs),
+}
+
+#[derive(Debug, Args)]
+struct ResetArgs {
+    /// Name of the user.
+    #[arg(default_value = "admin")]
+    username: String,
+    #[command(flatten)]
+    serve: ServeArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -133,7 +153,7 @@ struct ServeArgs {
     /// How long data is kept [default: 30d]; none keeps all and lifts the limits on the age of samples.
     #[arg(long, value_name = "30d|none")]
     retention: Option<String>,
-    /// Access control [default: off]; on is refused until it exists.
+    /// Access control [default: off]; on: accounts, tokens and rights, see docs/identity.md.
     #[arg(long, value_name = "on|off")]
     rbac: Option<String>,
     /// Listen on other than loopback addresses without access control (containers).
@@ -207,6 +227,15 @@ fn run(cli: Cli) -> Result<(), Failure> {
             let settings = wiring::store_settings(&args.load()?.settings);
             let report = runtime()?.block_on(quiver_store::rebuild::rebuild(settings))?;
             println!("{report}");
+            Ok(())
+        }
+        Some(Command::Admin { command: AdminCommand::ResetPassword(args) }) => {
+            let settings = args.serve.load()?.settings;
+            let made_up = runtime()?.block_on(identity::reset_password(&settings, &args.username))?;
+            match made_up {
+                Some(password) => println!("the password of `{}` is now {password}", args.username),
+                None => println!("the password of `{}` is now the given one", args.username),
+            }
             Ok(())
         }
         Some(Command::Store { command: StoreCommand::Check(args) }) => {

@@ -47,10 +47,9 @@ fn hook<'a>(
 ) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let Some(user) = before else { return Ok(()) };
-        if caller.subject != format!("user:{}", user.id) {
-            let held = standing::rights_of(db, now_ms, "user", &user.id).await?;
-            standing::only_own(caller, held.triples())?;
-        }
+        // Of oneself, too: a key that holds less than its owner must not become its owner.
+        let held = standing::rights_of(db, now_ms, "user", &user.id).await?;
+        standing::only_own(caller, held.triples())?;
         standing::an_admin_stays(db, caller, now_ms).await
     })
 }

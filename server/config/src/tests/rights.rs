@@ -102,7 +102,7 @@ async fn keys_hold_what_their_owner_holds() {
     let subject = json!({"type": "serviceAccount", "id": account.id});
     fx.create(&BINDINGS, json!({"subject": subject, "roleId": role.id, "services": ["cart*"]})).await.unwrap();
     let keys = Place { family: &KEYS, owner: format!("rbac/service-accounts/{}", account.id) };
-    let mut own = caller(&[]);
+    let mut own = caller(&["{ingest, logs, cart*}"]);
     own.subject = format!("serviceAccount:{}", account.id);
     let make = async |who: &Caller, body| {
         fx.config.change(&keys, who, Op::Create { id: None, body: map(body) }, System::default(), false).await
@@ -115,6 +115,25 @@ async fn keys_hold_what_their_owner_holds() {
         assert_eq!(problem.errors[0].code, "OUT_OF_RANGE", "{at}");
     }
     assert_eq!(make(&caller(&[]), json!({"name": "d"})).await.unwrap_err().code, "FORBIDDEN");
+}
+
+/// A key is no way to more than it holds: neither to another key nor to its owner's password.
+#[tokio::test]
+async fn keys_are_no_ladder() {
+    let fx = fixture().await;
+    let admin = fx.admin().await;
+    let by_key = Caller { subject: format!("user:{}", admin.id), ..caller(&["{admin, rbac, *}"]) };
+    let keys = Place { family: &KEYS, owner: format!("rbac/users/{}", admin.id) };
+    let make = async |body| {
+        let op = Op::Create { id: None, body: map(body) };
+        fx.config.change(&keys, &by_key, op, System::default(), false).await
+    };
+    make(json!({"name": "a", "permissions": ["{view, rbac, *}"]})).await.unwrap();
+    assert_eq!(make(json!({"name": "b", "permissions": ["{view, logs, *}"]})).await.unwrap_err().code, "FORBIDDEN");
+    assert_eq!(make(json!({"name": "c"})).await.unwrap_err().code, "FORBIDDEN");
+    let op = patch(&admin.id, json!({"password": "another one"}));
+    let change = fx.config.change(&Place::of(&USERS), &by_key, op, System::default(), false).await;
+    assert_eq!(change.unwrap_err().code, "FORBIDDEN");
 }
 
 #[tokio::test]
