@@ -321,6 +321,16 @@ impl Rights {
         Self(vec![Triple::admin()])
     }
 
+    /// What a role gives, narrowed to some services where a binding names them.
+    pub fn narrowed(role: &[Triple], services: Option<&[String]>) -> Self {
+        let Some(services) = services else { return role.iter().cloned().collect() };
+        let patterns = services.iter().filter_map(|s| Services::parse(s));
+        let meet = |s: Services| {
+            role.iter().filter_map(move |t| t.meet(&Triple { services: s.clone(), ..t.clone() })).collect::<Vec<_>>()
+        };
+        patterns.flat_map(meet).collect()
+    }
+
     /// The triples, none of which another one covers.
     pub fn triples(&self) -> &[Triple] {
         &self.0
@@ -414,6 +424,22 @@ mod tests {
         assert!(!rights.has_any(Right::View, Domain::Metrics) && rights.has_in_some_domain(Right::Ingest));
         assert!(Rights::full().access(Right::View, Domain::Traces).is_full());
         assert!(!Rights::default().access(Right::View, Domain::Traces).allows("a"));
+    }
+
+    #[test]
+    fn narrowing() {
+        let role = [triple("{view, *, *}"), triple("{edit, logs, cart*}")];
+        let check = |services: Option<&[&str]>, expected: &[&str]| {
+            let services: Option<Vec<String>> = services.map(|s| s.iter().map(|s| (*s).to_owned()).collect());
+            let held = Rights::narrowed(&role, services.as_deref());
+            let expected: Rights = expected.iter().map(|t| triple(t)).collect();
+            assert_eq!(held, expected, "{services:?}");
+        };
+        check(None, &["{view, *, *}", "{edit, logs, cart*}"]);
+        check(Some(&["cart-db"]), &["{view, *, cart-db}", "{edit, logs, cart-db}"]);
+        check(Some(&["c*"]), &["{view, *, c*}", "{edit, logs, cart*}"]);
+        check(Some(&["shop"]), &["{view, *, shop}"]);
+        check(Some(&[]), &[]);
     }
 
     fn any_triple() -> impl Strategy<Value = Triple> {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use quiver_auth::{Account, AccountKind, Accounts, BoundTo, Directory, Grant, Key, Secret};
 use quiver_config::Entity;
 use quiver_config::json::time_of;
-use quiver_types::{Rights, Services, Triple};
+use quiver_types::{Rights, Triple};
 use serde_json::Value;
 
 /// All entities of access.
@@ -76,13 +76,6 @@ fn key(entity: &Entity) -> Option<Key> {
     })
 }
 
-/// What a role gives, narrowed to a binding's services.
-fn narrowed(role: &[Triple], services: Option<Vec<String>>) -> Rights {
-    let Some(services) = services else { return role.iter().cloned().collect() };
-    let patterns = services.iter().filter_map(|s| Services::parse(s));
-    patterns.flat_map(|s| role.iter().filter_map(move |t| t.meet(&Triple::new(t.right, t.domain, s.clone())))).collect()
-}
-
 /// Makes the picture.
 pub(super) fn picture(all: &Entities) -> Directory {
     let users = all.users.iter().map(|e| account(AccountKind::User, e));
@@ -107,7 +100,7 @@ pub(super) fn picture(all: &Entities) -> Directory {
         };
         Some(Grant {
             to,
-            rights: narrowed(given, texts(binding.body.get("services"))),
+            rights: Rights::narrowed(given, texts(binding.body.get("services")).as_deref()),
             role: (*role).to_owned(),
             expires_ms: time(binding, "expiresAt"),
         })

@@ -1,6 +1,6 @@
 //! What subjects hold as the transaction sees it, for rules over several entities.
 
-use quiver_types::{Rights, Services, Triple};
+use quiver_types::{Rights, Triple};
 use serde_json::{Map, Value};
 use sqlx::{Row, SqliteConnection};
 
@@ -46,20 +46,13 @@ async fn body(db: &mut SqliteConnection, family: &str, id: &str) -> Result<Optio
     serde_json::from_str(&row.try_get::<String, _>(0)?).map(Some).map_err(Problem::internal)
 }
 
-/// What a role gives, narrowed to a binding's services.
-pub(crate) fn narrowed(role: &[Triple], services: Option<&Value>) -> Rights {
-    let Some(services) = services.and_then(Value::as_array) else { return role.iter().cloned().collect() };
-    let patterns = services.iter().filter_map(|s| s.as_str().and_then(Services::parse));
-    let narrow =
-        patterns.flat_map(|s| role.iter().filter_map(move |t| t.meet(&Triple::new(t.right, t.domain, s.clone()))));
-    narrow.collect()
-}
-
 /// What a binding gives.
 pub(super) async fn given_by(db: &mut SqliteConnection, binding: &Map<String, Value>) -> Result<Rights> {
     let id = binding.get("roleId").and_then(Value::as_str).unwrap_or_default();
     let role = body(db, "rbac/roles", id).await?.unwrap_or_default();
-    Ok(narrowed(&triples(&role, "permissions"), binding.get("services")))
+    let services = binding.get("services").and_then(Value::as_array);
+    let services = services.map(|s| s.iter().filter_map(|v| v.as_str().map(str::to_owned)).collect::<Vec<_>>());
+    Ok(Rights::narrowed(&triples(&role, "permissions"), services.as_deref()))
 }
 
 fn is_over(binding: &Map<String, Value>, now_ms: i64) -> bool {
