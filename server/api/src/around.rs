@@ -13,6 +13,7 @@ use tracing::Instrument;
 use crate::access_log::Entry;
 use crate::families::family_of;
 use crate::guard::{Asking, refused};
+use crate::identity::OwnRequest;
 use crate::live::LiveSettings;
 use crate::request::{ID_HEADER, RequestInfo};
 use crate::state::AppState;
@@ -53,6 +54,7 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
             uri: request.uri(),
             headers: request.headers(),
             route: request.extensions().get::<MatchedPath>(),
+            own: request.extensions().get::<OwnRequest>().is_some(),
         };
         match coming.admit(state.identities.as_deref()).await {
             Ok(identity) => info.identity = identity,

@@ -171,6 +171,11 @@ impl Identities {
     }
 }
 
+/// Marks a request that the process makes to itself (the demo), which may do everything. It is an extension of the request,
+/// so nothing that comes over a socket can bear it.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnRequest;
+
 /// From where a request came, for the audit log.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Origin {

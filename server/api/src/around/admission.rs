@@ -31,6 +31,8 @@ pub(super) struct Coming<'a> {
     pub(super) uri: &'a Uri,
     pub(super) headers: &'a HeaderMap,
     pub(super) route: Option<&'a MatchedPath>,
+    /// Whether the process asks itself.
+    pub(super) own: bool,
 }
 
 /// Why a request is not let in.
@@ -44,6 +46,9 @@ impl Coming<'_> {
     /// Says who calls, or gives the answer that it gets.
     pub(super) async fn admit(&self, identities: Option<&Identities>) -> Result<Arc<Identity>, Response> {
         let Some(identities) = identities else { return Ok(Arc::clone(&ANYONE)) };
+        if self.own {
+            return Ok(Arc::clone(&ANYONE));
+        }
         // What a browser asks beforehand comes without credentials, and is answered without data.
         if self.method == Method::OPTIONS {
             return Ok(Arc::clone(&NOBODY));
