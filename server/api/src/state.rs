@@ -117,11 +117,10 @@ pub struct AppState {
 impl AppState {
     /// Who sent the request that the task serves. Outside of requests nobody, unless access control is off.
     pub(crate) fn identity(&self) -> Arc<Identity> {
-        match (RequestInfo::current(), &self.identities) {
-            (_, None) => Arc::clone(&ANYONE),
-            (Some(request), _) => request.identity,
-            (None, Some(_)) => Arc::clone(&NOBODY),
+        if self.identities.is_none() {
+            return Arc::clone(&ANYONE);
         }
+        RequestInfo::current().map_or_else(|| Arc::clone(&NOBODY), |request| request.identity)
     }
 
     /// Names who calls, for what belongs to callers. Empty while access control is off.
