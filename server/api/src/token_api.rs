@@ -127,7 +127,7 @@ impl Sent {
     async fn no(&self, no: Refused) -> Response {
         // Floods of guesses must not flood the log: those that are answered 429 are counted by their status.
         if no.status != 429 {
-            self.note(no.happened.clone()).await;
+            self.note(no.happened.as_deref().cloned()).await;
         }
         refused(&no)
     }

@@ -57,7 +57,7 @@ pub struct Refused {
     /// Seconds after which to come back.
     pub retry_after_s: Option<u64>,
     /// For the audit log.
-    pub happened: Option<Happened>,
+    pub happened: Option<Box<Happened>>,
 }
 
 impl Refused {
@@ -102,7 +102,7 @@ impl Refused {
 
     /// 400: a scope that was not granted.
     pub fn scope(scope: &str) -> Self {
-        let shown: String = scope.chars().filter(|c| c.is_ascii_graphic()).take(100).collect();
+        let shown: String = scope.chars().filter(char::is_ascii_graphic).take(100).collect();
         Self::new(400, "invalid_scope", format!("Invalid scopes: {shown}"))
     }
 
@@ -124,7 +124,7 @@ impl Refused {
     /// Adds what belongs into the audit log.
     #[must_use]
     pub fn noting(mut self, happened: Happened) -> Self {
-        self.happened = Some(happened);
+        self.happened = Some(Box::new(happened));
         self
     }
 

@@ -55,21 +55,20 @@ fn hook<'a>(
     Box::pin(async move {
         let Some(key) = after else { return Ok(()) };
         let changed = before.is_none_or(|b| b.body.get("expiresAt") != key.body.get("expiresAt"));
-        if let Some(expires) = expiry(&key.body).filter(|_| changed) {
-            if expires <= now_ms || expires > now_ms.saturating_add(LIFE_MS_MAX) {
-                let text = "must lie in the future, at most two years away";
-                return Err(Problem::field("/expiresAt", "OUT_OF_RANGE", text));
-            }
+        let in_time = |expires: &i64| *expires > now_ms && *expires <= now_ms.saturating_add(LIFE_MS_MAX);
+        if changed && expiry(&key.body).is_some_and(|expires| !in_time(&expires)) {
+            let text = "must lie in the future, at most two years away";
+            return Err(Problem::field("/expiresAt", "OUT_OF_RANGE", text));
         }
         let (kind, id) = standing::owner_of(&key.owner)?;
         let held = standing::rights_of(db, now_ms, kind, id).await?;
         let asked = standing::triples(&key.body, "permissions");
-        for (n, triple) in asked.iter().enumerate().filter(|(_, t)| !held.covers(t)) {
+        if let Some((n, triple)) = asked.iter().enumerate().find(|(_, t)| !held.covers(t)) {
             let text = format!("the key's owner does not hold {triple}");
             return Err(Problem::field(format!("/permissions/{n}"), "INVALID_VALUE", text));
         }
         // Also of one's own: who came by a key that holds less makes no key that holds more.
-        let all = key.body.get("permissions").is_none_or(serde_json::Value::is_null);
+        let all = key.body.get("permissions").is_none_or(Value::is_null);
         standing::only_own(caller, if all { held.triples() } else { &asked })?;
         Ok(())
     })

@@ -95,7 +95,7 @@ pub(super) async fn an_admin_stays(db: &mut SqliteConnection, caller: &Caller, n
             continue;
         }
         let members = match subject(&binding) {
-            ("user", id) | ("serviceAccount", id) => vec![id.to_owned()],
+            ("user" | "serviceAccount", id) => vec![id.to_owned()],
             ("group", id) => {
                 if groups.is_none() {
                     groups = Some(bodies(&mut *db, "rbac/groups").await?);
