@@ -194,7 +194,7 @@ async fn slow_readers_of_every_endpoint() {
             tokio::time::sleep(Duration::from_millis(500)).await;
             let grown = server.rss_bytes().saturating_sub(before) >> 20;
             let held = caller.metric("quiver_query_memory_bytes").await.expect("it lives") as u64 >> 20;
-            let most = held + (READERS as u64 * BUFFERS >> 20);
+            let most = held + ((READERS as u64 * BUFFERS) >> 20);
             if grown <= most {
                 println!("{target} ({packed}): {READERS} slow readers hold {grown} MB, {held} MB accounted for");
                 break;

@@ -206,7 +206,7 @@ async fn send(server: &Server, who: &[(&str, &str)], service: &str) {
         }
         span
     };
-    let own = format!("{}", digit.to_string().repeat(32));
+    let own = digit.to_string().repeat(32);
     let shared = "c".repeat(32);
     let parent = (service == "bbb").then_some(2);
     let spans = [span(1, own, None), span(if parent.is_some() { 3 } else { 2 }, shared, parent)];

@@ -280,7 +280,7 @@ impl Ask {
     }
 
     fn created(&self, done: &Done, shown: Vec<(&'static str, String)>) -> Answer {
-        let mut answer = self.present(done, 201);
+        let mut answer = Self::present(done, 201);
         if let Value::Object(body) = &mut answer.body {
             let id = body.get("id").and_then(Value::as_str).unwrap_or_default();
             let base = self.path.trim_end_matches('/').trim_end_matches(id).trim_end_matches('/');
@@ -291,7 +291,7 @@ impl Ask {
     }
 
     /// The entity as it is after a change.
-    fn present(&self, done: &Done, status: u16) -> Answer {
+    fn present(done: &Done, status: u16) -> Answer {
         let after = done.after.as_ref();
         let body = after.map_or(Value::Null, |e| Value::Object(e.shown()));
         Answer { status, etag: after.map(quiver_config::Entity::etag), ..Answer::ok(body) }
@@ -306,13 +306,13 @@ impl Ask {
         }
         let op = Op::Replace { id: id.to_owned(), body, condition: self.condition()? };
         let done = self.change(op, System::default()).await?;
-        Ok(self.present(&done, 200))
+        Ok(Self::present(&done, 200))
     }
 
     async fn patch(&self, id: &str, patch: Map<String, Value>) -> Result<Answer> {
         let op = Op::Patch { id: id.to_owned(), patch, condition: self.condition()? };
         let done = self.change(op, System::default()).await?;
-        Ok(self.present(&done, 200))
+        Ok(Self::present(&done, 200))
     }
 
     async fn delete(&self, id: &str) -> Result<Answer> {
@@ -327,7 +327,7 @@ impl Ask {
         let version =
             version.ok_or_else(|| Problem::field("/version", "REQUIRED", "must be the number of a version"))?;
         let done = self.change(Op::Restore { id: id.to_owned(), version }, System::default()).await?;
-        Ok(self.present(&done, 200))
+        Ok(Self::present(&done, 200))
     }
 
     fn import_mode(&self) -> Result<ImportMode> {

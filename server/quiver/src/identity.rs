@@ -75,7 +75,7 @@ async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth
         external: Vec::new(),
     };
     let (own_vault, own_clock) = (Arc::clone(&vault), Arc::clone(clock));
-    let auth = Auth::open(own, pool.clone(), own_vault, own_clock, random.clone(), None).await?;
+    let auth = Auth::open(own, pool.clone(), own_vault, own_clock, Arc::<OsRandom>::clone(&random), None).await?;
     let sealer = Arc::new(PasswordSealer(Arc::clone(auth.passwords())));
     let config = Config::open(pool, Arc::clone(clock), random, vault, sealer).await.map_err(fault)?;
     Ok((auth, config))
