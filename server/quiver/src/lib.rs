@@ -7,6 +7,7 @@ pub mod notify;
 pub mod process;
 pub mod reload;
 pub mod remote;
+pub mod rules;
 pub mod server;
 pub mod settings;
 pub mod telemetry;

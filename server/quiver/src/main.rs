@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use quiver::reload::Reloading;
 use quiver::server::{Addresses, Bound};
 use quiver::settings::{Loaded, print_settings};
-use quiver::{demo, identity, memory, notify, remote, telemetry, wiring};
+use quiver::{demo, identity, memory, notify, remote, rules, telemetry, wiring};
 use quiver_api::AppState;
 use quiver_store::BackupRequest;
 use quiver_types::{Error, ErrorKind, SystemClock, failpoint};
@@ -69,6 +69,11 @@ enum Command {
         #[command(subcommand)]
         command: AdminCommand,
     },
+    /// Check rule files and run their unit tests; no server is needed.
+    Rules {
+        #[command(subcommand)]
+        command: RulesCommand,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -84,6 +89,25 @@ struct ResetArgs {
     username: String,
     #[command(flatten)]
     serve: ServeArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum RulesCommand {
+    /// Say whether rule files of Prometheus or vmalert are valid, as `promtool check rules` does.
+    Check {
+        /// Rule files (YAML).
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// Exit with 3 where recording rules write the same series.
+        #[arg(long)]
+        lint_fatal: bool,
+    },
+    /// Run unit tests of rules, as `promtool test rules` does, with the engines of the server over temporary stores.
+    Test {
+        /// Files of tests (YAML), which name their rule files.
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -191,7 +215,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code),
         Err(e) => {
             eprintln!("quiver: {e}");
             let mut cause = e.source();
@@ -204,7 +228,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> Result<(), Failure> {
+/// Runs a command; gives the exit code.
+fn run(cli: Cli) -> Result<u8, Failure> {
+    let Some(Command::Rules { command }) = &cli.command else { return run_server(cli).map(|()| 0) };
+    Ok(match command {
+        RulesCommand::Check { files, lint_fatal } => rules::check_command(files, *lint_fatal),
+        RulesCommand::Test { files } => rules::test_command(files, &runtime()?),
+    })
+}
+
+fn run_server(cli: Cli) -> Result<(), Failure> {
     if cli.print_settings {
         print!("{}", print_settings());
         return Ok(());
@@ -213,6 +246,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         arm_failpoints()?;
     }
     match cli.command {
+        Some(Command::Rules { .. }) => Ok(()),
         None => Err("no command given; see --help".into()),
         Some(Command::Serve(args)) => serve(args, false),
         Some(Command::Demo(args)) => serve(args, true),

@@ -244,6 +244,11 @@ fn api_settings(settings: &Settings) -> ApiSettings {
     }
 }
 
+/// Makes an engine of the language beside the server's own, with other settings.
+pub fn promql_beside(app: &AppState, settings: PromqlSettings) -> PromqlEngine {
+    PromqlEngine::new(Arc::clone(&app.source), Arc::new(StoreTables), Arc::clone(&app.engine), settings)
+}
+
 /// Opens the store and builds what stands above it.
 ///
 /// # Errors
