@@ -45,7 +45,7 @@ pub struct RouteConfig {
 pub struct RouteOptions {
     /// Receiver.
     pub receiver: String,
-    /// Labels to group by.
+    /// Labels to group by; none beside `group_by_all`.
     pub group_by: BTreeSet<String>,
     /// Group by all labels.
     pub group_by_all: bool,
@@ -112,6 +112,8 @@ impl Route {
             options.group_by = names.iter().cloned().collect();
             options.group_by_all = false;
         } else if config.group_by_all {
+            // What was inherited means nothing beside all labels.
+            options.group_by.clear();
             options.group_by_all = true;
         }
         options.group_wait_ms = config.group_wait_ms.unwrap_or(options.group_wait_ms);
@@ -385,6 +387,8 @@ mod tests {
             (60_000, 0, 2)
         );
         assert_eq!((tree.idx, child.idx, child.routes[0].idx), (3, 1, 0));
+        let all = &child.routes[0].options;
+        assert_eq!((all.group_by_all, all.group_by.len(), child.options.group_by.len()), (true, 0, 2));
     }
 
     #[test]

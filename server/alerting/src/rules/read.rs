@@ -237,7 +237,7 @@ mod tests {
         );
         check(
             &rule("alert: a, expr: 'test +'"),
-            &[&format!("/groups/0/rules/0/expr 4:28: {at}\"a\": could not parse expression: unexpected end of input")],
+            &[&format!("/groups/0/rules/0/expr 4:29: {at}\"a\": could not parse expression: unexpected end of input")],
         );
         check(&rule("alert: a, expr: 1, foo: 1"), &["/groups/0/rules/0/foo 4:24: unknown field `foo`"]);
         check(&rule("alert: a, expr: 1, for: 1"), &["/groups/0/rules/0/for 4:29: not a valid duration string: \"1\""]);
