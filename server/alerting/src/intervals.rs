@@ -98,7 +98,7 @@ impl TimeInterval {
                 name => match name.parse() {
                     Ok(zone) => out.location = Some(zone),
                     Err(_) => {
-                        fields.problem("location", Code::InvalidValue, format!("unknown time zone {name}"), problems)
+                        fields.problem("location", Code::InvalidValue, format!("unknown time zone {name}"), problems);
                     }
                 },
             }

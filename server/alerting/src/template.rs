@@ -104,6 +104,7 @@ pub enum MissingKey {
 }
 
 /// What functions take from outside.
+#[derive(Default)]
 pub struct Host<'a> {
     /// Runs a query at the time of the evaluation.
     pub query: Option<&'a dyn Fn(&str) -> Result<Vec<QueriedSample>, String>>,
@@ -121,12 +122,6 @@ impl fmt::Debug for Host<'_> {
             .field("now_ns", &self.now_ns)
             .field("external_url", &self.external_url)
             .finish_non_exhaustive()
-    }
-}
-
-impl Default for Host<'_> {
-    fn default() -> Self {
-        Self { query: None, now_ns: 0, external_url: "", route_labels: None }
     }
 }
 

@@ -53,29 +53,26 @@ fn is_printable(c: char) -> bool {
     !c.is_control() && !c.is_whitespace() && c.escape_debug().len() == 1 || matches!(c, '"' | '\'' | '\\')
 }
 
-/// Reads a text in double quotes, back quotes or single quotes with Go's escapes.
-///
-/// # Errors
-/// That it is none.
-pub fn unquote(text: &str) -> Result<String, ()> {
+/// Reads a text in double quotes, back quotes or single quotes with Go's escapes; none when it is not one.
+pub fn unquote(text: &str) -> Option<String> {
     let mut chars = text.chars();
-    let quote = chars.next().ok_or(())?;
+    let quote = chars.next()?;
     if text.len() < 2 || chars.next_back() != Some(quote) {
-        return Err(());
+        return None;
     }
     let body = chars.as_str();
     match quote {
-        '`' if !body.contains('`') => Ok(body.replace('\r', "")),
+        '`' if !body.contains('`') => Some(body.replace('\r', "")),
         '"' | '\'' => unescape(body, quote),
-        _ => Err(()),
+        _ => None,
     }
 }
 
-fn unescape(body: &str, quote: char) -> Result<String, ()> {
-    fn digits(chars: &mut std::str::Chars<'_>, value: u32, count: usize, radix: u32) -> Result<u32, ()> {
+fn unescape(body: &str, quote: char) -> Option<String> {
+    fn digits(chars: &mut std::str::Chars<'_>, value: u32, count: usize, radix: u32) -> Option<u32> {
         (0..count).try_fold(value, |value, _| {
-            let digit = chars.next().and_then(|c| c.to_digit(radix)).ok_or(())?;
-            value.checked_mul(radix).map(|v| v + digit).ok_or(())
+            let digit = chars.next().and_then(|c| c.to_digit(radix))?;
+            value.checked_mul(radix).map(|v| v + digit)
         })
     }
     let mut out = Vec::with_capacity(body.len());
@@ -83,10 +80,10 @@ fn unescape(body: &str, quote: char) -> Result<String, ()> {
     let mut buffer = [0; 4];
     while let Some(c) = chars.next() {
         if c == quote || c == '\n' {
-            return Err(());
+            return None;
         }
         let c = match c {
-            '\\' => match chars.next().ok_or(())? {
+            '\\' => match chars.next()? {
                 'a' => '\u{7}',
                 'b' => '\u{8}',
                 'f' => '\u{c}',
@@ -102,18 +99,18 @@ fn unescape(body: &str, quote: char) -> Result<String, ()> {
                 }
                 c @ '0'..='7' => {
                     let value = digits(&mut chars, c as u32 - '0' as u32, 2, 8)?;
-                    out.push(u8::try_from(value).map_err(|_| ())?);
+                    out.push(u8::try_from(value).ok()?);
                     continue;
                 }
-                'u' => char::from_u32(digits(&mut chars, 0, 4, 16)?).ok_or(())?,
-                'U' => char::from_u32(digits(&mut chars, 0, 8, 16)?).ok_or(())?,
-                _ => return Err(()),
+                'u' => char::from_u32(digits(&mut chars, 0, 4, 16)?)?,
+                'U' => char::from_u32(digits(&mut chars, 0, 8, 16)?)?,
+                _ => return None,
             },
             c => c,
         };
         out.extend_from_slice(c.encode_utf8(&mut buffer).as_bytes());
     }
-    String::from_utf8(out).map_err(|_| ())
+    String::from_utf8(out).ok()
 }
 
 #[cfg(test)]
@@ -124,22 +121,22 @@ mod tests {
     fn quoted_and_back() {
         let check = |text: &str, quoted: &str| {
             assert_eq!(quote(text), quoted);
-            assert_eq!(unquote(quoted).as_deref(), Ok(text));
+            assert_eq!(unquote(quoted).as_deref(), Some(text));
         };
         check("a\"b\\\n\t", r#""a\"b\\\n\t""#);
         check("\u{1}é🙂\u{200b}", r#""\x01é🙂\u200b""#);
         assert_eq!(quote_char('\''), r"'\''");
-        assert_eq!(unquote(r#""\xf0\x9f\x99\x82\U0001f642\101""#).as_deref(), Ok("🙂🙂A"));
-        assert_eq!(unquote("`a\\b`").as_deref(), Ok("a\\b"));
+        assert_eq!(unquote(r#""\xf0\x9f\x99\x82\U0001f642\101""#).as_deref(), Some("🙂🙂A"));
+        assert_eq!(unquote("`a\\b`").as_deref(), Some("a\\b"));
         [r#""\w""#, r#""\xf0\x9f""#, "\"", "a", "\"a", r#""\'""#, "\"a\nb\"", ""]
             .into_iter()
-            .for_each(|t| assert_eq!(unquote(t), Err(()), "{t}"));
+            .for_each(|t| assert_eq!(unquote(t), None, "{t}"));
     }
 
     proptest::proptest! {
         #[test]
         fn any_text_is_quoted_and_back(text in proptest::prelude::any::<String>()) {
-            proptest::prop_assert_eq!(unquote(&quote(&text)), Ok(text));
+            proptest::prop_assert_eq!(unquote(&quote(&text)), Some(text));
         }
     }
 }

@@ -176,7 +176,7 @@ fn word(token: &Token) -> Result<String, MatcherError> {
     if token.kind != Kind::Quoted {
         return Ok(token.text.clone());
     }
-    unquote(&token.text).map_err(|()| {
+    unquote(&token.text).ok_or_else(|| {
         let message = format!("{}:{}: {}: invalid input", token.start, token.end, token.text);
         MatcherError::new(token.start + 1, message)
     })

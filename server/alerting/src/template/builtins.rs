@@ -210,7 +210,7 @@ fn equal(a: &Value, b: &Value) -> Result<bool, String> {
         _ if *a == Value::Nil || *b == Value::Nil => Ok(a == b),
         (Some(_), _) | (_, Some(_)) => Err(incompatible(a, b)),
         (None, None) => match (a, b) {
-            (Value::List(_), _) | (Value::Map(_), _) | (_, Value::List(_) | Value::Map(_)) => {
+            (Value::List(_) | Value::Map(_), _) | (_, Value::List(_) | Value::Map(_)) => {
                 Err(format!("non-comparable type {}: {}", b.printed(), b.type_name()))
             }
             _ => Ok(a == b),
@@ -237,7 +237,7 @@ fn less(a: &Value, b: &Value) -> Result<bool, String> {
 pub(super) fn texts_of(value: &Value) -> Vec<String> {
     match value {
         Value::List(list) if matches!(list.kind, ListKind::Texts | ListKind::Strings) => {
-            list.items.iter().filter_map(|item| item.as_text().map(|t| t.to_string())).collect()
+            list.items.iter().filter_map(|item| item.as_text().map(ToString::to_string)).collect()
         }
         _ => Vec::new(),
     }

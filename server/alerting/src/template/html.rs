@@ -360,7 +360,7 @@ fn script_value(value: &Value, shown: &str) -> String {
     match value {
         Value::Nil => return "null".to_owned(),
         Value::Time(_) | Value::Duration(_) | Value::Named(..) | Value::Histogram(_) => {
-            Value::text(shown).json(&mut json)
+            Value::text(shown).json(&mut json);
         }
         value => value.json(&mut json),
     }

@@ -174,8 +174,8 @@ impl Parser<'_> {
             return self.unexpected(&token, context);
         }
         match unquote(&token.text) {
-            Ok(name) => Ok((token.pos, name)),
-            Err(()) => self.fail(token.pos, "invalid syntax"),
+            Some(name) => Ok((token.pos, name)),
+            None => self.fail(token.pos, "invalid syntax"),
         }
     }
 
@@ -469,8 +469,8 @@ impl Parser<'_> {
                 return Ok(Some(Arg { pos: pipe.pos, kind: ArgKind::Pipe(Box::new(pipe)) }));
             }
             Kind::Quoted | Kind::RawText => match unquote(&token.text) {
-                Ok(value) => ArgKind::Text { written: token.text, value },
-                Err(()) => return self.fail(token.pos, "invalid syntax"),
+                Some(value) => ArgKind::Text { written: token.text, value },
+                None => return self.fail(token.pos, "invalid syntax"),
             },
             _ => return Ok(None),
         };
@@ -482,7 +482,7 @@ impl Parser<'_> {
 /// Reads a constant as Go does.
 fn number(text: &str) -> Option<Number> {
     if text.starts_with('\'') {
-        let value = unquote(text).ok()?;
+        let value = unquote(text)?;
         let mut chars = value.chars();
         let c = chars.next()?;
         return chars.next().is_none().then_some(Number::Int(c as i64));

@@ -9,7 +9,8 @@ use super::series::{self, Value};
 use super::{AlertTest, TestGroup};
 use crate::duration;
 use crate::rules::{
-    AlertState, ElementValue, Engine, Group, Health, Language, RuleGroup, RuleKind, Setting, Written, show_labels,
+    AlertState, ElementValue, Engine, Group, Health, Language, RuleGroup, RuleKind, RuleStatus, Setting, Written,
+    show_labels,
 };
 
 /// An engine for tests; starts empty.
@@ -158,7 +159,7 @@ fn sorted(mut alerts: Vec<Shown>) -> Vec<Shown> {
 fn check_alerts(test: &TestGroup, wanted: &AlertTest, groups: &[Group], outcome: &mut Outcome) {
     let rules = groups.iter().flat_map(|g| &g.rules);
     let named = rules.filter(|r| r.rule.kind == RuleKind::Alert && r.rule.name == wanted.alertname);
-    let firing = named.flat_map(|r| r.alerts()).filter(|a| a.state == AlertState::Firing);
+    let firing = named.flat_map(RuleStatus::alerts).filter(|a| a.state == AlertState::Firing);
     let got = sorted(firing.map(|a| (a.labels.clone(), a.annotations.clone())).collect());
     let expected = sorted(wanted.expected.clone());
     let time = duration::format(wanted.eval_time_ms);

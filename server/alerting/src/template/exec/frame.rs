@@ -34,6 +34,7 @@ pub(super) fn set(frame: &mut Frame<'_>, name: &str, value: Value) {
     }
 }
 
+#[allow(clippy::unnecessary_box_returns, reason = "results hold it boxed")]
 pub(super) fn fail(frame: &Frame<'_>, message: impl Into<String>) -> Box<ExecError> {
     let message = message.into();
     let (pos, context) = match frame.at {
