@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn what_is_told() {
         let check = |flushes: &[&str], resolved: bool, expected: &[&str]| {
-            assert_eq!(run(flushes, resolved, 1000), expected, "{flushes:?}")
+            assert_eq!(run(flushes, resolved, 1000), expected, "{flushes:?}");
         };
         check(
             &["A", "A", "AB", "Ab", "Ab", "ab", "ab"],

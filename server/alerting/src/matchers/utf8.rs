@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn refused() {
         let check = |text: &str, expected: &str| {
-            assert_eq!(parse(text).map_err(|e| e.message), Err(expected.to_owned()), "{text}")
+            assert_eq!(parse(text).map_err(|e| e.message), Err(expected.to_owned()), "{text}");
         };
         check("}", "0:1: }: expected opening brace");
         check("foo=bar}", "0:8: }: expected opening brace");

@@ -106,8 +106,7 @@ fn states_over_time() {
 #[test]
 fn what_is_written() {
     let mut group = group(1, 0);
-    let mut script = Script::default();
-    script.hits = [(0, vec![("1", 2.0)]), (MINUTE, vec![("1", 3.0)])].into();
+    let script = Script { hits: [(0, vec![("1", 2.0)]), (MINUTE, vec![("1", 3.0)])].into(), ..Script::default() };
     (0..3).for_each(|i| group.evaluate(i * MINUTE, &Setting::default(), &script));
     let series = |state: &str| format!("ALERTS{{alertname=\"A\", alertstate=\"{state}\", i=\"1\", sev=\"1-x\"}}");
     let since = "ALERTS_FOR_STATE{alertname=\"A\", i=\"1\", sev=\"1-x\"}";
@@ -128,8 +127,7 @@ fn what_is_written() {
 fn equal_alerts_and_limits_are_errors() {
     let mut one = group(0, 0);
     one.rules[0].rule.labels = [("i".to_owned(), "same".to_owned()), ("sev".to_owned(), String::new())].into();
-    let mut script = Script::default();
-    script.hits = [(0, vec![("1", 2.0), ("2", 2.0)])].into();
+    let script = Script { hits: [(0, vec![("1", 2.0), ("2", 2.0)])].into(), ..Script::default() };
     one.evaluate(0, &Setting::default(), &script);
     assert!(matches!(&one.rules[0].health, Health::Err(e) if e.contains("same labelset")));
     assert_eq!(one.rules[0].state(), AlertState::Inactive);
@@ -143,8 +141,7 @@ fn equal_alerts_and_limits_are_errors() {
 #[test]
 fn sent_again_and_to_the_end() {
     let mut group = group(0, 0);
-    let mut script = Script::default();
-    script.hits = (0..3).map(|i| (i * MINUTE, vec![("1", 2.0)])).collect();
+    let script = Script { hits: (0..3).map(|i| (i * MINUTE, vec![("1", 2.0)])).collect(), ..Script::default() };
     let mut sent = Vec::new();
     for i in 0..25 {
         group.evaluate(i * MINUTE, &Setting::default(), &script);
@@ -162,8 +159,7 @@ fn raised_for_turns_firing_to_pending_and_edits_keep_alerts() {
     assert_eq!(states(&mut first, "+"), "f");
     let mut edited = group(5, 0);
     edited.take_over(first);
-    let mut script = Script::default();
-    script.hits = (1..8).map(|i| (i * MINUTE, vec![("1", 2.0)])).collect();
+    let script = Script { hits: (1..8).map(|i| (i * MINUTE, vec![("1", 2.0)])).collect(), ..Script::default() };
     edited.evaluate(MINUTE, &Setting::default(), &script);
     assert_eq!(edited.rules[0].state(), AlertState::Pending);
     edited.evaluate(5 * MINUTE, &Setting::default(), &script);
