@@ -126,7 +126,7 @@ fn check(case: &Case) {
             Ok(file) => {
                 for (labels, values) in file.tests.iter().flat_map(|t| &t.input_series) {
                     let _ = unit_tests::series::labels(labels);
-                    if values.len() < 200 && !values.contains(|c: char| c == 'x') {
+                    if values.len() < 200 && !values.contains('x') {
                         let _ = unit_tests::series::items(values);
                     }
                 }
