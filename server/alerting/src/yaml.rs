@@ -32,11 +32,26 @@ pub enum Kind {
         text: String,
         /// Whether it may be other than a text.
         plain: bool,
+        /// How the text lies in the file.
+        layout: Layout,
     },
     /// A sequence.
     List(Vec<Node>),
     /// A mapping, in the order of the text; keys are texts.
     Map(Vec<(Key, Node)>),
+}
+
+/// How the text of a scalar lies in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// As it is, from the place on.
+    Bare,
+    /// As it is, behind a quote.
+    Quoted,
+    /// A block whose lines are those of the file; its place is where the first line that is not empty begins.
+    Block,
+    /// Folded, or with escapes.
+    Other,
 }
 
 /// A key of a mapping.
@@ -84,7 +99,7 @@ impl Node {
     /// Gives the truth value that a plain scalar stands for; YAML 1.1's words count, as in Go.
     pub fn truth(&self) -> Option<bool> {
         match &self.kind {
-            Kind::Scalar { text, plain: true } => match text.as_str() {
+            Kind::Scalar { text, plain: true, .. } => match text.as_str() {
                 "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "y" | "Y" => Some(true),
                 "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" | "n" | "N" => Some(false),
                 _ => None,
@@ -96,14 +111,14 @@ impl Node {
     /// Gives the whole number that a plain scalar stands for: decimal, `0x`, `0o`, `0b`, with `_` between digits.
     pub fn integer(&self) -> Option<i128> {
         match &self.kind {
-            Kind::Scalar { text, plain: true } => integer(text),
+            Kind::Scalar { text, plain: true, .. } => integer(text),
             _ => None,
         }
     }
 
     /// Gives the number that a plain scalar stands for.
     pub fn number(&self) -> Option<f64> {
-        let Kind::Scalar { text, plain: true } = &self.kind else { return None };
+        let Kind::Scalar { text, plain: true, .. } = &self.kind else { return None };
         if let Some(whole) = integer(text) {
             return Some(whole as f64);
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Language, Rule, RuleFile, RuleKind};
 use crate::problem::{Code, Place, Problem, Problems};
 use crate::template::{RULE_FUNCTIONS, Templates};
-use crate::yaml::{Fields, pointer};
+use crate::yaml::{Fields, Kind, Layout, pointer};
 
 /// What the crates of languages say of an expression.
 pub trait Expressions {
@@ -75,7 +75,7 @@ pub(super) fn check_rule(
         fields.problem("expr", Code::OutOfRange, message, problems);
     } else if let Err((within, reason)) = expressions.parse(rule.language, &rule.expr) {
         let message = format!("{prefix}could not parse expression: {reason}");
-        let place = place_within(fields, "expr", &rule.expr, within).unwrap_or(rule.expr_place);
+        let place = place_within(fields, "expr", within).unwrap_or(rule.expr_place);
         problems.push(Problem { place, path: fields.path_of("expr"), code: Code::InvalidExpr, message });
     }
     check_labels(fields, "labels", labels, problems);
@@ -106,19 +106,30 @@ fn check_recording(fields: &Fields<'_>, prefix: &str, rule: &Rule, problems: &mu
     }
 }
 
-/// Gives the place in the file of a place within a scalar, where the two can be put together: a plain or quoted scalar of one
-/// line without escapes, or a block.
-fn place_within(fields: &Fields<'_>, name: &str, text: &str, within: Place) -> Option<Place> {
+/// Gives the place in the file of a place within a scalar; that of the scalar where its text does not lie there as it is.
+fn place_within(fields: &Fields<'_>, name: &str, within: Place) -> Option<Place> {
     let node = fields.node().get(name)?;
+    let Kind::Scalar { text, layout, .. } = &node.kind else { return Some(node.place) };
+    let Place { line, column } = node.place;
     if within.line == 0 {
         return Some(node.place);
     }
-    if text.contains('\n') {
-        // A block begins on the line behind its mark; its indent is not known, its lines are.
-        return Some(Place { line: node.place.line + within.line, column: within.column });
-    }
-    let quoted = matches!(&node.kind, crate::yaml::Kind::Scalar { plain: false, .. });
-    Some(Place { line: node.place.line, column: node.place.column + within.column - 1 + u32::from(quoted) })
+    Some(match layout {
+        Layout::Bare => Place { line, column: (column + within.column).saturating_sub(1) },
+        Layout::Quoted => Place { line, column: column + within.column },
+        Layout::Block => {
+            let text = text.trim_end_matches('\n');
+            let empty = text.chars().take_while(|c| *c == '\n').count() as u32;
+            let last = text.matches('\n').count() as u32 + 1;
+            // What stands behind the last line is told at its end.
+            let (at, offset) = match within.line {
+                at if at <= last => (at, within.column.saturating_sub(1)),
+                _ => (last, text.lines().last().map_or(0, |line| line.chars().count() as u32)),
+            };
+            Place { line: (line + at).saturating_sub(1 + empty), column: column + offset }
+        }
+        Layout::Other => node.place,
+    })
 }
 
 fn templates(

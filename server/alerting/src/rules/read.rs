@@ -189,8 +189,10 @@ mod tests {
 
     impl Expressions for Simple {
         fn parse(&self, _: Language, expr: &str) -> Result<ParsedExpr, (Place, String)> {
-            if expr.ends_with('+') {
-                return Err((Place { line: 1, column: 7 }, "unexpected end of input".to_owned()));
+            if expr.trim_end().ends_with('+') {
+                let line = expr.matches('\n').count() as u32 + 1;
+                let column = expr.rsplit('\n').next().unwrap_or_default().len() as u32 + 1;
+                return Err((Place { line, column }, "unexpected end of input".to_owned()));
             }
             Ok(ParsedExpr { canonical: expr.to_owned() })
         }
@@ -239,8 +241,18 @@ mod tests {
             &rule("alert: a, expr: 'test +'"),
             &[&format!("/groups/0/rules/0/expr 4:29: {at}\"a\": could not parse expression: unexpected end of input")],
         );
-        check(&rule("alert: a, expr: 1, foo: 1"), &["/groups/0/rules/0/foo 4:24: unknown field `foo`"]);
-        check(&rule("alert: a, expr: 1, for: 1"), &["/groups/0/rules/0/for 4:29: not a valid duration string: \"1\""]);
+        let lies = |expr: &str, place: &str| {
+            let told = errors(&format!("groups:\n- name: g\n  rules:\n  - alert: a\n    expr: {expr}"));
+            assert!(told[0].starts_with(&format!("/groups/0/rules/0/expr {place}: ")), "{expr}: {told:?}");
+        };
+        lies("test +", "5:17");
+        lies("\"test +\"", "5:18");
+        lies("|\n      test +", "6:13");
+        lies("|-\n\n      test +\n", "7:13");
+        lies(">-\n      test\n      +\n", "6:7");
+        lies("'te''t +'", "5:11");
+        check(&rule("alert: a, expr: 1, foo: 1"), &["/groups/0/rules/0/foo 4:25: unknown field `foo`"]);
+        check(&rule("alert: a, expr: 1, for: 1"), &["/groups/0/rules/0/for 4:30: not a valid duration string: \"1\""]);
         let told = errors(&rule("alert: a, expr: 1, annotations: {s: '{{$label.x}}'}"));
         assert!(
             told[0].starts_with("/groups/0/rules/0/annotations/s 4:")

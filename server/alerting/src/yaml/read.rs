@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Tag};
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, Tag};
 
-use super::{Key, Kind, Node};
+use super::{Key, Kind, Layout, Node};
 use crate::problem::{Code, Place, Problem};
 
 /// Deepest nesting.
@@ -21,7 +21,7 @@ pub fn read(text: &str) -> Result<Vec<Node>, Problem> {
     let mut reader = Reader::default();
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|e| malformed(place(e.marker()), e.info()))?;
-        reader.event(event, place(&span.start))?;
+        reader.event(event, &span)?;
     }
     Ok(reader.documents)
 }
@@ -51,6 +51,18 @@ fn place(marker: &Marker) -> Place {
     Place { line: marker.line() as u32, column: marker.col() as u32 + 1 }
 }
 
+fn layout(text: &str, style: ScalarStyle, span: &Span) -> Layout {
+    let is_line = span.start.line() == span.end.line();
+    let length = span.end.col().saturating_sub(span.start.col());
+    let chars = text.chars().count();
+    match style {
+        ScalarStyle::Literal => Layout::Block,
+        ScalarStyle::Plain if is_line && length == chars => Layout::Bare,
+        ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted if is_line && length == chars + 2 => Layout::Quoted,
+        _ => Layout::Other,
+    }
+}
+
 fn malformed(place: Place, message: impl Into<String>) -> Problem {
     Problem { place, path: String::new(), code: Code::Malformed, message: message.into() }
 }
@@ -64,7 +76,8 @@ fn count(node: &Node) -> usize {
 }
 
 impl Reader {
-    fn event(&mut self, event: Event<'_>, place: Place) -> Result<(), Problem> {
+    fn event(&mut self, event: Event<'_>, span: &Span) -> Result<(), Problem> {
+        let place = place(&span.start);
         match event {
             Event::DocumentStart(_) => {
                 self.anchors.clear();
@@ -86,7 +99,8 @@ impl Reader {
             Event::Scalar(text, style, anchor, tag) => {
                 let plain = style == ScalarStyle::Plain && !is_text(tag.as_deref(), place)?;
                 let null = plain && matches!(&*text, "" | "~" | "null" | "Null" | "NULL");
-                let kind = if null { Kind::Null } else { Kind::Scalar { text: text.into_owned(), plain } };
+                let layout = layout(&text, style, span);
+                let kind = if null { Kind::Null } else { Kind::Scalar { text: text.into_owned(), plain, layout } };
                 self.one(place)?;
                 self.value(Node { place, kind }, anchor)
             }
