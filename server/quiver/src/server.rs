@@ -179,9 +179,11 @@ impl Bound {
             tasks.push(tokio::spawn(serve(listener, serve_settings.clone(), serving.clone())));
             openers.push(gate);
         }
-        // The address that was bound, where port 0 was asked for: tokens name it.
         let mut settings = self.settings.clone();
-        settings.http.listen = self.addresses.http.to_string();
+        if settings.rbac.mode == "on" {
+            // The address that was bound, where port 0 was asked for: tokens name it.
+            settings.http.listen = self.addresses.http.to_string();
+        }
         let built = tokio::select! {
             built = wiring::build(&settings, clock) => built,
             () = stop.cancelled() => return Ok(()),
