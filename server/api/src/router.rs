@@ -4,11 +4,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::StatusCode;
+use http_body_util::BodyExt as _;
+use hyper::body::Body as _;
 use quiver_ingest::formats::FORMATS;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
@@ -117,7 +120,12 @@ fn finish(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {
 
 /// Holds a place in the memory for answers until the answer is sent; inside of compression, which hides its length.
 async fn count_answer(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
-    state.answers.count(next.run(request).await)
+    let answer = state.answers.count(next.run(request).await);
+    if answer.body().size_hint().exact().is_some() {
+        return answer;
+    }
+    // Brotli's encoder asks once more for what has ended, and a stream that is unfolded must not be asked again.
+    answer.map(|body| Body::new(body.fuse()))
 }
 
 /// The peer's address, which `admin` asks for; set by `serve`.
