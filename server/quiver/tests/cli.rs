@@ -36,7 +36,7 @@ fn printed_settings_are_a_valid_file() {
     let (ok, out, errors) = quiver(&["check-config", "--config", &file]);
     assert!(ok, "{errors}");
     assert!(out.contains("valid"));
-    let (ok, _, errors) = quiver(&["check-config", "--config", &file, "--rbac", "on"]);
+    let (ok, _, errors) = quiver(&["check-config", "--config", &file, "--rbac", "maybe"]);
     assert!(!ok && errors.contains("rbac.mode"), "{errors}");
 }
 
