@@ -3,6 +3,7 @@
 
 #![allow(clippy::print_stdout, reason = "a runner's output is its purpose")]
 
+mod alerting;
 mod logsql;
 mod logsql_ingest;
 mod promql;
@@ -34,6 +35,9 @@ fn main() -> ExitCode {
     }
     if args.is_empty() || args.iter().any(|a| a == "traces") {
         good &= traces::run(&root.join("traces"), &mut report);
+    }
+    if args.is_empty() || args.iter().any(|a| a == "alerting") {
+        good &= alerting::run(&root.join("alerting"), &mut report);
     }
     if let Some(path) = std::env::var_os("CONFORMANCE_REPORT") {
         let text = serde_json::to_vec_pretty(&report).expect("a report is JSON");

@@ -38,7 +38,7 @@ fn refused_by_name() {
         assert_ne!(code, Some(0), "{args:?}");
         assert!(errors.contains(expected), "{args:?}: {errors}");
     };
-    check(&["--rbac", "on"], "`rbac.mode = on` is not available");
+    check(&["--rbac", "maybe"], "`rbac.mode` is `maybe`");
     check(&["--store", "gs://bucket"], "gs://");
     check(&["--store", "nonsense"], "nonsense");
     check(&["--config", "/nowhere.toml"], "/nowhere.toml");

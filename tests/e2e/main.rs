@@ -10,6 +10,7 @@ mod explain;
 mod federate;
 mod grafana;
 mod grafana_logs;
+mod identity;
 mod import;
 mod logs_hostile;
 mod logs_in;

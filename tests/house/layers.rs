@@ -10,7 +10,7 @@ use crate::sources::{none, root};
 /// Layers from the lowest up.
 const LAYERS: &[&[&str]] = &[
     &["quiver-types"],
-    &["quiver-ingest", "quiver-store", "quiver-query"],
+    &["quiver-ingest", "quiver-store", "quiver-query", "quiver-config", "quiver-auth", "quiver-alerting"],
     &["quiver-promql", "quiver-logsql", "quiver-traces"],
     &["quiver-api"],
     &["quiver"],
@@ -26,8 +26,14 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("quiver-types", "tokio", "types does no I/O"),
     ("quiver-ingest", "tokio", "ingest never waits"),
     ("quiver-ingest", "datafusion", "ingest knows no engine"),
+    ("quiver-alerting", "datafusion", "alerting evaluates through a trait"),
+    ("quiver-alerting", "tokio", "alerting is a state over a clock that is passed in"),
     ("quiver-promql", "quiver-store", "languages meet the store in traits, wired by the binary"),
     ("quiver-promql", "quiver-ingest", "languages read, they do not write"),
+    ("quiver-config", "datafusion", "configuration knows no engine"),
+    ("quiver-config", "axum", "only the API knows HTTP"),
+    ("quiver-auth", "datafusion", "accounts know no engine"),
+    ("quiver-auth", "axum", "only the API knows HTTP"),
     ("quiver-store", "axum", "only the API knows HTTP"),
     ("quiver-query", "axum", "only the API knows HTTP"),
     ("quiver-promql", "axum", "only the API knows HTTP"),

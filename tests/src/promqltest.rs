@@ -7,18 +7,11 @@
 pub mod compare;
 pub mod run;
 pub mod script;
-pub mod series;
 
-use quiver_types::{Histogram, LabelSet};
+use quiver_types::LabelSet;
 
-/// A float or a histogram.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Value {
-    /// Float.
-    Float(f64),
-    /// Native histogram.
-    Histogram(Box<Histogram>),
-}
+pub use quiver_alerting::unit_tests::series;
+pub use series::Value;
 
 /// One series to be loaded.
 #[derive(Debug, Clone)]

@@ -129,6 +129,12 @@ impl QueryContext {
         }
     }
 
+    /// The same for a run over another domain, of which other services may be seen.
+    #[must_use]
+    pub fn again_as(&self, access: Access) -> Self {
+        Self { access, ..self.again() }
+    }
+
     /// The query as others see it.
     pub fn query(&self) -> &Arc<Query> {
         &self.query

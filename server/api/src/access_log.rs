@@ -26,7 +26,7 @@ const PATH_BYTES_MAX: usize = 1024;
 pub(crate) struct Entry {
     began: Instant,
     info: RequestInfo,
-    caller: &'static str,
+    pub(crate) caller: String,
     method: Method,
     path: String,
     route: Option<MatchedPath>,
@@ -41,12 +41,12 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// Begins to count what comes in.
-    pub(crate) fn begin(info: &RequestInfo, caller: &'static str, request: Request) -> (Self, Request) {
+    pub(crate) fn begin(info: &RequestInfo, request: Request) -> (Self, Request) {
         let path = request.uri().path();
         let entry = Self {
             began: Instant::now(),
             info: info.clone(),
-            caller,
+            caller: String::new(),
             method: request.method().clone(),
             path: path[..path.floor_char_boundary(PATH_BYTES_MAX)].to_owned(),
             route: request.extensions().get::<MatchedPath>().cloned(),

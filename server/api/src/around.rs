@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -13,27 +13,31 @@ use tracing::Instrument;
 use crate::access_log::Entry;
 use crate::families::family_of;
 use crate::guard::{Asking, refused};
+use crate::identity::OwnRequest;
 use crate::live::LiveSettings;
 use crate::request::{ID_HEADER, RequestInfo};
 use crate::state::AppState;
 use crate::tenancy;
 
+pub(crate) mod admission;
+
 /// Serves a request.
 pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
     let began = Instant::now();
-    let info = RequestInfo::of(&state.request_ids, &request);
+    let mut info = RequestInfo::of(&state.request_ids, &request);
     let live = state.live.load_full();
     let family = family_of(request.uri().path());
     let origin = request.headers().get(header::ORIGIN).cloned();
-    let (entry, request) = match live.access_log {
+    let (mut entry, request) = match live.access_log {
         true => {
-            let (entry, request) = Entry::begin(&info, state.caller(), request);
+            let (entry, request) = Entry::begin(&info, request);
             (Some(entry), request)
         }
         false => (None, request),
     };
     let asking = Asking {
         live: &live,
+        by_rights: state.identities.is_some(),
         family,
         peer: info.peer,
         method: request.method(),
@@ -41,7 +45,26 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
         headers: request.headers(),
     };
     let id = info.id_header();
-    let mut response = match refused(&asking).or_else(|| tenancy_refusal(request.method(), request.headers())) {
+    let mut refusal = refused(&asking);
+    if refusal.is_none() {
+        let coming = admission::Coming {
+            info: &info,
+            live: &live,
+            method: request.method(),
+            uri: request.uri(),
+            headers: request.headers(),
+            route: request.extensions().get::<MatchedPath>(),
+            own: request.extensions().get::<OwnRequest>().is_some(),
+        };
+        match coming.admit(state.identities.as_deref()).await {
+            Ok(identity) => info.identity = identity,
+            Err(response) => refusal = Some(response),
+        }
+    }
+    if let Some(entry) = &mut entry {
+        entry.caller = info.identity.subject.text();
+    }
+    let mut response = match refusal.or_else(|| tenancy_refusal(request.method(), request.headers())) {
         Some(response) => response,
         None if request.method() == Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
         None => {

@@ -44,6 +44,8 @@ pub(crate) const FAMILIES: &[Family] = &[
     reads("traces", "/zipkin/"),
     reads("health", "/health"),
     reads("health", "/metrics"),
+    writes("access", "/realms/"),
+    writes("access", "/platform-api/rbac/"),
     writes("admin", "/admin/"),
     writes("other", ""),
 ];

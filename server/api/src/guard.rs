@@ -22,6 +22,8 @@ const FORWARDED: [&str; 5] = ["forwarded", "x-forwarded-for", "x-forwarded-host"
 #[derive(Debug)]
 pub(crate) struct Asking<'a> {
     pub(crate) live: &'a LiveSettings,
+    /// Whether rights decide who acts as the operator; where one comes from says nothing then.
+    pub(crate) by_rights: bool,
     pub(crate) family: usize,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) method: &'a Method,
@@ -33,9 +35,14 @@ pub(crate) struct Asking<'a> {
 pub(crate) fn refused(asking: &Asking<'_>) -> Option<Response> {
     let path = asking.uri.path();
     if path == "/admin" || path.starts_with("/admin/") {
-        return asking.admin_refused();
+        return if asking.by_rights { None } else { asking.admin_refused() };
     }
     if changes(asking.family, asking.method) { asking.page_refused(false) } else { None }
+}
+
+/// Says whether a proxy passed a request on.
+pub(crate) fn is_forwarded(headers: &HeaderMap) -> bool {
+    FORWARDED.iter().any(|name| headers.contains_key(*name))
 }
 
 fn forbidden(text: &str) -> Option<Response> {

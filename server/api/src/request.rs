@@ -4,11 +4,15 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use axum::extract::ConnectInfo;
 use http::{HeaderMap, HeaderValue, Uri};
+use quiver_auth::Identity;
 use tracing::Span;
+
+use crate::around::admission::NOBODY;
 
 /// Where a request says, and an answer repeats, which request it is.
 pub(crate) const ID_HEADER: &str = "x-request-id";
@@ -61,6 +65,8 @@ pub(crate) struct RequestInfo {
     pub(crate) peer: Option<SocketAddr>,
     /// Path and query.
     target: Uri,
+    /// Who sent it, once that was asked.
+    pub(crate) identity: Arc<Identity>,
 }
 
 tokio::task_local! {
@@ -76,6 +82,7 @@ impl RequestInfo {
             trace: parent.and_then(|value| trace_of(value.as_bytes())),
             peer: request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0),
             target: request.uri().clone(),
+            identity: Arc::clone(&NOBODY),
         }
     }
 

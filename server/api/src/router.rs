@@ -20,9 +20,9 @@ use crate::around::around;
 use crate::error::plain;
 use crate::state::AppState;
 use crate::{
-    admin, exemplars_api, federate_api, grpc_api, import_api, ingest_api, labels_api, logs_api, logs_ingest,
-    metrics_api, otlp_grpc, partial, read_api, server_api, status_api, traces_api, traces_compat, traces_ingest,
-    tsdb_api,
+    admin, config_api, exemplars_api, federate_api, grpc_api, import_api, ingest_api, labels_api, logs_api,
+    logs_ingest, metrics_api, otlp_grpc, partial, rbac_api, read_api, server_api, status_api, token_api, traces_api,
+    traces_compat, traces_ingest, tsdb_api,
 };
 
 /// The path of OTLP on its own port.
@@ -30,6 +30,10 @@ const OTLP_PATH: &str = "/v1/metrics";
 
 /// Everything on the main port.
 pub fn main_router(state: Arc<AppState>) -> Router {
+    finish(main_routes().fallback(not_found), state)
+}
+
+fn main_routes() -> Router<Arc<AppState>> {
     let metrics = metrics_api::routes()
         .merge(labels_api::routes())
         .merge(exemplars_api::routes())
@@ -46,6 +50,9 @@ pub fn main_router(state: Arc<AppState>) -> Router {
         .merge(traces_api::routes())
         .merge(traces_compat::routes())
         .merge(grpc_api::routes())
+        .merge(token_api::routes())
+        .merge(rbac_api::routes())
+        .merge(config_api::routes())
         .nest("/metrics-api", metrics)
         .merge(logs_api::routes());
     let mut paths: Vec<&str> = FORMATS.iter().flat_map(|f| f.paths).copied().collect();
@@ -54,16 +61,19 @@ pub fn main_router(state: Arc<AppState>) -> Router {
     for path in paths {
         router = router.route(path, post(ingest_api::handle));
     }
-    finish(router.fallback(not_found), state)
+    router
 }
 
 /// The OTLP/HTTP port.
 pub fn otlp_router(state: Arc<AppState>) -> Router {
-    let router = logs_ingest::otlp_routes()
+    finish(otlp_routes().fallback(not_found), state)
+}
+
+fn otlp_routes() -> Router<Arc<AppState>> {
+    logs_ingest::otlp_routes()
         .merge(traces_ingest::otlp_routes())
         .route(OTLP_PATH, post(ingest_api::handle))
-        .route("/health/ready", get(admin::ready));
-    finish(router.fallback(not_found), state)
+        .route("/health/ready", get(admin::ready))
 }
 
 /// The OTLP/gRPC port.
@@ -73,7 +83,17 @@ pub fn grpc_router(state: Arc<AppState>) -> Router {
 
 /// Zipkin's port.
 pub fn zipkin_router(state: Arc<AppState>) -> Router {
-    finish(traces_compat::zipkin_routes().route("/health/ready", get(admin::ready)).fallback(not_found), state)
+    finish(zipkin_routes().fallback(not_found), state)
+}
+
+fn zipkin_routes() -> Router<Arc<AppState>> {
+    traces_compat::zipkin_routes().route("/health/ready", get(admin::ready))
+}
+
+/// The routes of all ports, for tests that walk them.
+#[cfg(test)]
+pub(crate) fn all_routes() -> [Router<Arc<AppState>>; 4] {
+    [main_routes(), otlp_routes(), grpc_api::routes(), zipkin_routes()]
 }
 
 async fn not_found() -> Response {

@@ -5,17 +5,20 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
+use quiver_auth::Identity;
 use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
 use quiver_logsql::LogsqlEngine;
 use quiver_promql::PromqlEngine;
 use quiver_query::{Asked, Limits, QueryContext, QueryEngine};
 use quiver_store::Store;
 use quiver_traces::TracesEngine;
-use quiver_types::{Access, Clock, SeriesSource};
+use quiver_types::{Access, Clock, Domain, Right, SeriesSource};
 use tokio::sync::Semaphore;
 
 use crate::answers::AnswerBudget;
+use crate::around::admission::{ANYONE, NOBODY};
 use crate::bodies::BodyBudget;
+use crate::identity::Identities;
 use crate::live::{LiveSettings, Reloader};
 use crate::logs_ingest::LogsSettings;
 use crate::metrics::ApiMetrics;
@@ -103,6 +106,8 @@ pub struct AppState {
     pub places: Places,
     /// Counters.
     pub metrics: Arc<ApiMetrics>,
+    /// Accounts and rights; none while access control is off.
+    pub identities: Option<Arc<Identities>>,
     /// Set when the server begins to stop: `/health/ready` answers 503 from then on.
     pub stopping: AtomicBool,
     /// Own figures of the process, in the exposition format; given by the binary.
@@ -110,14 +115,27 @@ pub struct AppState {
 }
 
 impl AppState {
-    /// Names who calls, for what belongs to callers. Empty until identities exist, like [`Self::access`].
-    pub fn caller(&self) -> &'static str {
-        ""
+    /// Who sent the request that the task serves. Outside of requests nobody, unless access control is off.
+    pub(crate) fn identity(&self) -> Arc<Identity> {
+        if self.identities.is_none() {
+            return Arc::clone(&ANYONE);
+        }
+        RequestInfo::current().map_or_else(|| Arc::clone(&NOBODY), |request| request.identity)
     }
 
-    /// Gives what the caller may see. Full until identities exist; the one place that they will come in by.
-    pub fn access(&self) -> Access {
-        Access::full()
+    /// Names who calls, for what belongs to callers. Empty while access control is off.
+    pub(crate) fn caller(&self) -> String {
+        self.identity().subject.text()
+    }
+
+    /// Gives what the caller may see of a domain.
+    pub(crate) fn access(&self, domain: Domain) -> Access {
+        self.identity().access(domain)
+    }
+
+    /// Gives the services that the caller may write of a domain.
+    pub(crate) fn ingest_access(&self, domain: Domain) -> Access {
+        self.identity().rights.access(Right::Ingest, domain)
     }
 
     /// Gives the bounds of a query.
@@ -131,7 +149,7 @@ impl AppState {
         let asked = Asked {
             language: language.word(),
             request_id: request.as_ref().map(|r| r.id().to_owned()).unwrap_or_default(),
-            caller: self.caller().to_owned(),
+            caller: self.caller(),
             peer: request.as_ref().and_then(|r| r.peer),
             ..Asked::default()
         };
@@ -144,7 +162,8 @@ impl AppState {
 
     /// Begins a query: the one door to the engine, through which it gets its rights and its bounds, and is listed.
     pub(crate) fn begin(&self, asked: Asked, limits: Limits) -> QueryContext {
-        let ctx = QueryContext::asked(self.access(), limits, asked);
+        let access = self.access(Language::domain_of(asked.language));
+        let ctx = QueryContext::asked(access, limits, asked);
         self.engine.begin(&ctx);
         ctx
     }

@@ -35,8 +35,8 @@ fn status_and_text(error: &TraceError) -> (StatusCode, String) {
         TraceError::Param(e) => invalid(format!("parameter '{}': {}", e.name, e.reason)),
         TraceError::Traceql(e) => invalid(format!("invalid TraceQL query: {e}")),
         TraceError::CursorMismatch => invalid("the cursor belongs to another search".into()),
-        TraceError::NotFound => (StatusCode::NOT_FOUND, "trace not found".into()),
-        TraceError::Forbidden => (StatusCode::FORBIDDEN, "no access to any service of this trace".into()),
+        // That a hidden trace is there shows on the platform's own paths only.
+        TraceError::NotFound | TraceError::Forbidden => (StatusCode::NOT_FOUND, "trace not found".into()),
         TraceError::TooLarge(most) => (StatusCode::PAYLOAD_TOO_LARGE, format!("more than {most} spans")),
         TraceError::Engine(e) => {
             log(e, "/api");

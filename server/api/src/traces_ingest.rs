@@ -11,7 +11,7 @@ use axum::routing::post;
 use http::{HeaderMap, StatusCode, header};
 use quiver_ingest::traces::response::TracePartial;
 use quiver_ingest::traces::{DecodedSpans, TraceContext, TraceFormat, decode};
-use quiver_types::{Access, Error, ErrorKind, Result};
+use quiver_types::{Access, Domain, Error, ErrorKind, Result};
 
 use crate::bodies::read_body;
 use crate::error::{log, plain, public_text, status_of, with_retry_after};
@@ -80,7 +80,7 @@ pub(crate) async fn decode_and_write(
     body: Bytes,
 ) -> Result<TracePartial> {
     let run = {
-        let (state, access) = (Arc::clone(state), state.access());
+        let (state, access) = (Arc::clone(state), state.ingest_access(Domain::Traces));
         move |body: Bytes| -> Result<DecodedSpans> {
             let ctx = context(&state, &access);
             let mut share = state.bodies.share();

@@ -1,11 +1,13 @@
 //! The small library beside the binary: settings and their reload, wiring, the server's life, the demo.
 
 pub mod demo;
+pub mod identity;
 pub mod memory;
 pub mod notify;
 pub mod process;
 pub mod reload;
 pub mod remote;
+pub mod rules;
 pub mod server;
 pub mod settings;
 pub mod telemetry;

@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use quiver::reload::Reloading;
 use quiver::server::{Addresses, Bound};
 use quiver::settings::{Loaded, print_settings};
-use quiver::{demo, memory, notify, remote, telemetry, wiring};
+use quiver::{demo, identity, memory, notify, remote, rules, telemetry, wiring};
 use quiver_api::AppState;
 use quiver_store::BackupRequest;
 use quiver_types::{Error, ErrorKind, SystemClock, failpoint};
@@ -63,6 +63,50 @@ enum Command {
     Store {
         #[command(subcommand)]
         command: StoreCommand,
+    },
+    /// Work on accounts while the server is down.
+    Admin {
+        #[command(subcommand)]
+        command: AdminCommand,
+    },
+    /// Check rule files and run their unit tests; no server is needed.
+    Rules {
+        #[command(subcommand)]
+        command: RulesCommand,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum AdminCommand {
+    /// Set the password of a user, from QUIVER_ADMIN_PASSWORD_FILE or QUIVER_ADMIN_PASSWORD, else a new one that is printed.
+    ResetPassword(ResetArgs),
+}
+
+#[derive(Debug, Args)]
+struct ResetArgs {
+    /// Name of the user.
+    #[arg(default_value = "admin")]
+    username: String,
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum RulesCommand {
+    /// Say whether rule files of Prometheus or vmalert are valid, as `promtool check rules` does.
+    Check {
+        /// Rule files (YAML).
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// Exit with 3 where recording rules write the same series.
+        #[arg(long)]
+        lint_fatal: bool,
+    },
+    /// Run unit tests of rules, as `promtool test rules` does, with the engines of the server over temporary stores.
+    Test {
+        /// Files of tests (YAML), which name their rule files.
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
     },
 }
 
@@ -133,7 +177,7 @@ struct ServeArgs {
     /// How long data is kept [default: 30d]; none keeps all and lifts the limits on the age of samples.
     #[arg(long, value_name = "30d|none")]
     retention: Option<String>,
-    /// Access control [default: off]; on is refused until it exists.
+    /// Access control [default: off]; on: accounts, tokens and rights, see docs/identity.md.
     #[arg(long, value_name = "on|off")]
     rbac: Option<String>,
     /// Listen on other than loopback addresses without access control (containers).
@@ -171,7 +215,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code),
         Err(e) => {
             eprintln!("quiver: {e}");
             let mut cause = e.source();
@@ -184,7 +228,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> Result<(), Failure> {
+/// Runs a command; gives the exit code.
+fn run(cli: Cli) -> Result<u8, Failure> {
+    let Some(Command::Rules { command }) = &cli.command else { return run_server(cli).map(|()| 0) };
+    Ok(match command {
+        RulesCommand::Check { files, lint_fatal } => rules::check_command(files, *lint_fatal),
+        RulesCommand::Test { files } => rules::test_command(files, &runtime()?),
+    })
+}
+
+fn run_server(cli: Cli) -> Result<(), Failure> {
     if cli.print_settings {
         print!("{}", print_settings());
         return Ok(());
@@ -193,6 +246,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         arm_failpoints()?;
     }
     match cli.command {
+        Some(Command::Rules { .. }) => Ok(()),
         None => Err("no command given; see --help".into()),
         Some(Command::Serve(args)) => serve(args, false),
         Some(Command::Demo(args)) => serve(args, true),
@@ -207,6 +261,15 @@ fn run(cli: Cli) -> Result<(), Failure> {
             let settings = wiring::store_settings(&args.load()?.settings);
             let report = runtime()?.block_on(quiver_store::rebuild::rebuild(settings))?;
             println!("{report}");
+            Ok(())
+        }
+        Some(Command::Admin { command: AdminCommand::ResetPassword(args) }) => {
+            let settings = args.serve.load()?.settings;
+            let made_up = runtime()?.block_on(identity::reset_password(&settings, &args.username))?;
+            match made_up {
+                Some(password) => println!("the password of `{}` is now {password}", args.username),
+                None => println!("the password of `{}` is now the given one", args.username),
+            }
             Ok(())
         }
         Some(Command::Store { command: StoreCommand::Check(args) }) => {

@@ -48,21 +48,30 @@ pub struct Bound {
     pub addresses: Addresses,
 }
 
-async fn bind(name: &str, address: &str, network_allowed: bool) -> Result<TcpListener> {
+/// Says whether a server may listen beyond this machine: told so, or because everybody must say who they are.
+fn network_allowed(settings: &Settings) -> bool {
+    settings.http.rbac_off_on_network || settings.rbac.mode == "on"
+}
+
+async fn bind(name: &str, address: &str, settings: &Settings) -> Result<TcpListener> {
     let parsed: SocketAddr = address.parse().map_err(|_| {
         Error::invalid(format!("`{name}` is `{address}`; it must be an address and port such as `127.0.0.1:8800`"))
     })?;
     if !parsed.ip().is_loopback() {
-        if !network_allowed {
+        if !network_allowed(settings) {
             return Err(Error::invalid(format!(
                 "`{name}` is `{address}`, but without access control the server listens on loopback only; \
                  in a container, give --rbac-off-on-network"
             )));
         }
-        tracing::warn!(
-            address,
-            "listening beyond this machine WITHOUT access control: whoever reaches it may read and write everything"
-        );
+        if settings.rbac.mode == "on" {
+            tracing::warn!(address, "listening beyond this machine without TLS: put a proxy with TLS before it");
+        } else {
+            tracing::warn!(
+                address,
+                "listening beyond this machine WITHOUT access control: whoever reaches it may read and write everything"
+            );
+        }
     }
     TcpListener::bind(parsed).await.map_err(|e| Error::invalid(format!("cannot listen on `{address}` (`{name}`): {e}")))
 }
@@ -73,7 +82,7 @@ async fn bind_extra(loaded: &Loaded, section: &str, key: &str, address: &str) ->
         return Ok(None);
     }
     let name = format!("{section}.{key}");
-    match bind(&name, address, loaded.settings.http.rbac_off_on_network).await {
+    match bind(&name, address, &loaded.settings).await {
         Ok(socket) => Ok(Some(socket)),
         Err(e) if loaded.is_given(section, key) => Err(e),
         Err(e) => {
@@ -122,7 +131,7 @@ impl Bound {
     /// Invalid: an address that is malformed, taken, or not on loopback.
     pub async fn bind(loaded: &Loaded) -> Result<Self> {
         let s = &loaded.settings;
-        let http = bind("http.listen", &s.http.listen, s.http.rbac_off_on_network).await?;
+        let http = bind("http.listen", &s.http.listen, s).await?;
         let otlp_http = bind_extra(loaded, "otlp", "http_listen", &s.otlp.http_listen).await?;
         let otlp_grpc = bind_extra(loaded, "otlp", "grpc_listen", &s.otlp.grpc_listen).await?;
         let zipkin = bind_extra(loaded, "traces", "zipkin_listen", &s.traces.zipkin_listen).await?;
@@ -170,8 +179,13 @@ impl Bound {
             tasks.push(tokio::spawn(serve(listener, serve_settings.clone(), serving.clone())));
             openers.push(gate);
         }
+        let mut settings = self.settings.clone();
+        if settings.rbac.mode == "on" {
+            // The address that was bound, where port 0 was asked for: tokens name it.
+            settings.http.listen = self.addresses.http.to_string();
+        }
         let built = tokio::select! {
-            built = wiring::build(&self.settings, clock) => built,
+            built = wiring::build(&settings, clock) => built,
             () = stop.cancelled() => return Ok(()),
         };
         let app = match built {
@@ -183,6 +197,9 @@ impl Bound {
         };
         for gate in openers {
             gate.open(&app);
+        }
+        if let Some(identities) = &app.identities {
+            tokio::spawn(Arc::clone(identities).follow(serving.clone()));
         }
         opened(&app);
         let lost = tokio::select! {

@@ -252,10 +252,24 @@ settings! {
     }
     /// Access control.
     rbac: Rbac {
-        /// `off`: everybody may do everything. `on` is refused until access control exists.
+        /// `off`: everybody may do everything, and there are no accounts. `on`: every request shows who sends it, and sees
+        /// what that account may see; see `docs/identity.md`.
         mode: String = "\"off\"";
         /// Fields that name the service of a log row; the first non-empty one counts.
         logs_service_fields: Vec<String> = "[\"service.name\", \"service_name\", \"service\", \"app\", \"kubernetes.labels.app\"]";
+    }
+    /// Accounts and tokens, with `rbac.mode = on`.
+    auth: Auth {
+        /// Address by which clients reach this server (`https://quiver.example`), which tokens name as their issuer; empty:
+        /// that of `http.listen`. A token is good only where it names the issuer that the server stands for.
+        public_url: String = "\"\"";
+        /// Whether people's passwords are taken as Basic credentials on every path, not just to change them.
+        basic_passwords: bool = "false";
+        /// Bits of the RSA keys that sign tokens: 2048, 3072 or 4096.
+        key_bits: usize = "2048";
+        /// File with the 32 bytes under which private keys are encrypted; made when it is not there. Empty:
+        /// `master-key` in the data directory. `QUIVER_MASTER_KEY_FILE` says the same.
+        master_key_file: String = "\"\"";
     }
     /// The log of the service itself.
     log: Log {
@@ -352,9 +366,14 @@ impl Loaded {
         let s = &self.settings;
         let refuse = |text: &str| Err(SettingsError::Invalid(text.to_owned()));
         match s.rbac.mode.as_str() {
-            "off" => {}
-            "on" => return refuse("`rbac.mode = on` is not available: this version has no access control yet"),
+            "off" | "on" => {}
             other => return refuse(&format!("`rbac.mode` is `{other}`; it can be `on` or `off`")),
+        }
+        if !s.auth.public_url.is_empty() && !quiver_auth::base_url_is_sane(&s.auth.public_url) {
+            return refuse("`auth.public_url` must be like `https://quiver.example`, without a slash at its end");
+        }
+        if !matches!(s.auth.key_bits, 2048 | 3072 | 4096) {
+            return refuse("`auth.key_bits` must be 2048, 3072 or 4096");
         }
         match s.wal.level.as_str() {
             "sync" | "os" => {}
@@ -503,7 +522,9 @@ mod tests {
         };
         check(&[("QUIVER_HTTP__LISTN", "x")], "listn");
         check(&[("QUIVER_HTP__LISTEN", "x")], "htp");
-        check(&[("QUIVER_RBAC__MODE", "on")], "rbac.mode");
+        check(&[("QUIVER_RBAC__MODE", "maybe")], "rbac.mode");
+        check(&[("QUIVER_AUTH__PUBLIC_URL", "quiver.example")], "auth.public_url");
+        check(&[("QUIVER_AUTH__KEY_BITS", "1024")], "auth.key_bits");
         check(&[("QUIVER_WAL__LEVEL", "object")], "wal.level");
         check(&[("QUIVER_MEMORY__LIMIT", "1 GB")], "1 GB");
         check(&[("QUIVER_QUERY__TIMEOUT", "none")], "query.timeout");

@@ -28,7 +28,7 @@ use quiver_types::tables::{logs, metric_metadata, metrics, spans};
 use quiver_types::{Access, Clock, Error, ReadStats, Result, SelectedSeries, SeriesSource};
 
 use crate::settings::{self, Settings, Span};
-use crate::{memory, process};
+use crate::{identity, memory, process};
 
 /// Version of the product.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -244,6 +244,11 @@ fn api_settings(settings: &Settings) -> ApiSettings {
     }
 }
 
+/// Makes an engine of the language beside the server's own, with other settings.
+pub fn promql_beside(app: &AppState, settings: PromqlSettings) -> PromqlEngine {
+    PromqlEngine::new(Arc::clone(&app.source), Arc::new(StoreTables), Arc::clone(&app.engine), settings)
+}
+
 /// Opens the store and builds what stands above it.
 ///
 /// # Errors
@@ -285,6 +290,10 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
         Arc::clone(&engine),
         settings.traces.export_spans_max,
     );
+    let identities = match settings.rbac.mode.as_str() {
+        "on" => Some(identity::open(settings, Arc::clone(&clock)).await?),
+        _ => None,
+    };
     let delta_idle_ms = span(settings.otlp.delta_idle).as_millis() as i64;
     Ok(Arc::new(AppState {
         store,
@@ -304,6 +313,7 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
         answers: AnswerBudget::new(memory / 16),
         places: Places::new(settings.ingest.imports_max, settings.query.remote_reads_max),
         metrics,
+        identities,
         stopping: false.into(),
         process_metrics: process::write_metrics,
     }))

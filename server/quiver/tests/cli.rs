@@ -12,7 +12,7 @@ fn quiver(args: &[&str]) -> (bool, String, String) {
 fn help_names_every_command_and_flag() {
     let (ok, out, _) = quiver(&["--help"]);
     assert!(ok);
-    for word in ["serve", "demo", "check-config", "catalog", "store", "--print-settings", "--version"] {
+    for word in ["serve", "demo", "check-config", "catalog", "store", "rules", "--print-settings", "--version"] {
         assert!(out.contains(word), "{word} is missing:\n{out}");
     }
     let (ok, out, _) = quiver(&["serve", "--help"]);
@@ -36,7 +36,7 @@ fn printed_settings_are_a_valid_file() {
     let (ok, out, errors) = quiver(&["check-config", "--config", &file]);
     assert!(ok, "{errors}");
     assert!(out.contains("valid"));
-    let (ok, _, errors) = quiver(&["check-config", "--config", &file, "--rbac", "on"]);
+    let (ok, _, errors) = quiver(&["check-config", "--config", &file, "--rbac", "maybe"]);
     assert!(!ok && errors.contains("rbac.mode"), "{errors}");
 }
 
@@ -51,4 +51,41 @@ fn fail_points_need_their_flag() {
     assert_eq!(armed(&["check-config"]), (true, String::new()));
     let (ok, errors) = armed(&["check-config", "--failpoints"]);
     assert!(!ok && errors.contains("no fail point `no.such-point`"), "{errors}");
+}
+
+const RULES: &str = "groups:\n- name: g\n  rules:\n  - alert: Down\n    expr: up == 0\n    for: 2m\n    annotations: {s: '{{ $labels.i }} is {{ $value }}'}\n  - {record: a, expr: sum(up)}\n";
+
+fn tests_of(value: u8) -> String {
+    format!(
+        "rule_files: ['r*.yml']\ntests:\n- name: down\n  input_series: [{{series: 'up{{i=\"1\"}}', values: 0x9}}]\n  alert_rule_test: [{{eval_time: 2m, alertname: Down, exp_alerts: [{{exp_labels: {{i: 1}}, exp_annotations: {{s: 1 is 0}}}}]}}]\n  promql_expr_test: [{{expr: a, eval_time: 1m, exp_samples: [{{labels: a, value: {value}}}]}}]\n"
+    )
+}
+
+#[test]
+fn rules_are_checked_and_tested() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).expect("writable");
+        path.display().to_string()
+    };
+    let good = file("rules.yml", RULES);
+    let (ok, out, errors) = quiver(&["rules", "check", &good]);
+    assert!(ok && out.contains("SUCCESS: 2 rules found"), "{out}{errors}");
+    let bad = file("bad.yml", &RULES.replace("sum(up)", "'sum(up) +'"));
+    let (ok, out, errors) = quiver(&["rules", "check", &good, &bad]);
+    assert!(!ok && out.contains("SUCCESS: 2 rules"), "{out}");
+    assert!(errors.contains("bad.yml: 8:") && errors.contains("group \"g\", rule 2, \"a\""), "{errors}");
+    let twice = file("twice.yml", &(RULES.to_owned() + "  - {record: a, expr: 1}\n"));
+    let code =
+        |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_quiver")).args(args).output().expect("runs").status.code();
+    assert_eq!(code(&["rules", "check", &twice]), Some(0));
+    assert_eq!(code(&["rules", "check", "--lint-fatal", &twice]), Some(3));
+    std::fs::remove_file(&twice).expect("there");
+    let (ok, out, errors) = quiver(&["rules", "test", &file("tests.yml", &tests_of(0))]);
+    assert!(ok && out.contains("SUCCESS"), "{out}{errors}");
+    let (ok, _, errors) = quiver(&["rules", "test", &file("wrong.yml", &tests_of(1))]);
+    assert!(!ok && errors.contains("expr: \"a\", time: 1m") && errors.contains("exp: a 1E+00"), "{errors}");
+    let (ok, _, errors) = quiver(&["rules", "check", "/no/such/file.yml"]);
+    assert!(!ok && errors.contains("file.yml"), "{errors}");
 }

@@ -29,7 +29,8 @@ fn status(live: &LiveSettings, peer: &str, request: &str, headers: &[(&'static s
         .map(|(name, value)| (header::HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
         .collect();
     let peer = peer.parse().ok();
-    let asking = Asking { live, family: family_of(path), peer, method: &method, uri: &uri, headers: &headers };
+    let asking =
+        Asking { live, by_rights: false, family: family_of(path), peer, method: &method, uri: &uri, headers: &headers };
     refused(&asking).map_or(200, |response| response.status().as_u16())
 }
 

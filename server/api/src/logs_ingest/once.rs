@@ -90,7 +90,7 @@ pub(super) fn request_id(state: &AppState, head: &Parts) -> Result<Option<Reques
     if key.is_empty() || key.len() > KEY_BYTES_MAX || !key.bytes().all(|b| b.is_ascii_graphic()) {
         return Err(Error::invalid("`Idempotency-Key` must be 1 to 255 visible ASCII characters"));
     }
-    let (caller, path) = (state.caller().to_owned(), head.uri.path().to_owned());
+    let (caller, path) = (state.caller(), head.uri.path().to_owned());
     Ok(Some(RequestId { caller, path, key: key.to_owned() }))
 }
 

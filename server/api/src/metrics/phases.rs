@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use quiver_query::{Phase, Query};
+use quiver_types::Domain;
 
 use super::histogram::{Histogram, write_histograms};
 
@@ -25,6 +26,15 @@ pub enum Language {
 
 impl Language {
     const ALL: [Self; 6] = [Self::Promql, Self::Series, Self::RemoteRead, Self::Federation, Self::Logsql, Self::Traces];
+
+    /// The domain whose data a query of this name reads.
+    pub(crate) fn domain_of(word: &str) -> Domain {
+        match Self::ALL.iter().find(|l| l.word() == word) {
+            Some(Self::Logsql) => Domain::Logs,
+            Some(Self::Traces) => Domain::Traces,
+            _ => Domain::Metrics,
+        }
+    }
 
     /// Its name in metrics and lists.
     pub(crate) fn word(self) -> &'static str {

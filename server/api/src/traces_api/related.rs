@@ -8,7 +8,7 @@ use axum::response::Response;
 use quiver_logsql::{QueryScope, parse};
 use quiver_traces::{Params, Selection, Trace, TraceError};
 use quiver_types::spans::hex;
-use quiver_types::{MatchOp, Matcher, MillisRange};
+use quiver_types::{Domain, MatchOp, Matcher, MillisRange};
 use serde_json::{Map, Value, json};
 
 use super::export::selection;
@@ -63,7 +63,8 @@ pub(super) async fn logs(State(state): State<Arc<AppState>>, Path(id): Path<Stri
         let scope =
             QueryScope { now_ns: call.now, start_ns: bound(range.0), end_ns: bound(range.1), extra: Vec::new() };
         let query = parse(&text)?;
-        let ctx = call.ctx.again();
+        // Logs are seen by the rights in logs, not by those in traces.
+        let ctx = call.ctx.again_as(call.state.access(Domain::Logs));
         if let Some(analyze) = call.explain()? {
             return Ok(json_answer(&call.state.logsql.explain(&query, &scope, &ctx, analyze).await?));
         }
@@ -95,7 +96,7 @@ pub(super) async fn exemplars(
         let range = window(&call.params, trace.as_ref())?;
         let millis = MillisRange::new(range.0.div_euclid(1_000_000), range.1.div_euclid(1_000_000));
         let wanted = vec![vec![Matcher::new("__name__", MatchOp::NotEqual, "")?]];
-        let ctx = call.ctx.again();
+        let ctx = call.ctx.again_as(call.state.access(Domain::Metrics));
         let (snapshot, inner) = (call.state.source.snapshot(), ctx.clone());
         let work = async move { snapshot.exemplars(&inner.access, &wanted, millis, &inner.stats).await };
         let mut rows: Vec<Value> = Vec::new();

@@ -3,7 +3,14 @@
 use quiver_types::histogram::CUSTOM_SCHEMA;
 use quiver_types::{Histogram, LabelSet, ResetHint, Span, stale_nan};
 
-use super::Value;
+/// A float or a histogram.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// Float.
+    Float(f64),
+    /// Native histogram.
+    Histogram(Box<Histogram>),
+}
 
 /// One slot of a series line: nothing, or a value; `hinted` when the literal names a counter reset hint.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,0 +1,468 @@
+//! Rights: triples `{right, domain, service}`, what they contain, and the [`Access`] that follows from them
+//! (`identity-and-access` section 3).
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use crate::access::Access;
+
+/// Longest name or pattern of a service in a triple, in bytes.
+const SERVICE_BYTES_MAX: usize = 512;
+
+/// What may be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Right {
+    /// Read data and configuration.
+    View,
+    /// Silence, acknowledge, send test notifications, start and cancel jobs.
+    Operate,
+    /// Create, change, delete, deploy.
+    Edit,
+    /// Write telemetry; nothing can be read with it.
+    Ingest,
+    /// All, users and keys too.
+    Admin,
+}
+
+impl Right {
+    /// All rights with what they mean.
+    pub const ALL: [(Right, &'static str, &'static str); 5] = [
+        (Right::View, "view", "read data and configuration"),
+        (Right::Operate, "operate", "silence, acknowledge, send test notifications, start and cancel jobs"),
+        (Right::Edit, "edit", "create, change, delete, deploy"),
+        (Right::Ingest, "ingest", "write telemetry; nothing can be read with it"),
+        (Right::Admin, "admin", "all, users and keys too"),
+    ];
+
+    /// Its word.
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
+    /// Reads a word.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, name, _)| *name == text).map(|(right, ..)| *right)
+    }
+
+    /// Says whether who has this right has the other one, too.
+    pub fn contains(self, other: Self) -> bool {
+        match self {
+            Self::Admin => true,
+            Self::Edit => matches!(other, Self::Edit | Self::Operate | Self::View),
+            Self::Operate => matches!(other, Self::Operate | Self::View),
+            Self::View => other == Self::View,
+            Self::Ingest => other == Self::Ingest,
+        }
+    }
+
+    /// The right that both contain.
+    fn meet(self, other: Self) -> Option<Self> {
+        if self.contains(other) {
+            Some(other)
+        } else if other.contains(self) {
+            Some(self)
+        } else {
+            None
+        }
+    }
+}
+
+/// What a right is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Domain {
+    /// Metrics.
+    Metrics,
+    /// Logs.
+    Logs,
+    /// Traces.
+    Traces,
+    /// Browsers' telemetry.
+    Rum,
+    /// Alerts, silences.
+    Alerts,
+    /// Events.
+    Events,
+    /// Rules and policy.
+    Alerting,
+    /// Business transactions.
+    Transactions,
+    /// Business processes.
+    Processes,
+    /// Segments.
+    Segments,
+    /// Apdex thresholds.
+    Apdex,
+    /// Data extraction.
+    Extraction,
+    /// Managed resources.
+    Resources,
+    /// Users, roles, keys.
+    Rbac,
+    /// The audit log.
+    Audit,
+    /// The server itself.
+    System,
+}
+
+impl Domain {
+    /// All domains with what they hold.
+    pub const ALL: [(Domain, &'static str, &'static str); 16] = [
+        (Domain::Metrics, "metrics", "samples, series, exemplars"),
+        (Domain::Logs, "logs", "records and their fields"),
+        (Domain::Traces, "traces", "spans, traces, service maps"),
+        (Domain::Rum, "rum", "telemetry of browsers"),
+        (Domain::Alerts, "alerts", "alerts and silences"),
+        (Domain::Events, "events", "events"),
+        (Domain::Alerting, "alerting", "rules and notification policy"),
+        (Domain::Transactions, "transactions", "business transactions and their detection"),
+        (Domain::Processes, "processes", "business processes"),
+        (Domain::Segments, "segments", "segments"),
+        (Domain::Apdex, "apdex", "Apdex thresholds"),
+        (Domain::Extraction, "extraction", "rules of data extraction"),
+        (Domain::Resources, "resources", "managed resources, their types and relationships"),
+        (Domain::Rbac, "rbac", "users, service accounts, keys, groups, roles, bindings"),
+        (Domain::Audit, "audit", "the audit log"),
+        (Domain::System, "system", "the server itself"),
+    ];
+
+    /// Its word.
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
+    /// Reads a word.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, name, _)| *name == text).map(|(domain, ..)| *domain)
+    }
+}
+
+/// Services that a triple is about: one by name, those that begin alike (`cart*`), or all (`*`).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Services(String);
+
+impl Services {
+    /// All services, and what has none.
+    pub fn all() -> Self {
+        Self("*".to_owned())
+    }
+
+    /// Reads a name or pattern; none when it cannot be one.
+    pub fn parse(text: &str) -> Option<Self> {
+        let body = text.strip_suffix('*').unwrap_or(text);
+        let sane = !text.is_empty() && text.len() <= SERVICE_BYTES_MAX && !text.chars().any(char::is_control);
+        (sane && !body.contains('*')).then(|| Self(text.to_owned()))
+    }
+
+    /// As it is written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Says whether these are all services.
+    pub fn is_all(&self) -> bool {
+        self.0 == "*"
+    }
+
+    /// The beginning that all of them have in common; none for a single one.
+    pub fn prefix(&self) -> Option<&str> {
+        self.0.strip_suffix('*')
+    }
+
+    /// Says whether a service is among them; the empty name is no service, which only `*` covers.
+    pub fn allows(&self, service: &str) -> bool {
+        match self.prefix() {
+            Some("") => true,
+            Some(prefix) => !service.is_empty() && service.starts_with(prefix),
+            None => self.0 == service,
+        }
+    }
+
+    /// Says whether all of the others are among them.
+    pub fn covers(&self, other: &Self) -> bool {
+        match (self.prefix(), other.prefix()) {
+            (Some(mine), Some(theirs)) => theirs.starts_with(mine),
+            (None, Some(_)) => false,
+            (_, None) => self.allows(&other.0),
+        }
+    }
+}
+
+/// A permission.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Triple {
+    /// What may be done.
+    pub right: Right,
+    /// About what; none: everything.
+    pub domain: Option<Domain>,
+    /// Of whom.
+    pub services: Services,
+}
+
+impl fmt::Display for Triple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{}, {}, {}}}", self.right.name(), self.domain_name(), self.services.as_str())
+    }
+}
+
+impl Triple {
+    /// Makes a triple.
+    pub fn new(right: Right, domain: Option<Domain>, services: Services) -> Self {
+        Self { right, domain, services }
+    }
+
+    /// `{right, domain, *}`.
+    pub fn everywhere(right: Right, domain: Domain) -> Self {
+        Self::new(right, Some(domain), Services::all())
+    }
+
+    /// `{admin, *, *}`, which nothing is closed to.
+    pub fn admin() -> Self {
+        Self::new(Right::Admin, None, Services::all())
+    }
+
+    /// The word of the domain, or `*`.
+    pub fn domain_name(&self) -> &'static str {
+        self.domain.map_or("*", Domain::name)
+    }
+
+    fn of_words(right: &str, domain: &str, services: &str) -> Result<Self, String> {
+        let right = Right::parse(right.trim()).ok_or_else(|| format!("unknown right `{}`", right.trim()))?;
+        let domain = match domain.trim() {
+            "*" => None,
+            word => Some(Domain::parse(word).ok_or_else(|| format!("unknown domain `{word}`"))?),
+        };
+        let services = Services::parse(services.trim()).ok_or("`*` stands at the end of a service's name only")?;
+        Ok(Self { right, domain, services })
+    }
+
+    /// Reads `{view, logs, cart}`, `["view","logs","cart"]` or `{"right":…,"domain":…,"service":…}`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn of_json(value: &Value) -> Result<Self, String> {
+        let no = || "a permission is `{right, domain, service}`".to_owned();
+        match value {
+            Value::String(text) => {
+                let inner = text.trim().strip_prefix('{').and_then(|t| t.strip_suffix('}')).ok_or_else(no)?;
+                let words: Vec<&str> = inner.splitn(3, ',').collect();
+                let [right, domain, service] = words[..] else { return Err(no()) };
+                Self::of_words(right, domain, service)
+            }
+            Value::Array(words) => {
+                let [Value::String(right), Value::String(domain), Value::String(service)] = &words[..] else {
+                    return Err(no());
+                };
+                Self::of_words(right, domain, service)
+            }
+            Value::Object(map) => {
+                let word = |key: &str| map.get(key).and_then(Value::as_str);
+                if let Some(key) = map.keys().find(|k| !matches!(k.as_str(), "right" | "domain" | "service")) {
+                    return Err(format!("unknown field `{key}` of a permission"));
+                }
+                let (Some(right), Some(domain), Some(service)) = (word("right"), word("domain"), word("service"))
+                else {
+                    return Err(no());
+                };
+                Self::of_words(right, domain, service)
+            }
+            _ => Err(no()),
+        }
+    }
+
+    /// Writes it as an object.
+    pub fn to_json(&self) -> Value {
+        json!({"right": self.right.name(), "domain": self.domain_name(), "service": self.services.as_str()})
+    }
+
+    /// Says whether who has this triple has the other one, too.
+    pub fn covers(&self, other: &Self) -> bool {
+        let domain = self.domain.is_none() || self.domain == other.domain;
+        self.right.contains(other.right) && domain && self.services.covers(&other.services)
+    }
+
+    /// What both give.
+    pub fn meet(&self, other: &Self) -> Option<Self> {
+        let right = self.right.meet(other.right)?;
+        let domain = match (self.domain, other.domain) {
+            (None, any) | (any, None) => any,
+            (mine, theirs) if mine == theirs => mine,
+            _ => return None,
+        };
+        let services = if self.services.covers(&other.services) {
+            &other.services
+        } else if other.services.covers(&self.services) {
+            &self.services
+        } else {
+            return None;
+        };
+        Some(Self { right, domain, services: services.clone() })
+    }
+}
+
+/// All that somebody may do.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Rights(Vec<Triple>);
+
+impl FromIterator<Triple> for Rights {
+    fn from_iter<I: IntoIterator<Item = Triple>>(triples: I) -> Self {
+        let mut all: Vec<Triple> = triples.into_iter().collect();
+        all.sort_unstable();
+        all.dedup();
+        // What another triple gives as well says nothing.
+        let needed = |i: usize, t: &Triple| !all.iter().enumerate().any(|(j, other)| j != i && other.covers(t));
+        Self(all.iter().enumerate().filter(|(i, t)| needed(*i, t)).map(|(_, t)| t.clone()).collect())
+    }
+}
+
+impl Rights {
+    /// `{admin, *, *}`.
+    pub fn full() -> Self {
+        Self(vec![Triple::admin()])
+    }
+
+    /// What a role gives, narrowed to some services where a binding names them.
+    pub fn narrowed(role: &[Triple], services: Option<&[String]>) -> Self {
+        let Some(services) = services else { return role.iter().cloned().collect() };
+        let patterns = services.iter().filter_map(|s| Services::parse(s));
+        let meet = |s: Services| {
+            role.iter().filter_map(move |t| t.meet(&Triple { services: s.clone(), ..t.clone() })).collect::<Vec<_>>()
+        };
+        patterns.flat_map(meet).collect()
+    }
+
+    /// The triples, none of which another one covers.
+    pub fn triples(&self) -> &[Triple] {
+        &self.0
+    }
+
+    /// Says whether a triple is among them, as a whole.
+    pub fn covers(&self, triple: &Triple) -> bool {
+        self.0.iter().any(|mine| mine.covers(triple))
+    }
+
+    fn of(&self, right: Right, domain: Domain) -> impl Iterator<Item = &Services> {
+        let fits = move |t: &&Triple| t.right.contains(right) && t.domain.is_none_or(|d| d == domain);
+        self.0.iter().filter(fits).map(|t| &t.services)
+    }
+
+    /// Says whether there is a service for which the right is given.
+    pub fn has_any(&self, right: Right, domain: Domain) -> bool {
+        self.of(right, domain).next().is_some()
+    }
+
+    /// Says whether the right is given in some domain.
+    pub fn has_in_some_domain(&self, right: Right) -> bool {
+        self.0.iter().any(|t| t.right.contains(right))
+    }
+
+    /// The services for which the right is given.
+    pub fn access(&self, right: Right, domain: Domain) -> Access {
+        Access::of(self.of(right, domain))
+    }
+
+    /// What both give: the rights of a key are those that its owner still has.
+    #[must_use]
+    pub fn meet(&self, other: &Self) -> Self {
+        self.0.iter().flat_map(|mine| other.0.iter().filter_map(|theirs| mine.meet(theirs))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn triple(text: &str) -> Triple {
+        Triple::of_json(&Value::String(text.to_owned())).expect("a triple")
+    }
+
+    #[test]
+    fn texts() {
+        for text in ["{view, logs, cart}", "{admin, *, *}", "{ingest, metrics, shop-*}"] {
+            assert_eq!(triple(text).to_string(), text);
+            assert_eq!(Triple::of_json(&triple(text).to_json()), Ok(triple(text)));
+        }
+        assert_eq!(Triple::of_json(&json!(["view", "logs", "cart"])), Ok(triple("{view,logs,cart}")));
+        let wrong = [
+            json!("view, logs, cart"),
+            json!("{view, logs}"),
+            json!("{see, logs, *}"),
+            json!("{view, dreams, *}"),
+            json!("{view, logs, a*b}"),
+            json!("{view, logs, }"),
+            json!({"right": "view", "domain": "logs"}),
+            json!({"right": "view", "domain": "logs", "service": "x", "more": 1}),
+            json!(["view", "logs", 1]),
+            json!(7),
+        ];
+        for value in wrong {
+            assert!(Triple::of_json(&value).is_err(), "{value}");
+        }
+    }
+
+    #[test]
+    fn covering() {
+        let check = |a: &str, b: &str, yes: bool| assert_eq!(triple(a).covers(&triple(b)), yes, "{a} {b}");
+        check("{admin, *, *}", "{ingest, logs, x}", true);
+        check("{edit, logs, *}", "{view, logs, x}", true);
+        check("{edit, logs, *}", "{ingest, logs, x}", false);
+        check("{view, logs, cart*}", "{view, logs, cart-db}", true);
+        check("{view, logs, cart*}", "{view, logs, cart-*}", true);
+        check("{view, logs, cart}", "{view, logs, cart*}", false);
+        check("{view, logs, *}", "{view, *, x}", false);
+        check("{view, *, x}", "{view, *, x}", true);
+    }
+
+    #[test]
+    fn access_of_rights() {
+        let rights: Rights =
+            [triple("{view, logs, a}"), triple("{edit, logs, b*}"), triple("{ingest, logs, c}")].into_iter().collect();
+        let access = rights.access(Right::View, Domain::Logs);
+        assert!(access.allows("a") && access.allows("b2") && !access.allows("c") && !access.allows(""));
+        assert!(!rights.has_any(Right::View, Domain::Metrics) && rights.has_in_some_domain(Right::Ingest));
+        assert!(Rights::full().access(Right::View, Domain::Traces).is_full());
+        assert!(!Rights::default().access(Right::View, Domain::Traces).allows("a"));
+    }
+
+    #[test]
+    fn narrowing() {
+        let role = [triple("{view, *, *}"), triple("{edit, logs, cart*}")];
+        let check = |services: Option<&[&str]>, expected: &[&str]| {
+            let services: Option<Vec<String>> = services.map(|s| s.iter().map(|s| (*s).to_owned()).collect());
+            let held = Rights::narrowed(&role, services.as_deref());
+            let expected: Rights = expected.iter().map(|t| triple(t)).collect();
+            assert_eq!(held, expected, "{services:?}");
+        };
+        check(None, &["{view, *, *}", "{edit, logs, cart*}"]);
+        check(Some(&["cart-db"]), &["{view, *, cart-db}", "{edit, logs, cart-db}"]);
+        check(Some(&["c*"]), &["{view, *, c*}", "{edit, logs, cart*}"]);
+        check(Some(&["shop"]), &["{view, *, shop}"]);
+        check(Some(&[]), &[]);
+    }
+
+    fn any_triple() -> impl Strategy<Value = Triple> {
+        let services = prop::sample::select(vec!["*", "a*", "ab*", "a", "ab", "b"]);
+        let domain = prop::option::of(prop::sample::select(vec![Domain::Logs, Domain::Metrics]));
+        (0..5_usize, domain, services)
+            .prop_map(|(r, d, s)| Triple::new(Right::ALL[r].0, d, Services::parse(s).expect("a pattern")))
+    }
+
+    proptest! {
+        /// What two sets both give is what each of them gives.
+        #[test]
+        fn meeting(a in prop::collection::vec(any_triple(), 0..4), b in prop::collection::vec(any_triple(), 0..4), t in any_triple()) {
+            let (a, b): (Rights, Rights) = (a.into_iter().collect(), b.into_iter().collect());
+            prop_assert_eq!(a.meet(&b).covers(&t), a.covers(&t) && b.covers(&t));
+        }
+
+        /// A service is visible exactly when a triple about it alone is covered.
+        #[test]
+        fn access_is_covering(all in prop::collection::vec(any_triple(), 0..5), service in prop::sample::select(vec!["a", "ab", "abc", "b", "c"])) {
+            let rights: Rights = all.into_iter().collect();
+            let one = Triple::new(Right::View, Some(Domain::Logs), Services::parse(service).expect("a name"));
+            prop_assert_eq!(rights.access(Right::View, Domain::Logs).allows(service), rights.covers(&one));
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! A whole Alertmanager configuration: globals, routes, receivers, inhibition, intervals, names of template files.
+//!
+//! Everything that Alertmanager checks when it loads is checked; files of secrets and templates are named, not opened.
+
+pub(crate) mod fields;
+mod http;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::inhibit::InhibitRule;
+use crate::intervals::{TimeInterval, read_list};
+use crate::problem::{Code, Problem, Problems};
+use crate::receivers::{self, Integration};
+use crate::routes::{Route, RouteConfig};
+use crate::yaml::{self, Fields, Kind, Node, pointer};
+
+pub use fields::{FieldDef, OptionValue, Options, Schema, Shape};
+pub(crate) use http::{HTTP, TLS};
+
+/// A receiver: who is told, and by what.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Receiver {
+    /// Its name.
+    pub name: String,
+    /// Its labels, `name` included.
+    pub labels: BTreeMap<String, String>,
+    /// Its integrations, in the order of their kinds.
+    pub integrations: Vec<Integration>,
+}
+
+/// A configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Globals, with their defaults.
+    pub global: Options,
+    /// The tree as it is written.
+    pub route: RouteConfig,
+    /// Receivers.
+    pub receivers: Vec<Receiver>,
+    /// Inhibition.
+    pub inhibit_rules: Vec<InhibitRule>,
+    /// Intervals by name.
+    pub time_intervals: BTreeMap<String, Vec<TimeInterval>>,
+    /// Patterns of template files.
+    pub templates: Vec<String>,
+    /// What is accepted and ignored, or may be meant otherwise.
+    pub warnings: Vec<String>,
+}
+
+/// Longest configuration, in bytes.
+pub const BYTES_MAX: usize = 16 << 20;
+
+impl Config {
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    /// Everything that is wrong, each with its place.
+    pub fn load(text: &str) -> Result<Self, Problems> {
+        let mut documents = yaml::read(text)?;
+        let node = match documents.len() {
+            0 => Node { place: crate::problem::Place { line: 1, column: 1 }, kind: Kind::Null },
+            _ => documents.remove(0),
+        };
+        if let Some(second) = documents.first() {
+            return Err(second.problem("", Code::Malformed, "a configuration is one document").into());
+        }
+        Self::read(&node)
+    }
+
+    /// Reads a configuration from its tree.
+    ///
+    /// # Errors
+    /// Everything that is wrong, each with its place.
+    pub fn read(node: &Node) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        let mut warnings = Vec::new();
+        let Some(mut fields) = Fields::new(node, "", &mut problems) else { return Err(problems) };
+        let global = receivers::global(fields.some("global"), "/global", &mut problems);
+        let route_node = fields.some("route");
+        let route = match route_node {
+            Some(node) => RouteConfig::read(node, "/route", &mut warnings, &mut problems),
+            None => {
+                fields.problem("route", Code::Required, "no routes provided", &mut problems);
+                RouteConfig::default()
+            }
+        };
+        let inhibit = fields.list("inhibit_rules", &mut problems).unwrap_or_default();
+        let inhibit_rules = inhibit
+            .iter()
+            .enumerate()
+            .map(|(i, n)| InhibitRule::read(n, &pointer("/inhibit_rules", i), &mut warnings, &mut problems))
+            .collect();
+        let nodes = fields.list("receivers", &mut problems).unwrap_or_default();
+        let receivers: Vec<Receiver> = nodes
+            .iter()
+            .enumerate()
+            .filter_map(|(i, n)| Receiver::read(n, &pointer("/receivers", i), &global, &mut problems))
+            .collect();
+        check_unique(&receivers, nodes, &mut problems);
+        let templates = fields.texts("templates", &mut problems).unwrap_or_default();
+        let mut time_intervals = BTreeMap::new();
+        for (field, word) in [("mute_time_intervals", "mute time interval"), ("time_intervals", "time interval")] {
+            let items = fields.list(field, &mut problems).unwrap_or_default();
+            named_intervals(items, field, word, &mut time_intervals, &mut problems);
+        }
+        for name in ["tracing", "event_recorder"] {
+            if fields.take(name).is_some() {
+                warnings.push(format!("`{name}` is ignored"));
+            }
+        }
+        fields.finish(&mut problems);
+        let names: BTreeSet<&str> = receivers.iter().map(|r| r.name.as_str()).collect();
+        if route_node.is_some() {
+            check_root(&route, &mut problems);
+            check_references(&route, &names, &time_intervals, &mut problems);
+        }
+        problems.or(Self { global, route, receivers, inhibit_rules, time_intervals, templates, warnings })
+    }
+
+    /// Builds the tree of routes.
+    pub fn routes(&self) -> Route {
+        Route::new(&self.route)
+    }
+
+    /// Finds a receiver.
+    pub fn receiver(&self, name: &str) -> Option<&Receiver> {
+        self.receivers.iter().find(|r| r.name == name)
+    }
+}
+
+impl Receiver {
+    /// Reads a receiver with its integrations, and gives them what they inherit.
+    fn read(node: &Node, path: &str, global: &Options, problems: &mut Problems) -> Option<Self> {
+        let mut fields = Fields::new(node, path, problems)?;
+        let name = fields.text("name", problems).unwrap_or_default();
+        if name.is_empty() {
+            fields.problem("name", Code::Required, "missing name in receiver", problems);
+        }
+        let mut labels = fields.text_map("labels", problems).unwrap_or_default();
+        if let Some(other) = labels.get("name").filter(|other| **other != name) {
+            let message = format!("receiver label \"name\" must match receiver name \"{name}\", got \"{other}\"");
+            fields.problem("labels", Code::InvalidValue, message, problems);
+        }
+        labels.insert("name".to_owned(), name.clone());
+        let mut integrations = Vec::new();
+        for kind in receivers::KINDS {
+            let items = fields.list(kind.field, problems).unwrap_or_default();
+            let path = fields.path_of(kind.field);
+            for (i, item) in items.iter().enumerate() {
+                integrations.extend(Integration::read(kind, i, item, &pointer(&path, i), global, problems));
+            }
+        }
+        fields.finish(problems);
+        Some(Self { name, labels, integrations })
+    }
+}
+
+fn check_unique(receivers: &[Receiver], nodes: &[Node], problems: &mut Problems) {
+    for (i, receiver) in receivers.iter().enumerate() {
+        if !receiver.name.is_empty() && receivers[..i].iter().any(|r| r.name == receiver.name) {
+            let message = format!("notification config name \"{}\" is not unique", receiver.name);
+            let node = nodes.get(i).map_or(Default::default(), |n| n.place);
+            problems.push(Problem { place: node, path: pointer("/receivers", i), code: Code::Duplicate, message });
+        }
+    }
+}
+
+fn named_intervals(
+    items: &[Node],
+    field: &str,
+    word: &str,
+    out: &mut BTreeMap<String, Vec<TimeInterval>>,
+    problems: &mut Problems,
+) {
+    for (i, item) in items.iter().enumerate() {
+        let path = pointer(&pointer("", field), i);
+        let Some(mut fields) = Fields::new(item, path.clone(), problems) else { continue };
+        let name = fields.text("name", problems).unwrap_or_default();
+        if name.is_empty() {
+            fields.problem("name", Code::Required, format!("missing name in {word}"), problems);
+        }
+        let intervals = match fields.some("time_intervals") {
+            Some(node) => read_list(node, &fields.path_of("time_intervals"), problems),
+            None => Vec::new(),
+        };
+        fields.finish(problems);
+        if out.insert(name.clone(), intervals).is_some() {
+            problems.push(item.problem(&path, Code::Duplicate, format!("{word} \"{name}\" is not unique")));
+        }
+    }
+}
+
+fn check_root(route: &RouteConfig, problems: &mut Problems) {
+    let checks = [
+        (route.receiver.is_none(), "receiver", "root route must specify a default receiver"),
+        (!route.matchers.is_empty(), "matchers", "root route must not have any matchers"),
+        (
+            !route.mute_time_intervals.is_empty(),
+            "mute_time_intervals",
+            "root route must not have any mute time intervals",
+        ),
+        (
+            !route.active_time_intervals.is_empty(),
+            "active_time_intervals",
+            "root route must not have any active time intervals",
+        ),
+        (route.continues, "continue", "cannot have continue in root route"),
+    ];
+    for (_, field, message) in checks.into_iter().filter(|check| check.0) {
+        let code = if field == "receiver" { Code::Required } else { Code::InvalidValue };
+        problems.push(Problem {
+            place: route.place,
+            path: format!("/route/{field}"),
+            code,
+            message: message.to_owned(),
+        });
+    }
+}
+
+fn check_references(
+    route: &RouteConfig,
+    receivers: &BTreeSet<&str>,
+    intervals: &BTreeMap<String, Vec<TimeInterval>>,
+    problems: &mut Problems,
+) {
+    route.walk("/route", &mut |route, path| {
+        let mut unknown = |path: String, message: String| {
+            problems.push(Problem { place: route.place, path, code: Code::UnknownReference, message });
+        };
+        if let Some(name) = route.receiver.as_ref().filter(|name| !receivers.contains(name.as_str())) {
+            unknown(format!("{path}/receiver"), format!("undefined receiver \"{name}\" used in route"));
+        }
+        let named = [
+            ("active_time_intervals", &route.active_time_intervals),
+            ("mute_time_intervals", &route.mute_time_intervals),
+        ];
+        for (field, names) in named {
+            for name in names.iter().filter(|name| !intervals.contains_key(*name)) {
+                unknown(format!("{path}/{field}"), format!("undefined time interval \"{name}\" used in route"));
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        Config::load(text).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn a_small_one() {
+        let config =
+            Config::load("route: {receiver: a}\nreceivers: [{name: a, webhook_configs: [{url: 'http://x'}]}]\n")
+                .expect("valid");
+        assert_eq!(config.receivers[0].integrations.len(), 1);
+        assert_eq!(config.receiver("a").map(|r| r.labels["name"].clone()), Some("a".to_owned()));
+        assert_eq!(config.global.text("smtp_hello"), "localhost");
+        assert!(config.receivers[0].integrations[0].send_resolved());
+    }
+
+    #[test]
+    fn refused() {
+        let check = |text: &str, expected: &str| assert!(error(text).contains(expected), "{text}: {}", error(text));
+        check("", "no routes provided");
+        check("route: {receiver: a}", "undefined receiver \"a\"");
+        check("route: {receiver: a, continue: true}\nreceivers: [{name: a}]", "cannot have continue in root route");
+        check(
+            "route: {receiver: a}\nreceivers: [{name: a}, {name: a}]",
+            "notification config name \"a\" is not unique",
+        );
+        check(
+            "route: {receiver: a}\nreceivers: [{name: a}]\ntime_intervals: [{name: t}, {name: t}]",
+            "time interval \"t\" is not unique",
+        );
+        check(
+            "route: {receiver: a}\nreceivers: [{name: a, foo_configs: []}]",
+            "3:1: unknown field".trim_start_matches("3:1: "),
+        );
+        check("foo: 1\nroute: {receiver: a}\nreceivers: [{name: a}]", "1:1: unknown field `foo`");
+        check("BAD", "wanted a mapping");
+        check(
+            "route: {receiver: a}\nreceivers: [{name: a, webhook_configs: [{url: 'ftp://x'}]}]",
+            "unsupported scheme \"ftp\"",
+        );
+        check("route: {receiver: a}\nreceivers: [{name: a, webhook_configs: [~]}]", "missing webhook config");
+        check(
+            "route: {receiver: a}\nreceivers: [{name: a, webhook_configs: [{url: 'http://x', timeout: 1}, {url: 'http://{{', max_alerts: -1}]}]",
+            "invalid template syntax",
+        );
+    }
+}

@@ -1,0 +1,210 @@
+//! The log of what was told, and what follows from it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Alert;
+use crate::labels::fingerprint;
+
+/// How long an entry is kept.
+const RETENTION_NS: i64 = 120 * 3600 * 1_000_000_000;
+
+/// Why a message is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// Nothing was told yet, or nothing that fires.
+    First,
+    /// One fires that was not named as firing.
+    NewAlerts,
+    /// None fires any more.
+    AllResolved,
+    /// One has ended that the receiver holds for firing.
+    SomeResolved,
+    /// It is time to say it again.
+    Repeat,
+}
+
+impl Reason {
+    /// Gives the words of messages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::First => "first notification",
+            Self::NewAlerts => "new alerts added",
+            Self::AllResolved => "all alerts resolved",
+            Self::SomeResolved => "some alerts resolved",
+            Self::Repeat => "repeat interval elapsed",
+        }
+    }
+}
+
+/// Whom a row of the log is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LogKey {
+    /// Key of the group.
+    pub group_key: String,
+    /// Name of the receiver.
+    pub receiver: String,
+    /// Kind of the integration.
+    pub integration: String,
+    /// Its place among those of its kind.
+    pub idx: usize,
+}
+
+/// What was told last.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Entry {
+    /// When.
+    pub at: i64,
+    /// What was named as firing.
+    pub firing: BTreeSet<u64>,
+    /// What was named as ended.
+    pub resolved: BTreeSet<u64>,
+    /// What the receiver holds for firing.
+    pub held: BTreeSet<u64>,
+}
+
+/// What is to be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// Why.
+    pub reason: Reason,
+    /// The alerts of the message; none: only the log is written.
+    pub alerts: Vec<Alert>,
+    /// The entry that holds once it is told.
+    pub entry: Entry,
+}
+
+/// The log.
+#[derive(Debug, Clone, Default)]
+pub struct NotificationLog(BTreeMap<LogKey, Entry>);
+
+impl NotificationLog {
+    /// Finds what was told last.
+    pub fn get(&self, key: &LogKey) -> Option<&Entry> {
+        self.0.get(key)
+    }
+
+    /// Notes what was told, after the receiver has answered.
+    pub fn set(&mut self, key: LogKey, entry: Entry) {
+        self.0.insert(key, entry);
+    }
+
+    /// Forgets old entries.
+    pub fn forget(&mut self, now: i64) {
+        self.0.retain(|_, entry| entry.at.saturating_add(RETENTION_NS) >= now);
+    }
+
+    /// Decides whether an integration is told of the alerts of a group that may be told.
+    pub fn decide(
+        &self,
+        key: &LogKey,
+        alerts: &[Alert],
+        send_resolved: bool,
+        repeat_interval_ms: i64,
+        now: i64,
+    ) -> Option<Decision> {
+        let entry = self.0.get(key);
+        let ids = |resolved: bool| -> BTreeSet<u64> {
+            alerts.iter().filter(|a| a.is_resolved(now) == resolved).map(|a| fingerprint(&a.labels)).collect()
+        };
+        let (firing, resolved) = (ids(false), ids(true));
+        let empty = BTreeSet::new();
+        let (told, held) = entry.map_or((&empty, &empty), |e| (&e.firing, &e.held));
+        let ended: BTreeSet<u64> = resolved.intersection(held).copied().collect();
+        let repeat_ns = repeat_interval_ms.saturating_mul(1_000_000);
+        let reason = if told.is_empty() && !firing.is_empty() {
+            Reason::First
+        } else if !firing.is_subset(told) {
+            Reason::NewAlerts
+        } else if firing.is_empty() {
+            if told.is_empty() && (ended.is_empty() || !send_resolved) {
+                return None;
+            }
+            Reason::AllResolved
+        } else if send_resolved && !ended.is_empty() {
+            Reason::SomeResolved
+        } else if entry.is_some_and(|e| e.at < now.saturating_sub(repeat_ns)) {
+            Reason::Repeat
+        } else {
+            return None;
+        };
+        let sent = |a: &&Alert| {
+            let id = fingerprint(&a.labels);
+            if a.is_resolved(now) { send_resolved && ended.contains(&id) } else { true }
+        };
+        let message = alerts.iter().filter(sent).cloned().collect();
+        let mut still_held: BTreeSet<u64> = held.union(&firing).copied().collect();
+        still_held.retain(|id| !resolved.contains(id));
+        let told_ended = if send_resolved { ended } else { BTreeSet::new() };
+        Some(Decision {
+            reason,
+            alerts: message,
+            entry: Entry { at: now, firing, resolved: told_ended, held: still_held },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::LabelSet;
+
+    use super::*;
+
+    const S: i64 = 1_000_000_000;
+
+    fn alerts(states: &str) -> Vec<Alert> {
+        // Each letter is an alert; a capital one fires.
+        let alert = |c: char| Alert {
+            labels: LabelSet::from_pairs([("n", c.to_ascii_lowercase().to_string().as_str())]),
+            annotations: BTreeMap::new(),
+            starts_at: 0,
+            ends_at: if c.is_ascii_uppercase() { i64::MAX } else { 1 },
+            is_timeout: false,
+            updated_at: 0,
+            generator_url: String::new(),
+        };
+        states.chars().map(alert).collect()
+    }
+
+    /// Runs flushes, ten seconds apart; gives reason and message of each.
+    fn run(flushes: &[&str], send_resolved: bool, repeat_s: i64) -> Vec<String> {
+        let key = LogKey { group_key: "g".into(), receiver: "r".into(), integration: "webhook".into(), idx: 0 };
+        let mut log = NotificationLog::default();
+        let mut out = Vec::new();
+        for (i, states) in flushes.iter().enumerate() {
+            let now = (i as i64 + 1) * 10 * S;
+            let Some(decision) = log.decide(&key, &alerts(states), send_resolved, repeat_s * 1000, now) else {
+                out.push("-".to_owned());
+                continue;
+            };
+            let shown: String =
+                decision
+                    .alerts
+                    .iter()
+                    .map(|a| {
+                        if a.is_resolved(now) { a.labels.get("n").to_owned() } else { a.labels.get("n").to_uppercase() }
+                    })
+                    .collect();
+            out.push(format!("{:?} {shown}", decision.reason));
+            log.set(key.clone(), decision.entry);
+        }
+        out
+    }
+
+    #[test]
+    fn what_is_told() {
+        let check = |flushes: &[&str], resolved: bool, expected: &[&str]| {
+            assert_eq!(run(flushes, resolved, 1000), expected, "{flushes:?}");
+        };
+        check(
+            &["A", "A", "AB", "Ab", "Ab", "ab", "ab"],
+            true,
+            &["First A", "-", "NewAlerts AB", "SomeResolved Ab", "-", "AllResolved a", "-"],
+        );
+        check(&["AB", "Ab", "ab", "A"], false, &["First AB", "-", "AllResolved ", "First A"]);
+        // What ended before it was told is never sent.
+        check(&["a", "Ab", "A"], true, &["-", "First A", "-"]);
+        // An alert that was muted while it ended is told when it shows again.
+        check(&["AB", "A", "Ab"], true, &["First AB", "-", "SomeResolved Ab"]);
+        assert_eq!(run(&["A", "A", "A", "A"], true, 15), ["First A", "-", "Repeat A", "-"]);
+    }
+}

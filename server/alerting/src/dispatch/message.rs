@@ -1,0 +1,108 @@
+//! What the templates of a message see.
+
+use std::collections::BTreeMap;
+
+use quiver_types::LabelSet;
+
+use super::Alert;
+use crate::labels::{fingerprint, fingerprint_text};
+use crate::template::{ListKind, MapKind, Time, Value};
+
+/// Escapes what has a meaning in regular expressions, as Go's `regexp.QuoteMeta` does.
+fn quote_meta(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if "\\.+*?()|[]{}^$".contains(c) {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+fn labels(pairs: &LabelSet) -> Value {
+    Value::text_map(MapKind::Labels, pairs.iter())
+}
+
+fn map(pairs: &BTreeMap<String, String>) -> Value {
+    Value::text_map(MapKind::Labels, pairs.iter().map(|(n, v)| (n.as_str(), v.as_str())))
+}
+
+fn alert(alert: &Alert, now: i64) -> Value {
+    let resolved = alert.is_resolved(now);
+    let ends_at = if resolved { Time::from_nanos(alert.ends_at.into()) } else { Time::zero() };
+    Value::fields(
+        "template.Alert",
+        vec![
+            ("Status", "status", Value::text(if resolved { "resolved" } else { "firing" })),
+            ("Labels", "labels", labels(&alert.labels)),
+            ("Annotations", "annotations", map(&alert.annotations)),
+            ("StartsAt", "startsAt", Value::Time(Time::from_nanos(alert.starts_at.into()))),
+            ("EndsAt", "endsAt", Value::Time(ends_at)),
+            ("GeneratorURL", "generatorURL", Value::text(&alert.generator_url)),
+            ("Fingerprint", "fingerprint", Value::text(fingerprint_text(fingerprint(&alert.labels)))),
+        ],
+    )
+}
+
+/// Makes the data of a message about alerts.
+pub fn message(
+    receiver: &str,
+    alerts: &[Alert],
+    group_labels: &LabelSet,
+    route_labels: &BTreeMap<String, String>,
+    reason: &str,
+    external_url: &str,
+    now: i64,
+) -> Value {
+    let common = |pairs: &dyn Fn(&Alert) -> BTreeMap<String, String>| {
+        let mut all = alerts.iter().map(pairs);
+        let mut out = all.next().unwrap_or_default();
+        all.for_each(|other| out.retain(|name, value| other.get(name) == Some(value)));
+        out
+    };
+    let own_labels = |a: &Alert| a.labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
+    let firing = alerts.iter().any(|a| !a.is_resolved(now));
+    let items = alerts.iter().map(|a| alert(a, now)).collect();
+    Value::fields(
+        "template.Data",
+        vec![
+            ("Receiver", "receiver", Value::text(quote_meta(receiver))),
+            ("Status", "status", Value::text(if firing { "firing" } else { "resolved" })),
+            ("Alerts", "alerts", Value::list(ListKind::Alerts, items)),
+            ("NotificationReason", "notification_reason", Value::text(reason)),
+            ("GroupLabels", "groupLabels", labels(group_labels)),
+            ("CommonLabels", "commonLabels", map(&common(&own_labels))),
+            ("CommonAnnotations", "commonAnnotations", map(&common(&|a: &Alert| a.annotations.clone()))),
+            ("RouteLabels", "routeLabels", map(route_labels)),
+            ("ExternalURL", "externalURL", Value::text(external_url)),
+        ],
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::template::{Options, default_templates};
+
+    #[test]
+    fn what_templates_see() {
+        let alert = |i: &str, ends_at| Alert {
+            labels: LabelSet::from_pairs([("alertname", "High"), ("i", i)]),
+            annotations: [("s".to_owned(), "x".to_owned())].into(),
+            starts_at: 0,
+            ends_at,
+            is_timeout: false,
+            updated_at: 0,
+            generator_url: "http://g".into(),
+        };
+        let alerts = [alert("1", 100), alert("2", 10)];
+        let group = LabelSet::from_pairs([("alertname", "High")]);
+        let data = message("team.x", &alerts, &group, &BTreeMap::new(), "first notification", "http://am", 50);
+        let mut templates = default_templates();
+        let text = "{{.Receiver}} {{.Status}} {{.CommonLabels}} {{.CommonAnnotations.s}} {{len .Alerts.Resolved}} {{(index .Alerts 0).EndsAt.IsZero}} {{.NotificationReason}}";
+        templates.add("m", text).expect("valid");
+        let shown = templates.run("m", &data, &Options::default());
+        assert_eq!(shown.as_deref(), Ok("team\\.x firing alertname=High x 1 true first notification"));
+    }
+}

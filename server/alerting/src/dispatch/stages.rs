@@ -1,0 +1,141 @@
+//! What of a group may be told: inhibition, times, silences.
+
+use std::collections::BTreeMap;
+
+use super::{Alert, Flush};
+use crate::inhibit::Inhibitor;
+use crate::intervals::TimeInterval;
+use crate::routes::RouteOptions;
+use crate::silences::Silences;
+
+/// Why an alert is not told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Muted {
+    /// By an alert with this fingerprint.
+    Inhibited(u64),
+    /// By silences with these ids.
+    Silenced(Vec<String>),
+}
+
+/// What may be told of a group.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Passed {
+    /// The alerts.
+    pub alerts: Vec<Alert>,
+    /// Alerts that are muted, with the reason.
+    pub muted: Vec<(Alert, Muted)>,
+    /// Intervals that mute the whole route now.
+    pub muted_by: Vec<String>,
+}
+
+/// Everything that mutes.
+#[derive(Debug)]
+pub struct Muting<'a> {
+    /// Inhibition by alerts that fire.
+    pub inhibitor: &'a Inhibitor<'a>,
+    /// Silences.
+    pub silences: &'a Silences,
+    /// Intervals by name.
+    pub intervals: &'a BTreeMap<String, Vec<TimeInterval>>,
+}
+
+impl Muting<'_> {
+    fn holding(&self, names: &[String], now: i64) -> Vec<String> {
+        let holds = |name: &&String| self.intervals.get(*name).is_some_and(|list| list.iter().any(|i| i.contains(now)));
+        names.iter().filter(holds).cloned().collect()
+    }
+
+    /// Gives the intervals that mute a route: active ones when none of them holds, else mute ones that hold.
+    pub fn muted_by(&self, options: &RouteOptions, now: i64) -> Vec<String> {
+        let active = &options.active_time_intervals;
+        if !active.is_empty() && self.holding(active, now).is_empty() {
+            return active.clone();
+        }
+        self.holding(&options.mute_time_intervals, now)
+    }
+
+    /// Passes the alerts of a flush through all that mutes.
+    pub fn pass(&self, flush: &Flush) -> Passed {
+        let now = flush.at;
+        let mut out = Passed { muted_by: self.muted_by(&flush.options, now), ..Passed::default() };
+        for alert in &flush.alerts {
+            let silenced = self.silences.silenced_by(&alert.labels, now);
+            let muted = match self.inhibitor.inhibited_by(&alert.labels) {
+                Some(by) => Some(Muted::Inhibited(by)),
+                None if silenced.is_empty() => None,
+                None => Some(Muted::Silenced(silenced.into_iter().map(str::to_owned).collect())),
+            };
+            match muted {
+                Some(muted) => out.muted.push((alert.clone(), muted)),
+                None if out.muted_by.is_empty() => out.alerts.push(alert.clone()),
+                None => {}
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::LabelSet;
+
+    use super::*;
+    use crate::matchers::{Matchers, read};
+    use crate::silences::Silence;
+
+    #[test]
+    fn muted_for_each_reason() {
+        let matchers = |text: &str| Matchers::new(read(text).expect(text).matchers);
+        let rules = [crate::inhibit::InhibitRule {
+            source: matchers("s=1"),
+            target: matchers("t=1"),
+            ..crate::inhibit::InhibitRule::default()
+        }];
+        let source = LabelSet::from_pairs([("s", "1")]);
+        let inhibitor = Inhibitor::new(&rules, [&source]);
+        let mut silences = Silences::default();
+        silences.load(Silence {
+            id: "x".into(),
+            matchers: matchers("q=1"),
+            starts_at: 0,
+            ends_at: 100,
+            updated_at: 0,
+            created_by: String::new(),
+            comment: String::new(),
+        });
+        let always = vec![TimeInterval::default()];
+        let never = vec![TimeInterval { years: Some(Vec::new()), ..TimeInterval::default() }];
+        let intervals = BTreeMap::from([("always".to_owned(), always), ("never".to_owned(), never)]);
+        let muting = Muting { inhibitor: &inhibitor, silences: &silences, intervals: &intervals };
+        let alert = |pairs: &[(&str, &str)]| Alert {
+            labels: LabelSet::from_pairs(pairs.iter().copied()),
+            annotations: BTreeMap::new(),
+            starts_at: 0,
+            ends_at: 1000,
+            is_timeout: false,
+            updated_at: 0,
+            generator_url: String::new(),
+        };
+        let mut flush = Flush {
+            route: 0,
+            key: String::new(),
+            labels: LabelSet::default(),
+            options: RouteOptions::default(),
+            alerts: vec![alert(&[("t", "1")]), alert(&[("q", "1")]), alert(&[("z", "1")])],
+            at: 50,
+        };
+        let passed = muting.pass(&flush);
+        assert_eq!((passed.alerts.len(), passed.muted.len()), (1, 2));
+        assert_eq!(passed.muted[1].1, Muted::Silenced(vec!["x".to_owned()]));
+        let mut muted_by = |mute: &[&str], active: &[&str]| {
+            flush.options.mute_time_intervals = mute.iter().map(|s| (*s).to_owned()).collect();
+            flush.options.active_time_intervals = active.iter().map(|s| (*s).to_owned()).collect();
+            let passed = muting.pass(&flush);
+            assert_eq!(passed.muted_by.is_empty(), !passed.alerts.is_empty());
+            passed.muted_by
+        };
+        assert_eq!(muted_by(&["never", "always"], &[]), ["always"]);
+        assert_eq!(muted_by(&[], &["never"]), ["never"]);
+        assert_eq!(muted_by(&["never"], &["always", "never"]), [""; 0]);
+    }
+}

@@ -1,0 +1,209 @@
+//! Durations in the two ways in which rule files and policies write them: Prometheus' (`1d12h`) and Go's (`1.5h`).
+
+use crate::text::quote;
+
+/// Longest duration in milliseconds: what 64 bits of nanoseconds hold.
+pub const MILLIS_MAX: i64 = i64::MAX / 1_000_000;
+
+const UNITS: [(&str, i64); 7] = [
+    ("y", 365 * 86_400_000),
+    ("w", 7 * 86_400_000),
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1000),
+    ("ms", 1),
+];
+
+/// Parses a duration of Prometheus; gives milliseconds.
+///
+/// # Errors
+/// Why it is none.
+pub fn parse(text: &str) -> Result<i64, String> {
+    let invalid = || format!("not a valid duration string: {}", quote(text));
+    match text {
+        "0" => return Ok(0),
+        "" => return Err("empty duration string".to_owned()),
+        _ => {}
+    }
+    let (mut rest, mut total, mut units) = (text, 0_i64, &UNITS[..]);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(invalid)?;
+        let count: i64 = match rest[..digits].parse() {
+            Ok(count) => count,
+            Err(_) if digits > 0 => return Err("duration out of range".to_owned()),
+            Err(_) => return Err(invalid()),
+        };
+        rest = &rest[digits..];
+        let end = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let at = units.iter().position(|(unit, _)| *unit == &rest[..end]).ok_or_else(invalid)?;
+        let part = count.checked_mul(units[at].1);
+        total = part
+            .and_then(|part| total.checked_add(part))
+            .filter(|t| *t <= MILLIS_MAX)
+            .ok_or_else(|| "duration out of range".to_owned())?;
+        units = &units[at + 1..];
+        rest = &rest[end..];
+    }
+    Ok(total)
+}
+
+/// Parses a duration of Prometheus that may be negative; gives milliseconds.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_signed(text: &str) -> Result<i64, String> {
+    match text.strip_prefix('-') {
+        Some(rest) => parse(rest).map(|ms| -ms),
+        None => parse(text),
+    }
+}
+
+/// Writes milliseconds as Prometheus does: `1h30m`; years and weeks only when nothing remains; nothing is `0s`.
+pub fn format(ms: i64) -> String {
+    if ms == 0 {
+        return "0s".to_owned();
+    }
+    let mut out = if ms < 0 { "-".to_owned() } else { String::new() };
+    let mut rest = ms.unsigned_abs();
+    for (unit, length) in UNITS {
+        let length = length.unsigned_abs();
+        if rest >= length && (!matches!(unit, "y" | "w") || rest.is_multiple_of(length)) {
+            out += &format!("{}{unit}", rest / length);
+            rest %= length;
+        }
+    }
+    out
+}
+
+/// Parses a duration of Go (`1h15m30.5s`); gives nanoseconds.
+///
+/// # Errors
+/// Why it is none.
+pub fn parse_go(text: &str) -> Result<i64, String> {
+    let invalid = || format!("time: invalid duration {}", quote(text));
+    let (negative, body) = match text.as_bytes().first() {
+        Some(b'-') => (true, &text[1..]),
+        Some(b'+') => (false, &text[1..]),
+        _ => (false, text),
+    };
+    if body == "0" {
+        return Ok(0);
+    }
+    if body.is_empty() {
+        return Err(invalid());
+    }
+    let mut rest = body;
+    let mut total = 0_i128;
+    while !rest.is_empty() {
+        let whole = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let mut end = whole;
+        if rest[whole..].starts_with('.') {
+            let after = &rest[whole + 1..];
+            end = whole + 1 + after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+        }
+        if end == 0 || &rest[..end] == "." {
+            return Err(invalid());
+        }
+        let number = &rest[..end];
+        rest = &rest[end..];
+        let unit_end = rest.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(rest.len());
+        let unit: i128 = match &rest[..unit_end] {
+            "ns" => 1,
+            "us" | "µs" | "μs" => 1000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            "" => return Err(format!("time: missing unit in duration {}", quote(text))),
+            unit => return Err(format!("time: unknown unit {} in duration {}", quote(unit), quote(text))),
+        };
+        let digits: i128 = if whole == 0 { 0 } else { number[..whole].parse().map_err(|_| invalid())? };
+        total = digits.checked_mul(unit).and_then(|part| total.checked_add(part)).ok_or_else(invalid)?;
+        if let Some(fraction) = number.get(whole + 1..).filter(|f| !f.is_empty()) {
+            // What lies below a nanosecond of an hour is lost, as in Go.
+            let fraction = &fraction[..fraction.len().min(18)];
+            let value: i128 = fraction.parse().map_err(|_| invalid())?;
+            total += value * unit / 10_i128.pow(fraction.len() as u32);
+        }
+        rest = &rest[unit_end..];
+    }
+    i64::try_from(if negative { -total } else { total }).map_err(|_| invalid())
+}
+
+/// Writes nanoseconds as Go does: `1h15m30.5s`, `1.5ms`, `0s`.
+pub fn format_go(nanos: i64) -> String {
+    let sign = if nanos < 0 { "-" } else { "" };
+    let rest = nanos.unsigned_abs();
+    let fraction = |value: u64, unit: u64| {
+        let (whole, part) = (value / unit, value % unit);
+        let width = unit.ilog10() as usize;
+        let digits = format!("{part:0width$}");
+        let digits = digits.trim_end_matches('0');
+        if part == 0 { whole.to_string() } else { format!("{whole}.{digits}") }
+    };
+    match rest {
+        0 => "0s".to_owned(),
+        1..1000 => format!("{sign}{rest}ns"),
+        1000..1_000_000 => format!("{sign}{}µs", fraction(rest, 1000)),
+        1_000_000..1_000_000_000 => format!("{sign}{}ms", fraction(rest, 1_000_000)),
+        _ => {
+            let (minutes, nanos) = (rest / 60_000_000_000, rest % 60_000_000_000);
+            let seconds = fraction(nanos, 1_000_000_000);
+            match (minutes / 60, minutes % 60) {
+                (0, 0) => format!("{sign}{seconds}s"),
+                (0, minutes) => format!("{sign}{minutes}m{seconds}s"),
+                (hours, minutes) => format!("{sign}{hours}h{minutes}m{seconds}s"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_prometheus() {
+        let check = |text: &str, expected: Option<i64>| assert_eq!(parse(text).ok(), expected, "{text}");
+        check("0", Some(0));
+        check("1d12h", Some(129_600_000));
+        check("1y2w3d4h5m6s7ms", Some(33_019_506_007));
+        check("293y", None);
+        check("1m1h", None);
+        check("5", None);
+        check("1.5h", None);
+        check("-1m", None);
+        check("", None);
+        check("99999999999999999999999s", None);
+        assert_eq!(parse_signed("-30m"), Ok(-1_800_000));
+        ["1h30m", "90d", "2w", "3y", "400d4h5m6s7ms"]
+            .into_iter()
+            .for_each(|t| assert_eq!(format(parse(t).expect(t)), t));
+    }
+
+    #[test]
+    fn of_go() {
+        let check = |text: &str, nanos: i64, written: &str| {
+            assert_eq!(parse_go(text), Ok(nanos), "{text}");
+            assert_eq!(format_go(nanos), written);
+        };
+        check("1.5h", 5_400_000_000_000, "1h30m0s");
+        check("-1m2.25s", -62_250_000_000, "-1m2.25s");
+        check("1ms", 1_000_000, "1ms");
+        check("1500us", 1_500_000, "1.5ms");
+        check("0", 0, "0s");
+        check("300ns", 300, "300ns");
+        ["", "5", "1x", ".s", "1h1"].into_iter().for_each(|t| assert!(parse_go(t).is_err(), "{t}"));
+        assert!(parse_go("3000000h").is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn written_and_read_back(ms in 0..MILLIS_MAX, nanos in proptest::prelude::any::<i64>()) {
+            proptest::prop_assert_eq!(parse(&format(ms)), Ok(ms));
+            proptest::prop_assume!(nanos != i64::MIN);
+            proptest::prop_assert_eq!(parse_go(&format_go(nanos)), Ok(nanos));
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Matchers of routes, inhibition and silences, in both syntaxes.
+//!
+//! Alertmanager has a younger parser that takes any UTF-8 text as a name (`utf8`) and an older one (`classic`). Both are
+//! run: what one accepts is taken, and where both accept and differ the classic result counts, with a warning.
+
+mod classic;
+mod utf8;
+
+use std::fmt;
+
+use quiver_types::{LabelSet, MatchOp, Matcher};
+
+use crate::text::quote;
+
+pub use classic::parse as parse_classic;
+pub use utf8::parse as parse_utf8;
+
+/// A text that is no list of matchers.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct MatcherError {
+    /// Column from 1 in characters where the younger parser stopped; 0: unknown.
+    pub column: u32,
+    /// The reason, as Alertmanager tells it.
+    pub message: String,
+}
+
+impl MatcherError {
+    fn new(column: usize, message: impl Into<String>) -> Self {
+        Self { column: column as u32, message: message.into() }
+    }
+}
+
+/// Matchers that must all match. Sorted by name, value and operator, as group keys show them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Matchers(Vec<Matcher>);
+
+/// What was read, and what should be said about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Read {
+    /// The matchers, in the order of the text.
+    pub matchers: Vec<Matcher>,
+    /// That the parsers differ, or that only the older one accepts.
+    pub warning: Option<String>,
+}
+
+/// Reads any number of matchers, with or without braces.
+///
+/// # Errors
+/// Neither syntax accepts the text; the error is that of the older parser, as Alertmanager's is.
+pub fn read(text: &str) -> Result<Read, MatcherError> {
+    match (parse_utf8(text), parse_classic(text)) {
+        (Ok(young), Ok(old)) if young == old => Ok(Read { matchers: young, warning: None }),
+        (Ok(_), Ok(old)) => {
+            let warning = format!("matchers `{text}` are read differently by the two syntaxes; the classic one counts");
+            Ok(Read { matchers: old, warning: Some(warning) })
+        }
+        (Ok(young), Err(_)) => Ok(Read { matchers: young, warning: None }),
+        (Err(e), Ok(old)) => {
+            let suggestion = Matchers::new(old.clone());
+            let warning =
+                format!("matchers `{text}` are valid in the classic syntax only ({e}); better: `{suggestion}`");
+            Ok(Read { matchers: old, warning: Some(warning) })
+        }
+        (Err(young), Err(old)) => Err(MatcherError { column: young.column, message: old.message }),
+    }
+}
+
+/// Makes a matcher; a pattern is anchored.
+///
+/// # Errors
+/// The pattern does not compile, or is too large.
+pub fn matcher(name: impl Into<String>, op: MatchOp, value: impl Into<String>) -> Result<Matcher, MatcherError> {
+    Matcher::new(name, op, value).map_err(|e| MatcherError::new(0, e.to_string()))
+}
+
+fn order(op: MatchOp) -> u8 {
+    match op {
+        MatchOp::Equal => 0,
+        MatchOp::NotEqual => 1,
+        MatchOp::Regex => 2,
+        MatchOp::NotRegex => 3,
+    }
+}
+
+impl Matchers {
+    /// Sorts matchers.
+    pub fn new(mut matchers: Vec<Matcher>) -> Self {
+        matchers.sort_by(|a, b| (&a.name, &a.value, order(a.op)).cmp(&(&b.name, &b.value, order(b.op))));
+        Self(matchers)
+    }
+
+    /// Says whether labels match all.
+    pub fn matches(&self, labels: &LabelSet) -> bool {
+        self.0.iter().all(|m| m.matches(labels.get(&m.name)))
+    }
+
+    /// Says whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Walks them in order.
+    pub fn iter(&self) -> std::slice::Iter<'_, Matcher> {
+        self.0.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Matchers {
+    type Item = &'a Matcher;
+    type IntoIter = std::slice::Iter<'a, Matcher>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+/// Says whether a character has a meaning of its own in matchers.
+fn is_reserved(c: char) -> bool {
+    c.is_whitespace() || "{}!=~,\\\"'`".contains(c)
+}
+
+/// Writes a matcher as group keys show it.
+pub fn show(matcher: &Matcher) -> String {
+    let op = matcher.op.as_str();
+    if matcher.name.contains(is_reserved) {
+        return format!("{}{op}{}", quote(&matcher.name), quote(&matcher.value));
+    }
+    let value = matcher.value.replace('\\', "\\\\").replace('\n', "\\n").replace('"', "\\\"");
+    format!("{}{op}\"{value}\"", matcher.name)
+}
+
+impl fmt::Display for Matchers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown: Vec<String> = self.0.iter().map(show).collect();
+        write!(f, "{{{}}}", shown.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> Result<String, String> {
+        read(text).map(|r| r.matchers.iter().map(show).collect::<Vec<_>>().join(",")).map_err(|e| e.message)
+    }
+
+    #[test]
+    fn both_syntaxes() {
+        let check = |text: &str, expected: &str| assert_eq!(shown(text).as_deref(), Ok(expected), "{text}");
+        check("{foo=bar}", "foo=\"bar\"");
+        check("a=\"x\\ty\"", "a=\"x\\\\ty\"");
+        check("{\"a b\"=~\"x.*\"}", "\"a b\"=~\"x.*\"");
+        check("{foo=`}", "foo=\"`\"");
+        check("job=", "job=\"\"");
+        check("", "");
+        assert!(read("a=\"x\\ty\"").expect("valid").warning.is_some());
+        assert!(read("a=\"x\"").expect("valid").warning.is_none());
+        assert_eq!(shown("job=\"value"), Err("matcher value contains unescaped double quote: \"value".to_owned()));
+    }
+
+    #[test]
+    fn sorted_and_shown() {
+        let matchers = Matchers::new(read("b!=\"2\",a=~\"1\",a=\"1\"").expect("valid").matchers);
+        assert_eq!(matchers.to_string(), "{a=\"1\",a=~\"1\",b!=\"2\"}");
+        let labels = LabelSet::from_pairs([("a", "1")]);
+        assert!(matchers.matches(&labels));
+        assert!(!matchers.matches(&LabelSet::from_pairs([("a", "1"), ("b", "2")])));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn written_and_read_back(name in "[^\u{0}]{1,12}", value in ".{0,20}", not in proptest::prelude::any::<bool>()) {
+            let op = if not { MatchOp::NotEqual } else { MatchOp::Equal };
+            let matcher = matcher(name, op, value).expect("no pattern");
+            let got = parse_utf8(&show(&matcher));
+            proptest::prop_assert_eq!(got, Ok(vec![matcher]));
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The older syntax: classic names; values may stand without quotes, and a backslash is one unless it escapes.
+
+use quiver_types::{MatchOp, Matcher};
+
+use super::{MatcherError, matcher};
+
+/// Reads matchers.
+///
+/// # Errors
+/// With the words of Alertmanager's older parser.
+pub fn parse(text: &str) -> Result<Vec<Matcher>, MatcherError> {
+    let text = text.strip_prefix('{').unwrap_or(text);
+    let text = text.strip_suffix('}').unwrap_or(text);
+    let (mut tokens, mut token) = (Vec::new(), String::new());
+    let (mut inside, mut escaped) = (false, false);
+    for c in text.chars() {
+        match c {
+            ',' if !inside => {
+                tokens.push(std::mem::take(&mut token));
+                continue;
+            }
+            // As in the original, a comma within quotes leaves `escaped` as it is.
+            ',' => {}
+            '"' if escaped => escaped = false,
+            '"' => inside = !inside,
+            '\\' => escaped = !escaped,
+            _ => escaped = false,
+        }
+        token.push(c);
+    }
+    let last = token.trim();
+    if !last.is_empty() {
+        tokens.push(last.to_owned());
+    }
+    tokens.iter().map(|t| one(t)).collect()
+}
+
+/// Cuts a matcher into name, operator and raw value.
+fn cut(text: &str) -> Option<(&str, MatchOp, &str)> {
+    // The original's `\s`, which is ASCII only.
+    let space = |c: char| matches!(c, ' ' | '\t' | '\n' | '\x0c' | '\r');
+    let rest = text.trim_start_matches(space);
+    let length = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | ':'))).unwrap_or(rest.len());
+    if length == 0 || rest.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let (name, rest) = rest.split_at(length);
+    let rest = rest.trim_start_matches(space);
+    let ops = [("=~", MatchOp::Regex), ("=", MatchOp::Equal), ("!=", MatchOp::NotEqual), ("!~", MatchOp::NotRegex)];
+    let (written, op) = ops.into_iter().find(|(op, _)| rest.starts_with(op))?;
+    Some((name, op, rest[written.len()..].trim_matches(space)))
+}
+
+fn one(text: &str) -> Result<Matcher, MatcherError> {
+    let (name, op, raw) = cut(text).ok_or_else(|| MatcherError::new(0, format!("bad matcher format: {text}")))?;
+    let unescaped = || MatcherError::new(0, format!("matcher value contains unescaped double quote: {raw}"));
+    let (body, mut open) = raw.strip_prefix('"').map_or((raw, false), |body| (body, true));
+    let mut value = String::new();
+    let mut chars = body.char_indices();
+    while let Some((i, c)) = chars.next() {
+        let is_last = i + 1 >= body.len();
+        match c {
+            '\\' if !is_last => match chars.next() {
+                Some((_, 'n')) => value.push('\n'),
+                Some((_, c @ ('"' | '\\'))) => value.push(c),
+                // Such an escape is none.
+                Some((_, c)) => value.extend(['\\', c]),
+                None => value.push('\\'),
+            },
+            '"' if !open || !is_last => return Err(unescaped()),
+            '"' => open = false,
+            c => value.push(c),
+        }
+    }
+    if open {
+        return Err(unescaped());
+    }
+    matcher(name, op, value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matchers::show;
+
+    #[test]
+    fn accepted() {
+        let check = |text: &str, expected: &str| {
+            let got = parse(text).map(|m| m.iter().map(show).collect::<Vec<_>>().join(","));
+            assert_eq!(got.as_deref(), Ok(expected), "{text}");
+        };
+        check("{}", "");
+        check("{foo = \"bar\", dings != \"bums\", }", "foo=\"bar\",dings!=\"bums\"");
+        check("tricky=~~~", "tricky=~\"~~\"");
+        check("{foo=bar}}", "foo=\"bar}\"");
+        check("{foo=bar\\t}", "foo=\"bar\\\\t\"");
+        check("{foo=bar\\\"}", "foo=\"bar\\\"\"");
+        check("{foo=}b", "foo=\"}b\"");
+        check("a=\"b,c\",d=e", "a=\"b,c\",d=\"e\"");
+    }
+
+    #[test]
+    fn refused() {
+        [",", "{,}", "job=\"v", "job=v\"", "a b=c", "{{foo=", "\"foo=\"bar\"\"", "1a=b", "{foo=~\"invalid[regexp\"}"]
+            .into_iter()
+            .for_each(|t| assert!(parse(t).is_err(), "{t}"));
+    }
+}

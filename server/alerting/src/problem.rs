@@ -1,0 +1,152 @@
+//! What is wrong with a text: where, in what, and why.
+
+use std::fmt;
+
+/// The stable word for a problem; the API shows it as `code` of a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// The text is no YAML, or more of it than is read.
+    Malformed,
+    /// Something must be there.
+    Required,
+    /// A field that nobody knows.
+    UnknownField,
+    /// A list where a text is wanted, and the like.
+    InvalidType,
+    /// A word or combination that is not allowed.
+    InvalidValue,
+    /// A number beyond its bounds.
+    OutOfRange,
+    /// An expression that does not parse.
+    InvalidExpr,
+    /// A regular expression that does not compile.
+    InvalidRegex,
+    /// A template that does not parse.
+    InvalidTemplate,
+    /// A matcher that does not parse.
+    InvalidMatcher,
+    /// A duration that does not parse.
+    InvalidDuration,
+    /// A name that is not there.
+    UnknownReference,
+    /// Two of what may be there once.
+    Duplicate,
+}
+
+impl Code {
+    /// Gives the word as the API shows it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Malformed => "MALFORMED_YAML",
+            Self::Required => "REQUIRED",
+            Self::UnknownField => "UNKNOWN_FIELD",
+            Self::InvalidType => "INVALID_TYPE",
+            Self::InvalidValue => "INVALID_VALUE",
+            Self::OutOfRange => "OUT_OF_RANGE",
+            Self::InvalidExpr => "INVALID_EXPR",
+            Self::InvalidRegex => "INVALID_REGEX",
+            Self::InvalidTemplate => "INVALID_TEMPLATE",
+            Self::InvalidMatcher => "INVALID_MATCHER",
+            Self::InvalidDuration => "INVALID_DURATION",
+            Self::UnknownReference => "UNKNOWN_REFERENCE",
+            Self::Duplicate => "DUPLICATE",
+        }
+    }
+}
+
+/// A place in a text, both from 1; columns count characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Place {
+    /// Line.
+    pub line: u32,
+    /// Column.
+    pub column: u32,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// One problem.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {message}")]
+pub struct Problem {
+    /// Where it stands; of what is missing: what should hold it.
+    pub place: Place,
+    /// JSON pointer of the field.
+    pub path: String,
+    /// The stable word.
+    pub code: Code,
+    /// The reason, without the place.
+    pub message: String,
+}
+
+/// Problems as they are found, at most [`PROBLEMS_MAX`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Problems(Vec<Problem>);
+
+/// Most problems that are told of one text.
+pub const PROBLEMS_MAX: usize = 100;
+
+impl Problems {
+    /// Adds one; those beyond the bound are left out.
+    pub fn push(&mut self, problem: Problem) {
+        if self.0.len() < PROBLEMS_MAX {
+            self.0.push(problem);
+        }
+    }
+
+    /// Says whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Gives how many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Walks them in the order in which they were found.
+    pub fn iter(&self) -> std::slice::Iter<'_, Problem> {
+        self.0.iter()
+    }
+
+    /// Gives the value, or what is wrong with it.
+    ///
+    /// # Errors
+    /// Itself, unless empty.
+    pub fn or<T>(self, value: T) -> Result<T, Self> {
+        if self.is_empty() { Ok(value) } else { Err(self) }
+    }
+}
+
+impl From<Problem> for Problems {
+    fn from(problem: Problem) -> Self {
+        Self(vec![problem])
+    }
+}
+
+impl<'a> IntoIterator for &'a Problems {
+    type Item = &'a Problem;
+    type IntoIter = std::slice::Iter<'a, Problem>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n")?;
+            }
+            problem.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}

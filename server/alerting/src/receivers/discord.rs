@@ -1,0 +1,36 @@
+//! Discord.
+
+use super::Kind;
+use crate::config::HTTP;
+use crate::config::fields::{Options, Schema, Shape, field, text};
+
+/// `discord_configs`
+pub(super) static KIND: Kind = Kind {
+    name: "discord",
+    field: "discord_configs",
+    sends_resolved: true,
+    is_delivered: true,
+    may_be_empty: false,
+    schema: &SCHEMA,
+    inherit,
+};
+
+static SCHEMA: Schema = Schema {
+    fields: &[
+        field("send_resolved", Shape::Truth),
+        field("http_config", Shape::Object(&HTTP)),
+        field("webhook_url", Shape::SecretUrl),
+        field("webhook_url_file", Shape::Text),
+        field("content", Shape::Text),
+        text("title", r#"{{ template "discord.default.title" . }}"#),
+        text("message", r#"{{ template "discord.default.message" . }}"#),
+        field("username", Shape::Text),
+        field("avatar_url", Shape::Text),
+    ],
+    check: |o| o.exactly_one(&["webhook_url", "webhook_url_file"]),
+};
+
+fn inherit(options: &mut Options, global: &Options) -> Result<(), String> {
+    options.inherit_value("http_config", global, "http_config");
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! Microsoft Teams, by its older connector.
+
+use super::Kind;
+use crate::config::HTTP;
+use crate::config::fields::{Options, Schema, Shape, field, text};
+
+/// `msteams_configs`
+pub(super) static KIND: Kind = Kind {
+    name: "msteams",
+    field: "msteams_configs",
+    sends_resolved: true,
+    is_delivered: false,
+    may_be_empty: false,
+    schema: &SCHEMA,
+    inherit,
+};
+
+static SCHEMA: Schema = Schema {
+    fields: &[
+        field("send_resolved", Shape::Truth),
+        field("http_config", Shape::Object(&HTTP)),
+        field("webhook_url", Shape::SecretUrl),
+        field("webhook_url_file", Shape::Text),
+        text("title", r#"{{ template "msteams.default.title" . }}"#),
+        text("summary", r#"{{ template "msteams.default.summary" . }}"#),
+        text("text", r#"{{ template "msteams.default.text" . }}"#),
+    ],
+    check: |o| o.exactly_one(&["webhook_url", "webhook_url_file"]),
+};
+
+fn inherit(options: &mut Options, global: &Options) -> Result<(), String> {
+    options.inherit_value("http_config", global, "http_config");
+    Ok(())
+}

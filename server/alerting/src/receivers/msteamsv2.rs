@@ -1,0 +1,42 @@
+//! Microsoft Teams, by workflows.
+
+use super::Kind;
+use crate::config::HTTP;
+use crate::config::fields::{OptionValue, Options, Schema, Shape, field, text};
+
+/// `msteamsv2_configs`
+pub(super) static KIND: Kind = Kind {
+    name: "msteamsv2",
+    field: "msteamsv2_configs",
+    sends_resolved: true,
+    is_delivered: true,
+    may_be_empty: false,
+    schema: &SCHEMA,
+    inherit,
+};
+
+static SCHEMA: Schema = Schema {
+    fields: &[
+        field("send_resolved", Shape::Truth),
+        field("http_config", Shape::Object(&HTTP)),
+        field("webhook_url", Shape::SecretUrl),
+        field("webhook_url_file", Shape::Text),
+        text("title", r#"{{ template "msteamsv2.default.title" . }}"#),
+        text("text", r#"{{ template "msteamsv2.default.text" . }}"#),
+    ],
+    check: |o| o.exactly_one(&["webhook_url", "webhook_url_file"]),
+};
+
+fn inherit(options: &mut Options, global: &Options) -> Result<(), String> {
+    options.inherit_value("http_config", global, "http_config");
+    // Of a configuration of its own only a missing proxy is inherited.
+    if let (Some(own), Some(common)) = (options.object("http_config"), global.object("http_config"))
+        && !own.has("proxy_url")
+        && common.has("proxy_url")
+    {
+        let mut own = own.clone();
+        own.inherit("proxy_url", common, "proxy_url");
+        options.set("http_config", OptionValue::Object(own));
+    }
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! A generic webhook.
+
+use super::Kind;
+use crate::config::HTTP;
+use crate::config::fields::{Options, Schema, Shape, field};
+
+/// `webhook_configs`
+pub(super) static KIND: Kind = Kind {
+    name: "webhook",
+    field: "webhook_configs",
+    sends_resolved: true,
+    is_delivered: true,
+    may_be_empty: false,
+    schema: &SCHEMA,
+    inherit,
+};
+
+static SCHEMA: Schema = Schema {
+    fields: &[
+        field("send_resolved", Shape::Truth),
+        field("http_config", Shape::Object(&HTTP)),
+        field("url", Shape::TemplateUrl),
+        field("url_file", Shape::Text),
+        field("max_alerts", Shape::Count),
+        field("timeout", Shape::GoDuration),
+        field("payload", Shape::Any),
+    ],
+    check: |o| o.exactly_one(&["url", "url_file"]),
+};
+
+fn inherit(options: &mut Options, global: &Options) -> Result<(), String> {
+    options.inherit_value("http_config", global, "http_config");
+    Ok(())
+}

@@ -1,0 +1,411 @@
+//! The tree of routes: which alert goes where, grouped how.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quiver_types::{LabelSet, MatchOp};
+
+use crate::labels;
+use crate::matchers::{self, Matchers};
+use crate::problem::{Code, Place, Problem, Problems};
+use crate::yaml::{Fields, Kind, Node, pointer};
+
+/// A route as it is written; what is absent is inherited.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RouteConfig {
+    /// Where it stands.
+    pub place: Place,
+    /// Receiver.
+    pub receiver: Option<String>,
+    /// Labels to group by; an explicit empty list overrides.
+    pub group_by: Option<Vec<String>>,
+    /// Group by all labels.
+    pub group_by_all: bool,
+    /// Matchers, those of `match` and `match_re` included.
+    pub matchers: Matchers,
+    /// Time before the first message of a group.
+    pub group_wait_ms: Option<i64>,
+    /// Time between messages of a group.
+    pub group_interval_ms: Option<i64>,
+    /// Time after which a message is sent again though nothing has changed.
+    pub repeat_interval_ms: Option<i64>,
+    /// Whether siblings behind it are tried, too.
+    pub continues: bool,
+    /// Names of intervals in which it is muted.
+    pub mute_time_intervals: Vec<String>,
+    /// Names of the only intervals in which it is active.
+    pub active_time_intervals: Vec<String>,
+    /// Labels of the route, templates.
+    pub labels: BTreeMap<String, String>,
+    /// Children.
+    pub routes: Vec<RouteConfig>,
+}
+
+/// Options of a route with what it inherits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteOptions {
+    /// Receiver.
+    pub receiver: String,
+    /// Labels to group by; none beside `group_by_all`.
+    pub group_by: BTreeSet<String>,
+    /// Group by all labels.
+    pub group_by_all: bool,
+    /// Time before the first message of a group.
+    pub group_wait_ms: i64,
+    /// Time between messages of a group.
+    pub group_interval_ms: i64,
+    /// Time after which a message is sent again though nothing has changed.
+    pub repeat_interval_ms: i64,
+    /// Names of intervals in which it is muted.
+    pub mute_time_intervals: Vec<String>,
+    /// Names of the only intervals in which it is active.
+    pub active_time_intervals: Vec<String>,
+    /// Labels, those of its parents included.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Default for RouteOptions {
+    fn default() -> Self {
+        Self {
+            receiver: String::new(),
+            group_by: BTreeSet::new(),
+            group_by_all: false,
+            group_wait_ms: 30_000,
+            group_interval_ms: 300_000,
+            repeat_interval_ms: 14_400_000,
+            mute_time_intervals: Vec::new(),
+            active_time_intervals: Vec::new(),
+            labels: BTreeMap::new(),
+        }
+    }
+}
+
+/// A route in the tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// Its number: children are counted before their parents.
+    pub idx: usize,
+    /// Matchers of the routes from the root on: the first part of group keys.
+    pub key: String,
+    /// Options with what it inherits.
+    pub options: RouteOptions,
+    /// Its own matchers.
+    pub matchers: Matchers,
+    /// Whether siblings behind it are tried, too.
+    pub continues: bool,
+    /// Children.
+    pub routes: Vec<Route>,
+}
+
+impl Route {
+    /// Builds the tree.
+    pub fn new(config: &RouteConfig) -> Self {
+        Self::build(config, &RouteOptions::default(), None, &mut 0)
+    }
+
+    fn build(config: &RouteConfig, parent: &RouteOptions, key: Option<&str>, counter: &mut usize) -> Self {
+        let mut options = parent.clone();
+        options.labels.extend(config.labels.iter().map(|(n, v)| (n.clone(), v.clone())));
+        if let Some(receiver) = &config.receiver {
+            options.receiver.clone_from(receiver);
+        }
+        if let Some(names) = &config.group_by {
+            options.group_by = names.iter().cloned().collect();
+            options.group_by_all = false;
+        } else if config.group_by_all {
+            // What was inherited means nothing beside all labels.
+            options.group_by.clear();
+            options.group_by_all = true;
+        }
+        options.group_wait_ms = config.group_wait_ms.unwrap_or(options.group_wait_ms);
+        options.group_interval_ms = config.group_interval_ms.unwrap_or(options.group_interval_ms);
+        options.repeat_interval_ms = config.repeat_interval_ms.unwrap_or(options.repeat_interval_ms);
+        // Times are not inherited.
+        options.mute_time_intervals.clone_from(&config.mute_time_intervals);
+        options.active_time_intervals.clone_from(&config.active_time_intervals);
+        let key = match key {
+            Some(parent) => format!("{parent}/{}", config.matchers),
+            None => config.matchers.to_string(),
+        };
+        let routes = config.routes.iter().map(|child| Self::build(child, &options, Some(&key), counter)).collect();
+        let idx = *counter;
+        *counter += 1;
+        Self { idx, key, options, matchers: config.matchers.clone(), continues: config.continues, routes }
+    }
+
+    /// Finds the routes that take an alert, in order; the root takes what nothing else takes.
+    pub fn matching<'a>(&'a self, labels: &LabelSet) -> Vec<&'a Self> {
+        let mut out = Vec::new();
+        self.collect(labels, &mut out);
+        out
+    }
+
+    fn collect<'a>(&'a self, labels: &LabelSet, out: &mut Vec<&'a Self>) -> bool {
+        if !self.matchers.matches(labels) {
+            return false;
+        }
+        let before = out.len();
+        for child in &self.routes {
+            if child.collect(labels, out) && !child.continues {
+                break;
+            }
+        }
+        if out.len() == before {
+            out.push(self);
+        }
+        true
+    }
+
+    /// Walks the tree, parents first.
+    pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Self)) {
+        visit(self);
+        self.routes.iter().for_each(|child| child.walk(visit));
+    }
+
+    /// Gives the labels by which an alert is grouped here.
+    pub fn group_labels(&self, labels: &LabelSet) -> LabelSet {
+        let grouped = |name: &str| self.options.group_by_all || self.options.group_by.contains(name);
+        LabelSet::from_pairs(labels.iter().filter(|(name, _)| grouped(name)))
+    }
+
+    /// Gives the key of a group.
+    pub fn group_key(&self, group_labels: &LabelSet) -> String {
+        format!("{}:{}", self.key, labels::show(group_labels))
+    }
+}
+
+/// Deepest tree.
+const DEPTH_MAX: usize = 60;
+
+impl RouteConfig {
+    /// Reads a route with its children.
+    pub fn read(node: &Node, path: &str, warnings: &mut Vec<String>, problems: &mut Problems) -> Self {
+        Self::read_at(node, path, 0, warnings, problems)
+    }
+
+    fn read_at(node: &Node, path: &str, depth: usize, warnings: &mut Vec<String>, problems: &mut Problems) -> Self {
+        let mut out = Self { place: node.place, ..Self::default() };
+        if depth > DEPTH_MAX {
+            problems.push(node.problem(path, Code::InvalidValue, format!("routes are nested deeper than {DEPTH_MAX}")));
+            return out;
+        }
+        let Some(mut fields) = Fields::new(node, path, problems) else { return out };
+        out.receiver = fields.text("receiver", problems).filter(|r| !r.is_empty());
+        out.read_group_by(&mut fields, problems);
+        let mut found = Vec::new();
+        read_match(&mut fields, "match", MatchOp::Equal, &mut found, problems);
+        read_match(&mut fields, "match_re", MatchOp::Regex, &mut found, problems);
+        read_matchers(&mut fields, "matchers", &mut found, warnings, problems);
+        out.matchers = Matchers::new(found);
+        out.mute_time_intervals = fields.texts("mute_time_intervals", problems).unwrap_or_default();
+        out.active_time_intervals = fields.texts("active_time_intervals", problems).unwrap_or_default();
+        out.continues = fields.truth("continue", problems).unwrap_or(false);
+        out.group_wait_ms = fields.duration_ms("group_wait", problems);
+        out.group_interval_ms = fields.duration_ms("group_interval", problems);
+        out.repeat_interval_ms = fields.duration_ms("repeat_interval", problems);
+        for (name, value) in [("group_interval", out.group_interval_ms), ("repeat_interval", out.repeat_interval_ms)] {
+            if value == Some(0) {
+                fields.problem(name, Code::OutOfRange, format!("{name} cannot be zero"), problems);
+            }
+        }
+        out.labels = fields.text_map("labels", problems).unwrap_or_default();
+        if out.labels.contains_key("") {
+            fields.problem("labels", Code::InvalidValue, "invalid label name \"\" in route labels", problems);
+        }
+        for (name, text) in &out.labels {
+            let mut templates = crate::template::Templates::new(crate::template::MESSAGE_FUNCTIONS);
+            if let Err(e) = templates.add(name, text) {
+                fields.problem("labels", Code::InvalidTemplate, format!("label \"{name}\": {e}"), problems);
+            }
+        }
+        let children = fields.list("routes", problems).unwrap_or_default();
+        let children_path = fields.path_of("routes");
+        fields.finish(problems);
+        let child =
+            |(i, node): (usize, &Node)| Self::read_at(node, &pointer(&children_path, i), depth + 1, warnings, problems);
+        out.routes = children.iter().enumerate().map(child).collect();
+        out
+    }
+
+    fn read_group_by(&mut self, fields: &mut Fields<'_>, problems: &mut Problems) {
+        let Some(names) = fields.texts("group_by", problems) else { return };
+        let mut problem = |message: String| fields.problem("group_by", Code::InvalidValue, message, problems);
+        self.group_by_all = names.iter().any(|n| n == "...");
+        let labels: Vec<String> = names.iter().filter(|n| *n != "...").cloned().collect();
+        if labels.iter().any(String::is_empty) {
+            problem("invalid label name \"\" in group_by list".to_owned());
+        }
+        if self.group_by_all && !labels.is_empty() {
+            problem("cannot have wildcard group_by (`...`) and other labels at the same time".to_owned());
+        }
+        for (i, name) in labels.iter().enumerate() {
+            if labels[..i].contains(name) {
+                problem(format!("duplicated label \"{name}\" in group_by"));
+            }
+        }
+        self.group_by = (!self.group_by_all).then_some(labels);
+    }
+
+    /// Walks the tree, children first, with the path of each.
+    pub fn walk(&self, path: &str, visit: &mut dyn FnMut(&Self, &str)) {
+        for (i, child) in self.routes.iter().enumerate() {
+            child.walk(&format!("{path}/routes/{i}"), visit);
+        }
+        visit(self, path);
+    }
+}
+
+/// Reads a mapping of label names to values or patterns.
+pub(crate) fn read_match(
+    fields: &mut Fields<'_>,
+    name: &'static str,
+    op: MatchOp,
+    out: &mut Vec<quiver_types::Matcher>,
+    problems: &mut Problems,
+) {
+    let Some(node) = fields.some(name) else { return };
+    let path = fields.path_of(name);
+    let Kind::Map(pairs) = &node.kind else {
+        problems.push(node.problem(&path, Code::InvalidType, format!("wanted a mapping, got {}", node.kind_name())));
+        return;
+    };
+    for (key, value) in pairs {
+        let path = pointer(&path, &key.text);
+        if key.text.is_empty() {
+            problems.push(value.problem(&path, Code::InvalidMatcher, "invalid label name \"\""));
+            continue;
+        }
+        if op == MatchOp::Regex && value.is_null() {
+            let message = format!("invalid regexp value for \"{}\"", key.text);
+            problems.push(Problem { place: key.place, path, code: Code::InvalidRegex, message });
+            continue;
+        }
+        let Some(text) = value.text() else {
+            let message = format!("wanted a text, got {}", value.kind_name());
+            problems.push(value.problem(&path, Code::InvalidType, message));
+            continue;
+        };
+        // As it stands in Alertmanager's group keys.
+        let text = if op == MatchOp::Regex { format!("^(?:{text})$") } else { text.to_owned() };
+        match matchers::matcher(&key.text, op, text) {
+            Ok(matcher) => out.push(matcher),
+            Err(e) => problems.push(value.problem(&path, Code::InvalidRegex, e.message)),
+        }
+    }
+}
+
+/// Reads a list of texts with matchers.
+pub(crate) fn read_matchers(
+    fields: &mut Fields<'_>,
+    name: &'static str,
+    out: &mut Vec<quiver_types::Matcher>,
+    warnings: &mut Vec<String>,
+    problems: &mut Problems,
+) {
+    let items = fields.list(name, problems).unwrap_or_default();
+    let path = fields.path_of(name);
+    for (i, item) in items.iter().enumerate() {
+        let path = pointer(&path, i);
+        if let Kind::Map(_) = item.kind {
+            out.extend(read_object(item, &path, problems));
+            continue;
+        }
+        let Some(text) = item.text() else {
+            let message = format!("wanted a text, got {}", item.kind_name());
+            problems.push(item.problem(&path, Code::InvalidType, message));
+            continue;
+        };
+        match matchers::read(text) {
+            Ok(read) => {
+                out.extend(read.matchers);
+                warnings.extend(read.warning);
+            }
+            Err(e) => problems.push(item.problem(&path, Code::InvalidMatcher, e.message)),
+        }
+    }
+}
+
+/// Reads `{name, value, isRegex, isEqual}`.
+fn read_object(node: &Node, path: &str, problems: &mut Problems) -> Option<quiver_types::Matcher> {
+    let mut fields = Fields::new(node, path, problems)?;
+    let name = fields.text("name", problems).unwrap_or_default();
+    let value = fields.text("value", problems).unwrap_or_default();
+    let is_regex = fields.truth("isRegex", problems).unwrap_or(false);
+    let is_equal = fields.truth("isEqual", problems).unwrap_or(true);
+    fields.finish(problems);
+    let op = match (is_regex, is_equal) {
+        (false, true) => MatchOp::Equal,
+        (false, false) => MatchOp::NotEqual,
+        (true, true) => MatchOp::Regex,
+        (true, false) => MatchOp::NotRegex,
+    };
+    if name.is_empty() {
+        problems.push(node.problem(path, Code::InvalidMatcher, "a matcher needs a name"));
+        return None;
+    }
+    matchers::matcher(name, op, value)
+        .map_err(|e| problems.push(node.problem(path, Code::InvalidMatcher, e.message)))
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::yaml;
+
+    fn tree(text: &str) -> Route {
+        let mut problems = Problems::default();
+        let node = yaml::read(text).expect(text).remove(0);
+        let config = RouteConfig::read(&node, "/route", &mut Vec::new(), &mut problems);
+        assert!(problems.is_empty(), "{problems}");
+        Route::new(&config)
+    }
+
+    #[test]
+    fn inherited_options_and_keys() {
+        let tree = tree(
+            "receiver: a\ngroup_by: [x, y]\nmute_time_intervals: [m]\nlabels: {t: 1}\nroutes:\n- match: {o: A}\n  match_re: {p: 'b|c'}\n  group_wait: 1m\n  continue: true\n  labels: {u: 2}\n  routes:\n  - group_by: [...]\n    matchers: ['q=\"1\"']\n- receiver: z\n  group_by: []\n",
+        );
+        let check = |labels: &[(&str, &str)], expected: &[&str]| {
+            let labels = LabelSet::from_pairs(labels.iter().copied());
+            let got: Vec<String> = tree
+                .matching(&labels)
+                .iter()
+                .map(|r| format!("{} {}", r.options.receiver, r.group_key(&r.group_labels(&labels))))
+                .collect();
+            assert_eq!(got, expected);
+        };
+        let inner = "{}/{o=\"A\",p=~\"^(?:b|c)$\"}";
+        check(&[("o", "A"), ("p", "b"), ("x", "1")], &[&format!("a {inner}:{{x=\"1\"}}"), "z {}/{}:{}"]);
+        check(
+            &[("o", "A"), ("p", "c"), ("q", "1")],
+            &[&format!("a {inner}/{{q=\"1\"}}:{{o=\"A\", p=\"c\", q=\"1\"}}"), "z {}/{}:{}"],
+        );
+        check(&[("o", "B")], &["z {}/{}:{}"]);
+        let child = &tree.routes[0];
+        assert_eq!(
+            (child.options.group_wait_ms, child.options.mute_time_intervals.len(), child.options.labels.len()),
+            (60_000, 0, 2)
+        );
+        assert_eq!((tree.idx, child.idx, child.routes[0].idx), (3, 1, 0));
+        let all = &child.routes[0].options;
+        assert_eq!((all.group_by_all, all.group_by.len(), child.options.group_by.len()), (true, 0, 2));
+    }
+
+    #[test]
+    fn refused() {
+        let check = |text: &str, expected: &str| {
+            let mut problems = Problems::default();
+            let node = yaml::read(text).expect(text).remove(0);
+            RouteConfig::read(&node, "/route", &mut Vec::new(), &mut problems);
+            assert!(problems.to_string().contains(expected), "{text}: {problems}");
+        };
+        check("group_by: [a, ...]", "cannot have wildcard group_by");
+        check("group_by: [a, a]", "duplicated label \"a\"");
+        check("repeat_interval: 0s", "repeat_interval cannot be zero");
+        check("match_re: {a: }", "invalid regexp value for \"a\"");
+        check("match_re: {a: '['}", "regular expression");
+        check("matchers: ['a']", "1:12: bad matcher format: a");
+        check("foo: 1", "unknown field `foo`");
+        check("routes: [{group_wait: 1}]", "not a valid duration string: \"1\"");
+    }
+}

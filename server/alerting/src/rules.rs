@@ -1,0 +1,67 @@
+//! Rules: the model and its checks, reading from YAML, and the evaluation of a group over a clock that is passed in.
+//!
+//! What a rule asks goes through [`Engine`], whether an expression parses through [`Expressions`]: this crate knows no
+//! language and no store.
+
+mod alert;
+mod check;
+mod evaluate;
+mod group;
+mod model;
+mod read;
+mod restore;
+
+use quiver_types::{Histogram, LabelSet, Millis};
+
+pub use alert::{ActiveAlert, AlertState};
+pub use check::{Expressions, ParsedExpr, duplicates, is_metric_name};
+pub(crate) use evaluate::show_labels;
+pub use evaluate::{ERROR_TEMPLATE, Setting};
+pub use group::{Group, Health, RuleStatus, Sending};
+pub use model::{Language, Rule, RuleFile, RuleGroup, RuleKind};
+pub use read::read;
+pub use restore::{GRACE_MS, OUTAGE_MAX_MS, Remembered};
+
+/// An element of a result.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Element {
+    /// Labels, the name included where the expression keeps it.
+    pub labels: LabelSet,
+    /// The value.
+    pub value: ElementValue,
+}
+
+/// A value of an element.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ElementValue {
+    /// Number.
+    Float(f64),
+    /// Native histogram, with its text.
+    Histogram(Box<Histogram>, String),
+}
+
+/// A sample that a rule writes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Written {
+    /// Labels, the name included.
+    pub labels: LabelSet,
+    /// Time.
+    pub ts: Millis,
+    /// The value; a staleness mark ends the series.
+    pub value: ElementValue,
+}
+
+/// What rules ask and write. Called on threads that may wait.
+pub trait Engine {
+    /// Evaluates an expression at a time.
+    ///
+    /// # Errors
+    /// The text of the error.
+    fn query(&self, language: Language, expr: &str, at: Millis) -> Result<Vec<Element>, String>;
+
+    /// Writes samples, so that rules that come later in the same cycle see them.
+    ///
+    /// # Errors
+    /// The text of the error.
+    fn write(&self, samples: &[Written]) -> Result<(), String>;
+}

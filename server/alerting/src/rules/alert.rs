@@ -1,0 +1,69 @@
+//! One alert of a rule: a label set and what is known of it.
+
+use std::collections::BTreeMap;
+
+use quiver_types::{LabelSet, Millis};
+
+use super::ElementValue;
+
+/// State of an alert.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AlertState {
+    /// It was firing and is resolved; kept for a while, so that the end is told.
+    Inactive,
+    /// Its time has not come.
+    Pending,
+    /// It fires.
+    Firing,
+}
+
+impl AlertState {
+    /// Gives the word, as label `alertstate` shows it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Inactive => "inactive",
+            Self::Pending => "pending",
+            Self::Firing => "firing",
+        }
+    }
+}
+
+/// An alert.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ActiveAlert {
+    /// Identity: labels with `alertname`.
+    pub labels: LabelSet,
+    /// Annotations of the last evaluation that had it.
+    pub annotations: BTreeMap<String, String>,
+    /// Value of that evaluation.
+    pub value: ElementValue,
+    /// State.
+    pub state: AlertState,
+    /// Since when the expression has it.
+    pub active_at: Millis,
+    /// Since when it fires.
+    pub fired_at: Option<Millis>,
+    /// When it ended.
+    pub resolved_at: Option<Millis>,
+    /// First evaluation that missed it while it is kept firing.
+    pub keep_firing_since: Option<Millis>,
+    /// When it was sent to the router.
+    pub last_sent_at: Option<Millis>,
+    /// Until when the router takes it as firing without news.
+    pub valid_until: Option<Millis>,
+    /// It comes from before a restart, and no evaluation has been able to judge it yet.
+    pub restored: bool,
+}
+
+impl ActiveAlert {
+    /// Says whether it is to be sent now: firing at first and then after the delay; the end at first and on the same beat.
+    pub fn needs_sending(&self, now: Millis, resend_delay_ms: Millis) -> bool {
+        match (self.state, self.last_sent_at) {
+            (AlertState::Pending, _) => false,
+            // An end that nobody has been told.
+            (AlertState::Inactive, Some(sent)) if self.resolved_at.is_some_and(|at| at > sent) => true,
+            (_, Some(sent)) => sent.saturating_add(resend_delay_ms) < now,
+            (_, None) => true,
+        }
+    }
+}

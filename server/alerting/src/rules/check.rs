@@ -1,0 +1,160 @@
+//! What makes a rule valid.
+
+use std::collections::BTreeMap;
+
+use super::{Language, Rule, RuleFile, RuleKind};
+use crate::problem::{Code, Place, Problem, Problems};
+use crate::template::{RULE_FUNCTIONS, Templates};
+use crate::yaml::{Fields, Kind, Layout, pointer};
+
+/// What the crates of languages say of an expression.
+pub trait Expressions {
+    /// Parses an expression.
+    ///
+    /// # Errors
+    /// Line and column within the expression, and the reason.
+    fn parse(&self, language: Language, expr: &str) -> Result<ParsedExpr, (Place, String)>;
+}
+
+/// An expression that parses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParsedExpr {
+    /// As its language prints it.
+    pub canonical: String,
+}
+
+/// Variables that stand before each template of a rule.
+pub(super) const DEFINITIONS: &str =
+    "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}";
+
+/// Longest expression.
+const EXPR_BYTES_MAX: usize = 64 << 10;
+
+/// Says whether a text is a label name: any UTF-8 text but the empty one and the metric's name.
+fn is_label_name(name: &str) -> bool {
+    !name.is_empty() && name != quiver_types::label::METRIC_NAME
+}
+
+/// Says whether a text is a metric name.
+pub fn is_metric_name(name: &str) -> bool {
+    !name.is_empty()
+}
+
+/// Checks names of labels.
+pub(super) fn check_labels(
+    fields: &Fields<'_>,
+    field: &str,
+    labels: &BTreeMap<String, String>,
+    problems: &mut Problems,
+) {
+    for name in labels.keys().filter(|name| !is_label_name(name)) {
+        let place = fields.node().get(field).map_or(fields.node().place, |n| n.place);
+        let path = pointer(&fields.path_of(field), name);
+        problems.push(Problem {
+            place,
+            path,
+            code: Code::InvalidValue,
+            message: format!("invalid label name: {name}"),
+        });
+    }
+}
+
+/// Checks a rule, but for which of its names is there.
+pub(super) fn check_rule(
+    fields: &Fields<'_>,
+    prefix: &str,
+    rule: &Rule,
+    labels: &BTreeMap<String, String>,
+    expressions: &dyn Expressions,
+    problems: &mut Problems,
+) {
+    if rule.expr.is_empty() {
+        fields.problem("expr", Code::Required, format!("{prefix}field 'expr' must be set in rule"), problems);
+    } else if rule.expr.len() > EXPR_BYTES_MAX {
+        let message = format!("{prefix}the expression is longer than {EXPR_BYTES_MAX} bytes");
+        fields.problem("expr", Code::OutOfRange, message, problems);
+    } else if let Err((within, reason)) = expressions.parse(rule.language, &rule.expr) {
+        let message = format!("{prefix}could not parse expression: {reason}");
+        let place = place_within(fields, "expr", within).unwrap_or(rule.expr_place);
+        problems.push(Problem { place, path: fields.path_of("expr"), code: Code::InvalidExpr, message });
+    }
+    check_labels(fields, "labels", labels, problems);
+    if rule.annotations.contains_key("") {
+        fields.problem("annotations", Code::InvalidValue, format!("{prefix}invalid annotation name: "), problems);
+    }
+    if rule.kind == RuleKind::Record {
+        check_recording(fields, prefix, rule, problems);
+    } else {
+        templates(fields, prefix, "labels", "label", labels, problems);
+        templates(fields, prefix, "annotations", "annotation", &rule.annotations, problems);
+    }
+}
+
+fn check_recording(fields: &Fields<'_>, prefix: &str, rule: &Rule, problems: &mut Problems) {
+    let given = [
+        ("annotations", !rule.annotations.is_empty()),
+        ("for", rule.for_ms != 0),
+        ("keep_firing_for", rule.keep_firing_for_ms != 0),
+    ];
+    for (name, _) in given.iter().filter(|(_, given)| *given) {
+        let message = format!("{prefix}invalid field '{name}' in recording rule");
+        fields.problem(name, Code::InvalidValue, message, problems);
+    }
+    if rule.name.contains(['{', '}']) {
+        let reason = "braces present in the recording rule name; should it be in expr?";
+        fields.problem("record", Code::InvalidValue, format!("{prefix}{reason}: {}", rule.name), problems);
+    }
+}
+
+/// Gives the place in the file of a place within a scalar; that of the scalar where its text does not lie there as it is.
+fn place_within(fields: &Fields<'_>, name: &str, within: Place) -> Option<Place> {
+    let node = fields.node().get(name)?;
+    let Kind::Scalar { text, layout, .. } = &node.kind else { return Some(node.place) };
+    let Place { line, column } = node.place;
+    if within.line == 0 {
+        return Some(node.place);
+    }
+    Some(match layout {
+        Layout::Bare => Place { line, column: (column + within.column).saturating_sub(1) },
+        Layout::Quoted => Place { line, column: column + within.column },
+        Layout::Block => {
+            let text = text.trim_end_matches('\n');
+            let empty = text.chars().take_while(|c| *c == '\n').count() as u32;
+            let last = text.matches('\n').count() as u32 + 1;
+            // What stands behind the last line is told at its end.
+            let (at, offset) = match within.line {
+                at if at <= last => (at, within.column.saturating_sub(1)),
+                _ => (last, text.lines().last().map_or(0, |line| line.chars().count() as u32)),
+            };
+            Place { line: (line + at).saturating_sub(1 + empty), column: column + offset }
+        }
+        Layout::Other => node.place,
+    })
+}
+
+fn templates(
+    fields: &Fields<'_>,
+    prefix: &str,
+    field: &'static str,
+    word: &str,
+    texts: &BTreeMap<String, String>,
+    problems: &mut Problems,
+) {
+    for (name, text) in texts {
+        let mut templates = Templates::new(RULE_FUNCTIONS);
+        let whole = format!("{DEFINITIONS}{text}");
+        if let Err(e) = templates.add(&format!("__alert_{name}"), &whole) {
+            let node = fields.node().get(field).and_then(|n| n.get(name)).unwrap_or(fields.node());
+            let message = format!("{prefix}{word} \"{name}\": {e}");
+            problems.push(node.problem(&pointer(&fields.path_of(field), name), Code::InvalidTemplate, message));
+        }
+    }
+}
+
+/// Finds recording rules of equal name and labels in a file: the later one writes over the earlier one.
+pub fn duplicates(file: &RuleFile) -> Vec<(&str, &BTreeMap<String, String>)> {
+    let mut seen = std::collections::HashSet::new();
+    let rules = file.groups.iter().flat_map(|g| &g.rules);
+    let twice = rules.filter(|rule| !seen.insert((rule.kind == RuleKind::Record, &rule.name, &rule.labels)));
+    twice.map(|rule| (rule.name.as_str(), &rule.labels)).collect()
+}

@@ -1,0 +1,214 @@
+//! A group under evaluation: its rules with their alerts, what they wrote last, and what is sent.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use quiver_types::{LabelSet, Millis, stale_nan};
+
+use super::alert::{ActiveAlert, AlertState};
+use super::evaluate::{Evaluation, Setting};
+use super::{ElementValue, Engine, Rule, RuleGroup, RuleKind, Written};
+
+/// Health of a rule.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Health {
+    /// Not evaluated yet.
+    #[default]
+    Unknown,
+    /// The last evaluation went well.
+    Ok,
+    /// It did not.
+    Err(String),
+}
+
+/// A rule with its state.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RuleStatus {
+    /// The rule.
+    pub rule: Rule,
+    /// How it goes.
+    pub health: Health,
+    /// When it was evaluated last.
+    pub last_evaluation: Option<Millis>,
+    /// Samples of that evaluation.
+    pub samples: usize,
+    /// Templates that failed in it.
+    pub warnings: Vec<String>,
+    pub(super) active: BTreeMap<Vec<u8>, ActiveAlert>,
+    /// Series of the last evaluation, which end when they do not come again.
+    written: BTreeMap<Vec<u8>, LabelSet>,
+}
+
+/// An alert that goes to the router.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sending {
+    /// Index of the rule.
+    pub rule: usize,
+    /// The alert.
+    pub alert: ActiveAlert,
+}
+
+impl RuleStatus {
+    fn new(rule: Rule) -> Self {
+        Self {
+            rule,
+            health: Health::Unknown,
+            last_evaluation: None,
+            samples: 0,
+            warnings: Vec::new(),
+            active: BTreeMap::new(),
+            written: BTreeMap::new(),
+        }
+    }
+
+    /// Walks its alerts, those that ended lately included.
+    pub fn alerts(&self) -> impl Iterator<Item = &ActiveAlert> {
+        self.active.values()
+    }
+
+    /// Gives its state: that of its most urgent alert.
+    pub fn state(&self) -> AlertState {
+        self.active.values().map(|a| a.state).max().unwrap_or(AlertState::Inactive)
+    }
+
+    /// Says what must be equal for alerts to outlive an edit of the rules.
+    fn identity(&self) -> (&str, &str, &str, &BTreeMap<String, String>) {
+        (&self.rule.name, &self.rule.expr, self.rule.language.as_str(), &self.rule.labels)
+    }
+}
+
+/// A group that is evaluated from time to time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// What it was made of.
+    pub model: RuleGroup,
+    /// Time from one evaluation to the next.
+    pub interval_ms: Millis,
+    /// Rules with their states.
+    pub rules: Vec<RuleStatus>,
+    /// Series of rules that are gone: they are ended at the next evaluation.
+    orphans: Vec<LabelSet>,
+    pub(super) evaluations: u64,
+}
+
+impl Group {
+    /// Makes a group; `default_interval_ms` counts where it has none.
+    pub fn new(model: RuleGroup, default_interval_ms: Millis) -> Self {
+        let interval_ms = model.interval_ms.unwrap_or(default_interval_ms);
+        let rules = model.rules.iter().cloned().map(RuleStatus::new).collect();
+        Self { model, interval_ms, rules, orphans: Vec::new(), evaluations: 0 }
+    }
+
+    /// Takes over the alerts of a former version: those of rules of equal identity, the n-th of the n-th of such.
+    pub fn take_over(&mut self, mut former: Self) {
+        for status in &mut self.rules {
+            let Some(at) = former.rules.iter().position(|f| f.identity() == status.identity()) else { continue };
+            let old = former.rules.remove(at);
+            (status.active, status.written) = (old.active, old.written);
+            (status.health, status.last_evaluation, status.samples) = (old.health, old.last_evaluation, old.samples);
+        }
+        self.orphans = former.orphans;
+        self.orphans.extend(former.rules.into_iter().flat_map(|f| f.written.into_values()));
+        self.evaluations = former.evaluations;
+    }
+
+    /// Says when an evaluation is due at or before a time, by the group's phase within its interval.
+    pub fn due_at(&self, now: Millis) -> Millis {
+        let interval = self.interval_ms.max(1);
+        let phase = match self.model.eval_offset_ms {
+            Some(offset) => offset.rem_euclid(interval),
+            None => {
+                let name = format!("{}\u{0}{}", self.model.namespace.as_deref().unwrap_or_default(), self.model.name);
+                (crate::labels::fnv64(name.as_bytes()) % interval.unsigned_abs()) as Millis
+            }
+        };
+        now - (now - phase).rem_euclid(interval)
+    }
+
+    /// Evaluates all rules in order; what each writes is there for those behind it.
+    pub fn evaluate(&mut self, at: Millis, setting: &Setting, engine: &dyn Engine) {
+        let offset_ms = self.model.query_offset_ms.unwrap_or(0);
+        let is_first = self.evaluations == 0;
+        for status in &mut self.rules {
+            if !status.rule.enabled {
+                status.end(at, offset_ms, engine);
+                continue;
+            }
+            let rule = status.rule.clone();
+            let evaluation =
+                Evaluation { rule: &rule, setting, engine, at, offset_ms, limit: self.model.limit, is_first };
+            let outcome = status.evaluate(&evaluation);
+            status.last_evaluation = Some(at);
+            status.health = match outcome {
+                Ok(samples) => {
+                    status.samples = samples;
+                    Health::Ok
+                }
+                Err(e) => Health::Err(e),
+            };
+        }
+        self.evaluations += 1;
+        let ended: Vec<Written> = self.orphans.iter().map(|labels| ended(labels.clone(), at - offset_ms)).collect();
+        if !ended.is_empty() && engine.write(&ended).is_ok() {
+            self.orphans.clear();
+        }
+    }
+
+    /// Gives the alerts that go to the router now, and marks them as sent.
+    pub fn send(&mut self, now: Millis, resend_delay_ms: Millis) -> Vec<Sending> {
+        let validity = 4 * self.interval_ms.max(resend_delay_ms);
+        let mut out = Vec::new();
+        for (i, status) in self.rules.iter_mut().enumerate() {
+            // What an evaluation that failed would say is not known: nothing ends because of an error.
+            for alert in status.active.values_mut().filter(|a| a.needs_sending(now, resend_delay_ms)) {
+                alert.last_sent_at = Some(now);
+                alert.valid_until = Some(now.saturating_add(validity));
+                out.push(Sending { rule: i, alert: alert.clone() });
+            }
+        }
+        out
+    }
+}
+
+fn ended(labels: LabelSet, ts: Millis) -> Written {
+    Written { labels, ts, value: ElementValue::Float(stale_nan()) }
+}
+
+impl RuleStatus {
+    /// Ends what a rule left that is not evaluated any more.
+    fn end(&mut self, at: Millis, offset_ms: Millis, engine: &dyn Engine) {
+        self.active.retain(|_, alert| alert.state != AlertState::Pending);
+        for alert in self.active.values_mut().filter(|a| a.state == AlertState::Firing) {
+            (alert.state, alert.resolved_at) = (AlertState::Inactive, Some(at));
+        }
+        let gone: Vec<Written> = self.written.values().map(|labels| ended(labels.clone(), at - offset_ms)).collect();
+        if !gone.is_empty() && engine.write(&gone).is_ok() {
+            self.written.clear();
+        }
+    }
+
+    fn evaluate(&mut self, evaluation: &Evaluation<'_>) -> Result<usize, String> {
+        let ts = evaluation.at - evaluation.offset_ms;
+        let elements = evaluation.engine.query(self.rule.language, &self.rule.expr, ts)?;
+        let warnings = RefCell::new(Vec::new());
+        let written = match self.rule.kind {
+            RuleKind::Alert => evaluation.alerts(&elements, &mut self.active, &warnings),
+            RuleKind::Record => evaluation.series(elements),
+        };
+        self.warnings = warnings.into_inner();
+        let mut written = written?;
+        let samples = written.len();
+        let now: BTreeMap<Vec<u8>, LabelSet> =
+            written.iter().map(|w| (w.labels.canonical().to_vec(), w.labels.clone())).collect();
+        let gone = self.written.iter().filter(|(key, _)| !now.contains_key(*key));
+        written.extend(gone.map(|(_, labels)| ended(labels.clone(), ts)));
+        if !written.is_empty() {
+            evaluation.engine.write(&written)?;
+        }
+        self.written = now;
+        Ok(samples)
+    }
+}
+
+#[cfg(test)]
+mod tests;

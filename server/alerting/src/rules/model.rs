@@ -1,0 +1,121 @@
+//! Rule files as data.
+
+use std::collections::BTreeMap;
+
+use quiver_types::Millis;
+
+use crate::problem::Place;
+
+/// The language of an expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Language {
+    /// `PromQL`.
+    #[default]
+    Promql,
+    /// `LogsQL`; a query that ends in `stats`.
+    Logsql,
+    /// Analytics.
+    Olap,
+}
+
+impl Language {
+    /// Reads the word of a rule; vmalert's words for the type of a group are read alike.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "promql" | "prometheus" => Some(Self::Promql),
+            "logsql" | "vlogs" => Some(Self::Logsql),
+            "olap" => Some(Self::Olap),
+            _ => None,
+        }
+    }
+
+    /// Gives the word of a rule.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Promql => "promql",
+            Self::Logsql => "logsql",
+            Self::Olap => "olap",
+        }
+    }
+}
+
+/// The documents of a file, one after the other.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RuleFile {
+    /// All groups.
+    pub groups: Vec<RuleGroup>,
+    /// What is accepted and has no effect, or may be meant otherwise.
+    pub warnings: Vec<String>,
+}
+
+impl RuleFile {
+    /// Gives the number of rules.
+    pub fn rule_count(&self) -> usize {
+        self.groups.iter().map(|g| g.rules.len()).sum()
+    }
+}
+
+/// A group: rules that are evaluated together, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RuleGroup {
+    /// Where it stands.
+    pub place: Place,
+    /// `namespace` of its document.
+    pub namespace: Option<String>,
+    /// Name.
+    pub name: String,
+    /// Time from one evaluation to the next; absent: that of the service.
+    pub interval_ms: Option<Millis>,
+    /// How far before the evaluation the queries look.
+    pub query_offset_ms: Option<Millis>,
+    /// Fixed phase within the interval.
+    pub eval_offset_ms: Option<Millis>,
+    /// Most alerts or series of a rule; 0: any number.
+    pub limit: usize,
+    /// Rules that may run at once.
+    pub concurrency: Option<usize>,
+    /// Language of its rules.
+    pub language: Language,
+    /// Added to each rule; the rule's own win.
+    pub labels: BTreeMap<String, String>,
+    /// vmalert's parameters of requests, kept for round trips; `extra_label` counts.
+    pub params: BTreeMap<String, Vec<String>>,
+    /// The rules.
+    pub rules: Vec<Rule>,
+}
+
+/// A rule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule {
+    /// Where it stands.
+    pub place: Place,
+    /// What it makes.
+    pub kind: RuleKind,
+    /// Name of the alert or of the recorded metric.
+    pub name: String,
+    /// The expression.
+    pub expr: String,
+    /// Where the expression stands.
+    pub expr_place: Place,
+    /// Its language.
+    pub language: Language,
+    /// How long an alert is pending before it fires.
+    pub for_ms: Millis,
+    /// How long it fires on after the last hit.
+    pub keep_firing_for_ms: Millis,
+    /// Labels, those of the group included; templates in alerts.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations, templates.
+    pub annotations: BTreeMap<String, String>,
+    /// Whether it is evaluated.
+    pub enabled: bool,
+}
+
+/// What a rule makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuleKind {
+    /// Alerts.
+    Alert,
+    /// Series.
+    Record,
+}

@@ -1,0 +1,79 @@
+//! Alerts that outlive a restart.
+
+use std::collections::BTreeMap;
+
+use quiver_types::{LabelSet, Millis};
+
+use super::alert::{ActiveAlert, AlertState};
+use super::{ElementValue, Group};
+
+/// Longest gap since the last cycle over which state is restored.
+pub const OUTAGE_MAX_MS: Millis = 3_600_000;
+
+/// Of rules whose `for` is at least this long, a pending alert waits at least this long after a restart.
+pub const GRACE_MS: Millis = 600_000;
+
+/// What is remembered of an alert.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Remembered {
+    /// Its labels.
+    pub labels: LabelSet,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Its value.
+    pub value: f64,
+    /// Whether it fired.
+    pub firing: bool,
+    /// Since when the expression had it.
+    pub active_at: Millis,
+    /// Since when it fired.
+    pub fired_at: Option<Millis>,
+    /// First evaluation that missed it while it was kept firing.
+    pub keep_firing_since: Option<Millis>,
+    /// When it was sent last.
+    pub last_sent_at: Option<Millis>,
+}
+
+impl Group {
+    /// Restores alerts of a rule that was evaluated last at `last_cycle`. A gap that is too long restores nothing.
+    ///
+    /// Firing alerts go on as they were. Pending ones of a `for` below ten minutes keep their time; of longer ones the time
+    /// down does not count, and at least ten minutes are left, as in Prometheus.
+    pub fn restore(&mut self, rule: usize, remembered: Vec<Remembered>, last_cycle: Millis, now: Millis) {
+        let Some(status) = self.rules.get_mut(rule) else { return };
+        if now - last_cycle > OUTAGE_MAX_MS {
+            return;
+        }
+        let hold = status.rule.for_ms;
+        for alert in remembered {
+            let active_at = match alert.firing {
+                true => alert.active_at,
+                false if hold < GRACE_MS => alert.active_at,
+                false => {
+                    let remaining = hold - (last_cycle - alert.active_at);
+                    if remaining <= 0 {
+                        alert.active_at
+                    } else if remaining < GRACE_MS {
+                        now + GRACE_MS - hold
+                    } else {
+                        alert.active_at + (now - last_cycle)
+                    }
+                }
+            };
+            let restored = ActiveAlert {
+                annotations: alert.annotations,
+                value: ElementValue::Float(alert.value),
+                state: if alert.firing { AlertState::Firing } else { AlertState::Pending },
+                active_at,
+                fired_at: alert.fired_at,
+                resolved_at: None,
+                keep_firing_since: alert.keep_firing_since,
+                last_sent_at: alert.last_sent_at,
+                valid_until: None,
+                restored: true,
+                labels: alert.labels,
+            };
+            status.active.insert(restored.labels.canonical().to_vec(), restored);
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Silences: alerts that nobody is told of for a while.
+
+use std::collections::BTreeMap;
+
+use quiver_types::LabelSet;
+
+use crate::matchers::Matchers;
+
+/// How long an expired silence is kept.
+pub const RETENTION_NS: i64 = 120 * 3600 * 1_000_000_000;
+
+/// A silence. Times are nanoseconds since 1970.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Silence {
+    /// Its id.
+    pub id: String,
+    /// What it covers.
+    pub matchers: Matchers,
+    /// From.
+    pub starts_at: i64,
+    /// Until, excluded.
+    pub ends_at: i64,
+    /// When it was changed last.
+    pub updated_at: i64,
+    /// Who wants it.
+    pub created_by: String,
+    /// Why.
+    pub comment: String,
+}
+
+/// State of a silence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SilenceState {
+    /// It holds.
+    Active,
+    /// It will hold.
+    Pending,
+    /// It is over.
+    Expired,
+}
+
+impl SilenceState {
+    /// Gives the word of the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Pending => "pending",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+impl Silence {
+    /// Gives its state at a time.
+    pub fn state(&self, now: i64) -> SilenceState {
+        if now >= self.ends_at {
+            SilenceState::Expired
+        } else if now < self.starts_at {
+            SilenceState::Pending
+        } else {
+            SilenceState::Active
+        }
+    }
+
+    /// Checks what was sent.
+    ///
+    /// # Errors
+    /// Why it cannot be one.
+    pub fn check(&self, now: i64) -> Result<(), String> {
+        if self.matchers.is_empty() {
+            return Err("invalid silence: at least one matcher required".to_owned());
+        }
+        if self.matchers.iter().any(|m| m.name.is_empty()) {
+            return Err("invalid silence: invalid label matcher 0: invalid label name \"\"".to_owned());
+        }
+        if self.matchers.iter().all(quiver_types::Matcher::matches_empty) {
+            return Err("invalid silence: at least one matcher must not match the empty string".to_owned());
+        }
+        if self.ends_at <= self.starts_at {
+            return Err("invalid silence: end time must not be before start time".to_owned());
+        }
+        if self.ends_at <= now {
+            return Err("invalid silence: end time can't be in the past".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Says whether a silence can become another in place, or must end so that a new one begins.
+    fn can_become(&self, other: &Self, now: i64) -> bool {
+        let seconds = |ns: i64| ns.div_euclid(1_000_000_000);
+        self.matchers == other.matchers
+            && match self.state(now) {
+                SilenceState::Active => seconds(self.starts_at) == seconds(other.starts_at) && other.ends_at >= now,
+                SilenceState::Pending => other.starts_at >= now,
+                SilenceState::Expired => false,
+            }
+    }
+}
+
+/// All silences.
+#[derive(Debug, Clone, Default)]
+pub struct Silences(BTreeMap<String, Silence>);
+
+/// What came of setting a silence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SetError {
+    /// There is none with this id.
+    NotFound,
+    /// It cannot be one.
+    Invalid(String),
+}
+
+impl Silences {
+    /// Adds or changes a silence; `new_id` is taken where a new one begins. Gives its id.
+    ///
+    /// # Errors
+    /// It cannot be one, or its id is not known.
+    pub fn set(&mut self, mut silence: Silence, new_id: String, now: i64) -> Result<String, SetError> {
+        // A start in the past counts from now on.
+        let former = match silence.id.as_str() {
+            "" => None,
+            id => Some(self.0.get(id).cloned().ok_or(SetError::NotFound)?),
+        };
+        silence.updated_at = now;
+        if let Some(former) = former {
+            if former.can_become(&silence, now) {
+                silence.check(now).map_err(SetError::Invalid)?;
+                let id = silence.id.clone();
+                self.0.insert(id.clone(), silence);
+                return Ok(id);
+            }
+            silence.starts_at = silence.starts_at.max(now);
+            silence.check(now).map_err(SetError::Invalid)?;
+            self.expire(&former.id, now);
+        } else {
+            silence.starts_at = silence.starts_at.max(now);
+            silence.check(now).map_err(SetError::Invalid)?;
+        }
+        silence.id.clone_from(&new_id);
+        self.0.insert(new_id.clone(), silence);
+        Ok(new_id)
+    }
+
+    /// Ends a silence; says whether there is one.
+    pub fn expire(&mut self, id: &str, now: i64) -> bool {
+        let Some(silence) = self.0.get_mut(id) else { return false };
+        match silence.state(now) {
+            SilenceState::Expired => {}
+            SilenceState::Active => silence.ends_at = now,
+            SilenceState::Pending => (silence.starts_at, silence.ends_at) = (now, now),
+        }
+        silence.updated_at = now;
+        true
+    }
+
+    /// Puts back what was kept.
+    pub fn load(&mut self, silence: Silence) {
+        self.0.insert(silence.id.clone(), silence);
+    }
+
+    /// Finds a silence.
+    pub fn get(&self, id: &str) -> Option<&Silence> {
+        self.0.get(id)
+    }
+
+    /// Gives the ids of the silences that cover labels now.
+    pub fn silenced_by(&self, labels: &LabelSet, now: i64) -> Vec<&str> {
+        let active = self.0.values().filter(|s| s.state(now) == SilenceState::Active);
+        active.filter(|s| s.matchers.matches(labels)).map(|s| s.id.as_str()).collect()
+    }
+
+    /// Gives all in the order of lists: active ones by their end, then pending ones by their start, then expired ones.
+    pub fn listed(&self, now: i64) -> Vec<&Silence> {
+        let mut out: Vec<&Silence> = self.0.values().collect();
+        out.sort_by_key(|s| {
+            let state = s.state(now);
+            let time = match state {
+                SilenceState::Active => s.ends_at,
+                SilenceState::Pending => s.starts_at,
+                SilenceState::Expired => -s.ends_at,
+            };
+            (state, time)
+        });
+        out
+    }
+
+    /// Forgets those that are over for long; gives their ids.
+    pub fn forget(&mut self, now: i64) -> Vec<String> {
+        let old = |s: &Silence| s.ends_at.saturating_add(RETENTION_NS) < now;
+        let ids: Vec<String> = self.0.values().filter(|s| old(s)).map(|s| s.id.clone()).collect();
+        self.0.retain(|_, s| !old(s));
+        ids
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matchers::read;
+
+    fn silence(id: &str, matchers: &str, starts_at: i64, ends_at: i64) -> Silence {
+        Silence {
+            id: id.to_owned(),
+            matchers: Matchers::new(read(matchers).expect(matchers).matchers),
+            starts_at,
+            ends_at,
+            updated_at: 0,
+            created_by: "me".to_owned(),
+            comment: String::new(),
+        }
+    }
+
+    #[test]
+    fn lives_of_silences() {
+        let mut all = Silences::default();
+        let labels = LabelSet::from_pairs([("a", "1")]);
+        assert_eq!(all.set(silence("", "a=1", 0, 100), "x".into(), 10), Ok("x".into()));
+        assert_eq!(all.silenced_by(&labels, 50), ["x"]);
+        assert!(all.silenced_by(&labels, 100).is_empty());
+        // In place while only its end moves, anew where what it covers changes.
+        assert_eq!(all.set(silence("x", "a=1", 0, 200), "y".into(), 20), Ok("x".into()));
+        assert_eq!(all.set(silence("x", "a=2", 0, 200), "y".into(), 20), Ok("y".into()));
+        assert_eq!(all.get("x").map(|s| s.state(20)), Some(SilenceState::Expired));
+        assert_eq!(all.set(silence("z", "a=2", 0, 200), "w".into(), 20), Err(SetError::NotFound));
+        let listed: Vec<&str> = all.listed(20).iter().map(|s| s.id.as_str()).collect();
+        assert_eq!(listed, ["y", "x"]);
+        assert!(all.expire("y", 30) && !all.expire("q", 30));
+        assert_eq!(all.forget(RETENTION_NS + 31), ["x", "y"]);
+    }
+
+    #[test]
+    fn refused() {
+        let check =
+            |s: Silence, expected: &str| assert!(s.check(10).is_err_and(|e| e.contains(expected)), "{expected}");
+        check(silence("", "", 0, 100), "at least one matcher required");
+        check(silence("", "a=~\".*\"", 0, 100), "must not match the empty string");
+        check(silence("", "a=1", 100, 100), "must not be before start");
+        check(silence("", "a=1", 0, 5), "in the past");
+    }
+}

@@ -1,0 +1,198 @@
+//! Functions of templates in messages, and the templates that are always there, as Alertmanager has them.
+//!
+//! `default.tmpl` and `email.tmpl` are Alertmanager's own texts (Apache-2.0): whoever moves here has built on their names.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::builtins::texts_of;
+use super::escape::query_unescape;
+use super::exec::Call;
+use super::humanize::{humanize_duration, title, to_float};
+use super::prometheus::{re_match, re_replace_all, text};
+use super::time::{Time, parse};
+use super::value::{ListKind, Map, MapKind, Safe, Value};
+use super::{Function, Functions, Param, Templates};
+
+type Outcome = Result<Value, String>;
+
+const fn function(
+    name: &'static str,
+    params: &'static [Param],
+    variadic: bool,
+    call: fn(&mut Call<'_, '_>, &[Value]) -> Outcome,
+) -> Function {
+    Function { name, params, variadic, call }
+}
+
+/// Gives the templates that every message may name.
+pub fn default_templates() -> Templates {
+    let mut templates = Templates::new(MESSAGE_FUNCTIONS);
+    for (name, text) in [("default.tmpl", include_str!("default.tmpl")), ("email.tmpl", include_str!("email.tmpl"))] {
+        templates.add(name, text).expect("a test parses them");
+    }
+    templates
+}
+
+fn time_of(value: &Value) -> Time {
+    match value {
+        Value::Time(time) => *time,
+        _ => Time::zero(),
+    }
+}
+
+/// Functions of messages.
+pub static MESSAGE_FUNCTIONS: Functions = &[
+    function("toUpper", &[Param::Text], false, |_, args| Ok(Value::text(text(args, 0).to_uppercase()))),
+    function("toLower", &[Param::Text], false, |_, args| Ok(Value::text(text(args, 0).to_lowercase()))),
+    function("title", &[Param::Text], false, |_, args| Ok(Value::text(title(&text(args, 0), true)))),
+    function("trimSpace", &[Param::Text], false, |_, args| Ok(Value::text(text(args, 0).trim()))),
+    function("join", &[Param::Text, Param::Texts], false, |call, args| {
+        let joined = texts_of(&args[1]).join(&text(args, 0));
+        call.make(joined.len())?;
+        Ok(Value::text(joined))
+    }),
+    function("match", &[Param::Text, Param::Text], false, re_match),
+    function("reReplaceAll", &[Param::Text, Param::Text, Param::Text], false, re_replace_all),
+    function("safeHtml", &[Param::Text], false, |_, args| Ok(Value::Safe(Safe::Html, text(args, 0)))),
+    function("safeUrl", &[Param::Text], false, |_, args| Ok(Value::Safe(Safe::Url, text(args, 0)))),
+    function("urlUnescape", &[Param::Text], false, |_, args| query_unescape(&text(args, 0)).map(Value::text)),
+    function("stringSlice", &[Param::Text], true, |_, args| Ok(Value::list(ListKind::Texts, args.to_vec()))),
+    function("list", &[Param::Any], true, |_, args| Ok(Value::list(ListKind::Any, args.to_vec()))),
+    function("append", &[Param::List, Param::Any], true, |_, args| {
+        let mut items = match &args[0] {
+            Value::List(list) => list.items.clone(),
+            _ => Vec::new(),
+        };
+        items.extend_from_slice(&args[1..]);
+        Ok(Value::list(ListKind::Any, items))
+    }),
+    function("dict", &[Param::Any], true, dict),
+    function("toJson", &[Param::Any], false, |call, args| {
+        let mut out = String::new();
+        args[0].json(&mut out);
+        call.make(out.len())?;
+        Ok(Value::text(out))
+    }),
+    function("base64encode", &[Param::Text], false, |_, args| Ok(Value::text(encode(text(args, 0).as_bytes())))),
+    function("base64decode", &[Param::Text], false, |_, args| {
+        let bytes = decode(&text(args, 0))?;
+        String::from_utf8(bytes).map(Value::text).map_err(|_| "not UTF-8".to_owned())
+    }),
+    function("date", &[Param::Text, Param::Time], false, |call, args| {
+        let shown = time_of(&args[1]).format(&text(args, 0));
+        call.make(shown.len())?;
+        Ok(Value::text(shown))
+    }),
+    function("tz", &[Param::Text, Param::Time], false, |_, args| {
+        time_of(&args[1]).in_zone(&text(args, 0)).map(Value::Time)
+    }),
+    function("now", &[], false, |call, _| Ok(Value::Time(Time::from_nanos(call.host().now_ns)))),
+    function("since", &[Param::Time], false, |call, args| {
+        let nanos = call.host().now_ns - time_of(&args[0]).nanos();
+        Ok(Value::Duration(nanos.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64))
+    }),
+    function("humanizeDuration", &[Param::Any], false, |_, args| {
+        Ok(Value::text(humanize_duration(to_float(&args[0])?)))
+    }),
+    function("toDate", &[Param::Text, Param::Text], false, |_, args| {
+        Ok(Value::Time(parse(&text(args, 0), &text(args, 1)).unwrap_or_else(|_| Time::zero())))
+    }),
+    function("mustToDate", &[Param::Text, Param::Text], false, |_, args| {
+        parse(&text(args, 0), &text(args, 1)).map(Value::Time)
+    }),
+    function("routeLabels", &[Param::Text], false, route_label),
+];
+
+fn dict(_: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
+    if !args.len().is_multiple_of(2) {
+        return Err("dict requires an even number of arguments".to_owned());
+    }
+    let mut entries = BTreeMap::new();
+    for pair in args.chunks_exact(2) {
+        let Value::Text(name) = &pair[0] else { return Err("dict keys must be strings".to_owned()) };
+        entries.insert(name.to_string(), pair[1].clone());
+    }
+    Ok(Value::Map(Arc::new(Map { kind: MapKind::Any, entries })))
+}
+
+/// Renders a label of the route, which may name others.
+fn route_label(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
+    let name = text(args, 0);
+    let Some(raw) = call.host().route_labels.and_then(|labels| labels.get(&*name)).cloned() else {
+        return Ok(Value::text(""));
+    };
+    if let Some(done) = call.exec.rendered.get(&*name) {
+        return Ok(Value::text(done));
+    }
+    if call.exec.rendering.iter().any(|busy| **busy == *name) {
+        let cycle = [call.exec.rendering.join(" -> "), name.to_string()].join(" -> ");
+        return Err(format!("route label cycle detected: {cycle}"));
+    }
+    call.exec.rendering.push(name.to_string());
+    let mut templates = call.exec.templates.clone();
+    let data = call.exec.data.clone();
+    let outcome = match templates.add("", &raw) {
+        Ok(()) => call.exec.nested(&templates, "", &data),
+        Err(e) => Err(e.to_string()),
+    };
+    call.exec.rendering.pop();
+    let done = outcome?;
+    call.exec.rendered.insert(name.to_string(), done.clone());
+    Ok(Value::text(done))
+}
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Base64 with the alphabet of URLs, padded.
+fn encode(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let value = chunk.iter().fold(0_u32, |v, b| v << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
+        for i in 0..4 {
+            let digit = ALPHABET[(value >> (18 - 6 * i)) as usize & 63] as char;
+            out.push(if i <= chunk.len() { digit } else { '=' });
+        }
+    }
+    out
+}
+
+fn decode(text: &str) -> Result<Vec<u8>, String> {
+    let bad = |at: usize| format!("illegal base64 data at input byte {at}");
+    let digits = text.trim_end_matches('=');
+    if !text.len().is_multiple_of(4) || text.len() - digits.len() > 2 {
+        return Err(bad(text.len()));
+    }
+    let mut out = Vec::with_capacity(digits.len() * 3 / 4);
+    let (mut value, mut bits) = (0_u32, 0);
+    for (i, byte) in digits.bytes().enumerate() {
+        let digit = ALPHABET.iter().position(|a| *a == byte).ok_or_else(|| bad(i))?;
+        (value, bits) = (value << 6 | digit as u32, bits + 6);
+        if bits >= 8 {
+            bits -= 8;
+            out.push((value >> bits) as u8);
+            value &= (1 << bits) - 1;
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64() {
+        for text in ["", "a", "ab", "abc", "häß?>"] {
+            assert_eq!(decode(&encode(text.as_bytes())).as_deref(), Ok(text.as_bytes()), "{text}");
+        }
+        assert_eq!(encode(b"ab?>"), "YWI_Pg==");
+        assert!(decode("a").is_err() && decode("!!!!").is_err());
+    }
+
+    #[test]
+    fn defaults_parse() {
+        let templates = default_templates();
+        assert!(templates.names().any(|n| n == "email.default.html"));
+    }
+}

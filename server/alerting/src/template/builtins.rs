@@ -1,0 +1,244 @@
+//! The functions that Go's templates have by themselves.
+
+use std::cmp::Ordering;
+
+use super::escape::{html_escape, js_escape, query_escape};
+use super::exec::Call;
+use super::value::{ListKind, Value, sprint};
+use super::{Function, Functions, Param, printf};
+
+type Outcome = Result<Value, String>;
+
+const fn function(
+    name: &'static str,
+    params: &'static [Param],
+    variadic: bool,
+    call: fn(&mut Call<'_, '_>, &[Value]) -> Outcome,
+) -> Function {
+    Function { name, params, variadic, call }
+}
+
+/// Go's own functions.
+pub static BUILTINS: Functions = &[
+    // Evaluated where arguments are not evaluated yet.
+    function("and", &[Param::Any], true, |_, _| Ok(Value::Nil)),
+    function("or", &[Param::Any], true, |_, _| Ok(Value::Nil)),
+    function("not", &[Param::Any], false, |_, args| Ok(Value::Bool(!args[0].truth()))),
+    function("call", &[Param::Any, Param::Any], true, |_, args| match &args[0] {
+        Value::Nil => Err("call of nil".to_owned()),
+        value => Err(format!("non-function of type {}", value.type_name())),
+    }),
+    function("len", &[Param::Any], false, |_, args| length(&args[0])),
+    function("index", &[Param::Any, Param::Any], true, |_, args| index(args)),
+    function("slice", &[Param::Any, Param::Any], true, |_, args| slice(args)),
+    function("print", &[Param::Any], true, |call, args| made(call, args, sprint(args))),
+    function("println", &[Param::Any], true, |call, args| {
+        let texts: Vec<String> = args.iter().map(Value::printed).collect();
+        made(call, args, texts.join(" ") + "\n")
+    }),
+    function("printf", &[Param::Text, Param::Any], true, |call, args| {
+        let form = args[0].as_text().cloned().unwrap_or_default();
+        printf::format(&form, &args[1..], |bytes| call.make(bytes)).map(Value::text)
+    }),
+    function("html", &[Param::Any], true, |call, args| {
+        let text = html_escape(&shown(args));
+        made(call, args, text)
+    }),
+    function("js", &[Param::Any], true, |call, args| {
+        let text = js_escape(&shown(args));
+        made(call, args, text)
+    }),
+    function("urlquery", &[Param::Any], true, |call, args| {
+        let text = query_escape(&shown(args));
+        made(call, args, text)
+    }),
+    function("eq", &[Param::Any, Param::Any], true, |_, args| {
+        let (first, rest) = args.split_first().ok_or("missing argument for comparison")?;
+        if rest.is_empty() {
+            return Err("missing argument for comparison".to_owned());
+        }
+        for other in rest {
+            if equal(first, other)? {
+                return Ok(Value::Bool(true));
+            }
+        }
+        Ok(Value::Bool(false))
+    }),
+    function("ne", &[Param::Any, Param::Any], false, |_, args| Ok(Value::Bool(!equal(&args[0], &args[1])?))),
+    function("lt", &[Param::Any, Param::Any], false, |_, args| Ok(Value::Bool(less(&args[0], &args[1])?))),
+    function("le", &[Param::Any, Param::Any], false, |_, args| {
+        Ok(Value::Bool(less(&args[0], &args[1])? || equal(&args[0], &args[1])?))
+    }),
+    function("gt", &[Param::Any, Param::Any], false, |_, args| {
+        Ok(Value::Bool(!(less(&args[0], &args[1])? || equal(&args[0], &args[1])?)))
+    }),
+    function("ge", &[Param::Any, Param::Any], false, |_, args| Ok(Value::Bool(!less(&args[0], &args[1])?))),
+];
+
+fn made(call: &mut Call<'_, '_>, args: &[Value], text: String) -> Outcome {
+    call.make(args.len())?;
+    Ok(Value::text(text))
+}
+
+/// Gives arguments as one text; nothing shows as in a template.
+fn shown(args: &[Value]) -> String {
+    match args {
+        [Value::Nil] => "<no value>".to_owned(),
+        args => sprint(args),
+    }
+}
+
+fn length(value: &Value) -> Outcome {
+    let length = match value {
+        Value::Text(text) | Value::Safe(_, text) => text.len(),
+        Value::List(list) => list.items.len(),
+        Value::Map(map) => map.entries.len(),
+        Value::Nil => return Err("len of nil pointer".to_owned()),
+        other => return Err(format!("len of type {}", other.type_name())),
+    };
+    Ok(Value::Int(length as i64))
+}
+
+/// Gives a place within `length`.
+fn place(index: &Value, length: usize) -> Result<usize, String> {
+    let wanted = match index {
+        Value::Int(i) => i128::from(*i),
+        Value::Uint(u) => i128::from(*u),
+        Value::Nil => return Err("cannot index slice/array with nil".to_owned()),
+        other => return Err(format!("cannot index slice/array with type {}", other.type_name())),
+    };
+    usize::try_from(wanted).ok().filter(|i| *i <= length).ok_or_else(|| format!("index out of range: {wanted}"))
+}
+
+fn index(args: &[Value]) -> Outcome {
+    let (first, rest) = args.split_first().ok_or("missing argument")?;
+    let mut value = first.clone();
+    if value == Value::Nil {
+        return Err("index of untyped nil".to_owned());
+    }
+    for key in rest {
+        value = match &value {
+            Value::List(list) => {
+                let at = place(key, list.items.len())?;
+                list.items.get(at).cloned().ok_or_else(|| format!("index out of range: {at}"))?
+            }
+            Value::Text(text) => {
+                let at = place(key, text.len())?;
+                let byte = text.as_bytes().get(at).ok_or_else(|| format!("index out of range: {at}"))?;
+                Value::Uint(u64::from(*byte))
+            }
+            Value::Map(map) => {
+                let name = match key {
+                    Value::Text(name) => name,
+                    Value::Nil => return Err("value is nil; should be of type string".to_owned()),
+                    other => return Err(format!("value has type {}; should be string", other.type_name())),
+                };
+                map.entries.get(&**name).cloned().unwrap_or_else(|| map.kind.zero())
+            }
+            other => return Err(format!("can't index item of type {}", other.type_name())),
+        };
+    }
+    Ok(value)
+}
+
+fn slice(args: &[Value]) -> Outcome {
+    let (value, bounds) = args.split_first().ok_or("missing argument")?;
+    if bounds.len() > 3 {
+        return Err(format!("too many slice indexes: {}", bounds.len()));
+    }
+    let length = match value {
+        Value::Text(_) if bounds.len() == 3 => return Err("cannot 3-index slice a string".to_owned()),
+        Value::Text(text) => text.len(),
+        Value::List(list) => list.items.len(),
+        Value::Nil => return Err("slice of untyped nil".to_owned()),
+        other => return Err(format!("can't slice item of type {}", other.type_name())),
+    };
+    let mut places = [0, length, length];
+    for (slot, bound) in places.iter_mut().zip(bounds) {
+        *slot = place(bound, length)?;
+    }
+    let [from, to, cap] = places;
+    if from > to {
+        return Err(format!("invalid slice index: {from} > {to}"));
+    }
+    if to > cap {
+        return Err(format!("invalid slice index: {to} > {cap}"));
+    }
+    match value {
+        // A cut within a character leaves what is no text; it shows as it does when printed.
+        Value::Text(text) => Ok(Value::text(String::from_utf8_lossy(&text.as_bytes()[from..to]))),
+        Value::List(list) => Ok(Value::list(list.kind, list.items[from..to].to_vec())),
+        _ => Ok(Value::Nil),
+    }
+}
+
+/// The kinds that can be compared.
+#[derive(Debug, Clone, Copy)]
+enum Basic<'a> {
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Float(f64),
+    Text(&'a str),
+}
+
+fn basic(value: &Value) -> Option<Basic<'_>> {
+    Some(match value {
+        Value::Bool(value) => Basic::Bool(*value),
+        Value::Int(value) | Value::Duration(value) | Value::Named(_, value, _) => Basic::Int(*value),
+        Value::Uint(value) => Basic::Uint(*value),
+        Value::Float(value) => Basic::Float(*value),
+        Value::Text(text) | Value::Safe(_, text) => Basic::Text(text),
+        _ => return None,
+    })
+}
+
+fn incompatible(a: &Value, b: &Value) -> String {
+    format!("incompatible types for comparison: {} and {}", a.type_name(), b.type_name())
+}
+
+fn equal(a: &Value, b: &Value) -> Result<bool, String> {
+    match (basic(a), basic(b)) {
+        (Some(Basic::Bool(a)), Some(Basic::Bool(b))) => Ok(a == b),
+        (Some(Basic::Int(a)), Some(Basic::Int(b))) => Ok(a == b),
+        (Some(Basic::Uint(a)), Some(Basic::Uint(b))) => Ok(a == b),
+        (Some(Basic::Float(a)), Some(Basic::Float(b))) => Ok(a == b),
+        (Some(Basic::Text(a)), Some(Basic::Text(b))) => Ok(a == b),
+        (Some(Basic::Int(a)), Some(Basic::Uint(b))) | (Some(Basic::Uint(b)), Some(Basic::Int(a))) => {
+            Ok(u64::try_from(a) == Ok(b))
+        }
+        _ if *a == Value::Nil || *b == Value::Nil => Ok(a == b),
+        (Some(_), _) | (_, Some(_)) => Err(incompatible(a, b)),
+        (None, None) => match (a, b) {
+            (Value::List(_) | Value::Map(_), _) | (_, Value::List(_) | Value::Map(_)) => {
+                Err(format!("non-comparable type {}: {}", b.printed(), b.type_name()))
+            }
+            _ => Ok(a == b),
+        },
+    }
+}
+
+fn less(a: &Value, b: &Value) -> Result<bool, String> {
+    const INVALID: &str = "invalid type for comparison";
+    let (x, y) = (basic(a).ok_or(INVALID)?, basic(b).ok_or(INVALID)?);
+    match (x, y) {
+        (Basic::Int(x), Basic::Int(y)) => Ok(x < y),
+        (Basic::Uint(x), Basic::Uint(y)) => Ok(x < y),
+        (Basic::Float(x), Basic::Float(y)) => Ok(x.partial_cmp(&y) == Some(Ordering::Less)),
+        (Basic::Text(x), Basic::Text(y)) => Ok(x < y),
+        (Basic::Int(x), Basic::Uint(y)) => Ok(x < 0 || (x as u64) < y),
+        (Basic::Uint(x), Basic::Int(y)) => Ok(y >= 0 && x < y as u64),
+        (Basic::Bool(_), Basic::Bool(_)) => Err(INVALID.to_owned()),
+        _ => Err(incompatible(a, b)),
+    }
+}
+
+/// Gives the texts of a list of them.
+pub(super) fn texts_of(value: &Value) -> Vec<String> {
+    match value {
+        Value::List(list) if matches!(list.kind, ListKind::Texts | ListKind::Strings) => {
+            list.items.iter().filter_map(|item| item.as_text().map(ToString::to_string)).collect()
+        }
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,93 @@
+//! Escaping as Go's `html`, `js` and `urlquery` do it.
+
+/// Escapes a text for HTML.
+pub fn html_escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\0' => out.push('\u{fffd}'),
+            '"' => out.push_str("&#34;"),
+            '\'' => out.push_str("&#39;"),
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Escapes a text for a string of JavaScript.
+pub(super) fn js_escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' | '\'' | '"' => {
+                out.push('\\');
+                out.push(c);
+            }
+            '<' | '>' | '&' | '=' => out += &format!("\\u{:04X}", c as u32),
+            c if c < ' ' => out += &format!("\\u{:04X}", c as u32),
+            c if c.is_control() => out += &format!("\\u{:04X}", c as u32),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Escapes a text for the query of a URL, as Go's `url.QueryEscape` does.
+pub fn query_escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(byte as char),
+            b' ' => out.push('+'),
+            byte => out += &format!("%{byte:02X}"),
+        }
+    }
+    out
+}
+
+/// Undoes [`query_escape`].
+///
+/// # Errors
+/// A `%` without two hex digits behind it, or bytes that are no text.
+pub(super) fn query_unescape(text: &str) -> Result<String, String> {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut i = 0;
+    while i < bytes.len() {
+        match bytes[i] {
+            b'+' => out.push(b' '),
+            b'%' => {
+                let digits = bytes.get(i + 1..i + 3).and_then(|d| std::str::from_utf8(d).ok());
+                let byte = digits
+                    .filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))
+                    .and_then(|d| u8::from_str_radix(d, 16).ok());
+                let Some(byte) = byte else {
+                    let rest = String::from_utf8_lossy(&bytes[i..(i + 3).min(bytes.len())]).into_owned();
+                    return Err(format!("invalid URL escape {}", crate::text::quote(&rest)));
+                };
+                out.push(byte);
+                i += 2;
+            }
+            byte => out.push(byte),
+        }
+        i += 1;
+    }
+    String::from_utf8(out).map_err(|_| "not UTF-8".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escaped() {
+        assert_eq!(html_escape("<a href=\"x\">'&"), "&lt;a href=&#34;x&#34;&gt;&#39;&amp;");
+        assert_eq!(js_escape("'<é\n"), "\\'\\u003Cé\\u000A");
+        assert_eq!(query_escape("a b&ü/~"), "a+b%26%C3%BC%2F~");
+        assert_eq!(query_unescape("a+b%26%C3%BC").as_deref(), Ok("a b&ü"));
+        assert!(query_unescape("%zz").is_err() && query_unescape("%e").is_err());
+    }
+}

@@ -1,0 +1,67 @@
+//! Arguments of functions and methods: how many, and of which types.
+
+use super::super::value::{ListKind, Value};
+use super::super::{ExecError, Param};
+use super::frame::{Frame, fail};
+
+pub(super) fn param(params: &[Param], variadic: bool, idx: usize) -> Option<Param> {
+    match params.get(idx) {
+        Some(param) => Some(*param),
+        None if variadic => params.last().copied(),
+        None => None,
+    }
+}
+
+/// Checks number and types of arguments.
+pub(super) fn check_args(
+    frame: &Frame<'_>,
+    name: &str,
+    params: &[Param],
+    variadic: bool,
+    values: &mut [Value],
+    given: usize,
+) -> Result<(), Box<ExecError>> {
+    let fixed = params.len() - usize::from(variadic);
+    if variadic && values.len() < fixed {
+        return Err(fail(frame, format!("wrong number of args for {name}: want at least {fixed} got {given}")));
+    }
+    if !variadic && values.len() != fixed {
+        return Err(fail(frame, format!("wrong number of args for {name}: want {fixed} got {}", values.len())));
+    }
+    for (i, value) in values.iter().enumerate() {
+        let Some(param) = param(params, variadic, i) else { continue };
+        if !takes(param, value) {
+            let message = if *value == Value::Nil {
+                format!("invalid value; expected {}", param.type_name())
+            } else {
+                format!("wrong type for value; expected {}; got {}", param.type_name(), value.type_name())
+            };
+            return Err(fail(frame, message));
+        }
+    }
+    Ok(())
+}
+
+fn takes(param: Param, value: &Value) -> bool {
+    match (param, value) {
+        (Param::Any, _) => true,
+        (Param::Text, Value::Text(_)) => true,
+        (Param::Time, Value::Time(_)) => true,
+        (Param::Query, Value::List(list)) => list.kind == ListKind::Query,
+        (Param::Sample, Value::Struct(fields)) => fields.type_name == "*template.sample",
+        (Param::Texts, Value::List(list)) => matches!(list.kind, ListKind::Texts | ListKind::Strings),
+        (Param::List, Value::List(list)) => list.kind == ListKind::Any,
+        // What may be nil in Go takes nothing as its empty value.
+        (Param::Query | Param::Texts | Param::List, Value::Nil) => true,
+        _ => false,
+    }
+}
+
+pub(super) fn size(value: &Value) -> usize {
+    match value {
+        Value::Text(text) | Value::Safe(_, text) => text.len(),
+        Value::List(list) => list.items.len() * size_of::<Value>(),
+        Value::Map(map) => map.entries.len() * 2 * size_of::<Value>(),
+        _ => 0,
+    }
+}

@@ -1,0 +1,57 @@
+//! One template that runs: its variables, and where it is for errors.
+
+use super::super::ast::{Arg, Command, Pipe};
+use super::super::value::Value;
+use super::super::{ExecError, Source};
+use crate::text::quote;
+
+/// Where an error is said to be: the last thing that was looked at.
+#[derive(Clone, Copy)]
+pub(super) enum At<'t> {
+    Nothing,
+    Pipe(&'t Pipe),
+    Command(&'t Command),
+    Arg(&'t Arg),
+    Template(usize, &'t str, Option<&'t Pipe>),
+}
+
+/// One template that is run: what it is called, its text, its variables.
+pub(super) struct Frame<'t> {
+    pub(super) name: &'t str,
+    pub(super) source: &'t Source,
+    pub(super) variables: Vec<(String, Value)>,
+    pub(super) at: At<'t>,
+}
+
+pub(super) fn variable(frame: &Frame<'_>, name: &str) -> Value {
+    let found = frame.variables.iter().rev().find(|(n, _)| n == name);
+    found.map_or(Value::Nil, |(_, value)| value.clone())
+}
+
+pub(super) fn set(frame: &mut Frame<'_>, name: &str, value: Value) {
+    if let Some(slot) = frame.variables.iter_mut().rev().find(|(n, _)| n == name) {
+        slot.1 = value;
+    }
+}
+
+#[allow(clippy::unnecessary_box_returns, reason = "results hold it boxed")]
+pub(super) fn fail(frame: &Frame<'_>, message: impl Into<String>) -> Box<ExecError> {
+    let message = message.into();
+    let (pos, context) = match frame.at {
+        At::Nothing => {
+            let shown = format!("template: {}: {message}", frame.source.name);
+            return Box::new(ExecError { line: 0, column: 0, message, shown });
+        }
+        At::Pipe(pipe) => (pipe.pos, pipe.to_string()),
+        At::Command(command) => (command.pos, command.to_string()),
+        At::Arg(arg) => (arg.pos, arg.to_string()),
+        At::Template(pos, name, pipe) => {
+            let data = pipe.map_or_else(String::new, |pipe| format!(" {pipe}"));
+            (pos, format!("{{{{template {}{data}}}}}", quote(name)))
+        }
+    };
+    let (line, column, bytes) = frame.source.place(pos);
+    let source = &frame.source.name;
+    let shown = format!("template: {source}:{line}:{bytes}: executing {} at <{context}>: {message}", quote(frame.name));
+    Box::new(ExecError { line, column, message, shown })
+}

@@ -1,0 +1,419 @@
+//! Escaping by the place in a page, as Go's `html/template` does it, for the HTML of e-mails.
+//!
+//! The texts of the template move a small machine through the page; a value is escaped for the place where it is
+//! printed: text, attribute, URL, script, style. What no place can hold becomes `ZgotmplZ`, Go's mark for it.
+
+use super::escape::html_escape;
+use super::value::{Safe, Value};
+
+/// Where in a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum State {
+    #[default]
+    Text,
+    /// Within `<!-- -->`, which is left out, as Go does.
+    Comment,
+    /// Behind `<name`, between attributes.
+    Tag,
+    AttrName,
+    AfterName,
+    BeforeValue,
+    /// Within a value, up to its quote; a space: unquoted.
+    AttrValue(char),
+    /// Within an element whose text is no markup.
+    Raw(Raw),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Raw {
+    Script,
+    Style,
+    Title,
+    Textarea,
+}
+
+impl Raw {
+    fn end(self) -> &'static str {
+        match self {
+            Self::Script => "</script",
+            Self::Style => "</style",
+            Self::Title => "</title",
+            Self::Textarea => "</textarea",
+        }
+    }
+}
+
+/// What an attribute holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Holds {
+    #[default]
+    Plain,
+    Url,
+    Script,
+    Style,
+}
+
+/// How far a URL is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum UrlPart {
+    #[default]
+    Start,
+    Path,
+    Query,
+}
+
+/// The place in a page.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    state: State,
+    element: String,
+    attribute: String,
+    holds: Holds,
+    url: UrlPart,
+}
+
+const URL_ATTRIBUTES: [&str; 15] = [
+    "action",
+    "archive",
+    "background",
+    "cite",
+    "classid",
+    "codebase",
+    "data",
+    "formaction",
+    "href",
+    "icon",
+    "longdesc",
+    "manifest",
+    "poster",
+    "profile",
+    "src",
+];
+
+impl Page {
+    /// Moves through a text of the template; gives what of it is written.
+    pub(super) fn text(&mut self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(c) = rest.chars().next() {
+            let taken = self.step(rest, c);
+            if self.state != State::Comment && !rest.starts_with("-->") && !rest.starts_with("<!--") {
+                out.push_str(&rest[..taken]);
+            }
+            rest = &rest[taken..];
+        }
+        out
+    }
+
+    fn step(&mut self, rest: &str, c: char) -> usize {
+        let one = c.len_utf8();
+        match self.state {
+            State::Text if rest.starts_with("<!--") => {
+                self.state = State::Comment;
+                4
+            }
+            State::Comment => {
+                if rest.starts_with("-->") {
+                    self.state = State::Text;
+                    return 3;
+                }
+                one
+            }
+            State::Text if c == '<' => self.open(rest),
+            State::Text => one,
+            State::Raw(raw) => {
+                let end = rest.get(..raw.end().len()).is_some_and(|head| head.eq_ignore_ascii_case(raw.end()));
+                if end {
+                    self.state = State::Tag;
+                    self.element.clear();
+                    return raw.end().len();
+                }
+                one
+            }
+            State::Tag | State::AttrName | State::AfterName => {
+                self.in_tag(c);
+                one
+            }
+            State::BeforeValue => {
+                self.begin_value(c);
+                one
+            }
+            State::AttrValue(quote) => {
+                let ends = if quote == ' ' { c.is_ascii_whitespace() || c == '>' } else { c == quote };
+                if ends {
+                    self.state = State::Tag;
+                    if c == '>' {
+                        self.close();
+                    }
+                } else {
+                    self.in_value(c);
+                }
+                one
+            }
+        }
+    }
+
+    fn open(&mut self, rest: &str) -> usize {
+        let body = rest[1..].strip_prefix('/').unwrap_or(&rest[1..]);
+        let length = body.find(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != ':').unwrap_or(body.len());
+        if !body.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            return 1;
+        }
+        let closes = rest[1..].starts_with('/');
+        self.element = if closes { String::new() } else { body[..length].to_ascii_lowercase() };
+        self.attribute.clear();
+        self.state = State::Tag;
+        1 + usize::from(closes) + length
+    }
+
+    fn in_tag(&mut self, c: char) {
+        match c {
+            '>' => self.close(),
+            '=' if self.state != State::Tag => self.state = State::BeforeValue,
+            c if c.is_ascii_whitespace() || c == '/' => {
+                self.state = if self.state == State::Tag { State::Tag } else { State::AfterName };
+            }
+            c => {
+                if self.state != State::AttrName {
+                    self.attribute.clear();
+                }
+                self.state = State::AttrName;
+                self.attribute.extend(c.to_lowercase());
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        self.state = match self.element.as_str() {
+            "script" => State::Raw(Raw::Script),
+            "style" => State::Raw(Raw::Style),
+            "title" => State::Raw(Raw::Title),
+            "textarea" => State::Raw(Raw::Textarea),
+            _ => State::Text,
+        };
+    }
+
+    fn begin_value(&mut self, c: char) {
+        if c.is_ascii_whitespace() {
+            return;
+        }
+        self.begin();
+        match c {
+            '"' | '\'' => self.state = State::AttrValue(c),
+            '>' => {
+                self.state = State::Tag;
+                self.close();
+            }
+            c => {
+                self.state = State::AttrValue(' ');
+                self.in_value(c);
+            }
+        }
+    }
+
+    /// Begins a value: what the attribute holds follows from its name.
+    fn begin(&mut self) {
+        let name = self.attribute.strip_prefix("data-").unwrap_or(&self.attribute);
+        let name = name.rsplit(':').next().unwrap_or(name);
+        self.url = UrlPart::Start;
+        self.holds =
+            if URL_ATTRIBUTES.contains(&name) || name.contains("src") || name.contains("uri") || name.contains("url") {
+                Holds::Url
+            } else if name.starts_with("on") {
+                Holds::Script
+            } else if name == "style" {
+                Holds::Style
+            } else {
+                Holds::Plain
+            };
+    }
+
+    fn in_value(&mut self, c: char) {
+        if self.holds == Holds::Url {
+            self.url = match (self.url, c) {
+                (_, '?' | '#') => UrlPart::Query,
+                (UrlPart::Start, c) if c.is_ascii_whitespace() => UrlPart::Start,
+                (UrlPart::Start, _) => UrlPart::Path,
+                (part, _) => part,
+            };
+        }
+    }
+
+    /// Gives a value as it is written here, and moves on.
+    pub(super) fn value(&mut self, value: &Value) -> String {
+        let shown = match value {
+            Value::Nil => String::new(),
+            value => value.printed(),
+        };
+        match self.state {
+            State::Text => match value {
+                Value::Safe(Safe::Html, text) => text.to_string(),
+                _ => html_escape(&shown),
+            },
+            State::Raw(Raw::Title | Raw::Textarea) => html_escape(&shown),
+            State::Raw(Raw::Script) => script_value(value, &shown),
+            State::Raw(Raw::Style) => style_value(&shown),
+            State::Comment => String::new(),
+            State::Tag | State::AttrName | State::AfterName => {
+                if shown.chars().all(|c| c.is_ascii_alphanumeric()) && !shown.starts_with("on") {
+                    self.state = State::AttrName;
+                    self.attribute += &shown.to_ascii_lowercase();
+                    shown
+                } else {
+                    "ZgotmplZ".to_owned()
+                }
+            }
+            State::BeforeValue => {
+                self.begin();
+                self.state = State::AttrValue(' ');
+                self.attribute_value(value, &shown, true)
+            }
+            State::AttrValue(quote) => self.attribute_value(value, &shown, quote == ' '),
+        }
+    }
+
+    fn attribute_value(&mut self, value: &Value, shown: &str, unquoted: bool) -> String {
+        let inner = match self.holds {
+            // Markup in an attribute would show its tags; Go takes them out.
+            Holds::Plain => match value {
+                Value::Safe(Safe::Html, text) => strip_tags(text),
+                _ => shown.to_owned(),
+            },
+            Holds::Script => script_value(value, shown),
+            Holds::Style => style_value(shown),
+            Holds::Url => {
+                let safe = matches!(value, Value::Safe(Safe::Url, _));
+                let url = match self.url {
+                    UrlPart::Query if !safe => percent(shown, false),
+                    UrlPart::Start if !safe && !has_safe_scheme(shown) => "#ZgotmplZ".to_owned(),
+                    _ => percent(shown, true),
+                };
+                shown.chars().for_each(|c| self.in_value(c));
+                url
+            }
+        };
+        let escaped = html_escape(&inner);
+        if unquoted { unquoted_escape(&escaped) } else { escaped }
+    }
+}
+
+fn unquoted_escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\t' | '\n' | '\x0b' | '\x0c' | '\r' | ' ' | '=' | '`' | '+' => out += &format!("&#{};", c as u32),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn strip_tags(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut inside = false;
+    for c in text.chars() {
+        match c {
+            '<' => inside = true,
+            '>' if inside => inside = false,
+            c if !inside => out.push(c),
+            _ => {}
+        }
+    }
+    out
+}
+
+/// Says whether a URL is relative, or of a scheme that runs nothing.
+fn has_safe_scheme(url: &str) -> bool {
+    match url.split_once(':') {
+        Some((scheme, _)) if !scheme.contains('/') => {
+            ["http", "https", "mailto"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+        }
+        _ => true,
+    }
+}
+
+/// Escapes for a URL; `keep`: what separates its parts stays.
+fn percent(text: &str, keep: bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    let bytes = text.as_bytes();
+    for (i, byte) in bytes.iter().enumerate() {
+        let plain = match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => true,
+            b'!' | b'#' | b'$' | b'&' | b'*' | b'+' | b',' | b'/' | b':' | b';' | b'=' | b'?' | b'@' | b'[' | b']' => {
+                keep
+            }
+            b'%' => keep && bytes.get(i + 1..i + 3).is_some_and(|d| d.iter().all(u8::is_ascii_hexdigit)),
+            _ => false,
+        };
+        if plain {
+            out.push(*byte as char);
+        } else {
+            out += &format!("%{byte:02x}");
+        }
+    }
+    out
+}
+
+/// Writes a value as JavaScript sees it.
+fn script_value(value: &Value, shown: &str) -> String {
+    let mut json = String::new();
+    match value {
+        Value::Nil => return "null".to_owned(),
+        Value::Time(_) | Value::Duration(_) | Value::Named(..) | Value::Histogram(_) => {
+            Value::text(shown).json(&mut json);
+        }
+        value => value.json(&mut json),
+    }
+    let number = json.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+    if number { format!(" {json} ") } else { json }
+}
+
+/// Leaves what can do no harm in a style sheet.
+fn style_value(shown: &str) -> String {
+    let harmless = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '.' | '#' | '%' | ',' | '!');
+    let lower = shown.to_ascii_lowercase();
+    if shown.chars().all(harmless)
+        && !lower.contains("expression")
+        && !lower.contains("mozbinding")
+        && !shown.contains("--")
+    {
+        shown.to_owned()
+    } else {
+        "ZgotmplZ".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Functions, MESSAGE_FUNCTIONS, Options, Templates};
+    use super::*;
+
+    fn check(template: &str, value: Value, expected: &str) {
+        let functions: Functions = MESSAGE_FUNCTIONS;
+        let mut templates = Templates::new(functions);
+        templates.add("t", template).expect(template);
+        assert_eq!(templates.run_html("t", &value, &Options::default()).as_deref(), Ok(expected), "{template}");
+    }
+
+    #[test]
+    fn by_place() {
+        check("<b>{{.}}</b>", Value::text("<i>\"x\""), "<b>&lt;i&gt;&#34;x&#34;</b>");
+        check("<b>{{. | safeHtml}}</b>", Value::text("<i>"), "<b><i></b>");
+        check("<a href=\"{{.}}\">", Value::text("http://h/a b?x=<y>&z"), "<a href=\"http://h/a%20b?x=%3cy%3e&amp;z\">");
+        check("<a href=\"{{.}}\">", Value::text("javascript:alert(1)"), "<a href=\"#ZgotmplZ\">");
+        check("<a href=\"/x?q={{.}}\">", Value::text("a&b c"), "<a href=\"/x?q=a%26b%20c\">");
+        check("<a href=\"{{. | safeUrl}}\">", Value::text("slack://x"), "<a href=\"slack://x\">");
+        check("<p title='{{.}}'>", Value::text("it's"), "<p title='it&#39;s'>");
+        check(
+            "<script>var a = {{.}};</script>{{.}}",
+            Value::text("</script>"),
+            "<script>var a = \"\\u003c/script\\u003e\";</script>&lt;/script&gt;",
+        );
+        check("<p style=\"color: {{.}}\">", Value::text("red"), "<p style=\"color: red\">");
+        check("<p style=\"color: {{.}}\">", Value::text("expression(1)"), "<p style=\"color: ZgotmplZ\">");
+        check("a<!-- {{.}} -->b", Value::text("x"), "ab");
+        check("<p class={{.}}>", Value::text("a b"), "<p class=a&#32;b>");
+        check("1 < 2 {{.}}", Value::text("<"), "1 < 2 &lt;");
+        check("{{.Foo}}", Value::Nil, "");
+    }
+}

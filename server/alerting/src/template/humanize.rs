@@ -1,0 +1,227 @@
+//! Numbers for people, as Prometheus' templates write them.
+
+use super::time::Time;
+use super::value::Value;
+use crate::text::{general, quote};
+
+/// Reads a number of a value: any number, or a text that is one.
+pub(super) fn to_float(value: &Value) -> Result<f64, String> {
+    match value {
+        Value::Float(value) => Ok(*value),
+        Value::Int(value) => Ok(*value as f64),
+        Value::Uint(value) => Ok(*value as f64),
+        Value::Duration(nanos) => Ok(*nanos as f64 / 1e9),
+        Value::Text(text) => parse_float(text),
+        other => Err(format!("can't convert {} to float", other.type_name())),
+    }
+}
+
+/// Reads a number as Go's `strconv.ParseFloat` does.
+pub(super) fn parse_float(text: &str) -> Result<f64, String> {
+    let invalid = || format!("strconv.ParseFloat: parsing {}: invalid syntax", quote(text));
+    let body = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let sign = if text.starts_with('-') { -1.0 } else { 1.0 };
+    match body.to_ascii_lowercase().as_str() {
+        "inf" | "infinity" => return Ok(sign * f64::INFINITY),
+        "nan" if body.len() == text.len() => return Ok(f64::NAN),
+        _ => {}
+    }
+    if !body.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return Err(invalid());
+    }
+    if let Some(digits) = body.strip_prefix("0x").or_else(|| body.strip_prefix("0X")) {
+        return hex_float(digits).map(|v| sign * v).ok_or_else(invalid);
+    }
+    let value: f64 = body.parse().map_err(|_| invalid())?;
+    if value.is_infinite() {
+        return Err(format!("strconv.ParseFloat: parsing {}: value out of range", quote(text)));
+    }
+    Ok(sign * value)
+}
+
+/// Reads `1.8p3` behind `0x`.
+fn hex_float(text: &str) -> Option<f64> {
+    let (mantissa, exponent) = text.split_once(['p', 'P'])?;
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    if whole.len() + fraction.len() == 0 || whole.len() + fraction.len() > 13 {
+        return None;
+    }
+    let digits = u64::from_str_radix(&format!("{whole}{fraction}"), 16).ok()?;
+    let exponent: i32 = exponent.parse().ok()?;
+    Some(digits as f64 * 2f64.powi(exponent - 4 * fraction.len() as i32))
+}
+
+fn four(value: f64) -> String {
+    general(value, Some(4), false)
+}
+
+const SMALL: [&str; 8] = ["m", "u", "n", "p", "f", "a", "z", "y"];
+
+fn small(mut value: f64) -> String {
+    let mut prefix = "";
+    for p in SMALL {
+        if value.abs() >= 1.0 {
+            break;
+        }
+        prefix = p;
+        value *= 1000.0;
+    }
+    four(value) + prefix
+}
+
+/// `humanize`
+pub(super) fn humanize(mut value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return four(value);
+    }
+    if value.abs() < 1.0 {
+        return small(value);
+    }
+    let mut prefix = "";
+    for p in ["k", "M", "G", "T", "P", "E", "Z", "Y"] {
+        if value.abs() < 1000.0 {
+            break;
+        }
+        prefix = p;
+        value /= 1000.0;
+    }
+    four(value) + prefix
+}
+
+/// `humanize1024`
+pub(super) fn humanize1024(mut value: f64) -> String {
+    if value.abs() <= 1.0 || !value.is_finite() {
+        return four(value);
+    }
+    let mut prefix = "";
+    for p in ["ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi"] {
+        if value.abs() < 1024.0 {
+            break;
+        }
+        prefix = p;
+        value /= 1024.0;
+    }
+    four(value) + prefix
+}
+
+/// `humanizeDuration`, of seconds
+pub(super) fn humanize_duration(value: f64) -> String {
+    if !value.is_finite() {
+        return four(value);
+    }
+    if value == 0.0 {
+        return four(value) + "s";
+    }
+    if value.abs() < 1.0 {
+        return small(value) + "s";
+    }
+    let sign = if value < 0.0 { "-" } else { "" };
+    let whole = value.abs() as i64;
+    let (days, hours, minutes, seconds) = (whole / 86_400, whole / 3600 % 24, whole / 60 % 60, whole % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{sign}{}s", four(value.abs())),
+        (0, 0, _) => format!("{sign}{minutes}m {seconds}s"),
+        (0, _, _) => format!("{sign}{hours}h {minutes}m {seconds}s"),
+        _ => format!("{sign}{days}d {hours}h {minutes}m {seconds}s"),
+    }
+}
+
+/// `humanizePercentage`
+pub(super) fn humanize_percentage(value: f64) -> String {
+    four(value * 100.0) + "%"
+}
+
+/// Gives the time of Unix seconds; `None`: they are no number.
+pub(super) fn to_time(value: f64) -> Result<Option<Time>, String> {
+    if !value.is_finite() {
+        return Ok(None);
+    }
+    let nanos = value * 1e9;
+    if nanos > i64::MAX as f64 || nanos < i64::MIN as f64 {
+        let shown = general(value, None, false);
+        return Err(format!("{shown} cannot be represented as a nanoseconds timestamp since it overflows int64"));
+    }
+    // Whole milliseconds, as Prometheus keeps times.
+    let nanos = nanos as i64;
+    Ok(Some(Time::from_nanos(i128::from(nanos / 1_000_000) * 1_000_000)))
+}
+
+/// `humanizeTimestamp`
+pub(super) fn humanize_timestamp(value: f64) -> Result<String, String> {
+    Ok(to_time(value)?.map_or_else(|| four(value), |time| time.to_string()))
+}
+
+/// `title`: the first letter of each word large; the rest as it is, or small.
+pub(super) fn title(text: &str, lowers: bool) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    let mut out = String::with_capacity(text.len());
+    let (mut in_word, mut titled) = (false, false);
+    for (i, c) in chars.iter().enumerate() {
+        if !belongs(&chars, i, in_word) {
+            (in_word, titled) = (false, false);
+            out.push(*c);
+            continue;
+        }
+        in_word = true;
+        let cased = c.is_lowercase() || c.is_uppercase();
+        if cased && !titled {
+            titled = true;
+            // One letter may become two (ß); only its first is large.
+            let mut upper = c.to_uppercase();
+            out.extend(upper.next());
+            out.extend(upper.flat_map(char::to_lowercase));
+        } else if lowers {
+            out.extend(c.to_lowercase());
+        } else {
+            out.push(*c);
+        }
+    }
+    out
+}
+
+/// Says whether a character is part of a word; points and apostrophes are, between letters or between digits.
+fn belongs(chars: &[char], i: usize, in_word: bool) -> bool {
+    let c = chars[i];
+    if c.is_alphanumeric() || c == '_' || matches!(c, '\u{300}'..='\u{36f}') {
+        return true;
+    }
+    let around =
+        |is: fn(char) -> bool| in_word && i > 0 && is(chars[i - 1]) && chars.get(i + 1).is_some_and(|c| is(*c));
+    match c {
+        '.' | '\'' | '\u{2019}' | '\u{2024}' => around(char::is_alphabetic) || around(char::is_numeric),
+        ':' | '\u{b7}' => around(char::is_alphabetic),
+        ',' | ';' => around(char::is_numeric),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        assert_eq!([0.0, 1.0, 1_234_567.0, 0.12].map(humanize).join(" "), "0 1 1.235M 120m");
+        assert_eq!([1.0, 1_048_576.0, 0.12].map(humanize1024).join(" "), "1 1Mi 0.12");
+        assert_eq!(
+            [90_000.0, -183_845.0, 0.0001, 1.2345].map(humanize_duration).join(", "),
+            "1d 1h 0m 0s, -2d 3h 4m 5s, 100us, 1.234s"
+        );
+        assert_eq!(humanize_percentage(1.845e19), "1.845e+21%");
+        assert_eq!(humanize_timestamp(1_435_065_584.128).as_deref(), Ok("2015-06-23 13:19:44.128 +0000 UTC"));
+        assert_eq!(humanize_timestamp(f64::NAN).as_deref(), Ok("NaN"));
+        assert!(humanize_timestamp(1e19).is_err());
+        assert_eq!(parse_float("one"), Err("strconv.ParseFloat: parsing \"one\": invalid syntax".to_owned()));
+        assert_eq!(
+            (parse_float(".12"), parse_float("+Inf"), parse_float("0x1p-2")),
+            (Ok(0.12), Ok(f64::INFINITY), Ok(0.25))
+        );
+    }
+
+    #[test]
+    fn titles() {
+        assert_eq!(title("aa bb CC", false), "Aa Bb CC");
+        assert_eq!(title("aa bb CC", true), "Aa Bb Cc");
+        assert_eq!(title("don't foo_bar foo-bar a.b 1st", true), "Don't Foo_bar Foo-Bar A.b 1St");
+    }
+}

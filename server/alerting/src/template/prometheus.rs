@@ -1,0 +1,247 @@
+//! Functions of templates in rules, as Prometheus has them, and vmalert's words for some.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use quiver_types::LabelSet;
+
+use super::builtins::texts_of;
+use super::escape::{html_escape, query_escape};
+use super::exec::Call;
+use super::humanize::{
+    humanize, humanize_duration, humanize_percentage, humanize_timestamp, humanize1024, title, to_float, to_time,
+};
+use super::value::{ListKind, Map, MapKind, Safe, Struct, Value};
+use super::{Function, Functions, Param};
+use crate::duration;
+
+/// A sample of a query, as templates see it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QueriedSample {
+    /// Labels, the name included.
+    pub labels: LabelSet,
+    /// The value.
+    pub value: Value,
+}
+
+type Outcome = Result<Value, String>;
+
+const fn function(
+    name: &'static str,
+    params: &'static [Param],
+    call: fn(&mut Call<'_, '_>, &[Value]) -> Outcome,
+) -> Function {
+    Function { name, params, variadic: false, call }
+}
+
+/// Gives a text argument.
+pub(super) fn text(args: &[Value], idx: usize) -> Arc<str> {
+    args.get(idx).and_then(Value::as_text).cloned().unwrap_or_default()
+}
+
+fn number(args: &[Value], show: fn(f64) -> String) -> Outcome {
+    Ok(Value::text(show(to_float(&args[0])?)))
+}
+
+/// Functions of rules.
+pub static RULE_FUNCTIONS: Functions = &[
+    function("query", &[Param::Text], query),
+    function("first", &[Param::Query], |_, args| match &args[0] {
+        Value::List(list) => {
+            list.items.first().cloned().ok_or_else(|| "first() called on vector with no elements".to_owned())
+        }
+        _ => Err("first() called on vector with no elements".to_owned()),
+    }),
+    function("label", &[Param::Text, Param::Sample], |_, args| Ok(label(&args[1], &text(args, 0)))),
+    function("value", &[Param::Sample], |_, args| Ok(field(&args[0], "Value"))),
+    function("strvalue", &[Param::Sample], |_, args| Ok(label(&args[0], "__value__"))),
+    function("sortByLabel", &[Param::Text, Param::Query], |_, args| {
+        let Value::List(list) = &args[1] else { return Ok(Value::list(ListKind::Query, Vec::new())) };
+        let name = text(args, 0);
+        let mut items = list.items.clone();
+        items.sort_by_cached_key(|sample| label(sample, &name).printed());
+        Ok(Value::list(ListKind::Query, items))
+    }),
+    Function {
+        name: "args",
+        params: &[Param::Any],
+        variadic: true,
+        call: |_, args| {
+            let entries = args.iter().enumerate().map(|(i, arg)| (format!("arg{i}"), arg.clone()));
+            Ok(Value::Map(Arc::new(Map { kind: MapKind::Any, entries: entries.collect::<BTreeMap<_, _>>() })))
+        },
+    },
+    function("reReplaceAll", &[Param::Text, Param::Text, Param::Text], re_replace_all),
+    function("match", &[Param::Text, Param::Text], re_match),
+    function("safeHtml", &[Param::Text], |_, args| Ok(Value::Safe(Safe::Html, text(args, 0)))),
+    function("title", &[Param::Text], |_, args| Ok(Value::text(title(&text(args, 0), false)))),
+    function("toUpper", &[Param::Text], |_, args| Ok(Value::text(text(args, 0).to_uppercase()))),
+    function("toLower", &[Param::Text], |_, args| Ok(Value::text(text(args, 0).to_lowercase()))),
+    function("graphLink", &[Param::Text], |_, args| Ok(link(&text(args, 0), 0))),
+    function("tableLink", &[Param::Text], |_, args| Ok(link(&text(args, 0), 1))),
+    function("stripPort", &[Param::Text], |_, args| {
+        let whole = text(args, 0);
+        Ok(Value::text(split_host_port(&whole).map_or(&*whole, |(host, _)| host)))
+    }),
+    function("stripDomain", &[Param::Text], |_, args| Ok(Value::text(strip_domain(&text(args, 0))))),
+    function("humanize", &[Param::Any], |_, args| number(args, humanize)),
+    function("humanize1024", &[Param::Any], |_, args| number(args, humanize1024)),
+    function("humanizeDuration", &[Param::Any], |_, args| number(args, humanize_duration)),
+    function("humanizePercentage", &[Param::Any], |_, args| number(args, humanize_percentage)),
+    function("humanizeTimestamp", &[Param::Any], |_, args| humanize_timestamp(to_float(&args[0])?).map(Value::text)),
+    function("toTime", &[Param::Any], |_, args| {
+        to_time(to_float(&args[0])?)?.map(Value::Time).ok_or_else(|| "value is NaN or Inf".to_owned())
+    }),
+    function("toDuration", &[Param::Any], |_, args| Ok(Value::Duration((to_float(&args[0])? * 1e9) as i64))),
+    function("now", &[], |call, _| {
+        // Whole milliseconds, as Prometheus keeps times.
+        Ok(Value::Float(call.host().now_ns.div_euclid(1_000_000) as f64 / 1000.0))
+    }),
+    function("externalURL", &[], |call, _| Ok(Value::text(call.host().external_url))),
+    function("pathPrefix", &[], |call, _| Ok(Value::text(path_of(call.host().external_url)))),
+    function("parseDuration", &[Param::Text], |_, args| {
+        duration::parse_signed(&text(args, 0)).map(|ms| Value::Float(ms as f64 / 1000.0))
+    }),
+    function("urlQueryEscape", &[Param::Text], |_, args| Ok(Value::text(query_escape(&text(args, 0))))),
+    // vmalert's.
+    function("queryEscape", &[Param::Text], |_, args| Ok(Value::text(query_escape(&text(args, 0))))),
+    function("pathEscape", &[Param::Text], |_, args| Ok(Value::text(query_escape(&text(args, 0)).replace('+', "%20")))),
+    function("htmlEscape", &[Param::Text], |_, args| Ok(Value::text(html_escape(&text(args, 0))))),
+    function("jsonEscape", &[Param::Text], |_, args| {
+        let mut out = String::new();
+        Value::text(text(args, 0)).json(&mut out);
+        Ok(Value::text(out))
+    }),
+    function("quotesEscape", &[Param::Text], |_, args| {
+        let mut out = String::new();
+        Value::text(text(args, 0)).json(&mut out);
+        Ok(Value::text(&out[1..out.len() - 1]))
+    }),
+    function("crlfEscape", &[Param::Text], |_, args| {
+        Ok(Value::text(text(args, 0).replace('\n', "\\n").replace('\r', "\\r")))
+    }),
+    function("join", &[Param::Text, Param::Texts], |call, args| {
+        let joined = texts_of(&args[1]).join(&text(args, 0));
+        call.make(joined.len())?;
+        Ok(Value::text(joined))
+    }),
+    function("contains", &[Param::Text, Param::Text], |_, args| {
+        Ok(Value::Bool(text(args, 0).contains(&*text(args, 1))))
+    }),
+    function("parseDurationTime", &[Param::Text], |_, args| {
+        duration::parse_signed(&text(args, 0)).map(|ms| Value::Duration(ms.saturating_mul(1_000_000)))
+    }),
+];
+
+fn query(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
+    let Some(run) = call.host().query else { return Err("no queries here".to_owned()) };
+    let samples = run(&text(args, 0))?;
+    call.make(samples.len() * 256)?;
+    let items = samples.into_iter().map(|sample| {
+        let labels = Value::text_map(MapKind::Texts, sample.labels.iter());
+        Value::Struct(Arc::new(Struct {
+            type_name: "*template.sample",
+            fields: vec![("Labels", "Labels", labels), ("Value", "Value", sample.value)],
+        }))
+    });
+    Ok(Value::list(ListKind::Query, items.collect()))
+}
+
+fn field(sample: &Value, name: &str) -> Value {
+    match sample {
+        Value::Struct(fields) => {
+            fields.fields.iter().find(|(field, ..)| *field == name).map_or(Value::Nil, |(_, _, value)| value.clone())
+        }
+        _ => Value::Nil,
+    }
+}
+
+fn label(sample: &Value, name: &str) -> Value {
+    match field(sample, "Labels") {
+        Value::Map(map) => map.entries.get(name).cloned().unwrap_or_else(|| Value::text("")),
+        _ => Value::text(""),
+    }
+}
+
+/// Compiles a regular expression, with bounds.
+pub(super) fn regex(pattern: &str) -> Result<regex::Regex, String> {
+    quiver_types::matcher::affordable(pattern).map_err(|e| e.to_string())?;
+    let built = regex::RegexBuilder::new(pattern).size_limit(quiver_types::matcher::REGEX_BYTES_MAX).build();
+    built.map_err(|e| format!("error parsing regexp: {e}"))
+}
+
+pub(super) fn re_match(_: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
+    Ok(Value::Bool(regex(&text(args, 0))?.is_match(&text(args, 1))))
+}
+
+pub(super) fn re_replace_all(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
+    let (pattern, with, whole) = (regex(&text(args, 0))?, text(args, 1), text(args, 2));
+    // The replacement may hold the whole match many times.
+    call.make(
+        whole.len().saturating_mul(1 + with.matches('$').count()).saturating_add(with.len() * (whole.len() + 1)),
+    )?;
+    Ok(Value::text(pattern.replace_all(&whole, &*with)))
+}
+
+fn link(expr: &str, tab: u8) -> Value {
+    Value::text(format!("/graph?g0.expr={}&g0.tab={tab}", query_escape(expr)))
+}
+
+/// Gives the path of a URL, without a slash at its end.
+fn path_of(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let path = rest.find('/').map_or("", |i| &rest[i..]);
+    path.split(['?', '#']).next().unwrap_or("")
+}
+
+/// Cuts `host:port` as Go's `net.SplitHostPort` does.
+pub(crate) fn split_host_port(text: &str) -> Option<(&str, &str)> {
+    let colon = text.rfind(':')?;
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let end = rest.find(']')?;
+            let after = &rest[end + 1..];
+            (&rest[..end], after.strip_prefix(':')?)
+        }
+        None => {
+            let host = &text[..colon];
+            if host.contains(':') {
+                return None;
+            }
+            (host, &text[colon + 1..])
+        }
+    };
+    if host.contains(['[', ']']) || port.contains(['[', ']', ':']) { None } else { Some((host, port)) }
+}
+
+fn strip_domain(whole: &str) -> String {
+    let (host, port) = split_host_port(whole).unwrap_or((whole, ""));
+    if host.parse::<IpAddr>().is_ok() {
+        return whole.to_owned();
+    }
+    let name = host.split('.').next().unwrap_or(host);
+    match port {
+        "" => name.to_owned(),
+        port if name.contains(':') => format!("[{name}]:{port}"),
+        port => format!("{name}:{port}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts() {
+        let check = |text: &str, expected: &str| assert_eq!(strip_domain(text), expected);
+        check("foo.example.com", "foo");
+        check("foo.example.com:12345", "foo:12345");
+        check("192.0.2.1:12345", "192.0.2.1:12345");
+        check("2001:0DB8::1", "2001:0DB8::1");
+        check("[2001:0DB8::1]:12345", "[2001:0DB8::1]:12345");
+        check("[2001:0DB8::1]::12345", "[2001:0DB8::1]::12345");
+        assert_eq!(path_of("http://testhost:9090/path/prefix"), "/path/prefix");
+        assert_eq!(path_of("http://testhost:9090"), "");
+    }
+}

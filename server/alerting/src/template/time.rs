@@ -1,0 +1,534 @@
+//! Times as Go shows and reads them: layouts, zones, methods.
+
+use std::fmt;
+
+use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, Offset, TimeDelta, TimeZone, Timelike, Utc};
+use chrono_tz::Tz;
+
+/// A time in a zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Time {
+    utc: NaiveDateTime,
+    zone: Zone,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Zone {
+    Utc,
+    Named(Tz),
+    /// Seconds east, from a text with an offset only.
+    Fixed(i32),
+}
+
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+
+/// Gives the names of months, January first.
+pub(crate) fn month_names() -> &'static [&'static str; 12] {
+    &MONTHS
+}
+
+/// Gives the name of a month, counted from 1.
+pub(super) fn month_name(month: u32) -> &'static str {
+    MONTHS[(month.clamp(1, 12) - 1) as usize]
+}
+
+impl Time {
+    /// Makes a UTC time; times beyond what a calendar of 262,000 years holds are cut there.
+    pub fn from_nanos(nanos: i128) -> Self {
+        let seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).unwrap_or(i64::MAX);
+        let rest = nanos.rem_euclid(1_000_000_000) as u32;
+        let utc = DateTime::from_timestamp(seconds, rest).map_or(NaiveDateTime::MAX, |t| t.naive_utc());
+        Self { utc, zone: Zone::Utc }
+    }
+
+    /// Gives Go's zero: the first second of year 1.
+    pub fn zero() -> Self {
+        let date = NaiveDate::from_ymd_opt(1, 1, 1).unwrap_or_default();
+        Self { utc: date.and_time(chrono::NaiveTime::MIN), zone: Zone::Utc }
+    }
+
+    /// Says whether it is Go's zero.
+    pub fn is_zero(&self) -> bool {
+        self.utc == Self::zero().utc
+    }
+
+    /// Gives nanoseconds since 1970.
+    pub fn nanos(&self) -> i128 {
+        let utc = self.utc.and_utc();
+        i128::from(utc.timestamp()) * 1_000_000_000 + i128::from(utc.timestamp_subsec_nanos())
+    }
+
+    /// Gives the same time in another zone.
+    ///
+    /// # Errors
+    /// There is no such zone.
+    pub fn in_zone(&self, name: &str) -> Result<Self, String> {
+        let zone = match name {
+            "" | "UTC" => Zone::Utc,
+            name => Zone::Named(name.parse().map_err(|_| format!("unknown time zone {name}"))?),
+        };
+        Ok(Self { utc: self.utc, zone })
+    }
+
+    /// Gives the same time in UTC.
+    #[must_use]
+    pub fn in_utc(&self) -> Self {
+        Self { utc: self.utc, zone: Zone::Utc }
+    }
+
+    /// Adds nanoseconds; stays where the calendar ends.
+    #[must_use]
+    pub fn add(&self, nanos: i64) -> Self {
+        let utc = self.utc.checked_add_signed(TimeDelta::nanoseconds(nanos)).unwrap_or(self.utc);
+        Self { utc, zone: self.zone }
+    }
+
+    /// Gives the offset in seconds and the short name of the zone.
+    fn zone_at(&self) -> (i32, String) {
+        match self.zone {
+            Zone::Utc => (0, "UTC".to_owned()),
+            Zone::Named(zone) => {
+                let offset = zone.offset_from_utc_datetime(&self.utc);
+                let seconds = offset.fix().local_minus_utc();
+                (seconds, offset.to_string())
+            }
+            Zone::Fixed(seconds) => (seconds, offset_text(seconds, false, false)),
+        }
+    }
+
+    /// Gives the clock as it shows in the zone.
+    pub fn local(&self) -> NaiveDateTime {
+        let (seconds, _) = self.zone_at();
+        self.utc.checked_add_signed(TimeDelta::seconds(i64::from(seconds))).unwrap_or(self.utc)
+    }
+
+    /// Writes it by one of Go's layouts.
+    pub fn format(&self, layout: &str) -> String {
+        let (local, (offset, zone)) = (self.local(), self.zone_at());
+        let mut out = String::with_capacity(layout.len() + 16);
+        let mut rest = layout;
+        while !rest.is_empty() {
+            let (prefix, part, after) = next_part(rest);
+            out.push_str(prefix);
+            if let Some(part) = part {
+                out += &part_text(part, &local, offset, &zone);
+            }
+            rest = after;
+        }
+        out
+    }
+
+    /// Writes it as RFC 3339 with as many digits of a second as it has.
+    pub fn rfc3339(&self) -> String {
+        self.format("2006-01-02T15:04:05.999999999Z07:00")
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.format("2006-01-02 15:04:05.999999999 -0700 MST"))
+    }
+}
+
+/// The parts of a layout. Longer ones stand before those that begin alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    LongMonth,
+    Month,
+    LongWeekDay,
+    WeekDay,
+    Zone,
+    ZeroMonth,
+    ZeroDay,
+    ZeroHour12,
+    ZeroMinute,
+    ZeroSecond,
+    ZeroYearDay,
+    Year,
+    ShortYear,
+    NumMonth,
+    Day,
+    UnderDay,
+    UnderYearDay,
+    Hour24,
+    Hour12,
+    Minute,
+    Second,
+    UpperPm,
+    LowerPm,
+    /// `Z07:00`-like: Z in UTC, colons, seconds; short: hours only.
+    Offset {
+        z: bool,
+        colon: bool,
+        short: bool,
+    },
+    /// Separator, digits, whether zeros at the end are left out.
+    Fraction(char, usize, bool),
+}
+
+const PARTS: [(&str, Part); 30] = [
+    ("January", Part::LongMonth),
+    ("Jan", Part::Month),
+    ("Monday", Part::LongWeekDay),
+    ("Mon", Part::WeekDay),
+    ("MST", Part::Zone),
+    ("002", Part::ZeroYearDay),
+    ("01", Part::ZeroMonth),
+    ("02", Part::ZeroDay),
+    ("03", Part::ZeroHour12),
+    ("04", Part::ZeroMinute),
+    ("05", Part::ZeroSecond),
+    ("06", Part::ShortYear),
+    ("2006", Part::Year),
+    ("15", Part::Hour24),
+    ("__2", Part::UnderYearDay),
+    ("_2006", Part::Year),
+    ("_2", Part::UnderDay),
+    ("1", Part::NumMonth),
+    ("2", Part::Day),
+    ("3", Part::Hour12),
+    ("4", Part::Minute),
+    ("5", Part::Second),
+    ("PM", Part::UpperPm),
+    ("pm", Part::LowerPm),
+    ("-07:00", Part::Offset { z: false, colon: true, short: false }),
+    ("-0700", Part::Offset { z: false, colon: false, short: false }),
+    ("-07", Part::Offset { z: false, colon: false, short: true }),
+    ("Z07:00", Part::Offset { z: true, colon: true, short: false }),
+    ("Z0700", Part::Offset { z: true, colon: false, short: false }),
+    ("Z07", Part::Offset { z: true, colon: false, short: true }),
+];
+
+/// Cuts a layout at its next part: what stands before it, the part, the rest.
+fn next_part(layout: &str) -> (&str, Option<Part>, &str) {
+    for (i, c) in layout.char_indices() {
+        let rest = &layout[i..];
+        for (text, part) in PARTS.iter().filter(|(text, _)| rest.starts_with(text)) {
+            let after = &rest[text.len()..];
+            // `Jan` within a longer word such as `January` was tried before; `Month` is no `Mon`.
+            let in_word =
+                matches!(part, Part::Month | Part::WeekDay) && after.starts_with(|c: char| c.is_ascii_lowercase());
+            if in_word {
+                continue;
+            }
+            if *text == "_2006" {
+                return (&layout[..=i], Some(Part::Year), after);
+            }
+            return (&layout[..i], Some(*part), after);
+        }
+        if matches!(c, '.' | ',') {
+            let digits = &rest[1..];
+            let digit = digits.chars().next().filter(|d| matches!(d, '0' | '9'));
+            let count = digits.chars().take_while(|d| Some(*d) == digit).count();
+            let after = &digits[count..];
+            if count > 0 && !after.starts_with(|c: char| c.is_ascii_digit()) {
+                return (&layout[..i], Some(Part::Fraction(c, count, digit == Some('9'))), after);
+            }
+        }
+    }
+    (layout, None, "")
+}
+
+fn offset_text(seconds: i32, colon: bool, short: bool) -> String {
+    let sign = if seconds < 0 { '-' } else { '+' };
+    let minutes = seconds.abs() / 60;
+    let (hours, minutes) = (minutes / 60, minutes % 60);
+    match (short, colon) {
+        (true, _) => format!("{sign}{hours:02}"),
+        (false, true) => format!("{sign}{hours:02}:{minutes:02}"),
+        (false, false) => format!("{sign}{hours:02}{minutes:02}"),
+    }
+}
+
+fn part_text(part: Part, t: &NaiveDateTime, offset: i32, zone: &str) -> String {
+    let (_, hour12) = t.hour12();
+    let month = MONTHS[t.month0() as usize];
+    let day = DAYS[t.weekday().num_days_from_sunday() as usize];
+    match part {
+        Part::LongMonth => month.to_owned(),
+        Part::Month => month[..3].to_owned(),
+        Part::LongWeekDay => day.to_owned(),
+        Part::WeekDay => day[..3].to_owned(),
+        Part::Zone => zone.to_owned(),
+        Part::ZeroMonth => format!("{:02}", t.month()),
+        Part::ZeroDay => format!("{:02}", t.day()),
+        Part::ZeroHour12 => format!("{hour12:02}"),
+        Part::ZeroMinute => format!("{:02}", t.minute()),
+        Part::ZeroSecond => format!("{:02}", t.second()),
+        Part::ZeroYearDay => format!("{:03}", t.ordinal()),
+        Part::UnderYearDay => format!("{:3}", t.ordinal()),
+        Part::Year => format!("{:04}", t.year()),
+        Part::ShortYear => format!("{:02}", t.year().rem_euclid(100)),
+        Part::NumMonth => t.month().to_string(),
+        Part::Day => t.day().to_string(),
+        Part::UnderDay => format!("{:2}", t.day()),
+        Part::Hour24 => format!("{:02}", t.hour()),
+        Part::Hour12 => hour12.to_string(),
+        Part::Minute => t.minute().to_string(),
+        Part::Second => t.second().to_string(),
+        Part::UpperPm => if t.hour() >= 12 { "PM" } else { "AM" }.to_owned(),
+        Part::LowerPm => if t.hour() >= 12 { "pm" } else { "am" }.to_owned(),
+        Part::Offset { z: true, .. } if offset == 0 => "Z".to_owned(),
+        Part::Offset { colon, short, .. } => offset_text(offset, colon, short),
+        Part::Fraction(separator, digits, trims) => {
+            let all = format!("{:09}", t.nanosecond() % 1_000_000_000);
+            let cut = &all[..digits.min(9)];
+            let cut = if trims { cut.trim_end_matches('0') } else { cut };
+            if cut.is_empty() {
+                String::new()
+            } else {
+                format!("{separator}{cut:0<width$}", width = if trims { 0 } else { digits })
+            }
+        }
+    }
+}
+
+/// What was read of a time.
+#[derive(Default)]
+struct Read {
+    year: Option<i32>,
+    month: Option<u32>,
+    day: Option<u32>,
+    year_day: Option<u32>,
+    hour: u32,
+    minute: u32,
+    second: u32,
+    nanos: u32,
+    pm: Option<bool>,
+    offset: Option<i32>,
+    zone: Option<Tz>,
+}
+
+/// Reads a time by one of Go's layouts; without an offset it is UTC.
+///
+/// # Errors
+/// The text is not as the layout says.
+pub fn parse(layout: &str, text: &str) -> Result<Time, String> {
+    let fail =
+        |reason: &str| format!("parsing time {} as {}: {reason}", crate::text::quote(text), crate::text::quote(layout));
+    let (mut form, mut rest) = (layout, text);
+    let mut read = Read::default();
+    while !form.is_empty() {
+        let (prefix, part, after) = next_part(form);
+        rest = rest.strip_prefix(prefix).ok_or_else(|| fail("cannot parse"))?;
+        form = after;
+        let Some(part) = part else { break };
+        rest = read.part(part, rest, after).ok_or_else(|| fail("cannot parse"))?;
+    }
+    if !rest.is_empty() {
+        return Err(fail(&format!("extra text: {}", crate::text::quote(rest))));
+    }
+    read.time().ok_or_else(|| fail("out of range"))
+}
+
+fn digits(text: &str, min: usize, max: usize) -> Option<(u32, &str)> {
+    let count = text.bytes().take(max).take_while(u8::is_ascii_digit).count();
+    (count >= min).then(|| text[..count].parse().ok().map(|value| (value, &text[count..])))?
+}
+
+fn word<'a>(text: &'a str, words: &[&str], length: usize) -> Option<(u32, &'a str)> {
+    words.iter().enumerate().find_map(|(i, word)| {
+        let word = &word[..length.min(word.len())];
+        let head = text.get(..word.len())?;
+        head.eq_ignore_ascii_case(word).then(|| (i as u32, &text[word.len()..]))
+    })
+}
+
+impl Read {
+    fn part<'a>(&mut self, part: Part, text: &'a str, form: &str) -> Option<&'a str> {
+        let take = |min, max| digits(text, min, max);
+        let rest = match part {
+            Part::LongMonth | Part::Month => {
+                let (month, rest) = word(text, &MONTHS, if part == Part::Month { 3 } else { 9 })?;
+                self.month = Some(month + 1);
+                rest
+            }
+            Part::LongWeekDay => word(text, &DAYS, 9)?.1,
+            Part::WeekDay => word(text, &DAYS, 3)?.1,
+            Part::Zone => {
+                let end = text.find(|c: char| !c.is_ascii_uppercase()).unwrap_or(text.len());
+                let name = &text[..end];
+                if name == "UTC" || name == "GMT" {
+                    self.offset = Some(0);
+                } else {
+                    self.zone = Some(name.parse().ok()?);
+                }
+                &text[end..]
+            }
+            Part::ZeroMonth => self.month.get_or_insert(0).set(take(2, 2)?),
+            Part::ZeroDay => self.day.get_or_insert(0).set(take(2, 2)?),
+            Part::NumMonth => {
+                let (value, rest) = take(1, 2)?;
+                self.month = Some(value);
+                rest
+            }
+            Part::Day | Part::UnderDay => {
+                let text = if part == Part::UnderDay { text.trim_start_matches(' ') } else { text };
+                let (value, rest) = digits(text, 1, 2)?;
+                self.day = Some(value);
+                rest
+            }
+            Part::ZeroYearDay | Part::UnderYearDay => {
+                let (value, rest) = digits(text.trim_start_matches(' '), 1, 3)?;
+                self.year_day = Some(value);
+                rest
+            }
+            Part::Year => {
+                let (value, rest) = take(4, 4)?;
+                self.year = Some(value as i32);
+                rest
+            }
+            Part::ShortYear => {
+                let (value, rest) = take(2, 2)?;
+                self.year = Some(value as i32 + if value >= 69 { 1900 } else { 2000 });
+                rest
+            }
+            Part::Hour24 | Part::ZeroHour12 => self.hour.set(take(2, 2)?),
+            Part::Hour12 => self.hour.set(take(1, 2)?),
+            Part::ZeroMinute => self.minute.set(take(2, 2)?),
+            Part::Minute => self.minute.set(take(1, 2)?),
+            Part::ZeroSecond | Part::Second => {
+                let rest = self.second.set(take(if part == Part::Second { 1 } else { 2 }, 2)?);
+                // A fraction may follow the seconds, though the layout has none.
+                let fraction = rest.strip_prefix(['.', ',']).filter(|r| r.starts_with(|c: char| c.is_ascii_digit()));
+                match fraction {
+                    Some(fraction) if !matches!(next_part(form), ("", Some(Part::Fraction(..)), _)) => {
+                        self.fraction(fraction)?
+                    }
+                    _ => rest,
+                }
+            }
+            Part::UpperPm | Part::LowerPm => {
+                let (is_pm, rest) = match text.get(..2)? {
+                    "PM" | "pm" => (true, &text[2..]),
+                    "AM" | "am" => (false, &text[2..]),
+                    _ => return None,
+                };
+                self.pm = Some(is_pm);
+                rest
+            }
+            Part::Offset { z, colon, short } => self.offset(text, z, colon, short)?,
+            Part::Fraction(_, _, trims) => match text.strip_prefix(['.', ',']) {
+                Some(fraction) => self.fraction(fraction)?,
+                None if trims => text,
+                None => return None,
+            },
+        };
+        Some(rest)
+    }
+
+    fn fraction<'a>(&mut self, text: &'a str) -> Option<&'a str> {
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let digits = &text[..end.min(9)];
+        self.nanos = format!("{digits:0<9}").parse().ok()?;
+        Some(&text[end..])
+    }
+
+    fn offset<'a>(&mut self, text: &'a str, z: bool, colon: bool, short: bool) -> Option<&'a str> {
+        if let Some(rest) = text.strip_prefix('Z').filter(|_| z) {
+            self.offset = Some(0);
+            return Some(rest);
+        }
+        let sign = match text.chars().next()? {
+            '+' => 1,
+            '-' => -1,
+            _ => return None,
+        };
+        let (hours, mut rest) = digits(&text[1..], 2, 2)?;
+        let mut minutes = 0;
+        if !short {
+            rest = if colon { rest.strip_prefix(':')? } else { rest };
+            (minutes, rest) = digits(rest, 2, 2)?;
+        }
+        self.offset = Some(sign * (hours as i32 * 3600 + minutes as i32 * 60)).filter(|o| o.abs() < 86_400);
+        self.offset.map(|_| rest)
+    }
+
+    fn time(self) -> Option<Time> {
+        let hour = match self.pm {
+            Some(true) if self.hour < 12 => self.hour + 12,
+            Some(false) if self.hour == 12 => 0,
+            _ => self.hour,
+        };
+        let year = self.year.unwrap_or(0);
+        let date = match self.year_day {
+            Some(day) => NaiveDate::from_yo_opt(year, day)?,
+            None => NaiveDate::from_ymd_opt(year, self.month.unwrap_or(1), self.day.unwrap_or(1))?,
+        };
+        let local = date.and_hms_nano_opt(hour, self.minute, self.second, self.nanos)?;
+        match (self.offset, self.zone) {
+            (Some(0), _) | (None, None) => Some(Time { utc: local, zone: Zone::Utc }),
+            (Some(offset), _) => {
+                let utc = local.checked_sub_signed(TimeDelta::seconds(i64::from(offset)))?;
+                Some(Time { utc, zone: Zone::Fixed(offset) })
+            }
+            (None, Some(zone)) => {
+                let utc = zone.from_local_datetime(&local).earliest()?.with_timezone(&Utc).naive_utc();
+                Some(Time { utc, zone: Zone::Named(zone) })
+            }
+        }
+    }
+}
+
+/// Sets a number that was read and gives the rest.
+trait Set {
+    fn set<'a>(&mut self, read: (u32, &'a str)) -> &'a str;
+}
+
+impl Set for u32 {
+    fn set<'a>(&mut self, (value, rest): (u32, &'a str)) -> &'a str {
+        *self = value;
+        rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts() {
+        let time = Time::from_nanos(1_136_214_245_000_123_000);
+        let check = |layout: &str, expected: &str| assert_eq!(time.format(layout), expected, "{layout}");
+        check("Mon Jan 2 15:04:05 2006", "Mon Jan 2 15:04:05 2006");
+        check("Monday, 02-Jan-06 03:04:05PM MST", "Monday, 02-Jan-06 03:04:05PM UTC");
+        check("2006-01-02T15:04:05.000Z07:00", "2006-01-02T15:04:05.000Z");
+        check("05.999999999", "05.000123");
+        check("_2 002 -0700 -07:00", " 2 002 +0000 +00:00");
+        check("Month 3:4 pm", "Month 3:4 pm");
+        assert_eq!(time.to_string(), "2006-01-02 15:04:05.000123 +0000 UTC");
+        let there = time.in_zone("Europe/Paris").expect("a zone");
+        assert_eq!(there.format("15:04 -0700 MST"), "16:04 +0100 CET");
+        assert!(time.in_zone("Mars/Here").is_err());
+        assert_eq!(Time::zero().to_string(), "0001-01-01 00:00:00 +0000 UTC");
+        assert_eq!(Time::zero().rfc3339(), "0001-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn read_back() {
+        let check = |layout: &str, text: &str, expected: &str| {
+            assert_eq!(parse(layout, text).map(|t| t.rfc3339()), Ok(expected.to_owned()), "{layout} {text}");
+        };
+        check("2006-01-02T15:04:05Z07:00", "2024-03-01T10:00:00.5+02:00", "2024-03-01T10:00:00.5+02:00");
+        check("2006-01-02", "2024-02-29", "2024-02-29T00:00:00Z");
+        check("Jan 2, 2006 at 3:04pm (MST)", "Feb 3, 2013 at 7:54pm (UTC)", "2013-02-03T19:54:00Z");
+        check("02 Jan 06 15:04 -0700", "06 Apr 21 13:00 +1000", "2021-04-06T13:00:00+10:00");
+        ["2024-02-30", "2024-2-3", "x", "2024-01-01 "]
+            .into_iter()
+            .for_each(|t| assert!(parse("2006-01-02", t).is_err(), "{t}"));
+    }
+}

@@ -1,0 +1,85 @@
+//! promtool's unit tests of rules: the file, and running it over an engine that starts empty.
+
+mod compare;
+mod read;
+mod run;
+pub mod series;
+
+use std::collections::BTreeMap;
+
+use quiver_types::{LabelSet, Millis};
+
+pub use compare::histogram_text;
+pub use read::read;
+pub use run::{Bench, Case, Outcome, run};
+
+/// A file of tests. Times are milliseconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TestFile {
+    /// Files of rules, relative to this one; may hold `*`.
+    pub rule_files: Vec<String>,
+    /// Time from one evaluation to the next.
+    pub evaluation_interval_ms: Millis,
+    /// Names of groups in the order in which they are evaluated.
+    pub group_eval_order: Vec<String>,
+    /// Whether numbers may differ in their last place.
+    pub fuzzy_compare: bool,
+    /// The tests.
+    pub tests: Vec<TestGroup>,
+}
+
+/// A test: series, and what is expected of the rules over them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TestGroup {
+    /// Its name, `unnamed#<n>` without one.
+    pub name: String,
+    /// Whether it has a name.
+    pub is_named: bool,
+    /// Time from one sample to the next.
+    pub interval_ms: Millis,
+    /// Series and their values in promtool's notation.
+    pub input_series: Vec<(String, String)>,
+    /// Expected alerts.
+    pub alerts: Vec<AlertTest>,
+    /// Expected results.
+    pub exprs: Vec<ExprTest>,
+    /// Labels that templates see.
+    pub external_labels: BTreeMap<String, String>,
+    /// Address that templates see.
+    pub external_url: String,
+    /// Time of the first sample.
+    pub start_ms: Millis,
+}
+
+/// Expected alerts at a time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AlertTest {
+    /// When, from the start.
+    pub eval_time_ms: Millis,
+    /// Name of the alert.
+    pub alertname: String,
+    /// Labels, `alertname` included, and annotations of those that fire.
+    pub expected: Vec<(LabelSet, BTreeMap<String, String>)>,
+}
+
+/// An expected result at a time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExprTest {
+    /// The expression.
+    pub expr: String,
+    /// When, from the start.
+    pub eval_time_ms: Millis,
+    /// The samples.
+    pub samples: Vec<ExpectedSample>,
+}
+
+/// A sample of it, as written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExpectedSample {
+    /// Labels.
+    pub labels: String,
+    /// Number.
+    pub value: f64,
+    /// Native histogram; then the number does not count.
+    pub histogram: String,
+}

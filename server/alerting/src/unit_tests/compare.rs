@@ -1,0 +1,156 @@
+//! Expected against got.
+
+use quiver_types::{Histogram, LabelSet, ResetHint, Span};
+
+use super::series::{self, Value};
+use super::{ExpectedSample, series::buckets};
+use crate::rules::{Element, ElementValue, show_labels};
+use crate::text::float_text;
+
+/// A sample in a form that is compared and shown.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Sample {
+    pub(super) labels: LabelSet,
+    pub(super) value: f64,
+    /// Text of a histogram; then the number is 0.
+    pub(super) histogram: Option<String>,
+}
+
+impl Sample {
+    pub(super) fn got(element: Element) -> Self {
+        let (value, histogram) = match element.value {
+            ElementValue::Float(value) => (value, None),
+            ElementValue::Histogram(h, _) => (0.0, Some(histogram_text(&h))),
+        };
+        Self { labels: element.labels, value, histogram }
+    }
+
+    /// Reads an expected one.
+    pub(super) fn expected(sample: &ExpectedSample) -> Result<Self, String> {
+        let fail = |e: String| format!("labels {}: {e}", crate::text::quote(&sample.labels));
+        let labels = match sample.labels.trim() {
+            "" => LabelSet::default(),
+            text => {
+                let (labels, _, rest) = series::labels(text).map_err(fail)?;
+                if !rest.is_empty() {
+                    return Err(fail(format!("unexpected `{rest}`")));
+                }
+                labels
+            }
+        };
+        if sample.histogram.is_empty() {
+            return Ok(Self { labels, value: sample.value, histogram: None });
+        }
+        let slots = series::items(&sample.histogram).map_err(fail)?;
+        match slots.as_slice() {
+            [slot] => match &slot.value {
+                Some(Value::Histogram(h)) => Ok(Self { labels, value: 0.0, histogram: Some(histogram_text(h)) }),
+                _ => Err(fail("expected histogram".to_owned())),
+            },
+            slots => Err(fail(format!("expected 1 value, got {}", slots.len()))),
+        }
+    }
+
+    pub(super) fn show(&self) -> String {
+        let labels = if self.labels.canonical().is_empty() { "{}".to_owned() } else { show_labels(&self.labels) };
+        match &self.histogram {
+            Some(text) => format!("{labels} {text}"),
+            None => format!("{labels} {}", scientific(self.value)),
+        }
+    }
+}
+
+/// Writes a number as Go's `'E'` does.
+fn scientific(value: f64) -> String {
+    if !value.is_finite() {
+        return float_text(value);
+    }
+    let text = format!("{value:E}");
+    let (mantissa, exponent) = text.split_once('E').unwrap_or((&text, "0"));
+    let (sign, digits) = exponent.strip_prefix('-').map_or(('+', exponent), |d| ('-', d));
+    format!("{mantissa}E{sign}{digits:0>2}")
+}
+
+/// Says whether two lists are equal.
+pub(super) fn equal(expected: &[Sample], got: &[Sample], fuzzy: bool) -> bool {
+    let near = |x: f64, y: f64| x == y || (fuzzy && (x.next_down() == y || x.next_up() == y));
+    let same = |(a, b): (&Sample, &Sample)| {
+        a.labels == b.labels && a.histogram == b.histogram && (a.histogram.is_some() || near(a.value, b.value))
+    };
+    expected.len() == got.len() && expected.iter().zip(got).all(same)
+}
+
+/// Writes samples, `nil` for none.
+pub(super) fn show(samples: &[Sample]) -> String {
+    if samples.is_empty() {
+        return "nil".to_owned();
+    }
+    samples.iter().map(Sample::show).collect::<Vec<_>>().join(", ")
+}
+
+/// Writes a histogram in the notation of series, with all its counts in one run.
+pub fn histogram_text(h: &Histogram) -> String {
+    let mut parts = Vec::new();
+    if h.schema != 0 {
+        parts.push(format!("schema:{}", h.schema));
+    }
+    let numbers = [("count", h.count), ("sum", h.sum), ("z_bucket", h.zero_count), ("z_bucket_w", h.zero_threshold)];
+    parts.extend(numbers.iter().filter(|(_, v)| *v != 0.0).map(|(name, v)| format!("{name}:{}", float_text(*v))));
+    if h.schema == quiver_types::histogram::CUSTOM_SCHEMA {
+        parts.push(format!("custom_values:[{}]", list(h.custom_bounds.iter().copied())));
+    }
+    match h.reset_hint {
+        ResetHint::Reset => parts.push("counter_reset_hint:reset".to_owned()),
+        ResetHint::NotReset => parts.push("counter_reset_hint:not_reset".to_owned()),
+        ResetHint::Gauge => parts.push("counter_reset_hint:gauge".to_owned()),
+        ResetHint::Unknown => {}
+    }
+    for (prefix, spans, counts) in [("", &h.positive_spans, &h.positive), ("n_", &h.negative_spans, &h.negative)] {
+        side(&mut parts, prefix, spans, counts);
+    }
+    format!("{{{{{}}}}}", parts.join(" "))
+}
+
+fn list(values: impl Iterator<Item = f64>) -> String {
+    values.map(float_text).collect::<Vec<_>>().join(" ")
+}
+
+fn side(parts: &mut Vec<String>, prefix: &str, spans: &[Span], counts: &[f64]) {
+    let filled: Vec<(i32, f64)> = buckets(spans, counts).into_iter().filter(|(_, c)| *c != 0.0).collect();
+    let (Some(first), Some(last)) = (filled.first(), filled.last()) else { return };
+    let count = |idx: i32| filled.iter().find(|(i, _)| *i == idx).map_or(0.0, |(_, c)| *c);
+    if first.0 != 0 {
+        parts.push(format!("{prefix}offset:{}", first.0));
+    }
+    parts.push(format!("{prefix}buckets:[{}]", list((first.0..=last.0).map(count))));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn histograms_as_text() {
+        let check = |text: &str, expected: &str| {
+            let Some(Value::Histogram(h)) = series::items(text).expect(text).remove(0).value else { panic!("{text}") };
+            assert_eq!(histogram_text(&h), expected);
+        };
+        check(
+            "{{schema:1 sum:-0.3 count:32.1 z_bucket:7.1 z_bucket_w:0.05 buckets:[5.1 10 7] offset:-3 n_buckets:[4.1 5] n_offset:-5}}",
+            "{{schema:1 count:32.1 sum:-0.3 z_bucket:7.1 z_bucket_w:0.05 offset:-3 buckets:[5.1 10 7] n_offset:-5 n_buckets:[4.1 5]}}",
+        );
+        check(
+            "{{buckets:[0 2 0] counter_reset_hint:not_reset}}",
+            "{{counter_reset_hint:not_reset offset:1 buckets:[2]}}",
+        );
+    }
+
+    #[test]
+    fn numbers() {
+        assert_eq!([1.0, 0.5, 12345.0, f64::NAN].map(scientific).join(" "), "1E+00 5E-01 1.2345E+04 NaN");
+        let sample = |value| Sample { labels: LabelSet::default(), value, histogram: None };
+        let next = sample(3.0_f64.next_up());
+        assert!(equal(&[sample(3.0)], std::slice::from_ref(&next), true) && !equal(&[sample(3.0)], &[next], false));
+        assert!(!equal(&[sample(f64::NAN)], &[sample(f64::NAN)], true));
+    }
+}

@@ -1,0 +1,233 @@
+//! Runs a test: evaluations in steps over samples that come as time passes.
+
+use std::collections::BTreeMap;
+
+use quiver_types::{LabelSet, Millis};
+
+use super::compare::{self, Sample};
+use super::series::{self, Value};
+use super::{AlertTest, TestGroup};
+use crate::duration;
+use crate::rules::{
+    AlertState, ElementValue, Engine, Group, Health, Language, RuleGroup, RuleKind, RuleStatus, Setting, Written,
+    show_labels,
+};
+
+/// An engine for tests; starts empty.
+pub trait Bench: Engine {
+    /// Says whether labels or values are beyond what is stored; nothing by default.
+    ///
+    /// # Errors
+    /// The text of the error.
+    fn ready(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// One expectation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Case {
+    /// What is expected: an alert or an expression, and when.
+    pub name: String,
+    /// The test that it belongs to.
+    pub group: String,
+    /// Whether it holds.
+    pub is_ok: bool,
+    /// What was expected.
+    pub expected: String,
+    /// What came.
+    pub got: String,
+}
+
+/// What came of a test.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// What failed, as promtool tells it.
+    pub errors: Vec<String>,
+    /// The expectations that were looked at.
+    pub cases: Vec<Case>,
+}
+
+/// Series that are still to come.
+struct Feed {
+    series: Vec<(LabelSet, std::iter::Peekable<std::vec::IntoIter<(Millis, Value)>>)>,
+}
+
+impl Feed {
+    fn new(group: &TestGroup) -> Result<Self, String> {
+        let mut out = Vec::new();
+        for (labels, values) in &group.input_series {
+            let (set, starts, rest) = series::labels(labels.trim())?;
+            if starts || !rest.is_empty() {
+                return Err(format!("bad series: {labels}"));
+            }
+            let slots = series::items(values)?;
+            let at = |i: usize| group.start_ms.saturating_add(group.interval_ms.saturating_mul(i as i64));
+            let samples: Vec<_> = slots.into_iter().enumerate().filter_map(|(i, s)| Some((at(i), s.value?))).collect();
+            out.push((set, samples.into_iter().peekable()));
+        }
+        Ok(Self { series: out })
+    }
+
+    /// Gives the samples up to a time that were not given yet.
+    fn until(&mut self, until: Millis) -> Vec<Written> {
+        let mut out = Vec::new();
+        for (labels, samples) in &mut self.series {
+            while let Some((ts, value)) = samples.next_if(|(ts, _)| *ts <= until) {
+                let value = match value {
+                    Value::Float(value) => ElementValue::Float(value),
+                    Value::Histogram(h) => {
+                        let text = compare::histogram_text(&h);
+                        ElementValue::Histogram(h, text)
+                    }
+                };
+                out.push(Written { labels: labels.clone(), ts, value });
+            }
+        }
+        out
+    }
+}
+
+/// Runs a test over groups of rules, in order.
+pub fn run(
+    test: &TestGroup,
+    rules: &[RuleGroup],
+    order: &[String],
+    evaluation_interval_ms: Millis,
+    fuzzy: bool,
+    bench: &dyn Bench,
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    let feed = bench.ready().and_then(|()| Feed::new(test));
+    let mut feed = match feed {
+        Ok(feed) => feed,
+        Err(e) => {
+            outcome.errors.push(e);
+            return outcome;
+        }
+    };
+    let mut groups: Vec<Group> = rules.iter().map(|g| Group::new(g.clone(), test.interval_ms)).collect();
+    groups.sort_by_key(|g| order.iter().position(|name| *name == g.model.name).unwrap_or(0));
+    let setting = Setting { external_labels: test.external_labels.clone(), external_url: test.external_url.clone() };
+    let alert_times = test.alerts.iter().map(|a| a.eval_time_ms);
+    let end = alert_times.chain(test.exprs.iter().map(|e| e.eval_time_ms)).max().unwrap_or(0);
+    let mut elapsed = 0;
+    while elapsed <= end {
+        let at = test.start_ms + elapsed;
+        let samples = feed.until(at);
+        if !samples.is_empty()
+            && let Err(e) = bench.write(&samples)
+        {
+            outcome.errors.push(e);
+            return outcome;
+        }
+        groups.iter_mut().for_each(|group| group.evaluate(at, &setting, bench));
+        let failed = failures(&groups, at);
+        if !failed.is_empty() {
+            outcome.errors.extend(failed);
+            return outcome;
+        }
+        let next = elapsed + evaluation_interval_ms;
+        for alert in test.alerts.iter().filter(|a| (elapsed..next).contains(&a.eval_time_ms)) {
+            check_alerts(test, alert, &groups, &mut outcome);
+        }
+        elapsed = next;
+    }
+    for expr in &test.exprs {
+        check_expr(test, expr, fuzzy, bench, &mut outcome);
+    }
+    outcome
+}
+
+fn failures(groups: &[Group], at: Millis) -> Vec<String> {
+    let rules = groups.iter().flat_map(|g| &g.rules);
+    let failed = rules.filter_map(|r| match &r.health {
+        Health::Err(e) => Some((r, e)),
+        _ => None,
+    });
+    let time = duration::format_go(at.saturating_mul(1_000_000));
+    failed.map(|(rule, e)| format!("    rule: {}, time: {time}, err: {e}", rule.rule.name)).collect()
+}
+
+type Shown = (LabelSet, BTreeMap<String, String>);
+
+fn sorted(mut alerts: Vec<Shown>) -> Vec<Shown> {
+    alerts.sort_by(|a, b| a.0.iter().cmp(b.0.iter()).then_with(|| a.1.cmp(&b.1)));
+    alerts
+}
+
+fn check_alerts(test: &TestGroup, wanted: &AlertTest, groups: &[Group], outcome: &mut Outcome) {
+    let rules = groups.iter().flat_map(|g| &g.rules);
+    let named = rules.filter(|r| r.rule.kind == RuleKind::Alert && r.rule.name == wanted.alertname);
+    let firing = named.flat_map(RuleStatus::alerts).filter(|a| a.state == AlertState::Firing);
+    let got = sorted(firing.map(|a| (a.labels.clone(), a.annotations.clone())).collect());
+    let expected = sorted(wanted.expected.clone());
+    let time = duration::format(wanted.eval_time_ms);
+    let is_ok = got == expected;
+    let (expected, got) = (show_alerts(&expected), show_alerts(&got));
+    if !is_ok {
+        let name = if test.is_named { format!("    name: {},\n", test.name) } else { String::new() };
+        outcome.errors.push(format!(
+            "{name}    alertname: {}, time: {time}, \n        exp:{}, \n        got:{}",
+            wanted.alertname,
+            indent(&expected, "            "),
+            indent(&got, "            "),
+        ));
+    }
+    let name = format!("alert {} at {time}", wanted.alertname);
+    outcome.cases.push(Case { name, group: test.name.clone(), is_ok, expected, got });
+}
+
+fn indent(text: &str, by: &str) -> String {
+    text.replace('\n', &format!("\n{by}"))
+}
+
+fn show_alerts(alerts: &[Shown]) -> String {
+    if alerts.is_empty() {
+        return "[]".to_owned();
+    }
+    let braces = |labels: &LabelSet| if labels.canonical().is_empty() { "{}".to_owned() } else { show_labels(labels) };
+    let one = |(i, (labels, annotations)): (usize, &Shown)| {
+        let annotations = LabelSet::from_pairs(annotations.iter().map(|(n, v)| (n.as_str(), v.as_str())));
+        format!("\n{i}:\n  Labels:{}\n  Annotations:{}", braces(labels), braces(&annotations))
+    };
+    format!("[{}\n]", alerts.iter().enumerate().map(one).collect::<Vec<_>>().join(","))
+}
+
+fn check_expr(test: &TestGroup, wanted: &super::ExprTest, fuzzy: bool, bench: &dyn Bench, outcome: &mut Outcome) {
+    let time = duration::format(wanted.eval_time_ms);
+    let head = format!("    expr: {}, time: {time}", crate::text::quote(&wanted.expr));
+    let mut case = Case {
+        name: format!("expr {} at {time}", wanted.expr),
+        group: test.name.clone(),
+        is_ok: false,
+        expected: String::new(),
+        got: String::new(),
+    };
+    let got = bench.query(Language::Promql, &wanted.expr, test.start_ms + wanted.eval_time_ms);
+    let expected: Result<Vec<Sample>, String> = wanted.samples.iter().map(Sample::expected).collect();
+    let by_labels = |mut samples: Vec<Sample>| {
+        samples.sort_by(|a, b| a.labels.iter().cmp(b.labels.iter()));
+        samples
+    };
+    match (got, expected) {
+        (Err(e), _) => {
+            outcome.errors.push(format!("{head}, err: {e}"));
+            case.got = e;
+        }
+        (_, Err(e)) => {
+            outcome.errors.push(format!("{head}, err: {e}"));
+            case.expected = e;
+        }
+        (Ok(got), Ok(expected)) => {
+            let got = by_labels(got.into_iter().map(Sample::got).collect());
+            let expected = by_labels(expected);
+            case.is_ok = compare::equal(&expected, &got, fuzzy);
+            (case.expected, case.got) = (compare::show(&expected), compare::show(&got));
+            if !case.is_ok {
+                outcome.errors.push(format!("{head},\n        exp: {}\n        got: {}", case.expected, case.got));
+            }
+        }
+    }
+    outcome.cases.push(case);
+}

@@ -1,0 +1,191 @@
+//! YAML as a tree that knows where each thing stands.
+//!
+//! `read` makes the tree from the events of the parser, by our rules: duplicate keys and foreign tags are refused,
+//! anchors and merge keys are expanded, sizes are bounded. `fields` reads a mapping into typed values and notes every
+//! field that nobody asked for.
+
+mod fields;
+mod read;
+
+use crate::problem::{Code, Place, Problem};
+
+pub use fields::Fields;
+pub use read::{DEPTH_MAX, NODES_MAX, read};
+
+/// A value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Where it begins.
+    pub place: Place,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What a value is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing: empty, `~`, `null`.
+    Null,
+    /// A scalar as written, unquoted. `plain`: without quotes, so that it may stand for a number or a truth value.
+    Scalar {
+        /// The text.
+        text: String,
+        /// Whether it may be other than a text.
+        plain: bool,
+        /// How the text lies in the file.
+        layout: Layout,
+    },
+    /// A sequence.
+    List(Vec<Node>),
+    /// A mapping, in the order of the text; keys are texts.
+    Map(Vec<(Key, Node)>),
+}
+
+/// How the text of a scalar lies in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// As it is, from the place on.
+    Bare,
+    /// As it is, behind a quote.
+    Quoted,
+    /// A block whose lines are those of the file; its place is where the first line that is not empty begins.
+    Block,
+    /// Folded, or with escapes.
+    Other,
+}
+
+/// A key of a mapping.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    /// The text.
+    pub text: String,
+    /// Where it stands.
+    pub place: Place,
+}
+
+impl Node {
+    /// Says whether it is nothing.
+    pub fn is_null(&self) -> bool {
+        self.kind == Kind::Null
+    }
+
+    /// Gives the word for what it is.
+    pub fn kind_name(&self) -> &'static str {
+        match self.kind {
+            Kind::Null => "nothing",
+            Kind::Scalar { .. } => "a scalar",
+            Kind::List(_) => "a list",
+            Kind::Map(_) => "a mapping",
+        }
+    }
+
+    /// Finds the value of a key.
+    pub fn get(&self, name: &str) -> Option<&Node> {
+        match &self.kind {
+            Kind::Map(pairs) => pairs.iter().find(|(key, _)| key.text == name).map(|(_, value)| value),
+            _ => None,
+        }
+    }
+
+    /// Gives the text of a scalar; nothing is the empty text, as everywhere in Go's YAML.
+    pub fn text(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Null => Some(""),
+            Kind::Scalar { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Gives the truth value that a plain scalar stands for; YAML 1.1's words count, as in Go.
+    pub fn truth(&self) -> Option<bool> {
+        match &self.kind {
+            Kind::Scalar { text, plain: true, .. } => match text.as_str() {
+                "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "y" | "Y" => Some(true),
+                "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" | "n" | "N" => Some(false),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Gives the whole number that a plain scalar stands for: decimal, `0x`, `0o`, `0b`, with `_` between digits.
+    pub fn integer(&self) -> Option<i128> {
+        match &self.kind {
+            Kind::Scalar { text, plain: true, .. } => integer(text),
+            _ => None,
+        }
+    }
+
+    /// Gives the number that a plain scalar stands for.
+    pub fn number(&self) -> Option<f64> {
+        let Kind::Scalar { text, plain: true, .. } = &self.kind else { return None };
+        if let Some(whole) = integer(text) {
+            return Some(whole as f64);
+        }
+        match text.as_str() {
+            ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => Some(f64::INFINITY),
+            "-.inf" | "-.Inf" | "-.INF" => Some(f64::NEG_INFINITY),
+            ".nan" | ".NaN" | ".NAN" => Some(f64::NAN),
+            // The words of Rust for infinities and no number are texts in YAML.
+            text if text.contains(|c: char| c.is_ascii_alphabetic() && !matches!(c, 'e' | 'E')) => None,
+            text => text.replace('_', "").parse().ok(),
+        }
+    }
+
+    /// Makes a problem about it.
+    pub fn problem(&self, path: &str, code: Code, message: impl Into<String>) -> Problem {
+        Problem { place: self.place, path: path.to_owned(), code, message: message.into() }
+    }
+}
+
+fn integer(text: &str) -> Option<i128> {
+    let (negative, digits) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    if !digits.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let digits = digits.replace('_', "");
+    let radix = |rest: &str, radix| i128::from_str_radix(rest, radix).ok().filter(|_| !rest.starts_with(['+', '-']));
+    let value = if let Some(rest) = digits.strip_prefix("0x") {
+        radix(rest, 16)?
+    } else if let Some(rest) = digits.strip_prefix("0o") {
+        radix(rest, 8)?
+    } else if let Some(rest) = digits.strip_prefix("0b") {
+        radix(rest, 2)?
+    } else {
+        digits.parse().ok()?
+    };
+    Some(if negative { -value } else { value })
+}
+
+/// Writes a part of a JSON pointer.
+pub(crate) fn pointer(path: &str, part: impl std::fmt::Display) -> String {
+    format!("{path}/{}", part.to_string().replace('~', "~0").replace('/', "~1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scalars() {
+        let one = |text: &str| read(text).expect(text).remove(0);
+        let check = |text: &str, expected: Option<f64>| assert_eq!(one(text).number(), expected, "{text}");
+        check("12", Some(12.0));
+        check("-0x1f", Some(-31.0));
+        check("1_000", Some(1000.0));
+        check("1e3", Some(1000.0));
+        check(".inf", Some(f64::INFINITY));
+        check("inf", None);
+        check("'12'", None);
+        check("1m", None);
+        assert_eq!(one("yes").truth(), Some(true));
+        assert_eq!(one("'yes'").truth(), None);
+        assert_eq!(one("18446744073709551615").integer(), Some(u64::MAX.into()));
+        assert_eq!(one("~").text(), Some(""));
+        assert!(one("null").is_null() && !one("'null'").is_null());
+    }
+}

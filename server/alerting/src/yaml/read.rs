@@ -1,0 +1,251 @@
+//! Events of the parser to a tree.
+
+use std::collections::{HashMap, HashSet};
+
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, Tag};
+
+use super::{Key, Kind, Layout, Node};
+use crate::problem::{Code, Place, Problem};
+
+/// Deepest nesting.
+pub const DEPTH_MAX: usize = 64;
+
+/// Most nodes, after anchors are expanded.
+pub const NODES_MAX: usize = 250_000;
+
+/// Reads all documents of a text.
+///
+/// # Errors
+/// Malformed: syntax, a duplicate key, a foreign tag, too deep, too many nodes.
+pub fn read(text: &str) -> Result<Vec<Node>, Problem> {
+    let mut reader = Reader::default();
+    for event in Parser::new_from_str(text) {
+        let (event, span) = event.map_err(|e| malformed(place(e.marker()), e.info()))?;
+        reader.event(event, &span)?;
+    }
+    Ok(reader.documents)
+}
+
+/// A list or mapping under way.
+enum Open {
+    List(Vec<Node>),
+    Map { pairs: Vec<(Key, Node)>, keys: HashSet<String>, key: Option<Key>, merged: Vec<(Key, Node)> },
+}
+
+struct Frame {
+    open: Open,
+    place: Place,
+    anchor: usize,
+}
+
+#[derive(Default)]
+struct Reader {
+    documents: Vec<Node>,
+    frames: Vec<Frame>,
+    /// Value and number of nodes of each anchor.
+    anchors: HashMap<usize, (Node, usize)>,
+    nodes: usize,
+}
+
+fn place(marker: &Marker) -> Place {
+    Place { line: marker.line() as u32, column: marker.col() as u32 + 1 }
+}
+
+fn layout(text: &str, style: ScalarStyle, span: &Span) -> Layout {
+    let is_line = span.start.line() == span.end.line();
+    let length = span.end.col().saturating_sub(span.start.col());
+    let chars = text.chars().count();
+    match style {
+        ScalarStyle::Literal => Layout::Block,
+        ScalarStyle::Plain if is_line && length == chars => Layout::Bare,
+        ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted if is_line && length == chars + 2 => Layout::Quoted,
+        _ => Layout::Other,
+    }
+}
+
+fn malformed(place: Place, message: impl Into<String>) -> Problem {
+    Problem { place, path: String::new(), code: Code::Malformed, message: message.into() }
+}
+
+fn count(node: &Node) -> usize {
+    1 + match &node.kind {
+        Kind::Null | Kind::Scalar { .. } => 0,
+        Kind::List(items) => items.iter().map(count).sum(),
+        Kind::Map(pairs) => pairs.iter().map(|(_, value)| 1 + count(value)).sum(),
+    }
+}
+
+impl Reader {
+    fn event(&mut self, event: Event<'_>, span: &Span) -> Result<(), Problem> {
+        let place = place(&span.start);
+        match event {
+            Event::DocumentStart(_) => {
+                self.anchors.clear();
+                Ok(())
+            }
+            Event::Alias(anchor) => {
+                let Some((node, size)) = self.anchors.get(&anchor) else {
+                    return Err(malformed(place, "an anchor holds itself"));
+                };
+                let (node, size) = (node, *size);
+                // Counted before it is copied: a few lines of anchors of anchors stand for millions of nodes.
+                self.nodes += size;
+                if self.nodes > NODES_MAX {
+                    return Err(malformed(place, format!("more than {NODES_MAX} nodes")));
+                }
+                let node = Node { place, kind: node.kind.clone() };
+                self.value(node, 0)
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                let plain = style == ScalarStyle::Plain && !is_text(tag.as_deref(), place)?;
+                let null = plain && matches!(&*text, "" | "~" | "null" | "Null" | "NULL");
+                let layout = layout(&text, style, span);
+                let kind = if null { Kind::Null } else { Kind::Scalar { text: text.into_owned(), plain, layout } };
+                self.one(place)?;
+                self.value(Node { place, kind }, anchor)
+            }
+            Event::SequenceStart(anchor, tag) => {
+                is_text(tag.as_deref(), place)?;
+                self.push(Open::List(Vec::new()), place, anchor)
+            }
+            Event::MappingStart(anchor, tag) => {
+                is_text(tag.as_deref(), place)?;
+                let open = Open::Map { pairs: Vec::new(), keys: HashSet::new(), key: None, merged: Vec::new() };
+                self.push(open, place, anchor)
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.close(),
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
+        }
+    }
+
+    fn one(&mut self, place: Place) -> Result<(), Problem> {
+        self.nodes += 1;
+        if self.nodes > NODES_MAX {
+            return Err(malformed(place, format!("more than {NODES_MAX} nodes")));
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, open: Open, place: Place, anchor: usize) -> Result<(), Problem> {
+        self.one(place)?;
+        if self.frames.len() >= DEPTH_MAX {
+            return Err(malformed(place, format!("nested deeper than {DEPTH_MAX}")));
+        }
+        self.frames.push(Frame { open, place, anchor });
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), Problem> {
+        let Some(frame) = self.frames.pop() else { return Ok(()) };
+        let kind = match frame.open {
+            Open::List(items) => Kind::List(items),
+            Open::Map { mut pairs, keys, merged, .. } => {
+                // What the mapping says itself wins over what is merged into it; of several the first wins.
+                let mut keys = keys;
+                pairs.extend(merged.into_iter().filter(|(key, _)| keys.insert(key.text.clone())));
+                Kind::Map(pairs)
+            }
+        };
+        self.value(Node { place: frame.place, kind }, frame.anchor)
+    }
+
+    fn value(&mut self, node: Node, anchor: usize) -> Result<(), Problem> {
+        if anchor > 0 {
+            let size = count(&node);
+            self.nodes += size;
+            if self.nodes > NODES_MAX {
+                return Err(malformed(node.place, format!("more than {NODES_MAX} nodes")));
+            }
+            self.anchors.insert(anchor, (node.clone(), size));
+        }
+        let Some(frame) = self.frames.last_mut() else {
+            self.documents.push(node);
+            return Ok(());
+        };
+        match &mut frame.open {
+            Open::List(items) => items.push(node),
+            Open::Map { pairs, keys, key, merged } => match key.take() {
+                None => *key = Some(as_key(node)?),
+                Some(name) if name.text == "<<" => merge(node, merged)?,
+                Some(name) => {
+                    if !keys.insert(name.text.clone()) {
+                        return Err(malformed(name.place, format!("key `{}` is there twice", name.text)));
+                    }
+                    pairs.push((name, node));
+                }
+            },
+        }
+        Ok(())
+    }
+}
+
+fn as_key(node: Node) -> Result<Key, Problem> {
+    match node.kind {
+        Kind::Scalar { text, .. } => Ok(Key { text, place: node.place }),
+        Kind::Null => Ok(Key { text: String::new(), place: node.place }),
+        Kind::List(_) | Kind::Map(_) => Err(malformed(node.place, "a key must be a scalar")),
+    }
+}
+
+fn merge(node: Node, merged: &mut Vec<(Key, Node)>) -> Result<(), Problem> {
+    match node.kind {
+        Kind::Map(pairs) => merged.extend(pairs),
+        Kind::List(items) if items.iter().all(|i| matches!(i.kind, Kind::Map(_))) => {
+            items.into_iter().try_for_each(|item| merge(item, merged))?;
+        }
+        _ => return Err(malformed(node.place, "what is merged by `<<` must be a mapping or a list of them")),
+    }
+    Ok(())
+}
+
+/// Says whether a tag makes a text of a scalar.
+fn is_text(tag: Option<&Tag>, place: Place) -> Result<bool, Problem> {
+    let Some(tag) = tag else { return Ok(false) };
+    match (tag.handle.as_str(), tag.suffix.as_str()) {
+        ("tag:yaml.org,2002:", "str") => Ok(true),
+        ("tag:yaml.org,2002:", "int" | "float" | "bool" | "null" | "map" | "seq") => Ok(false),
+        ("" | "!", "" | "!") => Ok(true),
+        (handle, suffix) => Err(malformed(place, format!("unknown tag `{handle}{suffix}`"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        read(text).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn places_and_documents() {
+        let documents = read("a: 1\nb:\n  - x\n---\nc: 'd'\n").expect("valid");
+        assert_eq!(documents.len(), 2);
+        let b = documents[0].get("b").expect("there");
+        let Kind::List(items) = &b.kind else { panic!("{b:?}") };
+        assert_eq!(items[0].place, Place { line: 3, column: 5 });
+        assert_eq!(read("").expect("valid"), []);
+    }
+
+    #[test]
+    fn anchors_and_merges() {
+        let text = "base: &b {x: 1, y: 2}\nmore: {<<: *b, y: 3}\nlist: [*b, *b]\n";
+        let node = read(text).expect("valid").remove(0);
+        let more = node.get("more").expect("there");
+        assert_eq!((more.get("x").and_then(Node::integer), more.get("y").and_then(Node::integer)), (Some(1), Some(3)));
+    }
+
+    #[test]
+    fn refused() {
+        assert_eq!(error("a: 1\na: 2"), "2:1: key `a` is there twice");
+        assert!(error("a: !foo 1").contains("unknown tag"), "{}", error("a: !foo 1"));
+        assert!(error("a: [1").starts_with("2:1: ") || error("a: [1").starts_with("1:"), "{}", error("a: [1"));
+        assert!(error(&"[".repeat(100)).contains("nested deeper"));
+        let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
+        (1..9).for_each(|i| {
+            let item = format!("*a{}", i - 1);
+            bomb += &format!("a{i}: &a{i} [{}]\n", vec![item; 10].join(","));
+        });
+        assert!(error(&bomb).contains("more than 250000 nodes"));
+    }
+}

@@ -1,0 +1,184 @@
+//! Who calls, and whether it may: asked of every request before its body is read, and before routing says that there is
+//! nothing (`identity-and-access` 1.4).
+
+use std::sync::{Arc, LazyLock};
+
+use axum::extract::MatchedPath;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use quiver_auth::{Identity, Request as Asking, Shown, TokenError};
+use quiver_types::{Error, ErrorKind};
+use serde_json::json;
+use tonic::{Code, Status};
+
+use crate::guard::is_forwarded;
+use crate::identity::Identities;
+use crate::ingest_api::status_message;
+use crate::live::LiveSettings;
+use crate::request::RequestInfo;
+use crate::rights::{Need, need};
+
+/// Whoever, while access control is off.
+pub(crate) static ANYONE: LazyLock<Arc<Identity>> = LazyLock::new(|| Arc::new(Identity::anyone()));
+/// Whoever has not said who it is.
+pub(crate) static NOBODY: LazyLock<Arc<Identity>> = LazyLock::new(|| Arc::new(Identity::nobody()));
+
+/// What is looked at of a request.
+pub(super) struct Coming<'a> {
+    pub(super) info: &'a RequestInfo,
+    pub(super) live: &'a LiveSettings,
+    pub(super) method: &'a Method,
+    pub(super) uri: &'a Uri,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) route: Option<&'a MatchedPath>,
+    /// Whether the process asks itself.
+    pub(super) own: bool,
+}
+
+/// Why a request is not let in.
+enum No {
+    Token(TokenError),
+    /// The triple that lacks.
+    Right(String),
+}
+
+impl Coming<'_> {
+    /// Says who calls, or gives the answer that it gets.
+    pub(super) async fn admit(&self, identities: Option<&Identities>) -> Result<Arc<Identity>, Response> {
+        let Some(identities) = identities else { return Ok(Arc::clone(&ANYONE)) };
+        if self.own {
+            return Ok(Arc::clone(&ANYONE));
+        }
+        // What a browser asks beforehand comes without credentials, and is answered without data.
+        if self.method == Method::OPTIONS {
+            return Ok(Arc::clone(&NOBODY));
+        }
+        // What is not there is said to those only who may know.
+        let need = match self.route {
+            Some(route) => need(self.method, route.as_str()),
+            None => Some(Need::Anyone),
+        };
+        self.identify(identities, need).await.map_err(|no| self.refusal(no, need))
+    }
+
+    async fn identify(&self, identities: &Identities, need: Option<Need>) -> Result<Arc<Identity>, No> {
+        let here = self.info.peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback());
+        match need {
+            Some(Need::Public) => return Ok(Arc::clone(&NOBODY)),
+            Some(Need::OwnMetrics) if here && !is_forwarded(self.headers) => return Ok(Arc::clone(&NOBODY)),
+            _ => {}
+        }
+        if let Some(operator) = self.operator() {
+            return Ok(operator);
+        }
+        let values = self.headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
+        let saas = self.headers.get("dd-api-key").filter(|_| is_saas(self.uri.path())).map(HeaderValue::as_bytes);
+        let asking = Asking { issuer: &identities.issuer, ip: self.info.peer.map(|peer| peer.ip()) };
+        let shown = Shown::read(values, saas).map_err(No::Token)?;
+        let identity = identities.auth.identify(&shown, asking).await.map_err(No::Token)?;
+        let Some(need) = need else {
+            tracing::error!(route = self.route.map(MatchedPath::as_str), "a route has no row in the table of rights");
+            return Err(No::Right("{admin, system, *}".to_owned()));
+        };
+        match need.missing(&identity.rights) {
+            None => Ok(Arc::new(identity)),
+            Some(triple) => Err(No::Right(triple.to_string())),
+        }
+    }
+
+    /// The operator's own secret for `/admin`, where there is one.
+    fn operator(&self) -> Option<Arc<Identity>> {
+        let token = self.live.admin_token.as_ref().filter(|_| self.uri.path().starts_with("/admin/"))?;
+        let given = self.headers.get(header::AUTHORIZATION)?.as_bytes().split_at_checked(7)?;
+        let right = given.0.eq_ignore_ascii_case(b"bearer ") && token.is(given.1);
+        right.then(|| Arc::new(Identity::operator()))
+    }
+
+    /// The answer, in the form that clients of the path know.
+    fn refusal(&self, no: No, need: Option<Need>) -> Response {
+        let (status, code, detail) = match &no {
+            No::Token(error @ TokenError::TooMany(_)) => {
+                (StatusCode::TOO_MANY_REQUESTS, error.code(), error.to_string())
+            }
+            No::Token(error) => (StatusCode::UNAUTHORIZED, error.code(), error.to_string()),
+            No::Right(triple) => (StatusCode::FORBIDDEN, "FORBIDDEN", format!("this needs the right {triple}")),
+        };
+        let path = self.uri.path();
+        let mut response = self.body(status, code, &detail, &no);
+        let headers = response.headers_mut();
+        let bearer = match &no {
+            No::Token(TokenError::Missing) => r#"Bearer realm="platform""#,
+            No::Token(TokenError::Expired) => {
+                r#"Bearer realm="platform", error="invalid_token", error_description="The access token expired""#
+            }
+            No::Token(TokenError::Invalid) => r#"Bearer realm="platform", error="invalid_token""#,
+            No::Token(TokenError::TooMany(after_s)) => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(*after_s));
+                return response;
+            }
+            No::Right(_) => r#"Bearer realm="platform", error="insufficient_scope""#,
+        };
+        headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_static(bearer));
+        let basic = need.is_some_and(|need| need.asks_for_basic(path)) && matches!(no, No::Token(TokenError::Missing));
+        if basic {
+            headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_static(r#"Basic realm="platform""#));
+        }
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+
+    fn body(&self, status: StatusCode, code: &'static str, detail: &str, no: &No) -> Response {
+        let path = self.uri.path();
+        let of_type = |kind: &'static str| [(header::CONTENT_TYPE, HeaderValue::from_static(kind))];
+        let content_type = self.headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+        let kind = match no {
+            No::Token(TokenError::TooMany(_)) => ErrorKind::LimitExceeded,
+            No::Token(_) => ErrorKind::Unauthenticated,
+            No::Right(_) => ErrorKind::Forbidden,
+        };
+        let named = format!("{code}: {detail}");
+        if content_type.starts_with(b"application/grpc") || path.starts_with("/opentelemetry.proto.") {
+            let code = if kind == ErrorKind::Forbidden { Code::PermissionDenied } else { Code::Unauthenticated };
+            return Status::new(code, named).into_http::<axum::body::Body>();
+        }
+        let otlp = path.starts_with("/v1/") || path.starts_with("/insert/opentelemetry/");
+        if otlp || path.starts_with("/metrics-api/otlp/") || path.starts_with("/metrics-api/api/v1/otlp/") {
+            let json = content_type.starts_with(b"application/json");
+            let kind = of_type(if json { "application/json" } else { "application/x-protobuf" });
+            return (status, kind, status_message(&refused_as(no, named), json)).into_response();
+        }
+        if path.starts_with("/metrics-api/") {
+            let kind = if status == StatusCode::FORBIDDEN { "forbidden" } else { "unauthorized" };
+            let body = json!({"status": "error", "errorType": kind, "error": detail, "code": code});
+            return (status, of_type("application/json"), body.to_string()).into_response();
+        }
+        if path.starts_with("/realms/") {
+            let error = if status == StatusCode::FORBIDDEN { "insufficient_scope" } else { "invalid_token" };
+            let body = json!({"error": error, "error_description": detail, "code": code});
+            return (status, of_type("application/json"), body.to_string()).into_response();
+        }
+        let slug = code.to_ascii_lowercase().replace('_', "-");
+        let mut body = json!({
+            "type": format!("urn:quiver:problem:{slug}"), "title": status.canonical_reason(), "status": status.as_u16(),
+            "code": code, "detail": detail, "error": detail, "instance": format!("/requests/{}", self.info.id()),
+        });
+        if let No::Right(triple) = no {
+            body["required"] = json!(triple);
+        }
+        (status, of_type("application/problem+json"), body.to_string()).into_response()
+    }
+}
+
+fn refused_as(no: &No, text: String) -> Error {
+    let kind = match no {
+        No::Token(TokenError::TooMany(_)) => ErrorKind::LimitExceeded,
+        No::Token(_) => ErrorKind::Unauthenticated,
+        No::Right(_) => ErrorKind::Forbidden,
+    };
+    Error::new(kind, text)
+}
+
+/// Whether a path is one of the SaaS intake, whose agents have a header of their own.
+fn is_saas(path: &str) -> bool {
+    ["/saas/", "/datadog/"].iter().any(|name| path.contains(name)) && path.contains("insert/")
+}

@@ -1,0 +1,362 @@
+//! Configuration over HTTP: one set of handlers for every family (`config-api` section 1). What a family does beyond it
+//! stands in a module of its own.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use axum::routing::{MethodRouter, get, post};
+use http::{HeaderMap, Method, header};
+use quiver_config::families::FAMILIES;
+use quiver_config::{
+    Begun, Caller, Condition, Done, Family, ImportMode, ListQuery, Named, Op, Place, Problem, ProblemKind, Result,
+    System,
+};
+use serde_json::{Map, Value, json};
+
+use crate::bodies::read_body;
+use crate::identity::{Identities, Origin, caller};
+use crate::request::RequestInfo;
+use crate::state::AppState;
+
+mod answer;
+mod many;
+pub(crate) mod special;
+
+pub(crate) use answer::Answer;
+
+/// Largest body, and that of an import.
+const BODY_BYTES_MAX: usize = 4 << 20;
+const IMPORT_BYTES_MAX: usize = 16 << 20;
+
+/// Routes of all families.
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    let mut router = Router::new();
+    for family in FAMILIES.iter().copied() {
+        if family.owners.is_empty() {
+            router = router.merge(of_family(family, family.path.to_owned(), None));
+        }
+        for owner in family.owners {
+            // Both kinds of owners have keys; the path says which.
+            let path = family.path.replace("{owner}", &format!("{}/{{id}}", owner.trim_start_matches("rbac/")));
+            router = router.merge(of_family(family, path, Some(owner)));
+        }
+    }
+    router
+}
+
+type Routes = MethodRouter<Arc<AppState>>;
+
+fn of_family(family: &'static Family, path: String, owner: Option<&'static str>) -> Router<Arc<AppState>> {
+    // Below an owner its id comes first.
+    let one = if owner.is_some() { format!("{path}/{{entity}}") } else { format!("{path}/{{id}}") };
+    let at = move |what: What| -> Routes {
+        let handler = move |State(state): State<Arc<AppState>>,
+                            Path(ids): Path<Vec<(String, String)>>,
+                            request: Request| { serve(state, family, owner, ids, what, request) };
+        match what {
+            What::Export | What::History => get(handler),
+            What::Collection => get(handler).post(handler).put(handler).patch(handler).delete(handler),
+            What::Entity => get(handler).put(handler).patch(handler).delete(handler),
+            _ => post(handler),
+        }
+    };
+    Router::new()
+        .route(&path, at(What::Collection))
+        .route(&one, at(What::Entity))
+        .route(&format!("{one}/history"), at(What::History))
+        .route(&format!("{one}/restore"), at(What::Restore))
+        .route(&format!("{path}/bulk-delete"), at(What::BulkDelete))
+        .route(&format!("{path}/bulk-update"), at(What::BulkUpdate))
+        .route(&format!("{path}/export"), at(What::Export))
+        .route(&format!("{path}/import"), at(What::Import))
+}
+
+/// What of a family is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Collection,
+    Entity,
+    History,
+    Restore,
+    BulkDelete,
+    BulkUpdate,
+    Export,
+    Import,
+}
+
+/// A request, read.
+pub(crate) struct Ask {
+    pub(crate) identities: Arc<Identities>,
+    pub(crate) caller: Caller,
+    pub(crate) place: Place,
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) parameters: Vec<(String, String)>,
+    pub(crate) body: axum::body::Bytes,
+    pub(crate) dry_run: bool,
+}
+
+async fn serve(
+    state: Arc<AppState>,
+    family: &'static Family,
+    owner: Option<&'static str>,
+    mut ids: Vec<(String, String)>,
+    what: What,
+    request: Request,
+) -> Response {
+    let place = match owner {
+        None => Place::of(family),
+        Some(owner) => Place { family, owner: format!("{owner}/{}", ids.remove(0).1) },
+    };
+    let id = ids.into_iter().next().map(|(_, id)| id).unwrap_or_default();
+    let largest = if what == What::Import { IMPORT_BYTES_MAX } else { BODY_BYTES_MAX };
+    let ask = match Ask::read(&state, place, request, largest).await {
+        Ok(ask) => ask,
+        Err(problem) => return Answer::of_problem(&problem).into_response(None),
+    };
+    let identities = Arc::clone(&ask.identities);
+    let dry_run = ask.dry_run;
+    let mut response = ask.answer(what, &id).await.into_response(Some(&identities));
+    if dry_run {
+        response.headers_mut().insert("x-dry-run", http::HeaderValue::from_static("true"));
+    }
+    response
+}
+
+impl Ask {
+    /// Reads a request, and says whether its caller may come to this place.
+    pub(crate) async fn read(state: &Arc<AppState>, place: Place, request: Request, largest: usize) -> Result<Self> {
+        let Some(identities) = state.identities.clone() else {
+            let text = "access control is off, so there are no accounts";
+            return Err(Problem::new(ProblemKind::NotFound, "NOT_FOUND", text));
+        };
+        let info = RequestInfo::current();
+        let origin = Origin {
+            ip: info.as_ref().and_then(|i| i.peer).map(|peer| peer.ip()),
+            request_id: info.as_ref().map(|i| i.id().to_owned()).unwrap_or_default(),
+        };
+        let identity = state.identity();
+        let (head, body) = request.into_parts();
+        let mut caller = caller(&identity, origin);
+        caller.override_managed = head.headers.get("x-override-managed").is_some_and(|v| v.as_bytes() == b"true");
+        may_come(&place, &caller, &head.method)?;
+        let query = head.uri.query().unwrap_or_default();
+        let mut parameters: Vec<(String, String)> =
+            url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+        let mut dry_run = false;
+        for (_, value) in parameters.iter().filter(|(key, _)| key == "dryRun") {
+            dry_run = match value.as_str() {
+                "true" => true,
+                "false" => false,
+                _ => return Err(Problem::parameter("`dryRun` must be true or false")),
+            };
+        }
+        parameters.retain(|(key, _)| key != "dryRun");
+        let body = read_body(&state.bodies, &head.headers, body, largest).await.map_err(|error| match error.kind {
+            quiver_types::ErrorKind::TooLarge => Problem::new(ProblemKind::TooLarge, "BODY_TOO_LARGE", error.message),
+            quiver_types::ErrorKind::Unavailable => Problem::new(ProblemKind::Busy, "STORE_BUSY", error.message),
+            _ => Problem::new(ProblemKind::Malformed, "MALFORMED_JSON", error.message),
+        })?;
+        let (method, path) = (head.method, head.uri.path().to_owned());
+        Ok(Self { identities, caller, place, method, path, headers: head.headers, parameters, body, dry_run })
+    }
+
+    /// Answers; a POST that names itself is answered once.
+    async fn answer(self, what: What, id: &str) -> Answer {
+        let name = self.headers.get("idempotency-key").filter(|_| self.method == Method::POST && !self.dry_run);
+        let Some(name) = name else {
+            return self.run(what, id).await.unwrap_or_else(|problem| Answer::of_problem(&problem));
+        };
+        let config = self.identities.config.clone();
+        let named = match Named::new(&self.caller.subject, &self.path, name.as_bytes(), &self.body) {
+            Ok(named) => named,
+            Err(problem) => return Answer::of_problem(&problem),
+        };
+        match config.begin_named(&named).await {
+            Ok(Begun::Fresh) => {}
+            Ok(Begun::Answered(bytes)) => return Answer::replayed(&bytes),
+            Err(problem) => return Answer::of_problem(&problem),
+        }
+        let answer = self.run(what, id).await.unwrap_or_else(|problem| Answer::of_problem(&problem));
+        let kept = (answer.status < 500).then(|| answer.to_bytes());
+        if let Err(problem) = config.end_named(&named, kept.as_deref()).await {
+            tracing::error!(cause = problem.cause, "the answer to a named request cannot be kept");
+        }
+        answer
+    }
+
+    async fn run(&self, what: What, id: &str) -> Result<Answer> {
+        match (what, self.method.as_str()) {
+            (What::Collection, "GET" | "HEAD") => self.list().await,
+            (What::Collection, "POST") => self.create().await,
+            (What::Collection, "DELETE") => self.delete_by_ids().await,
+            (What::Collection, _) => self.put_collection().await,
+            (What::Entity, "GET" | "HEAD") => self.entity(id).await,
+            (What::Entity, "DELETE") => self.delete(id).await,
+            (What::Entity, "PATCH") => self.patch(id, self.object()?).await,
+            (What::Entity, _) => self.replace(id, self.object()?).await,
+            (What::History, _) => {
+                let history = self.identities.config.history(&self.place, id, &self.caller).await?;
+                Ok(Answer::ok(history))
+            }
+            (What::Restore, _) => self.restore(id).await,
+            (What::BulkDelete, _) => self.bulk_delete().await,
+            (What::BulkUpdate, _) => self.bulk_update().await,
+            (What::Export, _) => self.export().await,
+            (What::Import, _) => self.import().await,
+        }
+    }
+
+    /// The body as an object.
+    pub(crate) fn object(&self) -> Result<Map<String, Value>> {
+        let kind = self.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("application/json");
+        let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let patch = self.method == Method::PATCH && kind == "application/merge-patch+json";
+        if kind != "application/json" && !patch {
+            let text = "send `application/json`";
+            return Err(Problem::new(ProblemKind::Malformed, "UNSUPPORTED_MEDIA_TYPE", text));
+        }
+        quiver_config::json::object(&self.body)
+    }
+
+    /// What `If-Match` asks for.
+    fn condition(&self) -> Result<Condition> {
+        let Some(value) = self.headers.get(header::IF_MATCH) else { return Ok(Condition::None) };
+        let text = value.to_str().unwrap_or_default().trim();
+        if text == "*" {
+            return Ok(Condition::Exists);
+        }
+        let version = |tag: &str| tag.trim().strip_prefix('"')?.strip_suffix('"')?.parse().ok();
+        let versions: Option<Vec<i64>> = text.split(',').take(100).map(version).collect();
+        // Something else than our tags matches nothing.
+        Ok(Condition::Versions(versions.unwrap_or_default()))
+    }
+
+    /// Makes a change, and lets it act before it is answered.
+    pub(crate) async fn change(&self, op: Op, system: System) -> Result<Done> {
+        let done = self.identities.config.change(&self.place, &self.caller, op, system, self.dry_run).await?;
+        if !self.dry_run && done.changed {
+            self.acts().await;
+            special::after(self, &done).await;
+        }
+        Ok(done)
+    }
+
+    /// What changed acts from the next request on.
+    pub(crate) async fn acts(&self) {
+        if let Err(problem) = self.identities.refresh().await {
+            tracing::warn!(cause = problem.cause, "accounts cannot be read after a change; trying again");
+        }
+    }
+
+    async fn list(&self) -> Result<Answer> {
+        let query = ListQuery::parse(self.place.family, &self.parameters, &[])?;
+        let page = self.identities.config.list(&self.place, &query, &self.caller).await?;
+        let mut body = json!({"items": page.items, "nextCursor": page.next_cursor});
+        if let Some(total) = page.total {
+            body["total"] = json!(total);
+        }
+        Ok(Answer::ok(body))
+    }
+
+    async fn entity(&self, id: &str) -> Result<Answer> {
+        let entity = self.identities.config.get(&self.place, id, &self.caller).await?;
+        let tags = self.headers.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let same = tags.split(',').any(|tag| tag.trim() == entity.etag() || tag.trim() == "*");
+        let etag = Some(entity.etag());
+        if same {
+            return Ok(Answer { status: 304, etag, ..Answer::ok(Value::Null) });
+        }
+        Ok(Answer { etag, ..Answer::ok(Value::Object(entity.shown())) })
+    }
+
+    async fn create(&self) -> Result<Answer> {
+        let made = special::made(self);
+        let done = self.change(Op::Create { id: None, body: self.object()? }, made.system).await?;
+        Ok(self.created(&done, made.shown))
+    }
+
+    fn created(&self, done: &Done, shown: Vec<(&'static str, String)>) -> Answer {
+        let mut answer = Self::present(done, 201);
+        if let Value::Object(body) = &mut answer.body {
+            let id = body.get("id").and_then(Value::as_str).unwrap_or_default();
+            let base = self.path.trim_end_matches('/').trim_end_matches(id).trim_end_matches('/');
+            answer.location = Some(format!("{base}/{id}"));
+            body.extend(shown.into_iter().map(|(key, secret)| (key.to_owned(), json!(secret))));
+        }
+        answer
+    }
+
+    /// The entity as it is after a change.
+    fn present(done: &Done, status: u16) -> Answer {
+        let after = done.after.as_ref();
+        let body = after.map_or(Value::Null, |e| Value::Object(e.shown()));
+        Answer { status, etag: after.map(quiver_config::Entity::etag), ..Answer::ok(body) }
+    }
+
+    async fn replace(&self, id: &str, body: Map<String, Value>) -> Result<Answer> {
+        if self.headers.get(header::IF_NONE_MATCH).is_some_and(|v| v.as_bytes().trim_ascii() == b"*") {
+            uuid_of(id)?;
+            let made = special::made(self);
+            let done = self.change(Op::Create { id: Some(id.to_owned()), body }, made.system).await?;
+            return Ok(self.created(&done, made.shown));
+        }
+        let op = Op::Replace { id: id.to_owned(), body, condition: self.condition()? };
+        let done = self.change(op, System::default()).await?;
+        Ok(Self::present(&done, 200))
+    }
+
+    async fn patch(&self, id: &str, patch: Map<String, Value>) -> Result<Answer> {
+        let op = Op::Patch { id: id.to_owned(), patch, condition: self.condition()? };
+        let done = self.change(op, System::default()).await?;
+        Ok(Self::present(&done, 200))
+    }
+
+    async fn delete(&self, id: &str) -> Result<Answer> {
+        let op = Op::Delete { id: id.to_owned(), condition: self.condition()? };
+        self.change(op, System::default()).await?;
+        Ok(Answer { status: 204, ..Answer::ok(Value::Null) })
+    }
+
+    async fn restore(&self, id: &str) -> Result<Answer> {
+        let body = self.object()?;
+        let version = body.get("version").and_then(Value::as_i64);
+        let version =
+            version.ok_or_else(|| Problem::field("/version", "REQUIRED", "must be the number of a version"))?;
+        let done = self.change(Op::Restore { id: id.to_owned(), version }, System::default()).await?;
+        Ok(Self::present(&done, 200))
+    }
+
+    fn import_mode(&self) -> Result<ImportMode> {
+        let mode = self.parameters.iter().find(|(key, _)| key == "mode").map_or("upsert", |(_, value)| value);
+        match mode {
+            "upsert" => Ok(ImportMode::Upsert),
+            "create" => Ok(ImportMode::Create),
+            "replace" => Ok(ImportMode::Replace),
+            _ => Err(Problem::parameter("`mode` must be upsert, create or replace")),
+        }
+    }
+}
+
+fn uuid_of(id: &str) -> Result<()> {
+    let hex = |part: &str, len| part.len() == len && part.bytes().all(|b| b.is_ascii_hexdigit());
+    let parts: Vec<&str> = id.split('-').collect();
+    let lengths = [8, 4, 4, 4, 12];
+    let sane = parts.len() == 5 && parts.iter().zip(lengths).all(|(part, len)| hex(part, len));
+    if sane { Ok(()) } else { Err(Problem::field("/id", "INVALID_VALUE", "must be a UUID")) }
+}
+
+/// Keys of an account are read and written by itself, too; of all others the table of rights has asked already.
+fn may_come(place: &Place, caller: &Caller, method: &Method) -> Result<()> {
+    let Some((family, id)) = place.owner.rsplit_once('/') else { return Ok(()) };
+    let kind = if family == "rbac/users" { "user" } else { "serviceAccount" };
+    if caller.subject == format!("{kind}:{id}") {
+        return Ok(());
+    }
+    let right = if method.is_safe() { quiver_types::Right::View } else { place.family.write };
+    let needed = quiver_types::Triple::everywhere(right, place.family.domain);
+    if caller.rights.covers(&needed) { Ok(()) } else { Err(Problem::forbidden(&needed.to_string())) }
+}

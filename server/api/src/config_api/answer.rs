@@ -1,0 +1,114 @@
+//! Answers of configuration: entities, lists, problems; and the form in which they are kept.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use quiver_config::{Problem, ProblemKind};
+use serde_json::{Value, json};
+
+use crate::error::with_retry_after;
+use crate::identity::Identities;
+use crate::request::RequestInfo;
+
+/// An answer as a whole.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// Null: there is none.
+    pub(crate) body: Value,
+    pub(crate) etag: Option<String>,
+    pub(crate) location: Option<String>,
+    pub(crate) is_problem: bool,
+    pub(crate) is_replayed: bool,
+}
+
+impl Answer {
+    /// 200 with a body.
+    pub(crate) fn ok(body: Value) -> Self {
+        Self { status: 200, body, etag: None, location: None, is_problem: false, is_replayed: false }
+    }
+
+    /// 204.
+    pub(crate) fn nothing() -> Self {
+        Self { status: 204, ..Self::ok(Value::Null) }
+    }
+
+    /// What a problem is answered with; faults of ours are logged here, once.
+    pub(crate) fn of_problem(problem: &Problem) -> Self {
+        if matches!(problem.kind, ProblemKind::Internal | ProblemKind::Busy) {
+            tracing::error!(code = problem.code, cause = problem.cause, "configuration cannot be read or written");
+        }
+        let status: u16 = match (problem.kind, problem.code) {
+            (_, "UNSUPPORTED_MEDIA_TYPE") => 415,
+            (ProblemKind::Malformed, _) => 400,
+            (ProblemKind::Unauthenticated, _) => 401,
+            (ProblemKind::Forbidden, _) => 403,
+            (ProblemKind::NotFound, _) => 404,
+            (ProblemKind::Conflict, _) => 409,
+            (ProblemKind::Precondition, _) => 412,
+            (ProblemKind::TooLarge, _) => 413,
+            (ProblemKind::Invalid, _) => 422,
+            (ProblemKind::Limited, _) => 429,
+            (ProblemKind::Busy, _) => 503,
+            (ProblemKind::Internal, _) => 500,
+        };
+        let slug = problem.code.to_ascii_lowercase().replace('_', "-");
+        let title = StatusCode::from_u16(status).ok().and_then(|s| s.canonical_reason()).unwrap_or_default();
+        let mut body = json!({
+            "type": format!("urn:quiver:problem:{slug}"), "title": title, "status": status, "code": problem.code,
+            "detail": problem.detail, "error": problem.detail,
+        });
+        if let Some(request) = RequestInfo::current() {
+            body["instance"] = json!(format!("/requests/{}", request.id()));
+        }
+        let errors = problem.errors.iter().map(|e| json!({"field": e.field, "code": e.code, "message": e.message}));
+        if !problem.errors.is_empty() {
+            body["errors"] = errors.collect();
+        }
+        for (key, value) in problem.more.iter().filter(|(key, _)| *key != "etag") {
+            body[key] = value.clone();
+        }
+        let etag = problem.more.get("etag").and_then(Value::as_str).map(str::to_owned);
+        Self { status, etag, is_problem: true, ..Self::ok(body) }
+    }
+
+    /// As it is kept.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        json!([self.status, self.body, self.etag, self.location, self.is_problem]).to_string().into_bytes()
+    }
+
+    /// One that was kept.
+    pub(crate) fn replayed(bytes: &[u8]) -> Self {
+        match serde_json::from_slice(bytes) {
+            Ok((status, body, etag, location, is_problem)) => {
+                Self { status, body, etag, location, is_problem, is_replayed: true }
+            }
+            Err(error) => Self::of_problem(&Problem::internal(error)),
+        }
+    }
+
+    /// As it is sent.
+    pub(crate) fn into_response(self, identities: Option<&Identities>) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = if self.body.is_null() { Body::empty() } else { Body::from(self.body.to_string()) };
+        let mut response = (status, body).into_response();
+        let headers = response.headers_mut();
+        if !self.body.is_null() {
+            let kind = if self.is_problem { "application/problem+json" } else { "application/json" };
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        }
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        for (name, value) in [(header::ETAG, self.etag), (header::LOCATION, self.location)] {
+            if let Some(value) = value.and_then(|v| HeaderValue::try_from(v).ok()) {
+                headers.insert(name, value);
+            }
+        }
+        if self.is_replayed {
+            headers.insert("idempotency-replayed", HeaderValue::from_static("true"));
+        }
+        if let Some(identities) = identities {
+            headers.insert("x-config-revision", HeaderValue::from(identities.config.revision()));
+        }
+        with_retry_after(response)
+    }
+}

@@ -1,0 +1,55 @@
+//! What families of access do beyond the contract: secrets that are shown once, sessions that end with a password.
+
+use quiver_auth::{AccountKind, OsRandom, Subject, apikey, sha256_hex};
+use quiver_config::{Done, System};
+use serde_json::json;
+
+use super::Ask;
+
+/// What the service puts into a new entity, and what of it the answer shows this once.
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    pub(super) system: System,
+    pub(super) shown: Vec<(&'static str, String)>,
+}
+
+/// Makes the secrets of a new entity.
+pub(super) fn made(ask: &Ask) -> Made {
+    let mut made = Made::default();
+    match ask.place.family.name {
+        "rbac/keys" => {
+            let key = apikey::make(&OsRandom);
+            let id = apikey::id_of(&key).unwrap_or_default().to_owned();
+            made.system.body.insert("keyId".to_owned(), json!(id));
+            made.system.sealed.insert("key".to_owned(), json!(sha256_hex(key.as_bytes())));
+            made.shown.push(("key", key));
+        }
+        "rbac/service-accounts" => {
+            let secret = apikey::make_secret(&OsRandom);
+            made.system.sealed.insert("secret".to_owned(), json!(sha256_hex(secret.as_bytes())));
+            made.shown.push(("secret", secret));
+        }
+        _ => {}
+    }
+    made
+}
+
+/// Does what follows from a change.
+pub(super) async fn after(ask: &Ask, done: &Done) {
+    if ask.place.family.name != "rbac/users" {
+        return;
+    }
+    let Some(before) = &done.before else { return };
+    let password = |e: &quiver_config::Entity| e.sealed.get("password").cloned();
+    let enabled = |e: &quiver_config::Entity| e.body.get("enabled").cloned();
+    let ended = done.after.as_ref().is_none_or(|after| {
+        password(after) != password(before)
+            || (enabled(after) != enabled(before) && enabled(after) == Some(json!(false)))
+    });
+    if ended {
+        let subject = Subject::Account(AccountKind::User, before.id.clone());
+        if let Err(error) = ask.identities.auth.end_sessions(&subject, None).await {
+            tracing::error!(cause = error.source.as_ref().map(ToString::to_string), "{error}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Where accounts (`auth`) and their configuration (`config`) meet: the directory that follows each change, the first
+//! administrator, hashes of passwords for entities, who calls.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use quiver_auth::{Auth, Happened, Identity, PasswordRule, Passwords, Subject};
+use quiver_config::families::{BINDINGS, GROUPS, KEYS, ROLES, SERVICE_ACCOUNTS, USERS};
+use quiver_config::{AuditEvent, Caller, Config, Family, FieldError, Problem, ProblemKind, Sealer};
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+mod directory;
+mod first_start;
+
+pub use first_start::{FirstPassword, reset_password};
+
+/// How often expired rows are forgotten, and keys that are due are made.
+const HOUSEKEEPING: Duration = Duration::from_secs(3600);
+/// How long a picture of accounts is used while the database is gone.
+const DIRECTORY_STALE: Duration = Duration::from_secs(3600);
+
+/// Accounts, their configuration, and how callers address this server.
+#[derive(Debug)]
+pub struct Identities {
+    /// Tokens and rights.
+    pub auth: Auth,
+    /// Entities.
+    pub config: Config,
+    /// `{base_url}/realms/platform`.
+    pub issuer: String,
+    /// Where the first password is written.
+    data: std::path::PathBuf,
+    /// The picture of accounts is made anew by one at a time.
+    refreshing: tokio::sync::Mutex<u64>,
+}
+
+/// Hashes passwords of users.
+#[derive(Debug)]
+pub struct PasswordSealer(
+    /// Makes the hashes.
+    pub Arc<Passwords>,
+);
+
+#[async_trait]
+impl Sealer for PasswordSealer {
+    fn check(&self, _: &Family, field: &str, secret: &str, body: &Map<String, Value>) -> Option<FieldError> {
+        let name = body.get("username").and_then(Value::as_str).unwrap_or_default();
+        let (code, message) = Passwords::check(name, secret).map(PasswordRule::said)?;
+        Some(FieldError::new(format!("/{field}"), code, message))
+    }
+
+    async fn seal(&self, _: &Family, _: &str, secret: &str) -> quiver_config::Result<String> {
+        let busy = || Problem::new(ProblemKind::Limited, "RATE_LIMITED", "too many passwords are hashed at once");
+        self.0.hash(secret).await.ok_or_else(busy)
+    }
+}
+
+impl Identities {
+    /// Puts both together; reads all accounts, and makes the first administrator where there is no user.
+    ///
+    /// # Errors
+    /// When the database is gone, or the first password cannot be had.
+    pub async fn open(
+        auth: Auth,
+        config: Config,
+        issuer: String,
+        first: &FirstPassword,
+    ) -> quiver_config::Result<Arc<Self>> {
+        let data = first.data.clone();
+        let identities = Arc::new(Self { auth, config, issuer, data, refreshing: tokio::sync::Mutex::new(u64::MAX) });
+        identities.refresh().await?;
+        if identities.config.all(&BINDINGS).await?.is_empty() {
+            first_start::make_administrator(&identities, first).await?;
+            identities.refresh().await?;
+        }
+        Ok(identities)
+    }
+
+    /// Makes the picture of accounts anew if something changed since the last one.
+    ///
+    /// # Errors
+    /// When the database is gone: the last picture stays.
+    pub async fn refresh(&self) -> quiver_config::Result<()> {
+        let mut done = self.refreshing.lock().await;
+        let revision = self.config.revision();
+        if *done == revision {
+            return Ok(());
+        }
+        let config = &self.config;
+        let all = directory::Entities {
+            users: config.all(&USERS).await?,
+            services: config.all(&SERVICE_ACCOUNTS).await?,
+            groups: config.all(&GROUPS).await?,
+            roles: config.all(&ROLES).await?,
+            bindings: config.all(&BINDINGS).await?,
+            keys: config.all(&KEYS).await?,
+        };
+        self.auth.set_directory(directory::picture(&all));
+        *done = revision;
+        Ok(())
+    }
+
+    /// Takes away the file with the first password: it was changed.
+    pub(crate) fn forget_first_password(&self) {
+        first_start::forget_file(&self.data);
+    }
+
+    /// Follows changes until the server stops, and does what is due now and then.
+    pub async fn follow(self: Arc<Self>, stop: CancellationToken) {
+        let mut changes = self.config.watch();
+        let mut due = tokio::time::interval(HOUSEKEEPING);
+        let mut failing_since = None;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                changed = changes.changed() => if changed.is_err() { return },
+                _ = due.tick() => self.keep_house().await,
+                // What could not be read is tried again.
+                () = tokio::time::sleep(Duration::from_secs(1)), if failing_since.is_some() => {}
+            }
+            match self.refresh().await {
+                Ok(()) => failing_since = None,
+                Err(problem) => {
+                    let since = *failing_since.get_or_insert_with(tokio::time::Instant::now);
+                    tracing::warn!(cause = problem.cause, "accounts cannot be read; going on with what is known");
+                    if since.elapsed() > DIRECTORY_STALE {
+                        tracing::error!("accounts could not be read for an hour: nobody is let in until they can");
+                        self.auth.set_directory(quiver_auth::Directory::default());
+                    }
+                }
+            }
+        }
+    }
+
+    async fn keep_house(&self) {
+        if let Err(error) = self.auth.signing_keys().turn().await {
+            tracing::error!(cause = error.source.as_ref().map(ToString::to_string), "{error}");
+        }
+        if let Err(problem) = self.config.expire().await {
+            tracing::warn!(cause = problem.cause, "old audit rows cannot be forgotten");
+        }
+    }
+
+    /// Notes a login, a logout, a reuse.
+    pub(crate) async fn note(&self, happened: Happened, from: &Origin) {
+        let outcome = if happened.reason.is_some() { "failed" } else { "ok" };
+        let kind = match happened.subject.as_deref().and_then(|s| s.split_once(':')) {
+            Some(("user", _)) => "user",
+            Some(("serviceAccount", _)) => "serviceAccount",
+            _ => "anonymous",
+        };
+        let caller = Caller {
+            subject: happened.subject.clone().unwrap_or_default(),
+            name: happened.name.clone(),
+            kind,
+            ip: from.ip,
+            request_id: from.request_id.clone(),
+            ..Caller::system()
+        };
+        let event = AuditEvent {
+            action: happened.action,
+            family: "rbac/sessions",
+            entity_id: None,
+            entity_name: Some(happened.name),
+            outcome,
+            code: happened.reason.map(str::to_owned),
+        };
+        self.config.audit(&caller, event).await;
+    }
+}
+
+/// Marks a request that the process makes to itself (the demo), which may do everything. It is an extension of the request,
+/// so nothing that comes over a socket can bear it.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnRequest;
+
+/// From where a request came, for the audit log.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Origin {
+    pub(crate) ip: Option<std::net::IpAddr>,
+    pub(crate) request_id: String,
+}
+
+/// Who calls, as configuration sees it.
+pub(crate) fn caller(identity: &Identity, from: Origin) -> Caller {
+    let kind = match &identity.subject {
+        Subject::Account(kind, _) => kind.word(),
+        Subject::External(..) => "user",
+        Subject::Anyone => "anonymous",
+    };
+    Caller {
+        subject: identity.subject.text(),
+        name: identity.name.clone(),
+        kind,
+        ip: from.ip,
+        request_id: from.request_id,
+        rights: (*identity.rights).clone(),
+        // The families so far are about no service: who may read them reads them whole, and one's own keys besides.
+        sees: quiver_types::Access::full(),
+        manager: "api".to_owned(),
+        override_managed: false,
+    }
+}

@@ -1,0 +1,136 @@
+//! The first administrator, and the way back in for an operator who lost the password.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use quiver_auth::{OsRandom, PasswordRule, Passwords, apikey};
+use quiver_config::families::{ADMIN_ROLE_ID, BINDINGS, USERS};
+use quiver_config::{
+    AuditEvent, Caller, Condition, Config, FieldError, ListQuery, Op, Place, Problem, ProblemKind, Result, System,
+};
+use serde_json::{Map, Value, json};
+
+use super::Identities;
+
+/// The name of the first administrator.
+const NAME: &str = "admin";
+/// The file that holds a password that was made up.
+const FILE: &str = "initial-admin-password";
+
+/// Where the first password comes from.
+#[derive(Debug, Clone, Default)]
+pub struct FirstPassword {
+    /// A file with it.
+    pub file: Option<PathBuf>,
+    /// The password itself.
+    pub text: Option<quiver_auth::Secret>,
+    /// Where one that is made up is written.
+    pub data: PathBuf,
+}
+
+impl FirstPassword {
+    /// The password, and whether it was made up.
+    fn get(&self) -> Result<(String, bool)> {
+        let refuse = |text: String| Problem::new(ProblemKind::Invalid, "INVALID_VALUE", text);
+        let given = match (&self.file, &self.text) {
+            (Some(path), _) => {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|e| refuse(format!("the first password cannot be read from `{}`: {e}", path.display())))?;
+                Some(text.trim_end_matches(['\r', '\n']).to_owned())
+            }
+            (None, Some(secret)) => Some(secret.expose().to_owned()),
+            (None, None) => None,
+        };
+        match given {
+            None => Ok((apikey::make_secret(&OsRandom)[..24].to_owned(), true)),
+            Some(password) => match Passwords::check(NAME, &password).map(PasswordRule::said) {
+                None => Ok((password, false)),
+                Some((_, why)) => Err(refuse(format!("the first password {why}"))),
+            },
+        }
+    }
+}
+
+fn map(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// Finds a user by name.
+async fn id_of(config: &Config, username: &str) -> Result<Option<String>> {
+    let query = ListQuery::parse(&USERS, &[("username".to_owned(), username.to_lowercase())], &[])?;
+    let found = config.list(&Place::of(&USERS), &query, &Caller::system()).await?;
+    Ok(found.items.first().and_then(|u| u.get("id")).and_then(Value::as_str).map(str::to_owned))
+}
+
+/// Makes `admin` with all rights. The binding comes last, and a start that finds none does this again: one that was cut
+/// short leaves nobody locked out.
+pub(super) async fn make_administrator(identities: &Identities, first: &FirstPassword) -> Result<()> {
+    let config = &identities.config;
+    let (password, made_up) = first.get()?;
+    let system = Caller::setup();
+    let user = map(json!({"username": NAME, "password": password, "mustChangePassword": made_up}));
+    let op = match id_of(config, NAME).await? {
+        None => Op::Create { id: None, body: user },
+        Some(id) => Op::Patch { id, patch: user, condition: Condition::None },
+    };
+    let made = config.change(&Place::of(&USERS), &system, op, System::default(), false).await?;
+    let id = made.after.map(|e| e.id).unwrap_or_default();
+    if made_up {
+        tell(&first.data, &password);
+    } else {
+        tracing::info!("first start: made the user `{NAME}` with the given password");
+    }
+    let binding = json!({"subject": {"type": "user", "id": id}, "roleId": ADMIN_ROLE_ID, "description": "first start"});
+    let op = Op::Create { id: None, body: map(binding) };
+    config.change(&Place::of(&BINDINGS), &system, op, System::default(), false).await?;
+    Ok(())
+}
+
+/// Tells a password that was made up: once on the terminal, and in a file that only its owner reads.
+fn tell(data: &Path, password: &str) {
+    use std::os::unix::fs::OpenOptionsExt;
+    let path = data.join(FILE);
+    let text = format!("first start: user `{NAME}`, password {password} (to be changed; also in {})\n", path.display());
+    // Not by the log, which others may read and keep.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+    let written = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+    let written = written.and_then(|mut file| writeln!(file, "{password}").and_then(|()| file.sync_all()));
+    if let Err(error) = written {
+        tracing::warn!(%error, "the first password cannot be written to `{}`", path.display());
+    }
+}
+
+/// Takes the file with the first password away: the password was changed.
+pub(super) fn forget_file(data: &Path) {
+    let _ = std::fs::remove_file(data.join(FILE));
+}
+
+/// Sets the password of a user in the store itself; for `quiver admin reset-password`.
+///
+/// # Errors
+/// `NOT_FOUND`, and those of the password and the store.
+pub async fn reset_password(config: &Config, username: &str, password: &str) -> Result<()> {
+    let system = Caller { name: "quiver admin".to_owned(), ..Caller::system() };
+    let place = Place::of(&USERS);
+    let id = id_of(config, username).await?;
+    let Some(id) = id else { return Err(Problem::not_found(username)) };
+    if let Some((code, why)) = Passwords::check(username, password).map(PasswordRule::said) {
+        return Err(Problem::invalid(vec![FieldError::new("/password", code, why)]));
+    }
+    let patch = map(json!({"password": password, "mustChangePassword": false, "enabled": true}));
+    let op = Op::Patch { id: id.clone(), patch, condition: Condition::None };
+    config.change(&place, &system, op, System::default(), false).await?;
+    let event = AuditEvent {
+        action: "PASSWORD_CHANGE",
+        family: "rbac/users",
+        entity_id: Some(id),
+        entity_name: Some(username.to_owned()),
+        outcome: "ok",
+        code: None,
+    };
+    config.audit(&system, event).await;
+    Ok(())
+}

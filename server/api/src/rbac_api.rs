@@ -1,0 +1,411 @@
+//! Access beyond the contract: who one is, one's password, checks of rights, the audit log, keys that sign
+//! (`config-api` section 5).
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post, put};
+use http::{HeaderValue, header};
+use quiver_auth::{
+    AccountKind, OsRandom, PasswordRule, Passwords, Request as Asking, Shown, Subject, TokenError, Way, apikey,
+    sha256_hex,
+};
+use quiver_config::families::{SERVICE_ACCOUNTS, USERS};
+use quiver_config::{AuditEvent, AuditQuery, Caller, Condition, Op, Place, Problem, ProblemKind, Result, System};
+use quiver_types::{Domain, Right, Rights, Services, Triple};
+use serde_json::{Map, Value, json};
+
+use crate::config_api::{Answer, Ask};
+use crate::identity::Identities;
+use crate::state::AppState;
+
+const BODY_BYTES_MAX: usize = 256 << 10;
+/// Most triples of a check.
+const TRIPLES_MAX: usize = 1000;
+/// Rows of the audit log that are read at once for an export.
+const EXPORT_PAGE: &str = "1000";
+
+/// Routes of this family.
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    let at = |path: &str| format!("/platform-api/rbac/{path}");
+    Router::new()
+        .route(&at("me"), get(me))
+        .route(&at("me/password"), put(own_password))
+        .route(&at("permissions"), get(permissions))
+        .route(&at("permissions/check"), post(check))
+        .route(&at("users/{id}/effective-permissions"), get(effective))
+        .route(&at("users/{id}/reset-password"), post(reset_password))
+        .route(&at("users/{id}/logout"), post(end_sessions))
+        .route(&at("service-accounts/{id}/effective-permissions"), get(effective_service))
+        .route(&at("service-accounts/{id}/rotate-secret"), post(rotate_secret))
+        .route(&at("audit"), get(audit))
+        .route(&at("audit/export"), get(audit_export))
+        .route(&at("audit/verify"), get(audit_verify))
+        .route(&at("keys/rotate"), post(rotate_keys))
+}
+
+fn sent(result: Result<Answer>) -> Response {
+    result.unwrap_or_else(|problem| Answer::of_problem(&problem)).into_response(None)
+}
+
+fn triples_of(rights: &Rights) -> Value {
+    rights.triples().iter().map(Triple::to_json).collect()
+}
+
+async fn me(State(state): State<Arc<AppState>>) -> Response {
+    let identity = state.identity();
+    let (kind, id) = match &identity.subject {
+        Subject::Account(kind, id) => (kind.word(), id.clone()),
+        Subject::External(_, subject) => ("user", subject.clone()),
+        Subject::Anyone => ("anonymous", String::new()),
+    };
+    let roles = match (&state.identities, &identity.subject) {
+        (Some(i), Subject::Account(_, id)) => i.auth.directory().roles(id, state.clock.now_ms()),
+        _ => Vec::new(),
+    };
+    let mut services: Vec<String> = Vec::new();
+    for (domain, ..) in Domain::ALL {
+        services.extend(identity.access(domain).patterns());
+    }
+    services.sort_unstable();
+    services.dedup();
+    sent(Ok(Answer::ok(json!({
+        "subject": {"type": kind, "id": id, "name": identity.name},
+        "roles": roles, "triples": triples_of(&identity.rights), "services": services,
+        "rbac": if identity.way == Way::Off && state.identities.is_none() { "off" } else { "on" },
+    }))))
+}
+
+async fn permissions() -> Response {
+    let rights = Right::ALL.map(|(right, name, doc)| {
+        let contains =
+            Right::ALL.iter().filter(|(other, ..)| *other != right && right.contains(*other)).map(|(_, name, _)| *name);
+        json!({"name": name, "description": doc, "contains": contains.collect::<Vec<_>>()})
+    });
+    let domains = Domain::ALL.map(|(_, name, doc)| json!({"name": name, "description": doc}));
+    sent(Ok(Answer::ok(json!({"rights": rights, "domains": domains}))))
+}
+
+/// What is answered to a password or token that is not good, below a public path.
+fn not_let_in(error: TokenError) -> Problem {
+    match error {
+        TokenError::TooMany(_) => Problem::new(ProblemKind::Limited, "RATE_LIMITED", error.to_string()),
+        _ => Problem::new(ProblemKind::Unauthenticated, error.code(), error.to_string()),
+    }
+}
+
+/// The only path that takes a person's password as Basic, whatever the settings say: a temporary one gives no token.
+async fn own_password(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
+        let values = ask.headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
+        let shown = Shown::read(values, None).map_err(not_let_in)?;
+        let auth = &ask.identities.auth;
+        let (account, session) = match &shown {
+            Shown::Basic { name, password } => {
+                (auth.person(name, password.expose(), ask.caller.ip).await.map_err(not_let_in)?, None)
+            }
+            Shown::Nothing => return Err(not_let_in(TokenError::Missing)),
+            shown => {
+                let asking = Asking { issuer: &ask.identities.issuer, ip: ask.caller.ip };
+                let identity = auth.identify(shown, asking).await.map_err(not_let_in)?;
+                let Subject::Account(AccountKind::User, id) = &identity.subject else {
+                    return Err(Problem::forbidden("a user's own token"));
+                };
+                let account = auth.directory().account(AccountKind::User, id).cloned();
+                if identity.way != Way::Token {
+                    return Err(Problem::forbidden("a user's own token"));
+                }
+                (account.ok_or_else(|| not_let_in(TokenError::Invalid))?, identity.session)
+            }
+        };
+        let body = ask.object()?;
+        let text = |key: &str| {
+            let found = body.get(key).and_then(Value::as_str);
+            found.ok_or_else(|| Problem::field(format!("/{key}"), "REQUIRED", "is required"))
+        };
+        let (current, new) = (text("currentPassword")?, text("newPassword")?);
+        match auth.person(&account.name, current, ask.caller.ip).await {
+            Ok(_) => {}
+            Err(TokenError::Invalid) => {
+                return Err(Problem::field("/currentPassword", "INVALID_VALUE", "is not the present password"));
+            }
+            Err(error) => return Err(not_let_in(error)),
+        }
+        if let Some((code, why)) = Passwords::check(&account.name, new).map(PasswordRule::said) {
+            return Err(Problem::field("/newPassword", code, why));
+        }
+        let subject = Subject::Account(AccountKind::User, account.id.clone());
+        let caller = Caller {
+            subject: subject.text(),
+            name: account.name.clone(),
+            kind: "user",
+            ip: ask.caller.ip,
+            request_id: ask.caller.request_id.clone(),
+            override_managed: true,
+            ..Caller::system()
+        };
+        set_password(&ask.identities, &caller, &account.id, new, false).await?;
+        ask.identities.forget_first_password();
+        end_all(&ask.identities, &subject, session.as_deref()).await?;
+        ask.acts().await;
+        Ok(Answer::nothing())
+    };
+    sent(run.await)
+}
+
+async fn set_password(
+    identities: &Identities,
+    caller: &Caller,
+    id: &str,
+    password: &str,
+    temporary: bool,
+) -> Result<()> {
+    let mut patch = Map::new();
+    patch.insert("password".to_owned(), json!(password));
+    patch.insert("mustChangePassword".to_owned(), json!(temporary));
+    let op = Op::Patch { id: id.to_owned(), patch, condition: Condition::None };
+    let done = identities.config.change(&Place::of(&USERS), caller, op, System::default(), false).await?;
+    let event = AuditEvent {
+        action: "PASSWORD_CHANGE",
+        family: "rbac/users",
+        entity_id: Some(id.to_owned()),
+        entity_name: done.after.and_then(|e| e.body.get("username").and_then(Value::as_str).map(str::to_owned)),
+        outcome: "ok",
+        code: None,
+    };
+    identities.config.audit(caller, event).await;
+    Ok(())
+}
+
+async fn end_all(identities: &Identities, subject: &Subject, but: Option<&str>) -> Result<()> {
+    identities.auth.end_sessions(subject, but).await.map_err(|error| {
+        let busy = Problem::new(ProblemKind::Busy, "STORE_BUSY", "sessions cannot be ended now; try again");
+        Problem { cause: Some(error.to_string()), ..busy }
+    })
+}
+
+async fn reset_password(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
+    let run = async {
+        let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
+        let body = ask.object()?;
+        let password = body.get("password").and_then(Value::as_str);
+        let password = password.ok_or_else(|| Problem::field("/password", "REQUIRED", "is required"))?;
+        let temporary = match body.get("mustChangePassword") {
+            None | Some(Value::Null) => true,
+            Some(Value::Bool(flag)) => *flag,
+            Some(_) => return Err(Problem::field("/mustChangePassword", "INVALID_TYPE", "must be true or false")),
+        };
+        let user = ask.identities.config.get(&ask.place, &id, &ask.caller).await?;
+        let name = user.body.get("username").and_then(Value::as_str).unwrap_or_default();
+        if let Some((code, why)) = Passwords::check(name, password).map(PasswordRule::said) {
+            return Err(Problem::field("/password", code, why));
+        }
+        set_password(&ask.identities, &ask.caller, &id, password, temporary).await?;
+        end_all(&ask.identities, &Subject::Account(AccountKind::User, id.clone()), None).await?;
+        ask.acts().await;
+        Ok(Answer::nothing())
+    };
+    sent(run.await)
+}
+
+async fn end_sessions(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
+    let run = async {
+        let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
+        ask.identities.config.get(&ask.place, &id, &ask.caller).await?;
+        end_all(&ask.identities, &Subject::Account(AccountKind::User, id.clone()), None).await?;
+        Ok(Answer::nothing())
+    };
+    sent(run.await)
+}
+
+async fn rotate_secret(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
+    let run = async {
+        let ask = Ask::read(&state, Place::of(&SERVICE_ACCOUNTS), request, BODY_BYTES_MAX).await?;
+        let body = if ask.body.is_empty() { Map::new() } else { ask.object()? };
+        let grace_s = match body.get("graceSeconds") {
+            None | Some(Value::Null) => 0,
+            Some(value) => {
+                let wrong = || Problem::field("/graceSeconds", "OUT_OF_RANGE", "must be a number from 0 to 2592000");
+                value.as_i64().filter(|n| (0..=2_592_000).contains(n)).ok_or_else(wrong)?
+            }
+        };
+        let account = ask.identities.config.get(&ask.place, &id, &ask.caller).await?;
+        let secret = apikey::make_secret(&OsRandom);
+        let mut system = System::default();
+        system.sealed.insert("secret".to_owned(), json!(sha256_hex(secret.as_bytes())));
+        let until = state.clock.now_ms() + grace_s * 1000;
+        system.sealed.insert("oldSecret".to_owned(), account.sealed.get("secret").cloned().unwrap_or(Value::Null));
+        system.sealed.insert("oldSecretUntil".to_owned(), json!(until));
+        let op = Op::Patch { id, patch: Map::new(), condition: Condition::Versions(vec![account.version]) };
+        let done = ask.change(op, system).await?;
+        let mut shown = done.after.map(|e| e.shown()).unwrap_or_default();
+        shown.insert("secret".to_owned(), json!(secret));
+        Ok(Answer::ok(Value::Object(shown)))
+    };
+    sent(run.await)
+}
+
+/// Reads whom a check is about; none: the caller.
+fn subject_of(body: &Map<String, Value>) -> Result<Option<(AccountKind, String)>> {
+    let Some(subject) = body.get("subject").filter(|s| !s.is_null()) else { return Ok(None) };
+    let part = |key: &str| subject.get(key).and_then(Value::as_str);
+    let kind = match part("type") {
+        Some("user") => AccountKind::User,
+        Some("serviceAccount") => AccountKind::Service,
+        _ => return Err(Problem::field("/subject/type", "INVALID_VALUE", "must be user or serviceAccount")),
+    };
+    let id = part("id").ok_or_else(|| Problem::field("/subject/id", "REQUIRED", "is required"))?;
+    Ok(Some((kind, id.to_owned())))
+}
+
+async fn check(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
+        let body = ask.object()?;
+        let Some(Value::Array(asked)) = body.get("triples") else {
+            return Err(Problem::field("/triples", "REQUIRED", "must be a list of permissions"));
+        };
+        if asked.len() > TRIPLES_MAX {
+            return Err(Problem::field(
+                "/triples",
+                "LIMIT_EXCEEDED",
+                format!("must have at most {TRIPLES_MAX} entries"),
+            ));
+        }
+        let (now_ms, directory) = (state.clock.now_ms(), ask.identities.auth.directory());
+        let held: Vec<(Triple, Option<String>)> = match subject_of(&body)? {
+            None => {
+                let by = match &state.identity().subject {
+                    Subject::Account(_, id) => directory.triples_by_role(id, now_ms),
+                    _ => Vec::new(),
+                };
+                // A key may hold less than its owner; roles only say by what the rest is held.
+                let role = |t: &Triple| by.iter().find(|(held, _)| held.covers(t)).map(|(_, role)| role.clone());
+                ask.caller.rights.triples().iter().map(|t| (t.clone(), role(t))).collect()
+            }
+            Some((kind, id)) => {
+                let needed = Triple::new(Right::View, Some(Domain::Rbac), Services::all());
+                if !ask.caller.rights.covers(&needed) {
+                    return Err(Problem::forbidden(&needed.to_string()));
+                }
+                directory.account(kind, &id).ok_or_else(|| Problem::not_found(&id))?;
+                directory.triples_by_role(&id, now_ms).into_iter().map(|(t, role)| (t, Some(role))).collect()
+            }
+        };
+        let mut results = Vec::with_capacity(asked.len());
+        for (n, value) in asked.iter().enumerate() {
+            let wrong = |why: String| Problem::field(format!("/triples/{n}"), "INVALID_VALUE", why);
+            let triple = Triple::of_json(value).map_err(wrong)?;
+            let by = held.iter().find(|(t, _)| t.covers(&triple));
+            results.push(json!({"triple": triple.to_json(), "allowed": by.is_some(), "by": by.and_then(|(_, role)| role.clone())}));
+        }
+        Ok(Answer::ok(json!({"results": results})))
+    };
+    sent(run.await)
+}
+
+async fn effective(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
+    sent(effective_of(state, AccountKind::User, id, request).await)
+}
+
+async fn effective_service(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
+    sent(effective_of(state, AccountKind::Service, id, request).await)
+}
+
+async fn effective_of(state: Arc<AppState>, kind: AccountKind, id: String, request: Request) -> Result<Answer> {
+    let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
+    let own = ask.caller.subject == Subject::Account(kind, id.clone()).text();
+    let needed = Triple::new(Right::View, Some(Domain::Rbac), Services::all());
+    if !own && !ask.caller.rights.covers(&needed) {
+        return Err(Problem::forbidden(&needed.to_string()));
+    }
+    let directory = ask.identities.auth.directory();
+    directory.account(kind, &id).ok_or_else(|| Problem::not_found(&id))?;
+    let one = |(triple, role): (Triple, String)| {
+        let mut shown = triple.to_json();
+        shown["by"] = json!(role);
+        shown
+    };
+    let triples: Vec<Value> = directory.triples_by_role(&id, state.clock.now_ms()).into_iter().map(one).collect();
+    Ok(Answer::ok(json!({"triples": triples})))
+}
+
+async fn audit(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
+        let page = ask.identities.config.audit_rows(&AuditQuery::parse(&ask.parameters)?).await?;
+        Ok(Answer::ok(json!({"items": page.items, "nextCursor": page.next_cursor})))
+    };
+    sent(run.await)
+}
+
+/// All rows that match, newest first, a line each; read page by page while they are sent.
+async fn audit_export(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let ask = match Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await {
+        Ok(ask) => ask,
+        Err(problem) => return Answer::of_problem(&problem).into_response(None),
+    };
+    let mut parameters: Vec<(String, String)> =
+        ask.parameters.iter().filter(|(key, _)| key != "limit" && key != "cursor").cloned().collect();
+    parameters.push(("limit".to_owned(), EXPORT_PAGE.to_owned()));
+    if let Err(problem) = AuditQuery::parse(&parameters) {
+        return Answer::of_problem(&problem).into_response(None);
+    }
+    let identities = Arc::clone(&ask.identities);
+    let pages = futures::stream::try_unfold(Some(parameters), move |next| {
+        let identities = Arc::clone(&identities);
+        async move {
+            let Some(mut parameters) = next else { return Ok(None) };
+            let read = async {
+                let page = identities.config.audit_rows(&AuditQuery::parse(&parameters)?).await?;
+                let lines: String = page.items.into_iter().map(|row| format!("{}\n", Value::Object(row))).collect();
+                Ok::<_, Problem>((lines, page.next_cursor))
+            };
+            let (lines, cursor) = read.await.map_err(|problem| std::io::Error::other(problem.detail))?;
+            parameters.retain(|(key, _)| key != "cursor");
+            let next = cursor.map(|cursor| {
+                parameters.push(("cursor".to_owned(), cursor));
+                parameters
+            });
+            Ok::<_, std::io::Error>(Some((lines, next)))
+        }
+    });
+    ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(pages)).into_response()
+}
+
+async fn audit_verify(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
+        let verified = ask.identities.config.audit_verify().await?;
+        let sound = verified.broken_at.is_none();
+        Ok(Answer::ok(json!({"sound": sound, "rows": verified.rows, "brokenAt": verified.broken_at})))
+    };
+    sent(run.await)
+}
+
+async fn rotate_keys(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
+        let revoke = match ask.parameters.iter().find(|(key, _)| key == "revokeOld").map(|(_, value)| value.as_str()) {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(_) => return Err(Problem::parameter("`revokeOld` must be true or false")),
+        };
+        let rotated = ask.identities.auth.rotate_keys(revoke).await.map_err(Problem::internal)?;
+        let event = AuditEvent {
+            action: "KEYS_ROTATE",
+            family: "rbac/keys",
+            entity_id: None,
+            entity_name: Some(rotated.kid.clone()),
+            outcome: "ok",
+            code: None,
+        };
+        ask.identities.config.audit(&ask.caller, event).await;
+        Ok(Answer::ok(json!({"kid": rotated.kid, "nextKid": rotated.next_kid})))
+    };
+    sent(run.await)
+}

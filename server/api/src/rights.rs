@@ -1,0 +1,262 @@
+//! What each endpoint needs: the table of `identity-and-access` section 3 as data. It is looked at before a body is read.
+//!
+//! Rows go by the route that the router chose, not by the path that was sent: whatever is written into a path, the row is
+//! that of the handler that will answer. A route without a row answers nobody (and a test walks all routes).
+
+use http::Method;
+use quiver_types::{Domain, Right, Rights, Services, Triple};
+
+/// What a request needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Nothing.
+    Public,
+    /// To be let in.
+    Anyone,
+    /// The right, for a service at least.
+    Has(Right, Domain),
+    /// The right, for all services.
+    Everywhere(Right, Domain),
+    /// Own figures: `view` in `system`, or a peer on this machine.
+    OwnMetrics,
+}
+
+/// By which methods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    Any,
+    /// GET and HEAD.
+    Get,
+    /// All but GET and HEAD.
+    Other,
+}
+
+/// A row: methods, a route (`…/**`: and all below it), what it needs.
+#[derive(Debug)]
+pub(crate) struct Row(By, &'static str, pub(crate) Need);
+
+const METRICS: Need = Need::Has(Right::View, Domain::Metrics);
+const LOGS: Need = Need::Has(Right::View, Domain::Logs);
+const TRACES: Need = Need::Has(Right::View, Domain::Traces);
+const RULES: Need = Need::Has(Right::View, Domain::Alerting);
+// Only spans are told apart by service when they come in: who may write metrics and logs writes those of all services.
+const IN_METRICS: Need = Need::Everywhere(Right::Ingest, Domain::Metrics);
+const IN_LOGS: Need = Need::Everywhere(Right::Ingest, Domain::Logs);
+const IN_TRACES: Need = Need::Has(Right::Ingest, Domain::Traces);
+const SYSTEM: Need = Need::Everywhere(Right::Admin, Domain::System);
+const RBAC_READ: Need = Need::Everywhere(Right::View, Domain::Rbac);
+const RBAC_WRITE: Need = Need::Everywhere(Right::Admin, Domain::Rbac);
+const AUDIT: Need = Need::Everywhere(Right::View, Domain::Audit);
+
+/// All rows; the first that fits counts.
+pub(crate) const ROWS: &[Row] = &[
+    // The token service; it asks by itself, where it asks.
+    Row(By::Any, "/realms/platform/protocol/openid-connect/userinfo", Need::Anyone),
+    Row(By::Any, "/realms/**", Need::Public),
+    // Metrics.
+    Row(By::Any, "/metrics-api/-/**", Need::Public),
+    Row(By::Any, "/metrics-api/api/v1/write", IN_METRICS),
+    Row(By::Any, "/metrics-api/api/v1/import/**", IN_METRICS),
+    Row(By::Any, "/metrics-api/api/v1/otlp/**", IN_METRICS),
+    Row(By::Any, "/metrics-api/otlp/**", IN_METRICS),
+    Row(By::Any, "/insert/opentelemetry/v1/metrics", IN_METRICS),
+    Row(By::Any, "/v1/metrics", IN_METRICS),
+    Row(By::Any, "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export", IN_METRICS),
+    Row(By::Get, "/metrics-api/api/v1/rules", RULES),
+    Row(By::Get, "/metrics-api/api/v1/alerts", RULES),
+    Row(By::Any, "/metrics-api/**", METRICS),
+    // Logs.
+    Row(By::Any, "/insert/ready", Need::Public),
+    Row(By::Any, "/logs-api/insert/ready", Need::Public),
+    Row(By::Any, "/logs-api/health", Need::Public),
+    Row(By::Any, "/insert/opentelemetry/v1/traces", IN_TRACES),
+    Row(By::Any, "/insert/**", IN_LOGS),
+    Row(By::Any, "/logs-api/insert/**", IN_LOGS),
+    Row(By::Any, "/loki/api/v1/push", IN_LOGS),
+    Row(By::Any, "/v1/logs", IN_LOGS),
+    Row(By::Any, "/opentelemetry.proto.collector.logs.v1.LogsService/Export", IN_LOGS),
+    Row(By::Any, "/logs-api/select/**", LOGS),
+    Row(By::Any, "/select/**", LOGS),
+    // Traces.
+    Row(By::Any, "/v1/traces", IN_TRACES),
+    Row(By::Any, "/opentelemetry.proto.collector.trace.v1.TraceService/Export", IN_TRACES),
+    Row(By::Other, "/api/v2/spans", IN_TRACES),
+    Row(By::Other, "/zipkin/api/v2/spans", IN_TRACES),
+    Row(By::Other, "/api/traces", IN_TRACES),
+    Row(By::Other, "/jaeger/api/traces", IN_TRACES),
+    Row(By::Any, "/traces", TRACES),
+    Row(By::Any, "/traces/**", TRACES),
+    Row(By::Any, "/platform-api/traces/**", TRACES),
+    Row(By::Any, "/api/**", TRACES),
+    Row(By::Any, "/jaeger/api/**", TRACES),
+    Row(By::Any, "/zipkin/api/**", TRACES),
+    Row(By::Any, "/tempo/api/**", TRACES),
+    // Access.
+    Row(By::Any, "/platform-api/rbac/me", Need::Anyone),
+    // Its handler checks name and password by itself: a temporary password gives no token.
+    Row(By::Any, "/platform-api/rbac/me/password", Need::Public),
+    Row(By::Any, "/platform-api/rbac/permissions", RBAC_READ),
+    // Who asks about others needs more; the handler knows.
+    Row(By::Any, "/platform-api/rbac/permissions/check", Need::Anyone),
+    Row(By::Any, "/platform-api/rbac/keys/rotate", SYSTEM),
+    Row(By::Any, "/platform-api/rbac/audit", AUDIT),
+    Row(By::Any, "/platform-api/rbac/audit/**", AUDIT),
+    // One's own need no right; the handlers tell whose they are.
+    Row(By::Any, "/platform-api/rbac/users/{id}/keys", Need::Anyone),
+    Row(By::Any, "/platform-api/rbac/users/{id}/keys/**", Need::Anyone),
+    Row(By::Any, "/platform-api/rbac/users/{id}/effective-permissions", Need::Anyone),
+    Row(By::Any, "/platform-api/rbac/service-accounts/{id}/keys", Need::Anyone),
+    Row(By::Any, "/platform-api/rbac/service-accounts/{id}/keys/**", Need::Anyone),
+    Row(By::Any, "/platform-api/rbac/service-accounts/{id}/effective-permissions", Need::Anyone),
+    Row(By::Get, "/platform-api/rbac/**", RBAC_READ),
+    Row(By::Other, "/platform-api/rbac/**", RBAC_WRITE),
+    // The server.
+    Row(By::Any, "/health/**", Need::Public),
+    Row(By::Any, "/health", Need::Public),
+    Row(By::Any, "/metrics", Need::OwnMetrics),
+    Row(By::Any, "/admin/**", SYSTEM),
+];
+
+impl Row {
+    fn fits(&self, method: &Method, route: &str) -> bool {
+        let reads = matches!(*method, Method::GET | Method::HEAD);
+        let by = match self.0 {
+            By::Any => true,
+            By::Get => reads,
+            By::Other => !reads,
+        };
+        let here = match self.1.strip_suffix("**") {
+            Some(above) => route.starts_with(above),
+            None => route == self.1,
+        };
+        by && here
+    }
+}
+
+/// Gives what a route needs; none: there is no row.
+pub(crate) fn need(method: &Method, route: &str) -> Option<Need> {
+    ROWS.iter().find(|row| row.fits(method, route)).map(|row| row.2)
+}
+
+impl Need {
+    /// Says which triple is missing, if one is.
+    pub(crate) fn missing(self, rights: &Rights) -> Option<Triple> {
+        let all = |right, domain| Triple::new(right, domain, Services::all());
+        match self {
+            Self::Public | Self::Anyone => None,
+            Self::Has(right, domain) => (!rights.has_any(right, domain)).then(|| all(right, Some(domain))),
+            Self::Everywhere(right, domain) => {
+                let needed = all(right, Some(domain));
+                (!rights.covers(&needed)).then_some(needed)
+            }
+            Self::OwnMetrics => Self::Has(Right::View, Domain::System).missing(rights),
+        }
+    }
+
+    /// Whether clients that know Basic only use it: they are asked for it, too.
+    pub(crate) fn asks_for_basic(self, path: &str) -> bool {
+        let sends = matches!(self, Self::Has(Right::Ingest, _) | Self::Everywhere(Right::Ingest, _));
+        sends || path.starts_with("/metrics-api/") || path.starts_with("/logs-api/")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows() {
+        let check =
+            |method: Method, route: &str, expected| assert_eq!(need(&method, route), expected, "{method} {route}");
+        check(Method::GET, "/metrics-api/api/v1/query", Some(METRICS));
+        check(Method::POST, "/metrics-api/api/v1/query", Some(METRICS));
+        check(Method::POST, "/metrics-api/api/v1/write", Some(IN_METRICS));
+        check(Method::GET, "/api/v2/spans", Some(TRACES));
+        check(Method::POST, "/api/v2/spans", Some(IN_TRACES));
+        check(Method::GET, "/api/traces/{id}", Some(TRACES));
+        check(Method::POST, "/insert/{*path}", Some(IN_LOGS));
+        check(Method::GET, "/platform-api/rbac/users", Some(RBAC_READ));
+        check(Method::HEAD, "/platform-api/rbac/users", Some(RBAC_READ));
+        check(Method::PATCH, "/platform-api/rbac/users/{id}", Some(RBAC_WRITE));
+        check(Method::GET, "/what/comes", None);
+        check(Method::GET, "/", None);
+    }
+
+    /// All paths of a router: its debug form lists them.
+    fn paths_of(router: &impl std::fmt::Debug) -> Vec<String> {
+        let text = format!("{router:?}");
+        let quoted = text.split('"').skip(1).step_by(2);
+        let mut paths: Vec<String> = quoted.filter(|t| t.starts_with('/')).map(str::to_owned).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        paths
+    }
+
+    #[test]
+    fn no_route_without_a_row() {
+        let mut seen = 0;
+        for router in crate::router::all_routes() {
+            // The fallback shows itself as `/`.
+            for path in paths_of(&router).iter().filter(|p| !p.contains("__private__axum") && *p != "/") {
+                seen += 1;
+                for method in [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+                    assert!(need(&method, path).is_some(), "{method} {path} has no row");
+                }
+            }
+        }
+        assert!(seen > 150, "only {seen} routes found: does a router still show its paths?");
+    }
+
+    /// What is open to everybody is listed here once more, so that nothing becomes so by a slip.
+    #[test]
+    fn what_is_public() {
+        let mut public: Vec<String> = Vec::new();
+        for router in crate::router::all_routes() {
+            for path in paths_of(&router) {
+                if [Method::GET, Method::POST].iter().any(|m| need(m, &path) == Some(Need::Public)) {
+                    public.push(path);
+                }
+            }
+        }
+        public.sort_unstable();
+        public.dedup();
+        let oidc = |path: &str| format!("/realms/platform/protocol/openid-connect/{path}");
+        let mut expected = vec![
+            "/health".to_owned(),
+            "/health/live".to_owned(),
+            "/health/ready".to_owned(),
+            "/insert/ready".to_owned(),
+            "/logs-api/health".to_owned(),
+            "/logs-api/insert/ready".to_owned(),
+            "/metrics-api/-/healthy".to_owned(),
+            "/metrics-api/-/ready".to_owned(),
+            "/platform-api/rbac/me/password".to_owned(),
+            "/realms/platform".to_owned(),
+            "/realms/platform/.well-known/openid-configuration".to_owned(),
+        ];
+        expected.extend(["certs", "logout", "revoke", "token", "token/introspect"].map(oidc));
+        expected.sort_unstable();
+        assert_eq!(public, expected);
+    }
+
+    #[test]
+    fn what_is_missing() {
+        let rights = |text: &str| -> Rights {
+            [Triple::of_json(&serde_json::json!(text)).expect("a triple")].into_iter().collect()
+        };
+        let check = |need: Need, held: &str, missing: Option<&str>| {
+            let found = need.missing(&rights(held)).map(|t| t.to_string());
+            assert_eq!(found.as_deref(), missing, "{need:?} {held}");
+        };
+        check(LOGS, "{view, logs, cart}", None);
+        check(LOGS, "{edit, logs, cart}", None);
+        check(LOGS, "{ingest, logs, *}", Some("{view, logs, *}"));
+        check(LOGS, "{view, metrics, *}", Some("{view, logs, *}"));
+        check(IN_LOGS, "{view, logs, *}", Some("{ingest, logs, *}"));
+        check(RBAC_READ, "{view, rbac, cart}", Some("{view, rbac, *}"));
+        check(RBAC_WRITE, "{edit, *, *}", Some("{admin, rbac, *}"));
+        for need in [LOGS, IN_METRICS, RBAC_WRITE, SYSTEM, AUDIT, Need::OwnMetrics] {
+            check(need, "{admin, *, *}", None);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The token service (`identity-and-access` section 1): paths and answers as Keycloak's clients expect them.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Query, Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use quiver_auth::{Auth, FORM_BYTES_MAX, Form, Happened, Refused, Request as Asking};
+use serde_json::{Value, json};
+
+use crate::bodies::read_body;
+use crate::error::plain;
+use crate::identity::{Identities, Origin};
+use crate::request::RequestInfo;
+use crate::state::AppState;
+
+const REALM: &str = "/realms/platform";
+
+/// Routes of this family.
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    let at = |path: &str| format!("{REALM}/protocol/openid-connect/{path}");
+    Router::new()
+        .route(REALM, get(realm))
+        .route(&format!("{REALM}/.well-known/openid-configuration"), get(discovery))
+        .route(&at("certs"), get(certs))
+        .route(&at("token"), post(token))
+        .route(&at("userinfo"), get(userinfo).post(userinfo))
+        .route(&at("token/introspect"), post(introspect))
+        .route(&at("revoke"), post(revoke))
+        .route(&at("logout"), post(logout).get(logout_by_link))
+}
+
+fn answer(status: u16, body: &Value) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers =
+        [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store"), (header::PRAGMA, "no-cache")];
+    (status, headers, body.to_string()).into_response()
+}
+
+fn refused(refused: &Refused) -> Response {
+    let mut response = answer(refused.status, &refused.body());
+    let headers = response.headers_mut();
+    if refused.error == "invalid_client" {
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(r#"Basic realm="platform""#));
+    }
+    if let Some(after_s) = refused.retry_after_s {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(after_s));
+    }
+    response
+}
+
+/// Access control is off: there are no accounts.
+fn off() -> Response {
+    plain(StatusCode::NOT_FOUND, "access control is off, so there is no token service")
+}
+
+fn public(state: &AppState, body: impl FnOnce(&Identities) -> Value) -> Response {
+    let Some(identities) = &state.identities else { return off() };
+    let headers = [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "public, max-age=300")];
+    (headers, body(identities).to_string()).into_response()
+}
+
+async fn realm(State(state): State<Arc<AppState>>) -> Response {
+    public(&state, |i| i.auth.realm(&i.issuer))
+}
+
+async fn discovery(State(state): State<Arc<AppState>>) -> Response {
+    public(&state, |i| Auth::discovery(&i.issuer))
+}
+
+async fn certs(State(state): State<Arc<AppState>>) -> Response {
+    public(&state, |i| i.auth.signing_keys().jwks())
+}
+
+async fn userinfo(State(state): State<Arc<AppState>>) -> Response {
+    let Some(identities) = &state.identities else { return off() };
+    answer(200, &identities.auth.userinfo(&state.identity()))
+}
+
+/// A form of a client, and what stands around it.
+struct Sent {
+    identities: Arc<Identities>,
+    form: Form,
+    authorization: Option<Vec<u8>>,
+    origin: Origin,
+}
+
+impl Sent {
+    async fn read(state: &Arc<AppState>, request: Request) -> Result<Self, Response> {
+        let Some(identities) = state.identities.clone() else { return Err(off()) };
+        let no = |text: &str| refused(&Refused::request(text));
+        let (head, body) = request.into_parts();
+        let kind = head.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+            return Err(no("Send application/x-www-form-urlencoded"));
+        }
+        let body = read_body(&state.bodies, &head.headers, body, FORM_BYTES_MAX).await;
+        let body = body.map_err(|error| match error.kind {
+            quiver_types::ErrorKind::TooLarge => refused(&Refused::too_large()),
+            quiver_types::ErrorKind::Unavailable => refused(&Refused::unavailable()),
+            _ => no("The body cannot be read"),
+        })?;
+        let form = Form::parse(&body).map_err(|no| refused(&no))?;
+        let authorization = one_authorization(&head.headers).map_err(|()| no("Two Authorization headers"))?;
+        let info = RequestInfo::current();
+        let origin = Origin {
+            ip: info.as_ref().and_then(|i| i.peer).map(|peer| peer.ip()),
+            request_id: info.as_ref().map(|i| i.id().to_owned()).unwrap_or_default(),
+        };
+        Ok(Self { identities, form, authorization, origin })
+    }
+
+    fn asking(&self) -> Asking<'_> {
+        Asking { issuer: &self.identities.issuer, ip: self.origin.ip }
+    }
+
+    async fn note(&self, happened: Option<Happened>) {
+        if let Some(happened) = happened {
+            self.identities.note(happened, &self.origin).await;
+        }
+    }
+
+    /// The answer to what was refused, noted where it belongs into the audit log.
+    async fn no(&self, no: Refused) -> Response {
+        // Floods of guesses must not flood the log: those that are answered 429 are counted by their status.
+        if no.status != 429 {
+            self.note(no.happened.as_deref().cloned()).await;
+        }
+        refused(&no)
+    }
+}
+
+fn one_authorization(headers: &HeaderMap) -> Result<Option<Vec<u8>>, ()> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let first = values.next().map(|v| v.as_bytes().to_vec());
+    if values.next().is_some() { Err(()) } else { Ok(first) }
+}
+
+async fn token(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let sent = match Sent::read(&state, request).await {
+        Ok(sent) => sent,
+        Err(response) => return response,
+    };
+    match sent.identities.auth.token(&sent.form, sent.authorization.as_deref(), sent.asking()).await {
+        Ok(given) => {
+            sent.note(given.happened).await;
+            answer(200, &given.body)
+        }
+        Err(no) => sent.no(no).await,
+    }
+}
+
+async fn introspect(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let sent = match Sent::read(&state, request).await {
+        Ok(sent) => sent,
+        Err(response) => return response,
+    };
+    match sent.identities.auth.introspect(&sent.form, sent.authorization.as_deref(), sent.asking()).await {
+        Ok(body) => answer(200, &body),
+        Err(no) => sent.no(no).await,
+    }
+}
+
+async fn revoke(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let sent = match Sent::read(&state, request).await {
+        Ok(sent) => sent,
+        Err(response) => return response,
+    };
+    match sent.identities.auth.revoke(&sent.form, sent.asking()).await {
+        Ok(happened) => {
+            sent.note(happened).await;
+            answer(200, &json!({}))
+        }
+        Err(no) => sent.no(no).await,
+    }
+}
+
+async fn logout(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let sent = match Sent::read(&state, request).await {
+        Ok(sent) => sent,
+        Err(response) => return response,
+    };
+    match sent.identities.auth.logout(&sent.form).await {
+        Ok(happened) => {
+            sent.note(happened).await;
+            StatusCode::NO_CONTENT.into_response()
+        }
+        Err(no) => sent.no(no).await,
+    }
+}
+
+/// Parameters of a logout by link.
+#[derive(Debug, serde::Deserialize)]
+struct Link {
+    id_token_hint: Option<String>,
+}
+
+/// A browser follows a link: the id token says which session ends.
+async fn logout_by_link(State(state): State<Arc<AppState>>, Query(link): Query<Link>) -> Response {
+    let Some(identities) = &state.identities else { return off() };
+    let Some(hint) = link.id_token_hint else { return refused(&Refused::request("Missing parameter: id_token_hint")) };
+    match identities.auth.end_of_hint(&hint, &identities.issuer).await {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(no) => refused(&no),
+    }
+}

@@ -1,0 +1,286 @@
+//! A picture of all accounts in memory: who there is, by which names, and what they hold. It is made anew after each
+//! change, so a request never waits for a database, and goes on with the last one while the database is gone.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use quiver_types::{Rights, Triple};
+
+use crate::Secret;
+
+/// What an account is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AccountKind {
+    /// A person.
+    User,
+    /// A program.
+    Service,
+}
+
+impl AccountKind {
+    /// The word in subjects.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Service => "serviceAccount",
+        }
+    }
+}
+
+/// A user or a service account.
+#[derive(Debug, Clone)]
+pub struct Account {
+    /// Which kind.
+    pub kind: AccountKind,
+    /// Its id.
+    pub id: String,
+    /// Its name: `username`, `clientId`.
+    pub name: String,
+    /// For tokens.
+    pub email: Option<String>,
+    /// For tokens.
+    pub display_name: String,
+    /// Whether it may sign in.
+    pub enabled: bool,
+    /// Whether the password is temporary.
+    pub must_change: bool,
+    /// Hash of the password (PHC), or of the secret (SHA-256, hexadecimal).
+    pub hash: Option<Secret>,
+    /// Hash of the secret before, and until when it holds.
+    pub old_hash: Option<(Secret, i64)>,
+}
+
+/// An API key.
+#[derive(Debug, Clone)]
+pub struct Key {
+    /// The entity.
+    pub entity_id: String,
+    /// Its twelve characters.
+    pub key_id: String,
+    /// SHA-256 of the whole key, hexadecimal.
+    pub hash: Secret,
+    /// Whose it is.
+    pub owner: (AccountKind, String),
+    /// What it may do of that; none: all of it.
+    pub rights: Option<Rights>,
+    /// When it ends.
+    pub expires_ms: Option<i64>,
+    /// Networks that it may be used from; empty: any.
+    pub networks: Vec<String>,
+}
+
+/// Whom a binding is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum BoundTo {
+    /// One account.
+    Account(AccountKind, String),
+    /// All members of a group: their ids.
+    Members(Vec<String>),
+    /// Whoever an external issuer gives this role.
+    ExternalRole(String),
+}
+
+/// A binding: what it gives, to whom, until when.
+#[derive(Debug, Clone)]
+pub struct Grant {
+    /// To whom.
+    pub to: BoundTo,
+    /// What.
+    pub rights: Rights,
+    /// By which role.
+    pub role: String,
+    /// Until when.
+    pub expires_ms: Option<i64>,
+}
+
+/// All that a directory is made of.
+#[derive(Debug, Clone, Default)]
+pub struct Accounts {
+    /// Users and service accounts.
+    pub accounts: Vec<Account>,
+    /// Keys.
+    pub keys: Vec<Key>,
+    /// Bindings.
+    pub grants: Vec<Grant>,
+}
+
+/// What somebody holds, and when that changes by itself.
+#[derive(Debug, Clone)]
+struct Held {
+    rights: Arc<Rights>,
+    until_ms: i64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Directory {
+    accounts: HashMap<(AccountKind, String), Arc<Account>>,
+    names: HashMap<(AccountKind, String), String>,
+    keys: HashMap<String, Arc<Key>>,
+    of_account: HashMap<String, Vec<usize>>,
+    of_role: HashMap<String, Vec<usize>>,
+    grants: Vec<Grant>,
+    held: RwLock<HashMap<String, Held>>,
+}
+
+/// Most subjects whose rights are kept ready.
+const HELD_MAX: usize = 10_000;
+
+impl Directory {
+    /// Makes a directory.
+    pub fn new(all: Accounts) -> Self {
+        let mut directory = Self { grants: all.grants, ..Self::default() };
+        for account in all.accounts {
+            let name = account.name.to_lowercase();
+            directory.names.insert((account.kind, name), account.id.clone());
+            directory.accounts.insert((account.kind, account.id.clone()), Arc::new(account));
+        }
+        for key in all.keys {
+            directory.keys.insert(key.key_id.clone(), Arc::new(key));
+        }
+        for (i, grant) in directory.grants.iter().enumerate() {
+            match &grant.to {
+                BoundTo::Account(_, id) => directory.of_account.entry(id.clone()).or_default().push(i),
+                BoundTo::Members(ids) => {
+                    ids.iter().for_each(|id| directory.of_account.entry(id.clone()).or_default().push(i));
+                }
+                BoundTo::ExternalRole(name) => directory.of_role.entry(name.clone()).or_default().push(i),
+            }
+        }
+        directory
+    }
+
+    /// Says whether there is any user.
+    pub fn has_users(&self) -> bool {
+        self.accounts.keys().any(|(kind, _)| *kind == AccountKind::User)
+    }
+
+    /// Finds an account by id.
+    pub fn account(&self, kind: AccountKind, id: &str) -> Option<&Arc<Account>> {
+        self.accounts.get(&(kind, id.to_owned()))
+    }
+
+    /// Finds an account by name, in any case.
+    pub fn named(&self, kind: AccountKind, name: &str) -> Option<&Arc<Account>> {
+        self.account(kind, self.names.get(&(kind, name.to_lowercase()))?)
+    }
+
+    /// Finds a key by its twelve characters.
+    pub fn key(&self, key_id: &str) -> Option<&Arc<Key>> {
+        self.keys.get(key_id)
+    }
+
+    fn grants_of<'a>(&'a self, id: &str, now_ms: i64) -> impl Iterator<Item = &'a Grant> {
+        let places = self.of_account.get(id).into_iter().flatten();
+        places.map(|i| &self.grants[*i]).filter(move |g| g.expires_ms.is_none_or(|end| end > now_ms))
+    }
+
+    /// What an account holds.
+    pub fn rights(&self, id: &str, now_ms: i64) -> Arc<Rights> {
+        if let Some(held) = self.held.read().get(id).filter(|h| now_ms < h.until_ms) {
+            return Arc::clone(&held.rights);
+        }
+        let rights: Arc<Rights> =
+            Arc::new(self.grants_of(id, now_ms).flat_map(|g| g.rights.triples().to_vec()).collect());
+        let until_ms = self.grants_of(id, now_ms).filter_map(|g| g.expires_ms).min().unwrap_or(i64::MAX);
+        let mut held = self.held.write();
+        if held.len() >= HELD_MAX {
+            held.clear();
+        }
+        held.insert(id.to_owned(), Held { rights: Arc::clone(&rights), until_ms });
+        rights
+    }
+
+    /// What roles of an external issuer give; unknown ones give nothing.
+    pub fn rights_of_roles(&self, roles: &[String], now_ms: i64) -> Rights {
+        let places = roles.iter().filter_map(|role| self.of_role.get(role)).flatten();
+        let grants = places.map(|i| &self.grants[*i]).filter(|g| g.expires_ms.is_none_or(|end| end > now_ms));
+        grants.flat_map(|g| g.rights.triples().to_vec()).collect()
+    }
+
+    /// Names of the roles of an account.
+    pub fn roles(&self, id: &str, now_ms: i64) -> Vec<String> {
+        let mut roles: Vec<String> = self.grants_of(id, now_ms).map(|g| g.role.clone()).collect();
+        roles.sort_unstable();
+        roles.dedup();
+        roles
+    }
+
+    /// Each triple that an account holds, and the role by which.
+    pub fn triples_by_role(&self, id: &str, now_ms: i64) -> Vec<(Triple, String)> {
+        let each = |g: &Grant| g.rights.triples().iter().map(|t| (t.clone(), g.role.clone())).collect::<Vec<_>>();
+        self.grants_of(id, now_ms).flat_map(each).collect()
+    }
+}
+
+/// Says whether an address lies in one of some networks.
+pub(crate) fn is_within(ip: IpAddr, networks: &[String]) -> bool {
+    let bits = |ip: IpAddr| match ip.to_canonical() {
+        IpAddr::V4(ip) => (u128::from(u32::from(ip)) << 96, 32_u32),
+        IpAddr::V6(ip) => (u128::from(ip), 128),
+    };
+    let (own, width) = bits(ip);
+    networks.iter().any(|network| {
+        let (address, length) = network.split_once('/').map_or((network.as_str(), None), |(a, l)| (a, Some(l)));
+        let Ok(address) = address.parse::<IpAddr>() else { return false };
+        let (other, other_width) = bits(address);
+        let length = length.map_or(Some(other_width), |l| l.parse().ok()).filter(|l| *l <= other_width);
+        let Some(length) = length.filter(|_| width == other_width) else { return false };
+        length == 0 || (own ^ other) >> (128 - length) == 0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn rights(text: &str) -> Rights {
+        [Triple::of_json(&json!(text)).unwrap()].into_iter().collect()
+    }
+
+    #[test]
+    fn rights_end_with_their_bindings() {
+        let grant = |to, text, expires_ms| Grant { to, rights: rights(text), role: text.to_owned(), expires_ms };
+        let user = || BoundTo::Account(AccountKind::User, "u".to_owned());
+        let directory = Directory::new(Accounts {
+            grants: vec![
+                grant(user(), "{view, logs, a}", None),
+                grant(user(), "{view, logs, b}", Some(100)),
+                grant(BoundTo::Members(vec!["u".to_owned(), "v".to_owned()]), "{view, logs, c}", None),
+                grant(BoundTo::ExternalRole("ops".to_owned()), "{admin, *, *}", None),
+            ],
+            ..Accounts::default()
+        });
+        let services = |id: &str, now| {
+            directory.rights(id, now).access(quiver_types::Right::View, quiver_types::Domain::Logs).patterns()
+        };
+        assert_eq!(services("u", 50), ["a", "b", "c"]);
+        assert_eq!(services("u", 100), ["a", "c"]);
+        assert_eq!(services("v", 50), ["c"]);
+        assert!(services("w", 50).is_empty());
+        assert_eq!(directory.rights_of_roles(&["ops".to_owned(), "else".to_owned()], 0), Rights::full());
+        assert_eq!(directory.rights_of_roles(&["else".to_owned()], 0), Rights::default());
+    }
+
+    #[test]
+    fn networks() {
+        let check = |ip: &str, network: &str, yes: bool| {
+            assert_eq!(is_within(ip.parse().unwrap(), &[network.to_owned()]), yes, "{ip} {network}");
+        };
+        check("10.1.2.3", "10.0.0.0/8", true);
+        check("::ffff:10.1.2.3", "10.0.0.0/8", true);
+        check("11.1.2.3", "10.0.0.0/8", false);
+        check("10.1.2.3", "10.1.2.3", true);
+        check("10.1.2.4", "10.1.2.3", false);
+        check("10.1.2.4", "0.0.0.0/0", true);
+        check("::1", "0.0.0.0/0", false);
+        check("2001:db8::1", "2001:db8::/32", true);
+        check("2001:db9::1", "2001:db8::/32", false);
+        check("10.1.2.3", "10.0.0.0/99", false);
+        check("10.1.2.3", "x", false);
+    }
+}

@@ -1,0 +1,143 @@
+//! Issuers beside this one: their keys, fetched and kept, and what their tokens mean here (`identity-and-access` 1.5).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+use crate::error::TokenError;
+use crate::jwt::{Claims, Expected, Parts, verify};
+use crate::keys::PublicKey;
+
+/// How long good keys serve while their issuer is down.
+const STALE_MS: i64 = 24 * 3_600_000;
+/// How often an unknown name of a key makes us ask anew.
+const UNKNOWN_KEY_MS: i64 = 60_000;
+/// Most keys of an issuer.
+const KEYS_MAX: usize = 100;
+/// Most roles of a token.
+const ROLES_MAX: usize = 1000;
+
+/// Gets documents of issuers, over TLS, bounded in time and size.
+#[async_trait]
+pub trait Fetch: Send + Sync + std::fmt::Debug {
+    /// Gets a document; none: it could not be had.
+    async fn get(&self, url: &str) -> Option<Vec<u8>>;
+}
+
+/// An issuer whose tokens are taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExternalIssuer {
+    /// Its address, as `iss` says it.
+    pub issuer: String,
+    /// One of these must be in `aud`.
+    pub audiences: Vec<String>,
+    /// Where roles stand: a dotted path.
+    pub roles_claim: String,
+    /// Where the name stands.
+    pub username_claim: String,
+    /// How often keys are fetched anew.
+    pub jwks_refresh_ms: i64,
+}
+
+#[derive(Default)]
+struct Known {
+    keys: HashMap<String, PublicKey>,
+    fetched_ms: Option<i64>,
+    asked_ms: Option<i64>,
+}
+
+struct External {
+    issuer: ExternalIssuer,
+    known: Mutex<Known>,
+}
+
+/// See the module.
+pub(crate) struct Externals {
+    all: Vec<External>,
+    fetch: Option<Arc<dyn Fetch>>,
+}
+
+impl std::fmt::Debug for Externals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.all.iter().map(|e| &e.issuer)).finish()
+    }
+}
+
+impl Externals {
+    pub(crate) fn new(issuers: Vec<ExternalIssuer>, fetch: Option<Arc<dyn Fetch>>) -> Self {
+        let external = |issuer| External { issuer, known: Mutex::default() };
+        Self { all: issuers.into_iter().map(external).collect(), fetch }
+    }
+
+    fn of(&self, issuer: &str) -> Option<&External> {
+        self.all.iter().find(|e| e.issuer.issuer == issuer)
+    }
+
+    /// Checks a token of another issuer.
+    pub(crate) async fn verify(&self, parts: Parts, token: &str, now_ms: i64) -> Result<Claims, TokenError> {
+        let external = parts.issuer().and_then(|by| self.of(by)).ok_or(TokenError::Invalid)?;
+        let key = self.key(external, &parts.kid, now_ms).await.ok_or(TokenError::Invalid)?;
+        let (issuer, audiences) = (external.issuer.issuer.as_str(), &external.issuer.audiences[..]);
+        verify(token, parts, &key, Expected { issuer, audiences, own: false }, now_ms)
+    }
+
+    /// Finds a key; asks the issuer at most once a minute for one that is not known.
+    async fn key(&self, external: &External, kid: &str, now_ms: i64) -> Option<PublicKey> {
+        let mut known = external.known.lock().await;
+        let age = known.fetched_ms.map(|at| now_ms - at);
+        let fresh = age.is_some_and(|age| age < external.issuer.jwks_refresh_ms);
+        let may_ask = known.asked_ms.is_none_or(|at| now_ms - at >= UNKNOWN_KEY_MS);
+        if (!fresh || !known.keys.contains_key(kid)) && may_ask {
+            known.asked_ms = Some(now_ms);
+            if let Some(keys) = self.fetch_keys(&external.issuer).await {
+                *known = Known { keys, fetched_ms: Some(now_ms), asked_ms: Some(now_ms) };
+            }
+        }
+        let usable = known.fetched_ms.is_some_and(|at| now_ms - at < STALE_MS);
+        known.keys.get(kid).filter(|_| usable).cloned()
+    }
+
+    async fn fetch_keys(&self, issuer: &ExternalIssuer) -> Option<HashMap<String, PublicKey>> {
+        let fetch = self.fetch.as_ref()?;
+        let base = issuer.issuer.trim_end_matches('/');
+        let discovery = fetch.get(&format!("{base}/.well-known/openid-configuration")).await?;
+        let discovery: Value = serde_json::from_slice(&discovery).ok()?;
+        // The issuer is pinned: a document that speaks for another one is none.
+        if discovery.get("issuer").and_then(Value::as_str) != Some(issuer.issuer.as_str()) {
+            return None;
+        }
+        let jwks = fetch.get(discovery.get("jwks_uri")?.as_str()?).await?;
+        let jwks: Value = serde_json::from_slice(&jwks).ok()?;
+        Some(keys_of(&jwks))
+    }
+
+    /// The name and the roles in a token of another issuer.
+    pub(crate) fn name_and_roles(&self, claims: &Claims) -> Option<(String, Vec<String>)> {
+        let issuer = &self.of(&claims.issuer)?.issuer;
+        let name = claims.text(&issuer.username_claim).unwrap_or(&claims.subject).chars().take(200).collect();
+        let mut at = Some(&Value::Null);
+        let mut map = Some(&claims.all);
+        for part in issuer.roles_claim.split('.') {
+            at = map.and_then(|m| m.get(part));
+            map = at.and_then(Value::as_object);
+        }
+        let roles = at.and_then(Value::as_array).into_iter().flatten().take(ROLES_MAX);
+        Some((name, roles.filter_map(|r| r.as_str().map(str::to_owned)).collect()))
+    }
+}
+
+/// Keys of a set that can sign by RS256.
+fn keys_of(jwks: &Value) -> HashMap<String, PublicKey> {
+    let all = jwks.get("keys").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let key = |key: &Value| {
+        let text = |name: &str| key.get(name).and_then(Value::as_str);
+        let signs = text("use").is_none_or(|u| u == "sig") && text("alg").is_none_or(|a| a == "RS256");
+        let rsa = text("kty") == Some("RSA") && signs;
+        let (kid, n, e) = (text("kid")?, text("n")?, text("e")?);
+        PublicKey::read(n, e).filter(|_| rsa).map(|key| (kid.to_owned(), key))
+    };
+    all.iter().take(KEYS_MAX).filter_map(key).collect()
+}

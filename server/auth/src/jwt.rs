@@ -1,0 +1,213 @@
+//! Access tokens: what stands in them, and what is checked of them (`identity-and-access` 1.3).
+//!
+//! There is one algorithm, fixed before a key is chosen, and every check is written down here: libraries for tokens accept
+//! missing claims, claims of wrong types and unknown `crit` unless told otherwise.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
+use serde_json::{Map, Value};
+
+use crate::error::TokenError;
+use crate::keys::PublicKey;
+
+/// Longest token.
+pub(crate) const TOKEN_BYTES_MAX: usize = 16 << 10;
+/// How far clocks may differ, in seconds.
+const LEEWAY_S: i64 = 5;
+/// How far in the future a token may have been issued.
+const ISSUED_AHEAD_S: i64 = 60;
+/// Tokens that are remembered as checked: some 10 MiB.
+const REMEMBERED: usize = 10_000;
+/// Longest name of a key.
+const KID_BYTES_MAX: usize = 200;
+/// Longest text of a claim that is read.
+const CLAIM_BYTES_MAX: usize = 4096;
+
+/// What a checked token says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claims {
+    /// Who issued it.
+    pub issuer: String,
+    /// Whom it is about.
+    pub subject: String,
+    /// Until when, in Unix seconds.
+    pub expires_s: i64,
+    /// The session, if it belongs to one.
+    pub session: Option<String>,
+    /// To which client it was given.
+    pub client: Option<String>,
+    /// All of it.
+    pub all: Map<String, Value>,
+}
+
+impl Claims {
+    /// A claim that is a text.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.all.get(name).and_then(Value::as_str)
+    }
+}
+
+/// What a token must say.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Expected<'a> {
+    pub(crate) issuer: &'a str,
+    /// One of these must be among its audiences.
+    pub(crate) audiences: &'a [String],
+    /// Whether it is one of ours, which say `typ: Bearer`.
+    pub(crate) own: bool,
+}
+
+/// A token that may be one: three parts of base64url.
+#[derive(Debug, Clone)]
+pub(crate) struct Parts {
+    pub(crate) kid: String,
+    claims: Map<String, Value>,
+}
+
+fn json_part(part: &str) -> Option<Map<String, Value>> {
+    let bytes = URL_SAFE_NO_PAD.decode(part).ok()?;
+    match serde_json::from_slice(&bytes).ok()? {
+        Value::Object(map) => Some(map),
+        _ => None,
+    }
+}
+
+impl Parts {
+    /// Reads a token as far as that needs no key; only RS256 passes, whatever key comes later.
+    pub(crate) fn read(token: &str) -> Result<Self, TokenError> {
+        let base64url = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_' || b == b'.';
+        if token.len() > TOKEN_BYTES_MAX || !token.bytes().all(base64url) {
+            return Err(TokenError::Invalid);
+        }
+        let parts: Vec<&str> = token.split('.').collect();
+        let [header, claims, signature] = parts[..] else { return Err(TokenError::Invalid) };
+        if signature.is_empty() {
+            return Err(TokenError::Invalid);
+        }
+        let header = json_part(header).ok_or(TokenError::Invalid)?;
+        let text = |key: &str| header.get(key).and_then(Value::as_str);
+        let typ = header.get("typ").is_none_or(|t| {
+            t.as_str().is_some_and(|t| t.eq_ignore_ascii_case("JWT") || t.eq_ignore_ascii_case("at+jwt"))
+        });
+        // `crit` names what a reader must understand, and there is nothing that we do (RFC 7515, 4.1.11).
+        if text("alg") != Some("RS256") || !typ || header.contains_key("crit") || header.contains_key("b64") {
+            return Err(TokenError::Invalid);
+        }
+        let kid = text("kid").filter(|kid| (1..=KID_BYTES_MAX).contains(&kid.len())).ok_or(TokenError::Invalid)?;
+        Ok(Self { kid: kid.to_owned(), claims: json_part(claims).ok_or(TokenError::Invalid)? })
+    }
+
+    /// The claims, if the signature is right.
+    pub(crate) fn signed_by(self, token: &str, key: &PublicKey) -> Option<Map<String, Value>> {
+        let (message, signature) = token.rsplit_once('.')?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
+        key.verifies(message.as_bytes(), &signature).then_some(self.claims)
+    }
+
+    /// Who says to have issued it.
+    pub(crate) fn issuer(&self) -> Option<&str> {
+        self.claims.get("iss").and_then(Value::as_str)
+    }
+}
+
+/// Checks signature and claims.
+pub(crate) fn verify(
+    token: &str,
+    parts: Parts,
+    key: &PublicKey,
+    expected: Expected<'_>,
+    now_ms: i64,
+) -> Result<Claims, TokenError> {
+    let all = parts.signed_by(token, key).ok_or(TokenError::Invalid)?;
+    claims_of(all, expected, now_ms)
+}
+
+/// What the claims must say.
+fn claims_of(all: Map<String, Value>, expected: Expected<'_>, now_ms: i64) -> Result<Claims, TokenError> {
+    let text = |key: &str| all.get(key).and_then(Value::as_str).filter(|t| t.len() <= CLAIM_BYTES_MAX);
+    let whole = |key: &str| all.get(key).and_then(Value::as_i64);
+    let issuer = text("iss").filter(|iss| *iss == expected.issuer).ok_or(TokenError::Invalid)?.to_owned();
+    let is_ours = |v: &Value| v.as_str().is_some_and(|v| expected.audiences.iter().any(|a| a == v));
+    let audience = match all.get("aud") {
+        Some(Value::Array(items)) => items.iter().all(Value::is_string) && items.iter().any(is_ours),
+        Some(one) => is_ours(one),
+        None => false,
+    };
+    let subject = text("sub").filter(|s| !s.is_empty()).ok_or(TokenError::Invalid)?.to_owned();
+    let kind = if expected.own {
+        text("typ") == Some("Bearer")
+    } else {
+        all.get("typ").is_none() || text("typ") == Some("Bearer")
+    };
+    if !audience || !kind {
+        return Err(TokenError::Invalid);
+    }
+    let (now_s, expires_s) = (now_ms.div_euclid(1000), whole("exp").ok_or(TokenError::Invalid)?);
+    // What is there must be a time, whether or not it must be there.
+    for (key, ahead_s) in [("iat", ISSUED_AHEAD_S), ("nbf", LEEWAY_S)] {
+        match all.get(key) {
+            None if key == "iat" && expected.own => return Err(TokenError::Invalid),
+            None => {}
+            Some(value) => match value.as_i64() {
+                Some(time) if time <= now_s.saturating_add(ahead_s) => {}
+                _ => return Err(TokenError::Invalid),
+            },
+        }
+    }
+    if now_s >= expires_s.saturating_add(LEEWAY_S) {
+        return Err(TokenError::Expired);
+    }
+    let session = text("sid").map(str::to_owned);
+    let client = text("azp").map(str::to_owned);
+    Ok(Claims { issuer, subject, expires_s, session, client, all })
+}
+
+/// Tokens that were checked, by their SHA-256 and what they had to say.
+#[derive(Debug, Default)]
+pub(crate) struct Checked(Mutex<HashMap<[u8; 32], Arc<Claims>>>);
+
+impl Checked {
+    fn key(token: &str, issuer: &str) -> [u8; 32] {
+        let mut context = aws_lc_rs::digest::Context::new(&SHA256);
+        // The length between both keeps them apart.
+        context.update(&(token.len() as u64).to_le_bytes());
+        context.update(token.as_bytes());
+        context.update(issuer.as_bytes());
+        let mut key = [0; 32];
+        key.copy_from_slice(context.finish().as_ref());
+        key
+    }
+
+    /// A token that was checked and has not expired.
+    pub(crate) fn get(&self, token: &str, issuer: &str, now_ms: i64) -> Option<Arc<Claims>> {
+        let found = self.0.lock().get(&Self::key(token, issuer)).cloned();
+        found.filter(|claims| now_ms.div_euclid(1000) < claims.expires_s)
+    }
+
+    /// Remembers a token.
+    pub(crate) fn put(&self, token: &str, issuer: &str, claims: &Arc<Claims>, now_ms: i64) {
+        let mut map = self.0.lock();
+        if map.len() >= REMEMBERED {
+            map.retain(|_, c| now_ms.div_euclid(1000) < c.expires_s);
+        }
+        if map.len() >= REMEMBERED {
+            map.clear();
+        }
+        map.insert(Self::key(token, issuer), Arc::clone(claims));
+    }
+
+    /// Forgets all: keys were taken back.
+    pub(crate) fn clear(&self) {
+        self.0.lock().clear();
+    }
+}
+
+/// SHA-256 of a token, for what is kept about it.
+pub(crate) fn hash_of(token: &str) -> String {
+    URL_SAFE_NO_PAD.encode(digest(&SHA256, token.as_bytes()))
+}

@@ -1,0 +1,291 @@
+//! Keys that sign tokens: made, kept encrypted, published before they sign and for as long as their tokens live.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::encoding::AsDer;
+use aws_lc_rs::rsa::{KeyPair, KeySize};
+use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, RsaPublicKeyComponents};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use quiver_types::{Clock, Error, Result, Vault};
+use serde_json::{Value, json};
+use sqlx::Row;
+use sqlx::sqlite::{SqlitePool, SqliteRow};
+
+/// How long a key signs.
+const SIGNS_MS: i64 = 90 * 86_400_000;
+/// How long before that it is published.
+const PUBLISHED_MS: i64 = 24 * 3_600_000;
+/// How long after that it verifies: life of a token, and a minute.
+pub(crate) const VERIFIES_MS: i64 = (300 + 60) * 1000;
+
+/// A key.
+struct SigningKey {
+    kid: String,
+    modulus: String,
+    exponent: String,
+    active_ms: i64,
+    retired_ms: Option<i64>,
+    private: KeyPair,
+    public: PublicKey,
+}
+
+/// A key that checks signatures: modulus and exponent, big-endian.
+#[derive(Debug, Clone)]
+pub(crate) struct PublicKey(Arc<RsaPublicKeyComponents<Vec<u8>>>);
+
+impl PublicKey {
+    /// Reads a key as JWKS writes it; none: it is no key, or too short or long a one.
+    pub(crate) fn read(modulus: &str, exponent: &str) -> Option<Self> {
+        let (n, e) = (URL_SAFE_NO_PAD.decode(modulus).ok()?, URL_SAFE_NO_PAD.decode(exponent).ok()?);
+        let sane = (256..=1024).contains(&n.len()) && (1..=8).contains(&e.len());
+        sane.then(|| Self(Arc::new(RsaPublicKeyComponents { n, e })))
+    }
+
+    /// Says whether a signature by RS256 is right.
+    pub(crate) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+        self.0.verify(&RSA_PKCS1_2048_8192_SHA256, message, signature).is_ok()
+    }
+}
+
+/// All keys, as one state.
+#[derive(Default)]
+struct Ring {
+    keys: Vec<Arc<SigningKey>>,
+    by_kid: HashMap<String, Arc<SigningKey>>,
+}
+
+/// See the module.
+pub struct SigningKeys {
+    pool: SqlitePool,
+    vault: Arc<dyn Vault>,
+    clock: Arc<dyn Clock>,
+    size: KeySize,
+    ring: ArcSwap<Ring>,
+    /// One rotation at a time.
+    turning: tokio::sync::Mutex<()>,
+}
+
+impl std::fmt::Debug for SigningKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.ring.load().keys.iter().map(|k| &k.kid)).finish()
+    }
+}
+
+/// What a rotation did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rotated {
+    /// The key that signs.
+    pub kid: String,
+    /// The one that is next.
+    pub next_kid: String,
+}
+
+fn fault(what: &str, error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::internal(format!("signing keys cannot be {what}")).with_source(error)
+}
+
+/// The thumbprint of RFC 7638.
+fn thumbprint(modulus: &str, exponent: &str) -> String {
+    let text = format!(r#"{{"e":"{exponent}","kty":"RSA","n":"{modulus}"}}"#);
+    URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes()))
+}
+
+impl SigningKey {
+    fn read(row: &SqliteRow, vault: &dyn Vault) -> Result<Self> {
+        let broken = |e| fault("read", e);
+        let kid: String = row.try_get(0).map_err(broken)?;
+        let (modulus, exponent): (String, String) = (row.try_get(1).map_err(broken)?, row.try_get(2).map_err(broken)?);
+        let sealed: Vec<u8> = row.try_get(3).map_err(broken)?;
+        let text = "the master key does not open the signing keys; is it the one they were made with?";
+        let der = zeroize::Zeroizing::new(vault.open(&place(&kid), &sealed).ok_or_else(|| Error::invalid(text))?);
+        Ok(Self {
+            private: KeyPair::from_pkcs8(&der).map_err(|e| fault("read", e))?,
+            public: PublicKey::read(&modulus, &exponent).ok_or_else(|| Error::internal("a signing key is no key"))?,
+            active_ms: row.try_get(4).map_err(broken)?,
+            retired_ms: row.try_get(5).map_err(broken)?,
+            kid,
+            modulus,
+            exponent,
+        })
+    }
+
+    /// Whether its tokens are good at a time.
+    fn verifies(&self, now_ms: i64) -> bool {
+        self.retired_ms.is_none_or(|end| now_ms < end)
+    }
+}
+
+fn place(kid: &str) -> String {
+    format!("signing_key:{kid}")
+}
+
+impl SigningKeys {
+    /// Reads the keys; makes those that lack.
+    ///
+    /// # Errors
+    /// When the master key does not fit, or the database is gone.
+    pub async fn open(pool: SqlitePool, vault: Arc<dyn Vault>, clock: Arc<dyn Clock>, bits: u32) -> Result<Self> {
+        let size = match bits {
+            2048 => KeySize::Rsa2048,
+            3072 => KeySize::Rsa3072,
+            4096 => KeySize::Rsa4096,
+            other => return Err(Error::invalid(format!("keys have 2048, 3072 or 4096 bits, not {other}"))),
+        };
+        let keys = Self { pool, vault, clock, size, ring: ArcSwap::default(), turning: tokio::sync::Mutex::new(()) };
+        keys.load().await?;
+        keys.turn().await?;
+        Ok(keys)
+    }
+
+    async fn load(&self) -> Result<()> {
+        let sql =
+            "SELECT kid, modulus, exponent, sealed, active_ms, retired_ms FROM signing_key ORDER BY active_ms, kid";
+        let rows = sqlx::query(sql).fetch_all(&self.pool).await.map_err(|e| fault("read", e))?;
+        let keys =
+            rows.iter().map(|row| SigningKey::read(row, &*self.vault).map(Arc::new)).collect::<Result<Vec<_>>>()?;
+        let by_kid = keys.iter().map(|k| (k.kid.clone(), Arc::clone(k))).collect();
+        self.ring.store(Arc::new(Ring { keys, by_kid }));
+        Ok(())
+    }
+
+    /// Makes a key that signs from a time on.
+    async fn make(&self, active_ms: i64) -> Result<()> {
+        let size = self.size;
+        let made = tokio::task::spawn_blocking(move || {
+            let pair = KeyPair::generate(size).ok()?;
+            let (n, e) = (pair.public_key().modulus(), pair.public_key().exponent());
+            let (n, e) = (n.big_endian_without_leading_zero().to_vec(), e.big_endian_without_leading_zero().to_vec());
+            let pkcs8 = AsDer::<aws_lc_rs::encoding::Pkcs8V1Der<'_>>::as_der(&pair).ok()?;
+            Some((n, e, zeroize::Zeroizing::new(pkcs8.as_ref().to_vec())))
+        });
+        let lost = || Error::internal("an RSA key cannot be made");
+        let (n, e, der) = made.await.map_err(|e| lost().with_source(e))?.ok_or_else(lost)?;
+        let (modulus, exponent) = (URL_SAFE_NO_PAD.encode(n), URL_SAFE_NO_PAD.encode(e));
+        let kid = thumbprint(&modulus, &exponent);
+        let sql =
+            "INSERT INTO signing_key (kid, modulus, exponent, sealed, created_ms, active_ms) VALUES (?, ?, ?, ?, ?, ?)";
+        let row = sqlx::query(sql).bind(&kid).bind(&modulus).bind(&exponent).bind(self.vault.seal(&place(&kid), &der));
+        row.bind(self.clock.now_ms()).bind(active_ms).execute(&self.pool).await.map_err(|e| fault("written", e))?;
+        self.load().await
+    }
+
+    /// The key that signs at a time: the youngest that may.
+    fn signer(&self, now_ms: i64) -> Option<Arc<SigningKey>> {
+        let ring = self.ring.load();
+        ring.keys.iter().rfind(|k| k.active_ms <= now_ms && k.retired_ms.is_none()).cloned()
+    }
+
+    fn next(&self, now_ms: i64) -> Option<Arc<SigningKey>> {
+        self.ring.load().keys.iter().find(|k| k.active_ms > now_ms && k.retired_ms.is_none()).cloned()
+    }
+
+    /// Does what is due: a first key, the next one, retiring those that others follow. Called now and then.
+    ///
+    /// # Errors
+    /// When the database is gone.
+    pub async fn turn(&self) -> Result<()> {
+        let _one = self.turning.lock().await;
+        let now_ms = self.clock.now_ms();
+        if self.signer(now_ms).is_none() {
+            self.make(now_ms).await?;
+        }
+        if self.next(now_ms).is_none() {
+            let since = self.signer(now_ms).map_or(now_ms, |k| k.active_ms);
+            self.make((since + SIGNS_MS).max(now_ms + PUBLISHED_MS)).await?;
+        }
+        let Some(signer) = self.signer(now_ms) else { return Ok(()) };
+        let old = "UPDATE signing_key SET retired_ms = ? WHERE active_ms < ? AND kid <> ? AND retired_ms IS NULL";
+        let old = sqlx::query(old).bind(now_ms + VERIFIES_MS).bind(signer.active_ms).bind(&signer.kid);
+        let retired = old.execute(&self.pool).await.map_err(|e| fault("written", e))?.rows_affected();
+        let gone = sqlx::query("DELETE FROM signing_key WHERE retired_ms < ?").bind(now_ms);
+        let gone = gone.execute(&self.pool).await.map_err(|e| fault("written", e))?.rows_affected();
+        if retired + gone > 0 { self.load().await } else { Ok(()) }
+    }
+
+    /// Lets the next key sign from now on; with `revoke_old` tokens of the others end at once.
+    ///
+    /// # Errors
+    /// When the database is gone.
+    pub async fn rotate(&self, revoke_old: bool) -> Result<Rotated> {
+        let now_ms = self.clock.now_ms();
+        {
+            let _one = self.turning.lock().await;
+            let Some(next) = self.next(now_ms) else { return Err(Error::internal("there is no next key")) };
+            let sql = "UPDATE signing_key SET active_ms = ? WHERE kid = ?";
+            let row = sqlx::query(sql).bind(now_ms).bind(&next.kid);
+            row.execute(&self.pool).await.map_err(|e| fault("written", e))?;
+            let until = if revoke_old { now_ms } else { now_ms + VERIFIES_MS };
+            let sql = "UPDATE signing_key SET retired_ms = min(coalesce(retired_ms, ?), ?) WHERE kid <> ?";
+            let row = sqlx::query(sql).bind(until).bind(until).bind(&next.kid);
+            row.execute(&self.pool).await.map_err(|e| fault("written", e))?;
+            self.load().await?;
+        }
+        self.turn().await?;
+        let kid = |key: Option<Arc<SigningKey>>| key.map(|k| k.kid.clone()).unwrap_or_default();
+        Ok(Rotated { kid: kid(self.signer(now_ms)), next_kid: kid(self.next(now_ms)) })
+    }
+
+    /// Signs claims.
+    ///
+    /// # Errors
+    /// When no key may sign.
+    pub(crate) fn sign(&self, claims: &Value) -> Result<String> {
+        let key = self.signer(self.clock.now_ms()).ok_or_else(|| Error::internal("there is no signing key"))?;
+        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let message = format!("{}.{}", part(&json!({"alg": "RS256", "typ": "JWT", "kid": key.kid})), part(claims));
+        let mut signature = vec![0; key.private.public_modulus_len()];
+        key.private
+            .sign(&RSA_PKCS1_SHA256, &aws_lc_rs::rand::SystemRandom::new(), message.as_bytes(), &mut signature)
+            .map_err(|e| Error::internal("a token cannot be signed").with_source(e))?;
+        Ok(format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature)))
+    }
+
+    /// The key that a token names, if its tokens are good.
+    pub(crate) fn verifier(&self, kid: &str, now_ms: i64) -> Option<PublicKey> {
+        self.ring.load().by_kid.get(kid).filter(|k| k.verifies(now_ms)).map(|k| k.public.clone())
+    }
+
+    /// The public keys, the next one included.
+    pub fn jwks(&self) -> Value {
+        let now_ms = self.clock.now_ms();
+        let ring = self.ring.load();
+        let keys = ring.keys.iter().filter(|k| k.verifies(now_ms)).map(
+            |k| json!({"kty": "RSA", "kid": k.kid, "use": "sig", "alg": "RS256", "n": k.modulus, "e": k.exponent}),
+        );
+        json!({"keys": keys.collect::<Vec<_>>()})
+    }
+
+    /// The public key that signs, as Keycloak's clients expect it: SubjectPublicKeyInfo in base64.
+    pub fn public_key(&self) -> String {
+        let Some(key) = self.signer(self.clock.now_ms()) else { return String::new() };
+        let part = |text: &str| URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
+        let integer = |bytes: Vec<u8>| {
+            let padded = if bytes.first().is_some_and(|b| b & 0x80 != 0) { [vec![0], bytes].concat() } else { bytes };
+            der(0x02, &padded)
+        };
+        let rsa = der(0x30, &[integer(part(&key.modulus)), integer(part(&key.exponent))].concat());
+        // rsaEncryption, 1.2.840.113549.1.1.1, without parameters.
+        let algorithm = der(0x30, &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00]);
+        let bits = der(0x03, &[vec![0], rsa].concat());
+        base64::engine::general_purpose::STANDARD.encode(der(0x30, &[algorithm, bits].concat()))
+    }
+}
+
+/// Writes a value of DER.
+fn der(tag: u8, contents: &[u8]) -> Vec<u8> {
+    let length = contents.len();
+    let mut out = vec![tag];
+    if length < 0x80 {
+        out.push(length as u8);
+    } else {
+        let bytes: Vec<u8> = length.to_be_bytes().into_iter().skip_while(|b| *b == 0).collect();
+        out.push(0x80 | bytes.len() as u8);
+        out.extend(bytes);
+    }
+    out.extend_from_slice(contents);
+    out
+}

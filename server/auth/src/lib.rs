@@ -1,0 +1,80 @@
+//! Who calls, and what they may do: accounts, the token service, API keys, rights (`identity-and-access` 1 to 4).
+//!
+//! `directory` is a picture of all accounts in memory, made anew after each change, so that checking a request never waits
+//! for a database. `credentials` reads what a request shows, `jwt` and `apikey` check it, `service` puts both together and
+//! gives an [`Identity`]. `grants` answers token requests with `password`, `throttle` and `session`; `keys` are those that
+//! sign.
+//!
+//! Invariants: no HTTP; clock and random source are passed in; secrets are compared in constant time, stored as hashes or
+//! encrypted, and never in a log (their types show nothing); what a stranger can make the server remember is bounded.
+
+pub mod apikey;
+mod credentials;
+mod directory;
+mod error;
+mod external;
+mod form;
+mod grants;
+mod jwt;
+mod keys;
+mod password;
+mod random;
+mod service;
+mod session;
+mod throttle;
+mod vault;
+
+pub use credentials::Shown;
+pub use directory::{Account, AccountKind, Accounts, BoundTo, Directory, Grant, Key};
+pub use error::{Happened, Refused, TokenError};
+pub use external::{ExternalIssuer, Fetch};
+pub use form::Form;
+pub use grants::{FORM_BYTES_MAX, TokenAnswer, base_url_is_sane};
+pub use jwt::Claims;
+pub use keys::{Rotated, SigningKeys};
+pub use password::{PasswordRule, Passwords};
+pub use random::OsRandom;
+pub use service::{Auth, AuthSettings, Identity, Request, Subject, Way};
+pub use vault::MasterVault;
+
+/// A text that is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        zeroize::Zeroize::zeroize(&mut self.0);
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("<secret>")
+    }
+}
+
+impl Secret {
+    /// Takes a text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// Gives the text, for the one place that needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+/// SHA-256 in hexadecimal digits: how secrets with enough bits of their own are stored.
+pub fn sha256_hex(text: &[u8]) -> String {
+    aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text).as_ref().iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Compares in a time that does not tell how much of a guess was right.
+pub(crate) fn same(a: &str, b: &str) -> bool {
+    use subtle::ConstantTimeEq;
+    a.as_bytes().ct_eq(b.as_bytes()).into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! Passwords: what they must be, and their hashes (Argon2id), which cost time and memory, so few are made at once.
+
+use std::sync::Arc;
+
+use argon2::{Algorithm, Argon2, Params, Version};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use quiver_types::{Random, random_bytes};
+use subtle::ConstantTimeEq;
+use tokio::sync::Semaphore;
+use zeroize::Zeroizing;
+
+/// KiB of memory of one hash.
+const MEMORY_KIB: u32 = 19_456;
+/// Passes over it.
+const PASSES: u32 = 2;
+/// Hashes at once.
+const AT_ONCE: usize = 2;
+/// Hashes that wait.
+const QUEUE: usize = 64;
+/// Most memory that a stored hash may ask for, in KiB.
+const MEMORY_KIB_MAX: u32 = 1 << 18;
+/// Passwords of twelve characters and more that everybody tries first; shorter ones are refused anyway.
+const COMMON: &str = include_str!("common_passwords.txt");
+/// Fewest and most characters.
+const LENGTH: (usize, usize) = (12, 256);
+
+/// Why a password is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PasswordRule {
+    /// Too short or too long.
+    Length,
+    /// The name of its user.
+    IsName,
+    /// One that everybody tries.
+    Common,
+}
+
+impl PasswordRule {
+    /// Stable word and text.
+    pub fn said(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Length => ("OUT_OF_RANGE", "must have 12 to 256 characters"),
+            Self::IsName => ("INVALID_VALUE", "must not be the user's name"),
+            Self::Common => ("INVALID_VALUE", "is among the passwords that everybody tries first"),
+        }
+    }
+}
+
+/// Makes and checks hashes.
+#[derive(Debug)]
+pub struct Passwords {
+    random: Arc<dyn Random>,
+    running: Semaphore,
+    waiting: Semaphore,
+    /// A hash of nothing that anyone knows: checking it takes as long as checking a real one.
+    dummy: String,
+}
+
+impl Passwords {
+    /// Makes the first hash, which stands in for those of unknown users.
+    pub fn new(random: Arc<dyn Random>) -> Self {
+        let secret = random_bytes::<32>(&*random);
+        let dummy = hash(&secret, &random_bytes(&*random));
+        Self { random, running: Semaphore::new(AT_ONCE), waiting: Semaphore::new(AT_ONCE + QUEUE), dummy }
+    }
+
+    /// Says what is wrong with a new password.
+    pub fn check(name: &str, password: &str) -> Option<PasswordRule> {
+        let length = password.chars().count();
+        if !(LENGTH.0..=LENGTH.1).contains(&length) {
+            return Some(PasswordRule::Length);
+        }
+        let lower = password.to_lowercase();
+        if lower == name.to_lowercase() {
+            return Some(PasswordRule::IsName);
+        }
+        (COMMON.lines().any(|common| common == lower) || repeats(&lower)).then_some(PasswordRule::Common)
+    }
+
+    /// Hashes a password; none: too many wait.
+    pub async fn hash(&self, password: &str) -> Option<String> {
+        let password = Zeroizing::new(password.as_bytes().to_vec());
+        let salt = random_bytes::<16>(&*self.random);
+        self.run(move || hash(&password, &salt)).await
+    }
+
+    /// Checks a password; without a stored hash it takes as long and is wrong. None: too many wait.
+    pub async fn verify(&self, password: &str, stored: Option<&str>) -> Option<bool> {
+        let password = Zeroizing::new(password.as_bytes().to_vec());
+        let known = stored.is_some();
+        let stored = stored.unwrap_or(&self.dummy).to_owned();
+        self.run(move || verify(&password, &stored) && known).await
+    }
+
+    async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let _waiting = self.waiting.try_acquire().ok()?;
+        let _running = self.running.acquire().await.ok()?;
+        tokio::task::spawn_blocking(work).await.ok()
+    }
+}
+
+/// Says whether a text is a shorter one again and again: `aaaa…`, `123123…`.
+fn repeats(text: &str) -> bool {
+    let chars: Vec<char> = text.chars().collect();
+    (1..=4).any(|unit| chars.iter().zip(chars.iter().skip(unit)).all(|(a, b)| a == b))
+}
+
+fn argon2(memory_kib: u32, passes: u32, lanes: u32) -> Option<Argon2<'static>> {
+    let params = Params::new(memory_kib, passes, lanes, Some(32)).ok()?;
+    Some(Argon2::new(Algorithm::Argon2id, Version::V0x13, params))
+}
+
+/// Gives the PHC text of a hash.
+fn hash(password: &[u8], salt: &[u8; 16]) -> String {
+    let mut out = [0_u8; 32];
+    let argon2 = argon2(MEMORY_KIB, PASSES, 1).expect("parameters within the bounds of Argon2");
+    argon2.hash_password_into(password, salt, &mut out).expect("lengths within the bounds of Argon2");
+    let (salt, out) = (STANDARD_NO_PAD.encode(salt), STANDARD_NO_PAD.encode(out));
+    format!("$argon2id$v=19$m={MEMORY_KIB},t={PASSES},p=1${salt}${out}")
+}
+
+/// Checks against a PHC text, with its own parameters.
+fn verify(password: &[u8], stored: &str) -> bool {
+    let check = || {
+        let mut parts = stored.strip_prefix("$argon2id$v=19$")?.split('$');
+        let (params, salt, expected) = (parts.next()?, parts.next()?, parts.next()?);
+        let number = |key: &str| params.split(',').find_map(|p| p.strip_prefix(key)?.parse::<u32>().ok());
+        let (memory, passes, lanes) = (number("m=")?, number("t=")?, number("p=")?);
+        if memory > MEMORY_KIB_MAX || passes > 64 || lanes > 8 {
+            return None;
+        }
+        let (salt, expected) = (STANDARD_NO_PAD.decode(salt).ok()?, STANDARD_NO_PAD.decode(expected).ok()?);
+        let mut out = [0_u8; 32];
+        argon2(memory, passes, lanes)?.hash_password_into(password, &salt, &mut out).ok()?;
+        Some(bool::from(out[..].ct_eq(&expected)))
+    };
+    check().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::OsRandom;
+
+    #[test]
+    fn rules() {
+        let check =
+            |name: &str, password: &str, expected| assert_eq!(Passwords::check(name, password), expected, "{password}");
+        check("ann", "correct horse battery", None);
+        check("ann", "short", Some(PasswordRule::Length));
+        check("ann", &"x".repeat(257), Some(PasswordRule::Length));
+        check("administrator", "Administrator", Some(PasswordRule::IsName));
+        check("ann", "Password1234", Some(PasswordRule::Common));
+        check("ann", "äöüäöüäöüäöü", Some(PasswordRule::Common));
+        check("ann", "aaaaaaaaaaaaaaa", Some(PasswordRule::Common));
+        check("ann", "äöüß änderbar?", None);
+    }
+
+    #[tokio::test]
+    async fn hashes() {
+        let passwords = Passwords::new(Arc::new(OsRandom));
+        let stored = passwords.hash("correct horse").await.unwrap();
+        assert!(stored.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{stored}");
+        assert_eq!(passwords.verify("correct horse", Some(&stored)).await, Some(true));
+        assert_eq!(passwords.verify("correct horsE", Some(&stored)).await, Some(false));
+        assert_eq!(passwords.verify("correct horse", None).await, Some(false));
+        for broken in ["", "$argon2id$v=19$m=1", "$argon2id$v=19$m=99999999,t=2,p=1$AAAA$AAAA", "$2b$10$x"] {
+            assert_eq!(passwords.verify("x", Some(broken)).await, Some(false), "{broken}");
+        }
+        let salt = *b"saltsaltsaltsalt";
+        assert_eq!(hash(b"password", &salt), hash(b"password", &salt));
+        assert_ne!(hash(b"password", &salt), hash(b"passworD", &salt));
+    }
+
+    #[tokio::test]
+    async fn the_queue_is_bounded() {
+        let passwords = Passwords::new(Arc::new(OsRandom));
+        let all: Vec<_> = (0..AT_ONCE + QUEUE).map(|_| passwords.waiting.try_acquire().unwrap()).collect();
+        assert_eq!(passwords.verify("x", None).await, None);
+        drop(all);
+        assert_eq!(passwords.verify("x", None).await, Some(false));
+    }
+}

@@ -1,0 +1,407 @@
+//! From what a request shows to who it is and what it may do.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use quiver_types::{Access, Clock, Domain, Random, Result, Right, Rights, Triple, Vault};
+use sqlx::sqlite::SqlitePool;
+
+use crate::Secret;
+use crate::credentials::Shown;
+use crate::directory::{Account, AccountKind, Directory, is_within};
+use crate::error::TokenError;
+use crate::external::{ExternalIssuer, Externals, Fetch};
+use crate::jwt::{Checked, Claims, Expected, Parts, verify};
+use crate::keys::{Rotated, SigningKeys};
+use crate::password::Passwords;
+use crate::session::Sessions;
+use crate::throttle::Throttle;
+use crate::{same, sha256_hex};
+
+/// What our tokens are for.
+pub(crate) const AUDIENCE: &str = "platform";
+
+/// What may be tuned.
+#[derive(Debug, Clone)]
+pub struct AuthSettings {
+    /// Whether people's passwords are taken as Basic.
+    pub basic_passwords: bool,
+    /// Bits of signing keys.
+    pub key_bits: u32,
+    /// Issuers beside this one.
+    pub external: Vec<ExternalIssuer>,
+}
+
+impl Default for AuthSettings {
+    fn default() -> Self {
+        Self { basic_passwords: false, key_bits: 2048, external: Vec::new() }
+    }
+}
+
+/// Who somebody is, for good.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// A user or service account of ours.
+    Account(AccountKind, String),
+    /// Somebody whom another issuer knows: issuer, subject.
+    External(String, String),
+    /// Access control is off: whoever.
+    Anyone,
+}
+
+impl Subject {
+    /// As audit rows and lists of queries name it.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Account(kind, id) => format!("{}:{id}", kind.word()),
+            Self::External(issuer, subject) => format!("oidc:{issuer}:{subject}"),
+            Self::Anyone => String::new(),
+        }
+    }
+}
+
+/// By what somebody came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// A token of ours or of another issuer.
+    Token,
+    /// An API key.
+    ApiKey,
+    /// Name and secret.
+    Basic,
+    /// Access control is off.
+    Off,
+}
+
+/// Who calls.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// Who.
+    pub subject: Subject,
+    /// By which name.
+    pub name: String,
+    /// What it may do at this moment.
+    pub rights: Arc<Rights>,
+    /// By what.
+    pub way: Way,
+    /// The session of its token.
+    pub session: Option<String>,
+    /// The entity of its API key.
+    pub key: Option<String>,
+}
+
+impl Identity {
+    /// Whoever, when access control is off.
+    pub fn anyone() -> Self {
+        Self {
+            subject: Subject::Anyone,
+            name: String::new(),
+            rights: Arc::new(Rights::full()),
+            way: Way::Off,
+            session: None,
+            key: None,
+        }
+    }
+
+    /// Somebody who has not said who it is, and may nothing.
+    pub fn nobody() -> Self {
+        Self { rights: Arc::new(Rights::default()), ..Self::anyone() }
+    }
+
+    /// The operator, known by the secret of `/admin`.
+    pub fn operator() -> Self {
+        let rights = [Triple::everywhere(Right::Admin, Domain::System)].into_iter().collect();
+        Self { rights: Arc::new(rights), name: "operator".to_owned(), ..Self::anyone() }
+    }
+
+    /// What it may see of a domain.
+    pub fn access(&self, domain: Domain) -> Access {
+        self.rights.access(Right::View, domain)
+    }
+}
+
+/// What is known of a request, beside what it shows.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The issuer that its address stands for.
+    pub issuer: &'a str,
+    /// Where from.
+    pub ip: Option<IpAddr>,
+}
+
+/// Accounts, tokens and rights.
+#[derive(Debug)]
+pub struct Auth {
+    pub(crate) settings: AuthSettings,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<dyn Random>,
+    pub(crate) directory: ArcSwap<Directory>,
+    pub(crate) keys: SigningKeys,
+    pub(crate) sessions: Sessions,
+    pub(crate) passwords: Arc<Passwords>,
+    pub(crate) throttle: Throttle,
+    checked: Checked,
+    externals: Externals,
+}
+
+/// Tables of this crate: migrations in order.
+const MIGRATIONS: &[(&str, &str)] = &[("0001_auth", include_str!("../../../schemas/auth/0001_auth.sql"))];
+
+impl Auth {
+    /// Steps that bring the tables of this crate up to date; whoever owns the database applies them before [`Self::open`].
+    pub fn migrations() -> &'static [(&'static str, &'static str)] {
+        MIGRATIONS
+    }
+
+    /// Opens the token service.
+    ///
+    /// # Errors
+    /// When the master key does not fit, or the database is gone.
+    pub async fn open(
+        settings: AuthSettings,
+        pool: SqlitePool,
+        vault: Arc<dyn Vault>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        fetch: Option<Arc<dyn Fetch>>,
+    ) -> Result<Self> {
+        let keys = SigningKeys::open(pool.clone(), Arc::clone(&vault), Arc::clone(&clock), settings.key_bits).await?;
+        let sessions = Sessions::open(pool, vault, Arc::clone(&random), Arc::clone(&clock)).await?;
+        Ok(Self {
+            externals: Externals::new(settings.external.clone(), fetch),
+            settings,
+            passwords: Arc::new(Passwords::new(Arc::clone(&random))),
+            directory: ArcSwap::default(),
+            throttle: Throttle::default(),
+            checked: Checked::default(),
+            clock,
+            random,
+            keys,
+            sessions,
+        })
+    }
+
+    /// Takes a new picture of all accounts; what it no longer holds acts from the next request on.
+    pub fn set_directory(&self, directory: Directory) {
+        self.directory.store(Arc::new(directory));
+    }
+
+    /// The present picture.
+    pub fn directory(&self) -> Arc<Directory> {
+        self.directory.load_full()
+    }
+
+    /// Makes and checks hashes of passwords.
+    pub fn passwords(&self) -> &Arc<Passwords> {
+        &self.passwords
+    }
+
+    /// Keys that sign.
+    pub fn signing_keys(&self) -> &SigningKeys {
+        &self.keys
+    }
+
+    /// Lets the next key sign.
+    ///
+    /// # Errors
+    /// When the database is gone.
+    pub async fn rotate_keys(&self, revoke_old: bool) -> Result<Rotated> {
+        let rotated = self.keys.rotate(revoke_old).await?;
+        if revoke_old {
+            self.checked.clear();
+        }
+        Ok(rotated)
+    }
+
+    /// Ends all sessions of somebody but one.
+    ///
+    /// # Errors
+    /// When the database is gone.
+    pub async fn end_sessions(&self, subject: &Subject, but: Option<&str>) -> Result<()> {
+        self.sessions.end_all(&subject.text(), but).await
+    }
+
+    /// Says who asks.
+    ///
+    /// # Errors
+    /// See [`TokenError`].
+    pub async fn identify(&self, shown: &Shown, request: Request<'_>) -> Result<Identity, TokenError> {
+        match shown {
+            Shown::Nothing => Err(TokenError::Missing),
+            Shown::Token(token) => self.of_token(token.expose(), request).await,
+            Shown::ApiKey(key) => self.of_key(key.expose(), request.ip),
+            Shown::Basic { name, password } => self.of_basic(name, password, request.ip).await,
+        }
+    }
+
+    /// An identity of an account of ours that may act.
+    fn of_account(&self, kind: AccountKind, id: &str) -> Result<Identity, TokenError> {
+        let directory = self.directory.load();
+        let account = directory.account(kind, id).filter(|a| a.enabled).ok_or(TokenError::Invalid)?;
+        Ok(Identity {
+            subject: Subject::Account(kind, id.to_owned()),
+            name: account.name.clone(),
+            rights: directory.rights(id, self.clock.now_ms()),
+            way: Way::Token,
+            session: None,
+            key: None,
+        })
+    }
+
+    async fn of_token(&self, token: &str, request: Request<'_>) -> Result<Identity, TokenError> {
+        let claims = self.claims(token, request.issuer).await?;
+        if claims.issuer != request.issuer {
+            return self.of_external(&claims);
+        }
+        if claims.session.as_deref().is_some_and(|id| self.sessions.is_denied(id)) {
+            return Err(TokenError::Invalid);
+        }
+        // `sub` is the id; which kind stands beside it, in a claim that only clients have.
+        let kind = if claims.text("clientId").is_some() { AccountKind::Service } else { AccountKind::User };
+        let identity = self.of_account(kind, &claims.subject)?;
+        Ok(Identity { session: claims.session.clone(), ..identity })
+    }
+
+    /// Checks a token; remembers those that are good.
+    pub(crate) async fn claims(&self, token: &str, issuer: &str) -> Result<Arc<Claims>, TokenError> {
+        let now_ms = self.clock.now_ms();
+        if let Some(claims) = self.checked.get(token, issuer, now_ms) {
+            return Ok(claims);
+        }
+        let parts = Parts::read(token)?;
+        let claims = match parts.issuer() {
+            Some(by) if by == issuer => {
+                let key = self.keys.verifier(&parts.kid, now_ms).ok_or(TokenError::Invalid)?;
+                let audiences = [AUDIENCE.to_owned()];
+                verify(token, parts, &key, Expected { issuer, audiences: &audiences, own: true }, now_ms)?
+            }
+            Some(_) => self.externals.verify(parts, token, now_ms).await?,
+            None => return Err(TokenError::Invalid),
+        };
+        let claims = Arc::new(claims);
+        self.checked.put(token, issuer, &claims, now_ms);
+        Ok(claims)
+    }
+
+    /// The session in an id token of ours, however old.
+    pub(crate) fn session_of_hint(&self, token: &str, issuer: &str) -> Option<String> {
+        let parts = Parts::read(token).ok()?;
+        let key = self.keys.verifier(&parts.kid, self.clock.now_ms())?;
+        let said = parts.signed_by(token, &key)?;
+        let text = |name: &str| said.get(name).and_then(serde_json::Value::as_str);
+        let ours = text("iss") == Some(issuer) && text("typ") == Some("ID");
+        text("sid").filter(|_| ours).map(str::to_owned)
+    }
+
+    fn of_external(&self, claims: &Claims) -> Result<Identity, TokenError> {
+        let (name, roles) = self.externals.name_and_roles(claims).ok_or(TokenError::Invalid)?;
+        let rights = self.directory.load().rights_of_roles(&roles, self.clock.now_ms());
+        Ok(Identity {
+            subject: Subject::External(claims.issuer.clone(), claims.subject.clone()),
+            name,
+            rights: Arc::new(rights),
+            way: Way::Token,
+            session: None,
+            key: None,
+        })
+    }
+
+    fn of_key(&self, text: &str, ip: Option<IpAddr>) -> Result<Identity, TokenError> {
+        let now_ms = self.clock.now_ms();
+        let directory = self.directory.load();
+        let key = crate::apikey::id_of(text).and_then(|id| directory.key(id)).ok_or(TokenError::Invalid)?;
+        let right = same(&sha256_hex(text.as_bytes()), key.hash.expose());
+        let in_time = key.expires_ms.is_none_or(|end| now_ms < end);
+        let from_here = key.networks.is_empty() || ip.is_some_and(|ip| is_within(ip, &key.networks));
+        if !right || !in_time || !from_here {
+            return Err(TokenError::Invalid);
+        }
+        let owner = self.of_account(key.owner.0, &key.owner.1)?;
+        // What the owner lost meanwhile the key lost, too.
+        let rights =
+            key.rights.as_ref().map_or_else(|| Arc::clone(&owner.rights), |own| Arc::new(own.meet(&owner.rights)));
+        Ok(Identity { rights, way: Way::ApiKey, key: Some(key.entity_id.clone()), ..owner })
+    }
+
+    async fn of_basic(&self, name: &str, password: &Secret, ip: Option<IpAddr>) -> Result<Identity, TokenError> {
+        let client = self.client(name, password.expose(), ip);
+        match client {
+            Err(TokenError::Invalid) if self.settings.basic_passwords => {}
+            Err(error) => return Err(error),
+            Ok(account) => {
+                let identity = self.of_account(AccountKind::Service, &account.id)?;
+                return Ok(Identity { way: Way::Basic, ..identity });
+            }
+        }
+        let account = self.person(name, password.expose(), ip).await?;
+        if account.must_change {
+            return Err(TokenError::Invalid);
+        }
+        let identity = self.of_account(AccountKind::User, &account.id)?;
+        Ok(Identity { way: Way::Basic, ..identity })
+    }
+
+    /// Checks the secret of a service account.
+    ///
+    /// # Errors
+    /// [`TokenError::Invalid`], [`TokenError::TooMany`].
+    pub(crate) fn client(&self, name: &str, secret: &str, ip: Option<IpAddr>) -> Result<Arc<Account>, TokenError> {
+        let now_ms = self.clock.now_ms();
+        let throttled = format!("client:{}", bounded(name));
+        if let Some(wait_s) = self.throttle.wait_s(&throttled, ip, now_ms) {
+            return Err(TokenError::TooMany(wait_s));
+        }
+        let directory = self.directory.load();
+        let account = directory.named(AccountKind::Service, name);
+        let given = sha256_hex(secret.as_bytes());
+        let right = account.is_some_and(|a| {
+            let now = a.hash.as_ref().is_some_and(|hash| same(&given, hash.expose()));
+            let old = a.old_hash.as_ref().is_some_and(|(hash, until)| now_ms < *until && same(&given, hash.expose()));
+            (now || old) && a.enabled
+        });
+        match account.filter(|_| right) {
+            Some(account) => {
+                self.throttle.succeeded(&throttled);
+                Ok(Arc::clone(account))
+            }
+            None => {
+                // With people's passwords as Basic the name may be one of theirs: their check counts then.
+                if account.is_some() || !self.settings.basic_passwords {
+                    self.throttle.failed(&throttled, ip, now_ms);
+                }
+                Err(TokenError::Invalid)
+            }
+        }
+    }
+
+    /// Checks the password of a person, who may not have changed a temporary one yet.
+    ///
+    /// # Errors
+    /// [`TokenError::Invalid`], [`TokenError::TooMany`].
+    pub async fn person(&self, name: &str, password: &str, ip: Option<IpAddr>) -> Result<Arc<Account>, TokenError> {
+        let throttled = format!("user:{}", bounded(name));
+        if let Some(wait_s) = self.throttle.wait_s(&throttled, ip, self.clock.now_ms()) {
+            return Err(TokenError::TooMany(wait_s));
+        }
+        let account = self.directory.load().named(AccountKind::User, name).cloned();
+        let stored = account.as_ref().and_then(|a| a.hash.as_ref()).map(Secret::expose);
+        let right = self.passwords.verify(password, stored).await.ok_or(TokenError::TooMany(1))?;
+        match account.filter(|a| right && a.enabled) {
+            Some(account) => {
+                self.throttle.succeeded(&throttled);
+                Ok(account)
+            }
+            None => {
+                self.throttle.failed(&throttled, ip, self.clock.now_ms());
+                Err(TokenError::Invalid)
+            }
+        }
+    }
+}
+
+/// A name as the throttle remembers it: one length for all.
+fn bounded(name: &str) -> String {
+    let lower: String = name.chars().take(100).flat_map(char::to_lowercase).collect();
+    sha256_hex(lower.as_bytes())[..32].to_owned()
+}

@@ -1,0 +1,297 @@
+//! Sessions of users: refresh tokens, their rotation, and which sessions ended.
+//!
+//! A refresh token is `qvr_<session>_<generation>_<HMAC of the generation under the session's secret>`: 256 bits that nobody
+//! can guess. So the server keeps one secret per session instead of a hash per token, knows an old token of its own
+//! from a made-up one (only the former is a reuse and ends the session), and gives the same successor twice where an
+//! answer was lost.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use aws_lc_rs::hmac;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::RwLock;
+use quiver_types::{Clock, Error, ErrorKind, Random, Result, Vault, random_bytes};
+use sqlx::Row;
+use sqlx::sqlite::SqlitePool;
+
+/// How a refresh token begins.
+const PREFIX: &str = "qvr_";
+/// How long a session may rest.
+pub(crate) const IDLE_MS: i64 = 30 * 60_000;
+/// How long it lasts.
+const LIFE_MS: i64 = 10 * 3_600_000;
+/// How long with `offline_access`.
+const OFFLINE_MS: i64 = 30 * 86_400_000;
+/// How long the token just replaced is taken again.
+const GRACE_MS: i64 = 10_000;
+/// Longest time that an access token outlives its session.
+const DENIED_MS: i64 = (300 + 10) * 1000;
+/// Most sessions of a subject; the oldest ends.
+const PER_SUBJECT: i64 = 100;
+
+/// A session.
+#[derive(Debug, Clone)]
+pub(crate) struct Session {
+    pub(crate) id: String,
+    pub(crate) subject: String,
+    pub(crate) client: String,
+    pub(crate) scope: String,
+    pub(crate) started_ms: i64,
+    /// Seconds that its refresh token is good for.
+    pub(crate) refresh_s: i64,
+}
+
+/// What came of a refresh token.
+#[derive(Debug)]
+pub(crate) enum Refreshed {
+    /// It is good; here is the next one.
+    Next(Session, String),
+    /// It was used before: the session is over.
+    Reused(Session),
+    /// It is not, or no longer, good.
+    Not,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    pool: SqlitePool,
+    vault: Arc<dyn Vault>,
+    random: Arc<dyn Random>,
+    clock: Arc<dyn Clock>,
+    /// Sessions that ended, while access tokens of theirs may be under way: id → until when.
+    denied: RwLock<HashMap<String, i64>>,
+}
+
+fn fault(error: sqlx::Error) -> Error {
+    let busy = matches!(&error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Io(_))
+        || error
+            .as_database_error()
+            .and_then(|e| e.code().and_then(|c| c.parse::<u32>().ok()))
+            .is_some_and(|c| [5, 6, 13].contains(&(c & 0xff)));
+    let kind = if busy { ErrorKind::Unavailable } else { ErrorKind::Internal };
+    Error::new(kind, "sessions cannot be read or written").with_source(error)
+}
+
+fn place(id: &str) -> String {
+    format!("session:{id}")
+}
+
+fn tag(secret: &[u8], generation: i64) -> hmac::Tag {
+    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), &generation.to_be_bytes())
+}
+
+fn token(id: &str, secret: &[u8], generation: i64) -> String {
+    format!("{PREFIX}{id}_{generation}_{}", URL_SAFE_NO_PAD.encode(tag(secret, generation)))
+}
+
+/// A refresh token taken apart; nothing of it is checked.
+struct Presented<'a> {
+    id: &'a str,
+    generation: i64,
+    tag: Vec<u8>,
+}
+
+impl<'a> Presented<'a> {
+    fn read(token: &'a str) -> Option<Self> {
+        let mut parts = token.strip_prefix(PREFIX).filter(|_| token.len() <= 200)?.splitn(3, '_');
+        let (id, generation, tag) = (parts.next()?, parts.next()?, parts.next()?);
+        let generation = generation.parse().ok().filter(|g: &i64| *g >= 0 && !generation.starts_with('+'))?;
+        Some(Self { id, generation, tag: URL_SAFE_NO_PAD.decode(tag).ok()? })
+    }
+}
+
+/// A row of a session, with its secret.
+struct Stored {
+    session: Session,
+    secret: Vec<u8>,
+    generation: i64,
+    rotated_ms: i64,
+    idle_ms: i64,
+    end_ms: i64,
+    ended: bool,
+}
+
+impl Stored {
+    fn is_over(&self, now_ms: i64) -> bool {
+        self.ended || now_ms >= self.end_ms || now_ms >= self.rotated_ms + self.idle_ms
+    }
+}
+
+impl Sessions {
+    /// Reads which sessions ended a moment ago.
+    pub(crate) async fn open(
+        pool: SqlitePool,
+        vault: Arc<dyn Vault>,
+        random: Arc<dyn Random>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
+        let sessions = Self { pool, vault, random, clock, denied: RwLock::default() };
+        let since = sessions.clock.now_ms() - DENIED_MS;
+        let sql = "SELECT id, ended_ms FROM session WHERE ended_ms > ?";
+        let rows = sqlx::query(sql).bind(since).fetch_all(&sessions.pool).await.map_err(fault)?;
+        for row in rows {
+            let (id, ended): (String, i64) = (row.try_get(0).map_err(fault)?, row.try_get(1).map_err(fault)?);
+            sessions.denied.write().insert(id, ended + DENIED_MS);
+        }
+        Ok(sessions)
+    }
+
+    /// Says whether a session ended while tokens of it may be under way.
+    pub(crate) fn is_denied(&self, id: &str) -> bool {
+        self.denied.read().contains_key(id)
+    }
+
+    fn deny(&self, id: &str) {
+        let now_ms = self.clock.now_ms();
+        let mut denied = self.denied.write();
+        denied.retain(|_, until| *until > now_ms);
+        denied.insert(id.to_owned(), now_ms + DENIED_MS);
+    }
+
+    /// Begins a session; gives it with its first refresh token.
+    pub(crate) async fn begin(&self, subject: &str, client: &str, scope: &str) -> Result<(Session, String)> {
+        let now_ms = self.clock.now_ms();
+        let id: String = random_bytes::<16>(&*self.random).iter().map(|b| format!("{b:02x}")).collect();
+        let secret = random_bytes::<32>(&*self.random);
+        let offline = scope.split(' ').any(|s| s == "offline_access");
+        let (idle_ms, life_ms) = if offline { (OFFLINE_MS, OFFLINE_MS) } else { (IDLE_MS, LIFE_MS) };
+        sqlx::query("DELETE FROM session WHERE end_ms < ?")
+            .bind(now_ms - DENIED_MS)
+            .execute(&self.pool)
+            .await
+            .map_err(fault)?;
+        let many =
+            "SELECT id FROM session WHERE subject = ? AND ended_ms IS NULL ORDER BY rotated_ms DESC LIMIT -1 OFFSET ?";
+        let many = sqlx::query(many).bind(subject).bind(PER_SUBJECT - 1).fetch_all(&self.pool).await.map_err(fault)?;
+        for row in many {
+            self.end(&row.try_get::<String, _>(0).map_err(fault)?).await?;
+        }
+        let sql = "INSERT INTO session (id, subject, client, scope, sealed, generation, started_ms, rotated_ms, idle_ms, \
+            end_ms) VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?)";
+        let row = sqlx::query(sql).bind(&id).bind(subject).bind(client).bind(scope);
+        let row = row.bind(self.vault.seal(&place(&id), &secret)).bind(now_ms).bind(now_ms).bind(idle_ms);
+        row.bind(now_ms + life_ms).execute(&self.pool).await.map_err(fault)?;
+        let session = Session {
+            subject: subject.to_owned(),
+            client: client.to_owned(),
+            scope: scope.to_owned(),
+            started_ms: now_ms,
+            refresh_s: idle_ms / 1000,
+            id: id.clone(),
+        };
+        Ok((session, token(&id, &secret, 0)))
+    }
+
+    async fn find(&self, id: &str) -> Result<Option<Stored>> {
+        let sql = "SELECT subject, client, scope, sealed, generation, started_ms, rotated_ms, idle_ms, end_ms, ended_ms \
+            FROM session WHERE id = ?";
+        let row = sqlx::query(sql).bind(id).fetch_optional(&self.pool).await.map_err(fault)?;
+        let Some(row) = row else { return Ok(None) };
+        let (idle_ms, end_ms): (i64, i64) = (row.try_get(7).map_err(fault)?, row.try_get(8).map_err(fault)?);
+        let left_ms = (end_ms - self.clock.now_ms()).clamp(0, idle_ms);
+        let session = Session {
+            id: id.to_owned(),
+            subject: row.try_get(0).map_err(fault)?,
+            client: row.try_get(1).map_err(fault)?,
+            scope: row.try_get(2).map_err(fault)?,
+            started_ms: row.try_get(5).map_err(fault)?,
+            refresh_s: left_ms / 1000,
+        };
+        let sealed: Vec<u8> = row.try_get(3).map_err(fault)?;
+        let Some(secret) = self.vault.open(&place(id), &sealed) else { return Ok(None) };
+        Ok(Some(Stored {
+            session,
+            secret,
+            generation: row.try_get(4).map_err(fault)?,
+            rotated_ms: row.try_get(6).map_err(fault)?,
+            idle_ms,
+            end_ms,
+            ended: row.try_get::<Option<i64>, _>(9).map_err(fault)?.is_some(),
+        }))
+    }
+
+    /// Finds the session of a genuine refresh token, whether or not it is still good.
+    async fn genuine(&self, presented: &Presented<'_>) -> Result<Option<Stored>> {
+        let Some(stored) = self.find(presented.id).await? else { return Ok(None) };
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &stored.secret);
+        // Compares in constant time.
+        let right = hmac::verify(&key, &presented.generation.to_be_bytes(), &presented.tag).is_ok();
+        Ok(Some(stored).filter(|_| right))
+    }
+
+    /// Finds the session that a refresh token is good for, without using it.
+    pub(crate) async fn of_token(&self, token: &str) -> Result<Option<Session>> {
+        let Some(presented) = Presented::read(token) else { return Ok(None) };
+        let now_ms = self.clock.now_ms();
+        let found = self.genuine(&presented).await?;
+        Ok(found.filter(|s| !s.is_over(now_ms) && s.generation == presented.generation).map(|s| s.session))
+    }
+
+    /// Uses a refresh token of a client.
+    pub(crate) async fn refresh(&self, token_text: &str, client: &str) -> Result<Refreshed> {
+        let Some(presented) = Presented::read(token_text) else { return Ok(Refreshed::Not) };
+        let now_ms = self.clock.now_ms();
+        let Some(stored) = self.genuine(&presented).await? else { return Ok(Refreshed::Not) };
+        if stored.is_over(now_ms) || stored.session.client != client {
+            return Ok(Refreshed::Not);
+        }
+        let id = stored.session.id.clone();
+        if presented.generation == stored.generation {
+            let sql = "UPDATE session SET generation = generation + 1, rotated_ms = ? WHERE id = ? AND generation = ? \
+                AND ended_ms IS NULL";
+            let row = sqlx::query(sql).bind(now_ms).bind(&id).bind(stored.generation);
+            let done = row.execute(&self.pool).await.map_err(fault)?;
+            if done.rows_affected() == 1 {
+                let next = token(&id, &stored.secret, stored.generation + 1);
+                return Ok(Refreshed::Next(stored.session, next));
+            }
+            // Another request was quicker: it is as if this one came a moment later.
+            let Some(later) = self.find(&id).await?.filter(|s| !s.ended) else { return Ok(Refreshed::Not) };
+            return self.late(&presented, later, now_ms).await;
+        }
+        self.late(&presented, stored, now_ms).await
+    }
+
+    /// A token that was replaced: the last one is taken again for a moment, any other is a reuse.
+    async fn late(&self, presented: &Presented<'_>, stored: Stored, now_ms: i64) -> Result<Refreshed> {
+        let just_now = presented.generation + 1 == stored.generation && now_ms - stored.rotated_ms <= GRACE_MS;
+        if just_now {
+            let same = token(&stored.session.id, &stored.secret, stored.generation);
+            return Ok(Refreshed::Next(stored.session, same));
+        }
+        self.end(&stored.session.id).await?;
+        Ok(Refreshed::Reused(stored.session))
+    }
+
+    /// Ends a session.
+    pub(crate) async fn end(&self, id: &str) -> Result<()> {
+        self.deny(id);
+        let sql = "UPDATE session SET ended_ms = ? WHERE id = ? AND ended_ms IS NULL";
+        sqlx::query(sql).bind(self.clock.now_ms()).bind(id).execute(&self.pool).await.map_err(fault)?;
+        Ok(())
+    }
+
+    /// Ends the session of a refresh token, if it is genuine.
+    pub(crate) async fn end_of_token(&self, token: &str) -> Result<Option<Session>> {
+        let Some(presented) = Presented::read(token) else { return Ok(None) };
+        let Some(stored) = self.genuine(&presented).await? else { return Ok(None) };
+        self.end(&stored.session.id).await?;
+        Ok(Some(stored.session))
+    }
+
+    /// Ends all sessions of a subject but one.
+    pub(crate) async fn end_all(&self, subject: &str, but: Option<&str>) -> Result<()> {
+        let sql = "SELECT id FROM session WHERE subject = ? AND ended_ms IS NULL";
+        let rows = sqlx::query(sql).bind(subject).fetch_all(&self.pool).await.map_err(fault)?;
+        for row in rows {
+            let id: String = row.try_get(0).map_err(fault)?;
+            if but != Some(id.as_str()) {
+                self.end(&id).await?;
+            }
+        }
+        Ok(())
+    }
+}

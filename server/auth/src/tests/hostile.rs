@@ -1,0 +1,189 @@
+//! Tokens that are none: the table of `identity-and-access` 1.3, and more of their kind.
+
+use aws_lc_rs::hmac;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::*;
+
+fn part(value: &Value) -> String {
+    URL_SAFE_NO_PAD.encode(value.to_string())
+}
+
+/// Claims that are good, changed; null takes a claim away.
+fn changed(good: &Value, changes: &[(&str, Value)]) -> Value {
+    let mut claims = good.clone();
+    let map = claims.as_object_mut().unwrap();
+    for (key, value) in changes {
+        match value {
+            Value::Null => {
+                map.remove(*key);
+            }
+            value => {
+                map.insert((*key).to_owned(), value.clone());
+            }
+        }
+    }
+    claims
+}
+
+#[tokio::test]
+async fn signed_by_us_and_still_no_token() {
+    let fx = fixture().await;
+    let good = claims(&fx.login("").await["access_token"]);
+    let now = NOW / 1000;
+    let sign = |claims: &Value| json!(fx.auth.signing_keys().sign(claims).unwrap());
+    fx.bearer(&sign(&good)).await.unwrap();
+    let cases: Vec<(&str, Value, TokenError)> = vec![
+        ("iss", json!(null), TokenError::Invalid),
+        ("iss", json!("http://evil.example/realms/platform"), TokenError::Invalid),
+        ("iss", json!([ISSUER]), TokenError::Invalid),
+        ("iss", json!(7), TokenError::Invalid),
+        ("iss", json!(format!("{ISSUER}/")), TokenError::Invalid),
+        ("aud", json!(null), TokenError::Invalid),
+        ("aud", json!("other"), TokenError::Invalid),
+        ("aud", json!([]), TokenError::Invalid),
+        ("aud", json!(["platform", 7]), TokenError::Invalid),
+        ("aud", json!({"platform": true}), TokenError::Invalid),
+        ("aud", json!(true), TokenError::Invalid),
+        ("sub", json!(null), TokenError::Invalid),
+        ("sub", json!(""), TokenError::Invalid),
+        ("sub", json!(["u1"]), TokenError::Invalid),
+        ("sub", json!("nobody"), TokenError::Invalid),
+        ("sub", json!("s1"), TokenError::Invalid),
+        ("exp", json!(null), TokenError::Invalid),
+        ("exp", json!("never"), TokenError::Invalid),
+        ("exp", json!(1.8e99), TokenError::Invalid),
+        ("exp", json!(now - 6), TokenError::Expired),
+        ("exp", json!(-1), TokenError::Expired),
+        ("iat", json!(null), TokenError::Invalid),
+        ("iat", json!("now"), TokenError::Invalid),
+        ("iat", json!(now + 61), TokenError::Invalid),
+        ("nbf", json!(now + 6), TokenError::Invalid),
+        ("nbf", json!("x"), TokenError::Invalid),
+        ("typ", json!(null), TokenError::Invalid),
+        ("typ", json!("ID"), TokenError::Invalid),
+        ("typ", json!("Refresh"), TokenError::Invalid),
+        ("typ", json!(["Bearer"]), TokenError::Invalid),
+        ("clientId", json!("agent"), TokenError::Invalid),
+    ];
+    for (key, value, expected) in cases {
+        let token = sign(&changed(&good, &[(key, value.clone())]));
+        assert_eq!(fx.bearer(&token).await.unwrap_err(), expected, "{key} {value}");
+    }
+    for (key, value) in
+        [("nbf", json!(now + 5)), ("iat", json!(now + 60)), ("exp", json!(now - 4)), ("aud", json!("platform"))]
+    {
+        fx.bearer(&sign(&changed(&good, &[(key, value.clone())])))
+            .await
+            .unwrap_or_else(|e| panic!("{key} {value}: {e}"));
+    }
+}
+
+#[tokio::test]
+async fn headers_and_forms() {
+    let fx = fixture().await;
+    let token = fx.login("").await["access_token"].as_str().unwrap().to_owned();
+    let parts: Vec<&str> = token.split('.').collect();
+    let [head, body, signature] = parts[..] else { panic!("three parts") };
+    let header: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(head).unwrap()).unwrap();
+    let check = async |token: &str| {
+        assert_eq!(fx.identify(&format!("Bearer {token}")).await.unwrap_err(), TokenError::Invalid, "{token:.100}");
+    };
+    for alg in [
+        "none", "None", "nOnE", "", "HS256", "HS384", "HS512", "RS384", "RS512", "PS256", "PS384", "ES256", "EdDSA",
+        "rs256",
+    ] {
+        let other = part(&changed(&header, &[("alg", json!(alg))]));
+        check(&format!("{other}.{body}.{signature}")).await;
+        check(&format!("{other}.{body}.")).await;
+    }
+    // The public key as the secret of an HMAC.
+    let public = fx.auth.signing_keys().jwks()["keys"][0]["n"].as_str().unwrap().to_owned();
+    for secret in [
+        public.as_bytes().to_vec(),
+        URL_SAFE_NO_PAD.decode(&public).unwrap(),
+        fx.auth.signing_keys().public_key().into_bytes(),
+    ] {
+        let message = format!("{}.{body}", part(&changed(&header, &[("alg", json!("HS256"))])));
+        let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &secret), message.as_bytes());
+        check(&format!("{message}.{}", URL_SAFE_NO_PAD.encode(tag))).await;
+    }
+    let kids = [
+        json!(null),
+        json!("../../etc/passwd"),
+        json!("' OR 1=1 --"),
+        json!("http://evil.example/key"),
+        json!("x".repeat(10_240)),
+        json!(7),
+        json!([]),
+    ];
+    for kid in kids {
+        check(&format!("{}.{body}.{signature}", part(&changed(&header, &[("kid", kid)])))).await;
+    }
+    let more = [
+        ("crit", json!(["exp"])),
+        ("crit", json!([])),
+        ("b64", json!(false)),
+        ("typ", json!("JWE")),
+        ("typ", json!(7)),
+        ("alg", json!(["RS256"])),
+    ];
+    for (key, value) in more {
+        check(&format!("{}.{body}.{signature}", part(&changed(&header, &[(key, value)])))).await;
+    }
+    // Keys that come with the token are not looked at: the signature is not over this header.
+    for (key, value) in [
+        ("jku", json!("http://127.0.0.1:1/k")),
+        ("jwk", json!({"kty": "RSA"})),
+        ("x5u", json!("http://127.0.0.1:1/k")),
+        ("x5c", json!(["AA"])),
+    ] {
+        check(&format!("{}.{body}.{signature}", part(&changed(&header, &[(key, value)])))).await;
+    }
+    check(&format!("{head}.{body}")).await;
+    check(&format!("{head}.{body}.{signature}.{signature}")).await;
+    check(&format!("{head}.{body}.{signature}=")).await;
+    check(&format!("{head}.{body}. {signature}")).await;
+    check(&format!("{head}.{}.{signature}", part(&json!([1])))).await;
+    check(&format!("{head}.!!!.{signature}")).await;
+    check(&format!("..{signature}")).await;
+    check(&format!("{token}{}", "A".repeat(20_000))).await;
+    let mut bent = URL_SAFE_NO_PAD.decode(signature).unwrap();
+    bent[0] ^= 1;
+    check(&format!("{head}.{body}.{}", URL_SAFE_NO_PAD.encode(bent))).await;
+    let other = URL_SAFE_NO_PAD.encode(
+        URL_SAFE_NO_PAD.decode(body).unwrap().iter().map(|b| if *b == b'u' { b'v' } else { *b }).collect::<Vec<_>>(),
+    );
+    check(&format!("{head}.{other}.{signature}")).await;
+    // A token that is good here is not good where another issuer is expected, cached or not.
+    fx.identify(&format!("Bearer {token}")).await.unwrap();
+    let elsewhere = Request { issuer: "https://other.example/realms/platform", ..request() };
+    let shown = Shown::Token(Secret::new(token));
+    assert_eq!(fx.auth.identify(&shown, elsewhere).await.unwrap_err(), TokenError::Invalid);
+}
+
+#[test]
+fn nothing_secret_is_shown() {
+    let secret = "s3cret-of-somebody";
+    let shown = Shown::Basic { name: "x".to_owned(), password: Secret::new(secret) };
+    let account = account(AccountKind::User, "u", "x", secret.to_owned());
+    for text in [format!("{shown:?}"), format!("{account:?}"), format!("{:?}", Shown::Token(Secret::new(secret)))] {
+        assert!(!text.contains(secret), "{text}");
+    }
+}
+
+#[test]
+fn addresses() {
+    for (text, sane) in [
+        ("https://quiver.example", true),
+        ("http://127.0.0.1:8800", true),
+        ("https://quiver.example/below", true),
+        ("https://quiver.example/", false),
+        ("ftp://quiver.example", false),
+        ("quiver.example", false),
+        ("https://quiver.example?x", false),
+    ] {
+        assert_eq!(base_url_is_sane(text), sane, "{text}");
+    }
+}

@@ -1,0 +1,87 @@
+//! Issuers beside this one.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+use async_trait::async_trait;
+
+use super::*;
+
+const OUTSIDE: &str = "https://id.example/realms/x";
+
+/// An issuer that answers as it is told.
+#[derive(Debug, Default)]
+struct Issuer {
+    jwks: parking_lot::Mutex<Value>,
+    lies: AtomicBool,
+    asked: AtomicUsize,
+}
+
+#[async_trait]
+impl Fetch for Issuer {
+    async fn get(&self, url: &str) -> Option<Vec<u8>> {
+        self.asked.fetch_add(1, SeqCst);
+        let issuer = if self.lies.load(SeqCst) { "https://evil.example" } else { OUTSIDE };
+        match url {
+            "https://id.example/realms/x/.well-known/openid-configuration" => {
+                Some(json!({"issuer": issuer, "jwks_uri": "https://id.example/keys"}).to_string().into_bytes())
+            }
+            "https://id.example/keys" => Some(self.jwks.lock().to_string().into_bytes()),
+            other => panic!("asked for {other}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn roles_of_another_issuer() {
+    // Another token service stands in for the issuer: its keys sign.
+    let theirs = fixture().await;
+    let issuer =
+        Arc::new(Issuer { jwks: parking_lot::Mutex::new(theirs.auth.signing_keys().jwks()), ..Issuer::default() });
+    let external = ExternalIssuer {
+        issuer: OUTSIDE.to_owned(),
+        audiences: vec!["quiver".to_owned()],
+        roles_claim: "realm_access.roles".to_owned(),
+        username_claim: "preferred_username".to_owned(),
+        jwks_refresh_ms: 300_000,
+    };
+    let settings = AuthSettings { external: vec![external], ..AuthSettings::default() };
+    let fx = fixture_with(settings, Some(Arc::clone(&issuer) as Arc<dyn Fetch>)).await;
+    let token = |roles: Value, aud: &str| {
+        let now = fx.clock.now_ms() / 1000;
+        json!(
+            theirs
+                .auth
+                .signing_keys()
+                .sign(&json!({
+                    "iss": OUTSIDE, "sub": "42", "aud": aud, "exp": now + 300, "iat": now,
+                    "preferred_username": "eve", "realm_access": {"roles": roles},
+                }))
+                .unwrap()
+        )
+    };
+    let identity = fx.bearer(&token(json!(["ops", "unknown"]), "quiver")).await.unwrap();
+    assert_eq!(
+        (identity.name.as_str(), identity.subject.text().as_str()),
+        ("eve", "oidc:https://id.example/realms/x:42")
+    );
+    assert!(identity.access(quiver_types::Domain::Logs).allows("ops"));
+    let nothing = fx.bearer(&token(json!(["unknown"]), "quiver")).await.unwrap();
+    assert!(!nothing.rights.has_in_some_domain(Right::View));
+    assert_eq!(fx.bearer(&token(json!(["ops"]), "else")).await.unwrap_err(), TokenError::Invalid);
+    // A key that is not known makes us ask, once a minute at most.
+    let asked = issuer.asked.load(SeqCst);
+    theirs.auth.rotate_keys(true).await.unwrap();
+    theirs.auth.rotate_keys(true).await.unwrap();
+    for _ in 0..5 {
+        assert_eq!(fx.bearer(&token(json!(["ops"]), "quiver")).await.unwrap_err(), TokenError::Invalid);
+    }
+    assert_eq!(issuer.asked.load(SeqCst), asked);
+    *issuer.jwks.lock() = theirs.auth.signing_keys().jwks();
+    fx.pass_s(61);
+    // A document that speaks for another issuer is none.
+    issuer.lies.store(true, SeqCst);
+    assert_eq!(fx.bearer(&token(json!(["ops"]), "quiver")).await.unwrap_err(), TokenError::Invalid);
+    issuer.lies.store(false, SeqCst);
+    fx.pass_s(61);
+    fx.bearer(&token(json!(["ops"]), "quiver")).await.unwrap();
+}

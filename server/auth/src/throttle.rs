@@ -1,0 +1,165 @@
+//! How often somebody may guess: by account and by network, never a lasting lock.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::IpAddr;
+
+use parking_lot::Mutex;
+
+/// Failures of an account that cost nothing, within [`ACCOUNT_MS`].
+const FREE: u32 = 5;
+const ACCOUNT_MS: i64 = 5 * 60_000;
+/// Longest wait.
+const WAIT_S_MAX: i64 = 300;
+/// Failures of a network within a minute.
+const NETWORK_FAILURES: u32 = 30;
+const NETWORK_MS: i64 = 60_000;
+/// Most accounts, and networks, that are remembered: some 10 MiB.
+const REMEMBERED: usize = 50_000;
+
+#[derive(Debug, Clone, Copy)]
+struct Failures {
+    count: u32,
+    first_ms: i64,
+    last_ms: i64,
+}
+
+/// What is remembered of failures.
+#[derive(Debug, Default)]
+pub(crate) struct Throttle {
+    accounts: Mutex<HashMap<String, Failures>>,
+    networks: Mutex<HashMap<[u8; 9], Failures>>,
+}
+
+/// The network of an address: /24, /64.
+fn network(ip: IpAddr) -> [u8; 9] {
+    let mut key = [0; 9];
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => {
+            key[0] = 4;
+            key[1..4].copy_from_slice(&ip.octets()[..3]);
+        }
+        IpAddr::V6(ip) => {
+            key[0] = 6;
+            key[1..].copy_from_slice(&ip.octets()[..8]);
+        }
+    }
+    key
+}
+
+/// Makes room: what is over goes first, then what failed longest ago.
+fn make_room<K: Clone + Eq + Hash>(map: &mut HashMap<K, Failures>, now_ms: i64) {
+    if map.len() < REMEMBERED {
+        return;
+    }
+    map.retain(|_, f| now_ms - f.last_ms < ACCOUNT_MS);
+    if map.len() >= REMEMBERED {
+        let mut times: Vec<i64> = map.values().map(|f| f.last_ms).collect();
+        let (_, middle, _) = times.select_nth_unstable(REMEMBERED / 2);
+        let middle = *middle;
+        let mut left = REMEMBERED / 2;
+        map.retain(|_, f| {
+            let stays = f.last_ms >= middle && left > 0;
+            left -= usize::from(stays);
+            stays
+        });
+    }
+}
+
+impl Throttle {
+    /// Says how many seconds to wait; none: go on.
+    pub(crate) fn wait_s(&self, account: &str, ip: Option<IpAddr>, now_ms: i64) -> Option<u64> {
+        let by_account = self.accounts.lock().get(account).and_then(|f| {
+            let over = f.count.checked_sub(FREE).filter(|_| now_ms - f.last_ms < ACCOUNT_MS)?;
+            let wait_s = 1_i64.checked_shl(over).filter(|_| over < 9).unwrap_or(WAIT_S_MAX).min(WAIT_S_MAX);
+            let left_ms = f.last_ms + wait_s * 1000 - now_ms;
+            (left_ms > 0).then_some((left_ms as u64).div_ceil(1000))
+        });
+        let by_network = ip.and_then(|ip| {
+            let networks = self.networks.lock();
+            let failures = networks.get(&network(ip)).filter(|f| f.count >= NETWORK_FAILURES)?;
+            let left_ms = failures.first_ms + NETWORK_MS - now_ms;
+            (left_ms > 0).then_some((left_ms as u64).div_ceil(1000))
+        });
+        by_account.max(by_network)
+    }
+
+    /// Notes a wrong password or secret.
+    pub(crate) fn failed(&self, account: &str, ip: Option<IpAddr>, now_ms: i64) {
+        let fresh = Failures { count: 0, first_ms: now_ms, last_ms: now_ms };
+        let mut accounts = self.accounts.lock();
+        make_room(&mut accounts, now_ms);
+        let of = accounts.entry(account.to_owned()).or_insert(fresh);
+        if now_ms - of.last_ms >= ACCOUNT_MS {
+            *of = fresh;
+        }
+        *of = Failures { count: of.count.saturating_add(1), last_ms: now_ms, ..*of };
+        drop(accounts);
+        let Some(ip) = ip else { return };
+        let mut networks = self.networks.lock();
+        make_room(&mut networks, now_ms);
+        let of = networks.entry(network(ip)).or_insert(fresh);
+        if now_ms - of.first_ms >= NETWORK_MS {
+            *of = fresh;
+        }
+        *of = Failures { count: of.count.saturating_add(1), last_ms: now_ms, ..*of };
+    }
+
+    /// Notes a right one.
+    pub(crate) fn succeeded(&self, account: &str) {
+        self.accounts.lock().remove(account);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_wait_longer_and_longer() {
+        let throttle = Throttle::default();
+        let mut now = 1_000_000;
+        let mut waits = Vec::new();
+        for _ in 0..18 {
+            while let Some(wait) = throttle.wait_s("ann", None, now) {
+                waits.push(wait);
+                now += wait as i64 * 1000;
+            }
+            throttle.failed("ann", None, now);
+        }
+        assert_eq!(waits[..], [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
+        // Nobody is locked for good: after five quiet minutes all is as before.
+        now += 2 * ACCOUNT_MS;
+        assert_eq!(throttle.wait_s("ann", None, now), None);
+        throttle.failed("ann", None, now);
+        assert_eq!(throttle.wait_s("ann", None, now), None);
+        assert_eq!(throttle.wait_s("bob", None, now), None);
+    }
+
+    #[test]
+    fn success_forgets() {
+        let throttle = Throttle::default();
+        (0..9).for_each(|_| throttle.failed("ann", None, 0));
+        assert_eq!(throttle.wait_s("ann", None, 0), Some(16));
+        throttle.succeeded("ann");
+        assert_eq!(throttle.wait_s("ann", None, 0), None);
+    }
+
+    #[test]
+    fn networks() {
+        let throttle = Throttle::default();
+        let ip = |text: &str| Some(text.parse().unwrap());
+        (0..30).for_each(|i| throttle.failed(&format!("u{i}"), ip("192.0.2.7"), i * 10));
+        assert_eq!(throttle.wait_s("new", ip("192.0.2.200"), 1000), Some(59));
+        assert_eq!(throttle.wait_s("new", ip("::ffff:192.0.2.1"), 1000), Some(59));
+        assert_eq!(throttle.wait_s("new", ip("192.0.3.7"), 1000), None);
+        assert_eq!(throttle.wait_s("new", ip("192.0.2.7"), 60_000), None);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let throttle = Throttle::default();
+        (0..2 * REMEMBERED as i64).for_each(|i| throttle.failed(&format!("u{i}"), None, i / 1000));
+        assert!(throttle.accounts.lock().len() <= REMEMBERED);
+    }
+}

@@ -1,0 +1,127 @@
+//! Requests that name themselves (`Idempotency-Key`): the same request again gets the same answer, not another effect.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sqlx::{Row, SqliteConnection};
+
+use crate::db;
+use crate::document::Config;
+use crate::problem::{Problem, ProblemKind, Result};
+
+/// How long answers are kept.
+const KEPT_MS: i64 = 24 * 3_600_000;
+/// How long a request may be under way before its name is free again: its process ended.
+const UNDER_WAY_MS: i64 = 10 * 60_000;
+/// Longest answer that is kept.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// Most answers that are kept of a subject.
+const KEPT_MAX: i64 = 10_000;
+
+/// A request that names itself.
+#[derive(Debug, Clone)]
+pub struct Named {
+    subject: String,
+    path: String,
+    name: String,
+    body_hash: String,
+}
+
+/// What is known of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Begun {
+    /// Nothing: it may go on.
+    Fresh,
+    /// It was answered so.
+    Answered(Vec<u8>),
+}
+
+impl Named {
+    /// Names a request.
+    ///
+    /// # Errors
+    /// `INVALID_PARAMETER` when the name is not 1 to 255 visible ASCII characters.
+    pub fn new(subject: &str, path: &str, name: &[u8], body: &[u8]) -> Result<Self> {
+        let sane = (1..=255).contains(&name.len()) && name.iter().all(u8::is_ascii_graphic);
+        if !sane {
+            return Err(Problem::parameter("`Idempotency-Key` must be 1 to 255 visible ASCII characters"));
+        }
+        Ok(Self {
+            subject: subject.to_owned(),
+            path: path.to_owned(),
+            name: String::from_utf8_lossy(name).into_owned(),
+            body_hash: STANDARD.encode(digest(&SHA256, body)),
+        })
+    }
+
+    fn place(&self) -> String {
+        format!("answered:{}:{}:{}", self.subject, self.path, self.name)
+    }
+}
+
+/// Forgets answers that are too old.
+pub(crate) async fn forget_old(db: &mut SqliteConnection, now_ms: i64) -> Result<()> {
+    let sql = "DELETE FROM answered WHERE at_ms < ? OR (answer IS NULL AND at_ms < ?)";
+    sqlx::query(sql).bind(now_ms - KEPT_MS).bind(now_ms - UNDER_WAY_MS).execute(db).await?;
+    Ok(())
+}
+
+impl Config {
+    /// Begins a request that names itself.
+    ///
+    /// # Errors
+    /// `IDEMPOTENCY_KEY_REUSED`, `IDEMPOTENCY_IN_PROGRESS`, `STORE_BUSY`.
+    pub async fn begin_named(&self, named: &Named) -> Result<Begun> {
+        let now_ms = self.clock.now_ms();
+        let mut tx = db::begin(&self.pool).await?;
+        forget_old(&mut tx, now_ms).await?;
+        let sql = "SELECT body_hash, answer FROM answered WHERE subject = ? AND path = ? AND name = ?";
+        let row = sqlx::query(sql).bind(&named.subject).bind(&named.path).bind(&named.name);
+        if let Some(row) = row.fetch_optional(&mut *tx).await? {
+            if row.try_get::<String, _>(0)? != named.body_hash {
+                let text = "this `Idempotency-Key` came with another body";
+                return Err(Problem::new(ProblemKind::Invalid, "IDEMPOTENCY_KEY_REUSED", text));
+            }
+            let Some(sealed) = row.try_get::<Option<Vec<u8>>, _>(1)? else {
+                let text = "the request of this name is still under way";
+                return Err(Problem::new(ProblemKind::Conflict, "IDEMPOTENCY_IN_PROGRESS", text));
+            };
+            let answer = self.vault.open(&named.place(), &sealed);
+            return answer.map(Begun::Answered).ok_or_else(|| Problem::internal("an answer that no key opens"));
+        }
+        let sql = "SELECT count(*) FROM answered WHERE subject = ?";
+        let kept: i64 = sqlx::query(sql).bind(&named.subject).fetch_one(&mut *tx).await?.try_get(0)?;
+        if kept >= KEPT_MAX {
+            let text = format!("{KEPT_MAX} requests of the last day have a name already");
+            return Err(Problem::new(ProblemKind::Limited, "RATE_LIMITED", text));
+        }
+        let sql = "INSERT INTO answered (subject, path, name, body_hash, at_ms) VALUES (?, ?, ?, ?, ?)";
+        let row = sqlx::query(sql).bind(&named.subject).bind(&named.path).bind(&named.name);
+        row.bind(&named.body_hash).bind(now_ms).execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(Begun::Fresh)
+    }
+
+    /// Keeps the answer; none: it was a fault of ours, and the name is free again.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`.
+    pub async fn end_named(&self, named: &Named, answer: Option<&[u8]>) -> Result<()> {
+        let sealed = answer.filter(|a| a.len() <= ANSWER_BYTES_MAX).map(|a| self.vault.seal(&named.place(), a));
+        let mut tx = db::begin(&self.pool).await?;
+        match sealed {
+            Some(sealed) => {
+                let sql = "UPDATE answered SET answer = ? WHERE subject = ? AND path = ? AND name = ?";
+                let row = sqlx::query(sql).bind(sealed).bind(&named.subject).bind(&named.path).bind(&named.name);
+                row.execute(&mut *tx).await?;
+            }
+            None => {
+                let sql = "DELETE FROM answered WHERE subject = ? AND path = ? AND name = ?";
+                let row = sqlx::query(sql).bind(&named.subject).bind(&named.path).bind(&named.name);
+                row.execute(&mut *tx).await?;
+            }
+        }
+        tx.commit().await?;
+        Ok(())
+    }
+}

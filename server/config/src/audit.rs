@@ -1,0 +1,260 @@
+//! The audit log: who did what, each row with the hash of the one before it.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use futures::TryStreamExt;
+use serde_json::{Map, Value, json};
+use sqlx::{Row, SqliteConnection};
+
+use crate::change::Work;
+use crate::db;
+use crate::document::{Config, Entity, Page};
+use crate::family::{Caller, Family};
+use crate::filter;
+use crate::json::{shown, time_of, time_text};
+use crate::problem::{Problem, ProblemKind, Result};
+
+/// Most rows of a page.
+const LIMIT_MAX: usize = 1000;
+/// How long rows are kept.
+const KEPT_MS: i64 = 400 * 86_400_000;
+
+/// Something that happened beside changes of entities.
+#[derive(Debug, Clone)]
+pub struct AuditEvent {
+    /// `LOGIN`, `REFRESH_REUSE` …
+    pub action: &'static str,
+    /// `rbac/sessions`, `rbac/keys`, `ingest`, `query`.
+    pub family: &'static str,
+    /// Which entity, if one is meant.
+    pub entity_id: Option<String>,
+    /// Its name.
+    pub entity_name: Option<String>,
+    /// `ok`, `refused`, `failed`.
+    pub outcome: &'static str,
+    /// Why.
+    pub code: Option<String>,
+}
+
+/// Which rows are asked for.
+#[derive(Debug, Clone, Default)]
+pub struct AuditQuery {
+    /// First time, Unix milliseconds.
+    pub start_ms: Option<i64>,
+    /// First time after the last one.
+    pub end_ms: Option<i64>,
+    /// Equal members of a row: `actor`, `family`, `entityId`, `outcome`, `action`.
+    pub equal: Vec<(String, String)>,
+    filter: Option<filter::Filter>,
+    limit: usize,
+    before: Option<i64>,
+}
+
+/// What a check of the chain found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verified {
+    /// Rows that were looked at.
+    pub rows: u64,
+    /// The first that does not follow from the one before it.
+    pub broken_at: Option<i64>,
+}
+
+impl AuditQuery {
+    /// Reads parameters.
+    ///
+    /// # Errors
+    /// `INVALID_PARAMETER`.
+    pub fn parse(parameters: &[(String, String)]) -> Result<Self> {
+        let mut query = Self { limit: 100, ..Self::default() };
+        let time = |key: &str, text: &str| {
+            time_of(text)
+                .ok_or_else(|| Problem::parameter(format!("`{key}` must be a time like `2026-01-31T12:00:00Z`")))
+        };
+        for (key, value) in parameters {
+            match key.as_str() {
+                "start" => query.start_ms = Some(time(key, value)?),
+                "end" => query.end_ms = Some(time(key, value)?),
+                "actor" | "family" | "entityId" | "outcome" | "action" => {
+                    query.equal.push((key.clone(), value.clone()));
+                }
+                "filter" => query.filter = Some(filter::parse(value)?),
+                "limit" => {
+                    let limit = value.parse().ok().filter(|n| (1..=LIMIT_MAX).contains(n));
+                    let text = "`limit` must be a number from 1 to 1000";
+                    query.limit = limit.ok_or_else(|| Problem::parameter(text))?;
+                }
+                "cursor" => {
+                    let text = "the cursor is not one of this list";
+                    let wrong = || Problem::new(ProblemKind::Malformed, "CURSOR_MISMATCH", text);
+                    query.before = Some(value.parse().map_err(|_| wrong())?);
+                }
+                other => return Err(Problem::parameter(format!("unknown parameter `{}`", shown(other)))),
+            }
+        }
+        Ok(query)
+    }
+
+    fn wants(&self, row: &Map<String, Value>) -> bool {
+        let equal = self.equal.iter().all(|(key, value)| row.get(key).and_then(Value::as_str) == Some(value));
+        equal && self.filter.as_ref().is_none_or(|f| f.allows(row))
+    }
+}
+
+fn chained(prev: &str, row: &str) -> String {
+    let hash = digest(&SHA256, format!("{prev}\n{row}").as_bytes());
+    hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Appends a row within a transaction that writes.
+async fn append(db: &mut SqliteConnection, id: String, now_ms: i64, mut row: Map<String, Value>) -> Result<()> {
+    row.insert("id".to_owned(), json!(id));
+    row.insert("at".to_owned(), json!(time_text(now_ms)));
+    let row = Value::Object(row).to_string();
+    let last = sqlx::query("SELECT hash FROM audit ORDER BY number DESC LIMIT 1").fetch_optional(&mut *db).await?;
+    let prev: String = last.map(|r| r.try_get(0)).transpose()?.unwrap_or_default();
+    let hash = chained(&prev, &row);
+    let sql = "INSERT INTO audit (at_ms, row, prev_hash, hash) VALUES (?, ?, ?, ?)";
+    sqlx::query(sql).bind(now_ms).bind(row).bind(prev).bind(hash).execute(db).await?;
+    Ok(())
+}
+
+/// Notes a change of an entity, within its transaction.
+pub(crate) async fn changed(
+    work: &mut Work<'_>,
+    family: &Family,
+    action: &str,
+    before: Option<&Entity>,
+    after: Option<&Entity>,
+) -> Result<()> {
+    let either = after.or(before);
+    let mut row = work.caller.audit_members();
+    row.extend(members(json!({
+        "action": action,
+        "family": family.name,
+        "entityId": either.map(|e| e.id.clone()),
+        "entityName": either.map(|e| family.title_of(&e.body)),
+        "before": before.map(crate::change::audited),
+        "after": after.map(crate::change::audited),
+        "outcome": "ok",
+        "code": null,
+    })));
+    let id = work.config.new_id();
+    append(work.db, id, work.now_ms, row).await
+}
+
+fn members(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+impl Config {
+    /// Notes that a change was refused. That it cannot be noted does not change the answer.
+    pub(crate) async fn audit_refused(
+        &self,
+        family: &Family,
+        caller: &Caller,
+        action: &'static str,
+        id: Option<&str>,
+        problem: &Problem,
+    ) {
+        let ours = matches!(problem.kind, ProblemKind::Busy | ProblemKind::Internal);
+        let event = AuditEvent {
+            action,
+            family: family.name,
+            entity_id: id.map(str::to_owned),
+            entity_name: None,
+            outcome: if ours { "failed" } else { "refused" },
+            code: Some(problem.code.to_owned()),
+        };
+        self.audit(caller, event).await;
+    }
+
+    /// Notes something that happened. What cannot be noted is logged.
+    pub async fn audit(&self, caller: &Caller, event: AuditEvent) {
+        let action = event.action;
+        if let Err(error) = self.try_audit(caller, event).await {
+            tracing::error!(action, cause = error.cause, "the audit log cannot be written");
+        }
+    }
+
+    async fn try_audit(&self, caller: &Caller, event: AuditEvent) -> Result<()> {
+        let mut row = caller.audit_members();
+        row.extend(members(json!({
+            "action": event.action, "family": event.family, "entityId": event.entity_id,
+            "entityName": event.entity_name, "before": null, "after": null, "outcome": event.outcome, "code": event.code,
+        })));
+        let mut tx = db::begin(&self.pool).await?;
+        append(&mut tx, self.new_id(), self.clock.now_ms(), row).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Lists rows, newest first.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`.
+    pub async fn audit_rows(&self, query: &AuditQuery) -> Result<Page> {
+        let sql = "SELECT number, row, prev_hash, hash FROM audit WHERE at_ms >= ? AND at_ms < ? AND number < ? \
+            ORDER BY number DESC";
+        let rows = sqlx::query(sql).bind(query.start_ms.unwrap_or(i64::MIN)).bind(query.end_ms.unwrap_or(i64::MAX));
+        let mut rows = rows.bind(query.before.unwrap_or(i64::MAX)).fetch(&self.pool);
+        let (mut items, mut last, mut next_cursor) = (Vec::new(), 0_i64, None);
+        while let Some(row) = rows.try_next().await? {
+            let text: String = row.try_get(1)?;
+            let mut map: Map<String, Value> = serde_json::from_str(&text).map_err(Problem::internal)?;
+            if !query.wants(&map) {
+                continue;
+            }
+            if items.len() == query.limit {
+                next_cursor = Some(last.to_string());
+                break;
+            }
+            last = row.try_get(0)?;
+            map.insert("prevHash".to_owned(), json!(row.try_get::<String, _>(2)?));
+            map.insert("hash".to_owned(), json!(row.try_get::<String, _>(3)?));
+            items.push(map);
+        }
+        Ok(Page { items, next_cursor, total: None })
+    }
+
+    /// Checks the chain from its oldest row on.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`.
+    pub async fn audit_verify(&self) -> Result<Verified> {
+        let sql = "SELECT number, row, prev_hash, hash FROM audit ORDER BY number";
+        let mut rows = sqlx::query(sql).fetch(&self.pool);
+        let (mut count, mut before) = (0_u64, None::<(i64, String)>);
+        while let Some(row) = rows.try_next().await? {
+            let (number, text): (i64, String) = (row.try_get(0)?, row.try_get(1)?);
+            let (prev, hash): (String, String) = (row.try_get(2)?, row.try_get(3)?);
+            // The oldest row that is kept stands for those that were too old.
+            let follows = before.as_ref().is_none_or(|(n, h)| *h == prev && n + 1 == number);
+            if !follows || chained(&prev, &text) != hash {
+                return Ok(Verified { rows: count, broken_at: Some(number) });
+            }
+            (count, before) = (count + 1, Some((number, hash)));
+        }
+        // A number that was given out and is not there was taken away at the end.
+        let last = "SELECT seq FROM sqlite_sequence WHERE name = 'audit'";
+        let last: Option<i64> =
+            sqlx::query(last).fetch_optional(&self.pool).await?.map(|r| r.try_get(0)).transpose()?;
+        let end = before.map_or(0, |(n, _)| n);
+        let broken_at = last.filter(|last| *last > end);
+        Ok(Verified { rows: count, broken_at })
+    }
+
+    /// Forgets rows and answers that are too old.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`.
+    pub async fn expire(&self) -> Result<()> {
+        let now_ms = self.clock.now_ms();
+        let mut tx = db::begin(&self.pool).await?;
+        sqlx::query("DELETE FROM audit WHERE at_ms < ?").bind(now_ms - KEPT_MS).execute(&mut *tx).await?;
+        crate::answered::forget_old(&mut tx, now_ms).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,504 @@
+//! One change: its checks, its rows, its references, history and audit row, in one transaction.
+
+use async_trait::async_trait;
+use quiver_types::random_bytes;
+use serde_json::{Map, Value, json};
+use sqlx::{Row, SqliteConnection};
+
+use crate::audit;
+use crate::db;
+use crate::document::{Config, Entity, Place, find, is_visible};
+use crate::families::FAMILIES;
+use crate::family::{Caller, Family};
+use crate::fields::{Mode, SECRET};
+use crate::json::merge;
+use crate::problem::{FieldError, Problem, ProblemKind, Result};
+
+mod draft;
+mod links;
+
+pub(crate) use draft::{Draft, Reading, audited};
+
+/// Most entities of a family.
+const ENTITIES_MAX: i64 = 100_000;
+/// Versions that are kept of an entity.
+const VERSIONS_KEPT: i64 = 100;
+
+/// Makes of a secret what may be stored.
+#[async_trait]
+pub trait Sealer: Send + Sync {
+    /// Says what is wrong with a secret.
+    fn check(&self, family: &Family, field: &str, secret: &str, body: &Map<String, Value>) -> Option<FieldError>;
+
+    /// Gives what is stored for it: a hash.
+    ///
+    /// # Errors
+    /// When too many are made at once.
+    async fn seal(&self, family: &Family, field: &str, secret: &str) -> Result<String>;
+}
+
+/// What must hold of the present entity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// Nothing: the last writer wins.
+    None,
+    /// It exists (`If-Match: *`).
+    Exists,
+    /// It has one of these versions.
+    Versions(Vec<i64>),
+}
+
+/// A change.
+#[derive(Debug, Clone)]
+pub enum Op {
+    /// Make one, under an id or a new one.
+    Create {
+        /// Its id.
+        id: Option<String>,
+        /// Its fields.
+        body: Map<String, Value>,
+    },
+    /// Put another body in its place.
+    Replace {
+        /// Which.
+        id: String,
+        /// Its fields.
+        body: Map<String, Value>,
+        /// What must hold.
+        condition: Condition,
+    },
+    /// Change some fields (RFC 7396).
+    Patch {
+        /// Which.
+        id: String,
+        /// What changes.
+        patch: Map<String, Value>,
+        /// What must hold.
+        condition: Condition,
+    },
+    /// Delete it.
+    Delete {
+        /// Which.
+        id: String,
+        /// What must hold.
+        condition: Condition,
+    },
+    /// Bring back what it was.
+    Restore {
+        /// Which.
+        id: String,
+        /// When.
+        version: i64,
+    },
+}
+
+impl Op {
+    fn id(&self) -> Option<&str> {
+        match self {
+            Self::Create { id, .. } => id.as_deref(),
+            Self::Replace { id, .. } | Self::Patch { id, .. } | Self::Delete { id, .. } | Self::Restore { id, .. } => {
+                Some(id)
+            }
+        }
+    }
+
+    pub(crate) fn action(&self) -> &'static str {
+        match self {
+            Self::Create { .. } => "CREATE",
+            Self::Replace { .. } | Self::Patch { .. } => "UPDATE",
+            Self::Delete { .. } => "DELETE",
+            Self::Restore { .. } => "RESTORE",
+        }
+    }
+
+    fn fields_mut(&mut self) -> Option<&mut Map<String, Value>> {
+        match self {
+            Self::Create { body, .. } | Self::Replace { body, .. } => Some(body),
+            Self::Patch { patch, .. } => Some(patch),
+            _ => None,
+        }
+    }
+}
+
+/// What the service itself puts into an entity, beside what the request says.
+#[derive(Debug, Clone, Default)]
+pub struct System {
+    /// Fields that are read only.
+    pub body: Map<String, Value>,
+    /// Hashes of secrets.
+    pub sealed: Map<String, Value>,
+}
+
+/// What a change did.
+#[derive(Debug, Clone)]
+pub struct Done {
+    /// `CREATE`, `UPDATE`, `DELETE`, `RESTORE`.
+    pub action: &'static str,
+    /// What was there.
+    pub before: Option<Entity>,
+    /// What is there now.
+    pub after: Option<Entity>,
+    /// Whether they differ.
+    pub changed: bool,
+}
+
+/// A change within a transaction.
+pub(crate) struct Work<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) db: &'a mut SqliteConnection,
+    pub(crate) caller: &'a Caller,
+    pub(crate) now_ms: i64,
+    pub(crate) reading: Reading,
+}
+
+impl Config {
+    /// Makes one change. A dry run does everything and keeps nothing.
+    ///
+    /// # Errors
+    /// All that section 1.5 of `config-api` lists; refused changes leave an audit row.
+    pub async fn change(&self, place: &Place, caller: &Caller, op: Op, system: System, dry_run: bool) -> Result<Done> {
+        let (id, action) = (op.id().map(str::to_owned), op.action());
+        let result = self.try_change(place, caller, op, system, dry_run).await;
+        if let (Err(problem), false) = (&result, dry_run) {
+            self.audit_refused(place.family, caller, action, id.as_deref(), problem).await;
+        }
+        result
+    }
+
+    async fn try_change(&self, place: &Place, caller: &Caller, op: Op, system: System, dry_run: bool) -> Result<Done> {
+        let (op, system) = self.sealed(place.family, op, system).await?;
+        let mut tx = db::begin(&self.pool).await?;
+        let now_ms = self.clock.now_ms();
+        let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict };
+        let done = work.apply(place, op, system).await?;
+        if dry_run {
+            tx.rollback().await?;
+            return Ok(done);
+        }
+        let revision = if done.changed { Some(next_revision(&mut tx).await?) } else { None };
+        tx.commit().await?;
+        self.tell(revision);
+        Ok(done)
+    }
+
+    /// Tells who watches that something changed.
+    pub(crate) fn tell(&self, revision: Option<u64>) {
+        if let Some(number) = revision {
+            self.revision.send_replace(number);
+        }
+    }
+
+    /// Hashes secrets before the transaction begins, as that takes long. `<secret>` means the stored one.
+    pub(crate) async fn sealed(&self, family: &Family, mut op: Op, mut system: System) -> Result<(Op, System)> {
+        let Some(fields) = op.fields_mut() else { return Ok((op, system)) };
+        for field in family.fields.iter().filter(|f| f.mode == Mode::WriteOnly) {
+            let Some(Value::String(secret)) = fields.get(field.name) else { continue };
+            if secret == SECRET {
+                continue;
+            }
+            if let Some(error) = self.sealer.check(family, field.name, secret, fields) {
+                return Err(Problem::invalid(vec![error]));
+            }
+            let sealed = self.sealer.seal(family, field.name, secret).await?;
+            system.sealed.insert(field.name.to_owned(), json!(sealed));
+            fields.insert(field.name.to_owned(), json!(SECRET));
+        }
+        Ok((op, system))
+    }
+
+    /// Makes an id: UUIDv7 of our clock and random source.
+    pub(crate) fn new_id(&self) -> String {
+        let random = random_bytes::<10>(&*self.random);
+        uuid::Builder::from_unix_timestamp_millis(self.clock.now_ms() as u64, &random).into_uuid().to_string()
+    }
+
+    pub(crate) async fn put_one_builtin(
+        &self,
+        db: &mut SqliteConnection,
+        family: &'static Family,
+        id: &str,
+        body: Value,
+    ) -> Result<()> {
+        let Value::Object(body) = body else { return Ok(()) };
+        if find(db, family.name, id).await?.is_some() {
+            return Ok(());
+        }
+        let caller = Caller { manager: "builtin".to_owned(), ..Caller::system() };
+        let mut work =
+            Work { config: self, db, caller: &caller, now_ms: self.clock.now_ms(), reading: Reading::Strict };
+        let op = Op::Create { id: Some(id.to_owned()), body };
+        work.apply(&Place::of(family), op, System::default()).await?;
+        Ok(())
+    }
+}
+
+/// Counts a change.
+pub(crate) async fn next_revision(db: &mut SqliteConnection) -> Result<u64> {
+    let sql = "UPDATE revision SET number = number + 1 RETURNING number";
+    let number: i64 = sqlx::query(sql).fetch_one(db).await?.try_get(0)?;
+    Ok(number as u64)
+}
+
+impl Work<'_> {
+    /// Makes a change.
+    pub(crate) async fn apply(&mut self, place: &Place, op: Op, system: System) -> Result<Done> {
+        let family = place.family;
+        let action = op.action();
+        let before = match op.id() {
+            Some(id) => find(self.db, family.name, id).await?,
+            None => None,
+        };
+        let hidden = before.as_ref().is_some_and(|b| !is_visible(place, b, self.caller));
+        let before = match (op, before) {
+            // Whoever may not see it learns that the id is taken, and no more: ids are not guessed.
+            (Op::Create { .. }, Some(_)) => {
+                let text = "there is one with this id";
+                return Err(Problem::new(ProblemKind::Precondition, "VERSION_CONFLICT", text));
+            }
+            (Op::Create { id, body }, None) => {
+                self.owner_must_exist(place).await?;
+                return self.put(place, id, None, body, system, action).await;
+            }
+            (Op::Restore { id, version }, before) if !hidden => {
+                return self.restore(place, id, version, before, system).await;
+            }
+            (op, Some(before)) if !hidden => (op, before),
+            (op, _) => return Err(Problem::not_found(op.id().unwrap_or_default())),
+        };
+        match before {
+            (Op::Replace { body, condition, .. }, before) => {
+                holds(&condition, &before)?;
+                self.put(place, None, Some(before), body, system, action).await
+            }
+            (Op::Patch { patch, condition, .. }, before) => {
+                holds(&condition, &before)?;
+                let mut body = before.shown();
+                let patch = resolved(family, patch, &mut body);
+                merge(&mut body, patch);
+                self.put(place, None, Some(before), body, system, action).await
+            }
+            (Op::Delete { condition, .. }, before) => {
+                holds(&condition, &before)?;
+                self.delete(place, before).await
+            }
+            (Op::Create { .. } | Op::Restore { .. }, _) => Err(Problem::internal("handled above")),
+        }
+    }
+
+    async fn restore(
+        &mut self,
+        place: &Place,
+        id: String,
+        version: i64,
+        before: Option<Entity>,
+        system: System,
+    ) -> Result<Done> {
+        let sql = "SELECT body FROM entity_version WHERE family = ? AND id = ? AND version = ? AND owner = ?";
+        let row = sqlx::query(sql).bind(place.family.name).bind(&id).bind(version).bind(&place.owner);
+        let row = row.fetch_optional(&mut *self.db).await?.ok_or_else(|| Problem::not_found(&id))?;
+        let body: Map<String, Value> =
+            serde_json::from_str(&row.try_get::<String, _>(0)?).map_err(Problem::internal)?;
+        // Fields of the service come back as they were, too.
+        let kept = place.family.fields.iter().filter(|f| f.mode == Mode::ReadOnly);
+        let kept = kept.filter_map(|f| body.get(f.name).map(|v| (f.name.to_owned(), v.clone())));
+        let system = System { body: kept.chain(system.body.clone()).collect(), ..system };
+        let strict = std::mem::replace(&mut self.reading, Reading::Lenient);
+        let id = before.is_none().then_some(id);
+        let done = self.put(place, id, before, body, system, "RESTORE").await;
+        self.reading = strict;
+        done
+    }
+
+    /// Writes an entity, new or in the place of another one.
+    async fn put(
+        &mut self,
+        place: &Place,
+        id: Option<String>,
+        before: Option<Entity>,
+        body: Map<String, Value>,
+        system: System,
+        action: &'static str,
+    ) -> Result<Done> {
+        let family = place.family;
+        let draft = Draft { family, before: before.as_ref(), reading: self.reading }.read(body, system)?;
+        self.may_write(place, before.as_ref(), Some(&draft.body))?;
+        let same = before.as_ref().is_some_and(|b| b.body == draft.body && b.sealed == draft.sealed);
+        if same {
+            return Ok(Done { action, after: before.clone(), before, changed: false });
+        }
+        let after = match &before {
+            None => self.fresh(place, id, draft.body, draft.sealed).await?,
+            Some(old) => Entity {
+                version: old.version + 1,
+                updated_ms: self.now_ms,
+                updated_by: self.caller.name.clone(),
+                managed_by: self.caller.manager.clone(),
+                body: draft.body,
+                sealed: draft.sealed,
+                ..old.clone()
+            },
+        };
+        self.store(family, &after, action).await?;
+        self.keep_unique(family, &after).await?;
+        self.keep_links(family, &after).await?;
+        if let Some(hook) = family.hook {
+            hook(self.db, self.caller, self.now_ms, before.as_ref(), Some(&after)).await?;
+        }
+        audit::changed(self, family, action, before.as_ref(), Some(&after)).await?;
+        Ok(Done { action, before, after: Some(after), changed: true })
+    }
+
+    async fn fresh(
+        &mut self,
+        place: &Place,
+        id: Option<String>,
+        body: Map<String, Value>,
+        sealed: Map<String, Value>,
+    ) -> Result<Entity> {
+        let sql = "SELECT count(*) FROM entity WHERE family = ?";
+        let count: i64 = sqlx::query(sql).bind(place.family.name).fetch_one(&mut *self.db).await?.try_get(0)?;
+        if count >= ENTITIES_MAX {
+            let text = format!("there are {ENTITIES_MAX} already");
+            return Err(Problem::field("", "LIMIT_EXCEEDED", text));
+        }
+        let id = id.unwrap_or_else(|| self.config.new_id());
+        let sql = "SELECT coalesce(max(version), 0) FROM entity_version WHERE family = ? AND id = ?";
+        let last: i64 =
+            sqlx::query(sql).bind(place.family.name).bind(&id).fetch_one(&mut *self.db).await?.try_get(0)?;
+        Ok(Entity {
+            id,
+            owner: place.owner.clone(),
+            version: last + 1,
+            created_ms: self.now_ms,
+            updated_ms: self.now_ms,
+            created_by: self.caller.name.clone(),
+            updated_by: self.caller.name.clone(),
+            managed_by: self.caller.manager.clone(),
+            body,
+            sealed,
+        })
+    }
+
+    /// Writes the row of an entity and the one of its version.
+    pub(crate) async fn store(&mut self, family: &Family, entity: &Entity, action: &str) -> Result<()> {
+        let text = |map: &Map<String, Value>| serde_json::to_string(map).map_err(Problem::internal);
+        let (body, sealed) = (text(&entity.body)?, text(&entity.sealed)?);
+        let sql = "INSERT INTO entity (family, id, owner, version, created_ms, updated_ms, created_by, updated_by, \
+            managed_by, body, sealed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (family, id) DO UPDATE SET \
+            version = excluded.version, updated_ms = excluded.updated_ms, updated_by = excluded.updated_by, \
+            managed_by = excluded.managed_by, body = excluded.body, sealed = excluded.sealed";
+        let row = sqlx::query(sql).bind(family.name).bind(&entity.id).bind(&entity.owner).bind(entity.version);
+        let row = row.bind(entity.created_ms).bind(entity.updated_ms).bind(&entity.created_by).bind(&entity.updated_by);
+        row.bind(&entity.managed_by).bind(&body).bind(sealed).execute(&mut *self.db).await?;
+        self.remember(family, entity, action, &body).await
+    }
+
+    async fn remember(&mut self, family: &Family, entity: &Entity, action: &str, body: &str) -> Result<()> {
+        let sql = "INSERT INTO entity_version (family, id, version, at_ms, by_whom, action, owner, body) \
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+        let row = sqlx::query(sql).bind(family.name).bind(&entity.id).bind(entity.version).bind(self.now_ms);
+        let row = row.bind(&self.caller.name).bind(action).bind(&entity.owner).bind(body);
+        row.execute(&mut *self.db).await?;
+        let sql = "DELETE FROM entity_version WHERE family = ? AND id = ? AND version <= ?";
+        let row = sqlx::query(sql).bind(family.name).bind(&entity.id).bind(entity.version - VERSIONS_KEPT);
+        row.execute(&mut *self.db).await?;
+        Ok(())
+    }
+
+    async fn delete(&mut self, place: &Place, before: Entity) -> Result<Done> {
+        let family = place.family;
+        self.may_write(place, Some(&before), None)?;
+        self.unlink(family, &before.id).await?;
+        self.remove(family, &before).await?;
+        if let Some(hook) = family.hook {
+            hook(self.db, self.caller, self.now_ms, Some(&before), None).await?;
+        }
+        audit::changed(self, family, "DELETE", Some(&before), None).await?;
+        Ok(Done { action: "DELETE", before: Some(before), after: None, changed: true })
+    }
+
+    /// Removes the rows of an entity; its versions stay.
+    pub(crate) async fn remove(&mut self, family: &Family, entity: &Entity) -> Result<()> {
+        for table in ["entity", "entity_key", "entity_link"] {
+            let sql = format!("DELETE FROM {table} WHERE family = ? AND id = ?");
+            let row = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(family.name).bind(&entity.id);
+            row.execute(&mut *self.db).await?;
+        }
+        let body = serde_json::to_string(&entity.body).map_err(Problem::internal)?;
+        let gone = Entity { version: entity.version + 1, ..entity.clone() };
+        self.remember(family, &gone, "DELETE", &body).await
+    }
+
+    /// Whether the caller may write this one, and nobody else owns it.
+    fn may_write(&self, place: &Place, before: Option<&Entity>, after: Option<&Map<String, Value>>) -> Result<()> {
+        let family = place.family;
+        let own = place.owner == own_place(self.caller);
+        for body in before.map(|b| &b.body).into_iter().chain(after).filter(|_| !own) {
+            let needed = family.write_triple(&(family.service)(body));
+            if !self.caller.rights.covers(&needed) {
+                return Err(Problem::forbidden(&needed.to_string()));
+            }
+        }
+        let Some(before) = before else { return Ok(()) };
+        let service = (family.service)(&before.body);
+        let admin = quiver_types::Triple { right: quiver_types::Right::Admin, ..family.write_triple(&service) };
+        let over = self.caller.override_managed && self.caller.rights.covers(&admin);
+        let foreign = before.managed_by != self.caller.manager && !over;
+        if before.managed_by == "builtin" || foreign {
+            let text = format!("this is managed by `{}`", before.managed_by);
+            return Err(Problem::new(ProblemKind::Conflict, "MANAGED_ENTITY", text));
+        }
+        Ok(())
+    }
+
+    async fn owner_must_exist(&mut self, place: &Place) -> Result<()> {
+        let Some((family, id)) = place.owner.rsplit_once('/') else { return Ok(()) };
+        let known = place.family.owners.contains(&family) && FAMILIES.iter().any(|f| f.name == family);
+        match known && find(self.db, family, id).await?.is_some() {
+            true => Ok(()),
+            false => Err(Problem::not_found(id)),
+        }
+    }
+}
+
+/// The place of a caller's own keys.
+fn own_place(caller: &Caller) -> String {
+    match caller.subject.split_once(':') {
+        Some(("user", id)) => format!("rbac/users/{id}"),
+        Some(("serviceAccount", id)) => format!("rbac/service-accounts/{id}"),
+        _ => "none".to_owned(),
+    }
+}
+
+/// Checks a condition.
+fn holds(condition: &Condition, present: &Entity) -> Result<()> {
+    match condition {
+        Condition::Versions(versions) if !versions.contains(&present.version) => {
+            let text = "the entity has changed meanwhile";
+            Err(Problem::new(ProblemKind::Precondition, "VERSION_CONFLICT", text)
+                .with("current", Value::Object(present.shown()))
+                .with("etag", json!(present.etag())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// In a patch null means the default; what would only remove a member of a map stays a patch.
+fn resolved(family: &Family, patch: Map<String, Value>, body: &mut Map<String, Value>) -> Map<String, Value> {
+    let mut rest = Map::new();
+    for (key, value) in patch {
+        match family.field(&key) {
+            // A merge of an object that is no free map would mix two values.
+            Some(_) if value.is_null() => {
+                body.insert(key, Value::Null);
+            }
+            Some(f) if f.mode == Mode::WriteOnly => {
+                body.insert(key, value);
+            }
+            _ => {
+                rest.insert(key, value);
+            }
+        }
+    }
+    rest
+}

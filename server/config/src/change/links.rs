@@ -1,0 +1,151 @@
+//! What is unique, what names what, and what becomes of it when something goes.
+
+use serde_json::{Map, Value, json};
+use sqlx::Row;
+
+use super::Work;
+use crate::audit;
+use crate::document::{Entity, find};
+use crate::families::{FAMILIES, family};
+use crate::family::Family;
+use crate::problem::{FieldError, Problem, ProblemKind, Result};
+
+/// Most references that an error lists.
+const LISTED_MAX: usize = 100;
+
+impl Work<'_> {
+    /// Takes the values that only this entity may have.
+    pub(super) async fn keep_unique(&mut self, family: &Family, entity: &Entity) -> Result<()> {
+        let sql = "DELETE FROM entity_key WHERE family = ? AND id = ?";
+        sqlx::query(sql).bind(family.name).bind(&entity.id).execute(&mut *self.db).await?;
+        for fields in family.unique {
+            let values: Vec<&Value> = fields.iter().map(|f| entity.body.get(*f).unwrap_or(&Value::Null)).collect();
+            let value = json!(values).to_string();
+            let sql = "INSERT INTO entity_key (family, owner, fields, value, id) VALUES (?, ?, ?, ?, ?) \
+                ON CONFLICT DO NOTHING";
+            let row = sqlx::query(sql).bind(family.name).bind(&entity.owner).bind(fields.join(","));
+            let done = row.bind(value).bind(&entity.id).execute(&mut *self.db).await?;
+            if done.rows_affected() == 0 {
+                let text = format!("there is one with the same {}", fields.join(", "));
+                let pointer = format!("/{}", fields.first().copied().unwrap_or_default());
+                let error = FieldError::new(pointer, "DUPLICATE", text.clone());
+                let problem = Problem::new(ProblemKind::Conflict, "DUPLICATE", text);
+                return Err(Problem { errors: vec![error], ..problem });
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks what an entity names, and notes it.
+    pub(super) async fn keep_links(&mut self, of: &Family, entity: &Entity) -> Result<()> {
+        let sql = "DELETE FROM entity_link WHERE family = ? AND id = ?";
+        sqlx::query(sql).bind(of.name).bind(&entity.id).execute(&mut *self.db).await?;
+        let mut errors = Vec::new();
+        for link in (of.links)(&entity.body) {
+            let mut found = None;
+            for to in link.families {
+                if let Some(target) = find(self.db, to, &link.id).await? {
+                    let service = family(to).map(|f| (f.service)(&target.body)).unwrap_or_default();
+                    found = self.caller.sees.allows(&service).then_some(*to);
+                    break;
+                }
+            }
+            let Some(to) = found else {
+                let text = format!("there is no entity `{}`", link.id);
+                errors.push(FieldError::new(link.pointer, "UNKNOWN_REFERENCE", text));
+                continue;
+            };
+            let sql = "INSERT INTO entity_link (family, id, to_family, to_id, on_delete) VALUES (?, ?, ?, ?, ?) \
+                ON CONFLICT DO NOTHING";
+            let row = sqlx::query(sql).bind(of.name).bind(&entity.id).bind(to).bind(&link.id);
+            row.bind(link.on_delete.word()).execute(&mut *self.db).await?;
+        }
+        if errors.is_empty() { Ok(()) } else { Err(Problem::invalid(errors)) }
+    }
+
+    /// Lets go of an entity all that names it, or says why that cannot be.
+    pub(super) async fn unlink(&mut self, of: &Family, id: &str) -> Result<()> {
+        let mut gone = vec![(of.name.to_owned(), id.to_owned())];
+        let mut at = 0;
+        while at < gone.len() {
+            let (to_family, to_id) = gone[at].clone();
+            at += 1;
+            let sql =
+                "SELECT family, id, on_delete FROM entity_link WHERE to_family = ? AND to_id = ? ORDER BY family, id";
+            let rows = sqlx::query(sql).bind(&to_family).bind(&to_id).fetch_all(&mut *self.db).await?;
+            let mut refusing = Vec::new();
+            for row in rows {
+                let (name, id): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+                match row.try_get::<String, _>(2)?.as_str() {
+                    _ if gone.contains(&(name.clone(), id.clone())) => {}
+                    "cascade" => gone.push((name, id)),
+                    "detach" => self.detach(&name, &id, &to_id).await?,
+                    _ => refusing.push((name, id)),
+                }
+            }
+            self.nothing_refuses(refusing).await?;
+            gone.extend(self.owned(&to_family, &to_id).await?);
+        }
+        for (name, id) in gone.into_iter().skip(1) {
+            let Some(of) = family(&name) else { continue };
+            if let Some(entity) = find(self.db, of.name, &id).await? {
+                self.remove(of, &entity).await?;
+                audit::changed(self, of, "DELETE", Some(&entity), None).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Entities that have another one in their path.
+    async fn owned(&mut self, owner: &str, id: &str) -> Result<Vec<(String, String)>> {
+        let mut found = Vec::new();
+        for family in FAMILIES.iter().filter(|f| f.owners.contains(&owner)) {
+            let sql = "SELECT id FROM entity WHERE family = ? AND owner = ?";
+            let rows = sqlx::query(sql).bind(family.name).bind(format!("{owner}/{id}"));
+            for row in rows.fetch_all(&mut *self.db).await? {
+                found.push((family.name.to_owned(), row.try_get(0)?));
+            }
+        }
+        Ok(found)
+    }
+
+    async fn nothing_refuses(&mut self, refusing: Vec<(String, String)>) -> Result<()> {
+        if refusing.is_empty() {
+            return Ok(());
+        }
+        let (mut listed, mut hidden) = (Vec::new(), 0_usize);
+        for (name, id) in &refusing {
+            let Some(of) = family(name) else { continue };
+            let entity = find(self.db, name, id).await?;
+            match entity.filter(|e| self.caller.sees.allows(&(of.service)(&e.body)) && listed.len() < LISTED_MAX) {
+                Some(e) => listed.push(json!({"family": name, "id": id, "name": of.title_of(&e.body)})),
+                None => hidden += 1,
+            }
+        }
+        let text = format!("{} others name this one", refusing.len());
+        Err(Problem::new(ProblemKind::Conflict, "REFERENCED", text)
+            .with("references", json!(listed))
+            .with("hiddenReferences", json!(hidden)))
+    }
+
+    /// Makes an entity forget an id.
+    async fn detach(&mut self, name: &str, id: &str, gone: &str) -> Result<()> {
+        let (Some(of), Some(before)) = (family(name), find(self.db, name, id).await?) else { return Ok(()) };
+        let mut after = Entity { version: before.version + 1, updated_ms: self.now_ms, ..before.clone() };
+        after.updated_by.clone_from(&self.caller.name);
+        forget(&mut after.body, gone);
+        self.store(of, &after, "UPDATE").await?;
+        let sql = "DELETE FROM entity_link WHERE family = ? AND id = ? AND to_id = ?";
+        sqlx::query(sql).bind(name).bind(id).bind(gone).execute(&mut *self.db).await?;
+        audit::changed(self, of, "UPDATE", Some(&before), Some(&after)).await
+    }
+}
+
+/// Takes an id out of all lists of a body.
+fn forget(body: &mut Map<String, Value>, id: &str) {
+    for value in body.values_mut() {
+        if let Value::Array(items) = value {
+            items.retain(|item| item.as_str() != Some(id));
+        }
+    }
+}

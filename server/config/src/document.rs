@@ -1,0 +1,315 @@
+//! Entities: reading, listing, and what they look like.
+
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::sync::Arc;
+
+use futures::TryStreamExt;
+use quiver_types::{Clock, Random, Vault};
+use serde_json::{Map, Value, json};
+use sqlx::sqlite::{SqlitePool, SqliteRow};
+use sqlx::{Row, SqliteConnection};
+use tokio::sync::watch;
+
+use crate::change::Sealer;
+use crate::db;
+use crate::families::FAMILIES;
+use crate::family::{Caller, Family};
+use crate::json::time_text;
+use crate::problem::{Problem, Result};
+use crate::query::ListQuery;
+
+/// Where entities are: a family, and the owner that the path names (`rbac/users/<id>`), empty where there is none.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// The family.
+    pub family: &'static Family,
+    /// The owner.
+    pub owner: String,
+}
+
+impl Place {
+    /// A family without owners.
+    pub fn of(family: &'static Family) -> Self {
+        Self { family, owner: String::new() }
+    }
+}
+
+/// An entity as it is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entity {
+    /// Its id.
+    pub id: String,
+    /// Its owner, see [`Place`].
+    pub owner: String,
+    /// +1 per change.
+    pub version: i64,
+    pub(crate) created_ms: i64,
+    pub(crate) updated_ms: i64,
+    pub(crate) created_by: String,
+    pub(crate) updated_by: String,
+    pub(crate) managed_by: String,
+    /// Its fields.
+    pub body: Map<String, Value>,
+    /// What nobody reads: hashes of secrets.
+    pub sealed: Map<String, Value>,
+}
+
+impl Entity {
+    pub(crate) const COLUMNS: &'static str =
+        "id, owner, version, created_ms, updated_ms, created_by, updated_by, managed_by, body, sealed";
+
+    pub(crate) fn read(row: &SqliteRow) -> Result<Self> {
+        let json = |text: String| serde_json::from_str(&text).map_err(Problem::internal);
+        Ok(Self {
+            id: row.try_get(0)?,
+            owner: row.try_get(1)?,
+            version: row.try_get(2)?,
+            created_ms: row.try_get(3)?,
+            updated_ms: row.try_get(4)?,
+            created_by: row.try_get(5)?,
+            updated_by: row.try_get(6)?,
+            managed_by: row.try_get(7)?,
+            body: json(row.try_get(8)?)?,
+            sealed: json(row.try_get(9)?)?,
+        })
+    }
+
+    /// As the API shows it.
+    pub fn shown(&self) -> Map<String, Value> {
+        let mut map = self.body.clone();
+        let kept: [(&str, Value); 7] = [
+            ("id", json!(self.id)),
+            ("version", json!(self.version)),
+            ("createdAt", json!(time_text(self.created_ms))),
+            ("updatedAt", json!(time_text(self.updated_ms))),
+            ("createdBy", json!(self.created_by)),
+            ("updatedBy", json!(self.updated_by)),
+            ("managedBy", json!(self.managed_by)),
+        ];
+        map.extend(kept.map(|(key, value)| (key.to_owned(), value)));
+        map
+    }
+
+    /// Its ETag, with the quotes.
+    pub fn etag(&self) -> String {
+        format!("\"{}\"", self.version)
+    }
+}
+
+/// A page of a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page {
+    /// Entities, as shown.
+    pub items: Vec<Map<String, Value>>,
+    /// Where the next page begins.
+    pub next_cursor: Option<String>,
+    /// How many there are, where that was asked for.
+    pub total: Option<usize>,
+}
+
+/// Configuration.
+#[derive(Clone)]
+pub struct Config {
+    pub(crate) pool: SqlitePool,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<dyn Random>,
+    pub(crate) vault: Arc<dyn Vault>,
+    pub(crate) sealer: Arc<dyn Sealer>,
+    pub(crate) revision: Arc<watch::Sender<u64>>,
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config").field("revision", &*self.revision.borrow()).finish_non_exhaustive()
+    }
+}
+
+/// An entry of a page, greatest last, so that a heap gives up the last one first.
+struct Ranked {
+    query: Arc<ListQuery>,
+    keys: Vec<Value>,
+    id: String,
+    entity: Map<String, Value>,
+}
+
+impl Ord for Ranked {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.query.order((&self.keys, &self.id), (&other.keys, &other.id))
+    }
+}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Ranked {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Ranked {}
+
+impl Config {
+    /// Opens the tables of configuration, and puts in what is built in.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`.
+    pub async fn open(
+        pool: SqlitePool,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        vault: Arc<dyn Vault>,
+        sealer: Arc<dyn Sealer>,
+    ) -> Result<Self> {
+        db::migrate_own(&pool, clock.now_ms()).await?;
+        let number: i64 = sqlx::query("SELECT number FROM revision").fetch_one(&pool).await?.try_get(0)?;
+        let revision = Arc::new(watch::Sender::new(number as u64));
+        let config = Self { pool, clock, random, vault, sealer, revision };
+        config.put_builtin().await?;
+        Ok(config)
+    }
+
+    async fn put_builtin(&self) -> Result<()> {
+        let mut tx = db::begin(&self.pool).await?;
+        for family in FAMILIES {
+            for (id, body) in (family.builtin)() {
+                self.put_one_builtin(&mut tx, family, id, body).await?;
+            }
+        }
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// The number of the last change.
+    pub fn revision(&self) -> u64 {
+        *self.revision.borrow()
+    }
+
+    /// Tells of each change.
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
+    }
+
+    /// Reads an entity, whoever asks; what nobody reads included.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`.
+    pub async fn find(&self, family: &Family, id: &str) -> Result<Option<Entity>> {
+        let mut connection = self.pool.acquire().await?;
+        find(&mut connection, family.name, id).await
+    }
+
+    /// Reads all entities of a family, for those who keep a picture of it.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`.
+    pub async fn all(&self, family: &Family) -> Result<Vec<Entity>> {
+        let sql = format!("SELECT {} FROM entity WHERE family = ? ORDER BY id", Entity::COLUMNS);
+        let rows = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(family.name).fetch_all(&self.pool).await?;
+        rows.iter().map(Entity::read).collect()
+    }
+
+    /// Reads an entity that the caller may see.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` also for those that it may not see.
+    pub async fn get(&self, place: &Place, id: &str, caller: &Caller) -> Result<Entity> {
+        let found = self.find(place.family, id).await?;
+        found.filter(|e| is_visible(place, e, caller)).ok_or_else(|| Problem::not_found(id))
+    }
+
+    /// Lists entities that the caller may see. Memory is bounded by the page, not by the family.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`.
+    pub async fn list(&self, place: &Place, query: &ListQuery, caller: &Caller) -> Result<Page> {
+        let query = Arc::new(query.clone());
+        let mut kept: BinaryHeap<Ranked> = BinaryHeap::new();
+        let mut total = 0;
+        let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ?", Entity::COLUMNS);
+        let mut rows =
+            sqlx::query(sqlx::AssertSqlSafe(sql)).bind(place.family.name).bind(&place.owner).fetch(&self.pool);
+        while let Some(row) = rows.try_next().await? {
+            let entity = Entity::read(&row)?;
+            let map = entity.shown();
+            if !is_visible(place, &entity, caller) || !query.wants(place.family, &map) {
+                continue;
+            }
+            total += 1;
+            let keys = query.keys(&map);
+            if query.is_behind(&keys, &entity.id) {
+                kept.push(Ranked { query: Arc::clone(&query), keys, id: entity.id, entity: map });
+            }
+            // One more than the page tells that there is a next one.
+            if kept.len() > query.limit + 1 {
+                kept.pop();
+            }
+        }
+        let mut sorted = kept.into_sorted_vec();
+        let more = sorted.len() > query.limit;
+        sorted.truncate(query.limit);
+        let next_cursor = sorted.last().filter(|_| more).map(|last| query.cursor(&last.keys, &last.id));
+        let items = sorted.into_iter().map(|ranked| query.cut(ranked.entity)).collect();
+        Ok(Page { items, next_cursor, total: query.count.then_some(total) })
+    }
+
+    /// The versions of an entity, newest first, with what each changed.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` when it never was, or the caller may not see it.
+    pub async fn history(&self, place: &Place, id: &str, caller: &Caller) -> Result<Value> {
+        let sql = "SELECT version, at_ms, by_whom, action, owner, body FROM entity_version \
+            WHERE family = ? AND id = ? ORDER BY version";
+        let rows = sqlx::query(sql).bind(place.family.name).bind(id).fetch_all(&self.pool).await?;
+        let mut before = Map::new();
+        let mut items = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let body: String = row.try_get(5)?;
+            let body: Map<String, Value> = serde_json::from_str(&body).map_err(Problem::internal)?;
+            let hidden = !caller.sees.allows(&(place.family.service)(&body)) && !caller.sees.is_full();
+            if row.try_get::<String, _>(4)? != place.owner || hidden {
+                return Err(Problem::not_found(id));
+            }
+            items.push(json!({
+                "version": row.try_get::<i64, _>(0)?,
+                "at": time_text(row.try_get(1)?),
+                "by": row.try_get::<String, _>(2)?,
+                "action": row.try_get::<String, _>(3)?,
+                "diff": diff(&before, &body),
+            }));
+            before = body;
+        }
+        if items.is_empty() {
+            return Err(Problem::not_found(id));
+        }
+        items.reverse();
+        Ok(json!({"items": items}))
+    }
+}
+
+/// What differs between two bodies: `{field: {from, to}}`.
+pub(crate) fn diff(before: &Map<String, Value>, after: &Map<String, Value>) -> Value {
+    let mut found = Map::new();
+    for key in before.keys().chain(after.keys()) {
+        let (from, to) = (before.get(key).unwrap_or(&Value::Null), after.get(key).unwrap_or(&Value::Null));
+        if from != to {
+            found.insert(key.clone(), json!({"from": from, "to": to}));
+        }
+    }
+    Value::Object(found)
+}
+
+/// Says whether an entity is at the place that was named, and the caller may see it.
+pub(crate) fn is_visible(place: &Place, entity: &Entity, caller: &Caller) -> bool {
+    entity.owner == place.owner && caller.sees.allows(&(place.family.service)(&entity.body))
+}
+
+pub(crate) async fn find(db: &mut SqliteConnection, family: &str, id: &str) -> Result<Option<Entity>> {
+    let sql = format!("SELECT {} FROM entity WHERE family = ? AND id = ?", Entity::COLUMNS);
+    let row = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(family).bind(id).fetch_optional(db).await?;
+    row.as_ref().map(Entity::read).transpose()
+}

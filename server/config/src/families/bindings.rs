@@ -1,0 +1,73 @@
+//! Bindings: who has which role, and for which services.
+
+use futures::future::BoxFuture;
+use quiver_types::{Domain, Right};
+use serde_json::{Map, Value};
+use sqlx::SqliteConnection;
+
+use super::{no_builtin, no_rules, no_service, standing};
+use crate::document::Entity;
+use crate::family::{Caller, Family, Link, OnDelete};
+use crate::fields::{Field, Kind};
+use crate::problem::Result;
+
+/// Bindings.
+pub const BINDINGS: Family = Family {
+    name: "rbac/bindings",
+    path: "/platform-api/rbac/bindings",
+    domain: Domain::Rbac,
+    write: Right::Admin,
+    title: "description",
+    has_name: false,
+    has_enabled: false,
+    fields: &[
+        Field::required("subject", Kind::Subject),
+        Field::required("roleId", Kind::Id),
+        Field::open("services", Kind::Services { max: 1000 }, "null"),
+        Field::open("expiresAt", Kind::Time, "null"),
+    ],
+    unique: &[&["subject", "roleId", "services"]],
+    owners: &[],
+    links,
+    rules: no_rules,
+    hook: Some(hook),
+    service: no_service,
+    builtin: no_builtin,
+};
+
+fn links(body: &Map<String, Value>) -> Vec<Link> {
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+    let role = Link {
+        pointer: "/roleId".to_owned(),
+        families: &["rbac/roles"],
+        id: text(body.get("roleId")),
+        on_delete: OnDelete::Refuse,
+    };
+    let subject = body.get("subject");
+    let families: &[&str] = match subject.and_then(|s| s.get("type")).and_then(Value::as_str) {
+        Some("user") => &["rbac/users"],
+        Some("serviceAccount") => &["rbac/service-accounts"],
+        Some("group") => &["rbac/groups"],
+        // A role of another issuer is known by its name only.
+        _ => return vec![role],
+    };
+    let id = text(subject.and_then(|s| s.get("id")));
+    vec![role, Link { pointer: "/subject/id".to_owned(), families, id, on_delete: OnDelete::Cascade }]
+}
+
+/// Nobody can give what they lack, and an administrator stays.
+fn hook<'a>(
+    db: &'a mut SqliteConnection,
+    caller: &'a Caller,
+    now_ms: i64,
+    before: Option<&'a Entity>,
+    after: Option<&'a Entity>,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        if let Some(binding) = after {
+            let given = standing::given_by(db, &binding.body).await?;
+            standing::only_own(caller, given.triples())?;
+        }
+        if before.is_some() { standing::an_admin_stays(db, caller, now_ms).await } else { Ok(()) }
+    })
+}

@@ -1,0 +1,61 @@
+//! Groups: users and service accounts that are bound together.
+
+use futures::future::BoxFuture;
+use quiver_types::{Domain, Right};
+use serde_json::{Map, Value};
+use sqlx::SqliteConnection;
+
+use super::{no_builtin, no_rules, no_service, standing};
+use crate::document::Entity;
+use crate::family::{Caller, Family, Link, OnDelete};
+use crate::fields::{Field, Kind};
+use crate::problem::Result;
+
+/// Groups.
+pub const GROUPS: Family = Family {
+    name: "rbac/groups",
+    path: "/platform-api/rbac/groups",
+    domain: Domain::Rbac,
+    write: Right::Admin,
+    title: "name",
+    has_name: true,
+    has_enabled: false,
+    fields: &[Field::open("members", Kind::Ids { max: 10_000 }, "[]")],
+    unique: &[&["name"]],
+    owners: &[],
+    links,
+    rules: no_rules,
+    hook: Some(hook),
+    service: no_service,
+    builtin: no_builtin,
+};
+
+fn links(body: &Map<String, Value>) -> Vec<Link> {
+    let members = body.get("members").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let link = |(n, id): (usize, &Value)| Link {
+        pointer: format!("/members/{n}"),
+        families: &["rbac/users", "rbac/service-accounts"],
+        id: id.as_str().unwrap_or_default().to_owned(),
+        on_delete: OnDelete::Detach,
+    };
+    members.iter().enumerate().map(link).collect()
+}
+
+/// Who adds a member gives it what the group has.
+fn hook<'a>(
+    db: &'a mut SqliteConnection,
+    caller: &'a Caller,
+    now_ms: i64,
+    before: Option<&'a Entity>,
+    after: Option<&'a Entity>,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let members = |e: &Entity| links(&e.body).into_iter().map(|l| l.id).collect::<Vec<_>>();
+        let old = before.map(members).unwrap_or_default();
+        if let Some(group) = after.filter(|g| members(g).iter().any(|m| !old.contains(m))) {
+            let held = standing::rights_of(db, now_ms, "group", &group.id).await?;
+            standing::only_own(caller, held.triples())?;
+        }
+        if before.is_some() { standing::an_admin_stays(db, caller, now_ms).await } else { Ok(()) }
+    })
+}

@@ -1,0 +1,75 @@
+//! API keys of a user or a service account.
+
+use futures::future::BoxFuture;
+use quiver_types::{Domain, Right};
+use serde_json::{Map, Value};
+use sqlx::SqliteConnection;
+
+use super::{no_builtin, no_links, no_rules, no_service, standing};
+use crate::document::Entity;
+use crate::family::{Caller, Family};
+use crate::fields::{Field, Kind};
+use crate::json::time_of;
+use crate::problem::{Problem, Result};
+
+/// Longest life of a key: two years.
+const LIFE_MS_MAX: i64 = 2 * 366 * 86_400_000;
+
+/// API keys.
+pub const KEYS: Family = Family {
+    name: "rbac/keys",
+    path: "/platform-api/rbac/{owner}/keys",
+    domain: Domain::Rbac,
+    write: Right::Admin,
+    title: "name",
+    has_name: true,
+    has_enabled: false,
+    fields: &[
+        Field::open("expiresAt", Kind::Time, "null"),
+        Field::open("permissions", Kind::Triples { max: 1000 }, "null"),
+        Field::open("allowedCidrs", Kind::Networks { max: 100 }, "[]"),
+        Field::read_only("keyId", Kind::Text { min: 12, max: 12 }, "null"),
+        Field::read_only("lastUsedAt", Kind::Time, "null"),
+    ],
+    unique: &[&["name"]],
+    owners: &["rbac/users", "rbac/service-accounts"],
+    links: no_links,
+    rules: no_rules,
+    hook: Some(hook),
+    service: no_service,
+    builtin: no_builtin,
+};
+
+fn expiry(body: &Map<String, Value>) -> Option<i64> {
+    body.get("expiresAt").and_then(Value::as_str).and_then(time_of)
+}
+
+/// A key holds what its owner holds at most, whoever makes it, and no more than who makes it.
+fn hook<'a>(
+    db: &'a mut SqliteConnection,
+    caller: &'a Caller,
+    now_ms: i64,
+    before: Option<&'a Entity>,
+    after: Option<&'a Entity>,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let Some(key) = after else { return Ok(()) };
+        let changed = before.is_none_or(|b| b.body.get("expiresAt") != key.body.get("expiresAt"));
+        let in_time = |expires: &i64| *expires > now_ms && *expires <= now_ms.saturating_add(LIFE_MS_MAX);
+        if changed && expiry(&key.body).is_some_and(|expires| !in_time(&expires)) {
+            let text = "must lie in the future, at most two years away";
+            return Err(Problem::field("/expiresAt", "OUT_OF_RANGE", text));
+        }
+        let (kind, id) = standing::owner_of(&key.owner)?;
+        let held = standing::rights_of(db, now_ms, kind, id).await?;
+        let asked = standing::triples(&key.body, "permissions");
+        if let Some((n, triple)) = asked.iter().enumerate().find(|(_, t)| !held.covers(t)) {
+            let text = format!("the key's owner does not hold {triple}");
+            return Err(Problem::field(format!("/permissions/{n}"), "INVALID_VALUE", text));
+        }
+        // Also of one's own: who came by a key that holds less makes no key that holds more.
+        let all = key.body.get("permissions").is_none_or(Value::is_null);
+        standing::only_own(caller, if all { held.triples() } else { &asked })?;
+        Ok(())
+    })
+}

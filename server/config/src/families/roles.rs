@@ -1,0 +1,64 @@
+//! Roles: names for sets of permissions.
+
+use futures::future::BoxFuture;
+use quiver_types::{Domain, Right, Triple};
+use serde_json::{Value, json};
+use sqlx::SqliteConnection;
+
+use super::{no_links, no_rules, no_service, standing};
+use crate::document::Entity;
+use crate::family::{Caller, Family};
+use crate::fields::{Field, Kind};
+use crate::problem::Result;
+
+/// The built-in role `admin`.
+pub const ADMIN_ROLE_ID: &str = "00000000-0000-7000-8000-000000000001";
+
+/// Roles.
+pub const ROLES: Family = Family {
+    name: "rbac/roles",
+    path: "/platform-api/rbac/roles",
+    domain: Domain::Rbac,
+    write: Right::Admin,
+    title: "name",
+    has_name: true,
+    has_enabled: false,
+    fields: &[Field::required("permissions", Kind::Triples { max: 1000 })],
+    unique: &[&["name"]],
+    owners: &[],
+    links: no_links,
+    rules: no_rules,
+    hook: Some(hook),
+    service: no_service,
+    builtin,
+};
+
+fn builtin() -> Vec<(&'static str, Value)> {
+    let role = |right: Right, text: &str| {
+        let triple = Triple::new(right, None, quiver_types::Services::all()).to_json();
+        json!({"name": text, "description": "built in", "permissions": [triple], "labels": {}})
+    };
+    vec![
+        (ADMIN_ROLE_ID, role(Right::Admin, "admin")),
+        ("00000000-0000-7000-8000-000000000002", role(Right::View, "viewer")),
+        ("00000000-0000-7000-8000-000000000003", role(Right::Edit, "editor")),
+        ("00000000-0000-7000-8000-000000000004", role(Right::Operate, "operator")),
+        ("00000000-0000-7000-8000-000000000005", role(Right::Ingest, "ingest")),
+    ]
+}
+
+/// Nobody can put into a role what they lack, and an administrator stays.
+fn hook<'a>(
+    db: &'a mut SqliteConnection,
+    caller: &'a Caller,
+    now_ms: i64,
+    before: Option<&'a Entity>,
+    after: Option<&'a Entity>,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        if let Some(role) = after {
+            standing::only_own(caller, &standing::triples(&role.body, "permissions"))?;
+        }
+        if before.is_some() { standing::an_admin_stays(db, caller, now_ms).await } else { Ok(()) }
+    })
+}

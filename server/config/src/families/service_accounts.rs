@@ -1,0 +1,46 @@
+//! Service accounts: programs that sign in with a secret.
+
+use futures::future::BoxFuture;
+use quiver_types::{Domain, Right};
+use sqlx::SqliteConnection;
+
+use super::{no_builtin, no_links, no_rules, no_service, standing};
+use crate::document::Entity;
+use crate::family::{Caller, Family};
+use crate::fields::{Field, Kind};
+use crate::problem::Result;
+
+/// Service accounts.
+pub const SERVICE_ACCOUNTS: Family = Family {
+    name: "rbac/service-accounts",
+    path: "/platform-api/rbac/service-accounts",
+    domain: Domain::Rbac,
+    write: Right::Admin,
+    title: "clientId",
+    has_name: false,
+    has_enabled: true,
+    fields: &[Field::required("clientId", Kind::Login { min: 1, max: 200 })],
+    unique: &[&["clientId"]],
+    owners: &[],
+    links: no_links,
+    rules: no_rules,
+    hook: Some(hook),
+    service: no_service,
+    builtin: no_builtin,
+};
+
+/// As for users: the secret is a way to its rights.
+fn hook<'a>(
+    db: &'a mut SqliteConnection,
+    caller: &'a Caller,
+    now_ms: i64,
+    before: Option<&'a Entity>,
+    _after: Option<&'a Entity>,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let Some(account) = before else { return Ok(()) };
+        let held = standing::rights_of(db, now_ms, "serviceAccount", &account.id).await?;
+        standing::only_own(caller, held.triples())?;
+        standing::an_admin_stays(db, caller, now_ms).await
+    })
+}

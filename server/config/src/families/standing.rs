@@ -1,0 +1,119 @@
+//! What subjects hold as the transaction sees it, for rules over several entities.
+
+use quiver_types::{Rights, Triple};
+use serde_json::{Map, Value};
+use sqlx::{Row, SqliteConnection};
+
+use crate::family::Caller;
+use crate::json::time_of;
+use crate::problem::{Problem, ProblemKind, Result};
+
+/// Reads the permissions in a body.
+pub(crate) fn triples(body: &Map<String, Value>, field: &str) -> Vec<Triple> {
+    let items = body.get(field).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    items.iter().filter_map(|t| Triple::of_json(t).ok()).collect()
+}
+
+/// Refuses what the caller lacks.
+pub(super) fn only_own(caller: &Caller, given: &[Triple]) -> Result<()> {
+    match given.iter().find(|t| !caller.rights.covers(t)) {
+        Some(lacking) => Err(Problem::forbidden(&lacking.to_string())),
+        None => Ok(()),
+    }
+}
+
+/// Reads `rbac/users/<id>`, the owner of a key.
+pub(super) fn owner_of(owner: &str) -> Result<(&'static str, &str)> {
+    let kinds = [("rbac/users/", "user"), ("rbac/service-accounts/", "serviceAccount")];
+    let found = kinds.iter().find_map(|(prefix, kind)| owner.strip_prefix(prefix).map(|id| (*kind, id)));
+    found.ok_or_else(|| Problem::internal(format!("a key without owner: `{owner}`")))
+}
+
+async fn bodies(db: &mut SqliteConnection, family: &str) -> Result<Vec<(String, Map<String, Value>)>> {
+    let sql = "SELECT id, body FROM entity WHERE family = ?";
+    let rows = sqlx::query(sql).bind(family).fetch_all(db).await?;
+    let read = |row: &sqlx::sqlite::SqliteRow| {
+        let (id, body): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+        Ok((id, serde_json::from_str(&body).map_err(Problem::internal)?))
+    };
+    rows.iter().map(read).collect()
+}
+
+async fn body(db: &mut SqliteConnection, family: &str, id: &str) -> Result<Option<Map<String, Value>>> {
+    let sql = "SELECT body FROM entity WHERE family = ? AND id = ?";
+    let row = sqlx::query(sql).bind(family).bind(id).fetch_optional(db).await?;
+    let Some(row) = row else { return Ok(None) };
+    serde_json::from_str(&row.try_get::<String, _>(0)?).map(Some).map_err(Problem::internal)
+}
+
+/// What a binding gives.
+pub(super) async fn given_by(db: &mut SqliteConnection, binding: &Map<String, Value>) -> Result<Rights> {
+    let id = binding.get("roleId").and_then(Value::as_str).unwrap_or_default();
+    let role = body(db, "rbac/roles", id).await?.unwrap_or_default();
+    let services = binding.get("services").and_then(Value::as_array);
+    let services = services.map(|s| s.iter().filter_map(|v| v.as_str().map(str::to_owned)).collect::<Vec<_>>());
+    Ok(Rights::narrowed(&triples(&role, "permissions"), services.as_deref()))
+}
+
+fn is_over(binding: &Map<String, Value>, now_ms: i64) -> bool {
+    binding.get("expiresAt").and_then(Value::as_str).and_then(time_of).is_some_and(|end| end <= now_ms)
+}
+
+fn subject(binding: &Map<String, Value>) -> (&str, &str) {
+    let part = |key| binding.get("subject").and_then(|s| s.get(key)).and_then(Value::as_str).unwrap_or_default();
+    (part("type"), part("id"))
+}
+
+/// What a subject holds, through groups, too.
+pub(super) async fn rights_of(db: &mut SqliteConnection, now_ms: i64, kind: &str, id: &str) -> Result<Rights> {
+    let groups = bodies(&mut *db, "rbac/groups").await?;
+    let within = |group: &Map<String, Value>| {
+        group.get("members").and_then(Value::as_array).is_some_and(|m| m.iter().any(|m| m.as_str() == Some(id)))
+    };
+    let mut held = Vec::new();
+    for (_, binding) in bodies(&mut *db, "rbac/bindings").await? {
+        let (of, named) = subject(&binding);
+        let through = of == "group" && kind != "group" && groups.iter().any(|(g, body)| g == named && within(body));
+        if !is_over(&binding, now_ms) && ((of == kind && named == id) || through) {
+            held.extend(given_by(&mut *db, &binding).await?.triples().iter().cloned());
+        }
+    }
+    Ok(held.into_iter().collect())
+}
+
+/// Refuses a change after which nobody who can sign in holds `{admin, *, *}` for good.
+pub(super) async fn an_admin_stays(db: &mut SqliteConnection, caller: &Caller, now_ms: i64) -> Result<()> {
+    // Before the first start is over there is none yet.
+    if caller.subject == Caller::SETUP {
+        return Ok(());
+    }
+    let all = Triple::admin();
+    let enabled = |body: &Map<String, Value>| body.get("enabled").and_then(Value::as_bool).unwrap_or(false);
+    let mut groups = None;
+    for (_, binding) in bodies(&mut *db, "rbac/bindings").await? {
+        if is_over(&binding, now_ms) || !given_by(&mut *db, &binding).await?.covers(&all) {
+            continue;
+        }
+        let members = match subject(&binding) {
+            ("user" | "serviceAccount", id) => vec![id.to_owned()],
+            ("group", id) => {
+                if groups.is_none() {
+                    groups = Some(bodies(&mut *db, "rbac/groups").await?);
+                }
+                let group = groups.iter().flatten().find(|(g, _)| g == id);
+                let members = group.and_then(|(_, body)| body.get("members")).and_then(Value::as_array);
+                members.into_iter().flatten().filter_map(|m| m.as_str().map(str::to_owned)).collect()
+            }
+            _ => Vec::new(),
+        };
+        for id in members {
+            for family in ["rbac/users", "rbac/service-accounts"] {
+                if body(&mut *db, family, &id).await?.is_some_and(|b| enabled(&b)) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+    let text = "this would leave nobody who holds {admin, *, *}";
+    Err(Problem::new(ProblemKind::Forbidden, "LAST_ADMIN", text))
+}

@@ -1,0 +1,55 @@
+//! Users: people.
+
+use futures::future::BoxFuture;
+use quiver_types::{Domain, Right};
+use sqlx::SqliteConnection;
+
+use super::{no_builtin, no_links, no_rules, no_service, standing};
+use crate::document::Entity;
+use crate::family::{Caller, Family};
+use crate::fields::{Field, Kind, Mode};
+use crate::problem::Result;
+
+/// Users.
+pub const USERS: Family = Family {
+    name: "rbac/users",
+    path: "/platform-api/rbac/users",
+    domain: Domain::Rbac,
+    write: Right::Admin,
+    title: "username",
+    has_name: false,
+    has_enabled: true,
+    fields: &[
+        Field::required("username", Kind::Login { min: 3, max: 64 }),
+        Field::open("email", Kind::Text { min: 3, max: 320 }, "null"),
+        Field::open("displayName", Kind::Text { min: 0, max: 200 }, "\"\""),
+        Field { name: "password", kind: Kind::Prose { max: 1024 }, mode: Mode::WriteOnly, default: "null" },
+        Field::open("mustChangePassword", Kind::Bool, "false"),
+        Field::open("attributes", Kind::Labels, "{}"),
+        Field::read_only("source", Kind::Text { min: 1, max: 20 }, "\"local\""),
+    ],
+    unique: &[&["username"]],
+    owners: &[],
+    links: no_links,
+    rules: no_rules,
+    hook: Some(hook),
+    service: no_service,
+    builtin: no_builtin,
+};
+
+/// An administrator stays, and who changes another's account holds what it holds: a password is a way to its rights.
+fn hook<'a>(
+    db: &'a mut SqliteConnection,
+    caller: &'a Caller,
+    now_ms: i64,
+    before: Option<&'a Entity>,
+    _after: Option<&'a Entity>,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let Some(user) = before else { return Ok(()) };
+        // Of oneself, too: a key that holds less than its owner must not become its owner.
+        let held = standing::rights_of(db, now_ms, "user", &user.id).await?;
+        standing::only_own(caller, held.triples())?;
+        standing::an_admin_stays(db, caller, now_ms).await
+    })
+}

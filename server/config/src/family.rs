@@ -1,0 +1,188 @@
+//! A family as data, and who asks.
+
+use std::net::IpAddr;
+
+use futures::future::BoxFuture;
+use quiver_types::{Access, Domain, Right, Rights, Triple};
+use serde_json::{Map, Value, json};
+use sqlx::SqliteConnection;
+
+use crate::document::Entity;
+use crate::fields::{Field, Kind, Mode};
+use crate::problem::{FieldError, Result};
+
+/// What becomes of an entity when one is deleted that it names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnDelete {
+    /// What is named stays: 409 `REFERENCED`.
+    Refuse,
+    /// It goes along.
+    Cascade,
+    /// It forgets the name.
+    Detach,
+}
+
+impl OnDelete {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Cascade => "cascade",
+            Self::Detach => "detach",
+        }
+    }
+}
+
+/// One entity names another.
+#[derive(Debug, Clone)]
+pub struct Link {
+    /// Where: a JSON Pointer; empty for the owner in the path.
+    pub pointer: String,
+    /// The families in which the id may be.
+    pub families: &'static [&'static str],
+    /// The id.
+    pub id: String,
+    /// What becomes of the one that names.
+    pub on_delete: OnDelete,
+}
+
+/// A check that needs more than the entity: it reads within the transaction, after the change.
+pub type Hook = for<'a> fn(
+    &'a mut SqliteConnection,
+    &'a Caller,
+    i64,
+    Option<&'a Entity>,
+    Option<&'a Entity>,
+) -> BoxFuture<'a, Result<()>>;
+
+/// A family of entities.
+#[derive(Debug)]
+pub struct Family {
+    /// Its name in audit and references: the path without its area.
+    pub name: &'static str,
+    /// Its collection path; `{owner}` stands for the owner's collection and id.
+    pub path: &'static str,
+    /// The domain of rights.
+    pub domain: Domain,
+    /// What is needed to change it.
+    pub write: Right,
+    /// The field that names an entity.
+    pub title: &'static str,
+    /// Whether entities have `name`.
+    pub has_name: bool,
+    /// Whether entities have `enabled`.
+    pub has_enabled: bool,
+    /// Fields beside the common ones.
+    pub fields: &'static [Field],
+    /// Fields that are unique together, within the owner.
+    pub unique: &'static [&'static [&'static str]],
+    /// Families of the owner that the path names, if there is one.
+    pub owners: &'static [&'static str],
+    /// What an entity names.
+    pub links: fn(&Map<String, Value>) -> Vec<Link>,
+    /// Rules over several fields.
+    pub rules: fn(&Map<String, Value>, &mut Vec<FieldError>),
+    /// Rules over several entities.
+    pub hook: Option<Hook>,
+    /// The service that an entity is about; empty: none.
+    pub service: fn(&Map<String, Value>) -> String,
+    /// Entities that are always there: id and body.
+    pub builtin: fn() -> Vec<(&'static str, Value)>,
+}
+
+/// Fields of all families.
+const COMMON: [Field; 2] =
+    [Field::open("description", Kind::Prose { max: 4000 }, "\"\""), Field::open("labels", Kind::Labels, "{}")];
+const NAME: Field = Field::required("name", Kind::Text { min: 1, max: 200 });
+const ENABLED: Field = Field::open("enabled", Kind::Bool, "true");
+/// Fields that the service keeps beside the body.
+pub(crate) const KEPT: [&str; 7] = ["id", "createdAt", "updatedAt", "createdBy", "updatedBy", "version", "managedBy"];
+
+impl Family {
+    /// All fields of the body.
+    pub fn all_fields(&self) -> impl Iterator<Item = Field> {
+        let name = self.has_name.then_some(NAME);
+        let enabled = self.has_enabled.then_some(ENABLED);
+        name.into_iter().chain(enabled).chain(COMMON).chain(self.fields.iter().copied())
+    }
+
+    /// Gives a field of the body.
+    pub(crate) fn field(&self, name: &str) -> Option<Field> {
+        self.all_fields().find(|f| f.name == name)
+    }
+
+    /// Says whether the first part of a dotted path is a field that can be read.
+    pub(crate) fn can_be_read(&self, path: &str) -> bool {
+        let first = path.split('.').next().unwrap_or_default();
+        KEPT.contains(&first) || self.field(first).is_some_and(|f| f.mode != Mode::WriteOnly)
+    }
+
+    /// The text that names an entity.
+    pub(crate) fn title_of(&self, body: &Map<String, Value>) -> String {
+        body.get(self.title).and_then(Value::as_str).unwrap_or_default().to_owned()
+    }
+
+    /// What changing an entity needs.
+    pub fn write_triple(&self, service: &str) -> Triple {
+        let services = quiver_types::Services::parse(service).unwrap_or_else(quiver_types::Services::all);
+        Triple::new(self.write, Some(self.domain), services)
+    }
+}
+
+/// Who asks.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// Stable: `user:<id>`, `serviceAccount:<id>`, `system`.
+    pub subject: String,
+    /// For people.
+    pub name: String,
+    /// `user`, `serviceAccount`, `system`, `anonymous`.
+    pub kind: &'static str,
+    /// Where from.
+    pub ip: Option<IpAddr>,
+    /// Which request.
+    pub request_id: String,
+    /// What it may do.
+    pub rights: Rights,
+    /// Entities of which services it may see.
+    pub sees: Access,
+    /// By what it writes: `api`, `ui`, `file`, `deploy:<source>`, `builtin`.
+    pub manager: String,
+    /// Whether it writes what another manager owns.
+    pub override_managed: bool,
+}
+
+impl Caller {
+    pub(crate) const SETUP: &'static str = "setup";
+
+    /// The service itself, before there is an administrator.
+    pub fn setup() -> Self {
+        Self { subject: Self::SETUP.to_owned(), ..Self::system() }
+    }
+
+    /// The service itself.
+    pub fn system() -> Self {
+        Self {
+            subject: "system".to_owned(),
+            name: "system".to_owned(),
+            kind: "system",
+            ip: None,
+            request_id: String::new(),
+            rights: Rights::full(),
+            sees: Access::full(),
+            manager: "api".to_owned(),
+            override_managed: false,
+        }
+    }
+
+    /// The members of an audit row that say who.
+    pub(crate) fn audit_members(&self) -> Map<String, Value> {
+        let members = json!({
+            "actor": self.name, "actorType": self.kind, "actorId": self.subject,
+            "ip": self.ip.map(|ip| ip.to_string()), "requestId": self.request_id,
+        });
+        match members {
+            Value::Object(map) => map,
+            _ => Map::new(),
+        }
+    }
+}

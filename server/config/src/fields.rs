@@ -1,0 +1,356 @@
+//! Fields of entities as data: what may stand in them, what stands there when nothing is said.
+
+use std::net::IpAddr;
+
+use quiver_types::Triple;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use crate::json::{time_of, time_text};
+use crate::problem::FieldError;
+
+/// What a secret is shown as; sent back, it keeps the stored value.
+pub(crate) const SECRET: &str = "<secret>";
+/// Most entries of a map of labels.
+const LABELS_MAX: usize = 64;
+/// Longest key or value of a label, in characters.
+const LABEL_CHARS_MAX: usize = 1000;
+
+/// What a value of a field is.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind {
+    /// Text of so many characters, trimmed, without control characters.
+    Text {
+        /// Fewest.
+        min: usize,
+        /// Most.
+        max: usize,
+    },
+    /// As text, in lower case, of letters, digits and `.`, `_`, `-`, `@`, `+`.
+    Login {
+        /// Fewest.
+        min: usize,
+        /// Most.
+        max: usize,
+    },
+    /// Free text, with lines.
+    Prose {
+        /// Most characters.
+        max: usize,
+    },
+    /// True or false.
+    Bool,
+    /// A time, RFC 3339.
+    Time,
+    /// A map from text to text.
+    Labels,
+    /// Permissions.
+    Triples {
+        /// Most.
+        max: usize,
+    },
+    /// Names or patterns of services.
+    Services {
+        /// Most.
+        max: usize,
+    },
+    /// Ids of entities.
+    Ids {
+        /// Most.
+        max: usize,
+    },
+    /// The id of an entity.
+    Id,
+    /// Whom a binding is about: `{type, id}`.
+    Subject,
+    /// Networks.
+    Networks {
+        /// Most.
+        max: usize,
+    },
+}
+
+/// Who writes a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Whoever may write the entity.
+    Open,
+    /// The same, but it may not be left out.
+    Required,
+    /// The service; in a body it is ignored when equal, else refused.
+    ReadOnly,
+    /// Whoever may write the entity; nobody reads it.
+    WriteOnly,
+}
+
+/// A field.
+#[derive(Debug, Clone, Copy)]
+pub struct Field {
+    /// Its name in JSON.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+    /// Who writes it.
+    pub mode: Mode,
+    /// What it holds when nothing is said, as JSON text.
+    pub default: &'static str,
+}
+
+impl Field {
+    /// A field that may be left out.
+    pub const fn open(name: &'static str, kind: Kind, default: &'static str) -> Self {
+        Self { name, kind, mode: Mode::Open, default }
+    }
+
+    /// A field that must be there.
+    pub const fn required(name: &'static str, kind: Kind) -> Self {
+        Self { name, kind, mode: Mode::Required, default: "null" }
+    }
+
+    /// A field of the service.
+    pub const fn read_only(name: &'static str, kind: Kind, default: &'static str) -> Self {
+        Self { name, kind, mode: Mode::ReadOnly, default }
+    }
+
+    /// What it holds when nothing is said.
+    pub(crate) fn default_value(&self) -> Value {
+        serde_json::from_str(self.default).expect("a default is JSON: a test reads all of them")
+    }
+}
+
+type Checked = Result<Value, (&'static str, String)>;
+
+fn wrong_type<T>(what: &str) -> Result<T, (&'static str, String)> {
+    Err(("INVALID_TYPE", format!("must be {what}")))
+}
+
+fn text(value: &Value, min: usize, max: usize) -> Result<String, (&'static str, String)> {
+    let Value::String(text) = value else { return wrong_type("a text") };
+    let text = text.trim();
+    if text.chars().any(char::is_control) {
+        return Err(("PATTERN", "must hold no control characters".to_owned()));
+    }
+    length(text, min, max)?;
+    Ok(text.to_owned())
+}
+
+fn length(text: &str, min: usize, max: usize) -> Result<(), (&'static str, String)> {
+    let chars = text.chars().count();
+    if chars > max {
+        return Err(("TOO_LONG", format!("must have at most {max} characters, has {chars}")));
+    }
+    if chars < min {
+        let code = if chars == 0 { "REQUIRED" } else { "OUT_OF_RANGE" };
+        return Err((code, format!("must have at least {min} characters")));
+    }
+    Ok(())
+}
+
+fn list<'a>(value: &'a Value, max: usize, what: &str) -> Result<&'a [Value], (&'static str, String)> {
+    let Value::Array(items) = value else { return wrong_type(&format!("a list of {what}")) };
+    if items.len() > max {
+        return Err(("LIMIT_EXCEEDED", format!("must have at most {max} entries, has {}", items.len())));
+    }
+    Ok(items)
+}
+
+fn id(value: &Value) -> Result<String, (&'static str, String)> {
+    let Value::String(text) = value else { return wrong_type("an id") };
+    match Uuid::try_parse(text) {
+        Ok(id) => Ok(id.to_string()),
+        Err(_) => Err(("INVALID_VALUE", "must be an id (a UUID)".to_owned())),
+    }
+}
+
+/// Says whether a text is a network: an address, or one with the number of its leading bits.
+fn is_network(text: &str) -> bool {
+    let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
+    let Ok(address) = address.parse::<IpAddr>() else { return false };
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    bits.is_none_or(|b| {
+        b.len() <= 3 && b.bytes().all(|c| c.is_ascii_digit()) && b.parse::<u8>().is_ok_and(|b| b <= most)
+    })
+}
+
+/// Sorts, and drops what stands twice, where order says nothing.
+fn set(mut items: Vec<Value>) -> Value {
+    let mut seen = std::collections::HashSet::new();
+    items.retain(|item| seen.insert(item.to_string()));
+    Value::Array(items)
+}
+
+impl Kind {
+    /// Checks a value, and gives it in the form in which it is stored. Errors lie at the places that come with them.
+    pub(crate) fn check(self, value: &Value, place: &str, errors: &mut Vec<FieldError>) -> Value {
+        let mut put =
+            |at: String, (code, message): (&'static str, String)| errors.push(FieldError::new(at, code, message));
+        let items =
+            |max, what: &str, one: &dyn Fn(&Value) -> Checked, put: &mut dyn FnMut(String, (&'static str, String))| {
+                let items = match list(value, max, what) {
+                    Ok(items) => items,
+                    Err(error) => {
+                        put(place.to_owned(), error);
+                        return Value::Null;
+                    }
+                };
+                let mut good = Vec::with_capacity(items.len());
+                for (n, item) in items.iter().enumerate() {
+                    match one(item) {
+                        Ok(item) => good.push(item),
+                        Err(error) => put(format!("{place}/{n}"), error),
+                    }
+                }
+                set(good)
+            };
+        match self {
+            Self::Triples { max } => {
+                let one = |v: &Value| Triple::of_json(v).map(|t| t.to_json()).map_err(|e| ("INVALID_VALUE", e));
+                items(max, "permissions", &one, &mut put)
+            }
+            Self::Services { max } => {
+                let one = |v: &Value| {
+                    let name = v.as_str().and_then(quiver_types::Services::parse);
+                    name.map(|n| json!(n.as_str()))
+                        .ok_or(("INVALID_VALUE", "must be a service, or a prefix with `*`".to_owned()))
+                };
+                items(max, "services", &one, &mut put)
+            }
+            Self::Ids { max } => items(max, "ids", &|v| id(v).map(Value::String), &mut put),
+            Self::Networks { max } => {
+                let one = |v: &Value| match v.as_str().filter(|t| is_network(t)) {
+                    Some(text) => Ok(json!(text)),
+                    None => Err(("INVALID_VALUE", "must be a network: `10.0.0.0/8`".to_owned())),
+                };
+                items(max, "networks", &one, &mut put)
+            }
+            single => match single.check_one(value) {
+                Ok(value) => value,
+                Err(error) => {
+                    put(place.to_owned(), error);
+                    Value::Null
+                }
+            },
+        }
+    }
+
+    fn check_one(self, value: &Value) -> Checked {
+        match self {
+            Self::Text { min, max } => text(value, min, max).map(Value::String),
+            Self::Login { min, max } => {
+                let name = text(value, min, max)?.to_lowercase();
+                let plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '@' | '+');
+                if name.chars().all(plain) {
+                    return Ok(Value::String(name));
+                }
+                Err(("PATTERN", "must be of letters, digits and `.`, `_`, `-`, `@`, `+`".to_owned()))
+            }
+            Self::Prose { max } => {
+                let Value::String(text) = value else { return wrong_type("a text") };
+                length(text, 0, max)?;
+                if text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
+                    return Err(("PATTERN", "must hold no control characters but line ends and tabs".to_owned()));
+                }
+                Ok(value.clone())
+            }
+            Self::Bool => {
+                if value.is_boolean() {
+                    Ok(value.clone())
+                } else {
+                    wrong_type("true or false")
+                }
+            }
+            Self::Time => match value.as_str().map(time_of) {
+                Some(Some(ms)) => Ok(json!(time_text(ms))),
+                Some(None) => Err(("INVALID_VALUE", "must be a time like `2026-01-31T12:00:00Z`".to_owned())),
+                None => wrong_type("a time"),
+            },
+            Self::Id => id(value).map(Value::String),
+            Self::Labels => labels(value),
+            Self::Subject => subject(value),
+            _ => wrong_type("a list"),
+        }
+    }
+}
+
+fn labels(value: &Value) -> Checked {
+    let Value::Object(map) = value else { return wrong_type("a map of texts") };
+    if map.len() > LABELS_MAX {
+        return Err(("LIMIT_EXCEEDED", format!("must have at most {LABELS_MAX} entries, has {}", map.len())));
+    }
+    for (key, value) in map {
+        let Some(text) = value.as_str() else { return wrong_type("a map of texts") };
+        length(key, 1, LABEL_CHARS_MAX)?;
+        length(text, 0, LABEL_CHARS_MAX)?;
+    }
+    Ok(value.clone())
+}
+
+fn subject(value: &Value) -> Checked {
+    let Value::Object(map) = value else { return wrong_type("an object with `type` and `id`") };
+    if let Some(other) = map.keys().find(|k| !matches!(k.as_str(), "type" | "id")) {
+        return Err(("UNKNOWN_FIELD", format!("unknown field `{}`", crate::json::shown(other))));
+    }
+    let kind = map.get("type").and_then(Value::as_str).unwrap_or_default();
+    let named = map.get("id").unwrap_or(&Value::Null);
+    let id = match kind {
+        "user" | "serviceAccount" | "group" => id(named)?,
+        "externalRole" => text(named, 1, 200)?,
+        _ => return Err(("INVALID_VALUE", "`type` must be user, serviceAccount, group or externalRole".to_owned())),
+    };
+    Ok(json!({"type": kind, "id": id}))
+}
+
+/// Puts defaults where a body says nothing.
+pub(crate) fn fill(body: &mut Map<String, Value>, fields: impl Iterator<Item = Field>) {
+    for field in fields.filter(|f| f.mode != Mode::WriteOnly) {
+        body.entry(field.name).or_insert_with(|| field.default_value());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(kind: Kind, value: Value, expected: Result<Value, (&str, &str)>) {
+        let mut errors = Vec::new();
+        let got = kind.check(&value, "/f", &mut errors);
+        match expected {
+            Ok(expected) => assert!(errors.is_empty() && got == expected, "{value} {got} {errors:?}"),
+            Err((at, code)) => {
+                let found = errors.iter().any(|e| e.field == at && e.code == code);
+                assert!(found, "{value} {errors:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn kinds() {
+        let name = Kind::Text { min: 1, max: 5 };
+        check(name, json!(" ab "), Ok(json!("ab")));
+        check(name, json!(""), Err(("/f", "REQUIRED")));
+        check(name, json!("abcdef"), Err(("/f", "TOO_LONG")));
+        check(name, json!("a\u{0}b"), Err(("/f", "PATTERN")));
+        check(name, json!(1), Err(("/f", "INVALID_TYPE")));
+        check(Kind::Login { min: 3, max: 9 }, json!("Ann-1"), Ok(json!("ann-1")));
+        check(Kind::Login { min: 3, max: 9 }, json!("a b c"), Err(("/f", "PATTERN")));
+        check(Kind::Login { min: 3, max: 9 }, json!("an"), Err(("/f", "OUT_OF_RANGE")));
+        check(Kind::Time, json!("2026-01-31T13:00:00+01:00"), Ok(json!("2026-01-31T12:00:00.000Z")));
+        check(Kind::Time, json!("soon"), Err(("/f", "INVALID_VALUE")));
+        check(Kind::Triples { max: 2 }, json!(["{view, logs, a}", "{see, logs, a}"]), Err(("/f/1", "INVALID_VALUE")));
+        check(Kind::Triples { max: 1 }, json!(["{view, logs, a}", "{view, logs, b}"]), Err(("/f", "LIMIT_EXCEEDED")));
+        check(Kind::Services { max: 3 }, json!(["a", "b*", "a"]), Ok(json!(["a", "b*"])));
+        check(Kind::Services { max: 3 }, json!(["a*b"]), Err(("/f/0", "INVALID_VALUE")));
+        check(Kind::Networks { max: 3 }, json!(["10.0.0.0/8", "::1"]), Ok(json!(["10.0.0.0/8", "::1"])));
+        for wrong in ["10.0.0.0/33", "10.0.0", "::1/129", "10.0.0.0/", "10.0.0.0/+8", "1.1.1.1/8/8"] {
+            check(Kind::Networks { max: 3 }, json!([wrong]), Err(("/f/0", "INVALID_VALUE")));
+        }
+        check(
+            Kind::Subject,
+            json!({"type": "externalRole", "id": "ops"}),
+            Ok(json!({"type": "externalRole", "id": "ops"})),
+        );
+        check(Kind::Subject, json!({"type": "user", "id": "ops"}), Err(("/f", "INVALID_VALUE")));
+        check(Kind::Subject, json!({"type": "user", "name": "ops"}), Err(("/f", "UNKNOWN_FIELD")));
+        check(Kind::Labels, json!({"a": 1}), Err(("/f", "INVALID_TYPE")));
+    }
+}

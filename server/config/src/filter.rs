@@ -1,0 +1,364 @@
+//! The filter of a list: the grammar of RFC 7644 section 3.4.2.2, and what it says of an entity.
+
+use std::cmp::Ordering;
+
+use serde_json::{Map, Value};
+
+use crate::json::{shown, time_of, time_text};
+use crate::problem::{Problem, Result};
+
+/// Deepest nesting.
+const DEPTH_MAX: usize = 10;
+/// Most comparisons.
+const TERMS_MAX: usize = 50;
+/// Longest text of a filter, in bytes.
+const BYTES_MAX: usize = 16 << 10;
+
+/// A filter.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Filter {
+    All(Vec<Filter>),
+    Any(Vec<Filter>),
+    Not(Box<Filter>),
+    /// Not null, `""`, `[]` or `{}`.
+    Present(String),
+    Compare(String, Op, Value),
+    In(String, Vec<Value>),
+}
+
+/// A comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Op {
+    Eq,
+    Ne,
+    Contains,
+    Starts,
+    Ends,
+    Gt,
+    Ge,
+    Lt,
+    Le,
+}
+
+const OPS: [(&str, Op); 9] = [
+    ("eq", Op::Eq),
+    ("ne", Op::Ne),
+    ("co", Op::Contains),
+    ("sw", Op::Starts),
+    ("ew", Op::Ends),
+    ("gt", Op::Gt),
+    ("ge", Op::Ge),
+    ("lt", Op::Lt),
+    ("le", Op::Le),
+];
+
+/// Gives what stands at a dotted path. Keys of maps may hold dots themselves, so the rest of a path is tried as one key first.
+pub(crate) fn at<'a>(map: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+    if let Some(value) = map.get(path) {
+        return Some(value);
+    }
+    let (first, rest) = path.split_once('.')?;
+    at(map.get(first)?.as_object()?, rest)
+}
+
+/// Compares as the API orders values: null first, then false, true, numbers, texts by code points.
+pub(crate) fn order(a: &Value, b: &Value) -> Ordering {
+    let class = |v: &Value| match v {
+        Value::Null => 0,
+        Value::Bool(_) => 1,
+        Value::Number(_) => 2,
+        Value::String(_) => 3,
+        Value::Array(_) => 4,
+        Value::Object(_) => 5,
+    };
+    match (a, b) {
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        (Value::Number(x), Value::Number(y)) => match (x.as_i64(), y.as_i64()) {
+            (Some(x), Some(y)) => x.cmp(&y),
+            _ => x.as_f64().unwrap_or(0.0).total_cmp(&y.as_f64().unwrap_or(0.0)),
+        },
+        (Value::String(a), Value::String(b)) => a.cmp(b),
+        (Value::Array(_), Value::Array(_)) | (Value::Object(_), Value::Object(_)) => a.to_string().cmp(&b.to_string()),
+        _ => class(a).cmp(&class(b)),
+    }
+}
+
+impl Filter {
+    /// Says whether an entity passes.
+    pub(crate) fn allows(&self, entity: &Map<String, Value>) -> bool {
+        match self {
+            Self::All(all) => all.iter().all(|f| f.allows(entity)),
+            Self::Any(any) => any.iter().any(|f| f.allows(entity)),
+            Self::Not(inner) => !inner.allows(entity),
+            Self::Present(path) => at(entity, path).is_some_and(|value| match value {
+                Value::Null => false,
+                Value::String(text) => !text.is_empty(),
+                Value::Array(items) => !items.is_empty(),
+                Value::Object(map) => !map.is_empty(),
+                _ => true,
+            }),
+            Self::Compare(path, op, value) => compare(at(entity, path).unwrap_or(&Value::Null), *op, value),
+            Self::In(path, values) => {
+                let found = at(entity, path).unwrap_or(&Value::Null);
+                values.iter().any(|value| compare(found, Op::Eq, value))
+            }
+        }
+    }
+
+    /// All paths that it names.
+    pub(crate) fn paths<'a>(&'a self, into: &mut Vec<&'a str>) {
+        match self {
+            Self::All(list) | Self::Any(list) => list.iter().for_each(|f| f.paths(into)),
+            Self::Not(inner) => inner.paths(into),
+            Self::Present(path) | Self::Compare(path, ..) | Self::In(path, _) => into.push(path),
+        }
+    }
+}
+
+/// A list holds what one of its entries is equal to, contains, and so on.
+fn compare(found: &Value, op: Op, value: &Value) -> bool {
+    if let Value::Array(items) = found {
+        return match op {
+            Op::Ne => !items.iter().any(|item| compare(item, Op::Eq, value)),
+            _ => items.iter().any(|item| compare(item, op, value)),
+        };
+    }
+    let texts = || Some((found.as_str()?, value.as_str()?));
+    let same_class = matches!(
+        (found, value),
+        (Value::String(_), Value::String(_)) | (Value::Number(_), Value::Number(_)) | (Value::Bool(_), Value::Bool(_))
+    );
+    match op {
+        Op::Eq => order(found, value) == Ordering::Equal,
+        Op::Ne => order(found, value) != Ordering::Equal,
+        Op::Contains => texts().is_some_and(|(a, b)| a.contains(b)),
+        Op::Starts => texts().is_some_and(|(a, b)| a.starts_with(b)),
+        Op::Ends => texts().is_some_and(|(a, b)| a.ends_with(b)),
+        Op::Gt => same_class && order(found, value) == Ordering::Greater,
+        Op::Ge => same_class && order(found, value) != Ordering::Less,
+        Op::Lt => same_class && order(found, value) == Ordering::Less,
+        Op::Le => same_class && order(found, value) != Ordering::Greater,
+    }
+}
+
+/// Reads a filter.
+///
+/// # Errors
+/// `INVALID_PARAMETER`, with the place in the text.
+pub(crate) fn parse(text: &str) -> Result<Filter> {
+    if text.len() > BYTES_MAX {
+        return Err(Problem::parameter(format!("`filter` has more than {BYTES_MAX} bytes")));
+    }
+    let mut parser = Parser { text, at: 0, terms: 0 };
+    let filter = parser.any(0)?;
+    parser.space();
+    if parser.at < text.len() {
+        return Err(parser.error("`and`, `or` or the end"));
+    }
+    Ok(filter)
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+    terms: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn space(&mut self) {
+        self.at = self.text.len() - self.rest().trim_start_matches(' ').len();
+    }
+
+    fn error(&self, expected: &str) -> Problem {
+        let found = shown(self.rest().split(' ').next().unwrap_or_default());
+        let found = if found.is_empty() { "the end".to_owned() } else { format!("`{found}`") };
+        Problem::parameter(format!("`filter` has {found} at offset {}; expected {expected}", self.at))
+    }
+
+    fn eat(&mut self, sign: char) -> bool {
+        self.space();
+        let found = self.rest().starts_with(sign);
+        self.at += if found { sign.len_utf8() } else { 0 };
+        found
+    }
+
+    /// Takes a word, and what follows of a path.
+    fn word(&mut self) -> &'a str {
+        self.space();
+        let rest = self.rest();
+        let end = rest.find(|c: char| c.is_whitespace() || "()\",".contains(c)).unwrap_or(rest.len());
+        self.at += end;
+        &rest[..end]
+    }
+
+    /// Takes a keyword if it stands here.
+    fn keyword(&mut self, keyword: &str) -> bool {
+        let before = self.at;
+        if self.word().eq_ignore_ascii_case(keyword) {
+            return true;
+        }
+        self.at = before;
+        false
+    }
+
+    fn any(&mut self, depth: usize) -> Result<Filter> {
+        let mut list = vec![self.all(depth)?];
+        while self.keyword("or") {
+            list.push(self.all(depth)?);
+        }
+        Ok(if list.len() == 1 { list.remove(0) } else { Filter::Any(list) })
+    }
+
+    fn all(&mut self, depth: usize) -> Result<Filter> {
+        let mut list = vec![self.one(depth)?];
+        while self.keyword("and") {
+            list.push(self.one(depth)?);
+        }
+        Ok(if list.len() == 1 { list.remove(0) } else { Filter::All(list) })
+    }
+
+    fn one(&mut self, depth: usize) -> Result<Filter> {
+        if depth > DEPTH_MAX {
+            return Err(Problem::parameter(format!("`filter` is nested deeper than {DEPTH_MAX}")));
+        }
+        if self.keyword("not") {
+            return Ok(Filter::Not(Box::new(self.one(depth + 1)?)));
+        }
+        if self.eat('(') {
+            let inner = self.any(depth + 1)?;
+            return if self.eat(')') { Ok(inner) } else { Err(self.error("`)`")) };
+        }
+        self.terms += 1;
+        if self.terms > TERMS_MAX {
+            return Err(Problem::parameter(format!("`filter` has more than {TERMS_MAX} comparisons")));
+        }
+        self.term()
+    }
+
+    fn term(&mut self) -> Result<Filter> {
+        let path = self.word().to_owned();
+        if path.is_empty() {
+            return Err(self.error("a field"));
+        }
+        self.space();
+        let before = self.at;
+        let op = self.word().to_ascii_lowercase();
+        if op == "pr" {
+            return Ok(Filter::Present(path));
+        }
+        if op == "in" {
+            return self.list(path);
+        }
+        let Some((_, op)) = OPS.iter().find(|(word, _)| *word == op) else {
+            self.at = before;
+            return Err(self.error("eq, ne, co, sw, ew, gt, ge, lt, le, in or pr"));
+        };
+        let value = self.value(&path)?;
+        Ok(Filter::Compare(path, *op, value))
+    }
+
+    fn list(&mut self, path: String) -> Result<Filter> {
+        if !self.eat('(') {
+            return Err(self.error("`(`"));
+        }
+        let mut values = Vec::new();
+        loop {
+            values.push(self.value(&path)?);
+            if self.eat(')') {
+                return Ok(Filter::In(path, values));
+            }
+            if !self.eat(',') {
+                return Err(self.error("`,` or `)`"));
+            }
+        }
+    }
+
+    fn value(&mut self, path: &str) -> Result<Value> {
+        self.space();
+        let before = self.at;
+        let value = if self.rest().starts_with('"') {
+            let mut values = serde_json::Deserializer::from_str(self.rest()).into_iter::<Value>();
+            let value = values.next().and_then(Result::ok);
+            self.at += values.byte_offset();
+            value
+        } else {
+            serde_json::from_str(self.word()).ok().filter(|v: &Value| !v.is_array() && !v.is_object())
+        };
+        value.map(|value| typed(path, value)).ok_or_else(|| {
+            self.at = before;
+            self.error("a text in quotes, a number, true, false or null")
+        })
+    }
+}
+
+/// Puts a time into the form in which entities show it, so that texts compare as times do.
+pub(crate) fn typed(path: &str, value: Value) -> Value {
+    if !path.ends_with("At") {
+        return value;
+    }
+    let time = value.as_str().and_then(time_of);
+    time.map_or(value, |ms| Value::String(time_text(ms)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn meaning() {
+        let Value::Object(entity) = json!({
+            "name": "Cart", "n": 5, "on": true, "none": null, "tags": ["a", "b"], "empty": [],
+            "labels": {"team": "shop", "k8s.io/name": "x"}, "createdAt": "2026-01-31T12:00:00.000Z",
+        }) else {
+            panic!("an object")
+        };
+        let check = |text: &str, yes: bool| assert_eq!(parse(text).unwrap().allows(&entity), yes, "{text}");
+        check(r#"name eq "Cart""#, true);
+        check(r#"name eq "cart""#, false);
+        check(r#"name NE "cart" AND n ge 5"#, true);
+        check("n gt 5 or on eq true", true);
+        check("not (n gt 5 or on eq true)", false);
+        check(r#"name sw "Ca" and name ew "rt" and name co "ar""#, true);
+        check(r#"tags eq "b""#, true);
+        check(r#"tags ne "b""#, false);
+        check("empty pr", false);
+        check("tags pr and not none pr and not nothing pr", true);
+        check(r#"labels.team eq "shop" and labels.k8s.io/name eq "x""#, true);
+        check(r#"createdAt gt "2026-01-31T12:59:00+01:00""#, true);
+        check(r#"createdAt le "2026-01-31T12:00:00Z""#, true);
+        check(r#"name in ("Dart","Cart")"#, true);
+        check("n in (1, 2)", false);
+        check("none eq null", true);
+        check(r#"n gt "4""#, false);
+        check("n eq 1 or n eq 5 and on eq true", true);
+        check("n eq 5 or n eq 5 and on eq false", true);
+    }
+
+    #[test]
+    fn what_is_no_filter() {
+        let check = |text: &str, part: &str| {
+            let error = parse(text).expect_err(text);
+            assert!(error.detail.contains(part), "{text}: {}", error.detail);
+        };
+        check("", "the end at offset 0; expected a field");
+        check("name", "expected eq");
+        check("name like \"x\"", "`like` at offset 5");
+        check("name eq", "expected a text");
+        check("name eq x", "expected a text");
+        check("name eq \"x", "expected a text");
+        check("name eq \"x\" and", "expected a field");
+        check("(name eq \"x\"", "expected `)`");
+        check("name eq \"x\" y", "expected `and`");
+        check("name in (\"x\"", "expected `,`");
+        check(&format!("{}n eq 1{}", "(".repeat(30), ")".repeat(30)), "nested deeper");
+        check(&vec!["n eq 1"; 51].join(" or "), "more than 50");
+        check(&" ".repeat(20 << 10), "more than 16384 bytes");
+        check("name eq {}", "expected a text");
+    }
+}

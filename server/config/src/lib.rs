@@ -1,0 +1,37 @@
+//! Configuration: one contract for every family of entities (`config-api` section 1), over SQL.
+//!
+//! A family is data (`families`): its fields, rules, references, right, and a file of its own. Everything that can be
+//! asked of it is here once: `document` reads and lists (`query`, `filter`), `change` makes one change within a
+//! transaction with its references, history and audit row, `many` makes many, `answered` repeats answers of requests
+//! that name themselves, `audit` keeps a chain of who did what.
+//!
+//! Invariants: no HTTP (the API maps a [`Problem`]); one request is one transaction; what is secret is never in an
+//! answer, a history or an audit row.
+
+mod answered;
+mod audit;
+mod change;
+mod db;
+mod document;
+pub mod families;
+mod family;
+mod fields;
+mod filter;
+pub mod json;
+mod many;
+mod problem;
+mod query;
+
+pub use answered::{Begun, Named};
+pub use audit::{AuditEvent, AuditQuery, Verified};
+pub use change::{Condition, Done, Op, Sealer, System};
+pub use db::{migrate, open_pool};
+pub use document::{Config, Entity, Page, Place};
+pub use family::{Caller, Family, Hook, Link, OnDelete};
+pub use fields::{Field, Kind, Mode};
+pub use many::{Failed, ImportMode, Imported};
+pub use problem::{FieldError, Problem, ProblemKind, Result};
+pub use query::ListQuery;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,349 @@
+//! Many changes at once: all or nothing (put, import), or each by itself (delete, update).
+
+use serde_json::{Map, Value, json};
+use sqlx::Row;
+
+use crate::change::{Condition, Done, Op, Reading, System, Work, next_revision};
+use crate::db::{self, Writing};
+use crate::document::{Config, Entity, Place, diff, find};
+use crate::family::Caller;
+use crate::fields::Mode;
+use crate::problem::{Problem, ProblemKind, Result};
+use crate::query::ListQuery;
+
+/// Most items of a call.
+const ITEMS_MAX: usize = 10_000;
+
+/// An item that could not be changed.
+#[derive(Debug, Clone)]
+pub struct Failed {
+    /// Its id.
+    pub id: String,
+    /// Why.
+    pub problem: Problem,
+}
+
+/// What an import does with what is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImportMode {
+    /// Creates and replaces.
+    Upsert,
+    /// Creates only.
+    Create,
+    /// Creates, replaces, and deletes what the body lacks.
+    Replace,
+}
+
+/// What an import did.
+#[derive(Debug, Clone, Default)]
+pub struct Imported {
+    /// New entities.
+    pub created: usize,
+    /// Changed ones.
+    pub updated: usize,
+    /// Those that went.
+    pub deleted: usize,
+    /// Those that were so already.
+    pub unchanged: usize,
+    /// One for each that changed: `{op, id, name, diff}`.
+    pub changes: Vec<Value>,
+    /// Id and ETag of each item.
+    pub items: Vec<Value>,
+}
+
+impl Imported {
+    fn note(&mut self, place: &Place, done: &Done) {
+        let Some(entity) = done.after.as_ref().or(done.before.as_ref()) else { return };
+        if done.after.is_some() {
+            self.items.push(json!({"id": entity.id, "etag": entity.etag()}));
+        }
+        let op = match (&done.before, &done.after) {
+            _ if !done.changed => {
+                self.unchanged += 1;
+                return;
+            }
+            (None, _) => {
+                self.created += 1;
+                "create"
+            }
+            (Some(_), Some(_)) => {
+                self.updated += 1;
+                "update"
+            }
+            (Some(_), None) => {
+                self.deleted += 1;
+                "delete"
+            }
+        };
+        let body = |e: &Option<Entity>| e.as_ref().map(|e| e.body.clone()).unwrap_or_default();
+        let diff = diff(&body(&done.before), &body(&done.after));
+        self.changes
+            .push(json!({"op": op, "id": entity.id, "name": place.family.title_of(&entity.body), "diff": diff}));
+    }
+}
+
+fn bounded(count: usize, what: &str) -> Result<()> {
+    if count > ITEMS_MAX {
+        let text = format!("must have at most {ITEMS_MAX} entries, has {count}");
+        return Err(Problem::field(format!("/{what}"), "LIMIT_EXCEEDED", text));
+    }
+    Ok(())
+}
+
+impl Config {
+    /// Creates or replaces many; what is not named stays. All or nothing.
+    ///
+    /// # Errors
+    /// Those of the first item that cannot be, below `/items/<n>`.
+    pub async fn put_many(&self, place: &Place, caller: &Caller, items: Vec<Value>, dry_run: bool) -> Result<Imported> {
+        self.import(place, caller, items, ImportMode::Upsert, Reading::Strict, None, dry_run).await
+    }
+
+    /// Takes in what an export gave.
+    ///
+    /// # Errors
+    /// As [`Self::put_many`].
+    pub async fn import_many(
+        &self,
+        place: &Place,
+        caller: &Caller,
+        items: Vec<Value>,
+        mode: ImportMode,
+        within: Option<&ListQuery>,
+        dry_run: bool,
+    ) -> Result<Imported> {
+        self.import(place, caller, items, mode, Reading::Lenient, within, dry_run).await
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one call with two faces")]
+    async fn import(
+        &self,
+        place: &Place,
+        caller: &Caller,
+        items: Vec<Value>,
+        mode: ImportMode,
+        reading: Reading,
+        within: Option<&ListQuery>,
+        dry_run: bool,
+    ) -> Result<Imported> {
+        bounded(items.len(), "items")?;
+        let result = self.try_import(place, caller, items, mode, reading, within, dry_run).await;
+        if let (Err(problem), false) = (&result, dry_run) {
+            self.audit_refused(place.family, caller, "UPDATE", None, problem).await;
+        }
+        result
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one call with two faces")]
+    async fn try_import(
+        &self,
+        place: &Place,
+        caller: &Caller,
+        items: Vec<Value>,
+        mode: ImportMode,
+        reading: Reading,
+        within: Option<&ListQuery>,
+        dry_run: bool,
+    ) -> Result<Imported> {
+        // Secrets are hashed before the transaction: the lock is not held meanwhile.
+        let mut prepared = Vec::with_capacity(items.len());
+        for (n, item) in items.into_iter().enumerate() {
+            let below = format!("/items/{n}");
+            let Value::Object(mut body) = item else {
+                return Err(Problem::field(below, "INVALID_TYPE", "must be an object"));
+            };
+            let id = match body.remove("id") {
+                None | Some(Value::Null) => None,
+                Some(Value::String(id)) if uuid::Uuid::try_parse(&id).is_ok() => Some(id),
+                Some(_) => {
+                    return Err(Problem::field(format!("{below}/id"), "INVALID_VALUE", "must be an id (a UUID)"));
+                }
+            };
+            let op = Op::Create { id, body };
+            let sealed = self.sealed(place.family, op, System::default()).await.map_err(|p| p.below(&below))?;
+            prepared.push(sealed);
+        }
+        let mut tx = db::begin(&self.pool).await?;
+        let now_ms = self.clock.now_ms();
+        let mut imported = Imported::default();
+        let mut named = std::collections::HashSet::new();
+        for (n, (op, system)) in prepared.into_iter().enumerate() {
+            let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading };
+            let below = format!("/items/{n}");
+            let done = work.put_item(place, op, system, mode).await.map_err(|p| p.below(&below))?;
+            named.extend(done.after.as_ref().map(|e| e.id.clone()));
+            imported.note(place, &done);
+        }
+        if mode == ImportMode::Replace {
+            for id in self.lacking(&mut tx, place, caller, within, &named).await? {
+                let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading };
+                let done = work.apply(place, Op::Delete { id, condition: Condition::None }, System::default()).await?;
+                imported.note(place, &done);
+            }
+        }
+        if dry_run {
+            tx.rollback().await?;
+            return Ok(imported);
+        }
+        let changed = !imported.changes.is_empty();
+        let revision = if changed { Some(next_revision(&mut tx).await?) } else { None };
+        tx.commit().await?;
+        self.tell(revision);
+        Ok(imported)
+    }
+
+    /// Ids of entities that the body lacks.
+    async fn lacking(
+        &self,
+        tx: &mut Writing,
+        place: &Place,
+        caller: &Caller,
+        within: Option<&ListQuery>,
+        named: &std::collections::HashSet<String>,
+    ) -> Result<Vec<String>> {
+        let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ?", Entity::COLUMNS);
+        let rows = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(place.family.name).bind(&place.owner);
+        let mut ids = Vec::new();
+        for row in rows.fetch_all(&mut **tx).await? {
+            let entity = Entity::read(&row)?;
+            let wanted = within.is_none_or(|query| query.wants(place.family, &entity.shown()));
+            let may = caller.rights.covers(&place.family.write_triple(&(place.family.service)(&entity.body)));
+            if wanted && may && entity.managed_by != "builtin" && !named.contains(&entity.id) {
+                ids.push(entity.id);
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Deletes many, each by itself.
+    ///
+    /// # Errors
+    /// Of the call as a whole; those of single items are in the answer.
+    pub async fn delete_many(
+        &self,
+        place: &Place,
+        caller: &Caller,
+        ids: Vec<String>,
+        dry_run: bool,
+    ) -> Result<(Vec<String>, Vec<Failed>)> {
+        let ops = ids.into_iter().map(|id| Op::Delete { id, condition: Condition::None });
+        self.each(place, caller, ops.collect(), dry_run).await
+    }
+
+    /// Changes many, each by itself.
+    ///
+    /// # Errors
+    /// As [`Self::delete_many`].
+    pub async fn update_many(
+        &self,
+        place: &Place,
+        caller: &Caller,
+        ids: Vec<String>,
+        patch: Map<String, Value>,
+        dry_run: bool,
+    ) -> Result<(Vec<String>, Vec<Failed>)> {
+        let secret = place.family.fields.iter().find(|f| f.mode == Mode::WriteOnly && patch.contains_key(f.name));
+        if let Some(field) = secret {
+            let text = "one secret is not set for many";
+            return Err(Problem::field(format!("/patch/{}", field.name), "UNSUPPORTED", text));
+        }
+        let op = |id| Op::Patch { id, patch: patch.clone(), condition: Condition::None };
+        self.each(place, caller, ids.into_iter().map(op).collect(), dry_run).await
+    }
+
+    async fn each(
+        &self,
+        place: &Place,
+        caller: &Caller,
+        ops: Vec<Op>,
+        dry_run: bool,
+    ) -> Result<(Vec<String>, Vec<Failed>)> {
+        if ops.is_empty() {
+            return Err(Problem::field("/ids", "REQUIRED", "must name at least one"));
+        }
+        bounded(ops.len(), "ids")?;
+        let (mut done, mut failed) = (Vec::new(), Vec::new());
+        for op in ops {
+            let id = match &op {
+                Op::Delete { id, .. } | Op::Patch { id, .. } => id.clone(),
+                _ => continue,
+            };
+            match self.change(place, caller, op, System::default(), dry_run).await {
+                Ok(_) => done.push(id),
+                Err(problem) if matches!(problem.kind, ProblemKind::Busy | ProblemKind::Internal) => {
+                    return Err(problem);
+                }
+                Err(problem) => failed.push(Failed { id, problem }),
+            }
+        }
+        Ok((done, failed))
+    }
+
+    /// Finds the ids that a filter names, for a change of many.
+    ///
+    /// # Errors
+    /// `LIMIT_EXCEEDED` when they are too many.
+    pub async fn ids_of(&self, place: &Place, query: &ListQuery, caller: &Caller) -> Result<Vec<String>> {
+        let query = ListQuery { limit: ITEMS_MAX, fields: Some(Vec::new()), ..query.clone() };
+        let page = self.list(place, &query, caller).await?;
+        bounded(page.items.len() + usize::from(page.next_cursor.is_some()), "filter")?;
+        let id = |map: &Map<String, Value>| map.get("id").and_then(Value::as_str).map(str::to_owned);
+        Ok(page.items.iter().filter_map(id).collect())
+    }
+
+    /// Gives all entities that match, as an import takes them.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`.
+    pub async fn export(&self, place: &Place, query: &ListQuery, caller: &Caller) -> Result<Value> {
+        let query = ListQuery { limit: usize::MAX - 1, count: false, ..query.clone() };
+        let page = self.list(place, &query, caller).await?;
+        Ok(json!({"format": "quiver/1", "family": place.family.name, "items": page.items}))
+    }
+}
+
+impl Work<'_> {
+    /// Creates an item, or replaces the one with its id or its unique fields.
+    async fn put_item(&mut self, place: &Place, op: Op, system: System, mode: ImportMode) -> Result<Done> {
+        let Op::Create { id, body } = op else { return Err(Problem::internal("an item is an entity")) };
+        let found = match &id {
+            Some(id) if find(self.db, place.family.name, id).await?.is_some() => Some(id.clone()),
+            _ if self.reading == Reading::Lenient => self.same_names(place, &body).await?,
+            _ => None,
+        };
+        match found {
+            Some(id) if mode == ImportMode::Create => {
+                let text = format!("there is one already: `{id}`");
+                Err(Problem::new(ProblemKind::Conflict, "DUPLICATE", text))
+            }
+            Some(id) => {
+                // What is built in is the same in every installation: it may stand in an import as it is.
+                let present = find(self.db, place.family.name, &id).await?;
+                if let Some(present) = present.filter(|p| self.reading == Reading::Lenient && p.managed_by == "builtin")
+                {
+                    return Ok(Done {
+                        action: "UPDATE",
+                        before: Some(present.clone()),
+                        after: Some(present),
+                        changed: false,
+                    });
+                }
+                self.apply(place, Op::Replace { id, body, condition: Condition::None }, system).await
+            }
+            None => self.apply(place, Op::Create { id, body }, system).await,
+        }
+    }
+
+    /// Finds the entity that has the same unique fields.
+    async fn same_names(&mut self, place: &Place, body: &Map<String, Value>) -> Result<Option<String>> {
+        for fields in place.family.unique {
+            let values: Vec<&Value> = fields.iter().map(|f| body.get(*f).unwrap_or(&Value::Null)).collect();
+            let sql = "SELECT id FROM entity_key WHERE family = ? AND owner = ? AND fields = ? AND value = ?";
+            let row = sqlx::query(sql).bind(place.family.name).bind(&place.owner).bind(fields.join(","));
+            if let Some(row) = row.bind(json!(values).to_string()).fetch_optional(&mut *self.db).await? {
+                return Ok(Some(row.try_get(0)?));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,150 @@
+//! What can be wrong with a request, as `config-api` section 1.5 words it. The API maps [`ProblemKind`] to a status.
+
+use serde_json::{Map, Value, json};
+
+/// Most field errors that one problem lists.
+const ERRORS_MAX: usize = 100;
+
+/// The family of a problem; each has one HTTP status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// 400: cannot be read.
+    Malformed,
+    /// 401: nobody is let in so.
+    Unauthenticated,
+    /// 403: the right lacks.
+    Forbidden,
+    /// 404.
+    NotFound,
+    /// 409: contradicts what is there.
+    Conflict,
+    /// 412: a condition of the request does not hold.
+    Precondition,
+    /// 413: larger than allowed.
+    TooLarge,
+    /// 422: can be read and is not valid.
+    Invalid,
+    /// 429: too often.
+    Limited,
+    /// 503: the store is busy or gone.
+    Busy,
+    /// 500: a fault of ours.
+    Internal,
+}
+
+/// One field that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldError {
+    /// JSON Pointer.
+    pub field: String,
+    /// Stable word.
+    pub code: &'static str,
+    /// For people.
+    pub message: String,
+}
+
+impl FieldError {
+    /// Makes one.
+    pub fn new(field: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
+        Self { field: field.into(), code, message: message.into() }
+    }
+}
+
+/// Why a request was refused.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{detail}")]
+pub struct Problem {
+    /// Its status.
+    pub kind: ProblemKind,
+    /// Stable word.
+    pub code: &'static str,
+    /// For people.
+    pub detail: String,
+    /// All fields that are wrong.
+    pub errors: Vec<FieldError>,
+    /// More members of the problem object.
+    pub more: Map<String, Value>,
+    /// For the log only.
+    pub cause: Option<String>,
+}
+
+/// Result with a [`Problem`].
+pub type Result<T, E = Problem> = std::result::Result<T, E>;
+
+impl Problem {
+    /// Makes a problem.
+    pub fn new(kind: ProblemKind, code: &'static str, detail: impl Into<String>) -> Self {
+        Self { kind, code, detail: detail.into(), errors: Vec::new(), more: Map::new(), cause: None }
+    }
+
+    /// A parameter that cannot be.
+    pub fn parameter(detail: impl Into<String>) -> Self {
+        Self::new(ProblemKind::Malformed, "INVALID_PARAMETER", detail)
+    }
+
+    /// An id that names nothing, or nothing that the caller may see.
+    pub fn not_found(id: &str) -> Self {
+        Self::new(ProblemKind::NotFound, "NOT_FOUND", format!("nothing has the id `{}`", crate::json::shown(id)))
+    }
+
+    /// A right that lacks; `required` is the triple.
+    pub fn forbidden(required: &str) -> Self {
+        let text = format!("this needs the right {required}");
+        Self::new(ProblemKind::Forbidden, "FORBIDDEN", text).with("required", json!(required))
+    }
+
+    /// Fields that are wrong.
+    pub fn invalid(mut errors: Vec<FieldError>) -> Self {
+        let detail = match &errors[..] {
+            [one] => format!("{}: {}", one.field, one.message),
+            many => format!("{} fields are invalid", many.len()),
+        };
+        errors.truncate(ERRORS_MAX);
+        Self { errors, ..Self::new(ProblemKind::Invalid, "VALIDATION_FAILED", detail) }
+    }
+
+    /// One field that is wrong.
+    pub fn field(field: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
+        Self::invalid(vec![FieldError::new(field, code, message)])
+    }
+
+    /// A fault of ours.
+    pub fn internal(cause: impl ToString) -> Self {
+        let cause = Some(cause.to_string());
+        Self { cause, ..Self::new(ProblemKind::Internal, "INTERNAL", "internal error") }
+    }
+
+    /// Adds a member.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: Value) -> Self {
+        self.more.insert(key.to_owned(), value);
+        self
+    }
+
+    /// Puts what it says below a place of the body: `/items/3`.
+    #[must_use]
+    pub fn below(mut self, place: &str) -> Self {
+        for error in &mut self.errors {
+            error.field = format!("{place}{}", error.field);
+        }
+        self
+    }
+}
+
+impl From<sqlx::Error> for Problem {
+    fn from(error: sqlx::Error) -> Self {
+        let passing = match &error {
+            // SQLITE_BUSY 5, SQLITE_LOCKED 6, SQLITE_FULL 13, in the low byte of the extended code.
+            sqlx::Error::Database(e) => {
+                e.code().and_then(|c| c.parse::<u32>().ok()).is_some_and(|c| [5, 6, 13].contains(&(c & 0xff)))
+            }
+            sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Io(_) => true,
+            _ => false,
+        };
+        if passing {
+            let busy = Self::new(ProblemKind::Busy, "STORE_BUSY", "the configuration store is busy; try again");
+            return Self { cause: Some(error.to_string()), ..busy };
+        }
+        Self::internal(error)
+    }
+}

@@ -1,0 +1,227 @@
+//! Parameters of a list, and its pages.
+
+use std::cmp::Ordering;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Map, Value, json};
+
+use crate::family::Family;
+use crate::filter::{self, Filter, Op, order, typed};
+use crate::json::shown;
+use crate::problem::{Problem, ProblemKind, Result};
+
+/// Most entries of a page.
+const LIMIT_MAX: usize = 1000;
+/// Entries of a page when nothing is said.
+const LIMIT: usize = 100;
+/// Most fields to sort by, or to return.
+const FIELDS_MAX: usize = 50;
+
+/// What a list is asked for.
+#[derive(Debug, Clone)]
+pub struct ListQuery {
+    pub(crate) filter: Option<Filter>,
+    pub(crate) contains: Option<String>,
+    pub(crate) sort: Vec<(String, bool)>,
+    pub(crate) fields: Option<Vec<String>>,
+    pub(crate) count: bool,
+    pub(crate) limit: usize,
+    pub(crate) after: Option<(Vec<Value>, String)>,
+    /// What a cursor is bound to.
+    pub(crate) bound: String,
+}
+
+impl ListQuery {
+    /// Reads parameters; those in `other` are the caller's to read.
+    ///
+    /// # Errors
+    /// `INVALID_PARAMETER`, `CURSOR_MISMATCH`.
+    pub fn parse(family: &Family, parameters: &[(String, String)], other: &[&str]) -> Result<Self> {
+        let mut query = Self {
+            filter: None,
+            contains: None,
+            sort: Vec::new(),
+            fields: None,
+            count: false,
+            limit: LIMIT,
+            after: None,
+            bound: String::new(),
+        };
+        let (mut all, mut cursor) = (Vec::new(), None);
+        let mut any: Vec<(String, Vec<Value>)> = Vec::new();
+        let mut seen: Vec<&str> = Vec::new();
+        for (key, value) in parameters.iter().filter(|(key, _)| !other.contains(&key.as_str())) {
+            let once = matches!(key.as_str(), "limit" | "cursor" | "sort" | "filter" | "q" | "fields" | "count");
+            if once && seen.contains(&key.as_str()) {
+                return Err(Problem::parameter(format!("`{key}` stands twice")));
+            }
+            seen.push(key);
+            match key.as_str() {
+                "limit" => query.limit = limit(value)?,
+                "cursor" => cursor = Some(value),
+                "sort" => query.sort = sort(family, value)?,
+                "filter" => all.push(filter::parse(value)?),
+                "q" => query.contains = Some(value.to_lowercase()),
+                "fields" => query.fields = Some(paths(family, value)?),
+                "count" => query.count = flag("count", value)?,
+                path if family.can_be_read(path) => {
+                    let value = typed(path, shorthand(value));
+                    match any.iter_mut().find(|(p, _)| p == path) {
+                        Some((_, values)) => values.push(value),
+                        None => any.push((path.to_owned(), vec![value])),
+                    }
+                }
+                other => return Err(Problem::parameter(format!("unknown parameter `{}`", shown(other)))),
+            }
+        }
+        for (path, values) in any {
+            let either = values.into_iter().flat_map(|v| {
+                // `version=7` may mean the text as well as the number.
+                let text = (!v.is_string()).then(|| Filter::Compare(path.clone(), Op::Eq, json!(v.to_string())));
+                [Some(Filter::Compare(path.clone(), Op::Eq, v)), text].into_iter().flatten()
+            });
+            all.push(Filter::Any(either.collect()));
+        }
+        query.filter = (!all.is_empty()).then_some(Filter::All(all));
+        if let Some(filter) = &query.filter {
+            let mut named = Vec::new();
+            filter.paths(&mut named);
+            if let Some(unknown) = named.into_iter().find(|p| !family.can_be_read(p)) {
+                return Err(Problem::parameter(format!("unknown field `{}` in `filter`", shown(unknown))));
+            }
+        }
+        if query.sort.is_empty() {
+            query.sort = vec![(if family.has_name { "name" } else { family.title }.to_owned(), false)];
+        }
+        query.bound = query.digest(family);
+        query.after = cursor.map(|text| query.read_cursor(text)).transpose()?;
+        Ok(query)
+    }
+
+    fn digest(&self, family: &Family) -> String {
+        let text = format!("{} {:?} {:?} {:?}", family.name, self.filter, self.contains, self.sort);
+        URL_SAFE_NO_PAD.encode(&digest(&SHA256, text.as_bytes()).as_ref()[..12])
+    }
+
+    fn read_cursor(&self, text: &str) -> Result<(Vec<Value>, String)> {
+        let wrong = || Problem::new(ProblemKind::Malformed, "CURSOR_MISMATCH", "the cursor is not one of this list");
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| wrong())?;
+        let (bound, keys, id): (String, Vec<Value>, String) = serde_json::from_slice(&bytes).map_err(|_| wrong())?;
+        if bound != self.bound || keys.len() != self.sort.len() {
+            return Err(wrong());
+        }
+        Ok((keys, id))
+    }
+
+    /// The keys that an entity is sorted by.
+    pub(crate) fn keys(&self, entity: &Map<String, Value>) -> Vec<Value> {
+        self.sort.iter().map(|(path, _)| filter::at(entity, path).cloned().unwrap_or(Value::Null)).collect()
+    }
+
+    /// Compares two entities by keys and id.
+    pub(crate) fn order(&self, a: (&[Value], &str), b: (&[Value], &str)) -> Ordering {
+        for ((x, y), (_, descending)) in a.0.iter().zip(b.0).zip(&self.sort) {
+            let by_key = if *descending { order(y, x) } else { order(x, y) };
+            if by_key != Ordering::Equal {
+                return by_key;
+            }
+        }
+        a.1.cmp(b.1)
+    }
+
+    /// Says whether an entity lies behind the cursor.
+    pub(crate) fn is_behind(&self, keys: &[Value], id: &str) -> bool {
+        let Some((at, last)) = &self.after else { return true };
+        self.order((keys, id), (at, last)) == Ordering::Greater
+    }
+
+    /// Says whether an entity is asked for.
+    pub(crate) fn wants(&self, family: &Family, entity: &Map<String, Value>) -> bool {
+        let text = |field: &str| entity.get(field).and_then(Value::as_str).unwrap_or_default().to_lowercase();
+        let found = self.contains.as_ref().is_none_or(|q| {
+            [family.title, "name", "displayName", "description"].iter().any(|field| text(field).contains(q))
+        });
+        found && self.filter.as_ref().is_none_or(|f| f.allows(entity))
+    }
+
+    /// The cursor behind an entity.
+    pub(crate) fn cursor(&self, keys: &[Value], id: &str) -> String {
+        URL_SAFE_NO_PAD.encode(json!([self.bound, keys, id]).to_string())
+    }
+
+    /// Cuts an entity to the fields that are asked for.
+    pub(crate) fn cut(&self, entity: Map<String, Value>) -> Map<String, Value> {
+        match &self.fields {
+            None => entity,
+            Some(paths) => cut(&entity, paths),
+        }
+    }
+}
+
+/// Keeps `id` and what stands at some paths.
+fn cut(entity: &Map<String, Value>, paths: &[String]) -> Map<String, Value> {
+    let mut kept = Map::new();
+    kept.insert("id".to_owned(), entity.get("id").cloned().unwrap_or(Value::Null));
+    for path in paths {
+        let Some(value) = filter::at(entity, path) else { continue };
+        // A path that is a key of a map with dots in it stays one key.
+        let (first, rest) = path.split_once('.').map_or((path.as_str(), None), |(a, b)| (a, Some(b)));
+        match rest {
+            None => {
+                kept.insert(first.to_owned(), value.clone());
+            }
+            Some(rest) => {
+                if let Value::Object(inner) = kept.entry(first).or_insert_with(|| json!({})) {
+                    inner.insert(rest.to_owned(), value.clone());
+                }
+            }
+        }
+    }
+    kept
+}
+
+fn limit(text: &str) -> Result<usize> {
+    let number = text.parse().ok().filter(|n| (1..=LIMIT_MAX).contains(n) && !text.starts_with('+'));
+    number.ok_or_else(|| Problem::parameter(format!("`limit` must be a number from 1 to {LIMIT_MAX}")))
+}
+
+/// Reads `true` or `false`.
+pub(crate) fn flag(name: &str, text: &str) -> Result<bool> {
+    match text {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(Problem::parameter(format!("`{name}` must be true or false"))),
+    }
+}
+
+fn sort(family: &Family, text: &str) -> Result<Vec<(String, bool)>> {
+    let list = text.split(',').map(|part| match part.trim().strip_prefix('-') {
+        Some(field) => (field.to_owned(), true),
+        None => (part.trim().to_owned(), false),
+    });
+    let list: Vec<(String, bool)> = list.take(FIELDS_MAX + 1).collect();
+    match list.iter().find(|(field, _)| !family.can_be_read(field)) {
+        Some((unknown, _)) => Err(Problem::parameter(format!("unknown field `{}` in `sort`", shown(unknown)))),
+        None if list.len() > FIELDS_MAX => Err(Problem::parameter("`sort` names too many fields")),
+        None => Ok(list),
+    }
+}
+
+fn paths(family: &Family, text: &str) -> Result<Vec<String>> {
+    let list: Vec<String> = text.split(',').map(|p| p.trim().to_owned()).take(FIELDS_MAX + 1).collect();
+    match list.iter().find(|path| !family.can_be_read(path)) {
+        Some(unknown) => Err(Problem::parameter(format!("unknown field `{}` in `fields`", shown(unknown)))),
+        None if list.len() > FIELDS_MAX => Err(Problem::parameter("`fields` names too many fields")),
+        None => Ok(list),
+    }
+}
+
+/// A value without quotes: what is a number, true, false or null is meant as one.
+fn shorthand(text: &str) -> Value {
+    match serde_json::from_str(text) {
+        Ok(value @ (Value::Bool(_) | Value::Number(_) | Value::Null)) => value,
+        _ => Value::String(text.to_owned()),
+    }
+}

@@ -1,0 +1,341 @@
+//! The contract, family by family.
+
+use super::*;
+
+/// A body that a family takes, and another one: the n-th of its kind.
+fn sample(family: &Family, n: usize) -> Option<Value> {
+    Some(match family.name {
+        "rbac/roles" => json!({"name": format!("role {n:04}"), "permissions": ["{view, logs, cart}"]}),
+        "rbac/users" => json!({"username": format!("user-{n:04}")}),
+        "rbac/service-accounts" => json!({"clientId": format!("client-{n:04}")}),
+        "rbac/groups" => json!({"name": format!("group {n:04}")}),
+        // These name others: they have tests of their own.
+        _ => return None,
+    })
+}
+
+fn families() -> impl Iterator<Item = &'static Family> {
+    FAMILIES.iter().copied().filter(|f| sample(f, 0).is_some())
+}
+
+#[tokio::test]
+async fn create_read_change_delete() {
+    let fx = fixture().await;
+    fx.admin().await;
+    for family in families() {
+        let entity = fx.create(family, sample(family, 1).unwrap()).await.unwrap();
+        let place = Place::of(family);
+        let read = fx.config.get(&place, &entity.id, &Caller::system()).await.unwrap();
+        assert_eq!((read.version, read.etag().as_str()), (1, "\"1\""));
+        let shown = read.shown();
+        assert_eq!(shown["createdAt"], "2027-01-15T08:00:00.000Z");
+        // As it is shown it may be sent back: nothing changes.
+        let same = Op::Replace { id: entity.id.clone(), body: shown.clone(), condition: Condition::Versions(vec![1]) };
+        assert!(!fx.op(family, same).await.unwrap().changed);
+        let done = fx.op(family, patch(&entity.id, json!({"labels": {"a": "1", "b": "2"}}))).await.unwrap();
+        assert_eq!(done.after.as_ref().unwrap().version, 2);
+        let done = fx.op(family, patch(&entity.id, json!({"labels": {"a": null}, "description": "x"}))).await.unwrap();
+        assert_eq!(done.after.as_ref().unwrap().body["labels"], json!({"b": "2"}));
+        let done = fx.op(family, patch(&entity.id, json!({"description": null}))).await.unwrap();
+        assert_eq!(done.after.as_ref().unwrap().body["description"], "");
+        let stale = Op::Patch {
+            id: entity.id.clone(),
+            patch: map(json!({"description": "y"})),
+            condition: Condition::Versions(vec![1]),
+        };
+        let problem = fx.op(family, stale).await.unwrap_err();
+        assert_eq!((problem.code, &problem.more["etag"]), ("VERSION_CONFLICT", &json!("\"4\"")));
+        let duplicate = fx.create(family, sample(family, 1).unwrap()).await.unwrap_err();
+        assert_eq!((duplicate.code, duplicate.kind), ("DUPLICATE", ProblemKind::Conflict));
+        fx.op(family, delete(&entity.id)).await.unwrap();
+        assert_eq!(fx.op(family, delete(&entity.id)).await.unwrap_err().code, "NOT_FOUND");
+        let back = fx.op(family, Op::Restore { id: entity.id.clone(), version: 3 }).await.unwrap();
+        let back = back.after.unwrap();
+        assert_eq!((back.id.as_str(), back.version, &back.body["description"]), (entity.id.as_str(), 6, &json!("x")));
+        let history = fx.config.history(&place, &entity.id, &Caller::system()).await.unwrap();
+        let actions: Vec<&str> =
+            history["items"].as_array().unwrap().iter().map(|i| i["action"].as_str().unwrap()).collect();
+        assert_eq!(actions, ["RESTORE", "DELETE", "UPDATE", "UPDATE", "UPDATE", "CREATE"]);
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_body() {
+    let fx = fixture().await;
+    for family in families() {
+        let check = async |change: Value, at: &str, code: &str| {
+            let mut body = map(sample(family, 1).unwrap());
+            body.extend(map(change.clone()));
+            let problem = fx.create(family, Value::Object(body)).await.unwrap_err();
+            assert_eq!((problem.code, problem.kind), ("VALIDATION_FAILED", ProblemKind::Invalid), "{change}");
+            assert!(problem.errors.iter().any(|e| e.field == at && e.code == code), "{change} {:?}", problem.errors);
+        };
+        check(json!({"nmae": 1}), "/nmae", "UNKNOWN_FIELD").await;
+        check(json!({"a/b~c": 1}), "/a~1b~0c", "UNKNOWN_FIELD").await;
+        check(json!({"version": 7}), "/version", "READ_ONLY_FIELD").await;
+        check(json!({"id": "x"}), "/id", "READ_ONLY_FIELD").await;
+        check(json!({family.title: null}), &format!("/{}", family.title), "REQUIRED").await;
+        check(json!({family.title: 5}), &format!("/{}", family.title), "INVALID_TYPE").await;
+        check(json!({family.title: "x".repeat(300)}), &format!("/{}", family.title), "TOO_LONG").await;
+        check(json!({"description": "x".repeat(4001)}), "/description", "TOO_LONG").await;
+        check(json!({"labels": {"a": 1}}), "/labels", "INVALID_TYPE").await;
+        assert_eq!(fx.list(family, &[("managedBy", "api")]).await.unwrap().items.len(), 0);
+    }
+    let problem = fx.create(&ROLES, json!({"nmae": 1, "permissions": ["x", "{view, logs, *}"]})).await.unwrap_err();
+    let places: Vec<&str> = problem.errors.iter().map(|e| e.field.as_str()).collect();
+    assert_eq!(places, ["/nmae", "/permissions/0", "/name"], "all errors at once");
+}
+
+#[tokio::test]
+async fn pages_lose_and_repeat_nothing() {
+    let fx = fixture().await;
+    for n in 0..50 {
+        fx.create(&GROUPS, sample(&GROUPS, n * 2).unwrap()).await.unwrap();
+    }
+    let (mut seen, mut cursor) = (Vec::new(), None::<String>);
+    for round in 0.. {
+        let mut parameters = vec![("limit", "7"), ("sort", "-name"), ("count", "true")];
+        parameters.extend(cursor.as_deref().map(|c| ("cursor", c)));
+        let page = fx.list(&GROUPS, &parameters).await.unwrap();
+        seen.extend(page.items.iter().map(|i| i["name"].as_str().unwrap().to_owned()));
+        // One before and one behind the page come in between.
+        fx.create(&GROUPS, json!({"name": format!("group 9{round:03}")})).await.unwrap();
+        assert_eq!(page.total, Some(50 + round));
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    let expected: Vec<String> = (0..50).rev().map(|n| format!("group {:04}", n * 2)).collect();
+    assert_eq!(seen, expected);
+    let page = fx.list(&GROUPS, &[("limit", "2")]).await.unwrap();
+    let other = page.next_cursor.unwrap();
+    let problem = fx.list(&GROUPS, &[("limit", "2"), ("sort", "-name"), ("cursor", &other)]).await.unwrap_err();
+    assert_eq!(problem.code, "CURSOR_MISMATCH");
+    for wrong in ["", "x", "bm8", "eyJhIjoxfQ"] {
+        assert_eq!(fx.list(&GROUPS, &[("cursor", wrong)]).await.unwrap_err().code, "CURSOR_MISMATCH", "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn parameters_of_lists() {
+    let fx = fixture().await;
+    for (name, team) in [("alpha", "x"), ("beta", "y"), ("Gamma", "x")] {
+        fx.create(&GROUPS, json!({"name": name, "labels": {"team": team}, "description": format!("the {name}")}))
+            .await
+            .unwrap();
+    }
+    assert_eq!(fx.names(&GROUPS, &[]).await, ["Gamma", "alpha", "beta"]);
+    assert_eq!(fx.names(&GROUPS, &[("labels.team", "x")]).await, ["Gamma", "alpha"]);
+    assert_eq!(fx.names(&GROUPS, &[("name", "beta"), ("name", "alpha")]).await, ["alpha", "beta"]);
+    assert_eq!(fx.names(&GROUPS, &[("filter", r#"name sw "a" or labels.team eq "y""#)]).await, ["alpha", "beta"]);
+    assert_eq!(fx.names(&GROUPS, &[("q", "GAMMA")]).await, ["Gamma"]);
+    assert_eq!(fx.names(&GROUPS, &[("version", "1"), ("sort", "labels.team,-name")]).await, ["alpha", "Gamma", "beta"]);
+    let page = fx.list(&GROUPS, &[("fields", "labels.team"), ("limit", "1")]).await.unwrap();
+    let first = page.items[0].clone();
+    assert_eq!((first.len(), &first["labels"]), (2, &json!({"team": "x"})));
+    let check = async |parameters: &[(&str, &str)], part: &str| {
+        let problem = fx.list(&GROUPS, parameters).await.unwrap_err();
+        assert!(problem.code == "INVALID_PARAMETER" && problem.detail.contains(part), "{parameters:?} {problem}");
+    };
+    check(&[("limit", "0")], "from 1 to 1000").await;
+    check(&[("limit", "1001")], "from 1 to 1000").await;
+    check(&[("limit", "x")], "from 1 to 1000").await;
+    check(&[("limit", "1"), ("limit", "2")], "stands twice").await;
+    check(&[("sort", "nothing")], "`nothing` in `sort`").await;
+    check(&[("fields", "nothing")], "`nothing` in `fields`").await;
+    check(&[("filter", "nothing pr")], "`nothing` in `filter`").await;
+    check(&[("count", "yes")], "true or false").await;
+    check(&[("nothing", "x")], "unknown parameter `nothing`").await;
+    let problem = fx.list(&USERS, &[("filter", "password pr")]).await.unwrap_err();
+    assert!(problem.detail.contains("`password`"), "a secret cannot be searched: {problem}");
+}
+
+/// What looks like code is text, in every field (H8).
+#[tokio::test]
+async fn payloads_are_text() {
+    let fx = fixture().await;
+    fx.admin().await;
+    let payloads = [
+        "'; DROP TABLE entity; --",
+        "\" OR \"1\"=\"1",
+        "{{7*7}}",
+        "${jndi:ldap://x}",
+        "%00",
+        "..\\..\\etc",
+        "a%",
+        "_",
+        "<script>alert(1)</script>",
+        "\u{202e}txt",
+        "'||(SELECT 1)||'",
+    ];
+    for payload in payloads {
+        let made = fx.create(&GROUPS, json!({"name": payload, "labels": {payload: payload}})).await.unwrap();
+        let filter = format!("name eq {}", json!(payload));
+        assert_eq!(fx.names(&GROUPS, &[("filter", &filter)]).await, [payload]);
+        assert_eq!(fx.names(&GROUPS, &[("name", payload)]).await, [payload]);
+        let found = fx.config.find(&GROUPS, payload).await.unwrap();
+        assert!(found.is_none());
+        fx.op(&GROUPS, delete(&made.id)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn dry_runs_leave_no_trace() {
+    let fx = fixture().await;
+    fx.admin().await;
+    let audit = AuditQuery::parse(&[]).unwrap();
+    let before = (fx.config.audit_rows(&audit).await.unwrap(), fx.config.revision());
+    let place = Place::of(&GROUPS);
+    let dry = async |op| fx.config.change(&place, &Caller::system(), op, System::default(), true).await;
+    assert!(dry(Op::Create { id: None, body: map(json!({"name": "x"})) }).await.unwrap().changed);
+    assert_eq!(dry(Op::Create { id: None, body: map(json!({})) }).await.unwrap_err().code, "VALIDATION_FAILED");
+    assert_eq!(
+        fx.config.put_many(&place, &Caller::system(), vec![json!({"name": "x"})], true).await.unwrap().created,
+        1
+    );
+    assert!(fx.names(&GROUPS, &[]).await.is_empty());
+    assert_eq!((fx.config.audit_rows(&audit).await.unwrap(), fx.config.revision()), before);
+}
+
+#[tokio::test]
+async fn many_at_once() {
+    let fx = fixture().await;
+    fx.admin().await;
+    for family in families() {
+        let place = Place::of(family);
+        let items: Vec<Value> = (0..5).map(|n| sample(family, n).unwrap()).collect();
+        let done = fx.config.put_many(&place, &Caller::system(), items.clone(), false).await.unwrap();
+        assert_eq!((done.created, done.items.len()), (5, 5));
+        // One that cannot be: nothing is.
+        let mut wrong: Vec<Value> = (10..13).map(|n| sample(family, n).unwrap()).collect();
+        wrong[2]["nmae"] = json!(1);
+        let problem = fx.config.put_many(&place, &Caller::system(), wrong, false).await.unwrap_err();
+        assert_eq!(problem.errors[0].field, "/items/2/nmae");
+        let query = ListQuery::parse(family, &[("q".to_owned(), "000".to_owned())], &[]).unwrap();
+        let ids = fx.config.ids_of(&place, &query, &Caller::system()).await.unwrap();
+        assert_eq!(ids.len(), 5);
+        let export = fx.config.export(&place, &query, &Caller::system()).await.unwrap();
+        let exported = export["items"].as_array().unwrap().clone();
+        // An import of an export changes nothing; in another installation it makes the same.
+        let import = async |items: Vec<Value>, mode, within| {
+            fx.config.import_many(&place, &Caller::system(), items, mode, within, false).await
+        };
+        assert_eq!(import(exported.clone(), ImportMode::Upsert, None).await.unwrap().unchanged, 5);
+        assert_eq!(import(exported.clone(), ImportMode::Create, None).await.unwrap_err().code, "DUPLICATE");
+        let (gone, failed) = fx.config.delete_many(&place, &Caller::system(), ids.clone(), false).await.unwrap();
+        assert_eq!((gone.len(), failed.len()), (5, 0));
+        assert_eq!(import(exported.clone(), ImportMode::Create, None).await.unwrap().created, 5);
+        let again = fx.config.export(&place, &query, &Caller::system()).await.unwrap();
+        let bare = |items: &Value| -> Vec<Map<String, Value>> {
+            let strip = |i: &Value| {
+                map(i.clone()).into_iter().filter(|(k, _)| !matches!(k.as_str(), "version" | "updatedAt")).collect()
+            };
+            items.as_array().unwrap().iter().map(strip).collect()
+        };
+        assert_eq!(bare(&again["items"]), bare(&export["items"]));
+        let replaced = import(exported[..2].to_vec(), ImportMode::Replace, Some(&query)).await.unwrap();
+        assert_eq!((replaced.unchanged, replaced.deleted), (2, 3));
+        let nobody = "00000000-0000-7000-8000-00000000dead".to_owned();
+        let one = ids[0].clone();
+        let (done, failed) = fx
+            .config
+            .update_many(&place, &Caller::system(), vec![one, nobody], map(json!({"description": "n"})), false)
+            .await
+            .unwrap();
+        assert_eq!((done.len(), failed.len(), failed[0].problem.code), (1, 1, "NOT_FOUND"));
+        assert_eq!(
+            fx.config.delete_many(&place, &Caller::system(), vec![], false).await.unwrap_err().kind,
+            ProblemKind::Invalid
+        );
+    }
+}
+
+#[tokio::test]
+async fn audit_is_a_chain() {
+    let fx = fixture().await;
+    fx.admin().await;
+    let weak = caller(&["{view, logs, *}"]);
+    let op = Op::Create { id: None, body: map(json!({"name": "x"})) };
+    let refused = fx.config.change(&Place::of(&GROUPS), &weak, op, System::default(), false).await.unwrap_err();
+    assert_eq!(refused.code, "FORBIDDEN");
+    let rows = fx.config.audit_rows(&AuditQuery::parse(&[]).unwrap()).await.unwrap().items;
+    assert_eq!(
+        (&rows[0]["outcome"], &rows[0]["code"], &rows[0]["actor"]),
+        (&json!("refused"), &json!("FORBIDDEN"), &json!("tester"))
+    );
+    assert_eq!((&rows[1]["action"], &rows[1]["family"]), (&json!("CREATE"), &json!("rbac/bindings")));
+    assert_eq!(rows[2]["after"]["password"], "<secret>");
+    assert!(!Value::Array(rows.iter().cloned().map(Value::Object).collect()).to_string().contains("hash of"));
+    let of = |key: &str, value: &str| AuditQuery::parse(&[(key.to_owned(), value.to_owned())]);
+    assert_eq!(fx.config.audit_rows(&of("outcome", "refused").unwrap()).await.unwrap().items.len(), 1);
+    assert_eq!(of("start", "soon").unwrap_err().code, "INVALID_PARAMETER");
+    let verified = fx.config.audit_verify().await.unwrap();
+    assert_eq!((verified.rows, verified.broken_at), (rows.len() as u64 + builtin_rows(&rows), None));
+    // A row that goes, or changes, shows.
+    sqlx::query("DELETE FROM audit WHERE number = 3").execute(&fx.config.pool).await.unwrap();
+    assert_eq!(fx.config.audit_verify().await.unwrap().broken_at, Some(4));
+    sqlx::query("UPDATE audit SET row = replace(row, 'CREATE', 'DELETE') WHERE number = 2")
+        .execute(&fx.config.pool)
+        .await
+        .unwrap();
+    assert_eq!(fx.config.audit_verify().await.unwrap().broken_at, Some(2));
+}
+
+/// All rows fit on the page, those of built-in entities too.
+fn builtin_rows(_: &[Map<String, Value>]) -> u64 {
+    0
+}
+
+#[tokio::test]
+async fn a_row_taken_from_the_end_shows() {
+    let fx = fixture().await;
+    let last = "DELETE FROM audit WHERE number = (SELECT max(number) FROM audit)";
+    sqlx::query(last).execute(&fx.config.pool).await.unwrap();
+    assert!(fx.config.audit_verify().await.unwrap().broken_at.is_some());
+}
+
+#[tokio::test]
+async fn requests_that_name_themselves() {
+    let fx = fixture().await;
+    let named = |name: &str, body: &str| Named::new("user:x", "/p", name.as_bytes(), body.as_bytes());
+    let one = named("k", "body").unwrap();
+    assert_eq!(fx.config.begin_named(&one).await.unwrap(), Begun::Fresh);
+    assert_eq!(fx.config.begin_named(&one).await.unwrap_err().code, "IDEMPOTENCY_IN_PROGRESS");
+    fx.config.end_named(&one, Some(b"answer")).await.unwrap();
+    assert_eq!(fx.config.begin_named(&one).await.unwrap(), Begun::Answered(b"answer".to_vec()));
+    let stored: Vec<u8> = sqlx::query_scalar("SELECT answer FROM answered").fetch_one(&fx.config.pool).await.unwrap();
+    assert_ne!(stored, b"answer", "answers rest encrypted");
+    let other = named("k", "other").unwrap();
+    assert_eq!(fx.config.begin_named(&other).await.unwrap_err().code, "IDEMPOTENCY_KEY_REUSED");
+    // A fault of ours frees the name.
+    let two = named("k2", "body").unwrap();
+    fx.config.begin_named(&two).await.unwrap();
+    fx.config.end_named(&two, None).await.unwrap();
+    assert_eq!(fx.config.begin_named(&two).await.unwrap(), Begun::Fresh);
+    fx.clock.0.fetch_add(25 * 3_600_000, SeqCst);
+    assert_eq!(fx.config.begin_named(&other).await.unwrap(), Begun::Fresh);
+    assert_eq!(named("", "x").unwrap_err().code, "INVALID_PARAMETER");
+    assert_eq!(named("a b", "x").unwrap_err().code, "INVALID_PARAMETER");
+    assert_eq!(named(&"x".repeat(256), "x").unwrap_err().code, "INVALID_PARAMETER");
+}
+
+/// Two changes of one version at once: one wins.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_two_wins() {
+    let fx = Arc::new(fixture().await);
+    fx.admin().await;
+    let group = fx.create(&GROUPS, json!({"name": "g"})).await.unwrap();
+    let each = (0..8).map(|n| {
+        let (fx, id) = (Arc::clone(&fx), group.id.clone());
+        tokio::spawn(async move {
+            let patch = map(json!({"description": format!("by {n}")}));
+            fx.op(&GROUPS, Op::Patch { id, patch, condition: Condition::Versions(vec![1]) }).await.is_ok()
+        })
+    });
+    let mut won = 0;
+    for one in each.collect::<Vec<_>>() {
+        won += usize::from(one.await.unwrap());
+    }
+    assert_eq!(won, 1);
+}

@@ -1,0 +1,177 @@
+//! Rules of users, roles, bindings, groups and keys.
+
+use super::*;
+
+#[tokio::test]
+async fn an_administrator_stays() {
+    let fx = fixture().await;
+    let admin = fx.admin().await;
+    let binding = fx.list(&BINDINGS, &[]).await.unwrap().items[0]["id"].as_str().unwrap().to_owned();
+    let check = async |op: Op, family| assert_eq!(fx.op(family, op).await.unwrap_err().code, "LAST_ADMIN");
+    check(delete(&admin.id), &USERS).await;
+    check(patch(&admin.id, json!({"enabled": false})), &USERS).await;
+    check(delete(&binding), &BINDINGS).await;
+    check(patch(&binding, json!({"services": ["cart"]})), &BINDINGS).await;
+    check(patch(&binding, json!({"expiresAt": "2020-01-01T00:00:00Z"})), &BINDINGS).await;
+    // A second one through a group lets the first go; then the group's is the last.
+    let other = fx.create(&USERS, json!({"username": "other"})).await.unwrap();
+    let group = fx.create(&GROUPS, json!({"name": "ops", "members": [other.id]})).await.unwrap();
+    let subject = json!({"type": "group", "id": group.id});
+    fx.create(&BINDINGS, json!({"subject": subject, "roleId": ADMIN_ROLE_ID})).await.unwrap();
+    fx.op(&USERS, delete(&admin.id)).await.unwrap();
+    assert_eq!(fx.list(&BINDINGS, &[]).await.unwrap().items.len(), 1, "its binding went along");
+    check(delete(&other.id), &USERS).await;
+    check(patch(&group.id, json!({"members": []})), &GROUPS).await;
+    check(delete(&group.id), &GROUPS).await;
+}
+
+#[tokio::test]
+async fn nobody_gives_what_they_lack() {
+    let fx = fixture().await;
+    let admin = fx.admin().await;
+    let some = caller(&["{admin, rbac, *}", "{view, logs, *}"]);
+    let change = async |family: &'static Family, op| {
+        fx.config.change(&Place::of(family), &some, op, System::default(), false).await
+    };
+    let create = async |family, body| change(family, Op::Create { id: None, body: map(body) }).await;
+    let check = async |family, body: Value, required: &str| {
+        let problem = create(family, body).await.unwrap_err();
+        assert_eq!((problem.code, problem.more["required"].as_str()), ("FORBIDDEN", Some(required)));
+    };
+    check(&ROLES, json!({"name": "r", "permissions": ["{edit, logs, *}"]}), "{edit, logs, *}").await;
+    let user = create(&USERS, json!({"username": "ann"})).await.unwrap().after.unwrap();
+    let subject = json!({"type": "user", "id": user.id});
+    check(&BINDINGS, json!({"subject": subject, "roleId": ADMIN_ROLE_ID}), "{admin, *, *}").await;
+    let role =
+        create(&ROLES, json!({"name": "r", "permissions": ["{view, logs, cart}"]})).await.unwrap().after.unwrap();
+    create(&BINDINGS, json!({"subject": subject, "roleId": role.id})).await.unwrap();
+    // A password of who holds more is a way to hold more.
+    let problem = change(&USERS, patch(&admin.id, json!({"password": "stolen one"}))).await.unwrap_err();
+    assert_eq!((problem.code, problem.more["required"].as_str()), ("FORBIDDEN", Some("{admin, *, *}")));
+    // So is membership of a group that holds more.
+    let group = fx.create(&GROUPS, json!({"name": "ops"})).await.unwrap();
+    let of_group = json!({"type": "group", "id": group.id});
+    fx.create(&BINDINGS, json!({"subject": of_group, "roleId": ADMIN_ROLE_ID})).await.unwrap();
+    let problem = change(&GROUPS, patch(&group.id, json!({"members": [user.id]}))).await.unwrap_err();
+    assert_eq!(problem.code, "FORBIDDEN");
+    // And a key of one's better.
+    let keys = Place { family: &KEYS, owner: format!("rbac/users/{}", admin.id) };
+    let op = Op::Create { id: None, body: map(json!({"name": "k"})) };
+    assert_eq!(fx.config.change(&keys, &some, op, System::default(), false).await.unwrap_err().code, "FORBIDDEN");
+}
+
+#[tokio::test]
+async fn references() {
+    let fx = fixture().await;
+    fx.admin().await;
+    let user = fx.create(&USERS, json!({"username": "ann"})).await.unwrap();
+    let role = fx.create(&ROLES, json!({"name": "r", "permissions": ["{view, logs, *}"]})).await.unwrap();
+    let group = fx.create(&GROUPS, json!({"name": "g", "members": [user.id]})).await.unwrap();
+    let subject = json!({"type": "user", "id": user.id});
+    let binding =
+        fx.create(&BINDINGS, json!({"subject": subject, "roleId": role.id, "description": "b"})).await.unwrap();
+    let again = fx.create(&BINDINGS, json!({"subject": subject, "roleId": role.id})).await.unwrap_err();
+    assert_eq!(again.code, "DUPLICATE");
+    let problem = fx.op(&ROLES, delete(&role.id)).await.unwrap_err();
+    let named = json!([{"family": "rbac/bindings", "id": binding.id, "name": "b"}]);
+    assert_eq!((problem.code, &problem.more["references"]), ("REFERENCED", &named));
+    let nobody = json!({"type": "user", "id": "00000000-0000-7000-8000-00000000dead"});
+    let problem = fx.create(&BINDINGS, json!({"subject": nobody, "roleId": role.id})).await.unwrap_err();
+    assert_eq!((problem.errors[0].field.as_str(), problem.errors[0].code), ("/subject/id", "UNKNOWN_REFERENCE"));
+    let keys = Place { family: &KEYS, owner: format!("rbac/users/{}", user.id) };
+    let op = Op::Create { id: None, body: map(json!({"name": "k", "permissions": ["{view, logs, cart}"]})) };
+    let key = fx.config.change(&keys, &Caller::system(), op, System::default(), false).await.unwrap().after.unwrap();
+    let elsewhere = Place { family: &KEYS, owner: format!("rbac/users/{}", role.id) };
+    let found = fx.config.get(&elsewhere, &key.id, &Caller::system()).await;
+    assert_eq!(found.unwrap_err().code, "NOT_FOUND", "a key is found below its owner only");
+    fx.op(&USERS, delete(&user.id)).await.unwrap();
+    for (family, id) in [(&KEYS, &key.id), (&BINDINGS, &binding.id)] {
+        assert!(fx.config.find(family, id).await.unwrap().is_none(), "{}", family.name);
+    }
+    let group = fx.config.find(&GROUPS, &group.id).await.unwrap().unwrap();
+    assert_eq!((&group.body["members"], group.version), (&json!([]), 2));
+    fx.op(&ROLES, delete(&role.id)).await.unwrap();
+}
+
+#[tokio::test]
+async fn keys_hold_what_their_owner_holds() {
+    let fx = fixture().await;
+    fx.admin().await;
+    let account = fx.create(&SERVICE_ACCOUNTS, json!({"clientId": "agent"})).await.unwrap();
+    let role = fx.create(&ROLES, json!({"name": "r", "permissions": ["{ingest, logs, *}"]})).await.unwrap();
+    let subject = json!({"type": "serviceAccount", "id": account.id});
+    fx.create(&BINDINGS, json!({"subject": subject, "roleId": role.id, "services": ["cart*"]})).await.unwrap();
+    let keys = Place { family: &KEYS, owner: format!("rbac/service-accounts/{}", account.id) };
+    let mut own = caller(&["{ingest, logs, cart*}"]);
+    own.subject = format!("serviceAccount:{}", account.id);
+    let make = async |who: &Caller, body| {
+        fx.config.change(&keys, who, Op::Create { id: None, body: map(body) }, System::default(), false).await
+    };
+    make(&own, json!({"name": "a", "permissions": ["{ingest, logs, cart-db}"]})).await.unwrap();
+    let problem = make(&own, json!({"name": "b", "permissions": ["{ingest, logs, *}"]})).await.unwrap_err();
+    assert_eq!((problem.errors[0].field.as_str(), problem.errors[0].code), ("/permissions/0", "INVALID_VALUE"));
+    for at in ["2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"] {
+        let problem = make(&own, json!({"name": "c", "expiresAt": at})).await.unwrap_err();
+        assert_eq!(problem.errors[0].code, "OUT_OF_RANGE", "{at}");
+    }
+    assert_eq!(make(&caller(&[]), json!({"name": "d"})).await.unwrap_err().code, "FORBIDDEN");
+}
+
+/// A key is no way to more than it holds: neither to another key nor to its owner's password.
+#[tokio::test]
+async fn keys_are_no_ladder() {
+    let fx = fixture().await;
+    let admin = fx.admin().await;
+    let by_key = Caller { subject: format!("user:{}", admin.id), ..caller(&["{admin, rbac, *}"]) };
+    let keys = Place { family: &KEYS, owner: format!("rbac/users/{}", admin.id) };
+    let make = async |body| {
+        let op = Op::Create { id: None, body: map(body) };
+        fx.config.change(&keys, &by_key, op, System::default(), false).await
+    };
+    make(json!({"name": "a", "permissions": ["{view, rbac, *}"]})).await.unwrap();
+    assert_eq!(make(json!({"name": "b", "permissions": ["{view, logs, *}"]})).await.unwrap_err().code, "FORBIDDEN");
+    assert_eq!(make(json!({"name": "c"})).await.unwrap_err().code, "FORBIDDEN");
+    let op = patch(&admin.id, json!({"password": "another one"}));
+    let change = fx.config.change(&Place::of(&USERS), &by_key, op, System::default(), false).await;
+    assert_eq!(change.unwrap_err().code, "FORBIDDEN");
+}
+
+#[tokio::test]
+async fn who_manages_what() {
+    let fx = fixture().await;
+    fx.admin().await;
+    assert_eq!(fx.op(&ROLES, delete(ADMIN_ROLE_ID)).await.unwrap_err().code, "MANAGED_ENTITY");
+    let overriding = Caller { override_managed: true, ..Caller::system() };
+    let place = Place::of(&ROLES);
+    let change = fx.config.change(&place, &overriding, delete(ADMIN_ROLE_ID), System::default(), false).await;
+    assert_eq!(change.unwrap_err().code, "MANAGED_ENTITY", "what is built in stays as it is");
+    let group = fx.create(&GROUPS, json!({"name": "g"})).await.unwrap();
+    let file = Caller { manager: "file".to_owned(), ..Caller::system() };
+    let change = async |who: &Caller| {
+        let op = patch(&group.id, json!({"description": "x"}));
+        fx.config.change(&Place::of(&GROUPS), who, op, System::default(), false).await
+    };
+    assert_eq!(change(&file).await.unwrap_err().code, "MANAGED_ENTITY");
+    change(&Caller { override_managed: true, ..file }).await.unwrap();
+}
+
+#[tokio::test]
+async fn passwords_are_hashed_and_kept() {
+    let fx = fixture().await;
+    fx.admin().await;
+    let user = fx.create(&USERS, json!({"username": "Ann", "password": "secret"})).await.unwrap();
+    assert_eq!((&user.body["username"], &user.sealed["password"]), (&json!("ann"), &json!("hash of 6")));
+    assert!(!user.shown().contains_key("password"));
+    let id = user.id.clone();
+    let body = map(json!({"username": "ann", "description": "put"}));
+    let put = fx.op(&USERS, Op::Replace { id: id.clone(), body, condition: Condition::None }).await.unwrap();
+    assert_eq!(put.after.unwrap().sealed["password"], "hash of 6");
+    let kept = fx.op(&USERS, patch(&id, json!({"password": "<secret>", "description": "y"}))).await.unwrap();
+    assert_eq!(kept.after.unwrap().sealed["password"], "hash of 6");
+    let gone = fx.op(&USERS, patch(&id, json!({"password": null}))).await.unwrap();
+    assert!(gone.after.unwrap().sealed.is_empty());
+    let problem = fx.op(&USERS, patch(&id, json!({"password": "<secret>"}))).await.unwrap_err();
+    assert_eq!(problem.errors[0].code, "REQUIRED");
+    assert_eq!(fx.op(&USERS, patch(&id, json!({"password": "x"}))).await.unwrap_err().errors[0].code, "OUT_OF_RANGE");
+    assert_eq!(fx.op(&USERS, patch(&id, json!({"password": 7}))).await.unwrap_err().errors[0].code, "INVALID_TYPE");
+}

@@ -1,0 +1,117 @@
+//! Accounts of the binary: where their database and keys are, and where the first password comes from.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use quiver_api::identity::{FirstPassword, Identities, PasswordSealer};
+use quiver_auth::{Auth, AuthSettings, MasterVault, OsRandom, Secret, apikey};
+use quiver_config::{Config, Problem, ProblemKind, migrate, open_pool};
+use quiver_types::{Clock, Error, ErrorKind, Result, SystemClock};
+
+use crate::settings::Settings;
+
+/// The database of accounts and configuration, beside the catalog: neither waits for the other.
+const DATABASE: &str = "config.db";
+/// The master key, where no other place is given.
+const MASTER_KEY: &str = "master-key";
+
+fn fault(problem: Problem) -> Error {
+    let kind = match problem.kind {
+        ProblemKind::Busy => ErrorKind::Unavailable,
+        ProblemKind::Internal => ErrorKind::Internal,
+        ProblemKind::NotFound => ErrorKind::NotFound,
+        _ => ErrorKind::Invalid,
+    };
+    let text = if problem.errors.is_empty() { problem.detail.clone() } else { format!("accounts: {problem}") };
+    Error::new(kind, text).with_source(std::io::Error::other(problem.cause.unwrap_or(problem.detail)))
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|v| !v.is_empty())
+}
+
+fn master_key(settings: &Settings) -> PathBuf {
+    let given = Some(settings.auth.master_key_file.clone()).filter(|f| !f.is_empty());
+    let given = given.or_else(|| variable("QUIVER_MASTER_KEY_FILE"));
+    given.map_or_else(|| Path::new(&settings.store.data).join(MASTER_KEY), PathBuf::from)
+}
+
+fn first_password(settings: &Settings) -> FirstPassword {
+    FirstPassword {
+        file: variable("QUIVER_ADMIN_PASSWORD_FILE").map(PathBuf::from),
+        text: variable("QUIVER_ADMIN_PASSWORD").map(Secret::new),
+        data: PathBuf::from(&settings.store.data),
+    }
+}
+
+/// What stands before `/realms/platform` where clients reach this server.
+fn base_url(settings: &Settings) -> String {
+    if !settings.auth.public_url.is_empty() {
+        return settings.auth.public_url.clone();
+    }
+    let listen = settings.http.listen.parse::<std::net::SocketAddr>();
+    let address = listen.map_or_else(
+        |_| settings.http.listen.clone(),
+        |at| if at.ip().is_unspecified() { format!("127.0.0.1:{}", at.port()) } else { at.to_string() },
+    );
+    format!("http://{address}")
+}
+
+async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth, Config)> {
+    let random = Arc::new(OsRandom);
+    let key = master_key(settings);
+    let vault = {
+        let random = Arc::clone(&random) as Arc<dyn quiver_types::Random>;
+        tokio::task::spawn_blocking(move || MasterVault::open_file(&key, random))
+            .await
+            .map_err(|e| Error::internal("the master key cannot be read").with_source(e))??
+    };
+    let vault: Arc<dyn quiver_types::Vault> = Arc::new(vault);
+    let pool = open_pool(&Path::new(&settings.store.data).join(DATABASE)).await.map_err(fault)?;
+    migrate(&pool, "auth", Auth::migrations(), clock.now_ms()).await.map_err(fault)?;
+    let own = AuthSettings {
+        basic_passwords: settings.auth.basic_passwords,
+        key_bits: settings.auth.key_bits as u32,
+        external: Vec::new(),
+    };
+    let (own_vault, own_clock) = (Arc::clone(&vault), Arc::clone(clock));
+    let auth = Auth::open(own, pool.clone(), own_vault, own_clock, Arc::<OsRandom>::clone(&random), None).await?;
+    let sealer = Arc::new(PasswordSealer(Arc::clone(auth.passwords())));
+    let config = Config::open(pool, Arc::clone(clock), random, vault, sealer).await.map_err(fault)?;
+    Ok((auth, config))
+}
+
+/// Opens accounts, their configuration and the token service.
+///
+/// # Errors
+/// When the database or the master key cannot be used, or the first password is not good.
+pub async fn open(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<Identities>> {
+    let (auth, config) = open_parts(settings, &clock).await?;
+    let issuer = format!("{}/realms/platform", base_url(settings));
+    Identities::open(auth, config, issuer, &first_password(settings)).await.map_err(fault)
+}
+
+/// Sets the password of a user in the store itself; gives the new one when it was made up.
+///
+/// # Errors
+/// When there is no such user, or the store cannot be used.
+pub async fn reset_password(settings: &Settings, username: &str) -> Result<Option<String>> {
+    let data = Path::new(&settings.store.data);
+    if !data.join(DATABASE).exists() {
+        return Err(Error::new(ErrorKind::NotFound, format!("there are no accounts in `{}`", data.display())));
+    }
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let (_, config) = open_parts(settings, &clock).await?;
+    let first = first_password(settings);
+    let given = match (&first.file, &first.text) {
+        (Some(path), _) => {
+            let cannot = |e| Error::invalid(format!("cannot read `{}`", path.display())).with_source(e);
+            Some(tokio::fs::read_to_string(path).await.map_err(cannot)?.trim_end_matches(['\r', '\n']).to_owned())
+        }
+        (None, Some(secret)) => Some(secret.expose().to_owned()),
+        (None, None) => None,
+    };
+    let password = given.clone().unwrap_or_else(|| apikey::make_secret(&OsRandom)[..24].to_owned());
+    quiver_api::identity::reset_password(&config, username, &password).await.map_err(fault)?;
+    Ok(given.is_none().then_some(password))
+}

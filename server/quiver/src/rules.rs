@@ -1,0 +1,134 @@
+//! `quiver rules`: checks rule files and runs promtool's unit tests with the engines that the server runs.
+
+mod bench;
+mod files;
+mod languages;
+
+use std::path::{Path, PathBuf};
+
+use quiver_alerting::rules::{RuleFile, RuleGroup, duplicates, read};
+use quiver_alerting::unit_tests::{self, Outcome, TestFile};
+use tokio::runtime::Runtime;
+
+pub use bench::StoreBench;
+pub use languages::Languages;
+
+/// What came of checking a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Checked {
+    /// All is well: the number of rules, and what should be known.
+    Sound(usize, Vec<String>),
+    /// It is valid, but rules write the same series.
+    Lint(String),
+    /// What is wrong.
+    Failed(Vec<String>),
+}
+
+/// Reads a text of the user.
+fn text_of(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+fn load(path: &Path) -> Result<RuleFile, Vec<String>> {
+    let text = text_of(path).map_err(|e| vec![e])?;
+    let told = |problems: quiver_alerting::problem::Problems| {
+        problems.iter().map(|p| format!("{}: {p}", path.display())).collect::<Vec<_>>()
+    };
+    read(&text, &Languages).map_err(told)
+}
+
+/// Checks a rule file.
+pub fn check(path: &Path) -> Checked {
+    let file = match load(path) {
+        Ok(file) => file,
+        Err(errors) => return Checked::Failed(errors),
+    };
+    let twice = duplicates(&file);
+    if twice.is_empty() {
+        return Checked::Sound(file.rule_count(), file.warnings);
+    }
+    let mut text = format!("lint error {} duplicate rule(s) found.\n", twice.len());
+    for (name, labels) in twice {
+        text += &format!("Metric: {name}\nLabel(s):\n");
+        labels.iter().for_each(|(name, value)| text += &format!("\t{name}: {value}\n"));
+    }
+    Checked::Lint(text + "Might cause inconsistency while recording expressions")
+}
+
+/// Runs the tests of a file; gives what failed, as promtool tells it.
+///
+/// # Errors
+/// The file or a rule file of it cannot be read.
+pub fn run_tests(path: &Path, runtime: &Runtime) -> Result<Vec<Outcome>, Vec<String>> {
+    let text = text_of(path).map_err(|e| vec![e])?;
+    let file: TestFile = unit_tests::read(&text).map_err(|p| p.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let mut groups: Vec<RuleGroup> = Vec::new();
+    for pattern in &file.rule_files {
+        let found = files::matching(&folder.join(pattern));
+        if found.is_empty() {
+            tracing::warn!("no file matches `{}`", folder.join(pattern).display());
+        }
+        for path in found {
+            groups.extend(load(&path)?.groups);
+        }
+    }
+    let step_ms = file.evaluation_interval_ms;
+    let mut outcomes = Vec::with_capacity(file.tests.len());
+    for test in &file.tests {
+        let outcome = match StoreBench::open(runtime, step_ms) {
+            Ok(bench) => unit_tests::run(test, &groups, &file.group_eval_order, step_ms, file.fuzzy_compare, &bench),
+            Err(e) => Outcome { errors: vec![e], cases: Vec::new() },
+        };
+        outcomes.push(outcome);
+    }
+    Ok(outcomes)
+}
+
+/// Checks files as `promtool check rules` does; gives the exit code.
+#[allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks on its terminal")]
+pub fn check_command(paths: &[PathBuf], lint_fatal: bool) -> u8 {
+    let mut code = 0;
+    for path in paths {
+        println!("Checking {}", path.display());
+        match check(path) {
+            Checked::Sound(rules, warnings) => {
+                warnings.iter().for_each(|w| println!("  WARNING: {w}"));
+                println!("  SUCCESS: {rules} rules found");
+            }
+            Checked::Lint(text) => {
+                eprintln!("  FAILED:\n{text}");
+                if lint_fatal && code == 0 {
+                    code = 3;
+                }
+            }
+            Checked::Failed(errors) => {
+                eprintln!("  FAILED:\n{}", errors.join("\n"));
+                code = 1;
+            }
+        }
+        println!();
+    }
+    code
+}
+
+/// Runs tests as `promtool test rules` does; gives the exit code.
+#[allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks on its terminal")]
+pub fn test_command(paths: &[PathBuf], runtime: &Runtime) -> u8 {
+    let mut code = 0;
+    for path in paths {
+        println!("Unit Testing:  {}", path.display());
+        let errors = match run_tests(path, runtime) {
+            Ok(outcomes) => outcomes.into_iter().flat_map(|o| o.errors).collect(),
+            Err(errors) => errors,
+        };
+        if errors.is_empty() {
+            println!("  SUCCESS");
+        } else {
+            eprintln!("  FAILED:\n{}", errors.join("\n\n"));
+            code = 1;
+        }
+        println!();
+    }
+    code
+}

@@ -1,0 +1,134 @@
+//! An engine for unit tests: a store of its own in a temporary folder, under the language as the server runs it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use quiver_alerting::rules::{Element, ElementValue, Engine, Language, Written};
+use quiver_alerting::unit_tests::{Bench, histogram_text};
+use quiver_api::AppState;
+use quiver_promql::{PromqlEngine, PromqlSettings, QueryOptions, QueryValue, StepResult};
+use quiver_query::{Limits, QueryContext};
+use quiver_types::metrics::HistogramSample;
+use quiver_types::{Access, LabelSet, MetricsBatch, Millis, SystemClock};
+use tokio::runtime::Runtime;
+
+use crate::settings::Loaded;
+use crate::wiring;
+
+/// A folder that goes with its owner.
+#[derive(Debug)]
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> std::io::Result<Self> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        loop {
+            let name = format!("quiver-rules-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+            let path = std::env::temp_dir().join(name);
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Ok(Self(path)),
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What stays is in the system's folder for such things.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A store, empty at first, with the engine above it.
+#[derive(Debug)]
+pub struct StoreBench<'a> {
+    runtime: &'a Runtime,
+    app: Arc<AppState>,
+    promql: PromqlEngine,
+    _folder: Scratch,
+}
+
+impl<'a> StoreBench<'a> {
+    /// Opens one; subqueries without a step take steps of `subquery_step_ms`.
+    ///
+    /// # Errors
+    /// The text of what the store or the system says.
+    pub fn open(runtime: &'a Runtime, subquery_step_ms: Millis) -> Result<Self, String> {
+        let folder = Scratch::new().map_err(|e| format!("cannot make a temporary folder: {e}"))?;
+        let flags = [
+            ("store.data", folder.0.display().to_string()),
+            // Times of tests begin in 1970 and go as far as they like.
+            ("store.retention", "none".to_owned()),
+            // Nothing of it outlives the process.
+            ("wal.level", "os".to_owned()),
+            ("compaction.enabled", "false".to_owned()),
+        ];
+        let loaded = Loaded::load(None, std::iter::empty(), &flags).map_err(|e| e.to_string())?;
+        let app =
+            runtime.block_on(wiring::build(&loaded.settings, Arc::new(SystemClock))).map_err(|e| e.to_string())?;
+        let promql = wiring::promql_beside(&app, PromqlSettings { subquery_step_ms, ..PromqlSettings::default() });
+        Ok(Self { runtime, app, promql, _folder: folder })
+    }
+}
+
+impl Drop for StoreBench<'_> {
+    fn drop(&mut self) {
+        self.runtime.block_on(self.app.store.close(Duration::ZERO));
+    }
+}
+
+impl Bench for StoreBench<'_> {}
+
+impl Engine for StoreBench<'_> {
+    fn query(&self, language: Language, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
+        if language != Language::Promql {
+            return Err(format!("unit tests know PromQL only, not {}", language.as_str()));
+        }
+        let limits = Limits { timeout: Duration::from_secs(120), ..Limits::default() };
+        let ctx = QueryContext::new(Access::full(), limits);
+        let answer = self.runtime.block_on(self.promql.instant(expr, at, &QueryOptions::default(), &ctx));
+        match &*answer.map_err(|e| e.to_string())?.value {
+            QueryValue::Scalar { value, .. } => {
+                Ok(vec![Element { labels: LabelSet::default(), value: ElementValue::Float(*value) }])
+            }
+            QueryValue::Vector(result) => Ok(elements(result)),
+            _ => Err("rule result is not a vector or scalar".to_owned()),
+        }
+    }
+
+    fn write(&self, samples: &[Written]) -> Result<(), String> {
+        let mut batch = MetricsBatch::default();
+        for sample in samples {
+            let series = batch.push_series(sample.labels.canonical());
+            match &sample.value {
+                ElementValue::Float(value) => batch.push_sample(series, sample.ts, *value, 0),
+                ElementValue::Histogram(h, _) => batch.histograms.push(HistogramSample {
+                    series,
+                    ts: sample.ts,
+                    start_ts: 0,
+                    histogram: (**h).clone(),
+                }),
+            }
+        }
+        let outcome = self.runtime.block_on(self.app.store.write_metrics(batch)).map_err(|e| e.to_string())?;
+        if outcome.refused.is_empty() { Ok(()) } else { Err(format!("refused: {:?}", outcome.refused)) }
+    }
+}
+
+fn elements(result: &StepResult) -> Vec<Element> {
+    let mut out = Vec::new();
+    for row in result.rows() {
+        let labels = || LabelSet::from_pairs(result.table.labels(row.row as usize));
+        if row.present.first() == Some(&true) {
+            out.push(Element { labels: labels(), value: ElementValue::Float(row.values[0]) });
+        } else if let Some((_, _, h)) = row.hists.first() {
+            let text = histogram_text(h);
+            out.push(Element { labels: labels(), value: ElementValue::Histogram(Box::new(h.clone()), text) });
+        }
+    }
+    out
+}
