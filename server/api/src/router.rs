@@ -13,6 +13,7 @@ use http::StatusCode;
 use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
 use quiver_ingest::formats::FORMATS;
+use tower_http::CompressionLevel;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 
@@ -104,7 +105,9 @@ fn finish(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {
     router
         .method_not_allowed_fallback(|| async { plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed") })
         .layer(middleware::from_fn_with_state(Arc::clone(&state), count_answer))
-        .layer(CompressionLayer::new().gzip(true).br(true).zstd(true))
+        .layer(CompressionLayer::new().no_br())
+        // Brotli for who takes nothing else, lightly: from quality 2 on each encoder holds 8 MiB while a slow reader reads.
+        .layer(CompressionLayer::new().no_gzip().no_zstd().quality(CompressionLevel::Precise(1)))
         .layer(CatchPanicLayer::custom(|panic: Box<dyn std::any::Any + Send>| {
             let text = panic
                 .downcast_ref::<String>()
