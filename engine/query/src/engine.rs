@@ -1,7 +1,7 @@
 //! `QueryEngine`: one session, one memory pool with spill, a runtime of its own for CPU work.
 //!
-//! Languages build `LogicalPlan`s directly, so the session carries no optimizer rules (planning a small query must
-//! stay below 0.2 ms, `architecture` 8); a language that needs rules brings a session with just these.
+//! PromQL, LogsQL and traces build `LogicalPlan`s directly, so their session carries no optimizer rules (planning a small
+//! query must stay below 0.2 ms, `architecture` 8); `relational` is the session with rules.
 
 use std::fmt;
 use std::future::Future;
@@ -32,7 +32,7 @@ use crate::operator::OperatorPlanner;
 use crate::pool::QueryPool;
 use crate::running::{Phase, Running};
 use crate::underway::AllUnderway;
-use crate::{explain, failpoint};
+use crate::{explain, failpoint, relational};
 
 /// How long work that was told to stop may go on to its next batch before its caller leaves it behind.
 const CANCEL_WITHIN: Duration = Duration::from_millis(100);
@@ -88,7 +88,8 @@ pub struct QueryUse {
 /// The engine.
 pub struct QueryEngine {
     state: SessionState,
-    planner: DefaultPhysicalPlanner,
+    pub(crate) relational: SessionState,
+    pub(crate) planner: DefaultPhysicalPlanner,
     runtime_env: Arc<RuntimeEnv>,
     pool: Arc<dyn MemoryPool>,
     pool_bytes: usize,
@@ -132,6 +133,7 @@ impl QueryEngine {
             .build_arc()
             .map_err(from_datafusion)?;
         let config = SessionConfig::new().with_target_partitions(threads).with_collect_statistics(false);
+        let relational = relational::session(config.clone(), Arc::clone(&runtime_env));
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::clone(&runtime_env))
@@ -149,6 +151,7 @@ impl QueryEngine {
             .map_err(|e| Error::internal("cannot start the query threads").with_source(e))?;
         Ok(Arc::new(Self {
             state,
+            relational,
             planner: DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(OperatorPlanner)]),
             runtime_env,
             pool,
@@ -286,7 +289,7 @@ impl QueryEngine {
         execute_stream(physical, self.task(ctx)).map_err(from_datafusion)
     }
 
-    fn task(&self, ctx: &QueryContext) -> Arc<TaskContext> {
+    pub(crate) fn task(&self, ctx: &QueryContext) -> Arc<TaskContext> {
         let runtime = RuntimeEnv { memory_pool: self.memory(ctx), ..(*self.runtime_env).clone() };
         ctx.underway.bind(&self.underway);
         let config = self.state.config().clone().with_extension(Arc::clone(&ctx.underway));

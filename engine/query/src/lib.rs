@@ -2,7 +2,7 @@
 //!
 //! `engine` holds the session, the memory pool and the CPU runtime; `context` is what a query brings along (access,
 //! deadline, limits, counters); `running` lists the queries that are under way and ends them; `samples` and `spans` are the doors through which languages scan; `explain` makes
-//! plans visible.
+//! plans visible; `relational` is the session of SQL and analytics, `tables` what they may name.
 //!
 //! Invariant: knows no query language and no store.
 
@@ -16,9 +16,11 @@ mod logs;
 mod operator;
 mod pace;
 mod pool;
+mod relational;
 mod running;
 mod samples;
 mod spans;
+pub mod tables;
 mod underway;
 
 pub use context::{Collected, Limits, QueryContext, QueryMemory};

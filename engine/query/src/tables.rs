@@ -1,0 +1,97 @@
+//! Tables that anyone can name: what SQL, analytics and the port of PostgreSQL read (`plans.md` 3).
+//!
+//! They lie in two schemas: `public` holds tables of the operator, `quiver` those of the product. A name without a schema is
+//! looked up in `public` first.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
+use quiver_types::{Access, Domain, Result};
+
+use crate::context::QueryContext;
+
+/// Schema of the tables of the product.
+pub const QUIVER_SCHEMA: &str = "quiver";
+/// Schema of the operator's own tables.
+pub const PUBLIC_SCHEMA: &str = "public";
+
+/// What a caller may see, domain by domain: one statement may read several.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct DomainAccess {
+    by_domain: Arc<[(Domain, Access)]>,
+}
+
+impl DomainAccess {
+    /// Asks for the access of each domain.
+    pub fn of(mut access: impl FnMut(Domain) -> Access) -> Self {
+        Self { by_domain: Domain::ALL.iter().map(|(domain, ..)| (*domain, access(*domain))).collect() }
+    }
+
+    /// Sees everything.
+    pub fn full() -> Self {
+        Self::of(|_| Access::full())
+    }
+
+    /// Gives the access of a domain.
+    pub fn get(&self, domain: Domain) -> Access {
+        let found = self.by_domain.iter().find(|(d, _)| *d == domain);
+        found.map_or_else(|| Access::services(Vec::<String>::new()), |(_, access)| access.clone())
+    }
+
+    /// Whether all of a domain may be seen: what belongs to no service needs it.
+    pub fn is_full(&self, domain: Domain) -> bool {
+        self.get(domain).is_full()
+    }
+
+    /// Whether everything may be seen.
+    pub fn is_full_everywhere(&self) -> bool {
+        self.by_domain.iter().all(|(_, access)| access.is_full())
+    }
+}
+
+/// A table that a caller may name.
+#[derive(Debug, Clone)]
+pub struct TableEntry {
+    /// `quiver` or `public`.
+    pub schema: &'static str,
+    /// Name within the schema.
+    pub name: String,
+    /// Fixed columns; others are found by name.
+    pub columns: SchemaRef,
+}
+
+/// Which table, and what is asked of it.
+#[derive(Debug, Clone)]
+pub struct TableRequest<'a> {
+    /// Schema, where one is named.
+    pub schema: Option<&'a str>,
+    /// Name of the table.
+    pub name: &'a str,
+    /// Every column name that the statement speaks of, with or without a table's alias before it: those that are no fixed
+    /// columns of the table are looked up in the data (attributes, fields, labels), typed as the data is.
+    pub columns: &'a [String],
+    /// What the caller may see.
+    pub access: &'a DomainAccess,
+}
+
+/// Gives snapshots of all tables. Made by the binary out of the store and the operator's folders.
+pub trait Tables: Send + Sync + Debug {
+    /// Pins what is visible now: all tables of one request are read at one moment.
+    fn snapshot(&self) -> Arc<dyn TableSnapshot>;
+}
+
+/// All tables at one moment.
+#[async_trait]
+pub trait TableSnapshot: Send + Sync + Debug {
+    /// Finds a table; `None`: there is none of that name.
+    ///
+    /// # Errors
+    /// Those of reading the schema of the data.
+    async fn table(&self, request: &TableRequest<'_>, ctx: &QueryContext) -> Result<Option<Arc<dyn TableProvider>>>;
+
+    /// Lists what a caller may name.
+    fn list(&self, access: &DomainAccess) -> Vec<TableEntry>;
+}
