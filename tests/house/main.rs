@@ -6,4 +6,5 @@ mod documents;
 mod files;
 mod layers;
 mod names;
+mod plans;
 mod sources;

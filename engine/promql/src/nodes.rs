@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::catalog::Session;
+use datafusion::common::internal_err;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
@@ -28,6 +29,7 @@ use datafusion::physical_plan::{
 use futures::Stream;
 use futures::stream::BoxStream;
 use quiver_query::{Operator, write_operator};
+use quiver_types::RunShared;
 
 use crate::run::RunState;
 
@@ -91,6 +93,8 @@ pub(crate) type Batches = BoxStream<'static, Result<RecordBatch>>;
 pub(crate) struct Env {
     /// The query.
     pub(crate) run: Arc<RunState>,
+    /// Where nodes of this run meet.
+    pub(crate) shared: Arc<RunShared>,
     /// Which partition this is.
     pub(crate) partition: usize,
     /// Memory to be asked for.
@@ -108,22 +112,19 @@ impl Env {
 
 /// What the logical node carries.
 #[derive(Debug)]
-pub(crate) struct Step {
-    pub(crate) operator: Arc<dyn StepOperator>,
-    pub(crate) run: Arc<RunState>,
-}
+pub(crate) struct Step(pub(crate) Arc<dyn StepOperator>);
 
 impl Operator for Step {
     fn name(&self) -> &'static str {
-        self.operator.name()
+        self.0.name()
     }
 
     fn detail(&self) -> String {
-        self.operator.detail()
+        self.0.detail()
     }
 
     fn schema(&self) -> SchemaRef {
-        self.operator.schema()
+        self.0.schema()
     }
 
     fn physical(
@@ -131,10 +132,10 @@ impl Operator for Step {
         mut inputs: Vec<Arc<dyn ExecutionPlan>>,
         _: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if let Some(partial) = self.operator.partial() {
-            inputs = vec![Arc::new(StepExec::new(partial, Arc::clone(&self.run), inputs))];
+        if let Some(partial) = self.0.partial() {
+            inputs = vec![Arc::new(StepExec::new(partial, inputs))];
         }
-        Ok(Arc::new(StepExec::new(Arc::clone(&self.operator), Arc::clone(&self.run), inputs)))
+        Ok(Arc::new(StepExec::new(Arc::clone(&self.0), inputs)))
     }
 }
 
@@ -142,14 +143,13 @@ impl Operator for Step {
 #[derive(Debug)]
 pub(crate) struct StepExec {
     operator: Arc<dyn StepOperator>,
-    run: Arc<RunState>,
     inputs: Vec<Arc<dyn ExecutionPlan>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl StepExec {
-    fn new(operator: Arc<dyn StepOperator>, run: Arc<RunState>, mut inputs: Vec<Arc<dyn ExecutionPlan>>) -> Self {
+    fn new(operator: Arc<dyn StepOperator>, mut inputs: Vec<Arc<dyn ExecutionPlan>>) -> Self {
         let each = operator.spread() == Spread::Each;
         for (i, input) in inputs.iter_mut().enumerate() {
             if (i > 0 || !each) && input.output_partitioning().partition_count() > 1 {
@@ -163,7 +163,7 @@ impl StepExec {
             EmissionType::Incremental,
             Boundedness::Bounded,
         ));
-        Self { operator, run, inputs, properties, metrics: ExecutionPlanMetricsSet::new() }
+        Self { operator, inputs, properties, metrics: ExecutionPlanMetricsSet::new() }
     }
 }
 
@@ -194,7 +194,7 @@ impl ExecutionPlan for StepExec {
     }
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self::new(Arc::clone(&self.operator), Arc::clone(&self.run), children)))
+        Ok(Arc::new(Self::new(Arc::clone(&self.operator), children)))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
@@ -205,7 +205,10 @@ impl ExecutionPlan for StepExec {
             let timed: SendableRecordBatchStream = Box::pin(TimedInput { stream, spent: Arc::clone(&below) });
             streams.push(timed);
         }
-        let env = Env { run: Arc::clone(&self.run), partition, pool: Arc::clone(context.memory_pool()) };
+        let shared = context.session_config().get_extension::<RunShared>();
+        let found = shared.and_then(|shared| Some((shared.of_query()?, shared)));
+        let Some((run, shared)) = found else { return internal_err!("steps run within a query of PromQL") };
+        let env = Env { run, shared, partition, pool: Arc::clone(context.memory_pool()) };
         Ok(Box::pin(TimedOutput {
             schema: self.operator.schema(),
             stream: Arc::clone(&self.operator).open(streams, env),

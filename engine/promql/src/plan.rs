@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 use quiver_query::{QueryEngine, SampleTables, from_datafusion, operator_plan};
-use quiver_types::{Error, ErrorKind, Matcher, Result, SeriesSnapshot, SeriesTable};
+use quiver_types::{Error, ErrorKind, Matcher, Result, RunShared, SeriesSnapshot, SeriesTable};
 use regex::Regex;
 
 use crate::annotation::Annotations;
@@ -329,6 +329,11 @@ impl Planner {
         })
     }
 
+    /// What nodes find while a plan runs: the query, and each other.
+    pub(crate) fn shared(&self) -> RunShared {
+        RunShared::with(Arc::clone(&self.run))
+    }
+
     /// Wraps an operator as a plan.
     pub(crate) fn node(&self, operator: impl StepOperator, inputs: Vec<LogicalPlan>) -> Result<LogicalPlan> {
         self.shared_node(Arc::new(operator), inputs)
@@ -338,7 +343,7 @@ impl Planner {
     pub(crate) fn shared_node(&self, operator: Arc<dyn StepOperator>, inputs: Vec<LogicalPlan>) -> Result<LogicalPlan> {
         self.room.take(NODE_BYTES)?;
         self.room.did(NODE_UNITS)?;
-        operator_plan(Step { operator, run: Arc::clone(&self.run) }, inputs)
+        operator_plan(Step(operator), inputs)
     }
 
     /// Puts elementwise stages on a scalar.
@@ -428,7 +433,7 @@ impl Planner {
 
     /// Runs a plan in the label phase and gives its blocks.
     pub(crate) async fn evaluate(&self, plan: &LogicalPlan) -> Result<Vec<Block>> {
-        let mut batches = self.engine.execute(plan, &self.run.ctx).await?;
+        let mut batches = self.engine.execute_shared(plan, &self.run.ctx, &|| self.shared()).await?;
         let memory = self.engine.reservation("answer", &self.run.ctx);
         let mut blocks = Vec::new();
         while let Some(batch) = batches.next().await {

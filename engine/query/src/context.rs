@@ -62,6 +62,8 @@ pub struct QueryContext {
     pub(crate) gate: Arc<OnceLock<Arc<QueryGate>>>,
     /// What is shared with whoever looks at the query; holds its share of memory, one for all plans that it runs.
     query: Arc<Query>,
+    /// See [`Self::rehearsed`].
+    pub(crate) rehearse: bool,
     /// What its nodes made and have not given on.
     pub(crate) underway: Arc<Underway>,
     /// Memory of what was collected and is held as long as the context is.
@@ -108,10 +110,17 @@ impl QueryContext {
             stats: Arc::clone(&query.stats),
             waited_nanos: Arc::default(),
             gate: Arc::default(),
+            rehearse: false,
             query: Arc::new(query),
             underway: Arc::default(),
             kept: Arc::default(),
         }
+    }
+
+    /// Has each plan run once before, its rows thrown away: plans keep nothing, and tests prove it by this.
+    #[must_use]
+    pub fn rehearsed(self, rehearse: bool) -> Self {
+        Self { rehearse, ..self }
     }
 
     /// Makes a context for another run of the same query: its time and its counters begin anew.

@@ -19,7 +19,8 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
-use quiver_types::{Error, ErrorKind, MemoryPressure, Result};
+use futures::StreamExt as _;
+use quiver_types::{Error, ErrorKind, MemoryPressure, Result, RunShared};
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
@@ -275,24 +276,46 @@ impl QueryEngine {
     /// # Errors
     /// Those of planning; the stream carries those of running.
     pub async fn execute(&self, plan: &LogicalPlan, ctx: &QueryContext) -> Result<SendableRecordBatchStream> {
+        self.execute_shared(plan, ctx, &RunShared::default).await
+    }
+
+    /// The same for a plan whose nodes look for something of their query.
+    ///
+    /// # Errors
+    /// As [`Self::execute`].
+    pub async fn execute_shared(
+        &self,
+        plan: &LogicalPlan,
+        ctx: &QueryContext,
+        shared: &(dyn Fn() -> RunShared + Sync),
+    ) -> Result<SendableRecordBatchStream> {
         ctx.check("query planning")?;
         let physical = self.plan(plan).await?;
-        self.execute_physical(physical, ctx)
+        if ctx.rehearse {
+            let mut rows = self.execute_physical(Arc::clone(&physical), ctx, shared())?;
+            while let Some(batch) = rows.next().await {
+                batch.map_err(from_datafusion)?;
+            }
+        }
+        self.execute_physical(physical, ctx, shared())
     }
 
     fn execute_physical(
         &self,
         physical: Arc<dyn ExecutionPlan>,
         ctx: &QueryContext,
+        shared: RunShared,
     ) -> Result<SendableRecordBatchStream> {
         ctx.query().enter(Phase::Execute);
-        execute_stream(physical, self.task(ctx)).map_err(from_datafusion)
+        execute_stream(physical, self.task(ctx, shared)).map_err(from_datafusion)
     }
 
-    pub(crate) fn task(&self, ctx: &QueryContext) -> Arc<TaskContext> {
+    /// What one run of a plan needs: memory, room for values under way, what its nodes share.
+    pub(crate) fn task(&self, ctx: &QueryContext, shared: RunShared) -> Arc<TaskContext> {
         let runtime = RuntimeEnv { memory_pool: self.memory(ctx), ..(*self.runtime_env).clone() };
         ctx.underway.bind(&self.underway);
         let config = self.state.config().clone().with_extension(Arc::clone(&ctx.underway));
+        let config = config.with_extension(Arc::new(shared));
         Arc::new(TaskContext::default().with_session_config(config).with_runtime(Arc::new(runtime)))
     }
 
@@ -327,11 +350,24 @@ impl QueryEngine {
     /// # Errors
     /// Those of planning and running.
     pub async fn explain(&self, plan: &LogicalPlan, ctx: &QueryContext, analyze: bool) -> Result<Value> {
-        use futures::StreamExt;
+        self.explain_shared(plan, ctx, RunShared::default(), analyze).await
+    }
+
+    /// The same for a plan whose nodes look for something of their query.
+    ///
+    /// # Errors
+    /// As [`Self::explain`].
+    pub async fn explain_shared(
+        &self,
+        plan: &LogicalPlan,
+        ctx: &QueryContext,
+        shared: RunShared,
+        analyze: bool,
+    ) -> Result<Value> {
         let physical = self.plan(plan).await?;
         let began = Instant::now();
         if analyze {
-            let mut rows = self.execute_physical(Arc::clone(&physical), ctx)?;
+            let mut rows = self.execute_physical(Arc::clone(&physical), ctx, shared)?;
             while let Some(batch) = rows.next().await {
                 batch.map_err(from_datafusion)?;
                 ctx.check("query execution")?;
@@ -429,7 +465,6 @@ impl Drop for Gauge {
 #[cfg(test)]
 mod tests {
     use datafusion::logical_expr::{LogicalPlanBuilder, lit};
-    use futures::StreamExt;
     use quiver_types::Access;
 
     use super::*;

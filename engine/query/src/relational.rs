@@ -14,7 +14,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::physical_planner::PhysicalPlanner as _;
 use datafusion::prelude::SessionConfig;
 use futures::StreamExt as _;
-use quiver_types::Result;
+use quiver_types::{Result, RunShared};
 use serde_json::Value;
 
 use crate::context::QueryContext;
@@ -79,7 +79,7 @@ impl QueryEngine {
 
     /// The context of a run, with the functions of the session.
     fn relational_task(&self, ctx: &QueryContext) -> Arc<TaskContext> {
-        let bound = self.task(ctx);
+        let bound = self.task(ctx, RunShared::default());
         let task = TaskContext::from(&self.relational).with_session_config(bound.session_config().clone());
         Arc::new(task.with_runtime(bound.runtime_env()))
     }

@@ -46,9 +46,11 @@ pub(crate) struct Fold {
     pub(crate) histograms: bool,
     /// The rollup that is fused in; the input is then samples.
     pub(crate) rollup: Option<Arc<Rollup>>,
-    /// What partitions folded, by partition.
-    pub(crate) folded: Mutex<Vec<(usize, Accumulator, MemoryReservation)>>,
 }
+
+/// What partitions folded in one run, by partition: both halves of the node meet there.
+#[derive(Debug, Default)]
+struct Folded(Mutex<Vec<(usize, Accumulator, MemoryReservation)>>);
 
 impl Fold {
     fn shown(&self) -> String {
@@ -115,8 +117,10 @@ impl StepOperator for FoldPartial {
             let rollup = fold.rollup.as_ref().map(|r| SeriesRollup::new(Arc::clone(r), values, Arc::clone(&env.run)));
             let names = fold.table.column(METRIC_NAME).cloned();
             let row = (vec![0.0; fold.steps], vec![false; fold.steps]);
+            let folded = env.shared.of_node(&fold, Folded::default);
             Ok(FoldWorker {
                 fold,
+                folded,
                 state: Some((state, memory)),
                 rollup,
                 names,
@@ -130,6 +134,7 @@ impl StepOperator for FoldPartial {
 
 struct FoldWorker {
     fold: Arc<Fold>,
+    folded: Arc<Folded>,
     state: Option<(Accumulator, MemoryReservation)>,
     rollup: Option<SeriesRollup>,
     names: Option<LabelColumn>,
@@ -171,7 +176,7 @@ impl Worker for FoldWorker {
 
     fn finish(&mut self) -> Result<Vec<RecordBatch>> {
         if let Some((state, memory)) = self.state.take() {
-            self.fold.folded.lock().push((self.partition, state, memory));
+            self.folded.0.lock().push((self.partition, state, memory));
         }
         Ok(vec![])
     }
@@ -209,7 +214,7 @@ impl StepOperator for FoldFinal {
                 batch?;
             }
             // In the order of partitions, so that the last digits are the same each time.
-            let mut folded = std::mem::take(&mut *self.0.folded.lock());
+            let mut folded = std::mem::take(&mut *env.shared.of_node(&self.0, Folded::default).0.lock());
             folded.sort_by_key(|f| f.0);
             let mut states = folded.into_iter();
             let Some((_, mut state, memory)) = states.next() else { return Ok(vec![]) };

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use quiver_query::from_datafusion;
 use quiver_types::label::METRIC_NAME;
 use quiver_types::{Result, SeriesTable};
@@ -103,7 +102,6 @@ impl Planner {
             table: input_table,
             histograms,
             rollup,
-            folded: Mutex::default(),
         };
         let plan = self.node(FoldFinal(Arc::new(fold)), inputs)?;
         Ok(VectorPlan { narrow, ..VectorPlan::new(plan, table, Arc::new(flags), histograms) })

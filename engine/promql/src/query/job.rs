@@ -164,7 +164,8 @@ impl Job {
         anchored: bool,
         smoothed: bool,
     ) -> Result<Vec<SampleSeries>> {
-        let mut batches = self.planner.engine.execute(plan, &self.planner.run.ctx).await?;
+        let mut batches =
+            self.planner.engine.execute_shared(plan, &self.planner.run.ctx, &|| self.planner.shared()).await?;
         let (mut buffers, mut stale) = (SampleBuffers::default(), StaleFree::default());
         let memory = self.planner.engine.reservation("samples", &self.planner.run.ctx);
         let mut out = Vec::new();
@@ -222,7 +223,7 @@ impl Job {
                 .planner
                 .finish(vector, Scope { grid, single: grid.steps == 1, detail: Detail::All, tally: 0, labels: None })?,
         };
-        self.planner.engine.explain(&plan, &self.planner.run.ctx, analyze).await
+        self.planner.engine.explain_shared(&plan, &self.planner.run.ctx, self.planner.shared(), analyze).await
     }
 }
 

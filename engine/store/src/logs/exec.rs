@@ -19,9 +19,8 @@ use datafusion::physical_plan::{
 };
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use parking_lot::Mutex;
-use quiver_types::ReadStats;
 use quiver_types::logs::{FieldNames, LogForm, LogOrder, LogRequest, TIME};
+use quiver_types::{ReadStats, RunShared};
 
 use super::blocks::{Blocks, Queue};
 use super::ordered::Ordered;
@@ -43,7 +42,14 @@ pub(super) struct Scan {
     pub(super) schema: SchemaRef,
     /// What the filter asks for.
     pub(super) filter_fields: FieldNames,
-    /// Fields whose values are not counted any more; the same whenever the plan runs.
+}
+
+/// What the partitions share while the scan runs once.
+#[derive(Debug)]
+pub(super) struct ScanRun {
+    /// Blocks that nobody took.
+    pub(super) queue: Queue,
+    /// Fields whose values are not counted any more.
     pub(super) left_out: LeftOut,
 }
 
@@ -64,8 +70,6 @@ pub struct LogsExec {
     scan: Arc<Scan>,
     limit: Option<usize>,
     partitions: usize,
-    /// Shared by the partitions; made with the first that starts, and gone with the last that took it.
-    queue: Mutex<Option<(Arc<Queue>, usize)>>,
     metrics: ExecutionPlanMetricsSet,
     properties: Arc<PlanProperties>,
 }
@@ -115,11 +119,9 @@ impl LogsExec {
                 request,
                 projection,
                 schema,
-                left_out: LeftOut::default(),
             }),
             limit,
             partitions,
-            queue: Mutex::new(None),
             metrics: ExecutionPlanMetricsSet::new(),
             // The streams themselves give way between blocks.
             properties: Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative)),
@@ -138,13 +140,14 @@ impl LogsExec {
         all.into_iter().filter(|&(_, n)| n > 0).collect()
     }
 
-    fn queue(&self) -> Arc<Queue> {
-        let mut queue = self.queue.lock();
-        let (shared, taken) = queue.take().unwrap_or_else(|| (Arc::new(self.scan.blocks.queue()), 0));
-        if taken + 1 < self.partitions {
-            *queue = Some((Arc::clone(&shared), taken + 1));
+    /// Where the partitions of one run meet. Without an engine around it the one partition is alone.
+    fn run(&self, context: &TaskContext) -> Result<Arc<ScanRun>> {
+        let make = || ScanRun { queue: self.scan.blocks.queue(), left_out: LeftOut::default() };
+        match context.session_config().get_extension::<RunShared>() {
+            Some(shared) => Ok(shared.of_node(&self.scan, make)),
+            None if self.partitions == 1 => Ok(Arc::new(make())),
+            None => internal_err!("partitions of a scan of logs run within an engine"),
         }
-        shared
     }
 }
 
@@ -234,8 +237,8 @@ impl ExecutionPlan for LogsExec {
         let batches: BoxStream<'static, Result<arrow::array::RecordBatch>> = match self.scan.request.order {
             LogOrder::Any => {
                 let rows_left = self.limit.unwrap_or(usize::MAX);
-                let queue = self.queue();
-                let stream = AnyOrder { scan, queue, rows_left, memory, baseline, counters, open: None };
+                let run = self.run(&context)?;
+                let stream = AnyOrder { scan, run, rows_left, memory, baseline, counters, open: None };
                 futures::stream::try_unfold(stream, async |mut stream| {
                     Ok(stream.next().await?.map(|batch| (batch, stream)))
                 })

@@ -18,9 +18,8 @@ use quiver_types::Error;
 use quiver_types::logs::LogForm;
 
 use super::block::{Block, STEP_ROWS};
-use super::blocks::Queue;
 use super::eval::{eval, none, within};
-use super::exec::{Counters, Scan};
+use super::exec::{Counters, Scan, ScanRun};
 use super::output::{by_stream, field_counts, output, prefetch};
 use super::values::{to_batch, value_counts};
 use crate::error::leave_out;
@@ -36,7 +35,7 @@ const NARROW_COLUMNS: usize = 4;
 #[derive(Debug)]
 pub(super) struct AnyOrder {
     pub(super) scan: Arc<Scan>,
-    pub(super) queue: Arc<Queue>,
+    pub(super) run: Arc<ScanRun>,
     pub(super) rows_left: usize,
     pub(super) memory: MemoryReservation,
     pub(super) baseline: BaselineMetrics,
@@ -153,12 +152,12 @@ impl AnyOrder {
                 return Ok(Some(batch));
             }
             self.memory.free();
-            let Some(handle) = self.queue.next().await.map_err(external)? else { break };
+            let Some(handle) = self.run.queue.next().await.map_err(external)? else { break };
             tokio::task::yield_now().await;
             let timer = self.baseline.elapsed_compute().clone();
             let _timer = timer.timer();
             let mut block = handle.open();
-            let taken = take(&mut *block, &self.scan).await;
+            let taken = take(&mut *block, &self.scan, &self.run).await;
             self.counters.add(&block.take_stats(), &self.scan.blocks.stats);
             match taken {
                 Ok(Taken::Counted(batch, bytes)) => {
@@ -224,15 +223,15 @@ enum Taken {
     Rows(Option<BooleanBuffer>),
 }
 
-async fn take(block: &mut dyn Block, scan: &Scan) -> quiver_types::Result<Taken> {
+async fn take(block: &mut dyn Block, scan: &Scan, run: &ScanRun) -> quiver_types::Result<Taken> {
     if scan.request.form == LogForm::Rows {
         return Ok(Taken::Rows(None));
     }
     let rows = matching(block, scan).await?;
-    let Scan { request, projection, schema, left_out, .. } = scan;
+    let Scan { request, projection, schema, .. } = scan;
     Ok(match request.form {
         LogForm::ValueCounts(limits) => {
-            let counts = value_counts(block, limits, left_out, &rows).await?;
+            let counts = value_counts(block, limits, &run.left_out, &rows).await?;
             let bytes = block.bytes() + counts.memory_bytes();
             Taken::Counted(to_batch(counts, projection)?, bytes)
         }

@@ -5,8 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::utils::memory::get_record_batch_memory_size;
 use datafusion::common::{internal_err, project_schema};
 use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
@@ -113,7 +115,7 @@ impl ExecutionPlan for SpansExec {
         if children.is_empty() { Ok(self) } else { internal_err!("a scan of spans has no children") }
     }
 
-    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         if partition >= self.partitions {
             return internal_err!("a scan of spans has {} partitions, not {}", self.partitions, partition + 1);
         }
@@ -124,17 +126,20 @@ impl ExecutionPlan for SpansExec {
         let baseline = BaselineMetrics::new(&self.metrics, partition);
         let projection = self.projection.clone();
         let stream = SpanStream::new(&self.scan, self.shares[partition].clone(), self.limit);
-        let batches = futures::stream::try_unfold((stream, baseline), move |(mut stream, baseline)| {
+        let memory = MemoryConsumer::new("SpansExec").register(context.memory_pool());
+        let batches = futures::stream::try_unfold((stream, baseline, memory), move |(mut stream, baseline, memory)| {
             let projection = projection.clone();
             async move {
                 let next = stream.next().await.map_err(|e| DataFusionError::External(Box::new(e)))?;
                 let Some(batch) = next else { return Ok(None) };
+                // Counts until the next one is asked for: it is decoded whole, and whoever takes it keeps what he needs.
+                memory.try_resize(get_record_batch_memory_size(&batch))?;
                 let batch = match &projection {
                     Some(columns) => batch.project(columns)?,
                     None => batch,
                 };
                 baseline.record_output(batch.num_rows());
-                Ok(Some((batch, (stream, baseline))))
+                Ok(Some((batch, (stream, baseline, memory))))
             }
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
