@@ -16,7 +16,7 @@ use quiver_types::logs::{
     FieldPattern, LogColumn, LogFilter, LogForm, LogOrder, MSG, REST, STREAM, STREAM_ID, Stored, StreamSelector, TIME,
     TimePredicate,
 };
-use quiver_types::{Clock, LogsBatch, Matcher, Millis};
+use quiver_types::{Clock, LogsBatch, Matcher, Millis, RunShared};
 
 use super::*;
 use crate::settings::{CompactionSettings, StoreSettings};
@@ -62,7 +62,10 @@ pub(super) async fn read_of(
     stats: &Arc<ReadStats>,
 ) -> Vec<RecordBatch> {
     let table = logs_table(snapshot, access, request.clone(), Arc::clone(stats)).expect("a table");
-    let session = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(2));
+    // As an engine runs it: partitions meet in what comes with the run.
+    let shared = Arc::new(RunShared::default());
+    let config = SessionConfig::new().with_target_partitions(2).with_extension(shared);
+    let session = SessionContext::new_with_config(config);
     session.read_table(table).expect("readable").collect().await.expect("read")
 }
 
