@@ -30,6 +30,8 @@ pub struct Identities {
     pub config: Config,
     /// `{base_url}/realms/platform`.
     pub issuer: String,
+    /// Whether callers must say who they are (`rbac.mode`). Without it accounts and token service are there all the same.
+    pub enforced: bool,
     /// Where the first password is written.
     data: std::path::PathBuf,
     /// The picture of accounts is made anew by one at a time.
@@ -58,22 +60,34 @@ impl Sealer for PasswordSealer {
 }
 
 impl Identities {
-    /// Puts both together; reads all accounts, and makes the first administrator where there is no user.
+    /// Puts both together; reads all accounts, and makes the first administrator where there is no user. Without `enforced`
+    /// nobody is asked who they are.
     ///
     /// # Errors
     /// When the database is gone, or the first password cannot be had.
     pub async fn open(
         auth: Auth,
         config: Config,
-        issuer: String,
+        (issuer, enforced): (String, bool),
         first: &FirstPassword,
     ) -> quiver_config::Result<Arc<Self>> {
         let data = first.data.clone();
-        let identities = Arc::new(Self { auth, config, issuer, data, refreshing: tokio::sync::Mutex::new(u64::MAX) });
+        let identities = Arc::new(Self { auth, config, issuer, enforced, data, refreshing: tokio::sync::Mutex::new(u64::MAX) });
         identities.refresh().await?;
         if identities.config.all(&BINDINGS).await?.is_empty() {
             first_start::make_administrator(&identities, first).await?;
             identities.refresh().await?;
+        }
+        if !enforced {
+            let event = AuditEvent {
+                action: "RBAC_OFF",
+                family: "rbac/sessions",
+                entity_id: None,
+                entity_name: None,
+                outcome: "ok",
+                code: None,
+            };
+            identities.config.audit(&Caller::system(), event).await;
         }
         Ok(identities)
     }

@@ -106,7 +106,7 @@ pub struct AppState {
     pub places: Places,
     /// Counters.
     pub metrics: Arc<ApiMetrics>,
-    /// Accounts and rights; none while access control is off.
+    /// Accounts and rights; none where access control is off and they cannot be opened.
     pub identities: Option<Arc<Identities>>,
     /// Set when the server begins to stop: `/health/ready` answers 503 from then on.
     pub stopping: AtomicBool,
@@ -115,9 +115,14 @@ pub struct AppState {
 }
 
 impl AppState {
+    /// Whether callers must say who they are.
+    pub(crate) fn is_enforced(&self) -> bool {
+        self.identities.as_ref().is_some_and(|identities| identities.enforced)
+    }
+
     /// Who sent the request that the task serves. Outside of requests nobody, unless access control is off.
     pub(crate) fn identity(&self) -> Arc<Identity> {
-        if self.identities.is_none() {
+        if !self.is_enforced() {
             return Arc::clone(&ANYONE);
         }
         RequestInfo::current().map_or_else(|| Arc::clone(&NOBODY), |request| request.identity)

@@ -70,6 +70,8 @@ pub enum Way {
     ApiKey,
     /// Name and secret.
     Basic,
+    /// A certificate, with which its connection began.
+    Certificate,
     /// Access control is off.
     Off,
 }
@@ -233,6 +235,15 @@ impl Auth {
             Shown::ApiKey(key) => self.of_key(key.expose(), request.ip),
             Shown::Basic { name, password } => self.of_basic(name, password, request.ip).await,
         }
+    }
+
+    /// Says who asks with a certificate that an authority of ours has signed: the service account of that name.
+    ///
+    /// # Errors
+    /// [`TokenError::Invalid`]: there is none, or it may not act.
+    pub fn identify_certificate(&self, name: &str) -> Result<Identity, TokenError> {
+        let account = self.directory.load().named(AccountKind::Service, name).cloned().ok_or(TokenError::Invalid)?;
+        Ok(Identity { way: Way::Certificate, ..self.of_account(AccountKind::Service, &account.id)? })
     }
 
     /// An identity of an account of ours that may act.

@@ -54,7 +54,8 @@ fn base_url(settings: &Settings) -> String {
         |_| settings.http.listen.clone(),
         |at| if at.ip().is_unspecified() { format!("127.0.0.1:{}", at.port()) } else { at.to_string() },
     );
-    format!("http://{address}")
+    let scheme = if settings.tls.files().is_some() { "https" } else { "http" };
+    format!("{scheme}://{address}")
 }
 
 async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth, Config)> {
@@ -88,7 +89,23 @@ async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth
 pub async fn open(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<Identities>> {
     let (auth, config) = open_parts(settings, &clock).await?;
     let issuer = format!("{}/realms/platform", base_url(settings));
-    Identities::open(auth, config, issuer, &first_password(settings)).await.map_err(fault)
+    let enforced = settings.rbac.mode == "on";
+    Identities::open(auth, config, (issuer, enforced), &first_password(settings)).await.map_err(fault)
+}
+
+/// Opens accounts. Without access control a server goes on where they cannot be opened: nobody is asked who they are.
+///
+/// # Errors
+/// As [`open`], with access control.
+pub async fn open_if_needed(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<Option<Arc<Identities>>> {
+    match open(settings, Arc::clone(clock)).await {
+        Ok(identities) => Ok(Some(identities)),
+        Err(error) if settings.rbac.mode == "on" => Err(error),
+        Err(error) => {
+            tracing::error!(%error, "accounts and configuration cannot be opened; going on without them");
+            Ok(None)
+        }
+    }
 }
 
 /// Sets the password of a user in the store itself; gives the new one when it was made up.

@@ -10,6 +10,7 @@ use toml::{Table, Value};
 
 use crate::reload::is_live;
 
+mod tls;
 mod values;
 
 use values::Shown;
@@ -105,6 +106,23 @@ settings! {
         admin_token_file: String = "\"\"";
         /// Whether to listen on other than loopback addresses while there is no access control. For containers.
         rbac_off_on_network: bool = "false";
+    }
+    /// TLS on every port, with a certificate and its key. What stands in the files is read anew when it changes, by SIGHUP
+    /// and by `POST /admin/reload`; connections that are there stay.
+    tls: Tls {
+        /// File (PEM) with the certificate of this server, then those that lead to its authority; empty: no TLS.
+        certificate_file: String = "\"\"";
+        /// File (PEM) with its private key, without a passphrase.
+        key_file: String = "\"\"";
+        /// File (PEM) with authorities. A client with a certificate that one of them signed is the service account whose
+        /// `clientId` is the common name of its subject. Empty: clients are not asked for certificates.
+        client_ca_file: String = "\"\"";
+        /// Whether clients without such a certificate are turned away.
+        client_required: bool = "false";
+        /// How often the files are looked at.
+        reload_interval: Span = "\"10s\"";
+        /// Whether the server refuses to listen on other than loopback addresses without TLS.
+        required: bool = "false";
     }
     /// OTLP ports and rules.
     otlp: Otlp {
@@ -252,13 +270,13 @@ settings! {
     }
     /// Access control.
     rbac: Rbac {
-        /// `off`: everybody may do everything, and there are no accounts. `on`: every request shows who sends it, and sees
-        /// what that account may see; see `docs/identity.md`.
-        mode: String = "\"off\"";
+        /// `on`: every request shows who sends it, and sees what that account may see; see `docs/identity.md`. `off`:
+        /// everybody may do everything.
+        mode: String = "\"on\"";
         /// Fields that name the service of a log row; the first non-empty one counts.
         logs_service_fields: Vec<String> = "[\"service.name\", \"service_name\", \"service\", \"app\", \"kubernetes.labels.app\"]";
     }
-    /// Accounts and tokens, with `rbac.mode = on`.
+    /// Accounts and tokens.
     auth: Auth {
         /// Address by which clients reach this server (`https://quiver.example`), which tokens name as their issuer; empty:
         /// that of `http.listen`. A token is good only where it names the issuer that the server stands for.
@@ -369,6 +387,9 @@ impl Loaded {
             "off" | "on" => {}
             other => return refuse(&format!("`rbac.mode` is `{other}`; it can be `on` or `off`")),
         }
+        if let Some(wrong) = s.tls.wrong() {
+            return refuse(wrong);
+        }
         if !s.auth.public_url.is_empty() && !quiver_auth::base_url_is_sane(&s.auth.public_url) {
             return refuse("`auth.public_url` must be like `https://quiver.example`, without a slash at its end");
         }
@@ -401,6 +422,7 @@ impl Loaded {
             ("http.send_timeout", s.http.send_timeout),
             ("http.drain_timeout", s.http.drain_timeout),
             ("otlp.delta_idle", s.otlp.delta_idle),
+            ("tls.reload_interval", s.tls.reload_interval),
             ("store.retry_budget", s.store.retry_budget),
             ("store.clock_confirm", s.store.clock_confirm),
             ("ingest.accept_future", s.ingest.accept_future),
@@ -525,6 +547,10 @@ mod tests {
         check(&[("QUIVER_RBAC__MODE", "maybe")], "rbac.mode");
         check(&[("QUIVER_AUTH__PUBLIC_URL", "quiver.example")], "auth.public_url");
         check(&[("QUIVER_AUTH__KEY_BITS", "1024")], "auth.key_bits");
+        check(&[("QUIVER_TLS__KEY_FILE", "x")], "tls.certificate_file");
+        check(&[("QUIVER_TLS__CLIENT_CA_FILE", "x")], "tls.client_ca_file");
+        check(&[("QUIVER_TLS__CLIENT_REQUIRED", "true")], "tls.client_required");
+        check(&[("QUIVER_TLS__RELOAD_INTERVAL", "0s")], "tls.reload_interval");
         check(&[("QUIVER_WAL__LEVEL", "object")], "wal.level");
         check(&[("QUIVER_MEMORY__LIMIT", "1 GB")], "1 GB");
         check(&[("QUIVER_QUERY__TIMEOUT", "none")], "query.timeout");
