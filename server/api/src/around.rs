@@ -14,7 +14,6 @@ use tracing::Instrument;
 use crate::access_log::Entry;
 use crate::families::family_of;
 use crate::guard::{Asking, refused};
-use crate::identity::OwnRequest;
 use crate::live::LiveSettings;
 use crate::request::{ID_HEADER, RequestInfo};
 use crate::serve::Transport;
@@ -59,7 +58,6 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
             headers: request.headers(),
             route: request.extensions().get::<MatchedPath>(),
             client: transport.client.as_deref(),
-            own: request.extensions().get::<OwnRequest>().is_some(),
         };
         match coming.admit(state.identities.as_deref()).await {
             Ok(identity) => info.identity = identity,

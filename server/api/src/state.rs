@@ -12,7 +12,7 @@ use quiver_promql::PromqlEngine;
 use quiver_query::{Asked, Limits, QueryContext, QueryEngine};
 use quiver_store::Store;
 use quiver_traces::TracesEngine;
-use quiver_types::{Access, Clock, Domain, Right, SeriesSource};
+use quiver_types::{Access, Clock, Domain, Error, ErrorKind, Result, Right, SeriesSource};
 use tokio::sync::Semaphore;
 
 use crate::answers::AnswerBudget;
@@ -126,6 +126,20 @@ impl AppState {
             return Arc::clone(&ANYONE);
         }
         RequestInfo::current().map_or_else(|| Arc::clone(&NOBODY), |request| request.identity)
+    }
+
+    /// What somebody may see of a domain by now, who was let in a while ago.
+    ///
+    /// # Errors
+    /// Unauthenticated, Forbidden: nothing any more.
+    pub(crate) fn access_by_now(&self, identity: &Identity, domain: Domain) -> Result<Access> {
+        let Some(identities) = self.identities.as_ref().filter(|i| i.enforced) else { return Ok(Access::full()) };
+        let gone = |e| Error::new(ErrorKind::Unauthenticated, "the account, key or session has ended").with_source(e);
+        let access = identities.auth.renewed(identity).map_err(gone)?.access(domain);
+        if access.is_full() || !access.patterns().is_empty() {
+            return Ok(access);
+        }
+        Err(Error::new(ErrorKind::Forbidden, "the right to view this was taken away"))
     }
 
     /// Names who calls, for what belongs to callers. Empty while access control is off.

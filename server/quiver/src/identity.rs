@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quiver_api::identity::{FirstPassword, Identities, PasswordSealer};
-use quiver_auth::{Auth, AuthSettings, MasterVault, OsRandom, Secret, apikey};
+use quiver_auth::{Auth, AuthSettings, Fetch, MasterVault, OsRandom, Secret, apikey};
 use quiver_config::{Config, Problem, ProblemKind, migrate, open_pool};
+use quiver_store::layout::DataDir;
 use quiver_types::{Clock, Error, ErrorKind, Result, SystemClock};
 
-use crate::settings::Settings;
+use crate::issuers::IssuerClient;
+use crate::settings::{OidcIssuer, Settings};
 
 /// The database of accounts and configuration, beside the catalog: neither waits for the other.
 const DATABASE: &str = "config.db";
@@ -73,10 +75,14 @@ async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth
     let own = AuthSettings {
         basic_passwords: settings.auth.basic_passwords,
         key_bits: settings.auth.key_bits as u32,
-        external: Vec::new(),
+        external: settings.auth.oidc.iter().map(OidcIssuer::external).collect(),
+    };
+    let fetch = match &own.external[..] {
+        [] => None,
+        _ => Some(IssuerClient::new()? as Arc<dyn Fetch>),
     };
     let (own_vault, own_clock) = (Arc::clone(&vault), Arc::clone(clock));
-    let auth = Auth::open(own, pool.clone(), own_vault, own_clock, Arc::<OsRandom>::clone(&random), None).await?;
+    let auth = Auth::open(own, pool.clone(), own_vault, own_clock, Arc::<OsRandom>::clone(&random), fetch).await?;
     let sealer = Arc::new(PasswordSealer(Arc::clone(auth.passwords())));
     let config = Config::open(pool, Arc::clone(clock), random, vault, sealer).await.map_err(fault)?;
     Ok((auth, config))
@@ -117,6 +123,13 @@ pub async fn reset_password(settings: &Settings, username: &str) -> Result<Optio
     if !data.join(DATABASE).exists() {
         return Err(Error::new(ErrorKind::NotFound, format!("there are no accounts in `{}`", data.display())));
     }
+    // Beside a running server, which would not see the change for long, and whose caches would still know the old one.
+    let _lock = DataDir::open(data).map_err(|e| match Error::from(e) {
+        e if e.kind() == ErrorKind::Conflict => {
+            Error::new(e.kind(), "the server runs: stop it first, or ask another administrator").with_source(e)
+        }
+        e => e,
+    })?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let (_, config) = open_parts(settings, &clock).await?;
     let first = first_password(settings);

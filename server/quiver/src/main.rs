@@ -362,17 +362,20 @@ fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
         let (addresses, tls) = (bound.addresses, bound.tls.clone());
         println!("{}", listening(&addresses));
         let demo_stop = stop.clone();
+        let load = move || args.load().map_err(|e| Error::invalid(e.to_string()));
         bound
+            .prepared(move |app| {
+                let reloading = Reloading::new(load, Arc::clone(&app.live), filter, tls);
+                app.reloader.set(move || reloading.reload());
+            })
             .run(Arc::new(SystemClock), stop, |app| {
                 tracing::info!("ready");
                 notify::tell(notify::State::Ready);
-                let load = move || args.load().map_err(|e| Error::invalid(e.to_string()));
-                let reloading = Reloading::new(load, Arc::clone(&app.live), filter, tls.clone());
-                app.reloader.set(move || reloading.reload());
                 tokio::spawn(reload_on_signal(hangup, Arc::clone(app)));
                 if with_demo {
-                    println!("{}", demo::banner(&addresses));
-                    tokio::spawn(demo::feed(Arc::clone(app), demo_stop));
+                    let scheme = if loaded.settings.tls.files().is_some() { "https" } else { "http" };
+                    let base = format!("{scheme}://{}", addresses.http);
+                    tokio::spawn(demo::run(Arc::clone(app), base, addresses, demo_stop));
                 }
             })
             .await?;

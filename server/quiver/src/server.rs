@@ -48,6 +48,16 @@ pub struct Bound {
     pub addresses: Addresses,
     /// Certificates, where there is TLS.
     pub tls: Option<Arc<Tls>>,
+    before_requests: Option<Prepare>,
+}
+
+/// What is done with the whole server before it serves a request.
+struct Prepare(Box<dyn FnOnce(&Arc<AppState>) + Send>);
+
+impl std::fmt::Debug for Prepare {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Prepare")
+    }
 }
 
 /// Says whether a server may listen beyond this machine: told so, or because everybody must say who they are.
@@ -72,7 +82,10 @@ async fn bind(name: &str, address: &str, settings: &Settings) -> Result<TcpListe
                     "`{name}` is `{address}`, but `tls.required` is set and there is no `tls.certificate_file`"
                 )));
             }
-            tracing::warn!(address, "listening beyond this machine without TLS: passwords and tokens can be read on their way");
+            tracing::warn!(
+                address,
+                "listening beyond this machine without TLS: passwords and tokens can be read on their way"
+            );
         }
         if settings.rbac.mode != "on" {
             tracing::warn!(
@@ -153,7 +166,14 @@ impl Bound {
             otlp_grpc: otlp_grpc.as_ref().map(of).transpose()?,
             zipkin: zipkin.as_ref().map(of).transpose()?,
         };
-        Ok(Self { settings: s.clone(), http, otlp_http, otlp_grpc, zipkin, addresses, tls })
+        Ok(Self { settings: s.clone(), http, otlp_http, otlp_grpc, zipkin, addresses, tls, before_requests: None })
+    }
+
+    /// Says what to do once the store is open, before the first request is served: what requests count on.
+    #[must_use]
+    pub fn prepared(mut self, prepare: impl FnOnce(&Arc<AppState>) + Send + 'static) -> Self {
+        self.before_requests = Some(Prepare(Box::new(prepare)));
+        self
     }
 
     /// Opens the store, serves until `stop`, drains, closes. While the store replays its log, `/health/live` and
@@ -206,6 +226,9 @@ impl Bound {
                 return Err(e);
             }
         };
+        if let Some(Prepare(prepare)) = self.before_requests {
+            prepare(&app);
+        }
         for gate in openers {
             gate.open(&app);
         }

@@ -10,9 +10,11 @@ use toml::{Table, Value};
 
 use crate::reload::is_live;
 
+mod oidc;
 mod tls;
 mod values;
 
+pub use oidc::OidcIssuer;
 use values::Shown;
 pub use values::{OwnSpan, Size, Span};
 
@@ -285,6 +287,10 @@ settings! {
         basic_passwords: bool = "false";
         /// Bits of the RSA keys that sign tokens: 2048, 3072 or 4096.
         key_bits: usize = "2048";
+        /// Issuers whose tokens are taken, too, each as `[[auth.oidc]]`: `issuer`, `audiences`, and by default
+        /// `client_id_claim` (`azp`), `roles_claim` (`realm_access.roles`), `username_claim` (`preferred_username`),
+        /// `jwks_refresh` (`5m`). What their roles may do is said by bindings to an `externalRole`.
+        oidc: Vec<OidcIssuer> = "[]";
         /// File with the 32 bytes under which private keys are encrypted; made when it is not there. Empty:
         /// `master-key` in the data directory. `QUIVER_MASTER_KEY_FILE` says the same.
         master_key_file: String = "\"\"";
@@ -392,6 +398,9 @@ impl Loaded {
         }
         if !s.auth.public_url.is_empty() && !quiver_auth::base_url_is_sane(&s.auth.public_url) {
             return refuse("`auth.public_url` must be like `https://quiver.example`, without a slash at its end");
+        }
+        if let Some(fault) = oidc::fault(&s.auth.oidc) {
+            return refuse(&fault);
         }
         if !matches!(s.auth.key_bits, 2048 | 3072 | 4096) {
             return refuse("`auth.key_bits` must be 2048, 3072 or 4096");

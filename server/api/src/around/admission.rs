@@ -33,8 +33,6 @@ pub(super) struct Coming<'a> {
     pub(super) route: Option<&'a MatchedPath>,
     /// The name in the certificate with which its connection began.
     pub(super) client: Option<&'a str>,
-    /// Whether the process asks itself.
-    pub(super) own: bool,
 }
 
 /// Why a request is not let in.
@@ -48,9 +46,6 @@ impl Coming<'_> {
     /// Says who calls, or gives the answer that it gets.
     pub(super) async fn admit(&self, identities: Option<&Identities>) -> Result<Arc<Identity>, Response> {
         let Some(identities) = identities.filter(|i| i.enforced) else { return Ok(Arc::clone(&ANYONE)) };
-        if self.own {
-            return Ok(Arc::clone(&ANYONE));
-        }
         // What a browser asks beforehand comes without credentials, and is answered without data.
         if self.method == Method::OPTIONS {
             return Ok(Arc::clone(&NOBODY));

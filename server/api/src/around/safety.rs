@@ -4,10 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// On every answer, unless its handler said something else.
 const ALWAYS: [(HeaderName, &str); 3] = [
-    (
-        header::CONTENT_SECURITY_POLICY,
-        "default-src 'self'; frame-ancestors 'none'; object-src 'none'; base-uri 'none'",
-    ),
+    (header::CONTENT_SECURITY_POLICY, "default-src 'self'; frame-ancestors 'none'; object-src 'none'; base-uri 'none'"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
 ];

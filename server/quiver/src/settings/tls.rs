@@ -15,7 +15,8 @@ impl Tls {
         if given(&self.client_ca_file) && !certificate {
             return Some("`tls.client_ca_file` needs `tls.certificate_file`");
         }
-        (self.client_required && !given(&self.client_ca_file)).then_some("`tls.client_required` needs `tls.client_ca_file`")
+        (self.client_required && !given(&self.client_ca_file))
+            .then_some("`tls.client_required` needs `tls.client_ca_file`")
     }
 
     /// Gives the files, where there is TLS.

@@ -84,7 +84,8 @@ impl<'a> Certificate<'a> {
         while let Some(mut set) = sets.take(SET) {
             while let Some(mut pair) = set.take(SEQUENCE) {
                 if pair.take(OBJECT_IDENTIFIER).is_some_and(|id| id.0 == COMMON_NAME) {
-                    let value = pair.next().filter(|(tag, _)| [UTF8_STRING, PRINTABLE_STRING, IA5_STRING].contains(tag));
+                    let value =
+                        pair.next().filter(|(tag, _)| [UTF8_STRING, PRINTABLE_STRING, IA5_STRING].contains(tag));
                     found.push(value.and_then(|(_, text)| std::str::from_utf8(text).ok()));
                 }
             }
@@ -115,7 +116,11 @@ mod tests {
         check(include_bytes!("../../../../../tests/fixtures/tls/client.pem"), &[Some("edge-agent")], "2120");
         check(include_bytes!("../../../../../tests/fixtures/tls/server.pem"), &[Some("localhost")], "2120");
         check(include_bytes!("../../../../../tests/fixtures/tls/nameless.pem"), &[], "2120");
-        check(include_bytes!("../../../../../tests/fixtures/tls/two-names.pem"), &[Some("edge-agent"), Some("admin")], "2120");
+        check(
+            include_bytes!("../../../../../tests/fixtures/tls/two-names.pem"),
+            &[Some("edge-agent"), Some("admin")],
+            "2120",
+        );
         check(include_bytes!("../../../../../tests/fixtures/tls/ended.pem"), &[Some("localhost")], "2021");
     }
 
