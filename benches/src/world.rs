@@ -56,6 +56,7 @@ impl World {
             ("store.data", dir.path().display().to_string()),
             ("store.retention", "none".to_owned()),
             ("compaction.enabled", "false".to_owned()),
+            ("rbac.mode", "off".to_owned()),
             ("memory.limit", "6GiB".to_owned()),
             ("memory.decoded_cache", caches.decoded.to_string()),
             ("query.result_cache", if caches.results { "64MiB" } else { "0" }.to_owned()),

@@ -1,5 +1,6 @@
 //! End-to-end tests: the real binary over HTTP, one module per family.
 
+mod access_later;
 mod admin;
 mod admin_guard;
 mod backup;
@@ -32,6 +33,7 @@ mod small_endpoints;
 mod starting;
 mod statistics;
 mod surface;
+mod tls;
 mod trace_ids;
 mod traceql;
 mod traces;

@@ -95,7 +95,11 @@ const CASES: &[Case] = &[
 ];
 
 async fn world(dir: &std::path::Path) -> Arc<AppState> {
-    let flags = [("store.data", dir.display().to_string()), ("store.retention", "none".to_owned())];
+    let flags = [
+        ("store.data", dir.display().to_string()),
+        ("store.retention", "none".to_owned()),
+        ("rbac.mode", "off".to_owned()),
+    ];
     let loaded = Loaded::load(None, std::iter::empty(), &flags).expect("settings");
     let app = wiring::build(&loaded.settings, Arc::new(SystemClock)).await.expect("a store");
     let mut batch = MetricsBatch::default();

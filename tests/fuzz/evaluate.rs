@@ -68,7 +68,12 @@ fn batch() -> MetricsBatch {
 
 pub(crate) async fn world(dir: &std::path::Path) -> Arc<AppState> {
     let data = dir.display().to_string();
-    let flags = [("store.data", data), ("store.retention", "none".to_owned()), ("wal.level", "os".to_owned())];
+    let flags = [
+        ("store.data", data),
+        ("store.retention", "none".to_owned()),
+        ("wal.level", "os".to_owned()),
+        ("rbac.mode", "off".to_owned()),
+    ];
     let loaded = Loaded::load(None, std::iter::empty(), &flags).expect("valid settings");
     let app = wiring::build(&loaded.settings, Arc::new(SystemClock)).await.expect("a store");
     app.store.write_metrics(batch()).await.expect("taken");

@@ -94,7 +94,12 @@ struct World {
 
 async fn open(dir: &std::path::Path, pieces: &[&[Map<String, Value>]], flush: bool, compact: bool) -> Arc<AppState> {
     let data = dir.display().to_string();
-    let flags = [("store.data", data), ("store.retention", "none".to_owned()), ("wal.level", "os".to_owned())];
+    let flags = [
+        ("store.data", data),
+        ("store.retention", "none".to_owned()),
+        ("wal.level", "os".to_owned()),
+        ("rbac.mode", "off".to_owned()),
+    ];
     let loaded = Loaded::load(None, std::iter::empty(), &flags).expect("valid settings");
     let app = wiring::build(&loaded.settings, Arc::new(SystemClock)).await.expect("a store");
     for piece in pieces {

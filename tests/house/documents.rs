@@ -71,7 +71,7 @@ fn metrics(exposition: &str) -> BTreeMap<String, (String, String, Vec<String>)> 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_document() {
     let dir = tempfile::tempdir().expect("a folder");
-    let flags = [("store.data", dir.path().display().to_string())];
+    let flags = [("store.data", dir.path().display().to_string()), ("rbac.mode", "off".to_owned())];
     let loaded = Loaded::load(None, std::iter::empty(), &flags).expect("valid settings");
     let app = wiring::build(&loaded.settings, Arc::new(SystemClock)).await.expect("a store");
     let exposition = quiver_api::metrics::exposition(&app);

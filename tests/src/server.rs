@@ -22,6 +22,8 @@ pub struct Options {
     pub limits: Option<String>,
     /// File that its log goes to, instead of the standard error of the test.
     pub log: Option<PathBuf>,
+    /// Authority (PEM) of its certificate, where it speaks TLS.
+    pub authority: Option<PathBuf>,
 }
 
 impl Options {
@@ -37,6 +39,14 @@ impl Options {
     pub fn limits(mut self, limits: &str) -> Self {
         self.limits = Some(limits.to_owned());
         self
+    }
+
+    /// Lets it speak TLS, with a certificate and key (PEM) of an authority.
+    #[must_use]
+    pub fn tls(mut self, certificate: &Path, key: &Path, authority: &Path) -> Self {
+        self.authority = Some(authority.to_owned());
+        let shown = |path: &Path| path.display().to_string();
+        self.args(&["--tls-cert", &shown(certificate), "--tls-key", &shown(key)])
     }
 
     /// Sends its log to a file.
@@ -64,6 +74,9 @@ pub struct Server {
     pub otlp_http: String,
     /// Of OTLP over gRPC.
     pub otlp_grpc: String,
+    /// Of Zipkin's API; empty where it is off.
+    pub zipkin: String,
+    scheme: &'static str,
     client: reqwest::Client,
 }
 
@@ -174,8 +187,17 @@ impl Server {
             rest.split([',', '\n']).next().unwrap_or_default().trim().to_owned()
         };
         let (http, otlp_http, otlp_grpc) = (after("http"), after("otlp-http"), after("otlp-grpc"));
-        let client = reqwest::Client::builder().timeout(Duration::from_secs(300)).build().expect("a client");
-        Some(Self { child, http, otlp_http, otlp_grpc, client })
+        let zipkin = line.split("zipkin ").nth(1).unwrap_or_default().trim().to_owned();
+        let client = reqwest::Client::builder().timeout(Duration::from_secs(300));
+        let (scheme, client) = match &options.authority {
+            None => ("http", client),
+            Some(path) => {
+                let pem = std::fs::read(path).expect("readable");
+                ("https", client.add_root_certificate(reqwest::Certificate::from_pem(&pem).expect("a certificate")))
+            }
+        };
+        let client = client.build().expect("a client");
+        Some(Self { child, http, otlp_http, otlp_grpc, zipkin, scheme, client })
     }
 
     /// Process id.
@@ -185,7 +207,7 @@ impl Server {
 
     /// Gives a URL on the main port.
     pub fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.http)
+        format!("{}://{}{path}", self.scheme, self.http)
     }
 
     async fn try_get(&self, path: &str) -> reqwest::Result<Answer> {

@@ -7,19 +7,21 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use quiver_auth::Subject;
 use quiver_ingest::logs::{KEEP_MESSAGES, PARAMETERS};
 use tracing::Instrument;
 
 use crate::access_log::Entry;
 use crate::families::family_of;
 use crate::guard::{Asking, refused};
-use crate::identity::OwnRequest;
 use crate::live::LiveSettings;
 use crate::request::{ID_HEADER, RequestInfo};
+use crate::serve::Transport;
 use crate::state::AppState;
 use crate::tenancy;
 
 pub(crate) mod admission;
+mod safety;
 
 /// Serves a request.
 pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
@@ -28,6 +30,7 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
     let live = state.live.load_full();
     let family = family_of(request.uri().path());
     let origin = request.headers().get(header::ORIGIN).cloned();
+    let transport = request.extensions().get::<Transport>().cloned().unwrap_or_default();
     let (mut entry, request) = match live.access_log {
         true => {
             let (entry, request) = Entry::begin(&info, request);
@@ -37,7 +40,7 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
     };
     let asking = Asking {
         live: &live,
-        by_rights: state.identities.is_some(),
+        by_rights: state.is_enforced(),
         family,
         peer: info.peer,
         method: request.method(),
@@ -54,7 +57,7 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
             uri: request.uri(),
             headers: request.headers(),
             route: request.extensions().get::<MatchedPath>(),
-            own: request.extensions().get::<OwnRequest>().is_some(),
+            client: transport.client.as_deref(),
         };
         match coming.admit(state.identities.as_deref()).await {
             Ok(identity) => info.identity = identity,
@@ -64,6 +67,7 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
     if let Some(entry) = &mut entry {
         entry.caller = info.identity.subject.text();
     }
+    let caller_has_data = state.is_enforced() && info.identity.subject != Subject::Anyone;
     let mut response = match refusal.or_else(|| tenancy_refusal(request.method(), request.headers())) {
         Some(response) => response,
         None if request.method() == Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
@@ -75,6 +79,7 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
     if let Some(origin) = origin {
         allow(&live, origin, response.headers_mut());
     }
+    safety::guard(response.headers_mut(), transport.encrypted, caller_has_data);
     response.headers_mut().insert(ID_HEADER, id);
     state.metrics.count(family, response.status().as_u16(), began.elapsed());
     match entry {

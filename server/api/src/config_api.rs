@@ -130,7 +130,7 @@ impl Ask {
     /// Reads a request, and says whether its caller may come to this place.
     pub(crate) async fn read(state: &Arc<AppState>, place: Place, request: Request, largest: usize) -> Result<Self> {
         let Some(identities) = state.identities.clone() else {
-            let text = "access control is off, so there are no accounts";
+            let text = "access control is off, and there are no accounts";
             return Err(Problem::new(ProblemKind::NotFound, "NOT_FOUND", text));
         };
         let info = RequestInfo::current();

@@ -34,7 +34,9 @@ pub(crate) struct Asking<'a> {
 /// Gives the answer to a request that is refused for whom it comes from.
 pub(crate) fn refused(asking: &Asking<'_>) -> Option<Response> {
     let path = asking.uri.path();
-    if path == "/admin" || path.starts_with("/admin/") {
+    let operators = path == "/admin" || path.starts_with("/admin/") || path.starts_with("/debug/");
+    // Who turns keys ends everybody's sessions.
+    if operators || path == "/platform-api/rbac/keys/rotate" {
         return if asking.by_rights { None } else { asking.admin_refused() };
     }
     if changes(asking.family, asking.method) { asking.page_refused(false) } else { None }

@@ -11,6 +11,7 @@ use quiver_config::{AuditEvent, Caller, Config, Family, FieldError, Problem, Pro
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
+mod demo_account;
 mod directory;
 mod first_start;
 
@@ -30,7 +31,9 @@ pub struct Identities {
     pub config: Config,
     /// `{base_url}/realms/platform`.
     pub issuer: String,
-    /// Where the first password is written.
+    /// Whether callers must say who they are (`rbac.mode`). Without it accounts and token service are there all the same.
+    pub enforced: bool,
+    /// Where the first password and the key of the demo are written.
     data: std::path::PathBuf,
     /// The picture of accounts is made anew by one at a time.
     refreshing: tokio::sync::Mutex<u64>,
@@ -58,22 +61,35 @@ impl Sealer for PasswordSealer {
 }
 
 impl Identities {
-    /// Puts both together; reads all accounts, and makes the first administrator where there is no user.
+    /// Puts both together; reads all accounts, and makes the first administrator where there is no user. Without `enforced`
+    /// nobody is asked who they are.
     ///
     /// # Errors
     /// When the database is gone, or the first password cannot be had.
     pub async fn open(
         auth: Auth,
         config: Config,
-        issuer: String,
+        (issuer, enforced): (String, bool),
         first: &FirstPassword,
     ) -> quiver_config::Result<Arc<Self>> {
         let data = first.data.clone();
-        let identities = Arc::new(Self { auth, config, issuer, data, refreshing: tokio::sync::Mutex::new(u64::MAX) });
+        let identities =
+            Arc::new(Self { auth, config, issuer, enforced, data, refreshing: tokio::sync::Mutex::new(u64::MAX) });
         identities.refresh().await?;
         if identities.config.all(&BINDINGS).await?.is_empty() {
             first_start::make_administrator(&identities, first).await?;
             identities.refresh().await?;
+        }
+        if !enforced {
+            let event = AuditEvent {
+                action: "RBAC_OFF",
+                family: "rbac/sessions",
+                entity_id: None,
+                entity_name: None,
+                outcome: "ok",
+                code: None,
+            };
+            identities.config.audit(&Caller::system(), event).await;
         }
         Ok(identities)
     }
@@ -100,6 +116,11 @@ impl Identities {
         self.auth.set_directory(directory::picture(&all));
         *done = revision;
         Ok(())
+    }
+
+    /// The file with the first password, while that is the one that was made up.
+    pub fn first_password_file(&self) -> Option<std::path::PathBuf> {
+        Some(first_start::file(&self.data)).filter(|path| path.exists())
     }
 
     /// Takes away the file with the first password: it was changed.
@@ -170,11 +191,6 @@ impl Identities {
         self.config.audit(&caller, event).await;
     }
 }
-
-/// Marks a request that the process makes to itself (the demo), which may do everything. It is an extension of the request,
-/// so nothing that comes over a socket can bear it.
-#[derive(Debug, Clone, Copy)]
-pub struct OwnRequest;
 
 /// From where a request came, for the audit log.
 #[derive(Debug, Clone, Default)]

@@ -57,6 +57,6 @@ mod watch;
 
 pub use request::RequestIds;
 pub use router::{grpc_router, main_router, otlp_router, zipkin_router};
-pub use serve::{Listener, ServeSettings, serve};
+pub use serve::{Listener, ServeSettings, Tls, TlsFiles, serve};
 pub use state::{ApiSettings, AppState};
 pub use watch::QueryWatch;

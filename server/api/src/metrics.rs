@@ -96,6 +96,8 @@ pub fn exposition(state: &AppState) -> String {
     let one = |v: f64| vec![(String::new(), v)];
     let version = vec![(format!("{{version=\"{}\"}}", state.settings.version), 1.0)];
     write_metric(&mut out, "quiver_build_info", "gauge", "Version of the product.", &version);
+    let enforced = one(f64::from(u8::from(state.is_enforced())));
+    write_metric(&mut out, "rbac_enabled", "gauge", "Whether callers must say who they are.", &enforced);
     (state.process_metrics)(&mut out);
     state.metrics.write_requests(&mut out);
     let used = state.engine.used();

@@ -75,7 +75,7 @@ async fn me(State(state): State<Arc<AppState>>) -> Response {
     sent(Ok(Answer::ok(json!({
         "subject": {"type": kind, "id": id, "name": identity.name},
         "roles": roles, "triples": triples_of(&identity.rights), "services": services,
-        "rbac": if identity.way == Way::Off && state.identities.is_none() { "off" } else { "on" },
+        "rbac": if state.is_enforced() { "on" } else { "off" },
     }))))
 }
 

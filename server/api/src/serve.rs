@@ -5,6 +5,8 @@ mod connection;
 mod head;
 mod pace;
 mod socket;
+mod stream;
+mod tls;
 mod watch;
 
 use std::sync::Arc;
@@ -18,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use pace::{Pace, TooSlow};
+pub(crate) use stream::Transport;
+pub use tls::{Tls, TlsFiles};
 
 /// What a connection beyond the bound is told.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
@@ -74,15 +78,18 @@ pub struct Listener {
     pub socket: TcpListener,
     /// What answers.
     pub router: Router,
+    /// What meets its connections, where there is TLS.
+    pub tls: Option<Arc<Tls>>,
 }
 
 /// Serves until `stop`, then lets what runs finish within `drain_timeout` and cuts the rest.
 pub async fn serve(listener: Listener, settings: ServeSettings, stop: CancellationToken) {
-    let Listener { socket, router } = listener;
+    let Listener { socket, router, tls } = listener;
     let (connections, cut) = (TaskTracker::new(), CancellationToken::new());
     let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
     let drain_timeout = settings.drain_timeout;
     let settings = Arc::new(settings);
+    let with = connection::With { router, settings: Arc::clone(&settings), tls };
     loop {
         let accepted = tokio::select! {
             accepted = socket.accept() => accepted,
@@ -99,21 +106,18 @@ pub async fn serve(listener: Listener, settings: ServeSettings, stop: Cancellati
         };
         let Ok(place) = Arc::clone(&settings.places).try_acquire_owned() else {
             tracing::debug!(%peer, "too many connections");
-            if let Ok(refusal) = Arc::clone(&refusals).try_acquire_owned() {
+            // With TLS a word would cost a handshake, which is the dearest part of a connection.
+            let told = Arc::clone(&refusals).try_acquire_owned().ok().filter(|_| with.tls.is_none());
+            if let Some(refusal) = told {
                 connections.spawn(async move {
                     let _refusal = refusal;
-                    let _ = tokio::time::timeout(REFUSAL_WITHIN, refuse(stream)).await;
+                    let _ = tokio::time::timeout(REFUSAL_WITHIN, refuse(stream, FULL)).await;
                 });
             }
             continue;
         };
-        let connection = connection::run(
-            stream,
-            peer,
-            router.clone(),
-            Arc::clone(&settings),
-            connection::Ends { stop: stop.clone(), cut: cut.clone() },
-        );
+        let ends = connection::Ends { stop: stop.clone(), cut: cut.clone() };
+        let connection = connection::run(stream, peer, with.clone(), ends);
         connections.spawn(async move {
             let _place = place;
             connection.await;
@@ -128,9 +132,9 @@ pub async fn serve(listener: Listener, settings: ServeSettings, stop: Cancellati
     }
 }
 
-/// Says that there is no place. The rest of what comes is read, as closing before would take the answer back.
-async fn refuse(mut stream: TcpStream) -> std::io::Result<()> {
-    stream.write_all(FULL).await?;
+/// Says why a connection is not served. The rest of what comes is read, as closing before would take the answer back.
+async fn refuse(mut stream: TcpStream, text: &[u8]) -> std::io::Result<()> {
+    stream.write_all(text).await?;
     stream.shutdown().await?;
     let mut scratch = [0; 4096];
     while stream.read(&mut scratch).await? > 0 {}

@@ -12,7 +12,7 @@ use quiver_promql::PromqlEngine;
 use quiver_query::{Asked, Limits, QueryContext, QueryEngine};
 use quiver_store::Store;
 use quiver_traces::TracesEngine;
-use quiver_types::{Access, Clock, Domain, Right, SeriesSource};
+use quiver_types::{Access, Clock, Domain, Error, ErrorKind, Result, Right, SeriesSource};
 use tokio::sync::Semaphore;
 
 use crate::answers::AnswerBudget;
@@ -106,7 +106,7 @@ pub struct AppState {
     pub places: Places,
     /// Counters.
     pub metrics: Arc<ApiMetrics>,
-    /// Accounts and rights; none while access control is off.
+    /// Accounts and rights; none where access control is off and they cannot be opened.
     pub identities: Option<Arc<Identities>>,
     /// Set when the server begins to stop: `/health/ready` answers 503 from then on.
     pub stopping: AtomicBool,
@@ -115,12 +115,31 @@ pub struct AppState {
 }
 
 impl AppState {
+    /// Whether callers must say who they are.
+    pub(crate) fn is_enforced(&self) -> bool {
+        self.identities.as_ref().is_some_and(|identities| identities.enforced)
+    }
+
     /// Who sent the request that the task serves. Outside of requests nobody, unless access control is off.
     pub(crate) fn identity(&self) -> Arc<Identity> {
-        if self.identities.is_none() {
+        if !self.is_enforced() {
             return Arc::clone(&ANYONE);
         }
         RequestInfo::current().map_or_else(|| Arc::clone(&NOBODY), |request| request.identity)
+    }
+
+    /// What somebody may see of a domain by now, who was let in a while ago.
+    ///
+    /// # Errors
+    /// Unauthenticated, Forbidden: nothing any more.
+    pub(crate) fn access_by_now(&self, identity: &Identity, domain: Domain) -> Result<Access> {
+        let Some(identities) = self.identities.as_ref().filter(|i| i.enforced) else { return Ok(Access::full()) };
+        let gone = |e| Error::new(ErrorKind::Unauthenticated, "the account, key or session has ended").with_source(e);
+        let access = identities.auth.renewed(identity).map_err(gone)?.access(domain);
+        if access.is_full() || !access.patterns().is_empty() {
+            return Ok(access);
+        }
+        Err(Error::new(ErrorKind::Forbidden, "the right to view this was taken away"))
     }
 
     /// Names who calls, for what belongs to callers. Empty while access control is off.

@@ -7,7 +7,7 @@ use axum::extract::{Query, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use quiver_auth::{Auth, FORM_BYTES_MAX, Form, Happened, Refused, Request as Asking};
+use quiver_auth::{Auth, FORM_BYTES_MAX, Form, Happened, Refused, Request as Asking, Shown};
 use serde_json::{Value, json};
 
 use crate::bodies::read_body;
@@ -51,9 +51,9 @@ fn refused(refused: &Refused) -> Response {
     response
 }
 
-/// Access control is off: there are no accounts.
+/// Access control is off, and accounts could not be opened.
 fn off() -> Response {
-    plain(StatusCode::NOT_FOUND, "access control is off, so there is no token service")
+    plain(StatusCode::NOT_FOUND, "access control is off, and there are no accounts")
 }
 
 fn public(state: &AppState, body: impl FnOnce(&Identities) -> Value) -> Response {
@@ -74,9 +74,28 @@ async fn certs(State(state): State<Arc<AppState>>) -> Response {
     public(&state, |i| i.auth.signing_keys().jwks())
 }
 
-async fn userinfo(State(state): State<Arc<AppState>>) -> Response {
+async fn userinfo(State(state): State<Arc<AppState>>, headers: HeaderMap) -> Response {
     let Some(identities) = &state.identities else { return off() };
-    answer(200, &identities.auth.userinfo(&state.identity()))
+    if identities.enforced {
+        return answer(200, &identities.auth.userinfo(&state.identity()));
+    }
+    // Nobody asked at the door: the token is for this path then.
+    let values = headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
+    let ip = RequestInfo::current().and_then(|info| info.peer).map(|peer| peer.ip());
+    let who = match Shown::read(values, None) {
+        Ok(shown) => identities.auth.identify(&shown, Asking { issuer: &identities.issuer, ip }).await,
+        Err(error) => Err(error),
+    };
+    match who {
+        Ok(identity) => answer(200, &identities.auth.userinfo(&identity)),
+        Err(error) => {
+            let body = json!({"error": "invalid_token", "error_description": error.to_string(), "code": error.code()});
+            let mut response = answer(401, &body);
+            let challenge = HeaderValue::from_static(r#"Bearer realm="platform", error="invalid_token""#);
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+            response
+        }
+    }
 }
 
 /// A form of a client, and what stands around it.

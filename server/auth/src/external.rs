@@ -34,6 +34,8 @@ pub struct ExternalIssuer {
     pub issuer: String,
     /// One of these must be in `aud`.
     pub audiences: Vec<String>,
+    /// Where the client stands that a token was given to: the name of who has no other.
+    pub client_id_claim: String,
     /// Where roles stand: a dotted path.
     pub roles_claim: String,
     /// Where the name stands.
@@ -117,7 +119,8 @@ impl Externals {
     /// The name and the roles in a token of another issuer.
     pub(crate) fn name_and_roles(&self, claims: &Claims) -> Option<(String, Vec<String>)> {
         let issuer = &self.of(&claims.issuer)?.issuer;
-        let name = claims.text(&issuer.username_claim).unwrap_or(&claims.subject).chars().take(200).collect();
+        let named = claims.text(&issuer.username_claim).or_else(|| claims.text(&issuer.client_id_claim));
+        let name = named.unwrap_or(&claims.subject).chars().take(200).collect();
         let mut at = Some(&Value::Null);
         let mut map = Some(&claims.all);
         for part in issuer.roles_claim.split('.') {

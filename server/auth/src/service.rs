@@ -9,7 +9,7 @@ use sqlx::sqlite::SqlitePool;
 
 use crate::Secret;
 use crate::credentials::Shown;
-use crate::directory::{Account, AccountKind, Directory, is_within};
+use crate::directory::{Account, AccountKind, Directory, Key, is_within};
 use crate::error::TokenError;
 use crate::external::{ExternalIssuer, Externals, Fetch};
 use crate::jwt::{Checked, Claims, Expected, Parts, verify};
@@ -70,6 +70,8 @@ pub enum Way {
     ApiKey,
     /// Name and secret.
     Basic,
+    /// A certificate, with which its connection began.
+    Certificate,
     /// Access control is off.
     Off,
 }
@@ -87,8 +89,10 @@ pub struct Identity {
     pub way: Way,
     /// The session of its token.
     pub session: Option<String>,
-    /// The entity of its API key.
-    pub key: Option<String>,
+    /// Its API key: the twelve characters that name it.
+    pub(crate) key_id: Option<String>,
+    /// Its roles at another issuer.
+    pub(crate) roles: Arc<[String]>,
 }
 
 impl Identity {
@@ -100,7 +104,8 @@ impl Identity {
             rights: Arc::new(Rights::full()),
             way: Way::Off,
             session: None,
-            key: None,
+            key_id: None,
+            roles: Arc::default(),
         }
     }
 
@@ -235,6 +240,15 @@ impl Auth {
         }
     }
 
+    /// Says who asks with a certificate that an authority of ours has signed: the service account of that name.
+    ///
+    /// # Errors
+    /// [`TokenError::Invalid`]: there is none, or it may not act.
+    pub fn identify_certificate(&self, name: &str) -> Result<Identity, TokenError> {
+        let account = self.directory.load().named(AccountKind::Service, name).cloned().ok_or(TokenError::Invalid)?;
+        Ok(Identity { way: Way::Certificate, ..self.of_account(AccountKind::Service, &account.id)? })
+    }
+
     /// An identity of an account of ours that may act.
     fn of_account(&self, kind: AccountKind, id: &str) -> Result<Identity, TokenError> {
         let directory = self.directory.load();
@@ -245,7 +259,8 @@ impl Auth {
             rights: directory.rights(id, self.clock.now_ms()),
             way: Way::Token,
             session: None,
-            key: None,
+            key_id: None,
+            roles: Arc::default(),
         })
     }
 
@@ -303,25 +318,50 @@ impl Auth {
             rights: Arc::new(rights),
             way: Way::Token,
             session: None,
-            key: None,
+            key_id: None,
+            roles: roles.into(),
         })
     }
 
     fn of_key(&self, text: &str, ip: Option<IpAddr>) -> Result<Identity, TokenError> {
-        let now_ms = self.clock.now_ms();
         let directory = self.directory.load();
         let key = crate::apikey::id_of(text).and_then(|id| directory.key(id)).ok_or(TokenError::Invalid)?;
         let right = same(&sha256_hex(text.as_bytes()), key.hash.expose());
-        let in_time = key.expires_ms.is_none_or(|end| now_ms < end);
         let from_here = key.networks.is_empty() || ip.is_some_and(|ip| is_within(ip, &key.networks));
-        if !right || !in_time || !from_here {
+        if right && from_here { self.of_known_key(key) } else { Err(TokenError::Invalid) }
+    }
+
+    fn of_known_key(&self, key: &Key) -> Result<Identity, TokenError> {
+        if key.expires_ms.is_some_and(|end| self.clock.now_ms() >= end) {
             return Err(TokenError::Invalid);
         }
         let owner = self.of_account(key.owner.0, &key.owner.1)?;
         // What the owner lost meanwhile the key lost, too.
         let rights =
             key.rights.as_ref().map_or_else(|| Arc::clone(&owner.rights), |own| Arc::new(own.meet(&owner.rights)));
-        Ok(Identity { rights, way: Way::ApiKey, key: Some(key.entity_id.clone()), ..owner })
+        Ok(Identity { rights, way: Way::ApiKey, key_id: Some(key.key_id.clone()), ..owner })
+    }
+
+    /// Says who somebody is by now, for work that goes on after it was let in: with what it may do at this moment. That a
+    /// token ends meanwhile does not matter; that its session was ended does.
+    ///
+    /// # Errors
+    /// [`TokenError::Invalid`]: the account, key or session is gone.
+    pub fn renewed(&self, identity: &Identity) -> Result<Identity, TokenError> {
+        if identity.session.as_deref().is_some_and(|id| self.sessions.is_denied(id)) {
+            return Err(TokenError::Invalid);
+        }
+        let directory = self.directory.load();
+        let now = match (&identity.subject, &identity.key_id) {
+            (Subject::Anyone, _) => return Ok(identity.clone()),
+            (Subject::External(..), _) => {
+                let rights = Arc::new(directory.rights_of_roles(&identity.roles, self.clock.now_ms()));
+                return Ok(Identity { rights, ..identity.clone() });
+            }
+            (_, Some(id)) => self.of_known_key(directory.key(id).ok_or(TokenError::Invalid)?)?,
+            (Subject::Account(kind, id), None) => self.of_account(*kind, id)?,
+        };
+        Ok(Identity { rights: now.rights, ..identity.clone() })
     }
 
     async fn of_basic(&self, name: &str, password: &Secret, ip: Option<IpAddr>) -> Result<Identity, TokenError> {

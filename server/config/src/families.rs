@@ -13,7 +13,7 @@ mod users;
 pub use bindings::BINDINGS;
 pub use groups::GROUPS;
 pub use keys::KEYS;
-pub use roles::{ADMIN_ROLE_ID, ROLES};
+pub use roles::{ADMIN_ROLE_ID, INGEST_ROLE_ID, ROLES, VIEWER_ROLE_ID};
 pub use service_accounts::SERVICE_ACCOUNTS;
 pub use users::USERS;
 

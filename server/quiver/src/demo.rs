@@ -1,18 +1,17 @@
 //! Demo telemetry of a small shop: metrics, logs and traces that tell of the same visits, an hour of history and then
 //! live, through the same doors as any sender's.
 
+mod banner;
 mod shop;
 mod telling;
 
 use std::f64::consts::TAU;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use http::{Request, StatusCode, header};
-use quiver_api::identity::OwnRequest;
+use http::{HeaderValue, Request, StatusCode, header};
 use quiver_api::{AppState, main_router};
 use quiver_types::metrics::{Exemplar, MetricMetadata};
 use quiver_types::{LabelSet, MetricsBatch, Millis};
@@ -20,6 +19,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
+use self::banner::LogIn;
 use self::shop::{DEPLOYED, PAYMENT_DOWN, SERVICES, SLOW_DB, checkout_version};
 use self::telling::{Told, tell};
 use crate::server::Addresses;
@@ -40,40 +40,52 @@ const META: [(&str, &str, &str, &str); 6] = [
     ("up", "gauge", "Whether the target answered.", ""),
 ];
 
-/// Says where to look.
-pub fn banner(addresses: &Addresses) -> String {
-    let base = format!("http://{}", addresses.http);
-    let mut out = String::new();
-    let _ = write!(
-        out,
-        "\n  Quiver runs with demo telemetry flowing in.\n\n\
-         \x20 Try:      curl -s '{base}/metrics-api/api/v1/query' --data-urlencode 'query=sum by (job) (rate(http_requests_total[5m]))'\n\
-         \x20 Grafana:  add a Prometheus data source with the URL {base}/metrics-api\n\
-         \x20 Write:    remote_write to {base}/metrics-api/api/v1/write"
-    );
-    for (name, address) in [("OTLP/HTTP", addresses.otlp_http), ("OTLP/gRPC", addresses.otlp_grpc)] {
-        if let Some(address) = address {
-            let _ = write!(out, ", {name} to http://{address}");
+/// The key by which the demo comes in, where callers must say who they are.
+#[derive(Debug, Clone)]
+struct Door {
+    router: Router,
+    authorization: Option<HeaderValue>,
+}
+
+impl Door {
+    /// Opens the way that any sender takes; gives also what a user needs to come in, too.
+    async fn open(app: &Arc<AppState>) -> (Self, Option<LogIn>) {
+        let mut door = Self { router: main_router(Arc::clone(app)), authorization: None };
+        let Some(identities) = app.identities.as_ref().filter(|i| i.enforced) else { return (door, None) };
+        match identities.demo_key().await {
+            Ok((key, file)) => {
+                door.authorization = HeaderValue::try_from(format!("Bearer {}", key.expose())).ok();
+                let log_in = LogIn { key: file, first_password: identities.first_password_file() };
+                (door, Some(log_in))
+            }
+            Err(problem) => {
+                tracing::error!(cause = problem.cause, "the demo has no key: {problem}");
+                (door, None)
+            }
         }
     }
-    let _ = write!(
-        out,
-        "\n  Traces:   curl -s '{base}/traces?service=checkout&error=true&limit=3'; Jaeger and Zipkin data sources: {base}\n\
-         \x20 Logs:     curl -s '{base}/logs-api/select/logsql/query' --data-urlencode 'query=level:error' -d limit=3\n\
-         \x20 Together: {base}/traces/<id>/logs, {base}/traces/<id>/exemplars\n\
-         \x20 Look:     {base}/metrics (own metrics), {base}/health/ready\n\
-         \x20 Explain:  add explain=analyze to any query\n\n  Ctrl-C stops it; the data stays in the data directory.\n"
-    );
-    out
+
+    fn request(&self, request: http::request::Builder) -> http::request::Builder {
+        match &self.authorization {
+            Some(value) => request.header(header::AUTHORIZATION, value),
+            None => request,
+        }
+    }
+}
+
+/// Runs the demo: says where to look, then feeds until `stop`.
+pub async fn run(app: Arc<AppState>, base: String, addresses: Addresses, stop: CancellationToken) {
+    let (door, log_in) = Door::open(&app).await;
+    banner::print(&base, &addresses, log_in.as_ref());
+    feed(app, door, stop).await;
 }
 
 /// Writes history, then what happens each [`STEP_MS`], until `stop`.
-pub async fn feed(app: Arc<AppState>, stop: CancellationToken) {
+async fn feed(app: Arc<AppState>, door: Door, stop: CancellationToken) {
     let now = app.clock.now_ms();
-    let router = main_router(Arc::clone(&app));
     let mut next = (now - HISTORY_MS).div_euclid(STEP_MS) * STEP_MS;
     // Samples that come again are the same samples; rows of logs would be there twice.
-    let told_until = newest_trace(&router).await.unwrap_or(0);
+    let told_until = newest_trace(&door).await.unwrap_or(0);
     loop {
         while next <= app.clock.now_ms() {
             // History goes in by the minute, live samples one by one.
@@ -83,8 +95,8 @@ pub async fn feed(app: Arc<AppState>, stop: CancellationToken) {
             // A visit is told of when it is over, so that what is told of never lies ahead.
             let told = tell(seconds.start - STEP_MS / 1_000..seconds.end - STEP_MS / 1_000);
             let samples = batch(&times, &told);
-            post(&router, "/v1/traces", told.spans).await;
-            post(&router, "/insert/jsonline?_stream_fields=service.name,k8s.pod.name", told.logs).await;
+            post(&door, "/v1/traces", told.spans).await;
+            post(&door, "/insert/jsonline?_stream_fields=service.name,k8s.pod.name", told.logs).await;
             if let Err(error) = app.store.write_metrics(samples).await {
                 tracing::warn!(%error, "demo telemetry was refused");
             }
@@ -100,16 +112,14 @@ pub async fn feed(app: Arc<AppState>, stop: CancellationToken) {
 }
 
 /// Sends a request as a client does.
-async fn post(router: &Router, path: &str, body: String) {
+async fn post(door: &Door, path: &str, body: String) {
     if body.is_empty() {
         return;
     }
-    let request = Request::post(path)
-        .extension(OwnRequest)
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(Body::from(body));
+    let request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
+    let request = door.request(request).body(Body::from(body));
     let Ok(request) = request else { return };
-    match router.clone().oneshot(request).await {
+    match door.router.clone().oneshot(request).await {
         Ok(response) if response.status() == StatusCode::OK => {}
         Ok(response) => tracing::warn!(status = %response.status(), path, "demo telemetry was refused"),
         Err(never) => match never {},
@@ -117,10 +127,10 @@ async fn post(router: &Router, path: &str, body: String) {
 }
 
 /// Gives the second in which the newest trace of an earlier run begins.
-async fn newest_trace(router: &Router) -> Option<i64> {
+async fn newest_trace(door: &Door) -> Option<i64> {
     let path = "/traces?from=now-1h&limit=1&service=web&root=true";
-    let response =
-        router.clone().oneshot(Request::get(path).extension(OwnRequest).body(Body::empty()).ok()?).await.ok()?;
+    let request = door.request(Request::get(path)).body(Body::empty()).ok()?;
+    let response = door.router.clone().oneshot(request).await.ok()?;
     let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.ok()?;
     let answer: Value = serde_json::from_slice(&body).ok()?;
     let start: i64 = answer["data"][0]["start"].as_str()?.parse().ok()?;

@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quiver_api::identity::{FirstPassword, Identities, PasswordSealer};
-use quiver_auth::{Auth, AuthSettings, MasterVault, OsRandom, Secret, apikey};
+use quiver_auth::{Auth, AuthSettings, Fetch, MasterVault, OsRandom, Secret, apikey};
 use quiver_config::{Config, Problem, ProblemKind, migrate, open_pool};
+use quiver_store::layout::DataDir;
 use quiver_types::{Clock, Error, ErrorKind, Result, SystemClock};
 
-use crate::settings::Settings;
+use crate::issuers::IssuerClient;
+use crate::settings::{OidcIssuer, Settings};
 
 /// The database of accounts and configuration, beside the catalog: neither waits for the other.
 const DATABASE: &str = "config.db";
@@ -54,7 +56,8 @@ fn base_url(settings: &Settings) -> String {
         |_| settings.http.listen.clone(),
         |at| if at.ip().is_unspecified() { format!("127.0.0.1:{}", at.port()) } else { at.to_string() },
     );
-    format!("http://{address}")
+    let scheme = if settings.tls.files().is_some() { "https" } else { "http" };
+    format!("{scheme}://{address}")
 }
 
 async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth, Config)> {
@@ -72,10 +75,14 @@ async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth
     let own = AuthSettings {
         basic_passwords: settings.auth.basic_passwords,
         key_bits: settings.auth.key_bits as u32,
-        external: Vec::new(),
+        external: settings.auth.oidc.iter().map(OidcIssuer::external).collect(),
+    };
+    let fetch = match &own.external[..] {
+        [] => None,
+        _ => Some(IssuerClient::new()? as Arc<dyn Fetch>),
     };
     let (own_vault, own_clock) = (Arc::clone(&vault), Arc::clone(clock));
-    let auth = Auth::open(own, pool.clone(), own_vault, own_clock, Arc::<OsRandom>::clone(&random), None).await?;
+    let auth = Auth::open(own, pool.clone(), own_vault, own_clock, Arc::<OsRandom>::clone(&random), fetch).await?;
     let sealer = Arc::new(PasswordSealer(Arc::clone(auth.passwords())));
     let config = Config::open(pool, Arc::clone(clock), random, vault, sealer).await.map_err(fault)?;
     Ok((auth, config))
@@ -88,7 +95,23 @@ async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth
 pub async fn open(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<Identities>> {
     let (auth, config) = open_parts(settings, &clock).await?;
     let issuer = format!("{}/realms/platform", base_url(settings));
-    Identities::open(auth, config, issuer, &first_password(settings)).await.map_err(fault)
+    let enforced = settings.rbac.mode == "on";
+    Identities::open(auth, config, (issuer, enforced), &first_password(settings)).await.map_err(fault)
+}
+
+/// Opens accounts. Without access control a server goes on where they cannot be opened: nobody is asked who they are.
+///
+/// # Errors
+/// As [`open`], with access control.
+pub async fn open_if_needed(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<Option<Arc<Identities>>> {
+    match open(settings, Arc::clone(clock)).await {
+        Ok(identities) => Ok(Some(identities)),
+        Err(error) if settings.rbac.mode == "on" => Err(error),
+        Err(error) => {
+            tracing::error!(%error, "accounts and configuration cannot be opened; going on without them");
+            Ok(None)
+        }
+    }
 }
 
 /// Sets the password of a user in the store itself; gives the new one when it was made up.
@@ -100,6 +123,13 @@ pub async fn reset_password(settings: &Settings, username: &str) -> Result<Optio
     if !data.join(DATABASE).exists() {
         return Err(Error::new(ErrorKind::NotFound, format!("there are no accounts in `{}`", data.display())));
     }
+    // Beside a running server, which would not see the change for long, and whose caches would still know the old one.
+    let _lock = DataDir::open(data).map_err(|e| match Error::from(e) {
+        e if e.kind() == ErrorKind::Conflict => {
+            Error::new(e.kind(), "the server runs: stop it first, or ask another administrator").with_source(e)
+        }
+        e => e,
+    })?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let (_, config) = open_parts(settings, &clock).await?;
     let first = first_password(settings);

@@ -2,6 +2,7 @@
 
 pub mod demo;
 pub mod identity;
+pub mod issuers;
 pub mod memory;
 pub mod notify;
 pub mod process;

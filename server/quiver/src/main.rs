@@ -177,9 +177,15 @@ struct ServeArgs {
     /// How long data is kept [default: 30d]; none keeps all and lifts the limits on the age of samples.
     #[arg(long, value_name = "30d|none")]
     retention: Option<String>,
-    /// Access control [default: off]; on: accounts, tokens and rights, see docs/identity.md.
+    /// Access control [default: on]; off: everybody who reaches the server may do everything. See docs/identity.md.
     #[arg(long, value_name = "on|off")]
     rbac: Option<String>,
+    /// Certificate of TLS on every port (PEM), with those that lead to its authority.
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<String>,
+    /// Private key of that certificate (PEM).
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<String>,
     /// Listen on other than loopback addresses without access control (containers).
     #[arg(long)]
     rbac_off_on_network: bool,
@@ -195,6 +201,8 @@ impl ServeArgs {
             ("otlp.grpc_listen", &self.otlp_grpc),
             ("store.retention", &self.retention),
             ("rbac.mode", &self.rbac),
+            ("tls.certificate_file", &self.tls_cert),
+            ("tls.key_file", &self.tls_key),
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name, value.clone()?)))
@@ -351,20 +359,23 @@ fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
         // From the start on, as its default is to end the process.
         let hangup = signal(SignalKind::hangup())?;
         let bound = Bound::bind(&loaded).await?;
-        let addresses = bound.addresses;
+        let (addresses, tls) = (bound.addresses, bound.tls.clone());
         println!("{}", listening(&addresses));
         let demo_stop = stop.clone();
+        let load = move || args.load().map_err(|e| Error::invalid(e.to_string()));
         bound
+            .prepared(move |app| {
+                let reloading = Reloading::new(load, Arc::clone(&app.live), filter, tls);
+                app.reloader.set(move || reloading.reload());
+            })
             .run(Arc::new(SystemClock), stop, |app| {
                 tracing::info!("ready");
                 notify::tell(notify::State::Ready);
-                let load = move || args.load().map_err(|e| Error::invalid(e.to_string()));
-                let reloading = Reloading::new(load, Arc::clone(&app.live), filter);
-                app.reloader.set(move || reloading.reload());
                 tokio::spawn(reload_on_signal(hangup, Arc::clone(app)));
                 if with_demo {
-                    println!("{}", demo::banner(&addresses));
-                    tokio::spawn(demo::feed(Arc::clone(app), demo_stop));
+                    let scheme = if loaded.settings.tls.files().is_some() { "https" } else { "http" };
+                    let base = format!("{scheme}://{}", addresses.http);
+                    tokio::spawn(demo::run(Arc::clone(app), base, addresses, demo_stop));
                 }
             })
             .await?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use quiver_api::Tls;
 use quiver_api::live::{LiveSettings, Reloaded};
 use quiver_types::{Error, Result};
 
@@ -38,6 +39,7 @@ pub struct Reloading {
     load: Box<dyn Fn() -> Result<Loaded> + Send + Sync>,
     live: Arc<ArcSwap<LiveSettings>>,
     filter: LogFilter,
+    tls: Option<Arc<Tls>>,
     /// One at a time.
     turn: Mutex<()>,
 }
@@ -49,13 +51,14 @@ impl std::fmt::Debug for Reloading {
 }
 
 impl Reloading {
-    /// Binds the way to read settings (as at the start) to what they are for: requests and the log.
+    /// Binds the way to read settings (as at the start) to what they are for: requests, the log, certificates.
     pub fn new(
         load: impl Fn() -> Result<Loaded> + Send + Sync + 'static,
         live: Arc<ArcSwap<LiveSettings>>,
         filter: LogFilter,
+        tls: Option<Arc<Tls>>,
     ) -> Self {
-        Self { load: Box::new(load), live, filter, turn: Mutex::new(()) }
+        Self { load: Box::new(load), live, filter, tls, turn: Mutex::new(()) }
     }
 
     /// Reads all settings; those in force are compared with what was read.
@@ -73,6 +76,12 @@ impl Reloading {
         let mut new = live_settings(&settings, old.query_limits.memory_max).map_err(refused)?;
         let filter = self.filter.read(&settings.log.filter).map_err(refused)?;
         let mut done = Reloaded::default();
+        // Last of what can fail, as it acts at once.
+        if let Some(tls) = &self.tls
+            && tls.reload().map_err(refused)?
+        {
+            done.applied.push("tls".to_owned());
+        }
         for ((section, key, value), (.., was)) in new.listed.iter_mut().zip(&old.listed) {
             if *value == *was {
                 continue;

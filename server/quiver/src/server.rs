@@ -8,9 +8,9 @@ use std::time::Duration;
 use axum_router::Gate;
 use quiver_api::starting::Starting;
 use quiver_api::{
-    AppState, Listener, RequestIds, ServeSettings, grpc_router, main_router, otlp_router, serve, zipkin_router,
+    AppState, Listener, RequestIds, ServeSettings, Tls, grpc_router, main_router, otlp_router, serve, zipkin_router,
 };
-use quiver_types::{Clock, Error, Result};
+use quiver_types::{Clock, Error, Result, SystemClock};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -46,6 +46,18 @@ pub struct Bound {
     zipkin: Option<TcpListener>,
     /// Where it listens.
     pub addresses: Addresses,
+    /// Certificates, where there is TLS.
+    pub tls: Option<Arc<Tls>>,
+    before_requests: Option<Prepare>,
+}
+
+/// What is done with the whole server before it serves a request.
+struct Prepare(Box<dyn FnOnce(&Arc<AppState>) + Send>);
+
+impl std::fmt::Debug for Prepare {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Prepare")
+    }
 }
 
 /// Says whether a server may listen beyond this machine: told so, or because everybody must say who they are.
@@ -64,9 +76,18 @@ async fn bind(name: &str, address: &str, settings: &Settings) -> Result<TcpListe
                  in a container, give --rbac-off-on-network"
             )));
         }
-        if settings.rbac.mode == "on" {
-            tracing::warn!(address, "listening beyond this machine without TLS: put a proxy with TLS before it");
-        } else {
+        if settings.tls.files().is_none() {
+            if settings.tls.required {
+                return Err(Error::invalid(format!(
+                    "`{name}` is `{address}`, but `tls.required` is set and there is no `tls.certificate_file`"
+                )));
+            }
+            tracing::warn!(
+                address,
+                "listening beyond this machine without TLS: passwords and tokens can be read on their way"
+            );
+        }
+        if settings.rbac.mode != "on" {
             tracing::warn!(
                 address,
                 "listening beyond this machine WITHOUT access control: whoever reaches it may read and write everything"
@@ -125,12 +146,13 @@ fn serve_settings(settings: &Settings) -> ServeSettings {
 }
 
 impl Bound {
-    /// Binds all sockets.
+    /// Reads certificates, binds all sockets.
     ///
     /// # Errors
-    /// Invalid: an address that is malformed, taken, or not on loopback.
+    /// Invalid: an address that is malformed, taken, or not on loopback; certificates that cannot be used.
     pub async fn bind(loaded: &Loaded) -> Result<Self> {
         let s = &loaded.settings;
+        let tls = s.tls.files().map(|files| Tls::open(files, Arc::new(SystemClock))).transpose()?;
         let http = bind("http.listen", &s.http.listen, s).await?;
         let otlp_http = bind_extra(loaded, "otlp", "http_listen", &s.otlp.http_listen).await?;
         let otlp_grpc = bind_extra(loaded, "otlp", "grpc_listen", &s.otlp.grpc_listen).await?;
@@ -144,7 +166,14 @@ impl Bound {
             otlp_grpc: otlp_grpc.as_ref().map(of).transpose()?,
             zipkin: zipkin.as_ref().map(of).transpose()?,
         };
-        Ok(Self { settings: s.clone(), http, otlp_http, otlp_grpc, zipkin, addresses })
+        Ok(Self { settings: s.clone(), http, otlp_http, otlp_grpc, zipkin, addresses, tls, before_requests: None })
+    }
+
+    /// Says what to do once the store is open, before the first request is served: what requests count on.
+    #[must_use]
+    pub fn prepared(mut self, prepare: impl FnOnce(&Arc<AppState>) + Send + 'static) -> Self {
+        self.before_requests = Some(Prepare(Box::new(prepare)));
+        self
     }
 
     /// Opens the store, serves until `stop`, drains, closes. While the store replays its log, `/health/live` and
@@ -175,17 +204,19 @@ impl Bound {
         let mut openers = Vec::new();
         for (socket, gate) in gates {
             let Some(socket) = socket else { continue };
-            let listener = Listener { socket, router: gate.router() };
+            let listener = Listener { socket, router: gate.router(), tls: self.tls.clone() };
             tasks.push(tokio::spawn(serve(listener, serve_settings.clone(), serving.clone())));
             openers.push(gate);
         }
-        let mut settings = self.settings.clone();
-        if settings.rbac.mode == "on" {
-            // The address that was bound, where port 0 was asked for: tokens name it.
-            settings.http.listen = self.addresses.http.to_string();
+        if let Some(tls) = &self.tls {
+            let every = self.settings.tls.reload_interval.0.unwrap_or_default();
+            tokio::spawn(Arc::clone(tls).follow(every, serving.clone()));
         }
+        let mut settings = self.settings.clone();
+        // The address that was bound, where port 0 was asked for: tokens name it.
+        settings.http.listen = self.addresses.http.to_string();
         let built = tokio::select! {
-            built = wiring::build(&settings, clock) => built,
+            built = wiring::build_server(&settings, clock) => built,
             () = stop.cancelled() => return Ok(()),
         };
         let app = match built {
@@ -195,6 +226,9 @@ impl Bound {
                 return Err(e);
             }
         };
+        if let Some(Prepare(prepare)) = self.before_requests {
+            prepare(&app);
+        }
         for gate in openers {
             gate.open(&app);
         }

@@ -10,8 +10,11 @@ use toml::{Table, Value};
 
 use crate::reload::is_live;
 
+mod oidc;
+mod tls;
 mod values;
 
+pub use oidc::OidcIssuer;
 use values::Shown;
 pub use values::{OwnSpan, Size, Span};
 
@@ -105,6 +108,23 @@ settings! {
         admin_token_file: String = "\"\"";
         /// Whether to listen on other than loopback addresses while there is no access control. For containers.
         rbac_off_on_network: bool = "false";
+    }
+    /// TLS on every port, with a certificate and its key. What stands in the files is read anew when it changes, by SIGHUP
+    /// and by `POST /admin/reload`; connections that are there stay.
+    tls: Tls {
+        /// File (PEM) with the certificate of this server, then those that lead to its authority; empty: no TLS.
+        certificate_file: String = "\"\"";
+        /// File (PEM) with its private key, without a passphrase.
+        key_file: String = "\"\"";
+        /// File (PEM) with authorities. A client with a certificate that one of them signed is the service account whose
+        /// `clientId` is the common name of its subject. Empty: clients are not asked for certificates.
+        client_ca_file: String = "\"\"";
+        /// Whether clients without such a certificate are turned away.
+        client_required: bool = "false";
+        /// How often the files are looked at.
+        reload_interval: Span = "\"10s\"";
+        /// Whether the server refuses to listen on other than loopback addresses without TLS.
+        required: bool = "false";
     }
     /// OTLP ports and rules.
     otlp: Otlp {
@@ -252,13 +272,13 @@ settings! {
     }
     /// Access control.
     rbac: Rbac {
-        /// `off`: everybody may do everything, and there are no accounts. `on`: every request shows who sends it, and sees
-        /// what that account may see; see `docs/identity.md`.
-        mode: String = "\"off\"";
+        /// `on`: every request shows who sends it, and sees what that account may see; see `docs/identity.md`. `off`:
+        /// everybody may do everything.
+        mode: String = "\"on\"";
         /// Fields that name the service of a log row; the first non-empty one counts.
         logs_service_fields: Vec<String> = "[\"service.name\", \"service_name\", \"service\", \"app\", \"kubernetes.labels.app\"]";
     }
-    /// Accounts and tokens, with `rbac.mode = on`.
+    /// Accounts and tokens.
     auth: Auth {
         /// Address by which clients reach this server (`https://quiver.example`), which tokens name as their issuer; empty:
         /// that of `http.listen`. A token is good only where it names the issuer that the server stands for.
@@ -267,6 +287,10 @@ settings! {
         basic_passwords: bool = "false";
         /// Bits of the RSA keys that sign tokens: 2048, 3072 or 4096.
         key_bits: usize = "2048";
+        /// Issuers whose tokens are taken, too, each as `[[auth.oidc]]`: `issuer`, `audiences`, and by default
+        /// `client_id_claim` (`azp`), `roles_claim` (`realm_access.roles`), `username_claim` (`preferred_username`),
+        /// `jwks_refresh` (`5m`). What their roles may do is said by bindings to an `externalRole`.
+        oidc: Vec<OidcIssuer> = "[]";
         /// File with the 32 bytes under which private keys are encrypted; made when it is not there. Empty:
         /// `master-key` in the data directory. `QUIVER_MASTER_KEY_FILE` says the same.
         master_key_file: String = "\"\"";
@@ -369,8 +393,14 @@ impl Loaded {
             "off" | "on" => {}
             other => return refuse(&format!("`rbac.mode` is `{other}`; it can be `on` or `off`")),
         }
+        if let Some(wrong) = s.tls.wrong() {
+            return refuse(wrong);
+        }
         if !s.auth.public_url.is_empty() && !quiver_auth::base_url_is_sane(&s.auth.public_url) {
             return refuse("`auth.public_url` must be like `https://quiver.example`, without a slash at its end");
+        }
+        if let Some(fault) = oidc::fault(&s.auth.oidc) {
+            return refuse(&fault);
         }
         if !matches!(s.auth.key_bits, 2048 | 3072 | 4096) {
             return refuse("`auth.key_bits` must be 2048, 3072 or 4096");
@@ -401,6 +431,7 @@ impl Loaded {
             ("http.send_timeout", s.http.send_timeout),
             ("http.drain_timeout", s.http.drain_timeout),
             ("otlp.delta_idle", s.otlp.delta_idle),
+            ("tls.reload_interval", s.tls.reload_interval),
             ("store.retry_budget", s.store.retry_budget),
             ("store.clock_confirm", s.store.clock_confirm),
             ("ingest.accept_future", s.ingest.accept_future),
@@ -525,6 +556,10 @@ mod tests {
         check(&[("QUIVER_RBAC__MODE", "maybe")], "rbac.mode");
         check(&[("QUIVER_AUTH__PUBLIC_URL", "quiver.example")], "auth.public_url");
         check(&[("QUIVER_AUTH__KEY_BITS", "1024")], "auth.key_bits");
+        check(&[("QUIVER_TLS__KEY_FILE", "x")], "tls.certificate_file");
+        check(&[("QUIVER_TLS__CLIENT_CA_FILE", "x")], "tls.client_ca_file");
+        check(&[("QUIVER_TLS__CLIENT_REQUIRED", "true")], "tls.client_required");
+        check(&[("QUIVER_TLS__RELOAD_INTERVAL", "0s")], "tls.reload_interval");
         check(&[("QUIVER_WAL__LEVEL", "object")], "wal.level");
         check(&[("QUIVER_MEMORY__LIMIT", "1 GB")], "1 GB");
         check(&[("QUIVER_QUERY__TIMEOUT", "none")], "query.timeout");

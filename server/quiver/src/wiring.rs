@@ -249,11 +249,23 @@ pub fn promql_beside(app: &AppState, settings: PromqlSettings) -> PromqlEngine {
     PromqlEngine::new(Arc::clone(&app.source), Arc::new(StoreTables), Arc::clone(&app.engine), settings)
 }
 
-/// Opens the store and builds what stands above it.
+/// Opens the store and builds what stands above it; accounts only where access control is on.
 ///
 /// # Errors
-/// Those of the store (locked directory, newer formats, other installation, …) and of the engine.
+/// Those of the store (locked directory, newer formats, other installation, …), of the engine and of accounts.
 pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<AppState>> {
+    assemble(settings, clock, settings.rbac.mode == "on").await
+}
+
+/// The same for a server, whose token service and administration are there without access control, too.
+///
+/// # Errors
+/// As [`build`].
+pub async fn build_server(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<AppState>> {
+    assemble(settings, clock, true).await
+}
+
+async fn assemble(settings: &Settings, clock: Arc<dyn Clock>, with_accounts: bool) -> Result<Arc<AppState>> {
     let store_settings = store_settings(settings);
     let live = live_settings(settings, store_settings.memory_limit_bytes / 4)?;
     let (memory, pressure) = (store_settings.memory_limit_bytes, Arc::clone(&store_settings.pressure));
@@ -290,10 +302,7 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
         Arc::clone(&engine),
         settings.traces.export_spans_max,
     );
-    let identities = match settings.rbac.mode.as_str() {
-        "on" => Some(identity::open(settings, Arc::clone(&clock)).await?),
-        _ => None,
-    };
+    let identities = if with_accounts { identity::open_if_needed(settings, &clock).await? } else { None };
     let delta_idle_ms = span(settings.otlp.delta_idle).as_millis() as i64;
     Ok(Arc::new(AppState {
         store,

@@ -31,7 +31,11 @@ impl World {
     pub(crate) fn with(batches: Vec<LogsBatch>, state: State) -> Result<Self, String> {
         let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
         let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
-        let flags = [("store.data", dir.path().display().to_string()), ("store.retention", "none".to_owned())];
+        let flags = [
+            ("store.data", dir.path().display().to_string()),
+            ("store.retention", "none".to_owned()),
+            ("rbac.mode", "off".to_owned()),
+        ];
         let loaded = Loaded::load(None, std::iter::empty(), &flags).map_err(|e| e.to_string())?;
         let built = wiring::build(&loaded.settings, Arc::new(SystemClock));
         let app = runtime.block_on(built).map_err(|e| e.to_string())?;

@@ -32,6 +32,7 @@ pub(super) fn run(cases: &[Value]) -> Vec<Case> {
             ("http.listen", "127.0.0.1:0".to_owned()),
             ("otlp.http_listen", String::new()),
             ("otlp.grpc_listen", String::new()),
+            ("rbac.mode", "off".to_owned()),
         ];
         let loaded = Loaded::load(None, std::iter::empty(), &flags).expect("valid settings");
         let bound = Bound::bind(&loaded).await.expect("free ports");

@@ -31,8 +31,8 @@ pub(super) struct Coming<'a> {
     pub(super) uri: &'a Uri,
     pub(super) headers: &'a HeaderMap,
     pub(super) route: Option<&'a MatchedPath>,
-    /// Whether the process asks itself.
-    pub(super) own: bool,
+    /// The name in the certificate with which its connection began.
+    pub(super) client: Option<&'a str>,
 }
 
 /// Why a request is not let in.
@@ -45,10 +45,7 @@ enum No {
 impl Coming<'_> {
     /// Says who calls, or gives the answer that it gets.
     pub(super) async fn admit(&self, identities: Option<&Identities>) -> Result<Arc<Identity>, Response> {
-        let Some(identities) = identities else { return Ok(Arc::clone(&ANYONE)) };
-        if self.own {
-            return Ok(Arc::clone(&ANYONE));
-        }
+        let Some(identities) = identities.filter(|i| i.enforced) else { return Ok(Arc::clone(&ANYONE)) };
         // What a browser asks beforehand comes without credentials, and is answered without data.
         if self.method == Method::OPTIONS {
             return Ok(Arc::clone(&NOBODY));
@@ -75,7 +72,12 @@ impl Coming<'_> {
         let saas = self.headers.get("dd-api-key").filter(|_| is_saas(self.uri.path())).map(HeaderValue::as_bytes);
         let asking = Asking { issuer: &identities.issuer, ip: self.info.peer.map(|peer| peer.ip()) };
         let shown = Shown::read(values, saas).map_err(No::Token)?;
-        let identity = identities.auth.identify(&shown, asking).await.map_err(No::Token)?;
+        let identity = match (&shown, self.client) {
+            // What a request says itself comes before what its connection says.
+            (Shown::Nothing, Some(name)) => identities.auth.identify_certificate(name),
+            _ => identities.auth.identify(&shown, asking).await,
+        };
+        let identity = identity.map_err(No::Token)?;
         let Some(need) = need else {
             tracing::error!(route = self.route.map(MatchedPath::as_str), "a route has no row in the table of rights");
             return Err(No::Right("{admin, system, *}".to_owned()));

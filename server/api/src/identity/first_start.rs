@@ -103,9 +103,14 @@ fn tell(data: &Path, password: &str) {
     }
 }
 
+/// Where a first password that was made up is written.
+pub(super) fn file(data: &Path) -> PathBuf {
+    data.join(FILE)
+}
+
 /// Takes the file with the first password away: the password was changed.
 pub(super) fn forget_file(data: &Path) {
-    let _ = std::fs::remove_file(data.join(FILE));
+    let _ = std::fs::remove_file(file(data));
 }
 
 /// Sets the password of a user in the store itself; for `quiver admin reset-password`.

@@ -11,10 +11,11 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::{BoxStream, unfold};
 use http::{HeaderValue, header};
+use quiver_auth::Identity;
 use quiver_logsql::request::{duration_param, followed, with_limit};
 use quiver_logsql::{QueryScope, RowStream, Rows};
 use quiver_query::{Phase, QueryContext};
-use quiver_types::{Error, Result};
+use quiver_types::{Domain, Error, Result};
 use tracing::{Instrument, Span};
 
 use super::Ask;
@@ -128,6 +129,7 @@ struct Tail {
     query: quiver_logsql::ast::Query,
     scope: QueryScope,
     ctx: QueryContext,
+    identity: Arc<Identity>,
     refresh: Duration,
     offset_ns: i64,
     next_ns: i64,
@@ -159,6 +161,7 @@ async fn follow(state: &Arc<AppState>, request: Request) -> Result<Response> {
         query,
         scope: ask.scope.clone(),
         ctx: ask.ctx.clone(),
+        identity: state.identity(),
         refresh: Duration::from_nanos(refresh_ns as u64),
         offset_ns,
         next_ns: now_ns.saturating_sub(back_ns).saturating_sub(offset_ns),
@@ -205,7 +208,9 @@ impl Tail {
                 }
                 let (start_ns, extra) = (Some(self.next_ns), self.scope.extra.clone());
                 let scope = QueryScope { now_ns, start_ns, end_ns: Some(end_ns), extra };
-                let ctx = self.ctx.again();
+                // Rights that were taken away meanwhile act from here on.
+                let access = self.state.access_by_now(&self.identity, Domain::Logs)?;
+                let ctx = self.ctx.again_as(access);
                 (Pieces::of(self.state.logsql.stream(&self.query, &scope, &ctx), ctx), end_ns)
             }
         };

@@ -23,17 +23,19 @@ use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::ServeSettings;
 use super::head::{Heads, refusal};
 use super::pace::{Pace, Paced};
 use super::socket::{Socket, TOO_LATE};
+use super::stream::{Begun, NO_TLS, Stream, Transport};
+use super::tls::Tls;
 use super::watch::{UnderWay, Verdict, Watch, Watchdog};
+use super::{ServeSettings, refuse};
 use crate::router::Peer;
 
 /// What a client of HTTP/2 says first.
@@ -56,26 +58,38 @@ pub(super) struct Ends {
     pub(super) cut: CancellationToken,
 }
 
+/// What connections are served with.
+#[derive(Debug, Clone)]
+pub(super) struct With {
+    pub(super) router: Router,
+    pub(super) settings: Arc<ServeSettings>,
+    pub(super) tls: Option<Arc<Tls>>,
+}
+
 /// Serves a connection to its end.
-pub(super) async fn run(
-    mut stream: TcpStream,
-    peer: SocketAddr,
-    router: Router,
-    settings: Arc<ServeSettings>,
-    ends: Ends,
-) {
+pub(super) async fn run(stream: TcpStream, peer: SocketAddr, with: With, ends: Ends) {
+    let With { router, settings, tls } = with;
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "cannot switch off Nagle's algorithm");
     }
     let began = Instant::now();
+    let until = began + settings.header_timeout;
+    let mut stream = tokio::select! {
+        stream = begin(stream, peer, tls.as_deref(), until) => match stream {
+            Some(stream) => stream,
+            None => return,
+        },
+        () = ends.stop.cancelled() => return,
+    };
+    let transport = stream.transport();
     let first = tokio::select! {
-        first = version(&mut stream, began + settings.header_timeout) => first,
+        first = version(&mut stream, until) => first,
         () = ends.stop.cancelled() => return,
     };
     let (is_http2, before) = match first {
         Ok(Some(first)) => first,
         Ok(None) => {
-            let _ = stream.try_write(TOO_LATE);
+            stream.say(TOO_LATE);
             return;
         }
         Err(error) => {
@@ -88,7 +102,7 @@ pub(super) async fn run(
     let twice = heads.twice();
     let io = TokioIo::new(Socket::new(stream, before, heads, Arc::clone(&watch)));
     let pace = Pace::new(settings.body_rate_min, settings.body_grace);
-    let serving = Serving { router, peer, watch: Arc::clone(&watch), twice, pace };
+    let serving = Serving { router, peer, transport, watch: Arc::clone(&watch), twice, pace };
     let service = service_fn(move |request| serving.clone().answer(request));
     if is_http2 {
         watch.is_http2();
@@ -106,8 +120,28 @@ pub(super) async fn run(
     }
 }
 
+/// Begins a connection, with TLS where there is any; `None`: there is nothing to serve.
+async fn begin(stream: TcpStream, peer: SocketAddr, tls: Option<&Tls>, until: Instant) -> Option<Stream> {
+    match timeout_at(until, Stream::begin(stream, tls)).await {
+        Ok(Ok(Begun::Well(stream))) => Some(stream),
+        Ok(Ok(Begun::Plaintext(stream))) => {
+            tracing::debug!(%peer, "a client without TLS");
+            let _ = timeout_at(until, refuse(stream, NO_TLS)).await;
+            None
+        }
+        Ok(Err(error)) => {
+            tracing::debug!(%peer, %error, "no TLS came about");
+            None
+        }
+        Err(_) => {
+            tracing::debug!(%peer, "no TLS came about in time");
+            None
+        }
+    }
+}
+
 /// Reads until it is clear whether the client speaks HTTP/2; `None`: it did not say so in time.
-async fn version(stream: &mut TcpStream, until: Instant) -> std::io::Result<Option<(bool, Bytes)>> {
+async fn version(stream: &mut (impl AsyncRead + Unpin), until: Instant) -> std::io::Result<Option<(bool, Bytes)>> {
     let (mut first, mut len) = ([0; PREFACE.len()], 0);
     loop {
         match timeout_at(until, stream.read(&mut first[len..])).await {
@@ -169,6 +203,7 @@ async fn drive<C, E>(
 struct Serving {
     router: Router,
     peer: Peer,
+    transport: Transport,
     watch: Arc<Watch>,
     twice: Arc<AtomicBool>,
     pace: Pace,
@@ -185,6 +220,7 @@ impl Serving {
             refused
         } else {
             head.extensions.insert(ConnectInfo::<Peer>(self.peer));
+            head.extensions.insert(self.transport);
             let body =
                 if body.is_end_stream() { Body::empty() } else { Body::new(Paced::new(body, self.pace, self.watch)) };
             let Ok(response) = self.router.oneshot(Request::from_parts(head, body)).await;

@@ -8,9 +8,9 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 use super::head::{Heads, Misframed};
+use super::stream::Stream;
 use super::watch::Watch;
 
 /// What a client is told whose head does not come.
@@ -20,7 +20,7 @@ const TOO_LARGE: &[u8] =
 
 /// A socket, with what was read of it before.
 pub(super) struct Socket {
-    stream: TcpStream,
+    stream: Stream,
     before: Bytes,
     heads: Heads,
     watch: Arc<Watch>,
@@ -29,7 +29,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, before: Bytes, heads: Heads, watch: Arc<Watch>) -> Self {
+    pub(super) fn new(stream: Stream, before: Bytes, heads: Heads, watch: Arc<Watch>) -> Self {
         Self { stream, before, heads, watch, refused: false }
     }
 
@@ -55,7 +55,7 @@ impl AsyncRead for Socket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.watch.expired() {
             if !self.refused {
-                let _ = self.stream.try_write(TOO_LATE);
+                self.stream.say(TOO_LATE);
             }
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
@@ -73,7 +73,7 @@ impl AsyncRead for Socket {
         if self.is_refused(&out.filled()[from..]) {
             self.refused = true;
             out.set_filled(from);
-            let _ = self.stream.try_write(TOO_LARGE);
+            self.stream.say(TOO_LARGE);
             let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
             return self.poll_rest(cx);
         }

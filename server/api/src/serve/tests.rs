@@ -36,7 +36,7 @@ async fn served(settings: ServeSettings) -> Served {
         .route("/never", get(std::future::pending::<&str>));
     let socket = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let (at, stop) = (socket.local_addr().expect("an address"), CancellationToken::new());
-    let task = tokio::spawn(serve(Listener { socket, router }, settings, stop.clone()));
+    let task = tokio::spawn(serve(Listener { socket, router, tls: None }, settings, stop.clone()));
     Served { at, stop, task }
 }
 

@@ -40,6 +40,7 @@ async fn roles_of_another_issuer() {
     let external = ExternalIssuer {
         issuer: OUTSIDE.to_owned(),
         audiences: vec!["quiver".to_owned()],
+        client_id_claim: "azp".to_owned(),
         roles_claim: "realm_access.roles".to_owned(),
         username_claim: "preferred_username".to_owned(),
         jwks_refresh_ms: 300_000,

@@ -14,6 +14,11 @@ use crate::problem::Result;
 /// The built-in role `admin`.
 pub const ADMIN_ROLE_ID: &str = "00000000-0000-7000-8000-000000000001";
 
+/// The built-in role that views everything.
+pub const VIEWER_ROLE_ID: &str = "00000000-0000-7000-8000-000000000002";
+/// The built-in role that writes telemetry of all services.
+pub const INGEST_ROLE_ID: &str = "00000000-0000-7000-8000-000000000005";
+
 /// Roles.
 pub const ROLES: Family = Family {
     name: "rbac/roles",
@@ -40,10 +45,10 @@ fn builtin() -> Vec<(&'static str, Value)> {
     };
     vec![
         (ADMIN_ROLE_ID, role(Right::Admin, "admin")),
-        ("00000000-0000-7000-8000-000000000002", role(Right::View, "viewer")),
+        (VIEWER_ROLE_ID, role(Right::View, "viewer")),
         ("00000000-0000-7000-8000-000000000003", role(Right::Edit, "editor")),
         ("00000000-0000-7000-8000-000000000004", role(Right::Operate, "operator")),
-        ("00000000-0000-7000-8000-000000000005", role(Right::Ingest, "ingest")),
+        (INGEST_ROLE_ID, role(Right::Ingest, "ingest")),
     ]
 }
 

@@ -1,0 +1,121 @@
+//! The bytes of a connection, with TLS or without.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+use super::tls::{Tls, name_of};
+
+/// The first byte of whatever begins TLS: a record of its handshake.
+const HANDSHAKE: u8 = 22;
+/// What a client without TLS is told where there is TLS.
+pub(super) const NO_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\
+    content-type: text/plain; charset=utf-8\r\ncontent-length: 51\r\n\r\nthis port speaks TLS: use https:// in the address.\n";
+
+/// What TLS says of a connection; each of its requests bears it as an extension.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Transport {
+    /// Whether there is TLS.
+    pub(crate) encrypted: bool,
+    /// The name in the client's certificate, which an authority of ours has signed.
+    pub(crate) client: Option<Arc<str>>,
+}
+
+/// A connection.
+pub(super) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// How a connection begins.
+pub(super) enum Begun {
+    /// It can be read.
+    Well(Stream),
+    /// The client does not speak TLS where it must.
+    Plaintext(TcpStream),
+}
+
+impl Stream {
+    /// Begins a connection: with TLS, where there is any, or without. Bounded by whoever waits for it.
+    pub(super) async fn begin(stream: TcpStream, tls: Option<&Tls>) -> io::Result<Begun> {
+        let Some(tls) = tls else { return Ok(Begun::Well(Self::Plain(stream))) };
+        let mut first = [0];
+        if stream.peek(&mut first).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if first[0] != HANDSHAKE {
+            return Ok(Begun::Plaintext(stream));
+        }
+        let stream = tls.acceptor().accept(stream).await?;
+        Ok(Begun::Well(Self::Tls(Box::new(stream))))
+    }
+
+    /// What is known of whoever is at the other end.
+    pub(super) fn transport(&self) -> Transport {
+        let Self::Tls(stream) = self else { return Transport::default() };
+        let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        Transport { encrypted: true, client: certificate.and_then(name_of) }
+    }
+
+    /// Says a last word, as far as it can be said at once.
+    pub(super) fn say(&mut self, text: &[u8]) {
+        let mut cx = Context::from_waker(Waker::noop());
+        let _ = Pin::new(&mut *self).poll_write(&mut cx, text);
+        let _ = Pin::new(self).poll_flush(&mut cx);
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, out),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, out),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, data),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, data),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, data),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, data),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

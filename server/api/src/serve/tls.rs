@@ -1,0 +1,225 @@
+//! TLS of all listeners: certificate, key and authorities of clients out of files, which may change while the server runs.
+//!
+//! A connection has the state that held when it began. What is read anew takes effect as a whole or not at all, so a
+//! certificate whose key has not been written yet disturbs nobody.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use quiver_types::{Clock, Error, Result};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use xxhash_rust::xxh3::Xxh3;
+
+use self::certificate::Certificate;
+
+mod certificate;
+
+/// What is negotiated within TLS: the first that the client has, too. gRPC needs `h2`.
+const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
+/// Largest file that is read.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// Where certificates and keys are; PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The server's certificate, then those that lead to its authority.
+    pub certificate: PathBuf,
+    /// Its private key (PKCS#8, PKCS#1 or SEC1, without a passphrase).
+    pub key: PathBuf,
+    /// Authorities whose clients are believed; none: no client is asked for a certificate.
+    pub client_ca: Option<PathBuf>,
+    /// Whether a client without a certificate is turned away.
+    pub client_required: bool,
+}
+
+/// What new connections are met with.
+struct State {
+    acceptor: TlsAcceptor,
+    /// Of the files' contents.
+    fingerprint: u128,
+}
+
+/// See the module.
+pub struct Tls {
+    files: TlsFiles,
+    clock: Arc<dyn Clock>,
+    state: ArcSwap<State>,
+    /// Why the files were refused the last time, so that a watch says it once.
+    refused: Mutex<String>,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+impl Tls {
+    /// Reads all files.
+    ///
+    /// # Errors
+    /// Invalid: a file that cannot be read or holds something else, a key that does not belong to the certificate.
+    pub fn open(files: TlsFiles, clock: Arc<dyn Clock>) -> Result<Arc<Self>> {
+        let contents = Contents::read(&files)?;
+        let state = ArcSwap::from_pointee(contents.state(&files, clock.now_ms())?);
+        Ok(Arc::new(Self { files, clock, state, refused: Mutex::default() }))
+    }
+
+    /// Reads all files again; says whether anything in them changed. New connections have it from now on.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; what was in force stays so.
+    pub fn reload(&self) -> Result<bool> {
+        let contents = Contents::read(&self.files)?;
+        if contents.fingerprint() == self.state.load().fingerprint {
+            self.refused.lock().clear();
+            return Ok(false);
+        }
+        let state = contents.state(&self.files, self.clock.now_ms())?;
+        self.state.store(Arc::new(state));
+        self.refused.lock().clear();
+        tracing::info!(certificate = %self.files.certificate.display(), "certificates were read anew");
+        Ok(true)
+    }
+
+    /// Looks at the files again and again until the server stops.
+    pub async fn follow(self: Arc<Self>, every: Duration, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(every) => {}
+            }
+            let tls = Arc::clone(&self);
+            let Ok(Err(error)) = tokio::task::spawn_blocking(move || tls.reload()).await else { continue };
+            let text = error.to_string();
+            let mut refused = self.refused.lock();
+            if *refused != text {
+                tracing::error!("certificates were not read anew, the old ones stay: {text}");
+                *refused = text;
+            }
+        }
+    }
+
+    /// What a connection that begins now is met with.
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        self.state.load().acceptor.clone()
+    }
+}
+
+/// The files as they were read at one moment.
+struct Contents {
+    certificate: Vec<u8>,
+    key: zeroize::Zeroizing<Vec<u8>>,
+    client_ca: Option<Vec<u8>>,
+}
+
+fn read(path: &Path, setting: &str) -> Result<Vec<u8>> {
+    let cannot = |e: std::io::Error| Error::invalid(format!("cannot read `{}` (`{setting}`): {e}", path.display()));
+    let size = std::fs::metadata(path).map_err(cannot)?.len();
+    if size > FILE_BYTES_MAX {
+        return Err(Error::invalid(format!("`{}` (`{setting}`) has {size} bytes, it cannot be PEM", path.display())));
+    }
+    std::fs::read(path).map_err(cannot)
+}
+
+/// The certificates in a file.
+fn certificates(pem: &[u8], path: &Path, setting: &str) -> Result<Vec<CertificateDer<'static>>> {
+    let wrong =
+        |why: &dyn fmt::Display| Error::invalid(format!("`{}` (`{setting}`) is not valid: {why}", path.display()));
+    let all: Vec<_> =
+        CertificateDer::pem_slice_iter(pem).collect::<std::result::Result<_, _>>().map_err(|e| wrong(&e))?;
+    if all.is_empty() {
+        return Err(wrong(&"it holds no certificate in PEM"));
+    }
+    Ok(all)
+}
+
+impl Contents {
+    fn read(files: &TlsFiles) -> Result<Self> {
+        let client_ca = files.client_ca.as_deref().map(|path| read(path, "tls.client_ca_file")).transpose()?;
+        Ok(Self {
+            certificate: read(&files.certificate, "tls.certificate_file")?,
+            key: read(&files.key, "tls.key_file")?.into(),
+            client_ca,
+        })
+    }
+
+    fn fingerprint(&self) -> u128 {
+        let mut hash = Xxh3::new();
+        for part in [&self.certificate[..], &self.key[..], self.client_ca.as_deref().unwrap_or_default()] {
+            hash.update(&part.len().to_le_bytes());
+            hash.update(part);
+        }
+        hash.digest128()
+    }
+
+    fn state(&self, files: &TlsFiles, now_ms: i64) -> Result<State> {
+        let chain = certificates(&self.certificate, &files.certificate, "tls.certificate_file")?;
+        say_when_it_ends(&chain[0], &files.certificate, now_ms);
+        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|e| {
+            let what = "it must hold a private key in PEM (PKCS#8, PKCS#1 or SEC1), without a passphrase";
+            Error::invalid(format!("`{}` (`tls.key_file`) is not valid: {e}; {what}", files.key.display()))
+        })?;
+        let internal = |e: rustls::Error| Error::internal("TLS cannot be set up").with_source(e);
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder.with_safe_default_protocol_versions().map_err(internal)?;
+        let builder = match self.client_roots(files)? {
+            None => builder.with_no_client_auth(),
+            Some(roots) => {
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                let verifier = if files.client_required { verifier } else { verifier.allow_unauthenticated() };
+                let verifier = verifier.build().map_err(|e| {
+                    Error::invalid(format!("the authorities of `tls.client_ca_file` cannot be used: {e}"))
+                })?;
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let mut config = builder.with_single_cert(chain, key).map_err(|e| {
+            let (certificate, key) = (files.certificate.display(), files.key.display());
+            let text = format!("`{certificate}` (`tls.certificate_file`) cannot be used with `{key}` (`tls.key_file`)");
+            Error::invalid(format!("{text}: {e}"))
+        })?;
+        config.alpn_protocols = ALPN.iter().map(|name| name.to_vec()).collect();
+        Ok(State { acceptor: TlsAcceptor::from(Arc::new(config)), fingerprint: self.fingerprint() })
+    }
+
+    fn client_roots(&self, files: &TlsFiles) -> Result<Option<RootCertStore>> {
+        let (Some(pem), Some(path)) = (&self.client_ca, &files.client_ca) else { return Ok(None) };
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(pem, path, "tls.client_ca_file")? {
+            roots.add(certificate).map_err(|e| {
+                Error::invalid(format!("`{}` (`tls.client_ca_file`) is not valid: {e}", path.display()))
+            })?;
+        }
+        Ok(Some(roots))
+    }
+}
+
+/// A certificate that ended is served all the same: clients say what is wrong better than no answer does.
+fn say_when_it_ends(certificate: &CertificateDer<'_>, path: &Path, now_ms: i64) {
+    let Some(ends) = Certificate::read(certificate).and_then(|c| c.ends()) else { return };
+    if ends.timestamp() <= now_ms / 1000 {
+        tracing::error!(certificate = %path.display(), %ends, "the certificate of this server has ended");
+    } else {
+        tracing::info!(certificate = %path.display(), %ends, "TLS on every port");
+    }
+}
+
+/// Gives the name in a client's certificate by which it is a service account: the common name of its subject. None where
+/// there is none, or more than one: which one counts would be a guess.
+pub(super) fn name_of(certificate: &CertificateDer<'_>) -> Option<Arc<str>> {
+    let certificate = Certificate::read(certificate)?;
+    let mut names = certificate.common_names().into_iter();
+    let name = names.next()?.filter(|name| !name.is_empty())?;
+    names.next().is_none().then(|| Arc::from(name))
+}

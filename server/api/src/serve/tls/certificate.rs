@@ -1,0 +1,143 @@
+//! The few fields of a certificate (RFC 5280) that rustls, which has verified it, does not give: common names, its end.
+//!
+//! Own code, since the parsers of others bring in derive macros for the sake of these two fields.
+
+use chrono::{DateTime, NaiveDateTime, Utc};
+
+const INTEGER: u8 = 0x02;
+const OBJECT_IDENTIFIER: u8 = 0x06;
+const UTF8_STRING: u8 = 0x0c;
+const PRINTABLE_STRING: u8 = 0x13;
+const IA5_STRING: u8 = 0x16;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+const VERSION: u8 = 0xa0;
+/// 2.5.4.3, `commonName`.
+const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+
+/// Values of DER, one behind the other.
+#[derive(Debug, Clone, Copy)]
+struct Der<'a>(&'a [u8]);
+
+impl<'a> Der<'a> {
+    /// Takes the next value: its tag and what it holds.
+    fn next(&mut self) -> Option<(u8, &'a [u8])> {
+        let (&tag, rest) = self.0.split_first()?;
+        let (&first, rest) = rest.split_first()?;
+        let (len, rest) = if first < 0x80 {
+            (usize::from(first), rest)
+        } else {
+            // More than four bytes of length are more than any certificate has.
+            let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f)).filter(|(d, _)| d.len() <= 4)?;
+            (digits.iter().fold(0, |len, b| len << 8 | usize::from(*b)), rest)
+        };
+        let (value, rest) = rest.split_at_checked(len)?;
+        self.0 = rest;
+        Some((tag, value))
+    }
+
+    /// Takes the next value, which must be of a kind.
+    fn take(&mut self, tag: u8) -> Option<Der<'a>> {
+        self.next().filter(|(found, _)| *found == tag).map(|(_, value)| Der(value))
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Certificate<'a> {
+    validity: Der<'a>,
+    subject: Der<'a>,
+}
+
+impl<'a> Certificate<'a> {
+    /// Finds the fields; `None`: it is no certificate.
+    pub(super) fn read(der: &'a [u8]) -> Option<Self> {
+        let mut fields = Der(der).take(SEQUENCE)?.take(SEQUENCE)?;
+        if fields.0.first() == Some(&VERSION) {
+            fields.next()?;
+        }
+        fields.take(INTEGER)?;
+        let (_algorithm, _issuer) = (fields.take(SEQUENCE)?, fields.take(SEQUENCE)?);
+        Some(Self { validity: fields.take(SEQUENCE)?, subject: fields.take(SEQUENCE)? })
+    }
+
+    /// When it ends.
+    pub(super) fn ends(&self) -> Option<DateTime<Utc>> {
+        let mut validity = self.validity;
+        validity.next()?;
+        let (tag, text) = validity.next()?;
+        let text = std::str::from_utf8(text).ok()?;
+        // Two digits are years from 1950 to 2049.
+        let full = match tag {
+            UTC_TIME => format!("{}{text}", if text.get(..2)? < "50" { "20" } else { "19" }),
+            GENERALIZED_TIME => text.to_owned(),
+            _ => return None,
+        };
+        NaiveDateTime::parse_from_str(&full, "%Y%m%d%H%M%SZ").ok().map(|time| time.and_utc())
+    }
+
+    /// The common names of its subject; `None` for one that is no text that we read.
+    pub(super) fn common_names(&self) -> Vec<Option<&'a str>> {
+        let (mut found, mut sets) = (Vec::new(), self.subject);
+        while let Some(mut set) = sets.take(SET) {
+            while let Some(mut pair) = set.take(SEQUENCE) {
+                if pair.take(OBJECT_IDENTIFIER).is_some_and(|id| id.0 == COMMON_NAME) {
+                    let value =
+                        pair.next().filter(|(tag, _)| [UTF8_STRING, PRINTABLE_STRING, IA5_STRING].contains(tag));
+                    found.push(value.and_then(|(_, text)| std::str::from_utf8(text).ok()));
+                }
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject;
+
+    use super::*;
+
+    fn der(pem: &[u8]) -> Vec<u8> {
+        CertificateDer::from_pem_slice(pem).unwrap().to_vec()
+    }
+
+    #[test]
+    fn fields() {
+        let check = |pem: &[u8], names: &[Option<&str>], year: &str| {
+            let der = der(pem);
+            let certificate = Certificate::read(&der).unwrap();
+            assert_eq!(certificate.common_names(), names);
+            assert_eq!(certificate.ends().unwrap().format("%Y").to_string(), year);
+        };
+        check(include_bytes!("../../../../../tests/fixtures/tls/client.pem"), &[Some("edge-agent")], "2120");
+        check(include_bytes!("../../../../../tests/fixtures/tls/server.pem"), &[Some("localhost")], "2120");
+        check(include_bytes!("../../../../../tests/fixtures/tls/nameless.pem"), &[], "2120");
+        check(
+            include_bytes!("../../../../../tests/fixtures/tls/two-names.pem"),
+            &[Some("edge-agent"), Some("admin")],
+            "2120",
+        );
+        check(include_bytes!("../../../../../tests/fixtures/tls/ended.pem"), &[Some("localhost")], "2021");
+    }
+
+    #[test]
+    fn what_is_cut_or_bent_is_no_danger() {
+        let der = der(include_bytes!("../../../../../tests/fixtures/tls/client.pem"));
+        for end in 0..der.len() {
+            assert!(Certificate::read(&der[..end]).is_none(), "{end}");
+        }
+        for at in 0..der.len() {
+            for byte in [0, 0x7f, 0x80, 0x84, 0xff] {
+                let mut bent = der.clone();
+                bent[at] = byte;
+                if let Some(certificate) = Certificate::read(&bent) {
+                    let _ = (certificate.ends(), certificate.common_names());
+                }
+            }
+        }
+    }
+}

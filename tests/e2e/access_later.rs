@@ -1,0 +1,223 @@
+//! What access control does after somebody was let in, without it, and with another issuer beside ours.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use quiver_tests::server::{Answer, Options, Server, binary};
+use serde_json::{Value, json};
+
+const PASSWORD: &str = "correct horse battery";
+const TOKEN: &str = "/realms/platform/protocol/openid-connect/token";
+const USERINFO: &str = "/realms/platform/protocol/openid-connect/userinfo";
+/// Within which a right that was taken away acts.
+const ACTS_WITHIN: Duration = Duration::from_secs(5);
+
+fn options(mode: &str) -> Options {
+    Options::default().args(&["--rbac", mode]).env("QUIVER_ADMIN_PASSWORD", PASSWORD)
+}
+
+async fn login(server: &Server, name: &str) -> String {
+    let headers = [("content-type", "application/x-www-form-urlencoded")];
+    let password = PASSWORD.replace(' ', "+");
+    let form = format!("grant_type=password&client_id=ui&username={name}&password={password}");
+    let answer = server.post(TOKEN, &headers, form.into_bytes()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    format!("Bearer {}", answer.json()["access_token"].as_str().expect("a token"))
+}
+
+async fn call(server: &Server, who: &str, method: &str, path: &str, body: Value) -> Answer {
+    let headers = [("authorization", who), ("content-type", "application/json")];
+    let body = if body.is_null() { vec![] } else { body.to_string().into_bytes() };
+    server.send(method, &format!("/platform-api/rbac/{path}"), &headers, body).await
+}
+
+async fn made(server: &Server, who: &str, path: &str, body: Value) -> Value {
+    let answer = call(server, who, "POST", path, body).await;
+    assert_eq!(answer.status, 201, "{path}: {}", answer.text());
+    answer.json()
+}
+
+/// Binds somebody to a built-in role.
+async fn bind(server: &Server, admin: &str, subject: Value, role: &str, services: Value) -> Value {
+    let roles = call(server, admin, "GET", &format!("roles?name={role}"), Value::Null).await.json();
+    let binding = json!({"subject": subject, "roleId": roles["items"][0]["id"], "services": services});
+    made(server, admin, "bindings", binding).await
+}
+
+async fn viewer_of_cart(server: &Server, admin: &str, name: &str) -> (Value, Value) {
+    let user = made(server, admin, "users", json!({"username": name, "password": PASSWORD})).await;
+    let binding = bind(server, admin, json!({"type": "user", "id": user["id"]}), "viewer", json!(["cart"])).await;
+    (user, binding)
+}
+
+/// Opens a live tail and waits for its first row.
+async fn tail(server: &Server, admin: &str, who: &str) -> reqwest::Response {
+    let url = server.url("/logs-api/select/logsql/tail?query=*&refresh_interval=100ms&offset=0s&start_offset=1h");
+    let mut rows = reqwest::Client::new().get(url).header("authorization", who).send().await.expect("answered");
+    assert_eq!(rows.status(), 200);
+    let began = Instant::now();
+    loop {
+        let headers = [("authorization", admin)];
+        let row = b"{\"_msg\":\"seen\",\"service\":\"cart\"}\n{\"_msg\":\"unseen\",\"service\":\"bank\"}\n".to_vec();
+        let written = server.post("/insert/jsonline?_stream_fields=service", &headers, row).await;
+        assert_eq!(written.status, 200, "{}", written.text());
+        let chunk = tokio::time::timeout(Duration::from_secs(20), rows.chunk()).await.expect("in time");
+        let chunk = chunk.expect("a tail goes on").expect("a tail does not end");
+        let text = String::from_utf8_lossy(&chunk);
+        assert!(!text.contains("unseen"), "{text}");
+        if text.contains("seen") {
+            return rows;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "no row comes");
+    }
+}
+
+/// How long a tail still goes on.
+async fn goes_on(rows: &mut reqwest::Response) -> Duration {
+    let began = Instant::now();
+    while began.elapsed() < ACTS_WITHIN * 2 {
+        match tokio::time::timeout(ACTS_WITHIN * 2, rows.chunk()).await {
+            Ok(Ok(Some(_))) => {}
+            _ => break,
+        }
+    }
+    began.elapsed()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn live_tails_end_with_their_rights() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &options("on")).await;
+    let admin = login(&server, "admin").await;
+    // A binding that is removed.
+    let (_, binding) = viewer_of_cart(&server, &admin, "ann").await;
+    let mut rows = tail(&server, &admin, &login(&server, "ann").await).await;
+    let id = binding["id"].as_str().expect("an id");
+    assert_eq!(call(&server, &admin, "DELETE", &format!("bindings/{id}"), Value::Null).await.status, 204);
+    let took = goes_on(&mut rows).await;
+    assert!(took < ACTS_WITHIN, "a binding that was removed acts after {took:?}");
+    // An account that is disabled, a session that is ended, a key that is revoked.
+    let (ben, _) = viewer_of_cart(&server, &admin, "ben").await;
+    let ben = ben["id"].as_str().expect("an id");
+    let mut rows = tail(&server, &admin, &login(&server, "ben").await).await;
+    assert_eq!(call(&server, &admin, "POST", &format!("users/{ben}/logout"), Value::Null).await.status, 204);
+    assert!(goes_on(&mut rows).await < ACTS_WITHIN, "a session that was ended goes on");
+    let key = made(&server, &admin, &format!("users/{ben}/keys"), json!({"name": "k"})).await;
+    let who = format!("Bearer {}", key["key"].as_str().expect("a key"));
+    let mut rows = tail(&server, &admin, &who).await;
+    let path = format!("users/{ben}/keys/{}", key["id"].as_str().expect("an id"));
+    assert_eq!(call(&server, &admin, "DELETE", &path, Value::Null).await.status, 204);
+    assert!(goes_on(&mut rows).await < ACTS_WITHIN, "a key that was revoked goes on");
+    let mut rows = tail(&server, &admin, &login(&server, "ben").await).await;
+    let off = call(&server, &admin, "PATCH", &format!("users/{ben}"), json!({"enabled": false})).await;
+    assert_eq!(off.status, 200, "{}", off.text());
+    assert!(goes_on(&mut rows).await < ACTS_WITHIN, "an account that is disabled goes on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_access_control() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &options("off")).await;
+    // Nobody is asked, and a bad token does no harm.
+    assert_eq!(server.get("/api/services").await.status, 200);
+    assert_eq!(server.get_as("/api/services", &[("authorization", "Bearer a.b.c")]).await.status, 200);
+    let me = server.get("/platform-api/rbac/me").await.json();
+    assert_eq!((&me["rbac"], &me["services"]), (&json!("off"), &json!(["*"])), "{me}");
+    let metrics = server.get("/metrics").await.text();
+    assert!(metrics.contains("\nrbac_enabled 0\n"), "no rbac_enabled");
+    // The token service is there all the same: scripts that fetch a token first go on.
+    let discovery = server.get("/realms/platform/.well-known/openid-configuration").await.json();
+    assert_eq!(discovery["issuer"], json!(format!("http://{}/realms/platform", server.http)));
+    assert_eq!(server.get("/realms/platform").await.json()["realm"], json!("platform"));
+    let admin = login(&server, "admin").await;
+    let info = server.get_as(USERINFO, &[("authorization", &admin)]).await;
+    assert_eq!(info.json()["preferred_username"], json!("admin"), "{}", info.text());
+    assert_eq!(server.get(USERINFO).await.status, 401);
+    // Accounts can be made before it is switched on; keys are turned on this machine only, and by no proxy.
+    assert_eq!(server.post("/platform-api/rbac/keys/rotate", &[], vec![]).await.status, 200);
+    let proxied = server.post("/platform-api/rbac/keys/rotate", &[("x-forwarded-for", "192.0.2.1")], vec![]).await;
+    assert_eq!(proxied.status, 403, "{}", proxied.text());
+    let user = json!({"username": "ann", "password": PASSWORD}).to_string().into_bytes();
+    let json_body = [("content-type", "application/json")];
+    assert_eq!(server.post("/platform-api/rbac/users", &json_body, user).await.status, 201);
+    let audit = server.get("/platform-api/rbac/audit?action=RBAC_OFF").await.json();
+    assert_eq!(audit["items"].as_array().map(Vec::len), Some(1), "{audit}");
+    drop(server);
+    let server = Server::start(dir.path(), &options("on")).await;
+    assert_eq!(server.get("/api/services").await.status, 401);
+    assert!(server.get("/metrics").await.text().contains("\nrbac_enabled 1\n"));
+    login(&server, "ann").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_on_by_default() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(binary());
+    command.arg("serve").arg("--data").arg(dir.path()).args(["--http", "127.0.0.1:0", "--otlp-http", ""]);
+    command.args(["--otlp-grpc", ""]).env("QUIVER_ADMIN_PASSWORD", PASSWORD).stdout(std::process::Stdio::piped());
+    let mut server = command.spawn().expect("the binary runs");
+    let mut line = String::new();
+    let mut out = std::io::BufReader::new(server.stdout.take().expect("piped"));
+    std::io::BufRead::read_line(&mut out, &mut line).expect("readable");
+    let at = line.split("http ").nth(1).and_then(|rest| rest.split(',').next()).expect("an address").to_owned();
+    let began = Instant::now();
+    let status = loop {
+        let answer = reqwest::get(format!("http://{at}/api/services")).await;
+        match answer.map(|a| a.status().as_u16()) {
+            Ok(503) | Err(_) => assert!(began.elapsed() < Duration::from_secs(60), "it is not ready"),
+            Ok(status) => break status,
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    server.kill().expect("ours to kill");
+    let _ = server.wait();
+    assert_eq!(status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_is_not_reset_beside_a_running_server() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &options("on")).await;
+    let reset = |data: &Path| {
+        let mut command = Command::new(binary());
+        command.args(["admin", "reset-password", "--data"]).arg(data);
+        command.env("QUIVER_ADMIN_PASSWORD", "another horse battery").output().expect("the binary runs")
+    };
+    let refused = reset(dir.path());
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("the server runs"), "{said}");
+    login(&server, "admin").await;
+    assert_eq!(server.stop(), Some(0));
+    assert!(reset(dir.path()).status.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_of_another_issuer() {
+    let (theirs, ours) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let issuer = Server::start(theirs.path(), &options("on")).await;
+    let url = format!("http://{}/realms/platform", issuer.http);
+    let trusted = format!("[{{issuer = \"{url}\", audiences = [\"platform\"]}}]");
+    let server = Server::start(ours.path(), &options("on").env("QUIVER_AUTH__OIDC", trusted)).await;
+    let (admin, eve) = (login(&server, "admin").await, login(&issuer, "admin").await);
+    let ask = async |who: &str| server.get_as("/api/services", &[("authorization", who)]).await;
+    // A token of theirs lets in, its role means nothing until something is bound to it.
+    let unbound = ask(&eve).await;
+    assert_eq!((unbound.status, &unbound.json()["code"]), (403, &json!("FORBIDDEN")), "{}", unbound.text());
+    let binding =
+        bind(&server, &admin, json!({"type": "externalRole", "id": "admin"}), "viewer", json!(["cart"])).await;
+    assert_eq!(ask(&eve).await.status, 200);
+    let me = server.get_as("/platform-api/rbac/me", &[("authorization", &eve)]).await.json();
+    assert_eq!((&me["services"], &me["subject"]["name"]), (&json!(["cart"]), &json!("admin")), "{me}");
+    assert_eq!(call(&server, &eve, "GET", "users", Value::Null).await.status, 403, "not our administrator");
+    // Keys that are known serve while the issuer is down.
+    drop(issuer);
+    assert_eq!(ask(&eve).await.status, 200);
+    let id = binding["id"].as_str().expect("an id");
+    assert_eq!(call(&server, &admin, "DELETE", &format!("bindings/{id}"), Value::Null).await.status, 204);
+    assert_eq!(ask(&eve).await.status, 403);
+    // An issuer that nobody trusts here.
+    let stranger = Server::start(theirs.path(), &options("on")).await;
+    let other = ask(&login(&stranger, "admin").await).await;
+    assert_eq!((other.status, &other.json()["code"]), (401, &json!("TOKEN_INVALID")), "{}", other.text());
+}
