@@ -9,6 +9,10 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::condition::{Captures, Condition, ConditionError, Fields, NameTemplate, glob_of_services};
 
+mod sample;
+
+pub use sample::Sample;
+
 /// What further names of a rule count as.
 pub const OTHER: &str = "(other)";
 /// The attribute that holds the id of a transaction.
@@ -101,6 +105,15 @@ impl DetectionRule {
     /// Says whether the rule may be about spans of a service.
     pub fn is_for(&self, service: &str) -> bool {
         glob_of_services(if self.service.is_empty() { "*" } else { &self.service }, service)
+    }
+
+    /// Gives the name under which an example belongs to the rule, if it does. It counts as a root span, and what it leaves
+    /// out fits.
+    pub fn name_of_sample(&self, sample: &Sample) -> Option<String> {
+        let fits = sample.service.as_deref().is_none_or(|service| self.is_for(service));
+        let mut captures = Captures::new();
+        let matches = fits && self.condition.captures(sample, &mut captures);
+        matches.then(|| self.template.render(sample, &captures))
     }
 
     /// Gives the name under which a span belongs to the rule, if it does.
@@ -229,8 +242,11 @@ mod tests {
         let rules = vec![
             rule("old", json!({})),
             rule("new", json!({})),
-            rule("health", json!({"priority": 200, "action": "exclude",
-                "condition": {"field": "http.route", "op": "startsWith", "value": "/health"}})),
+            rule(
+                "health",
+                json!({"priority": 200, "action": "exclude",
+                "condition": {"field": "http.route", "op": "startsWith", "value": "/health"}}),
+            ),
             rule("cart", json!({"priority": 150, "service": "cart*", "nameTemplate": ""})),
         ];
         let detector = Detector::new(rules, HashSet::new());

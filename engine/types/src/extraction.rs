@@ -99,11 +99,7 @@ impl ExtractionRule {
         }
     }
 
-    fn targets(
-        body: &Map<String, Value>,
-        method: Option<&Method>,
-        errors: &mut Vec<ConditionError>,
-    ) -> Vec<Target> {
+    fn targets(body: &Map<String, Value>, method: Option<&Method>, errors: &mut Vec<ConditionError>) -> Vec<Target> {
         let items = body.get("targets").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         if items.is_empty() || items.len() > TARGETS_MAX {
             let code = if items.is_empty() { "REQUIRED" } else { "LIMIT_EXCEEDED" };
@@ -244,7 +240,11 @@ mod tests {
         check(one("logfmt", "user", json!({})), r#"level=info user="Ann B" x=1"#, json!({"x": "Ann B"}));
         let columns = json!({"options": {"delimiter": ";", "columns": ["_", "b"]}});
         check(one("delimited", "b", columns), "1;2;3", json!({"x": "2"}));
-        check(one("pattern", "ip", json!({"expression": "<ip> - <who> ["})), "1.2.3.4 - ann [x", json!({"x": "1.2.3.4"}));
+        check(
+            one("pattern", "ip", json!({"expression": "<ip> - <who> ["})),
+            "1.2.3.4 - ann [x",
+            json!({"x": "1.2.3.4"}),
+        );
         check(one("urlPart", "host", json!({})), "https://shop.example/cart?id=7#top", json!({"x": "shop.example"}));
         check(one("urlPart", "query.id", json!({})), "https://shop.example/cart?id=7#top", json!({"x": "7"}));
         check(json!({"method": "constant", "expression": "c", "targets": [{"field": "x"}]}), "m", json!({"x": "c"}));
@@ -307,15 +307,31 @@ mod tests {
         let good = json!([{"field": "x", "from": "a"}]);
         check(json!({"method": "regex", "targets": good}), "/expression", "REQUIRED");
         check(json!({"method": "regex", "expression": "(", "targets": good}), "/expression", "INVALID_REGEX");
-        check(json!({"method": "regex", "expression": "(?P<b>.)", "targets": good}), "/targets/0/from", "INVALID_VALUE");
+        check(
+            json!({"method": "regex", "expression": "(?P<b>.)", "targets": good}),
+            "/targets/0/from",
+            "INVALID_VALUE",
+        );
         check(json!({"method": "logfmt", "expression": "x", "targets": good}), "/expression", "UNSUPPORTED");
         check(json!({"method": "logfmt", "options": {"a": 1}, "targets": good}), "/options/a", "UNKNOWN_FIELD");
         check(json!({"method": "delimited", "targets": good}), "/options/delimiter", "REQUIRED");
         check(json!({"method": "logfmt", "targets": []}), "/targets", "REQUIRED");
         check(json!({"method": "logfmt", "targets": [{"field": "x"}]}), "/targets/0/from", "REQUIRED");
-        check(json!({"method": "logfmt", "targets": [{"field": "_time", "from": "a"}]}), "/targets/0/field", "INVALID_VALUE");
-        check(json!({"method": "jsonPath", "targets": [{"field": "x", "from": "$..a"}]}), "/targets/0/from", "INVALID_EXPR");
-        check(json!({"method": "urlPart", "targets": [{"field": "x", "from": "user"}]}), "/targets/0/from", "INVALID_VALUE");
+        check(
+            json!({"method": "logfmt", "targets": [{"field": "_time", "from": "a"}]}),
+            "/targets/0/field",
+            "INVALID_VALUE",
+        );
+        check(
+            json!({"method": "jsonPath", "targets": [{"field": "x", "from": "$..a"}]}),
+            "/targets/0/from",
+            "INVALID_EXPR",
+        );
+        check(
+            json!({"method": "urlPart", "targets": [{"field": "x", "from": "user"}]}),
+            "/targets/0/from",
+            "INVALID_VALUE",
+        );
         check(json!({"method": "constant", "expression": "c", "targets": good}), "/targets/0/from", "UNSUPPORTED");
     }
 }

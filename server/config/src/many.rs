@@ -207,7 +207,8 @@ impl Config {
         for row in rows.fetch_all(&mut **tx).await? {
             let entity = Entity::read(&row)?;
             let wanted = within.is_none_or(|query| query.wants(place.family, &entity.shown()));
-            let may = caller.rights.covers(&place.family.write_triple(&(place.family.service)(&entity.body)));
+            let may = place.family.may_write(caller, &entity.body, &entity.sealed).is_ok();
+            let may = may && place.family.is_visible(caller, &entity);
             if wanted && may && entity.managed_by != "builtin" && !named.contains(&entity.id) {
                 ids.push(entity.id);
             }

@@ -22,7 +22,8 @@ impl JsonPath {
         let mut steps = Vec::new();
         while !rest.is_empty() {
             let offset = text.len() - rest.len();
-            let wrong = |what: &str| format!("{what} at offset {offset}; a query here leads to one node: `$.a['b'][0]`");
+            let wrong =
+                |what: &str| format!("{what} at offset {offset}; a query here leads to one node: `$.a['b'][0]`");
             let (step, behind) = if let Some(inner) = rest.strip_prefix('[') {
                 bracket(inner).ok_or_else(|| wrong("unexpected text"))?
             } else if let Some(inner) = rest.strip_prefix('.') {

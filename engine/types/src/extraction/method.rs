@@ -206,21 +206,24 @@ impl Method {
             (_, None) => return Err(("REQUIRED", "is required".to_owned())),
             (_, Some(name)) => name,
         };
-        let known = |known: &mut dyn Iterator<Item = &str>, what: &str| match known.any(|n| n == name) {
+        let known = |known: &[&str], what: &str| match known.contains(&name) {
             true => Ok(From::Name(name.to_owned())),
             false => Err(("INVALID_VALUE", format!("there is no {what} `{name}`"))),
         };
         match self {
             Self::JsonPath => JsonPath::parse(name).map(From::Path).map_err(|why| ("INVALID_EXPR", why)),
-            Self::Regex(regex) => known(&mut regex.capture_names().flatten(), "group"),
-            Self::Delimited(_, columns) => known(&mut columns.iter().map(String::as_str).filter(|c| *c != "_"), "column"),
+            Self::Regex(regex) => known(&regex.capture_names().flatten().collect::<Vec<_>>(), "group"),
+            Self::Delimited(_, columns) => {
+                known(&columns.iter().map(String::as_str).filter(|c| *c != "_").collect::<Vec<_>>(), "column")
+            }
             Self::Pattern(pieces) => {
-                known(&mut pieces.iter().map(|(_, n)| n.as_str()).filter(|n| !n.is_empty() && *n != "_"), "placeholder")
+                let names = pieces.iter().map(|(_, n)| n.as_str()).filter(|n| !n.is_empty() && *n != "_");
+                known(&names.collect::<Vec<_>>(), "placeholder")
             }
             Self::UrlPart if name.strip_prefix("query.").is_some_and(|key| !key.is_empty()) => {
                 Ok(From::Name(name.to_owned()))
             }
-            Self::UrlPart => known(&mut PARTS.into_iter(), "part of an address"),
+            Self::UrlPart => known(&PARTS, "part of an address"),
             _ => Ok(From::Name(name.to_owned())),
         }
     }

@@ -47,7 +47,11 @@ impl Target {
         if field.is_empty() {
             errors.push(ConditionError::new("/field", "REQUIRED", "is required"));
         } else if field.len() > FIELD_BYTES_MAX {
-            errors.push(ConditionError::new("/field", "TOO_LONG", format!("must have at most {FIELD_BYTES_MAX} bytes")));
+            errors.push(ConditionError::new(
+                "/field",
+                "TOO_LONG",
+                format!("must have at most {FIELD_BYTES_MAX} bytes"),
+            ));
         } else if RESERVED.contains(&field) && !reserved {
             let why = "is a field of the service itself; `allowReserved` and the right admin let it be written";
             errors.push(ConditionError::new("/field", "INVALID_VALUE", why));
