@@ -17,6 +17,7 @@ mod label_cache;
 pub mod labels;
 pub mod logs;
 pub mod otlp;
+pub mod rules;
 pub mod traces;
 pub mod wire;
 

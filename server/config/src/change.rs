@@ -180,6 +180,22 @@ impl Config {
         Ok(done)
     }
 
+    /// Checks a body as if it were created, by the rules of its fields, and gives it with its defaults.
+    ///
+    /// # Errors
+    /// `VALIDATION_FAILED`; `FORBIDDEN` without the right to operate what it is about.
+    pub fn checked(
+        &self,
+        family: &'static Family,
+        caller: &Caller,
+        body: Map<String, Value>,
+    ) -> Result<Map<String, Value>> {
+        let draft = Draft { family, before: None, reading: Reading::Lenient }.read(body, System::default())?;
+        let service = (family.service)(&draft.body);
+        crate::access::must_have(caller, quiver_types::Right::Operate, family.domain, &service)?;
+        Ok(draft.body)
+    }
+
     /// Tells who watches that something changed.
     pub(crate) fn tell(&self, revision: Option<u64>) {
         if let Some(number) = revision {

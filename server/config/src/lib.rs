@@ -18,8 +18,10 @@ pub mod families;
 mod family;
 mod fields;
 mod filter;
+pub mod graph;
 pub mod json;
 mod many;
+mod merge;
 mod problem;
 mod query;
 

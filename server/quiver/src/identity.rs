@@ -15,7 +15,7 @@ const DATABASE: &str = "config.db";
 /// The master key, where no other place is given.
 const MASTER_KEY: &str = "master-key";
 
-fn fault(problem: Problem) -> Error {
+pub(crate) fn fault(problem: Problem) -> Error {
     let kind = match problem.kind {
         ProblemKind::Busy => ErrorKind::Unavailable,
         ProblemKind::Internal => ErrorKind::Internal,
@@ -79,6 +79,14 @@ async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth
     let sealer = Arc::new(PasswordSealer(Arc::clone(auth.passwords())));
     let config = Config::open(pool, Arc::clone(clock), random, vault, sealer).await.map_err(fault)?;
     Ok((auth, config))
+}
+
+/// Opens the configuration without accounts: access control is off.
+///
+/// # Errors
+/// When the database or the master key cannot be used.
+pub async fn open_config(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<Config> {
+    Ok(open_parts(settings, clock).await?.1)
 }
 
 /// Opens accounts, their configuration and the token service.

@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use datafusion::catalog::TableProvider;
 use quiver_api::answers::AnswerBudget;
 use quiver_api::bodies::BodyBudget;
+use quiver_api::effects::Effects;
 use quiver_api::live::{LiveSettings, Reloader, Token};
 use quiver_api::logs_ingest::LogsSettings;
 use quiver_api::metrics::ApiMetrics;
@@ -290,10 +291,15 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
         Arc::clone(&engine),
         settings.traces.export_spans_max,
     );
-    let identities = match settings.rbac.mode.as_str() {
-        "on" => Some(identity::open(settings, Arc::clone(&clock)).await?),
-        _ => None,
+    let (config, identities) = match settings.rbac.mode.as_str() {
+        "on" => {
+            let identities = identity::open(settings, Arc::clone(&clock)).await?;
+            (identities.config.clone(), Some(identities))
+        }
+        _ => (identity::open_config(settings, &clock).await?, None),
     };
+    let effects = Arc::<Effects>::default();
+    effects.refresh(&config).await.map_err(identity::fault)?;
     let delta_idle_ms = span(settings.otlp.delta_idle).as_millis() as i64;
     Ok(Arc::new(AppState {
         store,
@@ -313,6 +319,8 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
         answers: AnswerBudget::new(memory / 16),
         places: Places::new(settings.ingest.imports_max, settings.query.remote_reads_max),
         metrics,
+        config,
+        effects,
         identities,
         stopping: false.into(),
         process_metrics: process::write_metrics,
