@@ -96,7 +96,8 @@ impl Effects {
 /// Enabled rules of logs: higher priorities first, then by position.
 async fn extraction_rules(config: &Config, earlier: &ExtractionRules) -> Result<ExtractionRules> {
     let mut all = config.all(&EXTRACTION_RULES).await?;
-    all.retain(|e| is_enabled(&e.body) && e.body.get("signal").and_then(Value::as_str) == Some("logs"));
+    let is = |e: &quiver_config::Entity, key: &str, word: &str| e.body.get(key).and_then(Value::as_str) == Some(word);
+    all.retain(|e| is_enabled(&e.body) && is(e, "signal", "logs") && !is(e, "health", "suspended"));
     let number = |e: &quiver_config::Entity, key: &str| e.body.get(key).and_then(Value::as_i64).unwrap_or_default();
     all.sort_by_key(|e| (-number(e, "priority"), number(e, "position")));
     let mut rules = Vec::with_capacity(all.len());

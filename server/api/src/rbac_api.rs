@@ -355,13 +355,13 @@ async fn audit_export(State(state): State<Arc<AppState>>, request: Request) -> R
     if let Err(problem) = AuditQuery::parse(&parameters) {
         return Answer::of_problem(&problem).into_response(None);
     }
-    let identities = Arc::clone(ask.identities()?);
+    let config = ask.config.clone();
     let pages = futures::stream::try_unfold(Some(parameters), move |next| {
-        let identities = Arc::clone(&identities);
+        let config = config.clone();
         async move {
             let Some(mut parameters) = next else { return Ok(None) };
             let read = async {
-                let page = identities.config.audit_rows(&AuditQuery::parse(&parameters)?).await?;
+                let page = config.audit_rows(&AuditQuery::parse(&parameters)?).await?;
                 let lines: String = page.items.into_iter().map(|row| format!("{}\n", Value::Object(row))).collect();
                 Ok::<_, Problem>((lines, page.next_cursor))
             };

@@ -170,19 +170,6 @@ impl Config {
         self.audit(caller, event).await;
     }
 
-    /// Notes that a data-extraction rule took too long and is left out.
-    pub async fn suspend_rule(&self, id: &str) {
-        let event = AuditEvent {
-            action: "UPDATE",
-            family: "data-extraction-rules",
-            entity_id: Some(id.to_owned()),
-            entity_name: None,
-            outcome: "failed",
-            code: Some("LIMIT_EXCEEDED".to_owned()),
-        };
-        self.audit(&Caller::system(), event).await;
-    }
-
     /// Notes something that happened. What cannot be noted is logged.
     pub async fn audit(&self, caller: &Caller, event: AuditEvent) {
         let action = event.action;

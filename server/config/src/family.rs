@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use futures::future::BoxFuture;
-use quiver_types::{Domain, Right, Rights, Triple};
+use quiver_types::{Domain, Right, Rights};
 use serde_json::{Map, Value, json};
 use sqlx::SqliteConnection;
 

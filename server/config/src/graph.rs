@@ -149,7 +149,7 @@ impl Graph {
         let mut found = Found::default();
         let mut shown: Vec<usize> = Vec::new();
         let (mut met, mut open) = (HashSet::new(), VecDeque::new());
-        let mut show = |node: usize, depth: usize, shown: &mut Vec<usize>, found: &mut Found| {
+        let show = |node: usize, depth: usize, shown: &mut Vec<usize>, found: &mut Found| {
             let mut map = self.nodes[node].shown();
             map.insert("depth".to_owned(), depth.into());
             found.nodes.push(map);

@@ -32,7 +32,7 @@ pub use change::{Condition, Done, Drafted, Op, Sealer, System};
 pub use db::{migrate, open_pool};
 pub use document::{Config, Entity, Page, Place};
 pub use family::{Caller, Family, Hook, Link, Making, OnDelete, Prepare, Rows};
-pub use fields::{Field, Kind, Mode};
+pub use fields::{Field, Kind, Mode, duration_ms};
 pub use many::{Failed, ImportMode, Imported};
 pub use problem::{FieldError, Problem, ProblemKind, Result};
 pub use query::ListQuery;

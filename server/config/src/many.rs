@@ -350,6 +350,19 @@ impl Work<'_> {
 }
 
 impl Config {
+    /// Notes that a data-extraction rule took too long, so that all nodes leave it out until somebody changes it.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`; `NOT_FOUND` when it is gone.
+    pub async fn suspend_rule(&self, id: &str) -> Result<()> {
+        let caller = Caller { override_managed: true, ..Caller::system() };
+        let system = [("health".to_owned(), json!("suspended"))].into_iter().collect();
+        let op = Op::Patch { id: id.to_owned(), patch: Map::new(), condition: Condition::None };
+        let place = Place::of(&crate::families::EXTRACTION_RULES);
+        self.change(&place, &caller, op, System { body: system, ..System::default() }, false).await?;
+        Ok(())
+    }
+
     /// Puts the entities of an ordered family into an order: exactly those that are there. What ranks before the position
     /// keeps its values, which go to the entities anew.
     ///

@@ -95,7 +95,7 @@ fn stats<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let figures = ask.state.effects.extraction().figures(&entity.id);
         Ok(Answer::ok(json!({
             "seen": figures.seen, "matched": figures.matched, "failed": figures.failed,
-            "meanUs": figures.mean_us(), "health": if figures.suspended { "suspended" } else { "ok" },
+            "meanUs": figures.mean_us(), "health": entity.body.get("health"),
         })))
     })
 }

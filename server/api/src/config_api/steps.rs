@@ -113,12 +113,12 @@ fn collection<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answe
         let wanted = body.get("position").and_then(Value::as_u64).map(|n| n as usize);
         let last = steps_of(&count).len();
         let at = wanted.unwrap_or(last).min(last);
-        let edited = ask.edit(&ids[0], &|steps| {
+        let insert = |steps: &mut Vec<Map<String, Value>>| {
             let at = wanted.unwrap_or(steps.len()).min(steps.len());
             steps.insert(at, body.clone());
             Ok(())
-        });
-        let entity = edited.await.map_err(|p| own(p, at))?;
+        };
+        let entity = ask.edit(&ids[0], &insert).await.map_err(|p| own(p, at))?;
         let name = body.get("name").and_then(Value::as_str).unwrap_or_default().trim();
         let at = steps_of(&entity).iter().position(|s| s.get("name").and_then(Value::as_str) == Some(name));
         let mut answer = shown(&entity, at.unwrap_or_default(), 201);

@@ -47,7 +47,11 @@ pub(super) fn extract(state: &Arc<AppState>, batches: &mut [LogsBatch]) {
         for id in rules.apply(batch, state.clock.now_ms()) {
             tracing::warn!(rule = id, "a data-extraction rule is over its budget and suspended");
             let config = state.config.clone();
-            tokio::spawn(async move { config.suspend_rule(&id).await });
+            tokio::spawn(async move {
+                if let Err(problem) = config.suspend_rule(&id).await {
+                    tracing::error!(cause = problem.cause, "a slow rule cannot be noted; this node leaves it out");
+                }
+            });
         }
     }
 }

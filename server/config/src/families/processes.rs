@@ -21,7 +21,7 @@ const STEPS_MIN: usize = 2;
 const NAME: Kind = Kind::Text { min: 1, max: 200 };
 
 /// Fields of a step.
-pub const STEP: &[Field] = &[
+const STEP: &[Field] = &[
     Field::open("id", Kind::Id, "null"),
     Field::open("position", Kind::Int { min: 0, max: 1000 }, "null"),
     Field::required("name", NAME),
