@@ -7,6 +7,7 @@
 
 pub mod codec;
 pub mod decoded;
+pub mod detect;
 pub mod error;
 pub mod exposition;
 pub mod formats;

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use quiver_config::families::{EXTRACTION_RULES, RELATIONSHIPS, RESOURCES};
+use quiver_config::families::{DETECTION_RULES, EXTRACTION_RULES, RELATIONSHIPS, RESOURCES, TRANSACTIONS};
 use quiver_config::graph::Graph;
 use quiver_config::{Config, Result};
 use quiver_ingest::rules::ExtractionRules;
+use quiver_types::detection::{DetectionRule, Detector};
 use quiver_types::extraction::ExtractionRule;
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -19,6 +20,7 @@ const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Effects {
     extraction: ArcSwap<ExtractionRules>,
+    detector: ArcSwap<Detector>,
     /// The revision that the compiled forms are of; one at a time makes them.
     made_of: Mutex<Option<u64>>,
     /// Resources as a graph, and the revision that it is of.
@@ -29,6 +31,7 @@ impl Default for Effects {
     fn default() -> Self {
         Self {
             extraction: ArcSwap::from_pointee(ExtractionRules::default()),
+            detector: ArcSwap::from_pointee(Detector::default()),
             made_of: Mutex::new(None),
             graph: Mutex::new(None),
         }
@@ -51,6 +54,7 @@ impl Effects {
             return Ok(());
         }
         self.extraction.store(Arc::new(extraction_rules(config, &self.extraction.load()).await?));
+        self.detector.store(Arc::new(detector(config).await?.after(&self.detector.load())));
         *made_of = Some(revision);
         Ok(())
     }
@@ -73,6 +77,11 @@ impl Effects {
         self.extraction.load_full()
     }
 
+    /// Rules that say which spans begin a business transaction.
+    pub(crate) fn detector(&self) -> Arc<Detector> {
+        self.detector.load_full()
+    }
+
     /// Resources and their relationships.
     ///
     /// # Errors
@@ -91,6 +100,23 @@ impl Effects {
         *kept = Some((revision, Arc::clone(&graph)));
         Ok(graph)
     }
+}
+
+/// Enabled detection rules, older ones first, and the key transactions whose names are never folded.
+async fn detector(config: &Config) -> Result<Detector> {
+    let mut rules = Vec::new();
+    // Ids grow with time.
+    for entity in config.all(&DETECTION_RULES).await?.iter().filter(|e| is_enabled(&e.body)) {
+        match DetectionRule::of_json(&entity.id, &entity.body, "service") {
+            Ok(rule) => rules.push(rule),
+            Err(errors) => tracing::error!(id = entity.id, ?errors, "a rule that was stored does not compile"),
+        }
+    }
+    let text =
+        |e: &quiver_config::Entity, key: &str| e.body.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let keys = config.all(&TRANSACTIONS).await?;
+    let keys = keys.iter().filter(|e| is_enabled(&e.body)).map(|e| (text(e, "service"), text(e, "transactionName")));
+    Ok(Detector::new(rules, keys.collect()))
 }
 
 /// Enabled rules of logs: higher priorities first, then by position.

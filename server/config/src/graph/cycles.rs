@@ -7,7 +7,8 @@ const CYCLES_MAX: usize = 10;
 
 /// Gives cycles, each once, from its first node along the edges; none only where there is none.
 pub(super) fn simple_cycles(out: &[Vec<usize>]) -> Vec<Vec<usize>> {
-    let mut left = peeled(out);
+    let mut left = vec![true; out.len()];
+    peel(out, &mut left);
     let mut into: Vec<Vec<usize>> = vec![Vec::new(); out.len()];
     for (from, far) in out.iter().enumerate() {
         far.iter().for_each(|&to| into[to].push(from));
@@ -23,19 +24,19 @@ pub(super) fn simple_cycles(out: &[Vec<usize>]) -> Vec<Vec<usize>> {
         if found.len() >= CYCLES_MAX {
             break;
         }
-        // All cycles through it are known.
+        // All cycles through it are known; what hung on it alone goes, too.
         left[start] = false;
+        peel(out, &mut left);
     }
     found
 }
 
-/// Nodes that are left when those without a way in or out are taken away, again and again.
-fn peeled(out: &[Vec<usize>]) -> Vec<bool> {
+/// Takes nodes without a way in or out away, again and again.
+fn peel(out: &[Vec<usize>], left: &mut [bool]) {
     let mut into: Vec<Vec<usize>> = vec![Vec::new(); out.len()];
     for (from, far) in out.iter().enumerate() {
         far.iter().for_each(|&to| into[to].push(from));
     }
-    let mut left = vec![true; out.len()];
     for (ahead, behind) in [(out, &into[..]), (&into[..], out)] {
         let mut ways: Vec<usize> = behind.iter().map(|b| b.iter().filter(|&&n| left[n]).count()).collect();
         let mut open: Vec<usize> = (0..out.len()).filter(|&n| left[n] && ways[n] == 0).collect();
@@ -49,7 +50,6 @@ fn peeled(out: &[Vec<usize>]) -> Vec<bool> {
             }
         }
     }
-    left
 }
 
 fn reached(start: usize, edges: &[Vec<usize>], left: &[bool]) -> Vec<bool> {
