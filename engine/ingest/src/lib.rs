@@ -7,6 +7,7 @@
 
 pub mod codec;
 pub mod decoded;
+pub mod detect;
 pub mod error;
 pub mod exposition;
 pub mod formats;
@@ -17,6 +18,7 @@ mod label_cache;
 pub mod labels;
 pub mod logs;
 pub mod otlp;
+pub mod rules;
 pub mod traces;
 pub mod wire;
 

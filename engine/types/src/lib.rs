@@ -5,7 +5,10 @@
 //! store (`source`) stand here too, so that neither side knows the other.
 
 pub mod access;
+pub mod condition;
+pub mod detection;
 pub mod error;
+pub mod extraction;
 pub mod failpoint;
 pub mod histogram;
 pub mod id;

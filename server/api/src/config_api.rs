@@ -6,12 +6,13 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodFilter, MethodRouter, get, on, post, put};
+use futures::future::BoxFuture;
 use http::{HeaderMap, Method, header};
 use quiver_config::families::FAMILIES;
 use quiver_config::{
-    Begun, Caller, Condition, Done, Family, ImportMode, ListQuery, Named, Op, Place, Problem, ProblemKind, Result,
-    System,
+    Begun, Caller, Condition, Config, Done, Family, ImportMode, ListQuery, Named, Op, Place, Problem, ProblemKind,
+    Result, System,
 };
 use serde_json::{Map, Value, json};
 
@@ -21,8 +22,15 @@ use crate::request::RequestInfo;
 use crate::state::AppState;
 
 mod answer;
+mod apdex;
+mod detection;
+mod extraction;
 mod many;
+mod resources;
 pub(crate) mod special;
+mod steps;
+mod transactions;
+mod yaml;
 
 pub(crate) use answer::Answer;
 
@@ -43,7 +51,53 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
             router = router.merge(of_family(family, path, Some(owner)));
         }
     }
+    for routes in
+        [detection::routes, transactions::routes, steps::routes, apdex::routes, extraction::routes, resources::routes]
+    {
+        router = router.merge(routes());
+    }
     router
+}
+
+/// Something that a family does beyond the contract: it gets the ids of the path, in order.
+type Run = for<'a> fn(&'a Ask, &'a [String]) -> BoxFuture<'a, Result<Answer>>;
+
+/// A route of a special operation: by these methods.
+fn special_at(family: &'static Family, methods: MethodFilter, run: Run) -> Routes {
+    let handler = move |State(state): State<Arc<AppState>>,
+                        Path(ids): Path<Vec<(String, String)>>,
+                        request: Request| { serve_special(state, family, ids, run, request) };
+    on(methods, handler).fallback(not_allowed)
+}
+
+async fn serve_special(
+    state: Arc<AppState>,
+    family: &'static Family,
+    ids: Vec<(String, String)>,
+    run: Run,
+    request: Request,
+) -> Response {
+    let ask = match Ask::read(&state, Place::of(family), request, BODY_BYTES_MAX).await {
+        Ok(ask) => ask,
+        Err(problem) => return Answer::of_problem(&problem).into_response(None),
+    };
+    let ids: Vec<String> = ids.into_iter().map(|(_, id)| id).collect();
+    let (config, dry_run) = (ask.config.clone(), ask.dry_run);
+    let answer = ask.answered(run(&ask, &ids)).await;
+    with_dry_run(answer.into_response(Some(config.revision())), dry_run)
+}
+
+fn with_dry_run(mut response: Response, dry_run: bool) -> Response {
+    if dry_run {
+        response.headers_mut().insert("x-dry-run", http::HeaderValue::from_static("true"));
+    }
+    response
+}
+
+/// A method that a route does not know; the router adds those that it does.
+async fn not_allowed() -> Response {
+    let text = "this method is not used here";
+    Answer::of_problem(&Problem::new(ProblemKind::Malformed, "METHOD_NOT_ALLOWED", text)).into_response(None)
 }
 
 type Routes = MethodRouter<Arc<AppState>>;
@@ -55,14 +109,20 @@ fn of_family(family: &'static Family, path: String, owner: Option<&'static str>)
         let handler = move |State(state): State<Arc<AppState>>,
                             Path(ids): Path<Vec<(String, String)>>,
                             request: Request| { serve(state, family, owner, ids, what, request) };
-        match what {
+        let routes = match what {
             What::Export | What::History => get(handler),
             What::Collection => get(handler).post(handler).put(handler).patch(handler).delete(handler),
             What::Entity => get(handler).put(handler).patch(handler).delete(handler),
+            What::Order => put(handler),
             _ => post(handler),
-        }
+        };
+        routes.fallback(not_allowed)
     };
-    Router::new()
+    let mut router = Router::new();
+    if !family.natural.is_empty() {
+        router = router.route(&format!("{path}/order"), at(What::Order));
+    }
+    router
         .route(&path, at(What::Collection))
         .route(&one, at(What::Entity))
         .route(&format!("{one}/history"), at(What::History))
@@ -84,11 +144,13 @@ enum What {
     BulkUpdate,
     Export,
     Import,
+    Order,
 }
 
 /// A request, read.
 pub(crate) struct Ask {
-    pub(crate) identities: Arc<Identities>,
+    pub(crate) state: Arc<AppState>,
+    pub(crate) config: Config,
     pub(crate) caller: Caller,
     pub(crate) place: Place,
     pub(crate) method: Method,
@@ -117,22 +179,17 @@ async fn serve(
         Ok(ask) => ask,
         Err(problem) => return Answer::of_problem(&problem).into_response(None),
     };
-    let identities = Arc::clone(&ask.identities);
-    let dry_run = ask.dry_run;
-    let mut response = ask.answer(what, &id).await.into_response(Some(&identities));
-    if dry_run {
-        response.headers_mut().insert("x-dry-run", http::HeaderValue::from_static("true"));
-    }
-    response
+    let (config, dry_run) = (ask.config.clone(), ask.dry_run);
+    let answer = ask.answered(Box::pin(ask.run(what, &id))).await;
+    with_dry_run(answer.into_response(Some(config.revision())), dry_run)
 }
 
 impl Ask {
     /// Reads a request, and says whether its caller may come to this place.
     pub(crate) async fn read(state: &Arc<AppState>, place: Place, request: Request, largest: usize) -> Result<Self> {
-        let Some(identities) = state.identities.clone() else {
-            let text = "access control is off, and there are no accounts";
-            return Err(Problem::new(ProblemKind::NotFound, "NOT_FOUND", text));
-        };
+        if state.identities.is_none() && place.family.domain == quiver_types::Domain::Rbac {
+            return Err(no_accounts());
+        }
         let info = RequestInfo::current();
         let origin = Origin {
             ip: info.as_ref().and_then(|i| i.peer).map(|peer| peer.ip()),
@@ -161,16 +218,22 @@ impl Ask {
             _ => Problem::new(ProblemKind::Malformed, "MALFORMED_JSON", error.message),
         })?;
         let (method, path) = (head.method, head.uri.path().to_owned());
-        Ok(Self { identities, caller, place, method, path, headers: head.headers, parameters, body, dry_run })
+        let (config, state) = (state.config.clone(), Arc::clone(state));
+        Ok(Self { state, config, caller, place, method, path, headers: head.headers, parameters, body, dry_run })
+    }
+
+    /// Accounts; there are none while access control is off.
+    pub(crate) fn identities(&self) -> Result<&Arc<Identities>> {
+        self.state.identities.as_ref().ok_or_else(no_accounts)
     }
 
     /// Answers; a POST that names itself is answered once.
-    async fn answer(self, what: What, id: &str) -> Answer {
+    async fn answered(&self, run: BoxFuture<'_, Result<Answer>>) -> Answer {
         let name = self.headers.get("idempotency-key").filter(|_| self.method == Method::POST && !self.dry_run);
         let Some(name) = name else {
-            return self.run(what, id).await.unwrap_or_else(|problem| Answer::of_problem(&problem));
+            return run.await.unwrap_or_else(|problem| Answer::of_problem(&problem));
         };
-        let config = self.identities.config.clone();
+        let config = self.config.clone();
         let named = match Named::new(&self.caller.subject, &self.path, name.as_bytes(), &self.body) {
             Ok(named) => named,
             Err(problem) => return Answer::of_problem(&problem),
@@ -180,7 +243,7 @@ impl Ask {
             Ok(Begun::Answered(bytes)) => return Answer::replayed(&bytes),
             Err(problem) => return Answer::of_problem(&problem),
         }
-        let answer = self.run(what, id).await.unwrap_or_else(|problem| Answer::of_problem(&problem));
+        let answer = run.await.unwrap_or_else(|problem| Answer::of_problem(&problem));
         let kept = (answer.status < 500).then(|| answer.to_bytes());
         if let Err(problem) = config.end_named(&named, kept.as_deref()).await {
             tracing::error!(cause = problem.cause, "the answer to a named request cannot be kept");
@@ -199,7 +262,7 @@ impl Ask {
             (What::Entity, "PATCH") => self.patch(id, self.object()?).await,
             (What::Entity, _) => self.replace(id, self.object()?).await,
             (What::History, _) => {
-                let history = self.identities.config.history(&self.place, id, &self.caller).await?;
+                let history = self.config.history(&self.place, id, &self.caller).await?;
                 Ok(Answer::ok(history))
             }
             (What::Restore, _) => self.restore(id).await,
@@ -207,13 +270,13 @@ impl Ask {
             (What::BulkUpdate, _) => self.bulk_update().await,
             (What::Export, _) => self.export().await,
             (What::Import, _) => self.import().await,
+            (What::Order, _) => self.order().await,
         }
     }
 
     /// The body as an object.
     pub(crate) fn object(&self) -> Result<Map<String, Value>> {
-        let kind = self.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("application/json");
-        let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let kind = self.media_type();
         let patch = self.method == Method::PATCH && kind == "application/merge-patch+json";
         if kind != "application/json" && !patch {
             let text = "send `application/json`";
@@ -222,8 +285,31 @@ impl Ask {
         quiver_config::json::object(&self.body)
     }
 
+    fn media_type(&self) -> String {
+        let kind = self.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("application/json");
+        kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    }
+
+    /// A parameter that may stand once.
+    pub(crate) fn parameter(&self, name: &str) -> Result<Option<&str>> {
+        let mut found = self.parameters.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        let first = found.next();
+        if found.next().is_some() {
+            return Err(Problem::parameter(format!("`{name}` stands twice")));
+        }
+        Ok(first)
+    }
+
+    /// Refuses parameters that an operation does not know.
+    pub(crate) fn only_parameters(&self, known: &[&str]) -> Result<()> {
+        match self.parameters.iter().find(|(key, _)| !known.contains(&key.as_str())) {
+            Some((key, _)) => Err(Problem::parameter(format!("unknown parameter `{key}`"))),
+            None => Ok(()),
+        }
+    }
+
     /// What `If-Match` asks for.
-    fn condition(&self) -> Result<Condition> {
+    pub(crate) fn condition(&self) -> Result<Condition> {
         let Some(value) = self.headers.get(header::IF_MATCH) else { return Ok(Condition::None) };
         let text = value.to_str().unwrap_or_default().trim();
         if text == "*" {
@@ -237,7 +323,7 @@ impl Ask {
 
     /// Makes a change, and lets it act before it is answered.
     pub(crate) async fn change(&self, op: Op, system: System) -> Result<Done> {
-        let done = self.identities.config.change(&self.place, &self.caller, op, system, self.dry_run).await?;
+        let done = self.config.change(&self.place, &self.caller, op, system, self.dry_run).await?;
         if !self.dry_run && done.changed {
             self.acts().await;
             special::after(self, &done).await;
@@ -247,14 +333,19 @@ impl Ask {
 
     /// What changed acts from the next request on.
     pub(crate) async fn acts(&self) {
-        if let Err(problem) = self.identities.refresh().await {
+        if let Some(identities) = &self.state.identities
+            && let Err(problem) = identities.refresh().await
+        {
             tracing::warn!(cause = problem.cause, "accounts cannot be read after a change; trying again");
+        }
+        if let Err(problem) = self.state.effects.refresh(&self.config).await {
+            tracing::warn!(cause = problem.cause, "rules cannot be read after a change; trying again");
         }
     }
 
     async fn list(&self) -> Result<Answer> {
         let query = ListQuery::parse(self.place.family, &self.parameters, &[])?;
-        let page = self.identities.config.list(&self.place, &query, &self.caller).await?;
+        let page = self.config.list(&self.place, &query, &self.caller).await?;
         let mut body = json!({"items": page.items, "nextCursor": page.next_cursor});
         if let Some(total) = page.total {
             body["total"] = json!(total);
@@ -263,7 +354,7 @@ impl Ask {
     }
 
     async fn entity(&self, id: &str) -> Result<Answer> {
-        let entity = self.identities.config.get(&self.place, id, &self.caller).await?;
+        let entity = self.config.get(&self.place, id, &self.caller).await?;
         let tags = self.headers.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()).unwrap_or_default();
         let same = tags.split(',').any(|tag| tag.trim() == entity.etag() || tag.trim() == "*");
         let etag = Some(entity.etag());
@@ -339,6 +430,10 @@ impl Ask {
             _ => Err(Problem::parameter("`mode` must be upsert, create or replace")),
         }
     }
+}
+
+fn no_accounts() -> Problem {
+    Problem::new(ProblemKind::NotFound, "NOT_FOUND", "access control is off, so there are no accounts")
 }
 
 fn uuid_of(id: &str) -> Result<()> {

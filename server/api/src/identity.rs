@@ -213,8 +213,6 @@ pub(crate) fn caller(identity: &Identity, from: Origin) -> Caller {
         ip: from.ip,
         request_id: from.request_id,
         rights: (*identity.rights).clone(),
-        // The families so far are about no service: who may read them reads them whole, and one's own keys besides.
-        sees: quiver_types::Access::full(),
         manager: "api".to_owned(),
         override_managed: false,
     }

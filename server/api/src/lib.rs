@@ -15,6 +15,7 @@ pub mod answers;
 mod around;
 pub mod bodies;
 mod config_api;
+pub mod effects;
 mod encode;
 pub mod error;
 mod exemplars_api;

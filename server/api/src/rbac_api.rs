@@ -103,14 +103,14 @@ async fn own_password(State(state): State<Arc<AppState>>, request: Request) -> R
         let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
         let values = ask.headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
         let shown = Shown::read(values, None).map_err(not_let_in)?;
-        let auth = &ask.identities.auth;
+        let auth = &ask.identities()?.auth;
         let (account, session) = match &shown {
             Shown::Basic { name, password } => {
                 (auth.person(name, password.expose(), ask.caller.ip).await.map_err(not_let_in)?, None)
             }
             Shown::Nothing => return Err(not_let_in(TokenError::Missing)),
             shown => {
-                let asking = Asking { issuer: &ask.identities.issuer, ip: ask.caller.ip };
+                let asking = Asking { issuer: &ask.identities()?.issuer, ip: ask.caller.ip };
                 let identity = auth.identify(shown, asking).await.map_err(not_let_in)?;
                 let Subject::Account(AccountKind::User, id) = &identity.subject else {
                     return Err(Problem::forbidden("a user's own token"));
@@ -148,9 +148,9 @@ async fn own_password(State(state): State<Arc<AppState>>, request: Request) -> R
             override_managed: true,
             ..Caller::system()
         };
-        set_password(&ask.identities, &caller, &account.id, new, false).await?;
-        ask.identities.forget_first_password();
-        end_all(&ask.identities, &subject, session.as_deref()).await?;
+        set_password(ask.identities()?, &caller, &account.id, new, false).await?;
+        ask.identities()?.forget_first_password();
+        end_all(ask.identities()?, &subject, session.as_deref()).await?;
         ask.acts().await;
         Ok(Answer::nothing())
     };
@@ -199,13 +199,13 @@ async fn reset_password(State(state): State<Arc<AppState>>, Path(id): Path<Strin
             Some(Value::Bool(flag)) => *flag,
             Some(_) => return Err(Problem::field("/mustChangePassword", "INVALID_TYPE", "must be true or false")),
         };
-        let user = ask.identities.config.get(&ask.place, &id, &ask.caller).await?;
+        let user = ask.config.get(&ask.place, &id, &ask.caller).await?;
         let name = user.body.get("username").and_then(Value::as_str).unwrap_or_default();
         if let Some((code, why)) = Passwords::check(name, password).map(PasswordRule::said) {
             return Err(Problem::field("/password", code, why));
         }
-        set_password(&ask.identities, &ask.caller, &id, password, temporary).await?;
-        end_all(&ask.identities, &Subject::Account(AccountKind::User, id.clone()), None).await?;
+        set_password(ask.identities()?, &ask.caller, &id, password, temporary).await?;
+        end_all(ask.identities()?, &Subject::Account(AccountKind::User, id.clone()), None).await?;
         ask.acts().await;
         Ok(Answer::nothing())
     };
@@ -215,8 +215,8 @@ async fn reset_password(State(state): State<Arc<AppState>>, Path(id): Path<Strin
 async fn end_sessions(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
     let run = async {
         let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
-        ask.identities.config.get(&ask.place, &id, &ask.caller).await?;
-        end_all(&ask.identities, &Subject::Account(AccountKind::User, id.clone()), None).await?;
+        ask.config.get(&ask.place, &id, &ask.caller).await?;
+        end_all(ask.identities()?, &Subject::Account(AccountKind::User, id.clone()), None).await?;
         Ok(Answer::nothing())
     };
     sent(run.await)
@@ -233,7 +233,7 @@ async fn rotate_secret(State(state): State<Arc<AppState>>, Path(id): Path<String
                 value.as_i64().filter(|n| (0..=2_592_000).contains(n)).ok_or_else(wrong)?
             }
         };
-        let account = ask.identities.config.get(&ask.place, &id, &ask.caller).await?;
+        let account = ask.config.get(&ask.place, &id, &ask.caller).await?;
         let secret = apikey::make_secret(&OsRandom);
         let mut system = System::default();
         system.sealed.insert("secret".to_owned(), json!(sha256_hex(secret.as_bytes())));
@@ -276,7 +276,7 @@ async fn check(State(state): State<Arc<AppState>>, request: Request) -> Response
                 format!("must have at most {TRIPLES_MAX} entries"),
             ));
         }
-        let (now_ms, directory) = (state.clock.now_ms(), ask.identities.auth.directory());
+        let (now_ms, directory) = (state.clock.now_ms(), ask.identities()?.auth.directory());
         let held: Vec<(Triple, Option<String>)> = match subject_of(&body)? {
             None => {
                 let by = match &state.identity().subject {
@@ -323,7 +323,7 @@ async fn effective_of(state: Arc<AppState>, kind: AccountKind, id: String, reque
     if !own && !ask.caller.rights.covers(&needed) {
         return Err(Problem::forbidden(&needed.to_string()));
     }
-    let directory = ask.identities.auth.directory();
+    let directory = ask.identities()?.auth.directory();
     directory.account(kind, &id).ok_or_else(|| Problem::not_found(&id))?;
     let one = |(triple, role): (Triple, String)| {
         let mut shown = triple.to_json();
@@ -337,7 +337,7 @@ async fn effective_of(state: Arc<AppState>, kind: AccountKind, id: String, reque
 async fn audit(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
-        let page = ask.identities.config.audit_rows(&AuditQuery::parse(&ask.parameters)?).await?;
+        let page = ask.config.audit_rows(&AuditQuery::parse(&ask.parameters)?).await?;
         Ok(Answer::ok(json!({"items": page.items, "nextCursor": page.next_cursor})))
     };
     sent(run.await)
@@ -355,13 +355,13 @@ async fn audit_export(State(state): State<Arc<AppState>>, request: Request) -> R
     if let Err(problem) = AuditQuery::parse(&parameters) {
         return Answer::of_problem(&problem).into_response(None);
     }
-    let identities = Arc::clone(&ask.identities);
+    let config = ask.config.clone();
     let pages = futures::stream::try_unfold(Some(parameters), move |next| {
-        let identities = Arc::clone(&identities);
+        let config = config.clone();
         async move {
             let Some(mut parameters) = next else { return Ok(None) };
             let read = async {
-                let page = identities.config.audit_rows(&AuditQuery::parse(&parameters)?).await?;
+                let page = config.audit_rows(&AuditQuery::parse(&parameters)?).await?;
                 let lines: String = page.items.into_iter().map(|row| format!("{}\n", Value::Object(row))).collect();
                 Ok::<_, Problem>((lines, page.next_cursor))
             };
@@ -380,7 +380,7 @@ async fn audit_export(State(state): State<Arc<AppState>>, request: Request) -> R
 async fn audit_verify(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
-        let verified = ask.identities.config.audit_verify().await?;
+        let verified = ask.config.audit_verify().await?;
         let sound = verified.broken_at.is_none();
         Ok(Answer::ok(json!({"sound": sound, "rows": verified.rows, "brokenAt": verified.broken_at})))
     };
@@ -395,7 +395,7 @@ async fn rotate_keys(State(state): State<Arc<AppState>>, request: Request) -> Re
             Some("true") => true,
             Some(_) => return Err(Problem::parameter("`revokeOld` must be true or false")),
         };
-        let rotated = ask.identities.auth.rotate_keys(revoke).await.map_err(Problem::internal)?;
+        let rotated = ask.identities()?.auth.rotate_keys(revoke).await.map_err(Problem::internal)?;
         let event = AuditEvent {
             action: "KEYS_ROTATE",
             family: "rbac/keys",
@@ -404,7 +404,7 @@ async fn rotate_keys(State(state): State<Arc<AppState>>, request: Request) -> Re
             outcome: "ok",
             code: None,
         };
-        ask.identities.config.audit(&ask.caller, event).await;
+        ask.config.audit(&ask.caller, event).await;
         Ok(Answer::ok(json!({"kid": rotated.kid, "nextKid": rotated.next_kid})))
     };
     sent(run.await)

@@ -17,6 +17,8 @@ pub(crate) enum Need {
     Has(Right, Domain),
     /// The right, for all services.
     Everywhere(Right, Domain),
+    /// The right, in some domain.
+    Somewhere(Right),
     /// Own figures: `view` in `system`, or a peer on this machine.
     OwnMetrics,
 }
@@ -47,6 +49,13 @@ const SYSTEM: Need = Need::Everywhere(Right::Admin, Domain::System);
 const RBAC_READ: Need = Need::Everywhere(Right::View, Domain::Rbac);
 const RBAC_WRITE: Need = Need::Everywhere(Right::Admin, Domain::Rbac);
 const AUDIT: Need = Need::Everywhere(Right::View, Domain::Audit);
+
+const VIEW_TRANSACTIONS: Need = Need::Has(Right::View, Domain::Transactions);
+const OPERATE_TRANSACTIONS: Need = Need::Has(Right::Operate, Domain::Transactions);
+const EDIT_TRANSACTIONS: Need = Need::Has(Right::Edit, Domain::Transactions);
+const VIEW_RESOURCES: Need = Need::Has(Right::View, Domain::Resources);
+const EDIT_RESOURCES: Need = Need::Has(Right::Edit, Domain::Resources);
+const EDIT_TYPES: Need = Need::Everywhere(Right::Edit, Domain::Resources);
 
 /// All rows; the first that fits counts.
 pub(crate) const ROWS: &[Row] = &[
@@ -110,6 +119,72 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/platform-api/rbac/service-accounts/{id}/effective-permissions", Need::Anyone),
     Row(By::Get, "/platform-api/rbac/**", RBAC_READ),
     Row(By::Other, "/platform-api/rbac/**", RBAC_WRITE),
+    // Business transactions; what a test reads of stored spans its handler asks for.
+    Row(By::Any, "/bt-detection-rules/test", OPERATE_TRANSACTIONS),
+    Row(By::Any, "/bt-detection-rules/test-pattern", OPERATE_TRANSACTIONS),
+    Row(By::Any, "/bt-detection-rules/apply-to-all", OPERATE_TRANSACTIONS),
+    Row(By::Any, "/bt-detection-rules/{id}/apply-to-all", OPERATE_TRANSACTIONS),
+    Row(By::Any, "/rum-bt-detection-rules/test", OPERATE_TRANSACTIONS),
+    Row(By::Any, "/rum-bt-detection-rules/test-pattern", OPERATE_TRANSACTIONS),
+    Row(By::Get, "/bt-detection-rules", VIEW_TRANSACTIONS),
+    Row(By::Get, "/bt-detection-rules/**", VIEW_TRANSACTIONS),
+    Row(By::Any, "/bt-detection-rules", EDIT_TRANSACTIONS),
+    Row(By::Any, "/bt-detection-rules/**", EDIT_TRANSACTIONS),
+    Row(By::Get, "/rum-bt-detection-rules", VIEW_TRANSACTIONS),
+    Row(By::Get, "/rum-bt-detection-rules/**", VIEW_TRANSACTIONS),
+    Row(By::Any, "/rum-bt-detection-rules", EDIT_TRANSACTIONS),
+    Row(By::Any, "/rum-bt-detection-rules/**", EDIT_TRANSACTIONS),
+    Row(By::Get, "/transactions", VIEW_TRANSACTIONS),
+    Row(By::Get, "/transactions/**", VIEW_TRANSACTIONS),
+    Row(By::Any, "/transactions", EDIT_TRANSACTIONS),
+    Row(By::Any, "/transactions/**", EDIT_TRANSACTIONS),
+    Row(By::Get, "/rum-key-business-transactions", VIEW_TRANSACTIONS),
+    Row(By::Get, "/rum-key-business-transactions/**", VIEW_TRANSACTIONS),
+    Row(By::Any, "/rum-key-business-transactions", EDIT_TRANSACTIONS),
+    Row(By::Any, "/rum-key-business-transactions/**", EDIT_TRANSACTIONS),
+    Row(By::Get, "/business-processes", Need::Has(Right::View, Domain::Processes)),
+    Row(By::Get, "/business-processes/**", Need::Has(Right::View, Domain::Processes)),
+    Row(By::Any, "/business-processes", Need::Has(Right::Edit, Domain::Processes)),
+    Row(By::Any, "/business-processes/**", Need::Has(Right::Edit, Domain::Processes)),
+    // One's own private segments need no more; the handlers tell whose they are.
+    Row(By::Any, "/platform-api/segments", Need::Somewhere(Right::View)),
+    Row(By::Any, "/platform-api/segments/**", Need::Somewhere(Right::View)),
+    Row(By::Get, "/platform-api/apdex-thresholds", Need::Has(Right::View, Domain::Apdex)),
+    Row(By::Get, "/platform-api/apdex-thresholds/**", Need::Has(Right::View, Domain::Apdex)),
+    Row(By::Any, "/platform-api/apdex-thresholds", Need::Has(Right::Edit, Domain::Apdex)),
+    Row(By::Any, "/platform-api/apdex-thresholds/**", Need::Has(Right::Edit, Domain::Apdex)),
+    Row(By::Any, "/platform-api/data-extraction-rules/test", Need::Has(Right::Operate, Domain::Extraction)),
+    Row(By::Any, "/platform-api/data-extraction-rules/{id}/test", Need::Has(Right::Operate, Domain::Extraction)),
+    Row(By::Get, "/platform-api/data-extraction-rules", Need::Has(Right::View, Domain::Extraction)),
+    Row(By::Get, "/platform-api/data-extraction-rules/**", Need::Has(Right::View, Domain::Extraction)),
+    Row(By::Any, "/platform-api/data-extraction-rules", Need::Has(Right::Edit, Domain::Extraction)),
+    Row(By::Any, "/platform-api/data-extraction-rules/**", Need::Has(Right::Edit, Domain::Extraction)),
+    // Managed resources.
+    Row(By::Any, "/platform-api/resources/dependency-graph", VIEW_RESOURCES),
+    Row(By::Get, "/platform-api/resources", VIEW_RESOURCES),
+    Row(By::Get, "/platform-api/resources/**", VIEW_RESOURCES),
+    Row(By::Any, "/platform-api/resources", EDIT_RESOURCES),
+    Row(By::Any, "/platform-api/resources/**", EDIT_RESOURCES),
+    Row(By::Get, "/platform-api/resource-relationships", VIEW_RESOURCES),
+    Row(By::Get, "/platform-api/resource-relationships/**", VIEW_RESOURCES),
+    Row(By::Any, "/platform-api/resource-relationships", EDIT_RESOURCES),
+    Row(By::Any, "/platform-api/resource-relationships/**", EDIT_RESOURCES),
+    Row(By::Get, "/platform-api/resource-types", Need::Somewhere(Right::View)),
+    Row(By::Get, "/platform-api/resource-types/**", Need::Somewhere(Right::View)),
+    Row(By::Any, "/platform-api/resource-types", EDIT_TYPES),
+    Row(By::Any, "/platform-api/resource-types/**", EDIT_TYPES),
+    Row(By::Get, "/platform-api/relationship-types", Need::Somewhere(Right::View)),
+    Row(By::Get, "/platform-api/relationship-types/**", Need::Somewhere(Right::View)),
+    Row(By::Any, "/platform-api/relationship-types", EDIT_TYPES),
+    Row(By::Any, "/platform-api/relationship-types/**", EDIT_TYPES),
+    Row(By::Get, "/platform-api/ci-classes", Need::Somewhere(Right::View)),
+    Row(By::Get, "/platform-api/ci-classes/**", Need::Somewhere(Right::View)),
+    Row(By::Any, "/platform-api/ci-classes", EDIT_TYPES),
+    Row(By::Any, "/platform-api/ci-classes/**", EDIT_TYPES),
+    Row(By::Get, "/platform-api/ci-subclasses", Need::Somewhere(Right::View)),
+    Row(By::Get, "/platform-api/ci-subclasses/**", Need::Somewhere(Right::View)),
+    Row(By::Any, "/platform-api/ci-subclasses", EDIT_TYPES),
+    Row(By::Any, "/platform-api/ci-subclasses/**", EDIT_TYPES),
     // The server.
     Row(By::Any, "/health/**", Need::Public),
     Row(By::Any, "/health", Need::Public),
@@ -149,6 +224,7 @@ impl Need {
                 let needed = all(right, Some(domain));
                 (!rights.covers(&needed)).then_some(needed)
             }
+            Self::Somewhere(right) => (!rights.has_in_some_domain(right)).then(|| all(right, None)),
             Self::OwnMetrics => Self::Has(Right::View, Domain::System).missing(rights),
         }
     }

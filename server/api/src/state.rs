@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use quiver_auth::Identity;
+use quiver_config::Config;
 use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
 use quiver_logsql::LogsqlEngine;
 use quiver_promql::PromqlEngine;
@@ -18,6 +19,7 @@ use tokio::sync::Semaphore;
 use crate::answers::AnswerBudget;
 use crate::around::admission::{ANYONE, NOBODY};
 use crate::bodies::BodyBudget;
+use crate::effects::Effects;
 use crate::identity::Identities;
 use crate::live::{LiveSettings, Reloader};
 use crate::logs_ingest::LogsSettings;
@@ -106,6 +108,10 @@ pub struct AppState {
     pub places: Places,
     /// Counters.
     pub metrics: Arc<ApiMetrics>,
+    /// Configuration of all families.
+    pub config: Config,
+    /// What configuration does to telemetry.
+    pub effects: Arc<Effects>,
     /// Accounts and rights; none where access control is off and they cannot be opened.
     pub identities: Option<Arc<Identities>>,
     /// Set when the server begins to stop: `/health/ready` answers 503 from then on.

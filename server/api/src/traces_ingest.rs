@@ -9,6 +9,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::{HeaderMap, StatusCode, header};
+use quiver_ingest::detect::detect;
 use quiver_ingest::traces::response::TracePartial;
 use quiver_ingest::traces::{DecodedSpans, TraceContext, TraceFormat, decode};
 use quiver_types::{Access, Domain, Error, ErrorKind, Result};
@@ -84,7 +85,10 @@ pub(crate) async fn decode_and_write(
         move |body: Bytes| -> Result<DecodedSpans> {
             let ctx = context(&state, &access);
             let mut share = state.bodies.share();
-            decode(format, encoding.as_deref(), &body, &ctx, &mut |bytes| share.try_hold(bytes)).map_err(Error::from)
+            let hold = &mut |bytes| share.try_hold(bytes);
+            let mut decoded = decode(format, encoding.as_deref(), &body, &ctx, hold).map_err(Error::from)?;
+            detect(&mut decoded.batch, &state.effects.detector());
+            Ok(decoded)
         }
     };
     let phases = &state.metrics.phases;

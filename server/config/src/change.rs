@@ -9,7 +9,7 @@ use crate::audit;
 use crate::db;
 use crate::document::{Config, Entity, Place, find, is_visible};
 use crate::families::FAMILIES;
-use crate::family::{Caller, Family};
+use crate::family::{Caller, Family, Making};
 use crate::fields::{Mode, SECRET};
 use crate::json::merge;
 use crate::problem::{FieldError, Problem, ProblemKind, Result};
@@ -17,10 +17,9 @@ use crate::problem::{FieldError, Problem, ProblemKind, Result};
 mod draft;
 mod links;
 
+pub use draft::Drafted;
 pub(crate) use draft::{Draft, Reading, audited};
 
-/// Most entities of a family.
-const ENTITIES_MAX: i64 = 100_000;
 /// Versions that are kept of an entity.
 const VERSIONS_KEPT: i64 = 100;
 
@@ -181,6 +180,22 @@ impl Config {
         Ok(done)
     }
 
+    /// Checks a body as if it were created, by the rules of its fields, and gives it with its defaults.
+    ///
+    /// # Errors
+    /// `VALIDATION_FAILED`; `FORBIDDEN` without the right to operate what it is about.
+    pub fn checked(
+        &self,
+        family: &'static Family,
+        caller: &Caller,
+        body: Map<String, Value>,
+    ) -> Result<Map<String, Value>> {
+        let draft = Draft { family, before: None, reading: Reading::Lenient }.read(body, System::default())?;
+        let service = (family.service)(&draft.body);
+        crate::access::must_have(caller, quiver_types::Right::Operate, family.domain, &service)?;
+        Ok(draft.body)
+    }
+
     /// Tells who watches that something changed.
     pub(crate) fn tell(&self, revision: Option<u64>) {
         if let Some(number) = revision {
@@ -320,8 +335,18 @@ impl Work<'_> {
         action: &'static str,
     ) -> Result<Done> {
         let family = place.family;
-        let draft = Draft { family, before: before.as_ref(), reading: self.reading }.read(body, system)?;
-        self.may_write(place, before.as_ref(), Some(&draft.body))?;
+        let mut draft = Draft { family, before: before.as_ref(), reading: self.reading }.read(body, system)?;
+        if let Some(prepare) = family.prepare {
+            let config = self.config;
+            let making = Making {
+                caller: self.caller,
+                id: before.as_ref().map(|b| b.id.as_str()).or(id.as_deref()),
+                before: before.as_ref(),
+                new_id: &|| config.new_id(),
+            };
+            prepare(self.db, &making, &mut draft).await?;
+        }
+        self.may_write(place, before.as_ref(), Some(&draft))?;
         let same = before.as_ref().is_some_and(|b| b.body == draft.body && b.sealed == draft.sealed);
         if same {
             return Ok(Done { action, after: before.clone(), before, changed: false });
@@ -357,8 +382,8 @@ impl Work<'_> {
     ) -> Result<Entity> {
         let sql = "SELECT count(*) FROM entity WHERE family = ?";
         let count: i64 = sqlx::query(sql).bind(place.family.name).fetch_one(&mut *self.db).await?.try_get(0)?;
-        if count >= ENTITIES_MAX {
-            let text = format!("there are {ENTITIES_MAX} already");
+        if count >= place.family.entities_max {
+            let text = format!("there are {} already", place.family.entities_max);
             return Err(Problem::field("", "LIMIT_EXCEEDED", text));
         }
         let id = id.unwrap_or_else(|| self.config.new_id());
@@ -430,19 +455,16 @@ impl Work<'_> {
     }
 
     /// Whether the caller may write this one, and nobody else owns it.
-    fn may_write(&self, place: &Place, before: Option<&Entity>, after: Option<&Map<String, Value>>) -> Result<()> {
+    fn may_write(&self, place: &Place, before: Option<&Entity>, after: Option<&Drafted>) -> Result<()> {
         let family = place.family;
-        let own = place.owner == own_place(self.caller);
-        for body in before.map(|b| &b.body).into_iter().chain(after).filter(|_| !own) {
-            let needed = family.write_triple(&(family.service)(body));
-            if !self.caller.rights.covers(&needed) {
-                return Err(Problem::forbidden(&needed.to_string()));
+        if place.owner != own_place(self.caller) {
+            let bodies = before.map(|b| (&b.body, &b.sealed)).into_iter();
+            for (body, sealed) in bodies.chain(after.map(|a| (&a.body, &a.sealed))) {
+                family.may_write(self.caller, body, sealed)?;
             }
         }
         let Some(before) = before else { return Ok(()) };
-        let service = (family.service)(&before.body);
-        let admin = quiver_types::Triple { right: quiver_types::Right::Admin, ..family.write_triple(&service) };
-        let over = self.caller.override_managed && self.caller.rights.covers(&admin);
+        let over = self.caller.override_managed && family.may_override(self.caller, before);
         let foreign = before.managed_by != self.caller.manager && !over;
         if before.managed_by == "builtin" || foreign {
             let text = format!("this is managed by `{}`", before.managed_by);

@@ -1,24 +1,70 @@
 //! The table of families: one file each, one line here.
 
-use crate::family::Family;
+use quiver_types::condition::ConditionError;
+use serde_json::{Map, Value};
 
+use crate::family::{Family, Link, OnDelete};
+use crate::problem::FieldError;
+
+mod apdex_thresholds;
+mod attributes;
 mod bindings;
+mod ci_classes;
+mod detection_rules;
+mod extraction_rules;
 mod groups;
 mod keys;
+mod processes;
+mod relationships;
+mod resource_types;
+mod resources;
 mod roles;
+mod segments;
 mod service_accounts;
 mod standing;
+mod transactions;
 mod users;
 
+pub use apdex_thresholds::{APDEX_THRESHOLDS, RUM_MS, SERVICE_MS};
 pub use bindings::BINDINGS;
+pub use ci_classes::{CI_CLASSES, CI_SUBCLASSES};
+pub use detection_rules::{DETECTION_RULES, RUM_DETECTION_RULES};
+pub use extraction_rules::EXTRACTION_RULES;
 pub use groups::GROUPS;
 pub use keys::KEYS;
+pub use processes::PROCESSES;
+pub use relationships::{RELATIONSHIP_TYPES, RELATIONSHIPS};
+pub use resource_types::RESOURCE_TYPES;
+pub use resources::RESOURCES;
 pub use roles::{ADMIN_ROLE_ID, INGEST_ROLE_ID, ROLES, VIEWER_ROLE_ID};
+pub use segments::{SEGMENTS, SIGNALS, is_of_type};
 pub use service_accounts::SERVICE_ACCOUNTS;
+pub use transactions::{RUM_TRANSACTIONS, TRANSACTIONS};
 pub use users::USERS;
 
-/// All families.
-pub const FAMILIES: &[&Family] = &[&ROLES, &USERS, &SERVICE_ACCOUNTS, &GROUPS, &BINDINGS, &KEYS];
+/// All families; what is built in may name what stands further up.
+pub const FAMILIES: &[&Family] = &[
+    &ROLES,
+    &USERS,
+    &SERVICE_ACCOUNTS,
+    &GROUPS,
+    &BINDINGS,
+    &KEYS,
+    &DETECTION_RULES,
+    &TRANSACTIONS,
+    &RUM_DETECTION_RULES,
+    &RUM_TRANSACTIONS,
+    &PROCESSES,
+    &SEGMENTS,
+    &APDEX_THRESHOLDS,
+    &EXTRACTION_RULES,
+    &CI_CLASSES,
+    &CI_SUBCLASSES,
+    &RESOURCE_TYPES,
+    &RESOURCES,
+    &RELATIONSHIP_TYPES,
+    &RELATIONSHIPS,
+];
 
 /// Finds a family by its name.
 pub fn family(name: &str) -> Option<&'static Family> {
@@ -26,21 +72,55 @@ pub fn family(name: &str) -> Option<&'static Family> {
 }
 
 /// For families of entities without a service.
-fn no_service(_: &serde_json::Map<String, serde_json::Value>) -> String {
+pub(crate) fn no_service(_: &Map<String, Value>) -> String {
     String::new()
 }
 
 /// For families without rules over several fields.
-fn no_rules(_: &serde_json::Map<String, serde_json::Value>, _: &mut Vec<crate::problem::FieldError>) {}
+pub(crate) fn no_rules(_: &Map<String, Value>, _: &mut Vec<FieldError>) {}
 
 /// For families without entities that are always there.
-fn no_builtin() -> Vec<(&'static str, serde_json::Value)> {
+pub(crate) fn no_builtin() -> Vec<(&'static str, Value)> {
     Vec::new()
 }
 
 /// For families that name no others.
-fn no_links(_: &serde_json::Map<String, serde_json::Value>) -> Vec<crate::family::Link> {
+pub(crate) fn no_links(_: &Map<String, Value>) -> Vec<Link> {
     Vec::new()
+}
+
+/// A text of a body; empty where there is none.
+pub(crate) fn text<'a>(body: &'a Map<String, Value>, key: &str) -> &'a str {
+    body.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The service, or the pattern of services, that a field names.
+fn pattern_service(body: &Map<String, Value>, key: &str) -> String {
+    text(body, key).to_owned()
+}
+
+/// The entity that a field names.
+fn id_link(body: &Map<String, Value>, key: &str, families: &'static [&'static str], on_delete: OnDelete) -> Vec<Link> {
+    let link = |id: &str| Link { pointer: format!("/{key}"), families, id: id.to_owned(), on_delete };
+    body.get(key).and_then(Value::as_str).map(link).into_iter().collect()
+}
+
+/// The entities that a list of ids names.
+fn ids_links(
+    body: &Map<String, Value>,
+    key: &str,
+    families: &'static [&'static str],
+    on_delete: OnDelete,
+) -> Vec<Link> {
+    let items = body.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let ids = items.iter().enumerate().filter_map(|(n, id)| Some((n, id.as_str()?)));
+    let link = |(n, id): (usize, &str)| Link { pointer: format!("/{key}/{n}"), families, id: id.to_owned(), on_delete };
+    ids.map(link).collect()
+}
+
+/// Takes over what is wrong with a compiled form.
+fn push_errors(found: Vec<ConditionError>, errors: &mut Vec<FieldError>) {
+    errors.extend(found.into_iter().map(|e| FieldError::new(e.pointer, e.code, e.message)));
 }
 
 #[cfg(test)]
@@ -52,7 +132,8 @@ mod tests {
         for (i, one) in FAMILIES.iter().enumerate() {
             assert!(FAMILIES[..i].iter().all(|other| other.name != one.name && other.path != one.path), "{}", one.name);
             assert!(
-                one.path.starts_with('/') && one.path.trim_start_matches("/platform-api/") == one.name
+                one.path.starts_with('/')
+                    && one.path.trim_start_matches("/platform-api").trim_start_matches('/') == one.name
                     || one.path.contains("{owner}")
             );
             for field in one.all_fields() {

@@ -3,11 +3,13 @@
 use std::net::IpAddr;
 
 use futures::future::BoxFuture;
-use quiver_types::{Access, Domain, Right, Rights, Triple};
+use quiver_types::{Domain, Right, Rights};
 use serde_json::{Map, Value, json};
 use sqlx::SqliteConnection;
 
+use crate::change::Drafted;
 use crate::document::Entity;
+use crate::families::{no_builtin, no_links, no_rules, no_service};
 use crate::fields::{Field, Kind, Mode};
 use crate::problem::{FieldError, Result};
 
@@ -54,6 +56,40 @@ pub type Hook = for<'a> fn(
     Option<&'a Entity>,
 ) -> BoxFuture<'a, Result<()>>;
 
+/// What a family puts into an entity before it is stored, or refuses: what follows from other entities.
+pub type Prepare = for<'a> fn(&'a mut SqliteConnection, &'a Making<'a>, &'a mut Drafted) -> BoxFuture<'a, Result<()>>;
+
+/// An entity that is being made or changed.
+pub struct Making<'a> {
+    /// Who makes it.
+    pub caller: &'a Caller,
+    /// Its id, where it has one already.
+    pub id: Option<&'a str>,
+    /// What was there.
+    pub before: Option<&'a Entity>,
+    /// Makes ids.
+    pub new_id: &'a (dyn Fn() -> String + Send + Sync),
+}
+
+impl std::fmt::Debug for Making<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Making").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Who sees which entities of a family (`identity-and-access` 3 and 4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rows {
+    /// Whoever may come at all; the table of rights has asked.
+    Open,
+    /// Who may see all services that the entity is about, and may write it who may write all of them.
+    Service,
+    /// As `Service`; to write it, the right for the first service and view of the others is enough.
+    First,
+    /// Shared ones everybody, private ones their owner, who writes them without any right.
+    Private,
+}
+
 /// A family of entities.
 #[derive(Debug)]
 pub struct Family {
@@ -87,6 +123,14 @@ pub struct Family {
     pub service: fn(&Map<String, Value>) -> String,
     /// Entities that are always there: id and body.
     pub builtin: fn() -> Vec<(&'static str, Value)>,
+    /// Who sees which.
+    pub rows: Rows,
+    /// Most entities.
+    pub entities_max: i64,
+    /// The natural order of an ordered family: fields with whether they descend. Its last one is `position`.
+    pub natural: &'static [(&'static str, bool)],
+    /// What follows from other entities.
+    pub prepare: Option<Prepare>,
 }
 
 /// Fields of all families.
@@ -98,6 +142,29 @@ const ENABLED: Field = Field::open("enabled", Kind::Bool, "true");
 pub(crate) const KEPT: [&str; 7] = ["id", "createdAt", "updatedAt", "createdBy", "updatedBy", "version", "managedBy"];
 
 impl Family {
+    /// A family without anything of its own, for `..Family::BASE`.
+    pub(crate) const BASE: Self = Self {
+        name: "",
+        path: "",
+        domain: Domain::System,
+        write: Right::Edit,
+        title: "name",
+        has_name: true,
+        has_enabled: false,
+        fields: &[],
+        unique: &[&["name"]],
+        owners: &[],
+        links: no_links,
+        rules: no_rules,
+        hook: None,
+        service: no_service,
+        builtin: no_builtin,
+        rows: Rows::Open,
+        entities_max: 100_000,
+        natural: &[],
+        prepare: None,
+    };
+
     /// All fields of the body.
     pub fn all_fields(&self) -> impl Iterator<Item = Field> {
         let name = self.has_name.then_some(NAME);
@@ -121,10 +188,9 @@ impl Family {
         body.get(self.title).and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 
-    /// What changing an entity needs.
-    pub fn write_triple(&self, service: &str) -> Triple {
-        let services = quiver_types::Services::parse(service).unwrap_or_else(quiver_types::Services::all);
-        Triple::new(self.write, Some(self.domain), services)
+    /// The kind of a field of the body.
+    pub fn kind_of(&self, name: &str) -> Option<Kind> {
+        self.field(name).map(|field| field.kind)
     }
 }
 
@@ -143,8 +209,6 @@ pub struct Caller {
     pub request_id: String,
     /// What it may do.
     pub rights: Rights,
-    /// Entities of which services it may see.
-    pub sees: Access,
     /// By what it writes: `api`, `ui`, `file`, `deploy:<source>`, `builtin`.
     pub manager: String,
     /// Whether it writes what another manager owns.
@@ -168,7 +232,6 @@ impl Caller {
             ip: None,
             request_id: String::new(),
             rights: Rights::full(),
-            sees: Access::full(),
             manager: "api".to_owned(),
             override_managed: false,
         }

@@ -9,6 +9,10 @@ use uuid::Uuid;
 use crate::json::{time_of, time_text};
 use crate::problem::FieldError;
 
+mod nested;
+
+pub use nested::duration_ms;
+
 /// What a secret is shown as; sent back, it keeps the stored value.
 pub(crate) const SECRET: &str = "<secret>";
 /// Most entries of a map of labels.
@@ -65,6 +69,49 @@ pub enum Kind {
     Subject,
     /// Networks.
     Networks {
+        /// Most.
+        max: usize,
+    },
+    /// One of some words.
+    Word(&'static [&'static str]),
+    /// A whole number.
+    Int {
+        /// Least.
+        min: i64,
+        /// Greatest.
+        max: i64,
+    },
+    /// A number.
+    Number {
+        /// Least.
+        min: f64,
+        /// Greatest.
+        max: f64,
+    },
+    /// A key for programs: lower-case letters, digits, `_`, `-`, `.`, at most 100.
+    Slug,
+    /// Texts, each of 1 to 200 characters, in the order given, none twice.
+    Texts {
+        /// Most.
+        max: usize,
+    },
+    /// A length of time as Prometheus writes it: `24h`, `1d12h`.
+    Duration,
+    /// A condition (`config-api` 1.6).
+    Condition,
+    /// Any JSON.
+    Json,
+    /// A map from names to any JSON.
+    Map {
+        /// Most entries.
+        max: usize,
+    },
+    /// An object of these fields.
+    Object(&'static [Field]),
+    /// Objects of these fields.
+    List {
+        /// Fields of each.
+        of: &'static [Field],
         /// Most.
         max: usize,
     },
@@ -223,6 +270,23 @@ impl Kind {
                 };
                 items(max, "networks", &one, &mut put)
             }
+            Self::Texts { max } => items(max, "texts", &|v| text(v, 1, 200).map(Value::String), &mut put),
+            Self::Condition => {
+                let found = quiver_types::condition::Condition::parse(value).err().unwrap_or_default();
+                found.into_iter().for_each(|e| put(format!("{place}{}", e.pointer), (e.code, e.message)));
+                value.clone()
+            }
+            Self::Object(fields) => nested::object(fields, value, place, errors),
+            Self::List { of, max } => match list(value, max, "objects") {
+                Ok(items) => {
+                    let each = items.iter().enumerate();
+                    each.map(|(n, item)| nested::object(of, item, &format!("{place}/{n}"), errors)).collect()
+                }
+                Err(error) => {
+                    put(place.to_owned(), error);
+                    Value::Null
+                }
+            },
             single => match single.check_one(value) {
                 Ok(value) => value,
                 Err(error) => {
@@ -267,6 +331,13 @@ impl Kind {
             Self::Id => id(value).map(Value::String),
             Self::Labels => labels(value),
             Self::Subject => subject(value),
+            Self::Word(words) => nested::word(value, words),
+            Self::Int { min, max } => nested::int(value, min, max),
+            Self::Number { min, max } => nested::number(value, min, max),
+            Self::Slug => nested::slug(value),
+            Self::Duration => nested::duration(value),
+            Self::Json => nested::json(value),
+            Self::Map { max } => nested::map(value, max),
             _ => wrong_type("a list"),
         }
     }

@@ -51,7 +51,7 @@ pub(crate) fn shown(text: &str) -> String {
 }
 
 /// Changes a value by a merge patch: null removes, objects are merged, all else replaces.
-pub(crate) fn merge(target: &mut Map<String, Value>, patch: Map<String, Value>) {
+pub fn merge(target: &mut Map<String, Value>, patch: Map<String, Value>) {
     for (key, value) in patch {
         match (target.get_mut(&key), value) {
             (_, Value::Null) => {

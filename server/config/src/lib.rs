@@ -8,6 +8,7 @@
 //! Invariants: no HTTP (the API maps a [`Problem`]); one request is one transaction; what is secret is never in an
 //! answer, a history or an audit row.
 
+mod access;
 mod answered;
 mod audit;
 mod change;
@@ -17,18 +18,21 @@ pub mod families;
 mod family;
 mod fields;
 mod filter;
+pub mod graph;
 pub mod json;
 mod many;
+mod merge;
 mod problem;
 mod query;
 
+pub use access::must_have;
 pub use answered::{Begun, Named};
 pub use audit::{AuditEvent, AuditQuery, Verified};
-pub use change::{Condition, Done, Op, Sealer, System};
+pub use change::{Condition, Done, Drafted, Op, Sealer, System};
 pub use db::{migrate, open_pool};
 pub use document::{Config, Entity, Page, Place};
-pub use family::{Caller, Family, Hook, Link, OnDelete};
-pub use fields::{Field, Kind, Mode};
+pub use family::{Caller, Family, Hook, Link, Making, OnDelete, Prepare, Rows};
+pub use fields::{Field, Kind, Mode, duration_ms};
 pub use many::{Failed, ImportMode, Imported};
 pub use problem::{FieldError, Problem, ProblemKind, Result};
 pub use query::ListQuery;

@@ -207,7 +207,8 @@ impl Config {
         for row in rows.fetch_all(&mut **tx).await? {
             let entity = Entity::read(&row)?;
             let wanted = within.is_none_or(|query| query.wants(place.family, &entity.shown()));
-            let may = caller.rights.covers(&place.family.write_triple(&(place.family.service)(&entity.body)));
+            let may = place.family.may_write(caller, &entity.body, &entity.sealed).is_ok();
+            let may = may && place.family.is_visible(caller, &entity);
             if wanted && may && entity.managed_by != "builtin" && !named.contains(&entity.id) {
                 ids.push(entity.id);
             }
@@ -345,5 +346,78 @@ impl Work<'_> {
             }
         }
         Ok(None)
+    }
+}
+
+impl Config {
+    /// Notes that a data-extraction rule took too long, so that all nodes leave it out until somebody changes it.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`; `NOT_FOUND` when it is gone.
+    pub async fn suspend_rule(&self, id: &str) -> Result<()> {
+        let caller = Caller { override_managed: true, ..Caller::system() };
+        let system = [("health".to_owned(), json!("suspended"))].into_iter().collect();
+        let op = Op::Patch { id: id.to_owned(), patch: Map::new(), condition: Condition::None };
+        let place = Place::of(&crate::families::EXTRACTION_RULES);
+        self.change(&place, &caller, op, System { body: system, ..System::default() }, false).await?;
+        Ok(())
+    }
+
+    /// Puts the entities of an ordered family into an order: exactly those that are there. What ranks before the position
+    /// keeps its values, which go to the entities anew.
+    ///
+    /// # Errors
+    /// `VALIDATION_FAILED` when ids lack or are too many; those of a change of each entity.
+    pub async fn order(&self, place: &Place, caller: &Caller, ids: Vec<String>, dry_run: bool) -> Result<Vec<Value>> {
+        let result = self.try_order(place, caller, &ids, dry_run).await;
+        if let (Err(problem), false) = (&result, dry_run) {
+            self.audit_refused(place.family, caller, "UPDATE", None, problem).await;
+        }
+        result
+    }
+
+    async fn try_order(&self, place: &Place, caller: &Caller, ids: &[String], dry_run: bool) -> Result<Vec<Value>> {
+        let mut tx = db::begin(&self.pool).await?;
+        let mut all = crate::document::all_of(&mut tx, place.family.name).await?;
+        all.retain(|e| crate::document::is_visible(place, e, caller));
+        let named: std::collections::HashSet<&String> = ids.iter().collect();
+        if named.len() != ids.len() || all.len() != ids.len() || !all.iter().all(|e| named.contains(&e.id)) {
+            let text = format!("must name each of the {} entities that are there once", all.len());
+            return Err(Problem::field("/ids", "INVALID_VALUE", text));
+        }
+        let rank = |e: &Entity, field: &str| e.body.get(field).cloned().unwrap_or(Value::Null);
+        let (ranks, _) = place.family.natural.split_at(place.family.natural.len().saturating_sub(1));
+        let mut held: Vec<Vec<Value>> = all.iter().map(|e| ranks.iter().map(|(f, _)| rank(e, f)).collect()).collect();
+        held.sort_by(|a, b| {
+            let each =
+                a.iter().zip(b).zip(ranks).map(|((x, y), (_, down))| {
+                    if *down { crate::filter::order(y, x) } else { crate::filter::order(x, y) }
+                });
+            each.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
+        });
+        let now_ms = self.clock.now_ms();
+        let (mut items, mut changed) = (Vec::with_capacity(ids.len()), false);
+        for (n, id) in ids.iter().enumerate() {
+            let Some(present) = all.iter().find(|e| e.id == *id) else { continue };
+            let mut body = present.shown();
+            let system = [("position".to_owned(), json!(n))].into_iter().collect();
+            body.insert("position".to_owned(), present.body.get("position").cloned().unwrap_or(Value::Null));
+            for ((field, _), value) in ranks.iter().zip(&held[n]) {
+                body.insert((*field).to_owned(), value.clone());
+            }
+            let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict };
+            let op = Op::Replace { id: id.clone(), body, condition: Condition::None };
+            let done = work.apply(place, op, System { body: system, ..System::default() }).await?;
+            changed |= done.changed;
+            items.push(json!({"id": id, "position": n}));
+        }
+        if dry_run || !changed {
+            tx.rollback().await?;
+            return Ok(items);
+        }
+        let revision = Some(next_revision(&mut tx).await?);
+        tx.commit().await?;
+        self.tell(revision);
+        Ok(items)
     }
 }

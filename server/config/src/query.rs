@@ -93,7 +93,11 @@ impl ListQuery {
             }
         }
         if query.sort.is_empty() {
-            query.sort = vec![(if family.has_name { "name" } else { family.title }.to_owned(), false)];
+            let natural = family.natural.iter().map(|(field, down)| ((*field).to_owned(), *down));
+            query.sort = natural.collect();
+        }
+        if query.sort.is_empty() {
+            query.sort = vec![(if family.has_name { "name" } else { "createdAt" }.to_owned(), false)];
         }
         query.bound = query.digest(family);
         query.after = cursor.map(|text| query.read_cursor(text)).transpose()?;

@@ -17,7 +17,7 @@ const DATABASE: &str = "config.db";
 /// The master key, where no other place is given.
 const MASTER_KEY: &str = "master-key";
 
-fn fault(problem: Problem) -> Error {
+pub(crate) fn fault(problem: Problem) -> Error {
     let kind = match problem.kind {
         ProblemKind::Busy => ErrorKind::Unavailable,
         ProblemKind::Internal => ErrorKind::Internal,
@@ -88,6 +88,14 @@ async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth
     Ok((auth, config))
 }
 
+/// Opens the configuration without accounts: access control is off.
+///
+/// # Errors
+/// When the database or the master key cannot be used.
+pub async fn open_config(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<Config> {
+    Ok(open_parts(settings, clock).await?.1)
+}
+
 /// Opens accounts, their configuration and the token service.
 ///
 /// # Errors
@@ -97,21 +105,6 @@ pub async fn open(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<Iden
     let issuer = format!("{}/realms/platform", base_url(settings));
     let enforced = settings.rbac.mode == "on";
     Identities::open(auth, config, (issuer, enforced), &first_password(settings)).await.map_err(fault)
-}
-
-/// Opens accounts. Without access control a server goes on where they cannot be opened: nobody is asked who they are.
-///
-/// # Errors
-/// As [`open`], with access control.
-pub async fn open_if_needed(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<Option<Arc<Identities>>> {
-    match open(settings, Arc::clone(clock)).await {
-        Ok(identities) => Ok(Some(identities)),
-        Err(error) if settings.rbac.mode == "on" => Err(error),
-        Err(error) => {
-            tracing::error!(%error, "accounts and configuration cannot be opened; going on without them");
-            Ok(None)
-        }
-    }
 }
 
 /// Sets the password of a user in the store itself; gives the new one when it was made up.

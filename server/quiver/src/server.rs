@@ -232,6 +232,7 @@ impl Bound {
         for gate in openers {
             gate.open(&app);
         }
+        tokio::spawn(Arc::clone(&app.effects).follow(app.config.clone(), serving.clone()));
         if let Some(identities) = &app.identities {
             tokio::spawn(Arc::clone(identities).follow(serving.clone()));
         }

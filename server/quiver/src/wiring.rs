@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use datafusion::catalog::TableProvider;
 use quiver_api::answers::AnswerBudget;
 use quiver_api::bodies::BodyBudget;
+use quiver_api::effects::Effects;
 use quiver_api::live::{LiveSettings, Reloader, Token};
 use quiver_api::logs_ingest::LogsSettings;
 use quiver_api::metrics::ApiMetrics;
@@ -302,7 +303,13 @@ async fn assemble(settings: &Settings, clock: Arc<dyn Clock>, with_accounts: boo
         Arc::clone(&engine),
         settings.traces.export_spans_max,
     );
-    let identities = if with_accounts { identity::open_if_needed(settings, &clock).await? } else { None };
+    let identities = if with_accounts { Some(identity::open(settings, Arc::clone(&clock)).await?) } else { None };
+    let config = match &identities {
+        Some(identities) => identities.config.clone(),
+        None => identity::open_config(settings, &clock).await?,
+    };
+    let effects = Arc::<Effects>::default();
+    effects.refresh(&config).await.map_err(identity::fault)?;
     let delta_idle_ms = span(settings.otlp.delta_idle).as_millis() as i64;
     Ok(Arc::new(AppState {
         store,
@@ -322,6 +329,8 @@ async fn assemble(settings: &Settings, clock: Arc<dyn Clock>, with_accounts: boo
         answers: AnswerBudget::new(memory / 16),
         places: Places::new(settings.ingest.imports_max, settings.query.remote_reads_max),
         metrics,
+        config,
+        effects,
         identities,
         stopping: false.into(),
         process_metrics: process::write_metrics,

@@ -7,7 +7,6 @@ use quiver_config::{Problem, ProblemKind};
 use serde_json::{Value, json};
 
 use crate::error::with_retry_after;
-use crate::identity::Identities;
 use crate::request::RequestInfo;
 
 /// An answer as a whole.
@@ -20,12 +19,14 @@ pub(crate) struct Answer {
     pub(crate) location: Option<String>,
     pub(crate) is_problem: bool,
     pub(crate) is_replayed: bool,
+    /// Sent as it is, instead of the body.
+    pub(crate) yaml: Option<String>,
 }
 
 impl Answer {
     /// 200 with a body.
     pub(crate) fn ok(body: Value) -> Self {
-        Self { status: 200, body, etag: None, location: None, is_problem: false, is_replayed: false }
+        Self { status: 200, body, etag: None, location: None, is_problem: false, is_replayed: false, yaml: None }
     }
 
     /// 204.
@@ -40,6 +41,8 @@ impl Answer {
         }
         let status: u16 = match (problem.kind, problem.code) {
             (_, "UNSUPPORTED_MEDIA_TYPE") => 415,
+            (_, "METHOD_NOT_ALLOWED") => 405,
+            (_, "NOT_ACCEPTABLE") => 406,
             (ProblemKind::Malformed, _) => 400,
             (ProblemKind::Unauthenticated, _) => 401,
             (ProblemKind::Forbidden, _) => 403,
@@ -81,19 +84,26 @@ impl Answer {
     pub(crate) fn replayed(bytes: &[u8]) -> Self {
         match serde_json::from_slice(bytes) {
             Ok((status, body, etag, location, is_problem)) => {
-                Self { status, body, etag, location, is_problem, is_replayed: true }
+                Self { status, body, etag, location, is_problem, is_replayed: true, yaml: None }
             }
             Err(error) => Self::of_problem(&Problem::internal(error)),
         }
     }
 
     /// As it is sent.
-    pub(crate) fn into_response(self, identities: Option<&Identities>) -> Response {
+    pub(crate) fn into_response(self, revision: Option<u64>) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let body = if self.body.is_null() { Body::empty() } else { Body::from(self.body.to_string()) };
+        let is_yaml = self.yaml.is_some();
+        let body = match self.yaml {
+            Some(text) => Body::from(text),
+            None if self.body.is_null() => Body::empty(),
+            None => Body::from(self.body.to_string()),
+        };
         let mut response = (status, body).into_response();
         let headers = response.headers_mut();
-        if !self.body.is_null() {
+        if is_yaml {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/yaml"));
+        } else if !self.body.is_null() {
             let kind = if self.is_problem { "application/problem+json" } else { "application/json" };
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         }
@@ -106,8 +116,8 @@ impl Answer {
         if self.is_replayed {
             headers.insert("idempotency-replayed", HeaderValue::from_static("true"));
         }
-        if let Some(identities) = identities {
-            headers.insert("x-config-revision", HeaderValue::from(identities.config.revision()));
+        if let Some(revision) = revision {
+            headers.insert("x-config-revision", HeaderValue::from(revision));
         }
         with_retry_after(response)
     }

@@ -3,9 +3,9 @@
 use quiver_config::{Failed, ListQuery, Problem, Result};
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Ask};
+use super::{Answer, Ask, yaml};
 
-fn ids_in(body: &Map<String, Value>) -> Result<Option<Vec<String>>> {
+pub(super) fn ids_in(body: &Map<String, Value>) -> Result<Option<Vec<String>>> {
     let Some(value) = body.get("ids") else { return Ok(None) };
     let wrong = || Problem::field("/ids", "INVALID_TYPE", "must be a list of ids");
     let items = value.as_array().ok_or_else(wrong)?;
@@ -29,7 +29,7 @@ impl Ask {
             if let Some(other) = body.keys().find(|key| *key != "items") {
                 return Err(Problem::field(format!("/{other}"), "UNKNOWN_FIELD", "there is no such field"));
             }
-            let config = &self.identities.config;
+            let config = &self.config;
             let done = config.put_many(&self.place, &self.caller, items.clone(), self.dry_run).await?;
             self.acts().await;
             return Ok(Answer::ok(json!({
@@ -50,7 +50,7 @@ impl Ask {
     }
 
     async fn deleted(&self, ids: Vec<String>) -> Result<Answer> {
-        let (done, not) = self.identities.config.delete_many(&self.place, &self.caller, ids, self.dry_run).await?;
+        let (done, not) = self.config.delete_many(&self.place, &self.caller, ids, self.dry_run).await?;
         self.acts().await;
         Ok(Answer::ok(json!({"deleted": done, "failed": failed(&not)})))
     }
@@ -62,7 +62,7 @@ impl Ask {
             (None, Some(Value::String(filter))) if !filter.is_empty() => {
                 let parameters = [("filter".to_owned(), filter.clone())];
                 let query = ListQuery::parse(self.place.family, &parameters, &[])?;
-                self.identities.config.ids_of(&self.place, &query, &self.caller).await
+                self.config.ids_of(&self.place, &query, &self.caller).await
             }
             _ => Err(Problem::field("/ids", "REQUIRED", "must name at least one, by `ids` or by `filter`")),
         }
@@ -79,7 +79,7 @@ impl Ask {
             return Err(Problem::field("/patch", "REQUIRED", "must be an object"));
         };
         let ids = self.named(&body).await?;
-        let config = &self.identities.config;
+        let config = &self.config;
         let (done, not) = config.update_many(&self.place, &self.caller, ids, patch.clone(), self.dry_run).await?;
         self.acts().await;
         Ok(Answer::ok(json!({"updated": done, "failed": failed(&not)})))
@@ -87,16 +87,42 @@ impl Ask {
 
     pub(super) async fn export(&self) -> Result<Answer> {
         let format = self.parameters.iter().find(|(key, _)| key == "format").map_or("json", |(_, value)| value);
-        if format != "json" {
-            return Err(Problem::parameter("`format` must be json"));
+        if !matches!(format, "json" | "yaml") {
+            return Err(Problem::parameter("`format` must be json or yaml"));
         }
         let query = ListQuery::parse(self.place.family, &self.parameters, &["format"])?;
-        Ok(Answer::ok(self.identities.config.export(&self.place, &query, &self.caller).await?))
+        let exported = self.config.export(&self.place, &query, &self.caller).await?;
+        let yaml = (format == "yaml").then(|| yaml::write(&exported));
+        Ok(Answer { yaml, ..Answer::ok(exported) })
+    }
+
+    /// PUT on the order: exactly the ids that are there.
+    pub(super) async fn order(&self) -> Result<Answer> {
+        let ids = ids_in(&self.object()?)?.ok_or_else(|| Problem::field("/ids", "REQUIRED", "is required"))?;
+        let items = self.config.order(&self.place, &self.caller, ids, self.dry_run).await?;
+        self.acts().await;
+        Ok(Answer::ok(json!({"items": items})))
+    }
+
+    /// What an export gave, in either form.
+    fn import_body(&self) -> Result<Map<String, Value>> {
+        match self.media_type().as_str() {
+            "application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" => {
+                match yaml::read(&self.body, self.place.family)? {
+                    Value::Object(map) => Ok(map),
+                    _ => Err(Problem::field("", "INVALID_TYPE", "the body must be a mapping")),
+                }
+            }
+            _ => self.object(),
+        }
     }
 
     pub(super) async fn import(&self) -> Result<Answer> {
         let mode = self.import_mode()?;
-        let body = self.object()?;
+        let body = self.import_body()?;
+        if let Some(other) = body.keys().find(|key| !matches!(key.as_str(), "format" | "family" | "items")) {
+            return Err(Problem::field(format!("/{other}"), "UNKNOWN_FIELD", "there is no such field"));
+        }
         if body.get("family").is_some_and(|f| f.as_str() != Some(self.place.family.name)) {
             let text = format!("this is an export of another family than `{}`", self.place.family.name);
             return Err(Problem::field("/family", "INVALID_VALUE", text));
@@ -105,7 +131,7 @@ impl Ask {
             return Err(Problem::field("/items", "REQUIRED", "must be a list"));
         };
         let within = ListQuery::parse(self.place.family, &self.parameters, &["mode"])?;
-        let config = &self.identities.config;
+        let config = &self.config;
         let (place, caller, items) = (&self.place, &self.caller, items.clone());
         let done = config.import_many(place, caller, items, mode, Some(&within), self.dry_run).await?;
         self.acts().await;

@@ -48,7 +48,8 @@ pub(super) async fn after(ask: &Ask, done: &Done) {
     });
     if ended {
         let subject = Subject::Account(AccountKind::User, before.id.clone());
-        if let Err(error) = ask.identities.auth.end_sessions(&subject, None).await {
+        let Ok(identities) = ask.identities() else { return };
+        if let Err(error) = identities.auth.end_sessions(&subject, None).await {
             tracing::error!(cause = error.source.as_ref().map(ToString::to_string), "{error}");
         }
     }

@@ -27,11 +27,13 @@ pub(crate) struct Draft<'a> {
     pub(crate) reading: Reading,
 }
 
-/// What is stored.
+/// What is going to be stored.
 #[derive(Debug)]
-pub(crate) struct Drafted {
-    pub(crate) body: Map<String, Value>,
-    pub(crate) sealed: Map<String, Value>,
+pub struct Drafted {
+    /// Fields.
+    pub body: Map<String, Value>,
+    /// What nobody reads: hashes of secrets, and services that follow from other entities.
+    pub sealed: Map<String, Value>,
 }
 
 /// The JSON Pointer of a member.
@@ -108,7 +110,7 @@ fn secret(field: Field, value: &Value, system: &System, sealed: &mut Map<String,
 /// As an audit row shows an entity: that there are secrets, not which.
 pub(crate) fn audited(entity: &Entity) -> Value {
     let mut map = entity.shown();
-    for key in entity.sealed.keys() {
+    for key in entity.sealed.keys().filter(|key| *key != crate::access::SERVICES) {
         map.insert(key.clone(), json!(SECRET));
     }
     Value::Object(map)

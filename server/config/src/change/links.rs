@@ -45,8 +45,8 @@ impl Work<'_> {
             let mut found = None;
             for to in link.families {
                 if let Some(target) = find(self.db, to, &link.id).await? {
-                    let service = family(to).map(|f| (f.service)(&target.body)).unwrap_or_default();
-                    found = self.caller.sees.allows(&service).then_some(*to);
+                    let seen = family(to).is_some_and(|f| f.is_visible(self.caller, &target));
+                    found = seen.then_some(*to);
                     break;
                 }
             }
@@ -117,7 +117,7 @@ impl Work<'_> {
         for (name, id) in &refusing {
             let Some(of) = family(name) else { continue };
             let entity = find(self.db, name, id).await?;
-            match entity.filter(|e| self.caller.sees.allows(&(of.service)(&e.body)) && listed.len() < LISTED_MAX) {
+            match entity.filter(|e| of.is_visible(self.caller, e) && listed.len() < LISTED_MAX) {
                 Some(e) => listed.push(json!({"family": name, "id": id, "name": of.title_of(&e.body)})),
                 None => hidden += 1,
             }

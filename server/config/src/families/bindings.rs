@@ -33,6 +33,7 @@ pub const BINDINGS: Family = Family {
     hook: Some(hook),
     service: no_service,
     builtin: no_builtin,
+    ..Family::BASE
 };
 
 fn links(body: &Map<String, Value>) -> Vec<Link> {

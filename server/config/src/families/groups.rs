@@ -28,6 +28,7 @@ pub const GROUPS: Family = Family {
     hook: Some(hook),
     service: no_service,
     builtin: no_builtin,
+    ..Family::BASE
 };
 
 fn links(body: &Map<String, Value>) -> Vec<Link> {

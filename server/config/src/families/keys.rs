@@ -38,6 +38,7 @@ pub const KEYS: Family = Family {
     hook: Some(hook),
     service: no_service,
     builtin: no_builtin,
+    ..Family::BASE
 };
 
 fn expiry(body: &Map<String, Value>) -> Option<i64> {

@@ -36,6 +36,7 @@ pub const ROLES: Family = Family {
     hook: Some(hook),
     service: no_service,
     builtin,
+    ..Family::BASE
 };
 
 fn builtin() -> Vec<(&'static str, Value)> {

@@ -27,6 +27,7 @@ pub const SERVICE_ACCOUNTS: Family = Family {
     hook: Some(hook),
     service: no_service,
     builtin: no_builtin,
+    ..Family::BASE
 };
 
 /// As for users: the secret is a way to its rights.

@@ -35,6 +35,7 @@ pub const USERS: Family = Family {
     hook: Some(hook),
     service: no_service,
     builtin: no_builtin,
+    ..Family::BASE
 };
 
 /// An administrator stays, and who changes another's account holds what it holds: a password is a way to its rights.

@@ -1,0 +1,144 @@
+//! Patterns of paths: `*` is one segment or a part of one, `**` is anything, `{name}` is a segment with a name.
+
+use regex::{Regex, RegexBuilder};
+
+use super::Captures;
+
+/// Longest pattern, in bytes.
+const BYTES_MAX: usize = 1024;
+/// Largest compiled pattern, in bytes.
+const COMPILED_BYTES_MAX: usize = 1 << 20;
+
+/// A compiled pattern.
+#[derive(Debug, Clone)]
+pub struct Glob {
+    regex: Regex,
+    names: Vec<String>,
+}
+
+impl Glob {
+    /// Compiles a pattern; `folded`: in any case.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str, folded: bool) -> Result<Self, String> {
+        if text.is_empty() || text.len() > BYTES_MAX {
+            return Err(format!("must have 1 to {BYTES_MAX} bytes"));
+        }
+        let (mut pattern, mut names) = (String::from("(?s)^"), Vec::new());
+        let (mut rest, mut at_start) = (text, true);
+        while let Some(c) = rest.chars().next() {
+            rest = &rest[c.len_utf8()..];
+            match c {
+                '*' if rest.starts_with('*') => {
+                    rest = &rest[1..];
+                    pattern.push_str(".*");
+                }
+                // A star that is a whole segment stands for one that is there.
+                '*' if at_start && (rest.is_empty() || rest.starts_with('/')) => pattern.push_str("[^/]+"),
+                '*' => pattern.push_str("[^/]*"),
+                '{' => {
+                    let (name, behind) = rest.split_once('}').ok_or("`{` is not closed")?;
+                    let plain = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_.-".contains(c));
+                    if !plain {
+                        return Err(format!("`{{{name}}}` must be a name of letters, digits, `_`, `.` or `-`"));
+                    }
+                    if names.iter().any(|known| known == name) {
+                        return Err(format!("`{{{name}}}` stands twice"));
+                    }
+                    names.push(name.to_owned());
+                    pattern.push_str("([^/]+)");
+                    rest = behind;
+                }
+                '}' => return Err("`}` closes nothing".to_owned()),
+                c => pattern.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
+            }
+            at_start = c == '/';
+        }
+        pattern.push('$');
+        let regex = RegexBuilder::new(&pattern).case_insensitive(folded).size_limit(COMPILED_BYTES_MAX).build();
+        Ok(Self { regex: regex.map_err(|_| "is too large when it is compiled")?, names })
+    }
+
+    /// Says whether a text fits as a whole.
+    pub fn matches(&self, text: &str) -> bool {
+        self.regex.is_match(text)
+    }
+
+    /// The pattern as a regular expression, anchored at both ends.
+    pub fn regex(&self) -> &Regex {
+        &self.regex
+    }
+
+    /// As [`Self::matches`]; adds what the named segments held.
+    pub fn captures(&self, text: &str, into: &mut Captures) -> bool {
+        let Some(parts) = self.regex.captures(text) else { return false };
+        for (n, name) in self.names.iter().enumerate() {
+            into.push((name.clone(), parts.get(n + 1).map_or("", |part| part.as_str()).to_owned()));
+        }
+        true
+    }
+}
+
+/// Says whether a service fits a name or a pattern of services, in which `*` stands for anything, slashes too.
+pub fn glob_of_services(pattern: &str, service: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = service.strip_prefix(first) else { return false };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        let check = |pattern: &str, text: &str, expected: bool| {
+            assert_eq!(Glob::parse(pattern, false).unwrap().matches(text), expected, "{pattern} {text}");
+        };
+        check("/cart/*", "/cart/1", true);
+        check("/cart/*", "/cart/", false);
+        check("/cart/*", "/cart/1/2", false);
+        check("/cart/**", "/cart/1/2", true);
+        check("/cart*", "/cart", true);
+        check("a.c", "abc", false);
+        check("/{a}/x", "/b/x", true);
+        check("/{a}/x", "//x", false);
+        check("GET *", "GET /", false);
+        check("GET **", "GET /", true);
+        assert!(Glob::parse("/Cart", true).unwrap().matches("/cART"));
+        for wrong in ["", "{", "{}", "}", "{a}/{a}", "{a b}"] {
+            assert!(Glob::parse(wrong, false).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn services() {
+        let check = |pattern: &str, service: &str, expected: bool| {
+            assert_eq!(glob_of_services(pattern, service), expected, "{pattern} {service}");
+        };
+        check("*", "a/b", true);
+        check("*", "", true);
+        check("cart", "cart", true);
+        check("cart", "cart2", false);
+        check("cart*", "cart-db", true);
+        check("*-db", "cart-db", true);
+        check("c*-*b", "cart-db", true);
+        check("c*x*b", "cart-db", false);
+        check("a*a", "a", false);
+    }
+}

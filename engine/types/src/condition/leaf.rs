@@ -1,0 +1,284 @@
+//! One comparison of a field.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use regex::{Regex, RegexBuilder};
+use serde_json::{Map, Value};
+
+use super::{Captures, ConditionError, FIELD_BYTES_MAX, FieldName, Fields, Glob};
+
+/// Longest pattern, in bytes.
+const PATTERN_BYTES_MAX: usize = 1024;
+/// Largest compiled pattern, in bytes.
+const COMPILED_BYTES_MAX: usize = 1 << 20;
+/// Longest text to compare with, in characters.
+const TEXT_CHARS_MAX: usize = 4096;
+/// Most values of `in`.
+const VALUES_MAX: usize = 1000;
+
+/// The words of comparisons.
+const OPS: [&str; 14] = [
+    "eq",
+    "ne",
+    "in",
+    "contains",
+    "startsWith",
+    "endsWith",
+    "glob",
+    "regex",
+    "exists",
+    "gt",
+    "ge",
+    "lt",
+    "le",
+    "between",
+];
+
+/// Something to compare with: a text, and the number that it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Operand {
+    /// Its text.
+    pub text: String,
+    /// Its number, where it is one.
+    pub number: Option<f64>,
+}
+
+/// What a field is asked.
+#[derive(Debug, Clone)]
+pub enum Test {
+    /// One of these; `true` in the second place: in any case.
+    In(Vec<Operand>, bool),
+    /// None of these.
+    NotIn(Vec<Operand>, bool),
+    /// Holds a text.
+    Contains(String, bool),
+    /// Begins with a text.
+    Starts(String, bool),
+    /// Ends with a text.
+    Ends(String, bool),
+    /// Fits a pattern of paths as a whole.
+    Glob(Glob),
+    /// A pattern is found in it.
+    Regex(Regex),
+    /// Is there, or is not.
+    Exists(bool),
+    /// Lies between these, each with whether it counts itself.
+    Within(Option<(Operand, bool)>, Option<(Operand, bool)>),
+}
+
+/// A field and what it is asked.
+#[derive(Debug, Clone)]
+pub(super) struct Leaf {
+    pub(super) field: FieldName,
+    pub(super) test: Test,
+}
+
+type Checked<T> = Result<T, (&'static str, String)>;
+
+fn operand(value: &Value) -> Checked<Operand> {
+    let (text, number) = match value {
+        Value::String(text) => (text.clone(), text.parse().ok().filter(|n: &f64| n.is_finite())),
+        Value::Number(number) => (number.to_string(), number.as_f64()),
+        Value::Bool(truth) => (truth.to_string(), None),
+        _ => return Err(("INVALID_TYPE", "must be a text, a number, true or false".to_owned())),
+    };
+    if text.chars().count() > TEXT_CHARS_MAX {
+        return Err(("TOO_LONG", format!("must have at most {TEXT_CHARS_MAX} characters")));
+    }
+    Ok(Operand { text, number })
+}
+
+fn bound(value: &Value) -> Checked<Operand> {
+    match value {
+        Value::String(_) | Value::Number(_) => operand(value),
+        _ => Err(("INVALID_TYPE", "must be a number or a text".to_owned())),
+    }
+}
+
+fn text(value: &Value) -> Checked<String> {
+    match value {
+        Value::String(text) if text.chars().count() <= TEXT_CHARS_MAX => Ok(text.clone()),
+        Value::String(_) => Err(("TOO_LONG", format!("must have at most {TEXT_CHARS_MAX} characters"))),
+        _ => Err(("INVALID_TYPE", "must be a text".to_owned())),
+    }
+}
+
+fn pattern(value: &Value, folded: bool) -> Checked<Regex> {
+    let text = text(value)?;
+    if text.len() > PATTERN_BYTES_MAX {
+        return Err(("INVALID_REGEX", format!("must have at most {PATTERN_BYTES_MAX} bytes")));
+    }
+    let built = RegexBuilder::new(&text).case_insensitive(folded).size_limit(COMPILED_BYTES_MAX).build();
+    built.map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => ("INVALID_REGEX", "is too large when it is compiled".to_owned()),
+        other => {
+            let said = other.to_string();
+            // The last line says what; those before it draw where.
+            let what = said.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            ("INVALID_REGEX", what)
+        }
+    })
+}
+
+fn list(value: &Value) -> Checked<&[Value]> {
+    match value {
+        Value::Array(items) if items.len() > VALUES_MAX => {
+            Err(("LIMIT_EXCEEDED", format!("must have at most {VALUES_MAX} entries")))
+        }
+        Value::Array(items) => Ok(items),
+        _ => Err(("INVALID_TYPE", "must be a list".to_owned())),
+    }
+}
+
+fn test(op: &str, value: &Value, folded: bool) -> Checked<Test> {
+    Ok(match op {
+        "eq" => Test::In(vec![operand(value)?], folded),
+        "ne" => Test::NotIn(vec![operand(value)?], folded),
+        "in" => Test::In(list(value)?.iter().map(operand).collect::<Checked<_>>()?, folded),
+        "contains" => Test::Contains(text(value)?, folded),
+        "startsWith" => Test::Starts(text(value)?, folded),
+        "endsWith" => Test::Ends(text(value)?, folded),
+        "glob" => Test::Glob(Glob::parse(&text(value)?, folded).map_err(|why| ("PATTERN", why))?),
+        "regex" => Test::Regex(pattern(value, folded)?),
+        "exists" => Test::Exists(value.as_bool().ok_or(("INVALID_TYPE", "must be true or false".to_owned()))?),
+        "gt" => Test::Within(Some((bound(value)?, false)), None),
+        "ge" => Test::Within(Some((bound(value)?, true)), None),
+        "lt" => Test::Within(None, Some((bound(value)?, false))),
+        "le" => Test::Within(None, Some((bound(value)?, true))),
+        _ => {
+            let [low, high] = list(value)? else {
+                return Err(("INVALID_VALUE", "must be a list of two: the least and the greatest".to_owned()));
+            };
+            Test::Within(Some((bound(low)?, true)), Some((bound(high)?, true)))
+        }
+    })
+}
+
+impl Leaf {
+    pub(super) fn parse(map: &Map<String, Value>, at: &str) -> Result<Self, Vec<ConditionError>> {
+        let mut errors = Vec::new();
+        let mut put = |key: &str, code: &'static str, message: String| {
+            errors.push(ConditionError::new(format!("{at}/{key}"), code, message));
+        };
+        for key in map.keys().filter(|k| !matches!(k.as_str(), "field" | "op" | "value" | "caseSensitive")) {
+            put(&key.replace('~', "~0").replace('/', "~1"), "UNKNOWN_FIELD", "there is no such field".to_owned());
+        }
+        let field = match map.get("field") {
+            None | Some(Value::Null) => Err(("REQUIRED", "is required".to_owned())),
+            Some(Value::String(text)) if text.trim().is_empty() => Err(("REQUIRED", "is required".to_owned())),
+            Some(Value::String(text)) if text.len() > FIELD_BYTES_MAX => {
+                Err(("TOO_LONG", format!("must have at most {FIELD_BYTES_MAX} bytes")))
+            }
+            Some(Value::String(text)) => Ok(FieldName::parse(text)),
+            Some(_) => Err(("INVALID_TYPE", "must be a text".to_owned())),
+        };
+        if let Err((code, message)) = &field {
+            put("field", code, message.clone());
+        }
+        let folded = match map.get("caseSensitive") {
+            None | Some(Value::Null | Value::Bool(true)) => false,
+            Some(Value::Bool(false)) => true,
+            Some(_) => {
+                put("caseSensitive", "INVALID_TYPE", "must be true or false".to_owned());
+                false
+            }
+        };
+        let op = match map.get("op") {
+            None | Some(Value::Null) => Err(("REQUIRED", "is required".to_owned())),
+            Some(Value::String(op)) if OPS.contains(&op.as_str()) => Ok(op.as_str()),
+            Some(Value::String(_)) => Err(("INVALID_VALUE", format!("must be one of {}", OPS.join(", ")))),
+            Some(_) => Err(("INVALID_TYPE", "must be a text".to_owned())),
+        };
+        let test = match &op {
+            Err((code, message)) => {
+                put("op", code, message.clone());
+                None
+            }
+            Ok(op) => {
+                let there = &Value::Bool(true);
+                let value = map.get("value").filter(|v| !v.is_null());
+                let value = value.or((*op == "exists").then_some(there));
+                let test = value.ok_or(("REQUIRED", "is required".to_owned())).and_then(|v| test(op, v, folded));
+                test.map_err(|(code, message)| put("value", code, message)).ok()
+            }
+        };
+        match (field, test) {
+            (Ok(field), Some(test)) if errors.is_empty() => Ok(Self { field, test }),
+            _ => Err(errors),
+        }
+    }
+
+    pub(super) fn holds(&self, row: &dyn Fields, captures: &mut Option<&mut Captures>) -> bool {
+        let Some(found) = row.get(&self.field) else { return self.test.holds_without() };
+        match (&self.test, captures) {
+            (Test::Regex(regex), Some(into)) => {
+                let Some(parts) = regex.captures(&found) else { return false };
+                for name in regex.capture_names().flatten() {
+                    if let Some(part) = parts.name(name) {
+                        into.push((name.to_owned(), part.as_str().to_owned()));
+                    }
+                }
+                true
+            }
+            (Test::Glob(glob), Some(into)) => glob.captures(&found, into),
+            (test, _) => test.holds(&found),
+        }
+    }
+}
+
+fn folded(text: &str, fold: bool) -> Cow<'_, str> {
+    if fold { Cow::Owned(text.to_lowercase()) } else { Cow::Borrowed(text) }
+}
+
+/// Numbers compare as numbers where both are, else texts by code points.
+fn order(found: &str, operand: &Operand) -> Ordering {
+    match (found.parse::<f64>(), operand.number) {
+        (Ok(a), Some(b)) => a.total_cmp(&b),
+        _ => found.cmp(operand.text.as_str()),
+    }
+}
+
+impl Operand {
+    fn is(&self, found: &str, fold: bool) -> bool {
+        if folded(found, fold) == folded(&self.text, fold) {
+            return true;
+        }
+        // `250` and `250.0` are one number.
+        self.number.is_some_and(|n| found.parse::<f64>().is_ok_and(|found| found == n))
+    }
+}
+
+impl Test {
+    /// Says what a field that is not there answers.
+    pub fn holds_without(&self) -> bool {
+        matches!(self, Self::NotIn(..) | Self::Exists(false))
+    }
+
+    /// Says whether the text of a field passes.
+    pub fn holds(&self, found: &str) -> bool {
+        match self {
+            Self::In(any, fold) => any.iter().any(|one| one.is(found, *fold)),
+            Self::NotIn(none, fold) => !none.iter().any(|one| one.is(found, *fold)),
+            Self::Contains(part, fold) => folded(found, *fold).contains(&*folded(part, *fold)),
+            Self::Starts(part, fold) => folded(found, *fold).starts_with(&*folded(part, *fold)),
+            Self::Ends(part, fold) => folded(found, *fold).ends_with(&*folded(part, *fold)),
+            Self::Glob(glob) => glob.matches(found),
+            Self::Regex(regex) => regex.is_match(found),
+            Self::Exists(there) => *there,
+            Self::Within(low, high) => {
+                let above = low.as_ref().is_none_or(|(low, itself)| match order(found, low) {
+                    Ordering::Greater => true,
+                    Ordering::Equal => *itself,
+                    Ordering::Less => false,
+                });
+                let below = high.as_ref().is_none_or(|(high, itself)| match order(found, high) {
+                    Ordering::Less => true,
+                    Ordering::Equal => *itself,
+                    Ordering::Greater => false,
+                });
+                above && below
+            }
+        }
+    }
+}

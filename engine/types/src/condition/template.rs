@@ -1,0 +1,99 @@
+//! Templates of names: text with `{field}` and `{capture}`.
+
+use std::fmt::Write;
+
+use super::{Captures, FieldName, Fields};
+
+/// Longest template and longest name, in characters.
+const CHARS_MAX: usize = 200;
+
+#[derive(Debug, Clone)]
+enum Piece {
+    Text(String),
+    Part(String, FieldName),
+}
+
+/// A template of names (`config-api` 3.1): an empty part gives `-`, the whole has at most 200 characters.
+#[derive(Debug, Clone)]
+pub struct NameTemplate(Vec<Piece>);
+
+impl NameTemplate {
+    /// Reads a template.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.chars().count() > CHARS_MAX {
+            return Err(format!("must have at most {CHARS_MAX} characters"));
+        }
+        let (mut pieces, mut rest) = (Vec::new(), text);
+        while let Some(at) = rest.find(['{', '}']) {
+            if rest[at..].starts_with('}') {
+                return Err("`}` closes nothing".to_owned());
+            }
+            if at > 0 {
+                pieces.push(Piece::Text(rest[..at].to_owned()));
+            }
+            let (name, behind) = rest[at + 1..].split_once('}').ok_or("`{` is not closed")?;
+            if name.trim().is_empty() || name.contains('{') {
+                return Err("`{}` must name a field or a part of a pattern".to_owned());
+            }
+            pieces.push(Piece::Part(name.to_owned(), FieldName::parse(name)));
+            rest = behind;
+        }
+        if !rest.is_empty() {
+            pieces.push(Piece::Text(rest.to_owned()));
+        }
+        Ok(Self(pieces))
+    }
+
+    /// Makes a template that gives one text, whatever stands in it.
+    pub fn of_text(text: &str) -> Self {
+        Self(vec![Piece::Text(text.to_owned())])
+    }
+
+    /// Makes a name; captured parts go before fields of the same name.
+    pub fn render(&self, row: &dyn Fields, captures: &Captures) -> String {
+        let mut name = String::new();
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) => name.push_str(text),
+                Piece::Part(key, field) => {
+                    let captured = captures.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str());
+                    let found = row.get(field);
+                    let value = captured.or(found.as_deref()).filter(|v| !v.is_empty()).unwrap_or("-");
+                    write!(name, "{value}").expect("texts take all");
+                }
+            }
+        }
+        match name.char_indices().nth(CHARS_MAX) {
+            Some((end, _)) => name[..end].to_owned(),
+            None => name,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::Row;
+    use super::*;
+
+    #[test]
+    fn names() {
+        let row = Row(&[("http.request.method", "GET"), ("http.route", "/cart")]);
+        let captures = vec![("id".to_owned(), "7".to_owned())];
+        let check = |template: &str, expected: &str| {
+            assert_eq!(NameTemplate::parse(template).unwrap().render(&row, &captures), expected, "{template}");
+        };
+        check("{http.request.method} {http.route}", "GET /cart");
+        check("item {id}", "item 7");
+        check("{missing} x", "- x");
+        check("plain", "plain");
+        for wrong in ["{", "}", "{}", "{a{b}}"] {
+            assert!(NameTemplate::parse(wrong).is_err(), "{wrong}");
+        }
+        assert!(NameTemplate::parse(&"x".repeat(201)).is_err());
+        let long = vec![("id".to_owned(), "é".repeat(300))];
+        assert_eq!(NameTemplate::parse("{id}").unwrap().render(&row, &long).chars().count(), 200);
+    }
+}

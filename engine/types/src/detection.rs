@@ -1,0 +1,276 @@
+//! Detection of business transactions (`config-api` 3.1): which rule a span belongs to, and under which name. One compiled
+//! form for ingest, jobs over stored spans, and test endpoints.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
+
+use serde_json::{Map, Value};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::condition::{Captures, Condition, ConditionError, Fields, NameTemplate, glob_of_services};
+
+mod sample;
+
+pub use sample::Sample;
+
+/// What further names of a rule count as.
+pub const OTHER: &str = "(other)";
+/// The attribute that holds the id of a transaction.
+pub const BT_ID: &str = "bt.id";
+/// The attribute that holds its name.
+pub const BT_NAME: &str = "bt.name";
+/// The attribute that holds the id of the rule.
+pub const BT_RULE: &str = "bt.rule";
+
+/// A compiled rule.
+#[derive(Debug, Clone)]
+pub struct DetectionRule {
+    /// The entity's id.
+    pub id: String,
+    /// Higher first.
+    pub priority: i64,
+    /// Whether what matches belongs to no transaction.
+    pub excludes: bool,
+    /// Whether only entry spans are looked at.
+    pub entries_only: bool,
+    /// Most names; further ones count as [`OTHER`].
+    pub names_max: usize,
+    service: String,
+    condition: Condition,
+    template: NameTemplate,
+}
+
+/// A span, as rules look at it.
+pub struct Candidate<'a> {
+    /// Its service; empty: none.
+    pub service: &'a str,
+    /// Whether it is a root, or a server's or consumer's span whose parent is remote or absent.
+    pub is_entry: bool,
+    /// Its fields.
+    pub fields: &'a dyn Fields,
+}
+
+impl std::fmt::Debug for Candidate<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Candidate").field("service", &self.service).finish_non_exhaustive()
+    }
+}
+
+fn text<'a>(body: &'a Map<String, Value>, key: &str) -> &'a str {
+    body.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+impl DetectionRule {
+    /// Compiles a rule whose fields have the right types already. `owner` is `service` or `application`.
+    ///
+    /// # Errors
+    /// All that is wrong with it; places are JSON Pointers of the entity.
+    pub fn of_json(id: &str, body: &Map<String, Value>, owner: &str) -> Result<Self, Vec<ConditionError>> {
+        let mut errors = Vec::new();
+        let condition = match Condition::parse(body.get("condition").unwrap_or(&Value::Null)) {
+            Ok(condition) => Some(condition),
+            Err(found) => {
+                errors.extend(
+                    found.into_iter().map(|e| ConditionError { pointer: format!("/condition{}", e.pointer), ..e }),
+                );
+                None
+            }
+        };
+        let template = match text(body, "nameTemplate") {
+            // The rule's own name is no template: braces in it are themselves.
+            "" => NameTemplate::of_text(text(body, "name")),
+            given => match NameTemplate::parse(given) {
+                Ok(template) => template,
+                Err(why) => {
+                    errors.push(ConditionError::new("/nameTemplate", "INVALID_TEMPLATE", why));
+                    NameTemplate::of_text("")
+                }
+            },
+        };
+        match condition {
+            Some(condition) if errors.is_empty() => Ok(Self {
+                id: id.to_owned(),
+                priority: body.get("priority").and_then(Value::as_i64).unwrap_or(100),
+                excludes: text(body, "action") == "exclude",
+                entries_only: text(body, "scope") != "any",
+                names_max: body.get("maxNames").and_then(Value::as_u64).unwrap_or(500) as usize,
+                service: text(body, owner).to_owned(),
+                condition,
+                template,
+            }),
+            _ => Err(errors),
+        }
+    }
+
+    /// Says whether the rule may be about spans of a service.
+    pub fn is_for(&self, service: &str) -> bool {
+        glob_of_services(if self.service.is_empty() { "*" } else { &self.service }, service)
+    }
+
+    /// Gives the name under which an example belongs to the rule, if it does. It counts as a root span, and what it leaves
+    /// out fits.
+    pub fn name_of_sample(&self, sample: &Sample) -> Option<String> {
+        let fits = sample.service.as_deref().is_none_or(|service| self.is_for(service));
+        let mut captures = Captures::new();
+        let matches = fits && self.condition.captures(sample, &mut captures);
+        matches.then(|| self.template.render(sample, &captures))
+    }
+
+    /// Gives the name under which a span belongs to the rule, if it does.
+    pub fn name_of(&self, span: &Candidate<'_>) -> Option<String> {
+        let fits = (span.is_entry || !self.entries_only) && self.is_for(span.service);
+        if !fits {
+            return None;
+        }
+        let mut captures = Captures::new();
+        self.condition.captures(span.fields, &mut captures).then(|| self.template.render(span.fields, &captures))
+    }
+}
+
+/// What was found for a span.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Detected {
+    /// Stable for service and name.
+    pub id: String,
+    /// The transaction's name.
+    pub name: String,
+    /// The rule's id.
+    pub rule: String,
+}
+
+/// Gives the id of a transaction: it follows from its service and its name.
+pub fn transaction_id(service: &str, name: &str) -> String {
+    format!("{:032x}", xxh3_128(format!("{service}\0{name}").as_bytes()))
+}
+
+/// All enabled rules in their order, and the names that they gave.
+#[derive(Debug, Default)]
+pub struct Detector {
+    rules: Vec<DetectionRule>,
+    /// Names of key transactions with their services: they are never folded.
+    keys: HashSet<(String, String)>,
+    names: Mutex<HashMap<String, HashSet<String>>>,
+}
+
+impl Detector {
+    /// Puts rules in order: higher priorities first, then older ones (the order in which they come).
+    pub fn new(mut rules: Vec<DetectionRule>, keys: HashSet<(String, String)>) -> Self {
+        rules.sort_by_key(|rule| -rule.priority);
+        Self { rules, keys, names: Mutex::default() }
+    }
+
+    /// Goes on counting the names that another one met.
+    #[must_use]
+    pub fn after(self, earlier: &Self) -> Self {
+        let known = earlier.names.lock().map(|names| names.clone()).unwrap_or_default();
+        let kept = known.into_iter().filter(|(rule, _)| self.rules.iter().any(|r| r.id == *rule)).collect();
+        Self { names: Mutex::new(kept), ..self }
+    }
+
+    /// Says whether there is nothing to detect.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// The rules in their order.
+    pub fn rules(&self) -> &[DetectionRule] {
+        &self.rules
+    }
+
+    /// Finds what a span belongs to: the first rule that matches decides.
+    pub fn detect(&self, span: &Candidate<'_>) -> Option<Detected> {
+        let (rule, name) = self.rules.iter().find_map(|rule| rule.name_of(span).map(|name| (rule, name)))?;
+        if rule.excludes {
+            return None;
+        }
+        let name = self.folded(rule, span.service, name);
+        Some(Detected { id: transaction_id(span.service, &name), name, rule: rule.id.clone() })
+    }
+
+    fn folded(&self, rule: &DetectionRule, service: &str, name: String) -> String {
+        if self.keys.contains(&(service.to_owned(), name.clone())) {
+            return name;
+        }
+        let Ok(mut names) = self.names.lock() else { return name };
+        let known = names.entry(rule.id.clone()).or_default();
+        if known.contains(&name) {
+            return name;
+        }
+        if known.len() >= rule.names_max {
+            return OTHER.to_owned();
+        }
+        known.insert(name.clone());
+        name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::condition::FieldName;
+
+    struct Route(&'static str);
+
+    impl Fields for Route {
+        fn get(&self, name: &FieldName) -> Option<Cow<'_, str>> {
+            (name.to_string() == "http.route").then_some(Cow::Borrowed(self.0))
+        }
+    }
+
+    fn rule(id: &str, more: Value) -> DetectionRule {
+        let mut body = json!({"name": id, "service": "*", "priority": 100,
+            "condition": {"field": "http.route", "op": "glob", "value": "/{area}/**"}, "nameTemplate": "{area}"});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        DetectionRule::of_json(id, body.as_object().unwrap(), "service").unwrap()
+    }
+
+    fn found(detector: &Detector, service: &str, route: &'static str, is_entry: bool) -> Option<(String, String)> {
+        let span = Candidate { service, is_entry, fields: &Route(route) };
+        detector.detect(&span).map(|d| (d.rule, d.name))
+    }
+
+    fn pair(rule: &str, name: &str) -> Option<(String, String)> {
+        Some((rule.to_owned(), name.to_owned()))
+    }
+
+    #[test]
+    fn the_first_rule_decides() {
+        let rules = vec![
+            rule("old", json!({})),
+            rule("new", json!({})),
+            rule(
+                "health",
+                json!({"priority": 200, "action": "exclude",
+                "condition": {"field": "http.route", "op": "startsWith", "value": "/health"}}),
+            ),
+            rule("cart", json!({"priority": 150, "service": "cart*", "nameTemplate": ""})),
+        ];
+        let detector = Detector::new(rules, HashSet::new());
+        assert_eq!(found(&detector, "front", "/shop/x", true), pair("old", "shop"));
+        assert_eq!(found(&detector, "cart-db", "/shop/x", true), pair("cart", "cart"));
+        assert_eq!(found(&detector, "front", "/health/x", true), None);
+        assert_eq!(found(&detector, "front", "/shop/x", false), None);
+        assert_eq!(found(&detector, "front", "shop", true), None);
+    }
+
+    #[test]
+    fn names_are_bounded() {
+        let keys = HashSet::from([("front".to_owned(), "key".to_owned())]);
+        let detector = Detector::new(vec![rule("r", json!({"maxNames": 2}))], keys);
+        for (route, name) in [("/a/", "a"), ("/b/", "b"), ("/c/", OTHER), ("/a/", "a"), ("/key/", "key")] {
+            assert_eq!(found(&detector, "front", route, true), pair("r", name), "{route}");
+        }
+        let after = Detector::new(vec![rule("r", json!({"maxNames": 2}))], HashSet::new()).after(&detector);
+        assert_eq!(found(&after, "front", "/c/", true), pair("r", OTHER), "names are known to the next one");
+    }
+
+    #[test]
+    fn any_span() {
+        let detector = Detector::new(vec![rule("r", json!({"scope": "any"}))], HashSet::new());
+        assert_eq!(found(&detector, "", "/a/x", false), pair("r", "a"));
+    }
+}

@@ -1,0 +1,337 @@
+//! Data-extraction rules (`config-api` 3.7): new typed fields out of what records hold. One compiled form for ingest and
+//! for test endpoints.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use crate::condition::{Condition, ConditionError, FieldName, Fields, glob_of_services};
+
+mod json_path;
+mod method;
+mod target;
+
+use method::Method;
+pub use target::Target;
+
+/// Most targets of a rule.
+const TARGETS_MAX: usize = 20;
+/// Fields that rules do not write unless they say so, with the right `admin`.
+pub const RESERVED: [&str; 7] = ["_time", "_stream", "_stream_id", "traceId", "trace_id", "spanId", "service.name"];
+
+/// A record that rules are applied to.
+pub trait Record: Fields {
+    /// Puts a value into a field; null takes it away.
+    fn set(&mut self, field: &str, value: &Value);
+}
+
+/// What became of one record.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Applied {
+    /// Whether service and condition fit, and the method found something.
+    pub matched: bool,
+    /// What was written.
+    pub fields: Vec<(String, Value)>,
+    /// What could not be: the target and why.
+    pub errors: Vec<(String, String)>,
+}
+
+/// A compiled rule.
+#[derive(Debug, Clone)]
+pub struct ExtractionRule {
+    /// The entity's id.
+    pub id: String,
+    /// Whether the chain ends with it when it matched.
+    pub stop: bool,
+    service: String,
+    condition: Option<Condition>,
+    source: FieldName,
+    method: Method,
+    targets: Vec<Target>,
+}
+
+fn text<'a>(body: &'a Map<String, Value>, key: &str) -> &'a str {
+    body.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+impl ExtractionRule {
+    /// Compiles a rule whose fields have the right types already.
+    ///
+    /// # Errors
+    /// All that is wrong with it; places are JSON Pointers of the entity.
+    pub fn of_json(id: &str, body: &Map<String, Value>) -> Result<Self, Vec<ConditionError>> {
+        let mut errors = Vec::new();
+        let condition = match body.get("condition") {
+            None | Some(Value::Null) => None,
+            Some(value) => Condition::parse(value).map_err(|found| below("/condition", found, &mut errors)).ok(),
+        };
+        let word = text(body, "method");
+        let expression = body.get("expression").and_then(Value::as_str);
+        let options = body.get("options").and_then(Value::as_object).cloned().unwrap_or_default();
+        let method = match Method::parse(word, expression, &options) {
+            Ok(method) => Some(method),
+            Err(found) => {
+                errors.extend(found);
+                None
+            }
+        };
+        let reads_source = !matches!(word, "constant" | "template");
+        let source = match text(body, "source") {
+            "" if text(body, "signal") == "logs" => "_msg",
+            "" if reads_source => {
+                errors.push(ConditionError::new("/source", "REQUIRED", "is required for this signal"));
+                ""
+            }
+            given => given,
+        };
+        let targets = Self::targets(body, method.as_ref(), &mut errors);
+        match method {
+            Some(method) if errors.is_empty() => Ok(Self {
+                id: id.to_owned(),
+                stop: body.get("stop").and_then(Value::as_bool).unwrap_or_default(),
+                service: text(body, "service").to_owned(),
+                condition,
+                source: FieldName::parse(source),
+                method,
+                targets,
+            }),
+            _ => Err(errors),
+        }
+    }
+
+    fn targets(body: &Map<String, Value>, method: Option<&Method>, errors: &mut Vec<ConditionError>) -> Vec<Target> {
+        let items = body.get("targets").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        if items.is_empty() || items.len() > TARGETS_MAX {
+            let code = if items.is_empty() { "REQUIRED" } else { "LIMIT_EXCEEDED" };
+            errors.push(ConditionError::new("/targets", code, format!("must hold 1 to {TARGETS_MAX} targets")));
+            return Vec::new();
+        }
+        let reserved = body.get("allowReserved").and_then(Value::as_bool).unwrap_or_default();
+        let mut targets = Vec::with_capacity(items.len());
+        for (n, item) in items.iter().enumerate() {
+            let Value::Object(map) = item else { continue };
+            match Target::parse(map, method, reserved) {
+                Ok(target) => targets.push(target),
+                Err(found) => below(&format!("/targets/{n}"), found, errors),
+            }
+        }
+        targets
+    }
+
+    /// Says whether the rule is for records of a service; the empty name is no service.
+    pub fn is_for(&self, service: &str) -> bool {
+        glob_of_services(if self.service.is_empty() { "*" } else { &self.service }, service)
+    }
+
+    /// Applies the rule to a record of a service that it is for.
+    pub fn apply(&self, record: &mut dyn Record) -> Applied {
+        let mut applied = Applied::default();
+        if self.condition.as_ref().is_some_and(|c| !c.matches(&RecordFields(record))) {
+            return applied;
+        }
+        let source = if self.method.reads_source() {
+            match record.get(&self.source) {
+                Some(text) => text.into_owned(),
+                None => return applied,
+            }
+        } else {
+            String::new()
+        };
+        let found = self.method.run(&source, &RecordFields(record));
+        if !found.matched() {
+            return applied;
+        }
+        applied.matched = true;
+        for target in &self.targets {
+            let raw = found.get(target.from());
+            let present = record.get(&FieldName::parse(target.field())).is_some_and(|v| !v.is_empty());
+            if present && !target.overwrites() {
+                continue;
+            }
+            match target.value(raw) {
+                Ok(Some(value)) => {
+                    record.set(target.field(), &value);
+                    applied.fields.push((target.field().to_owned(), value));
+                }
+                Ok(None) => {}
+                Err((why, instead)) => {
+                    applied.errors.push((target.field().to_owned(), why));
+                    if let Some(value) = instead {
+                        record.set(target.field(), &value);
+                        applied.fields.push((target.field().to_owned(), value));
+                    }
+                }
+            }
+        }
+        applied
+    }
+}
+
+/// A record, read only.
+struct RecordFields<'a>(&'a dyn Record);
+
+impl Fields for RecordFields<'_> {
+    fn get(&self, name: &FieldName) -> Option<Cow<'_, str>> {
+        self.0.get(name)
+    }
+}
+
+fn below(place: &str, found: Vec<ConditionError>, errors: &mut Vec<ConditionError>) {
+    let moved = found.into_iter().map(|e| ConditionError { pointer: format!("{place}{}", e.pointer), ..e });
+    errors.extend(moved);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+
+    struct Log(BTreeMap<String, String>);
+
+    impl Fields for Log {
+        fn get(&self, name: &FieldName) -> Option<Cow<'_, str>> {
+            self.0.get(&name.to_string()).map(|v| Cow::Borrowed(v.as_str()))
+        }
+    }
+
+    impl Record for Log {
+        fn set(&mut self, field: &str, value: &Value) {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            match value {
+                Value::Null => self.0.remove(field),
+                _ => self.0.insert(field.to_owned(), text),
+            };
+        }
+    }
+
+    fn rule(mut body: Value) -> Result<ExtractionRule, Vec<ConditionError>> {
+        body["signal"] = json!("logs");
+        ExtractionRule::of_json("r", body.as_object().expect("an object"))
+    }
+
+    fn run(body: Value, message: &str) -> Applied {
+        let rule = rule(body.clone()).unwrap_or_else(|e| panic!("{body}: {e:?}"));
+        let mut log = Log([("_msg".to_owned(), message.to_owned()), ("host".to_owned(), "h1".to_owned())].into());
+        rule.apply(&mut log)
+    }
+
+    fn check(body: Value, message: &str, expected: Value) {
+        let applied = run(body.clone(), message);
+        let fields: Map<String, Value> = applied.fields.into_iter().collect();
+        assert_eq!(Value::Object(fields), expected, "{body} {message}");
+    }
+
+    #[test]
+    fn methods() {
+        let one = |method: &str, from: &str, more: Value| {
+            let mut body = json!({"method": method, "targets": [{"field": "x", "from": from}]});
+            body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            body
+        };
+        check(one("regex", "n", json!({"expression": "took (?P<n>[0-9]+)"})), "took 12 ms", json!({"x": "12"}));
+        let folded = json!({"expression": "TOOK (?P<n>[0-9]+)", "options": {"caseSensitive": false}});
+        check(one("regex", "n", folded), "took 12 ms", json!({"x": "12"}));
+        check(one("regex", "n", json!({"expression": "gave (?P<n>.)"})), "took 12 ms", json!({}));
+        check(one("jsonPath", "$.a['b'][1]", json!({})), r#"{"a":{"b":[1,2]}}"#, json!({"x": "2"}));
+        check(one("json", "a.b", json!({})), r#"{"a":{"b":true}}"#, json!({"x": "true"}));
+        check(one("logfmt", "user", json!({})), r#"level=info user="Ann B" x=1"#, json!({"x": "Ann B"}));
+        let columns = json!({"options": {"delimiter": ";", "columns": ["_", "b"]}});
+        check(one("delimited", "b", columns), "1;2;3", json!({"x": "2"}));
+        check(
+            one("pattern", "ip", json!({"expression": "<ip> - <who> ["})),
+            "1.2.3.4 - ann [x",
+            json!({"x": "1.2.3.4"}),
+        );
+        check(one("urlPart", "host", json!({})), "https://shop.example/cart?id=7#top", json!({"x": "shop.example"}));
+        check(one("urlPart", "query.id", json!({})), "https://shop.example/cart?id=7#top", json!({"x": "7"}));
+        check(json!({"method": "constant", "expression": "c", "targets": [{"field": "x"}]}), "m", json!({"x": "c"}));
+        let template = json!({"method": "template", "expression": "{host}/{_msg}", "targets": [{"field": "x"}]});
+        check(template, "m", json!({"x": "h1/m"}));
+    }
+
+    #[test]
+    fn types_and_transforms() {
+        let one = |target: Value| {
+            let mut target = target;
+            target["field"] = json!("x");
+            target["from"] = json!("v");
+            json!({"method": "regex", "expression": "v=(?P<v>.*)", "targets": [target]})
+        };
+        check(one(json!({"type": "int"})), "v=12", json!({"x": 12}));
+        check(one(json!({"type": "double"})), "v=1.5", json!({"x": 1.5}));
+        check(one(json!({"type": "bool"})), "v=TRUE", json!({"x": true}));
+        check(one(json!({"type": "durationMs"})), "v=1.5s", json!({"x": 1500.0}));
+        check(one(json!({"type": "timestamp"})), "v=1700000000", json!({"x": "2023-11-14T22:13:20.000Z"}));
+        check(one(json!({"transform": "upper"})), "v=abc", json!({"x": "ABC"}));
+        check(one(json!({"transform": "urlDecode"})), "v=a%20b", json!({"x": "a b"}));
+        check(one(json!({"transform": "redact"})), "v=secret", json!({"x": "***"}));
+        let hashed = run(one(json!({"transform": "hash"})), "v=abc");
+        let sha = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(hashed.fields[0].1, json!(sha));
+        // What cannot be: left out, null, or something else.
+        let bad = run(one(json!({"type": "int"})), "v=x");
+        assert!(bad.matched && bad.fields.is_empty() && bad.errors.len() == 1, "{bad:?}");
+        check(one(json!({"type": "int", "onError": "null"})), "v=x", json!({"x": null}));
+        check(one(json!({"type": "int", "onError": "default", "default": 7})), "v=x", json!({"x": 7}));
+    }
+
+    #[test]
+    fn what_is_there_stays() {
+        let body = |overwrite: bool| {
+            let target = json!({"field": "host", "overwrite": overwrite});
+            json!({"method": "constant", "expression": "new", "targets": [target]})
+        };
+        check(body(false), "m", json!({}));
+        check(body(true), "m", json!({"host": "new"}));
+    }
+
+    #[test]
+    fn when_it_applies() {
+        let condition = json!({"field": "_msg", "op": "contains", "value": "yes"});
+        let body = json!({"method": "constant", "expression": "c", "condition": condition,
+            "targets": [{"field": "x"}], "service": "cart*"});
+        assert!(run(body.clone(), "yes").matched && !run(body.clone(), "no").matched);
+        let rule = rule(body).unwrap();
+        assert!(rule.is_for("cart-db") && !rule.is_for("front") && !rule.is_for(""));
+    }
+
+    #[test]
+    fn what_is_wrong() {
+        let check = |body: Value, pointer: &str, code: &str| {
+            let errors = rule(body.clone()).err().unwrap_or_else(|| panic!("{body} is taken"));
+            assert!(errors.iter().any(|e| e.pointer == pointer && e.code == code), "{body} {errors:?}");
+        };
+        let good = json!([{"field": "x", "from": "a"}]);
+        check(json!({"method": "regex", "targets": good}), "/expression", "REQUIRED");
+        check(json!({"method": "regex", "expression": "(", "targets": good}), "/expression", "INVALID_REGEX");
+        check(
+            json!({"method": "regex", "expression": "(?P<b>.)", "targets": good}),
+            "/targets/0/from",
+            "INVALID_VALUE",
+        );
+        check(json!({"method": "logfmt", "expression": "x", "targets": good}), "/expression", "UNSUPPORTED");
+        check(json!({"method": "logfmt", "options": {"a": 1}, "targets": good}), "/options/a", "UNKNOWN_FIELD");
+        check(json!({"method": "delimited", "targets": good}), "/options/delimiter", "REQUIRED");
+        check(json!({"method": "logfmt", "targets": []}), "/targets", "REQUIRED");
+        check(json!({"method": "logfmt", "targets": [{"field": "x"}]}), "/targets/0/from", "REQUIRED");
+        check(
+            json!({"method": "logfmt", "targets": [{"field": "_time", "from": "a"}]}),
+            "/targets/0/field",
+            "INVALID_VALUE",
+        );
+        check(
+            json!({"method": "jsonPath", "targets": [{"field": "x", "from": "$..a"}]}),
+            "/targets/0/from",
+            "INVALID_EXPR",
+        );
+        check(
+            json!({"method": "urlPart", "targets": [{"field": "x", "from": "user"}]}),
+            "/targets/0/from",
+            "INVALID_VALUE",
+        );
+        check(json!({"method": "constant", "expression": "c", "targets": good}), "/targets/0/from", "UNSUPPORTED");
+    }
+}

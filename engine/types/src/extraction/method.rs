@@ -1,0 +1,381 @@
+//! How values are taken out of a text.
+
+use std::borrow::Cow;
+
+use regex::{Regex, RegexBuilder};
+use serde_json::{Map, Value};
+
+use super::json_path::JsonPath;
+use crate::condition::{Captures, ConditionError, Fields, NameTemplate};
+
+/// Longest expression, in bytes.
+const EXPRESSION_BYTES_MAX: usize = 1024;
+/// Largest compiled pattern, in bytes.
+const COMPILED_BYTES_MAX: usize = 1 << 20;
+/// Deepest level of JSON that is flattened, unless a rule says less.
+const DEPTH: u64 = 8;
+/// Most columns.
+const COLUMNS_MAX: usize = 200;
+
+/// Parts of an address.
+const PARTS: [&str; 6] = ["scheme", "host", "port", "path", "query", "fragment"];
+
+/// A compiled method.
+#[derive(Debug, Clone)]
+pub(super) enum Method {
+    Regex(Regex),
+    JsonPath,
+    Json(usize),
+    Logfmt,
+    Delimited(String, Vec<String>),
+    /// Texts between placeholders, the first before the first one.
+    Pattern(Vec<(String, String)>),
+    UrlPart,
+    Constant(String),
+    Template(NameTemplate),
+}
+
+/// How a target names what it takes.
+#[derive(Debug, Clone)]
+pub(super) enum From {
+    Nothing,
+    Name(String),
+    Path(JsonPath),
+}
+
+/// What a method found in a text.
+pub(super) enum Found<'a> {
+    Nothing,
+    Named(Vec<(Cow<'a, str>, Cow<'a, str>)>),
+    Tree(Value),
+    Whole(String),
+}
+
+type Errors = Vec<ConditionError>;
+
+fn regex(text: &str, folded: bool) -> Result<Regex, ConditionError> {
+    let wrong = |why: String| ConditionError::new("/expression", "INVALID_REGEX", why);
+    if text.len() > EXPRESSION_BYTES_MAX {
+        return Err(wrong(format!("must have at most {EXPRESSION_BYTES_MAX} bytes")));
+    }
+    let built = RegexBuilder::new(text).case_insensitive(folded).size_limit(COMPILED_BYTES_MAX).build();
+    let regex = built.map_err(|e| wrong(e.to_string().lines().last().unwrap_or_default().to_owned()))?;
+    if regex.capture_names().flatten().next().is_none() {
+        return Err(ConditionError::new("/expression", "INVALID_VALUE", "must have a named group"));
+    }
+    Ok(regex)
+}
+
+/// Reads `<ip> - <user> [`: texts, each with the placeholder behind it.
+fn pattern(text: &str) -> Result<Vec<(String, String)>, ConditionError> {
+    let wrong = |why: &str| ConditionError::new("/expression", "INVALID_EXPR", why);
+    let (mut pieces, mut rest) = (Vec::new(), text);
+    while let Some(at) = rest.find('<') {
+        let (name, behind) = rest[at + 1..].split_once('>').ok_or_else(|| wrong("`<` is not closed"))?;
+        if at == 0 && !pieces.is_empty() {
+            return Err(wrong("text must stand between two placeholders"));
+        }
+        pieces.push((rest[..at].to_owned(), name.to_owned()));
+        rest = behind;
+    }
+    if pieces.iter().all(|(_, name)| name.is_empty() || name == "_") {
+        return Err(wrong("must have a placeholder: `<name>`"));
+    }
+    // The last text has no placeholder behind it.
+    pieces.push((rest.to_owned(), String::new()));
+    Ok(pieces)
+}
+
+fn delimited(options: &Map<String, Value>, errors: &mut Errors) -> Option<Method> {
+    let mut put = |at: &str, code, why: &str| errors.push(ConditionError::new(format!("/options/{at}"), code, why));
+    let delimiter = match options.get("delimiter") {
+        Some(Value::String(text)) if !text.is_empty() && text.len() <= 16 => Some(text.clone()),
+        Some(Value::String(_)) => {
+            put("delimiter", "OUT_OF_RANGE", "must have 1 to 16 bytes");
+            None
+        }
+        None => {
+            put("delimiter", "REQUIRED", "is required");
+            None
+        }
+        Some(_) => {
+            put("delimiter", "INVALID_TYPE", "must be a text");
+            None
+        }
+    };
+    let columns = match options.get("columns") {
+        Some(Value::Array(items)) if (1..=COLUMNS_MAX).contains(&items.len()) => {
+            let names: Option<Vec<String>> = items.iter().map(|v| v.as_str().map(str::to_owned)).collect();
+            if names.is_none() {
+                put("columns", "INVALID_TYPE", "must be a list of texts");
+            }
+            names
+        }
+        Some(Value::Array(_)) => {
+            put("columns", "OUT_OF_RANGE", "must hold 1 to 200 names");
+            None
+        }
+        None => {
+            put("columns", "REQUIRED", "is required");
+            None
+        }
+        Some(_) => {
+            put("columns", "INVALID_TYPE", "must be a list of texts");
+            None
+        }
+    };
+    Some(Method::Delimited(delimiter?, columns?))
+}
+
+impl Method {
+    pub(super) fn parse(word: &str, expression: Option<&str>, options: &Map<String, Value>) -> Result<Self, Errors> {
+        let mut errors = Vec::new();
+        let known: &[&str] = match word {
+            "delimited" => &["delimiter", "columns"],
+            "regex" => &["caseSensitive"],
+            "json" => &["maxDepth"],
+            _ => &[],
+        };
+        for key in options.keys().filter(|key| !known.contains(&key.as_str())) {
+            let at = format!("/options/{}", key.replace('~', "~0").replace('/', "~1"));
+            errors.push(ConditionError::new(at, "UNKNOWN_FIELD", format!("`{word}` has no such option")));
+        }
+        let takes = matches!(word, "regex" | "pattern" | "template" | "constant");
+        let expression = expression.filter(|text| !text.is_empty());
+        if takes && expression.is_none() {
+            errors.push(ConditionError::new("/expression", "REQUIRED", "is required for this method"));
+        }
+        if !takes && expression.is_some() {
+            errors.push(ConditionError::new("/expression", "UNSUPPORTED", format!("does not go with `{word}`")));
+        }
+        let text = expression.unwrap_or_default();
+        let method = match word {
+            "regex" => {
+                let folded = match options.get("caseSensitive") {
+                    None | Some(Value::Bool(true)) => Ok(false),
+                    Some(Value::Bool(false)) => Ok(true),
+                    Some(_) => {
+                        Err(ConditionError::new("/options/caseSensitive", "INVALID_TYPE", "must be true or false"))
+                    }
+                };
+                folded.and_then(|folded| regex(text, folded)).map(Self::Regex)
+            }
+            "jsonPath" => Ok(Self::JsonPath),
+            "json" => match options.get("maxDepth").map(Value::as_u64) {
+                None => Ok(Self::Json(DEPTH as usize)),
+                Some(Some(depth)) if (1..=32).contains(&depth) => Ok(Self::Json(depth as usize)),
+                Some(_) => Err(ConditionError::new("/options/maxDepth", "OUT_OF_RANGE", "must be 1 to 32")),
+            },
+            "logfmt" => Ok(Self::Logfmt),
+            "delimited" => match delimited(options, &mut errors) {
+                Some(method) => Ok(method),
+                None => return Err(errors),
+            },
+            "pattern" => pattern(text).map(Self::Pattern),
+            "urlPart" => Ok(Self::UrlPart),
+            "constant" => Ok(Self::Constant(text.to_owned())),
+            "template" => NameTemplate::parse(text)
+                .map(Self::Template)
+                .map_err(|why| ConditionError::new("/expression", "INVALID_TEMPLATE", why)),
+            _ => Err(ConditionError::new("/method", "INVALID_VALUE", "there is no such method")),
+        };
+        match method {
+            Ok(method) if errors.is_empty() => Ok(method),
+            Ok(_) => Err(errors),
+            // An expression that lacks is said once.
+            Err(_) if takes && expression.is_none() => Err(errors),
+            Err(error) => {
+                errors.push(error);
+                Err(errors)
+            }
+        }
+    }
+
+    /// Whether it looks at the source.
+    pub(super) fn reads_source(&self) -> bool {
+        !matches!(self, Self::Constant(_) | Self::Template(_))
+    }
+
+    /// Reads what a target takes.
+    pub(super) fn from(&self, text: Option<&str>) -> Result<From, (&'static str, String)> {
+        let name = match (self, text.filter(|t| !t.is_empty())) {
+            (Self::Constant(_) | Self::Template(_), None) => return Ok(From::Nothing),
+            (Self::Constant(_) | Self::Template(_), Some(_)) => {
+                return Err(("UNSUPPORTED", "does not go with this method".to_owned()));
+            }
+            (_, None) => return Err(("REQUIRED", "is required".to_owned())),
+            (_, Some(name)) => name,
+        };
+        let known = |known: &[&str], what: &str| match known.contains(&name) {
+            true => Ok(From::Name(name.to_owned())),
+            false => Err(("INVALID_VALUE", format!("there is no {what} `{name}`"))),
+        };
+        match self {
+            Self::JsonPath => JsonPath::parse(name).map(From::Path).map_err(|why| ("INVALID_EXPR", why)),
+            Self::Regex(regex) => known(&regex.capture_names().flatten().collect::<Vec<_>>(), "group"),
+            Self::Delimited(_, columns) => {
+                known(&columns.iter().map(String::as_str).filter(|c| *c != "_").collect::<Vec<_>>(), "column")
+            }
+            Self::Pattern(pieces) => {
+                let names = pieces.iter().map(|(_, n)| n.as_str()).filter(|n| !n.is_empty() && *n != "_");
+                known(&names.collect::<Vec<_>>(), "placeholder")
+            }
+            Self::UrlPart if name.strip_prefix("query.").is_some_and(|key| !key.is_empty()) => {
+                Ok(From::Name(name.to_owned()))
+            }
+            Self::UrlPart => known(&PARTS, "part of an address"),
+            _ => Ok(From::Name(name.to_owned())),
+        }
+    }
+
+    pub(super) fn run<'a>(&self, source: &'a str, row: &dyn Fields) -> Found<'a> {
+        match self {
+            Self::Regex(regex) => regex.captures(source).map_or(Found::Nothing, |parts| {
+                let named = regex.capture_names().flatten().filter_map(|n| Some((n.to_owned(), parts.name(n)?)));
+                Found::Named(named.map(|(n, part)| (Cow::Owned(n), Cow::Borrowed(part.as_str()))).collect())
+            }),
+            Self::JsonPath => tree(source).map_or(Found::Nothing, Found::Tree),
+            Self::Json(depth) => tree(source).map_or(Found::Nothing, |value| {
+                let mut flat = Vec::new();
+                flatten(&value, String::new(), *depth, &mut flat);
+                Found::Named(flat.into_iter().map(|(k, v)| (Cow::Owned(k), Cow::Owned(v))).collect())
+            }),
+            Self::Logfmt => Found::of(logfmt(source)),
+            Self::Delimited(delimiter, columns) => {
+                let cells = source.split(delimiter.as_str()).map(|cell| Cow::Borrowed(cell.trim()));
+                let named = columns.iter().zip(cells).filter(|(name, _)| *name != "_");
+                Found::of(named.map(|(name, cell)| (Cow::Owned(name.clone()), cell)).collect())
+            }
+            Self::Pattern(pieces) => between(source, pieces),
+            Self::UrlPart => Found::of(parts_of(source)),
+            Self::Constant(text) => Found::Whole(text.clone()),
+            Self::Template(template) => Found::Whole(template.render(row, &Captures::new())),
+        }
+    }
+}
+
+impl<'a> Found<'a> {
+    fn of(named: Vec<(Cow<'a, str>, Cow<'a, str>)>) -> Self {
+        if named.is_empty() { Self::Nothing } else { Self::Named(named) }
+    }
+
+    pub(super) fn matched(&self) -> bool {
+        !matches!(self, Self::Nothing)
+    }
+
+    /// Gives the text that a target takes.
+    pub(super) fn get(&self, from: &From) -> Option<Cow<'_, str>> {
+        match (self, from) {
+            (Self::Whole(text), _) => Some(Cow::Borrowed(text)),
+            (Self::Named(all), From::Name(name)) => {
+                all.iter().find(|(known, _)| known == name).map(|(_, value)| Cow::Borrowed(&**value))
+            }
+            (Self::Tree(value), From::Path(path)) => path.get(value).filter(|v| !v.is_null()).map(plain),
+            _ => None,
+        }
+    }
+}
+
+fn plain(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::String(text) => Cow::Borrowed(text),
+        other => Cow::Owned(other.to_string()),
+    }
+}
+
+/// Reads JSON, if the text is an object or a list.
+fn tree(text: &str) -> Option<Value> {
+    text.trim_start().starts_with(['{', '[']).then(|| serde_json::from_str(text).ok()).flatten()
+}
+
+fn flatten(value: &Value, name: String, depth: usize, into: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(map) if depth > 0 && !map.is_empty() => {
+            for (key, inner) in map {
+                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+                flatten(inner, name, depth - 1, into);
+            }
+        }
+        Value::Null => {}
+        other => into.push((name, plain(other).into_owned())),
+    }
+}
+
+fn logfmt(text: &str) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
+    let (mut found, mut rest) = (Vec::new(), text.trim_start());
+    while !rest.is_empty() {
+        let end = rest.find(['=', ' ', '\t']).unwrap_or(rest.len());
+        let (key, behind) = rest.split_at(end);
+        let Some(value) = behind.strip_prefix('=') else {
+            rest = behind.trim_start();
+            continue;
+        };
+        if value.starts_with('"') {
+            let mut values = serde_json::Deserializer::from_str(value).into_iter::<String>();
+            if let Some(Ok(text)) = values.next() {
+                rest = value[values.byte_offset()..].trim_start();
+                found.push((Cow::Borrowed(key), Cow::Owned(text)));
+                continue;
+            }
+        }
+        let end = value.find([' ', '\t']).unwrap_or(value.len());
+        found.push((Cow::Borrowed(key), Cow::Borrowed(&value[..end])));
+        rest = value[end..].trim_start();
+    }
+    found.retain(|(key, _)| !key.is_empty());
+    found
+}
+
+/// Finds texts one after the other; what stands between them is of the placeholders.
+fn between<'a>(text: &'a str, pieces: &[(String, String)]) -> Found<'a> {
+    let Some((first, _)) = pieces.first() else { return Found::Nothing };
+    let Some(at) = text.find(first.as_str()) else { return Found::Nothing };
+    let (mut rest, mut found) = (&text[at + first.len()..], Vec::new());
+    for pair in pieces.windows(2) {
+        let (name, next) = (&pair[0].1, &pair[1].0);
+        let end = if next.is_empty() { Some(rest.len()) } else { rest.find(next.as_str()) };
+        let Some(end) = end else { return Found::Nothing };
+        if !name.is_empty() && name != "_" {
+            found.push((Cow::Owned(name.clone()), Cow::Borrowed(&rest[..end])));
+        }
+        rest = &rest[(end + next.len()).min(rest.len())..];
+    }
+    Found::of(found)
+}
+
+/// Takes an address apart; a path alone has no scheme and no host.
+fn parts_of(text: &str) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
+    let mut found = Vec::new();
+    let mut put = |name: &'static str, value: &'_ str| {
+        if !value.is_empty() {
+            found.push((Cow::Borrowed(name), Cow::Owned(value.to_owned())));
+        }
+    };
+    let (rest, fragment) = text.trim().split_once('#').unwrap_or((text.trim(), ""));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let path = match rest.split_once("://") {
+        Some((scheme, behind)) => {
+            put("scheme", scheme);
+            let (authority, path) = behind.find('/').map_or((behind, ""), |at| behind.split_at(at));
+            let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+            match host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())) {
+                Some((host, port)) => {
+                    put("host", host);
+                    put("port", port);
+                }
+                None => put("host", host),
+            }
+            path
+        }
+        None if rest.starts_with('/') => rest,
+        None => return Vec::new(),
+    };
+    put("path", path);
+    put("query", query);
+    put("fragment", fragment);
+    for pair in query.split('&').filter(|p| !p.is_empty()).take(COLUMNS_MAX) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        found.push((Cow::Owned(format!("query.{key}")), Cow::Owned(value.to_owned())));
+    }
+    found
+}

@@ -1,0 +1,194 @@
+//! Detection rules beyond the contract: tests of patterns and rules (`config-api` 3.1).
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::MethodFilter;
+use futures::future::BoxFuture;
+use quiver_config::families::{DETECTION_RULES, RUM_DETECTION_RULES};
+use quiver_config::{Family, FieldError, Problem, Result};
+use quiver_types::condition::{Captures, Condition, ConditionError, FieldName, Fields, NameTemplate};
+use quiver_types::detection::{DetectionRule, Sample};
+use serde_json::{Map, Value, json};
+
+use super::{Answer, Ask, special_at};
+use crate::state::AppState;
+
+/// Most texts or examples of a test.
+const SAMPLES_MAX: usize = 1000;
+
+pub(super) fn routes() -> Router<Arc<AppState>> {
+    let mut router = Router::new();
+    for family in [&DETECTION_RULES, &RUM_DETECTION_RULES] {
+        let at = |name: &str| format!("{}/{name}", family.path);
+        router = router
+            .route(&at("test-pattern"), special_at(family, MethodFilter::POST, test_pattern))
+            .route(&at("test"), special_at(family, MethodFilter::POST, test));
+    }
+    router
+}
+
+/// Errors of a compiled form, below a place of the body.
+pub(super) fn invalid(place: &str, found: Vec<ConditionError>) -> Problem {
+    let error = |e: ConditionError| FieldError::new(format!("{place}{}", e.pointer), e.code, e.message);
+    Problem::invalid(found.into_iter().map(error).collect())
+}
+
+/// A row of one text, whatever is asked for.
+struct Input<'a>(&'a str);
+
+impl Fields for Input<'_> {
+    fn get(&self, name: &FieldName) -> Option<Cow<'_, str>> {
+        matches!(name, FieldName::Bare(key) if key == "input").then_some(Cow::Borrowed(self.0))
+    }
+}
+
+/// Refuses members that an operation does not know.
+pub(super) fn only_members(body: &Map<String, Value>, known: &[&str]) -> Result<()> {
+    match body.keys().find(|key| !known.contains(&key.as_str())) {
+        Some(key) => Err(Problem::field(format!("/{key}"), "UNKNOWN_FIELD", "there is no such field")),
+        None => Ok(()),
+    }
+}
+
+/// A list of a body.
+pub(super) fn list<'a>(body: &'a Map<String, Value>, key: &str, max: usize) -> Result<&'a [Value]> {
+    match body.get(key) {
+        None | Some(Value::Null) => Err(Problem::field(format!("/{key}"), "REQUIRED", "is required")),
+        Some(Value::Array(items)) if items.len() <= max => Ok(items),
+        Some(Value::Array(_)) => {
+            let why = format!("must have at most {max} entries");
+            Err(Problem::field(format!("/{key}"), "LIMIT_EXCEEDED", why))
+        }
+        Some(_) => Err(Problem::field(format!("/{key}"), "INVALID_TYPE", "must be a list")),
+    }
+}
+
+fn test_pattern<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        let body = ask.object()?;
+        only_members(&body, &["op", "pattern", "nameTemplate", "inputs", "caseSensitive"])?;
+        let leaf = json!({
+            "field": "input", "op": body.get("op"), "value": body.get("pattern"),
+            "caseSensitive": body.get("caseSensitive"),
+        });
+        let condition = Condition::parse(&leaf).map_err(|found| {
+            let own = |e: ConditionError| ConditionError { pointer: e.pointer.replace("/value", "/pattern"), ..e };
+            invalid("", found.into_iter().map(own).collect())
+        })?;
+        let template = match body.get("nameTemplate") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(text)) => Some(
+                NameTemplate::parse(text).map_err(|why| Problem::field("/nameTemplate", "INVALID_TEMPLATE", why))?,
+            ),
+            Some(_) => return Err(Problem::field("/nameTemplate", "INVALID_TYPE", "must be a text")),
+        };
+        let mut results = Vec::new();
+        for (n, input) in list(&body, "inputs", SAMPLES_MAX)?.iter().enumerate() {
+            let text = input.as_str();
+            let text = text.ok_or_else(|| Problem::field(format!("/inputs/{n}"), "INVALID_TYPE", "must be a text"))?;
+            let mut captures = Captures::new();
+            let matched = condition.captures(&Input(text), &mut captures);
+            let name = template.as_ref().filter(|_| matched).map(|t| t.render(&Input(text), &captures));
+            let captures: Map<String, Value> = captures.into_iter().map(|(k, v)| (k, json!(v))).collect();
+            results.push(json!({"input": text, "matched": matched, "captures": captures, "name": name}));
+        }
+        Ok(Answer::ok(json!({"results": results})))
+    })
+}
+
+/// The field that names whose telemetry a family of rules is about.
+pub(super) fn owner_of(family: &Family) -> &'static str {
+    if family.name == RUM_DETECTION_RULES.name { "application" } else { "service" }
+}
+
+impl Ask {
+    /// The rule that a test is about: given, or one that is there.
+    pub(super) async fn tested(&self, body: &Map<String, Value>) -> Result<Map<String, Value>> {
+        match (body.get("rule"), body.get("ruleId")) {
+            (Some(Value::Object(rule)), None) => {
+                self.config.checked(self.place.family, &self.caller, rule.clone()).map_err(|p| p.below("/rule"))
+            }
+            (None, Some(Value::String(id))) => {
+                let entity = self.config.get(&self.place, id, &self.caller).await;
+                let why = format!("there is no entity `{id}`");
+                Ok(entity.map_err(|_| Problem::field("/ruleId", "UNKNOWN_REFERENCE", why))?.shown())
+            }
+            (None, None) => Err(Problem::field("/rule", "REQUIRED", "a `rule` or a `ruleId` is required")),
+            (Some(_), Some(_)) => Err(Problem::field("/ruleId", "INVALID_VALUE", "a `rule` or a `ruleId`, not both")),
+            (Some(_), None) => Err(Problem::field("/rule", "INVALID_TYPE", "must be an object")),
+            (None, Some(_)) => Err(Problem::field("/ruleId", "INVALID_TYPE", "must be an id")),
+        }
+    }
+}
+
+fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        let body = ask.object()?;
+        only_members(&body, &["rule", "ruleId", "samples", "start", "end", "limit"])?;
+        let owner = owner_of(ask.place.family);
+        let tested = ask.tested(&body).await?;
+        let id = tested.get("id").and_then(Value::as_str).unwrap_or_default();
+        let rule = DetectionRule::of_json(id, &tested, owner).map_err(|found| invalid("/rule", found))?;
+        if !body.contains_key("samples") {
+            return Err(Problem::field(
+                "/samples",
+                "UNSUPPORTED",
+                "tests over stored spans are not there; send `samples`",
+            ));
+        }
+        let mut samples = Vec::new();
+        for (n, sample) in list(&body, "samples", SAMPLES_MAX)?.iter().enumerate() {
+            let read = Sample::parse(sample, owner, &["expectName"]);
+            samples.push(read.map_err(|(at, code, why)| Problem::field(format!("/samples/{n}{at}"), code, why))?);
+        }
+        let others = ask.earlier_rules(&rule).await?;
+        let mut names: Vec<(String, u64)> = Vec::new();
+        let (mut matched, mut results, mut shadowed) = (0_u64, Vec::new(), Vec::<(String, u64)>::new());
+        for sample in &samples {
+            let name = rule.name_of_sample(sample);
+            results.push(json!({"matched": name.is_some(), "name": name}));
+            let Some(name) = name else { continue };
+            matched += 1;
+            count(&mut names, name);
+            if let Some(earlier) = others.iter().find(|other| other.name_of_sample(sample).is_some()) {
+                count(&mut shadowed, earlier.id.clone());
+            }
+        }
+        let shadowed: Vec<Value> = shadowed.iter().map(|(id, n)| json!({"ruleId": id, "count": n})).collect();
+        let named: Vec<Value> =
+            names.iter().map(|(name, n)| json!({"name": name, "count": n, "p95Ms": null, "errorRate": null})).collect();
+        Ok(Answer::ok(json!({
+            "scanned": samples.len(), "matched": matched, "names": named, "examples": [], "shadowedBy": shadowed,
+            "results": results,
+        })))
+    })
+}
+
+fn count(into: &mut Vec<(String, u64)>, key: String) {
+    match into.iter_mut().find(|(known, _)| *known == key) {
+        Some((_, n)) => *n += 1,
+        None => into.push((key, 1)),
+    }
+}
+
+impl Ask {
+    /// Enabled rules that the caller may see and that are asked before this one.
+    async fn earlier_rules(&self, rule: &DetectionRule) -> Result<Vec<DetectionRule>> {
+        let mut all = self.config.all(self.place.family).await?;
+        all.retain(|e| self.place.family.is_visible(&self.caller, e) && e.body.get("enabled") == Some(&json!(true)));
+        // Ids tell which is older; a rule that is not there yet is the youngest.
+        let own = all.iter().position(|e| e.id == rule.id).unwrap_or(all.len());
+        let owner = owner_of(self.place.family);
+        let mut rules: Vec<DetectionRule> = Vec::new();
+        for (n, entity) in all.iter().enumerate().filter(|(_, e)| e.id != rule.id) {
+            let Ok(other) = DetectionRule::of_json(&entity.id, &entity.body, owner) else { continue };
+            if other.priority > rule.priority || other.priority == rule.priority && n < own {
+                rules.push(other);
+            }
+        }
+        rules.sort_by_key(|r| -r.priority);
+        Ok(rules)
+    }
+}

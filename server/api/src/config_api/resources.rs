@@ -1,0 +1,327 @@
+//! Managed resources beyond the contract: summaries, neighbours, dependencies, merging (`config-api` 4).
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::MethodFilter;
+use futures::future::BoxFuture;
+use quiver_config::families::{CI_CLASSES, CI_SUBCLASSES, RELATIONSHIP_TYPES, RESOURCE_TYPES, RESOURCES};
+use quiver_config::graph::{Direction, Found, Graph, Walk};
+use quiver_config::{Entity, Family, Problem, Result};
+use serde_json::{Map, Value, json};
+
+use super::detection::only_members;
+use super::many::ids_in;
+use super::{Answer, Ask, special_at};
+use crate::state::AppState;
+
+/// Most resources of neighbours and of graphs, and when nothing is said.
+const NEIGHBOURS: (u64, u64) = (2000, 200);
+const GRAPH: (u64, u64) = (5000, 500);
+/// Most roots of a graph.
+const ROOTS_MAX: usize = 100;
+
+pub(super) fn routes() -> Router<Arc<AppState>> {
+    let at = |rest: &str| format!("{}{rest}", RESOURCES.path);
+    let get = |run| special_at(&RESOURCES, MethodFilter::GET, run);
+    let post = |run| special_at(&RESOURCES, MethodFilter::POST, run);
+    Router::new()
+        .route(&at("/summary"), get(summary))
+        .route(&at("/dependency-graph"), post(graph_of_many))
+        .route(&at("/{id}/neighbours"), get(neighbours))
+        .route(&at("/{id}/neighbors"), get(neighbours))
+        .route(&at("/{id}/dependency-graph"), get(graph_of_one))
+        .route(&at("/{id}/merge"), post(merge))
+}
+
+fn text<'a>(entity: &'a Entity, key: &str) -> &'a str {
+    entity.body.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Types and classes by id and by key.
+struct Types {
+    types: Vec<Entity>,
+    classes: Vec<Entity>,
+    subclasses: Vec<Entity>,
+}
+
+impl Types {
+    /// The class of a resource's type, its subclass's where the type names only that.
+    fn class_of(&self, resource: &Entity) -> Option<&Entity> {
+        let of = self.types.iter().find(|t| t.id == text(resource, "typeId"))?;
+        let subclass = self.subclasses.iter().find(|s| s.id == text(of, "ciSubclassId"));
+        let class = Some(text(of, "ciClassId")).filter(|c| !c.is_empty());
+        let class = class.or(subclass.map(|s| text(s, "classId")))?;
+        self.classes.iter().find(|c| c.id == class)
+    }
+}
+
+impl Ask {
+    async fn types(&self) -> Result<Types> {
+        Ok(Types {
+            types: self.config.all(&RESOURCE_TYPES).await?,
+            classes: self.config.all(&CI_CLASSES).await?,
+            subclasses: self.config.all(&CI_SUBCLASSES).await?,
+        })
+    }
+
+    async fn graph(&self) -> Result<Arc<Graph>> {
+        self.state.effects.graph(&self.config).await
+    }
+
+    /// Ids of what a list of ids or keys names.
+    async fn ids_of(&self, family: &'static Family, name: &str, given: &[String]) -> Result<Option<HashSet<String>>> {
+        if given.is_empty() {
+            return Ok(None);
+        }
+        let all = self.config.all(family).await?;
+        let mut ids = HashSet::new();
+        for one in given {
+            let found = all.iter().find(|e| e.id == *one || text(e, "key") == one);
+            let found =
+                found.ok_or_else(|| Problem::parameter(format!("`{name}` names `{one}`, which is not there")))?;
+            ids.insert(found.id.clone());
+        }
+        Ok(Some(ids))
+    }
+}
+
+/// What is asked of a graph, as texts.
+#[derive(Debug, Default)]
+struct Asked {
+    direction: String,
+    depth: u64,
+    limit: u64,
+    relationship_types: Vec<String>,
+    resource_types: Vec<String>,
+    classes: Vec<String>,
+    through: bool,
+    at: Option<String>,
+}
+
+fn bounded(name: &str, text: Option<&str>, most: u64, otherwise: u64) -> Result<u64> {
+    let Some(text) = text else { return Ok(otherwise) };
+    let number = text.parse().ok().filter(|n| (1..=most).contains(n) && !text.starts_with('+'));
+    number.ok_or_else(|| Problem::parameter(format!("`{name}` must be a number from 1 to {most}")))
+}
+
+fn flag(name: &str, text: Option<&str>) -> Result<bool> {
+    match text {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(Problem::parameter(format!("`{name}` must be true or false"))),
+    }
+}
+
+fn names(text: Option<&str>) -> Vec<String> {
+    let parts = text.unwrap_or_default().split(',').map(str::trim).filter(|part| !part.is_empty());
+    parts.map(str::to_owned).collect()
+}
+
+impl Asked {
+    fn read(get: &dyn Fn(&str) -> Result<Option<String>>, most: (u64, u64), depth: (u64, u64)) -> Result<Self> {
+        Ok(Self {
+            direction: get("direction")?.unwrap_or_default(),
+            depth: bounded("depth", get("depth")?.as_deref(), depth.0, depth.1)?,
+            limit: bounded("limit", get("limit")?.as_deref(), most.0, most.1)?,
+            relationship_types: names(get("relationshipTypes")?.as_deref()),
+            resource_types: names(get("resourceTypes")?.as_deref()),
+            classes: names(get("ciClasses")?.as_deref()),
+            through: flag("through", get("through")?.as_deref())?,
+            at: get("at")?,
+        })
+    }
+}
+
+/// Members of a body as parameters are: numbers and truth values as texts, lists by comma.
+fn member(body: &Map<String, Value>, key: &str) -> Result<Option<String>> {
+    let wrong = || Problem::field(format!("/{key}"), "INVALID_TYPE", "must be a text, a number or a list of texts");
+    match body.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(value @ (Value::Number(_) | Value::Bool(_))) => Ok(Some(value.to_string())),
+        Some(Value::Array(items)) => {
+            let texts: Option<Vec<&str>> = items.iter().map(Value::as_str).collect();
+            texts.map(|t| Some(t.join(","))).ok_or_else(wrong)
+        }
+        Some(Value::Object(_)) => Err(wrong()),
+    }
+}
+
+impl Ask {
+    async fn walked(&self, roots: &[String], direction: Direction, asked: &Asked) -> Result<Found> {
+        let graph = self.graph().await?;
+        let sees = |e: &Entity| RESOURCES.is_visible(&self.caller, e);
+        for root in roots {
+            if graph.node(root).is_none_or(|e| !sees(e)) {
+                return Err(Problem::not_found(root));
+            }
+        }
+        let now = self.state.clock.now_ms();
+        let at_ms = match &asked.at {
+            None => now,
+            Some(text) => quiver_traces::params::time(text, now.saturating_mul(1_000_000))
+                .map(|ns| ns.div_euclid(1_000_000))
+                .ok_or_else(|| Problem::parameter("`at` must be a time"))?,
+        };
+        let relationship_types =
+            self.ids_of(&RELATIONSHIP_TYPES, "relationshipTypes", &asked.relationship_types).await?;
+        let resource_types = self.ids_of(&RESOURCE_TYPES, "resourceTypes", &asked.resource_types).await?;
+        let classes = self.ids_of(&CI_CLASSES, "ciClasses", &asked.classes).await?;
+        let types = if classes.is_some() { Some(self.types().await?) } else { None };
+        let shows = |e: &Entity| {
+            let typed = resource_types.as_ref().is_none_or(|ids| ids.contains(text(e, "typeId")));
+            let classed = match (&classes, &types) {
+                (Some(ids), Some(types)) => types.class_of(e).is_some_and(|class| ids.contains(&class.id)),
+                _ => true,
+            };
+            typed && classed
+        };
+        Ok(graph.walk(&Walk {
+            roots,
+            direction,
+            depth: asked.depth as usize,
+            limit: asked.limit as usize,
+            relationship_types,
+            shows: &shows,
+            through: asked.through,
+            may_see: &sees,
+            at_ms,
+        }))
+    }
+}
+
+fn neighbours<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&["depth", "direction", "relationshipTypes", "resourceTypes", "limit", "through"])?;
+        let get = |key: &str| ask.parameter(key).map(|found| found.map(str::to_owned));
+        let asked = Asked::read(&get, NEIGHBOURS, (5, 1))?;
+        let direction = match asked.direction.as_str() {
+            "" | "both" => Direction::Both,
+            "in" => Direction::Up,
+            "out" => Direction::Down,
+            _ => return Err(Problem::parameter("`direction` must be in, out or both")),
+        };
+        let found = ask.walked(&ids[..1], direction, &asked).await?;
+        Ok(Answer::ok(json!({
+            "root": ids[0], "nodes": found.nodes, "edges": found.edges, "truncated": found.truncated,
+        })))
+    })
+}
+
+fn stream(text: &str) -> Result<Direction> {
+    match text {
+        "" | "downstream" => Ok(Direction::Down),
+        "upstream" => Ok(Direction::Up),
+        "both" => Ok(Direction::Both),
+        _ => Err(Problem::parameter("`direction` must be upstream, downstream or both")),
+    }
+}
+
+const GRAPH_PARAMETERS: [&str; 8] =
+    ["direction", "depth", "relationshipTypes", "resourceTypes", "ciClasses", "at", "limit", "through"];
+
+fn graph_answer(roots: (&str, Value), found: Found) -> Answer {
+    let mut body = json!({
+        "nodes": found.nodes, "edges": found.edges, "truncated": found.truncated, "cycles": found.cycles,
+        "frontier": found.frontier,
+    });
+    body[roots.0] = roots.1;
+    Answer::ok(body)
+}
+
+fn graph_of_one<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&GRAPH_PARAMETERS)?;
+        let get = |key: &str| ask.parameter(key).map(|found| found.map(str::to_owned));
+        let asked = Asked::read(&get, GRAPH, (10, 3))?;
+        let found = ask.walked(&ids[..1], stream(&asked.direction)?, &asked).await?;
+        Ok(graph_answer(("root", json!(ids[0])), found))
+    })
+}
+
+fn graph_of_many<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&[])?;
+        let body = ask.object()?;
+        only_members(&body, &[&GRAPH_PARAMETERS[..], &["roots"]].concat())?;
+        let roots = match body.get("roots") {
+            Some(Value::Array(items)) if (1..=ROOTS_MAX).contains(&items.len()) => {
+                let roots: Option<Vec<String>> = items.iter().map(|v| v.as_str().map(str::to_owned)).collect();
+                roots.ok_or_else(|| Problem::field("/roots", "INVALID_TYPE", "must be a list of ids"))?
+            }
+            Some(Value::Array(_)) => {
+                let why = format!("must hold 1 to {ROOTS_MAX} ids");
+                return Err(Problem::field("/roots", "OUT_OF_RANGE", why));
+            }
+            None | Some(Value::Null) => return Err(Problem::field("/roots", "REQUIRED", "is required")),
+            Some(_) => return Err(Problem::field("/roots", "INVALID_TYPE", "must be a list of ids")),
+        };
+        let asked = Asked::read(&|key| member(&body, key), GRAPH, (10, 3))?;
+        let found = ask.walked(&roots, stream(&asked.direction)?, &asked).await?;
+        Ok(graph_answer(("roots", json!(roots)), found))
+    })
+}
+
+fn summary<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&["groupBy"])?;
+        let words = names(Some(ask.parameter("groupBy")?.unwrap_or("type")));
+        if let Some(other) = words.iter().find(|w| !matches!(w.as_str(), "type" | "health" | "state" | "ciClass")) {
+            return Err(Problem::parameter(format!(
+                "`groupBy` must be of type, health, state, ciClass; not `{other}`"
+            )));
+        }
+        let (graph, types) = (ask.graph().await?, ask.types().await?);
+        let mut groups: BTreeMap<Vec<Option<String>>, u64> = BTreeMap::new();
+        let mut total = 0_u64;
+        for resource in graph.nodes().iter().filter(|e| RESOURCES.is_visible(&ask.caller, e)) {
+            total += 1;
+            let key = words.iter().map(|word| match word.as_str() {
+                "type" => {
+                    types.types.iter().find(|t| t.id == text(resource, "typeId")).map(|t| text(t, "key").to_owned())
+                }
+                "ciClass" => types.class_of(resource).map(|class| text(class, "key").to_owned()),
+                other => Some(text(resource, other).to_owned()),
+            });
+            *groups.entry(key.collect()).or_default() += 1;
+        }
+        let groups: Vec<Value> = groups
+            .into_iter()
+            .map(|(key, count)| {
+                let key: Map<String, Value> = words.iter().cloned().zip(key.into_iter().map(|k| json!(k))).collect();
+                json!({"key": key, "count": count})
+            })
+            .collect();
+        Ok(Answer::ok(json!({"total": total, "groups": groups})))
+    })
+}
+
+/// Relationships of others move to one resource; what would stand twice or lead to itself goes.
+fn merge<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&[])?;
+        let body = ask.object()?;
+        only_members(&body, &["from"])?;
+        let named = [("ids".to_owned(), body.get("from").cloned().unwrap_or(Value::Null))].into_iter().collect();
+        let moved = |mut p: Problem| {
+            p.errors.iter_mut().for_each(|e| e.field = e.field.replace("/ids", "/from"));
+            p
+        };
+        let from = ids_in(&named).map_err(moved)?.unwrap_or_default();
+        let into = &ids[0];
+        if from.is_empty() || from.contains(into) {
+            return Err(Problem::field("/from", "INVALID_VALUE", "must name others than the resource itself"));
+        }
+        let kept = ask.config.get(&ask.place, into, &ask.caller).await?;
+        for id in &from {
+            ask.config.get(&ask.place, id, &ask.caller).await?;
+        }
+        let done = ask.config.merge_resources(&ask.caller, into, &from, ask.dry_run).await?;
+        ask.acts().await;
+        let entity = if ask.dry_run { kept } else { ask.config.get(&ask.place, into, &ask.caller).await? };
+        let answer = json!({"resource": entity.shown(), "moved": done.0, "folded": done.1, "deleted": from});
+        Ok(Answer { etag: Some(entity.etag()), ..Answer::ok(answer) })
+    })
+}

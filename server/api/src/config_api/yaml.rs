@@ -1,0 +1,194 @@
+//! Configuration as YAML: what an export gives and an import takes.
+
+use quiver_alerting::yaml::{Kind as Shape, Node, read as read_nodes};
+use quiver_config::{Family, Kind, Problem, ProblemKind, Result};
+use serde_json::{Value, json};
+
+/// Reads a document; in fields that are texts `yes`, `012` and `1.50` stay texts.
+///
+/// # Errors
+/// `MALFORMED_YAML`, with line and column.
+pub(super) fn read(bytes: &[u8], family: &Family) -> Result<Value> {
+    let malformed = |line: u32, column: u32, why: &str| {
+        Problem::new(ProblemKind::Malformed, "MALFORMED_YAML", format!("{why} (line {line}, column {column})"))
+            .with("line", json!(line))
+            .with("column", json!(column))
+    };
+    let text = std::str::from_utf8(bytes).map_err(|_| malformed(1, 1, "is not UTF-8"))?;
+    let mut documents = read_nodes(text).map_err(|e| malformed(e.place.line, e.place.column, &e.message))?.into_iter();
+    let (first, more) = (documents.next(), documents.next());
+    if let Some(more) = more {
+        return Err(malformed(more.place.line, more.place.column, "a second document"));
+    }
+    let Some(root) = first else { return Ok(Value::Null) };
+    let Shape::Map(pairs) = &root.kind else { return Ok(plain(&root)) };
+    let each = pairs.iter().map(|(key, node)| {
+        let value = match (&*key.text, &node.kind) {
+            ("items", Shape::List(items)) => items.iter().map(|item| entity(item, family)).collect(),
+            _ => plain(node),
+        };
+        (key.text.clone(), value)
+    });
+    Ok(Value::Object(each.collect()))
+}
+
+fn entity(node: &Node, family: &Family) -> Value {
+    let Shape::Map(pairs) = &node.kind else { return plain(node) };
+    let each = pairs.iter().map(|(key, value)| (key.text.clone(), typed(value, family.kind_of(&key.text))));
+    Value::Object(each.collect())
+}
+
+fn typed(node: &Node, kind: Option<Kind>) -> Value {
+    match (kind, &node.kind) {
+        (
+            Some(
+                Kind::Text { .. }
+                | Kind::Login { .. }
+                | Kind::Prose { .. }
+                | Kind::Time
+                | Kind::Id
+                | Kind::Word(_)
+                | Kind::Slug
+                | Kind::Duration,
+            ),
+            Shape::Scalar { text, .. },
+        ) => Value::String(text.clone()),
+        (Some(Kind::Labels), Shape::Map(pairs)) => {
+            let each = pairs.iter().map(|(key, v)| (key.text.clone(), typed(v, Some(Kind::Prose { max: 0 }))));
+            Value::Object(each.collect())
+        }
+        (
+            Some(Kind::Texts { .. } | Kind::Ids { .. } | Kind::Services { .. } | Kind::Networks { .. }),
+            Shape::List(items),
+        ) => items.iter().map(|item| typed(item, Some(Kind::Prose { max: 0 }))).collect(),
+        (Some(Kind::Object(fields)), Shape::Map(pairs)) => {
+            let kind = |name: &str| fields.iter().find(|f| f.name == name).map(|f| f.kind);
+            Value::Object(pairs.iter().map(|(key, v)| (key.text.clone(), typed(v, kind(&key.text)))).collect())
+        }
+        (Some(Kind::List { of, .. }), Shape::List(items)) => {
+            items.iter().map(|item| typed(item, Some(Kind::Object(of)))).collect()
+        }
+        _ => plain(node),
+    }
+}
+
+/// A value by YAML's core schema.
+fn plain(node: &Node) -> Value {
+    match &node.kind {
+        Shape::Null => Value::Null,
+        Shape::List(items) => items.iter().map(plain).collect(),
+        Shape::Map(pairs) => Value::Object(pairs.iter().map(|(key, v)| (key.text.clone(), plain(v))).collect()),
+        Shape::Scalar { text, plain: false, .. } => Value::String(text.clone()),
+        Shape::Scalar { text, .. } => match text.as_str() {
+            "true" | "True" | "TRUE" => Value::Bool(true),
+            "false" | "False" | "FALSE" => Value::Bool(false),
+            other => number(other).unwrap_or_else(|| Value::String(other.to_owned())),
+        },
+    }
+}
+
+fn number(text: &str) -> Option<Value> {
+    let digits = text.trim_start_matches(['-', '+']);
+    if !digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return None;
+    }
+    if let Ok(whole) = text.parse::<i64>() {
+        return Some(json!(whole));
+    }
+    text.parse::<f64>().ok().filter(|n| n.is_finite()).map(|n| json!(n))
+}
+
+/// Writes a value in blocks; texts stand in double quotes, so that none is taken for something else.
+pub(super) fn write(value: &Value) -> String {
+    let mut out = String::new();
+    block(value, 0, &mut out);
+    out
+}
+
+fn block(value: &Value, depth: usize, out: &mut String) {
+    let indent = "  ".repeat(depth);
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            for (n, (key, value)) in map.iter().enumerate() {
+                // The first key of an entry of a list stands behind its dash.
+                if n > 0 || !out.ends_with("- ") {
+                    out.push_str(&indent);
+                }
+                out.push_str(&key_text(key));
+                out.push(':');
+                below(value, depth + 1, out);
+            }
+        }
+        Value::Array(items) if !items.is_empty() => {
+            for item in items {
+                out.push_str(&indent);
+                out.push_str("- ");
+                match item {
+                    Value::Object(map) if !map.is_empty() => block(item, depth + 1, out),
+                    other => out.push_str(&format!("{other}\n")),
+                }
+            }
+        }
+        other => out.push_str(&format!("{other}\n")),
+    }
+}
+
+fn below(value: &Value, depth: usize, out: &mut String) {
+    let is_block = match value {
+        Value::Object(map) => !map.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        _ => false,
+    };
+    if is_block {
+        out.push('\n');
+        block(value, depth, out);
+    } else {
+        out.push_str(&format!(" {value}\n"));
+    }
+}
+
+fn key_text(key: &str) -> String {
+    let is_word = key.starts_with(|c: char| c.is_ascii_alphabetic()) && key.chars().all(|c| c.is_ascii_alphanumeric());
+    let is_value = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&&*key.to_ascii_lowercase());
+    if is_word && !is_value { key.to_owned() } else { json!(key).to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_config::families::{PROCESSES, SEGMENTS};
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let exported = json!({"format": "quiver/1", "family": "segments", "items": [
+            {"key": "012", "name": "yes: \"no\"\n", "labels": {"a b": "1.50", "null": ""}, "strict": false,
+             "variables": [{"name": "n", "multi": true, "default": [1, 2.5, "x"]}],
+             "conditions": {"logs": {"all": [{"field": "a", "op": "eq", "value": 7}, []], "empty": {}}}},
+            {"key": "b", "name": "- é # '", "variables": []},
+        ]});
+        let text = write(&exported);
+        assert_eq!(read(text.as_bytes(), &SEGMENTS).unwrap(), exported, "{text}");
+    }
+
+    #[test]
+    fn texts_stay_texts() {
+        let text = "items:\n- name: 012\n  description: yes\n  labels: {a: 1.50}\n  timeout: 24h\n  steps:\n  - {name: 1, kind: log, optional: true}\n";
+        let read = read(text.as_bytes(), &PROCESSES).unwrap();
+        let item = &read["items"][0];
+        assert_eq!(
+            (&item["name"], &item["description"], &item["labels"]["a"]),
+            (&json!("012"), &json!("yes"), &json!("1.50"))
+        );
+        assert_eq!((&item["steps"][0]["name"], &item["steps"][0]["optional"]), (&json!("1"), &json!(true)));
+    }
+
+    #[test]
+    fn what_is_malformed() {
+        for (text, line) in [("a: 1\na: 2\n", 2), ("a: [\n", 2), ("a: !ruby/object x\n", 1), ("a: 1\n---\nb: 2\n", 3)] {
+            let problem = read(text.as_bytes(), &SEGMENTS).unwrap_err();
+            assert_eq!((problem.code, problem.kind), ("MALFORMED_YAML", ProblemKind::Malformed), "{text}");
+            assert!(problem.more["line"].as_u64().is_some_and(|l| l <= line), "{text} {problem:?}");
+        }
+    }
+}

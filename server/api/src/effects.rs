@@ -1,0 +1,137 @@
+//! What configuration does to telemetry: compiled forms of rules, made anew after each change.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use quiver_config::families::{DETECTION_RULES, EXTRACTION_RULES, RELATIONSHIPS, RESOURCES, TRANSACTIONS};
+use quiver_config::graph::Graph;
+use quiver_config::{Config, Result};
+use quiver_ingest::rules::ExtractionRules;
+use quiver_types::detection::{DetectionRule, Detector};
+use quiver_types::extraction::ExtractionRule;
+use serde_json::Value;
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+/// How long to wait before what could not be read is tried again.
+const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Compiled forms; readers never wait.
+#[derive(Debug)]
+pub struct Effects {
+    extraction: ArcSwap<ExtractionRules>,
+    detector: ArcSwap<Detector>,
+    /// The revision that the compiled forms are of; one at a time makes them.
+    made_of: Mutex<Option<u64>>,
+    /// Resources as a graph, and the revision that it is of.
+    graph: Mutex<Option<(u64, Arc<Graph>)>>,
+}
+
+impl Default for Effects {
+    fn default() -> Self {
+        Self {
+            extraction: ArcSwap::from_pointee(ExtractionRules::default()),
+            detector: ArcSwap::from_pointee(Detector::default()),
+            made_of: Mutex::new(None),
+            graph: Mutex::new(None),
+        }
+    }
+}
+
+fn is_enabled(body: &serde_json::Map<String, Value>) -> bool {
+    body.get("enabled") == Some(&Value::Bool(true))
+}
+
+impl Effects {
+    /// Makes the compiled forms anew if something changed since the last time.
+    ///
+    /// # Errors
+    /// When the database is gone: the last forms stay.
+    pub async fn refresh(&self, config: &Config) -> Result<()> {
+        let mut made_of = self.made_of.lock().await;
+        let revision = config.revision();
+        if *made_of == Some(revision) {
+            return Ok(());
+        }
+        self.extraction.store(Arc::new(extraction_rules(config, &self.extraction.load()).await?));
+        self.detector.store(Arc::new(detector(config).await?.after(&self.detector.load())));
+        *made_of = Some(revision);
+        Ok(())
+    }
+
+    /// Follows changes until the server stops.
+    pub async fn follow(self: Arc<Self>, config: Config, stop: CancellationToken) {
+        let mut changes = config.watch();
+        loop {
+            let failed = self.refresh(&config).await.is_err();
+            tokio::select! {
+                () = stop.cancelled() => return,
+                changed = changes.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(AGAIN), if failed => {}
+            }
+        }
+    }
+
+    /// Rules that take fields out of logs.
+    pub(crate) fn extraction(&self) -> Arc<ExtractionRules> {
+        self.extraction.load_full()
+    }
+
+    /// Rules that say which spans begin a business transaction.
+    pub(crate) fn detector(&self) -> Arc<Detector> {
+        self.detector.load_full()
+    }
+
+    /// Resources and their relationships.
+    ///
+    /// # Errors
+    /// When the database is gone.
+    pub(crate) async fn graph(&self, config: &Config) -> Result<Arc<Graph>> {
+        let mut kept = self.graph.lock().await;
+        let revision = config.revision();
+        if let Some((of, graph)) = &*kept
+            && *of == revision
+        {
+            return Ok(Arc::clone(graph));
+        }
+        let resources = config.all(&RESOURCES).await?;
+        let relationships = config.all(&RELATIONSHIPS).await?;
+        let graph = Arc::new(Graph::new(resources, &relationships));
+        *kept = Some((revision, Arc::clone(&graph)));
+        Ok(graph)
+    }
+}
+
+/// Enabled detection rules, older ones first, and the key transactions whose names are never folded.
+async fn detector(config: &Config) -> Result<Detector> {
+    let mut rules = Vec::new();
+    // Ids grow with time.
+    for entity in config.all(&DETECTION_RULES).await?.iter().filter(|e| is_enabled(&e.body)) {
+        match DetectionRule::of_json(&entity.id, &entity.body, "service") {
+            Ok(rule) => rules.push(rule),
+            Err(errors) => tracing::error!(id = entity.id, ?errors, "a rule that was stored does not compile"),
+        }
+    }
+    let text =
+        |e: &quiver_config::Entity, key: &str| e.body.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let keys = config.all(&TRANSACTIONS).await?;
+    let keys = keys.iter().filter(|e| is_enabled(&e.body)).map(|e| (text(e, "service"), text(e, "transactionName")));
+    Ok(Detector::new(rules, keys.collect()))
+}
+
+/// Enabled rules of logs: higher priorities first, then by position.
+async fn extraction_rules(config: &Config, earlier: &ExtractionRules) -> Result<ExtractionRules> {
+    let mut all = config.all(&EXTRACTION_RULES).await?;
+    let is = |e: &quiver_config::Entity, key: &str, word: &str| e.body.get(key).and_then(Value::as_str) == Some(word);
+    all.retain(|e| is_enabled(&e.body) && is(e, "signal", "logs") && !is(e, "health", "suspended"));
+    let number = |e: &quiver_config::Entity, key: &str| e.body.get(key).and_then(Value::as_i64).unwrap_or_default();
+    all.sort_by_key(|e| (-number(e, "priority"), number(e, "position")));
+    let mut rules = Vec::with_capacity(all.len());
+    for entity in all {
+        match ExtractionRule::of_json(&entity.id, &entity.body) {
+            Ok(rule) => rules.push((rule, entity.version)),
+            Err(errors) => tracing::error!(id = entity.id, ?errors, "a rule that was stored does not compile"),
+        }
+    }
+    Ok(ExtractionRules::new(rules, earlier))
+}

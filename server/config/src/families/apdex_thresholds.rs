@@ -1,0 +1,63 @@
+//! Apdex thresholds (`config-api` 3.6).
+
+use futures::future::BoxFuture;
+use quiver_types::condition::Glob;
+use quiver_types::{Domain, Right};
+use serde_json::{Map, Value, json};
+use sqlx::SqliteConnection;
+
+use super::{pattern_service, text};
+use crate::change::Drafted;
+use crate::family::{Family, Making, Rows};
+use crate::fields::{Field, Kind};
+use crate::problem::{FieldError, Result};
+
+/// The threshold of services, and of pages, where nothing else is said, in milliseconds.
+pub const SERVICE_MS: i64 = 500;
+/// See [`SERVICE_MS`].
+pub const RUM_MS: i64 = 3000;
+
+/// Apdex thresholds.
+pub const APDEX_THRESHOLDS: Family = Family {
+    name: "apdex-thresholds",
+    path: "/platform-api/apdex-thresholds",
+    domain: Domain::Apdex,
+    write: Right::Edit,
+    title: "service",
+    has_name: false,
+    fields: &[
+        Field::required("service", Kind::Text { min: 1, max: 200 }),
+        Field::open("operation", Kind::Text { min: 1, max: 500 }, "null"),
+        Field::open("signal", Kind::Word(&["service", "rum"]), "\"service\""),
+        Field::open("thresholdMs", Kind::Int { min: 1, max: 600_000 }, "null"),
+        Field::open("errorsFrustrate", Kind::Bool, "true"),
+    ],
+    unique: &[&["signal", "service", "operation"]],
+    rules,
+    service: |body| pattern_service(body, "service"),
+    rows: Rows::Service,
+    prepare: Some(prepare),
+    ..Family::BASE
+};
+
+fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
+    let service = text(body, "service");
+    if service.contains('*') && service != "*" {
+        errors.push(FieldError::new("/service", "PATTERN", "must be a name, or `*` for all"));
+    }
+    let operation = text(body, "operation");
+    if let Some(why) = operation.contains(['*', '{']).then(|| Glob::parse(operation, false).err()).flatten() {
+        errors.push(FieldError::new("/operation", "PATTERN", why));
+    }
+}
+
+/// The default goes by the signal.
+fn prepare<'a>(_: &'a mut SqliteConnection, _: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        if draft.body.get("thresholdMs").is_none_or(Value::is_null) {
+            let default = if text(&draft.body, "signal") == "rum" { RUM_MS } else { SERVICE_MS };
+            draft.body.insert("thresholdMs".to_owned(), json!(default));
+        }
+        Ok(())
+    })
+}

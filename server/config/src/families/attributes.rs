@@ -1,0 +1,115 @@
+//! Attributes that classes and types declare, and values of resources that are checked against them.
+
+use serde_json::{Map, Value};
+
+use super::text;
+use crate::fields::{Field, Kind};
+use crate::json::{shown, time_of};
+use crate::problem::FieldError;
+
+/// Most attributes of a class or type.
+pub(super) const ATTRIBUTES_MAX: usize = 100;
+/// Longest text of a value, in characters.
+const TEXT_CHARS_MAX: usize = 4000;
+
+/// Fields of a declared attribute.
+pub(super) const ATTRIBUTE: &[Field] = &[
+    Field::required("key", Kind::Text { min: 1, max: 100 }),
+    Field::open("type", Kind::Word(&["string", "int", "double", "bool", "timestamp"]), "\"string\""),
+    Field::open("required", Kind::Bool, "false"),
+    Field::open("enum", Kind::Json, "null"),
+    Field::open("default", Kind::Json, "null"),
+];
+
+/// Declared attributes of a class or type stand once each, and their defaults are good.
+pub(super) fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
+    let all = body.get("attributes").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let mut seen: Vec<&str> = Vec::new();
+    for (n, attribute) in all.iter().filter_map(Value::as_object).enumerate() {
+        let mut put = |key: &str, code, why: &str| {
+            errors.push(FieldError::new(format!("/attributes/{n}/{key}"), code, why));
+        };
+        let key = text(attribute, "key");
+        if seen.contains(&key) {
+            put("key", "INVALID_VALUE", "stands twice");
+        }
+        seen.push(key);
+        let kind = text(attribute, "type");
+        match attribute.get("enum") {
+            None | Some(Value::Null) => {}
+            Some(Value::Array(items)) if items.iter().all(|v| is_of(v, kind)) && !items.is_empty() => {}
+            Some(_) => put("enum", "INVALID_TYPE", "must be a list of values of the attribute's type"),
+        }
+        let default = attribute.get("default").filter(|v| !v.is_null());
+        if default.is_some_and(|value| !is_of(value, kind)) {
+            put("default", "INVALID_TYPE", "must be of the attribute's type");
+        }
+    }
+}
+
+fn is_of(value: &Value, kind: &str) -> bool {
+    match kind {
+        "int" => value.is_i64() || value.is_u64(),
+        "double" => value.is_number(),
+        "bool" => value.is_boolean(),
+        "timestamp" => value.as_str().is_some_and(|t| time_of(t).is_some()),
+        _ => value.as_str().is_some_and(|t| t.chars().count() <= TEXT_CHARS_MAX),
+    }
+}
+
+/// All attributes that a resource may have.
+#[derive(Debug, Default)]
+pub(super) struct Attributes(Vec<Map<String, Value>>);
+
+impl Attributes {
+    /// Adds those that a class or type declares; what is known stays.
+    pub(super) fn add(&mut self, body: &Map<String, Value>) {
+        let all = body.get("attributes").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        for attribute in all.iter().filter_map(Value::as_object) {
+            if self.find(text(attribute, "key")).is_none() {
+                self.0.push(attribute.clone());
+            }
+        }
+    }
+
+    fn find(&self, key: &str) -> Option<&Map<String, Value>> {
+        self.0.iter().find(|a| text(a, "key") == key)
+    }
+
+    pub(super) fn type_of(&self, key: &str) -> Option<&str> {
+        self.find(key).map(|a| text(a, "type"))
+    }
+
+    /// Checks the values of a resource, and puts in defaults.
+    pub(super) fn check(&self, values: &mut Map<String, Value>, errors: &mut Vec<FieldError>) {
+        values.retain(|_, value| !value.is_null());
+        for (key, value) in values.iter() {
+            let at = format!("/attributes/{}", shown(key).replace('~', "~0").replace('/', "~1"));
+            let Some(declared) = self.find(key) else {
+                errors.push(FieldError::new(at, "UNKNOWN_FIELD", "neither type nor class have such an attribute"));
+                continue;
+            };
+            let kind = text(declared, "type");
+            if !is_of(value, kind) {
+                errors.push(FieldError::new(at, "INVALID_TYPE", format!("must be of type {kind}")));
+            } else if declared.get("enum").and_then(Value::as_array).is_some_and(|any| !any.contains(value)) {
+                errors.push(FieldError::new(at, "INVALID_VALUE", "is none of the values that the attribute takes"));
+            }
+        }
+        for declared in &self.0 {
+            let key = text(declared, "key");
+            if values.contains_key(key) {
+                continue;
+            }
+            match declared.get("default").filter(|v| !v.is_null()) {
+                Some(default) => {
+                    values.insert(key.to_owned(), default.clone());
+                }
+                None if declared.get("required") == Some(&Value::Bool(true)) => {
+                    errors.push(FieldError::new(format!("/attributes/{key}"), "REQUIRED", "is required"));
+                }
+                None => {}
+            }
+        }
+    }
+}

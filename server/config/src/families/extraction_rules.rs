@@ -1,0 +1,98 @@
+//! Data-extraction rules (`config-api` 3.7).
+
+use futures::future::BoxFuture;
+use quiver_types::extraction::ExtractionRule;
+use quiver_types::{Domain, Right};
+use serde_json::{Map, Value, json};
+use sqlx::SqliteConnection;
+
+use super::{pattern_service, push_errors};
+use crate::access::must_have;
+use crate::change::Drafted;
+use crate::document::all_of;
+use crate::family::{Family, Making, Rows};
+use crate::fields::{Field, Kind};
+use crate::problem::{FieldError, Result};
+
+/// Most rules.
+const ALL_MAX: i64 = 200;
+
+const METHODS: &[&str] =
+    &["regex", "jsonPath", "json", "logfmt", "delimited", "pattern", "urlPart", "constant", "template"];
+const TYPES: &[&str] = &["string", "int", "double", "bool", "durationMs", "timestamp"];
+const TRANSFORMS: &[&str] = &["none", "trim", "lower", "upper", "urlDecode", "hash", "redact"];
+
+const TARGET: &[Field] = &[
+    Field::required("field", Kind::Text { min: 1, max: 128 }),
+    Field::open("from", Kind::Text { min: 1, max: 500 }, "null"),
+    Field::open("type", Kind::Word(TYPES), "\"string\""),
+    Field::open("transform", Kind::Word(TRANSFORMS), "\"none\""),
+    Field::open("onError", Kind::Word(&["skip", "null", "default"]), "\"skip\""),
+    Field::open("default", Kind::Json, "null"),
+    Field::open("overwrite", Kind::Bool, "false"),
+];
+
+/// Data-extraction rules.
+pub const EXTRACTION_RULES: Family = Family {
+    name: "data-extraction-rules",
+    path: "/platform-api/data-extraction-rules",
+    domain: Domain::Extraction,
+    write: Right::Edit,
+    has_enabled: true,
+    fields: &[
+        Field::required("signal", Kind::Word(&["logs", "spans", "rum", "alerts"])),
+        Field::open("service", Kind::Text { min: 1, max: 200 }, "\"*\""),
+        Field::open("condition", Kind::Condition, "null"),
+        Field::open("priority", Kind::Int { min: 0, max: 10_000 }, "100"),
+        Field::open("stop", Kind::Bool, "false"),
+        Field::open("source", Kind::Text { min: 1, max: 256 }, "null"),
+        Field::open("expression", Kind::Prose { max: 1024 }, "null"),
+        Field::open("options", Kind::Map { max: 10 }, "{}"),
+        Field::required("method", Kind::Word(METHODS)),
+        Field::required("targets", Kind::List { of: TARGET, max: 20 }),
+        Field::open("allowReserved", Kind::Bool, "false"),
+        Field::read_only("position", Kind::Int { min: 0, max: 10_000 }, "null"),
+        Field::read_only("health", Kind::Word(&["ok", "suspended"]), "\"ok\""),
+    ],
+    rules,
+    service: |body| pattern_service(body, "service"),
+    rows: Rows::Service,
+    entities_max: ALL_MAX,
+    natural: &[("priority", true), ("position", false)],
+    prepare: Some(prepare),
+    ..Family::BASE
+};
+
+fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
+    if let Err(found) = ExtractionRule::of_json("", body) {
+        push_errors(found, errors);
+    }
+}
+
+/// A new rule comes behind those of its priority; the source of logs is the message.
+fn prepare<'a>(
+    db: &'a mut SqliteConnection,
+    making: &'a Making<'a>,
+    draft: &'a mut Drafted,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let body = &mut draft.body;
+        // Whoever changes a rule that was suspended gives it another try.
+        if making.caller.kind != "system" {
+            body.insert("health".to_owned(), json!("ok"));
+        }
+        if body.get("allowReserved") == Some(&json!(true)) {
+            must_have(making.caller, Right::Admin, Domain::Extraction, &pattern_service(body, "service"))?;
+        }
+        let reads = !matches!(super::text(body, "method"), "constant" | "template");
+        if reads && super::text(body, "signal") == "logs" && body.get("source").is_none_or(Value::is_null) {
+            body.insert("source".to_owned(), json!("_msg"));
+        }
+        if body.get("position").is_none_or(Value::is_null) {
+            let all = all_of(db, EXTRACTION_RULES.name).await?;
+            let last = all.iter().filter_map(|e| e.body.get("position").and_then(Value::as_i64)).max();
+            body.insert("position".to_owned(), json!(last.map_or(0, |n| n + 1)));
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,158 @@
+//! Business processes: ordered steps that one value goes through (`config-api` 3.4). Steps are members of their process, so
+//! that both change together; the API edits them one by one.
+
+use futures::future::BoxFuture;
+use quiver_types::{Domain, Right};
+use serde_json::{Map, Value, json};
+use sqlx::SqliteConnection;
+
+use super::text;
+use crate::access::SERVICES;
+use crate::change::Drafted;
+use crate::document::find;
+use crate::family::{Family, Link, Making, OnDelete, Rows};
+use crate::fields::{Field, Kind};
+use crate::problem::{FieldError, Problem, ProblemKind, Result};
+
+/// Most and fewest steps of a process that runs.
+const STEPS_MAX: usize = 30;
+const STEPS_MIN: usize = 2;
+
+const NAME: Kind = Kind::Text { min: 1, max: 200 };
+
+/// Fields of a step.
+const STEP: &[Field] = &[
+    Field::open("id", Kind::Id, "null"),
+    Field::open("position", Kind::Int { min: 0, max: 1000 }, "null"),
+    Field::required("name", NAME),
+    Field::open("description", Kind::Prose { max: 4000 }, "\"\""),
+    Field::required("kind", Kind::Word(&["transaction", "span", "log", "event", "rum"])),
+    Field::open("transactionId", Kind::Id, "null"),
+    Field::open("condition", Kind::Condition, "null"),
+    Field::open("service", NAME, "null"),
+    Field::open("correlationField", NAME, "null"),
+    Field::open("optional", Kind::Bool, "false"),
+    Field::open("outcome", Kind::Word(&["none", "success", "failure"]), "\"none\""),
+    Field::open("maxGapMs", Kind::Int { min: 1, max: 31_536_000_000 }, "null"),
+];
+
+/// Business processes.
+pub const PROCESSES: Family = Family {
+    name: "business-processes",
+    path: "/business-processes",
+    domain: Domain::Processes,
+    write: Right::Edit,
+    has_enabled: true,
+    fields: &[
+        Field::open("owner", Kind::Text { min: 0, max: 200 }, "\"\""),
+        Field::required("correlationField", NAME),
+        Field::open("timeout", Kind::Duration, "\"24h\""),
+        Field::open("steps", Kind::List { of: STEP, max: STEPS_MAX }, "[]"),
+        Field::open("slaMs", Kind::Number { min: 0.001, max: 31_536_000_000.0 }, "null"),
+    ],
+    links,
+    rules,
+    rows: Rows::Service,
+    prepare: Some(prepare),
+    ..Family::BASE
+};
+
+/// The steps of a process.
+pub(crate) fn steps(body: &Map<String, Value>) -> &[Value] {
+    body.get("steps").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+fn transaction_families(kind: &str) -> &'static [&'static str] {
+    if kind == "rum" { &["rum-key-business-transactions"] } else { &["transactions"] }
+}
+
+fn links(body: &Map<String, Value>) -> Vec<Link> {
+    let each = steps(body).iter().enumerate().filter_map(|(n, step)| {
+        let step = step.as_object()?;
+        let id = step.get("transactionId")?.as_str()?;
+        Some(Link {
+            pointer: format!("/steps/{n}/transactionId"),
+            families: transaction_families(text(step, "kind")),
+            id: id.to_owned(),
+            on_delete: OnDelete::Refuse,
+        })
+    });
+    each.collect()
+}
+
+fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
+    let all = steps(body);
+    let runs = body.get("enabled") == Some(&json!(true));
+    if runs && all.len() < STEPS_MIN {
+        let why = format!("a process that is enabled has {STEPS_MIN} to {STEPS_MAX} steps");
+        errors.push(FieldError::new("/steps", if all.is_empty() { "REQUIRED" } else { "OUT_OF_RANGE" }, why));
+    }
+    for (n, step) in all.iter().filter_map(Value::as_object).enumerate() {
+        let mut put = |key: &str, code, why: &str| errors.push(FieldError::new(format!("/steps/{n}/{key}"), code, why));
+        let given = |key: &str| step.get(key).is_some_and(|v| !v.is_null());
+        match (given("transactionId"), given("condition")) {
+            (false, false) => put("condition", "REQUIRED", "a step has a `transactionId` or a `condition`"),
+            (true, true) => {
+                put("condition", "INVALID_VALUE", "a step has a `transactionId` or a `condition`, not both")
+            }
+            _ => {}
+        }
+        if given("transactionId") && !matches!(text(step, "kind"), "transaction" | "rum") {
+            put("transactionId", "INVALID_VALUE", "goes with steps of kind transaction and rum");
+        }
+        if n == 0 && step.get("optional") == Some(&json!(true)) {
+            put("optional", "INVALID_VALUE", "the first step cannot be optional");
+        }
+        if text(step, "service").contains('*') {
+            put("service", "PATTERN", "must be a name, not a pattern");
+        }
+    }
+}
+
+/// Gives steps their ids and places, and notes of which services they are.
+fn prepare<'a>(
+    db: &'a mut SqliteConnection,
+    making: &'a Making<'a>,
+    draft: &'a mut Drafted,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let mut services = Vec::new();
+        let (mut ids, mut names) = (Vec::new(), Vec::new());
+        let Some(Value::Array(all)) = draft.body.get_mut("steps") else { return Ok(()) };
+        for (n, step) in all.iter_mut().filter_map(Value::as_object_mut).enumerate() {
+            let id = step.get("id").and_then(Value::as_str).map_or_else(|| (making.new_id)(), str::to_owned);
+            let name = text(step, "name").to_owned();
+            if ids.contains(&id) {
+                return Err(Problem::field(format!("/steps/{n}/id"), "INVALID_VALUE", "stands twice"));
+            }
+            if names.contains(&name) {
+                let why = format!("there are two steps `{name}`");
+                let error = FieldError::new(format!("/steps/{n}/name"), "DUPLICATE", why.clone());
+                let problem = Problem::new(ProblemKind::Conflict, "DUPLICATE", why);
+                return Err(Problem { errors: vec![error], ..problem });
+            }
+            let own = text(step, "service").to_owned();
+            let named = step.get("transactionId").and_then(Value::as_str).map(str::to_owned);
+            let service = match named {
+                Some(of) if own.is_empty() => {
+                    let family = transaction_families(text(step, "kind"))[0];
+                    let owner = if family == "transactions" { "service" } else { "application" };
+                    find(db, family, &of).await?.map(|e| text(&e.body, owner).to_owned()).unwrap_or_default()
+                }
+                _ => own,
+            };
+            services.push(service);
+            step.insert("id".to_owned(), json!(id));
+            step.insert("position".to_owned(), json!(n));
+            ids.push(id);
+            names.push(name);
+        }
+        services.sort_unstable();
+        services.dedup();
+        if services.is_empty() {
+            services.push(String::new());
+        }
+        draft.sealed.insert(SERVICES.to_owned(), json!(services));
+        Ok(())
+    })
+}

@@ -1,0 +1,244 @@
+//! Relationships between resources, and their types (`config-api` 4).
+
+use std::collections::HashSet;
+
+use futures::future::BoxFuture;
+use quiver_types::{Domain, Right};
+use serde_json::{Map, Value, json};
+use sqlx::{Row, SqliteConnection};
+
+use super::ci_classes::cycle;
+use super::{id_link, ids_links, text};
+use crate::access::SERVICES;
+use crate::change::Drafted;
+use crate::document::{Entity, find};
+use crate::family::{Family, Making, OnDelete, Rows};
+use crate::fields::{Field, Kind};
+use crate::json::time_of;
+use crate::problem::{FieldError, Problem, Result};
+
+/// Most resources that the search for a circle looks at.
+const SEARCHED_MAX: usize = 100_000;
+
+/// Relationship types.
+pub const RELATIONSHIP_TYPES: Family = Family {
+    name: "relationship-types",
+    path: "/platform-api/relationship-types",
+    domain: Domain::Resources,
+    write: Right::Edit,
+    fields: &[
+        Field::required("key", Kind::Slug),
+        Field::open("forwardLabel", Kind::Text { min: 0, max: 200 }, "\"\""),
+        Field::open("reverseLabel", Kind::Text { min: 0, max: 200 }, "\"\""),
+        Field::open("sourceTypeIds", Kind::Ids { max: 200 }, "[]"),
+        Field::open("targetTypeIds", Kind::Ids { max: 200 }, "[]"),
+        Field::open("cardinality", Kind::Word(&["1:1", "1:n", "n:1", "n:m"]), "\"n:m\""),
+        Field::open("acyclic", Kind::Bool, "false"),
+        Field::open("impact", Kind::Word(&["none", "forward", "reverse"]), "\"none\""),
+    ],
+    unique: &[&["key"], &["name"]],
+    links: |body| {
+        let mut links = ids_links(body, "sourceTypeIds", &["resource-types"], OnDelete::Refuse);
+        links.extend(ids_links(body, "targetTypeIds", &["resource-types"], OnDelete::Refuse));
+        links
+    },
+    builtin,
+    ..Family::BASE
+};
+
+/// Relationships.
+pub const RELATIONSHIPS: Family = Family {
+    name: "resource-relationships",
+    path: "/platform-api/resource-relationships",
+    domain: Domain::Resources,
+    write: Right::Edit,
+    title: "description",
+    has_name: false,
+    fields: &[
+        Field::required("typeId", Kind::Id),
+        Field::required("sourceId", Kind::Id),
+        Field::required("targetId", Kind::Id),
+        Field::open("attributes", Kind::Map { max: 100 }, "{}"),
+        Field::open("origin", Kind::Word(&["discovered", "manual", "import"]), "\"manual\""),
+        Field::open("confidence", Kind::Number { min: 0.0, max: 1.0 }, "1"),
+        Field::open("validFrom", Kind::Time, "null"),
+        Field::open("validTo", Kind::Time, "null"),
+    ],
+    unique: &[&["typeId", "sourceId", "targetId"]],
+    links: |body| {
+        let mut links = id_link(body, "typeId", &["relationship-types"], OnDelete::Refuse);
+        links.extend(id_link(body, "sourceId", &["resources"], OnDelete::Cascade));
+        links.extend(id_link(body, "targetId", &["resources"], OnDelete::Cascade));
+        links
+    },
+    rules: |body, errors| {
+        if text(body, "sourceId") == text(body, "targetId") {
+            errors.push(FieldError::new("/targetId", "INVALID_VALUE", "a resource is not related to itself"));
+        }
+        let time = |key: &str| body.get(key).and_then(Value::as_str).and_then(time_of);
+        if let (Some(from), Some(to)) = (time("validFrom"), time("validTo"))
+            && to <= from
+        {
+            errors.push(FieldError::new("/validTo", "OUT_OF_RANGE", "must be after `validFrom`"));
+        }
+    },
+    rows: Rows::First,
+    prepare: Some(prepare),
+    ..Family::BASE
+};
+
+fn builtin() -> Vec<(&'static str, Value)> {
+    let one = |id, key: &str, forward: &str, reverse: &str, impact: &str, acyclic: bool| {
+        let body = json!({"key": key, "name": key.replace('_', " "), "description": "built in", "forwardLabel": forward,
+            "reverseLabel": reverse, "impact": impact, "acyclic": acyclic});
+        (id, body)
+    };
+    vec![
+        one("00000000-0000-7000-8000-000000000201", "depends_on", "depends on", "is needed by", "reverse", false),
+        one("00000000-0000-7000-8000-000000000202", "calls", "calls", "is called by", "reverse", false),
+        one("00000000-0000-7000-8000-000000000203", "runs_on", "runs on", "runs", "reverse", false),
+        one("00000000-0000-7000-8000-000000000204", "contains", "contains", "is part of", "forward", true),
+        one("00000000-0000-7000-8000-000000000205", "connects_to", "connects to", "is connected from", "none", false),
+        one("00000000-0000-7000-8000-000000000206", "member_of", "is member of", "has member", "none", false),
+    ]
+}
+
+/// Ids of the relationships that name a resource.
+async fn of_resource(db: &mut SqliteConnection, id: &str) -> Result<Vec<String>> {
+    let sql = "SELECT id FROM entity_link WHERE family = ? AND to_family = ? AND to_id = ?";
+    let rows = sqlx::query(sql).bind(RELATIONSHIPS.name).bind("resources").bind(id).fetch_all(db).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+fn service_of(resource: &Entity) -> &str {
+    text(&resource.body, "service")
+}
+
+/// Notes anew of which services the relationships of a resource are.
+pub(super) async fn follow_service(db: &mut SqliteConnection, id: &str) -> Result<()> {
+    for relationship in of_resource(db, id).await? {
+        let Some(mut entity) = find(db, RELATIONSHIPS.name, &relationship).await? else { continue };
+        let mut services = Vec::with_capacity(2);
+        for end in ["sourceId", "targetId"] {
+            let resource = find(db, "resources", text(&entity.body, end)).await?;
+            services.push(resource.as_ref().map(|r| service_of(r).to_owned()).unwrap_or_default());
+        }
+        entity.sealed.insert(SERVICES.to_owned(), json!(services));
+        let sealed = serde_json::to_string(&entity.sealed).map_err(Problem::internal)?;
+        let sql = "UPDATE entity SET sealed = ? WHERE family = ? AND id = ?";
+        sqlx::query(sql).bind(sealed).bind(RELATIONSHIPS.name).bind(&relationship).execute(&mut *db).await?;
+    }
+    Ok(())
+}
+
+fn allows(of: &Map<String, Value>, key: &str, id: &str) -> bool {
+    let list = of.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    list.is_empty() || list.iter().any(|v| v.as_str() == Some(id))
+}
+
+/// Ends have the types that the relationship's type asks for, and neither its cardinality nor its order is broken.
+fn prepare<'a>(
+    db: &'a mut SqliteConnection,
+    making: &'a Making<'a>,
+    draft: &'a mut Drafted,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let body = &draft.body;
+        let id = |key: &str| text(body, key).to_owned();
+        let (kind, source, target) = (id("typeId"), id("sourceId"), id("targetId"));
+        let mut errors = Vec::new();
+        let mut found = Vec::with_capacity(3);
+        for (family, key, id) in [
+            ("relationship-types", "typeId", &kind),
+            ("resources", "sourceId", &source),
+            ("resources", "targetId", &target),
+        ] {
+            let entity = find(db, family, id).await?;
+            let seen = entity.filter(|e| super::family(family).is_some_and(|f| f.is_visible(making.caller, e)));
+            if seen.is_none() {
+                let why = format!("there is no entity `{id}`");
+                errors.push(FieldError::new(format!("/{key}"), "UNKNOWN_REFERENCE", why));
+            }
+            found.extend(seen);
+        }
+        let [of, from, to] = &found[..] else { return Err(Problem::invalid(errors)) };
+        for (key, list, end) in [("sourceId", "sourceTypeIds", from), ("targetId", "targetTypeIds", to)] {
+            if !allows(&of.body, list, text(&end.body, "typeId")) {
+                let why = format!("`{}` does not take resources of this type here", text(&of.body, "key"));
+                errors.push(FieldError::new(format!("/{key}"), "INVALID_VALUE", why));
+            }
+        }
+        if !errors.is_empty() {
+            return Err(Problem::invalid(errors));
+        }
+        let services = json!([service_of(from), service_of(to)]);
+        keep_cardinality(db, making.id, &of.body, (&kind, &source, &target)).await?;
+        if of.body.get("acyclic") == Some(&json!(true)) && leads_to(db, &kind, &target, &source, making.id).await? {
+            return Err(cycle("/targetId", "this would close a circle, which its type does not allow"));
+        }
+        draft.sealed.insert(SERVICES.to_owned(), services);
+        Ok(())
+    })
+}
+
+/// The relationships of a type that go out of a resource, or come in.
+async fn edges(
+    db: &mut SqliteConnection,
+    kind: &str,
+    resource: &str,
+    end: &str,
+    but: Option<&str>,
+) -> Result<Vec<Entity>> {
+    let mut found = Vec::new();
+    for id in of_resource(db, resource).await? {
+        if Some(id.as_str()) == but {
+            continue;
+        }
+        let entity = find(db, RELATIONSHIPS.name, &id).await?;
+        found.extend(entity.filter(|e| text(&e.body, "typeId") == kind && text(&e.body, end) == resource));
+    }
+    Ok(found)
+}
+
+async fn keep_cardinality(
+    db: &mut SqliteConnection,
+    own: Option<&str>,
+    of: &Map<String, Value>,
+    (kind, source, target): (&str, &str, &str),
+) -> Result<()> {
+    let cardinality = text(of, "cardinality");
+    let ends = [("1:1 n:1", source, "sourceId", "targetId"), ("1:1 1:n", target, "targetId", "sourceId")];
+    for (single, resource, end, other) in ends {
+        if !single.contains(cardinality) {
+            continue;
+        }
+        let far = if end == "sourceId" { target } else { source };
+        let taken = edges(db, kind, resource, end, own).await?;
+        if taken.iter().any(|e| text(&e.body, other) != far) {
+            let why = format!("`{}` is {cardinality}, and this end has one already", text(of, "key"));
+            return Err(Problem::field(format!("/{end}"), "INVALID_VALUE", why));
+        }
+    }
+    Ok(())
+}
+
+/// Says whether relationships of a type lead from one resource to another one.
+async fn leads_to(db: &mut SqliteConnection, kind: &str, from: &str, to: &str, but: Option<&str>) -> Result<bool> {
+    let (mut seen, mut open) = (HashSet::from([from.to_owned()]), vec![from.to_owned()]);
+    while let Some(at) = open.pop() {
+        if at == to {
+            return Ok(true);
+        }
+        if seen.len() > SEARCHED_MAX {
+            let why = format!("more than {SEARCHED_MAX} resources would have to be searched for a circle");
+            return Err(Problem::field("/targetId", "LIMIT_EXCEEDED", why));
+        }
+        for edge in edges(db, kind, &at, "sourceId", but).await? {
+            let next = text(&edge.body, "targetId").to_owned();
+            if seen.insert(next.clone()) {
+                open.push(next);
+            }
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,218 @@
+//! Types of managed resources: what resources of a type have, what makes their identity, how they are discovered
+//! (`config-api` 4).
+
+use futures::future::BoxFuture;
+use quiver_types::condition::NameTemplate;
+use quiver_types::{Domain, Right};
+use serde_json::{Map, Value, json};
+use sqlx::SqliteConnection;
+
+use super::attributes::{ATTRIBUTE, ATTRIBUTES_MAX, Attributes, rules as attribute_rules};
+use super::ci_classes::{line, no_clash};
+use super::{id_link, text};
+use crate::change::Drafted;
+use crate::document::find;
+use crate::family::{Family, Making, OnDelete};
+use crate::fields::{Field, Kind};
+use crate::problem::{FieldError, Problem, Result};
+
+/// Most rules of discovery.
+const DISCOVERY_MAX: usize = 20;
+
+const DISCOVERY: &[Field] = &[
+    Field::required("signal", Kind::Word(&["metrics", "logs", "spans"])),
+    Field::open("condition", Kind::Condition, "null"),
+    Field::required("identity", Kind::Labels),
+    Field::required("name", Kind::Text { min: 1, max: 200 }),
+];
+
+/// Resource types.
+pub const RESOURCE_TYPES: Family = Family {
+    name: "resource-types",
+    path: "/platform-api/resource-types",
+    domain: Domain::Resources,
+    write: Right::Edit,
+    fields: &[
+        Field::required("key", Kind::Slug),
+        Field::open("ciClassId", Kind::Id, "null"),
+        Field::open("ciSubclassId", Kind::Id, "null"),
+        Field::open("icon", Kind::Text { min: 0, max: 200 }, "\"\""),
+        Field::open("category", Kind::Text { min: 0, max: 200 }, "\"\""),
+        Field::open("attributes", Kind::List { of: ATTRIBUTE, max: ATTRIBUTES_MAX }, "[]"),
+        Field::open("identityKeys", Kind::Texts { max: 10 }, "[]"),
+        Field::open("discovery", Kind::List { of: DISCOVERY, max: DISCOVERY_MAX }, "[]"),
+    ],
+    unique: &[&["key"], &["name"]],
+    links: |body| {
+        let mut links = id_link(body, "ciClassId", &["ci-classes"], OnDelete::Refuse);
+        links.extend(id_link(body, "ciSubclassId", &["ci-subclasses"], OnDelete::Refuse));
+        links
+    },
+    rules,
+    builtin,
+    prepare: Some(prepare),
+    ..Family::BASE
+};
+
+fn texts<'a>(body: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = &'a str> {
+    body.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+}
+
+fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
+    attribute_rules(body, errors);
+    let discovery = body.get("discovery").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    for (n, rule) in discovery.iter().filter_map(Value::as_object).enumerate() {
+        let mut put = |key: String, code, why: String| {
+            errors.push(FieldError::new(format!("/discovery/{n}/{key}"), code, why));
+        };
+        if let Err(why) = NameTemplate::parse(text(rule, "name")) {
+            put("name".to_owned(), "INVALID_TEMPLATE", why);
+        }
+        let identity = rule.get("identity").and_then(Value::as_object);
+        for key in texts(body, "identityKeys").filter(|key| identity.is_none_or(|map| !map.contains_key(*key))) {
+            put("identity".to_owned(), "REQUIRED", format!("must say where `{key}` comes from"));
+        }
+    }
+    if !discovery.is_empty() && texts(body, "identityKeys").next().is_none() {
+        errors.push(FieldError::new("/identityKeys", "REQUIRED", "what is discovered needs an identity"));
+    }
+}
+
+/// What resources of a type may have: the attributes of type, subclass and class.
+pub(super) async fn attributes_of(db: &mut SqliteConnection, body: &Map<String, Value>) -> Result<Attributes> {
+    let mut all = Attributes::default();
+    all.add(body);
+    for other in above(db, body).await? {
+        all.add(&other);
+    }
+    Ok(all)
+}
+
+async fn above(db: &mut SqliteConnection, body: &Map<String, Value>) -> Result<Vec<Map<String, Value>>> {
+    let mut found = Vec::new();
+    let mut class = text(body, "ciClassId").to_owned();
+    if let Some(subclass) = find(db, "ci-subclasses", text(body, "ciSubclassId")).await? {
+        if class.is_empty() {
+            text(&subclass.body, "classId").clone_into(&mut class);
+        }
+        found.push(subclass.body);
+    }
+    found.extend(line(db, &class).await?.into_iter().map(|(_, body)| body));
+    Ok(found)
+}
+
+/// A subclass is one of the class; what makes identity is an attribute.
+fn prepare<'a>(db: &'a mut SqliteConnection, _: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let body = &draft.body;
+        let class = text(body, "ciClassId");
+        if let Some(subclass) = find(db, "ci-subclasses", text(body, "ciSubclassId")).await?
+            && !class.is_empty()
+            && text(&subclass.body, "classId") != class
+        {
+            return Err(Problem::field("/ciSubclassId", "INVALID_VALUE", "is a subclass of another class"));
+        }
+        no_clash(body, above(db, body).await?.iter())?;
+        let known = attributes_of(db, body).await?;
+        let unknown = texts(body, "identityKeys").enumerate().filter(|(_, key)| known.type_of(key).is_none());
+        let errors: Vec<FieldError> = unknown
+            .map(|(n, key)| {
+                let why = format!("`{key}` is no attribute of the type");
+                FieldError::new(format!("/identityKeys/{n}"), "UNKNOWN_REFERENCE", why)
+            })
+            .collect();
+        if errors.is_empty() { Ok(()) } else { Err(Problem::invalid(errors)) }
+    })
+}
+
+/// The types that are always there: key, name, category, and for each identity key the field of telemetry behind it.
+const BUILTIN: [(&str, &str, &str, &[(&str, &str)]); 13] = [
+    ("service", "Service", "application", &[("service.name", "service.name")]),
+    (
+        "service_instance",
+        "Service instance",
+        "application",
+        &[("service.name", "service.name"), ("service.instance.id", "resource.service.instance.id")],
+    ),
+    ("host", "Host", "infrastructure", &[("host.name", "resource.host.name")]),
+    (
+        "process",
+        "Process",
+        "infrastructure",
+        &[("host.name", "resource.host.name"), ("process.pid", "resource.process.pid")],
+    ),
+    ("container", "Container", "infrastructure", &[("container.id", "resource.container.id")]),
+    ("k8s_cluster", "Kubernetes cluster", "kubernetes", &[("k8s.cluster.name", "resource.k8s.cluster.name")]),
+    ("k8s_namespace", "Kubernetes namespace", "kubernetes", &[("k8s.namespace.name", "resource.k8s.namespace.name")]),
+    (
+        "k8s_workload",
+        "Kubernetes workload",
+        "kubernetes",
+        &[
+            ("k8s.namespace.name", "resource.k8s.namespace.name"),
+            ("k8s.deployment.name", "resource.k8s.deployment.name"),
+        ],
+    ),
+    (
+        "k8s_pod",
+        "Kubernetes pod",
+        "kubernetes",
+        &[("k8s.namespace.name", "resource.k8s.namespace.name"), ("k8s.pod.name", "resource.k8s.pod.name")],
+    ),
+    (
+        "database",
+        "Database",
+        "data",
+        &[("db.system", "attributes.db.system"), ("server.address", "attributes.server.address")],
+    ),
+    (
+        "queue",
+        "Queue",
+        "data",
+        &[
+            ("messaging.system", "attributes.messaging.system"),
+            ("messaging.destination.name", "attributes.messaging.destination.name"),
+        ],
+    ),
+    ("browser_app", "Browser application", "application", &[("application", "resource.browser.application")]),
+    ("external_service", "External service", "application", &[("peer.service", "attributes.peer.service")]),
+];
+
+/// The id of a built-in type, by its place.
+fn builtin_id(n: usize) -> &'static str {
+    const IDS: [&str; 13] = [
+        "00000000-0000-7000-8000-000000000101",
+        "00000000-0000-7000-8000-000000000102",
+        "00000000-0000-7000-8000-000000000103",
+        "00000000-0000-7000-8000-000000000104",
+        "00000000-0000-7000-8000-000000000105",
+        "00000000-0000-7000-8000-000000000106",
+        "00000000-0000-7000-8000-000000000107",
+        "00000000-0000-7000-8000-000000000108",
+        "00000000-0000-7000-8000-000000000109",
+        "00000000-0000-7000-8000-00000000010a",
+        "00000000-0000-7000-8000-00000000010b",
+        "00000000-0000-7000-8000-00000000010c",
+        "00000000-0000-7000-8000-00000000010d",
+    ];
+    IDS[n]
+}
+
+fn builtin() -> Vec<(&'static str, Value)> {
+    let one = |(n, (key, name, category, identity)): (usize, &(&str, &str, &str, &[(&str, &str)]))| {
+        let attributes: Vec<Value> = identity.iter().map(|(key, _)| json!({"key": key, "required": true})).collect();
+        let keys: Vec<&str> = identity.iter().map(|(key, _)| *key).collect();
+        let fields: Map<String, Value> =
+            identity.iter().map(|(key, field)| ((*key).to_owned(), json!(field))).collect();
+        let exist: Vec<Value> = identity.iter().map(|(_, field)| json!({"field": field, "op": "exists"})).collect();
+        let (_, last) = identity[identity.len() - 1];
+        let discovery = json!([{"signal": "spans", "condition": {"all": exist}, "identity": fields,
+            "name": format!("{{{last}}}")}]);
+        (
+            builtin_id(n),
+            json!({"key": key, "name": name, "description": "built in", "category": category, "icon": key,
+                "attributes": attributes, "identityKeys": keys, "discovery": discovery}),
+        )
+    };
+    BUILTIN.iter().enumerate().map(one).collect()
+}

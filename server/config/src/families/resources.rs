@@ -1,0 +1,131 @@
+//! Managed resources (`config-api` 4).
+
+use futures::future::BoxFuture;
+use quiver_types::{Domain, Right};
+use serde_json::{Map, Value, json};
+use sqlx::SqliteConnection;
+
+use super::relationships::follow_service;
+use super::resource_types::attributes_of;
+use super::{id_link, pattern_service, text};
+use crate::change::Drafted;
+use crate::document::{Entity, find};
+use crate::family::{Caller, Family, Making, OnDelete, Rows};
+use crate::fields::{Field, Kind};
+use crate::problem::{FieldError, Problem, Result};
+
+/// Resources.
+pub const RESOURCES: Family = Family {
+    name: "resources",
+    path: "/platform-api/resources",
+    domain: Domain::Resources,
+    write: Right::Edit,
+    title: "displayName",
+    has_name: false,
+    fields: &[
+        Field::required("typeId", Kind::Id),
+        Field::open("key", Kind::Text { min: 1, max: 1000 }, "null"),
+        Field::open("displayName", Kind::Text { min: 1, max: 200 }, "null"),
+        Field::open("attributes", Kind::Map { max: 300 }, "{}"),
+        Field::open("tags", Kind::Texts { max: 64 }, "[]"),
+        Field::open("service", Kind::Text { min: 1, max: 200 }, "null"),
+        Field::open("state", Kind::Word(&["active", "inactive", "retired"]), "\"active\""),
+        Field::open("source", Kind::Word(&["discovered", "manual", "import"]), "\"manual\""),
+        Field::read_only("firstSeen", Kind::Time, "null"),
+        Field::read_only("lastSeen", Kind::Time, "null"),
+        Field::read_only("health", Kind::Word(&["ok", "warning", "critical", "unknown"]), "\"unknown\""),
+    ],
+    unique: &[&["typeId", "key"]],
+    links: |body| id_link(body, "typeId", &["resource-types"], OnDelete::Refuse),
+    rules: |body, errors| {
+        if text(body, "service").contains('*') {
+            errors.push(FieldError::new("/service", "PATTERN", "must be a name, not a pattern"));
+        }
+    },
+    hook: Some(hook),
+    service: |body| pattern_service(body, "service"),
+    rows: Rows::Service,
+    prepare: Some(prepare),
+    ..Family::BASE
+};
+
+/// Attributes are those of type and classes, and the key follows from them.
+fn prepare<'a>(db: &'a mut SqliteConnection, _: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let id = text(&draft.body, "typeId").to_owned();
+        let Some(of) = find(db, "resource-types", &id).await? else {
+            return Err(Problem::field("/typeId", "UNKNOWN_REFERENCE", format!("there is no entity `{id}`")));
+        };
+        let known = attributes_of(db, &of.body).await?;
+        let mut errors = Vec::new();
+        if let Some(Value::Object(values)) = draft.body.get_mut("attributes") {
+            known.check(values, &mut errors);
+        }
+        let keys: Vec<&str> = of
+            .body
+            .get("identityKeys")
+            .and_then(Value::as_array)
+            .map(|keys| keys.iter().filter_map(Value::as_str).collect())
+            .unwrap_or_default();
+        let key = if keys.is_empty() {
+            Some(text(&draft.body, "key").to_owned())
+        } else {
+            identity(&keys, &draft.body, &mut errors)
+        };
+        let given = draft.body.get("key").and_then(Value::as_str).map(str::to_owned);
+        match (given, key) {
+            (_, None) => {}
+            (None, Some(key)) if key.is_empty() => {
+                errors.push(FieldError::new("/key", "REQUIRED", "is required: the type has no identity keys"));
+            }
+            (Some(given), Some(key)) if given != key => {
+                let why = format!("the identity of this resource is `{key}`");
+                errors.push(FieldError::new("/key", "INVALID_VALUE", why));
+            }
+            (_, Some(key)) => {
+                if draft.body.get("displayName").is_none_or(Value::is_null) {
+                    let name: String = key.chars().take(200).collect();
+                    draft.body.insert("displayName".to_owned(), json!(name));
+                }
+                draft.body.insert("key".to_owned(), json!(key));
+            }
+        }
+        if errors.is_empty() { Ok(()) } else { Err(Problem::invalid(errors)) }
+    })
+}
+
+/// The values of the identity keys in their order, joined by `/`.
+fn identity(keys: &[&str], body: &Map<String, Value>, errors: &mut Vec<FieldError>) -> Option<String> {
+    let mut parts = Vec::with_capacity(keys.len());
+    for key in keys {
+        match body.get("attributes").and_then(|a| a.get(*key)) {
+            Some(Value::String(text)) => parts.push(text.clone()),
+            Some(other) => parts.push(other.to_string()),
+            None => {
+                let at = format!("/attributes/{key}");
+                if errors.iter().all(|e| e.field != at) {
+                    errors.push(FieldError::new(at, "REQUIRED", "is part of the identity"));
+                }
+            }
+        }
+    }
+    (parts.len() == keys.len()).then(|| parts.join("/"))
+}
+
+/// Relationships are seen by who sees both ends.
+fn hook<'a>(
+    db: &'a mut SqliteConnection,
+    _: &'a Caller,
+    _: i64,
+    before: Option<&'a Entity>,
+    after: Option<&'a Entity>,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        match (before, after) {
+            (Some(before), Some(after)) if before.body.get("service") != after.body.get("service") => {
+                follow_service(db, &after.id).await
+            }
+            _ => Ok(()),
+        }
+    })
+}

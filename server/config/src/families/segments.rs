@@ -1,0 +1,130 @@
+//! Segments: named filters over all signals (`config-api` 3.5).
+
+use futures::future::BoxFuture;
+use quiver_types::condition::{Condition, bind};
+use quiver_types::{Domain, Right};
+use serde_json::{Map, Value, json};
+use sqlx::SqliteConnection;
+
+use super::text;
+use crate::change::Drafted;
+use crate::family::{Family, Making, Rows};
+use crate::fields::{Field, Kind};
+use crate::problem::{FieldError, Result};
+
+/// Most variables.
+const VARIABLES_MAX: usize = 20;
+/// Signals that conditions are about.
+pub const SIGNALS: [&str; 5] = ["metrics", "logs", "spans", "rum", "alerts"];
+
+const VARIABLE: &[Field] = &[
+    Field::required("name", Kind::Text { min: 1, max: 64 }),
+    Field::open("type", Kind::Word(&["string", "number", "bool"]), "\"string\""),
+    Field::open("multi", Kind::Bool, "false"),
+    Field::open("default", Kind::Json, "null"),
+];
+
+const CONDITIONS: &[Field] = &[
+    Field::open("metrics", Kind::Json, "null"),
+    Field::open("logs", Kind::Json, "null"),
+    Field::open("spans", Kind::Json, "null"),
+    Field::open("rum", Kind::Json, "null"),
+    Field::open("alerts", Kind::Json, "null"),
+];
+
+/// Segments.
+pub const SEGMENTS: Family = Family {
+    name: "segments",
+    path: "/platform-api/segments",
+    domain: Domain::Segments,
+    write: Right::Edit,
+    fields: &[
+        Field::required("key", Kind::Slug),
+        Field::open("visibility", Kind::Word(&["private", "shared"]), "\"private\""),
+        Field::read_only("owner", Kind::Text { min: 0, max: 300 }, "null"),
+        Field::open("variables", Kind::List { of: VARIABLE, max: VARIABLES_MAX }, "[]"),
+        Field::open(
+            "conditions",
+            Kind::Object(CONDITIONS),
+            "{\"metrics\":null,\"logs\":null,\"spans\":null,\"rum\":null,\"alerts\":null}",
+        ),
+        Field::open("strict", Kind::Bool, "false"),
+    ],
+    unique: &[&["key"], &["name"]],
+    rules,
+    rows: Rows::Private,
+    prepare: Some(prepare),
+    ..Family::BASE
+};
+
+fn is_name(name: &str) -> bool {
+    name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// Says whether a value is one that a variable takes.
+pub fn is_of_type(value: &Value, kind: &str, multi: bool) -> bool {
+    match value {
+        Value::Array(items) if multi => items.iter().all(|item| is_of_type(item, kind, false)),
+        _ => match kind {
+            "number" => value.is_number(),
+            "bool" => value.is_boolean(),
+            _ => value.is_string(),
+        },
+    }
+}
+
+/// Conditions compile with what their variables hold, or with something of its type.
+fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
+    let mut values = Map::new();
+    let variables = body.get("variables").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    for (n, variable) in variables.iter().filter_map(Value::as_object).enumerate() {
+        let mut put = |key: &str, code, why: &str| {
+            errors.push(FieldError::new(format!("/variables/{n}/{key}"), code, why));
+        };
+        let (name, kind) = (text(variable, "name"), text(variable, "type"));
+        let multi = variable.get("multi") == Some(&json!(true));
+        if !is_name(name) {
+            put("name", "PATTERN", "must be of letters, digits and `_`, and not begin with a digit");
+        }
+        if values.contains_key(name) {
+            put("name", "INVALID_VALUE", "stands twice");
+        }
+        let default = variable.get("default").filter(|v| !v.is_null());
+        if default.is_some_and(|value| !is_of_type(value, kind, multi)) {
+            put("default", "INVALID_TYPE", "must be of the variable's type");
+        }
+        let any = match kind {
+            "number" => json!(1),
+            "bool" => json!(true),
+            _ => json!("x"),
+        };
+        let any = if multi { json!([any]) } else { any };
+        values.insert(name.to_owned(), default.cloned().unwrap_or(any));
+    }
+    let conditions = body.get("conditions").and_then(Value::as_object);
+    for (signal, condition) in conditions.into_iter().flatten().filter(|(_, c)| !c.is_null()) {
+        let place = format!("/conditions/{signal}");
+        let mut put = |at: &str, code, why: String| errors.push(FieldError::new(format!("{place}{at}"), code, why));
+        match bind(condition, &values) {
+            Err(unbound) => put(&unbound.pointer, "UNKNOWN_REFERENCE", unbound.message),
+            Ok(bound) => {
+                let found = Condition::parse(&bound).err().unwrap_or_default();
+                found.into_iter().for_each(|e| put(&e.pointer, e.code, e.message));
+            }
+        }
+    }
+}
+
+/// Who makes a segment owns it.
+fn prepare<'a>(
+    _: &'a mut SqliteConnection,
+    making: &'a Making<'a>,
+    draft: &'a mut Drafted,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        if draft.body.get("owner").is_none_or(Value::is_null) {
+            draft.body.insert("owner".to_owned(), json!(making.caller.subject));
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,122 @@
+//! Key business transactions (`config-api` 3.2 and 3.3).
+
+use futures::future::BoxFuture;
+use quiver_types::condition::Glob;
+use quiver_types::{Domain, Right};
+use serde_json::{Map, Value};
+use sqlx::SqliteConnection;
+
+use super::{id_link, pattern_service, text};
+use crate::document::{Entity, all_of};
+use crate::family::{Family, OnDelete, Rows};
+use crate::fields::{Field, Kind};
+use crate::problem::{FieldError, Problem, Result};
+
+/// Most of a family, and of one service.
+const ALL_MAX: i64 = 500;
+const SERVICE_MAX: usize = 100;
+
+const NAME: Kind = Kind::Text { min: 1, max: 200 };
+const TRANSACTION: Field = Field::required("transactionName", NAME);
+const RULE: Field = Field::open("detectionRuleId", Kind::Id, "null");
+const OWNER: Field = Field::open("owner", Kind::Text { min: 0, max: 200 }, "\"\"");
+const TIER: Field = Field::open("tier", Kind::Word(&["critical", "high", "normal"]), "\"normal\"");
+const APDEX: Field = Field::open("apdexThresholdMs", Kind::Int { min: 1, max: 600_000 }, "null");
+const LATENCY: Field = Field::open("latencySloMs", Kind::Number { min: 0.001, max: 86_400_000.0 }, "null");
+const PERCENTILE: Field = Field::open("latencyPercentile", Kind::Number { min: 1.0, max: 99.999 }, "95");
+const ERRORS: Field = Field::open("errorRateSloPct", Kind::Number { min: 0.0, max: 100.0 }, "null");
+const TAGS: Field = Field::open("tags", Kind::Texts { max: 64 }, "[]");
+
+const VITALS: &[Field] = &[
+    Field::open("lcpMs", Kind::Number { min: 0.0, max: 600_000.0 }, "null"),
+    Field::open("inpMs", Kind::Number { min: 0.0, max: 600_000.0 }, "null"),
+    Field::open("cls", Kind::Number { min: 0.0, max: 100.0 }, "null"),
+];
+
+/// Key transactions of services.
+pub const TRANSACTIONS: Family = Family {
+    name: "transactions",
+    path: "/transactions",
+    domain: Domain::Transactions,
+    write: Right::Edit,
+    has_enabled: true,
+    fields: &[
+        Field::required("service", NAME),
+        TRANSACTION,
+        RULE,
+        OWNER,
+        TIER,
+        APDEX,
+        LATENCY,
+        PERCENTILE,
+        ERRORS,
+        TAGS,
+    ],
+    unique: &[&["name"], &["service", "transactionName"]],
+    links: |body| id_link(body, "detectionRuleId", &["bt-detection-rules"], OnDelete::Refuse),
+    rules: |body, errors| rules(body, "service", errors),
+    hook: Some(|db, _, _, _, after| limit(db, "transactions", "service", after)),
+    service: |body| pattern_service(body, "service"),
+    rows: Rows::Service,
+    entities_max: ALL_MAX,
+    ..Family::BASE
+};
+
+/// Key transactions of pages.
+pub const RUM_TRANSACTIONS: Family = Family {
+    name: "rum-key-business-transactions",
+    path: "/rum-key-business-transactions",
+    domain: Domain::Transactions,
+    write: Right::Edit,
+    has_enabled: true,
+    fields: &[
+        Field::required("application", NAME),
+        TRANSACTION,
+        RULE,
+        OWNER,
+        TIER,
+        Field::open("apdexThresholdMs", Kind::Int { min: 1, max: 600_000 }, "3000"),
+        LATENCY,
+        PERCENTILE,
+        ERRORS,
+        TAGS,
+        Field::open("vitals", Kind::Object(VITALS), "{\"lcpMs\":null,\"inpMs\":null,\"cls\":null}"),
+    ],
+    unique: &[&["name"], &["application", "transactionName"]],
+    links: |body| id_link(body, "detectionRuleId", &["rum-bt-detection-rules"], OnDelete::Refuse),
+    rules: |body, errors| rules(body, "application", errors),
+    hook: Some(|db, _, _, _, after| limit(db, "rum-key-business-transactions", "application", after)),
+    service: |body| pattern_service(body, "application"),
+    rows: Rows::Service,
+    entities_max: ALL_MAX,
+    ..Family::BASE
+};
+
+fn rules(body: &Map<String, Value>, owner: &str, errors: &mut Vec<FieldError>) {
+    if text(body, owner).contains('*') {
+        errors.push(FieldError::new(format!("/{owner}"), "PATTERN", "must be a name, not a pattern"));
+    }
+    // A name that the detection rules gave may hold braces; as a pattern they would have to be closed.
+    let name = text(body, "transactionName");
+    if let Some(why) = name.contains('*').then(|| Glob::parse(name, false).err()).flatten() {
+        errors.push(FieldError::new("/transactionName", "PATTERN", why));
+    }
+}
+
+fn limit<'a>(
+    db: &'a mut SqliteConnection,
+    family: &'static str,
+    owner: &'static str,
+    after: Option<&'a Entity>,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let Some(after) = after else { return Ok(()) };
+        let service = text(&after.body, owner);
+        let same = all_of(db, family).await?.iter().filter(|e| text(&e.body, owner) == service).count();
+        if same > SERVICE_MAX {
+            let why = format!("`{service}` has {SERVICE_MAX} key transactions already");
+            return Err(Problem::field(format!("/{owner}"), "LIMIT_EXCEEDED", why));
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,208 @@
+//! Objects within entities, and values of plain kinds.
+
+use serde_json::{Map, Value, json};
+
+use super::{Checked, Field, LABEL_CHARS_MAX, Mode, text, wrong_type};
+use crate::json::shown;
+use crate::problem::FieldError;
+
+/// Longest free JSON, as text, in bytes.
+const JSON_BYTES_MAX: usize = 64 << 10;
+/// Longest key for programs.
+const SLUG_CHARS_MAX: usize = 100;
+
+/// Units of a length of time, in milliseconds, greatest first.
+const UNITS: [(&str, u64); 7] = [
+    ("y", 31_536_000_000),
+    ("w", 604_800_000),
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1000),
+    ("ms", 1),
+];
+
+/// Checks an object, puts defaults where it says nothing, and refuses what has no name.
+pub(super) fn object(fields: &'static [Field], value: &Value, place: &str, errors: &mut Vec<FieldError>) -> Value {
+    let Value::Object(map) = value else {
+        errors.push(FieldError::new(place, "INVALID_TYPE", "must be an object"));
+        return Value::Null;
+    };
+    for key in map.keys().filter(|key| fields.iter().all(|f| f.name != **key)) {
+        let at = format!("{place}/{}", shown(key).replace('~', "~0").replace('/', "~1"));
+        errors.push(FieldError::new(at, "UNKNOWN_FIELD", "there is no such field"));
+    }
+    let mut made = Map::new();
+    for field in fields {
+        let at = format!("{place}/{}", field.name);
+        let value = match map.get(field.name).filter(|v| !v.is_null()) {
+            Some(value) => field.kind.check(value, &at, errors),
+            None => {
+                if field.mode == Mode::Required {
+                    errors.push(FieldError::new(at, "REQUIRED", "is required"));
+                }
+                field.default_value()
+            }
+        };
+        made.insert(field.name.to_owned(), value);
+    }
+    Value::Object(made)
+}
+
+pub(super) fn word(value: &Value, words: &[&str]) -> Checked {
+    match value.as_str() {
+        Some(word) if words.contains(&word) => Ok(json!(word)),
+        Some(_) => Err(("INVALID_VALUE", format!("must be one of {}", words.join(", ")))),
+        None => wrong_type("a text"),
+    }
+}
+
+pub(super) fn int(value: &Value, min: i64, max: i64) -> Checked {
+    let out = || Err(("OUT_OF_RANGE", format!("must be from {min} to {max}")));
+    match value {
+        Value::Number(number) => match number.as_i64() {
+            Some(n) if (min..=max).contains(&n) => Ok(json!(n)),
+            Some(_) => out(),
+            // `7.0` is a whole number; what is beyond 64 bits is out of all bounds.
+            None => match number.as_f64() {
+                Some(n) if n.fract() == 0.0 && n.abs() < 9e15 => int(&json!(n as i64), min, max),
+                Some(n) if n.fract() == 0.0 => out(),
+                _ => wrong_type("a whole number"),
+            },
+        },
+        _ => wrong_type("a whole number"),
+    }
+}
+
+pub(super) fn number(value: &Value, min: f64, max: f64) -> Checked {
+    match value.as_f64() {
+        Some(n) if n.is_finite() && (min..=max).contains(&n) => Ok(value.clone()),
+        Some(_) => Err(("OUT_OF_RANGE", format!("must be from {min} to {max}"))),
+        None => wrong_type("a number"),
+    }
+}
+
+pub(super) fn slug(value: &Value) -> Checked {
+    let key = text(value, 1, SLUG_CHARS_MAX)?;
+    let first = key.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-.".contains(c);
+    if first && key.chars().all(plain) {
+        return Ok(Value::String(key));
+    }
+    Err((
+        "PATTERN",
+        "must be of lower-case letters, digits, `_`, `-` and `.`, and begin with one of the first two".to_owned(),
+    ))
+}
+
+/// Reads a length of time as Prometheus writes it; none when it is not one.
+pub fn duration_ms(text: &str) -> Option<u64> {
+    if text == "0" {
+        return Some(0);
+    }
+    let (mut rest, mut total, mut below) = (text, 0_u64, UNITS.len() + 1);
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let number: u64 = rest[..digits].parse().ok()?;
+        let behind = &rest[digits..];
+        let end = behind.find(|c: char| c.is_ascii_digit()).unwrap_or(behind.len());
+        let place = UNITS.iter().position(|(unit, _)| *unit == &behind[..end])?;
+        // Each unit once, the greatest first.
+        if below <= UNITS.len() && place <= below {
+            return None;
+        }
+        below = place;
+        total = total.checked_add(number.checked_mul(UNITS[place].1)?)?;
+        rest = &behind[end..];
+    }
+    Some(total)
+}
+
+pub(super) fn duration(value: &Value) -> Checked {
+    match value.as_str().map(duration_ms) {
+        Some(Some(_)) => Ok(value.clone()),
+        Some(None) => Err(("INVALID_DURATION", "must be a length of time like `24h` or `1d12h`".to_owned())),
+        None => wrong_type("a text"),
+    }
+}
+
+pub(super) fn json(value: &Value) -> Checked {
+    if value.to_string().len() > JSON_BYTES_MAX {
+        return Err(("TOO_LONG", format!("must have at most {JSON_BYTES_MAX} bytes")));
+    }
+    Ok(value.clone())
+}
+
+pub(super) fn map(value: &Value, max: usize) -> Checked {
+    let Value::Object(map) = value else { return wrong_type("an object") };
+    if map.len() > max {
+        return Err(("LIMIT_EXCEEDED", format!("must have at most {max} entries, has {}", map.len())));
+    }
+    if let Some(key) = map.keys().find(|key| key.is_empty() || key.chars().count() > LABEL_CHARS_MAX) {
+        return Err(("INVALID_VALUE", format!("`{}` is no name", shown(key))));
+    }
+    json(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Kind;
+    use super::*;
+
+    fn check(kind: Kind, value: Value, expected: Result<Value, (&str, &str)>) {
+        let mut errors = Vec::new();
+        let got = kind.check(&value, "/f", &mut errors);
+        match expected {
+            Ok(expected) => assert!(errors.is_empty() && got == expected, "{value} {got} {errors:?}"),
+            Err((at, code)) => {
+                assert!(errors.iter().any(|e| e.field == at && e.code == code), "{value} {errors:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn plain_kinds() {
+        check(Kind::Word(&["a", "b"]), json!("a"), Ok(json!("a")));
+        check(Kind::Word(&["a", "b"]), json!("c"), Err(("/f", "INVALID_VALUE")));
+        let int = Kind::Int { min: 0, max: 10 };
+        check(int, json!(7.0), Ok(json!(7)));
+        check(int, json!(11), Err(("/f", "OUT_OF_RANGE")));
+        check(int, json!(1e300), Err(("/f", "OUT_OF_RANGE")));
+        check(int, json!(1.5), Err(("/f", "INVALID_TYPE")));
+        check(int, json!("7"), Err(("/f", "INVALID_TYPE")));
+        check(Kind::Number { min: 0.0, max: 1.0 }, json!(1.5), Err(("/f", "OUT_OF_RANGE")));
+        check(Kind::Slug, json!("a-b_c.1"), Ok(json!("a-b_c.1")));
+        for wrong in ["A", "-a", "a b", "é"] {
+            check(Kind::Slug, json!(wrong), Err(("/f", "PATTERN")));
+        }
+        check(Kind::Map { max: 1 }, json!({"a": 1, "b": 2}), Err(("/f", "LIMIT_EXCEEDED")));
+        check(Kind::Json, json!("x".repeat(70_000)), Err(("/f", "TOO_LONG")));
+        check(Kind::Condition, json!({"any": []}), Err(("/f/any", "REQUIRED")));
+    }
+
+    #[test]
+    fn durations() {
+        for (text, ms) in [("24h", 86_400_000), ("1d12h", 129_600_000), ("500ms", 500), ("0", 0), ("0s", 0)] {
+            assert_eq!(duration_ms(text), Some(ms), "{text}");
+        }
+        for wrong in ["", "h", "1", "1h1d", "1h1h", "-1h", "1.5h", "99999999999999999999h", "9999999999999999999y"] {
+            assert_eq!(duration_ms(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn objects() {
+        const FIELDS: &[Field] =
+            &[Field::required("a", Kind::Int { min: 0, max: 9 }), Field::open("b", Kind::Word(&["x", "y"]), "\"x\"")];
+        let list = Kind::List { of: FIELDS, max: 2 };
+        check(Kind::Object(FIELDS), json!({"a": 1}), Ok(json!({"a": 1, "b": "x"})));
+        check(Kind::Object(FIELDS), json!({"b": null}), Err(("/f/a", "REQUIRED")));
+        check(Kind::Object(FIELDS), json!({"a": 1, "c/d": 1}), Err(("/f/c~1d", "UNKNOWN_FIELD")));
+        check(list, json!([{"a": 1}, {"a": 2, "b": "z"}]), Err(("/f/1/b", "INVALID_VALUE")));
+        check(list, json!([{"a": 1}, {"a": 1}, {"a": 1}]), Err(("/f", "LIMIT_EXCEEDED")));
+        check(list, json!([7]), Err(("/f/0", "INVALID_TYPE")));
+    }
+}
