@@ -4,6 +4,7 @@
 
 pub(crate) mod fields;
 mod http;
+mod show;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +17,7 @@ use crate::yaml::{self, Fields, Kind, Node, pointer};
 
 pub use fields::{FieldDef, OptionValue, Options, Schema, Shape};
 pub(crate) use http::{HTTP, TLS};
+pub use show::{json_of, shown};
 
 /// A receiver: who is told, and by what.
 #[derive(Debug, Clone, PartialEq)]

@@ -36,6 +36,8 @@ pub(crate) const FAMILIES: &[Family] = &[
     reads("logs", "/select/"),
     writes("spans_write", "/api/v2/spans"),
     writes("spans_write", "/zipkin/api/v2/spans"),
+    writes("alerts", "/api/v2/alert"),
+    writes("alerts", "/api/v2/silence"),
     reads("traces", "/traces"),
     reads("traces", "/platform-api/traces"),
     reads("traces", "/api/"),

@@ -11,6 +11,7 @@
 
 mod access_log;
 pub mod admin;
+mod alerts_api;
 pub mod answers;
 mod around;
 pub mod bodies;
@@ -40,6 +41,7 @@ mod read_api;
 mod request;
 mod rights;
 pub mod router;
+mod rules_api;
 pub mod serve;
 mod server_api;
 mod span_metrics;

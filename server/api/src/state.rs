@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
+use quiver_alertd::Alertd;
 use quiver_auth::Identity;
 use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
 use quiver_logsql::LogsqlEngine;
@@ -108,6 +109,8 @@ pub struct AppState {
     pub metrics: Arc<ApiMetrics>,
     /// Accounts and rights; none while access control is off.
     pub identities: Option<Arc<Identities>>,
+    /// Rules, alerts, notifications.
+    pub alertd: Arc<Alertd>,
     /// Set when the server begins to stop: `/health/ready` answers 503 from then on.
     pub stopping: AtomicBool,
     /// Own figures of the process, in the exposition format; given by the binary.

@@ -180,6 +180,12 @@ struct ServeArgs {
     /// Access control [default: off]; on: accounts, tokens and rights, see docs/identity.md.
     #[arg(long, value_name = "on|off")]
     rbac: Option<String>,
+    /// Rule files of Prometheus or vmalert to evaluate; may be given more than once, with `*`.
+    #[arg(long, value_name = "FILE")]
+    rules: Vec<String>,
+    /// Alertmanager configuration that says who is told of alerts.
+    #[arg(long, value_name = "FILE")]
+    alert_policy: Option<String>,
     /// Listen on other than loopback addresses without access control (containers).
     #[arg(long)]
     rbac_off_on_network: bool,
@@ -195,10 +201,15 @@ impl ServeArgs {
             ("otlp.grpc_listen", &self.otlp_grpc),
             ("store.retention", &self.retention),
             ("rbac.mode", &self.rbac),
+            ("alerting.policy", &self.alert_policy),
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name, value.clone()?)))
         .collect();
+        if !self.rules.is_empty() {
+            // A list in the notation of the settings file.
+            flags.push(("alerting.rules", serde_json::json!(self.rules).to_string()));
+        }
         let environment: Vec<_> = std::env::vars().filter(|(name, _)| name != "QUIVER_CONFIG").collect();
         if self.rbac_off_on_network {
             flags.push(("http.rbac_off_on_network", "true".to_owned()));
@@ -359,7 +370,7 @@ fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
                 tracing::info!("ready");
                 notify::tell(notify::State::Ready);
                 let load = move || args.load().map_err(|e| Error::invalid(e.to_string()));
-                let reloading = Reloading::new(load, Arc::clone(&app.live), filter);
+                let reloading = Reloading::new(load, Arc::clone(&app.live), filter, Arc::clone(&app.alertd));
                 app.reloader.set(move || reloading.reload());
                 tokio::spawn(reload_on_signal(hangup, Arc::clone(app)));
                 if with_demo {

@@ -1,7 +1,7 @@
 //! `quiver rules`: checks rule files and runs promtool's unit tests with the engines that the server runs.
 
 mod bench;
-mod files;
+pub(crate) mod files;
 mod languages;
 
 use std::path::{Path, PathBuf};

@@ -185,7 +185,7 @@ impl Bound {
             settings.http.listen = self.addresses.http.to_string();
         }
         let built = tokio::select! {
-            built = wiring::build(&settings, clock) => built,
+            built = wiring::build_at(&settings, clock, Some(self.addresses.http)) => built,
             () = stop.cancelled() => return Ok(()),
         };
         let app = match built {
@@ -201,6 +201,7 @@ impl Bound {
         if let Some(identities) = &app.identities {
             tokio::spawn(Arc::clone(identities).follow(serving.clone()));
         }
+        app.alertd.start(&serving);
         opened(&app);
         let lost = tokio::select! {
             () = stop.cancelled() => None,

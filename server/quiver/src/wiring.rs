@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -28,7 +29,7 @@ use quiver_types::tables::{logs, metric_metadata, metrics, spans};
 use quiver_types::{Access, Clock, Error, ReadStats, Result, SelectedSeries, SeriesSource};
 
 use crate::settings::{self, Settings, Span};
-use crate::{identity, memory, process};
+use crate::{alerting, identity, memory, process};
 
 /// Version of the product.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -254,6 +255,18 @@ pub fn promql_beside(app: &AppState, settings: PromqlSettings) -> PromqlEngine {
 /// # Errors
 /// Those of the store (locked directory, newer formats, other installation, …) and of the engine.
 pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<AppState>> {
+    build_at(settings, clock, None).await
+}
+
+/// The same for a server that listens at an address: links in messages lead there.
+///
+/// # Errors
+/// Those of [`build`].
+pub async fn build_at(
+    settings: &Settings,
+    clock: Arc<dyn Clock>,
+    address: Option<SocketAddr>,
+) -> Result<Arc<AppState>> {
     let store_settings = store_settings(settings);
     let live = live_settings(settings, store_settings.memory_limit_bytes / 4)?;
     let (memory, pressure) = (store_settings.memory_limit_bytes, Arc::clone(&store_settings.pressure));
@@ -294,14 +307,25 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
         "on" => Some(identity::open(settings, Arc::clone(&clock)).await?),
         _ => None,
     };
+    let (promql, logsql) = (Arc::new(promql), Arc::new(logsql));
+    let engines = alerting::StoreEngines {
+        promql: Arc::clone(&promql),
+        logsql: Arc::clone(&logsql),
+        engine: Arc::clone(&engine),
+        store: Arc::clone(&store),
+        live: Arc::clone(&live),
+        clock: Arc::clone(&clock),
+        results_max: settings.alerting.results_max,
+    };
+    let alertd = alerting::open(settings, address, engines, Arc::clone(&clock)).await?;
     let delta_idle_ms = span(settings.otlp.delta_idle).as_millis() as i64;
     Ok(Arc::new(AppState {
         store,
         source,
         engine,
         traces,
-        promql: Arc::new(promql),
-        logsql: Arc::new(logsql),
+        promql,
+        logsql,
         started_ms: clock.now_ms(),
         clock,
         delta: Mutex::new(DeltaState::new(settings.otlp.delta_memory.0 as usize, delta_idle_ms)),
@@ -314,6 +338,7 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
         places: Places::new(settings.ingest.imports_max, settings.query.remote_reads_max),
         metrics,
         identities,
+        alertd,
         stopping: false.into(),
         process_metrics: process::write_metrics,
     }))
