@@ -2,6 +2,7 @@
 
 mod admin;
 mod admin_guard;
+mod alerting;
 mod backup;
 mod bad_input;
 mod bombs;

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 
 pub use call::{Call, Judged};
 pub use files::Files;
+pub(crate) use kinds::unsupported;
 
 use crate::deliver::client::Clients;
 use crate::egress::Egress;
@@ -174,8 +175,14 @@ impl Sender {
         files: &Files,
     ) -> Result<Option<u16>, Failure> {
         let options = &integration.options;
-        let call = kinds::call(message, integration, files)?;
-        let sending = self.clients.send(&call, options.object("http_config"), files);
+        let calls = kinds::calls(message, integration, files)?;
+        let sending = async {
+            let mut status = 0;
+            for call in &calls {
+                status = self.clients.send(call, options.object("http_config"), files).await?;
+            }
+            Ok::<_, Failure>(status)
+        };
         match options.duration_ns("timeout").filter(|ns| *ns > 0) {
             None => sending.await.map(Some),
             Some(ns) => {

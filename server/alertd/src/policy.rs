@@ -4,6 +4,8 @@ use quiver_alerting::config::{self, Config};
 use quiver_alerting::template::{Templates, default_templates};
 use quiver_alerting::yaml;
 
+use crate::deliver::unsupported;
+
 /// A policy.
 #[derive(Debug, Clone)]
 pub struct Policy {
@@ -31,8 +33,8 @@ impl Policy {
         let unsupported: Vec<String> = config
             .receivers
             .iter()
-            .flat_map(|r| r.integrations.iter().filter(|i| !i.kind.is_delivered).map(move |i| (r, i)))
-            .map(|(r, i)| format!("receiver `{}`: {} is not supported", r.name, i.kind.field))
+            .flat_map(|r| r.integrations.iter().filter_map(unsupported).map(move |why| (r, why)))
+            .map(|(r, why)| format!("receiver `{}`: {why}", r.name))
             .collect();
         if !unsupported.is_empty() {
             return Err(unsupported);

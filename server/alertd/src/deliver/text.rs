@@ -106,23 +106,6 @@ pub(super) fn cut_chars(text: &str, max: usize) -> String {
     text.chars().take(max - 1).chain(['…']).collect()
 }
 
-/// Cuts a text to so many bytes, at a character; where it is cut it ends in `…`.
-pub(super) fn cut_bytes(text: &str, max: usize) -> String {
-    const END: &str = "…";
-    if text.len() <= max {
-        return text.to_owned();
-    }
-    if max < END.len() {
-        // Alertmanager fills such small room with dots.
-        return ".".repeat(max);
-    }
-    let mut end = max - END.len();
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}{END}", &text[..end])
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::tests::told;
@@ -131,7 +114,6 @@ mod tests {
     #[test]
     fn cut() {
         assert_eq!([cut_chars("abcdef", 6), cut_chars("abcdef", 5), cut_chars("äöü!", 3)], ["abcdef", "abcd…", "äöü"]);
-        assert_eq!([cut_bytes("abcdef", 6), cut_bytes("abcdef", 5), cut_bytes("aäöü", 5)], ["abcdef", "ab…", "a…"]);
     }
 
     #[test]

@@ -147,6 +147,12 @@ pub(super) async fn set(State(state): State<Arc<AppState>>, request: Request) ->
     let done = async {
         let (_, body) = body_of(&state, request).await?;
         let silence = read(&body)?;
+        if silence.ends_at <= silence.starts_at {
+            return Err(Error::invalid("failed to create silence: start time must be before end time"));
+        }
+        if silence.ends_at < state.alertd.router.now() {
+            return Err(Error::invalid("failed to create silence: end time can't be in the past"));
+        }
         let access = state.identity().rights.access(Right::Operate, Domain::Alerts);
         let id = silence.id.clone();
         if !id.is_empty() {

@@ -6,7 +6,7 @@ use quiver_alerting::receivers::Integration;
 use super::super::text::Texts;
 use super::super::{Call, Failure, Files, Message};
 
-pub(super) fn call(message: &Message, integration: &Integration, files: &Files) -> Result<Call, Failure> {
+pub(super) fn calls(message: &Message, integration: &Integration, files: &Files) -> Result<Vec<Call>, Failure> {
     let options = &integration.options;
     let max = usize::try_from(options.integer("max_alerts")).unwrap_or(0);
     let texts = Texts::new(message, max);
@@ -21,7 +21,7 @@ pub(super) fn call(message: &Message, integration: &Integration, files: &Files) 
     };
     let mut call = Call::of(url, (body + "\n").into_bytes(), "application/json");
     call.headers.push(("x-quiver-instance", message.instance.clone()));
-    Ok(call)
+    Ok(vec![call])
 }
 
 fn envelope(texts: &Texts<'_>, group_key: &str, truncated: usize) -> String {
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     fn body(message: &Message, yaml: &str) -> Value {
-        let call = call(message, &integration("webhook", yaml), &Files::default()).unwrap();
+        let call = calls(message, &integration("webhook", yaml), &Files::default()).unwrap().remove(0);
         serde_json::from_slice(&call.body).unwrap()
     }
 
@@ -74,8 +74,8 @@ mod tests {
         assert_eq!((&shown["truncatedAlerts"], &shown["status"]), (&json!(1), &json!("resolved")));
         let shown = body(&message, "{url: 'http://h/', payload: {text: '{{ .Status }}', n: '{{ len .Alerts }}'}}");
         assert_eq!(shown, json!({"text": "firing", "n": 2}));
-        let call =
-            call(&message, &integration("webhook", "{url: 'http://h/{{ .Status }}'}"), &Files::default()).unwrap();
+        let yaml = "{url: 'http://h/{{ .Status }}'}";
+        let call = calls(&message, &integration("webhook", yaml), &Files::default()).unwrap().remove(0);
         assert_eq!(call.url, "http://h/firing");
     }
 }
