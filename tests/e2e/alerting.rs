@@ -147,7 +147,10 @@ async fn rules_fire_and_a_webhook_is_told() {
 
     let told = sink.until("that the shop is down", is("ShopDown", "firing")).await;
     let alert = &told["alerts"][0];
-    assert_eq!((&told["version"], &told["receiver"], &told["routeLabels"]), (&json!("4"), &json!("hook"), &json!({"tier": "one"})));
+    assert_eq!(
+        (&told["version"], &told["receiver"], &told["routeLabels"]),
+        (&json!("4"), &json!("hook"), &json!({"tier": "one"}))
+    );
     assert_eq!(told["groupKey"], "{}/{alertname=~\"ShopDown|Posted|Errors\"}:{alertname=\"ShopDown\"}");
     assert_eq!(told["notification_reason"], "first notification");
     let labels = json!({"alertname": "ShopDown", "severity": "page", "team": "web", "dc": "north"});
@@ -167,17 +170,27 @@ async fn rules_fire_and_a_webhook_is_told() {
     let groups = server.get("/metrics-api/api/v1/rules").await.json()["data"]["groups"].clone();
     let shop = groups.as_array().and_then(|g| g.iter().find(|g| g["name"] == "shop")).expect("the group");
     assert_eq!((&shop["file"], &shop["interval"]), (&json!(rules), &json!(1)));
-    let kinds: Vec<_> = (0..3).map(|i| (shop["rules"][i]["type"].clone(), shop["rules"][i]["health"].clone())).collect();
-    assert_eq!(kinds, [("recording", "ok"), ("alerting", "ok"), ("alerting", "err")].map(|(a, b)| (json!(a), json!(b))));
+    let kinds: Vec<_> =
+        (0..3).map(|i| (shop["rules"][i]["type"].clone(), shop["rules"][i]["health"].clone())).collect();
+    assert_eq!(
+        kinds,
+        [("recording", "ok"), ("alerting", "ok"), ("alerting", "err")].map(|(a, b)| (json!(a), json!(b)))
+    );
     assert_eq!(shop["rules"][1]["state"], "firing");
     assert_eq!(shop["rules"][1]["alerts"][0]["value"], "0e+00");
     let filtered = [("type", "alert"), ("rule_name[]", "ShopDown"), ("exclude_alerts", "true")];
     let filtered = server.get_with("/metrics-api/api/v1/rules", &filtered).await.json()["data"]["groups"].clone();
-    assert_eq!((filtered[0]["rules"].as_array().map(Vec::len), &filtered[0]["rules"][0]["alerts"]), (Some(1), &json!([])));
+    assert_eq!(
+        (filtered[0]["rules"].as_array().map(Vec::len), &filtered[0]["rules"][0]["alerts"]),
+        (Some(1), &json!([]))
+    );
     let page = server.get("/metrics-api/api/v1/rules?group_limit=1").await.json()["data"].clone();
     let next = page["groupNextToken"].as_str().expect("a token").to_owned();
     let page = server.get(&format!("/metrics-api/api/v1/rules?group_limit=1&group_next_token={next}")).await.json();
-    assert_eq!((page["data"]["groups"][0]["name"].clone(), page["data"]["groupNextToken"].clone()), (json!("shop"), Value::Null));
+    assert_eq!(
+        (page["data"]["groups"][0]["name"].clone(), page["data"]["groupNextToken"].clone()),
+        (json!("shop"), Value::Null)
+    );
     let alerts = server.get("/metrics-api/api/v1/alerts").await.json()["data"]["alerts"].clone();
     assert_eq!((alerts.as_array().map(Vec::len), &alerts[0]["state"]), (Some(1), &json!("firing")));
 
@@ -186,11 +199,17 @@ async fn rules_fire_and_a_webhook_is_told() {
     let lines = line("cart") + &line("cart") + &line("pay");
     server.post("/insert/jsonline?_stream_fields=app", &[], lines.into_bytes()).await;
     let told = sink.until("errors in logs", is("Errors", "firing")).await;
-    assert_eq!(told["alerts"][0]["labels"], json!({"alertname": "Errors", "app": "cart", "stats_result": "n", "dc": "north"}));
+    assert_eq!(
+        told["alerts"][0]["labels"],
+        json!({"alertname": "Errors", "app": "cart", "stats_result": "n", "dc": "north"})
+    );
 
     sample(&server, 1.0).await;
     let told = sink.until("that the shop is up", is("ShopDown", "resolved")).await;
-    assert_eq!((&told["notification_reason"], &told["alerts"][0]["status"]), (&json!("all alerts resolved"), &json!("resolved")));
+    assert_eq!(
+        (&told["notification_reason"], &told["alerts"][0]["status"]),
+        (&json!("all alerts resolved"), &json!("resolved"))
+    );
     let metrics = server.get("/metrics").await.text();
     for line in ["quiver_notifications_total{integration=\"webhook\"}", "quiver_rule_group_evaluations_total"] {
         assert!(metrics.contains(line), "{line}");
@@ -222,7 +241,9 @@ async fn posted_alerts_outlive_kills_and_are_silenced() {
     let send = async |server: &Server, path: &str, body: &str| {
         server.post(path, &[("content-type", "application/json")], body.as_bytes().to_vec()).await
     };
-    let posted = |n: &str| format!("[{{\"labels\":{{\"alertname\":\"Posted\",\"n\":\"{n}\"}},\"annotations\":{{\"a\":\"b\"}}}}]");
+    let posted = |n: &str| {
+        format!("[{{\"labels\":{{\"alertname\":\"Posted\",\"n\":\"{n}\"}},\"annotations\":{{\"a\":\"b\"}}}}]")
+    };
     let answer = send(&server, "/api/v2/alerts", &posted("1")).await;
     assert_eq!((answer.status, answer.body.len()), (200, 0), "{}", answer.text());
     server.kill();
@@ -250,7 +271,10 @@ async fn posted_alerts_outlive_kills_and_are_silenced() {
     let rows = server.get("/api/v2/alerts?active=false").await.json();
     assert_eq!((rows.as_array().map(Vec::len), &rows[0]["status"]["silencedBy"]), (Some(1), &json!([id])));
     let groups = server.get("/api/v2/alerts/groups?filter=n%3D%221%22").await.json();
-    assert_eq!((&groups[0]["receiver"]["name"], groups[0]["alerts"].as_array().map(Vec::len)), (&json!("hook"), Some(1)));
+    assert_eq!(
+        (&groups[0]["receiver"]["name"], groups[0]["alerts"].as_array().map(Vec::len)),
+        (&json!("hook"), Some(1))
+    );
     assert_eq!(server.get("/api/v2/silences?expired=false").await.json()[0]["status"]["state"], "active");
     assert_eq!(server.send("DELETE", &format!("/api/v2/silence/{id}"), &[], vec![]).await.status, 200);
     assert_eq!(server.get(&format!("/api/v2/silence/{id}")).await.json()["status"]["state"], "expired");
@@ -261,7 +285,8 @@ async fn posted_alerts_outlive_kills_and_are_silenced() {
     assert_eq!(first, 1, "{:#?}", sink.told());
 
     // An Alertmanager as sender, and what it takes back.
-    let envelope = json!({"receiver": "x", "status": "resolved", "alerts": [{"labels": {"alertname": "Posted", "n": "1"}}]});
+    let envelope =
+        json!({"receiver": "x", "status": "resolved", "alerts": [{"labels": {"alertname": "Posted", "n": "1"}}]});
     assert_eq!(send(&server, "/api/v2/alertprocess", &envelope.to_string()).await.status, 200);
     sink.until("an end", |told| told["notification_reason"] == "some alerts resolved").await;
     let check = async |path: &str, body: &str, status: u16, part: &str| {
@@ -294,5 +319,59 @@ async fn nothing_goes_where_egress_does_not_let_it() {
     })
     .await;
     assert!(sink.told().is_empty());
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_rule_and_a_policy_would_do() {
+    let (dir, sink) = (tempfile::tempdir().expect("a folder"), Sink::open().await);
+    let policy = write(&dir.path().join("policy.yml"), &policy(&sink.address));
+    let options =
+        Options::default().args(&["--alert-policy", &policy]).env("QUIVER_EGRESS__ALLOW", "[\"127.0.0.0/8\"]");
+    let server = Server::start(&dir.path().join("data"), &options).await;
+    sample(&server, 0.0).await;
+    let ask = async |path: &str, body: Value| {
+        let headers = [("content-type", "application/json")];
+        let answer = server.post(&format!("/rulesapi/{path}"), &headers, body.to_string().into_bytes()).await;
+        (answer.status, answer.json())
+    };
+    let rule = json!({"alert": "A", "expr": "shop_up == 0", "for": "1m", "severity": "page", "annotations": {"s": "{{ $value }}"}});
+    let (status, one) = ask("rules/test", json!({"rule": rule})).await;
+    let labels = json!({"alertname": "A", "instance": "a", "severity": "page"});
+    let expected = json!([{"labels": labels, "value": 0.0, "state": "pending", "annotations": {"s": "0"}}]);
+    assert_eq!((status, &one["series"]), (200, &expected), "{one}");
+    let now = now_ms() / 1000;
+    let (_, many) = ask("rules/test", json!({"rule": rule, "start": now, "end": now + 120, "step": "30s"})).await;
+    let states: Vec<&Value> = many["series"][0]["points"].as_array().expect("points").iter().map(|p| &p[2]).collect();
+    assert_eq!(states, ["pending", "pending", "firing", "firing", "firing"]);
+    let (status, told) = ask("rules/test", json!({"rule": {"alert": "A", "expr": "up =="}})).await;
+    assert_eq!((status, &told["errors"][0]["code"]), (422, &json!("INVALID_EXPR")), "{told}");
+    let (status, recorded) = ask("rules/test", json!({"rule": {"record": "r", "expr": "shop_up + 1"}})).await;
+    assert_eq!((status, &recorded["series"][0]["value"]), (200, &json!(1.0)), "{recorded}");
+    assert_eq!(server.query("r", now as f64 + 1.0).await["result"], json!([]), "nothing is stored");
+
+    let (status, routes) = ask("rulepolicy/routes/test", json!({"labels": {"alertname": "Posted"}})).await;
+    let found = &routes["matches"][0];
+    assert_eq!((status, &found["receiver"], &found["routeId"]), (200, &json!("hook"), &json!("root/0")));
+    assert_eq!((&found["group_interval"], &found["group_by"]), (&json!("1s"), &json!(["alertname"])));
+    let text = "{{ template \"slack.default.title\" . }} {{ .Receiver }}";
+    let body = json!({"text": text, "alerts": [{"labels": {"alertname": "A"}}], "groupLabels": {"alertname": "A"}, "receiver": "r"});
+    let (status, shown) = ask("rulepolicy/templates/test", body).await;
+    assert_eq!((status, &shown["output"]), (200, &json!("[FIRING:1] A  r")), "{shown}");
+    let (status, told) = ask("rulepolicy/templates/test", json!({"text": "a\n{{ nope }}"})).await;
+    assert_eq!(
+        (status, &told["code"], &told["errors"][0]["line"]),
+        (422, &json!("INVALID_TEMPLATE"), &json!(2)),
+        "{told}"
+    );
+
+    let (status, results) = ask("rulepolicy/receivers/test", json!({"receiver": "hook"})).await;
+    let result = &results["results"][0];
+    assert_eq!((status, &result["ok"], &result["httpStatus"]), (200, &json!(true), &json!(200)), "{results}");
+    sink.until("a test", |told| told["alerts"][0]["labels"]["alertname"] == "TestAlert").await;
+    let own = json!({"receiver": {"name": "x", "webhook_configs": [{"url": "http://169.254.169.254/"}]}});
+    let (_, results) = ask("rulepolicy/receivers/test", own).await;
+    let error = results["results"][0]["error"].as_str().expect("a refusal");
+    assert!(error.contains("egress refused"), "{error}");
     assert_eq!(server.stop(), Some(0));
 }

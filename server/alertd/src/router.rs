@@ -18,6 +18,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use quiver_alerting::dispatch::{Alert, Dispatcher, NotificationLog};
+use quiver_alerting::receivers::Integration;
 use quiver_alerting::silences::Silences;
 use quiver_types::{Clock, Error, ErrorKind, Result};
 use tokio::sync::Notify;
@@ -26,9 +27,9 @@ use tokio_util::sync::CancellationToken;
 pub use intake::{AlertForm, Posted, posted};
 pub(crate) use records::{label_set, labels, texts};
 pub use silencing::SilenceError;
-pub use views::{AlertRow, AlertState, Asked, GroupRow, Shown};
+pub use views::{AlertRow, AlertState, Asked, GroupRow, RouteMatch, Shown};
 
-use crate::deliver::{Files, Sender};
+use crate::deliver::{Failure, Files, Message, Sender};
 use crate::kept::{Change, Kept, Kind};
 use crate::metrics::AlertMetrics;
 use crate::policy::Policy;
@@ -73,6 +74,8 @@ pub struct Router {
 }
 
 const MS: i64 = 1_000_000;
+/// Longest test of a receiver.
+const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often what is old is forgotten.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
 /// How often timers are kept.
@@ -167,6 +170,16 @@ impl Router {
         self.policy.store(Arc::new(policy));
         drop(state);
         self.wake.notify_one();
+    }
+
+    /// Sends one message for a test: one attempt, nothing is noted.
+    ///
+    /// # Errors
+    /// Why it was not taken.
+    pub async fn try_message(&self, message: &Message, integration: &Integration) -> Result<Option<u16>, Failure> {
+        let attempt = self.sender.attempt(message, integration, &self.files);
+        let late = |_| Failure::lasting(format!("no answer within {}s", TEST_TIMEOUT.as_secs()));
+        tokio::time::timeout(TEST_TIMEOUT, attempt).await.map_err(late)?
     }
 
     /// Takes alerts in; comes back when they are durable.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use quiver_alerting::rules::{Engine, Group, RuleGroup, Setting};
-use quiver_types::{Clock, Millis, Result};
+use quiver_types::{Access, Clock, Millis, Result};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -50,6 +50,8 @@ pub struct Asker {
     pub interval: Duration,
     /// Longest run of one query.
     pub timeout: Duration,
+    /// What its queries see.
+    pub access: Access,
 }
 
 /// Makes engines: queries with the rights and bounds of a group, and writing.
@@ -221,6 +223,11 @@ impl Rules {
     /// Gives all groups by file and name.
     pub fn views(&self) -> Vec<Arc<GroupView>> {
         self.slots.lock().values().map(|slot| slot.view.load_full()).collect()
+    }
+
+    /// Makes an engine for a group that does not run.
+    pub fn engine(&self, asker: &Asker) -> Box<dyn Engine + Send> {
+        self.engines.engine(asker)
     }
 
     /// Labels that are added to alerts when they are sent.

@@ -38,6 +38,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     writes("spans_write", "/zipkin/api/v2/spans"),
     writes("alerts", "/api/v2/alert"),
     writes("alerts", "/api/v2/silence"),
+    writes("alerting", "/rulesapi/"),
     reads("traces", "/traces"),
     reads("traces", "/platform-api/traces"),
     reads("traces", "/api/"),

@@ -46,6 +46,7 @@ const IN_TRACES: Need = Need::Has(Right::Ingest, Domain::Traces);
 const IN_ALERTS: Need = Need::Has(Right::Ingest, Domain::Alerts);
 const ALERTS: Need = Need::Has(Right::View, Domain::Alerts);
 const SILENCING: Need = Need::Has(Right::Operate, Domain::Alerts);
+const POLICY: Need = Need::Everywhere(Right::View, Domain::Alerting);
 const SYSTEM: Need = Need::Everywhere(Right::Admin, Domain::System);
 const RBAC_READ: Need = Need::Everywhere(Right::View, Domain::Rbac);
 const RBAC_WRITE: Need = Need::Everywhere(Right::Admin, Domain::Rbac);
@@ -90,6 +91,11 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/traces", TRACES),
     Row(By::Any, "/traces/**", TRACES),
     Row(By::Any, "/platform-api/traces/**", TRACES),
+    // Rules and policy.
+    Row(By::Any, "/rulesapi/rules/test", RULES),
+    Row(By::Any, "/rulesapi/rulepolicy/routes/test", POLICY),
+    Row(By::Any, "/rulesapi/rulepolicy/templates/test", POLICY),
+    Row(By::Any, "/rulesapi/rulepolicy/receivers/test", Need::Everywhere(Right::Operate, Domain::Alerting)),
     // Alerts, beside the traces' paths.
     Row(By::Get, "/api/v2/alerts", ALERTS),
     Row(By::Other, "/api/v2/alerts", IN_ALERTS),

@@ -2,7 +2,6 @@
 
 mod bench;
 pub(crate) mod files;
-mod languages;
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +10,7 @@ use quiver_alerting::unit_tests::{self, Outcome, TestFile};
 use tokio::runtime::Runtime;
 
 pub use bench::StoreBench;
-pub use languages::Languages;
+pub use quiver_api::languages::Languages;
 
 /// What came of checking a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -126,3 +126,21 @@ async fn ended_alerts_leave() {
     assert_eq!((groups.len(), groups[0].receiver.as_str(), groups[0].alerts.len()), (1, "b", 1));
     assert_eq!(router.alerts(&Asked { receiver: &|name| name == "a", ..asked }).len(), 0);
 }
+
+#[tokio::test]
+async fn routes_are_tried() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(TestClock(AtomicI64::new(1_000_000)));
+    let policy = "route: {receiver: a, routes: [{matchers: [x=1], continue: true}, {matchers: [y=1], receiver: b, \
+        group_by: [y], routes: [{matchers: [z=1], mute_time_intervals: [always]}]}]}\n\
+        receivers: [{name: a}, {name: b}]\ntime_intervals: [{name: always, time_intervals: [{}]}]\n";
+    let router = open(dir.path(), policy, &clock).await;
+    let tried = |pairs: &[(&str, &str)]| -> Vec<(String, String, usize)> {
+        let found = router.test_route(&LabelSet::from_pairs(pairs.iter().copied()), router.now());
+        found.into_iter().map(|m| (m.path.join(" "), m.options.receiver, m.muted.len())).collect()
+    };
+    let one = |path: &str, receiver: &str, muted| (path.to_owned(), receiver.to_owned(), muted);
+    assert_eq!(tried(&[]), [one("root", "a", 0)]);
+    assert_eq!(tried(&[("x", "1"), ("y", "1")]), [one("root root/0", "a", 0), one("root root/1", "b", 0)]);
+    assert_eq!(tried(&[("y", "1"), ("z", "1")]), [one("root root/1 root/1/0", "b", 1)]);
+}

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use quiver_alerting::dispatch::{Alert, Muting};
 use quiver_alerting::inhibit::Inhibitor;
 use quiver_alerting::labels::{compare, compare_alerts, fingerprint};
-use quiver_alerting::routes::Route;
+use quiver_alerting::routes::{Route, RouteOptions};
 use quiver_types::LabelSet;
 
 use super::Router;
@@ -169,5 +169,54 @@ impl Router {
         });
         out.sort_by(|a, b| compare(&a.labels, &b.labels).then_with(|| a.receiver.cmp(&b.receiver)));
         out
+    }
+}
+
+/// A route that an alert would take.
+#[derive(Debug, Clone)]
+pub struct RouteMatch {
+    /// Places from the root on: `root`, `root/0`, `root/0/2`.
+    pub path: Vec<String>,
+    /// Key of the group that it would be in.
+    pub group_key: String,
+    /// Options of the route.
+    pub options: RouteOptions,
+    /// Intervals that mute it at the time.
+    pub muted: Vec<String>,
+    /// Fingerprints of alerts that mute it.
+    pub inhibited_by: Vec<u64>,
+    /// Ids of silences over the time.
+    pub silenced_by: Vec<String>,
+}
+
+/// Finds the places of routes by their numbers.
+fn places(route: &Route, path: &[String], out: &mut BTreeMap<usize, Vec<String>>) {
+    out.insert(route.idx, path.to_vec());
+    for (i, child) in route.routes.iter().enumerate() {
+        let own = format!("{}/{i}", path.last().map_or("root", String::as_str));
+        places(child, &[path, &[own]].concat(), out);
+    }
+}
+
+impl Router {
+    /// Says which routes labels would take, and what would mute them at a time.
+    pub fn test_route(&self, labels: &LabelSet, at: i64) -> Vec<RouteMatch> {
+        self.with_muting(|muting, dispatcher, _| {
+            let mut paths = BTreeMap::new();
+            places(dispatcher.route(), &["root".to_owned()], &mut paths);
+            let silenced: Vec<String> =
+                muting.silences.silenced_by(labels, at).into_iter().map(str::to_owned).collect();
+            let inhibited: Vec<u64> = muting.inhibitor.inhibited_by(labels).into_iter().collect();
+            let matching = dispatcher.route().matching(labels).into_iter();
+            let found = matching.map(|route| RouteMatch {
+                path: paths.get(&route.idx).cloned().unwrap_or_default(),
+                group_key: route.group_key(&route.group_labels(labels)),
+                options: route.options.clone(),
+                muted: muting.muted_by(&route.options, at),
+                inhibited_by: inhibited.clone(),
+                silenced_by: silenced.clone(),
+            });
+            found.collect()
+        })
     }
 }

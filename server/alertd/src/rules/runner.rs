@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use quiver_alerting::dispatch::Alert;
 use quiver_alerting::rules::{ActiveAlert, AlertState, Group, Health, Rule, RuleGroup, Setting};
 use quiver_alerting::template::query_escape;
-use quiver_types::{Clock, LabelSet, Millis};
+use quiver_types::{Access, Clock, LabelSet, Millis};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -138,6 +138,8 @@ impl Runner {
             group: view.group.model.name.clone(),
             interval,
             timeout: interval.max(TIMEOUT_MIN),
+            // Rules of files are the operator's: they see everything.
+            access: Access::full(),
         };
         let engine = self.engines.engine(&asker);
         let setting = self.settings.setting.clone();

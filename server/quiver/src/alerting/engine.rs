@@ -14,7 +14,7 @@ use quiver_promql::{PromqlEngine, QueryOptions, QueryValue, StepResult};
 use quiver_query::{Asked, Limits, QueryContext, QueryEngine};
 use quiver_store::Store;
 use quiver_types::metrics::HistogramSample;
-use quiver_types::{Access, Clock, LabelSet, MetricsBatch, Millis};
+use quiver_types::{Clock, LabelSet, MetricsBatch, Millis};
 use tokio::runtime::Handle;
 
 /// What engines of rules are made of.
@@ -72,14 +72,13 @@ struct StoreEngine {
 const RESULT_LABEL: &str = "stats_result";
 
 impl StoreEngine {
-    /// Rules of files are the operator's: they see everything.
     fn context(&self, language: Language, expr: &str) -> QueryContext {
         let asked = Asked {
             language: if language == Language::Logsql { "logsql" } else { "promql" },
             caller: format!("rule group {}", self.asker.group),
             ..Asked::default()
         };
-        let ctx = QueryContext::asked(Access::full(), self.limits.clone(), asked.with_text(expr));
+        let ctx = QueryContext::asked(self.asker.access.clone(), self.limits.clone(), asked.with_text(expr));
         self.engine.begin(&ctx);
         ctx
     }

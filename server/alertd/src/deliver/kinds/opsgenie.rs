@@ -111,7 +111,8 @@ mod tests {
         let body = &made[0].2;
         assert_eq!((&body["tags"], &body["priority"]), (&json!(["a", "b"]), &json!("P1")));
         assert_eq!(body["details"], json!({"alertname": "High", "instance": "a", "x": "firing"}));
-        let teams = json!([{"name": "r", "type": "team"}, {"name": "s", "type": "team"}, {"username": "u", "type": "user"}]);
+        let teams =
+            json!([{"name": "r", "type": "team"}, {"name": "s", "type": "team"}, {"username": "u", "type": "user"}]);
         assert_eq!(body["responders"], teams);
         assert_eq!(made[1].2["message"], body["message"]);
         let closed = calls_of(&told(&[("a", false)]), yaml);

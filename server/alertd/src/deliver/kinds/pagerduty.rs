@@ -105,7 +105,9 @@ fn event_v2(
     out.insert("payload".to_owned(), payload.into());
     put(&mut out, "client", text("client")?);
     put(&mut out, "client_url", text("client_url")?);
-    for (list, needed, names) in [("images", "src", ["src", "alt", "href"].as_slice()), ("links", "href", &["href", "text"])] {
+    for (list, needed, names) in
+        [("images", "src", ["src", "alt", "href"].as_slice()), ("links", "href", &["href", "text"])]
+    {
         let mut shown = Vec::new();
         for own in options.objects(list) {
             let mut one = Map::new();
@@ -133,10 +135,16 @@ mod tests {
 
     #[test]
     fn events() {
-        let (url, v2) = event(&told(&[("a", true)]), "{routing_key: k, details: {x: '{{ .Status }}'}, links: [{href: 'http://l'}, {text: t}]}");
+        let (url, v2) = event(
+            &told(&[("a", true)]),
+            "{routing_key: k, details: {x: '{{ .Status }}'}, links: [{href: 'http://l'}, {text: t}]}",
+        );
         assert_eq!(url, "https://events.pagerduty.com/v2/enqueue");
         assert_eq!((&v2["routing_key"], &v2["event_action"]), (&json!("k"), &json!("trigger")));
-        assert_eq!((&v2["payload"]["summary"], &v2["payload"]["severity"]), (&json!("[FIRING:1] High (a)"), &json!("error")));
+        assert_eq!(
+            (&v2["payload"]["summary"], &v2["payload"]["severity"]),
+            (&json!("[FIRING:1] High (a)"), &json!("error"))
+        );
         assert_eq!((&v2["payload"]["source"], &v2["client"]), (&json!("Alertmanager"), &json!("Alertmanager")));
         let details = &v2["payload"]["custom_details"];
         assert_eq!((&details["x"], &details["num_firing"]), (&json!("firing"), &json!(1)));
@@ -145,7 +153,8 @@ mod tests {
         let (url, v1) = event(&told(&[("a", false)]), "{service_key: k}");
         assert_eq!((url.as_str(), &v1["event_type"], &v1["client"]), (V1_URL, &json!("resolve"), &Json::Null));
         assert_eq!(v1["incident_key"], v2["dedup_key"]);
-        let (_, large) = event(&told(&[("a", true)]), &format!("{{routing_key: k, details: {{x: {}}}}}", "y".repeat(EVENT_MAX)));
+        let (_, large) =
+            event(&told(&[("a", true)]), &format!("{{routing_key: k, details: {{x: {}}}}}", "y".repeat(EVENT_MAX)));
         assert!(large["payload"]["custom_details"]["error"].is_string());
     }
 }

@@ -108,7 +108,10 @@ mod tests {
             short_fields: true, actions: [{type: button, text: x, url: 'http://u'}]}";
         let calls = calls(&message, &integration("slack", yaml), &Files::default()).unwrap();
         let body: Json = serde_json::from_slice(&calls[0].body).unwrap();
-        assert_eq!((&body["channel"], &body["username"], &body["text"]), (&json!("#c"), &json!("Alertmanager"), &Json::Null));
+        assert_eq!(
+            (&body["channel"], &body["username"], &body["text"]),
+            (&json!("#c"), &json!("Alertmanager"), &Json::Null)
+        );
         let shown = &body["attachments"][0];
         assert_eq!(shown["color"], "danger");
         assert_eq!(shown["title"], "[FIRING:1] High (a)");

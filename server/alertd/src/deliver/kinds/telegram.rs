@@ -48,7 +48,8 @@ mod tests {
 
     #[test]
     fn bodies() {
-        let yaml = "{bot_token: t0k, chat_id: -5, message: '<b>{{ .Status }}</b>{{ \"<\" }}', disable_notifications: true}";
+        let yaml =
+            "{bot_token: t0k, chat_id: -5, message: '<b>{{ .Status }}</b>{{ \"<\" }}', disable_notifications: true}";
         let call = calls(&told(&[("a", true)]), &integration("telegram", yaml), &Files::default()).unwrap().remove(0);
         assert_eq!(call.url, "https://api.telegram.org/bott0k/sendMessage");
         let body: Json = serde_json::from_slice(&call.body).unwrap();
