@@ -3,6 +3,7 @@
 mod access_later;
 mod admin;
 mod admin_guard;
+mod alerting;
 mod backup;
 mod bad_input;
 mod bombs;

@@ -11,7 +11,7 @@ use crate::sources::{none, root};
 const LAYERS: &[&[&str]] = &[
     &["quiver-types"],
     &["quiver-ingest", "quiver-store", "quiver-query", "quiver-config", "quiver-auth", "quiver-alerting"],
-    &["quiver-promql", "quiver-logsql", "quiver-traces"],
+    &["quiver-promql", "quiver-logsql", "quiver-traces", "quiver-alertd"],
     &["quiver-api"],
     &["quiver"],
     &["quiver-tests", "quiver-benches"],
@@ -28,6 +28,8 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("quiver-ingest", "datafusion", "ingest knows no engine"),
     ("quiver-alerting", "datafusion", "alerting evaluates through a trait"),
     ("quiver-alerting", "tokio", "alerting is a state over a clock that is passed in"),
+    ("quiver-alertd", "datafusion", "rules evaluate through a trait"),
+    ("quiver-alertd", "axum", "only the API knows HTTP"),
     ("quiver-promql", "quiver-store", "languages meet the store in traits, wired by the binary"),
     ("quiver-promql", "quiver-ingest", "languages read, they do not write"),
     ("quiver-config", "datafusion", "configuration knows no engine"),

@@ -55,6 +55,19 @@ impl Options {
 }
 
 impl Query {
+    /// Says whether its rows are chosen by their time anywhere in its filter.
+    pub fn has_time_filter(&self) -> bool {
+        fn has(filter: &Filter) -> bool {
+            match filter {
+                Filter::And(inner) | Filter::Or(inner) => inner.iter().any(has),
+                Filter::Not(inner) => has(inner),
+                Filter::Time(_) => true,
+                _ => false,
+            }
+        }
+        has(&self.filter) || self.options.global_filter.as_deref().is_some_and(has)
+    }
+
     /// The one field that each row of the answer has, if the pipes say so: what `in(query)` compares with.
     pub fn output_field(&self) -> Option<&str> {
         self.pipes.iter().rev().find_map(|pipe| match pipe {

@@ -4,6 +4,7 @@
 
 pub(crate) mod fields;
 mod http;
+mod show;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +17,7 @@ use crate::yaml::{self, Fields, Kind, Node, pointer};
 
 pub use fields::{FieldDef, OptionValue, Options, Schema, Shape};
 pub(crate) use http::{HTTP, TLS};
+pub use show::{json_of, shown};
 
 /// A receiver: who is told, and by what.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,18 +66,31 @@ impl Config {
         if let Some(second) = documents.first() {
             return Err(second.problem("", Code::Malformed, "a configuration is one document").into());
         }
-        Self::read(&node)
+        Self::read(&node, None)
     }
 
-    /// Reads a configuration from its tree.
+    /// Reads a configuration that inherits globals where it has none of its own.
     ///
     /// # Errors
     /// Everything that is wrong, each with its place.
-    pub fn read(node: &Node) -> Result<Self, Problems> {
+    pub fn load_with(text: &str, global: &Options) -> Result<Self, Problems> {
+        let documents = yaml::read(text)?;
+        let empty = Node { place: crate::problem::Place { line: 1, column: 1 }, kind: Kind::Null };
+        Self::read(documents.first().unwrap_or(&empty), Some(global))
+    }
+
+    /// Reads a configuration from its tree; `inherited` are the globals where it has none.
+    ///
+    /// # Errors
+    /// Everything that is wrong, each with its place.
+    pub fn read(node: &Node, inherited: Option<&Options>) -> Result<Self, Problems> {
         let mut problems = Problems::default();
         let mut warnings = Vec::new();
         let Some(mut fields) = Fields::new(node, "", &mut problems) else { return Err(problems) };
-        let global = receivers::global(fields.some("global"), "/global", &mut problems);
+        let global = match (fields.some("global"), inherited) {
+            (None, Some(inherited)) => inherited.clone(),
+            (own, _) => receivers::global(own, "/global", &mut problems),
+        };
         let route_node = fields.some("route");
         let route = match route_node {
             Some(node) => RouteConfig::read(node, "/route", &mut warnings, &mut problems),

@@ -11,7 +11,7 @@ mod message;
 mod stages;
 
 pub use alert::Alert;
-pub use groups::{Dispatcher, Flush};
+pub use groups::{Dispatcher, Flush, GroupView};
 pub use log::{Decision, Entry, LogKey, NotificationLog, Reason};
 pub use message::message;
 pub use stages::{Muted, Muting, Passed};

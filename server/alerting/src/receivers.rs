@@ -125,7 +125,7 @@ const fn with_default(name: &'static str, shape: Shape, default: &'static str) -
 }
 
 /// `global`
-static GLOBAL: Schema = Schema {
+pub(crate) static GLOBAL: Schema = Schema {
     fields: &[
         with_default("resolve_timeout", Shape::Duration, "5m"),
         field("http_config", Shape::Object(&HTTP)),

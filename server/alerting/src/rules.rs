@@ -11,6 +11,8 @@ mod model;
 mod read;
 mod restore;
 
+use std::time::Duration;
+
 use quiver_types::{Histogram, LabelSet, Millis};
 
 pub use alert::{ActiveAlert, AlertState};
@@ -64,4 +66,9 @@ pub trait Engine {
     /// # Errors
     /// The text of the error.
     fn write(&self, samples: &[Written]) -> Result<(), String>;
+
+    /// Time since some moment, by which it is told how long evaluations take; without a clock: none.
+    fn elapsed(&self) -> Duration {
+        Duration::ZERO
+    }
 }

@@ -6,11 +6,13 @@
 
 mod fields;
 mod read;
+mod write;
 
 use crate::problem::{Code, Place, Problem};
 
 pub use fields::Fields;
 pub use read::{DEPTH_MAX, NODES_MAX, read};
+pub use write::write;
 
 /// A value.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -119,6 +119,7 @@ pub fn exposition(state: &AppState) -> String {
     state.metrics.logs.write(&mut out);
     caches(state, &mut out);
     state.metrics.spans.write(&mut out);
+    state.alertd.metrics.write(&mut out);
     write_store(&mut out);
     out
 }

@@ -45,6 +45,10 @@ const RULES: Need = Need::Has(Right::View, Domain::Alerting);
 const IN_METRICS: Need = Need::Everywhere(Right::Ingest, Domain::Metrics);
 const IN_LOGS: Need = Need::Everywhere(Right::Ingest, Domain::Logs);
 const IN_TRACES: Need = Need::Has(Right::Ingest, Domain::Traces);
+const IN_ALERTS: Need = Need::Has(Right::Ingest, Domain::Alerts);
+const ALERTS: Need = Need::Has(Right::View, Domain::Alerts);
+const SILENCING: Need = Need::Has(Right::Operate, Domain::Alerts);
+const POLICY: Need = Need::Everywhere(Right::View, Domain::Alerting);
 const SYSTEM: Need = Need::Everywhere(Right::Admin, Domain::System);
 const RBAC_READ: Need = Need::Everywhere(Right::View, Domain::Rbac);
 const RBAC_WRITE: Need = Need::Everywhere(Right::Admin, Domain::Rbac);
@@ -96,6 +100,22 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/traces", TRACES),
     Row(By::Any, "/traces/**", TRACES),
     Row(By::Any, "/platform-api/traces/**", TRACES),
+    // Rules and policy.
+    Row(By::Any, "/rulesapi/rules/test", RULES),
+    Row(By::Any, "/rulesapi/rulepolicy/routes/test", POLICY),
+    Row(By::Any, "/rulesapi/rulepolicy/templates/test", POLICY),
+    Row(By::Any, "/rulesapi/rulepolicy/receivers/test", Need::Everywhere(Right::Operate, Domain::Alerting)),
+    // Alerts, beside the traces' paths.
+    Row(By::Get, "/api/v2/alerts", ALERTS),
+    Row(By::Other, "/api/v2/alerts", IN_ALERTS),
+    Row(By::Any, "/api/v2/alertprocess", IN_ALERTS),
+    Row(By::Any, "/api/v2/alerts/groups", ALERTS),
+    Row(By::Get, "/api/v2/silences", ALERTS),
+    Row(By::Other, "/api/v2/silences", SILENCING),
+    Row(By::Get, "/api/v2/silence/{id}", ALERTS),
+    Row(By::Other, "/api/v2/silence/{id}", SILENCING),
+    Row(By::Any, "/api/v2/status", RULES),
+    Row(By::Any, "/api/v2/receivers", RULES),
     Row(By::Any, "/api/**", TRACES),
     Row(By::Any, "/jaeger/api/**", TRACES),
     Row(By::Any, "/zipkin/api/**", TRACES),
@@ -254,6 +274,9 @@ mod tests {
         check(Method::GET, "/platform-api/rbac/users", Some(RBAC_READ));
         check(Method::HEAD, "/platform-api/rbac/users", Some(RBAC_READ));
         check(Method::PATCH, "/platform-api/rbac/users/{id}", Some(RBAC_WRITE));
+        check(Method::POST, "/api/v2/alerts", Some(IN_ALERTS));
+        check(Method::GET, "/api/v2/alerts", Some(ALERTS));
+        check(Method::DELETE, "/api/v2/silence/{id}", Some(SILENCING));
         check(Method::GET, "/what/comes", None);
         check(Method::GET, "/", None);
     }

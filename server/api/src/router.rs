@@ -21,9 +21,9 @@ use crate::around::around;
 use crate::error::plain;
 use crate::state::AppState;
 use crate::{
-    admin, config_api, exemplars_api, federate_api, grpc_api, import_api, ingest_api, labels_api, logs_api,
-    logs_ingest, metrics_api, otlp_grpc, partial, rbac_api, read_api, server_api, status_api, token_api, traces_api,
-    traces_compat, traces_ingest, tsdb_api,
+    admin, alerts_api, config_api, exemplars_api, federate_api, grpc_api, import_api, ingest_api, labels_api, logs_api,
+    logs_ingest, metrics_api, otlp_grpc, partial, policy_api, rbac_api, read_api, rules_api, rules_test_api,
+    server_api, status_api, token_api, traces_api, traces_compat, traces_ingest, tsdb_api,
 };
 
 /// The path of OTLP on its own port.
@@ -41,6 +41,7 @@ fn main_routes() -> Router<Arc<AppState>> {
         .merge(federate_api::routes())
         .merge(import_api::routes())
         .merge(read_api::routes())
+        .merge(rules_api::routes())
         .merge(server_api::routes())
         .merge(status_api::routes())
         .merge(tsdb_api::routes());
@@ -54,6 +55,9 @@ fn main_routes() -> Router<Arc<AppState>> {
         .merge(token_api::routes())
         .merge(rbac_api::routes())
         .merge(config_api::routes())
+        .merge(alerts_api::routes())
+        .merge(policy_api::routes())
+        .merge(rules_test_api::routes())
         .nest("/metrics-api", metrics)
         .merge(logs_api::routes());
     let mut paths: Vec<&str> = FORMATS.iter().flat_map(|f| f.paths).copied().collect();

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
+use quiver_alertd::Alertd;
 use quiver_auth::Identity;
 use quiver_config::Config;
 use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
@@ -114,6 +115,8 @@ pub struct AppState {
     pub effects: Arc<Effects>,
     /// Accounts and rights; none where access control is off and they cannot be opened.
     pub identities: Option<Arc<Identities>>,
+    /// Rules, alerts, notifications.
+    pub alertd: Arc<Alertd>,
     /// Set when the server begins to stop: `/health/ready` answers 503 from then on.
     pub stopping: AtomicBool,
     /// Own figures of the process, in the exposition format; given by the binary.

@@ -1,7 +1,7 @@
-//! What clients of Prometheus ask about the server itself: rules, alerts, targets.
+//! What clients of Prometheus ask about the server itself: targets.
 //!
 //! Quiver scrapes nothing and sends to no Alertmanager, so the lists of targets are empty by nature. Source: Prometheus
-//! 3.14 `web/api/v1/api.go` (`rules`, `alerts`, `targets`).
+//! 3.14 `web/api/v1/api.go` (`targets`).
 
 use std::sync::Arc;
 
@@ -15,22 +15,16 @@ use quiver_types::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
 use crate::encode::prometheus::{Envelope, error_response, success};
-use crate::labels_api::selectors;
 use crate::metrics::phases::Language;
 use crate::params::{Params, invalid};
 use crate::state::AppState;
 
 /// Routes of this family, below `/metrics-api`.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    Router::new()
-        .route("/api/v1/rules", get(rules))
-        .route("/api/v1/alerts", get(async || constant(json!({"alerts": []}))))
-        .route("/api/v1/targets", get(targets))
-        .route("/api/v1/targets/metadata", get(target_metadata))
-        .route(
-            "/api/v1/alertmanagers",
-            get(async || constant(json!({"activeAlertmanagers": [], "droppedAlertmanagers": []}))),
-        )
+    Router::new().route("/api/v1/targets", get(targets)).route("/api/v1/targets/metadata", get(target_metadata)).route(
+        "/api/v1/alertmanagers",
+        get(async || constant(json!({"activeAlertmanagers": [], "droppedAlertmanagers": []}))),
+    )
 }
 
 fn constant(data: Value) -> Response {
@@ -42,45 +36,6 @@ fn answer(data: Result<Value>, route: &str) -> Response {
         Ok(data) => success(&Envelope::default(), data.to_string().as_bytes()),
         Err(e) => error_response(&e, route),
     }
-}
-
-/// Rules come with alerting; until then there is no group, and parameters are checked all the same.
-async fn rules(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    let checked = async {
-        let params = Params::of(&state, request).await?;
-        check_selectors(&state, &params).await?;
-        if let Some(other) = params.get("type").filter(|t| !matches!(t.to_lowercase().as_str(), "alert" | "record")) {
-            return Err(invalid("type", &format!("not supported value {other:?}")));
-        }
-        if let Some(text) = params.get("exclude_alerts").map(str::to_lowercase)
-            && !matches!(text.as_str(), "1" | "t" | "true" | "0" | "f" | "false")
-        {
-            let text = format!("error converting exclude_alerts: strconv.ParseBool: parsing {text:?}: invalid syntax");
-            return Err(invalid("exclude_alerts", &text));
-        }
-        let token = params.get("group_next_token");
-        match params.get("group_limit").map(str::parse::<i64>) {
-            None if token.is_some() => {
-                let text = "group_limit needs to be present in order to paginate over the groups";
-                return Err(invalid("group_next_token", text));
-            }
-            Some(Err(_)) => return Err(invalid("group_limit", "group_limit needs to be a valid number")),
-            Some(Ok(n)) if n <= 0 => return Err(invalid("group_limit", "group_limit needs to be greater than 0")),
-            None | Some(Ok(_)) => {}
-        }
-        if let Some(token) = token {
-            let text = format!("invalid group_next_token '{token}'. were rule groups changed?");
-            return Err(invalid("group_next_token", &text));
-        }
-        Ok(json!({"groups": []}))
-    };
-    answer(checked.await, "/api/v1/rules")
-}
-
-async fn check_selectors(state: &AppState, params: &Params) -> Result<()> {
-    let ctx = state.context(Language::Series);
-    let (params, inner) = (params.clone(), ctx.clone());
-    state.engine.run(&ctx, async move { selectors(&params, &inner).map(drop) }).await
 }
 
 /// There is no target, so there is no metadata of any; parameters are checked all the same.

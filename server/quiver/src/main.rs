@@ -186,6 +186,12 @@ struct ServeArgs {
     /// Private key of that certificate (PEM).
     #[arg(long, value_name = "FILE")]
     tls_key: Option<String>,
+    /// Rule files of Prometheus or vmalert to evaluate; may be given more than once, with `*`.
+    #[arg(long, value_name = "FILE")]
+    rules: Vec<String>,
+    /// Alertmanager configuration that says who is told of alerts.
+    #[arg(long, value_name = "FILE")]
+    alert_policy: Option<String>,
     /// Listen on other than loopback addresses without access control (containers).
     #[arg(long)]
     rbac_off_on_network: bool,
@@ -203,10 +209,15 @@ impl ServeArgs {
             ("rbac.mode", &self.rbac),
             ("tls.certificate_file", &self.tls_cert),
             ("tls.key_file", &self.tls_key),
+            ("alerting.policy", &self.alert_policy),
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name, value.clone()?)))
         .collect();
+        if !self.rules.is_empty() {
+            // A list in the notation of the settings file.
+            flags.push(("alerting.rules", serde_json::json!(self.rules).to_string()));
+        }
         let environment: Vec<_> = std::env::vars().filter(|(name, _)| name != "QUIVER_CONFIG").collect();
         if self.rbac_off_on_network {
             flags.push(("http.rbac_off_on_network", "true".to_owned()));
@@ -365,7 +376,7 @@ fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
         let load = move || args.load().map_err(|e| Error::invalid(e.to_string()));
         bound
             .prepared(move |app| {
-                let reloading = Reloading::new(load, Arc::clone(&app.live), filter, tls);
+                let reloading = Reloading::new(load, Arc::clone(&app.live), filter, (tls, Arc::clone(&app.alertd)));
                 app.reloader.set(move || reloading.reload());
             })
             .run(Arc::new(SystemClock), stop, |app| {

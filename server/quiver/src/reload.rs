@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use quiver_alertd::Alertd;
 use quiver_api::Tls;
 use quiver_api::live::{LiveSettings, Reloaded};
 use quiver_types::{Error, Result};
 
+use crate::alerting;
 use crate::settings::Loaded;
 use crate::telemetry::LogFilter;
 use crate::wiring::live_settings;
@@ -25,6 +27,8 @@ const LIVE: &[(&str, &str)] = &[
     ("query", "series_max"),
     ("query", "bytes_max"),
     ("query", "slow"),
+    ("alerting", "rules"),
+    ("alerting", "policy"),
     ("log", "filter"),
     ("log", "access"),
 ];
@@ -40,6 +44,7 @@ pub struct Reloading {
     live: Arc<ArcSwap<LiveSettings>>,
     filter: LogFilter,
     tls: Option<Arc<Tls>>,
+    alertd: Arc<Alertd>,
     /// One at a time.
     turn: Mutex<()>,
 }
@@ -56,9 +61,9 @@ impl Reloading {
         load: impl Fn() -> Result<Loaded> + Send + Sync + 'static,
         live: Arc<ArcSwap<LiveSettings>>,
         filter: LogFilter,
-        tls: Option<Arc<Tls>>,
+        (tls, alertd): (Option<Arc<Tls>>, Arc<Alertd>),
     ) -> Self {
-        Self { load: Box::new(load), live, filter, tls, turn: Mutex::new(()) }
+        Self { load: Box::new(load), live, filter, tls, alertd, turn: Mutex::new(()) }
     }
 
     /// Reads all settings; those in force are compared with what was read.
@@ -75,6 +80,9 @@ impl Reloading {
         let old = self.live.load_full();
         let mut new = live_settings(&settings, old.query_limits.memory_max).map_err(refused)?;
         let filter = self.filter.read(&settings.log.filter).map_err(refused)?;
+        // Files may have changed though their names have not.
+        let rules = alerting::read_rules(&settings).map_err(refused)?;
+        let policy = alerting::read_policy(&settings).map_err(refused)?;
         let mut done = Reloaded::default();
         // Last of what can fail, as it acts at once.
         if let Some(tls) = &self.tls
@@ -100,6 +108,8 @@ impl Reloading {
         }
         self.live.store(Arc::new(new));
         self.filter.set(filter);
+        self.alertd.rules.set(rules);
+        self.alertd.router.set_policy(policy);
         tracing::info!(applied = ?done.applied, "settings were read anew");
         if !done.needs_restart.is_empty() {
             tracing::warn!(settings = ?done.needs_restart, "these settings changed, but need a restart");

@@ -1,8 +1,7 @@
 //! `quiver rules`: checks rule files and runs promtool's unit tests with the engines that the server runs.
 
 mod bench;
-mod files;
-mod languages;
+pub(crate) mod files;
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +10,7 @@ use quiver_alerting::unit_tests::{self, Outcome, TestFile};
 use tokio::runtime::Runtime;
 
 pub use bench::StoreBench;
-pub use languages::Languages;
+pub use quiver_api::languages::Languages;
 
 /// What came of checking a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -216,7 +216,7 @@ impl Bound {
         // The address that was bound, where port 0 was asked for: tokens name it.
         settings.http.listen = self.addresses.http.to_string();
         let built = tokio::select! {
-            built = wiring::build_server(&settings, clock) => built,
+            built = wiring::build_server(&settings, clock, self.addresses.http) => built,
             () = stop.cancelled() => return Ok(()),
         };
         let app = match built {
@@ -236,6 +236,7 @@ impl Bound {
         if let Some(identities) = &app.identities {
             tokio::spawn(Arc::clone(identities).follow(serving.clone()));
         }
+        app.alertd.start(&serving);
         opened(&app);
         let lost = tokio::select! {
             () = stop.cancelled() => None,

@@ -295,6 +295,43 @@ settings! {
         /// `master-key` in the data directory. `QUIVER_MASTER_KEY_FILE` says the same.
         master_key_file: String = "\"\"";
     }
+    /// Rules and notifications.
+    alerting: Alerting {
+        /// Rule files of Prometheus or vmalert that are evaluated; names with `*`, `?` and `[a-z]`. Read anew with the
+        /// settings.
+        rules: Vec<String> = "[]";
+        /// Alertmanager configuration (YAML) that says who is told; empty: nobody. Read anew with the settings.
+        policy: String = "\"\"";
+        /// Interval of rule groups that name none.
+        evaluation_interval: Span = "\"1m\"";
+        /// Rule groups that are evaluated at once; others wait.
+        concurrent_max: usize = "16";
+        /// Elements that one rule may have in its result; a rule with more fails.
+        results_max: u64 = "100000";
+        /// Time between two reports of a rule's alert to the router.
+        resend_delay: Span = "\"1m\"";
+        /// How long alerts of a rule that fails are taken as firing.
+        error_hold: Span = "\"1h\"";
+        /// Address of this server as people reach it, in messages and templates; empty: that of `auth.public_url`, else of
+        /// `http.listen`.
+        external_url: String = "\"\"";
+        /// Labels of all alerts that do not have them, each as `name=value`.
+        external_labels: Vec<String> = "[]";
+        /// Directory below which files of secrets (`…_file`) and templates of the policy are read; empty: none is.
+        files_dir: String = "\"\"";
+        /// Alerts that are known at once; more are refused with 503.
+        alerts_max: usize = "100000";
+    }
+    /// Calls to the outside: notifications.
+    egress: EgressSection {
+        /// Networks that calls may go to, whatever they are (`127.0.0.0/8` for receivers on this machine); a metadata
+        /// address of a cloud must be named alone. Loopback, link-local and multicast addresses are closed otherwise.
+        allow: Vec<String> = "[]";
+        /// Networks that calls may not go to; wins over `allow`.
+        deny: Vec<String> = "[]";
+        /// Whether calls may go to private networks.
+        allow_private: bool = "true";
+    }
     /// The log of the service itself.
     log: Log {
         /// Filter by area and level (`info`, `quiver=debug,info`, `off`); the environment variable `RUST_LOG` overrides it.
@@ -360,10 +397,10 @@ impl Loaded {
                 &mut given,
                 section,
                 key,
-                if matches!(text.as_str(), "true" | "false") {
-                    Value::Boolean(text == "true")
-                } else {
-                    Value::String(text.clone())
+                match text.as_str() {
+                    "true" | "false" => Value::Boolean(text == "true"),
+                    list if list.starts_with("[\"") => literal(list),
+                    _ => Value::String(text.clone()),
                 },
             );
         }
@@ -440,6 +477,9 @@ impl Loaded {
             ("query.logs_timeout", s.query.logs_timeout),
             ("query.lookback", s.query.lookback),
             ("query.slow", s.query.slow),
+            ("alerting.evaluation_interval", s.alerting.evaluation_interval),
+            ("alerting.resend_delay", s.alerting.resend_delay),
+            ("alerting.error_hold", s.alerting.error_hold),
         ];
         match spans.iter().find(|(_, span)| span.0.is_none_or(|d| d.is_zero())) {
             Some((name, _)) => refuse(&format!("`{name}` must be a span of time above zero")),

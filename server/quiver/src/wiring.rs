@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,7 +30,7 @@ use quiver_types::tables::{logs, metric_metadata, metrics, spans};
 use quiver_types::{Access, Clock, Error, ReadStats, Result, SelectedSeries, SeriesSource};
 
 use crate::settings::{self, Settings, Span};
-use crate::{identity, memory, process};
+use crate::{alerting, identity, memory, process};
 
 /// Version of the product.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -255,18 +256,28 @@ pub fn promql_beside(app: &AppState, settings: PromqlSettings) -> PromqlEngine {
 /// # Errors
 /// Those of the store (locked directory, newer formats, other installation, …), of the engine and of accounts.
 pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<AppState>> {
-    assemble(settings, clock, settings.rbac.mode == "on").await
+    assemble(settings, clock, settings.rbac.mode == "on", None).await
 }
 
-/// The same for a server, whose token service and administration are there without access control, too.
+/// The same for a server that listens at an address: links in messages lead there. Its token service and administration
+/// are there without access control, too.
 ///
 /// # Errors
 /// As [`build`].
-pub async fn build_server(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<AppState>> {
-    assemble(settings, clock, true).await
+pub async fn build_server(
+    settings: &Settings,
+    clock: Arc<dyn Clock>,
+    address: SocketAddr,
+) -> Result<Arc<AppState>> {
+    assemble(settings, clock, true, Some(address)).await
 }
 
-async fn assemble(settings: &Settings, clock: Arc<dyn Clock>, with_accounts: bool) -> Result<Arc<AppState>> {
+async fn assemble(
+    settings: &Settings,
+    clock: Arc<dyn Clock>,
+    with_accounts: bool,
+    address: Option<SocketAddr>,
+) -> Result<Arc<AppState>> {
     let store_settings = store_settings(settings);
     let live = live_settings(settings, store_settings.memory_limit_bytes / 4)?;
     let (memory, pressure) = (store_settings.memory_limit_bytes, Arc::clone(&store_settings.pressure));
@@ -310,14 +321,25 @@ async fn assemble(settings: &Settings, clock: Arc<dyn Clock>, with_accounts: boo
     };
     let effects = Arc::<Effects>::default();
     effects.refresh(&config).await.map_err(identity::fault)?;
+    let (promql, logsql) = (Arc::new(promql), Arc::new(logsql));
+    let engines = alerting::StoreEngines {
+        promql: Arc::clone(&promql),
+        logsql: Arc::clone(&logsql),
+        engine: Arc::clone(&engine),
+        store: Arc::clone(&store),
+        live: Arc::clone(&live),
+        clock: Arc::clone(&clock),
+        results_max: settings.alerting.results_max,
+    };
+    let alertd = alerting::open(settings, address, engines, Arc::clone(&clock)).await?;
     let delta_idle_ms = span(settings.otlp.delta_idle).as_millis() as i64;
     Ok(Arc::new(AppState {
         store,
         source,
         engine,
         traces,
-        promql: Arc::new(promql),
-        logsql: Arc::new(logsql),
+        promql,
+        logsql,
         started_ms: clock.now_ms(),
         clock,
         delta: Mutex::new(DeltaState::new(settings.otlp.delta_memory.0 as usize, delta_idle_ms)),
@@ -332,6 +354,7 @@ async fn assemble(settings: &Settings, clock: Arc<dyn Clock>, with_accounts: boo
         config,
         effects,
         identities,
+        alertd,
         stopping: false.into(),
         process_metrics: process::write_metrics,
     }))

@@ -382,7 +382,7 @@ fn text_map(node: &Node, path: &str, problems: &mut Problems) -> Option<BTreeMap
 }
 
 /// Gives any value as JSON.
-fn any(node: &Node) -> serde_json::Value {
+pub(crate) fn any(node: &Node) -> serde_json::Value {
     use serde_json::Value as Json;
     match &node.kind {
         Kind::Null => Json::Null,

@@ -13,10 +13,13 @@ const MS: i64 = 1_000_000;
 /// A group: alerts of equal group labels at one route.
 #[derive(Debug, Clone)]
 struct Group {
+    id: u64,
     labels: LabelSet,
     key: String,
     alerts: BTreeMap<LabelSetKey, Alert>,
     next_flush: i64,
+    /// When the flush that runs fell due; the next one waits for its end.
+    running: Option<i64>,
 }
 
 /// Canonical bytes of a label set.
@@ -25,6 +28,8 @@ type LabelSetKey = Vec<u8>;
 /// What falls due: the alerts of a group as they are now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flush {
+    /// Which group it is of; no two groups ever share one.
+    pub group: u64,
     /// Number of the route.
     pub route: usize,
     /// Key of the group.
@@ -46,12 +51,32 @@ pub struct Dispatcher {
     /// Alerts that fire, or whose end is not told everywhere.
     alerts: BTreeMap<LabelSetKey, Alert>,
     groups: BTreeMap<(usize, LabelSetKey), Group>,
+    groups_made: u64,
+}
+
+/// A group as lists show it.
+#[derive(Debug, Clone, Copy)]
+pub struct GroupView<'a> {
+    /// Number of the route.
+    pub route: usize,
+    /// Key of the group.
+    pub key: &'a str,
+    /// Its labels.
+    pub labels: &'a LabelSet,
+    alerts: &'a BTreeMap<LabelSetKey, Alert>,
+}
+
+impl<'a> GroupView<'a> {
+    /// Walks its alerts, ordered by their labels.
+    pub fn alerts(&self) -> impl Iterator<Item = &'a Alert> + use<'a> {
+        self.alerts.values()
+    }
 }
 
 impl Dispatcher {
     /// Makes an empty one.
     pub fn new(route: Route) -> Self {
-        Self { route, alerts: BTreeMap::new(), groups: BTreeMap::new() }
+        Self { route, alerts: BTreeMap::new(), groups: BTreeMap::new(), groups_made: 0 }
     }
 
     /// Gives the tree.
@@ -64,8 +89,28 @@ impl Dispatcher {
         self.alerts.values()
     }
 
-    /// Takes a report of an alert in.
-    pub fn insert(&mut self, alert: Alert, now: i64) {
+    /// Finds what is known of a label set.
+    pub fn alert(&self, labels: &LabelSet) -> Option<&Alert> {
+        self.alerts.get(labels.canonical())
+    }
+
+    /// Gives how many alerts are known.
+    pub fn alert_count(&self) -> usize {
+        self.alerts.len()
+    }
+
+    /// Walks the groups.
+    pub fn groups(&self) -> impl Iterator<Item = GroupView<'_>> {
+        self.groups.iter().map(|((route, _), g)| GroupView {
+            route: *route,
+            key: &g.key,
+            labels: &g.labels,
+            alerts: &g.alerts,
+        })
+    }
+
+    /// Takes a report of an alert in; gives what is known of it now.
+    pub fn insert(&mut self, alert: Alert, now: i64) -> Alert {
         let key = alert.labels.canonical().to_vec();
         let alert = match self.alerts.get(&key).filter(|old| alert.overlaps(old) || old.overlaps(&alert)) {
             Some(old) => old.merge(&alert, now),
@@ -73,6 +118,7 @@ impl Dispatcher {
         };
         self.alerts.insert(key, alert.clone());
         self.place(&alert, now, &|_| true);
+        alert
     }
 
     fn place(&mut self, alert: &Alert, now: i64, wanted: &dyn Fn(usize) -> bool) {
@@ -87,30 +133,34 @@ impl Dispatcher {
                 // An alert that has waited elsewhere need not wait again.
                 let waited = alert.starts_at.saturating_add(wait) < now;
                 let next_flush = if waited { now } else { now.saturating_add(wait) };
-                Group { labels, key, alerts: BTreeMap::new(), next_flush }
+                self.groups_made += 1;
+                Group { id: self.groups_made, labels, key, alerts: BTreeMap::new(), next_flush, running: None }
             });
             group.alerts.insert(alert.labels.canonical().to_vec(), alert.clone());
         }
     }
 
-    /// Says when the next flush is due.
+    /// Says when the next flush is due; that of a group whose flush runs comes after its end.
     pub fn next_due(&self) -> Option<i64> {
-        self.groups.values().map(|g| g.next_flush).min()
+        self.groups.values().filter(|g| g.running.is_none()).map(|g| g.next_flush).min()
     }
 
-    /// Gives what is due, and sets the timers of these groups anew.
+    /// Gives what is due, and sets the timers of these groups anew. Each must be ended by [`Self::done`].
     pub fn take_due(&mut self, now: i64) -> Vec<Flush> {
         let mut routes = BTreeMap::new();
         self.route.walk(&mut |route| {
             routes.insert(route.idx, &route.options);
         });
         let mut out = Vec::new();
-        for ((route, _), group) in self.groups.iter_mut().filter(|(_, g)| g.next_flush <= now) {
+        let due = |g: &Group| g.next_flush <= now && g.running.is_none();
+        for ((route, _), group) in self.groups.iter_mut().filter(|(_, g)| due(g)) {
             let Some(options) = routes.get(route) else { continue };
+            group.running = Some(group.next_flush);
             group.next_flush = now.saturating_add(options.group_interval_ms.max(1).saturating_mul(MS));
             let mut alerts: Vec<Alert> = group.alerts.values().cloned().collect();
             alerts.sort_by(|a, b| compare_alerts(&a.labels, &b.labels));
             out.push(Flush {
+                group: group.id,
                 route: *route,
                 key: group.key.clone(),
                 labels: group.labels.clone(),
@@ -122,33 +172,65 @@ impl Dispatcher {
         out
     }
 
-    /// Ends a flush: if all went well, alerts that had ended leave the group, unless they were reported again.
-    pub fn done(&mut self, flush: &Flush, well: bool) {
-        let id = (flush.route, flush.labels.canonical().to_vec());
-        let Some(group) = self.groups.get_mut(&id) else { return };
-        if well {
-            for alert in flush.alerts.iter().filter(|a| a.is_resolved(flush.at)) {
-                let key = alert.labels.canonical().to_vec();
-                if group.alerts.get(&key) == Some(alert) {
-                    group.alerts.remove(&key);
+    /// Ends a flush: if all went well, alerts that had ended leave the group, unless they were reported again. Gives the
+    /// label sets that nothing is known of any more.
+    pub fn done(&mut self, flush: &Flush, well: bool) -> Vec<LabelSet> {
+        // The tree may be another one by now, and the group have another place.
+        let place = (flush.route, flush.labels.canonical().to_vec());
+        let here = self.groups.get(&place).filter(|g| g.id == flush.group).map(|_| place);
+        let found = here.or_else(|| self.groups.iter().find(|(_, g)| g.id == flush.group).map(|(id, _)| id.clone()));
+        if let Some(id) = found
+            && let Some(group) = self.groups.get_mut(&id)
+        {
+            group.running = None;
+            if well {
+                for alert in flush.alerts.iter().filter(|a| a.is_resolved(flush.at)) {
+                    let key = alert.labels.canonical();
+                    if group.alerts.get(key) == Some(alert) {
+                        group.alerts.remove(key);
+                    }
                 }
             }
+            if group.alerts.is_empty() {
+                self.groups.remove(&id);
+            }
         }
-        if group.alerts.is_empty() {
-            self.groups.remove(&id);
-        }
-        let held: std::collections::BTreeSet<&LabelSetKey> =
-            self.groups.values().flat_map(|g| g.alerts.keys()).collect();
-        let gone = |key: &LabelSetKey| {
-            flush.alerts.iter().any(|a| a.labels.canonical() == key.as_slice()) && !held.contains(key)
+        let ended = flush.alerts.iter().filter(|a| a.is_resolved(flush.at)).map(|a| &a.labels);
+        let gone: Vec<LabelSet> = ended.filter(|labels| self.is_over(labels, flush.at)).cloned().collect();
+        gone.iter().for_each(|labels| drop(self.alerts.remove(labels.canonical())));
+        gone
+    }
+
+    /// Forgets alerts that have ended and that no group holds; gives their labels.
+    pub fn forget(&mut self, now: i64) -> Vec<LabelSet> {
+        let gone: Vec<LabelSet> =
+            self.alerts.values().map(|a| &a.labels).filter(|labels| self.is_over(labels, now)).cloned().collect();
+        gone.iter().for_each(|labels| drop(self.alerts.remove(labels.canonical())));
+        gone
+    }
+
+    /// Says whether an alert has ended, and no group holds it.
+    fn is_over(&self, labels: &LabelSet, now: i64) -> bool {
+        let key = labels.canonical();
+        self.alerts.get(key).is_some_and(|a| a.is_resolved(now))
+            && !self.route.matching(labels).iter().any(|route| {
+                let place = (route.idx, route.group_labels(labels).canonical().to_vec());
+                self.groups.get(&place).is_some_and(|g| g.alerts.contains_key(key))
+            })
+    }
+
+    /// Moves what is to come by the leap of a clock: ends that lie ahead, and timers.
+    pub fn shift(&mut self, now: i64, by: i64) {
+        let move_alert = |alert: &mut Alert| {
+            if !alert.is_resolved(now) {
+                alert.ends_at = alert.ends_at.saturating_add(by);
+            }
         };
-        let ended: Vec<LabelSetKey> = self
-            .alerts
-            .iter()
-            .filter(|(key, a)| a.is_resolved(flush.at) && gone(key))
-            .map(|(key, _)| key.clone())
-            .collect();
-        ended.iter().for_each(|key| drop(self.alerts.remove(key)));
+        self.alerts.values_mut().for_each(move_alert);
+        for group in self.groups.values_mut() {
+            group.alerts.values_mut().for_each(move_alert);
+            group.next_flush = group.next_flush.saturating_add(by);
+        }
     }
 
     /// Takes another tree. Routes with equal key, receiver and options keep their groups and timers, the n-th of equal ones
@@ -198,9 +280,9 @@ impl Dispatcher {
         }
     }
 
-    /// Gives key and next flush of each group.
+    /// Gives key and next flush of each group; of one whose flush runs: when that fell due, as it may never end.
     pub fn timers(&self) -> impl Iterator<Item = (&str, i64)> {
-        self.groups.values().map(|g| (g.key.as_str(), g.next_flush))
+        self.groups.values().map(|g| (g.key.as_str(), g.running.unwrap_or(g.next_flush)))
     }
 }
 
@@ -232,7 +314,7 @@ mod tests {
 
     fn due(d: &mut Dispatcher, now: i64) -> Vec<(String, usize)> {
         let flushes = d.take_due(now * S);
-        flushes.iter().for_each(|f| d.done(f, true));
+        flushes.iter().for_each(|f| drop(d.done(f, true)));
         flushes.into_iter().map(|f| (f.key, f.alerts.len())).collect()
     }
 
@@ -266,6 +348,32 @@ mod tests {
         d.done(&flush, false);
         assert_eq!(due(&mut d, 120)[0].1, 1);
         assert_eq!(d.next_due(), None);
+    }
+
+    #[test]
+    fn a_running_flush_holds_its_group() {
+        let mut d = Dispatcher::new(route("{receiver: r, group_wait: 10s, group_interval: 1m}"));
+        d.insert(alert(&[("a", "1")], 0, 5, 0), 0);
+        let flush = d.take_due(10 * S).remove(0);
+        assert_eq!((d.next_due(), d.timers().next().map(|t| t.1)), (None, Some(10 * S)));
+        assert!(d.take_due(100 * S).is_empty());
+        // Routes change meanwhile: the group is still found, though at another place.
+        d.reload(route("{receiver: q, routes: [{receiver: r, group_wait: 10s}]}"), 20 * S);
+        assert_eq!(d.done(&flush, true).len(), 0, "the new tree has not told its end");
+        let mut d = Dispatcher::new(route("{receiver: r, group_wait: 10s}"));
+        d.insert(alert(&[("a", "1")], 0, 5, 0), 0);
+        let flush = d.take_due(10 * S).remove(0);
+        assert_eq!(d.done(&flush, true), [LabelSet::from_pairs([("a", "1")])]);
+        assert_eq!((d.alert_count(), d.groups().count()), (0, 0));
+    }
+
+    #[test]
+    fn a_clock_that_leaps_ends_nothing() {
+        let mut d = Dispatcher::new(route("{receiver: r, group_wait: 30s}"));
+        d.insert(alert(&[("a", "1")], 0, 60, 0), 0);
+        d.shift(10 * S, 3600 * S);
+        assert_eq!(d.next_due(), Some(3630 * S));
+        assert_eq!(d.alert(&LabelSet::from_pairs([("a", "1")])).map(|a| a.ends_at), Some(3660 * S));
     }
 
     #[test]

@@ -88,9 +88,12 @@ impl NotificationLog {
         self.0.insert(key, entry);
     }
 
-    /// Forgets old entries.
-    pub fn forget(&mut self, now: i64) {
-        self.0.retain(|_, entry| entry.at.saturating_add(RETENTION_NS) >= now);
+    /// Forgets old entries; gives their keys.
+    pub fn forget(&mut self, now: i64) -> Vec<LogKey> {
+        let is_old = |entry: &Entry| entry.at.saturating_add(RETENTION_NS) < now;
+        let old: Vec<LogKey> = self.0.iter().filter(|(_, e)| is_old(e)).map(|(key, _)| key.clone()).collect();
+        self.0.retain(|_, entry| !is_old(entry));
+        old
     }
 
     /// Decides whether an integration is told of the alerts of a group that may be told.

@@ -117,6 +117,7 @@ mod tests {
             generator_url: String::new(),
         };
         let mut flush = Flush {
+            group: 1,
             route: 0,
             key: String::new(),
             labels: LabelSet::default(),

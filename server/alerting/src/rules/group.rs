@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use quiver_types::{LabelSet, Millis, stale_nan};
 
@@ -32,6 +33,10 @@ pub struct RuleStatus {
     pub last_evaluation: Option<Millis>,
     /// Samples of that evaluation.
     pub samples: usize,
+    /// How long that evaluation took.
+    pub evaluation_time: Duration,
+    /// Since when every evaluation has failed.
+    pub failing_since: Option<Millis>,
     /// Templates that failed in it.
     pub warnings: Vec<String>,
     pub(super) active: BTreeMap<Vec<u8>, ActiveAlert>,
@@ -55,6 +60,8 @@ impl RuleStatus {
             health: Health::Unknown,
             last_evaluation: None,
             samples: 0,
+            evaluation_time: Duration::ZERO,
+            failing_since: None,
             warnings: Vec::new(),
             active: BTreeMap::new(),
             written: BTreeMap::new(),
@@ -71,8 +78,8 @@ impl RuleStatus {
         self.active.values().map(|a| a.state).max().unwrap_or(AlertState::Inactive)
     }
 
-    /// Says what must be equal for alerts to outlive an edit of the rules.
-    fn identity(&self) -> (&str, &str, &str, &BTreeMap<String, String>) {
+    /// Says what must be equal for alerts to outlive an edit of the rules: name, expression, language, labels.
+    pub fn identity(&self) -> (&str, &str, &str, &BTreeMap<String, String>) {
         (&self.rule.name, &self.rule.expr, self.rule.language.as_str(), &self.rule.labels)
     }
 }
@@ -106,6 +113,7 @@ impl Group {
             let old = former.rules.remove(at);
             (status.active, status.written) = (old.active, old.written);
             (status.health, status.last_evaluation, status.samples) = (old.health, old.last_evaluation, old.samples);
+            (status.evaluation_time, status.failing_since) = (old.evaluation_time, old.failing_since);
         }
         self.orphans = former.orphans;
         self.orphans.extend(former.rules.into_iter().flat_map(|f| f.written.into_values()));
@@ -137,14 +145,20 @@ impl Group {
             let rule = status.rule.clone();
             let evaluation =
                 Evaluation { rule: &rule, setting, engine, at, offset_ms, limit: self.model.limit, is_first };
+            let began = engine.elapsed();
             let outcome = status.evaluate(&evaluation);
+            status.evaluation_time = engine.elapsed().saturating_sub(began);
             status.last_evaluation = Some(at);
             status.health = match outcome {
                 Ok(samples) => {
                     status.samples = samples;
+                    status.failing_since = None;
                     Health::Ok
                 }
-                Err(e) => Health::Err(e),
+                Err(e) => {
+                    status.failing_since.get_or_insert(at);
+                    Health::Err(e)
+                }
             };
         }
         self.evaluations += 1;
@@ -154,12 +168,16 @@ impl Group {
         }
     }
 
-    /// Gives the alerts that go to the router now, and marks them as sent.
-    pub fn send(&mut self, now: Millis, resend_delay_ms: Millis) -> Vec<Sending> {
+    /// Gives the alerts that go to the router now, and marks them as sent. Alerts of a rule that fails are sent for
+    /// `error_hold_ms` more, then no longer.
+    pub fn send(&mut self, now: Millis, resend_delay_ms: Millis, error_hold_ms: Millis) -> Vec<Sending> {
         let validity = 4 * self.interval_ms.max(resend_delay_ms);
         let mut out = Vec::new();
         for (i, status) in self.rules.iter_mut().enumerate() {
-            // What an evaluation that failed would say is not known: nothing ends because of an error.
+            // What an evaluation that failed would say is not known: nothing ends because of an error, for a while.
+            if status.failing_since.is_some_and(|since| now - since > error_hold_ms) {
+                continue;
+            }
             for alert in status.active.values_mut().filter(|a| a.needs_sending(now, resend_delay_ms)) {
                 alert.last_sent_at = Some(now);
                 alert.valid_until = Some(now.saturating_add(validity));
@@ -167,6 +185,23 @@ impl Group {
             }
         }
         out
+    }
+}
+
+impl Group {
+    /// Moves what is known of times by the leap of a clock, so that it neither lets alerts fire nor forgets them.
+    pub fn shift(&mut self, by_ms: Millis) {
+        for alert in self.rules.iter_mut().flat_map(|status| status.active.values_mut()) {
+            alert.active_at += by_ms;
+            let times = [
+                &mut alert.fired_at,
+                &mut alert.resolved_at,
+                &mut alert.keep_firing_since,
+                &mut alert.last_sent_at,
+                &mut alert.valid_until,
+            ];
+            times.into_iter().flatten().for_each(|time| *time += by_ms);
+        }
     }
 }
 

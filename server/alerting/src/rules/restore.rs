@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use quiver_types::{LabelSet, Millis};
 
 use super::alert::{ActiveAlert, AlertState};
-use super::{ElementValue, Group};
+use super::{ElementValue, Group, RuleStatus};
 
 /// Longest gap since the last cycle over which state is restored.
 pub const OUTAGE_MAX_MS: Millis = 3_600_000;
@@ -32,6 +32,27 @@ pub struct Remembered {
     pub keep_firing_since: Option<Millis>,
     /// When it was sent last.
     pub last_sent_at: Option<Millis>,
+}
+
+impl RuleStatus {
+    /// Gives what is to be remembered of its alerts: of those that are pending or fire.
+    pub fn remembered(&self) -> Vec<Remembered> {
+        let live = self.alerts().filter(|a| a.state != AlertState::Inactive);
+        live.map(|alert| Remembered {
+            labels: alert.labels.clone(),
+            annotations: alert.annotations.clone(),
+            value: match alert.value {
+                ElementValue::Float(value) => value,
+                ElementValue::Histogram(..) => f64::NAN,
+            },
+            firing: alert.state == AlertState::Firing,
+            active_at: alert.active_at,
+            fired_at: alert.fired_at,
+            keep_firing_since: alert.keep_firing_since,
+            last_sent_at: alert.last_sent_at,
+        })
+        .collect()
+    }
 }
 
 impl Group {

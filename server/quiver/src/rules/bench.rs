@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use quiver_alerting::rules::{Element, ElementValue, Engine, Language, Written};
-use quiver_alerting::unit_tests::{Bench, histogram_text};
+use quiver_alerting::rules::{Element, Engine, Language, Written};
+use quiver_alerting::unit_tests::Bench;
 use quiver_api::AppState;
-use quiver_promql::{PromqlEngine, PromqlSettings, QueryOptions, QueryValue, StepResult};
+use quiver_promql::{PromqlEngine, PromqlSettings, QueryOptions};
 use quiver_query::{Limits, QueryContext};
-use quiver_types::metrics::HistogramSample;
-use quiver_types::{Access, LabelSet, MetricsBatch, Millis, SystemClock};
+use quiver_types::{Access, Millis, SystemClock};
 use tokio::runtime::Runtime;
 
+use crate::alerting::engine::{batch_of, elements_of};
 use crate::settings::Loaded;
 use crate::wiring;
 
@@ -91,44 +91,12 @@ impl Engine for StoreBench<'_> {
         let limits = Limits { timeout: Duration::from_secs(120), ..Limits::default() };
         let ctx = QueryContext::new(Access::full(), limits);
         let answer = self.runtime.block_on(self.promql.instant(expr, at, &QueryOptions::default(), &ctx));
-        match &*answer.map_err(|e| e.to_string())?.value {
-            QueryValue::Scalar { value, .. } => {
-                Ok(vec![Element { labels: LabelSet::default(), value: ElementValue::Float(*value) }])
-            }
-            QueryValue::Vector(result) => Ok(elements(result)),
-            _ => Err("rule result is not a vector or scalar".to_owned()),
-        }
+        elements_of(&answer.map_err(|e| e.to_string())?.value)
     }
 
     fn write(&self, samples: &[Written]) -> Result<(), String> {
-        let mut batch = MetricsBatch::default();
-        for sample in samples {
-            let series = batch.push_series(sample.labels.canonical());
-            match &sample.value {
-                ElementValue::Float(value) => batch.push_sample(series, sample.ts, *value, 0),
-                ElementValue::Histogram(h, _) => batch.histograms.push(HistogramSample {
-                    series,
-                    ts: sample.ts,
-                    start_ts: 0,
-                    histogram: (**h).clone(),
-                }),
-            }
-        }
-        let outcome = self.runtime.block_on(self.app.store.write_metrics(batch)).map_err(|e| e.to_string())?;
+        let outcome =
+            self.runtime.block_on(self.app.store.write_metrics(batch_of(samples))).map_err(|e| e.to_string())?;
         if outcome.refused.is_empty() { Ok(()) } else { Err(format!("refused: {:?}", outcome.refused)) }
     }
-}
-
-fn elements(result: &StepResult) -> Vec<Element> {
-    let mut out = Vec::new();
-    for row in result.rows() {
-        let labels = || LabelSet::from_pairs(result.table.labels(row.row as usize));
-        if row.present.first() == Some(&true) {
-            out.push(Element { labels: labels(), value: ElementValue::Float(row.values[0]) });
-        } else if let Some((_, _, h)) = row.hists.first() {
-            let text = histogram_text(h);
-            out.push(Element { labels: labels(), value: ElementValue::Histogram(Box::new(h.clone()), text) });
-        }
-    }
-    out
 }

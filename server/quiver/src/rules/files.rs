@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 /// Finds the files that match, in order.
-pub(super) fn matching(pattern: &Path) -> Vec<PathBuf> {
+pub(crate) fn matching(pattern: &Path) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::new()];
     for component in pattern.components() {
         let Component::Normal(name) = component else {

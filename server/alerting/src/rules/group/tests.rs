@@ -145,7 +145,12 @@ fn sent_again_and_to_the_end() {
     let mut sent = Vec::new();
     for i in 0..25 {
         group.evaluate(i * MINUTE, &Setting::default(), &script);
-        sent.extend(group.send(i * MINUTE, 2 * MINUTE).into_iter().map(|s| (i, s.alert.state == AlertState::Firing)));
+        sent.extend(
+            group
+                .send(i * MINUTE, 2 * MINUTE, 60 * MINUTE)
+                .into_iter()
+                .map(|s| (i, s.alert.state == AlertState::Firing)),
+        );
     }
     let firing: Vec<i64> = sent.iter().filter(|s| s.1).map(|s| s.0).collect();
     let ended: Vec<i64> = sent.iter().filter(|s| !s.1).map(|s| s.0).collect();
@@ -219,5 +224,36 @@ fn a_rule_that_is_switched_off_ends_its_alerts() {
     group.evaluate(MINUTE, &Setting::default(), &script);
     assert_eq!(group.rules[0].state(), AlertState::Inactive);
     assert_eq!(script.written.borrow().len(), 2);
-    assert_eq!(group.send(MINUTE, MINUTE).len(), 1);
+    assert_eq!(group.send(MINUTE, MINUTE, 60 * MINUTE).len(), 1);
+}
+
+#[test]
+fn a_rule_that_fails_holds_its_alerts_for_a_while() {
+    let mut group = group(0, 0);
+    let mut script = Script { hits: [(0, vec![("1", 2.0)])].into(), ..Script::default() };
+    group.evaluate(0, &Setting::default(), &script);
+    script.fails = (1..100).map(|i| i * MINUTE).collect();
+    let mut sent = Vec::new();
+    for i in 0..6 {
+        group.evaluate(i * MINUTE, &Setting::default(), &script);
+        sent.push(group.send(i * MINUTE, 0, 3 * MINUTE).len());
+    }
+    assert_eq!(sent, [1, 1, 1, 1, 1, 0]);
+}
+
+#[test]
+fn a_leap_of_the_clock_lets_nothing_fire() {
+    let mut group = group(5, 0);
+    let leap = 60 * MINUTE;
+    let hits = [0, MINUTE + leap, 5 * MINUTE + leap].map(|at| (at, vec![("1", 2.0)]));
+    let script = Script { hits: hits.into(), ..Script::default() };
+    let state = |group: &mut Group, at| {
+        group.evaluate(at, &Setting::default(), &script);
+        group.rules[0].state()
+    };
+    assert_eq!(state(&mut group, 0), AlertState::Pending);
+    group.shift(leap);
+    assert_eq!(state(&mut group, MINUTE + leap), AlertState::Pending);
+    assert_eq!(state(&mut group, 5 * MINUTE + leap), AlertState::Firing);
+    assert_eq!(group.rules[0].remembered()[0].active_at, leap);
 }

@@ -1,0 +1,201 @@
+//! Telling receivers: what a kind sends (`http` kinds as calls, e-mail over SMTP), over clients that go only where
+//! `egress` lets them, again and again within a budget.
+
+mod call;
+mod client;
+mod files;
+mod kinds;
+mod text;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quiver_alerting::dispatch::Alert;
+use quiver_alerting::receivers::Integration;
+use quiver_alerting::template::Templates;
+use quiver_types::LabelSet;
+use rand::RngExt as _;
+use tokio::time::Instant;
+
+pub use call::{Call, Judged};
+pub use files::Files;
+pub(crate) use kinds::unsupported;
+
+use crate::deliver::client::Clients;
+use crate::egress::Egress;
+use crate::metrics::AlertMetrics;
+
+/// What a receiver is told.
+#[derive(Debug, Clone)]
+pub struct Message {
+    /// Name of the receiver.
+    pub receiver: String,
+    /// Key of the group.
+    pub group_key: String,
+    /// Its labels.
+    pub group_labels: LabelSet,
+    /// Labels of the route.
+    pub route_labels: BTreeMap<String, String>,
+    /// Why.
+    pub reason: String,
+    /// The alerts, in order.
+    pub alerts: Vec<Alert>,
+    /// When the flush began, in Unix nanoseconds: states of alerts count at this time.
+    pub now: i64,
+    /// Where this service is seen from outside.
+    pub external_url: String,
+    /// Which service this is, in `X-Quiver-Instance`.
+    pub instance: String,
+    /// Templates that texts may name.
+    pub templates: Templates,
+}
+
+impl Message {
+    /// Says whether anything in it fires.
+    pub fn fires(&self) -> bool {
+        self.alerts.iter().any(|a| !a.is_resolved(self.now))
+    }
+}
+
+/// Why a message was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The reason as figures show it.
+    pub reason: &'static str,
+    /// What happened; never what the other side answered.
+    pub text: String,
+    /// Status of the answer, if there was one.
+    pub status: Option<u16>,
+    /// Whether it may be tried again in this flush.
+    pub again: bool,
+    /// When the other side wants to hear of us again.
+    pub after: Option<Duration>,
+}
+
+impl Failure {
+    /// Makes a failure that trying again does not mend.
+    pub fn lasting(text: impl Into<String>) -> Self {
+        Self { reason: "other", text: text.into(), status: None, again: false, after: None }
+    }
+
+    /// Makes a failure of the way to the receiver.
+    pub fn passing(text: impl Into<String>) -> Self {
+        Self { again: true, ..Self::lasting(text) }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Tells receivers.
+#[derive(Debug)]
+pub struct Sender {
+    clients: Clients,
+    metrics: Arc<AlertMetrics>,
+}
+
+/// First wait between attempts.
+const WAIT_FIRST: Duration = Duration::from_millis(500);
+/// Longest wait between attempts.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+impl Sender {
+    /// Makes one.
+    pub fn new(egress: Egress, metrics: Arc<AlertMetrics>) -> Self {
+        Self { clients: Clients::new(egress), metrics }
+    }
+
+    /// Tells one integration of a receiver, within a budget of time; gives the status of the answer.
+    ///
+    /// # Errors
+    /// Why it was not taken, of the last attempt.
+    pub async fn tell(
+        &self,
+        message: &Message,
+        integration: &Integration,
+        files: &Files,
+        budget: Duration,
+    ) -> Result<Option<u16>, Failure> {
+        let kind = integration.kind.name;
+        let outcome = self.attempts(message, integration, files, budget).await;
+        self.metrics.of(kind, |figures| {
+            figures.sent += 1;
+            if let Err(failure) = &outcome {
+                *figures.failed.entry(failure.reason).or_default() += 1;
+            }
+        });
+        outcome
+    }
+
+    async fn attempts(
+        &self,
+        message: &Message,
+        integration: &Integration,
+        files: &Files,
+        budget: Duration,
+    ) -> Result<Option<u16>, Failure> {
+        let deadline = Instant::now() + budget;
+        let mut wait = WAIT_FIRST;
+        loop {
+            let began = Instant::now();
+            let attempt = tokio::time::timeout_at(deadline, self.attempt(message, integration, files)).await;
+            self.metrics.of(integration.kind.name, |figures| figures.latency.observe(began.elapsed()));
+            let late = || Failure {
+                reason: "contextDeadlineExceeded",
+                ..Failure::lasting(format!("no answer within {}s", budget.as_secs()))
+            };
+            let failure = match attempt.unwrap_or_else(|_| Err(late())) {
+                Ok(status) => return Ok(status),
+                Err(failure) => failure,
+            };
+            let spread = rand::rng().random_range(0.5..1.5);
+            let pause = failure.after.unwrap_or(wait.mul_f64(spread));
+            if !failure.again || Instant::now() + pause >= deadline {
+                return Err(failure);
+            }
+            tracing::debug!(receiver = message.receiver, kind = integration.kind.name, error = %failure, "not told yet");
+            tokio::time::sleep(pause).await;
+            wait = wait.mul_f64(1.5).min(WAIT_MAX);
+        }
+    }
+
+    /// Makes one attempt.
+    ///
+    /// # Errors
+    /// Why it was not taken.
+    pub async fn attempt(
+        &self,
+        message: &Message,
+        integration: &Integration,
+        files: &Files,
+    ) -> Result<Option<u16>, Failure> {
+        let options = &integration.options;
+        let calls = kinds::calls(message, integration, files)?;
+        let sending = async {
+            let mut status = 0;
+            for call in &calls {
+                status = self.clients.send(call, options.object("http_config"), files).await?;
+            }
+            Ok::<_, Failure>(status)
+        };
+        match options.duration_ns("timeout").filter(|ns| *ns > 0) {
+            None => sending.await.map(Some),
+            Some(ns) => {
+                let within = Duration::from_nanos(ns.unsigned_abs());
+                let late = |_| Failure {
+                    reason: "contextDeadlineExceeded",
+                    ..Failure::passing(format!("no answer within its `timeout` of {within:?}"))
+                };
+                tokio::time::timeout(within, sending).await.map_err(late)?.map(Some)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,94 @@
+//! A call over HTTP as data, and what its answer means.
+
+use std::time::Duration;
+
+use serde_json::Value as Json;
+
+use super::Failure;
+
+/// What an answer with status 2xx means, where a kind looks at its body.
+pub type Judged = fn(u16, &[u8]) -> Result<(), Failure>;
+
+/// A call.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// `POST` unless a kind says otherwise.
+    pub method: &'static str,
+    /// The address; a secret.
+    pub url: String,
+    /// Headers besides those that every call has.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+    /// What it is.
+    pub content_type: &'static str,
+    /// Judges an answer with status 2xx.
+    pub judge: Judged,
+    /// Statuses besides 5xx and 429 after which it is tried again.
+    pub again: &'static [u16],
+}
+
+impl Call {
+    /// Makes a call with a JSON body.
+    pub fn json(url: impl Into<String>, body: &Json) -> Self {
+        let mut text = body.to_string();
+        text.push('\n');
+        Self::of(url, text.into_bytes(), "application/json")
+    }
+
+    /// Makes a call with a body.
+    pub fn of(url: impl Into<String>, body: Vec<u8>, content_type: &'static str) -> Self {
+        Self {
+            method: "POST",
+            url: url.into(),
+            headers: Vec::new(),
+            body,
+            content_type,
+            judge: |_, _| Ok(()),
+            again: &[],
+        }
+    }
+}
+
+/// Judges an answer by its status.
+///
+/// # Errors
+/// All but 2xx.
+pub(super) fn judge_status(status: u16, after: Option<Duration>, again: &[u16]) -> Result<(), Failure> {
+    let reason = match status {
+        200..=299 => return Ok(()),
+        401 | 403 => "authError",
+        429 => "rateLimited",
+        400..=499 => "clientError",
+        500..=599 => "serverError",
+        _ => "other",
+    };
+    let retried = status == 429 || (500..=599).contains(&status) || again.contains(&status);
+    Err(Failure {
+        reason,
+        text: format!("unexpected status code {status}"),
+        status: Some(status),
+        again: retried,
+        after: after.filter(|_| retried),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses() {
+        let check = |status: u16, reason: &str, again: bool| {
+            let failure = judge_status(status, Some(Duration::from_secs(1)), &[408]).unwrap_err();
+            assert_eq!((failure.reason, failure.again, failure.after.is_some()), (reason, again, again), "{status}");
+        };
+        assert!(judge_status(204, None, &[]).is_ok());
+        check(302, "other", false);
+        check(400, "clientError", false);
+        check(403, "authError", false);
+        check(408, "clientError", true);
+        check(429, "rateLimited", true);
+        check(503, "serverError", true);
+    }
+}

@@ -1,0 +1,282 @@
+//! HTTP clients as `http_config` wants them, kept for as long as they are used; every one resolves through `egress`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use quiver_alerting::config::{OptionValue, Options};
+use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
+use reqwest::{Certificate, Client, Identity, Proxy, Response, redirect};
+use url::Url;
+
+use super::call::judge_status;
+use super::{Call, Failure, Files};
+use crate::egress::{Egress, Resolver};
+
+/// Most bytes of an answer that are read.
+const ANSWER_MAX: usize = 1 << 20;
+/// Most redirects that are followed.
+const REDIRECTS_MAX: usize = 3;
+/// Clients that are kept.
+const CLIENTS_MAX: usize = 64;
+/// How long a connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What tells clients apart: options, and the contents of the files that they name.
+type Key = (Option<Options>, Vec<String>);
+
+/// Clients.
+#[derive(Debug)]
+pub(super) struct Clients {
+    egress: Arc<Egress>,
+    kept: Mutex<Vec<(Key, Client)>>,
+}
+
+fn lasting(e: impl std::fmt::Display) -> Failure {
+    Failure::lasting(e.to_string())
+}
+
+impl Clients {
+    pub(super) fn new(egress: Egress) -> Self {
+        Self { egress: Arc::new(egress), kept: Mutex::default() }
+    }
+
+    /// Gives the client for some options; the youngest stands last.
+    fn client(&self, options: Option<&Options>, files: &Files) -> Result<Client, Failure> {
+        let tls = options.and_then(|o| o.object("tls_config"));
+        let named = ["ca", "cert", "key"].map(|field| tls.map_or(Ok(String::new()), |o| files.secret(o, field)));
+        let texts: Vec<String> = named.into_iter().collect::<Result<_, _>>().map_err(lasting)?;
+        let key: Key = (options.cloned(), texts);
+        if let Some((_, client)) = self.kept.lock().iter().find(|(k, _)| *k == key) {
+            return Ok(client.clone());
+        }
+        let client = build(options, &key.1, &self.egress)?;
+        let mut kept = self.kept.lock();
+        if kept.len() >= CLIENTS_MAX {
+            kept.remove(0);
+        }
+        kept.push((key, client.clone()));
+        Ok(client)
+    }
+
+    /// Sends a call; gives the status of its answer.
+    pub(super) async fn send(&self, call: &Call, options: Option<&Options>, files: &Files) -> Result<u16, Failure> {
+        let client = self.client(options, files)?;
+        let headers = headers(options, files)?;
+        let authorization = match options.and_then(|o| o.object("oauth2")) {
+            Some(oauth2) => Some(self.token(&client, oauth2, files).await?),
+            None => authorization(options, files)?,
+        };
+        let follow = options.is_some_and(|o| o.is_given("follow_redirects") && o.truth("follow_redirects"));
+        let mut url = Url::parse(&call.url).map_err(|e| Failure::lasting(format!("invalid URL: {e}")))?;
+        let first = url.origin();
+        for _ in 0..=REDIRECTS_MAX {
+            self.egress.check_url(&url).map_err(lasting)?;
+            let method = call.method.parse().map_err(lasting)?;
+            let mut request = client.request(method, url.clone()).header("content-type", call.content_type);
+            request = request.body(call.body.clone());
+            for (name, value) in &call.headers {
+                request = request.header(*name, value);
+            }
+            // No credentials across hosts.
+            if url.origin() == first {
+                for (name, value) in &headers {
+                    request = request.header(name, value);
+                }
+                if let Some(value) = &authorization {
+                    request = request.header(AUTHORIZATION, value);
+                }
+            }
+            let answer = request.send().await.map_err(|e| broken(&e))?;
+            match redirected(&answer, &url).filter(|_| follow) {
+                Some(next) => url = next,
+                None => return judged(call, answer).await,
+            }
+        }
+        Err(Failure::lasting(format!("more than {REDIRECTS_MAX} redirects")))
+    }
+
+    /// Asks for a token by client credentials (RFC 6749 section 4.4).
+    async fn token(&self, client: &Client, oauth2: &Options, files: &Files) -> Result<HeaderValue, Failure> {
+        for (name, why) in [("grant_type", "another grant than client credentials"), ("claims", "claims")] {
+            if oauth2.value(name).is_some() && oauth2.text(name) != "client_credentials" {
+                return Err(Failure::lasting(format!("oauth2 with {why} is not supported")));
+            }
+        }
+        let url =
+            Url::parse(oauth2.text("token_url")).map_err(|e| Failure::lasting(format!("oauth2 token_url: {e}")))?;
+        self.egress.check_url(&url).map_err(lasting)?;
+        let mut form = vec![("grant_type".to_owned(), "client_credentials".to_owned())];
+        if let Some(OptionValue::Texts(scopes)) = oauth2.value("scopes") {
+            form.push(("scope".to_owned(), scopes.join(" ")));
+        }
+        form.extend(oauth2.text_map("endpoint_params").into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())));
+        let secret = files.secret(oauth2, "client_secret").map_err(lasting)?;
+        let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
+        let request = client
+            .post(url)
+            .basic_auth(oauth2.text("client_id"), Some(secret))
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(body);
+        let answer = request.send().await.map_err(|e| broken(&e))?;
+        judge_status(answer.status().as_u16(), None, &[])
+            .map_err(|f| Failure { text: format!("oauth2: {}", f.text), ..f })?;
+        let body = read(answer).await?;
+        let token = serde_json::from_slice::<serde_json::Value>(&body)
+            .ok()
+            .and_then(|v| Some(format!("Bearer {}", v.get("access_token")?.as_str()?)))
+            .ok_or_else(|| Failure::lasting("oauth2: the answer holds no token"))?;
+        secret_header(&token)
+    }
+}
+
+fn secret_header(text: &str) -> Result<HeaderValue, Failure> {
+    let mut value = HeaderValue::from_str(text).map_err(|_| Failure::lasting("a secret is no value of a header"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn build(options: Option<&Options>, tls: &[String], egress: &Arc<Egress>) -> Result<Client, Failure> {
+    let mut builder = Client::builder()
+        .no_proxy()
+        .redirect(redirect::Policy::none())
+        .dns_resolver(Arc::new(Resolver(Arc::clone(egress))))
+        .connect_timeout(CONNECT_TIMEOUT)
+        .user_agent(concat!("Quiver/", env!("CARGO_PKG_VERSION")));
+    let Some(options) = options else { return builder.build().map_err(lasting) };
+    if options.truth("proxy_from_environment") || options.value("proxy_connect_header").is_some() {
+        return Err(Failure::lasting("`proxy_from_environment` and `proxy_connect_header` are not supported"));
+    }
+    if options.has("proxy_url") {
+        let url = Url::parse(options.text("proxy_url")).map_err(|e| Failure::lasting(format!("proxy_url: {e}")))?;
+        egress.check_url(&url).map_err(lasting)?;
+        let except = reqwest::NoProxy::from_string(options.text("no_proxy"));
+        builder = builder.proxy(Proxy::all(url).map_err(lasting)?.no_proxy(except));
+    }
+    if !options.truth("enable_http2") {
+        builder = builder.http1_only();
+    }
+    let Some(config) = options.object("tls_config") else { return builder.build().map_err(lasting) };
+    for name in ["server_name", "ca_ref", "cert_ref", "key_ref"] {
+        if config.has(name) {
+            return Err(Failure::lasting(format!("`tls_config.{name}` is not supported")));
+        }
+    }
+    let [ca, cert, key] = tls else { return builder.build().map_err(lasting) };
+    if !ca.is_empty() {
+        builder = builder.tls_built_in_root_certs(false);
+        for certificate in Certificate::from_pem_bundle(ca.as_bytes()).map_err(lasting)? {
+            builder = builder.add_root_certificate(certificate);
+        }
+    }
+    if !cert.is_empty() {
+        builder = builder.identity(Identity::from_pem(format!("{key}\n{cert}").as_bytes()).map_err(lasting)?);
+    }
+    let version = |name: &str| match config.text(name) {
+        "" => Ok(None),
+        "TLS12" => Ok(Some(reqwest::tls::Version::TLS_1_2)),
+        "TLS13" => Ok(Some(reqwest::tls::Version::TLS_1_3)),
+        other => Err(Failure::lasting(format!("`tls_config.{name}` {other} is not supported"))),
+    };
+    if let Some(least) = version("min_version")? {
+        builder = builder.min_tls_version(least);
+    }
+    if let Some(most) = version("max_version")? {
+        builder = builder.max_tls_version(most);
+    }
+    builder.danger_accept_invalid_certs(config.truth("insecure_skip_verify")).build().map_err(lasting)
+}
+
+/// Gives `Authorization` where it does not take a call to make.
+fn authorization(options: Option<&Options>, files: &Files) -> Result<Option<HeaderValue>, Failure> {
+    let Some(options) = options else { return Ok(None) };
+    if let Some(basic) = options.object("basic_auth") {
+        if basic.has("username_ref") || basic.has("password_ref") {
+            return Err(Failure::lasting("`username_ref` and `password_ref` are not supported"));
+        }
+        let user = files.secret(basic, "username").map_err(lasting)?;
+        let password = files.secret(basic, "password").map_err(lasting)?;
+        let credentials = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, format!("{user}:{password}"));
+        return secret_header(&format!("Basic {credentials}")).map(Some);
+    }
+    let (kind, credentials) = match options.object("authorization") {
+        Some(own) if own.has("credentials_ref") => {
+            return Err(Failure::lasting("`credentials_ref` is not supported"));
+        }
+        Some(own) => (own.text("type").trim().to_owned(), files.secret(own, "credentials").map_err(lasting)?),
+        None => ("Bearer".to_owned(), files.secret(options, "bearer_token").map_err(lasting)?),
+    };
+    if credentials.is_empty() {
+        return Ok(None);
+    }
+    secret_header(&format!("{kind} {credentials}")).map(Some)
+}
+
+fn headers(options: Option<&Options>, files: &Files) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
+    let Some(OptionValue::ObjectMap(map)) = options.and_then(|o| o.value("http_headers")) else {
+        return Ok(Vec::new());
+    };
+    let mut out = Vec::new();
+    for (name, header) in map {
+        let name: HeaderName =
+            name.parse().map_err(|_| Failure::lasting(format!("`{name}` is no name of a header")))?;
+        let list = |field: &str| match header.value(field) {
+            Some(OptionValue::Texts(texts)) => texts.clone(),
+            _ => Vec::new(),
+        };
+        let mut values = list("values");
+        values.extend(list("secrets"));
+        for file in list("files") {
+            values.push(files.read(&file).map_err(lasting)?);
+        }
+        for value in values {
+            out.push((name.clone(), secret_header(&value)?));
+        }
+    }
+    Ok(out)
+}
+
+/// Tells what a connection met, without the address, which is a secret.
+fn broken(error: &reqwest::Error) -> Failure {
+    let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
+    let mut last = None;
+    while let Some(e) = cause {
+        if let Some(io) = e.downcast_ref::<std::io::Error>()
+            && io.kind() == std::io::ErrorKind::PermissionDenied
+        {
+            return Failure::lasting(io.to_string());
+        }
+        last = Some(e.to_string());
+        cause = e.source();
+    }
+    let what = if error.is_connect() { "cannot connect" } else { "the connection broke" };
+    Failure::passing(last.map_or_else(|| what.to_owned(), |why| format!("{what}: {why}")))
+}
+
+fn redirected(answer: &Response, from: &Url) -> Option<Url> {
+    let to = answer.headers().get(LOCATION)?.to_str().ok()?;
+    let next = from.join(to).ok()?;
+    // A call with a body is repeated as it is only where the status says so.
+    matches!(answer.status().as_u16(), 307 | 308).then_some(next)
+}
+
+async fn read(mut answer: Response) -> Result<Vec<u8>, Failure> {
+    let mut body = Vec::new();
+    while let Some(chunk) = answer.chunk().await.map_err(|e| broken(&e))? {
+        let room = ANSWER_MAX - body.len();
+        body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if body.len() == ANSWER_MAX {
+            break;
+        }
+    }
+    Ok(body)
+}
+
+async fn judged(call: &Call, answer: Response) -> Result<u16, Failure> {
+    let status = answer.status().as_u16();
+    let seconds = answer.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()).and_then(|v| v.trim().parse().ok());
+    judge_status(status, seconds.map(Duration::from_secs), call.again)?;
+    let body = read(answer).await?;
+    (call.judge)(status, &body)?;
+    Ok(status)
+}

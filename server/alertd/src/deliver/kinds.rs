@@ -1,0 +1,77 @@
+//! What each kind of integration sends. One file per kind.
+
+mod discord;
+mod msteamsv2;
+mod opsgenie;
+mod pagerduty;
+mod slack;
+mod telegram;
+mod webhook;
+
+use std::collections::BTreeMap;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use quiver_alerting::receivers::Integration;
+use serde_json::{Map, Value as Json};
+
+use super::{Call, Failure, Files, Message};
+
+/// A kind: its name, and what makes its calls, which are made one after the other.
+struct Kind {
+    name: &'static str,
+    calls: fn(&Message, &Integration, &Files) -> Result<Vec<Call>, Failure>,
+}
+
+/// All kinds that are told over HTTP.
+const KINDS: &[Kind] = &[
+    Kind { name: "webhook", calls: webhook::calls },
+    Kind { name: "slack", calls: slack::calls },
+    Kind { name: "pagerduty", calls: pagerduty::calls },
+    Kind { name: "opsgenie", calls: opsgenie::calls },
+    Kind { name: "telegram", calls: telegram::calls },
+    Kind { name: "discord", calls: discord::calls },
+    Kind { name: "msteamsv2", calls: msteamsv2::calls },
+];
+
+/// Says why an integration cannot be told, whatever it is told.
+pub(crate) fn unsupported(integration: &Integration) -> Option<String> {
+    let kind = integration.kind;
+    if !KINDS.iter().any(|known| known.name == kind.name) {
+        return Some(format!("{} is not supported", kind.field));
+    }
+    let updates = kind.name == "slack" && integration.options.truth("update_message");
+    updates.then(|| "`update_message` of slack_configs is not supported".to_owned())
+}
+
+/// Makes the calls that tell an integration.
+///
+/// # Errors
+/// A template or secret cannot be had; nobody knows how to tell this kind.
+pub(super) fn calls(message: &Message, integration: &Integration, files: &Files) -> Result<Vec<Call>, Failure> {
+    if let Some(why) = unsupported(integration) {
+        return Err(Failure::lasting(why));
+    }
+    let kind = KINDS.iter().find(|kind| kind.name == integration.kind.name).expect("it is supported");
+    (kind.calls)(message, integration, files)
+}
+
+/// Puts a text into an object, unless it is empty.
+fn put(map: &mut Map<String, Json>, name: &str, text: String) {
+    if !text.is_empty() {
+        map.insert(name.to_owned(), text.into());
+    }
+}
+
+/// The name of a group for others, who know it again by it: SHA-256 of its key in hex.
+fn key_hash(message: &Message) -> String {
+    digest(&SHA256, message.group_key.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Labels that all alerts of a message share.
+fn common_labels(message: &Message) -> BTreeMap<String, String> {
+    let mut alerts = message.alerts.iter();
+    let first = alerts.next().map(|a| a.labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect());
+    let mut out: BTreeMap<String, String> = first.unwrap_or_default();
+    alerts.for_each(|a| out.retain(|name, value| a.labels.get(name) == value));
+    out
+}

@@ -1,0 +1,136 @@
+//! Slack, by webhook or by bot token; what understands its webhooks, too.
+
+use quiver_alerting::config::{OptionValue, Options};
+use quiver_alerting::receivers::Integration;
+use serde_json::{Map, Value as Json, json};
+
+use super::super::text::{Texts, cut_chars};
+use super::super::{Call, Failure, Files, Message};
+use super::put;
+
+/// Longest title, in characters.
+const TITLE_MAX: usize = 1024;
+
+pub(super) fn calls(message: &Message, integration: &Integration, files: &Files) -> Result<Vec<Call>, Failure> {
+    let options = &integration.options;
+    let texts = Texts::new(message, 0);
+    let text = |name: &str| texts.text(options.text(name));
+    let mut body = Map::new();
+    for name in ["channel", "username", "icon_emoji", "icon_url"] {
+        put(&mut body, name, text(name)?);
+    }
+    if options.truth("link_names") {
+        body.insert("link_names".to_owned(), true.into());
+    }
+    put(&mut body, "text", text("message_text")?);
+    body.insert("attachments".to_owned(), json!([attachment(options, &texts)?]));
+    let url = files.secret(options, "api_url").map_err(Failure::lasting)?;
+    let mut call = Call::json(url, &body.into());
+    call.judge = judge;
+    let token = files.secret(options, "app_token").map_err(Failure::lasting)?;
+    if !token.is_empty() {
+        call.headers.push(("authorization", format!("Bearer {token}")));
+    }
+    Ok(vec![call])
+}
+
+fn attachment(options: &Options, texts: &Texts<'_>) -> Result<Json, Failure> {
+    let text = |name: &str| texts.text(options.text(name));
+    let mut out = Map::new();
+    put(&mut out, "title", cut_chars(&text("title")?, TITLE_MAX));
+    for name in ["title_link", "pretext", "image_url", "thumb_url", "color"] {
+        put(&mut out, name, text(name)?);
+    }
+    for name in ["text", "fallback", "callback_id", "footer"] {
+        out.insert(name.to_owned(), text(name)?.into());
+    }
+    let marked = match options.value("mrkdwn_in") {
+        Some(OptionValue::Texts(names)) => json!(names),
+        _ => json!(["fallback", "pretext", "text"]),
+    };
+    out.insert("mrkdwn_in".to_owned(), marked);
+    let fields = options.objects("fields").iter().map(|field| {
+        let short = if field.is_given("short") { field.truth("short") } else { options.truth("short_fields") };
+        Ok(json!({"title": texts.text(field.text("title"))?, "value": texts.text(field.text("value"))?, "short": short}))
+    });
+    let fields = fields.collect::<Result<Vec<_>, Failure>>()?;
+    if !fields.is_empty() {
+        out.insert("fields".to_owned(), fields.into());
+    }
+    let actions = options.objects("actions").iter().map(|one| action(one, texts));
+    let actions = actions.collect::<Result<Vec<_>, Failure>>()?;
+    if !actions.is_empty() {
+        out.insert("actions".to_owned(), actions.into());
+    }
+    Ok(out.into())
+}
+
+fn action(options: &Options, texts: &Texts<'_>) -> Result<Json, Failure> {
+    let mut out = Map::new();
+    for name in ["type", "text"] {
+        out.insert(name.to_owned(), texts.text(options.text(name))?.into());
+    }
+    for name in ["url", "style", "name", "value"] {
+        put(&mut out, name, texts.text(options.text(name))?);
+    }
+    if let Some(own) = options.object("confirm") {
+        let mut confirm = Map::new();
+        confirm.insert("text".to_owned(), texts.text(own.text("text"))?.into());
+        for name in ["title", "ok_text", "dismiss_text"] {
+            put(&mut confirm, name, texts.text(own.text(name))?);
+        }
+        out.insert("confirm".to_owned(), confirm.into());
+    }
+    Ok(out.into())
+}
+
+/// Slack answers 200 to much that it does not take, and says so in the body.
+fn judge(status: u16, body: &[u8]) -> Result<(), Failure> {
+    let taken = match serde_json::from_slice::<Json>(body) {
+        Ok(answer) if answer.is_object() => answer["ok"] == true,
+        _ => body.trim_ascii() == b"ok",
+    };
+    if taken {
+        return Ok(());
+    }
+    Err(Failure { reason: "clientError", status: Some(status), ..Failure::lasting("Slack did not take the message") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::tests::{integration, told};
+    use super::*;
+
+    #[test]
+    fn bodies() {
+        let message = told(&[("a", true)]);
+        let yaml = "{api_url: 'http://h/s', channel: '#c', fields: [{title: t, value: '{{ .Status }}'}], \
+            short_fields: true, actions: [{type: button, text: x, url: 'http://u'}]}";
+        let calls = calls(&message, &integration("slack", yaml), &Files::default()).unwrap();
+        let body: Json = serde_json::from_slice(&calls[0].body).unwrap();
+        assert_eq!(
+            (&body["channel"], &body["username"], &body["text"]),
+            (&json!("#c"), &json!("Alertmanager"), &Json::Null)
+        );
+        let shown = &body["attachments"][0];
+        assert_eq!(shown["color"], "danger");
+        assert_eq!(shown["title"], "[FIRING:1] High (a)");
+        assert_eq!(shown["fields"], json!([{"title": "t", "value": "firing", "short": true}]));
+        assert_eq!(shown["actions"], json!([{"type": "button", "text": "x", "url": "http://u"}]));
+        assert_eq!((&shown["text"], &shown["footer"], &shown["pretext"]), (&json!(""), &json!(""), &Json::Null));
+        let app = "{app_token: t0k, channel: c}";
+        let call = calls_of(&message, app);
+        assert_eq!(call.url, "https://slack.com/api/chat.postMessage");
+        assert!(call.headers.contains(&("authorization", "Bearer t0k".to_owned())));
+    }
+
+    fn calls_of(message: &Message, yaml: &str) -> Call {
+        calls(message, &integration("slack", yaml), &Files::default()).unwrap().remove(0)
+    }
+
+    #[test]
+    fn answers() {
+        assert!(judge(200, b"ok").is_ok() && judge(200, b"{\"ok\":true}").is_ok());
+        assert!(judge(200, b"no_service").is_err() && judge(200, b"{\"ok\":false,\"error\":\"x\"}").is_err());
+    }
+}

@@ -1,0 +1,63 @@
+//! Telegram: a message of a bot to a chat.
+
+use quiver_alerting::receivers::Integration;
+use serde_json::{Map, Value as Json};
+
+use super::super::text::{Texts, cut_chars};
+use super::super::{Call, Failure, Files, Message};
+use super::put;
+
+/// Longest message, in characters.
+const TEXT_MAX: usize = 4096;
+
+pub(super) fn calls(message: &Message, integration: &Integration, files: &Files) -> Result<Vec<Call>, Failure> {
+    let options = &integration.options;
+    let texts = Texts::new(message, 0);
+    let mode = options.text("parse_mode");
+    let template = options.text("message");
+    let text = if mode == "HTML" { texts.html(template)? } else { texts.text(template)? };
+    let chat = match options.integer("chat_id") {
+        0 => files.read(options.text("chat_id_file")).map_err(Failure::lasting)?,
+        id => id.to_string(),
+    };
+    let mut body = Map::new();
+    put(&mut body, "chat_id", chat);
+    put(&mut body, "text", cut_chars(&text, TEXT_MAX));
+    put(&mut body, "parse_mode", mode.to_owned());
+    put(&mut body, "disable_web_page_preview", "true".to_owned());
+    if options.truth("disable_notifications") {
+        put(&mut body, "disable_notification", "true".to_owned());
+    }
+    if options.integer("message_thread_id") != 0 {
+        put(&mut body, "message_thread_id", options.integer("message_thread_id").to_string());
+    }
+    let token = files.secret(options, "bot_token").map_err(Failure::lasting)?;
+    let url = format!("{}/bot{token}/sendMessage", options.text("api_url").trim_end_matches('/'));
+    let mut call = Call::json(url, &Json::Object(body));
+    call.judge = |status, body| match serde_json::from_slice::<Json>(body) {
+        Ok(answer) if answer["ok"] == true => Ok(()),
+        _ => Err(Failure { status: Some(status), ..Failure::lasting("Telegram did not take the message") }),
+    };
+    Ok(vec![call])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::tests::{integration, told};
+    use super::*;
+
+    #[test]
+    fn bodies() {
+        let yaml =
+            "{bot_token: t0k, chat_id: -5, message: '<b>{{ .Status }}</b>{{ \"<\" }}', disable_notifications: true}";
+        let call = calls(&told(&[("a", true)]), &integration("telegram", yaml), &Files::default()).unwrap().remove(0);
+        assert_eq!(call.url, "https://api.telegram.org/bott0k/sendMessage");
+        let body: Json = serde_json::from_slice(&call.body).unwrap();
+        let expected = serde_json::json!({
+            "chat_id": "-5", "text": "<b>firing</b>&lt;", "parse_mode": "HTML", "disable_web_page_preview": "true",
+            "disable_notification": "true",
+        });
+        assert_eq!(body, expected);
+        assert!((call.judge)(200, b"{\"ok\":true}").is_ok() && (call.judge)(200, b"{\"ok\":false}").is_err());
+    }
+}

@@ -1,0 +1,141 @@
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+
+use quiver_alerting::config::Config;
+use quiver_alerting::template::default_templates;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::egress::Network;
+
+const S: i64 = 1_000_000_000;
+
+/// A message about alerts `High` of instances; `true`: fires.
+pub(crate) fn told(instances: &[(&str, bool)]) -> Message {
+    let alert = |(instance, fires): &(&str, bool)| Alert {
+        labels: LabelSet::from_pairs([("alertname", "High"), ("instance", instance)]),
+        annotations: [("summary".to_owned(), "high".to_owned())].into(),
+        starts_at: 10 * S,
+        ends_at: if *fires { 1000 * S } else { 50 * S },
+        is_timeout: false,
+        updated_at: 20 * S,
+        generator_url: format!("http://g/{instance}"),
+    };
+    Message {
+        receiver: "team.x".to_owned(),
+        group_key: "{}:{alertname=\"High\"}".to_owned(),
+        group_labels: LabelSet::from_pairs([("alertname", "High")]),
+        route_labels: [("tier".to_owned(), "1".to_owned())].into(),
+        reason: "first notification".to_owned(),
+        alerts: instances.iter().map(alert).collect(),
+        now: 60 * S,
+        external_url: "http://quiver.example".to_owned(),
+        instance: "me".to_owned(),
+        templates: default_templates(),
+    }
+}
+
+/// Reads one entry of `<kind>_configs`.
+pub(crate) fn integration(kind: &str, yaml: &str) -> Integration {
+    let text = format!("route: {{receiver: a}}\nreceivers:\n- name: a\n  {kind}_configs:\n  - {yaml}\n");
+    let config = Config::load(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    config.receivers[0].integrations[0].clone()
+}
+
+/// Answers each connection with the next of some answers, the last one again and again; keeps what came.
+async fn sink(answers: &'static [&'static str]) -> (String, Arc<Mutex<Vec<String>>>) {
+    let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    let seen = Arc::<Mutex<Vec<String>>>::default();
+    let kept = Arc::clone(&seen);
+    tokio::spawn(async move {
+        for i in 0.. {
+            let Ok((mut peer, _)) = socket.accept().await else { return };
+            let (mut text, mut buffer) = (String::new(), [0; 4096]);
+            loop {
+                let n = peer.read(&mut buffer).await.unwrap_or(0);
+                text.push_str(&String::from_utf8_lossy(&buffer[..n]));
+                let length = text
+                    .to_lowercase()
+                    .split("content-length: ")
+                    .nth(1)
+                    .and_then(|t| t.split("\r\n").next().and_then(|t| t.parse::<usize>().ok()));
+                let body = text.split_once("\r\n\r\n").map(|(_, body)| body.len());
+                if n == 0 || body.is_some_and(|len| len >= length.unwrap_or(0)) {
+                    break;
+                }
+            }
+            kept.lock().unwrap().push(text);
+            let answer = answers[answers.len().min(i + 1) - 1];
+            let text = format!("HTTP/1.1 {answer}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            let _ = peer.write_all(text.as_bytes()).await;
+        }
+    });
+    (format!("http://{address}/hook"), seen)
+}
+
+fn sender(allow: &[&str]) -> Sender {
+    let allow = allow.iter().map(|t| Network::parse(t).unwrap()).collect();
+    Sender::new(Egress { allow, ..Egress::default() }, Arc::default())
+}
+
+async fn tell(sender: &Sender, yaml: &str, budget_ms: u64) -> Result<Option<u16>, Failure> {
+    let message = told(&[("a", true)]);
+    let budget = Duration::from_millis(budget_ms);
+    sender.tell(&message, &integration("webhook", yaml), &Files::default(), budget).await
+}
+
+#[tokio::test]
+async fn again_until_it_is_taken() {
+    let (url, seen) = sink(&["500 x", "429 x\r\nretry-after: 0", "200 OK"]).await;
+    let sender = sender(&["127.0.0.0/8"]);
+    assert_eq!(tell(&sender, &format!("{{url: '{url}'}}"), 20_000).await, Ok(Some(200)));
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.len(), 3);
+    let head = seen[0].to_lowercase();
+    assert!(head.starts_with("post /hook http/1.1") && head.contains("user-agent: quiver/"), "{head}");
+    assert!(head.contains("content-type: application/json") && head.contains("x-quiver-instance: me"), "{head}");
+    let mut out = String::new();
+    sender.metrics.write(&mut out);
+    assert!(out.contains("quiver_notifications_total{integration=\"webhook\"} 1"), "{out}");
+    assert!(out.contains("latency_seconds_count{integration=\"webhook\"} 3"), "{out}");
+    assert_eq!(sender.metrics.queue.load(Relaxed), 0);
+}
+
+#[tokio::test]
+async fn what_trying_again_does_not_mend() {
+    let (url, seen) = sink(&["404 x"]).await;
+    let open = sender(&["127.0.0.0/8"]);
+    let failure = tell(&open, &format!("{{url: '{url}'}}"), 20_000).await.unwrap_err();
+    assert_eq!((failure.reason, failure.status, seen.lock().unwrap().len()), ("clientError", Some(404), 1));
+    // Not a byte goes where the guard is against it, by address or by name.
+    let closed = sender(&[]);
+    for url in [url.clone(), url.replace("127.0.0.1", "localhost")] {
+        let failure = tell(&closed, &format!("{{url: '{url}'}}"), 20_000).await.unwrap_err();
+        assert!(failure.text.contains("loopback") && !failure.again, "{failure:?}");
+    }
+    assert_eq!(seen.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn redirects_and_time() {
+    let (target, seen) = sink(&["200 OK"]).await;
+    let answer = format!("307 x\r\nlocation: {target}").leak();
+    let (url, _) = sink(std::slice::from_ref(Box::leak(Box::new(&*answer)))).await;
+    let open = sender(&["127.0.0.0/8"]);
+    let failure = tell(&open, &format!("{{url: '{url}'}}"), 5000).await.unwrap_err();
+    assert_eq!((failure.status, seen.lock().unwrap().len()), (Some(307), 0), "not unless it is set");
+    let http = "http_config: {follow_redirects: true, basic_auth: {username: u, password: p}}";
+    assert_eq!(tell(&open, &format!("{{url: '{url}', {http}}}"), 5000).await, Ok(Some(200)));
+    assert!(!seen.lock().unwrap()[0].to_lowercase().contains("authorization"), "no credentials across hosts");
+    assert_eq!(tell(&open, &format!("{{url: '{target}', {http}}}"), 5000).await, Ok(Some(200)));
+    assert!(seen.lock().unwrap()[1].contains("Basic dTpw"), "credentials where they belong");
+    // A receiver that hangs costs its budget, and `timeout` bounds each attempt.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", silent.local_addr().unwrap());
+    let failure = tell(&open, &format!("{{url: '{url}'}}"), 300).await.unwrap_err();
+    assert_eq!(failure.reason, "contextDeadlineExceeded");
+    let failure = tell(&open, &format!("{{url: '{url}', timeout: 100ms}}"), 5000).await.unwrap_err();
+    assert!(failure.text.contains("timeout"), "{failure:?}");
+}

@@ -1,0 +1,131 @@
+//! Texts of messages: templates over what is told, and texts cut as receivers want them.
+
+use std::collections::BTreeMap;
+
+use quiver_alerting::config::json_of;
+use quiver_alerting::dispatch::message;
+use quiver_alerting::template::{Host, Options, Value};
+use serde_json::{Map, Value as Json};
+
+use super::{Failure, Message};
+
+/// Most texts of one message that are rendered: a template within a list multiplies.
+const TEXTS_MAX: usize = 2000;
+
+/// Renders the texts of one message.
+pub(super) struct Texts<'a> {
+    message: &'a Message,
+    data: Value,
+    count: std::cell::Cell<usize>,
+}
+
+impl<'a> Texts<'a> {
+    /// Makes the data that templates see, of the first alerts only where `max` is above 0.
+    pub(super) fn new(message: &'a Message, max: usize) -> Self {
+        let alerts = &message.alerts;
+        let shown = if max > 0 { &alerts[..alerts.len().min(max)] } else { &alerts[..] };
+        let m = message;
+        let data =
+            message_data(&m.receiver, shown, &m.group_labels, &m.route_labels, &m.reason, &m.external_url, m.now);
+        Self { message, data, count: std::cell::Cell::new(0) }
+    }
+
+    /// The data as templates see it.
+    pub(super) fn data(&self) -> &Value {
+        &self.data
+    }
+
+    fn run(&self, template: &str, html: bool) -> Result<String, Failure> {
+        if !template.contains("{{") {
+            return Ok(template.to_owned());
+        }
+        self.count.set(self.count.get() + 1);
+        if self.count.get() > TEXTS_MAX {
+            return Err(Failure::lasting(format!("a message has more than {TEXTS_MAX} templates")));
+        }
+        let failed = |e: String| Failure::lasting(format!("a template failed: {e}"));
+        let mut templates = self.message.templates.clone();
+        templates.add("", template).map_err(|e| failed(e.to_string()))?;
+        let host = Host {
+            query: None,
+            now_ns: i128::from(self.message.now),
+            external_url: &self.message.external_url,
+            route_labels: Some(&self.message.route_labels),
+        };
+        let options = Options { host, ..Options::default() };
+        let out =
+            if html { templates.run_html("", &self.data, &options) } else { templates.run("", &self.data, &options) };
+        out.map_err(|e| failed(e.to_string()))
+    }
+
+    /// Renders a text.
+    pub(super) fn text(&self, template: &str) -> Result<String, Failure> {
+        self.run(template, false)
+    }
+
+    /// Renders a page.
+    pub(super) fn html(&self, template: &str) -> Result<String, Failure> {
+        self.run(template, true)
+    }
+
+    /// Renders the values of a mapping.
+    pub(super) fn map(&self, map: Option<&BTreeMap<String, String>>) -> Result<BTreeMap<String, String>, Failure> {
+        map.into_iter().flatten().map(|(name, text)| Ok((name.clone(), self.text(text)?))).collect()
+    }
+
+    /// Renders all texts within a value; what they yield is a value again where it reads as one of YAML.
+    pub(super) fn value(&self, value: &Json) -> Result<Json, Failure> {
+        Ok(match value {
+            Json::String(text) => {
+                let shown = self.text(text)?;
+                match json_of(&shown).filter(|v| !v.is_null()) {
+                    Some(value) => value,
+                    None => Json::String(shown),
+                }
+            }
+            Json::Array(items) => Json::Array(items.iter().map(|v| self.value(v)).collect::<Result<_, _>>()?),
+            Json::Object(map) => {
+                let pair = |(key, v): (&String, &Json)| Ok::<_, Failure>((self.text(key)?, self.value(v)?));
+                Json::Object(map.iter().map(pair).collect::<Result<Map<_, _>, _>>()?)
+            }
+            other => other.clone(),
+        })
+    }
+}
+
+use message as message_data;
+
+/// Cuts a text to so many characters; where it is cut it ends in `…`.
+pub(super) fn cut_chars(text: &str, max: usize) -> String {
+    if text.chars().count() <= max {
+        return text.to_owned();
+    }
+    if max <= 3 {
+        return text.chars().take(max).collect();
+    }
+    text.chars().take(max - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::told;
+    use super::*;
+
+    #[test]
+    fn cut() {
+        assert_eq!([cut_chars("abcdef", 6), cut_chars("abcdef", 5), cut_chars("äöü!", 3)], ["abcdef", "abcd…", "äöü"]);
+    }
+
+    #[test]
+    fn rendered() {
+        let message = told(&[("a", true), ("b", false)]);
+        let texts = Texts::new(&message, 0);
+        assert_eq!(texts.text("{{ .Status }} {{ len .Alerts }}").as_deref(), Ok("firing 2"));
+        assert_eq!(Texts::new(&message, 1).text("{{ len .Alerts }}").as_deref(), Ok("1"));
+        assert_eq!(texts.html("<p>{{ \"<b>\" }}</p>").as_deref(), Ok("<p>&lt;b&gt;</p>"));
+        let value = serde_json::json!({"{{ .Status }}": ["{{ len .Alerts }}", "x: {{ .Status }}", 1]});
+        assert_eq!(texts.value(&value).unwrap(), serde_json::json!({"firing": [2, {"x": "firing"}, 1]}));
+        let failure = texts.text("{{ template \"none\" . }}").unwrap_err();
+        assert!(failure.reason == "other" && !failure.again, "{failure:?}");
+    }
+}

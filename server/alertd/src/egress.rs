@@ -1,0 +1,277 @@
+//! Where calls may go (`identity-and-access` section 7): a name is resolved, each address is judged, and the connection
+//! goes to an address that was judged. No redirect, proxy or second look-up comes by it.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+/// A network: an address, and how many of its first bits count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Network {
+    /// Reads `10.0.0.0/8`, `::1/128`, or an address alone.
+    ///
+    /// # Errors
+    /// The text of what is wrong.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let bad = || format!("`{text}` is not a network such as `10.0.0.0/8`");
+        let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
+        let address: IpAddr = address.trim().parse().map_err(|_| bad())?;
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(width), |b| b.trim().parse::<u8>().map_err(|_| bad()))?;
+        if bits > width {
+            return Err(bad());
+        }
+        Ok(Self { address, bits })
+    }
+
+    fn contains(&self, address: IpAddr) -> bool {
+        let differ = match (self.address, address) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => u128::from(u32::from(a) ^ u32::from(b)) << 96,
+            (IpAddr::V6(a), IpAddr::V6(b)) => u128::from(a) ^ u128::from(b),
+            _ => return false,
+        };
+        u32::from(self.bits) <= differ.leading_zeros()
+    }
+
+    fn is_one(&self) -> bool {
+        self.bits == if self.address.is_ipv4() { 32 } else { 128 }
+    }
+}
+
+/// Where calls may go.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Egress {
+    /// Open whatever they are.
+    pub allow: Vec<Network>,
+    /// Closed whatever they are; wins over `allow`.
+    pub deny: Vec<Network>,
+    /// Whether private networks are open.
+    pub allow_private: bool,
+}
+
+/// An address that calls may not go to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused(&'static str);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "egress refused: the address is {}", self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Gives the address that one spelling stands for: IPv4 in IPv6 counts as IPv4.
+fn plain(address: IpAddr) -> IpAddr {
+    let IpAddr::V6(v6) = address else { return address };
+    let s = v6.segments();
+    let low = Ipv4Addr::from(((u32::from(s[6])) << 16) | u32::from(s[7]));
+    let embeds = match s {
+        // Mapped, compatible (but for `::` and `::1`), NAT64.
+        [0, 0, 0, 0, 0, 0xffff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => true,
+        [0, 0, 0, 0, 0, 0, ..] => u32::from(low) > 1,
+        // 6to4 holds it behind its prefix.
+        [0x2002, a, b, ..] => return IpAddr::V4(Ipv4Addr::from((u32::from(a) << 16) | u32::from(b))),
+        _ => false,
+    };
+    if embeds { IpAddr::V4(low) } else { address }
+}
+
+fn is_metadata(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => matches!(v4.octets(), [169, 254, 169, 254] | [169, 254, 170, 2] | [100, 100, 100, 200]),
+        IpAddr::V6(v6) => v6 == Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+    }
+}
+
+fn special(address: IpAddr) -> Option<&'static str> {
+    match address {
+        IpAddr::V4(v4) => {
+            let o = v4.octets();
+            match () {
+                () if o[0] == 127 => Some("on loopback"),
+                () if o[0] == 0 => Some("unspecified"),
+                () if v4.is_link_local() => Some("link-local"),
+                () if v4.is_multicast() || o[0] >= 240 => Some("multicast or reserved"),
+                () => None,
+            }
+        }
+        IpAddr::V6(v6) => match v6.segments()[0] {
+            _ if v6.is_loopback() => Some("on loopback"),
+            _ if v6.is_unspecified() => Some("unspecified"),
+            first if first & 0xffc0 == 0xfe80 => Some("link-local"),
+            first if first & 0xff00 == 0xff00 => Some("multicast or reserved"),
+            _ => None,
+        },
+    }
+}
+
+fn is_private(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_private() || matches!(v4.octets(), [100, 64..=127, ..]),
+        IpAddr::V6(v6) => v6.segments()[0] & 0xfe00 == 0xfc00,
+    }
+}
+
+impl Egress {
+    /// Judges an address.
+    ///
+    /// # Errors
+    /// Why calls may not go there.
+    pub fn check(&self, address: IpAddr) -> Result<(), Refused> {
+        let address = plain(address);
+        if self.deny.iter().any(|n| n.contains(address)) {
+            return Err(Refused("denied by `egress.deny`"));
+        }
+        if is_metadata(address) {
+            let named = self.allow.iter().any(|n| n.is_one() && n.contains(address));
+            return if named { Ok(()) } else { Err(Refused("one of cloud metadata")) };
+        }
+        if self.allow.iter().any(|n| n.contains(address)) {
+            return Ok(());
+        }
+        if let Some(what) = special(address) {
+            return Err(Refused(what));
+        }
+        if is_private(address) && !self.allow_private {
+            return Err(Refused("private, and `egress.allow_private` is off"));
+        }
+        Ok(())
+    }
+
+    /// Judges the host of a URL where it is an address; names are judged when they are resolved.
+    ///
+    /// # Errors
+    /// Why calls may not go there.
+    pub fn check_url(&self, url: &url::Url) -> Result<(), Refused> {
+        match url.host() {
+            Some(url::Host::Ipv4(v4)) => self.check(v4.into()),
+            Some(url::Host::Ipv6(v6)) => self.check(v6.into()),
+            Some(url::Host::Domain(_)) => Ok(()),
+            None => Err(Refused("missing")),
+        }
+    }
+
+    /// Resolves `host:port` to addresses that calls may go to.
+    ///
+    /// # Errors
+    /// The name is not known, or all its addresses are refused.
+    pub async fn resolve(&self, host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
+        let mut refused = None;
+        let mut open = Vec::new();
+        for address in tokio::net::lookup_host((host, port)).await? {
+            match self.check(address.ip()) {
+                Ok(()) => open.push(address),
+                Err(e) => refused = Some(e),
+            }
+        }
+        match (open.is_empty(), refused) {
+            (false, _) => Ok(open),
+            (true, Some(e)) => Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, e)),
+            (true, None) => Err(std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address")),
+        }
+    }
+}
+
+/// Resolves names for the HTTP client, which then connects to nothing else.
+#[derive(Debug, Clone)]
+pub struct Resolver(pub Arc<Egress>);
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let egress = Arc::clone(&self.0);
+        Box::pin(async move {
+            // The client puts the port of its URL in.
+            let addresses = egress.resolve(name.as_str(), 0).await?;
+            Ok(Box::new(addresses.into_iter()) as Addrs)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nets(texts: &[&str]) -> Vec<Network> {
+        texts.iter().map(|t| Network::parse(t).expect(t)).collect()
+    }
+
+    #[test]
+    fn addresses() {
+        let base = Egress { allow_private: true, ..Egress::default() };
+        let closed = Egress::default();
+        let local = Egress { allow: nets(&["127.0.0.0/8"]), allow_private: true, ..Egress::default() };
+        let check = |egress: &Egress, address: &str, open: bool| {
+            assert_eq!(egress.check(address.parse().expect(address)).is_ok(), open, "{address} {egress:?}");
+        };
+        for address in [
+            "127.0.0.1",
+            "127.8.9.1",
+            "0.0.0.0",
+            "0.1.2.3",
+            "169.254.169.254",
+            "169.254.1.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::1",
+            "::",
+            "fe80::1",
+            "ff02::1",
+            "::ffff:127.0.0.1",
+            "::127.0.0.1",
+            "64:ff9b::7f00:1",
+            "2002:7f00:1::",
+            "100.100.100.200",
+            "fd00:ec2::254",
+        ] {
+            check(&base, address, false);
+        }
+        ["8.8.8.8", "10.0.0.1", "192.168.1.1", "2606:4700::1", "fd12::1", "::ffff:8.8.8.8"]
+            .into_iter()
+            .for_each(|a| check(&base, a, true));
+        ["10.0.0.1", "172.16.3.4", "192.168.1.1", "100.64.0.1", "fd12::1", "::ffff:10.0.0.1"]
+            .into_iter()
+            .for_each(|a| check(&closed, a, false));
+        check(&local, "127.0.0.1", true);
+        check(&local, "::ffff:127.0.0.1", true);
+        check(&local, "::1", false);
+        // A metadata address must be named alone, and what is denied is denied.
+        check(&Egress { allow: nets(&["169.254.0.0/16"]), ..Egress::default() }, "169.254.169.254", false);
+        check(&Egress { allow: nets(&["169.254.169.254"]), ..Egress::default() }, "169.254.169.254", true);
+        check(
+            &Egress { allow: nets(&["10.0.0.0/8"]), deny: nets(&["10.1.0.0/16"]), ..base.clone() },
+            "10.1.2.3",
+            false,
+        );
+    }
+
+    #[test]
+    fn networks() {
+        ["10.0.0.0/33", "x", "", "10.0.0.0/", "::/129", "10.0.0/8"]
+            .into_iter()
+            .for_each(|t| assert!(Network::parse(t).is_err(), "{t}"));
+        assert!(Network::parse("0.0.0.0/0").is_ok_and(|n| n.contains("1.2.3.4".parse().expect("an address"))));
+        assert!(Network::parse("::/0").is_ok_and(|n| !n.contains("1.2.3.4".parse().expect("an address"))));
+    }
+
+    #[tokio::test]
+    async fn names_are_judged_by_their_addresses() {
+        let base = Egress::default();
+        let told = base.resolve("localhost", 80).await.expect_err("on loopback");
+        assert!(told.to_string().contains("loopback"), "{told}");
+        let open = Egress { allow: nets(&["127.0.0.0/8", "::1/128"]), ..base.clone() };
+        assert!(open.resolve("localhost", 80).await.is_ok());
+        // Whatever spelling a URL has, its host is an address by then.
+        for text in ["http://127.1/", "http://0x7f000001/", "http://2130706433/", "http://[::ffff:7f00:1]/"] {
+            let url = url::Url::parse(text).expect(text);
+            assert!(base.check_url(&url).is_err(), "{text}");
+        }
+    }
+}

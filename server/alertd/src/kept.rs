@@ -1,0 +1,230 @@
+//! What a restart must find again, as JSON by kind and key in an SQLite file of its own: neither the catalog nor
+//! configuration waits for it.
+//!
+//! One task writes. What queued while it wrote goes into the next transaction as one, so that a burst of alerts costs a
+//! few syncs. Changes of one key take effect in the order in which they were handed in.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quiver_types::{Error, ErrorKind, Result};
+use sqlx::Row as _;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use tokio::sync::{mpsc, oneshot};
+
+/// What a row is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// An alert of the router; key: canonical labels.
+    Alert,
+    /// A silence; key: its id.
+    Silence,
+    /// A row of the notification log; key: group key, receiver, integration, index.
+    Told,
+    /// Next flush of a group; key: the group's key.
+    Timer,
+    /// Alerts of a rule; key: group and identity of the rule.
+    Rule,
+    /// The service itself.
+    Service,
+}
+
+impl Kind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Alert => "alert",
+            Self::Silence => "silence",
+            Self::Told => "told",
+            Self::Timer => "timer",
+            Self::Rule => "rule",
+            Self::Service => "service",
+        }
+    }
+}
+
+/// A change of one row; without a value it goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// What it is about.
+    pub kind: Kind,
+    /// Which one.
+    pub key: Vec<u8>,
+    /// The new value, JSON.
+    pub value: Option<String>,
+}
+
+impl Change {
+    /// Makes a change that sets a row.
+    pub fn set(kind: Kind, key: impl Into<Vec<u8>>, value: &serde_json::Value) -> Self {
+        Self { kind, key: key.into(), value: Some(value.to_string()) }
+    }
+
+    /// Makes a change that removes a row.
+    pub fn remove(kind: Kind, key: impl Into<Vec<u8>>) -> Self {
+        Self { kind, key: key.into(), value: None }
+    }
+}
+
+#[derive(Debug)]
+struct Batch {
+    changes: Vec<Change>,
+    done: oneshot::Sender<Result<()>>,
+}
+
+/// The database.
+#[derive(Debug)]
+pub struct Kept {
+    pool: SqlitePool,
+    writer: mpsc::UnboundedSender<Batch>,
+}
+
+/// Says when changes are durable.
+#[derive(Debug)]
+pub struct Writing(oneshot::Receiver<Result<()>>);
+
+impl Writing {
+    /// Waits until the changes are durable.
+    ///
+    /// # Errors
+    /// Unavailable: they are not.
+    pub async fn durable(self) -> Result<()> {
+        self.0.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable, "the server is stopping")))
+    }
+}
+
+/// Most batches of one transaction.
+const BATCHES_MAX: usize = 1024;
+/// How long a connection waits for another one.
+const BUSY: Duration = Duration::from_secs(5);
+
+const CREATE: &str = "CREATE TABLE IF NOT EXISTS kept (kind TEXT NOT NULL, key BLOB NOT NULL, value TEXT NOT NULL, \
+    PRIMARY KEY (kind, key)) STRICT, WITHOUT ROWID";
+
+fn unusable(e: sqlx::Error) -> Error {
+    Error::new(ErrorKind::Unavailable, "the database of alerts cannot be used").with_source(e)
+}
+
+impl Kept {
+    /// Opens (creates) the database.
+    ///
+    /// # Errors
+    /// Unavailable: it cannot be used.
+    pub async fn open(path: &Path) -> Result<Arc<Self>> {
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .busy_timeout(BUSY);
+        let pool = SqlitePoolOptions::new()
+            .max_connections(2)
+            .acquire_timeout(BUSY)
+            // SQLite ends a transaction by itself at an error of the disk; such a connection takes no further one.
+            .before_acquire(|connection, _| {
+                Box::pin(async move { Ok(!sqlx::Connection::is_in_transaction(connection)) })
+            })
+            .connect_with(options)
+            .await
+            .map_err(unusable)?;
+        sqlx::query(CREATE).execute(&pool).await.map_err(unusable)?;
+        let (writer, batches) = mpsc::unbounded_channel();
+        tokio::spawn(write_all(pool.clone(), batches));
+        Ok(Arc::new(Self { pool, writer }))
+    }
+
+    /// Reads all rows of a kind.
+    ///
+    /// # Errors
+    /// Unavailable: the database cannot be read.
+    pub async fn load(&self, kind: Kind) -> Result<Vec<(Vec<u8>, serde_json::Value)>> {
+        let query = sqlx::query("SELECT key, value FROM kept WHERE kind = ? ORDER BY key").bind(kind.as_str());
+        let rows = query.fetch_all(&self.pool).await.map_err(unusable)?;
+        let read = |row: sqlx::sqlite::SqliteRow| {
+            let (key, value): (Vec<u8>, String) = (row.try_get(0).ok()?, row.try_get(1).ok()?);
+            serde_json::from_str(&value).ok().map(|value| (key, value))
+        };
+        let count = rows.len();
+        let out: Vec<_> = rows.into_iter().filter_map(read).collect();
+        if out.len() < count {
+            tracing::error!(kind = kind.as_str(), rows = count - out.len(), "rows of alerting cannot be read");
+        }
+        Ok(out)
+    }
+
+    /// Hands changes in; they are made in this order, all or none.
+    pub fn put(&self, changes: Vec<Change>) -> Writing {
+        let (done, writing) = oneshot::channel();
+        // Without a writer the other end of `done` is gone, which the waiter sees.
+        let _ = self.writer.send(Batch { changes, done });
+        Writing(writing)
+    }
+}
+
+async fn write_all(pool: SqlitePool, mut batches: mpsc::UnboundedReceiver<Batch>) {
+    while let Some(first) = batches.recv().await {
+        let mut taken = vec![first];
+        while taken.len() < BATCHES_MAX
+            && let Ok(next) = batches.try_recv()
+        {
+            taken.push(next);
+        }
+        let outcome = write(&pool, &taken).await;
+        if let Err(e) = &outcome {
+            tracing::error!(error = %e, "state of alerting is not written");
+        }
+        for batch in taken {
+            // Nobody may wait for it.
+            let _ = batch.done.send(match &outcome {
+                Ok(()) => Ok(()),
+                Err(e) => Err(Error::new(ErrorKind::Unavailable, "alerts cannot be stored now")
+                    .with_source(std::io::Error::other(e.to_string()))),
+            });
+        }
+    }
+}
+
+async fn write(pool: &SqlitePool, batches: &[Batch]) -> sqlx::Result<()> {
+    let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
+    for change in batches.iter().flat_map(|b| &b.changes) {
+        let kind = change.kind.as_str();
+        match &change.value {
+            Some(value) => {
+                let sql = "INSERT INTO kept (kind, key, value) VALUES (?, ?, ?) \
+                    ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value";
+                sqlx::query(sql).bind(kind).bind(&change.key).bind(value).execute(&mut *tx).await?;
+            }
+            None => {
+                let sql = "DELETE FROM kept WHERE kind = ? AND key = ?";
+                sqlx::query(sql).bind(kind).bind(&change.key).execute(&mut *tx).await?;
+            }
+        }
+    }
+    tx.commit().await
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn rows_outlive_the_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("alerts.db");
+        let kept = Kept::open(&file).await.unwrap();
+        let set = |key: &str, n: i64| Change::set(Kind::Alert, key, &json!({"n": n}));
+        let all = kept.put(vec![set("a", 1), set("b", 2)]);
+        // In the order in which they were handed in, though nobody waits for the first ones.
+        drop(kept.put(vec![set("a", 3), Change::remove(Kind::Alert, "b")]));
+        all.durable().await.unwrap();
+        kept.put(vec![set("c", 4), Change::set(Kind::Silence, "a", &json!(1))]).durable().await.unwrap();
+        drop(kept);
+        let kept = Kept::open(&file).await.unwrap();
+        let rows = kept.load(Kind::Alert).await.unwrap();
+        assert_eq!(rows, [(b"a".to_vec(), json!({"n": 3})), (b"c".to_vec(), json!({"n": 4}))]);
+        assert_eq!(kept.load(Kind::Silence).await.unwrap().len(), 1);
+        assert!(kept.load(Kind::Told).await.unwrap().is_empty());
+    }
+}

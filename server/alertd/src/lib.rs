@@ -1,0 +1,82 @@
+//! Alerting as it runs: what `quiver-alerting` decides is done here, over a clock, a database and the network.
+//!
+//! `rules` evaluates groups when they are due and hands alerts to the `router`, which also takes those that others post;
+//! it groups, mutes and flushes by the `policy`, and `deliver` tells receivers. `kept` is what a restart must find again:
+//! alerts, silences, timers, the log of what was told, states of rules. `egress` says where calls may go.
+//!
+//! Invariants: no query language and no store (the engine of rules comes in through a trait), and nothing goes out but
+//! through `egress`.
+
+pub mod deliver;
+pub mod egress;
+pub mod kept;
+pub mod metrics;
+pub mod policy;
+pub mod router;
+pub mod rules;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use quiver_types::{Clock, Result};
+use tokio_util::sync::CancellationToken;
+
+use crate::deliver::Sender;
+use crate::egress::Egress;
+use crate::kept::Kept;
+use crate::metrics::AlertMetrics;
+use crate::policy::Policy;
+use crate::router::{Router, RouterSettings};
+use crate::rules::{Engines, RuleSettings, Rules};
+
+/// How alerting runs.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Of rules.
+    pub rules: RuleSettings,
+    /// Of the router.
+    pub router: RouterSettings,
+    /// Where calls may go.
+    pub egress: Egress,
+}
+
+/// Alerting of a server.
+#[derive(Debug)]
+pub struct Alertd {
+    /// Rules and their states.
+    pub rules: Arc<Rules>,
+    /// Alerts and who is told of them.
+    pub router: Arc<Router>,
+    /// Figures.
+    pub metrics: Arc<AlertMetrics>,
+}
+
+impl Alertd {
+    /// Opens what was kept in `file`; nothing runs before [`Self::start`].
+    ///
+    /// # Errors
+    /// The database cannot be used; the HTTP client cannot be made.
+    pub async fn open(
+        file: &Path,
+        settings: Settings,
+        policy: Policy,
+        engines: Arc<dyn Engines>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<Self>> {
+        let kept = Kept::open(file).await?;
+        let metrics = Arc::<AlertMetrics>::default();
+        let sender = Sender::new(settings.egress, Arc::clone(&metrics));
+        let router =
+            Router::open(settings.router, policy, Arc::clone(&kept), sender, Arc::clone(&clock), Arc::clone(&metrics))
+                .await?;
+        let rules =
+            Rules::open(settings.rules, engines, Arc::clone(&router), kept, clock, Arc::clone(&metrics)).await?;
+        Ok(Arc::new(Self { rules, router, metrics }))
+    }
+
+    /// Begins to evaluate rules and to tell receivers, until `stop`.
+    pub fn start(&self, stop: &CancellationToken) {
+        self.rules.start(stop);
+        self.router.start(stop);
+    }
+}

@@ -1,0 +1,166 @@
+//! Figures of alerting, as `/metrics` shows them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+/// Upper bounds of buckets, in seconds.
+const BOUNDS: [f64; 10] = [0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0];
+
+/// Times in buckets.
+#[derive(Debug, Default)]
+pub struct Times {
+    buckets: [AtomicU64; BOUNDS.len()],
+    count: AtomicU64,
+    sum_micros: AtomicU64,
+}
+
+impl Times {
+    /// Counts one.
+    pub fn observe(&self, took: Duration) {
+        let seconds = took.as_secs_f64();
+        if let Some(at) = BOUNDS.iter().position(|bound| seconds <= *bound) {
+            self.buckets[at].fetch_add(1, Relaxed);
+        }
+        self.count.fetch_add(1, Relaxed);
+        self.sum_micros.fetch_add(took.as_micros() as u64, Relaxed);
+    }
+
+    fn write(&self, out: &mut String, name: &str, labels: &str) {
+        let (comma, mut below) = (if labels.is_empty() { "" } else { "," }, 0);
+        for (bound, bucket) in BOUNDS.iter().zip(&self.buckets) {
+            below += bucket.load(Relaxed);
+            let _ = writeln!(out, "{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {below}");
+        }
+        let count = self.count.load(Relaxed);
+        let _ = writeln!(out, "{name}_bucket{{{labels}{comma}le=\"+Inf\"}} {count}");
+        let braces = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+        let _ = writeln!(out, "{name}_sum{braces} {}", self.sum_micros.load(Relaxed) as f64 / 1e6);
+        let _ = writeln!(out, "{name}_count{braces} {count}");
+    }
+}
+
+/// Figures of one kind of integration.
+#[derive(Debug, Default)]
+pub(crate) struct Integration {
+    pub(crate) sent: u64,
+    pub(crate) failed: BTreeMap<&'static str, u64>,
+    pub(crate) latency: Times,
+}
+
+/// All figures.
+#[derive(Debug, Default)]
+pub struct AlertMetrics {
+    /// Evaluations of groups.
+    pub evaluations: AtomicU64,
+    /// Evaluations of rules that failed.
+    pub rule_failures: AtomicU64,
+    /// Cycles that were left out because the one before still ran.
+    pub missed: AtomicU64,
+    /// From when a group was due to when it began.
+    pub start_delay: Times,
+    /// How long groups take.
+    pub group_time: Times,
+    /// Alerts that were posted or came from rules.
+    pub received: AtomicU64,
+    /// Alerts that were refused.
+    pub invalid: AtomicU64,
+    /// Alerts that are known.
+    pub alerts: AtomicU64,
+    /// Notifications under way.
+    pub queue: AtomicU64,
+    pub(crate) integrations: Mutex<BTreeMap<&'static str, Integration>>,
+}
+
+impl AlertMetrics {
+    /// Changes the figures of a kind of integration.
+    pub(crate) fn of(&self, kind: &'static str, change: impl FnOnce(&mut Integration)) {
+        change(self.integrations.lock().entry(kind).or_default());
+    }
+
+    /// Writes all in the exposition format.
+    pub fn write(&self, out: &mut String) {
+        let plain = [
+            ("quiver_rule_group_evaluations_total", "counter", "Evaluations of rule groups.", &self.evaluations),
+            ("quiver_rule_failures_total", "counter", "Evaluations of rules that failed.", &self.rule_failures),
+            (
+                "quiver_rule_group_missed_total",
+                "counter",
+                "Cycles of rule groups left out because the one before still ran.",
+                &self.missed,
+            ),
+            ("quiver_alerts_received_total", "counter", "Alerts that came from rules or were posted.", &self.received),
+            ("quiver_alerts_invalid_total", "counter", "Alerts that were refused.", &self.invalid),
+            ("quiver_alerts_count", "gauge", "Alerts that are known.", &self.alerts),
+            ("quiver_notification_queue_length", "gauge", "Notifications under way.", &self.queue),
+        ];
+        for (name, kind, help, value) in plain {
+            let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {}", value.load(Relaxed));
+        }
+        let times = [
+            ("quiver_rule_group_start_delay_seconds", "From when a group was due to its beginning.", &self.start_delay),
+            ("quiver_rule_group_duration_seconds", "How long evaluations of groups take.", &self.group_time),
+        ];
+        for (name, help, times) in times {
+            let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} histogram");
+            times.write(out, name, "");
+        }
+        self.write_integrations(out);
+    }
+
+    fn write_integrations(&self, out: &mut String) {
+        let integrations = self.integrations.lock();
+        if integrations.is_empty() {
+            return;
+        }
+        let name = "quiver_notifications_total";
+        let _ = writeln!(out, "# HELP {name} Flushes that tell a receiver.\n# TYPE {name} counter");
+        for (kind, figures) in integrations.iter() {
+            let _ = writeln!(out, "{name}{{integration=\"{kind}\"}} {}", figures.sent);
+        }
+        let name = "quiver_notifications_failed_total";
+        let _ = writeln!(out, "# HELP {name} Flushes that could not, by reason.\n# TYPE {name} counter");
+        for (kind, figures) in integrations.iter() {
+            for (reason, count) in &figures.failed {
+                let _ = writeln!(out, "{name}{{integration=\"{kind}\",reason=\"{reason}\"}} {count}");
+            }
+        }
+        let name = "quiver_notification_latency_seconds";
+        let _ = writeln!(out, "# HELP {name} How long attempts take.\n# TYPE {name} histogram");
+        for (kind, figures) in integrations.iter() {
+            figures.latency.write(out, name, &format!("integration=\"{kind}\""));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exposition() {
+        let metrics = AlertMetrics::default();
+        metrics.start_delay.observe(Duration::from_millis(60));
+        metrics.of("webhook", |i| {
+            i.sent += 2;
+            *i.failed.entry("other").or_default() += 1;
+            i.latency.observe(Duration::from_secs(90));
+        });
+        let mut out = String::new();
+        metrics.write(&mut out);
+        for line in [
+            "quiver_rule_group_start_delay_seconds_bucket{le=\"0.05\"} 0",
+            "quiver_rule_group_start_delay_seconds_bucket{le=\"0.1\"} 1",
+            "quiver_rule_group_start_delay_seconds_sum 0.06",
+            "quiver_notifications_total{integration=\"webhook\"} 2",
+            "quiver_notifications_failed_total{integration=\"webhook\",reason=\"other\"} 1",
+            "quiver_notification_latency_seconds_bucket{integration=\"webhook\",le=\"60\"} 0",
+            "quiver_notification_latency_seconds_bucket{integration=\"webhook\",le=\"+Inf\"} 1",
+        ] {
+            assert!(out.lines().any(|l| l == line), "{line} in {out}");
+        }
+    }
+}

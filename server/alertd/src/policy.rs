@@ -1,0 +1,110 @@
+//! The policy that is live: a checked configuration with its templates, and the text that is shown of it.
+
+use quiver_alerting::config::{self, Config, Options};
+use quiver_alerting::problem::Problems;
+use quiver_alerting::template::{Templates, default_templates};
+use quiver_alerting::yaml;
+
+use crate::deliver::unsupported;
+
+/// A policy.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// The configuration.
+    pub config: Config,
+    /// Built-in templates and those of its files.
+    pub templates: Templates,
+    /// The configuration as YAML, secrets hidden.
+    pub shown: String,
+}
+
+/// What there is where nobody gave a policy: everything goes to a receiver that sends nothing.
+const EMPTY: &str = "route:\n  receiver: empty\nreceivers:\n- name: empty\n";
+
+impl Policy {
+    /// Reads a configuration; `files` gives names and texts of the template files that a pattern stands for.
+    ///
+    /// # Errors
+    /// Everything that is wrong, a line each.
+    pub fn load(
+        text: &str,
+        files: &dyn Fn(&str) -> Result<Vec<(String, String)>, String>,
+    ) -> Result<Self, Vec<String>> {
+        Self::of(text, Config::load(text), files)
+    }
+
+    /// Reads a configuration that inherits globals where it has none of its own.
+    ///
+    /// # Errors
+    /// Everything that is wrong, a line each.
+    pub fn load_with(
+        text: &str,
+        global: &Options,
+        files: &dyn Fn(&str) -> Result<Vec<(String, String)>, String>,
+    ) -> Result<Self, Vec<String>> {
+        Self::of(text, Config::load_with(text, global), files)
+    }
+
+    fn of(
+        text: &str,
+        config: Result<Config, Problems>,
+        files: &dyn Fn(&str) -> Result<Vec<(String, String)>, String>,
+    ) -> Result<Self, Vec<String>> {
+        let config = config.map_err(|p| p.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        let unsupported: Vec<String> = config
+            .receivers
+            .iter()
+            .flat_map(|r| r.integrations.iter().filter_map(unsupported).map(move |why| (r, why)))
+            .map(|(r, why)| format!("receiver `{}`: {why}", r.name))
+            .collect();
+        if !unsupported.is_empty() {
+            return Err(unsupported);
+        }
+        let mut templates = default_templates();
+        let mut errors = Vec::new();
+        for pattern in &config.templates {
+            match files(pattern) {
+                Ok(found) => {
+                    if found.is_empty() {
+                        tracing::warn!(pattern, "no template file is there");
+                    }
+                    for (name, text) in found {
+                        errors.extend(templates.add(&name, &text).err().map(|e| e.to_string()));
+                    }
+                }
+                Err(e) => errors.push(e),
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let shown = config::shown(text).map_err(|e| vec![e.to_string()])?;
+        Ok(Self { config, templates, shown: yaml::write(&shown) })
+    }
+
+    /// Makes the policy that tells nobody.
+    pub fn empty() -> Self {
+        Self::load(EMPTY, &|_| Ok(Vec::new())).expect("a test reads it")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies() {
+        assert!(Policy::empty().config.receiver("empty").is_some());
+        let load = |receiver: &str, template: &'static str| {
+            let text = format!("route: {{receiver: a}}\ntemplates: ['*.tmpl']\nreceivers: [{{name: a, {receiver}}}]\n");
+            Policy::load(&text, &|_| Ok(vec![("x.tmpl".to_owned(), template.to_owned())]))
+        };
+        let policy = load("webhook_configs: [{url: 'http://h/s3cret'}]", "{{ define \"x\" }}y{{ end }}").unwrap();
+        assert!(policy.templates.names().any(|n| n == "x"));
+        assert!(policy.shown.contains("<secret>") && !policy.shown.contains("s3cret"));
+        let told = load("webhook_configs: [{url: 'http://h'}]", "{{ define").unwrap_err();
+        assert!(told[0].contains("x.tmpl"), "{told:?}");
+        let told = load("sns_configs: [{topic_arn: x, sigv4: {region: r}}]", "").unwrap_err();
+        assert_eq!(told, ["receiver `a`: sns_configs is not supported"]);
+    }
+}

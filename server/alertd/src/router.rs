@@ -1,0 +1,310 @@
+//! The router: alerts come in, groups are flushed when they are due, integrations are told, and what was told is noted.
+//!
+//! One lock holds the state of dispatch; nobody waits for anything while holding it. Changes are handed to `kept` under
+//! the lock, so that they are made in the order in which they happened.
+
+mod flush;
+mod intake;
+mod records;
+mod silencing;
+mod views;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use quiver_alerting::dispatch::{Alert, Dispatcher, NotificationLog};
+use quiver_alerting::receivers::Integration;
+use quiver_alerting::silences::Silences;
+use quiver_types::{Clock, Error, ErrorKind, Result};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+pub use intake::{AlertForm, Posted, posted};
+pub(crate) use records::{label_set, labels, texts};
+pub use silencing::SilenceError;
+pub use views::{AlertRow, AlertState, Asked, GroupRow, RouteMatch, Shown};
+
+use crate::deliver::{Failure, Files, Message, Sender};
+use crate::kept::{Change, Kept, Kind};
+use crate::metrics::AlertMetrics;
+use crate::policy::Policy;
+
+/// How the router runs.
+#[derive(Debug, Clone)]
+pub struct RouterSettings {
+    /// Where this service is seen from outside; `externalURL` of messages.
+    pub external_url: String,
+    /// The directory that `…_file` forms are read from.
+    pub files_dir: Option<PathBuf>,
+    /// Most alerts that are known at once; more are refused.
+    pub alerts_max: usize,
+    /// Labels that name the service of an alert; the first non-empty one counts.
+    pub service_labels: Vec<String>,
+}
+
+/// What dispatch knows.
+#[derive(Debug)]
+struct State {
+    dispatcher: Dispatcher,
+    silences: Silences,
+    log: NotificationLog,
+    /// Timers as they are kept, to see which have changed.
+    timers: BTreeMap<String, i64>,
+}
+
+/// The router.
+#[derive(Debug)]
+pub struct Router {
+    settings: RouterSettings,
+    files: Files,
+    policy: ArcSwap<Policy>,
+    state: Mutex<State>,
+    kept: Arc<Kept>,
+    sender: Sender,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<AlertMetrics>,
+    wake: Notify,
+    /// Names this service in messages, so that one that comes back is known.
+    instance: String,
+}
+
+const MS: i64 = 1_000_000;
+/// Longest test of a receiver.
+const TEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often what is old is forgotten.
+const FORGET_EVERY: Duration = Duration::from_secs(60);
+/// How often timers are kept.
+const KEEP_EVERY: Duration = Duration::from_secs(1);
+/// A clock that differs by more from the time that passed has leapt, in milliseconds.
+pub(crate) const LEAP_MS: i64 = 10_000;
+/// Longest sleep of the loop, so that a leap of the clock is seen.
+const SLEEP_MAX: Duration = Duration::from_secs(5);
+
+impl Router {
+    /// Opens the router with what was kept.
+    ///
+    /// # Errors
+    /// Unavailable: the database cannot be used.
+    pub async fn open(
+        settings: RouterSettings,
+        policy: Policy,
+        kept: Arc<Kept>,
+        sender: Sender,
+        clock: Arc<dyn Clock>,
+        metrics: Arc<AlertMetrics>,
+    ) -> Result<Arc<Self>> {
+        let now = clock.now_ms().saturating_mul(MS);
+        let mut dispatcher = Dispatcher::new(policy.config.routes());
+        for (_, value) in kept.load(Kind::Alert).await? {
+            if let Some(alert) = records::read_alert(&value) {
+                dispatcher.insert(alert, now);
+            }
+        }
+        let mut timers = BTreeMap::new();
+        for (key, value) in kept.load(Kind::Timer).await? {
+            let (Ok(key), Some(at)) = (String::from_utf8(key), value.as_i64()) else { continue };
+            dispatcher.restore_timer(&key, at);
+            timers.insert(key, at);
+        }
+        let mut silences = Silences::default();
+        for (_, value) in kept.load(Kind::Silence).await? {
+            records::read_silence(&value).into_iter().for_each(|silence| silences.load(silence));
+        }
+        let mut log = NotificationLog::default();
+        for (key, value) in kept.load(Kind::Told).await? {
+            if let Some((key, entry)) = records::read_told(&key, &value) {
+                log.set(key, entry);
+            }
+        }
+        metrics.alerts.store(dispatcher.alert_count() as u64, Relaxed);
+        let instance = instance(&kept).await?;
+        Ok(Arc::new(Self {
+            files: Files::below(settings.files_dir.clone()),
+            settings,
+            policy: ArcSwap::from_pointee(policy),
+            state: Mutex::new(State { dispatcher, silences, log, timers }),
+            kept,
+            sender,
+            clock,
+            metrics,
+            wake: Notify::new(),
+            instance,
+        }))
+    }
+
+    /// The time, in nanoseconds.
+    pub fn now(&self) -> i64 {
+        self.clock.now_ms().saturating_mul(MS)
+    }
+
+    /// Which service this is.
+    pub fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    /// Where this service is seen from outside.
+    pub fn external_url(&self) -> &str {
+        &self.settings.external_url
+    }
+
+    /// Labels that name the service of an alert.
+    pub fn service_labels(&self) -> &[String] {
+        &self.settings.service_labels
+    }
+
+    /// The policy that is live.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.policy.load_full()
+    }
+
+    /// Takes another policy: groups of routes that are the same go on, others are made anew.
+    pub fn set_policy(&self, policy: Policy) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        state.dispatcher.reload(policy.config.routes(), now);
+        self.policy.store(Arc::new(policy));
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Sends one message for a test: one attempt, nothing is noted.
+    ///
+    /// # Errors
+    /// Why it was not taken.
+    pub async fn try_message(&self, message: &Message, integration: &Integration) -> Result<Option<u16>, Failure> {
+        let attempt = self.sender.attempt(message, integration, &self.files);
+        let late = |_| Failure::lasting(format!("no answer within {}s", TEST_TIMEOUT.as_secs()));
+        tokio::time::timeout(TEST_TIMEOUT, attempt).await.map_err(late)?
+    }
+
+    /// Takes alerts in; comes back when they are durable.
+    ///
+    /// # Errors
+    /// Unavailable: there are too many alerts, or they cannot be stored.
+    pub async fn insert(&self, alerts: Vec<Alert>) -> Result<()> {
+        if alerts.is_empty() {
+            return Ok(());
+        }
+        let now = self.now();
+        let mut refused = 0;
+        let writing = {
+            let mut state = self.state.lock();
+            let mut changes = Vec::with_capacity(alerts.len());
+            for alert in alerts {
+                let is_known = state.dispatcher.alert(&alert.labels).is_some();
+                if !is_known && state.dispatcher.alert_count() >= self.settings.alerts_max {
+                    refused += 1;
+                    continue;
+                }
+                let known = state.dispatcher.insert(alert, now);
+                changes.push(Change::set(Kind::Alert, known.labels.canonical(), &records::alert(&known)));
+            }
+            self.metrics.received.fetch_add(changes.len() as u64, Relaxed);
+            self.metrics.alerts.store(state.dispatcher.alert_count() as u64, Relaxed);
+            self.kept.put(changes)
+        };
+        self.wake.notify_one();
+        writing.durable().await?;
+        if refused > 0 {
+            let max = self.settings.alerts_max;
+            let text = format!("{refused} alerts are refused: {max} are known already (`alerting.alerts_max`)");
+            return Err(Error::new(ErrorKind::Unavailable, text));
+        }
+        Ok(())
+    }
+
+    /// Flushes groups as they fall due, until `stop`.
+    pub(crate) fn start(self: &Arc<Self>, stop: &CancellationToken) {
+        tokio::spawn(Arc::clone(self).run(stop.clone()));
+        tokio::spawn(Arc::clone(self).keep_house(stop.clone()));
+    }
+
+    async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let (mut wall, mut passed) = (self.clock.now_ms(), self.clock.elapsed());
+        loop {
+            let (wall_now, passed_now) = (self.clock.now_ms(), self.clock.elapsed());
+            let leap = (wall_now - wall) - i64::try_from((passed_now - passed).as_millis()).unwrap_or(i64::MAX);
+            if leap.abs() > LEAP_MS {
+                tracing::warn!(leap_ms = leap, "the clock has leapt: alerts and timers move with it");
+                self.state.lock().dispatcher.shift((wall_now - leap).saturating_mul(MS), leap.saturating_mul(MS));
+            }
+            (wall, passed) = (wall_now, passed_now);
+            self.flush_due();
+            let next = self.state.lock().dispatcher.next_due();
+            let wait = next
+                .map_or(SLEEP_MAX, |at| Duration::from_nanos((at - self.now()).max(MS).unsigned_abs()).min(SLEEP_MAX));
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.wake.notified() => {}
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    /// Keeps timers, and forgets what is old.
+    async fn keep_house(self: Arc<Self>, stop: CancellationToken) {
+        let mut every = tokio::time::interval(KEEP_EVERY);
+        let mut forgotten = tokio::time::Instant::now();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = every.tick() => {}
+            }
+            self.keep_timers();
+            if forgotten.elapsed() >= FORGET_EVERY {
+                forgotten = tokio::time::Instant::now();
+                self.forget();
+            }
+        }
+    }
+
+    fn keep_timers(&self) {
+        let mut state = self.state.lock();
+        let now: BTreeMap<String, i64> = state.dispatcher.timers().map(|(key, at)| (key.to_owned(), at)).collect();
+        let set = now.iter().filter(|(key, at)| state.timers.get(*key) != Some(at));
+        let mut changes: Vec<Change> =
+            set.map(|(key, at)| Change::set(Kind::Timer, key.as_bytes(), &(*at).into())).collect();
+        let gone = state.timers.keys().filter(|key| !now.contains_key(*key));
+        changes.extend(gone.map(|key| Change::remove(Kind::Timer, key.as_bytes())));
+        state.timers = now;
+        if !changes.is_empty() {
+            drop(self.kept.put(changes));
+        }
+    }
+
+    fn forget(&self) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let silences = state.silences.forget(now);
+        let told = state.log.forget(now);
+        let mut changes: Vec<Change> = silences.iter().map(|id| Change::remove(Kind::Silence, id.as_bytes())).collect();
+        changes.extend(told.iter().map(|key| Change::remove(Kind::Told, records::told_key(key))));
+        for labels in state.dispatcher.forget(now) {
+            changes.push(Change::remove(Kind::Alert, labels.canonical()));
+        }
+        self.metrics.alerts.store(state.dispatcher.alert_count() as u64, Relaxed);
+        if !changes.is_empty() {
+            drop(self.kept.put(changes));
+        }
+    }
+}
+
+/// Gives the name of this installation, made up once.
+async fn instance(kept: &Kept) -> Result<String> {
+    const KEY: &[u8] = b"instance";
+    let there = kept.load(Kind::Service).await?.into_iter().find(|(key, _)| key == KEY);
+    if let Some(id) = there.and_then(|(_, value)| value.as_str().map(str::to_owned)) {
+        return Ok(id);
+    }
+    let id = uuid::Uuid::now_v7().to_string();
+    kept.put(vec![Change::set(Kind::Service, KEY, &id.as_str().into())]).durable().await?;
+    Ok(id)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! Alerts as others post them: Alertmanager's flat array, and the envelope of its webhooks (`config-api` 2.8).
+
+use std::collections::BTreeMap;
+
+use chrono::DateTime;
+use quiver_alerting::dispatch::Alert;
+use quiver_types::LabelSet;
+use serde_json::Value;
+
+/// In which form alerts are posted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AlertForm {
+    /// `/api/v2/alerts`: an array.
+    Flat,
+    /// `/api/v2/alertprocess`: the array stands under `alerts`.
+    Envelope,
+}
+
+/// What was posted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Posted {
+    /// Alerts that are good.
+    pub alerts: Vec<Alert>,
+    /// Why others are not.
+    pub refused: Vec<String>,
+    /// What the envelope says of where it comes from.
+    pub external_url: String,
+}
+
+/// Most alerts of one body.
+const ALERTS_MAX: usize = 50_000;
+/// Most bytes of the labels and annotations of an alert.
+const ALERT_BYTES_MAX: usize = 64 << 10;
+/// How long an envelope's alert fires without another word.
+const ENVELOPE_NS: i64 = 24 * 3600 * 1_000_000_000;
+
+/// Reads a body.
+///
+/// # Errors
+/// It is no JSON, or has another shape.
+pub fn posted(body: &[u8], form: AlertForm, resolve_timeout_ns: i64, now: i64) -> Result<Posted, String> {
+    let value: Value = serde_json::from_slice(body).map_err(|e| format!("parsing alerts body failed: {e}"))?;
+    let items = match form {
+        AlertForm::Flat => value.as_array().ok_or("an array of alerts is wanted")?,
+        AlertForm::Envelope => {
+            let envelope = value.as_object().ok_or("a webhook envelope is wanted: an object")?;
+            envelope.get("alerts").and_then(Value::as_array).ok_or("a webhook envelope has an array `alerts`")?
+        }
+    };
+    if items.len() > ALERTS_MAX {
+        return Err(format!("more than {ALERTS_MAX} alerts in one body"));
+    }
+    let status = value.get("status").and_then(Value::as_str).unwrap_or("firing");
+    let mut out = Posted {
+        external_url: value.get("externalURL").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        ..Posted::default()
+    };
+    for (i, item) in items.iter().enumerate() {
+        let read = match form {
+            AlertForm::Flat => read(item, now, None, now.saturating_add(resolve_timeout_ns)),
+            AlertForm::Envelope => {
+                let own = item.get("status").and_then(Value::as_str).unwrap_or(status);
+                match own {
+                    "firing" => read(item, now, None, now.saturating_add(ENVELOPE_NS)),
+                    "resolved" => read(item, now, Some(now), now),
+                    other => Err(format!("unknown status {other:?}")),
+                }
+            }
+        };
+        match read {
+            Ok(alert) => out.alerts.push(alert),
+            Err(e) => out.refused.push(format!("alert {i}: {e}")),
+        }
+    }
+    Ok(out)
+}
+
+fn texts(item: &Value, name: &str) -> Result<BTreeMap<String, String>, String> {
+    let map = match item.get(name) {
+        None | Some(Value::Null) => return Ok(BTreeMap::new()),
+        Some(Value::Object(map)) => map,
+        Some(_) => return Err(format!("`{name}` is no mapping")),
+    };
+    let pair = |(key, value): (&String, &Value)| match value.as_str() {
+        Some(text) => Ok((key.clone(), text.to_owned())),
+        None => Err(format!("`{name}.{key}` is no text")),
+    };
+    map.iter().map(pair).collect()
+}
+
+/// Reads a time; absent, null and the year 1 stand for none.
+fn time(item: &Value, name: &str) -> Result<Option<i64>, String> {
+    let text = match item.get(name) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(text)) if text.is_empty() => return Ok(None),
+        Some(Value::String(text)) => text,
+        Some(_) => return Err(format!("`{name}` is no time")),
+    };
+    let time = DateTime::parse_from_rfc3339(text).map_err(|_| format!("`{name}` is no time as RFC 3339 has it"))?;
+    if chrono::Datelike::year(&time.to_utc()) <= 1 {
+        return Ok(None);
+    }
+    time.timestamp_nanos_opt().map(Some).ok_or_else(|| format!("`{name}` is out of range"))
+}
+
+/// Reads one alert. `ended`: when it ended, if no end is given; `timeout`: when it ends without another word.
+fn read(item: &Value, now: i64, ended: Option<i64>, timeout: i64) -> Result<Alert, String> {
+    if !item.is_object() {
+        return Err("an object is wanted".to_owned());
+    }
+    let mut labels = texts(item, "labels")?;
+    labels.retain(|_, value| !value.is_empty());
+    let annotations = texts(item, "annotations")?;
+    let bytes: usize = labels.iter().chain(&annotations).map(|(n, v)| n.len() + v.len()).sum();
+    if bytes > ALERT_BYTES_MAX {
+        return Err(format!("its labels and annotations have more than {ALERT_BYTES_MAX} bytes"));
+    }
+    if labels.is_empty() {
+        return Err("at least one label pair required".to_owned());
+    }
+    if labels.contains_key("") {
+        return Err("invalid label set: a label has no name".to_owned());
+    }
+    let (starts, ends) = (time(item, "startsAt")?, time(item, "endsAt")?);
+    let starts_at = starts.or(ends).unwrap_or(now);
+    let (ends_at, is_timeout) = match (ends, ended) {
+        (Some(at), _) => (at, false),
+        (None, Some(at)) => (at.max(starts_at), false),
+        (None, None) => (timeout, true),
+    };
+    if starts_at > ends_at {
+        return Err("start time must be before end time".to_owned());
+    }
+    Ok(Alert {
+        labels: LabelSet::from_pairs(labels.iter().map(|(n, v)| (n.as_str(), v.as_str()))),
+        annotations,
+        starts_at,
+        ends_at,
+        is_timeout,
+        updated_at: now,
+        generator_url: item.get("generatorURL").and_then(Value::as_str).unwrap_or_default().to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: i64 = 1_000_000_000;
+
+    /// Gives start, end and whether that is a time-out, in seconds.
+    fn read_one(form: AlertForm, alert: &str) -> Result<(i64, i64, bool), String> {
+        let body = match form {
+            AlertForm::Flat => format!("[{alert}]"),
+            AlertForm::Envelope => format!("{{\"status\":\"firing\",\"alerts\":[{alert}]}}"),
+        };
+        let mut posted = posted(body.as_bytes(), form, 300 * S, 1000 * S)?;
+        match posted.refused.pop() {
+            Some(refused) => Err(refused),
+            None => posted.alerts.pop().map(|a| (a.starts_at / S, a.ends_at / S, a.is_timeout)).ok_or_default(),
+        }
+    }
+
+    trait OrDefault<T> {
+        fn ok_or_default(self) -> Result<T, String>;
+    }
+
+    impl<T> OrDefault<T> for Option<T> {
+        fn ok_or_default(self) -> Result<T, String> {
+            self.ok_or_else(|| "nothing".to_owned())
+        }
+    }
+
+    #[test]
+    fn times() {
+        let check = |form, alert: &str, expected| assert_eq!(read_one(form, alert), Ok(expected), "{alert}");
+        let at = |s: i64| DateTime::from_timestamp(s, 0).unwrap().to_rfc3339();
+        let labels = "\"labels\":{\"a\":\"1\",\"b\":\"\"}";
+        check(AlertForm::Flat, &format!("{{{labels}}}"), (1000, 1300, true));
+        check(AlertForm::Flat, &format!("{{{labels},\"endsAt\":\"0001-01-01T00:00:00Z\"}}"), (1000, 1300, true));
+        check(AlertForm::Flat, &format!("{{{labels},\"endsAt\":\"{}\"}}", at(500)), (500, 500, false));
+        let both = format!("\"startsAt\":\"{}\",\"endsAt\":\"{}\"", at(400), at(2000));
+        check(AlertForm::Flat, &format!("{{{labels},{both}}}"), (400, 2000, false));
+        check(AlertForm::Envelope, &format!("{{{labels}}}"), (1000, 1000 + 86_400, true));
+        check(AlertForm::Envelope, &format!("{{{labels},\"status\":\"resolved\"}}"), (1000, 1000, false));
+        check(
+            AlertForm::Envelope,
+            &format!("{{{labels},\"status\":\"resolved\",\"endsAt\":\"{}\"}}", at(900)),
+            (900, 900, false),
+        );
+    }
+
+    #[test]
+    fn refused() {
+        let check = |alert: &str, part: &str| {
+            let told = read_one(AlertForm::Flat, alert).unwrap_err();
+            assert!(told.contains(part), "{alert}: {told}");
+        };
+        check("{}", "at least one label");
+        check("{\"labels\":{\"a\":\"\"}}", "at least one label");
+        check("{\"labels\":{\"a\":1}}", "`labels.a` is no text");
+        check("{\"labels\":{\"a\":\"1\"},\"startsAt\":\"soon\"}", "`startsAt`");
+        check(
+            "{\"labels\":{\"a\":\"1\"},\"startsAt\":\"2000-01-02T00:00:00Z\",\"endsAt\":\"2000-01-01T00:00:00Z\"}",
+            "before end",
+        );
+        check(&format!("{{\"labels\":{{\"a\":\"{}\"}}}}", "x".repeat(70_000)), "bytes");
+        for (form, body) in [(AlertForm::Flat, "{}"), (AlertForm::Flat, "["), (AlertForm::Envelope, "[]")] {
+            assert!(posted(body.as_bytes(), form, 1, 1).is_err(), "{body}");
+        }
+        // Good ones are taken all the same.
+        let some = posted(b"[{\"labels\":{\"a\":\"1\"}},{}]", AlertForm::Flat, 1, 1).unwrap();
+        assert_eq!((some.alerts.len(), some.refused.len()), (1, 1));
+    }
+}

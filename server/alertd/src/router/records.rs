@@ -1,0 +1,123 @@
+//! Alerts, silences and rows of the log as they are kept: JSON whose fields never change their meaning.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quiver_alerting::dispatch::{Alert, Entry, LogKey};
+use quiver_alerting::matchers::{Matchers, matcher};
+use quiver_alerting::silences::Silence;
+use quiver_types::{LabelSet, MatchOp, Matcher};
+use serde_json::{Value, json};
+
+pub(crate) fn labels(labels: &LabelSet) -> Value {
+    labels.iter().map(|(name, value)| (name.to_owned(), Value::from(value))).collect::<serde_json::Map<_, _>>().into()
+}
+
+pub(crate) fn texts(value: &Value) -> Option<BTreeMap<String, String>> {
+    value.as_object()?.iter().map(|(name, v)| Some((name.clone(), v.as_str()?.to_owned()))).collect()
+}
+
+pub(crate) fn label_set(value: &Value) -> Option<LabelSet> {
+    texts(value).map(|map| LabelSet::from_pairs(map.iter().map(|(n, v)| (n.as_str(), v.as_str()))))
+}
+
+pub(super) fn alert(alert: &Alert) -> Value {
+    json!({
+        "labels": labels(&alert.labels), "annotations": alert.annotations, "startsAt": alert.starts_at,
+        "endsAt": alert.ends_at, "isTimeout": alert.is_timeout, "updatedAt": alert.updated_at,
+        "generatorURL": alert.generator_url,
+    })
+}
+
+pub(super) fn read_alert(value: &Value) -> Option<Alert> {
+    Some(Alert {
+        labels: label_set(&value["labels"])?,
+        annotations: texts(&value["annotations"])?,
+        starts_at: value["startsAt"].as_i64()?,
+        ends_at: value["endsAt"].as_i64()?,
+        is_timeout: value["isTimeout"].as_bool()?,
+        updated_at: value["updatedAt"].as_i64()?,
+        generator_url: value["generatorURL"].as_str()?.to_owned(),
+    })
+}
+
+fn op(op: MatchOp) -> &'static str {
+    op.as_str()
+}
+
+fn read_matcher(value: &Value) -> Option<Matcher> {
+    let ops = [MatchOp::Equal, MatchOp::NotEqual, MatchOp::Regex, MatchOp::NotRegex];
+    let op = ops.into_iter().find(|op| Some(op.as_str()) == value["op"].as_str())?;
+    matcher(value["name"].as_str()?, op, value["value"].as_str()?).ok()
+}
+
+pub(super) fn silence(silence: &Silence) -> Value {
+    let matchers: Vec<Value> =
+        silence.matchers.iter().map(|m| json!({"name": m.name, "op": op(m.op), "value": m.value})).collect();
+    json!({
+        "id": silence.id, "matchers": matchers, "startsAt": silence.starts_at, "endsAt": silence.ends_at,
+        "updatedAt": silence.updated_at, "createdBy": silence.created_by, "comment": silence.comment,
+    })
+}
+
+pub(super) fn read_silence(value: &Value) -> Option<Silence> {
+    let matchers = value["matchers"].as_array()?.iter().map(read_matcher).collect::<Option<Vec<_>>>()?;
+    Some(Silence {
+        id: value["id"].as_str()?.to_owned(),
+        matchers: Matchers::new(matchers),
+        starts_at: value["startsAt"].as_i64()?,
+        ends_at: value["endsAt"].as_i64()?,
+        updated_at: value["updatedAt"].as_i64()?,
+        created_by: value["createdBy"].as_str()?.to_owned(),
+        comment: value["comment"].as_str()?.to_owned(),
+    })
+}
+
+pub(super) fn told_key(key: &LogKey) -> Vec<u8> {
+    json!([key.group_key, key.receiver, key.integration, key.idx]).to_string().into_bytes()
+}
+
+pub(super) fn told(entry: &Entry) -> Value {
+    json!({"at": entry.at, "firing": entry.firing, "resolved": entry.resolved, "held": entry.held})
+}
+
+pub(super) fn read_told(key: &[u8], value: &Value) -> Option<(LogKey, Entry)> {
+    let key: (String, String, String, usize) = serde_json::from_slice(key).ok()?;
+    let set = |name: &str| value[name].as_array()?.iter().map(Value::as_u64).collect::<Option<BTreeSet<u64>>>();
+    let entry =
+        Entry { at: value["at"].as_i64()?, firing: set("firing")?, resolved: set("resolved")?, held: set("held")? };
+    Some((LogKey { group_key: key.0, receiver: key.1, integration: key.2, idx: key.3 }, entry))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_read() {
+        let one = Alert {
+            labels: LabelSet::from_pairs([("a", "1"), ("ü", "\"")]),
+            annotations: [("s".to_owned(), "x".to_owned())].into(),
+            starts_at: -5,
+            ends_at: i64::MAX,
+            is_timeout: true,
+            updated_at: 7,
+            generator_url: "http://g".to_owned(),
+        };
+        assert_eq!(read_alert(&alert(&one)), Some(one));
+        let matchers = quiver_alerting::matchers::read("a=\"1\", b=~\"x|y\", c!=\"\", d!~\"z\"").unwrap().matchers;
+        let mine = Silence {
+            id: "i".to_owned(),
+            matchers: Matchers::new(matchers),
+            starts_at: 1,
+            ends_at: 2,
+            updated_at: 3,
+            created_by: "me".to_owned(),
+            comment: String::new(),
+        };
+        assert_eq!(read_silence(&silence(&mine)), Some(mine));
+        let key = LogKey { group_key: "{}:{}".into(), receiver: "r".into(), integration: "webhook".into(), idx: 2 };
+        let entry = Entry { at: 9, firing: [u64::MAX].into(), resolved: [].into(), held: [1, 2].into() };
+        assert_eq!(read_told(&told_key(&key), &told(&entry)), Some((key, entry)));
+        assert_eq!(read_alert(&json!({"labels": {"a": 1}})), None);
+    }
+}

@@ -1,0 +1,146 @@
+use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+
+use quiver_alerting::matchers::{Matchers, read};
+use quiver_alerting::silences::Silence;
+use quiver_types::LabelSet;
+
+use super::*;
+use crate::egress::{Egress, Network};
+
+/// A clock that tests move.
+#[derive(Debug, Default)]
+pub(crate) struct TestClock(pub(crate) AtomicI64);
+
+impl Clock for TestClock {
+    fn now_ms(&self) -> i64 {
+        self.0.load(SeqCst)
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_millis(self.now_ms().unsigned_abs())
+    }
+}
+
+async fn open(dir: &std::path::Path, policy: &str, clock: &Arc<TestClock>) -> Arc<Router> {
+    let kept = Kept::open(&dir.join("alerts.db")).await.unwrap();
+    let allow = vec![Network::parse("127.0.0.0/8").unwrap()];
+    let sender = Sender::new(Egress { allow, ..Egress::default() }, Arc::default());
+    let settings = RouterSettings {
+        external_url: "http://q".to_owned(),
+        files_dir: None,
+        alerts_max: 3,
+        service_labels: vec!["service".to_owned()],
+    };
+    let policy = Policy::load(policy, &|_| Ok(Vec::new())).unwrap();
+    let clock: Arc<dyn Clock> = Arc::<TestClock>::clone(clock);
+    Router::open(settings, policy, kept, sender, clock, Arc::default()).await.unwrap()
+}
+
+fn alert(name: &str, starts_s: i64, ends_s: i64) -> Alert {
+    Alert {
+        labels: LabelSet::from_pairs([("alertname", name)]),
+        annotations: BTreeMap::new(),
+        starts_at: starts_s * 1000 * MS,
+        ends_at: ends_s * 1000 * MS,
+        is_timeout: false,
+        updated_at: starts_s * 1000 * MS,
+        generator_url: String::new(),
+    }
+}
+
+fn everything() -> Shown {
+    Shown { active: true, silenced: true, inhibited: true, muted: true }
+}
+
+fn names(router: &Router, shown: Shown) -> Vec<String> {
+    let asked = Asked { shown, labels: &|_| true, receiver: &|_| true };
+    let mut out: Vec<String> = router
+        .alerts(&asked)
+        .iter()
+        .map(|r| format!("{} {}", r.alert.labels.get("alertname"), r.state.as_str()))
+        .collect();
+    out.sort();
+    out
+}
+
+const POLICY: &str = "route: {receiver: a, group_by: [alertname], group_wait: 10s}\nreceivers: [{name: a}]\n\
+    inhibit_rules: [{source_matchers: ['alertname=\"A\"'], target_matchers: ['alertname=\"B\"']}]\n";
+
+#[tokio::test]
+async fn what_is_taken_outlives_a_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(TestClock(AtomicI64::new(1_000_000)));
+    let router = open(dir.path(), POLICY, &clock).await;
+    router.insert(vec![alert("A", 1000, 2000), alert("B", 1000, 2000), alert("C", 1000, 2000)]).await.unwrap();
+    let told = router.insert(vec![alert("D", 1000, 2000)]).await.unwrap_err();
+    assert_eq!(told.kind(), ErrorKind::Unavailable);
+    let silence = Silence {
+        id: String::new(),
+        matchers: Matchers::new(read("alertname=C").unwrap().matchers),
+        starts_at: 0,
+        ends_at: 3_000_000 * MS,
+        updated_at: 0,
+        created_by: "me".to_owned(),
+        comment: String::new(),
+    };
+    let id = router.set_silence(silence).await.unwrap();
+    let expected = ["A active", "B suppressed", "C suppressed"];
+    assert_eq!(names(&router, everything()), expected);
+    assert_eq!(names(&router, Shown { silenced: false, ..everything() }), expected[..2]);
+    assert_eq!(names(&router, Shown { inhibited: false, active: false, ..everything() }), expected[2..]);
+    router.keep_timers();
+    let name = router.instance().to_owned();
+    // Nothing is closed: as after a kill.
+    router.kept.put(Vec::new()).durable().await.unwrap();
+    clock.0.store(1_005_000, SeqCst);
+    let again = open(dir.path(), POLICY, &clock).await;
+    assert_eq!(
+        (names(&again, everything()).as_slice(), again.instance()),
+        (expected.map(str::to_owned).as_slice(), &*name)
+    );
+    let due: Vec<i64> = again.state.lock().dispatcher.timers().map(|t| t.1 / MS / 1000).collect();
+    assert_eq!(due, [1010; 3], "timers go on as they were");
+    again.expire_silence(&id).await.unwrap();
+    assert!(matches!(again.expire_silence("none").await, Err(SilenceError::NotFound)));
+    assert_eq!(names(&again, everything())[2], "C active");
+}
+
+#[tokio::test]
+async fn ended_alerts_leave() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(TestClock(AtomicI64::new(1_000_000)));
+    let router = open(dir.path(), POLICY, &clock).await;
+    router.insert(vec![alert("A", 1000, 1005)]).await.unwrap();
+    clock.0.store(1_011_000, SeqCst);
+    router.flush_due();
+    while router.state.lock().dispatcher.alert_count() > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    router.kept.put(Vec::new()).durable().await.unwrap();
+    assert!(router.kept.load(Kind::Alert).await.unwrap().is_empty());
+    // A new policy groups anew.
+    router.insert(vec![alert("A", 1011, 2000)]).await.unwrap();
+    router.set_policy(Policy::load("route: {receiver: b}\nreceivers: [{name: b}]", &|_| Ok(Vec::new())).unwrap());
+    let asked = Asked { shown: everything(), labels: &|_| true, receiver: &|name| name == "b" };
+    let groups = router.groups(&asked);
+    assert_eq!((groups.len(), groups[0].receiver.as_str(), groups[0].alerts.len()), (1, "b", 1));
+    assert_eq!(router.alerts(&Asked { receiver: &|name| name == "a", ..asked }).len(), 0);
+}
+
+#[tokio::test]
+async fn routes_are_tried() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(TestClock(AtomicI64::new(1_000_000)));
+    let policy = "route: {receiver: a, routes: [{matchers: [x=1], continue: true}, {matchers: [y=1], receiver: b, \
+        group_by: [y], routes: [{matchers: [z=1], mute_time_intervals: [always]}]}]}\n\
+        receivers: [{name: a}, {name: b}]\ntime_intervals: [{name: always, time_intervals: [{}]}]\n";
+    let router = open(dir.path(), policy, &clock).await;
+    let tried = |pairs: &[(&str, &str)]| -> Vec<(String, String, usize)> {
+        let found = router.test_route(&LabelSet::from_pairs(pairs.iter().copied()), router.now());
+        found.into_iter().map(|m| (m.path.join(" "), m.options.receiver, m.muted.len())).collect()
+    };
+    let one = |path: &str, receiver: &str, muted| (path.to_owned(), receiver.to_owned(), muted);
+    assert_eq!(tried(&[]), [one("root", "a", 0)]);
+    assert_eq!(tried(&[("x", "1"), ("y", "1")]), [one("root root/0", "a", 0), one("root root/1", "b", 0)]);
+    assert_eq!(tried(&[("y", "1"), ("z", "1")]), [one("root root/1 root/1/0", "b", 1)]);
+}

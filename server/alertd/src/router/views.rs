@@ -1,0 +1,222 @@
+//! Alerts and groups as they are now, for who asks.
+
+use std::collections::BTreeMap;
+
+use quiver_alerting::dispatch::{Alert, Muting};
+use quiver_alerting::inhibit::Inhibitor;
+use quiver_alerting::labels::{compare, compare_alerts, fingerprint};
+use quiver_alerting::routes::{Route, RouteOptions};
+use quiver_types::LabelSet;
+
+use super::Router;
+
+/// State of an alert as it is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AlertState {
+    /// Receivers are told of it.
+    Active,
+    /// They are not.
+    Suppressed,
+}
+
+impl AlertState {
+    /// Gives the word of the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Suppressed => "suppressed",
+        }
+    }
+}
+
+/// An alert with all that is known of it.
+#[derive(Debug, Clone)]
+pub struct AlertRow {
+    /// The alert.
+    pub alert: Alert,
+    /// Receivers of the routes that it takes.
+    pub receivers: Vec<String>,
+    /// Its state.
+    pub state: AlertState,
+    /// Ids of silences that cover it.
+    pub silenced_by: Vec<String>,
+    /// Fingerprints of alerts that mute it.
+    pub inhibited_by: Vec<u64>,
+    /// Intervals that mute its route; in groups only.
+    pub muted_by: Vec<String>,
+}
+
+/// A group with its alerts.
+#[derive(Debug, Clone)]
+pub struct GroupRow {
+    /// Labels of the group.
+    pub labels: LabelSet,
+    /// Labels of the route.
+    pub route_labels: BTreeMap<String, String>,
+    /// Its receiver.
+    pub receiver: String,
+    /// Its alerts, in the order of messages.
+    pub alerts: Vec<AlertRow>,
+}
+
+/// Which alerts are asked for by what mutes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shown {
+    /// Those that nothing mutes.
+    pub active: bool,
+    /// Silenced ones.
+    pub silenced: bool,
+    /// Inhibited ones.
+    pub inhibited: bool,
+    /// Those whose route is muted.
+    pub muted: bool,
+}
+
+impl Shown {
+    fn wants(self, row: &AlertRow) -> bool {
+        (self.active || row.state != AlertState::Active)
+            && (self.silenced || row.silenced_by.is_empty())
+            && (self.inhibited || row.inhibited_by.is_empty())
+            && (self.muted || row.muted_by.is_empty())
+    }
+}
+
+/// Which alerts are asked for.
+pub struct Asked<'a> {
+    /// By what mutes them.
+    pub shown: Shown,
+    /// By their labels.
+    pub labels: &'a dyn Fn(&LabelSet) -> bool,
+    /// By a receiver.
+    pub receiver: &'a dyn Fn(&str) -> bool,
+}
+
+impl std::fmt::Debug for Asked<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Asked").field("shown", &self.shown).finish_non_exhaustive()
+    }
+}
+
+fn row(muting: &Muting<'_>, alert: &Alert, receivers: Vec<String>, muted_by: &[String], now: i64) -> AlertRow {
+    let silenced_by: Vec<String> =
+        muting.silences.silenced_by(&alert.labels, now).into_iter().map(str::to_owned).collect();
+    let inhibited_by: Vec<u64> = muting.inhibitor.inhibited_by(&alert.labels).into_iter().collect();
+    let is_muted = !silenced_by.is_empty() || !inhibited_by.is_empty() || !muted_by.is_empty();
+    let state = if is_muted { AlertState::Suppressed } else { AlertState::Active };
+    AlertRow { alert: alert.clone(), receivers, state, silenced_by, inhibited_by, muted_by: muted_by.to_vec() }
+}
+
+/// Gives the receivers of the routes that labels take, each once.
+pub(crate) fn receivers(route: &Route, labels: &LabelSet) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    for route in route.matching(labels) {
+        if !out.contains(&route.options.receiver) {
+            out.push(route.options.receiver.clone());
+        }
+    }
+    out
+}
+
+impl Router {
+    /// Calls with all that mutes now.
+    pub(crate) fn with_muting<T>(&self, call: impl FnOnce(&Muting<'_>, &super::Dispatcher, i64) -> T) -> T {
+        let (policy, now) = (self.policy(), self.now());
+        let state = self.state.lock();
+        let firing = state.dispatcher.alerts().filter(|a| !a.is_resolved(now)).map(|a| &a.labels);
+        let inhibitor = Inhibitor::new(&policy.config.inhibit_rules, firing);
+        let intervals = &policy.config.time_intervals;
+        let muting = Muting { inhibitor: &inhibitor, silences: &state.silences, intervals };
+        call(&muting, &state.dispatcher, now)
+    }
+
+    /// Gives the alerts that have not ended, by fingerprint.
+    pub fn alerts(&self, asked: &Asked<'_>) -> Vec<AlertRow> {
+        let mut out = self.with_muting(|muting, dispatcher, now| {
+            let live = dispatcher.alerts().filter(|a| !a.is_resolved(now) && (asked.labels)(&a.labels));
+            let rows = live.map(|a| row(muting, a, receivers(dispatcher.route(), &a.labels), &[], now));
+            let wanted =
+                |row: &AlertRow| asked.shown.wants(row) && row.receivers.iter().any(|name| (asked.receiver)(name));
+            rows.filter(wanted).collect::<Vec<_>>()
+        });
+        out.sort_by_cached_key(|row| fingerprint(&row.alert.labels));
+        out
+    }
+
+    /// Gives the groups with alerts that have not ended, by labels and receiver.
+    pub fn groups(&self, asked: &Asked<'_>) -> Vec<GroupRow> {
+        let mut out = self.with_muting(|muting, dispatcher, now| {
+            let mut options = BTreeMap::new();
+            dispatcher.route().walk(&mut |route| {
+                options.insert(route.idx, &route.options);
+            });
+            let mut out = Vec::new();
+            for group in dispatcher.groups() {
+                let Some(options) = options.get(&group.route).filter(|o| (asked.receiver)(&o.receiver)) else {
+                    continue;
+                };
+                let muted_by = muting.muted_by(options, now);
+                let live = group.alerts().filter(|a| !a.is_resolved(now) && (asked.labels)(&a.labels));
+                let rows = live.map(|a| row(muting, a, receivers(dispatcher.route(), &a.labels), &muted_by, now));
+                let mut alerts: Vec<AlertRow> = rows.filter(|row| asked.shown.wants(row)).collect();
+                if alerts.is_empty() {
+                    continue;
+                }
+                alerts.sort_by(|a, b| compare_alerts(&a.alert.labels, &b.alert.labels));
+                let (labels, route_labels) = (group.labels.clone(), options.labels.clone());
+                out.push(GroupRow { labels, route_labels, receiver: options.receiver.clone(), alerts });
+            }
+            out
+        });
+        out.sort_by(|a, b| compare(&a.labels, &b.labels).then_with(|| a.receiver.cmp(&b.receiver)));
+        out
+    }
+}
+
+/// A route that an alert would take.
+#[derive(Debug, Clone)]
+pub struct RouteMatch {
+    /// Places from the root on: `root`, `root/0`, `root/0/2`.
+    pub path: Vec<String>,
+    /// Key of the group that it would be in.
+    pub group_key: String,
+    /// Options of the route.
+    pub options: RouteOptions,
+    /// Intervals that mute it at the time.
+    pub muted: Vec<String>,
+    /// Fingerprints of alerts that mute it.
+    pub inhibited_by: Vec<u64>,
+    /// Ids of silences over the time.
+    pub silenced_by: Vec<String>,
+}
+
+/// Finds the places of routes by their numbers.
+fn places(route: &Route, path: &[String], out: &mut BTreeMap<usize, Vec<String>>) {
+    out.insert(route.idx, path.to_vec());
+    for (i, child) in route.routes.iter().enumerate() {
+        let own = format!("{}/{i}", path.last().map_or("root", String::as_str));
+        places(child, &[path, &[own]].concat(), out);
+    }
+}
+
+impl Router {
+    /// Says which routes labels would take, and what would mute them at a time.
+    pub fn test_route(&self, labels: &LabelSet, at: i64) -> Vec<RouteMatch> {
+        self.with_muting(|muting, dispatcher, _| {
+            let mut paths = BTreeMap::new();
+            places(dispatcher.route(), &["root".to_owned()], &mut paths);
+            let silenced: Vec<String> =
+                muting.silences.silenced_by(labels, at).into_iter().map(str::to_owned).collect();
+            let inhibited: Vec<u64> = muting.inhibitor.inhibited_by(labels).into_iter().collect();
+            let matching = dispatcher.route().matching(labels).into_iter();
+            let found = matching.map(|route| RouteMatch {
+                path: paths.get(&route.idx).cloned().unwrap_or_default(),
+                group_key: route.group_key(&route.group_labels(labels)),
+                options: route.options.clone(),
+                muted: muting.muted_by(&route.options, at),
+                inhibited_by: inhibited.clone(),
+                silenced_by: silenced.clone(),
+            });
+            found.collect()
+        })
+    }
+}

@@ -1,0 +1,240 @@
+//! Rules under way: a task per group that evaluates it when it is due, and hands its alerts to the router.
+//!
+//! Groups spread over their interval by their names. So many are evaluated at once; each has a thread while it is, and its
+//! queries end with its interval, so that a group that hangs is late alone. What a restart needs of alerts is kept when it
+//! changes, and the time of the service each few seconds.
+
+mod remember;
+mod runner;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use quiver_alerting::rules::{Engine, Group, RuleGroup, Setting};
+use quiver_types::{Access, Clock, Millis, Result};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use crate::kept::{Change, Kept, Kind};
+use crate::metrics::AlertMetrics;
+use crate::router::Router;
+use remember::Memory;
+use runner::{Command, Runner};
+
+/// How rules run.
+#[derive(Debug, Clone)]
+pub struct RuleSettings {
+    /// Interval of groups that name none.
+    pub interval_ms: Millis,
+    /// Time between two reports of an alert to the router.
+    pub resend_delay_ms: Millis,
+    /// How long alerts of a rule that fails are kept alive.
+    pub error_hold_ms: Millis,
+    /// Groups that are evaluated at once.
+    pub concurrent_max: usize,
+    /// What templates are told.
+    pub setting: Setting,
+}
+
+/// Who asks: what the engine of a group goes by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asker {
+    /// Where the group comes from.
+    pub file: String,
+    /// Its name.
+    pub group: String,
+    /// Its interval.
+    pub interval: Duration,
+    /// Longest run of one query.
+    pub timeout: Duration,
+    /// What its queries see.
+    pub access: Access,
+}
+
+/// Makes engines: queries with the rights and bounds of a group, and writing.
+pub trait Engines: Send + Sync + std::fmt::Debug {
+    /// Makes the engine of one evaluation.
+    fn engine(&self, asker: &Asker) -> Box<dyn Engine + Send>;
+}
+
+/// A group and where it comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Source {
+    /// File or namespace.
+    pub file: String,
+    /// The group.
+    pub group: RuleGroup,
+}
+
+/// Names a group: file, name.
+pub type GroupId = (String, String);
+
+/// A group as it was after its last evaluation.
+#[derive(Debug, Clone)]
+pub struct GroupView {
+    /// File or namespace.
+    pub file: String,
+    /// The group with its rules and their alerts.
+    pub group: Group,
+    /// When it was evaluated last.
+    pub last_evaluation: Option<Millis>,
+    /// How long that took.
+    pub evaluation_time: Duration,
+    /// Cycles that were left out.
+    pub missed: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    source: Source,
+    view: Arc<ArcSwap<GroupView>>,
+    commands: mpsc::UnboundedSender<Command>,
+    /// What the runner will listen to, until it runs.
+    inbox: Option<mpsc::UnboundedReceiver<Command>>,
+}
+
+/// All groups.
+#[derive(Debug)]
+pub struct Rules {
+    settings: Arc<RuleSettings>,
+    engines: Arc<dyn Engines>,
+    router: Arc<Router>,
+    kept: Arc<Kept>,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<AlertMetrics>,
+    places: Arc<Semaphore>,
+    memory: Arc<Memory>,
+    slots: Mutex<BTreeMap<GroupId, Slot>>,
+    stop: Mutex<Option<CancellationToken>>,
+}
+
+/// How often the time of the service is kept.
+const HEARTBEAT: Duration = Duration::from_secs(2);
+
+impl Rules {
+    /// Opens rules without any group, with what was kept of their states.
+    ///
+    /// # Errors
+    /// Unavailable: the database cannot be used.
+    pub async fn open(
+        settings: RuleSettings,
+        engines: Arc<dyn Engines>,
+        router: Arc<Router>,
+        kept: Arc<Kept>,
+        clock: Arc<dyn Clock>,
+        metrics: Arc<AlertMetrics>,
+    ) -> Result<Arc<Self>> {
+        let memory = Arc::new(Memory::load(Arc::clone(&kept)).await?);
+        Ok(Arc::new(Self {
+            places: Arc::new(Semaphore::new(settings.concurrent_max.max(1))),
+            settings: Arc::new(settings),
+            engines,
+            router,
+            kept,
+            clock,
+            metrics,
+            memory,
+            slots: Mutex::default(),
+            stop: Mutex::new(None),
+        }))
+    }
+
+    /// Begins to evaluate, until `stop`.
+    pub(crate) fn start(self: &Arc<Self>, stop: &CancellationToken) {
+        let mut slots = self.slots.lock();
+        *self.stop.lock() = Some(stop.clone());
+        slots.values_mut().for_each(|slot| self.run(slot));
+        drop(slots);
+        tokio::spawn(Arc::clone(self).beat(stop.clone()));
+    }
+
+    async fn beat(self: Arc<Self>, stop: CancellationToken) {
+        let mut every = tokio::time::interval(HEARTBEAT);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = every.tick() => {}
+            }
+            let now = self.clock.now_ms();
+            drop(self.kept.put(vec![Change::set(Kind::Service, remember::HEARTBEAT_KEY, &now.into())]));
+        }
+    }
+
+    /// Makes a group; it runs if the rules do.
+    fn slot(&self, source: Source) -> Slot {
+        let mut group = Group::new(source.group.clone(), self.settings.interval_ms);
+        self.memory.restore(&source.file, &mut group, self.clock.now_ms());
+        let view = Arc::new(ArcSwap::from_pointee(GroupView {
+            file: source.file.clone(),
+            group,
+            last_evaluation: None,
+            evaluation_time: Duration::ZERO,
+            missed: 0,
+        }));
+        let (commands, inbox) = mpsc::unbounded_channel();
+        let mut slot = Slot { source, view, commands, inbox: Some(inbox) };
+        self.run(&mut slot);
+        slot
+    }
+
+    /// Lets a group run, if the rules do.
+    fn run(&self, slot: &mut Slot) {
+        let Some(stop) = self.stop.lock().clone() else { return };
+        let Some(inbox) = slot.inbox.take() else { return };
+        let runner = Runner {
+            settings: Arc::clone(&self.settings),
+            engines: Arc::clone(&self.engines),
+            router: Arc::clone(&self.router),
+            clock: Arc::clone(&self.clock),
+            metrics: Arc::clone(&self.metrics),
+            places: Arc::clone(&self.places),
+            memory: Arc::clone(&self.memory),
+            view: Arc::clone(&slot.view),
+        };
+        tokio::spawn(runner.run(inbox, stop));
+    }
+
+    /// Takes all groups: those that are the same go on, changed ones keep the alerts of equal rules, others end.
+    pub fn set(&self, sources: Vec<Source>) {
+        let mut slots = self.slots.lock();
+        let mut former = std::mem::take(&mut *slots);
+        for source in sources {
+            let id = (source.file.clone(), source.group.name.clone());
+            let slot = match former.remove(&id) {
+                None => self.slot(source),
+                Some(slot) if slot.source == source => slot,
+                Some(mut slot) => {
+                    // A runner that is gone ended with the server.
+                    let _ = slot.commands.send(Command::Change(Box::new(source.group.clone())));
+                    slot.source = source;
+                    slot
+                }
+            };
+            slots.insert(id, slot);
+        }
+        for slot in former.into_values() {
+            let _ = slot.commands.send(Command::End);
+        }
+    }
+
+    /// Gives all groups by file and name.
+    pub fn views(&self) -> Vec<Arc<GroupView>> {
+        self.slots.lock().values().map(|slot| slot.view.load_full()).collect()
+    }
+
+    /// Makes an engine for a group that does not run.
+    pub fn engine(&self, asker: &Asker) -> Box<dyn Engine + Send> {
+        self.engines.engine(asker)
+    }
+
+    /// Labels that are added to alerts when they are sent.
+    pub fn setting(&self) -> &Setting {
+        &self.settings.setting
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! The task of one group.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use quiver_alerting::dispatch::Alert;
+use quiver_alerting::rules::{ActiveAlert, AlertState, Group, Health, Rule, RuleGroup, Setting};
+use quiver_alerting::template::query_escape;
+use quiver_types::{Access, Clock, LabelSet, Millis};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use super::remember::{KeptNow, Memory};
+use super::{Asker, Engines, GroupView, RuleSettings};
+use crate::metrics::AlertMetrics;
+use crate::router::{LEAP_MS, Router};
+
+/// What a group is told.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// It is another one now.
+    Change(Box<RuleGroup>),
+    /// It is gone.
+    End,
+}
+
+/// Everything that a group needs to run.
+#[derive(Debug)]
+pub(super) struct Runner {
+    pub(super) settings: Arc<RuleSettings>,
+    pub(super) engines: Arc<dyn Engines>,
+    pub(super) router: Arc<Router>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) metrics: Arc<AlertMetrics>,
+    pub(super) places: Arc<Semaphore>,
+    pub(super) memory: Arc<Memory>,
+    pub(super) view: Arc<ArcSwap<GroupView>>,
+}
+
+/// Least time of a query, where the interval is short.
+const TIMEOUT_MIN: Duration = Duration::from_secs(1);
+
+/// Where in time a group is.
+#[derive(Debug)]
+struct Times {
+    /// The cycle that was evaluated or left out last.
+    last: Millis,
+    wall: Millis,
+    passed: Duration,
+}
+
+impl Runner {
+    /// Evaluates the group when it is due, until it ends or `stop`.
+    pub(super) async fn run(self, mut inbox: mpsc::UnboundedReceiver<Command>, stop: CancellationToken) {
+        let mut kept = Memory::restored(&self.view.load().file, &self.view.load().group);
+        let mut times = Times {
+            last: self.view.load().group.due_at(self.clock.now_ms()),
+            wall: self.clock.now_ms(),
+            passed: self.clock.elapsed(),
+        };
+        loop {
+            let next = times.last.saturating_add(self.view.load().group.interval_ms.max(1));
+            let wait = Duration::from_millis((next - self.clock.now_ms()).max(0).unsigned_abs());
+            tokio::select! {
+                () = stop.cancelled() => return,
+                command = inbox.recv() => match command {
+                    Some(Command::Change(model)) => self.change(*model, &mut times),
+                    Some(Command::End) | None => {
+                        self.end(&mut kept).await;
+                        return;
+                    }
+                },
+                () = tokio::time::sleep(wait) => self.due(&mut times, &mut kept, &stop).await,
+            }
+        }
+    }
+
+    fn change(&self, model: RuleGroup, times: &mut Times) {
+        let former = GroupView::clone(&self.view.load());
+        let mut group = Group::new(model, self.settings.interval_ms);
+        let same_beat = (group.interval_ms, group.model.eval_offset_ms)
+            == (former.group.interval_ms, former.group.model.eval_offset_ms);
+        group.take_over(former.group);
+        if !same_beat {
+            times.last = group.due_at(self.clock.now_ms());
+        }
+        self.view.store(Arc::new(GroupView { group, ..former }));
+    }
+
+    /// Evaluates if the time has come.
+    async fn due(&self, times: &mut Times, kept: &mut KeptNow, stop: &CancellationToken) {
+        self.heed_leaps(times);
+        let interval = self.view.load().group.interval_ms.max(1);
+        if self.clock.now_ms() < times.last.saturating_add(interval) {
+            return;
+        }
+        let place = tokio::select! {
+            () = stop.cancelled() => return,
+            place = Arc::clone(&self.places).acquire_owned() => place,
+        };
+        let Ok(_place) = place else { return };
+        let now = self.clock.now_ms();
+        let at = self.view.load().group.due_at(now);
+        let missed = ((at - times.last) / interval - 1).max(0).unsigned_abs();
+        times.last = at;
+        self.metrics.missed.fetch_add(missed, Relaxed);
+        self.metrics.start_delay.observe(Duration::from_millis((now - at).max(0).unsigned_abs()));
+        self.evaluate(at, missed, kept, false).await;
+    }
+
+    /// Moves alerts with the clock where it has leapt.
+    fn heed_leaps(&self, times: &mut Times) {
+        let (wall, passed) = (self.clock.now_ms(), self.clock.elapsed());
+        let spent = i64::try_from(passed.saturating_sub(times.passed).as_millis()).unwrap_or(i64::MAX);
+        let leap = (wall - times.wall).saturating_sub(spent);
+        (times.wall, times.passed) = (wall, passed);
+        if leap.abs() <= LEAP_MS {
+            return;
+        }
+        let mut view = GroupView::clone(&self.view.load());
+        view.group.shift(leap);
+        times.last = view.group.due_at(wall).min(times.last.saturating_add(leap));
+        // No cycle was left out while the clock leapt.
+        times.last = times.last.max(view.group.due_at(wall) - view.group.interval_ms.max(1));
+        self.view.store(Arc::new(view));
+    }
+
+    async fn evaluate(&self, at: Millis, missed: u64, kept: &mut KeptNow, ending: bool) {
+        let mut view = GroupView::clone(&self.view.load());
+        if ending {
+            view.group.rules.iter_mut().for_each(|status| status.rule.enabled = false);
+        }
+        let interval = Duration::from_millis(view.group.interval_ms.max(0).unsigned_abs());
+        let asker = Asker {
+            file: view.file.clone(),
+            group: view.group.model.name.clone(),
+            interval,
+            timeout: interval.max(TIMEOUT_MIN),
+            // Rules of files are the operator's: they see everything.
+            access: Access::full(),
+        };
+        let engine = self.engines.engine(&asker);
+        let setting = self.settings.setting.clone();
+        let began = Instant::now();
+        let mut group = view.group.clone();
+        let evaluated = tokio::task::spawn_blocking(move || {
+            group.evaluate(at, &setting, &*engine);
+            group
+        });
+        match evaluated.await {
+            Ok(group) => view.group = group,
+            Err(error) => {
+                tracing::error!(%error, file = asker.file, group = asker.group, "a rule group met a fault of ours");
+                let told = Health::Err("a fault of ours, see the log".to_owned());
+                view.group.rules.iter_mut().for_each(|status| status.health = told.clone());
+            }
+        }
+        (view.last_evaluation, view.evaluation_time) = (Some(at), began.elapsed());
+        view.missed += missed;
+        let failed = view.group.rules.iter().filter(|r| r.rule.enabled && matches!(r.health, Health::Err(_))).count();
+        self.metrics.rule_failures.fetch_add(failed as u64, Relaxed);
+        self.metrics.evaluations.fetch_add(1, Relaxed);
+        self.metrics.group_time.observe(view.evaluation_time);
+        let sent = view.group.send(at, self.settings.resend_delay_ms, self.settings.error_hold_ms);
+        let now = self.router.now();
+        let alerts: Vec<Alert> = sent
+            .iter()
+            .filter_map(|s| {
+                let rule = &view.group.rules.get(s.rule)?.rule;
+                Some(to_router(&s.alert, rule, &self.settings.setting, self.router.external_url(), now))
+            })
+            .collect();
+        *kept = self.memory.keep(&view.file, &view.group, kept, at);
+        self.view.store(Arc::new(view));
+        if let Err(error) = self.router.insert(alerts).await {
+            // They come again with the next beat.
+            tracing::warn!(%error, file = asker.file, group = asker.group, "alerts of rules are not stored");
+        }
+    }
+
+    /// Ends what the group left: series get staleness marks, alerts resolve.
+    async fn end(&self, kept: &mut KeptNow) {
+        self.evaluate(self.clock.now_ms(), 0, kept, true).await;
+    }
+}
+
+/// Makes what the router takes of an alert of a rule.
+pub(super) fn to_router(alert: &ActiveAlert, rule: &Rule, setting: &Setting, external_url: &str, now: i64) -> Alert {
+    let ns = |ms: Millis| ms.saturating_mul(1_000_000);
+    let external = setting.external_labels.iter().map(|(n, v)| (n.as_str(), v.as_str()));
+    let lacking = external.filter(|(name, _)| alert.labels.get(name).is_empty());
+    let labels = LabelSet::from_pairs(alert.labels.iter().filter(|(_, v)| !v.is_empty()).chain(lacking));
+    let ends = match alert.state {
+        AlertState::Inactive => alert.resolved_at,
+        _ => alert.valid_until,
+    };
+    let starts_at = ns(alert.fired_at.unwrap_or(alert.active_at));
+    Alert {
+        labels,
+        annotations: alert
+            .annotations
+            .iter()
+            .filter(|(_, v)| !v.is_empty())
+            .map(|(n, v)| (n.clone(), v.clone()))
+            .collect(),
+        starts_at,
+        ends_at: ends.map_or(starts_at, ns).max(starts_at),
+        is_timeout: false,
+        updated_at: now,
+        generator_url: format!("{external_url}/graph?g0.expr={}&g0.tab=1", query_escape(&rule.expr)),
+    }
+}

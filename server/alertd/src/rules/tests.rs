@@ -1,0 +1,172 @@
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use quiver_alerting::problem::Place;
+use quiver_alerting::rules::{
+    AlertState, Element, ElementValue, Expressions, Health, Language, ParsedExpr, Written, read,
+};
+use quiver_types::{LabelSet, SystemClock};
+
+use super::*;
+use crate::deliver::Sender;
+use crate::egress::Egress;
+use crate::policy::Policy;
+use crate::router::{Asked, RouterSettings, Shown};
+
+#[derive(Debug)]
+struct AnyText;
+
+impl Expressions for AnyText {
+    fn parse(&self, _: Language, expr: &str) -> std::result::Result<ParsedExpr, (Place, String)> {
+        Ok(ParsedExpr { canonical: expr.to_owned() })
+    }
+}
+
+/// Says whether expressions have an alert.
+#[derive(Debug, Default)]
+struct Answers {
+    hit: AtomicBool,
+}
+
+/// Answers by the text of an expression.
+#[derive(Debug)]
+struct Answering {
+    hit: bool,
+    timeout: Duration,
+}
+
+impl Engine for Answering {
+    fn query(&self, _: Language, expr: &str, _: Millis) -> std::result::Result<Vec<Element>, String> {
+        match expr {
+            "hang" => {
+                std::thread::sleep(self.timeout);
+                Err("timed out".to_owned())
+            }
+            "panic" => panic!("a fault"),
+            "err" => Err("no".to_owned()),
+            _ if self.hit => {
+                let labels = LabelSet::from_pairs([("i", "1")]);
+                Ok(vec![Element { labels, value: ElementValue::Float(1.0) }])
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn write(&self, _: &[Written]) -> std::result::Result<(), String> {
+        Ok(())
+    }
+}
+
+impl Engines for Answers {
+    fn engine(&self, asker: &Asker) -> Box<dyn Engine + Send> {
+        Box::new(Answering { hit: self.hit.load(SeqCst), timeout: asker.timeout })
+    }
+}
+
+async fn open(dir: &std::path::Path, engines: &Arc<Answers>) -> Arc<Rules> {
+    let kept = Kept::open(&dir.join("alerts.db")).await.unwrap();
+    let (metrics, clock): (Arc<AlertMetrics>, Arc<dyn Clock>) = (Arc::default(), Arc::new(SystemClock));
+    let router = RouterSettings {
+        external_url: "http://q".to_owned(),
+        files_dir: None,
+        alerts_max: 100,
+        service_labels: vec!["service".to_owned()],
+    };
+    let sender = Sender::new(Egress::default(), Arc::clone(&metrics));
+    let opened =
+        Router::open(router, Policy::empty(), Arc::clone(&kept), sender, Arc::clone(&clock), Arc::clone(&metrics));
+    let settings = RuleSettings {
+        interval_ms: 100,
+        resend_delay_ms: 60_000,
+        error_hold_ms: 3_600_000,
+        concurrent_max: 4,
+        setting: Setting { external_labels: [("dc".to_owned(), "x".to_owned())].into(), external_url: String::new() },
+    };
+    let engines: Arc<dyn Engines> = Arc::<Answers>::clone(engines);
+    Rules::open(settings, engines, opened.await.unwrap(), kept, clock, metrics).await.unwrap()
+}
+
+fn sources(text: &str) -> Vec<Source> {
+    let file = read(text, &AnyText).unwrap_or_else(|e| panic!("{e}"));
+    file.groups.into_iter().map(|group| Source { file: "f.yml".to_owned(), group }).collect()
+}
+
+async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let began = std::time::Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < Duration::from_secs(20), "never: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn state(rules: &Rules, group: &str) -> Option<AlertState> {
+    rules.views().iter().find(|v| v.group.model.name == group).map(|v| v.group.rules[0].state())
+}
+
+fn sent(rules: &Rules) -> Vec<String> {
+    let shown = Shown { active: true, silenced: true, inhibited: true, muted: true };
+    let asked = Asked { shown, labels: &|_| true, receiver: &|_| true };
+    rules.router.alerts(&asked).iter().map(|r| quiver_alerting::labels::show(&r.alert.labels)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn alerts_reach_the_router_and_outlive_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let engines = Arc::<Answers>::default();
+    engines.hit.store(true, SeqCst);
+    let text = "groups: [{name: g, rules: [{alert: A, expr: x}]}, {name: p, rules: [{alert: P, expr: x, for: 1h}]}]";
+    let rules = open(dir.path(), &engines).await;
+    let stop = CancellationToken::new();
+    rules.set(sources(text));
+    rules.start(&stop);
+    until("sent", || sent(&rules).len() == 1).await;
+    assert_eq!(sent(&rules), ["{alertname=\"A\", dc=\"x\", i=\"1\"}"]);
+    until("pending", || state(&rules, "p") == Some(AlertState::Pending)).await;
+    let since = |rules: &Rules| -> Vec<Millis> {
+        rules.views().iter().flat_map(|v| v.group.rules[0].alerts().map(|a| a.active_at).collect::<Vec<_>>()).collect()
+    };
+    let before = since(&rules);
+    stop.cancel();
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    rules.kept.put(Vec::new()).durable().await.unwrap();
+    // Down and up again: alerts are there before anything is evaluated.
+    let again = open(dir.path(), &engines).await;
+    again.set(sources(text));
+    assert_eq!(state(&again, "g"), Some(AlertState::Firing));
+    let after = since(&again);
+    assert_eq!(before[0], after[0], "what fires goes on");
+    assert!((0..5000).contains(&(after[1] - before[1])), "the time down does not count: {before:?} {after:?}");
+    // What fires no more resolves, at the second evaluation after the start.
+    engines.hit.store(false, SeqCst);
+    again.start(&CancellationToken::new());
+    until("resolved", || sent(&again).is_empty()).await;
+    until("forgotten", || state(&again, "p") == Some(AlertState::Inactive)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_fails_harms_only_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let engines = Arc::<Answers>::default();
+    engines.hit.store(true, SeqCst);
+    let rules = open(dir.path(), &engines).await;
+    rules.start(&CancellationToken::new());
+    let bad = "groups: [{name: h, rules: [{alert: H, expr: hang}]}, {name: c, rules: [{alert: C, expr: panic}]}, \
+        {name: e, rules: [{alert: E, expr: err}, {alert: F, expr: x}]}, {name: g, rules: [{alert: A, expr: x}]}]";
+    rules.set(sources(bad));
+    let view = |name: &str| rules.views().into_iter().find(|v| v.group.model.name == name).unwrap();
+    until("the hanging one has missed", || view("h").missed >= 8).await;
+    until("others go on", || state(&rules, "g") == Some(AlertState::Firing)).await;
+    assert!(matches!(view("c").group.rules[0].health, Health::Err(_)));
+    assert!(matches!(&view("e").group.rules[0].health, Health::Err(e) if e == "no"));
+    assert_eq!(view("e").group.rules[1].health, Health::Ok);
+    assert!(view("g").missed <= 3, "{}", view("g").missed);
+    // A group that goes ends its alerts; one that changes keeps those of equal rules.
+    let since = view("g").group.rules[0].alerts().next().unwrap().active_at;
+    rules.set(sources("groups: [{name: g, rules: [{alert: B, expr: y}, {alert: A, expr: x, annotations: {s: t}}]}]"));
+    until("changed", || view("g").group.rules.len() == 2 && view("g").group.rules[0].health == Health::Ok).await;
+    assert_eq!(view("g").group.rules[1].alerts().next().unwrap().active_at, since);
+    rules.set(Vec::new());
+    until("resolved", || sent(&rules).is_empty()).await;
+    let mut out = String::new();
+    rules.metrics.write(&mut out);
+    assert!(!out.contains("quiver_rule_group_missed_total 0"), "{out}");
+}

@@ -1,0 +1,129 @@
+//! Writes values as YAML: blocks, with texts quoted wherever a reader could take them for something else.
+
+use serde_json::Value;
+
+/// Writes a document.
+pub fn write(value: &Value) -> String {
+    let mut out = String::new();
+    block(value, 0, &mut out);
+    if !out.ends_with('\n') {
+        out.push('\n');
+    }
+    out
+}
+
+fn block(value: &Value, depth: usize, out: &mut String) {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            for (i, (key, inner)) in map.iter().enumerate() {
+                if i > 0 {
+                    indent(depth, out);
+                }
+                out.push_str(&scalar(key));
+                out.push(':');
+                nested(inner, depth, out);
+            }
+        }
+        Value::Array(items) if !items.is_empty() => {
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    indent(depth, out);
+                }
+                out.push_str("- ");
+                // The item stands behind its dash, and what follows stands below it.
+                block(item, depth + 1, out);
+                if !out.ends_with('\n') {
+                    out.push('\n');
+                }
+            }
+        }
+        Value::Object(_) => out.push_str("{}\n"),
+        Value::Array(_) => out.push_str("[]\n"),
+        Value::String(text) => out.push_str(&scalar(text)),
+        other => out.push_str(&other.to_string()),
+    }
+}
+
+fn nested(value: &Value, depth: usize, out: &mut String) {
+    let is_block = match value {
+        Value::Object(map) => !map.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        _ => false,
+    };
+    if is_block {
+        out.push('\n');
+        indent(depth + 1, out);
+        block(value, depth + 1, out);
+    } else {
+        out.push(' ');
+        block(value, depth, out);
+    }
+    if !out.ends_with('\n') {
+        out.push('\n');
+    }
+}
+
+fn indent(depth: usize, out: &mut String) {
+    out.extend(std::iter::repeat_n("  ", depth));
+}
+
+/// Writes a text, plain where nobody can read it otherwise.
+fn scalar(text: &str) -> String {
+    let plain = text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c))
+        && !matches!(
+            text.to_ascii_lowercase().as_str(),
+            "true" | "false" | "yes" | "no" | "on" | "off" | "null" | "y" | "n"
+        );
+    // A text of JSON is one of YAML, too.
+    if plain { text.to_owned() } else { Value::from(text).to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::fields::any;
+    use crate::yaml::read;
+
+    #[test]
+    fn shapes() {
+        let value = json!({"a": 1, "b": [{"c": "x y", "d": []}, "e", [1, 2]], "f": {"g": {}}, "yes": "no", "h": ""});
+        let text = write(&value);
+        assert_eq!(
+            text,
+            "a: 1\nb:\n  - c: \"x y\"\n    d: []\n  - e\n  - - 1\n    - 2\nf:\n  g: {}\nh: \"\"\n\"yes\": \"no\"\n"
+        );
+        assert_eq!(any(&read(&text).expect("valid")[0]), value);
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            any_text().prop_map(Value::from),
+            (-1000i64..1000).prop_map(Value::from),
+            proptest::bool::ANY.prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 40, 5, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::btree_map(any_text(), inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    fn any_text() -> impl Strategy<Value = String> {
+        prop_oneof!["[a-z]{1,5}", "[ -~]{0,12}", "\\PC{0,6}", Just("1.50".to_owned()), Just("~".to_owned())]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(value in values()) {
+            let text = write(&value);
+            let nodes = read(&text).map_err(|e| TestCaseError::fail(format!("{e}: {text}")))?;
+            prop_assert_eq!(any(&nodes[0]), value, "{}", text);
+        }
+    }
+}

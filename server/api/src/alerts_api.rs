@@ -1,0 +1,264 @@
+//! Alerts: the intake of both shapes, and Alertmanager's v2 API for `amtool`, Grafana and other screens.
+//!
+//! Source: `config-api` 2.8; answers as Alertmanager 0.34 `api/v2`. Refusals with 400 and 404 are a JSON string. Unknown
+//! parameters are ignored.
+
+mod rows;
+mod silences;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use chrono::DateTime;
+use http::{HeaderMap, StatusCode, header};
+use quiver_alertd::router::{AlertForm, Asked, Posted, Shown, posted};
+use quiver_alerting::matchers::{self, Matchers};
+use quiver_types::{Access, Domain, Error, ErrorKind, LabelSet, Matcher, Result};
+use regex::Regex;
+use serde_json::{Value, json};
+
+use crate::bodies::read_body;
+use crate::error::{log, public_text, status_of, with_retry_after};
+use crate::params::Params;
+use crate::state::AppState;
+
+/// The version of Alertmanager whose behaviour this is: clients compare it.
+const ALERTMANAGER_VERSION: &str = "0.34.0";
+/// Largest body of alerts or of a silence.
+const BODY_MAX: usize = 4 << 20;
+
+/// Routes of this family.
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new()
+        .route("/api/v2/status", get(status))
+        .route("/api/v2/receivers", get(receivers))
+        .route("/api/v2/alerts", get(alerts).post(post_alerts))
+        .route("/api/v2/alertprocess", post(post_envelope))
+        .route("/api/v2/alerts/groups", get(groups))
+        .route("/api/v2/silences", get(silences::list).post(silences::set))
+        .route("/api/v2/silence/{id}", get(silences::one).delete(silences::expire))
+}
+
+fn json_answer(status: StatusCode, value: &Value) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], format!("{value}\n")).into_response()
+}
+
+fn refusal(error: &Error) -> Response {
+    log(error, "/api/v2");
+    with_retry_after(json_answer(status_of(error.kind), &public_text(error).into()))
+}
+
+fn answer(outcome: Result<Value>) -> Response {
+    match outcome {
+        Ok(value) => json_answer(StatusCode::OK, &value),
+        Err(e) => refusal(&e),
+    }
+}
+
+/// Writes a time as Alertmanager does: milliseconds, UTC.
+fn time(ns: i64) -> String {
+    DateTime::from_timestamp_nanos(ns).format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+/// Gives the service of labels, and whether the caller may see it.
+fn allows(state: &AppState, access: &Access, labels: &LabelSet) -> bool {
+    access.is_full() || access.allows(labels.service(state.alertd.router.service_labels()))
+}
+
+/// What a list of alerts is asked for.
+struct Filter {
+    shown: Shown,
+    matchers: Matchers,
+    receiver: Option<Regex>,
+    receiver_matchers: Option<Matchers>,
+}
+
+fn truth(params: &Params, name: &str) -> Result<bool> {
+    match params.get(name) {
+        None | Some("true" | "1" | "t" | "T" | "TRUE" | "True") => Ok(true),
+        Some("false" | "0" | "f" | "F" | "FALSE" | "False") => Ok(false),
+        Some(other) => Err(Error::invalid(format!("{name} in query must be of type boolean: {other:?}"))),
+    }
+}
+
+fn read_matchers<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Matchers> {
+    let mut out: Vec<Matcher> = Vec::new();
+    for text in texts {
+        let read = matchers::read(text).map_err(|e| Error::invalid(format!("bad matcher format: {text}: {e}")))?;
+        out.extend(read.matchers);
+    }
+    Ok(Matchers::new(out))
+}
+
+impl Filter {
+    fn read(params: &Params) -> Result<Self> {
+        let receiver = params.get("receiver").map(|text| {
+            Regex::new(&format!("^(?:{text})$"))
+                .map_err(|e| Error::invalid(format!("failed to parse receiver param: {e}")))
+        });
+        let by_labels: Vec<&str> = params.all("receiver_matchers").collect();
+        Ok(Self {
+            shown: Shown {
+                active: truth(params, "active")?,
+                silenced: truth(params, "silenced")?,
+                inhibited: truth(params, "inhibited")?,
+                muted: truth(params, "muted")?,
+            },
+            matchers: read_matchers(params.all("filter"))?,
+            receiver: receiver.transpose()?,
+            receiver_matchers: (!by_labels.is_empty()).then(|| read_matchers(by_labels.into_iter())).transpose()?,
+        })
+    }
+
+    fn receiver(&self, state: &AppState, name: &str) -> bool {
+        let by_labels = |wanted: &Matchers| {
+            let policy = state.alertd.router.policy();
+            let labels = policy.config.receiver(name).map(|r| r.labels.clone()).unwrap_or_default();
+            wanted.matches(&LabelSet::from_pairs(labels.iter().map(|(n, v)| (n.as_str(), v.as_str()))))
+        };
+        self.receiver.as_ref().is_none_or(|r| r.is_match(name)) && self.receiver_matchers.as_ref().is_none_or(by_labels)
+    }
+}
+
+async fn params_of(state: &AppState, request: Request) -> Result<Params> {
+    Params::of(state, request).await
+}
+
+async fn listed(state: &AppState, request: Request, by_group: bool) -> Result<Value> {
+    let params = params_of(state, request).await?;
+    let filter = Filter::read(&params)?;
+    let access = state.access(Domain::Alerts);
+    let visible = |labels: &LabelSet| allows(state, &access, labels);
+    let labels = |labels: &LabelSet| visible(labels) && filter.matchers.matches(labels);
+    let receiver = |name: &str| filter.receiver(state, name);
+    let asked = Asked { shown: filter.shown, labels: &labels, receiver: &receiver };
+    let sight = rows::Sight::new(state, &access);
+    Ok(if by_group {
+        state.alertd.router.groups(&asked).iter().map(|group| rows::group(group, &sight)).collect()
+    } else {
+        state.alertd.router.alerts(&asked).iter().map(|row| rows::alert(row, &sight)).collect()
+    })
+}
+
+async fn alerts(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    answer(listed(&state, request, false).await)
+}
+
+async fn groups(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    answer(listed(&state, request, true).await)
+}
+
+async fn status(State(state): State<Arc<AppState>>) -> Response {
+    let router = &state.alertd.router;
+    // The whole policy is for who may see all of alerting.
+    let original = if state.access(Domain::Alerting).is_full() { router.policy().shown.clone() } else { String::new() };
+    let uptime = DateTime::from_timestamp_millis(state.started_ms).unwrap_or_default();
+    answer(Ok(json!({
+        "cluster": {"status": "disabled", "peers": []},
+        "versionInfo": {
+            "version": ALERTMANAGER_VERSION, "revision": format!("quiver-{}", state.settings.version),
+            "branch": "", "buildUser": "", "buildDate": "", "goVersion": "",
+        },
+        "config": {"original": original},
+        "uptime": time(uptime.timestamp_nanos_opt().unwrap_or_default()),
+    })))
+}
+
+async fn receivers(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let listed = async {
+        let params = params_of(&state, request).await?;
+        let wanted = read_matchers(params.all("receiver_matchers"))?;
+        let policy = state.alertd.router.policy();
+        let fits = |labels: &std::collections::BTreeMap<String, String>| {
+            wanted.matches(&LabelSet::from_pairs(labels.iter().map(|(n, v)| (n.as_str(), v.as_str()))))
+        };
+        let shown = policy.config.receivers.iter().filter(|r| fits(&r.labels));
+        Ok(shown.map(|r| json!({"name": r.name, "labels": r.labels})).collect())
+    };
+    answer(listed.await)
+}
+
+async fn body_of(state: &AppState, request: Request) -> Result<(HeaderMap, Bytes)> {
+    let (head, body) = request.into_parts();
+    let json = head.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    if !json.split(';').next().is_some_and(|t| t.trim().eq_ignore_ascii_case("application/json")) {
+        let text = format!("unsupported media type {json:?}, only [application/json] are allowed");
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    let body = read_body(&state.bodies, &head.headers, body, BODY_MAX).await?;
+    Ok((head.headers, body))
+}
+
+/// Takes alerts in; those that are good are taken even if others are not.
+async fn take(state: &AppState, request: Request, form: AlertForm) -> Result<()> {
+    let (headers, body) = body_of(state, request).await?;
+    let router = &state.alertd.router;
+    let policy = router.policy();
+    let resolve = policy.config.global.duration_ns("resolve_timeout").unwrap_or(300_000_000_000);
+    let Posted { alerts, mut refused, external_url } =
+        posted(&body, form, resolve, router.now()).map_err(Error::invalid)?;
+    let own = headers.get("x-quiver-instance").is_some_and(|id| id.as_bytes() == router.instance().as_bytes());
+    if own || (form == AlertForm::Envelope && !external_url.is_empty() && external_url == router.external_url()) {
+        tracing::debug!("alerts that this server sent came back and are not routed again");
+        return Ok(());
+    }
+    let access = state.ingest_access(Domain::Alerts);
+    let (mine, others): (Vec<_>, Vec<_>) = alerts.into_iter().partition(|a| allows(state, &access, &a.labels));
+    refused.extend(
+        others
+            .iter()
+            .map(|a| format!("no right to write alerts of service `{}`", a.labels.service(router.service_labels()))),
+    );
+    state.alertd.metrics.invalid.fetch_add(refused.len() as u64, Relaxed);
+    router.insert(mine).await?;
+    if refused.is_empty() { Ok(()) } else { Err(Error::invalid(refused.join("; "))) }
+}
+
+fn taken(outcome: Result<()>) -> Response {
+    match outcome {
+        Ok(()) => StatusCode::OK.into_response(),
+        Err(e) => refusal(&e),
+    }
+}
+
+async fn post_alerts(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    taken(take(&state, request, AlertForm::Flat).await)
+}
+
+async fn post_envelope(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    taken(take(&state, request, AlertForm::Envelope).await)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+
+    #[test]
+    fn parameters() {
+        let read = |query: &str| {
+            Filter::read(&Params::read(&Method::GET, &HeaderMap::new(), Some(query), b"").expect("a query"))
+        };
+        let filter = read("silenced=false&filter=a%3D%22b%22&filter=c%3D~d.*&receiver=team-.%2B").expect("valid");
+        assert!(filter.shown.active && !filter.shown.silenced);
+        let set = |pairs: &[(&str, &str)]| LabelSet::from_pairs(pairs.iter().copied());
+        assert!(filter.matchers.matches(&set(&[("a", "b"), ("c", "dd")])));
+        assert!(!filter.matchers.matches(&set(&[("a", "b"), ("c", "e")])));
+        assert!(filter.receiver.as_ref().is_some_and(|r| r.is_match("team-x") && !r.is_match("a-team-x")));
+        for bad in ["active=maybe", "filter=%3D", "receiver=(", "receiver_matchers=%3D"] {
+            assert_eq!(read(bad).err().map(|e| e.kind), Some(ErrorKind::Invalid), "{bad}");
+        }
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(time(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(time(1_700_000_000_123_456_789), "2023-11-14T22:13:20.123Z");
+    }
+}

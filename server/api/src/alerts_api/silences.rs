@@ -1,0 +1,214 @@
+//! Silences over Alertmanager's API. A caller without scope `*` sees and sets those with an `=` matcher on its service.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use chrono::DateTime;
+use http::StatusCode;
+use quiver_alertd::router::SilenceError;
+use quiver_alerting::matchers::{Matchers, matcher};
+use quiver_alerting::silences::{Silence, SilenceState};
+use quiver_types::{Access, Domain, Error, ErrorKind, MatchOp, Matcher, Result, Right};
+use serde_json::{Value, json};
+
+use super::{answer, body_of, params_of, read_matchers, refusal, time, truth};
+use crate::state::AppState;
+
+/// Most matchers of a silence.
+const MATCHERS_MAX: usize = 100;
+/// Longest comment or name, in bytes.
+const TEXT_MAX: usize = 4000;
+
+/// Says whether a silence is about services of an access alone.
+pub(super) fn is_within(state: &AppState, access: &Access, silence: &Silence) -> bool {
+    let names = state.alertd.router.service_labels();
+    // The first label that is there names the service of an alert, so the matcher must be on that one.
+    let own = |m: &Matcher| names.first() == Some(&m.name) || m.name == "service";
+    access.is_full() || silence.matchers.iter().any(|m| m.op == MatchOp::Equal && own(m) && access.allows(&m.value))
+}
+
+fn shown(silence: &Silence, now: i64) -> Value {
+    let matchers: Vec<Value> = silence
+        .matchers
+        .iter()
+        .map(|m| {
+            let (is_equal, is_regex) = match m.op {
+                MatchOp::Equal => (true, false),
+                MatchOp::NotEqual => (false, false),
+                MatchOp::Regex => (true, true),
+                MatchOp::NotRegex => (false, true),
+            };
+            json!({"name": m.name, "value": m.value, "isRegex": is_regex, "isEqual": is_equal})
+        })
+        .collect();
+    json!({
+        "id": silence.id, "status": {"state": silence.state(now).as_str()}, "updatedAt": time(silence.updated_at),
+        "matchers": matchers, "startsAt": time(silence.starts_at), "endsAt": time(silence.ends_at),
+        "createdBy": silence.created_by, "comment": silence.comment,
+    })
+}
+
+pub(super) async fn list(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let listed = async {
+        let params = params_of(&state, request).await?;
+        let filter = read_matchers(params.all("filter"))?;
+        let wanted = [
+            (SilenceState::Active, truth(&params, "active")?),
+            (SilenceState::Pending, truth(&params, "pending")?),
+            (SilenceState::Expired, truth(&params, "expired")?),
+        ];
+        let (access, now) = (state.access(Domain::Alerts), state.alertd.router.now());
+        let fits = |s: &Silence| {
+            wanted.contains(&(s.state(now), true)) && matches_filter(s, &filter) && is_within(&state, &access, s)
+        };
+        Ok(state.alertd.router.silences().iter().filter(|s| fits(s)).map(|s| shown(s, now)).collect())
+    };
+    answer(listed.await)
+}
+
+/// Says whether a silence is about what a filter names: one of its matchers has the name and a value that matches.
+fn matches_filter(silence: &Silence, filter: &Matchers) -> bool {
+    filter.iter().all(|wanted| {
+        let mut same = silence.matchers.iter().filter(|m| m.name == wanted.name).peekable();
+        if same.peek().is_none() { wanted.matches("") } else { same.any(|m| wanted.matches(&m.value)) }
+    })
+}
+
+fn not_found(id: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("silence {id} not found"))
+}
+
+fn find(state: &AppState, access: &Access, id: &str) -> Result<Silence> {
+    let found = state.alertd.router.silence(id).filter(|s| is_within(state, access, s));
+    found.ok_or_else(|| not_found(id))
+}
+
+pub(super) async fn one(State(state): State<Arc<AppState>>, Path(id): Path<String>) -> Response {
+    let now = state.alertd.router.now();
+    answer(find(&state, &state.access(Domain::Alerts), &id).map(|s| shown(&s, now)))
+}
+
+fn read_time(value: &Value, name: &str) -> Result<i64> {
+    let text = value[name].as_str().ok_or_else(|| Error::invalid(format!("{name} in body is required")))?;
+    let time = DateTime::parse_from_rfc3339(text)
+        .map_err(|_| Error::invalid(format!("{name} in body must be of type date-time: {text:?}")))?;
+    time.timestamp_nanos_opt().ok_or_else(|| Error::invalid(format!("{name} in body is out of range")))
+}
+
+fn read_matcher(value: &Value) -> Result<Matcher> {
+    let text =
+        |name: &str| value[name].as_str().ok_or_else(|| Error::invalid(format!("matchers.{name} in body is required")));
+    let truth = |name: &str, default: Option<bool>| {
+        let given = if value[name].is_null() { default } else { value[name].as_bool() };
+        given.ok_or_else(|| Error::invalid(format!("matchers.{name} in body must be true or false")))
+    };
+    let op = match (truth("isEqual", Some(true))?, truth("isRegex", None)?) {
+        (true, false) => MatchOp::Equal,
+        (false, false) => MatchOp::NotEqual,
+        (true, true) => MatchOp::Regex,
+        (false, true) => MatchOp::NotRegex,
+    };
+    matcher(text("name")?, op, text("value")?).map_err(|e| Error::invalid(e.to_string()))
+}
+
+fn read(body: &[u8]) -> Result<Silence> {
+    let value: Value = serde_json::from_slice(body).map_err(|e| Error::invalid(format!("parsing body failed: {e}")))?;
+    let text = |name: &str, required: bool| match &value[name] {
+        Value::String(text) if text.len() <= TEXT_MAX => Ok(text.clone()),
+        Value::String(_) => Err(Error::invalid(format!("{name} in body is longer than {TEXT_MAX} bytes"))),
+        Value::Null if !required => Ok(String::new()),
+        _ => Err(Error::invalid(format!("{name} in body is required"))),
+    };
+    let matchers = value["matchers"].as_array().ok_or_else(|| Error::invalid("matchers in body is required"))?;
+    if matchers.len() > MATCHERS_MAX {
+        return Err(Error::invalid(format!("more than {MATCHERS_MAX} matchers")));
+    }
+    Ok(Silence {
+        id: text("id", false)?,
+        matchers: Matchers::new(matchers.iter().map(read_matcher).collect::<Result<_>>()?),
+        starts_at: read_time(&value, "startsAt")?,
+        ends_at: read_time(&value, "endsAt")?,
+        updated_at: 0,
+        created_by: text("createdBy", true)?,
+        comment: text("comment", true)?,
+    })
+}
+
+fn told(error: SilenceError, id: &str) -> Error {
+    match error {
+        SilenceError::NotFound => not_found(id),
+        SilenceError::Invalid(text) => Error::invalid(text),
+        SilenceError::Failed(e) => e,
+    }
+}
+
+pub(super) async fn set(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let done = async {
+        let (_, body) = body_of(&state, request).await?;
+        let silence = read(&body)?;
+        if silence.ends_at <= silence.starts_at {
+            return Err(Error::invalid("failed to create silence: start time must be before end time"));
+        }
+        if silence.ends_at < state.alertd.router.now() {
+            return Err(Error::invalid("failed to create silence: end time can't be in the past"));
+        }
+        let access = state.identity().rights.access(Right::Operate, Domain::Alerts);
+        let id = silence.id.clone();
+        if !id.is_empty() {
+            find(&state, &access, &id)?;
+        }
+        if !is_within(&state, &access, &silence) {
+            let text = "a silence without an `=` matcher on a service of yours needs the right for all services";
+            return Err(Error::new(ErrorKind::Forbidden, text));
+        }
+        let id = state.alertd.router.set_silence(silence).await.map_err(|e| told(e, &id))?;
+        Ok(json!({"silenceID": id}))
+    };
+    answer(done.await)
+}
+
+pub(super) async fn expire(State(state): State<Arc<AppState>>, Path(id): Path<String>) -> Response {
+    let done = async {
+        find(&state, &state.identity().rights.access(Right::Operate, Domain::Alerts), &id)?;
+        state.alertd.router.expire_silence(&id).await.map_err(|e| told(e, &id))
+    };
+    match done.await {
+        Ok(()) => StatusCode::OK.into_response(),
+        Err(e) => refusal(&e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"{"matchers":[{"name":"a","value":"b","isRegex":false}],"startsAt":"2030-01-01T00:00:00Z",
+        "endsAt":"2030-01-02T00:00:00Z","createdBy":"","comment":""}"#;
+
+    #[test]
+    fn bodies() {
+        let silence = read(GOOD.as_bytes()).expect("valid");
+        assert_eq!(silence.matchers.to_string(), "{a=\"b\"}");
+        assert_eq!(shown(&silence, 0)["status"]["state"], "pending");
+        let check = |from: &str, to: &str, part: &str| {
+            let text = GOOD.replace(from, to);
+            assert_ne!(text, GOOD);
+            let told = read(text.as_bytes()).expect_err(to).message;
+            assert!(told.contains(part), "{to}: {told}");
+        };
+        check("\"comment\"", "\"commend\"", "comment in body is required");
+        check("2030-01-02T", "tomorrow", "endsAt");
+        check("\"isRegex\":false", "\"isRegex\":1", "isRegex");
+        check("\"b\",\"isRegex\":false", "\"(\",\"isRegex\":true", "");
+        check("[{", "{", "");
+    }
+
+    #[test]
+    fn filters() {
+        let silence = read(GOOD.as_bytes()).expect("valid");
+        let fits = |text: &str| matches_filter(&silence, &read_matchers([text].into_iter()).expect(text));
+        assert!(fits("a=b") && fits("a=~b.*") && fits("c!=x"));
+        assert!(!fits("a=c") && !fits("c=x"));
+    }
+}

@@ -1,0 +1,328 @@
+//! What a policy would do: routes, templates and receivers tried out (`config-api` 2.5 and 2.6). Nothing is changed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::post;
+use chrono::DateTime;
+use http::header;
+use quiver_alertd::deliver::Message;
+use quiver_alertd::policy::Policy;
+use quiver_alerting::dispatch::{Alert, message};
+use quiver_alerting::duration;
+use quiver_alerting::labels::fingerprint_text;
+use quiver_alerting::template::{Host, Options};
+use quiver_alerting::yaml;
+use quiver_config::{FieldError, Problem, ProblemKind};
+use quiver_types::LabelSet;
+use serde_json::{Map, Value, json};
+
+use crate::bodies::read_body;
+use crate::config_api::Answer;
+use crate::params::time_ms;
+use crate::state::AppState;
+
+type Outcome = Result<Value, Problem>;
+
+/// Largest body.
+const BODY_MAX: usize = 4 << 20;
+/// Most alerts of a test.
+const ALERTS_MAX: usize = 1000;
+const MS: i64 = 1_000_000;
+
+/// Routes of this family.
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new()
+        .route("/rulesapi/rulepolicy/routes/test", post(routes_test))
+        .route("/rulesapi/rulepolicy/templates/test", post(templates_test))
+        .route("/rulesapi/rulepolicy/receivers/test", post(receivers_test))
+}
+
+fn answer(state: &AppState, outcome: Outcome) -> Response {
+    let answer = outcome.map_or_else(|problem| Answer::of_problem(&problem), Answer::ok);
+    answer.into_response(state.identities.as_deref())
+}
+
+/// Reads a body that is an object with some fields only.
+pub(crate) async fn object_of(
+    state: &AppState,
+    request: Request,
+    fields: &[&str],
+) -> Result<Map<String, Value>, Problem> {
+    let (head, body) = request.into_parts();
+    let kind = head.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    if !kind.split(';').next().is_some_and(|t| t.trim().eq_ignore_ascii_case("application/json")) {
+        let text = "`Content-Type: application/json` is needed";
+        return Err(Problem::new(ProblemKind::Malformed, "UNSUPPORTED_MEDIA_TYPE", text));
+    }
+    let body = read_body(&state.bodies, &head.headers, body, BODY_MAX).await.map_err(|e| match e.kind {
+        quiver_types::ErrorKind::TooLarge => Problem::new(ProblemKind::TooLarge, "BODY_TOO_LARGE", e.message),
+        _ => Problem::new(ProblemKind::Malformed, "MALFORMED_JSON", e.message),
+    })?;
+    let malformed = |text: String| Problem::new(ProblemKind::Malformed, "MALFORMED_JSON", text);
+    let value: Value = serde_json::from_slice(&body).map_err(|e| malformed(e.to_string()))?;
+    let Value::Object(map) = value else { return Err(Problem::field("", "INVALID_TYPE", "an object is wanted")) };
+    let unknown = map.keys().filter(|key| !fields.contains(&key.as_str()));
+    let errors: Vec<FieldError> =
+        unknown.map(|key| FieldError::new(format!("/{key}"), "UNKNOWN_FIELD", "nobody knows this field")).collect();
+    if errors.is_empty() { Ok(map) } else { Err(Problem::invalid(errors)) }
+}
+
+fn texts(value: Option<&Value>, field: &str) -> Result<BTreeMap<String, String>, Problem> {
+    let map = match value {
+        None | Some(Value::Null) => return Ok(BTreeMap::new()),
+        Some(Value::Object(map)) => map,
+        Some(_) => return Err(Problem::field(field, "INVALID_TYPE", "a mapping of texts is wanted")),
+    };
+    let pair = |(name, value): (&String, &Value)| match value.as_str() {
+        Some(text) => Ok((name.clone(), text.to_owned())),
+        None => Err(Problem::field(format!("{field}/{name}"), "INVALID_TYPE", "a text is wanted")),
+    };
+    map.iter().map(pair).collect()
+}
+
+fn set(map: &BTreeMap<String, String>) -> LabelSet {
+    LabelSet::from_pairs(map.iter().filter(|(_, v)| !v.is_empty()).map(|(n, v)| (n.as_str(), v.as_str())))
+}
+
+/// Reads RFC 3339 or Unix seconds; gives nanoseconds.
+pub(crate) fn time_of(value: Option<&Value>, field: &str, default: i64) -> Result<i64, Problem> {
+    let bad = || Problem::field(field, "INVALID_VALUE", "a time is wanted: RFC 3339 or Unix seconds");
+    let text = match value {
+        None | Some(Value::Null) => return Ok(default),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Number(number)) => number.to_string(),
+        Some(_) => return Err(bad()),
+    };
+    if let Ok(time) = DateTime::parse_from_rfc3339(&text) {
+        return time.timestamp_nanos_opt().ok_or_else(bad);
+    }
+    time_ms(&text).and_then(|ms| ms.checked_mul(MS)).ok_or_else(bad)
+}
+
+async fn routes_test(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let outcome = async {
+        let body = object_of(&state, request, &["labels", "time"]).await?;
+        if !body.contains_key("labels") {
+            return Err(Problem::field("/labels", "REQUIRED", "labels are wanted"));
+        }
+        let labels = set(&texts(body.get("labels"), "/labels")?);
+        let router = &state.alertd.router;
+        let at = time_of(body.get("time"), "/time", router.now())?;
+        let matches: Vec<Value> = router
+            .test_route(&labels, at)
+            .into_iter()
+            .map(|found| {
+                let o = &found.options;
+                let by: Vec<String> =
+                    if o.group_by_all { vec!["...".to_owned()] } else { o.group_by.iter().cloned().collect() };
+                let inhibited: Vec<String> = found.inhibited_by.iter().map(|id| fingerprint_text(*id)).collect();
+                json!({
+                    "routeId": found.path.last(), "path": found.path, "receiver": o.receiver,
+                    "groupKey": found.group_key, "group_by": by, "group_wait": duration::format(o.group_wait_ms),
+                    "group_interval": duration::format(o.group_interval_ms),
+                    "repeat_interval": duration::format(o.repeat_interval_ms),
+                    "muted": found.muted, "inhibitedBy": inhibited, "silencedBy": found.silenced_by,
+                })
+            })
+            .collect();
+        Ok(json!({"matches": matches}))
+    };
+    let outcome = outcome.await;
+    answer(&state, outcome)
+}
+
+/// Reads the alerts of a test; those without a status fire.
+fn alerts_of(value: Option<&Value>, now: i64) -> Result<Vec<Alert>, Problem> {
+    let items = match value {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Array(items)) if items.len() <= ALERTS_MAX => items,
+        Some(Value::Array(_)) => {
+            return Err(Problem::field("/alerts", "LIMIT_EXCEEDED", format!("at most {ALERTS_MAX} alerts")));
+        }
+        Some(_) => return Err(Problem::field("/alerts", "INVALID_TYPE", "a list is wanted")),
+    };
+    let mut out = Vec::with_capacity(items.len());
+    for (i, item) in items.iter().enumerate() {
+        let field = |name: &str| format!("/alerts/{i}/{name}");
+        let starts_at = time_of(item.get("startsAt"), &field("startsAt"), now)?;
+        let ends_at = match item.get("status").and_then(Value::as_str).unwrap_or("firing") {
+            "firing" => i64::MAX,
+            "resolved" => time_of(item.get("endsAt"), &field("endsAt"), now)?.min(now),
+            _ => return Err(Problem::field(field("status"), "INVALID_VALUE", "`firing` or `resolved` is wanted")),
+        };
+        out.push(Alert {
+            labels: set(&texts(item.get("labels"), &field("labels"))?),
+            annotations: texts(item.get("annotations"), &field("annotations"))?,
+            starts_at,
+            ends_at,
+            is_timeout: false,
+            updated_at: now,
+            generator_url: item.get("generatorURL").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        });
+    }
+    out.sort_by(|a, b| quiver_alerting::labels::compare_alerts(&a.labels, &b.labels));
+    Ok(out)
+}
+
+fn text_of<'a>(body: &'a Map<String, Value>, name: &str) -> Result<&'a str, Problem> {
+    match body.get(name) {
+        None | Some(Value::Null) => Ok(""),
+        Some(Value::String(text)) => Ok(text),
+        Some(_) => Err(Problem::field(format!("/{name}"), "INVALID_TYPE", "a text is wanted")),
+    }
+}
+
+fn template_problem(line: u32, column: u32, text: &str) -> Problem {
+    let error = json!({"field": "/text", "code": "INVALID_TEMPLATE", "message": text, "line": line, "column": column});
+    // The list is given whole, since it holds the place, too.
+    Problem::new(ProblemKind::Invalid, "INVALID_TEMPLATE", text).with("errors", json!([error]))
+}
+
+async fn templates_test(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let outcome = async {
+        let fields = ["text", "alerts", "groupLabels", "routeLabels", "receiver", "html"];
+        let body = object_of(&state, request, &fields).await?;
+        let text = text_of(&body, "text")?;
+        if text.is_empty() {
+            return Err(Problem::field("/text", "REQUIRED", "a template is wanted"));
+        }
+        let router = &state.alertd.router;
+        let now = router.now();
+        let (alerts, url) = (alerts_of(body.get("alerts"), now)?, router.external_url());
+        let group_labels = set(&texts(body.get("groupLabels"), "/groupLabels")?);
+        let route_labels = texts(body.get("routeLabels"), "/routeLabels")?;
+        let data = message(text_of(&body, "receiver")?, &alerts, &group_labels, &route_labels, "", url, now);
+        let mut templates = router.policy().templates.clone();
+        templates.add("test", text).map_err(|e| template_problem(e.line, e.column, &e.to_string()))?;
+        let host = Host { query: None, now_ns: i128::from(now), external_url: url, route_labels: Some(&route_labels) };
+        let options = Options { host, ..Options::default() };
+        let html = body.get("html").and_then(Value::as_bool).unwrap_or(false);
+        let shown =
+            if html { templates.run_html("test", &data, &options) } else { templates.run("test", &data, &options) };
+        let output = shown.map_err(|e| template_problem(e.line, e.column, &e.to_string()))?;
+        Ok(json!({"output": output}))
+    };
+    let outcome = outcome.await;
+    answer(&state, outcome)
+}
+
+/// An alert as a test sends it where none is given.
+fn sample_alert(now: i64) -> Alert {
+    Alert {
+        labels: LabelSet::from_pairs([("alertname", "TestAlert"), ("severity", "info")]),
+        annotations: [("summary".to_owned(), "a test of a receiver".to_owned())].into(),
+        starts_at: now,
+        ends_at: i64::MAX,
+        is_timeout: false,
+        updated_at: now,
+        generator_url: String::new(),
+    }
+}
+
+/// Reads a receiver as a policy of its own, with the globals of the live one.
+fn receiver_policy(receiver: &Value, live: &Policy) -> Result<Policy, Problem> {
+    let mut receiver = receiver.clone();
+    let Some(map) = receiver.as_object_mut() else {
+        return Err(Problem::field("/receiver", "REQUIRED", "a receiver is wanted: an object"));
+    };
+    let name = map.entry("name").or_insert_with(|| "test".into()).clone();
+    let text = yaml::write(&json!({"route": {"receiver": name}, "receivers": [receiver]}));
+    let read = Policy::load_with(&text, &live.config.global, &|_| Ok(Vec::new()));
+    read.map_err(|errors| {
+        Problem::invalid(errors.into_iter().map(|e| FieldError::new("/receiver", "INVALID_VALUE", e)).collect())
+    })
+}
+
+async fn receivers_test(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let outcome = async {
+        let body = object_of(&state, request, &["receiver", "alerts"]).await?;
+        let router = &state.alertd.router;
+        let live = router.policy();
+        // A name stands for a receiver of the policy.
+        let (policy, name) = match body.get("receiver") {
+            Some(Value::String(name)) => (Policy::clone(&live), name.clone()),
+            Some(own) => {
+                let policy = receiver_policy(own, &live)?;
+                let name = policy.config.receivers.first().map(|r| r.name.clone()).unwrap_or_default();
+                (policy, name)
+            }
+            None => return Err(Problem::field("/receiver", "REQUIRED", "a receiver is wanted")),
+        };
+        let receiver = policy.config.receiver(&name).ok_or_else(|| {
+            Problem::field("/receiver", "UNKNOWN_REFERENCE", format!("there is no receiver `{name}`"))
+        })?;
+        let now = router.now();
+        let mut alerts = alerts_of(body.get("alerts"), now)?;
+        if alerts.is_empty() {
+            alerts.push(sample_alert(now));
+        }
+        let message = Message {
+            receiver: name.clone(),
+            group_key: "{}:{test=\"true\"}".to_owned(),
+            group_labels: LabelSet::from_pairs([("test", "true")]),
+            route_labels: BTreeMap::new(),
+            reason: "first notification".to_owned(),
+            alerts,
+            now,
+            external_url: router.external_url().to_owned(),
+            instance: router.instance().to_owned(),
+            templates: live.templates.clone(),
+        };
+        let mut results = Vec::new();
+        for integration in &receiver.integrations {
+            let began = Instant::now();
+            let outcome = router.try_message(&message, integration).await;
+            let (status, error) = match &outcome {
+                Ok(status) => (*status, None),
+                Err(failure) => (failure.status, Some(failure.text.as_str())),
+            };
+            results.push(json!({
+                "integration": integration.kind.name, "index": integration.idx, "ok": outcome.is_ok(),
+                "httpStatus": status, "error": error,
+                "durationMs": u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            }));
+        }
+        Ok(json!({"results": results}))
+    };
+    let outcome = outcome.await;
+    answer(&state, outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_alerts() {
+        let read = |value: Value| time_of(Some(&value), "/t", 7);
+        assert_eq!(read(Value::Null).ok(), Some(7));
+        assert_eq!(read(json!(1.5)).ok(), Some(1_500_000_000));
+        assert_eq!(read(json!("1970-01-01T00:00:02Z")).ok(), Some(2_000_000_000));
+        assert_eq!(read(json!("soon")).unwrap_err().errors[0].field, "/t");
+        let alerts = json!([{"labels": {"b": "1"}}, {"labels": {"a": "1"}, "status": "resolved"}]);
+        let alerts = alerts_of(Some(&alerts), 9).unwrap();
+        assert_eq!(alerts.iter().map(|a| a.is_resolved(9)).collect::<Vec<_>>(), [true, false]);
+        let told = alerts_of(Some(&json!([{"labels": {"a": 1}}])), 9).unwrap_err();
+        assert_eq!((told.errors[0].field.as_str(), told.errors[0].code), ("/alerts/0/labels/a", "INVALID_TYPE"));
+        assert_eq!(alerts_of(Some(&json!([{"status": "x"}])), 9).unwrap_err().errors[0].code, "INVALID_VALUE");
+    }
+
+    #[test]
+    fn receivers_of_a_test() {
+        let live = Policy::load(
+            "global: {slack_api_url: 'http://h/s'}\nroute: {receiver: a}\nreceivers: [{name: a}]\n",
+            &|_| Ok(Vec::new()),
+        )
+        .unwrap();
+        let own = json!({"slack_configs": [{"channel": "c"}]});
+        let policy = receiver_policy(&own, &live).unwrap();
+        let integration = &policy.config.receivers[0].integrations[0];
+        assert_eq!((integration.kind.name, integration.options.text("api_url")), ("slack", "http://h/s"));
+        assert_eq!(receiver_policy(&json!({"name": "x", "foo": 1}), &live).unwrap_err().code, "VALIDATION_FAILED");
+    }
+}

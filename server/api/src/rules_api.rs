@@ -1,0 +1,288 @@
+//! Rules and their alerts as Prometheus shows them: `rules` and `alerts` below `/metrics-api/api/v1`.
+//!
+//! Source: Prometheus 3.14 `web/api/v1/api.go` (`rules`, `alerts`). `file` is the file or namespace of a group.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::get;
+use chrono::{DateTime, SecondsFormat};
+use quiver_alertd::rules::GroupView;
+use quiver_alerting::rules::{ActiveAlert, AlertState, ElementValue, Health, Language, Rule, RuleKind, RuleStatus};
+use quiver_promql::{parser, print};
+use quiver_types::{Access, Domain, LabelSet, Matcher, Millis, Result};
+use serde_json::{Map, Value, json};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::encode::prometheus::{Envelope, error_response, success};
+use crate::labels_api::selectors;
+use crate::metrics::phases;
+use crate::params::{Params, invalid};
+use crate::state::AppState;
+
+/// Routes of this family, below `/metrics-api`.
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new().route("/api/v1/rules", get(rules)).route("/api/v1/alerts", get(alerts))
+}
+
+fn answer(data: Result<Value>, route: &str) -> Response {
+    match data {
+        Ok(data) => success(&Envelope::default(), data.to_string().as_bytes()),
+        Err(e) => error_response(&e, route),
+    }
+}
+
+/// Writes a time with all its digits; none: the year 1.
+fn time(ms: Option<Millis>) -> String {
+    let time = ms.and_then(DateTime::from_timestamp_millis);
+    time.map_or_else(|| "0001-01-01T00:00:00Z".to_owned(), |t| t.to_rfc3339_opts(SecondsFormat::AutoSi, true))
+}
+
+/// Writes a number with an exponent, as Go does.
+fn exponent(value: f64) -> String {
+    if !value.is_finite() {
+        return if value.is_nan() { "NaN".to_owned() } else { if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned() };
+    }
+    let text = format!("{value:e}");
+    let (digits, power) = text.split_once('e').unwrap_or((&text, "0"));
+    let (sign, power) = power.strip_prefix('-').map_or(('+', power), |rest| ('-', rest));
+    format!("{digits}e{sign}{power:0>2}")
+}
+
+fn labels(labels: &LabelSet) -> Value {
+    Value::Object(labels.iter().map(|(name, value)| (name.to_owned(), value.into())).collect::<Map<_, _>>())
+}
+
+/// Which rules are asked for.
+#[derive(Debug, Default)]
+struct Filter {
+    kind: Option<RuleKind>,
+    names: Vec<String>,
+    groups: Vec<String>,
+    files: Vec<String>,
+    selectors: Vec<Vec<Matcher>>,
+    with_alerts: bool,
+    page: Option<(usize, Option<String>)>,
+}
+
+impl Filter {
+    async fn read(state: &AppState, params: &Params) -> Result<Self> {
+        let kind = match params.get("type").map(str::to_lowercase).as_deref() {
+            None => None,
+            Some("alert") => Some(RuleKind::Alert),
+            Some("record") => Some(RuleKind::Record),
+            Some(other) => return Err(invalid("type", &format!("not supported value {other:?}"))),
+        };
+        let with_alerts = match params.get("exclude_alerts").map(str::to_lowercase).as_deref() {
+            None | Some("0" | "f" | "false") => true,
+            Some("1" | "t" | "true") => false,
+            Some(text) => {
+                let why =
+                    format!("error converting exclude_alerts: strconv.ParseBool: parsing {text:?}: invalid syntax");
+                return Err(invalid("exclude_alerts", &why));
+            }
+        };
+        let token = params.get("group_next_token");
+        let page = match params.get("group_limit").map(str::parse::<i64>) {
+            None if token.is_some() => {
+                let text = "group_limit needs to be present in order to paginate over the groups";
+                return Err(invalid("group_next_token", text));
+            }
+            None => None,
+            Some(Err(_)) => return Err(invalid("group_limit", "group_limit needs to be a valid number")),
+            Some(Ok(n)) if n <= 0 => return Err(invalid("group_limit", "group_limit needs to be greater than 0")),
+            Some(Ok(n)) => Some((n as usize, token.map(str::to_owned))),
+        };
+        let all = |name: &str| params.all(name).map(str::to_owned).collect();
+        let ctx = state.context(phases::Language::Series);
+        let (asked, inner) = (params.clone(), ctx.clone());
+        let selectors = state.engine.run(&ctx, async move { selectors(&asked, &inner) }).await?;
+        Ok(Self {
+            kind,
+            names: all("rule_name[]"),
+            groups: all("rule_group[]"),
+            files: all("file[]"),
+            selectors,
+            with_alerts,
+            page,
+        })
+    }
+
+    fn wants_group(&self, view: &GroupView) -> bool {
+        let listed = |list: &[String], text: &str| list.is_empty() || list.iter().any(|t| t == text);
+        listed(&self.groups, &view.group.model.name) && listed(&self.files, &view.file)
+    }
+
+    fn wants(&self, rule: &Rule) -> bool {
+        let get = |name: &str| rule.labels.get(name).map_or("", String::as_str);
+        let fits = |selector: &Vec<Matcher>| selector.iter().all(|m| m.matches(get(&m.name)));
+        self.kind.is_none_or(|kind| kind == rule.kind)
+            && (self.names.is_empty() || self.names.contains(&rule.name))
+            && (self.selectors.is_empty() || self.selectors.iter().any(fits))
+    }
+}
+
+/// What a caller may see.
+struct Sight<'a> {
+    access: Access,
+    service_labels: &'a [String],
+}
+
+impl Sight<'_> {
+    fn alert(&self, alert: &ActiveAlert) -> bool {
+        self.access.is_full() || self.access.allows(alert.labels.service(self.service_labels))
+    }
+
+    /// A rule is of the service that its labels name.
+    fn rule(&self, rule: &Rule) -> bool {
+        let pairs = rule.labels.iter().map(|(n, v)| (n.as_str(), v.as_str()));
+        self.access.is_full() || self.access.allows(LabelSet::from_pairs(pairs).service(self.service_labels))
+    }
+}
+
+fn alert(alert: &ActiveAlert) -> Value {
+    let value = match &alert.value {
+        ElementValue::Float(value) => exponent(*value),
+        ElementValue::Histogram(_, text) => text.clone(),
+    };
+    let mut out = json!({
+        "labels": labels(&alert.labels), "annotations": alert.annotations, "state": alert.state.as_str(),
+        "activeAt": time(Some(alert.active_at)), "value": value,
+    });
+    if let Some(since) = alert.keep_firing_since {
+        out["keepFiringSince"] = time(Some(since)).into();
+    }
+    out
+}
+
+fn active<'a>(status: &'a RuleStatus, sight: &'a Sight<'_>) -> impl Iterator<Item = &'a ActiveAlert> {
+    status.alerts().filter(|a| a.state != AlertState::Inactive && sight.alert(a))
+}
+
+fn rule(status: &RuleStatus, filter: &Filter, sight: &Sight<'_>) -> Value {
+    let rule = &status.rule;
+    let query = match rule.language {
+        Language::Promql => parser::parse(&rule.expr).map_or_else(|_| rule.expr.clone(), |tree| print::print(&tree)),
+        _ => rule.expr.clone(),
+    };
+    let (health, error) = match &status.health {
+        Health::Unknown => ("unknown", None),
+        Health::Ok => ("ok", None),
+        Health::Err(e) => ("err", Some(e)),
+    };
+    let mut out = json!({
+        "name": rule.name, "query": query, "labels": rule.labels, "health": health,
+        "evaluationTime": status.evaluation_time.as_secs_f64(), "lastEvaluation": time(status.last_evaluation),
+    });
+    if let Some(error) = error {
+        out["lastError"] = error.as_str().into();
+    }
+    if rule.kind == RuleKind::Record {
+        out["type"] = "recording".into();
+        return out;
+    }
+    let state = match (active(status, sight).map(|a| a.state).max(), &status.health) {
+        (Some(state), _) => state.as_str(),
+        (None, Health::Unknown) => "unknown",
+        (None, _) => "inactive",
+    };
+    out["type"] = "alerting".into();
+    out["state"] = state.into();
+    out["duration"] = seconds(rule.for_ms);
+    out["keepFiringFor"] = seconds(rule.keep_firing_for_ms);
+    out["annotations"] = json!(rule.annotations);
+    out["alerts"] =
+        if filter.with_alerts { active(status, sight).map(alert).collect() } else { Value::Array(Vec::new()) };
+    out
+}
+
+/// Seconds, without a fraction where there is none.
+fn seconds(ms: Millis) -> Value {
+    if ms % 1000 == 0 { (ms / 1000).into() } else { (ms as f64 / 1000.0).into() }
+}
+
+/// Names a group for the next page.
+fn token(view: &GroupView) -> String {
+    format!("{:016x}", xxh3_64(format!("{}\u{0}{}", view.file, view.group.model.name).as_bytes()))
+}
+
+fn group(view: &GroupView, filter: &Filter, sight: &Sight<'_>) -> Option<Value> {
+    let shown = view.group.rules.iter().filter(|s| filter.wants(&s.rule) && sight.rule(&s.rule));
+    let rules: Vec<Value> = shown.map(|s| rule(s, filter, sight)).collect();
+    if rules.is_empty() {
+        return None;
+    }
+    Some(json!({
+        "name": view.group.model.name, "file": view.file, "rules": rules, "interval": seconds(view.group.interval_ms),
+        "limit": view.group.model.limit, "evaluationTime": view.evaluation_time.as_secs_f64(),
+        "lastEvaluation": time(view.last_evaluation),
+    }))
+}
+
+fn listed(views: &[Arc<GroupView>], filter: &Filter, sight: &Sight<'_>) -> Result<Value> {
+    let mut waits_for = filter.page.as_ref().and_then(|(_, token)| token.as_deref());
+    let mut out = Vec::new();
+    for view in views {
+        if let Some(wanted) = waits_for {
+            if token(view) != wanted {
+                continue;
+            }
+            waits_for = None;
+        }
+        let Some(shown) = Some(view).filter(|v| filter.wants_group(v)).and_then(|v| group(v, filter, sight)) else {
+            continue;
+        };
+        if filter.page.as_ref().is_some_and(|(limit, _)| out.len() == *limit) {
+            return Ok(json!({"groups": out, "groupNextToken": token(view)}));
+        }
+        out.push(shown);
+    }
+    if let Some(wanted) = waits_for {
+        let text = format!("invalid group_next_token '{wanted}'. were rule groups changed?");
+        return Err(invalid("group_next_token", &text));
+    }
+    Ok(json!({"groups": out}))
+}
+
+async fn rules(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let listed = async {
+        let params = Params::of(&state, request).await?;
+        let filter = Filter::read(&state, &params).await?;
+        let sight =
+            Sight { access: state.access(Domain::Alerting), service_labels: state.alertd.router.service_labels() };
+        listed(&state.alertd.rules.views(), &filter, &sight)
+    };
+    answer(listed.await, "/api/v1/rules")
+}
+
+async fn alerts(State(state): State<Arc<AppState>>) -> Response {
+    let sight = Sight { access: state.access(Domain::Alerting), service_labels: state.alertd.router.service_labels() };
+    let mut out: Vec<Value> = Vec::new();
+    for view in state.alertd.rules.views() {
+        for status in &view.group.rules {
+            out.extend(active(status, &sight).map(alert));
+        }
+    }
+    answer(Ok(json!({"alerts": out})), "/api/v1/alerts")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_times() {
+        let check = |value: f64, expected: &str| assert_eq!(exponent(value), expected);
+        check(1.0, "1e+00");
+        check(0.00125, "1.25e-03");
+        check(-1234.5, "-1.2345e+03");
+        check(1e100, "1e+100");
+        check(f64::NAN, "NaN");
+        check(f64::NEG_INFINITY, "-Inf");
+        assert_eq!(time(None), "0001-01-01T00:00:00Z");
+        assert_eq!(time(Some(1_700_000_000_123)), "2023-11-14T22:13:20.123Z");
+        assert_eq!((seconds(60_000), seconds(1500)), (json!(60), json!(1.5)));
+    }
+}

@@ -1,0 +1,325 @@
+//! `POST /rulesapi/rules/test`: what a rule would give, from an empty state, with the caller's rows. Nothing is stored.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::post;
+use parking_lot::Mutex;
+use quiver_alertd::rules::Asker;
+use quiver_alerting::duration;
+use quiver_alerting::rules::{
+    AlertState, Element, ElementValue, Engine, Group, Health, Language, RuleGroup, RuleKind, Setting, Written, read,
+};
+use quiver_alerting::yaml;
+use quiver_config::{FieldError, Problem, ProblemKind};
+use quiver_types::{Domain, LabelSet, Millis, Right, is_stale};
+use serde_json::{Map, Value, json};
+
+use crate::config_api::Answer;
+use crate::languages::Languages;
+use crate::policy_api::{object_of, time_of};
+use crate::state::AppState;
+
+/// Routes of this family.
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new().route("/rulesapi/rules/test", post(test))
+}
+
+/// Most evaluations of a test.
+const STEPS_MAX: i64 = 1000;
+/// Longest test.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// Where a rule stands in the file that is made of it.
+const RULE_PATH: &str = "/groups/0/rules/0";
+
+/// Makes the group of a rule as the configuration has it: its own fields become labels and annotations.
+fn group_of(rule: &Map<String, Value>) -> Result<(RuleGroup, Vec<String>), Problem> {
+    let known = [
+        "namespace",
+        "group",
+        "position",
+        "alert",
+        "record",
+        "name",
+        "expr",
+        "language",
+        "for",
+        "keep_firing_for",
+        "labels",
+        "annotations",
+        "severity",
+        "service",
+        "runbook_url",
+        "enabled",
+        "description",
+    ];
+    let unknown = rule.keys().filter(|key| !known.contains(&key.as_str()));
+    let errors: Vec<FieldError> = unknown
+        .map(|key| FieldError::new(format!("/rule/{key}"), "UNKNOWN_FIELD", "nobody knows this field"))
+        .collect();
+    if !errors.is_empty() {
+        return Err(Problem::invalid(errors));
+    }
+    let mut own = Map::new();
+    for name in ["alert", "record", "expr", "for", "keep_firing_for", "labels", "annotations"] {
+        own.extend(rule.get(name).filter(|v| !v.is_null()).map(|v| (name.to_owned(), v.clone())));
+    }
+    for (field, into, name) in [
+        ("severity", "labels", "severity"),
+        ("service", "labels", "service"),
+        ("runbook_url", "annotations", "runbook_url"),
+    ] {
+        let Some(text) = rule.get(field).filter(|v| !v.is_null()) else { continue };
+        let Some(map) = own.entry(into).or_insert_with(|| json!({})).as_object_mut() else { continue };
+        match map.get(name) {
+            Some(other) if field == "severity" && other != text => {
+                let why = "`labels.severity` says something else";
+                return Err(Problem::field("/rule/severity", "INVALID_VALUE", why));
+            }
+            Some(_) => {}
+            None => drop(map.insert(name.to_owned(), text.clone())),
+        }
+    }
+    let word = rule.get("language").and_then(Value::as_str).unwrap_or("promql");
+    let kind = match Language::parse(word) {
+        Some(Language::Promql) => "prometheus",
+        Some(Language::Logsql) => "vlogs",
+        Some(Language::Olap) => {
+            return Err(Problem::field("/rule/language", "UNSUPPORTED", "rules over analytics are not supported"));
+        }
+        None => return Err(Problem::field("/rule/language", "INVALID_VALUE", format!("unknown language `{word}`"))),
+    };
+    let name = rule.get("group").and_then(Value::as_str).unwrap_or("test");
+    let text = yaml::write(&json!({"groups": [{"name": name, "type": kind, "rules": [own]}]}));
+    let mut file = read(&text, &Languages).map_err(|problems| {
+        let error = |p: &quiver_alerting::problem::Problem| {
+            let field =
+                p.path.strip_prefix(RULE_PATH).map_or_else(|| "/rule".to_owned(), |rest| format!("/rule{rest}"));
+            FieldError::new(field, p.code.as_str(), p.message.clone())
+        };
+        Problem::invalid(problems.iter().map(error).collect())
+    })?;
+    Ok((file.groups.remove(0), file.warnings))
+}
+
+/// Asks the engine, and keeps to itself what would be written.
+struct Trial {
+    engine: Box<dyn Engine + Send>,
+    written: Mutex<Vec<Written>>,
+}
+
+impl Engine for Trial {
+    fn query(&self, language: Language, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
+        self.engine.query(language, expr, at)
+    }
+
+    fn write(&self, samples: &[Written]) -> Result<(), String> {
+        *self.written.lock() = samples.to_vec();
+        Ok(())
+    }
+}
+
+/// A number; a text where JSON has none.
+fn number(value: &ElementValue) -> Value {
+    match value {
+        ElementValue::Float(v) if v.is_nan() => "NaN".into(),
+        ElementValue::Float(v) if v.is_infinite() => if *v > 0.0 { "+Inf" } else { "-Inf" }.into(),
+        ElementValue::Float(v) => json!(v),
+        ElementValue::Histogram(_, text) => text.as_str().into(),
+    }
+}
+
+/// A series of the answer: its last row, and its points over a range.
+struct Row {
+    labels: LabelSet,
+    last: Value,
+    points: Vec<Value>,
+}
+
+fn rows_at(group: &Group, trial: &Trial, at: Millis) -> Vec<(LabelSet, Value, Value)> {
+    let status = &group.rules[0];
+    let seconds = json!(at as f64 / 1000.0);
+    if status.rule.kind == RuleKind::Alert {
+        let live = status.alerts().filter(|a| a.state != AlertState::Inactive);
+        return live
+            .map(|a| {
+                let (value, state) = (number(&a.value), a.state.as_str());
+                let row = json!({"value": value, "state": state, "annotations": a.annotations});
+                (a.labels.clone(), row, json!([seconds, value, state]))
+            })
+            .collect();
+    }
+    let ends = |w: &Written| matches!(w.value, ElementValue::Float(v) if is_stale(v));
+    let written = trial.written.lock();
+    let row = |w: &Written| {
+        let value = number(&w.value);
+        (w.labels.clone(), json!({"value": value, "state": Value::Null}), json!([seconds, value, Value::Null]))
+    };
+    written.iter().filter(|w| !ends(w)).map(row).collect()
+}
+
+/// Evaluates at each time; blocks.
+fn evaluate(
+    model: RuleGroup,
+    times: &[Millis],
+    setting: &Setting,
+    trial: &Trial,
+    ranged: bool,
+) -> Result<Value, Problem> {
+    let began = Instant::now();
+    let mut group = Group::new(model, 60_000);
+    let mut rows: BTreeMap<Vec<u8>, Row> = BTreeMap::new();
+    let mut samples = 0;
+    let mut warnings = Vec::new();
+    for at in times {
+        if began.elapsed() > TEST_TIMEOUT {
+            let text = format!("the test takes longer than {}s", TEST_TIMEOUT.as_secs());
+            return Err(Problem::new(ProblemKind::Invalid, "LIMIT_EXCEEDED", text));
+        }
+        trial.written.lock().clear();
+        group.evaluate(*at, setting, trial);
+        let status = &group.rules[0];
+        if let Health::Err(e) = &status.health {
+            return Err(Problem::field("/rule/expr", "INVALID_EXPR", e.clone()));
+        }
+        samples += status.samples;
+        warnings.extend(status.warnings.iter().cloned());
+        if !ranged {
+            rows.clear();
+        }
+        for (labels, last, point) in rows_at(&group, trial, *at) {
+            let key = labels.canonical().to_vec();
+            let row = rows.entry(key).or_insert_with(|| Row { labels, last: Value::Null, points: Vec::new() });
+            row.last = last;
+            row.points.push(point);
+        }
+    }
+    let shown = rows.into_values().map(|row| {
+        let mut out = row.last;
+        let labels: Map<String, Value> = row.labels.iter().map(|(n, v)| (n.to_owned(), v.into())).collect();
+        out["labels"] = labels.into();
+        if ranged {
+            out["points"] = row.points.into();
+        }
+        out
+    });
+    let series: Vec<Value> = shown.collect();
+    warnings.sort();
+    warnings.dedup();
+    let stats =
+        json!({"evaluations": times.len(), "samples": samples, "evaluationTime": began.elapsed().as_secs_f64()});
+    Ok(json!({"series": series, "stats": stats, "warnings": warnings}))
+}
+
+/// Reads the times of a test: one, or those of a range.
+fn times_of(body: &Map<String, Value>, now: Millis) -> Result<(Vec<Millis>, bool), Problem> {
+    const MS: i64 = 1_000_000;
+    let time = |name: &str| time_of(body.get(name), &format!("/{name}"), now.saturating_mul(MS)).map(|ns| ns / MS);
+    if !body.contains_key("start") && !body.contains_key("end") {
+        return Ok((vec![time("time")?], false));
+    }
+    if !body.contains_key("start") {
+        return Err(Problem::field("/start", "REQUIRED", "a range has a start"));
+    }
+    let (start, end) = (time("start")?, time("end")?);
+    let step = match body.get("step") {
+        None | Some(Value::Null) => 60_000,
+        Some(Value::String(text)) => {
+            duration::parse(text).map_err(|e| Problem::field("/step", "INVALID_DURATION", e))?
+        }
+        Some(value) => value.as_f64().map_or(0, |seconds| (seconds * 1000.0) as Millis),
+    };
+    if step <= 0 || end < start {
+        return Err(Problem::field(
+            "/step",
+            "OUT_OF_RANGE",
+            "the step is above zero, and the end not before the start",
+        ));
+    }
+    if (end - start) / step >= STEPS_MAX {
+        return Err(Problem::field("/step", "LIMIT_EXCEEDED", format!("at most {STEPS_MAX} evaluations")));
+    }
+    Ok(((0..=(end - start) / step).map(|i| start + i * step).collect(), true))
+}
+
+async fn run(state: &Arc<AppState>, request: Request) -> Result<Value, Problem> {
+    let body = object_of(state, request, &["rule", "time", "start", "end", "step"]).await?;
+    let rule = body.get("rule").and_then(Value::as_object);
+    let rule = rule.ok_or_else(|| Problem::field("/rule", "REQUIRED", "a rule is wanted: an object"))?;
+    let (model, mut warnings) = group_of(rule)?;
+    let (times, ranged) = times_of(&body, state.clock.now_ms())?;
+    let domain = match model.rules[0].language {
+        Language::Logsql => Domain::Logs,
+        _ => Domain::Metrics,
+    };
+    if !state.identity().rights.has_any(Right::View, domain) {
+        return Err(Problem::forbidden(&format!("{{view, {}, *}}", domain.name())));
+    }
+    let asker = Asker {
+        file: String::new(),
+        group: model.name.clone(),
+        interval: Duration::from_millis(model.interval_ms.unwrap_or(60_000).max(0).unsigned_abs()),
+        timeout: state.limits().timeout.min(TEST_TIMEOUT),
+        access: state.access(domain),
+    };
+    let rules = &state.alertd.rules;
+    let trial = Trial { engine: rules.engine(&asker), written: Mutex::default() };
+    let setting = rules.setting().clone();
+    let work = tokio::task::spawn_blocking(move || evaluate(model, &times, &setting, &trial, ranged));
+    let mut answer = work.await.map_err(Problem::internal)??;
+    if let Some(list) = answer["warnings"].as_array_mut() {
+        list.extend(warnings.drain(..).map(Value::from));
+    }
+    Ok(answer)
+}
+
+async fn test(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let outcome = run(&state, request).await;
+    let answer = outcome.map_or_else(|problem| Answer::of_problem(&problem), Answer::ok);
+    answer.into_response(state.identities.as_deref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(value: Value) -> Map<String, Value> {
+        value.as_object().cloned().expect("an object")
+    }
+
+    #[test]
+    fn rules_of_the_configuration() {
+        let rule = json!({
+            "alert": "A", "expr": "up == 0", "for": "5m", "severity": "page", "service": "cart",
+            "runbook_url": "http://r", "labels": {"service": "own"},
+        });
+        let (group, _) = group_of(&object(rule)).expect("valid");
+        let rule = &group.rules[0];
+        assert_eq!((rule.labels["severity"].as_str(), rule.labels["service"].as_str()), ("page", "own"));
+        assert_eq!((rule.annotations["runbook_url"].as_str(), rule.for_ms), ("http://r", 300_000));
+        let refused = |rule: Value| {
+            let errors = group_of(&object(rule)).expect_err("not valid").errors;
+            (errors[0].field.clone(), errors[0].code)
+        };
+        assert_eq!(refused(json!({"alert": "A", "expr": "up =="})), ("/rule/expr".to_owned(), "INVALID_EXPR"));
+        assert_eq!(refused(json!({"alert": "A", "expr": "1", "foo": 1})), ("/rule/foo".to_owned(), "UNKNOWN_FIELD"));
+        assert_eq!(refused(json!({"expr": "1"})), ("/rule/alert".to_owned(), "REQUIRED"));
+        let both = json!({"alert": "A", "expr": "1", "severity": "a", "labels": {"severity": "b"}});
+        assert_eq!(refused(both), ("/rule/severity".to_owned(), "INVALID_VALUE"));
+        assert_eq!(refused(json!({"alert": "A", "expr": "{}", "language": "olap"})).1, "UNSUPPORTED");
+    }
+
+    #[test]
+    fn times() {
+        let read = |value: Value| times_of(&object(value), 5000).map_err(|p| p.errors[0].code);
+        assert_eq!(read(json!({})), Ok((vec![5000], false)));
+        assert_eq!(read(json!({"start": 0, "end": 120})), Ok((vec![0, 60_000, 120_000], true)));
+        assert_eq!(read(json!({"start": 0, "end": 1, "step": "500ms"})).map(|t| t.0.len()), Ok(3));
+        assert_eq!(read(json!({"start": 1, "end": 0})), Err("OUT_OF_RANGE"));
+        assert_eq!(read(json!({"start": 0, "end": 100_000, "step": 1})), Err("LIMIT_EXCEEDED"));
+    }
+}

@@ -1,0 +1,224 @@
+//! Alerting of the binary: where rules and policy come from, and the engine that rules ask.
+
+pub(crate) mod engine;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use quiver_alertd::deliver::Files;
+use quiver_alertd::egress::{Egress, Network};
+use quiver_alertd::policy::Policy;
+use quiver_alertd::router::RouterSettings;
+use quiver_alertd::rules::{RuleSettings, Source};
+use quiver_alertd::{Alertd, Settings as AlertdSettings};
+use quiver_alerting::rules::{Setting, read};
+use quiver_types::{Clock, Error, Result};
+
+pub use engine::StoreEngines;
+
+use crate::rules::{Languages, files};
+use crate::settings::{Settings, Span};
+
+/// The database of alerting, beside the catalog.
+const DATABASE: &str = "alerts.db";
+
+fn millis(span: Span) -> i64 {
+    span.0.map_or(0, |d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// Reads the rule files that the settings name.
+///
+/// # Errors
+/// Invalid: a file cannot be read or is not valid; the text says where.
+pub fn read_rules(settings: &Settings) -> Result<Vec<Source>> {
+    let mut out: Vec<Source> = Vec::new();
+    for pattern in &settings.alerting.rules {
+        let found = files::matching(Path::new(pattern));
+        if found.is_empty() && !pattern.contains(['*', '?', '[']) {
+            return Err(Error::invalid(format!("cannot read `{pattern}` (`alerting.rules`): there is no such file")));
+        }
+        for path in found {
+            let shown = path.display().to_string();
+            let text = std::fs::read_to_string(&path)
+                .map_err(|e| Error::invalid(format!("cannot read `{shown}` (`alerting.rules`): {e}")))?;
+            let file = read(&text, &Languages).map_err(|problems| {
+                let lines: Vec<String> = problems.iter().map(|p| format!("{shown}: {p}")).collect();
+                Error::invalid(lines.join("\n"))
+            })?;
+            file.warnings.iter().for_each(|warning| tracing::warn!(file = shown, "{warning}"));
+            for group in file.groups {
+                let file = group.namespace.clone().unwrap_or_else(|| shown.clone());
+                if out.iter().any(|s| s.file == file && s.group.name == group.name) {
+                    let text = format!("{shown}: group `{}` is there twice in `{file}`", group.name);
+                    return Err(Error::invalid(text));
+                }
+                out.push(Source { file, group });
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn files_dir(settings: &Settings) -> Option<PathBuf> {
+    Some(settings.alerting.files_dir.clone()).filter(|dir| !dir.is_empty()).map(PathBuf::from)
+}
+
+/// Gives the template files that a pattern of a policy stands for, all below `alerting.files_dir`.
+fn template_files(dir: Option<&Path>, pattern: &str) -> std::result::Result<Vec<(String, String)>, String> {
+    let Some(dir) = dir else {
+        return Err(format!("templates `{pattern}` are not read: `alerting.files_dir` is not set"));
+    };
+    let readable = Files::below(Some(dir.to_owned()));
+    let paths = files::matching(&dir.join(pattern));
+    let read = |path: PathBuf| {
+        let name = path.display().to_string();
+        let path = readable.path(&name)?;
+        std::fs::read_to_string(path).map(|text| (name.clone(), text)).map_err(|e| format!("cannot read `{name}`: {e}"))
+    };
+    paths.into_iter().map(read).collect()
+}
+
+/// Reads the policy that the settings name; without one nobody is told.
+///
+/// # Errors
+/// Invalid: the file cannot be read or is not valid; the text says where.
+pub fn read_policy(settings: &Settings) -> Result<Policy> {
+    let path = &settings.alerting.policy;
+    if path.is_empty() {
+        return Ok(Policy::empty());
+    }
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| Error::invalid(format!("cannot read `{path}` (`alerting.policy`): {e}")))?;
+    let dir = files_dir(settings);
+    let policy = Policy::load(&text, &|pattern| template_files(dir.as_deref(), pattern)).map_err(|errors| {
+        Error::invalid(errors.iter().map(|e| format!("{path}: {e}")).collect::<Vec<_>>().join("\n"))
+    })?;
+    policy.config.warnings.iter().for_each(|warning| tracing::warn!(file = path, "{warning}"));
+    Ok(policy)
+}
+
+fn external_labels(settings: &Settings) -> Result<BTreeMap<String, String>> {
+    let pair = |text: &String| match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(Error::invalid(format!("`alerting.external_labels` holds `{text}`; `name=value` is wanted"))),
+    };
+    settings.alerting.external_labels.iter().map(pair).collect()
+}
+
+fn external_url(settings: &Settings, address: Option<SocketAddr>) -> String {
+    let given = [&settings.alerting.external_url, &settings.auth.public_url].into_iter().find(|url| !url.is_empty());
+    let listen = || settings.http.listen.parse().ok();
+    let shown = |at: SocketAddr| {
+        if at.ip().is_unspecified() { format!("http://127.0.0.1:{}", at.port()) } else { format!("http://{at}") }
+    };
+    let url = given.cloned().or_else(|| address.or_else(listen).map(shown)).unwrap_or_default();
+    url.trim_end_matches('/').to_owned()
+}
+
+fn egress(settings: &Settings) -> Result<Egress> {
+    let networks = |name: &str, texts: &[String]| -> Result<Vec<Network>> {
+        texts.iter().map(|t| Network::parse(t).map_err(|e| Error::invalid(format!("`egress.{name}`: {e}")))).collect()
+    };
+    Ok(Egress {
+        allow: networks("allow", &settings.egress.allow)?,
+        deny: networks("deny", &settings.egress.deny)?,
+        allow_private: settings.egress.allow_private,
+    })
+}
+
+/// Opens alerting with its rules and its policy.
+///
+/// # Errors
+/// Invalid: a setting, a rule file or the policy. Unavailable: the database cannot be used.
+pub async fn open(
+    settings: &Settings,
+    address: Option<SocketAddr>,
+    engines: StoreEngines,
+    clock: Arc<dyn Clock>,
+) -> Result<Arc<Alertd>> {
+    let (s, url) = (&settings.alerting, external_url(settings, address));
+    let own = AlertdSettings {
+        rules: RuleSettings {
+            interval_ms: millis(s.evaluation_interval),
+            resend_delay_ms: millis(s.resend_delay),
+            error_hold_ms: millis(s.error_hold),
+            concurrent_max: s.concurrent_max,
+            setting: Setting { external_labels: external_labels(settings)?, external_url: url.clone() },
+        },
+        router: RouterSettings {
+            external_url: url,
+            files_dir: files_dir(settings),
+            alerts_max: s.alerts_max,
+            service_labels: settings.ingest.service_labels.clone(),
+        },
+        egress: egress(settings)?,
+    };
+    let (rules, policy) = (read_rules(settings)?, read_policy(settings)?);
+    let file = Path::new(&settings.store.data).join(DATABASE);
+    let alertd = Alertd::open(&file, own, policy, Arc::new(engines), clock).await?;
+    alertd.rules.set(rules);
+    Ok(alertd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Loaded;
+
+    fn settings(flags: &[(&str, &str)]) -> Settings {
+        let flags: Vec<_> = flags.iter().map(|(k, v)| (*k, (*v).to_owned())).collect();
+        Loaded::load(None, std::iter::empty(), &flags).unwrap().settings
+    }
+
+    #[test]
+    fn rules_and_policy_of_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| {
+            std::fs::write(dir.path().join(name), text).unwrap();
+            dir.path().join(name).display().to_string()
+        };
+        let rules = put("a.yml", "groups: [{name: g, rules: [{alert: A, expr: up == 0}]}]\n");
+        put("b.yml", "namespace: n\ngroups: [{name: g}]\n");
+        let all = format!("[\"{}/*.yml\"]", dir.path().display());
+        let found = read_rules(&settings(&[("alerting.rules", &all)])).unwrap();
+        let names: Vec<&str> = found.iter().map(|s| s.file.as_str()).collect();
+        assert_eq!(names, [rules.as_str(), "n"]);
+        let told = |flags: &[(&str, &str)]| read_rules(&settings(flags)).unwrap_err().message;
+        assert!(told(&[("alerting.rules", "[\"/none\"]")]).contains("/none"));
+        let bad = put("c.yml", "groups: [{name: g, rules: [{alert: A, expr: 'up =='}]}]\n");
+        assert!(told(&[("alerting.rules", &format!("[\"{bad}\"]"))]).contains("c.yml: 1:"));
+        put("c.yml", "namespace: n\ngroups: [{name: g}]\n");
+        assert!(told(&[("alerting.rules", &all)]).contains("twice"));
+
+        put("t.tmpl", "{{ define \"mine\" }}x{{ end }}");
+        let file = put("policy", "route: {receiver: a}\nreceivers: [{name: a}]\ntemplates: ['*.tmpl']\n");
+        let refused = read_policy(&settings(&[("alerting.policy", &file)])).unwrap_err().message;
+        assert!(refused.contains("files_dir"), "{refused}");
+        let here = dir.path().display().to_string();
+        let policy = read_policy(&settings(&[("alerting.policy", &file), ("alerting.files_dir", &here)])).unwrap();
+        assert!(policy.templates.names().any(|name| name == "mine"));
+        assert!(read_policy(&settings(&[])).unwrap().config.receiver("empty").is_some());
+    }
+
+    #[test]
+    fn addresses_and_labels() {
+        let check = |flags: &[(&str, &str)], expected: &str| {
+            let at = Some("0.0.0.0:81".parse().unwrap());
+            assert_eq!(external_url(&settings(flags), at), expected);
+        };
+        check(&[], "http://127.0.0.1:81");
+        check(&[("auth.public_url", "https://q.example")], "https://q.example");
+        check(
+            &[("alerting.external_url", "https://a.example/q/"), ("auth.public_url", "https://q")],
+            "https://a.example/q",
+        );
+        let labels = |text: &str| external_labels(&settings(&[("alerting.external_labels", text)]));
+        assert_eq!(labels("[\"dc=a=b\"]").unwrap()["dc"], "a=b");
+        assert!(labels("[\"dc\"]").is_err());
+        assert!(
+            egress(&settings(&[("egress.allow", "[\"10.0.0.0/99\"]")])).unwrap_err().message.contains("egress.allow")
+        );
+    }
+}

@@ -1,0 +1,188 @@
+//! The engine that rules ask: queries through the one `QueryEngine`, within the time of their group; results are written
+//! back as any other samples are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use quiver_alertd::rules::{Asker, Engines};
+use quiver_alerting::rules::{Element, ElementValue, Engine, Language, Written};
+use quiver_alerting::unit_tests::histogram_text;
+use quiver_api::live::LiveSettings;
+use quiver_logsql::{LogsqlEngine, QueryScope, stats_columns};
+use quiver_promql::{PromqlEngine, QueryOptions, QueryValue, StepResult};
+use quiver_query::{Asked, Limits, QueryContext, QueryEngine};
+use quiver_store::Store;
+use quiver_types::metrics::HistogramSample;
+use quiver_types::{Clock, LabelSet, MetricsBatch, Millis};
+use tokio::runtime::Handle;
+
+/// What engines of rules are made of.
+#[derive(Debug)]
+pub struct StoreEngines {
+    /// PromQL.
+    pub promql: Arc<PromqlEngine>,
+    /// LogsQL.
+    pub logsql: Arc<LogsqlEngine>,
+    /// Where queries run.
+    pub engine: Arc<QueryEngine>,
+    /// Where results go.
+    pub store: Arc<Store>,
+    /// Bounds of queries.
+    pub live: Arc<ArcSwap<LiveSettings>>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// Elements that a result may have.
+    pub results_max: u64,
+}
+
+impl Engines for StoreEngines {
+    fn engine(&self, asker: &Asker) -> Box<dyn Engine + Send> {
+        let live = self.live.load();
+        let mut limits = live.query_limits.clone();
+        limits.timeout = limits.timeout.min(asker.timeout);
+        limits.rows_max = limits.rows_max.min(self.results_max);
+        Box::new(StoreEngine {
+            promql: Arc::clone(&self.promql),
+            logsql: Arc::clone(&self.logsql),
+            engine: Arc::clone(&self.engine),
+            store: Arc::clone(&self.store),
+            clock: Arc::clone(&self.clock),
+            limits,
+            asker: asker.clone(),
+            handle: Handle::current(),
+        })
+    }
+}
+
+/// The engine of one evaluation of a group; its thread waits for answers.
+#[derive(Debug)]
+struct StoreEngine {
+    promql: Arc<PromqlEngine>,
+    logsql: Arc<LogsqlEngine>,
+    engine: Arc<QueryEngine>,
+    store: Arc<Store>,
+    clock: Arc<dyn Clock>,
+    limits: Limits,
+    asker: Asker,
+    handle: Handle,
+}
+
+/// Label that tells the results of one `stats` pipe apart.
+const RESULT_LABEL: &str = "stats_result";
+
+impl StoreEngine {
+    fn context(&self, language: Language, expr: &str) -> QueryContext {
+        let asked = Asked {
+            language: if language == Language::Logsql { "logsql" } else { "promql" },
+            caller: format!("rule group {}", self.asker.group),
+            ..Asked::default()
+        };
+        let ctx = QueryContext::asked(self.asker.access.clone(), self.limits.clone(), asked.with_text(expr));
+        self.engine.begin(&ctx);
+        ctx
+    }
+
+    async fn promql(&self, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
+        let ctx = self.context(Language::Promql, expr);
+        let options = QueryOptions { no_cache: true, ..QueryOptions::default() };
+        let answer = self.promql.instant(expr, at, &options, &ctx).await.map_err(|e| e.to_string())?;
+        elements_of(&answer.value)
+    }
+
+    async fn logsql(&self, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
+        let query = quiver_logsql::parse(expr).map_err(|e| e.to_string())?;
+        let columns = stats_columns(&query).map_err(|e| e.to_string())?;
+        let end = at.saturating_mul(1_000_000);
+        let window = i64::try_from(self.asker.interval.as_nanos()).unwrap_or(i64::MAX);
+        // A query that says nothing of time is about the interval that ends now.
+        let start_ns = (!query.has_time_filter()).then(|| end.saturating_sub(window));
+        let scope = QueryScope { now_ns: end, start_ns, end_ns: Some(end - 1), ..QueryScope::default() };
+        let ctx = self.context(Language::Logsql, expr);
+        let (mut out, rows_max) = (Vec::new(), self.limits.rows_max);
+        let read = self.logsql.each_row(&query, &scope, &ctx, |row| {
+            let (mut labels, mut values) = (Vec::new(), Vec::new());
+            for (name, value) in row {
+                if columns.values.iter().any(|column| column == name) {
+                    values.extend(value.parse::<f64>().ok().map(|number| (name.to_owned(), number)));
+                } else if columns.labels.iter().any(|column| column == name) && !value.is_empty() {
+                    labels.push((name.to_owned(), value.to_owned()));
+                }
+            }
+            for (name, number) in values {
+                let own = labels.iter().map(|(n, v)| (n.as_str(), v.as_str())).chain([(RESULT_LABEL, name.as_str())]);
+                out.push(Element { labels: LabelSet::from_pairs(own), value: ElementValue::Float(number) });
+            }
+            if out.len() as u64 > rows_max {
+                let text = format!("the result has more than {rows_max} elements (`alerting.results_max`)");
+                return Err(quiver_types::Error::new(quiver_types::ErrorKind::LimitExceeded, text));
+            }
+            Ok(())
+        });
+        read.await.map_err(|e| e.to_string())?;
+        Ok(out)
+    }
+}
+
+impl Engine for StoreEngine {
+    fn query(&self, language: Language, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
+        match language {
+            Language::Promql => self.handle.block_on(self.promql(expr, at)),
+            Language::Logsql => self.handle.block_on(self.logsql(expr, at)),
+            Language::Olap => Err("rules over analytics are not supported".to_owned()),
+        }
+    }
+
+    fn write(&self, samples: &[Written]) -> Result<(), String> {
+        let written = self.handle.block_on(self.store.write_metrics(batch_of(samples)));
+        let outcome = written.map_err(|e| e.to_string())?;
+        if outcome.refused.is_empty() { Ok(()) } else { Err(format!("refused: {:?}", outcome.refused)) }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.clock.elapsed()
+    }
+}
+
+/// Makes elements of an answer.
+///
+/// # Errors
+/// It is a range vector or a text.
+pub(crate) fn elements_of(value: &QueryValue) -> Result<Vec<Element>, String> {
+    match value {
+        QueryValue::Scalar { value, .. } => {
+            Ok(vec![Element { labels: LabelSet::default(), value: ElementValue::Float(*value) }])
+        }
+        QueryValue::Vector(result) => Ok(elements(result)),
+        _ => Err("rule result is not a vector or scalar".to_owned()),
+    }
+}
+
+fn elements(result: &StepResult) -> Vec<Element> {
+    let mut out = Vec::new();
+    for row in result.rows() {
+        let labels = || LabelSet::from_pairs(result.table.labels(row.row as usize));
+        if row.present.first() == Some(&true) {
+            out.push(Element { labels: labels(), value: ElementValue::Float(row.values[0]) });
+        } else if let Some((_, _, h)) = row.hists.first() {
+            let text = histogram_text(h);
+            out.push(Element { labels: labels(), value: ElementValue::Histogram(Box::new(h.clone()), text) });
+        }
+    }
+    out
+}
+
+/// Makes the batch that writes samples of rules.
+pub(crate) fn batch_of(samples: &[Written]) -> MetricsBatch {
+    let mut batch = MetricsBatch::default();
+    for sample in samples {
+        let series = batch.push_series(sample.labels.canonical());
+        match &sample.value {
+            ElementValue::Float(value) => batch.push_sample(series, sample.ts, *value, 0),
+            ElementValue::Histogram(h, _) => {
+                batch.histograms.push(HistogramSample { series, ts: sample.ts, start_ts: 0, histogram: (**h).clone() })
+            }
+        }
+    }
+    batch
+}
