@@ -22,6 +22,7 @@ use quiver_types::{Access, Domain, Result};
 
 use crate::context::QueryContext;
 
+pub use cells::TextMaps;
 pub use named::TableSources;
 
 /// Schema of the tables of the product.

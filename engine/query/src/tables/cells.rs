@@ -69,29 +69,29 @@ pub(super) fn named(numbers: impl Iterator<Item = u8>, names: &[&str]) -> String
     StringViewArray::new(numbers.map(view).collect::<Vec<_>>().into(), no_buffers, None)
 }
 
-/// Builds a column of maps.
+/// Builds a column of maps from text to text, as the tables have them (`quiver_types::tables::spans::map`).
 #[derive(Debug)]
-pub(super) struct Maps {
+pub struct TextMaps {
     keys: StringBuilder,
     values: StringBuilder,
     ends: Vec<i32>,
 }
 
-impl Default for Maps {
+impl Default for TextMaps {
     fn default() -> Self {
         Self { keys: StringBuilder::new(), values: StringBuilder::new(), ends: vec![0] }
     }
 }
 
-impl Maps {
+impl TextMaps {
     /// Adds an entry to the current map; entries come in order of their keys.
-    pub(super) fn push(&mut self, key: &str, value: &str) {
+    pub fn push(&mut self, key: &str, value: &str) {
         self.keys.append_value(key);
         self.values.append_value(value);
     }
 
     /// Ends the current map.
-    pub(super) fn end(&mut self) {
+    pub fn end(&mut self) {
         self.ends.push(self.keys.len() as i32);
     }
 
@@ -99,7 +99,7 @@ impl Maps {
     ///
     /// # Errors
     /// Internal: only by a fault of ours.
-    pub(super) fn finish(mut self) -> Result<MapArray> {
+    pub fn finish(mut self) -> Result<MapArray> {
         debug_assert_eq!(self.keys.len(), self.values.len());
         let DataType::Map(entries, sorted) = map() else { return Err(Error::internal("a map is no map")) };
         let DataType::Struct(fields) = entries.data_type() else {
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn maps_are_built() {
-        let mut maps = Maps::default();
+        let mut maps = TextMaps::default();
         maps.push("a", "1");
         maps.push("b", "2");
         maps.end();

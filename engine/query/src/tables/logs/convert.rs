@@ -9,7 +9,7 @@ use quiver_types::tables::logs::SERVICE;
 use quiver_types::{Error, Result};
 
 use super::field_of;
-use crate::tables::cells::{Kind, Maps, texts, typed, typed_stored};
+use crate::tables::cells::{Kind, TextMaps, texts, typed, typed_stored};
 use crate::tables::convert::{Convert, Converted, batch, pieces};
 
 /// How a column is made.
@@ -126,7 +126,7 @@ fn column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef> {
             typed(name, &values.finish(), *kind)?
         }
         Cell::Fields => {
-            let mut maps = Maps::default();
+            let mut maps = TextMaps::default();
             walk(map_of(stored)?, |row| {
                 let own = |key: &str| super::FIELDS.iter().any(|(_, field)| *field == key);
                 row.filter(|(key, _)| !own(key)).for_each(|(key, value)| maps.push(key, value));
@@ -170,7 +170,7 @@ mod tests {
         let rows = LogRows::new(&schema, &[at("fields"), at("message"), at("time")], &[]).unwrap();
         assert!(rows.rest());
         assert_eq!(rows.stored(), [LogColumn::text(TIME)]);
-        let mut maps = Maps::default();
+        let mut maps = TextMaps::default();
         maps.push("_msg", "hello");
         maps.push("level", "info");
         maps.end();

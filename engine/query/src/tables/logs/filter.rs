@@ -236,7 +236,7 @@ mod tests {
         check(col("level").is_null(), "!level:*", true);
         check(col("level").eq(lit("")), "!*", true);
         check(col("bytes").gt(lit(5i64)), "bytes:range[5, inf]", false);
-        check(cast(col("user"), datafusion::arrow::datatypes::DataType::Utf8).eq(lit("x")), "user:=\"x\"", true);
+        check(cast(col("user"), arrow::datatypes::DataType::Utf8).eq(lit("x")), "user:=\"x\"", true);
         assert!(lower_it(&col("severity_number").gt(lit(9i64))).is_none());
         assert!(lower_it(&col("level").gt(lit("a"))).is_none());
         assert!(lower_it(&col("fields").is_null()).is_none());

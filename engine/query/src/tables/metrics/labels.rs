@@ -9,7 +9,7 @@ use quiver_types::{LabelSet, Result, SeriesTable};
 
 use super::filter::service;
 use super::label_of;
-use crate::tables::cells::Maps;
+use crate::tables::cells::TextMaps;
 
 /// How a column about the series is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl LabelCells {
             LabelCell::Service => texts(&|row| service(table, row, &self.service_labels).to_owned()),
             LabelCell::Label(label) => texts(&|row| table.value(row, label).to_owned()),
             LabelCell::Labels => {
-                let mut maps = Maps::default();
+                let mut maps = TextMaps::default();
                 for row in rows {
                     let own = table.labels(*row as usize).filter(|(name, _)| *name != METRIC_NAME);
                     own.for_each(|(name, value)| maps.push(name, value));

@@ -324,7 +324,7 @@ fn exemplar_column(name: &str, found: &[SeriesExemplars], rows: &[(u32, usize)])
         "value" => Arc::new(each().map(|(_, value, _)| Some(*value)).collect::<Float64Array>()),
         "trace_id" | "span_id" => texts(each().map(|(.., labels)| labels.get(name))),
         _ => {
-            let mut maps = crate::tables::cells::Maps::default();
+            let mut maps = crate::tables::cells::TextMaps::default();
             for (.., labels) in each() {
                 labels.iter().for_each(|(name, value)| maps.push(name, value));
                 maps.end();

@@ -13,7 +13,7 @@ use quiver_types::spans::{Attributes, EventRef, LinkRef, Place, SpanColumn, even
 use quiver_types::{Error, Result};
 
 use super::{Each, Kinds, attribute_of, event_fields, link_fields};
-use crate::tables::cells::{Kind, Maps, hex_ids, named, none_empty, texts, typed};
+use crate::tables::cells::{Kind, TextMaps, hex_ids, named, none_empty, texts, typed};
 use crate::tables::convert::{Convert, Converted, batch, pieces};
 
 /// Names of kinds, by number; the first stands for unknown numbers, too.
@@ -168,7 +168,7 @@ fn bytes<'c>(column: &'c ArrayRef) -> Result<Box<dyn Fn(usize) -> &'c [u8] + 'c>
     Ok(Box::new(|row| bytes.value(row)))
 }
 
-fn push_map(maps: &mut Maps, attributes: &[u8]) {
+fn push_map(maps: &mut TextMaps, attributes: &[u8]) {
     let mut buffer = String::new();
     for (key, value) in Attributes::read(attributes) {
         buffer.clear();
@@ -221,7 +221,7 @@ fn column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef> {
             Arc::new(Int64Array::from_iter_values(both.map(|(start, end)| end.saturating_sub(*start))))
         }
         Cell::Map(at) => {
-            let (bytes, mut maps) = (bytes(stored.column(*at))?, Maps::default());
+            let (bytes, mut maps) = (bytes(stored.column(*at))?, TextMaps::default());
             for row in 0..stored.num_rows() {
                 push_map(&mut maps, bytes(row));
                 maps.end();
@@ -245,7 +245,7 @@ fn column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef> {
 fn resource(stored: &RecordBatch, attributes: usize, service: usize) -> Result<ArrayRef> {
     const SERVICE: &str = "service.name";
     let services = stored.column(service).as_string_view_opt().ok_or_else(|| other_type("a service"))?;
-    let (bytes, mut maps, mut buffer) = (bytes(stored.column(attributes))?, Maps::default(), String::new());
+    let (bytes, mut maps, mut buffer) = (bytes(stored.column(attributes))?, TextMaps::default(), String::new());
     for row in 0..stored.num_rows() {
         let mut service = Some(services.value(row)).filter(|name| !name.is_empty());
         for (key, value) in Attributes::read(bytes(row)) {
@@ -274,7 +274,7 @@ struct Nested {
     /// Names of events, trace states of links.
     texts: StringBuilder,
     ids: [StringBuilder; 2],
-    maps: Maps,
+    maps: TextMaps,
 }
 
 impl Nested {
@@ -286,7 +286,7 @@ impl Nested {
             times: Vec::new(),
             texts: StringBuilder::new(),
             ids: [StringBuilder::new(), StringBuilder::new()],
-            maps: Maps::default(),
+            maps: TextMaps::default(),
         };
         for row in 0..column.len() {
             match each {
