@@ -13,7 +13,7 @@ use quiver_query::tables::{DomainAccess, TextMaps};
 use quiver_sql::{Call, Languages};
 use quiver_types::logs::{MSG, TIME};
 use quiver_types::tables::spans::map;
-use quiver_types::{Clock, Domain, Error, ErrorKind, Result};
+use quiver_types::{Clock, Domain, Error, Result};
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8192;
@@ -171,6 +171,8 @@ fn nanos(text: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use quiver_types::ErrorKind;
+
     use super::*;
 
     #[test]
