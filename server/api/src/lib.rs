@@ -49,6 +49,7 @@ mod rules_test_api;
 pub mod serve;
 mod server_api;
 mod span_metrics;
+mod sql_api;
 pub mod starting;
 pub mod state;
 mod status_api;

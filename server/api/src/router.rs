@@ -23,7 +23,7 @@ use crate::state::AppState;
 use crate::{
     admin, alerts_api, config_api, exemplars_api, federate_api, grpc_api, import_api, ingest_api, labels_api, logs_api,
     logs_ingest, metrics_api, otlp_grpc, partial, policy_api, rbac_api, read_api, rules_api, rules_test_api,
-    server_api, status_api, token_api, traces_api, traces_compat, traces_ingest, tsdb_api,
+    server_api, sql_api, status_api, token_api, traces_api, traces_compat, traces_ingest, tsdb_api,
 };
 
 /// The path of OTLP on its own port.
@@ -59,7 +59,8 @@ fn main_routes() -> Router<Arc<AppState>> {
         .merge(policy_api::routes())
         .merge(rules_test_api::routes())
         .nest("/metrics-api", metrics)
-        .merge(logs_api::routes());
+        .merge(logs_api::routes())
+        .merge(sql_api::routes());
     let mut paths: Vec<&str> = FORMATS.iter().flat_map(|f| f.paths).copied().collect();
     paths.sort_unstable();
     paths.dedup();

@@ -12,5 +12,6 @@ pub mod remote;
 pub mod rules;
 pub mod server;
 pub mod settings;
+mod sql_languages;
 pub mod telemetry;
 pub mod wiring;
