@@ -4,7 +4,9 @@
 
 pub mod dates;
 pub mod error;
+mod functions;
 pub mod model;
+pub mod plan;
 pub mod query;
 mod title;
 
