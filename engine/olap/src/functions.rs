@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, TimestampNanosecondArray};
+use arrow::array::{ArrayRef, AsArray, TimestampNanosecondArray};
 use arrow::datatypes::{DataType, TimeUnit, TimestampNanosecondType};
 use chrono_tz::Tz;
 use datafusion::common::{Result, ScalarValue, exec_err};
@@ -16,18 +16,18 @@ use crate::dates::zone::Walls;
 /// `wall_bucket(time, zone, months, nanos, origin, shift_months, shift_nanos)`: the start of the bucket of wall time that an
 /// instant, moved by a shift, falls into; without a length the wall time itself. Timestamp(ns) without a zone.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct WallBucket {
+pub(crate) struct WallBucket {
     signature: Signature,
 }
 
 /// Type of instants.
-pub fn instant_type() -> DataType {
+pub(crate) fn instant_type() -> DataType {
     DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
 }
 
 impl WallBucket {
     /// The function.
-    pub fn udf() -> Arc<ScalarUDF> {
+    pub(crate) fn udf() -> Arc<ScalarUDF> {
         let long = DataType::Int64;
         let arguments =
             vec![instant_type(), DataType::Utf8, long.clone(), long.clone(), long.clone(), long.clone(), long];
@@ -36,7 +36,7 @@ impl WallBucket {
     }
 
     /// A call of it.
-    pub fn call(time: Expr, tz: Tz, buckets: Option<Buckets>, shift: Interval) -> Expr {
+    pub(crate) fn call(time: Expr, tz: Tz, buckets: Option<Buckets>, shift: Interval) -> Expr {
         let (length, origin) = buckets.map_or((Interval::default(), 0), |b| (b.length, b.origin_ns));
         let numbers = [i64::from(length.months), length.nanos, origin, i64::from(shift.months), shift.nanos];
         let arguments = [time, lit(tz.name())].into_iter().chain(numbers.map(lit)).collect();
