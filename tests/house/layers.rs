@@ -11,7 +11,7 @@ use crate::sources::{none, root};
 const LAYERS: &[&[&str]] = &[
     &["quiver-types"],
     &["quiver-ingest", "quiver-store", "quiver-query", "quiver-config", "quiver-auth", "quiver-alerting"],
-    &["quiver-promql", "quiver-logsql", "quiver-traces", "quiver-olap"],
+    &["quiver-promql", "quiver-logsql", "quiver-traces", "quiver-olap", "quiver-sql"],
     &["quiver-api"],
     &["quiver"],
     &["quiver-tests", "quiver-benches"],

@@ -53,7 +53,7 @@ fn models(folder: &Path) -> Vec<SourceFile> {
     let mut files = read_folders(&[folder.join("model")]).unwrap();
     for file in &mut files {
         for (model, member) in RIGHTS {
-            let head = format!("  - name: {model}\n");
+            let head = format!("cubes:\n  - name: {model}\n");
             let right = format!("{head}    row_right: {{service: {member}, domain: traces}}\n");
             if file.text.contains("sql_table") {
                 file.text = file.text.replacen(&head, &right, 1);

@@ -3,6 +3,15 @@
 //! They lie in two schemas: `public` holds tables of the operator, `quiver` those of the product. A name without a schema is
 //! looked up in `public` first.
 
+mod cells;
+mod convert;
+mod logs;
+mod lower;
+mod metrics;
+mod named;
+mod spans;
+mod views;
+
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -12,6 +21,9 @@ use datafusion::catalog::TableProvider;
 use quiver_types::{Access, Domain, Result};
 
 use crate::context::QueryContext;
+
+pub use cells::TextMaps;
+pub use named::TableSources;
 
 /// Schema of the tables of the product.
 pub const QUIVER_SCHEMA: &str = "quiver";

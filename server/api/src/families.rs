@@ -42,6 +42,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     reads("traces", "/tempo/"),
     reads("traces", "/jaeger/"),
     reads("traces", "/zipkin/"),
+    reads("sql", "/sql-api/"),
     reads("health", "/health"),
     reads("health", "/metrics"),
     writes("access", "/realms/"),

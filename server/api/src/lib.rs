@@ -43,6 +43,7 @@ pub mod router;
 pub mod serve;
 mod server_api;
 mod span_metrics;
+mod sql_api;
 pub mod starting;
 pub mod state;
 mod status_api;

@@ -10,6 +10,7 @@ use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
 use quiver_logsql::LogsqlEngine;
 use quiver_promql::PromqlEngine;
 use quiver_query::{Asked, Limits, QueryContext, QueryEngine};
+use quiver_sql::SqlEngine;
 use quiver_store::Store;
 use quiver_traces::TracesEngine;
 use quiver_types::{Access, Clock, Domain, Right, SeriesSource};
@@ -84,6 +85,8 @@ pub struct AppState {
     pub promql: Arc<PromqlEngine>,
     /// LogsQL.
     pub logsql: Arc<LogsqlEngine>,
+    /// SQL over all of them.
+    pub sql: Arc<SqlEngine>,
     /// Wall clock.
     pub clock: Arc<dyn Clock>,
     /// When the process began, in Unix milliseconds.

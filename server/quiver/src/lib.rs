@@ -10,5 +10,6 @@ pub mod remote;
 pub mod rules;
 pub mod server;
 pub mod settings;
+mod sql_languages;
 pub mod telemetry;
 pub mod wiring;

@@ -20,6 +20,8 @@ use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
 use quiver_logsql::LogsqlEngine;
 use quiver_promql::{PromqlEngine, PromqlSettings};
 use quiver_query::{EngineSettings, Limits, LogTables, QueryEngine, SampleRequest, SampleTables, SpanTables};
+use quiver_query::tables::TableSources;
+use quiver_sql::SqlEngine;
 use quiver_store::{CompactionSettings, Store, StoreSettings, WalLevel};
 use quiver_traces::TracesEngine;
 use quiver_types::logs::{LogRequest, LogSnapshot};
@@ -28,6 +30,7 @@ use quiver_types::tables::{logs, metric_metadata, metrics, spans};
 use quiver_types::{Access, Clock, Error, ReadStats, Result, SelectedSeries, SeriesSource};
 
 use crate::settings::{self, Settings, Span};
+use crate::sql_languages::SqlLanguages;
 use crate::{identity, memory, process};
 
 /// Version of the product.
@@ -290,6 +293,25 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
         Arc::clone(&engine),
         settings.traces.export_spans_max,
     );
+    let (promql, logsql) = (Arc::new(promql), Arc::new(logsql));
+    let sql = SqlEngine::new(
+        Arc::clone(&engine),
+        Arc::new(TableSources {
+            engine: Arc::clone(&engine),
+            series: Arc::clone(&source),
+            samples: Arc::new(StoreTables),
+            logs: quiver_store::logs_source(&store),
+            log_tables: Arc::new(StoreTables),
+            spans: store.span_source(),
+            span_tables: Arc::new(StoreSpans),
+            service_labels: settings.ingest.service_labels.clone().into(),
+        }),
+        Arc::new(SqlLanguages {
+            promql: Arc::clone(&promql),
+            logsql: Arc::clone(&logsql),
+            clock: Arc::clone(&clock),
+        }),
+    );
     let identities = match settings.rbac.mode.as_str() {
         "on" => Some(identity::open(settings, Arc::clone(&clock)).await?),
         _ => None,
@@ -300,8 +322,9 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
         source,
         engine,
         traces,
-        promql: Arc::new(promql),
-        logsql: Arc::new(logsql),
+        promql,
+        logsql,
+        sql: Arc::new(sql),
         started_ms: clock.now_ms(),
         clock,
         delta: Mutex::new(DeltaState::new(settings.otlp.delta_memory.0 as usize, delta_idle_ms)),

@@ -90,14 +90,14 @@ pub fn of_pair(from: &str, to: &str, tz: Tz) -> Result<WallRange, String> {
     Ok(WallRange { start_ns: point(from)?.range().start_ns, end_ns: point(to)?.range().end_ns })
 }
 
-/// Reads one text: a date, a time, or a phrase, at the clock `now_ns` (an instant).
+/// Reads one text: a date or a phrase, at the clock `now_ns` (an instant). A time of day in it is cut to the day.
 ///
 /// # Errors
 /// What is wrong with it.
 pub fn of_text(text: &str, tz: Tz, now_ns: i64) -> Result<WallRange, String> {
     match Point::parse(text, tz) {
-        Some(point) => Ok(point.range()),
-        None => phrase::parse(text, tz, now_ns),
+        Some(day @ Point::Day(_)) => Ok(day.range()),
+        _ => phrase::parse(text, tz, now_ns),
     }
 }
 
@@ -107,7 +107,8 @@ pub fn of_text(text: &str, tz: Tz, now_ns: i64) -> Result<WallRange, String> {
 /// What is wrong with it.
 pub fn of_list(texts: &[&str], tz: Tz, now_ns: i64) -> Result<WallRange, String> {
     match texts {
-        [one] => of_text(one, tz, now_ns),
+        // Both ends are the same: a time stands for itself here.
+        [one] => Point::parse(one, tz).map_or_else(|| phrase::parse(one, tz, now_ns), |point| Ok(point.range())),
         [from, to] => of_pair(from, to, tz),
         _ => Err(format!("a date range has one or two ends, not {}", texts.len())),
     }

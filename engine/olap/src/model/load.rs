@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn places_and_suggestions() {
         let text = format!("{A}      - {{name: rate, type: number, sql: '{{cuont}} / 2'}}\n");
-        assert_eq!(problems(&text), ["m.yml:9:42: `A.rate`: model `A` has no member `cuont`; did you mean `count`?"]);
+        assert_eq!(problems(&text), ["m.yml:9:41: `A.rate`: model `A` has no member `cuont`; did you mean `count`?"]);
         let unknown = problems("cubes:\n  - name: B\n    sql_table: b\n    measure: []\n");
         assert_eq!(unknown, ["m.yml:4:5: unknown field `measure`"]);
         let word = problems("cubes:\n  - name: B\n    sql_table: b\n    measures: [{name: n, type: cuont, sql: x}]\n");

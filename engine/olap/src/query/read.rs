@@ -294,7 +294,9 @@ impl<'a> Reader<'a> {
 
     fn range(&self, value: &Value, at: &str) -> Read<WallRange> {
         let texts: Option<Vec<&str>> = match value {
-            Value::String(text) => Some(vec![text]),
+            Value::String(text) => {
+                return range::of_text(text, self.tz, self.now_ns).or_else(|e| err(Reason::BadDateRange, at, e));
+            }
             Value::Array(list) => list.iter().map(Value::as_str).collect(),
             _ => None,
         };

@@ -65,7 +65,7 @@ fn narrow(set: &impl SpanSet, filter: &SpanFilter, keep: &mut [bool]) {
         }
     };
     match filter {
-        SpanFilter::All => {}
+        SpanFilter::All | SpanFilter::Once => {}
         SpanFilter::None => keep.fill(false),
         SpanFilter::And(all) => {
             let mut all: Vec<&SpanFilter> = all.iter().collect();

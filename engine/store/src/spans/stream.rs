@@ -140,7 +140,7 @@ impl ScanShared {
     pub(super) async fn matching_live(&self, generation: usize, chunk: &SpanChunk) -> Result<Vec<bool>> {
         let mut keep = matching(&LiveRows::new(&chunk.batch), &self.request.filter, &self.access);
         // Who asks for a trace gets all reports of it, and tells the same ones himself.
-        if self.request.filter.traces().is_none() && keep.contains(&true) {
+        if self.request.filter.leaves_out_repeats() && keep.contains(&true) {
             let repeats = self.repeats.of_chunk(&self.snapshot, generation, chunk, &self.stats).await?;
             repeats.iter().for_each(|&row| keep[row as usize] = false);
         }
@@ -381,7 +381,7 @@ pub(super) async fn open(scan: &ScanShared, part: Arc<Part>) -> Result<OpenPart>
     } else {
         let schema = part.span_columns(&scan.stats).await?;
         let mut excluded = index.filters.excluded(filter, &index.keys, &|name| schema.column_with_name(name).is_some());
-        if filter.traces().is_none() {
+        if filter.leaves_out_repeats() {
             excluded.extend_from_slice(&scan.repeats.of_part(&scan.snapshot, &part, &scan.stats).await?.rows);
         }
         excluded.extend(index.slowest.excluded(filter, services(filter).as_deref(), &scan.access));

@@ -117,6 +117,9 @@ pub enum SpanFilter {
     Not(Box<SpanFilter>),
     /// Of one of these traces.
     Traces(Arc<Vec<TraceId>>),
+    /// Takes every span, and says of a look-up of traces that reports that were sent again count once, as they do
+    /// everywhere else.
+    Once,
     /// Starts within these Unix nanoseconds, both included.
     Starts(i64, i64),
     /// Overlaps these Unix nanoseconds, both included.
@@ -182,6 +185,13 @@ impl SpanFilter {
         }
     }
 
+    /// Says whether reports of a span that were sent again are left out: always but in look-ups of traces, which tell
+    /// them apart by themselves unless they ask for [`Self::Once`].
+    pub fn leaves_out_repeats(&self) -> bool {
+        let once = |all: &[Self]| all.iter().any(|one| matches!(one, Self::Once));
+        self.traces().is_none() || matches!(self, Self::And(all) if once(all))
+    }
+
     /// Both together, flattened.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
@@ -222,6 +232,7 @@ impl fmt::Display for SpanFilter {
         };
         match self {
             Self::All => f.write_str("all"),
+            Self::Once => f.write_str("once"),
             Self::None => f.write_str("none"),
             Self::And(all) => list(f, all, " and "),
             Self::Or(any) => list(f, any, " or "),

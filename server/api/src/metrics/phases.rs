@@ -22,10 +22,20 @@ pub enum Language {
     Logsql,
     /// Traces, of any API.
     Traces,
+    /// SQL over all of them.
+    Sql,
 }
 
 impl Language {
-    const ALL: [Self; 6] = [Self::Promql, Self::Series, Self::RemoteRead, Self::Federation, Self::Logsql, Self::Traces];
+    const ALL: [Self; 7] = [
+        Self::Promql,
+        Self::Series,
+        Self::RemoteRead,
+        Self::Federation,
+        Self::Logsql,
+        Self::Traces,
+        Self::Sql,
+    ];
 
     /// The domain whose data a query of this name reads.
     pub(crate) fn domain_of(word: &str) -> Domain {
@@ -38,7 +48,7 @@ impl Language {
 
     /// Its name in metrics and lists.
     pub(crate) fn word(self) -> &'static str {
-        ["promql", "series", "remote_read", "federation", "logsql", "traces"][self as usize]
+        ["promql", "series", "remote_read", "federation", "logsql", "traces", "sql"][self as usize]
     }
 }
 

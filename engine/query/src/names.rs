@@ -1,0 +1,161 @@
+//! What names in a statement mean: tables that were found for it, functions of the session.
+//!
+//! Statements become plans by DataFusion's SQL planner. It asks for tables without waiting, so whoever plans a statement
+//! finds its tables first and adds them here.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::catalog::cte_worktable::CteWorkTable;
+use datafusion::catalog::{TableFunctionArgs, TableProvider};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{TableReference, not_impl_err, plan_err};
+use datafusion::datasource::provider_as_source;
+use datafusion::error::Result as DataFusionResult;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, TypePlanner};
+use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
+use datafusion::sql::parser::{DFParser, Statement};
+use datafusion::sql::planner::{ParserOptions, SqlToRel};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use quiver_types::{Error, Result};
+
+use crate::error::from_datafusion;
+
+/// The name of a table, with its schema where one is written.
+type Named = (Option<String>, String);
+
+/// What a statement may name. Shows itself as the names of its tables.
+pub struct Names<'s> {
+    state: &'s SessionState,
+    tables: HashMap<Named, Arc<dyn TableSource>>,
+    calls: HashMap<String, Arc<dyn TableSource>>,
+}
+
+impl std::fmt::Debug for Names<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Names").field("tables", &self.tables.keys()).finish_non_exhaustive()
+    }
+}
+
+impl<'s> Names<'s> {
+    /// Begins with the functions of a session and no table.
+    pub fn new(state: &'s SessionState) -> Self {
+        Self { state, tables: HashMap::new(), calls: HashMap::new() }
+    }
+
+    /// Adds a table under the name that the statement has for it.
+    pub fn add(&mut self, schema: Option<&str>, name: &str, table: Arc<dyn TableProvider>) {
+        self.tables.insert((schema.map(str::to_owned), name.to_owned()), provider_as_source(table));
+    }
+
+    /// Adds what a call of a table function gives: its name and its arguments as they are written after planning.
+    pub fn add_call(&mut self, name: &str, args: &[Expr], table: Arc<dyn TableProvider>) {
+        self.calls.insert(call_key(name, args), provider_as_source(table));
+    }
+
+    /// Plans a statement of the product's own.
+    ///
+    /// # Errors
+    /// Internal: it cannot be read; those of the planner.
+    pub fn plan(&self, statement: &str) -> Result<LogicalPlan> {
+        let parsed = DFParser::parse_sql_with_dialect(statement, &PostgreSqlDialect {}).map_err(from_datafusion)?;
+        let statement = parsed.into_iter().next().ok_or_else(|| Error::internal("an empty statement"))?;
+        self.plan_statement(statement).map_err(from_datafusion)
+    }
+
+    /// Plans a statement that was read.
+    ///
+    /// # Errors
+    /// Those of DataFusion's planner, with places where it knows them.
+    pub fn plan_statement(&self, statement: Statement) -> DataFusionResult<LogicalPlan> {
+        let options =
+            ParserOptions { collect_spans: true, ..ParserOptions::from(&self.state.config().options().sql_parser) };
+        SqlToRel::new_with_options(self, options).statement_to_plan(statement)
+    }
+}
+
+fn call_key(name: &str, args: &[Expr]) -> String {
+    let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+    format!("{name}({})", args.join(","))
+}
+
+impl ContextProvider for Names<'_> {
+    fn get_table_source(&self, name: TableReference) -> DataFusionResult<Arc<dyn TableSource>> {
+        let key = (name.schema().map(str::to_owned), name.table().to_owned());
+        match self.tables.get(&key) {
+            Some(table) => Ok(Arc::clone(table)),
+            None => plan_err!("table `{name}` not found"),
+        }
+    }
+
+    fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> DataFusionResult<Arc<dyn TableSource>> {
+        if let Some(table) = self.calls.get(&call_key(name, &args)) {
+            return Ok(Arc::clone(table));
+        }
+        let Some(function) = self.state.table_functions().get(name) else {
+            return plan_err!("there is no table function `{name}`");
+        };
+        Ok(provider_as_source(function.create_table_provider_with_args(TableFunctionArgs::new(&args, self.state))?))
+    }
+
+    fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> DataFusionResult<Arc<dyn TableSource>> {
+        Ok(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        self.state.expr_planners()
+    }
+
+    fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {
+        None
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.state.scalar_functions().get(name).cloned()
+    }
+
+    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
+        self.state.higher_order_functions().get(name).cloned()
+    }
+
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.state.aggregate_functions().get(name).cloned()
+    }
+
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.state.window_functions().get(name).cloned()
+    }
+
+    fn get_variable_type(&self, _names: &[String]) -> Option<DataType> {
+        None
+    }
+
+    fn get_file_type(
+        &self,
+        ext: &str,
+    ) -> DataFusionResult<Arc<dyn datafusion::common::file_options::file_type::FileType>> {
+        not_impl_err!("files of type `{ext}`: statements only read tables")
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        self.state.config_options()
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        self.state.scalar_functions().keys().cloned().collect()
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        self.state.higher_order_functions().keys().cloned().collect()
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        self.state.aggregate_functions().keys().cloned().collect()
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        self.state.window_functions().keys().cloned().collect()
+    }
+}

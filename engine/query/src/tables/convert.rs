@@ -1,0 +1,183 @@
+//! `ConvertExec`: turns the stored form of rows (ids as bytes, attributes as one run of bytes, samples as lists per series)
+//! into the columns of a named table.
+//!
+//! DataFusion lacks it because one stored row may become many (samples of a series, events of a span) and because the
+//! store's encodings are ours. The node is immutable; what it converts is cut into batches of [`BATCH_ROWS`] rows.
+
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::internal_err;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties as _, Partitioning, PlanProperties,
+    ReplaceChildrenOptions,
+};
+use futures::{StreamExt as _, TryStreamExt as _};
+use quiver_types::Error;
+
+use crate::error::to_datafusion;
+
+/// Rows of a batch that leaves a table, at most.
+pub(super) const BATCH_ROWS: usize = 8192;
+
+/// The batches that one stored batch becomes.
+pub(super) type Converted = Box<dyn Iterator<Item = quiver_types::Result<RecordBatch>> + Send>;
+
+/// Turns stored rows into rows of a table.
+pub(super) trait Convert: Debug + Send + Sync {
+    /// Schema of what it gives.
+    fn schema(&self) -> SchemaRef;
+
+    /// Converts a batch piece by piece, so that a row that becomes many is never there as a whole.
+    fn convert(self: Arc<Self>, batch: RecordBatch) -> Converted;
+
+    /// What plans show beside the name.
+    fn detail(&self) -> String;
+}
+
+/// Cuts a batch into pieces of [`BATCH_ROWS`] rows.
+pub(super) fn pieces(batch: RecordBatch) -> impl Iterator<Item = RecordBatch> + Send {
+    (0..batch.num_rows()).step_by(BATCH_ROWS).map(move |at| batch.slice(at, BATCH_ROWS.min(batch.num_rows() - at)))
+}
+
+/// Makes a batch, of no columns too.
+///
+/// # Errors
+/// Internal: the columns are not those of the schema.
+pub(super) fn batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> quiver_types::Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+        .map_err(|e| Error::internal("a table's columns do not fit its schema").with_source(e))
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct ConvertExec {
+    table: &'static str,
+    input: Arc<dyn ExecutionPlan>,
+    convert: Arc<dyn Convert>,
+    limit: Option<usize>,
+    metrics: ExecutionPlanMetricsSet,
+    properties: Arc<PlanProperties>,
+}
+
+impl ConvertExec {
+    /// Puts a conversion over a scan; `limit`: rows that each partition gives at most.
+    pub(super) fn new(
+        table: &'static str,
+        input: Arc<dyn ExecutionPlan>,
+        convert: Arc<dyn Convert>,
+        limit: Option<usize>,
+    ) -> Self {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(convert.schema()),
+            Partitioning::UnknownPartitioning(input.output_partitioning().partition_count()),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        let properties = Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative));
+        Self { table, input, convert, limit, metrics: ExecutionPlanMetricsSet::new(), properties }
+    }
+
+    fn over(&self, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        match (children.pop(), children.is_empty()) {
+            (Some(input), true) => Ok(Arc::new(Self::new(self.table, input, Arc::clone(&self.convert), self.limit))),
+            _ => internal_err!("a conversion has one child"),
+        }
+    }
+}
+
+impl DisplayAs for ConvertExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = self.schema().fields().iter().map(|field| field.name().clone()).collect();
+        write!(f, "ConvertExec: table={}, columns=[{}]{}", self.table, names.join(", "), self.convert.detail())?;
+        self.limit.map_or(Ok(()), |limit| write!(f, ", limit={limit}"))
+    }
+}
+
+impl ExecutionPlan for ConvertExec {
+    fn name(&self) -> &'static str {
+        "ConvertExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.over(children)
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.over(children)
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let input = self.input.execute(partition, context)?;
+        let baseline = BaselineMetrics::new(&self.metrics, partition);
+        let convert = Arc::clone(&self.convert);
+        let converted = input
+            .map_ok(move |batch| {
+                let pieces = Arc::clone(&convert).convert(batch).map(|piece| piece.map_err(to_datafusion));
+                futures::stream::iter(pieces)
+            })
+            .try_flatten();
+        let mut left = self.limit.unwrap_or(usize::MAX);
+        let counted = converted.map_ok(move |batch| {
+            let rows = left.min(batch.num_rows());
+            left -= rows;
+            baseline.record_output(rows);
+            batch.slice(0, rows)
+        });
+        let counted = match self.limit {
+            None => counted.boxed(),
+            // The batch that fills the limit is the last one that is asked for.
+            Some(limit) => limited(counted.boxed(), limit),
+        };
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), counted)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}
+
+type Batches = futures::stream::BoxStream<'static, Result<RecordBatch>>;
+
+fn limited(batches: Batches, limit: usize) -> Batches {
+    futures::stream::try_unfold((batches, limit), |(mut batches, left)| async move {
+        if left == 0 {
+            return Ok(None);
+        }
+        let next = batches.try_next().await?;
+        Ok(next.map(|batch| {
+            let left = left.saturating_sub(batch.num_rows());
+            (batch, (batches, left))
+        }))
+    })
+    .boxed()
+}

@@ -1,0 +1,166 @@
+//! `logs`: one row a record (`plans.md` 3). Any other name is a field.
+
+mod convert;
+mod filter;
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::error::Result as DataFusionResult;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use futures::TryStreamExt as _;
+use quiver_types::logs::{
+    FieldPattern, LogColumn, LogFilter, LogForm, LogOrder, LogRequest, LogSnapshot, MSG, STREAM, STREAM_ID, TIME,
+};
+use quiver_types::{Access, Domain, ReadStats, Result};
+
+use super::cells::{Kind, kind_of_stored, text, text_map, time};
+use super::convert::ConvertExec;
+use super::lower::{Lower as _, lower_all, supported};
+use super::named::{Ask, NamedTable, PROBE_ROWS};
+use crate::error::{from_datafusion, to_datafusion};
+use crate::logs::LogTables;
+use convert::LogRows;
+use filter::{LogLower, present};
+
+/// The table of log records.
+#[derive(Debug)]
+pub(super) struct LogTable;
+
+/// Columns that are fields of the record under another name, and the fields.
+const FIELDS: [(&str, &str); 4] =
+    [("message", MSG), ("severity_text", "severity_text"), ("trace_id", "trace_id"), ("span_id", "span_id")];
+
+/// The field behind a column of the table, if it is one; any name that is no fixed column is.
+fn field_of(column: &str) -> Option<&str> {
+    match column {
+        "time" | "observed_time" | "service_name" | "severity_number" | "stream" | "stream_id" | "fields" => None,
+        other => Some(FIELDS.iter().find(|(name, _)| *name == other).map_or(other, |(_, field)| field)),
+    }
+}
+
+#[async_trait]
+impl NamedTable for LogTable {
+    fn name(&self) -> &'static str {
+        "logs"
+    }
+
+    fn domain(&self) -> Domain {
+        Domain::Logs
+    }
+
+    fn columns(&self) -> SchemaRef {
+        Arc::new(Schema::new(vec![
+            time("time", TimeUnit::Nanosecond).with_nullable(false),
+            time("observed_time", TimeUnit::Nanosecond),
+            text("service_name"),
+            text("severity_text"),
+            Field::new("severity_number", DataType::Int32, true),
+            text("message"),
+            text("trace_id"),
+            text("span_id"),
+            text("stream_id"),
+            text("stream"),
+            text_map("fields"),
+        ]))
+    }
+
+    fn finds(&self, column: &str) -> bool {
+        // Names of ours are no fields.
+        !column.is_empty() && !column.starts_with("__q_") && ![TIME, STREAM, STREAM_ID].contains(&column)
+    }
+
+    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
+        let mut fields: Vec<Field> = self.columns().fields().iter().map(|f| (**f).clone()).collect();
+        let mut kinds = Vec::new();
+        for name in ask.found {
+            kinds.push((name.clone(), kind(ask, name).await?));
+        }
+        fields.extend(kinds.iter().map(|(name, kind)| Field::new(name, kind.data_type(), true)));
+        Ok(Arc::new(LogProvider {
+            schema: Arc::new(Schema::new(fields)),
+            lower: LogLower { kinds },
+            snapshot: Arc::clone(&ask.sources.logs),
+            tables: Arc::clone(&ask.sources.log_tables),
+            access: ask.access(Domain::Logs),
+            stats: Arc::clone(&ask.ctx.stats),
+        }))
+    }
+}
+
+/// Learns what a field holds from rows that have it: numbers where all are numbers, else text.
+async fn kind(ask: &Ask<'_>, field: &str) -> Result<Kind> {
+    let request = LogRequest {
+        filter: LogFilter::Value { field: FieldPattern::Name(field.to_owned()), matcher: present() },
+        columns: vec![LogColumn::stored(field)],
+        rest: false,
+        order: LogOrder::Any,
+        form: LogForm::Rows,
+    };
+    let access = ask.access(Domain::Logs);
+    let table = ask.sources.log_tables.logs(&ask.sources.logs, &access, request, &ask.ctx.stats)?;
+    let mut rows = ask.rows_of(table, Some(PROBE_ROWS)).await?;
+    let mut found: Option<Kind> = None;
+    while let Some(batch) = rows.try_next().await.map_err(from_datafusion)? {
+        found = match (found, kind_of_stored(batch.column(0))) {
+            (Some(a), Some(b)) => Some(a.and(b)),
+            (a, b) => a.or(b),
+        };
+        if found == Some(Kind::Text) {
+            break;
+        }
+        ask.ctx.check("query planning")?;
+    }
+    Ok(found.unwrap_or(Kind::Text))
+}
+
+/// The table of one statement.
+#[derive(Debug)]
+struct LogProvider {
+    schema: SchemaRef,
+    lower: LogLower,
+    snapshot: Arc<dyn LogSnapshot>,
+    tables: Arc<dyn LogTables>,
+    access: Access,
+    stats: Arc<ReadStats>,
+}
+
+#[async_trait]
+impl TableProvider for LogProvider {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
+        Ok(supported(&self.lower, filters))
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let filter = LogLower::all_of(lower_all(&self.lower, filters));
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let rows = LogRows::new(&self.schema, projection.unwrap_or(&all), &self.lower.kinds).map_err(to_datafusion)?;
+        let request = LogRequest {
+            filter,
+            columns: rows.stored().to_vec(),
+            rest: rows.rest(),
+            order: LogOrder::Any,
+            form: LogForm::Rows,
+        };
+        let scan = self.tables.logs(&self.snapshot, &self.access, request, &self.stats).map_err(to_datafusion)?;
+        let input = scan.scan(state, None, &[], limit).await?;
+        Ok(Arc::new(ConvertExec::new("logs", input, Arc::new(rows), limit)))
+    }
+}

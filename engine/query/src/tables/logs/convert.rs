@@ -1,0 +1,193 @@
+//! Rows of `logs` out of stored rows.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Int32Array, MapArray, RecordBatch, StringViewBuilder};
+use arrow::datatypes::{SchemaRef, UInt8Type};
+use quiver_types::logs::{LogColumn, OBSERVED_TIME, REST, SEVERITY_NUMBER, STREAM, STREAM_ID, TIME};
+use quiver_types::tables::logs::SERVICE;
+use quiver_types::{Error, Result};
+
+use super::field_of;
+use crate::tables::cells::{Kind, TextMaps, texts, typed, typed_stored};
+use crate::tables::convert::{Convert, Converted, batch, pieces};
+
+/// How a column is made.
+#[derive(Debug, Clone)]
+enum Cell {
+    /// As it is stored, in this place.
+    Same(usize),
+    /// A text.
+    Text(usize),
+    /// The number of the severity; 0 is none.
+    Severity(usize),
+    /// A field in the form of the store.
+    Stored { column: usize, name: String, kind: Kind },
+    /// A field out of the map of all fields.
+    OfMap { field: String, name: String, kind: Kind },
+    /// The map of all fields that have no fixed column.
+    Fields,
+}
+
+/// Converts stored rows.
+#[derive(Debug)]
+pub(super) struct LogRows {
+    schema: SchemaRef,
+    stored: Vec<LogColumn>,
+    cells: Vec<Cell>,
+    rest: bool,
+}
+
+impl LogRows {
+    /// Plans the columns that are asked for. With the map of fields, single fields are read out of it: a scan gives a
+    /// field either in its column or in the map.
+    pub(super) fn new(schema: &SchemaRef, projection: &[usize], kinds: &[(String, Kind)]) -> Result<Self> {
+        let rest = projection.iter().any(|&at| schema.field(at).name() == "fields");
+        let mut stored: Vec<LogColumn> = Vec::new();
+        let mut place = |column: LogColumn| {
+            stored.iter().position(|known| *known == column).unwrap_or_else(|| {
+                stored.push(column);
+                stored.len() - 1
+            })
+        };
+        let mut cell = |name: &str| match (name, field_of(name)) {
+            ("time", _) => Cell::Same(place(LogColumn::text(TIME))),
+            ("observed_time", _) => Cell::Same(place(LogColumn::text(OBSERVED_TIME))),
+            ("service_name", _) => Cell::Text(place(LogColumn::text(SERVICE))),
+            ("severity_number", _) => Cell::Severity(place(LogColumn::text(SEVERITY_NUMBER))),
+            ("stream", _) => Cell::Text(place(LogColumn::text(STREAM))),
+            ("stream_id", _) => Cell::Text(place(LogColumn::text(STREAM_ID))),
+            ("fields", _) => Cell::Fields,
+            (name, field) => {
+                let field = field.unwrap_or(name);
+                let kind = kinds.iter().find(|(known, _)| known == name).map_or(Kind::Text, |(_, kind)| *kind);
+                if rest {
+                    Cell::OfMap { field: field.to_owned(), name: name.to_owned(), kind }
+                } else if kind == Kind::Text {
+                    Cell::Text(place(LogColumn::text(field)))
+                } else {
+                    Cell::Stored { column: place(LogColumn::stored(field)), name: name.to_owned(), kind }
+                }
+            }
+        };
+        let cells = projection.iter().map(|&at| cell(schema.field(at).name())).collect();
+        if stored.is_empty() && !rest {
+            // Rows are counted by their time, which each has.
+            stored.push(LogColumn::text(TIME));
+        }
+        let schema = schema.project(projection).map_err(|e| Error::internal("no such column").with_source(e))?;
+        Ok(Self { schema: Arc::new(schema), stored, cells, rest })
+    }
+
+    /// The stored columns that are needed.
+    pub(super) fn stored(&self) -> &[LogColumn] {
+        &self.stored
+    }
+
+    /// Whether all fields are needed.
+    pub(super) fn rest(&self) -> bool {
+        self.rest
+    }
+
+    fn piece(&self, stored: &RecordBatch) -> Result<RecordBatch> {
+        let columns = self.cells.iter().map(|cell| column(cell, stored)).collect::<Result<Vec<_>>>()?;
+        batch(&self.schema, columns, stored.num_rows())
+    }
+}
+
+impl Convert for LogRows {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn convert(self: Arc<Self>, batch: RecordBatch) -> Converted {
+        Box::new(pieces(batch).map(move |piece| self.piece(&piece)))
+    }
+
+    fn detail(&self) -> String {
+        String::new()
+    }
+}
+
+fn column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef> {
+    let other = |what: &str| Error::internal(format!("{what} of a scan of logs is of another type"));
+    Ok(match cell {
+        Cell::Same(at) => Arc::clone(stored.column(*at)),
+        Cell::Text(at) => Arc::new(texts(stored.column(*at)).ok_or_else(|| other("a text"))?),
+        Cell::Severity(at) => {
+            let numbers = stored.column(*at).as_primitive_opt::<UInt8Type>().ok_or_else(|| other("a severity"))?;
+            Arc::new(numbers.iter().map(|n| n.filter(|n| *n > 0).map(i32::from)).collect::<Int32Array>())
+        }
+        Cell::Stored { column, name, kind } => typed_stored(name, stored.column(*column), *kind)?,
+        Cell::OfMap { field, name, kind } => {
+            let map = map_of(stored)?;
+            let mut values = StringViewBuilder::with_capacity(stored.num_rows());
+            walk(map, |row| values.append_option(row.filter(|(key, _)| key == field).map(|(_, value)| value).next()))?;
+            typed(name, &values.finish(), *kind)?
+        }
+        Cell::Fields => {
+            let mut maps = TextMaps::default();
+            walk(map_of(stored)?, |row| {
+                let own = |key: &str| super::FIELDS.iter().any(|(_, field)| *field == key);
+                row.filter(|(key, _)| !own(key)).for_each(|(key, value)| maps.push(key, value));
+                maps.end();
+            })?;
+            Arc::new(maps.finish()?)
+        }
+    })
+}
+
+fn map_of(stored: &RecordBatch) -> Result<&MapArray> {
+    let map = stored.column_by_name(REST).and_then(|column| column.as_map_opt());
+    map.ok_or_else(|| Error::internal("a scan of logs lacks the map of fields"))
+}
+
+/// Shows the entries of each row, in order of their names.
+fn walk<'m>(map: &'m MapArray, mut see: impl FnMut(&mut dyn Iterator<Item = (&'m str, &'m str)>)) -> Result<()> {
+    let (Some(keys), Some(values)) = (map.keys().as_string_opt::<i32>(), map.values().as_string_opt::<i32>()) else {
+        return Err(Error::internal("fields of a scan of logs are of another type"));
+    };
+    let ends = map.value_offsets();
+    for row in 0..map.len() {
+        let entries = ends[row] as usize..ends[row + 1] as usize;
+        see(&mut entries.map(|at| (keys.value(at), values.value(at))));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::TimestampNanosecondArray;
+
+    use super::*;
+    use crate::tables::logs::LogTable;
+    use crate::tables::named::NamedTable as _;
+
+    #[test]
+    fn fields_are_read_out_of_the_map() {
+        let schema = LogTable.columns();
+        let at = |name: &str| schema.index_of(name).unwrap();
+        let rows = LogRows::new(&schema, &[at("fields"), at("message"), at("time")], &[]).unwrap();
+        assert!(rows.rest());
+        assert_eq!(rows.stored(), [LogColumn::text(TIME)]);
+        let mut maps = TextMaps::default();
+        maps.push("_msg", "hello");
+        maps.push("level", "info");
+        maps.end();
+        maps.end();
+        let times = TimestampNanosecondArray::from(vec![1, 2]).with_timezone("UTC");
+        let stored = RecordBatch::try_from_iter([
+            (TIME, Arc::new(times) as ArrayRef),
+            (REST, Arc::new(maps.finish().unwrap()) as ArrayRef),
+        ]);
+        let out: Vec<_> = Arc::new(rows).convert(stored.unwrap()).map(Result::unwrap).collect();
+        assert_eq!(out[0].column(1).as_string_view().iter().collect::<Vec<_>>(), [Some("hello"), None]);
+        assert_eq!((out[0].column(0).as_map().value_length(0), out[0].column(0).as_map().value_length(1)), (1, 0));
+    }
+
+    #[test]
+    fn counting_reads_times_only() {
+        let rows = LogRows::new(&LogTable.columns(), &[], &[]).unwrap();
+        assert_eq!((rows.stored(), rows.rest()), (&[LogColumn::text(TIME)][..], false));
+    }
+}

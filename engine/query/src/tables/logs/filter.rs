@@ -1,0 +1,244 @@
+//! What of a statement's filters the scan of logs does by itself.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Operator;
+use quiver_types::logs::{FieldPattern, LogFilter, MatchHints, NumberRange, STREAM, STREAM_ID, ValueMatcher, words};
+use quiver_types::tables::logs::SERVICE;
+
+use super::field_of;
+use crate::tables::cells::Kind;
+use crate::tables::lower::{Condition, Lower, Lowered, int_of, nanos_of, range_of, texts_of};
+
+/// Lowers filters over `logs`.
+#[derive(Debug)]
+pub(super) struct LogLower {
+    pub(super) kinds: Vec<(String, Kind)>,
+}
+
+/// The value is there.
+#[derive(Debug)]
+struct Present;
+
+/// The value is one of these.
+#[derive(Debug)]
+struct OneOf(BTreeSet<String>);
+
+/// The value begins with this.
+#[derive(Debug)]
+struct Begins(String);
+
+/// The value holds this.
+#[derive(Debug)]
+struct Holds(String);
+
+/// The value is a number in this range.
+#[derive(Debug)]
+struct Within(NumberRange);
+
+impl ValueMatcher for Present {
+    fn matches(&self, value: &str) -> bool {
+        !value.is_empty()
+    }
+
+    fn hints(&self) -> MatchHints {
+        MatchHints { present: true, ..MatchHints::default() }
+    }
+
+    fn describe(&self) -> String {
+        "*".to_owned()
+    }
+}
+
+impl ValueMatcher for OneOf {
+    fn matches(&self, value: &str) -> bool {
+        self.0.contains(value)
+    }
+
+    fn hints(&self) -> MatchHints {
+        let of = |text: &String| words(text).map(str::to_owned).collect::<Vec<String>>();
+        MatchHints {
+            words: self.0.iter().map(of).collect(),
+            exact: Some(self.0.iter().cloned().collect()),
+            ..MatchHints::default()
+        }
+    }
+
+    fn describe(&self) -> String {
+        let texts: Vec<String> = self.0.iter().map(|text| format!("{text:?}")).collect();
+        if let [one] = texts.as_slice() { format!("={one}") } else { format!("in({})", texts.join(",")) }
+    }
+}
+
+impl ValueMatcher for Begins {
+    fn matches(&self, value: &str) -> bool {
+        value.starts_with(self.0.as_str())
+    }
+
+    fn hints(&self) -> MatchHints {
+        MatchHints { substring: Some(self.0.clone()), ..MatchHints::default() }
+    }
+
+    fn describe(&self) -> String {
+        format!("={:?}*", self.0)
+    }
+}
+
+impl ValueMatcher for Holds {
+    fn matches(&self, value: &str) -> bool {
+        value.contains(self.0.as_str())
+    }
+
+    fn hints(&self) -> MatchHints {
+        MatchHints { substring: Some(self.0.clone()), ..MatchHints::default() }
+    }
+
+    fn describe(&self) -> String {
+        format!("*{:?}*", self.0)
+    }
+}
+
+impl ValueMatcher for Within {
+    fn matches(&self, value: &str) -> bool {
+        value.parse::<f64>().is_ok_and(|n| self.0.min <= n && n <= self.0.max)
+    }
+
+    fn describe(&self) -> String {
+        format!("range[{}, {}]", self.0.min, self.0.max)
+    }
+}
+
+/// The test that a field is there.
+pub(super) fn present() -> Arc<dyn ValueMatcher> {
+    Arc::new(Present)
+}
+
+fn value(field: &str, matcher: impl ValueMatcher + 'static) -> LogFilter {
+    LogFilter::Value { field: FieldPattern::Name(field.to_owned()), matcher: Arc::new(matcher) }
+}
+
+fn one_of(field: &str, texts: Vec<&str>) -> LogFilter {
+    if texts.is_empty() {
+        return LogFilter::None;
+    }
+    value(field, OneOf(texts.into_iter().map(str::to_owned).collect()))
+}
+
+type Found = Option<Lowered<LogFilter>>;
+
+impl Lower for LogLower {
+    type Filter = LogFilter;
+
+    fn condition(&self, column: &str, condition: &Condition<'_>) -> Found {
+        match column {
+            "time" => {
+                let Condition::Compare(op, value) = condition else { return None };
+                let (nanos, _) = nanos_of(value)?;
+                let range = range_of(*op, nanos);
+                Some(Lowered::exact(range.map_or(LogFilter::None, |range| LogFilter::Time(vec![range]))))
+            }
+            "service_name" => text(SERVICE, condition),
+            "stream" => text(STREAM, condition),
+            "stream_id" => text(STREAM_ID, condition),
+            "observed_time" | "severity_number" | "fields" => None,
+            name => {
+                let field = field_of(name)?;
+                match self.kinds.iter().find(|(known, _)| known == name) {
+                    Some((_, Kind::Int | Kind::Float)) => number(field, condition),
+                    _ => text(field, condition),
+                }
+            }
+        }
+    }
+
+    fn all_of(mut filters: Vec<LogFilter>) -> LogFilter {
+        match filters.len() {
+            0 => LogFilter::All,
+            1 => filters.swap_remove(0),
+            _ => LogFilter::And(filters),
+        }
+    }
+
+    fn any_of(filters: [LogFilter; 2]) -> Option<LogFilter> {
+        Some(LogFilter::Or(filters.into()))
+    }
+}
+
+fn text(field: &str, condition: &Condition<'_>) -> Found {
+    let there = || value(field, Present);
+    let not = |filter| LogFilter::Not(Box::new(filter));
+    Some(Lowered::exact(match condition {
+        Condition::Compare(Operator::Eq, value) => one_of(field, texts_of(&[value])?),
+        Condition::In(values) => one_of(field, texts_of(values)?),
+        Condition::NotIn(values) => {
+            let others = texts_of(values)?;
+            if others.is_empty() {
+                return Some(Lowered::exact(there()));
+            }
+            LogFilter::And(vec![there(), not(one_of(field, others))])
+        }
+        Condition::Prefix(prefix) => value(field, Begins(prefix.clone())),
+        Condition::Contains(part) => value(field, Holds(part.clone())),
+        Condition::NotNull => there(),
+        Condition::Null => not(there()),
+        Condition::Compare(..) => return None,
+    }))
+}
+
+/// Conditions on a field that holds numbers: the store compares doubles, the statement maybe whole numbers.
+fn number(field: &str, condition: &Condition<'_>) -> Found {
+    let number_of = |value: &ScalarValue| match value {
+        ScalarValue::Float64(Some(n)) if n.is_finite() => Some(*n),
+        other => int_of(other).map(|n| n as f64),
+    };
+    let within = |min, max| value(field, Within(NumberRange { min, max }));
+    let there = || value(field, Present);
+    Some(Lowered::wider(match condition {
+        Condition::Compare(op, value) => {
+            let n = number_of(value)?;
+            match op {
+                Operator::Eq => within(n, n),
+                Operator::Lt | Operator::LtEq => within(f64::NEG_INFINITY, n),
+                Operator::Gt | Operator::GtEq => within(n, f64::INFINITY),
+                _ => return None,
+            }
+        }
+        Condition::In(values) => {
+            let numbers = values.iter().map(|value| number_of(value)).collect::<Option<Vec<_>>>()?;
+            LogFilter::Or(numbers.into_iter().map(|n| within(n, n)).collect())
+        }
+        Condition::NotIn(_) => there(),
+        Condition::NotNull => return Some(Lowered::exact(there())),
+        Condition::Null => return Some(Lowered::exact(LogFilter::Not(Box::new(there())))),
+        _ => return None,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::logical_expr::{Expr, cast, col, lit};
+
+    use super::*;
+    use crate::tables::lower::lower;
+
+    #[test]
+    fn filters_of_logs() {
+        let lower_it = |expr: &Expr| lower(&LogLower { kinds: vec![("bytes".to_owned(), Kind::Int)] }, expr);
+        let check = |expr: Expr, expected: &str, exact: bool| {
+            let lowered = lower_it(&expr).expect("the store can say it");
+            assert_eq!((lowered.filter.to_string().as_str(), lowered.exact), (expected, exact), "{expr}");
+        };
+        check(col("service_name").eq(lit("cart")), "__q_service:=\"cart\"", true);
+        check(col("message").like(lit("%boom%")), "_msg:*\"boom\"*", true);
+        check(col("level").not_eq(lit("info")), "(level:* !level:=\"info\")", true);
+        check(col("level").is_null(), "!level:*", true);
+        check(col("level").eq(lit("")), "!*", true);
+        check(col("bytes").gt(lit(5i64)), "bytes:range[5, inf]", false);
+        check(cast(col("user"), arrow::datatypes::DataType::Utf8).eq(lit("x")), "user:=\"x\"", true);
+        assert!(lower_it(&col("severity_number").gt(lit(9i64))).is_none());
+        assert!(lower_it(&col("level").gt(lit("a"))).is_none());
+        assert!(lower_it(&col("fields").is_null()).is_none());
+    }
+}

@@ -1,0 +1,171 @@
+//! Tables over metrics: `metric_samples`, `metric_series`, `metric_metadata`, `exemplars` (`plans.md` 3).
+
+mod filter;
+mod labels;
+mod lists;
+mod samples;
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::error::Result as DataFusionResult;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use quiver_types::histogram::histogram_fields;
+use quiver_types::{Access, Domain, ReadStats, Result, SelectedSeries, SeriesSelector, SeriesSnapshot};
+
+use super::cells::{text, text_map, time};
+use super::convert::ConvertExec;
+use super::lower::{lower_all, supported};
+use super::named::{Ask, NamedTable};
+use crate::error::to_datafusion;
+use crate::samples::{SampleRequest, SampleTables};
+use filter::{MetricFilter, MetricLower};
+use labels::LabelCells;
+pub(super) use lists::{ExemplarTable, MetadataTable, SeriesListTable};
+use samples::SampleRows;
+
+/// How names of columns begin that are labels.
+const LABEL_PREFIX: &str = "labels.";
+
+/// The label behind a name of a column.
+fn label_of(column: &str) -> Option<&str> {
+    column.strip_prefix(LABEL_PREFIX).filter(|label| !label.is_empty())
+}
+
+/// Columns that say of which series a row is.
+fn series_columns() -> Vec<Field> {
+    vec![text("name"), text("series_id"), text("service_name"), text_map("labels")]
+}
+
+/// Fixed columns and those that were found by name.
+fn with_found(columns: &SchemaRef, found: &[String]) -> SchemaRef {
+    let fixed = columns.fields().iter().map(|field| (**field).clone());
+    Arc::new(Schema::new(fixed.chain(found.iter().map(text)).collect::<Vec<_>>()))
+}
+
+/// The table of samples. Stale markers are no samples.
+#[derive(Debug)]
+pub(super) struct SampleTable;
+
+#[async_trait]
+impl NamedTable for SampleTable {
+    fn name(&self) -> &'static str {
+        "metric_samples"
+    }
+
+    fn domain(&self) -> Domain {
+        Domain::Metrics
+    }
+
+    fn columns(&self) -> SchemaRef {
+        let mut columns = vec![
+            time("time", TimeUnit::Millisecond).with_nullable(false),
+            Field::new("value", DataType::Float64, true),
+            Field::new("histogram", DataType::Struct(histogram_fields()), true),
+            time("start_time", TimeUnit::Millisecond),
+        ];
+        columns.extend(series_columns());
+        Arc::new(Schema::new(columns))
+    }
+
+    fn finds(&self, column: &str) -> bool {
+        label_of(column).is_some()
+    }
+
+    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
+        let series = Series::of(ask);
+        let schema = with_found(&self.columns(), ask.found);
+        Ok(Arc::new(SampleProvider { schema, series, samples: Arc::clone(&ask.sources.samples) }))
+    }
+}
+
+/// What all tables over series read them from.
+#[derive(Debug)]
+struct Series {
+    snapshot: Arc<dyn SeriesSnapshot>,
+    access: Access,
+    stats: Arc<ReadStats>,
+    lower: MetricLower,
+}
+
+impl Series {
+    fn of(ask: &Ask<'_>) -> Self {
+        Self {
+            snapshot: Arc::clone(&ask.sources.series),
+            access: ask.access(Domain::Metrics),
+            stats: Arc::clone(&ask.ctx.stats),
+            lower: MetricLower { service_labels: Arc::clone(&ask.sources.service_labels) },
+        }
+    }
+
+    /// Resolves the series of a filter, with the labels that columns and filter look at.
+    async fn select(&self, filter: &MetricFilter, cells: &LabelCells) -> Result<SelectedSeries> {
+        let mut labels = cells.labels();
+        if let Some(labels) = &mut labels {
+            filter.labels(&self.lower.service_labels, labels);
+            labels.sort_unstable();
+            labels.dedup();
+        }
+        let selector =
+            SeriesSelector { matchers: filter.matchers(), range: filter.range(), labels: labels.map(Into::into) };
+        let selected = self.snapshot.select(&self.access, &selector, &self.stats).await?;
+        if filter.needs_rows() {
+            let keep =
+                (0..selected.table.len()).map(|row| filter.takes(&selected.table, row, &self.lower.service_labels));
+            selected.keep.restrict(keep.collect());
+        }
+        Ok(selected)
+    }
+}
+
+/// The table of one statement.
+#[derive(Debug)]
+struct SampleProvider {
+    schema: SchemaRef,
+    series: Series,
+    samples: Arc<dyn SampleTables>,
+}
+
+#[async_trait]
+impl TableProvider for SampleProvider {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
+        Ok(supported(&self.series.lower, filters))
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let filter = MetricFilter::And(lower_all(&self.series.lower, filters));
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let projection = projection.unwrap_or(&all);
+        let schema = Arc::new(self.schema.project(projection)?);
+        let cells = LabelCells::new(&schema, &self.series.lower.service_labels);
+        let selected = self.series.select(&filter, &cells).await.map_err(to_datafusion)?;
+        let request = SampleRequest {
+            range: filter.range(),
+            floats: true,
+            histograms: selected.has_histograms,
+            start_times: schema.column_with_name("start_time").is_some(),
+            again: false,
+        };
+        let scan = self.samples.samples(&selected, &request, &self.series.stats).map_err(to_datafusion)?;
+        let input = scan.scan(state, None, &[], None).await?;
+        let rows = SampleRows::new(schema, cells, &selected, filter.to_string());
+        Ok(Arc::new(ConvertExec::new("metric_samples", input, Arc::new(rows), limit)))
+    }
+}

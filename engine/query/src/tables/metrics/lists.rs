@@ -1,0 +1,335 @@
+//! Tables that the index answers: `metric_series`, `metric_metadata`, `exemplars`.
+//!
+//! Their rows are there as a whole before the first is given, in the query's memory; limits on series bound them.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, Float64Array, RecordBatch, StringViewBuilder, TimestampMillisecondArray};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit, UInt32Type};
+use async_trait::async_trait;
+use datafusion::catalog::{MemTable, Session, TableProvider};
+use datafusion::error::Result as DataFusionResult;
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use futures::TryStreamExt as _;
+use quiver_types::series::SeriesTableBuilder;
+use quiver_types::source::SeriesExemplars;
+use quiver_types::{Domain, Error, Result, SelectedSeries};
+
+use super::filter::MetricFilter;
+use super::labels::LabelCells;
+use super::{Series, label_of, series_columns, with_found};
+use crate::error::{from_datafusion, to_datafusion};
+use crate::samples::{SampleRequest, SampleTables};
+use crate::tables::cells::{text, text_map, time};
+use crate::tables::convert::{BATCH_ROWS, batch};
+use crate::tables::lower::{lower_all, supported};
+use crate::tables::named::{Ask, NamedTable};
+
+/// Which list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum List {
+    Series,
+    Metadata,
+    Exemplars,
+}
+
+/// The table of series: one row each, with its first and last sample.
+#[derive(Debug)]
+pub(in crate::tables) struct SeriesListTable;
+
+/// The table of type, unit and help of metrics.
+#[derive(Debug)]
+pub(in crate::tables) struct MetadataTable;
+
+/// The table of exemplars.
+#[derive(Debug)]
+pub(in crate::tables) struct ExemplarTable;
+
+#[async_trait]
+impl NamedTable for SeriesListTable {
+    fn name(&self) -> &'static str {
+        "metric_series"
+    }
+
+    fn domain(&self) -> Domain {
+        Domain::Metrics
+    }
+
+    fn columns(&self) -> SchemaRef {
+        let mut columns = series_columns();
+        columns.extend(["first_time", "last_time"].map(|name| time(name, TimeUnit::Millisecond)));
+        Arc::new(Schema::new(columns))
+    }
+
+    fn finds(&self, column: &str) -> bool {
+        label_of(column).is_some()
+    }
+
+    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
+        Ok(Arc::new(ListProvider::new(List::Series, with_found(&self.columns(), ask.found), ask)))
+    }
+}
+
+#[async_trait]
+impl NamedTable for MetadataTable {
+    fn name(&self) -> &'static str {
+        "metric_metadata"
+    }
+
+    fn domain(&self) -> Domain {
+        Domain::Metrics
+    }
+
+    fn columns(&self) -> SchemaRef {
+        Arc::new(Schema::new(["name", "type", "unit", "help"].map(text).to_vec()))
+    }
+
+    fn finds(&self, _column: &str) -> bool {
+        false
+    }
+
+    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
+        Ok(Arc::new(ListProvider::new(List::Metadata, self.columns(), ask)))
+    }
+}
+
+#[async_trait]
+impl NamedTable for ExemplarTable {
+    fn name(&self) -> &'static str {
+        "exemplars"
+    }
+
+    fn domain(&self) -> Domain {
+        Domain::Metrics
+    }
+
+    fn columns(&self) -> SchemaRef {
+        let mut columns = series_columns();
+        columns.extend([
+            time("time", TimeUnit::Millisecond),
+            Field::new("value", DataType::Float64, true),
+            text("trace_id"),
+            text("span_id"),
+            text_map("exemplar_labels"),
+        ]);
+        Arc::new(Schema::new(columns))
+    }
+
+    fn finds(&self, column: &str) -> bool {
+        label_of(column).is_some()
+    }
+
+    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
+        Ok(Arc::new(ListProvider::new(List::Exemplars, with_found(&self.columns(), ask.found), ask)))
+    }
+}
+
+/// The table of one statement.
+#[derive(Debug)]
+struct ListProvider {
+    list: List,
+    schema: SchemaRef,
+    series: Series,
+    samples: Arc<dyn SampleTables>,
+}
+
+impl ListProvider {
+    fn new(list: List, schema: SchemaRef, ask: &Ask<'_>) -> Self {
+        Self { list, schema, series: Series::of(ask), samples: Arc::clone(&ask.sources.samples) }
+    }
+}
+
+#[async_trait]
+impl TableProvider for ListProvider {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
+        match self.list {
+            List::Metadata => Ok(vec![TableProviderFilterPushDown::Unsupported; filters.len()]),
+            _ => Ok(supported(&self.series.lower, filters)),
+        }
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let schema = Arc::new(self.schema.project(projection.unwrap_or(&all))?);
+        let filter = MetricFilter::And(lower_all(&self.series.lower, filters));
+        let rows = match self.list {
+            List::Series => self.series_rows(&schema, &filter, state).await,
+            List::Metadata => self.metadata_rows(&schema).await,
+            List::Exemplars => self.exemplar_rows(&schema, &filter).await,
+        };
+        let rows = rows.map_err(to_datafusion)?;
+        MemTable::try_new(schema, vec![rows])?.scan(state, None, &[], limit).await
+    }
+}
+
+fn texts<'a>(values: impl Iterator<Item = &'a str>) -> ArrayRef {
+    let mut out = StringViewBuilder::new();
+    values.for_each(|text| out.append_option(Some(text).filter(|text| !text.is_empty())));
+    Arc::new(out.finish())
+}
+
+fn times(values: impl Iterator<Item = Option<i64>>) -> ArrayRef {
+    Arc::new(values.collect::<TimestampMillisecondArray>().with_timezone("UTC"))
+}
+
+impl ListProvider {
+    /// Counts the memory of rows until the query ends.
+    fn hold(&self, rows: &RecordBatch) -> Result<()> {
+        self.series.stats.take(rows.get_array_memory_size())?;
+        self.series.stats.check()
+    }
+
+    async fn metadata_rows(&self, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
+        let series = &self.series;
+        let all = series.snapshot.metadata(&series.access, None, &series.stats).await?;
+        let columns = schema.fields().iter().map(|field| match field.name().as_str() {
+            "name" => texts(all.iter().map(|m| m.metric.as_str())),
+            "type" => texts(all.iter().map(|m| m.metric_type.as_str())),
+            "unit" => texts(all.iter().map(|m| m.unit.as_str())),
+            _ => texts(all.iter().map(|m| m.help.as_str())),
+        });
+        let rows = batch(schema, columns.collect(), all.len())?;
+        self.hold(&rows)?;
+        Ok(vec![rows])
+    }
+
+    async fn series_rows(
+        &self,
+        schema: &SchemaRef,
+        filter: &MetricFilter,
+        state: &dyn Session,
+    ) -> Result<Vec<RecordBatch>> {
+        let cells = LabelCells::new(schema, &self.series.lower.service_labels);
+        // A restricted selection may give rows that look alike; all are series.
+        let selected = self.series.select(filter, &cells).await?;
+        let bounds = ["first_time", "last_time"].iter().any(|name| schema.column_with_name(name).is_some());
+        let (rows, bounds) = if bounds {
+            self.bounds(&selected, filter, state.task_ctx(), state).await?
+        } else {
+            let keep = selected.keep.get();
+            let kept = |row: &u32| keep.as_ref().is_none_or(|keep| keep[*row as usize]);
+            ((0..selected.table.len() as u32).filter(kept).collect(), Vec::new())
+        };
+        let mut out = Vec::new();
+        for (n, rows) in rows.chunks(BATCH_ROWS).enumerate() {
+            let labels = cells.columns(&selected.table, rows)?;
+            let bounds = bounds.get(n * BATCH_ROWS..).unwrap_or_default();
+            let of = |pick: fn(&(i64, i64)) -> i64| times(bounds[..rows.len()].iter().map(|b| Some(pick(b))));
+            let columns = labels.into_iter().zip(schema.fields()).map(|(labels, field)| match labels {
+                Some(labels) => labels,
+                None if field.name() == "first_time" => of(|b| b.0),
+                None => of(|b| b.1),
+            });
+            let rows = batch(schema, columns.collect(), rows.len())?;
+            self.hold(&rows)?;
+            out.push(rows);
+        }
+        Ok(out)
+    }
+
+    /// Reads the first and the last time of each series that has samples.
+    async fn bounds(
+        &self,
+        selected: &SelectedSeries,
+        filter: &MetricFilter,
+        task: Arc<TaskContext>,
+        state: &dyn Session,
+    ) -> Result<(Vec<u32>, Vec<(i64, i64)>)> {
+        let request = SampleRequest {
+            range: filter.range(),
+            floats: true,
+            histograms: selected.has_histograms,
+            start_times: false,
+            again: false,
+        };
+        let table = self.samples.samples(selected, &request, &self.series.stats)?;
+        let plan = table.scan(state, None, &[], None).await.map_err(from_datafusion)?;
+        let mut stored = execute_stream(plan, task).map_err(from_datafusion)?;
+        let (mut rows, mut bounds) = (Vec::new(), Vec::new());
+        while let Some(stored) = stored.try_next().await.map_err(from_datafusion)? {
+            let other = || Error::internal("a scan of samples has other columns");
+            let series = stored.column(0).as_primitive_opt::<UInt32Type>().ok_or_else(other)?;
+            for row in 0..stored.num_rows() {
+                let lists = ["ts", "h_ts"].iter().filter_map(|name| stored.column_by_name(name));
+                let lists = lists.map(|list| {
+                    list.as_list_view_opt::<i32>()
+                        .map_or_else(|| list.as_list::<i32>().value(row), |view| view.value(row))
+                });
+                let both = lists.filter_map(|times| {
+                    let times = times.as_primitive_opt::<Int64Type>()?.values().clone();
+                    Some((*times.first()?, *times.last()?))
+                });
+                if let Some(both) = both.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) {
+                    rows.push(series.value(row));
+                    bounds.push(both);
+                }
+            }
+            self.series.stats.take(stored.num_rows() * 20)?;
+            self.series.stats.check()?;
+        }
+        Ok((rows, bounds))
+    }
+
+    async fn exemplar_rows(&self, schema: &SchemaRef, filter: &MetricFilter) -> Result<Vec<RecordBatch>> {
+        let (series, service_labels) = (&self.series, &self.series.lower.service_labels);
+        let selectors = [filter.matchers()];
+        let found = series.snapshot.exemplars(&series.access, &selectors, filter.range(), &series.stats).await?;
+        let mut table = SeriesTableBuilder::default();
+        found.iter().for_each(|one| table.push(one.labels.iter()));
+        let table = table.finish();
+        let cells = LabelCells::new(schema, service_labels);
+        let flat: Vec<(u32, usize)> = found
+            .iter()
+            .enumerate()
+            .filter(|(row, _)| !filter.needs_rows() || filter.takes(&table, *row, service_labels))
+            .flat_map(|(row, one)| (0..one.exemplars.len()).map(move |at| (row as u32, at)))
+            .collect();
+        series.stats.take(flat.len() * size_of::<(u32, usize)>())?;
+        let mut out = Vec::new();
+        for rows in flat.chunks(BATCH_ROWS) {
+            let of_series: Vec<u32> = rows.iter().map(|(row, _)| *row).collect();
+            let labels = cells.columns(&table, &of_series)?;
+            let columns = labels.into_iter().zip(schema.fields()).map(|(labels, field)| match labels {
+                Some(labels) => Ok(labels),
+                None => exemplar_column(field.name(), &found, rows),
+            });
+            let rows = batch(schema, columns.collect::<Result<_>>()?, rows.len())?;
+            self.hold(&rows)?;
+            out.push(rows);
+        }
+        Ok(out)
+    }
+}
+
+fn exemplar_column(name: &str, found: &[SeriesExemplars], rows: &[(u32, usize)]) -> Result<ArrayRef> {
+    let each = || rows.iter().map(|(row, at)| &found[*row as usize].exemplars[*at]);
+    Ok(match name {
+        "time" => times(each().map(|(time, ..)| Some(*time))),
+        "value" => Arc::new(each().map(|(_, value, _)| Some(*value)).collect::<Float64Array>()),
+        "trace_id" | "span_id" => texts(each().map(|(.., labels)| labels.get(name))),
+        _ => {
+            let mut maps = crate::tables::cells::TextMaps::default();
+            for (.., labels) in each() {
+                labels.iter().for_each(|(name, value)| maps.push(name, value));
+                maps.end();
+            }
+            Arc::new(maps.finish()?)
+        }
+    })
+}

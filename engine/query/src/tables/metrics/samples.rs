@@ -1,0 +1,268 @@
+//! Rows of `metric_samples` out of series with their samples as lists.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, AsArray, Float64Array, ListArray, ListViewArray, RecordBatch, TimestampMillisecondArray, UInt32Array,
+    new_null_array,
+};
+use arrow::compute::take;
+use arrow::datatypes::{Float64Type, Int64Type, SchemaRef, UInt32Type};
+use quiver_types::{Error, Result, SelectedSeries, SeriesTable, is_stale};
+
+use super::labels::LabelCells;
+use crate::tables::convert::{BATCH_ROWS, Convert, Converted, batch};
+
+/// Converts stored series.
+#[derive(Debug)]
+pub(super) struct SampleRows {
+    schema: SchemaRef,
+    cells: LabelCells,
+    table: Arc<SeriesTable>,
+    filter: String,
+}
+
+impl SampleRows {
+    /// Plans the columns of a schema.
+    pub(super) fn new(schema: SchemaRef, cells: LabelCells, selected: &SelectedSeries, filter: String) -> Self {
+        Self { schema, cells, table: Arc::clone(&selected.table), filter }
+    }
+}
+
+impl Convert for SampleRows {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn convert(self: Arc<Self>, stored: RecordBatch) -> Converted {
+        let mut walk = match Walk::new(stored) {
+            Ok(walk) => walk,
+            Err(error) => return Box::new(std::iter::once(Err(error))),
+        };
+        Box::new(std::iter::from_fn(move || {
+            let runs = walk.next_runs();
+            (!runs.is_empty()).then(|| self.batch(&walk, &runs))
+        }))
+    }
+
+    fn detail(&self) -> String {
+        format!(", filter={}, series={}", self.filter, self.table.len())
+    }
+}
+
+/// Samples of one series that lie one behind the other in a column.
+#[derive(Debug, Clone)]
+struct Run {
+    /// Row of the stored batch.
+    row: usize,
+    histograms: bool,
+    /// Where they stand in the values of the list.
+    at: Range<usize>,
+}
+
+/// Goes through a stored batch in runs, float samples of a series before its histograms.
+#[derive(Debug)]
+struct Walk {
+    rows: UInt32Array,
+    floats: Option<(ListViewArray, ListViewArray)>,
+    starts: Option<ListArray>,
+    histograms: Option<(ListArray, ListArray, Option<ListArray>)>,
+    row: usize,
+    in_histograms: bool,
+    done: usize,
+}
+
+impl Walk {
+    fn new(stored: RecordBatch) -> Result<Self> {
+        let other = || Error::internal("a scan of samples has other columns");
+        let rows = stored.column_by_name("row").and_then(|c| c.as_primitive_opt::<UInt32Type>()).ok_or_else(other)?;
+        let view = |name: &str| stored.column_by_name(name).and_then(|c| c.as_list_view_opt::<i32>()).cloned();
+        let list = |name: &str| stored.column_by_name(name).and_then(|c| c.as_list_opt::<i32>()).cloned();
+        Ok(Self {
+            rows: rows.clone(),
+            floats: view("ts").zip(view("v")),
+            starts: list("start_ts"),
+            histograms: list("h_ts").zip(list("h")).map(|(times, values)| (times, values, list("h_start_ts"))),
+            row: 0,
+            in_histograms: false,
+            done: 0,
+        })
+    }
+
+    /// All samples of a kind of the current row.
+    fn all(&self) -> Range<usize> {
+        let row = self.row;
+        if self.in_histograms {
+            return self.histograms.as_ref().map_or(0..0, |(times, ..)| {
+                times.value_offsets()[row] as usize..times.value_offsets()[row + 1] as usize
+            });
+        }
+        self.floats.as_ref().map_or(0..0, |(times, _)| {
+            let from = times.value_offset(row) as usize;
+            from..from + times.value_size(row) as usize
+        })
+    }
+
+    /// Gives the next runs, which come to [`BATCH_ROWS`] samples at most.
+    fn next_runs(&mut self) -> Vec<Run> {
+        let (mut runs, mut left) = (Vec::new(), BATCH_ROWS);
+        while left > 0 && self.row < self.rows.len() {
+            let all = self.all();
+            let from = all.start + self.done;
+            let to = all.end.min(from + left);
+            if from < to {
+                runs.push(Run { row: self.row, histograms: self.in_histograms, at: from..to });
+                left -= to - from;
+                self.done += to - from;
+            }
+            if to == all.end {
+                self.done = 0;
+                self.row += usize::from(self.in_histograms);
+                self.in_histograms = !self.in_histograms;
+            }
+        }
+        runs
+    }
+
+    /// Where start times of a row stand against its samples; none known: empty.
+    fn start(&self, run: &Run, sample: usize) -> Option<i64> {
+        let list = if run.histograms { self.histograms.as_ref()?.2.as_ref()? } else { self.starts.as_ref()? };
+        let (from, to) = (list.value_offsets()[run.row] as usize, list.value_offsets()[run.row + 1] as usize);
+        let first = if run.histograms {
+            self.histograms.as_ref()?.0.value_offsets()[run.row] as usize
+        } else {
+            self.floats.as_ref()?.0.value_offset(run.row) as usize
+        };
+        let at = from + (sample - first);
+        let value = (at < to).then(|| list.values().as_primitive::<Int64Type>().value(at))?;
+        Some(value).filter(|start| *start != 0)
+    }
+}
+
+/// The rows of a batch, column by column.
+#[derive(Debug, Default)]
+struct Rows {
+    /// Index of the run of each.
+    runs: Vec<u32>,
+    times: Vec<i64>,
+    starts: Vec<Option<i64>>,
+    values: Vec<Option<f64>>,
+    /// Place of each one's histogram among those of the column.
+    histograms: Vec<Option<u32>>,
+}
+
+impl Rows {
+    fn of(walk: &Walk, runs: &[Run], with_starts: bool) -> Self {
+        let mut rows = Self::default();
+        for (n, run) in runs.iter().enumerate() {
+            let list = if run.histograms {
+                walk.histograms.as_ref().map(|(times, values, _)| (times.values(), values.values()))
+            } else {
+                walk.floats.as_ref().map(|(times, values)| (times.values(), values.values()))
+            };
+            let Some((times, values)) = list else { continue };
+            let times = times.as_primitive::<Int64Type>();
+            let floats = values.as_primitive_opt::<Float64Type>();
+            let sums = values.as_struct_opt().and_then(|h| h.column_by_name("sum")?.as_primitive_opt::<Float64Type>());
+            for at in run.at.clone() {
+                // Of a histogram its sum is the marker.
+                if floats.or(sums).is_some_and(|values| is_stale(values.value(at))) {
+                    continue;
+                }
+                rows.runs.push(n as u32);
+                rows.times.push(times.value(at));
+                if with_starts {
+                    rows.starts.push(walk.start(run, at));
+                }
+                rows.values.push(floats.map(|values| values.value(at)));
+                rows.histograms.push(run.histograms.then_some(at as u32));
+            }
+        }
+        rows
+    }
+}
+
+impl SampleRows {
+    fn batch(&self, walk: &Walk, runs: &[Run]) -> Result<RecordBatch> {
+        let with_starts = self.schema.column_with_name("start_time").is_some();
+        let rows = Rows::of(walk, runs, with_starts);
+        let failed = |e| Error::internal("cannot repeat the labels of a series").with_source(e);
+        let series: Vec<u32> = runs.iter().map(|run| walk.rows.value(run.row)).collect();
+        let repeats = UInt32Array::from(rows.runs.clone());
+        let labels = self.cells.columns(&self.table, &series)?;
+        let column = |(at, labels): (usize, Option<ArrayRef>)| -> Result<ArrayRef> {
+            if let Some(labels) = labels {
+                return take(&labels, &repeats, None).map_err(failed);
+            }
+            let field = self.schema.field(at);
+            Ok(match field.name().as_str() {
+                "time" => Arc::new(TimestampMillisecondArray::from(rows.times.clone()).with_timezone("UTC")),
+                "start_time" => Arc::new(TimestampMillisecondArray::from(rows.starts.clone()).with_timezone("UTC")),
+                "value" => Arc::new(Float64Array::from(rows.values.clone())),
+                "histogram" => histograms(walk, &rows, field.data_type())?,
+                other => return Err(Error::internal(format!("samples have no column `{other}`"))),
+            })
+        };
+        let columns = labels.into_iter().enumerate().map(column).collect::<Result<Vec<_>>>()?;
+        batch(&self.schema, columns, rows.times.len())
+    }
+}
+
+/// Gives the histogram of each row, NULL for float samples.
+fn histograms(walk: &Walk, rows: &Rows, data_type: &arrow::datatypes::DataType) -> Result<ArrayRef> {
+    let failed = |e| Error::internal("cannot gather histograms").with_source(e);
+    let Some((_, lists, _)) = walk.histograms.as_ref().filter(|_| rows.histograms.iter().any(Option::is_some)) else {
+        return Ok(new_null_array(data_type, rows.times.len()));
+    };
+    take(lists.values(), &UInt32Array::from(rows.histograms.clone()), None).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Float64Builder, Int64Builder, ListViewBuilder};
+    use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+    use quiver_types::series::SeriesTableBuilder;
+    use quiver_types::stale_nan;
+
+    use super::*;
+    use crate::tables::cells::{text, time};
+
+    #[test]
+    fn series_become_rows() {
+        let schema: SchemaRef = Arc::new(Schema::new(vec![
+            time("time", TimeUnit::Millisecond),
+            Field::new("value", DataType::Float64, true),
+            text("name"),
+            text("labels.mode"),
+        ]));
+        let mut table = SeriesTableBuilder::default();
+        table.push([("__name__", "cpu"), ("mode", "idle")]);
+        table.push([("__name__", "up")]);
+        let cells = LabelCells::new(&schema, &Vec::new().into());
+        assert_eq!(cells.labels().unwrap(), ["__name__", "mode"]);
+        let rows = SampleRows { schema, cells, table: Arc::new(table.finish()), filter: String::new() };
+        let (mut times, mut values) =
+            (ListViewBuilder::new(Int64Builder::new()), ListViewBuilder::new(Float64Builder::new()));
+        for samples in [vec![(1, 0.5), (2, stale_nan())], vec![(3, 7.0)]] {
+            for (ts, v) in samples {
+                times.values().append_value(ts);
+                values.values().append_value(v);
+            }
+            times.append(true);
+            values.append(true);
+        }
+        let stored = RecordBatch::try_from_iter([
+            ("row", Arc::new(UInt32Array::from(vec![1, 0])) as ArrayRef),
+            ("ts", Arc::new(times.finish()) as ArrayRef),
+            ("v", Arc::new(values.finish()) as ArrayRef),
+        ]);
+        let out: Vec<_> = Arc::new(rows).convert(stored.unwrap()).map(Result::unwrap).collect();
+        assert_eq!(out.len(), 1);
+        assert_eq!(out[0].column(1).as_primitive::<Float64Type>().values(), &[0.5, 7.0], "no stale marker");
+        assert_eq!(out[0].column(2).as_string_view().iter().collect::<Vec<_>>(), [Some("up"), Some("cpu")]);
+        assert_eq!(out[0].column(3).as_string_view().iter().collect::<Vec<_>>(), [None, Some("idle")]);
+    }
+}

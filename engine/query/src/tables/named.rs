@@ -1,0 +1,195 @@
+//! The registry of named tables, and their snapshots over what the store gives.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::TableProvider;
+use datafusion::datasource::provider_as_source;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::LogicalPlanBuilder;
+use quiver_types::logs::{LogSnapshot, LogSource};
+use quiver_types::spans::{SpanSnapshot, SpanSource};
+use quiver_types::{Access, Domain, Result, SeriesSnapshot, SeriesSource};
+
+use super::logs::LogTable;
+use super::metrics::{ExemplarTable, MetadataTable, SampleTable, SeriesListTable};
+use super::spans::{Each, SpanTable};
+use super::views::{OPERATIONS, SERVICE_EDGES, TRACES};
+use super::{DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableEntry, TableRequest, TableSnapshot, Tables};
+use crate::context::QueryContext;
+use crate::engine::QueryEngine;
+use crate::error::from_datafusion;
+use crate::logs::LogTables;
+use crate::samples::SampleTables;
+use crate::spans::SpanTables;
+
+/// Rows that are looked at to learn what a column holds that a statement found by name.
+pub(super) const PROBE_ROWS: usize = 128 * 1024;
+
+/// A table that anyone can name.
+#[async_trait]
+pub(super) trait NamedTable: Send + Sync + Debug {
+    /// Its name in schema `quiver`.
+    fn name(&self) -> &'static str;
+
+    /// Whose right its rows need.
+    fn domain(&self) -> Domain;
+
+    /// Fixed columns: what `SELECT *` gives.
+    fn columns(&self) -> SchemaRef;
+
+    /// Says whether a name that is no fixed column may be a column of the data.
+    fn finds(&self, column: &str) -> bool;
+
+    /// Makes the table of a statement: fixed columns, then those that were found by name.
+    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>>;
+}
+
+/// All tables of schema `quiver`.
+pub(super) const TABLES: &[&dyn NamedTable] = &[
+    &SpanTable(Each::Span),
+    &SpanTable(Each::Event),
+    &SpanTable(Each::Link),
+    &TRACES,
+    &LogTable,
+    &SampleTable,
+    &SeriesListTable,
+    &MetadataTable,
+    &ExemplarTable,
+    &SERVICE_EDGES,
+    &OPERATIONS,
+];
+
+/// What tables read from, at one moment.
+#[derive(Debug)]
+pub(super) struct Sources {
+    pub(super) engine: Arc<QueryEngine>,
+    pub(super) series: Arc<dyn SeriesSnapshot>,
+    pub(super) samples: Arc<dyn SampleTables>,
+    pub(super) logs: Arc<dyn LogSnapshot>,
+    pub(super) log_tables: Arc<dyn LogTables>,
+    pub(super) spans: Arc<dyn SpanSnapshot>,
+    pub(super) span_tables: Arc<dyn SpanTables>,
+    pub(super) service_labels: Arc<[String]>,
+}
+
+/// What a table is asked for.
+pub(super) struct Ask<'a> {
+    pub(super) sources: &'a Arc<Sources>,
+    /// Columns that the table finds by name, each once.
+    pub(super) found: &'a [String],
+    pub(super) by_domain: &'a DomainAccess,
+    pub(super) ctx: &'a QueryContext,
+}
+
+impl Ask<'_> {
+    /// What the caller may see of a domain.
+    pub(super) fn access(&self, domain: Domain) -> Access {
+        self.by_domain.get(domain)
+    }
+
+    /// Runs a look at the data while a statement is planned.
+    pub(super) async fn rows_of(
+        &self,
+        table: Arc<dyn TableProvider>,
+        limit: Option<usize>,
+    ) -> Result<SendableRecordBatchStream> {
+        let plan = LogicalPlanBuilder::scan("probe", provider_as_source(table), None)
+            .and_then(|scan| scan.limit(0, limit)?.build())
+            .map_err(from_datafusion)?;
+        self.sources.engine.execute(&plan, self.ctx).await
+    }
+}
+
+/// What the binary wires: engine, sources and the doors to their scans.
+#[derive(Debug, Clone)]
+pub struct TableSources {
+    /// Runs what must be known of the data while a statement is planned.
+    pub engine: Arc<QueryEngine>,
+    /// Series.
+    pub series: Arc<dyn SeriesSource>,
+    /// Their samples.
+    pub samples: Arc<dyn SampleTables>,
+    /// Logs.
+    pub logs: Arc<dyn LogSource>,
+    /// Their rows.
+    pub log_tables: Arc<dyn LogTables>,
+    /// Spans.
+    pub spans: Arc<dyn SpanSource>,
+    /// Their rows.
+    pub span_tables: Arc<dyn SpanTables>,
+    /// Labels of which the first that a series has is its service.
+    pub service_labels: Arc<[String]>,
+}
+
+impl Tables for TableSources {
+    fn snapshot(&self) -> Arc<dyn TableSnapshot> {
+        Arc::new(NamedTables(Arc::new(Sources {
+            engine: Arc::clone(&self.engine),
+            series: self.series.snapshot(),
+            samples: Arc::clone(&self.samples),
+            logs: self.logs.snapshot(),
+            log_tables: Arc::clone(&self.log_tables),
+            spans: self.spans.snapshot(),
+            span_tables: Arc::clone(&self.span_tables),
+            service_labels: Arc::clone(&self.service_labels),
+        })))
+    }
+}
+
+/// The tables of schema `quiver` at one moment.
+#[derive(Debug)]
+struct NamedTables(Arc<Sources>);
+
+#[async_trait]
+impl TableSnapshot for NamedTables {
+    async fn table(&self, request: &TableRequest<'_>, ctx: &QueryContext) -> Result<Option<Arc<dyn TableProvider>>> {
+        // The operator has no tables of his own here, so an unqualified name is one of the product.
+        if request.schema.is_some_and(|schema| schema != QUIVER_SCHEMA) {
+            debug_assert!(request.schema != Some("") && PUBLIC_SCHEMA != QUIVER_SCHEMA);
+            return Ok(None);
+        }
+        let Some(table) = TABLES.iter().find(|table| table.name() == request.name) else { return Ok(None) };
+        let fixed = table.columns();
+        let mut found: Vec<String> = Vec::new();
+        for name in request.columns {
+            if fixed.column_with_name(name).is_none() && table.finds(name) && !found.contains(name) {
+                found.push(name.clone());
+            }
+        }
+        let ask = Ask { sources: &self.0, found: &found, by_domain: request.access, ctx };
+        table.open(&ask).await.map(Some)
+    }
+
+    fn list(&self, access: &DomainAccess) -> Vec<TableEntry> {
+        let sees = |table: &&&dyn NamedTable| {
+            let access = access.get(table.domain());
+            access.is_full() || !access.patterns().is_empty()
+        };
+        let entry = |table: &&dyn NamedTable| TableEntry {
+            schema: QUIVER_SCHEMA,
+            name: table.name().to_owned(),
+            columns: table.columns(),
+        };
+        TABLES.iter().filter(sees).map(entry).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_columns_too() {
+        for (at, table) in TABLES.iter().enumerate() {
+            assert!(TABLES[at + 1..].iter().all(|other| other.name() != table.name()), "{}", table.name());
+            let columns = table.columns();
+            let mut names: Vec<&String> = columns.fields().iter().map(|field| field.name()).collect();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), columns.fields().len(), "{}", table.name());
+        }
+    }
+}

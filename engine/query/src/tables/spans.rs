@@ -1,0 +1,204 @@
+//! `spans`: one row a span, as it was sent (`plans.md` 3).
+
+mod convert;
+mod filter;
+mod typing;
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::error::Result as DataFusionResult;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use quiver_types::spans::{Place, SpanFilter, SpanRequest, SpanSnapshot};
+use quiver_types::{Access, Domain, ReadStats, Result};
+
+use super::cells::{Kind, text, text_map, time};
+use super::convert::ConvertExec;
+use super::lower::{Lower as _, lower_all, supported};
+use super::named::{Ask, NamedTable};
+use crate::error::to_datafusion;
+use crate::spans::SpanTables;
+use convert::SpanRows;
+use filter::SpanLower;
+
+/// A struct in a list.
+fn list(name: &str, fields: Vec<Field>) -> Field {
+    let item = Field::new("item", DataType::Struct(Fields::from(fields)), true);
+    Field::new(name, DataType::List(Arc::new(item)), true)
+}
+
+/// Members of an event.
+fn event_fields() -> Vec<Field> {
+    vec![time("time", TimeUnit::Nanosecond), Field::new("name", DataType::Utf8, true), text_map("attributes")]
+}
+
+/// Members of a link.
+fn link_fields() -> Vec<Field> {
+    let text = |name: &str| Field::new(name, DataType::Utf8, true);
+    vec![text("trace_id"), text("span_id"), text("trace_state"), text_map("attributes")]
+}
+
+/// Fixed columns of `spans`.
+fn span_columns() -> Vec<Field> {
+    vec![
+        text("trace_id"),
+        text("span_id"),
+        text("parent_span_id"),
+        text("service_name"),
+        text("name"),
+        text("kind"),
+        time("start_time", TimeUnit::Nanosecond),
+        time("end_time", TimeUnit::Nanosecond),
+        Field::new("duration", DataType::Int64, true),
+        text("status_code"),
+        text("status_message"),
+        text("trace_state"),
+        text("scope_name"),
+        text("scope_version"),
+        text_map("attributes"),
+        text_map("resource"),
+        text_map("scope"),
+        list("events", event_fields()),
+        list("links", link_fields()),
+    ]
+}
+
+/// What stands before the columns of events and links: ids, service and name of their span, and when it starts.
+fn span_prefix() -> Vec<Field> {
+    vec![
+        text("trace_id"),
+        text("span_id"),
+        text("service_name"),
+        text("span_name"),
+        time("span_start", TimeUnit::Nanosecond),
+    ]
+}
+
+/// What a row stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Each {
+    /// A span.
+    Span,
+    /// An event of a span.
+    Event,
+    /// A link of a span.
+    Link,
+}
+
+/// One of the three tables over spans.
+#[derive(Debug)]
+pub(super) struct SpanTable(pub(super) Each);
+
+/// Where an attribute of a name of a column stands, and its key.
+pub(super) fn attribute_of(column: &str) -> Option<(Place, &str)> {
+    [("attributes.", Place::Span), ("resource.", Place::Resource)]
+        .into_iter()
+        .find_map(|(prefix, place)| Some((place, column.strip_prefix(prefix)?)))
+        .filter(|(_, key)| !key.is_empty())
+}
+
+#[async_trait]
+impl NamedTable for SpanTable {
+    fn name(&self) -> &'static str {
+        match self.0 {
+            Each::Span => "spans",
+            Each::Event => "span_events",
+            Each::Link => "span_links",
+        }
+    }
+
+    fn domain(&self) -> Domain {
+        Domain::Traces
+    }
+
+    fn columns(&self) -> SchemaRef {
+        let columns = match self.0 {
+            Each::Span => span_columns(),
+            Each::Event => {
+                let own = [time("time", TimeUnit::Nanosecond), text("name"), text_map("attributes")];
+                span_prefix().into_iter().chain(own).collect()
+            }
+            Each::Link => {
+                let own = [text("linked_trace_id"), text("linked_span_id"), text_map("attributes")];
+                span_prefix().into_iter().chain(own).collect()
+            }
+        };
+        Arc::new(Schema::new(columns))
+    }
+
+    fn finds(&self, column: &str) -> bool {
+        self.0 == Each::Span && attribute_of(column).is_some()
+    }
+
+    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
+        let mut fields: Vec<Field> = self.columns().fields().iter().map(|f| (**f).clone()).collect();
+        let kinds = typing::kinds(ask).await?;
+        fields.extend(ask.found.iter().zip(&kinds).map(|(name, kind)| Field::new(name, kind.data_type(), true)));
+        Ok(Arc::new(SpanProvider {
+            name: self.name(),
+            each: self.0,
+            schema: Arc::new(Schema::new(fields)),
+            lower: SpanLower { each: self.0, kinds: ask.found.iter().cloned().zip(kinds).collect() },
+            snapshot: Arc::clone(&ask.sources.spans),
+            tables: Arc::clone(&ask.sources.span_tables),
+            access: ask.access(Domain::Traces),
+            stats: Arc::clone(&ask.ctx.stats),
+        }))
+    }
+}
+
+/// The table of one statement.
+#[derive(Debug)]
+struct SpanProvider {
+    name: &'static str,
+    each: Each,
+    schema: SchemaRef,
+    lower: SpanLower,
+    snapshot: Arc<dyn SpanSnapshot>,
+    tables: Arc<dyn SpanTables>,
+    access: Access,
+    stats: Arc<ReadStats>,
+}
+
+#[async_trait]
+impl TableProvider for SpanProvider {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
+        Ok(supported(&self.lower, filters))
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let mut filters = lower_all(&self.lower, filters);
+        // Who asks for a trace by its id gets each report of it from the store; a table has a span once.
+        filters.push(SpanFilter::Once);
+        let filter = SpanLower::all_of(filters);
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let rows = SpanRows::new(self.each, &self.schema, projection.unwrap_or(&all), &self.lower.kinds)
+            .map_err(to_datafusion)?;
+        let request = SpanRequest { filter, columns: rows.stored().to_vec() };
+        let scan = self.tables.spans(&self.snapshot, &self.access, &request, &self.stats).map_err(to_datafusion)?;
+        // Of events and links a span may have none.
+        let stored_limit = limit.filter(|_| self.each == Each::Span);
+        let input = scan.scan(state, None, &[], stored_limit).await?;
+        Ok(Arc::new(ConvertExec::new(self.name, input, Arc::new(rows), limit)))
+    }
+}
+
+/// Columns that are found by name, and what they hold.
+type Kinds = Vec<(String, Kind)>;

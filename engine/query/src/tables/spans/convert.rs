@@ -1,0 +1,422 @@
+//! Rows of `spans`, `span_events` and `span_links` out of stored spans.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, Int64Array, ListArray, RecordBatch, StringArray, StringBuilder, StringViewBuilder,
+    StructArray, TimestampNanosecondArray, UInt32Array,
+};
+use arrow::buffer::{OffsetBuffer, ScalarBuffer};
+use arrow::compute::take;
+use arrow::datatypes::{DataType, Fields, Int64Type, SchemaRef, UInt8Type};
+use quiver_types::spans::{Attributes, EventRef, LinkRef, Place, SpanColumn, events, hex, links};
+use quiver_types::{Error, Result};
+
+use super::{Each, Kinds, attribute_of, event_fields, link_fields};
+use crate::tables::cells::{Kind, TextMaps, hex_ids, named, none_empty, texts, typed};
+use crate::tables::convert::{Convert, Converted, batch, pieces};
+
+/// Names of kinds, by number; the first stands for unknown numbers, too.
+pub(super) const KINDS: [&str; 6] = ["UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"];
+/// Names of states, by number.
+pub(super) const STATUSES: [&str; 3] = ["UNSET", "OK", "ERROR"];
+
+/// How a column is made of stored ones, which are named by their places in the request.
+#[derive(Debug, Clone)]
+enum Cell {
+    Hex(usize),
+    /// An id that may be absent.
+    HexOrNone(usize),
+    Text(usize),
+    Kind(usize),
+    Status(usize),
+    Time(usize),
+    Duration {
+        start: usize,
+        end: usize,
+    },
+    Map(usize),
+    /// Attributes of the resource, and the service that is one of them.
+    Resource {
+        attributes: usize,
+        service: usize,
+    },
+    Events(usize),
+    Links(usize),
+    Attribute {
+        column: usize,
+        name: String,
+        kind: Kind,
+    },
+    /// A column of the event or link itself.
+    Own(&'static str),
+}
+
+/// Converts stored spans.
+#[derive(Debug)]
+pub(super) struct SpanRows {
+    each: Each,
+    schema: SchemaRef,
+    stored: Vec<SpanColumn>,
+    cells: Vec<Cell>,
+    /// Where events or links stand, for tables of them.
+    nested: Option<usize>,
+}
+
+impl SpanRows {
+    /// Plans the columns of a table that are asked for.
+    pub(super) fn new(each: Each, schema: &SchemaRef, projection: &[usize], kinds: &Kinds) -> Result<Self> {
+        let mut stored = Vec::new();
+        let cells = projection.iter().map(|&at| cell(each, schema.field(at).name(), kinds, &mut stored));
+        let cells = cells.collect::<Result<Vec<_>>>()?;
+        let nested = match each {
+            Each::Span => None,
+            Each::Event => Some(place(&mut stored, SpanColumn::Own("events"))),
+            Each::Link => Some(place(&mut stored, SpanColumn::Own("links"))),
+        };
+        if stored.is_empty() {
+            // Rows are counted by their smallest column.
+            stored.push(SpanColumn::Own("kind"));
+        }
+        let schema = schema.project(projection).map_err(|e| Error::internal("no such column").with_source(e))?;
+        Ok(Self { each, schema: Arc::new(schema), stored, cells, nested })
+    }
+
+    /// The stored columns that are needed.
+    pub(super) fn stored(&self) -> &[SpanColumn] {
+        &self.stored
+    }
+}
+
+fn place(stored: &mut Vec<SpanColumn>, column: SpanColumn) -> usize {
+    stored.iter().position(|known| *known == column).unwrap_or_else(|| {
+        stored.push(column);
+        stored.len() - 1
+    })
+}
+
+fn cell(each: Each, name: &str, kinds: &Kinds, stored: &mut Vec<SpanColumn>) -> Result<Cell> {
+    use SpanColumn::{Context, Own};
+    let mut at = |column| place(stored, column);
+    if each != Each::Span {
+        match name {
+            "time" => return Ok(Cell::Own("time")),
+            "name" => return Ok(Cell::Own("name")),
+            "attributes" => return Ok(Cell::Own("attributes")),
+            "linked_trace_id" => return Ok(Cell::Own("linked_trace_id")),
+            "linked_span_id" => return Ok(Cell::Own("linked_span_id")),
+            _ => {}
+        }
+    }
+    Ok(match name {
+        "trace_id" => Cell::Hex(at(Own("trace_id"))),
+        "span_id" => Cell::Hex(at(Own("span_id"))),
+        "parent_span_id" => Cell::HexOrNone(at(Own("parent_span_id"))),
+        "service_name" => Cell::Text(at(Context("service"))),
+        "name" | "span_name" => Cell::Text(at(Own("name"))),
+        "kind" => Cell::Kind(at(Own("kind"))),
+        "start_time" | "span_start" => Cell::Time(at(Own("start"))),
+        "end_time" => Cell::Time(at(Own("end"))),
+        "duration" => Cell::Duration { start: at(Own("start")), end: at(Own("end")) },
+        "status_code" => Cell::Status(at(Own("status"))),
+        "status_message" => Cell::Text(at(Own("status_message"))),
+        "trace_state" => Cell::Text(at(Own("trace_state"))),
+        "scope_name" => Cell::Text(at(Context("scope_name"))),
+        "scope_version" => Cell::Text(at(Context("scope_version"))),
+        "attributes" => Cell::Map(at(Own("attributes"))),
+        "resource" => Cell::Resource { attributes: at(Context("resource")), service: at(Context("service")) },
+        "scope" => Cell::Map(at(Context("scope_attributes"))),
+        "events" => Cell::Events(at(Own("events"))),
+        "links" => Cell::Links(at(Own("links"))),
+        found => {
+            let unknown = || Error::internal(format!("spans have no column `{found}`"));
+            let (place, key) = attribute_of(found).ok_or_else(unknown)?;
+            let kind = kinds.iter().find(|(name, _)| name == found).ok_or_else(unknown)?.1;
+            if (place, key) == (Place::Resource, "service.name") {
+                return Ok(Cell::Text(at(Context("service"))));
+            }
+            let column = at(SpanColumn::Attribute(place, key.to_owned()));
+            Cell::Attribute { column, name: found.to_owned(), kind }
+        }
+    })
+}
+
+impl Convert for SpanRows {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn convert(self: Arc<Self>, batch: RecordBatch) -> Converted {
+        Box::new(pieces(batch).map(move |piece| self.piece(&piece)))
+    }
+
+    fn detail(&self) -> String {
+        String::new()
+    }
+}
+
+fn other_type(what: &str) -> Error {
+    Error::internal(format!("{what} of a scan of spans is of another type"))
+}
+
+/// The bytes of a row of a column of bytes.
+fn bytes<'c>(column: &'c ArrayRef) -> Result<Box<dyn Fn(usize) -> &'c [u8] + 'c>> {
+    if let Some(bytes) = column.as_binary_opt::<i32>() {
+        return Ok(Box::new(|row| bytes.value(row)));
+    }
+    let bytes = column.as_binary_view_opt().ok_or_else(|| other_type("a column of bytes"))?;
+    Ok(Box::new(|row| bytes.value(row)))
+}
+
+fn push_map(maps: &mut TextMaps, attributes: &[u8]) {
+    let mut buffer = String::new();
+    for (key, value) in Attributes::read(attributes) {
+        buffer.clear();
+        value.push_text(&mut buffer);
+        maps.push(key, &buffer);
+    }
+}
+
+fn nanos(values: impl Iterator<Item = i64>) -> ArrayRef {
+    Arc::new(TimestampNanosecondArray::from_iter_values(values).with_timezone("UTC"))
+}
+
+impl SpanRows {
+    fn piece(&self, stored: &RecordBatch) -> Result<RecordBatch> {
+        let nested = match self.nested {
+            None => None,
+            Some(at) => Some(Nested::read(self.each, stored.column(at))?),
+        };
+        let rows = nested.as_ref().map_or(stored.num_rows(), |nested| nested.rows.len());
+        let column = |cell: &Cell| -> Result<ArrayRef> {
+            match (cell, &nested) {
+                (Cell::Own(name), Some(nested)) => nested.column(name),
+                (cell, None) => column(cell, stored),
+                // What is of the span is repeated for each of its events.
+                (cell, Some(nested)) => take(&column(cell, stored)?, &nested.rows, None)
+                    .map_err(|e| Error::internal("cannot repeat a column of a span").with_source(e)),
+            }
+        };
+        let columns = self.cells.iter().map(column).collect::<Result<Vec<_>>>()?;
+        batch(&self.schema, columns, rows)
+    }
+}
+
+fn column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef> {
+    let ids = |at: usize| stored.column(at).as_fixed_size_binary_opt().ok_or_else(|| other_type("an id"));
+    let times = |at: usize| stored.column(at).as_primitive_opt::<Int64Type>().ok_or_else(|| other_type("a time"));
+    let small = |at: usize| stored.column(at).as_primitive_opt::<UInt8Type>().ok_or_else(|| other_type("a number"));
+    Ok(match cell {
+        Cell::Hex(at) => Arc::new(hex_ids(ids(*at)?, false)),
+        Cell::HexOrNone(at) => Arc::new(hex_ids(ids(*at)?, true)),
+        Cell::Text(at) => Arc::new(texts(stored.column(*at)).ok_or_else(|| other_type("a text"))?),
+        Cell::Kind(at) => {
+            let known = |n: &u8| if usize::from(*n) < KINDS.len() { *n } else { 0 };
+            Arc::new(named(small(*at)?.values().iter().map(known), &KINDS))
+        }
+        Cell::Status(at) => Arc::new(named(small(*at)?.values().iter().copied(), &STATUSES)),
+        Cell::Time(at) => nanos(times(*at)?.values().iter().copied()),
+        Cell::Duration { start, end } => {
+            let both = times(*start)?.values().iter().zip(times(*end)?.values());
+            Arc::new(Int64Array::from_iter_values(both.map(|(start, end)| end.saturating_sub(*start))))
+        }
+        Cell::Map(at) => {
+            let (bytes, mut maps) = (bytes(stored.column(*at))?, TextMaps::default());
+            for row in 0..stored.num_rows() {
+                push_map(&mut maps, bytes(row));
+                maps.end();
+            }
+            Arc::new(maps.finish()?)
+        }
+        Cell::Resource { attributes, service } => resource(stored, *attributes, *service)?,
+        Cell::Events(at) | Cell::Links(at) => {
+            let each = if matches!(cell, Cell::Events(_)) { Each::Event } else { Each::Link };
+            Nested::read(each, stored.column(*at))?.into_list(each, stored.num_rows())?
+        }
+        Cell::Attribute { column, name, kind } => {
+            let texts = stored.column(*column).as_string_view_opt().ok_or_else(|| other_type("an attribute"))?;
+            if *kind == Kind::Text { Arc::new(none_empty(texts)) } else { typed(name, texts, *kind)? }
+        }
+        Cell::Own(name) => return Err(Error::internal(format!("a span has no `{name}`"))),
+    })
+}
+
+/// Attributes of resources, the name of the service among them.
+fn resource(stored: &RecordBatch, attributes: usize, service: usize) -> Result<ArrayRef> {
+    const SERVICE: &str = "service.name";
+    let services = stored.column(service).as_string_view_opt().ok_or_else(|| other_type("a service"))?;
+    let (bytes, mut maps, mut buffer) = (bytes(stored.column(attributes))?, TextMaps::default(), String::new());
+    for row in 0..stored.num_rows() {
+        let mut service = Some(services.value(row)).filter(|name| !name.is_empty());
+        for (key, value) in Attributes::read(bytes(row)) {
+            if key > SERVICE
+                && let Some(name) = service.take()
+            {
+                maps.push(SERVICE, name);
+            }
+            buffer.clear();
+            value.push_text(&mut buffer);
+            maps.push(key, &buffer);
+        }
+        if let Some(name) = service {
+            maps.push(SERVICE, name);
+        }
+        maps.end();
+    }
+    Ok(Arc::new(maps.finish()?))
+}
+
+/// Events or links of some spans, one behind the other.
+struct Nested {
+    /// The span of each.
+    rows: UInt32Array,
+    times: Vec<i64>,
+    /// Names of events, trace states of links.
+    texts: StringBuilder,
+    ids: [StringBuilder; 2],
+    maps: TextMaps,
+}
+
+impl Nested {
+    fn read(each: Each, column: &ArrayRef) -> Result<NestedColumns> {
+        let bytes = bytes(column)?;
+        let mut rows: Vec<u32> = Vec::new();
+        let mut nested = Self {
+            rows: UInt32Array::from(Vec::<u32>::new()),
+            times: Vec::new(),
+            texts: StringBuilder::new(),
+            ids: [StringBuilder::new(), StringBuilder::new()],
+            maps: TextMaps::default(),
+        };
+        for row in 0..column.len() {
+            match each {
+                Each::Event => events(bytes(row)).for_each(|event| {
+                    rows.push(row as u32);
+                    nested.event(&event);
+                }),
+                _ => links(bytes(row)).for_each(|link| {
+                    rows.push(row as u32);
+                    nested.link(&link);
+                }),
+            }
+        }
+        nested.rows = rows.into();
+        nested.finish()
+    }
+
+    fn event(&mut self, event: &EventRef<'_>) {
+        self.times.push(event.time);
+        self.texts.append_option(Some(event.name).filter(|name| !name.is_empty()));
+        push_map(&mut self.maps, event.attributes);
+        self.maps.end();
+    }
+
+    fn link(&mut self, link: &LinkRef<'_>) {
+        self.texts.append_option(Some(link.trace_state).filter(|state| !state.is_empty()));
+        self.ids[0].append_value(hex(&link.trace_id));
+        self.ids[1].append_value(hex(&link.span_id));
+        push_map(&mut self.maps, link.attributes);
+        self.maps.end();
+    }
+
+    fn finish(mut self) -> Result<NestedColumns> {
+        Ok(NestedColumns {
+            rows: self.rows,
+            times: nanos(self.times.into_iter()),
+            texts: self.texts.finish(),
+            ids: self.ids.map(|mut ids| ids.finish()),
+            maps: Arc::new(self.maps.finish()?),
+        })
+    }
+}
+
+/// The same as columns.
+struct NestedColumns {
+    rows: UInt32Array,
+    times: ArrayRef,
+    texts: StringArray,
+    ids: [StringArray; 2],
+    maps: ArrayRef,
+}
+
+impl NestedColumns {
+    fn column(&self, name: &str) -> Result<ArrayRef> {
+        let view = |texts: &StringArray| -> ArrayRef {
+            let mut views = StringViewBuilder::with_capacity(texts.len());
+            texts.iter().for_each(|text| views.append_option(text));
+            Arc::new(views.finish())
+        };
+        Ok(match name {
+            "time" => Arc::clone(&self.times),
+            "name" => view(&self.texts),
+            "attributes" => Arc::clone(&self.maps),
+            "linked_trace_id" => view(&self.ids[0]),
+            "linked_span_id" => view(&self.ids[1]),
+            other => return Err(Error::internal(format!("neither events nor links have `{other}`"))),
+        })
+    }
+
+    /// As one list per span.
+    fn into_list(self, each: Each, spans: usize) -> Result<ArrayRef> {
+        let mut ends = vec![0i32; spans + 1];
+        self.rows.values().iter().for_each(|row| ends[*row as usize + 1] += 1);
+        (0..spans).for_each(|row| ends[row + 1] += ends[row]);
+        let texts: ArrayRef = Arc::new(self.texts);
+        let (fields, columns): (Fields, Vec<ArrayRef>) = match each {
+            Each::Event => (event_fields().into(), vec![self.times, texts, self.maps]),
+            _ => {
+                let [traces, spans] = self.ids;
+                (link_fields().into(), vec![Arc::new(traces), Arc::new(spans), texts, self.maps])
+            }
+        };
+        let failed = |e| Error::internal("cannot build a list of a span").with_source(e);
+        let structs = StructArray::try_new(fields.clone(), columns, None).map_err(failed)?;
+        let item = Arc::new(arrow::datatypes::Field::new("item", DataType::Struct(fields), true));
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(ends));
+        Ok(Arc::new(ListArray::try_new(item, offsets, Arc::new(structs), None).map_err(failed)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tables::cells::{text, time};
+    use arrow::datatypes::{Schema, TimeUnit};
+    use quiver_types::spans::{Value, push_event};
+
+    use super::*;
+
+    #[test]
+    fn events_become_rows() {
+        let schema: SchemaRef = Arc::new(Schema::new(vec![text("name"), time("span_start", TimeUnit::Nanosecond)]));
+        let rows = SpanRows::new(Each::Event, &schema, &[0, 1], &Vec::new()).unwrap();
+        assert_eq!(rows.stored(), [SpanColumn::Own("start"), SpanColumn::Own("events")]);
+        let attributes = Attributes::of([("k", Value::Int(1))]);
+        let mut two = Vec::new();
+        for name in ["first", ""] {
+            push_event(&mut two, &EventRef { time: 5, name, dropped: 0, attributes: attributes.bytes() });
+        }
+        let stored = RecordBatch::try_from_iter([
+            ("start", Arc::new(Int64Array::from(vec![7, 8])) as ArrayRef),
+            ("events", Arc::new(arrow::array::BinaryArray::from_vec(vec![&[], &two])) as ArrayRef),
+        ]);
+        let stored = stored.unwrap();
+        let out: Vec<RecordBatch> = Arc::new(rows).convert(stored).map(Result::unwrap).collect();
+        assert_eq!(out.iter().map(RecordBatch::num_rows).sum::<usize>(), 2);
+        assert_eq!(out[0].column(0).as_string_view().iter().collect::<Vec<_>>(), [Some("first"), None]);
+        let starts = out[0].column(1).as_primitive::<arrow::datatypes::TimestampNanosecondType>();
+        assert_eq!(starts.values(), &[8, 8]);
+    }
+
+    #[test]
+    fn counting_needs_no_column() {
+        let schema: SchemaRef = Arc::new(Schema::new(vec![text("name")]));
+        let rows = SpanRows::new(Each::Span, &schema, &[], &Vec::new()).unwrap();
+        assert_eq!(rows.stored(), [SpanColumn::Own("kind")]);
+        let stored = RecordBatch::try_from_iter([(
+            "kind",
+            Arc::new(arrow::array::UInt8Array::from(vec![1u8; 10_000])) as ArrayRef,
+        )]);
+        let out = Arc::new(rows).convert(stored.unwrap()).map(|b| b.unwrap().num_rows());
+        assert_eq!(out.collect::<Vec<_>>(), [8192, 1808]);
+    }
+}

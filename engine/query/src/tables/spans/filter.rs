@@ -1,0 +1,260 @@
+//! What of a statement's filters the scan of spans does by itself.
+
+use std::sync::Arc;
+
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Operator;
+use quiver_types::spans::{AttributeTest, Place, SpanFilter, TextTest, parse_hex};
+
+use super::convert::{KINDS, STATUSES};
+use super::{Each, Kinds, attribute_of};
+use crate::tables::cells::Kind;
+use crate::tables::lower::{Condition, Lower, Lowered, int_of, nanos_of, range_of, texts_of};
+
+/// How the store shows spans without a service; a table shows NULL.
+const NO_SERVICE: &str = "unknown_service";
+
+/// Lowers filters over `spans`, `span_events` and `span_links`.
+#[derive(Debug)]
+pub(super) struct SpanLower {
+    pub(super) each: Each,
+    pub(super) kinds: Kinds,
+}
+
+type Found = Option<Lowered<SpanFilter>>;
+
+impl Lower for SpanLower {
+    type Filter = SpanFilter;
+
+    fn condition(&self, column: &str, condition: &Condition<'_>) -> Found {
+        let of_span = match (self.each, column) {
+            // Events and links have names, times and attributes of their own.
+            (Each::Event | Each::Link, "name" | "attributes" | "time") => return None,
+            (Each::Event | Each::Link, "span_name") => "name",
+            (Each::Event | Each::Link, "span_start") => "start_time",
+            (_, name) => name,
+        };
+        match of_span {
+            "trace_id" => trace(condition),
+            "parent_span_id" => match condition {
+                Condition::Null => Some(Lowered::exact(SpanFilter::Root)),
+                Condition::NotNull => Some(Lowered::exact(not(SpanFilter::Root))),
+                _ => None,
+            },
+            "service_name" => text(condition, SpanFilter::Service, Some(NO_SERVICE)),
+            "name" => text(condition, SpanFilter::Name, None),
+            "status_message" => text(condition, SpanFilter::Message, None),
+            "scope_name" => text(condition, SpanFilter::ScopeName, None),
+            "scope_version" => text(condition, SpanFilter::ScopeVersion, None),
+            "kind" => words(condition, &KINDS, |kinds| SpanFilter::Kinds(kinds)),
+            "status_code" => words(condition, &STATUSES, |statuses| {
+                SpanFilter::Or(statuses.into_iter().map(SpanFilter::Status).collect())
+            }),
+            "start_time" => times(condition, SpanFilter::Starts),
+            // A span overlaps a range when it ends in it or behind it, and starts in it or before it.
+            "end_time" => match times(condition, |min, max| SpanFilter::Starts(min, max))?.filter {
+                SpanFilter::Starts(min, max) => {
+                    let both = (min > i64::MIN) && (max < i64::MAX);
+                    let overlaps = SpanFilter::Overlaps(min, max);
+                    Some(if both || min == i64::MIN { Lowered::wider(overlaps) } else { Lowered::exact(overlaps) })
+                }
+                other => Some(Lowered::exact(other)),
+            },
+            "duration" => numbers(condition, SpanFilter::Duration),
+            name => self.attribute(name, condition),
+        }
+    }
+
+    fn all_of(filters: Vec<SpanFilter>) -> SpanFilter {
+        filters.into_iter().fold(SpanFilter::All, SpanFilter::and)
+    }
+
+    fn any_of(filters: [SpanFilter; 2]) -> Option<SpanFilter> {
+        Some(SpanFilter::Or(filters.into()))
+    }
+}
+
+fn not(filter: SpanFilter) -> SpanFilter {
+    SpanFilter::Not(Box::new(filter))
+}
+
+fn trace(condition: &Condition<'_>) -> Found {
+    let values = match condition {
+        Condition::Compare(Operator::Eq, value) => vec![*value],
+        Condition::In(values) => values.clone(),
+        _ => return None,
+    };
+    // A table shows ids in one form, so any other text equals none.
+    let written = |text: &&str| text.len() == 32 && !text.bytes().any(|b| b.is_ascii_uppercase());
+    let ids = texts_of(&values)?.into_iter().filter(written).filter_map(parse_hex);
+    let mut ids: Vec<[u8; 16]> = ids.collect();
+    ids.sort_unstable();
+    ids.dedup();
+    Some(Lowered::exact(if ids.is_empty() { SpanFilter::None } else { SpanFilter::Traces(Arc::new(ids)) }))
+}
+
+/// Conditions on a text. `shown`: how the store shows an absent one; tests that take it are not exact.
+fn text(condition: &Condition<'_>, filter: impl Fn(TextTest) -> SpanFilter, shown: Option<&str>) -> Found {
+    let one = |test: TextTest| {
+        let exact = shown.is_none_or(|shown| !test.matches(shown));
+        Lowered { filter: filter(test), exact }
+    };
+    let any = |texts: Vec<&str>| {
+        let tests: Vec<_> = texts.into_iter().map(|text| one(TextTest::Is(text.to_owned()))).collect();
+        let exact = tests.iter().all(|test| test.exact);
+        let mut filters: Vec<SpanFilter> = tests.into_iter().map(|test| test.filter).collect();
+        let filter = match filters.len() {
+            0 => SpanFilter::None,
+            1 => filters.swap_remove(0),
+            _ => SpanFilter::Or(filters),
+        };
+        Lowered { filter, exact }
+    };
+    match condition {
+        Condition::Compare(Operator::Eq, value) => Some(any(texts_of(&[value])?)),
+        Condition::In(values) => Some(any(texts_of(values)?)),
+        // Rows without a text pass the store's test and not the statement's.
+        Condition::NotIn(values) => {
+            let taken = any(texts_of(values)?);
+            taken.exact.then(|| Lowered::wider(not(taken.filter)))
+        }
+        Condition::Prefix(prefix) => Some(one(TextTest::Prefix(prefix.clone()))),
+        Condition::Contains(part) => Some(one(TextTest::Contains(part.clone()))),
+        _ => None,
+    }
+}
+
+/// Conditions on a column of few names, none of which is ever NULL.
+fn words(condition: &Condition<'_>, names: &[&str], filter: impl Fn(Vec<u8>) -> SpanFilter) -> Found {
+    let numbers = |values: &[&ScalarValue]| -> Option<Vec<u8>> {
+        let texts = texts_of(values)?;
+        let numbers = (0..names.len()).filter(|&at| texts.contains(&names[at]));
+        Some(numbers.map(|at| at as u8).collect())
+    };
+    match condition {
+        Condition::Compare(Operator::Eq, value) => Some(Lowered::exact(filter(numbers(&[value])?))),
+        Condition::In(values) => Some(Lowered::exact(filter(numbers(values)?))),
+        Condition::NotIn(values) => Some(Lowered::exact(not(filter(numbers(values)?)))),
+        _ => None,
+    }
+}
+
+fn times(condition: &Condition<'_>, filter: impl Fn(i64, i64) -> SpanFilter) -> Found {
+    let Condition::Compare(op, value) = condition else { return None };
+    let (nanos, _) = nanos_of(value)?;
+    Some(Lowered::exact(range_of(*op, nanos).map_or(SpanFilter::None, |(min, max)| filter(min, max))))
+}
+
+fn numbers(condition: &Condition<'_>, filter: impl Fn(i64, i64) -> SpanFilter) -> Found {
+    let range = |op, value: &ScalarValue| {
+        let value = int_of(value)?;
+        Some(range_of(op, value).map_or(SpanFilter::None, |(min, max)| filter(min, max)))
+    };
+    match condition {
+        Condition::Compare(op, value) => range(*op, value).map(Lowered::exact),
+        Condition::In(values) => {
+            let each = values.iter().map(|value| range(Operator::Eq, value));
+            Some(Lowered::exact(SpanFilter::Or(each.collect::<Option<Vec<_>>>()?)))
+        }
+        _ => None,
+    }
+}
+
+impl SpanLower {
+    fn attribute(&self, column: &str, condition: &Condition<'_>) -> Found {
+        let (_, kind) = self.kinds.iter().find(|(name, _)| name == column)?;
+        let (place, key) = attribute_of(column)?;
+        let filter = |test| SpanFilter::Attribute { place: Some(place), key: key.to_owned(), test };
+        // The store shows a service where there is none, and keeps it apart from the attributes.
+        if (place, key) == (Place::Resource, "service.name") {
+            return text(condition, SpanFilter::Service, Some(NO_SERVICE)).map(|l| Lowered::wider(l.filter));
+        }
+        if matches!(condition, Condition::NotNull) {
+            // Empty texts exist, and are NULL.
+            return Some(Lowered::wider(filter(AttributeTest::Exists)));
+        }
+        if *kind == Kind::Text {
+            let test = |test: TextTest| filter(AttributeTest::Text(test));
+            return match condition {
+                // An absent attribute would pass the store's negation.
+                Condition::NotIn(values) => {
+                    texts_of(values)?;
+                    Some(Lowered::wider(filter(AttributeTest::Exists)))
+                }
+                other => text(other, test, None),
+            };
+        }
+        number(condition, filter)
+    }
+}
+
+/// Comparisons of numbers, which texts that are numbers pass too: never exact.
+fn number(condition: &Condition<'_>, filter: impl Fn(AttributeTest) -> SpanFilter) -> Found {
+    let value_of = |value: &ScalarValue| match value {
+        ScalarValue::Float64(Some(n)) if n.is_finite() => Some(*n),
+        other => int_of(other).map(|n| n as f64),
+    };
+    let range = |op: Operator, value: f64| match op {
+        Operator::Eq => Some((value, value)),
+        Operator::Lt | Operator::LtEq => Some((f64::NEG_INFINITY, value)),
+        Operator::Gt | Operator::GtEq => Some((value, f64::INFINITY)),
+        _ => None,
+    };
+    let test = |op, value: &ScalarValue| {
+        let (min, max) = range(op, value_of(value)?)?;
+        Some(filter(AttributeTest::Number(min, max)))
+    };
+    match condition {
+        Condition::Compare(op, value) => test(*op, value).map(Lowered::wider),
+        Condition::In(values) => {
+            let each = values.iter().map(|value| test(Operator::Eq, value));
+            Some(Lowered::wider(SpanFilter::Or(each.collect::<Option<Vec<_>>>()?)))
+        }
+        Condition::NotIn(values) => {
+            values.iter().map(|value| value_of(value)).collect::<Option<Vec<_>>>()?;
+            Some(Lowered::wider(filter(AttributeTest::Exists)))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::logical_expr::{Expr, col, ident, lit};
+
+    use super::*;
+    use crate::tables::lower::lower;
+
+    fn check(expr: Expr, expected: &str, exact: bool) {
+        let kinds = vec![("attributes.n".to_owned(), Kind::Int), ("attributes.t".to_owned(), Kind::Text)];
+        let lowered = lower(&SpanLower { each: Each::Span, kinds }, &expr).expect("the store can say it");
+        assert_eq!((lowered.filter.to_string().as_str(), lowered.exact), (expected, exact), "{expr}");
+    }
+
+    #[test]
+    fn filters_of_spans() {
+        check(col("service_name").eq(lit("cart")), "service = \"cart\"", true);
+        check(col("service_name").eq(lit(NO_SERVICE)), "service = \"unknown_service\"", false);
+        check(col("service_name").not_eq(lit("cart")), "not service = \"cart\"", false);
+        check(col("service_name").eq(lit("")), "none", true);
+        check(col("kind").eq(lit("SERVER")), "kind in [2]", true);
+        check(col("kind").eq(lit("UNSPECIFIED")), "kind in [0]", true);
+        check(col("kind").eq(lit("server")), "kind in []", true);
+        check(col("status_code").eq(lit("OK")), "(status = 1)", true);
+        check(col("duration").gt(lit(5i64)), "duration in [6, 9223372036854775807]", true);
+        check(col("parent_span_id").is_null(), "root", true);
+        check(ident("attributes.n").gt_eq(lit(5i64)), "span.n in [5, inf]", false);
+        check(ident("attributes.t").like(lit("/a%")), "span.t begins with \"/a\"", true);
+        check(ident("attributes.t").not_eq(lit("x")), "span.t exists", false);
+        let id = "0af7651916cd43dd8448eb211c80319c";
+        check(col("trace_id").eq(lit(id)), &format!("trace = {id}"), true);
+        check(col("trace_id").eq(lit(id.to_uppercase())), "none", true);
+    }
+
+    #[test]
+    fn events_have_names_of_their_own() {
+        let events = SpanLower { each: Each::Event, kinds: Vec::new() };
+        assert!(lower(&events, &col("name").eq(lit("exception"))).is_none());
+        assert_eq!(lower(&events, &col("span_name").eq(lit("GET"))).unwrap().filter.to_string(), "name = \"GET\"");
+    }
+}

@@ -1,0 +1,200 @@
+//! Table functions: PromQL and LogsQL as tables.
+//!
+//! A call is evaluated before the statement is planned, with the caller's rights in the language's own domain, and its rows
+//! are a table of the plan. They are held in the query's memory.
+
+use std::fmt::Debug;
+use std::ops::ControlFlow;
+
+use arrow::array::RecordBatch;
+use async_trait::async_trait;
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::sql::planner::{PlannerContext, SqlToRel};
+use datafusion::sql::sqlparser::ast::{FunctionArg, FunctionArgExpr, Query, TableFactor, Visit, Visitor};
+use quiver_query::tables::DomainAccess;
+use quiver_query::{Names, QueryContext};
+use quiver_types::{Error, Result};
+
+use crate::error::of_planner;
+use crate::parse::parts;
+
+/// Names and forms of the table functions.
+pub const CALLS: [(&str, &str); 3] = [
+    ("promql_instant", "promql_instant('expression', time)"),
+    ("promql_range", "promql_range('expression', start, end, step)"),
+    ("logsql", "logsql('query')"),
+];
+
+/// A call with its arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Call {
+    /// PromQL at one time.
+    PromqlInstant {
+        /// The expression.
+        expr: String,
+        /// Unix milliseconds.
+        time_ms: i64,
+    },
+    /// PromQL over a range.
+    PromqlRange {
+        /// The expression.
+        expr: String,
+        /// Unix milliseconds.
+        start_ms: i64,
+        /// Unix milliseconds, included.
+        end_ms: i64,
+        /// Milliseconds.
+        step_ms: i64,
+    },
+    /// LogsQL.
+    Logsql {
+        /// The query.
+        query: String,
+    },
+}
+
+/// The languages behind table functions; implemented by the binary.
+#[async_trait]
+pub trait Languages: Send + Sync + Debug {
+    /// Evaluates a call. PromQL gives `time`, `value`, `labels`; LogsQL `time`, `message`, `fields`. There is at least
+    /// one batch, maybe without rows.
+    ///
+    /// # Errors
+    /// Those of the language.
+    async fn call(&self, call: &Call, access: &DomainAccess, ctx: &QueryContext) -> Result<Vec<RecordBatch>>;
+}
+
+/// A call as it stands in a statement: what the planner will ask for, and what it means.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) name: String,
+    pub(crate) args: Vec<datafusion::logical_expr::Expr>,
+    pub(crate) call: Call,
+}
+
+struct Finder(Vec<(String, Vec<FunctionArg>)>);
+
+impl Visitor for Finder {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { name, args: Some(args), .. } = factor {
+            let name = parts(name).pop().unwrap_or_default();
+            if CALLS.iter().any(|(known, _)| *known == name) {
+                self.0.push((name, args.args.clone()));
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Finds the calls of a query and evaluates their arguments.
+///
+/// # Errors
+/// Invalid: an argument is missing, is of another type, or no constant.
+pub(crate) fn find(query: &Query, names: &Names<'_>) -> Result<Vec<Found>> {
+    let mut finder = Finder(Vec::new());
+    let _ = query.visit(&mut finder);
+    finder.0.into_iter().map(|(name, args)| found(name, args, names)).collect()
+}
+
+fn found(name: String, args: Vec<FunctionArg>, names: &Names<'_>) -> Result<Found> {
+    let form = CALLS.iter().find(|(known, _)| *known == name).map_or("", |(_, form)| form);
+    let planner = SqlToRel::new(names);
+    let schema = DFSchema::empty();
+    let mut exprs = Vec::new();
+    for arg in args {
+        let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg else {
+            return Err(Error::invalid(format!("arguments of `{name}` have no names: `{form}`")));
+        };
+        exprs.push(planner.sql_to_expr(expr, &schema, &mut PlannerContext::new()).map_err(of_planner)?);
+    }
+    let context = SimplifyContext::builder().with_current_time().build();
+    let simplifier = ExprSimplifier::new(context);
+    let mut values = Vec::new();
+    for expr in &exprs {
+        let coerced = simplifier.coerce(expr.clone(), &schema).map_err(of_planner)?;
+        match simplifier.simplify(coerced).map_err(of_planner)? {
+            datafusion::logical_expr::Expr::Literal(value, _) => values.push(value),
+            other => return Err(Error::invalid(format!("argument `{other}` of `{name}` is no constant"))),
+        }
+    }
+    let call = call(&name, &values).ok_or_else(|| Error::invalid(format!("`{name}` is called as `{form}`")))?;
+    Ok(Found { name, args: exprs, call })
+}
+
+fn call(name: &str, values: &[ScalarValue]) -> Option<Call> {
+    Some(match (name, values) {
+        ("promql_instant", [expr, time]) => Call::PromqlInstant { expr: text(expr)?, time_ms: millis(time)? },
+        ("promql_range", [expr, start, end, step]) => Call::PromqlRange {
+            expr: text(expr)?,
+            start_ms: millis(start)?,
+            end_ms: millis(end)?,
+            step_ms: step_ms(step)?,
+        },
+        ("logsql", [query]) => Call::Logsql { query: text(query)? },
+        _ => return None,
+    })
+}
+
+fn text(value: &ScalarValue) -> Option<String> {
+    match value {
+        ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text) => text.clone(),
+        _ => None,
+    }
+}
+
+/// A time: a timestamp, a text of RFC 3339, or Unix seconds.
+fn millis(value: &ScalarValue) -> Option<i64> {
+    match value {
+        ScalarValue::TimestampNanosecond(n, _) => n.map(|n| n.div_euclid(1_000_000)),
+        ScalarValue::TimestampMicrosecond(n, _) => n.map(|n| n.div_euclid(1_000)),
+        ScalarValue::TimestampMillisecond(n, _) => *n,
+        ScalarValue::TimestampSecond(n, _) => n.and_then(|n| n.checked_mul(1_000)),
+        ScalarValue::Int64(n) => n.and_then(|n| n.checked_mul(1_000)),
+        ScalarValue::Float64(Some(n)) if n.is_finite() => Some((n * 1_000.0).round() as i64),
+        other => {
+            let utc =
+                arrow::datatypes::DataType::Timestamp(arrow::datatypes::TimeUnit::Millisecond, Some("UTC".into()));
+            match ScalarValue::from(text(other)?).cast_to(&utc).ok()? {
+                ScalarValue::TimestampMillisecond(n, _) => n,
+                _ => None,
+            }
+        }
+    }
+}
+
+/// A step: an interval without months, or seconds.
+fn step_ms(value: &ScalarValue) -> Option<i64> {
+    let ms = match value {
+        ScalarValue::IntervalMonthDayNano(Some(i)) if i.months == 0 => {
+            i64::from(i.days).checked_mul(86_400_000)?.checked_add(i.nanoseconds / 1_000_000)?
+        }
+        ScalarValue::IntervalDayTime(Some(i)) => i64::from(i.days) * 86_400_000 + i64::from(i.milliseconds),
+        ScalarValue::Int64(Some(n)) => n.checked_mul(1_000)?,
+        ScalarValue::Float64(Some(n)) if n.is_finite() => (n * 1_000.0).round() as i64,
+        _ => return None,
+    };
+    (ms > 0).then_some(ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments() {
+        let at = ScalarValue::from("2025-03-10T00:00:00Z");
+        let step = ScalarValue::Int64(Some(60));
+        let found = call("promql_range", &["up".into(), at.clone(), ScalarValue::Int64(Some(5)), step.clone()]);
+        let expected =
+            Call::PromqlRange { expr: "up".into(), start_ms: 1_741_564_800_000, end_ms: 5_000, step_ms: 60_000 };
+        assert_eq!(found, Some(expected));
+        assert_eq!(call("promql_range", &["up".into(), at.clone(), at.clone(), ScalarValue::Int64(Some(0))]), None);
+        assert_eq!(call("promql_instant", &[step, at]), None);
+        assert_eq!(call("logsql", &["*".into()]), Some(Call::Logsql { query: "*".into() }));
+        assert_eq!(call("logsql", &[]), None);
+    }
+}

@@ -1,0 +1,373 @@
+//! From a statement to rows.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::MemTable;
+use datafusion::error::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::{Query, Statement as SqlStatement};
+use futures::StreamExt as _;
+use quiver_query::tables::{DomainAccess, TableEntry, TableRequest, TableSnapshot, Tables};
+use quiver_query::{Names, QueryContext, QueryEngine};
+use quiver_types::{Error, ErrorKind, Result};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tracing::Instrument as _;
+
+use crate::calls::{self, Languages};
+use crate::catalog::{Catalog, INFORMATION_SCHEMA};
+use crate::error::{of_planner, of_run};
+use crate::parse::{Param, Params, Parsed, parse};
+use crate::scope::{Wanted, expand_wildcards, wanted};
+
+/// Batches that wait for their reader.
+const WAITING_MAX: usize = 2;
+/// Memory that each byte of a statement takes when it is read and planned, at most about.
+const TEXT_FACTOR: usize = 64;
+
+/// What is asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// The statement.
+    pub text: String,
+    /// Values of its parameters.
+    pub params: Params,
+    /// Rows at most.
+    pub limit: Option<usize>,
+    /// Zone in which times of the answer are shown; none: UTC.
+    pub time_zone: Option<String>,
+    /// Give the plan instead of rows.
+    pub explain: Option<Explain>,
+}
+
+/// How a plan is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Explain {
+    /// As it would run.
+    Plan,
+    /// As it ran.
+    Analyze,
+}
+
+/// What a statement gives.
+#[derive(Debug)]
+pub enum Answer {
+    /// Its plans.
+    Plan(Value),
+    /// Its rows.
+    Rows(Rows),
+}
+
+/// Rows as they are found. Dropping it ends the query.
+#[derive(Debug)]
+pub struct Rows {
+    schema: SchemaRef,
+    batches: mpsc::Receiver<Result<Piece>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Rows {
+    /// Names and types of the columns.
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// The next rows; none at the end.
+    ///
+    /// # Errors
+    /// Those of running.
+    pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        match self.batches.recv().await {
+            None | Some(Ok(Piece::Begin(_) | Piece::Plan(_))) => Ok(None),
+            Some(Ok(Piece::Batch(batch))) => Ok(Some(batch)),
+            Some(Err(error)) => Err(error),
+        }
+    }
+}
+
+impl Drop for Rows {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// What comes out of a run.
+#[derive(Debug)]
+enum Piece {
+    Begin(SchemaRef),
+    Batch(RecordBatch),
+    Plan(Value),
+}
+
+/// The language.
+#[derive(Debug, Clone)]
+pub struct SqlEngine {
+    engine: Arc<QueryEngine>,
+    tables: Arc<dyn Tables>,
+    languages: Arc<dyn Languages>,
+}
+
+/// A statement that was read, with the rows of its table functions.
+struct Ready {
+    query: Query,
+    explain: Option<Explain>,
+    calls: Vec<(calls::Found, Vec<RecordBatch>)>,
+}
+
+impl SqlEngine {
+    /// Binds the language.
+    pub fn new(engine: Arc<QueryEngine>, tables: Arc<dyn Tables>, languages: Arc<dyn Languages>) -> Self {
+        Self { engine, tables, languages }
+    }
+
+    /// Lists the tables that a caller may name.
+    pub fn tables(&self, access: &DomainAccess) -> Vec<TableEntry> {
+        self.tables.snapshot().list(access)
+    }
+
+    /// Runs a statement. Rows come as they are found; this gives its answer with the first of them at hand.
+    ///
+    /// # Errors
+    /// Invalid: the statement cannot be read or planned, or writes. Those of running.
+    pub async fn query(&self, request: Request, access: &DomainAccess, ctx: &QueryContext) -> Result<Answer> {
+        let zone = request.time_zone.as_deref().map(zone_of).transpose()?;
+        let memory = self.engine.collected("statement", ctx);
+        memory.add(TEXT_FACTOR * request.text.len())?;
+        ctx.keep(memory);
+        let limit = request.limit;
+        let snapshot = self.tables.snapshot();
+        let ready = self.ready(request, &snapshot, access, ctx).await?;
+        let (send, mut batches) = mpsc::channel(WAITING_MAX);
+        let (own, access, ctx) = (self.clone(), access.clone(), ctx.clone());
+        let run = async move {
+            let out = send.clone();
+            let (engine, inner) = (Arc::clone(&own.engine), ctx.clone());
+            let work = async move { own.run(ready, limit, zone, &*snapshot, &access, &inner, out).await };
+            if let Err(error) = engine.run(&ctx, work).await {
+                let _ = send.send(Err(error)).await;
+            }
+        };
+        let task = tokio::spawn(run.in_current_span());
+        match batches.recv().await {
+            Some(Ok(Piece::Begin(schema))) => Ok(Answer::Rows(Rows { schema, batches, task })),
+            Some(Ok(Piece::Plan(plan))) => Ok(Answer::Plan(plan)),
+            Some(Err(error)) => Err(error),
+            Some(Ok(Piece::Batch(_))) | None => Err(Error::internal("a statement ended without an answer")),
+        }
+    }
+
+    /// Reads a statement and evaluates its table functions: these run as queries of their own, before the statement takes
+    /// a place among those that run.
+    async fn ready(
+        &self,
+        request: Request,
+        snapshot: &Arc<dyn TableSnapshot>,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+    ) -> Result<Ready> {
+        let (engine, snapshot, seen) = (Arc::clone(&self.engine), Arc::clone(snapshot), access.clone());
+        let reading = ctx.again();
+        // On the threads of the engine, whose stacks are made for what nests.
+        let work = async move {
+            let read = parse(&request.text, &request.params)?;
+            let explain = match read.explain {
+                Some(true) => Some(Explain::Analyze),
+                Some(false) => Some(request.explain.unwrap_or(Explain::Plan)),
+                None => request.explain,
+            };
+            let query = match read.statement {
+                Parsed::Query(query) => *query,
+                Parsed::ShowTables => own(SHOW_TABLES, Vec::new())?,
+                Parsed::Describe(parts) => described(&parts, &Catalog(snapshot.list(&seen)))?,
+            };
+            let found = calls::find(&query, &Names::new(engine.relational()))?;
+            Ok((query, explain, found))
+        };
+        let (query, explain, found) = self.engine.run(&reading, work).await?;
+        let mut calls = Vec::new();
+        for found in found {
+            let rows = self.languages.call(&found.call, access, ctx).await?;
+            let memory = self.engine.collected("rows of a table function", ctx);
+            memory.add(rows.iter().map(RecordBatch::get_array_memory_size).sum())?;
+            ctx.keep(memory);
+            calls.push((found, rows));
+        }
+        Ok(Ready { query, explain, calls })
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "what a statement brings along")]
+    async fn run(
+        &self,
+        ready: Ready,
+        limit: Option<usize>,
+        zone: Option<Arc<str>>,
+        snapshot: &dyn TableSnapshot,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+        out: mpsc::Sender<Result<Piece>>,
+    ) -> Result<()> {
+        let gone = |_| Error::new(ErrorKind::Cancelled, "the reader went away");
+        let explain = ready.explain;
+        let plan = self.plan(ready, limit, snapshot, access, ctx).await?;
+        if let Some(explain) = explain {
+            let shown = self.engine.explain_relational(&plan, ctx, explain == Explain::Analyze).await?;
+            return out.send(Ok(Piece::Plan(shown))).await.map_err(gone);
+        }
+        ctx.check("query planning")?;
+        let mut rows: SendableRecordBatchStream = self.engine.execute_relational(&plan, ctx).await?;
+        let schema = in_zone(&rows.schema(), zone.as_ref());
+        // What fails before the first row is an answer of its own.
+        let mut next = next_of(&mut rows).await?;
+        out.send(Ok(Piece::Begin(Arc::clone(&schema)))).await.map_err(gone)?;
+        while let Some(batch) = next {
+            ctx.check("query execution")?;
+            out.send(Ok(Piece::Batch(shown(batch, &schema)?))).await.map_err(gone)?;
+            next = next_of(&mut rows).await?;
+        }
+        Ok(())
+    }
+
+    async fn plan(
+        &self,
+        ready: Ready,
+        limit: Option<usize>,
+        snapshot: &dyn TableSnapshot,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+    ) -> Result<LogicalPlan> {
+        let Ready { mut query, calls, .. } = ready;
+        let catalog = Catalog(snapshot.list(access));
+        let fixed = |named: &_| catalog.fixed(named);
+        let mut wanted: Wanted = wanted(&query, &fixed);
+        let mut names = Names::new(self.engine.relational());
+        for (found, rows) in calls {
+            let schema = rows.first().map(RecordBatch::schema);
+            let schema = schema.ok_or_else(|| Error::internal("a table function gave nothing"))?;
+            let table = MemTable::try_new(schema, vec![rows]).map_err(quiver_query::from_datafusion)?;
+            names.add_call(&found.name, &found.args, Arc::new(table));
+        }
+        for ((schema, name), columns) in &mut wanted {
+            if schema.as_deref() == Some(INFORMATION_SCHEMA) {
+                columns.clear();
+                if let Some(table) = catalog.about(name)? {
+                    names.add(Some(INFORMATION_SCHEMA), name, table);
+                }
+                continue;
+            }
+            let Some(entry) = catalog.find(&(schema.clone(), name.clone())) else { continue };
+            let asked: Vec<String> = columns.iter().cloned().collect();
+            let request = TableRequest { schema: Some(entry.schema), name, columns: &asked, access };
+            if let Some(table) = snapshot.table(&request, ctx).await? {
+                let given = table.schema();
+                columns.retain(|column| given.column_with_name(column).is_some());
+                names.add(schema.as_deref(), name, table);
+            }
+        }
+        expand_wildcards(&mut query, &wanted, &fixed);
+        let statement = DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(query))));
+        let plan = names.plan_statement(statement).map_err(|error| named_error(error, &catalog))?;
+        match limit {
+            None => Ok(plan),
+            Some(limit) => LogicalPlanBuilder::from(plan)
+                .limit(0, Some(limit))
+                .and_then(LogicalPlanBuilder::build)
+                .map_err(quiver_query::from_datafusion),
+        }
+    }
+}
+
+/// An error of planning; of a table that is not there, with the one that may have been meant.
+fn named_error(error: DataFusionError, catalog: &Catalog) -> Error {
+    if let DataFusionError::Plan(text) = error.find_root()
+        && let Some((name, _)) = text.strip_prefix("table `").and_then(|rest| rest.split_once("` not found"))
+    {
+        return catalog.unknown(name);
+    }
+    of_planner(error)
+}
+
+async fn next_of(rows: &mut SendableRecordBatchStream) -> Result<Option<RecordBatch>> {
+    loop {
+        match rows.next().await.transpose().map_err(of_run)? {
+            Some(batch) if batch.num_rows() == 0 => {}
+            other => return Ok(other),
+        }
+    }
+}
+
+const SHOW_TABLES: &str = "SELECT table_schema, table_name FROM information_schema.tables \
+    WHERE table_schema <> 'information_schema' ORDER BY table_schema, table_name";
+const DESCRIBE: &str = "SELECT column_name, data_type, is_nullable FROM information_schema.columns \
+    WHERE table_schema = $1 AND table_name = $2 ORDER BY ordinal_position";
+
+/// A statement of ours in place of the caller's.
+fn own(text: &str, params: Vec<Param>) -> Result<Query> {
+    match parse(text, &Params::positional(params))?.statement {
+        Parsed::Query(query) => Ok(*query),
+        other => Err(Error::internal(format!("no query: {other:?}"))),
+    }
+}
+
+fn described(parts: &[String], catalog: &Catalog) -> Result<Query> {
+    let named = match parts {
+        [name] => (None, name.clone()),
+        [.., schema, name] => (Some(schema.clone()), name.clone()),
+        [] => return Err(Error::invalid("there is no table without a name")),
+    };
+    let entry = catalog.find(&named).ok_or_else(|| catalog.unknown(&named.1))?;
+    own(DESCRIBE, vec![Param::Text(entry.schema.to_owned()), Param::Text(entry.name.clone())])
+}
+
+/// Reads the name of a zone.
+fn zone_of(name: &str) -> Result<Arc<str>> {
+    let known = name.parse::<arrow::array::timezone::Tz>().is_ok();
+    known.then(|| Arc::from(name)).ok_or_else(|| Error::invalid(format!("`time_zone`: there is no time zone `{name}`")))
+}
+
+fn in_zone(schema: &SchemaRef, zone: Option<&Arc<str>>) -> SchemaRef {
+    let Some(zone) = zone else { return Arc::clone(schema) };
+    let field = |field: &Arc<Field>| match field.data_type() {
+        DataType::Timestamp(unit, Some(_)) => {
+            let data_type = DataType::Timestamp(*unit, Some(Arc::clone(zone)));
+            Arc::new(field.as_ref().clone().with_data_type(data_type))
+        }
+        _ => Arc::clone(field),
+    };
+    Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>()))
+}
+
+/// Gives a batch the types of the answer: the same moments in another zone.
+fn shown(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    if batch.schema_ref().fields() == schema.fields() {
+        return Ok(batch);
+    }
+    let failed = |e| Error::internal("cannot show rows in a time zone").with_source(e);
+    let column = |(column, field): (&ArrayRef, &Arc<Field>)| match field.data_type() {
+        DataType::Timestamp(..) => cast(column, field.data_type()),
+        _ => Ok(Arc::clone(column)),
+    };
+    let columns = batch.columns().iter().zip(schema.fields()).map(column).collect::<Result<Vec<_>, _>>();
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns.map_err(failed)?, &options).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones() {
+        assert!(zone_of("Europe/Berlin").is_ok() && zone_of("+02:00").is_ok());
+        assert!(zone_of("Nowhere/None").unwrap_err().message.contains("`Nowhere/None`"));
+        let utc = DataType::Timestamp(arrow::datatypes::TimeUnit::Nanosecond, Some("UTC".into()));
+        let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("t", utc, true)]));
+        let other = in_zone(&schema, Some(&Arc::from("+02:00")));
+        assert_ne!(other, schema);
+        assert_eq!(in_zone(&schema, None), schema);
+    }
+}

@@ -1,0 +1,133 @@
+//! What DataFusion says of a statement, as errors of ours: line and column, and what may have been meant.
+
+use datafusion::common::SchemaError;
+use datafusion::error::DataFusionError;
+use quiver_query::from_datafusion;
+use quiver_types::{Error, ErrorKind};
+
+/// An error of the parser: its text has the place.
+pub(crate) fn of_parser(error: &DataFusionError) -> Error {
+    let text = match error.find_root() {
+        DataFusionError::SQL(inner, _) => {
+            let text = inner.to_string();
+            text.strip_prefix("sql parser error: ").unwrap_or(&text).to_owned()
+        }
+        other => other.strip_backtrace(),
+    };
+    if text.contains("recursion limit") {
+        return Error::new(ErrorKind::LimitExceeded, "the statement nests too deeply");
+    }
+    Error::invalid(format!("cannot read the statement: {}", placed(&text)))
+}
+
+/// ` at Line: 1, Column: 5` as `at line 1, column 5`.
+fn placed(text: &str) -> String {
+    text.replace(" at Line: ", " at line ").replace(", Column: ", ", column ")
+}
+
+/// An error of planning: the caller's, unless it is known to be of another kind.
+pub(crate) fn of_planner(error: DataFusionError) -> Error {
+    let place = error
+        .diagnostic()
+        .and_then(|d| d.span)
+        .map_or_else(String::new, |span| format!(" at line {}, column {}", span.start.line, span.start.column));
+    let suggestion = suggestion(error.find_root());
+    let root = match error.find_root() {
+        DataFusionError::External(_) | DataFusionError::ResourcesExhausted(_) | DataFusionError::Shared(_) => {
+            return from_datafusion(error);
+        }
+        DataFusionError::Internal(_) => return from_datafusion(error),
+        DataFusionError::Plan(text) | DataFusionError::NotImplemented(text) | DataFusionError::Execution(text) => {
+            text.clone()
+        }
+        DataFusionError::SchemaError(inner, _) => match &**inner {
+            SchemaError::FieldNotFound { field, .. } => format!("there is no column `{}`", field.flat_name()),
+            other => other.to_string(),
+        },
+        other => other.strip_backtrace(),
+    };
+    let root = root.split("\n\nbacktrace").next().unwrap_or_default().trim_end_matches('.').to_owned();
+    Error::invalid(format!("{root}{place}{suggestion}")).with_source(error)
+}
+
+/// An error of running: what the data made of a function or a cast is the caller's.
+pub(crate) fn of_run(error: DataFusionError) -> Error {
+    let root = match error.find_root() {
+        DataFusionError::ArrowError(inner, _) => Some(inner.to_string()),
+        DataFusionError::Execution(text) => Some(text.clone()),
+        DataFusionError::NotImplemented(text) => Some(text.clone()),
+        _ => None,
+    };
+    let known = from_datafusion_kind(&error);
+    match root {
+        Some(text) if known => Error::new(ErrorKind::Execution, text).with_source(error),
+        _ => from_datafusion(error),
+    }
+}
+
+/// Whether an error is DataFusion's own, and not one of ours that travelled through it.
+fn from_datafusion_kind(error: &DataFusionError) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(e) = cause {
+        if e.downcast_ref::<Error>().is_some() {
+            return false;
+        }
+        cause = e.source();
+    }
+    true
+}
+
+fn suggestion(root: &DataFusionError) -> String {
+    let DataFusionError::SchemaError(inner, _) = root else { return String::new() };
+    let SchemaError::FieldNotFound { field, valid_fields } = &**inner else { return String::new() };
+    let names = valid_fields.iter().map(|column| column.name.as_str());
+    nearest(&field.name, names).map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
+}
+
+/// The name that is written most alike, if it is alike at all.
+pub(crate) fn nearest<'n>(wanted: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let within = wanted.chars().count() / 3 + 1;
+    names.map(|name| (distance(wanted, name), name)).filter(|(d, _)| *d <= within).min().map(|(_, name)| name)
+}
+
+/// How many letters have to be changed, added or left out.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut before = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let changed = before + usize::from(x != *y);
+            before = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(before + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_alike() {
+        let names = ["service_name", "severity_text", "stream"];
+        assert_eq!(nearest("servicename", names.into_iter()), Some("service_name"));
+        assert_eq!(nearest("x", names.into_iter()), None);
+        assert_eq!((distance("", "abc"), distance("abc", "abd"), distance("ab", "ba")), (3, 1, 2));
+    }
+
+    #[test]
+    fn places_are_written_our_way() {
+        assert_eq!(placed("Expected: x, found: y at Line: 2, Column: 7"), "Expected: x, found: y at line 2, column 7");
+    }
+
+    #[test]
+    fn faults_of_the_data_are_the_callers() {
+        let divide = DataFusionError::ArrowError(Box::new(arrow::error::ArrowError::DivideByZero), None);
+        assert_eq!(of_run(divide).kind, ErrorKind::Execution);
+        let own = DataFusionError::External(Box::new(Error::new(ErrorKind::Timeout, "late")));
+        assert_eq!(of_run(own).kind, ErrorKind::Timeout);
+    }
+}

@@ -1,0 +1,337 @@
+//! From text to one statement that only reads, with its parameters in place.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
+use datafusion::sql::sqlparser::ast::{
+    Query, SetExpr, Statement as SqlStatement, Value, ValueWithSpan, Visit, VisitMut, Visitor, VisitorMut,
+};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use quiver_types::{Error, ErrorKind, Result};
+
+use crate::error::of_parser;
+
+/// Longest text of a statement, in bytes.
+pub const TEXT_BYTES_MAX: usize = 256 << 10;
+/// Most operators of a statement: a chain of them nests as deeply as it is long, and whoever plans it calls himself.
+const OPERATORS_MAX: usize = 1_000;
+/// Most tables that a statement names.
+const TABLES_MAX: usize = 100;
+/// How deeply brackets and subqueries nest.
+const DEPTH_MAX: usize = 50;
+
+/// The value of a parameter.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Param {
+    /// NULL.
+    Null,
+    /// A boolean.
+    Bool(bool),
+    /// A number as it is written.
+    Number(String),
+    /// A text.
+    Text(String),
+}
+
+/// Values of `$1`, `$2`, … and of `$name`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Params {
+    positional: Vec<Param>,
+    named: HashMap<String, Param>,
+}
+
+impl Params {
+    /// Values by place.
+    pub fn positional(values: Vec<Param>) -> Self {
+        Self { positional: values, named: HashMap::new() }
+    }
+
+    /// Reads a JSON list or object.
+    ///
+    /// # Errors
+    /// Invalid: it is neither, or a value is a list or an object.
+    pub fn of_json(json: &serde_json::Value) -> Result<Self> {
+        use serde_json::Value as Json;
+        let value = |json: &Json| match json {
+            Json::Null => Ok(Param::Null),
+            Json::Bool(b) => Ok(Param::Bool(*b)),
+            Json::Number(n) => Ok(Param::Number(n.to_string())),
+            Json::String(text) => Ok(Param::Text(text.clone())),
+            other => Err(Error::invalid(format!("a parameter is a number, a text, a boolean or null, not `{other}`"))),
+        };
+        match json {
+            Json::Array(values) => Ok(Self::positional(values.iter().map(value).collect::<Result<_>>()?)),
+            Json::Object(values) => {
+                let named = values.iter().map(|(name, json)| Ok((name.clone(), value(json)?)));
+                Ok(Self { positional: Vec::new(), named: named.collect::<Result<_>>()? })
+            }
+            _ => Err(Error::invalid("`params` is a JSON list of values or an object of names and values")),
+        }
+    }
+
+    fn get(&self, placeholder: &str) -> Result<&Param> {
+        let name = placeholder.strip_prefix(['$', ':']).unwrap_or(placeholder);
+        let found = match name.parse::<usize>() {
+            Ok(n) => n.checked_sub(1).and_then(|at| self.positional.get(at)),
+            Err(_) => self.named.get(name),
+        };
+        found.ok_or_else(|| Error::invalid(format!("there is no value for parameter `{placeholder}`")))
+    }
+}
+
+/// A statement that reads.
+#[derive(Debug, Clone)]
+pub(crate) enum Parsed {
+    /// A query, to be planned.
+    Query(Box<Query>),
+    /// `SHOW TABLES`.
+    ShowTables,
+    /// `DESCRIBE table`, `SHOW COLUMNS FROM table`.
+    Describe(Vec<String>),
+}
+
+/// A statement and whether it is to be explained.
+#[derive(Debug, Clone)]
+pub(crate) struct Read {
+    pub(crate) statement: Parsed,
+    /// `EXPLAIN`: without and with running it.
+    pub(crate) explain: Option<bool>,
+}
+
+/// Reads a statement.
+///
+/// # Errors
+/// Invalid: it cannot be read (with line and column), writes, is none or several, lacks a parameter. LimitExceeded: it
+/// is too long or too deep.
+pub(crate) fn parse(text: &str, params: &Params) -> Result<Read> {
+    bounded(text)?;
+    let dialect = PostgreSqlDialect {};
+    let parser = DFParserBuilder::new(text).with_dialect(&dialect).with_recursion_limit(DEPTH_MAX).build();
+    let statements = parser.and_then(|mut parser| parser.parse_statements()).map_err(|e| of_parser(&e))?;
+    let mut statements = statements.into_iter();
+    let statement = statements.next().ok_or_else(|| Error::invalid("there is no statement"))?;
+    if statements.next().is_some() {
+        return Err(Error::invalid("one statement at a time: there is more behind `;`"));
+    }
+    let (statement, explain) = match statement {
+        DfStatement::Explain(explained) => (*explained.statement, Some(explained.options.analyze)),
+        other => (other, None),
+    };
+    let mut statement = reading(statement)?;
+    if let Parsed::Query(query) = &mut statement {
+        only_reads(query)?;
+        put_params(query, params)?;
+    }
+    Ok(Read { statement, explain })
+}
+
+/// Refuses what would nest too deeply before anything is built of it.
+fn bounded(text: &str) -> Result<()> {
+    let refused = |text: String| Err(Error::new(ErrorKind::LimitExceeded, text));
+    if text.len() > TEXT_BYTES_MAX {
+        return refused(format!(
+            "a statement of {} bytes is too long, at most {TEXT_BYTES_MAX} are allowed",
+            text.len()
+        ));
+    }
+    let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize();
+    let tokens = tokens.map_err(|e| Error::invalid(format!("cannot read the statement: {e}")))?;
+    let joins = |token: &Token| match token {
+        Token::Word(word) => matches!(
+            word.keyword,
+            Keyword::AND | Keyword::OR | Keyword::UNION | Keyword::INTERSECT | Keyword::EXCEPT | Keyword::NOT
+        ),
+        Token::Whitespace(_) | Token::Comma | Token::Period | Token::LParen | Token::RParen => false,
+        Token::Number(..) | Token::SingleQuotedString(_) | Token::Placeholder(_) | Token::SemiColon => false,
+        _ => true,
+    };
+    let operators = tokens.iter().filter(|token| joins(token)).count();
+    if operators > OPERATORS_MAX {
+        return refused(format!(
+            "a statement with {operators} operators is too deep, at most {OPERATORS_MAX} are allowed; `IN (…)` takes long lists"
+        ));
+    }
+    let selects = |token: &&Token| matches!(token, Token::Word(word) if word.keyword == Keyword::SELECT);
+    if tokens.iter().filter(selects).count() > TABLES_MAX {
+        return refused(format!("a statement has at most {TABLES_MAX} selects"));
+    }
+    Ok(())
+}
+
+fn not_reading(what: &str) -> Error {
+    Error::invalid(format!(
+        "`{what}` is not allowed: statements only read; write `SELECT`, `WITH`, `VALUES`, `EXPLAIN`, `SHOW TABLES` or `DESCRIBE`"
+    ))
+}
+
+/// The first two words of a statement, as its name.
+fn name_of(text: &str) -> String {
+    text.split_whitespace().take(2).collect::<Vec<_>>().join(" ").to_uppercase()
+}
+
+fn reading(statement: DfStatement) -> Result<Parsed> {
+    let statement = match statement {
+        DfStatement::Statement(statement) => *statement,
+        other => return Err(not_reading(&name_of(&other.to_string()))),
+    };
+    match statement {
+        SqlStatement::Query(query) => Ok(Parsed::Query(query)),
+        SqlStatement::ShowTables { .. } => Ok(Parsed::ShowTables),
+        SqlStatement::ExplainTable { table_name, .. } => Ok(Parsed::Describe(parts(&table_name))),
+        SqlStatement::ShowColumns { show_options, .. } => {
+            let name = show_options.show_in.and_then(|show| show.parent_name).map(|name| parts(&name));
+            name.map(Parsed::Describe).ok_or_else(|| Error::invalid("`SHOW COLUMNS` needs `FROM` and a table"))
+        }
+        other => Err(not_reading(&name_of(&other.to_string()))),
+    }
+}
+
+/// The parts of a name, unquoted ones in lower case.
+pub(crate) fn parts(name: &datafusion::sql::sqlparser::ast::ObjectName) -> Vec<String> {
+    name.0.iter().filter_map(|part| part.as_ident()).map(normal).collect()
+}
+
+/// A name as tables and columns have it.
+pub(crate) fn normal(ident: &datafusion::sql::sqlparser::ast::Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
+}
+
+/// Looks for parts of a query that write.
+struct Writes(usize);
+
+impl Visitor for Writes {
+    type Break = Box<Error>;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Self::Break> {
+        if !query.locks.is_empty() {
+            return ControlFlow::Break(Box::new(not_reading("FOR UPDATE")));
+        }
+        match &*query.body {
+            SetExpr::Insert(_) => ControlFlow::Break(Box::new(not_reading("INSERT"))),
+            SetExpr::Update(_) => ControlFlow::Break(Box::new(not_reading("UPDATE"))),
+            SetExpr::Delete(_) => ControlFlow::Break(Box::new(not_reading("DELETE"))),
+            SetExpr::Merge(_) => ControlFlow::Break(Box::new(not_reading("MERGE"))),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_select(&mut self, select: &datafusion::sql::sqlparser::ast::Select) -> ControlFlow<Self::Break> {
+        match &select.into {
+            Some(_) => ControlFlow::Break(Box::new(not_reading("SELECT INTO"))),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_relation(&mut self, _: &datafusion::sql::sqlparser::ast::ObjectName) -> ControlFlow<Self::Break> {
+        self.0 += 1;
+        if self.0 <= TABLES_MAX {
+            return ControlFlow::Continue(());
+        }
+        let text = format!("a statement names at most {TABLES_MAX} tables");
+        ControlFlow::Break(Box::new(Error::new(ErrorKind::LimitExceeded, text)))
+    }
+}
+
+fn only_reads(query: &Query) -> Result<()> {
+    match query.visit(&mut Writes(0)) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(*error),
+    }
+}
+
+/// Puts values in place of `$1` and `$name`.
+struct Filler<'p>(&'p Params);
+
+impl VisitorMut for Filler<'_> {
+    type Break = Box<Error>;
+
+    fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<Self::Break> {
+        let Value::Placeholder(name) = &value.value else { return ControlFlow::Continue(()) };
+        match self.0.get(name) {
+            Err(error) => ControlFlow::Break(Box::new(error)),
+            Ok(param) => {
+                value.value = match param {
+                    Param::Null => Value::Null,
+                    Param::Bool(b) => Value::Boolean(*b),
+                    Param::Number(number) => Value::Number(number.clone(), false),
+                    Param::Text(text) => Value::SingleQuotedString(text.clone()),
+                };
+                ControlFlow::Continue(())
+            }
+        }
+    }
+}
+
+fn put_params(query: &mut Query, params: &Params) -> Result<()> {
+    match query.visit(&mut Filler(params)) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(*error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> Error {
+        parse(text, &Params::default()).expect_err(text)
+    }
+
+    #[test]
+    fn only_reading_is_allowed() {
+        for (text, named) in [
+            ("insert into logs values (1)", "INSERT INTO"),
+            ("drop table logs", "DROP TABLE"),
+            ("create table x as select 1", "CREATE TABLE"),
+            ("copy logs to 'x'", "COPY LOGS"),
+            ("select 1 into x", "SELECT INTO"),
+            ("select 1 from logs for update", "FOR UPDATE"),
+            ("set x = 1", "SET X"),
+            ("explain delete from logs", "DELETE FROM"),
+        ] {
+            let error = error(text);
+            assert_eq!(error.kind, ErrorKind::Invalid, "{text}: {error}");
+            assert!(error.message.contains(&format!("`{named}`")), "{text}: {error}");
+        }
+        for text in ["select 1", "with a as (select 1) select * from a", "values (1)", "show tables", "describe logs"] {
+            parse(text, &Params::default()).unwrap_or_else(|e| panic!("{text}: {e}"));
+        }
+        assert_eq!(parse("explain analyze select 1", &Params::default()).unwrap().explain, Some(true));
+    }
+
+    #[test]
+    fn errors_have_places() {
+        let error = error("select 1,\n  from where");
+        assert!(error.message.contains("line 2"), "{error}");
+        assert!(self::error("").message.contains("no statement"));
+        assert!(self::error("select 1; select 2").message.contains("one statement"));
+    }
+
+    #[test]
+    fn parameters_are_values() {
+        let params = Params::of_json(&serde_json::json!(["a' or 1=1 --", 5, null, true])).unwrap();
+        let read = parse("select $1, $2, $3, $4", &params).unwrap();
+        let Parsed::Query(query) = read.statement else { panic!("no query") };
+        assert_eq!(query.to_string(), "SELECT 'a'' or 1=1 --', 5, NULL, true");
+        let named = Params::of_json(&serde_json::json!({"service": "cart"})).unwrap();
+        let Parsed::Query(query) = parse("select $service", &named).unwrap().statement else { panic!("no query") };
+        assert_eq!(query.to_string(), "SELECT 'cart'");
+        assert!(parse("select $2", &params.clone()).is_ok());
+        assert!(parse("select $9", &params).unwrap_err().message.contains("`$9`"));
+        assert!(Params::of_json(&serde_json::json!([[1]])).is_err());
+    }
+
+    #[test]
+    fn deep_statements_are_refused() {
+        let check = |text: String| assert!(parse(&text, &Params::default()).is_err(), "{:.60}", text);
+        check(format!("select {}1{}", "(".repeat(10_000), ")".repeat(10_000)));
+        check(format!("select 1{}", " + 1".repeat(50_000)));
+        check(format!("select 1{}", " union all select 1".repeat(5_000)));
+        check(format!("select 1 from {}a", "a, ".repeat(5_000)));
+        check(format!("select {}", "not ".repeat(5_000)));
+        check("x".repeat(TEXT_BYTES_MAX + 1));
+    }
+}

@@ -1,0 +1,358 @@
+//! Which columns a statement speaks of, and of which table: fields, attributes and labels are columns once they are named.
+//!
+//! A name with a table's alias before it is that table's. One without is looked for among what stands in the same `FROM`:
+//! a fixed column of one of the tables or an output of a subquery is that; any other may be a column of the data.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor,
+    TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
+};
+
+use crate::parse::{normal, parts};
+
+/// A table as a statement names it: schema, where one is written, and name.
+pub(crate) type Named = (Option<String>, String);
+
+/// The tables that a statement names, each with the columns it speaks of that are not fixed ones.
+pub(crate) type Wanted = BTreeMap<Named, BTreeSet<String>>;
+
+/// Fixed columns by name of a table; none: there is no such table.
+pub(crate) type Fixed<'f> = &'f dyn Fn(&Named) -> Option<Vec<String>>;
+
+/// Something in a `FROM`.
+struct Relation {
+    /// The name by which columns speak of it.
+    alias: Option<String>,
+    /// The table, if it is one of the catalog.
+    table: Option<Named>,
+    /// Its columns as far as they are known; none: of a subquery with `*`.
+    columns: Option<Vec<String>>,
+}
+
+/// Finds what a query speaks of.
+pub(crate) fn wanted(query: &Query, fixed: Fixed<'_>) -> Wanted {
+    let mut finder = Finder { fixed, ctes: Vec::new(), wanted: Wanted::new() };
+    let _ = query.visit(&mut finder);
+    finder.wanted
+}
+
+struct Finder<'f> {
+    fixed: Fixed<'f>,
+    ctes: Vec<String>,
+    wanted: Wanted,
+}
+
+impl Visitor for Finder<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        let ctes = query.with.iter().flat_map(|with| &with.cte_tables);
+        self.ctes.extend(ctes.map(|cte| normal(&cte.alias.name)));
+        // The order of a query looks at the tables of its select.
+        if let (SetExpr::Select(select), Some(order)) = (&*query.body, &query.order_by) {
+            self.of_outputs(select, order);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        let relations = relations(select, self.fixed, &self.ctes);
+        for relation in &relations {
+            if let Some(table) = &relation.table {
+                self.wanted.entry(table.clone()).or_default();
+            }
+        }
+        let mut names = Names::default();
+        let _ = select.projection.visit(&mut names);
+        let _ = select.from.visit(&mut names);
+        let _ = select.selection.visit(&mut names);
+        let _ = select.distinct.visit(&mut names);
+        self.add(&relations, names.found);
+        self.of_outputs(select, &select.group_by);
+        self.of_outputs(select, &select.having);
+        self.of_outputs(select, &select.qualify);
+        self.of_outputs(select, &select.named_window);
+        ControlFlow::Continue(())
+    }
+}
+
+impl Finder<'_> {
+    /// Names where an output of the select may be meant: its alias is no column of the data.
+    fn of_outputs(&mut self, select: &Select, part: &impl Visit) {
+        let mut names = Names::default();
+        let _ = part.visit(&mut names);
+        let aliases: Vec<String> = select.projection.iter().filter_map(alias_of).collect();
+        names.found.retain(|name| name.len() > 1 || !aliases.contains(&name[0]));
+        self.add(&relations(select, self.fixed, &self.ctes), names.found);
+    }
+
+    fn add(&mut self, relations: &[Relation], names: BTreeSet<Vec<String>>) {
+        for name in names {
+            match name.as_slice() {
+                [column] => self.unqualified(relations, column),
+                [.., alias, column] => {
+                    let owner = relations.iter().find(|r| r.alias.as_ref() == Some(alias));
+                    if let Some(table) = owner.and_then(|r| r.table.as_ref()) {
+                        self.want(table, column);
+                    }
+                }
+                [] => {}
+            }
+        }
+    }
+
+    fn unqualified(&mut self, relations: &[Relation], column: &str) {
+        let is_known = |r: &Relation| r.columns.as_ref().is_none_or(|columns| columns.iter().any(|c| c == column));
+        if relations.iter().any(is_known) {
+            return;
+        }
+        let tables: Vec<&Named> = relations.iter().filter_map(|r| r.table.as_ref()).collect();
+        // Names of attributes and labels say of whom they are, where their table is there.
+        let owner = [("attributes.", "spans"), ("resource.", "spans"), ("labels.", "metric_samples")]
+            .into_iter()
+            .find(|(prefix, table)| column.starts_with(prefix) && tables.iter().any(|t| t.1 == *table));
+        for table in tables {
+            if owner.is_none_or(|(_, owner)| owner == table.1) {
+                self.want(table, column);
+            }
+        }
+    }
+
+    fn want(&mut self, table: &Named, column: &str) {
+        if (self.fixed)(table).is_some_and(|fixed| !fixed.iter().any(|c| c == column)) {
+            self.wanted.entry(table.clone()).or_default().insert(column.to_owned());
+        }
+    }
+}
+
+/// The name of an output that is given one.
+fn alias_of(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(normal(alias)),
+        _ => None,
+    }
+}
+
+/// Collects names of columns, not those inside of subqueries.
+#[derive(Default)]
+struct Names {
+    depth: usize,
+    found: BTreeSet<Vec<String>>,
+}
+
+impl Visitor for Names {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        if self.depth == 0 {
+            match expr {
+                Expr::Identifier(ident) => _ = self.found.insert(vec![normal(ident)]),
+                Expr::CompoundIdentifier(idents) => _ = self.found.insert(idents.iter().map(normal).collect()),
+                _ => {}
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn relations(select: &Select, fixed: Fixed<'_>, ctes: &[String]) -> Vec<Relation> {
+    let mut out = Vec::new();
+    for TableWithJoins { relation, joins } in &select.from {
+        std::iter::once(relation).chain(joins.iter().map(|join| &join.relation)).for_each(|factor| {
+            of_factor(factor, fixed, ctes, &mut out);
+        });
+    }
+    out
+}
+
+fn of_factor(factor: &TableFactor, fixed: Fixed<'_>, ctes: &[String], out: &mut Vec<Relation>) {
+    match factor {
+        TableFactor::Table { name, alias, args, .. } => {
+            let named = named(name);
+            let shown = alias.as_ref().map(|alias| normal(&alias.name));
+            let is_cte = named.as_ref().is_some_and(|n| n.0.is_none() && ctes.contains(&n.1));
+            let table = named.clone().filter(|n| args.is_none() && !is_cte && fixed(n).is_some());
+            // What a table function or a common table gives is not known here.
+            let columns = table.as_ref().and_then(fixed);
+            out.push(Relation { alias: shown.or_else(|| named.map(|n| n.1)), table, columns });
+        }
+        TableFactor::Derived { subquery, alias, .. } => {
+            let alias = alias.as_ref().map(|alias| normal(&alias.name));
+            out.push(Relation { alias, table: None, columns: outputs(subquery) });
+        }
+        TableFactor::NestedJoin { table_with_joins, .. } => {
+            of_factor(&table_with_joins.relation, fixed, ctes, out);
+            table_with_joins.joins.iter().for_each(|join| of_factor(&join.relation, fixed, ctes, out));
+        }
+        // Columns of lists and the like have names of their own, or none.
+        other => {
+            let _ = other;
+            out.push(Relation { alias: None, table: None, columns: Some(Vec::new()) });
+        }
+    }
+}
+
+fn named(name: &ObjectName) -> Option<Named> {
+    match parts(name).as_slice() {
+        [table] => Some((None, table.clone())),
+        [.., schema, table] => Some((Some(schema.clone()), table.clone())),
+        [] => None,
+    }
+}
+
+/// Names of the outputs of a query; none where a `*` is among them.
+fn outputs(query: &Query) -> Option<Vec<String>> {
+    let SetExpr::Select(select) = &*query.body else { return None };
+    let name = |item: &SelectItem| match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(Some(normal(alias))),
+        SelectItem::UnnamedExpr(Expr::Identifier(ident)) => Some(Some(normal(ident))),
+        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(idents)) => Some(idents.last().map(normal)),
+        SelectItem::UnnamedExpr(_) => Some(None),
+        _ => None,
+    };
+    let names = select.projection.iter().map(name).collect::<Option<Vec<_>>>()?;
+    Some(names.into_iter().flatten().collect())
+}
+
+/// Writes `*` out where a table has columns beside its fixed ones: it stands for these alone.
+pub(crate) fn expand_wildcards(query: &mut Query, wanted: &Wanted, fixed: Fixed<'_>) {
+    let _ = query.visit(&mut Expander { wanted, fixed, ctes: Vec::new() });
+}
+
+struct Expander<'e> {
+    wanted: &'e Wanted,
+    fixed: Fixed<'e>,
+    ctes: Vec<String>,
+}
+
+impl VisitorMut for Expander<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let ctes = query.with.iter().flat_map(|with| &with.cte_tables);
+        self.ctes.extend(ctes.map(|cte| normal(&cte.alias.name)));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let relations = relations(select, self.fixed, &self.ctes);
+        let has_more = |r: &Relation| {
+            r.table.as_ref().is_some_and(|table| self.wanted.get(table).is_some_and(|columns| !columns.is_empty()))
+        };
+        if !relations.iter().any(has_more) || relations.iter().any(|r| r.alias.is_none()) {
+            return ControlFlow::Continue(());
+        }
+        let items = std::mem::take(&mut select.projection);
+        let all = |r: &Relation| r.alias.as_ref().map_or_else(Vec::new, |alias| self.columns_of(r, alias, has_more(r)));
+        for item in items {
+            match &item {
+                SelectItem::Wildcard(_) => select.projection.extend(relations.iter().flat_map(all)),
+                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                    let alias = parts(name).pop().unwrap_or_default();
+                    match relations.iter().find(|r| r.alias.as_ref() == Some(&alias) && has_more(r)) {
+                        Some(relation) => select.projection.extend(all(relation)),
+                        None => select.projection.push(item),
+                    }
+                }
+                _ => select.projection.push(item),
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Expander<'_> {
+    fn columns_of(&self, relation: &Relation, alias: &str, written_out: bool) -> Vec<SelectItem> {
+        let quoted = |name: &str| Ident::with_quote('"', name);
+        let Some(columns) = relation.table.as_ref().and_then(self.fixed).filter(|_| written_out) else {
+            let kind = SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(vec![quoted(alias)]));
+            return vec![SelectItem::QualifiedWildcard(kind, Default::default())];
+        };
+        let column =
+            |name: &String| SelectItem::UnnamedExpr(Expr::CompoundIdentifier(vec![quoted(alias), quoted(name)]));
+        columns.iter().map(column).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::{Params, Parsed, parse};
+
+    fn fixed(table: &Named) -> Option<Vec<String>> {
+        let of = |names: &[&str]| Some(names.iter().map(|n| (*n).to_owned()).collect());
+        match table.1.as_str() {
+            "logs" => of(&["time", "message", "trace_id", "fields"]),
+            "spans" => of(&["start_time", "duration", "trace_id", "name"]),
+            "metric_samples" => of(&["time", "value", "name"]),
+            _ => None,
+        }
+    }
+
+    fn query(text: &str) -> Query {
+        match parse(text, &Params::default()).unwrap_or_else(|e| panic!("{text}: {e}")).statement {
+            Parsed::Query(query) => *query,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn check(text: &str, expected: &[(&str, &[&str])]) {
+        let found = wanted(&query(text), &fixed);
+        let found: Vec<(&str, Vec<&str>)> =
+            found.iter().map(|(t, c)| (t.1.as_str(), c.iter().map(String::as_str).collect())).collect();
+        let expected: Vec<(&str, Vec<&str>)> = expected.iter().map(|(t, c)| (*t, c.to_vec())).collect();
+        assert_eq!(found, expected, "{text}");
+    }
+
+    #[test]
+    fn names_find_their_tables() {
+        check("select message, level from logs where \"user.id\" = '5'", &[("logs", &["level", "user.id"])]);
+        check("select date_trunc('minute', time) as m, count(*) n from logs group by m order by n", &[("logs", &[])]);
+        check("select upper(level) as level from logs group by level", &[("logs", &["level"])]);
+        check(
+            "select l.level, duration, \"attributes.x\" from logs l join spans s on l.trace_id = s.trace_id",
+            &[("logs", &["level"]), ("spans", &["attributes.x"])],
+        );
+        check(
+            "select x.a from (select level as a from logs) x join spans on true where a > 1 and \"resource.h\" = ''",
+            &[("logs", &["level"]), ("spans", &["resource.h"])],
+        );
+        check("with c as (select host from logs) select host from c", &[("logs", &["host"])]);
+        check(
+            "select message from logs where trace_id in (select trace_id from spans where duration > 5)",
+            &[("logs", &[]), ("spans", &[])],
+        );
+        check("select 1 from quiver.logs order by logs.host", &[("logs", &["host"])]);
+        check("select * from nothing where x = 1", &[]);
+    }
+
+    #[test]
+    fn stars_are_fixed_columns() {
+        let check = |text: &str, expected: &str| {
+            let mut query = query(text);
+            let wanted = wanted(&query, &fixed);
+            expand_wildcards(&mut query, &wanted, &fixed);
+            assert_eq!(query.to_string(), expected);
+        };
+        check("select * from logs", "SELECT * FROM logs");
+        check(
+            "select * from logs where level = 'x'",
+            "SELECT \"logs\".\"time\", \"logs\".\"message\", \"logs\".\"trace_id\", \"logs\".\"fields\" FROM logs \
+             WHERE level = 'x'",
+        );
+        check("select s.*, l.host from logs l, spans s", "SELECT s.*, l.host FROM logs l, spans s");
+    }
+}

@@ -1,0 +1,238 @@
+//! SQL over HTTP, below `/sql-api/v1`: `query` and `tables`.
+//!
+//! Answers are streamed in the form that `format=` or `Accept` asks for. Errors are problem documents. What a caller may
+//! see is applied by the scans of each table, with his rights in that table's domain.
+
+mod forms;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use bytes::Bytes;
+use futures::stream::unfold;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use quiver_query::QueryContext;
+use quiver_query::tables::DomainAccess;
+use quiver_sql::{Answer, Explain, Params as SqlParams, Request as SqlRequest, Rows, type_name};
+use quiver_types::{Error, Result};
+use serde_json::{Value, json};
+use tracing::Span;
+
+use crate::bodies::read_body;
+use crate::error::{log, public_text, status_of, with_retry_after};
+use crate::metrics::phases::Language;
+use crate::params::{Params, invalid};
+use crate::partial::query_context;
+use crate::state::AppState;
+use forms::{Form, Writer};
+
+const ROUTE: &str = "/sql-api/v1/query";
+
+/// Routes of this family.
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new().route(ROUTE, get(query).post(query)).route("/sql-api/v1/tables", get(tables))
+}
+
+/// The caller's rights, table by table.
+fn access(state: &AppState) -> DomainAccess {
+    DomainAccess::of(|domain| state.access(domain))
+}
+
+fn json_answer(value: &Value) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+}
+
+/// Tables with columns and types, as the caller may name them.
+async fn tables(State(state): State<Arc<AppState>>) -> Response {
+    let tables = state.sql.tables(&access(&state));
+    let tables: Vec<Value> = tables
+        .iter()
+        .map(|entry| {
+            let columns = entry.columns.fields().iter().map(|field| {
+                json!({ "name": field.name(), "type": type_name(field.data_type()), "nullable": field.is_nullable() })
+            });
+            json!({ "schema": entry.schema, "name": entry.name, "columns": columns.collect::<Vec<_>>() })
+        })
+        .collect();
+    json_answer(&json!({ "tables": tables }))
+}
+
+async fn query(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    run(&state, request).await.unwrap_or_else(|error| {
+        log(&error, ROUTE);
+        problem(&error)
+    })
+}
+
+/// An error as a problem document.
+fn problem(error: &Error) -> Response {
+    let status = status_of(error.kind);
+    let body = json!({
+        "type": "about:blank", "title": status.canonical_reason().unwrap_or_default(), "status": status.as_u16(),
+        "detail": public_text(error), "error": public_text(error),
+    });
+    let head = [(header::CONTENT_TYPE, "application/problem+json")];
+    with_retry_after((status, head, body.to_string()).into_response())
+}
+
+/// Parameters of a request: those of the query string, of a form, of a JSON object, or a statement alone.
+struct Asked {
+    request: SqlRequest,
+    form: Form,
+}
+
+impl Asked {
+    async fn read(state: &AppState, request: Request) -> Result<Self> {
+        let (head, body) = request.into_parts();
+        let body = read_body(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
+        let kind = head.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let is_post = head.method == Method::POST;
+        let (bare, form_body): (&str, &[u8]) = match kind.as_str() {
+            "application/sql" | "application/json" if is_post => {
+                let text = std::str::from_utf8(&body).map_err(|_| Error::invalid("the body is no UTF-8 text"))?;
+                (text, &[])
+            }
+            _ => ("", &body),
+        };
+        let params = Params::read(&head.method, &head.headers, head.uri.query(), form_body)?;
+        let mut given = json!({});
+        let mut statement = params.get("query").map(str::to_owned);
+        match kind.as_str() {
+            "application/sql" if is_post => statement = Some(bare.to_owned()),
+            "application/json" if is_post => {
+                given = serde_json::from_str(bare)
+                    .map_err(|e| Error::invalid(format!("the body is no JSON object: {e}")))?;
+                if let Some(text) = given.get("query").and_then(Value::as_str) {
+                    statement = Some(text.to_owned());
+                }
+            }
+            _ => {}
+        }
+        let text = statement.ok_or_else(|| Error::invalid("missing parameter `query`"))?;
+        let word = |name: &str| -> Option<String> {
+            let own = given.get(name).filter(|value| !value.is_null());
+            own.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+                .or_else(|| params.get(name).map(str::to_owned))
+        };
+        let request = SqlRequest {
+            text,
+            params: sql_params(&params, given.get("params"))?,
+            limit: word("limit").map(|text| number("limit", &text)).transpose()?,
+            time_zone: word("time_zone"),
+            explain: explain(word("explain").as_deref())?,
+        };
+        Ok(Self { request, form: Form::of(word("format").as_deref(), &head.headers)? })
+    }
+}
+
+fn number(name: &str, text: &str) -> Result<usize> {
+    text.parse().map_err(|_| invalid(name, &format!("`{text}` is no number of rows")))
+}
+
+fn explain(text: Option<&str>) -> Result<Option<Explain>> {
+    match text {
+        None | Some("false" | "0") => Ok(None),
+        Some("true" | "1") => Ok(Some(Explain::Plan)),
+        Some("analyze") => Ok(Some(Explain::Analyze)),
+        Some(other) => Err(invalid("explain", &format!("`{other}` is not one of true, analyze, false"))),
+    }
+}
+
+fn sql_params(params: &Params, json: Option<&Value>) -> Result<SqlParams> {
+    match (json, params.get("params")) {
+        (Some(json), _) => SqlParams::of_json(json),
+        (None, Some(text)) => {
+            let json = serde_json::from_str(text).map_err(|e| invalid("params", &format!("no JSON: {e}")))?;
+            SqlParams::of_json(&json)
+        }
+        (None, None) => Ok(SqlParams::default()),
+    }
+}
+
+async fn run(state: &AppState, request: Request) -> Result<Response> {
+    let began = Instant::now();
+    let Asked { request, form } = Asked::read(state, request).await?;
+    let ctx = query_context(state, state.asked(Language::Sql, &request.text), state.limits());
+    let rows = match state.sql.query(request, &access(state), &ctx).await? {
+        Answer::Plan(plan) => return Ok(json_answer(&plan)),
+        Answer::Rows(rows) => rows,
+    };
+    let writer = Writer::new(form, &rows.schema())?;
+    let content_type = HeaderValue::from_static(form.content_type());
+    let mut response = Response::new(body(Sending { rows, writer: Some(writer), ctx, began, count: 0 }));
+    *response.status_mut() = StatusCode::OK;
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    Ok(response)
+}
+
+/// An answer on its way.
+struct Sending {
+    rows: Rows,
+    /// None: all is sent.
+    writer: Option<Writer>,
+    ctx: QueryContext,
+    began: Instant,
+    count: u64,
+}
+
+fn body(sending: Sending) -> Body {
+    let span = Span::current();
+    let pieces = unfold(Some(sending), move |sending| {
+        let span = span.clone();
+        let next = async move {
+            let mut sending = sending.filter(|sending| sending.writer.is_some())?;
+            match sending.next().await {
+                Ok(piece) => Some((Ok(piece), Some(sending))),
+                // An answer that breaks off cannot be taken for one that came to its end.
+                Err(error) => {
+                    log(&error, ROUTE);
+                    Some((Err(std::io::Error::other(error.message)), None))
+                }
+            }
+        };
+        tracing::Instrument::instrument(next, span)
+    });
+    Body::from_stream(pieces)
+}
+
+impl Sending {
+    /// The next piece that is not empty.
+    async fn next(&mut self) -> Result<Bytes> {
+        loop {
+            let Some(writer) = &mut self.writer else { return Ok(Bytes::new()) };
+            let piece = match self.rows.next().await? {
+                Some(batch) => {
+                    self.count += batch.num_rows() as u64;
+                    writer.batch(&batch)?
+                }
+                None => {
+                    let stats = self.stats();
+                    self.writer.take().map_or_else(|| Ok(Bytes::new()), |writer| writer.end(&stats))?
+                }
+            };
+            if !piece.is_empty() || self.writer.is_none() {
+                return Ok(piece);
+            }
+        }
+    }
+
+    fn stats(&self) -> Value {
+        let mut stats = json!({ "rows": self.count, "elapsed_ms": self.began.elapsed().as_secs_f64() * 1e3 });
+        for (name, value) in self.ctx.stats.list() {
+            stats[name] = value.into();
+        }
+        stats
+    }
+}
+
+/// The form that a header asks for.
+pub(super) fn accepted(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(|one| one.split(';').next().unwrap_or_default().trim())
+}

@@ -1,0 +1,369 @@
+//! Forms of answers of SQL: JSON, lines of JSON, CSV, Arrow IPC, Parquet; each is written batch by batch.
+//!
+//! Whole numbers and decimals have all their digits; times are RFC 3339 with their zone; maps are objects; numbers that
+//! JSON does not have (NaN, infinities) are null there. In CSV NULL is an empty field, an empty text is `""`.
+
+use arrow::array::{Array, RecordBatch};
+use arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use arrow::error::ArrowError;
+use arrow::ipc::writer::StreamWriter;
+use arrow::json::writer::{EncoderOptions, NullableEncoder, make_encoder};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use bytes::Bytes;
+use http::HeaderMap;
+use parquet::arrow::ArrowWriter;
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use quiver_sql::type_name;
+use quiver_types::{Error, Result};
+use serde_json::{Value, json};
+
+use super::accepted;
+use crate::params::invalid;
+
+/// Rows of a row group of Parquet: they are held until it is whole.
+const GROUP_ROWS: usize = 32 * 1024;
+
+/// A form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Json,
+    Lines,
+    Csv,
+    Arrow,
+    Parquet,
+}
+
+/// Names for `format=`, content types.
+const FORMS: [(Form, &str, &str); 5] = [
+    (Form::Json, "json", "application/json"),
+    (Form::Lines, "ndjson", "application/x-ndjson"),
+    (Form::Csv, "csv", "text/csv"),
+    (Form::Arrow, "arrow", "application/vnd.apache.arrow.stream"),
+    (Form::Parquet, "parquet", "application/vnd.apache.parquet"),
+];
+
+impl Form {
+    /// The form that is asked for; JSON where nothing is, or nothing that is known.
+    ///
+    /// # Errors
+    /// Invalid: `format` is none of them.
+    pub(super) fn of(format: Option<&str>, headers: &HeaderMap) -> Result<Self> {
+        let Some(name) = format else {
+            let known = |wanted: &str| FORMS.iter().find(|(.., content_type)| *content_type == wanted);
+            return Ok(accepted(headers).find_map(known).map_or(Self::Json, |(form, ..)| *form));
+        };
+        let found = FORMS.iter().find(|(_, word, _)| *word == name);
+        let names = || FORMS.map(|(_, word, _)| word).join(", ");
+        found.map(|(form, ..)| *form).ok_or_else(|| invalid("format", &format!("`{name}` is not one of {}", names())))
+    }
+
+    /// Its content type.
+    pub(super) fn content_type(self) -> &'static str {
+        FORMS.iter().find(|(form, ..)| *form == self).map_or("", |(.., content_type)| content_type)
+    }
+}
+
+/// Writes an answer.
+pub(super) struct Writer {
+    schema: SchemaRef,
+    /// What is written and not sent.
+    out: Vec<u8>,
+    rows: u64,
+    kind: Kind,
+}
+
+enum Kind {
+    Json,
+    Lines,
+    Csv,
+    Arrow(StreamWriter<Vec<u8>>),
+    Parquet(Box<ArrowWriter<Vec<u8>>>),
+}
+
+fn failed(error: ArrowError) -> Error {
+    Error::internal("cannot write an answer").with_source(error)
+}
+
+fn parquet_failed(error: ParquetError) -> Error {
+    Error::internal("cannot write an answer as Parquet").with_source(error)
+}
+
+impl Writer {
+    /// Begins an answer.
+    ///
+    /// # Errors
+    /// Invalid: the form has no such columns.
+    pub(super) fn new(form: Form, schema: &SchemaRef) -> Result<Self> {
+        let mut out = Vec::new();
+        let kind = match form {
+            Form::Json => {
+                let columns = schema.fields().iter();
+                let columns = columns.map(|f| json!({ "name": f.name(), "type": type_name(f.data_type()) }));
+                let columns = Value::Array(columns.collect());
+                out.extend_from_slice(format!("{{\"columns\":{columns},\"rows\":[").as_bytes());
+                Kind::Json
+            }
+            Form::Lines => Kind::Lines,
+            Form::Csv => {
+                for (at, field) in schema.fields().iter().enumerate() {
+                    if at > 0 {
+                        out.push(b',');
+                    }
+                    push_quoted(field.name(), &mut out);
+                }
+                out.extend_from_slice(b"\r\n");
+                Kind::Csv
+            }
+            Form::Arrow => Kind::Arrow(StreamWriter::try_new(Vec::new(), schema).map_err(failed)?),
+            Form::Parquet => {
+                let properties = WriterProperties::builder().set_max_row_group_row_count(Some(GROUP_ROWS)).build();
+                let writer = ArrowWriter::try_new(Vec::new(), std::sync::Arc::clone(schema), Some(properties));
+                let refused = |e: ParquetError| Error::invalid(format!("Parquet has no such columns: {e}"));
+                Kind::Parquet(Box::new(writer.map_err(refused)?))
+            }
+        };
+        Ok(Self { schema: std::sync::Arc::clone(schema), out, rows: 0, kind })
+    }
+
+    /// Writes rows, and gives what can be sent.
+    ///
+    /// # Errors
+    /// Internal: only by a fault of ours.
+    pub(super) fn batch(&mut self, batch: &RecordBatch) -> Result<Bytes> {
+        match &mut self.kind {
+            Kind::Json => rows_of_json(&self.schema, batch, &mut self.rows, &mut self.out)?,
+            Kind::Lines => lines_of_json(&self.schema, batch, &mut self.out)?,
+            Kind::Csv => csv(&self.schema, batch, &mut self.out)?,
+            Kind::Arrow(writer) => {
+                writer.write(batch).map_err(failed)?;
+                self.out.append(writer.get_mut());
+            }
+            Kind::Parquet(writer) => {
+                writer.write(batch).map_err(parquet_failed)?;
+                self.out.append(writer.inner_mut());
+            }
+        }
+        Ok(std::mem::take(&mut self.out).into())
+    }
+
+    /// Ends the answer.
+    ///
+    /// # Errors
+    /// Internal: only by a fault of ours.
+    pub(super) fn end(self, stats: &Value) -> Result<Bytes> {
+        let Self { mut out, kind, .. } = self;
+        match kind {
+            Kind::Json => out.extend_from_slice(format!("],\"stats\":{stats}}}").as_bytes()),
+            Kind::Lines | Kind::Csv => {}
+            Kind::Arrow(mut writer) => {
+                writer.finish().map_err(failed)?;
+                out.append(writer.get_mut());
+            }
+            Kind::Parquet(writer) => out.append(&mut writer.into_inner().map_err(parquet_failed)?),
+        }
+        Ok(out.into())
+    }
+}
+
+fn options() -> EncoderOptions {
+    EncoderOptions::default().with_explicit_nulls(true)
+}
+
+fn encoders<'a>(
+    schema: &'a SchemaRef,
+    batch: &'a RecordBatch,
+    options: &'a EncoderOptions,
+) -> Result<Vec<NullableEncoder<'a>>> {
+    let each = schema.fields().iter().zip(batch.columns());
+    each.map(|(field, column)| make_encoder(field, &**column, options).map_err(failed)).collect()
+}
+
+fn push_value(encoder: &mut NullableEncoder<'_>, row: usize, out: &mut Vec<u8>) {
+    if encoder.is_null(row) {
+        out.extend_from_slice(b"null");
+    } else {
+        encoder.encode(row, out);
+    }
+}
+
+fn rows_of_json(schema: &SchemaRef, batch: &RecordBatch, before: &mut u64, out: &mut Vec<u8>) -> Result<()> {
+    let options = options();
+    let mut encoders = encoders(schema, batch, &options)?;
+    for row in 0..batch.num_rows() {
+        out.extend_from_slice(if *before > 0 { b",\n[" } else { b"[" });
+        *before += 1;
+        for (at, encoder) in encoders.iter_mut().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            push_value(encoder, row, out);
+        }
+        out.push(b']');
+    }
+    Ok(())
+}
+
+fn lines_of_json(schema: &SchemaRef, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
+    let options = options();
+    let names: Vec<String> =
+        schema.fields().iter().map(|field| Value::from(field.name().as_str()).to_string()).collect();
+    let mut encoders = encoders(schema, batch, &options)?;
+    for row in 0..batch.num_rows() {
+        out.push(b'{');
+        for (at, (encoder, name)) in encoders.iter_mut().zip(&names).enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(name.as_bytes());
+            out.push(b':');
+            push_value(encoder, row, out);
+        }
+        out.extend_from_slice(b"}\n");
+    }
+    Ok(())
+}
+
+/// A column of CSV: texts as they are, what is made of several values as JSON.
+enum CsvColumn<'a> {
+    Plain(ArrayFormatter<'a>, &'a dyn Array),
+    Nested(NullableEncoder<'a>),
+}
+
+fn is_nested(field: &FieldRef) -> bool {
+    matches!(
+        field.data_type(),
+        DataType::Map(..)
+            | DataType::Struct(_)
+            | DataType::List(_)
+            | DataType::LargeList(_)
+            | DataType::FixedSizeList(..)
+    )
+}
+
+fn csv(schema: &SchemaRef, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
+    let (options, format) = (options(), FormatOptions::default());
+    let column = |(field, column): (&'_ FieldRef, &'_ arrow::array::ArrayRef)| -> Result<bool> {
+        let _ = column;
+        Ok(is_nested(field))
+    };
+    let nested = schema.fields().iter().zip(batch.columns()).map(column).collect::<Result<Vec<_>>>()?;
+    let mut columns = Vec::with_capacity(nested.len());
+    for ((field, array), nested) in schema.fields().iter().zip(batch.columns()).zip(nested) {
+        columns.push(if nested {
+            CsvColumn::Nested(make_encoder(field, &**array, &options).map_err(failed)?)
+        } else {
+            CsvColumn::Plain(ArrayFormatter::try_new(&**array, &format).map_err(failed)?, &**array)
+        });
+    }
+    let mut scratch = Vec::new();
+    for row in 0..batch.num_rows() {
+        for (at, column) in columns.iter_mut().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            match column {
+                CsvColumn::Plain(_, array) if array.is_null(row) => {}
+                CsvColumn::Plain(format, _) => push_quoted(&format.value(row).to_string(), out),
+                CsvColumn::Nested(encoder) if encoder.is_null(row) => {}
+                CsvColumn::Nested(encoder) => {
+                    scratch.clear();
+                    encoder.encode(row, &mut scratch);
+                    push_quoted(&String::from_utf8_lossy(&scratch), out);
+                }
+            }
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+    Ok(())
+}
+
+/// Writes a field of CSV (RFC 4180), in quotes where it needs them.
+fn push_quoted(text: &str, out: &mut Vec<u8>) {
+    let plain = !text.is_empty() && !text.contains(['"', ',', '\n', '\r']);
+    if plain {
+        out.extend_from_slice(text.as_bytes());
+        return;
+    }
+    out.push(b'"');
+    for byte in text.bytes() {
+        if byte == b'"' {
+            out.push(b'"');
+        }
+        out.push(byte);
+    }
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Float64Array, Int64Array, StringViewArray, TimestampNanosecondArray};
+    use arrow::datatypes::{Field, Schema};
+    use http::header;
+    use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+    use super::*;
+
+    fn rows() -> RecordBatch {
+        let times = TimestampNanosecondArray::from(vec![Some(1), None]).with_timezone("UTC");
+        RecordBatch::try_from_iter_with_nullable([
+            ("n", Arc::new(Int64Array::from(vec![i64::MAX, -1])) as ArrayRef, true),
+            ("f", Arc::new(Float64Array::from(vec![0.5, f64::NAN])) as ArrayRef, true),
+            ("t", Arc::new(StringViewArray::from(vec![Some("a,\"b\""), Some("")])) as ArrayRef, true),
+            ("at", Arc::new(times) as ArrayRef, true),
+        ])
+        .unwrap()
+    }
+
+    fn written(form: Form) -> Vec<u8> {
+        let batch = rows();
+        let mut writer = Writer::new(form, &batch.schema()).unwrap();
+        let mut out = writer.batch(&batch).unwrap().to_vec();
+        out.extend_from_slice(&writer.end(&json!({ "rows": 2 })).unwrap());
+        out
+    }
+
+    #[test]
+    fn texts() {
+        let json: Value = serde_json::from_slice(&written(Form::Json)).unwrap();
+        assert_eq!(json["columns"][0], json!({ "name": "n", "type": "bigint" }));
+        assert_eq!(json["rows"][0], json!([i64::MAX, 0.5, "a,\"b\"", "1970-01-01T00:00:00.000000001Z"]));
+        assert_eq!(json["rows"][1], json!([-1, null, "", null]));
+        assert_eq!(json["stats"]["rows"], 2);
+        let lines = String::from_utf8(written(Form::Lines)).unwrap();
+        assert_eq!(lines.lines().count(), 2);
+        assert_eq!(serde_json::from_str::<Value>(lines.lines().next().unwrap()).unwrap()["n"], json!(i64::MAX));
+        let csv = String::from_utf8(written(Form::Csv)).unwrap();
+        assert_eq!(
+            csv,
+            "n,f,t,at\r\n9223372036854775807,0.5,\"a,\"\"b\"\"\",1970-01-01T00:00:00.000000001Z\r\n-1,NaN,\"\",\r\n"
+        );
+    }
+
+    #[test]
+    fn binary_forms_read_back() {
+        let arrow = arrow::ipc::reader::StreamReader::try_new(&*written(Form::Arrow), None).unwrap();
+        assert_eq!(arrow.map(|batch| batch.unwrap().num_rows()).sum::<usize>(), 2);
+        let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(written(Form::Parquet))).unwrap();
+        assert_eq!(reader.build().unwrap().map(|batch| batch.unwrap().num_rows()).sum::<usize>(), 2);
+    }
+
+    #[test]
+    fn forms_are_asked_for() {
+        let of = |format, accept: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, accept.parse().unwrap());
+            Form::of(format, &headers)
+        };
+        assert_eq!(of(None, "text/html, text/csv;q=0.9").unwrap(), Form::Csv);
+        assert_eq!(of(None, "*/*").unwrap(), Form::Json);
+        assert_eq!(of(Some("parquet"), "text/csv").unwrap(), Form::Parquet);
+        assert!(of(Some("xml"), "*/*").unwrap_err().message.contains("ndjson"));
+        let empty = RecordBatch::new_empty(Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)])));
+        let writer = Writer::new(Form::Json, &empty.schema()).unwrap();
+        let json: Value = serde_json::from_slice(&writer.end(&json!({})).unwrap()).unwrap();
+        assert_eq!(json["rows"], json!([]));
+    }
+}

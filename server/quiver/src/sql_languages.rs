@@ -1,0 +1,186 @@
+//! PromQL and LogsQL as table functions of SQL.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringViewBuilder};
+use arrow::array::{TimestampMillisecondArray, TimestampNanosecondArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use async_trait::async_trait;
+use quiver_logsql::{LogsqlEngine, QueryScope, parse};
+use quiver_promql::{PromqlEngine, PromqlError, QueryOptions, QueryValue};
+use quiver_query::QueryContext;
+use quiver_query::tables::{DomainAccess, TextMaps};
+use quiver_sql::{Call, Languages};
+use quiver_types::logs::{MSG, TIME};
+use quiver_types::tables::spans::map;
+use quiver_types::{Clock, Domain, Error, ErrorKind, Result};
+
+/// Rows of a batch.
+const BATCH_ROWS: usize = 8192;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct SqlLanguages {
+    pub(crate) promql: Arc<PromqlEngine>,
+    pub(crate) logsql: Arc<LogsqlEngine>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+#[async_trait]
+impl Languages for SqlLanguages {
+    async fn call(&self, call: &Call, access: &DomainAccess, ctx: &QueryContext) -> Result<Vec<RecordBatch>> {
+        match call {
+            Call::PromqlInstant { expr, time_ms } => {
+                let ctx = ctx.again_as(access.get(Domain::Metrics));
+                let found = self.promql.instant(expr, *time_ms, &options(), &ctx).await;
+                points(&found.map_err(promql_error)?.value, &ctx)
+            }
+            Call::PromqlRange { expr, start_ms, end_ms, step_ms } => {
+                let ctx = ctx.again_as(access.get(Domain::Metrics));
+                let found = self.promql.range(expr, *start_ms, *end_ms, *step_ms, &options(), &ctx).await;
+                points(&found.map_err(promql_error)?.value, &ctx)
+            }
+            Call::Logsql { query } => self.logs(query, access, ctx).await,
+        }
+    }
+}
+
+fn options() -> QueryOptions {
+    QueryOptions { lookback_ms: None, stats: false, no_cache: false }
+}
+
+fn promql_error(error: PromqlError) -> Error {
+    match error {
+        PromqlError::Parse(e) => Error::invalid(format!("PromQL: {e}")),
+        PromqlError::Evaluation(e) => e,
+    }
+}
+
+/// A nullable column.
+fn column(name: &str, data_type: DataType) -> Field {
+    Field::new(name, data_type, true)
+}
+
+fn point_schema() -> SchemaRef {
+    let time = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
+    Arc::new(Schema::new(vec![column("time", time), column("value", DataType::Float64), column("labels", map())]))
+}
+
+/// Values as rows `time`, `value`, `labels`; a histogram is no value.
+#[derive(Default)]
+struct Points {
+    times: Vec<i64>,
+    values: Vec<f64>,
+    labels: TextMaps,
+    batches: Vec<RecordBatch>,
+}
+
+impl Points {
+    fn push<'l>(&mut self, time_ms: i64, value: f64, labels: impl Iterator<Item = (&'l str, &'l str)>) -> Result<()> {
+        self.times.push(time_ms);
+        self.values.push(value);
+        labels.for_each(|(name, value)| self.labels.push(name, value));
+        self.labels.end();
+        if self.times.len() == BATCH_ROWS { self.cut() } else { Ok(()) }
+    }
+
+    fn cut(&mut self) -> Result<()> {
+        let times = TimestampMillisecondArray::from(std::mem::take(&mut self.times)).with_timezone("UTC");
+        let values = Float64Array::from(std::mem::take(&mut self.values));
+        let labels = std::mem::take(&mut self.labels).finish()?;
+        let columns: Vec<ArrayRef> = vec![Arc::new(times), Arc::new(values), Arc::new(labels)];
+        let batch = RecordBatch::try_new(point_schema(), columns);
+        self.batches.push(batch.map_err(|e| Error::internal("cannot build rows of PromQL").with_source(e))?);
+        Ok(())
+    }
+}
+
+fn points(value: &QueryValue, ctx: &QueryContext) -> Result<Vec<RecordBatch>> {
+    let mut points = Points::default();
+    match value {
+        QueryValue::Scalar { time_ms, value } => points.push(*time_ms, *value, std::iter::empty())?,
+        QueryValue::String { .. } => return Err(Error::invalid("PromQL: a text is no table")),
+        QueryValue::Vector(result) | QueryValue::Matrix(result) => {
+            for row in result.rows() {
+                for step in (0..row.values.len()).filter(|&step| row.present[step]) {
+                    points.push(result.grid.at(step), row.values[step], result.table.labels(row.row as usize))?;
+                }
+                ctx.check("query execution")?;
+            }
+        }
+        QueryValue::Samples(result) => {
+            for series in &result.series {
+                for (time, value) in series.ts.iter().zip(&series.values) {
+                    points.push(*time, *value, result.table.labels(series.row as usize))?;
+                }
+                ctx.check("query execution")?;
+            }
+        }
+    }
+    points.cut()?;
+    Ok(points.batches)
+}
+
+fn log_schema() -> SchemaRef {
+    let time = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
+    Arc::new(Schema::new(vec![column("time", time), column("message", DataType::Utf8View), column("fields", map())]))
+}
+
+impl SqlLanguages {
+    async fn logs(&self, query: &str, access: &DomainAccess, ctx: &QueryContext) -> Result<Vec<RecordBatch>> {
+        let parsed = parse(query)?;
+        let now_ns = self.clock.now_ms().saturating_mul(1_000_000);
+        let scope = QueryScope { now_ns, start_ns: None, end_ns: None, extra: Vec::new() };
+        let ctx = ctx.again_as(access.get(Domain::Logs));
+        let found = self.logsql.collect(&parsed, &scope, &ctx).await?;
+        let mut batches = Vec::new();
+        for rows in &found {
+            let (mut times, mut messages, mut maps) = (Vec::new(), StringViewBuilder::new(), TextMaps::default());
+            rows.each_row(|fields| {
+                let (mut time, mut message, mut others) = (None, None, Vec::new());
+                for (name, value) in fields {
+                    match name {
+                        TIME => time = nanos(value),
+                        MSG => message = Some(value.to_owned()),
+                        _ => others.push((name.to_owned(), value.to_owned())),
+                    }
+                }
+                others.sort_unstable();
+                others.iter().for_each(|(name, value)| maps.push(name, value));
+                maps.end();
+                times.push(time);
+                messages.append_option(message);
+            })?;
+            let times = TimestampNanosecondArray::from(times).with_timezone("UTC");
+            let columns: Vec<ArrayRef> = vec![Arc::new(times), Arc::new(messages.finish()), Arc::new(maps.finish()?)];
+            let batch = RecordBatch::try_new(log_schema(), columns);
+            batches.push(batch.map_err(|e| Error::internal("cannot build rows of LogsQL").with_source(e))?);
+            ctx.check("query execution")?;
+        }
+        if batches.is_empty() {
+            batches.push(RecordBatch::new_empty(log_schema()));
+        }
+        Ok(batches)
+    }
+}
+
+/// Reads a time as LogsQL writes it.
+fn nanos(text: &str) -> Option<i64> {
+    arrow::compute::kernels::cast_utils::string_to_timestamp_nanos(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scalars_are_a_row() {
+        let ctx = QueryContext::new(quiver_types::Access::full(), quiver_query::Limits::default());
+        let rows = points(&QueryValue::Scalar { time_ms: 5, value: 0.5 }, &ctx).unwrap();
+        assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
+        let text = QueryValue::String { time_ms: 5, text: String::new() };
+        assert_eq!(points(&text, &ctx).unwrap_err().kind, ErrorKind::Invalid);
+        assert_eq!(nanos("1970-01-01T00:00:00.000000005Z"), Some(5));
+        assert_eq!(nanos("no time"), None);
+    }
+}
