@@ -11,7 +11,7 @@ use crate::sources::{none, root};
 const LAYERS: &[&[&str]] = &[
     &["quiver-types"],
     &["quiver-ingest", "quiver-store", "quiver-query", "quiver-config", "quiver-auth", "quiver-alerting"],
-    &["quiver-promql", "quiver-logsql", "quiver-traces", "quiver-sql", "quiver-alertd"],
+    &["quiver-promql", "quiver-logsql", "quiver-traces", "quiver-sql", "quiver-olap", "quiver-alertd"],
     &["quiver-api"],
     &["quiver"],
     &["quiver-tests", "quiver-benches"],
@@ -45,6 +45,8 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("quiver-traces", "quiver-store", "languages meet the store in traits, wired by the binary"),
     ("quiver-traces", "quiver-ingest", "languages read, they do not write"),
     ("quiver-traces", "axum", "only the API knows HTTP"),
+    ("quiver-olap", "quiver-store", "languages meet the store in traits, wired by the binary"),
+    ("quiver-olap", "axum", "only the API knows HTTP"),
 ];
 
 fn packages() -> BTreeMap<String, Package> {

@@ -1,0 +1,160 @@
+//! Answers of `load`: rows in three formats, annotation, totals (`olap-api.md` 6).
+
+use arrow::array::ArrayRef;
+use arrow::compute::concat_batches;
+use serde_json::{Map, Value, json};
+
+use crate::engine::ResultSet;
+use crate::error::OlapResult;
+use crate::meta::annotation;
+use crate::model::MemberId;
+use crate::model::catalog::{Catalog, Kind};
+use crate::plan::answer::cells;
+use crate::query::request::Request;
+use crate::query::{Format, Query};
+
+/// What stands in every answer.
+#[derive(Debug, Clone)]
+pub struct Frame<'a> {
+    /// The models.
+    pub catalog: &'a Catalog,
+    /// Time of the snapshot: RFC 3339.
+    pub refreshed: String,
+    /// Name of the request.
+    pub request_id: String,
+    /// Whether an older result is given.
+    pub slow: bool,
+}
+
+/// Columns of an answer with their cells.
+struct Table {
+    members: Vec<String>,
+    columns: Vec<Vec<Value>>,
+}
+
+impl Frame<'_> {
+    /// Writes a whole answer.
+    ///
+    /// # Errors
+    /// Values that cannot be shown.
+    pub fn load(&self, request: &Request, sets: &[ResultSet], is_multi: bool) -> OlapResult<Value> {
+        let results = request.queries.iter().zip(sets).map(|(query, set)| self.one(request, query, set));
+        let mut results = results.collect::<OlapResult<Vec<_>>>()?;
+        if !is_multi {
+            let mut one = results.remove(0);
+            one["slowQuery"] = self.slow.into();
+            return Ok(one);
+        }
+        Ok(json!({
+            "queryType": request.query_type.word(),
+            "results": results,
+            "pivotQuery": request.pivot_query(),
+            "slowQuery": self.slow,
+        }))
+    }
+
+    fn one(&self, request: &Request, query: &Query, set: &ResultSet) -> OlapResult<Value> {
+        let table = self.table(request, query, set)?;
+        let mut out = json!({
+            "query": query.to_json(),
+            "data": data(table, query.format.unwrap_or(Format::Default)),
+            "annotation": annotation(self.catalog, query),
+            "lastRefreshTime": self.refreshed,
+            "dataSource": "default",
+            "dbType": "datafusion",
+            "extDbType": "datafusion",
+            "external": false,
+            "slowQuery": self.slow,
+            "requestId": self.request_id,
+        });
+        if let Some(total) = set.total {
+            out["total"] = total.into();
+        }
+        Ok(out)
+    }
+
+    fn table(&self, request: &Request, query: &Query, set: &ResultSet) -> OlapResult<Table> {
+        let all = concat_batches(&set.schema, &set.batches)
+            .map_err(|e| crate::OlapError::from(datafusion::error::DataFusionError::from(e)))?;
+        let mut table = Table { members: Vec::new(), columns: Vec::new() };
+        for (name, column) in set.columns.iter().zip(all.columns()) {
+            table.columns.push(self.column(query, name, column)?);
+            table.members.push(name.clone());
+        }
+        // The finest bucket stands for the plain time, unless that is asked for itself.
+        let mut times: Vec<&MemberId> = Vec::new();
+        for time in query.times.iter().filter(|t| t.granularity.is_some()) {
+            if !times.contains(&&time.member) && !query.dimensions.contains(&time.member) {
+                times.push(&time.member);
+            }
+        }
+        for member in times {
+            let buckets = query.times.iter().filter(|t| t.member == *member && t.granularity.is_some());
+            let finest = buckets.min_by_key(|t| t.granularity.as_ref().map_or(i64::MAX, |g| g.buckets.about_ns()));
+            let column = finest.and_then(|t| t.column()).and_then(|c| table.members.iter().position(|m| *m == c));
+            if let Some(at) = column {
+                table.members.push(member.to_string());
+                table.columns.push(table.columns[at].clone());
+            }
+        }
+        if let Some((name, value)) = request.extra_column(query) {
+            let column = match value {
+                Some(text) => vec![Value::from(text); all.num_rows()],
+                None => {
+                    let first = query.times.iter().find_map(crate::query::TimeEntry::column);
+                    let at = first.and_then(|c| table.members.iter().position(|m| *m == c));
+                    at.map(|at| table.columns[at].clone()).unwrap_or_default()
+                }
+            };
+            table.members.push(name);
+            table.columns.push(column);
+        }
+        Ok(table)
+    }
+
+    fn column(&self, query: &Query, name: &str, column: &ArrayRef) -> OlapResult<Vec<Value>> {
+        let found = MemberId::parse(name).and_then(|id| self.catalog.find(&id));
+        // Measures that are times are rendered in UTC, unless the model says that they follow the zone.
+        let local = |f: &crate::model::catalog::Found<'_>| {
+            matches!(f.kind, Kind::Measure(_)) && f.common().meta.as_ref().is_some_and(|m| m["localTime"] == true)
+        };
+        let zone = if found.is_some_and(|f| local(&f)) { query.tz } else { chrono_tz::Tz::UTC };
+        cells(column, zone)
+    }
+}
+
+fn data(table: Table, format: Format) -> Value {
+    let rows = table.columns.first().map_or(0, Vec::len);
+    let members = if rows == 0 { Vec::new() } else { table.members };
+    match format {
+        Format::Columnar if rows == 0 => json!({"members": [], "columns": []}),
+        Format::Columnar => json!({"members": members, "columns": table.columns}),
+        Format::Compact => json!({"members": members, "dataset": lists(table.columns, rows)}),
+        Format::Default => {
+            let row = |cells: Vec<Value>| {
+                members.iter().cloned().zip(cells).collect::<Map<String, Value>>()
+            };
+            lists(table.columns, rows).into_iter().map(row).collect::<Vec<_>>().into()
+        }
+    }
+}
+
+/// Columns to rows.
+fn lists(columns: Vec<Vec<Value>>, rows: usize) -> Vec<Vec<Value>> {
+    let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();
+    (0..rows).map(|_| columns.iter_mut().filter_map(Iterator::next).collect()).collect()
+}
+
+/// What `dry-run` says of a request: nothing is executed.
+pub fn dry_run(request: &Request) -> Value {
+    let first = &request.queries[0];
+    let order = first.effective_order();
+    let order = order.iter().map(|k| json!({k.id.clone(): if k.descends { "desc" } else { "asc" }}));
+    json!({
+        "queryType": request.query_type.word(),
+        "normalizedQueries": request.queries.iter().map(Query::to_json).collect::<Vec<_>>(),
+        "queryOrder": order.collect::<Vec<_>>(),
+        "transformedQueries": request.queries.iter().map(Query::to_json).collect::<Vec<_>>(),
+        "pivotQuery": request.pivot_query(),
+    })
+}

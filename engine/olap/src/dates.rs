@@ -1,0 +1,16 @@
+//! Time as queries speak of it: zones, phrases, ranges, granularities (`olap-api.md` 3).
+//!
+//! Wall time is `i64` nanoseconds as if the local clock were UTC; instants are Unix nanoseconds. Pure functions: the clock of
+//! the request comes in as an argument.
+
+pub mod granularity;
+pub mod phrase;
+pub mod range;
+pub mod zone;
+
+/// Nanoseconds of a second.
+pub const SECOND_NS: i64 = 1_000_000_000;
+/// Nanoseconds of a millisecond.
+pub const MILLI_NS: i64 = 1_000_000;
+/// Nanoseconds of a day without a change of the clock.
+pub const DAY_NS: i64 = 86_400 * SECOND_NS;

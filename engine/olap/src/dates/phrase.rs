@@ -1,0 +1,272 @@
+//! Phrases: `last 7 days`, `from 15 minutes ago to now`, `jan 1 2026 - jan 10 2026` (`olap-api.md` 3.2).
+//!
+//! What is not surely understood is refused: another range than the one that was meant is worse than none.
+
+use std::sync::LazyLock;
+
+use chrono::{Datelike as _, Days, NaiveDate, NaiveDateTime, Weekday};
+use chrono_tz::Tz;
+use regex::{Captures, Regex};
+
+use super::granularity::{Buckets, Granularity, Interval};
+use super::range::{Point, WallRange};
+use super::zone::{naive, of_naive, wall_ns};
+use super::{MILLI_NS, SECOND_NS};
+
+/// Most units that a phrase may count.
+const COUNT_MAX: i64 = 1_000_000;
+
+const UNITS: &str = "second|minute|hour|day|week|month|quarter|year";
+
+fn pattern(text: &str) -> Regex {
+    Regex::new(&text.replace("UNIT", &format!("({UNITS})"))).expect("the patterns below compile")
+}
+
+static WHOLE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(this|last|next)\s+UNIT(s?)\b"));
+static COUNTED: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(last|next)\s+(\d+)\s+UNITs?\b"));
+static FROM_TO: LazyLock<Regex> = LazyLock::new(|| pattern(r"^from\s+(.+?)\s+to\s+(.+)$"));
+static AGO: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d+|an?)\s+UNITs?\s+ago$"));
+static FROM_NOW: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(?:in\s+(\d+|an?)\s+UNITs?|(\d+|an?)\s+UNITs?\s+from\s+now)$"));
+static MONTH_DAY: LazyLock<Regex> = LazyLock::new(|| pattern(r"^([a-z]+)\.?\s+(\d{1,2})(?:st|nd|rd|th)?(?:,?\s+(\d{4}))?$"));
+static DAY_MONTH: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d{1,2})(?:st|nd|rd|th)?\s+([a-z]+)\.?(?:,?\s+(\d{4}))?$"));
+static MONTH_YEAR: LazyLock<Regex> = LazyLock::new(|| pattern(r"^([a-z]+)\.?,?\s+(\d{4})$"));
+static SLASHES: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d{1,2})/(\d{1,2})/(\d{4})$"));
+static BETWEEN: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(.+?)(?:\s+-\s+|\s+to\s+)(.+)$"));
+
+/// Reads a phrase at the clock `now_ns` (an instant) in a zone.
+///
+/// # Errors
+/// What is not understood.
+pub fn parse(text: &str, tz: Tz, now_ns: i64) -> Result<WallRange, String> {
+    let lower = text.trim().to_lowercase();
+    let refused = || format!("`{text}` is no date range that is understood; write `last 7 days`, or a pair of dates");
+    let clock = Clock { tz, now_ns };
+    if let Some(found) = WHOLE.captures(&lower) {
+        return clock.whole(&found).ok_or_else(refused);
+    }
+    if let Some(found) = COUNTED.captures(&lower) {
+        return clock.counted(&found).ok_or_else(refused);
+    }
+    if let Some(shift) = ["today", "yesterday", "tomorrow"].iter().position(|word| lower.contains(word)) {
+        let days = [0, -1, 1][shift];
+        return Ok(clock.units("day", days, 1).expect("a day is a unit"));
+    }
+    clock.words(&lower).ok_or_else(refused)
+}
+
+/// The moment that a phrase is read at.
+struct Clock {
+    tz: Tz,
+    now_ns: i64,
+}
+
+impl Clock {
+    fn wall(&self) -> i64 {
+        wall_ns(self.tz, self.now_ns)
+    }
+
+    fn today(&self) -> NaiveDate {
+        naive(self.wall()).date()
+    }
+
+    /// So many units from the unit that lies `shift` units after the current one.
+    fn units(&self, unit: &str, shift: i64, count: i64) -> Option<WallRange> {
+        let buckets = Granularity::standard(unit)?.buckets;
+        let start = buckets.floor(self.moved(unit, shift, buckets.floor(self.wall()))?);
+        let end = self.end_of(unit, &buckets, start, count)?;
+        Some(WallRange { start_ns: start, end_ns: end })
+    }
+
+    fn end_of(&self, unit: &str, buckets: &Buckets, start: i64, count: i64) -> Option<i64> {
+        let length = Interval::unit(unit)?;
+        let months = i32::try_from(i64::from(length.months).checked_mul(count)?).ok()?;
+        let end = Interval { months, nanos: length.nanos.checked_mul(count)? }.add_to(start);
+        Some(buckets.floor(end))
+    }
+
+    /// Moves the start of the current unit; below a day by instants, so that hours are hours where the clock changes.
+    fn moved(&self, unit: &str, shift: i64, from: i64) -> Option<i64> {
+        let length = Interval::unit(unit)?;
+        if length.months == 0 && length.nanos < super::DAY_NS {
+            let instant = self.now_ns.checked_add(length.nanos.checked_mul(shift)?)?;
+            return Some(wall_ns(self.tz, instant));
+        }
+        let months = i32::try_from(i64::from(length.months).checked_mul(shift)?).ok()?;
+        Some(Interval { months, nanos: length.nanos.checked_mul(shift)? }.add_to(from))
+    }
+
+    fn whole(&self, found: &Captures<'_>) -> Option<WallRange> {
+        let shift = match &found[1] {
+            "this" => 0,
+            "last" => -1,
+            _ => 1,
+        };
+        self.units(&found[2], shift, 1)
+    }
+
+    fn counted(&self, found: &Captures<'_>) -> Option<WallRange> {
+        let count: i64 = found[2].parse().ok().filter(|n| (1..=COUNT_MAX).contains(n))?;
+        let range = self.units(&found[3], if &found[1] == "last" { -count } else { 1 }, count)?;
+        if &found[1] != "last" {
+            return Some(range);
+        }
+        // What ends before the current unit ends where that begins, wherever the clock was changed in between.
+        let buckets = Granularity::standard(&found[3])?.buckets;
+        Some(WallRange { end_ns: buckets.floor(self.wall()), ..range })
+    }
+
+    /// Patterns 5 and 6.
+    fn words(&self, text: &str) -> Option<WallRange> {
+        let cut = ["second", "minute", "hour"].into_iter().find(|unit| text.contains(unit)).unwrap_or("day");
+        let range = |from: i64, to: i64| {
+            let buckets = Granularity::standard(cut)?.buckets;
+            Some(WallRange { start_ns: buckets.floor(from), end_ns: buckets.next(buckets.floor(to)) })
+        };
+        if let Some(found) = FROM_TO.captures(text) {
+            return range(self.point(&found[1])?, self.point(&found[2])?);
+        }
+        if let Some(one) = self.point(text) {
+            return range(one, one);
+        }
+        let found = BETWEEN.captures(text)?;
+        range(self.point(found[1].trim())?, self.point(found[2].trim())?)
+    }
+
+    /// Reads one date or time into wall time.
+    fn point(&self, text: &str) -> Option<i64> {
+        if text == "now" {
+            return Some(self.wall());
+        }
+        let counted = |count: &str, unit: &str, sign: i64| {
+            let count: i64 = if count.starts_with('a') { 1 } else { count.parse().ok()? };
+            let count = (count <= COUNT_MAX).then_some(count * sign)?;
+            self.moved(unit, count, self.wall())
+        };
+        if let Some(found) = AGO.captures(text) {
+            return counted(&found[1], &found[2], -1);
+        }
+        if let Some(found) = FROM_NOW.captures(text) {
+            let (count, unit) = if found.get(1).is_some() { (1, 2) } else { (3, 4) };
+            return counted(&found[count], &found[unit], 1);
+        }
+        match Point::parse(&text.to_uppercase(), self.tz) {
+            Some(Point::Day(day)) => Some(midnight(day)),
+            Some(Point::Time(time)) => Some(of_naive(time).div_euclid(MILLI_NS) * MILLI_NS),
+            None => self.date_in_words(text).map(midnight),
+        }
+    }
+
+    fn date_in_words(&self, text: &str) -> Option<NaiveDate> {
+        if let Some(day) = self.weekday(text) {
+            return Some(day);
+        }
+        let date = |year: Option<&str>, month: u32, day: &str| {
+            let day: u32 = day.parse().ok()?;
+            match year {
+                Some(year) => NaiveDate::from_ymd_opt(year.parse().ok()?, month, day),
+                None => self.nearest_year(month, day),
+            }
+        };
+        if let Some(found) = MONTH_DAY.captures(text) {
+            return date(found.get(3).map(|y| y.as_str()), month(&found[1])?, &found[2]);
+        }
+        if let Some(found) = DAY_MONTH.captures(text) {
+            return date(found.get(3).map(|y| y.as_str()), month(&found[2])?, &found[1]);
+        }
+        if let Some(found) = MONTH_YEAR.captures(text) {
+            return date(Some(&found[2]), month(&found[1])?, "1");
+        }
+        let found = SLASHES.captures(text)?;
+        date(Some(&found[3]), found[1].parse().ok()?, &found[2])
+    }
+
+    /// A day and month of the year in which it lies nearest.
+    fn nearest_year(&self, month: u32, day: u32) -> Option<NaiveDate> {
+        let today = self.today();
+        let years = [today.year() - 1, today.year(), today.year() + 1];
+        let dates = years.into_iter().filter_map(|year| NaiveDate::from_ymd_opt(year, month, day));
+        dates.min_by_key(|date| (*date - today).num_days().abs())
+    }
+
+    /// `monday` is the nearest one, `last monday` the one before today, `this friday` the next one.
+    fn weekday(&self, text: &str) -> Option<NaiveDate> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let (which, name) = match words[..] {
+            [name] => ("", name),
+            [which @ ("last" | "this"), name] => (which, name),
+            _ => return None,
+        };
+        let wanted: Weekday = name.parse().ok()?;
+        let today = self.today();
+        let ahead = (7 + wanted.num_days_from_monday() - today.weekday().num_days_from_monday()) % 7;
+        match which {
+            "last" => today.checked_sub_days(Days::new(u64::from(7 - ahead))),
+            "this" => today.checked_add_days(Days::new(ahead.into())),
+            _ if ahead <= 3 => today.checked_add_days(Days::new(ahead.into())),
+            _ => today.checked_sub_days(Days::new(u64::from(7 - ahead))),
+        }
+    }
+}
+
+fn midnight(day: NaiveDate) -> i64 {
+    of_naive(NaiveDateTime::from(day)).div_euclid(SECOND_NS) * SECOND_NS
+}
+
+fn month(name: &str) -> Option<u32> {
+    name.parse::<chrono::Month>().ok().map(|m| m.number_from_month())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use chrono::DateTime;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::dates::range::of_text;
+
+    /// All recorded phrases: those that must hold, and those that may be refused but never read otherwise.
+    #[test]
+    fn recorded_phrases() {
+        let Some(folder) = std::env::var_os("CONFORMANCE_DIR") else { return };
+        let path = PathBuf::from(folder).join("olap/golden/relative_dates.json");
+        let cases: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let (mut wrong, mut refused) = (Vec::new(), 0);
+        for case in cases.as_array().unwrap() {
+            let text = |key: &str| case[key].as_str().unwrap();
+            let tz: Tz = text("timezone").parse().unwrap();
+            let now = DateTime::parse_from_rfc3339(text("now")).unwrap().timestamp_nanos_opt().unwrap();
+            let got = of_text(text("phrase"), tz, now).ok().map(|range| range.written());
+            let expected = case["range"].as_array().map(|r| r.iter().map(|t| t.as_str().unwrap()).collect::<Vec<_>>());
+            let fits = match (&got, &expected) {
+                (None, Some(_)) if text("tier") != "required" => {
+                    refused += 1;
+                    true
+                }
+                (None, None) => true,
+                (Some(got), Some(expected)) => got[..] == expected[..],
+                _ => false,
+            };
+            if !fits {
+                wrong.push(format!("{} {tz}: {got:?}, not {expected:?}", text("phrase")));
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        assert!(refused < 8, "{refused} free phrases are refused");
+    }
+
+    #[test]
+    fn hours_over_a_change_of_the_clock() {
+        let now = DateTime::parse_from_rfc3339("2026-03-29T03:30:00Z").unwrap().timestamp_nanos_opt().unwrap();
+        let range = parse("last 4 hours", Tz::Europe__Berlin, now).unwrap();
+        assert_eq!(range.written(), ["2026-03-29T00:00:00.000", "2026-03-29T04:59:59.999"], "02:00 to 03:00 is missing");
+    }
+
+    #[test]
+    fn refused() {
+        for text in ["", "7d", "2025", "q1 2026", "last fortnight", "last 0 days", "last 9999999999999999999 days", "noonish"] {
+            assert!(parse(text, Tz::UTC, 0).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Ranges of local time: pairs, single dates, phrases (`olap-api.md` 3.1), and their instants.
+
+use chrono::{DateTime, NaiveDate, NaiveDateTime};
+use chrono_tz::Tz;
+
+use super::phrase;
+use super::zone::{Edge, naive, of_naive, utc_ns, wall_ns, write_wall};
+use super::{DAY_NS, MILLI_NS};
+
+/// A range of wall time: from its first nanosecond to before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WallRange {
+    /// First wall time.
+    pub start_ns: i64,
+    /// The wall time behind the last one.
+    pub end_ns: i64,
+}
+
+impl WallRange {
+    /// Makes the range of whole milliseconds that both ends belong to.
+    pub fn of_ends(first_ns: i64, last_ns: i64) -> Self {
+        Self { start_ns: first_ns, end_ns: last_ns.saturating_add(MILLI_NS) }
+    }
+
+    /// Gives both ends as queries show them; the last is the last millisecond within.
+    pub fn written(&self) -> [String; 2] {
+        [write_wall(self.start_ns), write_wall(self.end_ns.saturating_sub(MILLI_NS))]
+    }
+
+    /// Gives the instants: from the first to before the second.
+    pub fn instants(&self, tz: Tz) -> (i64, i64) {
+        (utc_ns(tz, self.start_ns, Edge::Start), utc_ns(tz, self.end_ns, Edge::End))
+    }
+}
+
+/// A point that is written as a date or as a date with a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Point {
+    /// A whole day.
+    Day(NaiveDate),
+    /// A millisecond, in wall time.
+    Time(NaiveDateTime),
+}
+
+impl Point {
+    /// Reads `2026-03-31`, `2026-03-31T21:00`, `…:00.000`, with a zone or without.
+    pub fn parse(text: &str, tz: Tz) -> Option<Self> {
+        let text = text.trim();
+        if text.len() < 10 || !text.is_char_boundary(10) || !text.starts_with(|c: char| c.is_ascii_digit()) {
+            return None;
+        }
+        let (date, rest) = text.split_at(10);
+        let day: NaiveDate = date.parse().ok()?;
+        if rest.is_empty() {
+            return Some(Self::Day(day));
+        }
+        let time = rest.strip_prefix(['T', 't', ' '])?;
+        let zoned = |zone: &str| DateTime::parse_from_rfc3339(&format!("{date}T{time}{zone}")).ok();
+        if let Some(instant) = zoned("") {
+            let wall = wall_ns(tz, instant.timestamp_nanos_opt()?);
+            return Some(Self::Time(naive(wall)));
+        }
+        let time = if time.len() == 5 { format!("{time}:00") } else { time.to_owned() };
+        format!("{date}T{time}").parse().ok().map(Self::Time)
+    }
+
+    /// The range that it stands for.
+    pub fn range(self) -> WallRange {
+        match self {
+            Self::Day(day) => {
+                let start_ns = of_naive(day.and_hms_opt(0, 0, 0).unwrap_or_default());
+                WallRange { start_ns, end_ns: start_ns.saturating_add(DAY_NS) }
+            }
+            Self::Time(time) => {
+                let at = of_naive(time).div_euclid(MILLI_NS) * MILLI_NS;
+                WallRange::of_ends(at, at)
+            }
+        }
+    }
+}
+
+/// Reads a pair of dates or times, both of which belong to the range.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn of_pair(from: &str, to: &str, tz: Tz) -> Result<WallRange, String> {
+    let point = |text: &str| {
+        Point::parse(text, tz).ok_or_else(|| format!("`{text}` is no date; a pair takes dates such as `2026-03-31`"))
+    };
+    Ok(WallRange { start_ns: point(from)?.range().start_ns, end_ns: point(to)?.range().end_ns })
+}
+
+/// Reads one text: a date or a phrase, at the clock `now_ns` (an instant). A time of day in it is cut to the day.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn of_text(text: &str, tz: Tz, now_ns: i64) -> Result<WallRange, String> {
+    match Point::parse(text, tz) {
+        Some(day @ Point::Day(_)) => Ok(day.range()),
+        _ => phrase::parse(text, tz, now_ns),
+    }
+}
+
+/// Reads a list of one or two texts.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn of_list(texts: &[&str], tz: Tz, now_ns: i64) -> Result<WallRange, String> {
+    match texts {
+        // Both ends are the same: a time stands for itself here.
+        [one] => Point::parse(one, tz).map_or_else(|| phrase::parse(one, tz, now_ns), |point| Ok(point.range())),
+        [from, to] => of_pair(from, to, tz),
+        _ => Err(format!("a date range has one or two ends, not {}", texts.len())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_and_points() {
+        let check = |texts: &[&str], expected: [&str; 2]| {
+            assert_eq!(of_list(texts, Tz::Europe__Berlin, 0).unwrap().written(), expected, "{texts:?}");
+        };
+        check(&["2026-03-01", "2026-03-31"], ["2026-03-01T00:00:00.000", "2026-03-31T23:59:59.999"]);
+        check(&["2026-03-31"], ["2026-03-31T00:00:00.000", "2026-03-31T23:59:59.999"]);
+        let instants = ["2026-03-31T21:00:00.000", "2026-04-01T01:00:00"];
+        check(&instants, ["2026-03-31T21:00:00.000", "2026-04-01T01:00:00.000"]);
+        check(&["2026-03-31T21:00:00Z", "2026-03-31 23:30"], ["2026-03-31T23:00:00.000", "2026-03-31T23:30:00.000"]);
+        for bad in [&["2026-02-30", "2026-03-01"][..], &["last week", "2026-03-01"], &[], &["a", "b", "c"]] {
+            assert!(of_list(bad, Tz::UTC, 0).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn instants_of_a_short_day() {
+        let range = of_pair("2026-03-29", "2026-03-29", Tz::Europe__Berlin).unwrap();
+        let (start, end) = range.instants(Tz::Europe__Berlin);
+        assert_eq!(end - start, 23 * 3_600 * super::super::SECOND_NS);
+    }
+}

@@ -1,0 +1,168 @@
+//! Zones: from instants to wall time and back, over missing and repeated hours.
+
+use chrono::{DateTime, MappedLocalTime, NaiveDateTime, Offset as _, TimeZone as _};
+use chrono_tz::Tz;
+
+use super::SECOND_NS;
+
+/// Instants within one piece of this length have one offset: since 1972 clocks change on whole quarters of an hour only.
+const PIECE_S: i64 = 900;
+/// Before this instant offsets change at any second, and are looked up one by one (1972-01-01).
+const EVEN_FROM_S: i64 = 63_072_000;
+
+/// Which end of a range a wall time is, for wall times that are missing or there twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Edge {
+    /// The first instant that is not before it.
+    Start,
+    /// The instant from which on all is not before it.
+    End,
+}
+
+/// Gives the offset from UTC in seconds at an instant in seconds.
+pub fn offset_s(tz: Tz, utc_s: i64) -> i64 {
+    DateTime::from_timestamp(utc_s, 0)
+        .map_or(0, |t| i64::from(tz.offset_from_utc_datetime(&t.naive_utc()).fix().local_minus_utc()))
+}
+
+/// Turns instants into wall time, and keeps the last offset: neighbouring rows mostly share it.
+#[derive(Debug, Clone)]
+pub struct Walls {
+    tz: Tz,
+    piece: i64,
+    offset_ns: i64,
+}
+
+impl Walls {
+    /// Begins with a zone.
+    pub fn new(tz: Tz) -> Self {
+        Self { tz, piece: i64::MIN, offset_ns: 0 }
+    }
+
+    /// Gives the wall time of an instant.
+    pub fn wall_ns(&mut self, utc_ns: i64) -> i64 {
+        if self.tz == Tz::UTC {
+            return utc_ns;
+        }
+        let utc_s = utc_ns.div_euclid(SECOND_NS);
+        if utc_s < EVEN_FROM_S {
+            return utc_ns.saturating_add(offset_s(self.tz, utc_s) * SECOND_NS);
+        }
+        let piece = utc_s.div_euclid(PIECE_S);
+        if piece != self.piece {
+            self.piece = piece;
+            self.offset_ns = offset_s(self.tz, utc_s) * SECOND_NS;
+        }
+        utc_ns.saturating_add(self.offset_ns)
+    }
+}
+
+/// Gives the wall time of an instant.
+pub fn wall_ns(tz: Tz, utc_ns: i64) -> i64 {
+    Walls::new(tz).wall_ns(utc_ns)
+}
+
+/// Gives the instant of a wall time.
+pub fn utc_ns(tz: Tz, wall_ns: i64, edge: Edge) -> i64 {
+    let wall_s = wall_ns.div_euclid(SECOND_NS);
+    let Some(wall) = DateTime::from_timestamp(wall_s, 0).map(|t| t.naive_utc()) else { return wall_ns };
+    let at = |offset: i64| wall_ns.saturating_sub(offset * SECOND_NS);
+    match tz.offset_from_local_datetime(&wall) {
+        MappedLocalTime::Single(offset) => at(i64::from(offset.fix().local_minus_utc())),
+        MappedLocalTime::Ambiguous(a, b) => {
+            let (a, b) = (at(i64::from(a.fix().local_minus_utc())), at(i64::from(b.fix().local_minus_utc())));
+            if edge == Edge::Start { a.min(b) } else { a.max(b) }
+        }
+        MappedLocalTime::None => change(tz, wall_s) * SECOND_NS,
+    }
+}
+
+/// Gives the instant in seconds at which the clock jumps over a wall time.
+fn change(tz: Tz, wall_s: i64) -> i64 {
+    let (mut before, mut after) = (wall_s - 86_400 * 2, wall_s + 86_400 * 2);
+    // Some zones change twice within days; what is asked for is where wall time passes `wall_s`.
+    while after - before > 1 {
+        let middle = before + (after - before) / 2;
+        if middle + offset_s(tz, middle) >= wall_s {
+            after = middle;
+        } else {
+            before = middle;
+        }
+    }
+    after
+}
+
+/// Gives a wall time as a date and time.
+pub fn naive(wall_ns: i64) -> NaiveDateTime {
+    DateTime::from_timestamp_nanos(wall_ns).naive_utc()
+}
+
+/// Gives the wall time of a date and time; beyond the years that nanoseconds reach, the nearest that they do.
+pub fn of_naive(time: NaiveDateTime) -> i64 {
+    let far = if time.and_utc().timestamp() < 0 { i64::MIN } else { i64::MAX };
+    time.and_utc().timestamp_nanos_opt().unwrap_or(far)
+}
+
+/// Writes a wall time as answers do: `2026-03-31T13:45:27.123`.
+pub fn write_wall(wall_ns: i64) -> String {
+    naive(wall_ns).format("%Y-%m-%dT%H:%M:%S%.3f").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wall(text: &str) -> i64 {
+        of_naive(text.parse().unwrap())
+    }
+
+    #[test]
+    fn missing_and_repeated_hours() {
+        let tz = Tz::Europe__Berlin;
+        let check = |text: &str, edge, expected: &str| {
+            assert_eq!(write_wall(utc_ns(tz, wall(text), edge)), expected, "{text} {edge:?}");
+        };
+        check("2026-01-01T00:00:00", Edge::Start, "2025-12-31T23:00:00.000");
+        check("2026-03-29T02:30:00", Edge::Start, "2026-03-29T01:00:00.000");
+        check("2026-03-29T02:30:00", Edge::End, "2026-03-29T01:00:00.000");
+        check("2026-10-25T02:30:00", Edge::Start, "2026-10-25T00:30:00.000");
+        check("2026-10-25T02:30:00", Edge::End, "2026-10-25T01:30:00.000");
+    }
+
+    #[test]
+    fn a_day_without_midnight() {
+        let start = utc_ns(Tz::Africa__Cairo, wall("2025-04-25T00:00:00"), Edge::Start);
+        assert_eq!(write_wall(wall_ns(Tz::Africa__Cairo, start)), "2025-04-25T01:00:00.000");
+    }
+
+    #[test]
+    fn rows_in_any_order() {
+        let mut walls = Walls::new(Tz::America__New_York);
+        for hours in [0_i64, 5_000, 1, 9_000, 9_001, -400_000] {
+            let utc = 1_770_000_000 * SECOND_NS + hours * 3_600 * SECOND_NS;
+            assert_eq!(walls.wall_ns(utc), wall_ns(Tz::America__New_York, utc));
+        }
+    }
+
+    /// All zones over all changes of two years: each instant is found again from its wall time, unless that comes twice.
+    #[test]
+    fn there_and_back_in_all_zones() {
+        let from = wall("2025-01-01T00:00:00") / SECOND_NS;
+        for tz in chrono_tz::TZ_VARIANTS {
+            let mut offset = offset_s(tz, from);
+            let mut walls = Walls::new(tz);
+            for piece in 0..(2 * 365 * 96) {
+                let utc = from + piece * PIECE_S;
+                let now = offset_s(tz, utc);
+                if now != offset || piece % 4_000 == 0 {
+                    for near in [utc - 1, utc, utc + 1] {
+                        let wall = walls.wall_ns(near * SECOND_NS);
+                        let back = [Edge::Start, Edge::End].map(|e| utc_ns(tz, wall, e));
+                        assert!(back.contains(&(near * SECOND_NS)), "{tz} {near}");
+                    }
+                    offset = now;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Runs requests: plans and answers over one snapshot.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{Int64Type, SchemaRef};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::LogicalPlan;
+use futures::StreamExt as _;
+use quiver_query::tables::{DomainAccess, TableSnapshot, Tables};
+use quiver_query::{Collected, QueryContext, QueryEngine, from_datafusion};
+use quiver_types::{Error, ErrorKind};
+use serde_json::Value;
+
+use crate::error::OlapResult;
+use crate::model::MemberId;
+use crate::model::catalog::Catalog;
+use crate::plan::{Planned, Planner, Sources, Tree};
+use crate::query::Query;
+use crate::query::filter::Filter;
+use crate::query::request::Request;
+
+/// Analytics over tables.
+#[derive(Debug)]
+pub struct OlapEngine {
+    engine: Arc<QueryEngine>,
+    tables: Arc<dyn Tables>,
+    catalog: ArcSwap<Catalog>,
+}
+
+/// Rows of a query.
+#[derive(Debug)]
+pub struct ResultSet {
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// Types of the columns.
+    pub schema: SchemaRef,
+    /// Rows.
+    pub batches: Vec<RecordBatch>,
+    /// Number of groups, where it is asked for.
+    pub total: Option<i64>,
+    /// Memory that the rows take, given back with them.
+    pub memory: Arc<Collected>,
+}
+
+impl OlapEngine {
+    /// Makes one over tables, with models.
+    pub fn new(engine: Arc<QueryEngine>, tables: Arc<dyn Tables>, catalog: Catalog) -> Arc<Self> {
+        Arc::new(Self { engine, tables, catalog: ArcSwap::from_pointee(catalog) })
+    }
+
+    /// The models now.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.load_full()
+    }
+
+    /// Puts other models in their place.
+    pub fn replace(&self, catalog: Catalog) {
+        self.catalog.store(Arc::new(catalog));
+    }
+
+    /// Pins what is visible now.
+    pub fn snapshot(&self) -> Arc<dyn TableSnapshot> {
+        self.tables.snapshot()
+    }
+
+    /// Plans a query over a snapshot.
+    ///
+    /// # Errors
+    /// Those of the query; tables that are not there.
+    pub async fn plan(
+        &self,
+        catalog: &Catalog,
+        query: &Query,
+        tables: &Arc<dyn TableSnapshot>,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+    ) -> OlapResult<Planned> {
+        let mut members = members(query);
+        members.dedup();
+        let state = self.engine.relational();
+        let sources = Sources::find(catalog, &members, &query.hints, tables, state, access, ctx).await?;
+        Planner { catalog, state, sources: &sources, access }.plan(query)
+    }
+
+    /// Runs all queries of a request over one snapshot.
+    ///
+    /// # Errors
+    /// Those of planning and running.
+    pub async fn load(
+        self: &Arc<Self>,
+        catalog: &Arc<Catalog>,
+        request: &Request,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+    ) -> OlapResult<Vec<ResultSet>> {
+        let tables = self.snapshot();
+        let mut planned = Vec::new();
+        for query in &request.queries {
+            planned.push(self.plan(catalog, query, &tables, access, ctx).await?);
+        }
+        let (this, inner) = (Arc::clone(self), ctx.clone());
+        let work = async move {
+            let mut sets = Vec::new();
+            for one in &planned {
+                sets.push(this.run(one, &inner).await?);
+            }
+            Ok(sets)
+        };
+        Ok(self.engine.run(ctx, work).await?)
+    }
+
+    async fn run(&self, planned: &Planned, ctx: &QueryContext) -> quiver_types::Result<ResultSet> {
+        let memory = Arc::new(self.engine.collected("rows of an answer", ctx));
+        let (schema, batches) = self.collect(&planned.rows, ctx, &memory).await?;
+        let total = match &planned.total {
+            None => None,
+            Some(plan) => {
+                let (_, counted) = self.collect(plan, ctx, &memory).await?;
+                counted.first().map(|b| b.column(0).as_primitive::<Int64Type>().value(0))
+            }
+        };
+        Ok(ResultSet { columns: planned.columns.clone(), schema, batches, total, memory })
+    }
+
+    async fn collect(
+        &self,
+        plan: &LogicalPlan,
+        ctx: &QueryContext,
+        memory: &Collected,
+    ) -> quiver_types::Result<(SchemaRef, Vec<RecordBatch>)> {
+        let mut stream = self.stream(plan, ctx).await?;
+        let schema = stream.schema();
+        let (mut batches, mut rows) = (Vec::new(), 0_u64);
+        while let Some(batch) = stream.next().await {
+            let batch = batch.map_err(from_datafusion)?;
+            ctx.check("query execution")?;
+            rows += batch.num_rows() as u64;
+            if rows > ctx.limits.rows_max {
+                let text = format!("the answer has more than {} rows", ctx.limits.rows_max);
+                return Err(Error::new(ErrorKind::LimitExceeded, text));
+            }
+            memory.add(batch.get_array_memory_size())?;
+            batches.push(batch);
+        }
+        Ok((schema, batches))
+    }
+
+    /// Starts a plan; call it inside of a run of the engine.
+    ///
+    /// # Errors
+    /// Those of planning; the stream carries those of running.
+    pub async fn stream(&self, plan: &LogicalPlan, ctx: &QueryContext) -> quiver_types::Result<SendableRecordBatchStream> {
+        self.engine.execute_relational(plan, ctx).await
+    }
+
+    /// Shows how a query runs; with `analyze` runs it.
+    ///
+    /// # Errors
+    /// Those of planning and running.
+    pub async fn explain(
+        self: &Arc<Self>,
+        catalog: &Arc<Catalog>,
+        query: &Query,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+        analyze: bool,
+    ) -> OlapResult<Value> {
+        let planned = self.plan(catalog, query, &self.snapshot(), access, ctx).await?;
+        let (this, inner, plan) = (Arc::clone(self), ctx.clone(), planned.rows.clone());
+        let work = async move { this.engine.explain_relational(&plan, &inner, analyze).await };
+        let mut shown = self.engine.run(ctx, work).await?;
+        let tree = planned.tree.as_ref();
+        shown["root"] = tree.map(|t| t.root.clone()).into();
+        let edge = |(from, to): &(String, String)| serde_json::json!({"from": from, "to": to});
+        shown["joinTree"] = tree.map(|t| t.edges.iter().map(edge).collect::<Vec<_>>()).into();
+        let multiplied = |t: &Tree| {
+            t.models().filter(|m| t.is_multiplied(catalog, m)).map(str::to_owned).collect::<Vec<_>>()
+        };
+        shown["multiplied"] = tree.map(multiplied).unwrap_or_default().into();
+        shown["rollup"] = serde_json::json!({"used": null, "candidates": []});
+        Ok(shown)
+    }
+}
+
+/// All members that a query names.
+fn members(query: &Query) -> Vec<MemberId> {
+    let filters = query.filters.iter().flat_map(Filter::leaves).map(|l| l.member.clone());
+    let order = query.order.iter().flatten().filter_map(|k| MemberId::parse(&k.id));
+    let times = query.times.iter().map(|t| t.member.clone());
+    let named = query.measures.iter().chain(&query.dimensions).chain(&query.segments).cloned();
+    named.chain(times).chain(filters).chain(order).collect()
+}

@@ -1,0 +1,93 @@
+//! Scalar functions of time that plans of analytics need: wall time, and buckets of it.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, TimestampNanosecondArray};
+use arrow::datatypes::{DataType, TimeUnit, TimestampNanosecondType};
+use chrono_tz::Tz;
+use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility, lit,
+};
+
+use crate::dates::granularity::{Buckets, Interval};
+use crate::dates::zone::Walls;
+
+/// `wall_bucket(time, zone, months, nanos, origin, shift_months, shift_nanos)`: the start of the bucket of wall time that an
+/// instant, moved by a shift, falls into; without a length the wall time itself. Timestamp(ns) without a zone.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct WallBucket {
+    signature: Signature,
+}
+
+/// Type of instants.
+pub(crate) fn instant_type() -> DataType {
+    DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
+}
+
+impl WallBucket {
+    /// The function.
+    pub(crate) fn udf() -> Arc<ScalarUDF> {
+        let long = DataType::Int64;
+        let arguments =
+            vec![instant_type(), DataType::Utf8, long.clone(), long.clone(), long.clone(), long.clone(), long];
+        let signature = Signature::one_of(vec![TypeSignature::Exact(arguments)], Volatility::Immutable);
+        Arc::new(ScalarUDF::new_from_impl(Self { signature }))
+    }
+
+    /// A call of it.
+    pub(crate) fn call(time: Expr, tz: Tz, buckets: Option<Buckets>, shift: Interval) -> Expr {
+        let (length, origin) = buckets.map_or((Interval::default(), 0), |b| (b.length, b.origin_ns));
+        let numbers = [i64::from(length.months), length.nanos, origin, i64::from(shift.months), shift.nanos];
+        let arguments = [time, lit(tz.name())].into_iter().chain(numbers.map(lit)).collect();
+        Self::udf().call(arguments)
+    }
+}
+
+impl ScalarUDFImpl for WallBucket {
+    fn name(&self) -> &'static str {
+        "wall_bucket"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Timestamp(TimeUnit::Nanosecond, None))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let number = |i: usize| match &args.args[i] {
+            ColumnarValue::Scalar(ScalarValue::Int64(Some(n))) => Ok(*n),
+            _ => exec_err!("wall_bucket takes constants behind the time"),
+        };
+        let ColumnarValue::Scalar(ScalarValue::Utf8(Some(zone))) = &args.args[1] else {
+            return exec_err!("wall_bucket takes a constant zone");
+        };
+        let Ok(tz) = zone.parse::<Tz>() else { return exec_err!("unknown time zone `{zone}`") };
+        let length = Interval { months: number(2)? as i32, nanos: number(3)? };
+        let buckets = (!length.is_zero()).then_some(Buckets { length, origin_ns: number(4)? });
+        let shift = Interval { months: number(5)? as i32, nanos: number(6)? };
+        let times = args.args[0].to_array(args.number_rows)?;
+        let times = times.as_primitive::<TimestampNanosecondType>();
+        Ok(ColumnarValue::Array(walls(times, tz, buckets, shift)))
+    }
+}
+
+fn walls(times: &TimestampNanosecondArray, tz: Tz, buckets: Option<Buckets>, shift: Interval) -> ArrayRef {
+    let mut walls = Walls::new(tz);
+    // Neighbouring rows mostly share a bucket, and a calendar is slow.
+    let mut last = (1, 0, 0);
+    let out = times.iter().map(|time| {
+        let wall = walls.wall_ns(time?);
+        let moved = if shift.is_zero() { wall } else { shift.add_to(wall) };
+        let Some(buckets) = buckets else { return Some(moved) };
+        if !(last.0 <= moved && moved < last.1) {
+            let start = buckets.floor(moved);
+            last = (start, buckets.next(start), start);
+        }
+        Some(last.2)
+    });
+    Arc::new(out.collect::<TimestampNanosecondArray>())
+}

@@ -1,0 +1,25 @@
+//! Analytics: measures by dimensions over all telemetry, in the wire format of Cube (`olap-api.md`).
+//!
+//! `model` is the data model, `dates` time as queries speak of it, `query` a checked query, `plan` turns it into a plan of
+//! DataFusion's nodes, `engine` runs it, `answer` and `meta` write what clients read. `tables` are those of the operator.
+//!
+//! Invariants: no HTTP, no store; every answer comes out of plans that [`quiver_query::QueryEngine`] runs; no row that the
+//! caller may not see is scanned above its filter.
+
+pub mod answer;
+pub mod dates;
+pub mod engine;
+pub mod error;
+mod functions;
+pub mod meta;
+pub mod model;
+pub mod plan;
+pub mod query;
+pub mod tables;
+mod title;
+
+#[cfg(test)]
+mod open_cases;
+
+pub use engine::OlapEngine;
+pub use error::{OlapError, OlapResult, QueryError, Reason};

@@ -1,0 +1,269 @@
+//! What models and members are to clients: annotations of answers, and the list of all (`olap-api.md` 6.3, 8).
+
+use quiver_types::Domain;
+use serde_json::{Map, Value, json};
+
+use crate::model::catalog::{Catalog, Found, Kind};
+use crate::model::{Common, Folder, FolderItem, MemberId, Model, Source, View};
+use crate::query::Query;
+use quiver_query::tables::DomainAccess;
+
+/// Says of each member of a query what it is.
+pub fn annotation(catalog: &Catalog, query: &Query) -> Value {
+    let list = |ids: &[MemberId]| {
+        ids.iter().filter_map(|id| Some((id.to_string(), member(catalog, id)?))).collect::<Map<_, _>>()
+    };
+    let mut times = Map::new();
+    for time in &query.times {
+        if let (Some(column), Some(granularity)) = (time.column(), &time.granularity) {
+            let Some(plain) = member(catalog, &time.member) else { continue };
+            let mut bucketed = plain.clone();
+            let mut shown = json!({"name": granularity.name, "title": granularity.title, "interval": granularity.interval});
+            for (key, value) in [("offset", &granularity.offset), ("origin", &granularity.origin)] {
+                if let Some(value) = value {
+                    shown[key] = value.as_str().into();
+                }
+            }
+            bucketed["granularity"] = shown;
+            times.insert(column, bucketed);
+            times.insert(time.member.to_string(), plain);
+        }
+    }
+    json!({"measures": list(&query.measures), "dimensions": list(&query.dimensions), "segments": list(&query.segments), "timeDimensions": times})
+}
+
+/// What an annotation says of a member.
+fn member(catalog: &Catalog, id: &MemberId) -> Option<Value> {
+    let found = catalog.find(id)?;
+    let mut out = titles(&found);
+    match found.kind {
+        Kind::Measure(m) => {
+            out.insert("type".into(), m.ty.value_type().into());
+            drill(catalog, &found, &mut out);
+        }
+        Kind::Dimension(d) => _ = out.insert("type".into(), d.ty.word().into()),
+        Kind::Segment(_) => {}
+    }
+    Some(out.into())
+}
+
+fn titles(found: &Found<'_>) -> Map<String, Value> {
+    let common = found.common();
+    let short = common.short_title();
+    let mut out = Map::new();
+    out.insert("title".into(), format!("{} {short}", found.model_title()).into());
+    out.insert("shortTitle".into(), short.into());
+    optional(common, &mut out);
+    out
+}
+
+fn optional(common: &Common, out: &mut Map<String, Value>) {
+    if let Some(text) = &common.description {
+        out.insert("description".into(), text.as_str().into());
+    }
+    for (key, value) in [("format", &common.format), ("meta", &common.meta)] {
+        if let Some(value) = value {
+            out.insert(key.into(), value.clone());
+        }
+    }
+    if let Some(currency) = &common.currency {
+        out.insert("currency".into(), currency.to_uppercase().into());
+    }
+}
+
+/// Drill members; through a view those that the view has.
+fn drill(catalog: &Catalog, found: &Found<'_>, out: &mut Map<String, Value>) {
+    let Kind::Measure(measure) = found.kind else { return };
+    let named = |id: &MemberId| match found.view {
+        None => Some(id.to_string()),
+        Some((view, _)) => {
+            let member = view.members.iter().find(|m| m.target == *id)?;
+            Some(format!("{}.{}", view.common.name, member.common.name))
+        }
+    };
+    let (mut all, mut measures, mut dimensions) = (Vec::new(), Vec::new(), Vec::new());
+    for id in &measure.drill_members {
+        let Some(name) = named(id) else { continue };
+        all.push(name.clone());
+        match catalog.find(id).map(|f| f.kind) {
+            Some(Kind::Measure(_)) => measures.push(name),
+            _ => dimensions.push(name),
+        }
+    }
+    out.insert("drillMembers".into(), all.into());
+    out.insert("drillMembersGrouped".into(), json!({"measures": measures, "dimensions": dimensions}));
+}
+
+/// Lists all models and views that a caller may see. `extended` adds how they are made.
+pub fn meta(catalog: &Catalog, access: &DomainAccess, only_views: bool, extended: bool) -> Value {
+    let mut cubes = Vec::new();
+    let seen = |model: &Model| sees(model, access);
+    if !only_views {
+        for model in catalog.models.values().filter(|m| m.is_public() && seen(m)) {
+            let mut cube = cube(catalog, model, extended);
+            cube.insert("connectedComponent".into(), catalog.components.get(&model.common.name).copied().into());
+            if has_members(&cube) {
+                cubes.push(Value::Object(cube));
+            }
+        }
+    }
+    for view in catalog.views.values().filter(|v| v.common.public.unwrap_or(true)) {
+        let shown = view.members.iter().all(|m| catalog.models.get(&m.target.model).is_some_and(seen));
+        if shown {
+            let made = self::view(catalog, view);
+            if has_members(&made) {
+                cubes.push(Value::Object(made));
+            }
+        }
+    }
+    json!({"cubes": cubes})
+}
+
+/// Whether a caller may see rows of a model at all.
+fn sees(model: &Model, access: &DomainAccess) -> bool {
+    let some = |domain: Domain| !access.get(domain).patterns().is_empty();
+    match &model.row_right {
+        Some(right) if right.services.is_empty() => access.is_full(right.domain),
+        Some(right) => some(right.domain),
+        None => access.is_full_everywhere(),
+    }
+}
+
+fn has_members(cube: &Map<String, Value>) -> bool {
+    ["measures", "dimensions"].iter().any(|key| cube[*key].as_array().is_some_and(|list| !list.is_empty()))
+}
+
+fn cube(catalog: &Catalog, model: &Model, extended: bool) -> Map<String, Value> {
+    let ids: Vec<MemberId> = model.member_names().map(|n| MemberId::new(&model.common.name, n)).collect();
+    let mut out = entity(catalog, &model.common, "cube", &ids, extended);
+    let hierarchies = model.hierarchies.iter().map(|h| {
+        let levels: Vec<String> = h.levels.iter().map(ToString::to_string).collect();
+        let name = format!("{}.{}", model.common.name, h.common.name);
+        json!({"name": name, "title": h.common.short_title(), "levels": levels, "public": h.common.public.unwrap_or(true)})
+    });
+    out.insert("hierarchies".into(), hierarchies.collect());
+    out.insert("folders".into(), json!([]));
+    out.insert("nestedFolders".into(), json!([]));
+    if extended {
+        match &model.source {
+            Some(Source::Select(sql)) => _ = out.insert("sql".into(), sql.trim().into()),
+            Some(Source::Table(schema, name)) => {
+                let name = schema.as_ref().map_or_else(|| name.clone(), |s| format!("{s}.{name}"));
+                out.insert("sqlTable".into(), name.into());
+            }
+            None => {}
+        }
+        let joins = model.joins.iter();
+        let joins = joins.map(|j| json!({"name": j.target, "relationship": j.relationship.word(), "sql": j.sql.text}));
+        out.insert("joins".into(), joins.collect());
+        let rollups = model.pre_aggregations.iter().map(|p| json!({"name": p.name, "type": p.kind}));
+        out.insert("preAggregations".into(), rollups.collect());
+        out.insert("fileName".into(), (*model.file).into());
+    }
+    out
+}
+
+fn view(catalog: &Catalog, view: &View) -> Map<String, Value> {
+    let ids: Vec<MemberId> = view.members.iter().map(|m| MemberId::new(&view.common.name, &m.common.name)).collect();
+    let mut out = entity(catalog, &view.common, "view", &ids, false);
+    out.insert("hierarchies".into(), json!([]));
+    let nested: Vec<Value> = view.folders.iter().map(|f| folder(view, f)).collect();
+    let flat = view.folders.iter().map(|f| json!({"name": f.name, "members": flat_members(view, f)}));
+    out.insert("folders".into(), flat.collect());
+    out.insert("nestedFolders".into(), nested.into());
+    out
+}
+
+fn folder(view: &View, of: &Folder) -> Value {
+    let members = of.includes.iter().map(|item| match item {
+        FolderItem::Member(name) => Value::from(format!("{}.{name}", view.common.name)),
+        FolderItem::Folder(inner) => folder(view, inner),
+    });
+    json!({"name": of.name, "members": members.collect::<Vec<_>>()})
+}
+
+fn flat_members(view: &View, of: &Folder) -> Vec<String> {
+    let members = of.includes.iter().flat_map(|item| match item {
+        FolderItem::Member(name) => vec![format!("{}.{name}", view.common.name)],
+        FolderItem::Folder(inner) => flat_members(view, inner),
+    });
+    members.collect()
+}
+
+fn entity(catalog: &Catalog, common: &Common, kind: &str, ids: &[MemberId], extended: bool) -> Map<String, Value> {
+    let mut out = Map::new();
+    out.insert("name".into(), common.name.as_str().into());
+    out.insert("type".into(), kind.into());
+    out.insert("title".into(), common.short_title().into());
+    out.insert("isVisible".into(), true.into());
+    out.insert("public".into(), true.into());
+    optional(common, &mut out);
+    let (mut measures, mut dimensions, mut segments) = (Vec::new(), Vec::new(), Vec::new());
+    for id in ids {
+        let Some(found) = catalog.find(id).filter(|f| catalog.is_public(f)) else { continue };
+        let shown = described(catalog, id, &found, extended);
+        match found.kind {
+            Kind::Measure(_) => measures.push(shown),
+            Kind::Dimension(_) => dimensions.push(shown),
+            Kind::Segment(_) => segments.push(shown),
+        }
+    }
+    out.insert("measures".into(), measures.into());
+    out.insert("dimensions".into(), dimensions.into());
+    out.insert("segments".into(), segments.into());
+    out
+}
+
+/// A member in the list of all.
+fn described(catalog: &Catalog, id: &MemberId, found: &Found<'_>, extended: bool) -> Value {
+    let mut out = titles(found);
+    out.insert("name".into(), id.to_string().into());
+    out.insert("isVisible".into(), true.into());
+    out.insert("public".into(), true.into());
+    if found.view.is_some() {
+        out.insert("aliasMember".into(), found.id().to_string().into());
+    }
+    match found.kind {
+        Kind::Measure(m) => {
+            out.insert("type".into(), m.ty.value_type().into());
+            out.insert("aggType".into(), m.ty.agg_type().into());
+            out.insert("cumulative".into(), m.rolling_window.is_some().into());
+            out.insert("cumulativeTotal".into(), m.rolling_window.is_some().into());
+            drill(catalog, found, &mut out);
+        }
+        Kind::Dimension(d) => {
+            out.insert("type".into(), d.ty.word().into());
+            out.insert("suggestFilterValues".into(), d.suggest.into());
+            out.insert("primaryKey".into(), d.primary_key.into());
+            if !d.granularities.is_empty() {
+                let own = d.granularities.iter().map(|g| {
+                    let mut one = json!({"name": g.name, "title": g.title, "interval": g.interval});
+                    for (key, value) in [("offset", &g.offset), ("origin", &g.origin)] {
+                        if let Some(value) = value {
+                            one[key] = value.as_str().into();
+                        }
+                    }
+                    one
+                });
+                out.insert("granularities".into(), own.collect());
+            }
+        }
+        Kind::Segment(_) => {}
+    }
+    if extended {
+        let sql = match found.kind {
+            Kind::Measure(m) => m.sql.as_ref(),
+            Kind::Dimension(d) => d.sql.as_ref(),
+            Kind::Segment(s) => Some(&s.sql),
+        };
+        if let Some(sql) = sql {
+            out.insert("sql".into(), sql.text.as_str().into());
+        }
+        if let Kind::Measure(m) = found.kind
+            && !m.filters.is_empty()
+        {
+            out.insert("filters".into(), m.filters.iter().map(|f| json!({"sql": f.text})).collect());
+        }
+    }
+    Value::Object(out)
+}

@@ -1,0 +1,538 @@
+//! The data model: cubes and views as YAML files say them (`olap-api.md` 10), read, checked and joined.
+//!
+//! `read` makes the structures below out of one file, `template` the pieces of SQL texts, `check` resolves names over all
+//! files, `catalog` is the checked whole, `load` reads folders. Nothing here knows tables or plans.
+
+pub mod catalog;
+mod check;
+pub mod load;
+mod read;
+pub mod template;
+mod views;
+
+use std::sync::Arc;
+
+use quiver_alerting::problem::Place;
+use serde_json::Value;
+
+use crate::dates::granularity::{Granularity, Interval};
+pub use template::{Piece, Template};
+
+/// A member of a model by both names.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MemberId {
+    /// Model or view.
+    pub model: String,
+    /// Member of it.
+    pub member: String,
+}
+
+impl MemberId {
+    /// Makes one.
+    pub fn new(model: impl Into<String>, member: impl Into<String>) -> Self {
+        Self { model: model.into(), member: member.into() }
+    }
+
+    /// Reads `Model.member`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (model, member) = text.split_once('.')?;
+        (is_name(model) && is_name(member)).then(|| Self::new(model, member))
+    }
+}
+
+impl std::fmt::Display for MemberId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.model, self.member)
+    }
+}
+
+/// Whether a text may be a name of a model or member.
+pub fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+/// What all members and models have.
+#[derive(Debug, Clone, Default)]
+pub struct Common {
+    /// Identifier.
+    pub name: String,
+    /// What people read; none: made of the name.
+    pub title: Option<String>,
+    /// One sentence.
+    pub description: Option<String>,
+    /// Whether queries may name it; none: as its kind has it.
+    pub public: Option<bool>,
+    /// Whatever the model's writer puts beside it.
+    pub meta: Option<Value>,
+    /// `percent`, `currency`, and the like.
+    pub format: Option<Value>,
+    /// Currency of an amount.
+    pub currency: Option<String>,
+    /// Where it stands.
+    pub place: Place,
+}
+
+impl Common {
+    /// Gives the title without that of the model.
+    pub fn short_title(&self) -> String {
+        self.title.clone().unwrap_or_else(|| crate::title::of_name(&self.name))
+    }
+}
+
+/// Type of a dimension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DimensionType {
+    /// Text.
+    String,
+    /// Number of any kind.
+    Number,
+    /// Truth value.
+    Boolean,
+    /// Instant.
+    Time,
+    /// `latitude,longitude`.
+    Geo,
+    /// One of listed texts.
+    Switch,
+}
+
+impl DimensionType {
+    /// All types with their words.
+    pub const ALL: [(Self, &'static str); 6] = [
+        (Self::String, "string"),
+        (Self::Number, "number"),
+        (Self::Boolean, "boolean"),
+        (Self::Time, "time"),
+        (Self::Geo, "geo"),
+        (Self::Switch, "switch"),
+    ];
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+}
+
+/// Type of a measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MeasureType {
+    /// Rows, or values that are not NULL.
+    Count,
+    /// Different values.
+    CountDistinct,
+    /// The same, about.
+    CountDistinctApprox,
+    /// Sum.
+    Sum,
+    /// Mean.
+    Avg,
+    /// Smallest.
+    Min,
+    /// Largest.
+    Max,
+    /// An expression that is a number.
+    Number,
+    /// An expression that is a text.
+    String,
+    /// An expression that is a truth value.
+    Boolean,
+    /// An expression that is an instant.
+    Time,
+    /// Sum from the beginning on.
+    RunningTotal,
+    /// Place among the groups.
+    Rank,
+}
+
+impl MeasureType {
+    /// All types: word in models, `aggType` in meta.
+    pub const ALL: [(Self, &'static str, &'static str); 13] = [
+        (Self::Count, "count", "count"),
+        (Self::CountDistinct, "count_distinct", "countDistinct"),
+        (Self::CountDistinctApprox, "count_distinct_approx", "countDistinctApprox"),
+        (Self::Sum, "sum", "sum"),
+        (Self::Avg, "avg", "avg"),
+        (Self::Min, "min", "min"),
+        (Self::Max, "max", "max"),
+        (Self::Number, "number", "number"),
+        (Self::String, "string", "string"),
+        (Self::Boolean, "boolean", "boolean"),
+        (Self::Time, "time", "time"),
+        (Self::RunningTotal, "running_total", "runningTotal"),
+        (Self::Rank, "rank", "rank"),
+    ];
+
+    /// Its `aggType`.
+    pub fn agg_type(self) -> &'static str {
+        Self::ALL[self as usize].2
+    }
+
+    /// Type of its values in annotations.
+    pub fn value_type(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Boolean => "boolean",
+            Self::Time => "time",
+            _ => "number",
+        }
+    }
+
+    /// Whether its SQL is a whole expression, not the argument of an aggregate.
+    pub fn is_expression(self) -> bool {
+        matches!(self, Self::Number | Self::String | Self::Boolean | Self::Time)
+    }
+}
+
+/// `case` of a dimension or measure.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// Conditions with what they give.
+    pub when: Vec<(Template, Label)>,
+    /// What the others have.
+    pub otherwise: Option<Label>,
+}
+
+/// What a case gives.
+#[derive(Debug, Clone)]
+pub enum Label {
+    /// A text.
+    Text(String),
+    /// An expression.
+    Sql(Template),
+}
+
+/// A dimension.
+#[derive(Debug, Clone)]
+pub struct Dimension {
+    /// Name and what people read.
+    pub common: Common,
+    /// Type.
+    pub ty: DimensionType,
+    /// Expression over a row.
+    pub sql: Option<Template>,
+    /// Or cases.
+    pub case: Option<Case>,
+    /// Or a place: latitude, longitude.
+    pub geo: Option<(Template, Template)>,
+    /// Whether it is part of the key.
+    pub primary_key: bool,
+    /// Whether values are suggested.
+    pub suggest: bool,
+    /// Whether its SQL is a measure of another query.
+    pub sub_query: bool,
+    /// Whether filters of the query enter that one.
+    pub propagate_filters: bool,
+    /// Whether the time range of the query enters that one.
+    pub propagate_range: bool,
+    /// The member from which on a row lives.
+    pub since: Option<String>,
+    /// Own granularities.
+    pub granularities: Vec<Granularity>,
+    /// Values of a switch.
+    pub values: Vec<String>,
+}
+
+/// Reach of a rolling window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// As far as there are rows.
+    Unbounded,
+    /// So far.
+    Of(Interval),
+}
+
+/// Rows that a bucket's value is made of.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RollingWindow {
+    /// Around an end of the bucket.
+    Around {
+        /// Back from it.
+        trailing: Reach,
+        /// Ahead of it.
+        leading: Reach,
+        /// Whether the start of the bucket is meant, not its end.
+        from_start: bool,
+    },
+    /// From the start of a unit on.
+    ToDate(Granularity),
+}
+
+/// Moves the range of an inner query.
+#[derive(Debug, Clone)]
+pub struct TimeShift {
+    /// Which time dimension; none: all of the query.
+    pub time_dimension: Option<MemberId>,
+    /// How far ahead of the inner rows the outer ones are.
+    pub interval: Interval,
+}
+
+/// A measure.
+#[derive(Debug, Clone)]
+pub struct Measure {
+    /// Name and what people read.
+    pub common: Common,
+    /// Type.
+    pub ty: MeasureType,
+    /// Argument or expression.
+    pub sql: Option<Template>,
+    /// Or cases.
+    pub case: Option<Case>,
+    /// Conditions on rows.
+    pub filters: Vec<Template>,
+    /// What is shown behind a value.
+    pub drill_members: Vec<MemberId>,
+    /// Window of time.
+    pub rolling_window: Option<RollingWindow>,
+    /// Whether it is made of the result of an inner query.
+    pub multi_stage: bool,
+    /// Dimensions that the inner query keeps.
+    pub group_by: Option<Vec<MemberId>>,
+    /// Dimensions that the inner query lacks.
+    pub reduce_by: Vec<MemberId>,
+    /// Dimensions that the inner query has beside the others.
+    pub add_group_by: Vec<MemberId>,
+    /// Order of a rank: expression, and whether it descends.
+    pub order_by: Vec<(Template, bool)>,
+    /// Shifts of time.
+    pub time_shift: Vec<TimeShift>,
+    /// Whether measures of other models are computed in queries of their own.
+    pub apart: bool,
+}
+
+/// A named filter.
+#[derive(Debug, Clone)]
+pub struct Segment {
+    /// Name and what people read.
+    pub common: Common,
+    /// Condition.
+    pub sql: Template,
+    /// Members that a condition over measures goes by; empty: the key.
+    pub by: Vec<MemberId>,
+}
+
+/// How rows of two models meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Relationship {
+    /// One to one.
+    OneToOne,
+    /// One to many.
+    OneToMany,
+    /// Many to one.
+    ManyToOne,
+}
+
+impl Relationship {
+    /// All words, old ones too.
+    pub const WORDS: [(&'static str, Self); 9] = [
+        ("one_to_one", Self::OneToOne),
+        ("one_to_many", Self::OneToMany),
+        ("many_to_one", Self::ManyToOne),
+        ("hasOne", Self::OneToOne),
+        ("hasMany", Self::OneToMany),
+        ("belongsTo", Self::ManyToOne),
+        ("has_one", Self::OneToOne),
+        ("has_many", Self::OneToMany),
+        ("belongs_to", Self::ManyToOne),
+    ];
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        Self::WORDS[self as usize].0
+    }
+}
+
+/// A join to another model.
+#[derive(Debug, Clone)]
+pub struct Join {
+    /// The other model.
+    pub target: String,
+    /// How rows meet.
+    pub relationship: Relationship,
+    /// Condition.
+    pub sql: Template,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// What the rows of a model are.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// A table: schema, where one is named, and name.
+    Table(Option<String>, String),
+    /// A SELECT.
+    Select(String),
+}
+
+/// Who sees a row (`olap-api.md` 12.1).
+#[derive(Debug, Clone)]
+pub struct RowRight {
+    /// Members that name services.
+    pub services: Vec<String>,
+    /// Of which domain the right is asked.
+    pub domain: quiver_types::Domain,
+    /// Member that names the caller.
+    pub own: Option<String>,
+    /// Whether rows without a service need scope `*` in all domains, not only in this one.
+    pub deny: bool,
+}
+
+/// Levels from coarse to fine.
+#[derive(Debug, Clone)]
+pub struct Hierarchy {
+    /// Name and what people read.
+    pub common: Common,
+    /// Members.
+    pub levels: Vec<MemberId>,
+}
+
+/// A rollup that the model asks for.
+#[derive(Debug, Clone)]
+pub struct PreAggregation {
+    /// Name.
+    pub name: String,
+    /// `rollup`, `original_sql`, `rollup_join`, `rollup_lambda`.
+    pub kind: String,
+    /// Measures.
+    pub measures: Vec<MemberId>,
+    /// Dimensions.
+    pub dimensions: Vec<MemberId>,
+    /// Segments.
+    pub segments: Vec<MemberId>,
+    /// Time dimension and granularity.
+    pub time: Option<(MemberId, String)>,
+}
+
+/// A cube.
+#[derive(Debug, Clone)]
+pub struct Model {
+    /// Name and what people read.
+    pub common: Common,
+    /// File that it stands in.
+    pub file: Arc<str>,
+    /// The cube whose members it takes over.
+    pub extends: Option<String>,
+    /// Rows.
+    pub source: Option<Source>,
+    /// Joins to other models.
+    pub joins: Vec<Join>,
+    /// Dimensions.
+    pub dimensions: Vec<Dimension>,
+    /// Measures.
+    pub measures: Vec<Measure>,
+    /// Segments.
+    pub segments: Vec<Segment>,
+    /// Hierarchies.
+    pub hierarchies: Vec<Hierarchy>,
+    /// Rollups.
+    pub pre_aggregations: Vec<PreAggregation>,
+    /// Who sees rows; none: who sees all.
+    pub row_right: Option<RowRight>,
+}
+
+impl Model {
+    /// Finds a dimension.
+    pub fn dimension(&self, name: &str) -> Option<&Dimension> {
+        self.dimensions.iter().find(|d| d.common.name == name)
+    }
+
+    /// Finds a measure.
+    pub fn measure(&self, name: &str) -> Option<&Measure> {
+        self.measures.iter().find(|m| m.common.name == name)
+    }
+
+    /// Finds a segment.
+    pub fn segment(&self, name: &str) -> Option<&Segment> {
+        self.segments.iter().find(|s| s.common.name == name)
+    }
+
+    /// The dimensions that make the key.
+    pub fn key(&self) -> impl Iterator<Item = &Dimension> {
+        self.dimensions.iter().filter(|d| d.primary_key)
+    }
+
+    /// Names of all members.
+    pub fn member_names(&self) -> impl Iterator<Item = &str> {
+        let dimensions = self.dimensions.iter().map(|d| &d.common);
+        let measures = self.measures.iter().map(|m| &m.common);
+        let segments = self.segments.iter().map(|s| &s.common);
+        dimensions.chain(measures).chain(segments).map(|c| c.name.as_str())
+    }
+
+    /// Whether queries may name it.
+    pub fn is_public(&self) -> bool {
+        self.common.public.unwrap_or(true)
+    }
+
+    /// What people read.
+    pub fn title(&self) -> String {
+        self.common.short_title()
+    }
+}
+
+/// Members that a view takes of a model, before they are found.
+#[derive(Debug, Clone)]
+pub struct ViewPart {
+    /// Models from the root on.
+    pub path: Vec<String>,
+    /// What it takes; none: all.
+    pub includes: Option<Vec<Include>>,
+    /// What it leaves out.
+    pub excludes: Vec<String>,
+    /// What stands before names.
+    pub prefix: Option<String>,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// A member that a view takes, perhaps under another name.
+#[derive(Debug, Clone)]
+pub struct Include {
+    /// Name in the model.
+    pub name: String,
+    /// Own name, title, and so on.
+    pub own: Common,
+}
+
+/// A member of a view.
+#[derive(Debug, Clone)]
+pub struct ViewMember {
+    /// Name and what people read.
+    pub common: Common,
+    /// What it stands for.
+    pub target: MemberId,
+    /// Models that lead to it.
+    pub path: Vec<String>,
+}
+
+/// A folder of a view.
+#[derive(Debug, Clone)]
+pub struct Folder {
+    /// Name.
+    pub name: String,
+    /// Members and inner folders, as written.
+    pub includes: Vec<FolderItem>,
+}
+
+/// What lies in a folder.
+#[derive(Debug, Clone)]
+pub enum FolderItem {
+    /// A member.
+    Member(String),
+    /// All members of a model.
+    Folder(Folder),
+}
+
+/// A view.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// Name and what people read.
+    pub common: Common,
+    /// File that it stands in.
+    pub file: Arc<str>,
+    /// What it is made of.
+    pub parts: Vec<ViewPart>,
+    /// Folders.
+    pub folders: Vec<Folder>,
+    /// Its members, once found.
+    pub members: Vec<ViewMember>,
+}

@@ -1,0 +1,191 @@
+//! All models and views, checked: what queries look names up in, and how models are joined.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use super::{Common, Dimension, Join, Measure, MemberId, Model, Segment, Template, View, ViewMember};
+
+/// A member of one of three kinds.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind<'a> {
+    /// A dimension.
+    Dimension(&'a Dimension),
+    /// A measure.
+    Measure(&'a Measure),
+    /// A segment.
+    Segment(&'a Segment),
+}
+
+impl<'a> Kind<'a> {
+    /// Its name and what people read.
+    pub fn common(self) -> &'a Common {
+        match self {
+            Self::Dimension(d) => &d.common,
+            Self::Measure(m) => &m.common,
+            Self::Segment(s) => &s.common,
+        }
+    }
+}
+
+/// A member that a query names.
+#[derive(Debug, Clone, Copy)]
+pub struct Found<'a> {
+    /// The model that it belongs to, behind views.
+    pub model: &'a Model,
+    /// The member.
+    pub kind: Kind<'a>,
+    /// The view and its member, where it is named through one.
+    pub view: Option<(&'a View, &'a ViewMember)>,
+}
+
+impl<'a> Found<'a> {
+    /// Its own name, behind views.
+    pub fn id(&self) -> MemberId {
+        MemberId::new(&self.model.common.name, &self.kind.common().name)
+    }
+
+    /// What people read: that of the view before that of the model.
+    pub fn common(&self) -> &'a Common {
+        self.view.map_or_else(|| self.kind.common(), |(_, member)| &member.common)
+    }
+
+    /// Title of what stands before the dot.
+    pub fn model_title(&self) -> String {
+        self.view.map_or_else(|| self.model.title(), |(view, _)| view.common.short_title())
+    }
+}
+
+/// All models.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    /// Cubes by name.
+    pub models: BTreeMap<String, Model>,
+    /// Views by name.
+    pub views: BTreeMap<String, View>,
+    /// Numbers of groups of models that joins connect.
+    pub components: HashMap<String, usize>,
+}
+
+impl Catalog {
+    /// Makes the whole of checked parts.
+    pub(super) fn new(models: BTreeMap<String, Model>, views: BTreeMap<String, View>) -> Self {
+        let components = components(&models);
+        Self { models, views, components }
+    }
+
+    /// Finds a member of a model or view; hidden ones too.
+    pub fn find(&self, id: &MemberId) -> Option<Found<'_>> {
+        if let Some(view) = self.views.get(&id.model) {
+            let member = view.members.iter().find(|m| m.common.name == id.member)?;
+            let found = self.find(&member.target)?;
+            return Some(Found { view: Some((view, member)), ..found });
+        }
+        let model = self.models.get(&id.model)?;
+        let kind = model
+            .dimension(&id.member)
+            .map(Kind::Dimension)
+            .or_else(|| model.measure(&id.member).map(Kind::Measure))
+            .or_else(|| model.segment(&id.member).map(Kind::Segment))?;
+        Some(Found { model, kind, view: None })
+    }
+
+    /// Gives a model that checks have found to be there.
+    pub fn model(&self, name: &str) -> &Model {
+        self.models.get(name).expect("names in a catalog are checked")
+    }
+
+    /// Whether queries may name a member.
+    pub fn is_public(&self, found: &Found<'_>) -> bool {
+        match found.view {
+            Some((view, member)) => view.common.public.unwrap_or(true) && member.common.public.unwrap_or(true),
+            None => found.model.is_public() && found.kind.common().public.unwrap_or(true),
+        }
+    }
+
+    /// Names that a query may use before the dot.
+    pub fn public_names(&self) -> impl Iterator<Item = &str> {
+        let models = self.models.values().filter(|m| m.is_public()).map(|m| m.common.name.as_str());
+        models.chain(self.views.values().filter(|v| v.common.public.unwrap_or(true)).map(|v| v.common.name.as_str()))
+    }
+
+    /// The join from one model to another.
+    pub fn join(&self, from: &str, to: &str) -> Option<&Join> {
+        self.models.get(from)?.joins.iter().find(|j| j.target == to)
+    }
+
+    /// The shortest way over joins, first declared first: the models behind `from`.
+    pub fn path(&self, from: &str, to: &str) -> Option<Vec<String>> {
+        let mut came: HashMap<&str, &str> = HashMap::new();
+        let mut queue: VecDeque<&str> = VecDeque::from([from]);
+        while let Some(at) = queue.pop_front() {
+            if at == to {
+                let mut path = vec![at.to_owned()];
+                let mut back = at;
+                while let Some(before) = came.get(back) {
+                    path.push((*before).to_owned());
+                    back = before;
+                }
+                path.pop();
+                path.reverse();
+                return Some(path);
+            }
+            for join in self.models.get(at).map(|m| m.joins.as_slice()).unwrap_or_default() {
+                if join.target != from && !came.contains_key(join.target.as_str()) {
+                    came.insert(&join.target, at);
+                    queue.push_back(&join.target);
+                }
+            }
+        }
+        None
+    }
+}
+
+fn components(models: &BTreeMap<String, Model>) -> HashMap<String, usize> {
+    let mut numbers: HashMap<String, usize> = HashMap::new();
+    let mut near: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (name, model) in models {
+        near.entry(name).or_default();
+        for join in &model.joins {
+            near.entry(name).or_default().insert(&join.target);
+            near.entry(&join.target).or_default().insert(name);
+        }
+    }
+    let mut next = 0;
+    for start in near.keys() {
+        if numbers.contains_key(*start) {
+            continue;
+        }
+        next += 1;
+        let mut queue = vec![*start];
+        while let Some(at) = queue.pop() {
+            if numbers.insert(at.to_owned(), next).is_none() {
+                queue.extend(near[at].iter().copied());
+            }
+        }
+    }
+    numbers
+}
+
+impl Dimension {
+    /// All SQL texts of it.
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+        let case = self.case.iter().flat_map(super::Case::templates);
+        self.sql.iter().chain(case).chain(self.geo.iter().flat_map(|(a, b)| [a, b]))
+    }
+}
+
+impl Measure {
+    /// All SQL texts of it.
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+        let case = self.case.iter().flat_map(super::Case::templates);
+        self.sql.iter().chain(case).chain(&self.filters).chain(self.order_by.iter().map(|(t, _)| t))
+    }
+}
+
+impl super::Case {
+    /// All SQL texts of it.
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+        let labels = self.when.iter().map(|(_, label)| label).chain(&self.otherwise);
+        let sqls = labels.filter_map(|l| if let super::Label::Sql(t) = l { Some(t) } else { None });
+        self.when.iter().map(|(t, _)| t).chain(sqls)
+    }
+}

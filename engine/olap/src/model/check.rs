@@ -1,0 +1,268 @@
+//! Resolves names over all files: what extends what, what SQL texts and lists of members speak of.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use quiver_alerting::problem::Place;
+
+use super::load::ModelProblem;
+use super::template::{Piece, Template};
+use super::{Case, Label, MemberId, Model};
+use crate::error::nearest;
+
+/// Names of models with their members.
+type Names = BTreeMap<String, BTreeSet<String>>;
+
+/// A name that is not there.
+struct Missing {
+    place: Place,
+    member: Option<String>,
+    message: String,
+}
+
+/// Copies members of what is extended, those of its own first.
+pub(super) fn extend(models: &mut [Model], problems: &mut Vec<ModelProblem>) {
+    let mut done: HashSet<String> = HashSet::new();
+    loop {
+        let ready = models.iter().position(|m| {
+            !done.contains(&m.common.name) && m.extends.as_ref().is_none_or(|base| done.contains(base))
+        });
+        let Some(at) = ready else { break };
+        if let Some(base) = models[at].extends.clone() {
+            let base = models.iter().find(|m| m.common.name == base).cloned().expect("it is done, so it is there");
+            take_over(&mut models[at], &base);
+        }
+        done.insert(models[at].common.name.clone());
+    }
+    for model in models.iter().filter(|m| !done.contains(&m.common.name)) {
+        let base = model.extends.as_deref().unwrap_or_default();
+        let text = format!("`{}` extends `{base}`, which is not there or extends it in turn", model.common.name);
+        problems.push(ModelProblem::new(model, model.common.place, None, text));
+    }
+}
+
+fn take_over(model: &mut Model, base: &Model) {
+    let named = |names: Vec<&String>| names.into_iter().cloned().collect::<HashSet<String>>();
+    let dimensions = named(model.dimensions.iter().map(|d| &d.common.name).collect());
+    let measures = named(model.measures.iter().map(|m| &m.common.name).collect());
+    let segments = named(model.segments.iter().map(|s| &s.common.name).collect());
+    let joins = named(model.joins.iter().map(|j| &j.target).collect());
+    let all = |name: &String| dimensions.contains(name) || measures.contains(name) || segments.contains(name);
+    let own = &model.common.name;
+    let rename = |ids: &[MemberId]| {
+        let renamed = ids.iter().map(|id| if id.model == base.common.name { MemberId::new(own, &id.member) } else { id.clone() });
+        renamed.collect::<Vec<_>>()
+    };
+    let (mut more_dimensions, mut more_measures, mut more_segments) = (Vec::new(), Vec::new(), Vec::new());
+    more_dimensions.extend(base.dimensions.iter().filter(|d| !all(&d.common.name)).cloned());
+    more_segments.extend(base.segments.iter().filter(|s| !all(&s.common.name)).cloned());
+    for measure in base.measures.iter().filter(|m| !all(&m.common.name)) {
+        let mut measure = measure.clone();
+        measure.drill_members = rename(&measure.drill_members);
+        measure.reduce_by = rename(&measure.reduce_by);
+        measure.add_group_by = rename(&measure.add_group_by);
+        measure.group_by = measure.group_by.as_deref().map(rename);
+        for shift in &mut measure.time_shift {
+            shift.time_dimension = shift.time_dimension.take().map(|id| rename(&[id]).remove(0));
+        }
+        more_measures.push(measure);
+    }
+    model.dimensions.splice(0..0, more_dimensions);
+    model.measures.splice(0..0, more_measures);
+    model.segments.splice(0..0, more_segments);
+    model.joins.extend(base.joins.iter().filter(|j| !joins.contains(&j.target)).cloned());
+    model.source = model.source.take().or_else(|| base.source.clone());
+    model.row_right = model.row_right.take().or_else(|| base.row_right.clone());
+}
+
+/// Resolves all names. Of models that `lenient` names, what speaks of missing ones is left out with a warning.
+pub(super) fn resolve(
+    models: &mut [Model],
+    lenient: &HashSet<String>,
+    problems: &mut Vec<ModelProblem>,
+    warnings: &mut Vec<ModelProblem>,
+) {
+    loop {
+        let names: Names = models
+            .iter()
+            .map(|m| (m.common.name.clone(), m.member_names().map(str::to_owned).collect()))
+            .collect();
+        let mut again = false;
+        for model in models.iter_mut() {
+            let is_lenient = lenient.contains(&model.common.name);
+            let missing = resolve_model(model, &names, is_lenient);
+            again |= is_lenient && !missing.is_empty();
+            let told = if is_lenient { &mut *warnings } else { &mut *problems };
+            told.extend(missing.into_iter().map(|m| ModelProblem::new(model, m.place, m.member.as_deref(), m.message)));
+        }
+        // A member that was left out may be named by others.
+        if !again {
+            return;
+        }
+    }
+}
+
+fn resolve_model(model: &mut Model, names: &Names, drop_missing: bool) -> Vec<Missing> {
+    let own = model.common.name.clone();
+    let mut missing = Vec::new();
+    let mut keep = |name: &str, found: Vec<Missing>| {
+        let fine = found.is_empty();
+        missing.extend(found.into_iter().map(|m| Missing { member: Some(name.to_owned()), ..m }));
+        fine || !drop_missing
+    };
+    let r = Resolver { own: &own, names };
+    model.dimensions.retain_mut(|d| {
+        let mut found = Vec::new();
+        d.sql.iter_mut().for_each(|t| found.extend(r.template(t)));
+        d.case.iter_mut().for_each(|c| found.extend(r.case(c)));
+        d.geo.iter_mut().for_each(|(a, b)| found.extend(r.template(a).into_iter().chain(r.template(b))));
+        keep(&d.common.name, found)
+    });
+    model.measures.retain_mut(|m| {
+        let mut found = Vec::new();
+        m.sql.iter_mut().for_each(|t| found.extend(r.template(t)));
+        m.case.iter_mut().for_each(|c| found.extend(r.case(c)));
+        m.filters.iter_mut().for_each(|t| found.extend(r.template(t)));
+        m.order_by.iter_mut().for_each(|(t, _)| found.extend(r.template(t)));
+        let shifts = m.time_shift.iter().filter_map(|s| s.time_dimension.as_ref());
+        let lists = m.drill_members.iter().chain(&m.reduce_by).chain(&m.add_group_by).chain(m.group_by.iter().flatten());
+        found.extend(r.members(lists.chain(shifts), m.common.place));
+        keep(&m.common.name, found)
+    });
+    model.segments.retain_mut(|s| {
+        let mut found = r.template(&mut s.sql);
+        found.extend(r.members(s.by.iter(), s.common.place));
+        keep(&s.common.name, found)
+    });
+    model.joins.retain_mut(|j| {
+        let mut found = r.template(&mut j.sql);
+        if !names.contains_key(&j.target) {
+            let message = r.unknown_model(&j.target);
+            found.push(Missing { place: j.place, member: None, message });
+        }
+        keep(&j.target, found)
+    });
+    model.hierarchies.retain(|h| keep(&h.common.name, r.members(h.levels.iter(), h.common.place)));
+    let place = model.common.place;
+    model.pre_aggregations.retain(|p| {
+        let times = p.time.as_ref().map(|(id, _)| id);
+        keep(&p.name, r.members(p.measures.iter().chain(&p.dimensions).chain(&p.segments).chain(times), place))
+    });
+    if let Some(right) = &model.row_right {
+        let ids: Vec<MemberId> = right.services.iter().chain(&right.own).map(|n| MemberId::new(&own, n)).collect();
+        missing.extend(r.members(ids.iter(), place));
+    }
+    missing
+}
+
+struct Resolver<'a> {
+    own: &'a str,
+    names: &'a Names,
+}
+
+impl Resolver<'_> {
+    fn unknown_model(&self, name: &str) -> String {
+        let near = nearest(name, self.names.keys().map(String::as_str));
+        format!("there is no model `{name}`{}", hint(near))
+    }
+
+    fn member(&self, id: &MemberId) -> Option<String> {
+        let Some(members) = self.names.get(&id.model) else { return Some(self.unknown_model(&id.model)) };
+        if members.contains(&id.member) {
+            return None;
+        }
+        let near = nearest(&id.member, members.iter().map(String::as_str));
+        Some(format!("model `{}` has no member `{}`{}", id.model, id.member, hint(near)))
+    }
+
+    fn members<'m>(&self, ids: impl Iterator<Item = &'m MemberId>, place: Place) -> Vec<Missing> {
+        let missing = ids.filter_map(|id| self.member(id));
+        missing.map(|message| Missing { place, member: None, message }).collect()
+    }
+
+    fn case(&self, case: &mut Case) -> Vec<Missing> {
+        let mut found = Vec::new();
+        let label = |l: &mut Label, found: &mut Vec<Missing>| {
+            if let Label::Sql(t) = l {
+                found.extend(self.template(t));
+            }
+        };
+        for (when, then) in &mut case.when {
+            found.extend(self.template(when));
+            label(then, &mut found);
+        }
+        case.otherwise.iter_mut().for_each(|l| label(l, &mut found));
+        found
+    }
+
+    fn template(&self, template: &mut Template) -> Vec<Missing> {
+        let mut missing = Vec::new();
+        for piece in &mut template.pieces {
+            let found = match piece {
+                Piece::Raw(names) => self.piece(names),
+                // Seen again after something was left out.
+                Piece::Member(id) => self.member(id).map_or(Ok(piece.clone()), Err),
+                Piece::Model(name) if !self.names.contains_key(name) => Err(self.unknown_model(name)),
+                Piece::Model(_) | Piece::Text(_) => continue,
+            };
+            match found {
+                Ok(resolved) => *piece = resolved,
+                Err(message) => missing.push(Missing { place: template.place, member: None, message }),
+            }
+        }
+        missing
+    }
+
+    fn piece(&self, names: &[String]) -> Result<Piece, String> {
+        let own = |member: &str| MemberId::new(self.own, member);
+        let id = match names {
+            [one] if one == "CUBE" => return Ok(Piece::Model(self.own.to_owned())),
+            [one] if self.names.get(self.own).is_some_and(|m| m.contains(one)) => own(one),
+            [one] if self.names.contains_key(one) => return Ok(Piece::Model(one.clone())),
+            [one] => own(one),
+            [model, member] if model == "CUBE" => own(member),
+            [model, member] => MemberId::new(model, member),
+            _ => return Err("a reference has one or two names".to_owned()),
+        };
+        self.member(&id).map_or(Ok(Piece::Member(id)), Err)
+    }
+}
+
+fn hint(near: Option<&str>) -> String {
+    near.map(|n| format!("; did you mean `{n}`?")).unwrap_or_default()
+}
+
+/// Finds members that are made of themselves.
+pub(super) fn cycles(models: &[Model], problems: &mut Vec<ModelProblem>) {
+    let mut edges: BTreeMap<MemberId, Vec<&MemberId>> = BTreeMap::new();
+    let mut places = BTreeMap::new();
+    for model in models {
+        let dimensions = model.dimensions.iter().map(|d| (&d.common, d.templates().collect::<Vec<_>>()));
+        let measures = model.measures.iter().map(|m| (&m.common, m.templates().collect::<Vec<_>>()));
+        for (common, templates) in dimensions.chain(measures) {
+            let id = MemberId::new(&model.common.name, &common.name);
+            places.insert(id.clone(), (model, common.place));
+            edges.insert(id, templates.into_iter().flat_map(Template::members).collect());
+        }
+    }
+    let mut done: HashSet<&MemberId> = HashSet::new();
+    for start in edges.keys() {
+        let mut path: Vec<(&MemberId, usize)> = vec![(start, 0)];
+        while let Some((id, next)) = path.pop() {
+            let targets = edges.get(id).map(Vec::as_slice).unwrap_or_default();
+            let Some(target) = targets.get(next) else {
+                done.insert(id);
+                continue;
+            };
+            path.push((id, next + 1));
+            if path.iter().any(|(on, _)| on == target) {
+                let (model, place) = places[id];
+                let text = format!("`{id}` is made of itself, through `{target}`");
+                problems.push(ModelProblem::new(model, place, Some(&id.member), text));
+                return;
+            }
+            if !done.contains(*target) {
+                path.push((*target, 0));
+            }
+        }
+    }
+}

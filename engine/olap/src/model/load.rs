@@ -1,0 +1,283 @@
+//! Folders of YAML files to a catalog: all or nothing.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use quiver_alerting::problem::{Place, Problems};
+
+use super::catalog::Catalog;
+use super::read::{FileContent, file};
+use super::{Model, Relationship, View, check, views};
+
+/// Largest file of models, in bytes.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// A file of models.
+#[derive(Debug, Clone)]
+pub struct SourceFile {
+    /// What messages call it.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+    /// Whether it belongs to the product: files of folders take its place.
+    pub builtin: bool,
+}
+
+/// What is wrong with a model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{place}: {}{message}", member.as_ref().map(|m| format!("`{m}`: ")).unwrap_or_default())]
+pub struct ModelProblem {
+    /// File.
+    pub file: String,
+    /// Line and column.
+    pub place: Place,
+    /// `Model.member`, or the model.
+    pub member: Option<String>,
+    /// What is wrong, with a suggestion where one is near.
+    pub message: String,
+}
+
+impl ModelProblem {
+    pub(super) fn new(model: &Model, place: Place, member: Option<&str>, message: String) -> Self {
+        Self::of(&model.file, &model.common.name, place, member, message)
+    }
+
+    pub(super) fn of_view(view: &View, place: Place, member: Option<&str>, message: String) -> Self {
+        Self::of(&view.file, &view.common.name, place, member, message)
+    }
+
+    fn of(file: &Arc<str>, owner: &str, place: Place, member: Option<&str>, message: String) -> Self {
+        let member = Some(member.map_or_else(|| owner.to_owned(), |m| format!("{owner}.{m}")));
+        Self { file: file.to_string(), place, member, message }
+    }
+}
+
+/// Finds the YAML files below folders, in the order of their names.
+///
+/// # Errors
+/// Folders or files that cannot be read, by name.
+pub fn read_folders(folders: &[PathBuf]) -> Result<Vec<SourceFile>, Vec<ModelProblem>> {
+    let failed = |path: &Path, e: &dyn std::fmt::Display| {
+        vec![ModelProblem {
+            file: path.display().to_string(),
+            place: Place::default(),
+            member: None,
+            message: format!("cannot be read: {e}"),
+        }]
+    };
+    let mut files = Vec::new();
+    for folder in folders {
+        let mut paths = Vec::new();
+        walk(folder, &mut paths, 0).map_err(|(path, e)| failed(&path, &e))?;
+        paths.sort();
+        for path in paths {
+            let size = std::fs::metadata(&path).map_err(|e| failed(&path, &e))?.len();
+            if size > FILE_BYTES_MAX {
+                return Err(failed(&path, &format!("it has {size} bytes, more than {FILE_BYTES_MAX}")));
+            }
+            let text = std::fs::read_to_string(&path).map_err(|e| failed(&path, &e))?;
+            files.push(SourceFile { name: path.display().to_string(), text, builtin: false });
+        }
+    }
+    Ok(files)
+}
+
+fn walk(folder: &Path, paths: &mut Vec<PathBuf>, depth: usize) -> Result<(), (PathBuf, std::io::Error)> {
+    let failed = |e| (folder.to_owned(), e);
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let is_yaml = path.extension().is_some_and(|e| e == "yml" || e == "yaml");
+        if path.is_dir() && depth < 16 {
+            walk(&path, paths, depth + 1)?;
+        } else if is_yaml {
+            paths.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Reads and checks files as one whole; also gives warnings.
+///
+/// # Errors
+/// All that is wrong.
+pub fn load(files: &[SourceFile]) -> Result<(Catalog, Vec<ModelProblem>), Vec<ModelProblem>> {
+    let mut problems = Vec::new();
+    let mut warnings = Vec::new();
+    let mut models: Vec<Model> = Vec::new();
+    let mut all_views: Vec<View> = Vec::new();
+    let mut builtin: HashSet<String> = HashSet::new();
+    // Those of folders come first, so that a built-in one of the same name finds its place taken.
+    for is_builtin in [false, true] {
+        let own: HashSet<String> = names(&models, &all_views).collect();
+        for source in files.iter().filter(|f| f.builtin == is_builtin) {
+            let mut found = Problems::default();
+            let content = file(&source.name, &source.text, &mut found);
+            problems.extend(found.iter().map(|p| ModelProblem {
+                file: source.name.clone(),
+                place: p.place,
+                member: None,
+                message: p.message.clone(),
+            }));
+            add(content, &own, is_builtin, &mut models, &mut all_views, &mut builtin, &mut problems);
+        }
+    }
+    check::extend(&mut models, &mut problems);
+    duplicates(&models, &mut problems);
+    check::resolve(&mut models, &builtin, &mut problems, &mut warnings);
+    check::cycles(&models, &mut problems);
+    keys(&models, &mut problems);
+    let models: BTreeMap<String, Model> = models.into_iter().map(|m| (m.common.name.clone(), m)).collect();
+    for view in &mut all_views {
+        let told = if builtin.contains(&view.common.name) { &mut warnings } else { &mut problems };
+        views::fill(view, &models, told);
+    }
+    let views = all_views.into_iter().map(|v| (v.common.name.clone(), v)).collect();
+    if problems.is_empty() { Ok((Catalog::new(models, views), warnings)) } else { Err(problems) }
+}
+
+fn names(models: &[Model], views: &[View]) -> impl Iterator<Item = String> {
+    let names: Vec<String> =
+        models.iter().map(|m| &m.common.name).chain(views.iter().map(|v| &v.common.name)).cloned().collect();
+    names.into_iter()
+}
+
+fn add(
+    content: FileContent,
+    own: &HashSet<String>,
+    is_builtin: bool,
+    models: &mut Vec<Model>,
+    views: &mut Vec<View>,
+    builtin: &mut HashSet<String>,
+    problems: &mut Vec<ModelProblem>,
+) {
+    let mut seen: HashSet<String> = names(models, views).collect();
+    let mut fresh = |common: &super::Common, file: &Arc<str>| {
+        if is_builtin && own.contains(&common.name) {
+            return false;
+        }
+        let is_fresh = seen.insert(common.name.clone());
+        if !is_fresh {
+            let text = format!("there are two models or views `{}`", common.name);
+            problems.push(ModelProblem::of(file, &common.name, common.place, None, text));
+        }
+        is_fresh
+    };
+    for model in content.models {
+        if fresh(&model.common, &model.file) {
+            builtin.extend(is_builtin.then(|| model.common.name.clone()));
+            models.push(model);
+        }
+    }
+    for view in content.views {
+        if fresh(&view.common, &view.file) {
+            builtin.extend(is_builtin.then(|| view.common.name.clone()));
+            views.push(view);
+        }
+    }
+}
+
+fn duplicates(models: &[Model], problems: &mut Vec<ModelProblem>) {
+    for model in models {
+        let mut seen = HashSet::new();
+        for name in model.member_names() {
+            if !seen.insert(name) {
+                let text = format!("there are two members `{name}`");
+                problems.push(ModelProblem::new(model, model.common.place, Some(name), text));
+            }
+        }
+        let mut targets = HashSet::new();
+        for join in &model.joins {
+            if !targets.insert(&join.target) {
+                let text = format!("there are two joins to `{}`; a second role is a model that extends it", join.target);
+                problems.push(ModelProblem::new(model, join.place, None, text));
+            }
+        }
+    }
+}
+
+/// Models that rows of others multiply, and those with sub-queries, need a key.
+fn keys(models: &[Model], problems: &mut Vec<ModelProblem>) {
+    let lacks = |name: &str| models.iter().find(|m| m.common.name == name && m.key().next().is_none());
+    let mut told = HashSet::new();
+    let mut tell = |model: &Model, why: String, problems: &mut Vec<ModelProblem>| {
+        if told.insert(model.common.name.clone()) {
+            let text = format!("it needs a dimension with `primary_key: true`, since {why}");
+            problems.push(ModelProblem::new(model, model.common.place, None, text));
+        }
+    };
+    for model in models {
+        for join in &model.joins {
+            let word = if join.relationship == Relationship::ManyToOne { "joins it" } else { "is joined to it" };
+            for side in [lacks(&model.common.name), lacks(&join.target)].into_iter().flatten() {
+                let other = if side.common.name == model.common.name { &join.target } else { &model.common.name };
+                tell(side, format!("`{other}` {word}"), problems);
+            }
+        }
+        if model.dimensions.iter().any(|d| d.sub_query) && model.key().next().is_none() {
+            tell(model, "a dimension of it is a sub-query".to_owned(), problems);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(name: &str, text: &str, builtin: bool) -> SourceFile {
+        SourceFile { name: name.to_owned(), text: text.to_owned(), builtin }
+    }
+
+    fn problems(text: &str) -> Vec<String> {
+        load(&[source("m.yml", text, false)]).map(|_| ()).unwrap_err().iter().map(ToString::to_string).collect()
+    }
+
+    const A: &str = "cubes:
+  - name: A
+    sql_table: public.a
+    dimensions:
+      - {name: id, sql: id, type: number, primary_key: true}
+      - {name: kind, sql: kind, type: string}
+    measures:
+      - {name: count, type: count}
+";
+
+    #[test]
+    fn places_and_suggestions() {
+        let text = format!("{A}      - {{name: rate, type: number, sql: '{{cuont}} / 2'}}\n");
+        assert_eq!(problems(&text), ["m.yml:9:41: `A.rate`: model `A` has no member `cuont`; did you mean `count`?"]);
+        let unknown = problems("cubes:\n  - name: B\n    sql_table: b\n    measure: []\n");
+        assert_eq!(unknown, ["m.yml:4:5: unknown field `measure`"]);
+        let word = problems("cubes:\n  - name: B\n    sql_table: b\n    measures: [{name: n, type: cuont, sql: x}]\n");
+        assert!(word[0].contains("did you mean `count`?"), "{word:?}");
+    }
+
+    #[test]
+    fn extends_and_cycles() {
+        let text = format!("{A}  - name: B\n    extends: A\n    public: false\n    measures:\n      - {{name: twice, type: number, sql: '{{count}} * 2'}}\n");
+        let (catalog, _) = load(&[source("m.yml", &text, false)]).unwrap();
+        let b = catalog.model("B");
+        assert_eq!(b.member_names().collect::<Vec<_>>(), ["id", "kind", "count", "twice"]);
+        assert!(!b.is_public());
+        let text = format!("{A}      - {{name: x, type: number, sql: '{{y}}'}}\n      - {{name: y, type: number, sql: '{{x}}'}}\n");
+        assert!(problems(&text)[0].contains("made of itself"), "{:?}", problems(&text));
+    }
+
+    #[test]
+    fn folders_replace_what_is_built_in() {
+        let own = source("own.yml", "cubes:\n  - {name: A, sql_table: t, dimensions: [{name: id, sql: id, type: number, primary_key: true}]}\n", false);
+        let other = "cubes:
+  - name: C
+    sql_table: c
+    joins: [{name: A, relationship: many_to_one, sql: '{CUBE}.a = {A}.id'}]
+    dimensions: [{name: id, sql: id, type: number, primary_key: true}, {name: k, sql: '{A.kind}', type: string}]
+";
+        let files = [source("a.yml", A, true), source("c.yml", other, true), own];
+        let (catalog, warnings) = load(&files).unwrap();
+        assert!(catalog.model("A").measure("count").is_none(), "the whole model is replaced");
+        assert!(catalog.model("C").dimension("k").is_none(), "what it lacks is left out");
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert_eq!(catalog.path("C", "A"), Some(vec!["A".to_owned()]));
+        assert_eq!(catalog.path("A", "C"), None);
+    }
+}

@@ -1,0 +1,107 @@
+//! SQL texts of models: plain text with references to models and members in braces.
+
+use quiver_alerting::problem::Place;
+
+use super::MemberId;
+
+/// A part of a SQL text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece {
+    /// SQL as it stands.
+    Text(String),
+    /// A reference that is not resolved yet: the names between the dots.
+    Raw(Vec<String>),
+    /// The alias of a model.
+    Model(String),
+    /// A member.
+    Member(MemberId),
+}
+
+/// A SQL text of a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    /// As it is written.
+    pub text: String,
+    /// Its parts.
+    pub pieces: Vec<Piece>,
+    /// Where it stands.
+    pub place: Place,
+}
+
+impl Template {
+    /// Splits a text; braces inside of quoted texts, and such that hold no name, are SQL.
+    pub fn parse(text: &str, place: Place) -> Self {
+        let mut pieces = Vec::new();
+        let mut plain = String::new();
+        let mut quoted = false;
+        let mut at = 0;
+        while let Some(c) = text[at..].chars().next() {
+            quoted ^= c == '\'';
+            let dollar = usize::from(text[at..].starts_with("${"));
+            if !quoted
+                && text[at + dollar..].starts_with('{')
+                && let Some((names, length)) = reference(&text[at + dollar..])
+            {
+                if !plain.is_empty() {
+                    pieces.push(Piece::Text(std::mem::take(&mut plain)));
+                }
+                pieces.push(Piece::Raw(names));
+                at += dollar + length;
+                continue;
+            }
+            plain.push(c);
+            at += c.len_utf8();
+        }
+        if !plain.is_empty() {
+            pieces.push(Piece::Text(plain));
+        }
+        Self { text: text.trim().to_owned(), pieces, place }
+    }
+
+    /// The members that it names.
+    pub fn members(&self) -> impl Iterator<Item = &MemberId> {
+        self.pieces.iter().filter_map(|p| if let Piece::Member(id) = p { Some(id) } else { None })
+    }
+
+    /// The models whose columns it names.
+    pub fn models(&self) -> impl Iterator<Item = &str> {
+        self.pieces.iter().filter_map(|p| if let Piece::Model(name) = p { Some(name.as_str()) } else { None })
+    }
+
+    /// The one member that it is, if it is nothing else.
+    pub fn only_member(&self) -> Option<&MemberId> {
+        let mut parts = self.pieces.iter().filter(|p| !matches!(p, Piece::Text(t) if t.trim().is_empty()));
+        match (parts.next(), parts.next()) {
+            (Some(Piece::Member(id)), None) => Some(id),
+            _ => None,
+        }
+    }
+}
+
+/// Reads `{a}`, `{a.b}` at the beginning of a text: the names, and how long it is.
+fn reference(text: &str) -> Option<(Vec<String>, usize)> {
+    let end = text.find('}')?;
+    let names: Vec<String> = text[1..end].trim().split('.').map(str::to_owned).collect();
+    let sane = |n: &String| super::is_name(n) && !n.starts_with(|c: char| c.is_ascii_digit());
+    (names.len() <= 2 && names.iter().all(sane)).then_some((names, end + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces() {
+        let check = |text: &str, expected: &[Piece]| {
+            assert_eq!(Template::parse(text, Place::default()).pieces, expected, "{text}");
+        };
+        let raw = |text: &str| Piece::Raw(text.split('.').map(str::to_owned).collect());
+        let plain = |text: &str| Piece::Text(text.to_owned());
+        check("a + b", &[plain("a + b")]);
+        check("{CUBE}.x <= 4 * ${Services.apdexT}", &[raw("CUBE"), plain(".x <= 4 * "), raw("Services.apdexT")]);
+        check("'{CUBE}' || {count}", &[plain("'{CUBE}' || "), raw("count")]);
+        check("'it''s {x}' || {y}", &[plain("'it''s {x}' || "), raw("y")]);
+        check("{ 1 }", &[plain("{ 1 }")]);
+        check("{a.b.c}", &[plain("{a.b.c}")]);
+    }
+}

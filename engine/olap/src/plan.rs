@@ -1,0 +1,254 @@
+//! A checked query to a `LogicalPlan` of DataFusion's nodes (`olap-api.md` 11).
+//!
+//! `sources` finds the tables of all models that a query needs, in one snapshot. `tree` joins models; `exprs` turns SQL texts
+//! of models into expressions; `rights` keeps away rows that the caller may not see; `filters` are conditions; `parts`
+//! aggregates rows so that joins count nothing twice; `windows` are rolling windows; `stages` puts it all together, and what
+//! is computed over results.
+
+pub mod answer;
+mod exprs;
+mod filters;
+mod parts;
+mod rights;
+pub mod sources;
+mod stages;
+mod tree;
+mod windows;
+
+use datafusion::common::{Column, TableReference};
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use quiver_query::tables::DomainAccess;
+use quiver_types::{Error, ErrorKind};
+
+use crate::dates::granularity::{Buckets, Interval};
+use crate::dates::range::WallRange;
+use crate::error::{OlapError, OlapResult, QueryError, Reason};
+use crate::model::MemberId;
+use crate::model::catalog::{Catalog, Kind};
+use crate::query::Query;
+use crate::query::filter::Filter;
+pub use sources::Sources;
+pub use tree::Tree;
+
+/// What planning needs.
+#[derive(Debug, Clone, Copy)]
+pub struct Planner<'a> {
+    /// All models.
+    pub catalog: &'a Catalog,
+    /// Functions and rules.
+    pub state: &'a SessionState,
+    /// Tables of the models.
+    pub sources: &'a Sources,
+    /// What the caller may see.
+    pub access: &'a DomainAccess,
+}
+
+/// A column that rows are grouped by.
+#[derive(Debug, Clone)]
+pub(crate) struct Group {
+    /// Its name in results.
+    pub(crate) column: String,
+    /// The dimension behind views.
+    pub(crate) member: MemberId,
+    /// Buckets of a time dimension.
+    pub(crate) buckets: Option<Buckets>,
+}
+
+/// A query or a stage of one: what all of its measures have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct Stage {
+    pub(crate) groups: Vec<Group>,
+    /// Conditions on dimensions.
+    pub(crate) filters: Vec<Filter>,
+    pub(crate) segments: Vec<MemberId>,
+    pub(crate) ranges: Vec<(MemberId, WallRange)>,
+    /// Shifts of time dimensions; none: of all.
+    pub(crate) shifts: Vec<(Option<MemberId>, Interval)>,
+    pub(crate) hints: Vec<Vec<String>>,
+    pub(crate) tz: chrono_tz::Tz,
+}
+
+impl Stage {
+    /// How far a time dimension is moved.
+    pub(crate) fn shift(&self, member: &MemberId) -> Interval {
+        let own = self.shifts.iter().filter(|(of, _)| of.as_ref().is_none_or(|of| of == member));
+        own.fold(Interval::default(), |sum, (_, i)| Interval {
+            months: sum.months + i.months,
+            nanos: sum.nanos.saturating_add(i.nanos),
+        })
+    }
+}
+
+/// A column without a qualifier, by its exact name.
+pub(crate) fn column(name: impl Into<String>) -> Expr {
+    Expr::Column(Column::new_unqualified(name))
+}
+
+/// A column of a model.
+pub(crate) fn of_model(model: &str, name: &str) -> Expr {
+    Expr::Column(Column::new(Some(TableReference::bare(model)), name))
+}
+
+/// Fails a plan for a reason that lies in the model.
+pub(crate) fn model_error(text: impl Into<String>) -> OlapError {
+    OlapError::Engine(Error::new(ErrorKind::Execution, text))
+}
+
+/// The plans of a query.
+#[derive(Debug, Clone)]
+pub struct Planned {
+    /// Gives the rows: columns in the order of [`Planned::columns`].
+    pub rows: LogicalPlan,
+    /// Gives one row with the number of groups.
+    pub total: Option<LogicalPlan>,
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// How models are joined.
+    pub tree: Option<Tree>,
+}
+
+impl Planner<'_> {
+    /// Plans a query.
+    ///
+    /// # Errors
+    /// NO_JOIN_PATH, RANGE_REQUIRED; faults of models.
+    pub fn plan(&self, query: &Query) -> OlapResult<Planned> {
+        let stage = self.stage_of(query)?;
+        let tree = self.tree_of_query(&stage, query).ok();
+        if query.ungrouped {
+            return self.ungrouped(query, &stage, tree);
+        }
+        let mut measures: Vec<MemberId> = query.measures.iter().map(|id| self.behind(id)).collect::<OlapResult<_>>()?;
+        let (_, having): (Vec<_>, Vec<_>) = query.filters.iter().partition(|f| !f.is_about_measures());
+        let mut extra: Vec<MemberId> =
+            having.iter().flat_map(|f| f.leaves()).map(|leaf| leaf.member.clone()).collect();
+        for key in query.order.iter().flatten() {
+            extra.extend(MemberId::parse(&key.id).filter(|id| {
+                self.catalog.find(id).is_some_and(|found| matches!(found.kind, Kind::Measure(_)))
+            }));
+        }
+        for id in extra {
+            let id = self.behind(&id)?;
+            if !measures.contains(&id) {
+                measures.push(id);
+            }
+        }
+        let mut plan = self.stage(&stage, &measures)?;
+        for filter in having {
+            let condition = self.having(filter)?;
+            plan = LogicalPlanBuilder::from(plan).filter(condition)?.build()?;
+        }
+        self.finish(query, plan, tree)
+    }
+
+    /// Total, order, limit, and the columns of the answer.
+    fn finish(&self, query: &Query, plan: LogicalPlan, tree: Option<Tree>) -> OlapResult<Planned> {
+        let total = query.total.then(|| self.count_of(plan.clone())).transpose()?;
+        let mut builder = LogicalPlanBuilder::from(plan);
+        let order = self.sort(query)?;
+        if !order.is_empty() {
+            builder = builder.sort(order)?;
+        }
+        builder = builder.limit(query.offset as usize, query.limit.map(|n| n as usize))?;
+        let mut columns = query.group_columns();
+        let mut out: Vec<Expr> = columns.iter().map(|name| column(name.clone())).collect();
+        for id in &query.measures {
+            out.push(column(self.behind(id)?.to_string()).alias(id.to_string()));
+            columns.push(id.to_string());
+        }
+        let rows = builder.project(out)?.build()?;
+        Ok(Planned { rows, total, columns, tree })
+    }
+
+    fn count_of(&self, plan: LogicalPlan) -> OlapResult<LogicalPlan> {
+        let count = self.aggregate("count", vec![datafusion::logical_expr::lit(1_i64)])?;
+        Ok(LogicalPlanBuilder::from(plan).aggregate(Vec::<Expr>::new(), vec![count.alias("total")])?.build()?)
+    }
+
+    /// The order with ties broken by all dimensions, so that pages are stable.
+    fn sort(&self, query: &Query) -> OlapResult<Vec<datafusion::logical_expr::SortExpr>> {
+        let groups = query.group_columns();
+        let keys = query.effective_order();
+        let mut sorts = Vec::new();
+        let mut seen: Vec<String> = Vec::new();
+        for key in &keys {
+            let time = query.times.iter().filter(|t| t.member.to_string() == key.id && !groups.contains(&key.id));
+            let finest = time.filter(|t| t.granularity.is_some()).min_by_key(|t| {
+                t.granularity.as_ref().map_or(i64::MAX, |g| g.buckets.about_ns())
+            });
+            let name = match finest.and_then(crate::query::TimeEntry::column) {
+                Some(column) => column,
+                None if groups.contains(&key.id) => key.id.clone(),
+                None => {
+                    let id = MemberId::parse(&key.id).ok_or_else(|| {
+                        QueryError::new(Reason::BadOrder, "/order", format!("`{}` is no member", key.id))
+                    })?;
+                    self.behind(&id)?.to_string()
+                }
+            };
+            sorts.push(column(name.clone()).sort(!key.descends, key.descends));
+            seen.push(name);
+        }
+        if !keys.is_empty() {
+            sorts.extend(groups.iter().filter(|g| !seen.contains(g)).map(|g| column(g.clone()).sort(true, false)));
+        }
+        Ok(sorts)
+    }
+
+    /// The member that a name stands for, behind views.
+    pub(crate) fn behind(&self, id: &MemberId) -> OlapResult<MemberId> {
+        let found = self.catalog.find(id).map(|found| found.id());
+        found.ok_or_else(|| model_error(format!("there is no member `{id}`")))
+    }
+
+    fn stage_of(&self, query: &Query) -> OlapResult<Stage> {
+        let mut groups = Vec::new();
+        for id in &query.dimensions {
+            groups.push(Group { column: id.to_string(), member: self.behind(id)?, buckets: None });
+        }
+        let mut ranges = Vec::new();
+        for time in &query.times {
+            let member = self.behind(&time.member)?;
+            if let (Some(column), Some(granularity)) = (time.column(), &time.granularity) {
+                groups.push(Group { column, member: member.clone(), buckets: Some(granularity.buckets) });
+            }
+            ranges.extend(time.range.map(|range| (member, range)));
+        }
+        let mut hints = query.hints.clone();
+        let filters = query.filters.iter().flat_map(Filter::leaves).map(|l| &l.member);
+        let times = query.times.iter().map(|t| &t.member);
+        for id in query.measures.iter().chain(&query.dimensions).chain(&query.segments).chain(filters).chain(times) {
+            if let Some((_, member)) = self.catalog.find(id).and_then(|f| f.view)
+                && !hints.contains(&member.path)
+            {
+                hints.push(member.path.clone());
+            }
+        }
+        let filters = query.filters.iter().filter(|f| !f.is_about_measures()).cloned().collect();
+        let segments = query.segments.iter().map(|id| self.behind(id)).collect::<OlapResult<_>>()?;
+        Ok(Stage { groups, filters, segments, ranges, shifts: Vec::new(), hints, tz: query.tz })
+    }
+
+    /// Rows as they are: measures give their expression over a row.
+    fn ungrouped(&self, query: &Query, stage: &Stage, tree: Option<Tree>) -> OlapResult<Planned> {
+        let measures: Vec<MemberId> = query.measures.iter().map(|id| self.behind(id)).collect::<OlapResult<_>>()?;
+        if query.filters.iter().any(Filter::is_about_measures) {
+            let text = "rows that are not grouped have no measures to filter by";
+            return Err(QueryError::new(Reason::BadValue, "/filters", text).into());
+        }
+        let tree = match tree {
+            Some(tree) => tree,
+            None => self.tree_of_query(stage, query)?,
+        };
+        let rows = self.rows(stage, &tree, &[])?;
+        let mut out = self.group_exprs(stage)?;
+        for id in &measures {
+            out.push(self.row_measure(stage, id)?.alias(id.to_string()));
+        }
+        let mut seen = std::collections::HashSet::new();
+        out.retain(|e| seen.insert(e.schema_name().to_string()));
+        let plan = LogicalPlanBuilder::from(rows).project(out)?.build()?;
+        self.finish(query, plan, Some(tree))
+    }
+}

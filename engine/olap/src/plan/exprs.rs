@@ -1,0 +1,329 @@
+//! SQL texts of models as expressions, through the SQL planner of the session.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, TableReference};
+use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast, lit, when};
+use datafusion::common::{Column, JoinType};
+
+use super::{Group, Planner, Stage, column, model_error, of_model};
+use crate::error::OlapResult;
+use crate::functions::{WallBucket, instant_type};
+use crate::model::catalog::Kind;
+use crate::model::{Case, Dimension, DimensionType, Join, Label, MemberId, Model, Piece, Template};
+
+/// Name of the column that holds the value of a sub-query.
+const VALUE: &str = "value";
+/// Depth of members within members; cycles are refused when models are read.
+const DEPTH_MAX: usize = 64;
+
+/// Gives the expression of a measure that a text names, and its type.
+pub(super) type OnMeasure<'m> = &'m mut dyn FnMut(&MemberId) -> OlapResult<(Expr, DataType)>;
+
+/// Refuses measures where only values of a row may stand.
+pub(super) fn no_measure(id: &MemberId) -> OlapResult<(Expr, DataType)> {
+    Err(model_error(format!("measure `{id}` stands where only values of a row may")))
+}
+
+impl Planner<'_> {
+    /// A call of a scalar function of the session.
+    pub(crate) fn scalar(&self, name: &str, args: Vec<Expr>) -> OlapResult<Expr> {
+        let function = self.state.scalar_functions().get(name);
+        let function = function.ok_or_else(|| model_error(format!("there is no function `{name}`")))?;
+        Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), args)))
+    }
+
+    /// A call of an aggregate function of the session.
+    pub(crate) fn aggregate(&self, name: &str, args: Vec<Expr>) -> OlapResult<Expr> {
+        self.aggregate_where(name, args, false, None)
+    }
+
+    /// The same over different values, or over some rows.
+    pub(crate) fn aggregate_where(
+        &self,
+        name: &str,
+        args: Vec<Expr>,
+        distinct: bool,
+        condition: Option<Expr>,
+    ) -> OlapResult<Expr> {
+        let function = self.state.aggregate_functions().get(name);
+        let function = function.ok_or_else(|| model_error(format!("there is no aggregate `{name}`")))?;
+        let condition = condition.map(Box::new);
+        let call = AggregateFunction::new_udf(Arc::clone(function), args, distinct, condition, Vec::new(), None);
+        Ok(Expr::AggregateFunction(call))
+    }
+
+    /// The rows of a model that the caller may see, with values of its sub-queries that the stage needs.
+    pub(crate) fn model_rows(&self, stage: &Stage, name: &str) -> OlapResult<LogicalPlan> {
+        let model = self.catalog.model(name);
+        let mut plan = self.sources.plan(name)?;
+        if let Some(filter) = self.row_filter(stage, model)? {
+            plan = LogicalPlanBuilder::from(plan).filter(filter)?.build()?;
+        }
+        for dimension in model.dimensions.iter().filter(|d| d.sub_query) {
+            if self.sources.uses(&MemberId::new(name, &dimension.common.name)) {
+                plan = self.with_sub_query(stage, plan, model, dimension)?;
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Joins the measure of a sub-query, grouped by the key of the model.
+    fn with_sub_query(
+        &self,
+        stage: &Stage,
+        plan: LogicalPlan,
+        model: &Model,
+        dimension: &Dimension,
+    ) -> OlapResult<LogicalPlan> {
+        let (right, keys) = self.sub_query(stage, model, dimension)?;
+        let mut left = plan;
+        let mut left_keys = Vec::new();
+        let mut out: Vec<Expr> = left.schema().columns().into_iter().map(Expr::Column).collect();
+        let value = out.len();
+        // Keys may be expressions; they become columns for the join and are gone after it.
+        let mut with_keys = out.clone();
+        for (i, key) in model.key().enumerate() {
+            let id = MemberId::new(&model.common.name, &key.common.name);
+            let name = format!("__key_{i}");
+            with_keys.push(self.dimension(stage, &id)?.alias(name.clone()));
+            left_keys.push(Column::new_unqualified(name));
+        }
+        left = LogicalPlanBuilder::from(left).project(with_keys)?.build()?;
+        let joined = LogicalPlanBuilder::from(left).join_detailed(
+            right,
+            JoinType::Left,
+            (left_keys, keys),
+            None,
+            datafusion::common::NullEquality::NullEqualsNothing,
+        )?;
+        out.insert(value, of_model(&sub_query_alias(model, dimension), VALUE));
+        Ok(joined.project(out)?.build()?)
+    }
+
+    /// The plan of a sub-query, under an alias: its key columns and `value`.
+    fn sub_query(&self, stage: &Stage, model: &Model, dimension: &Dimension) -> OlapResult<(LogicalPlan, Vec<Column>)> {
+        let name = format!("{}.{}", model.common.name, dimension.common.name);
+        let measure = dimension.sql.as_ref().and_then(Template::only_member).cloned();
+        let measure = measure.ok_or_else(|| model_error(format!("sub-query `{name}` is not a single measure")))?;
+        let groups = model.key().map(|key| Group {
+            column: format!("__key.{}", key.common.name),
+            member: MemberId::new(&model.common.name, &key.common.name),
+            buckets: None,
+        });
+        let groups: Vec<Group> = groups.collect();
+        let alias = TableReference::bare(sub_query_alias(model, dimension));
+        let keys = groups.iter().map(|g| Column::new(Some(alias.clone()), g.column.clone())).collect();
+        let inner = Stage {
+            filters: if dimension.propagate_filters { stage.filters.clone() } else { Vec::new() },
+            ranges: if dimension.propagate_range { self.propagated(stage, &measure) } else { Vec::new() },
+            segments: Vec::new(),
+            hints: Vec::new(),
+            shifts: Vec::new(),
+            groups: groups.clone(),
+            tz: stage.tz,
+        };
+        let plan = self.stage(&inner, std::slice::from_ref(&measure))?;
+        let mut out: Vec<Expr> = groups.iter().map(|g| column(g.column.clone())).collect();
+        out.push(column(measure.to_string()).alias(VALUE));
+        Ok((LogicalPlanBuilder::from(plan).project(out)?.alias(alias)?.build()?, keys))
+    }
+
+    /// The range of a query on the first time dimension of the model of a measure.
+    fn propagated(&self, stage: &Stage, measure: &MemberId) -> Vec<(MemberId, crate::dates::range::WallRange)> {
+        let model = self.catalog.model(&measure.model);
+        let time = model.dimensions.iter().find(|d| d.ty == DimensionType::Time);
+        let id = time.map(|d| MemberId::new(&model.common.name, &d.common.name));
+        stage.ranges.first().zip(id).map(|((_, range), id)| (id, *range)).into_iter().collect()
+    }
+
+    /// The value of a dimension in a row; times are instants.
+    pub(crate) fn dimension(&self, stage: &Stage, id: &MemberId) -> OlapResult<Expr> {
+        self.dimension_at(stage, id, 0)
+    }
+
+    fn dimension_at(&self, stage: &Stage, id: &MemberId, depth: usize) -> OlapResult<Expr> {
+        if depth > DEPTH_MAX {
+            return Err(model_error(format!("`{id}` stands {DEPTH_MAX} members deep")));
+        }
+        let found = self.catalog.find(id);
+        let Some((model, Kind::Dimension(dimension))) = found.map(|f| (f.model, f.kind)) else {
+            return Err(model_error(format!("`{id}` is no dimension")));
+        };
+        if dimension.sub_query {
+            return Ok(of_model(&sub_query_alias(model, dimension), VALUE));
+        }
+        let name = &model.common.name;
+        let expr = if let Some(case) = &dimension.case {
+            self.case(stage, name, case, depth)?
+        } else if let Some((latitude, longitude)) = &dimension.geo {
+            let part = |t: &Template| Ok(cast(self.text(stage, name, t, depth, &mut no_measure)?, DataType::Utf8));
+            let parts: OlapResult<Vec<Expr>> = [part(latitude), Ok(lit(",")), part(longitude)].into_iter().collect();
+            self.scalar("concat", parts?)?
+        } else if let Some(sql) = &dimension.sql {
+            self.text(stage, name, sql, depth, &mut no_measure)?
+        } else {
+            lit(datafusion::common::ScalarValue::Utf8(None))
+        };
+        if dimension.ty != DimensionType::Time {
+            return Ok(expr);
+        }
+        let ty = expr.get_type(&self.schema(stage, &expr)?)?;
+        Ok(if ty == instant_type() { expr } else { cast(expr, instant_type()) })
+    }
+
+    fn case(&self, stage: &Stage, model: &str, case: &Case, depth: usize) -> OlapResult<Expr> {
+        let label = |label: &Label| match label {
+            Label::Text(text) => Ok(lit(text.as_str())),
+            Label::Sql(sql) => self.text(stage, model, sql, depth, &mut no_measure),
+        };
+        let mut cases = case.when.iter();
+        let (first, then) = cases.next().expect("cases without conditions are refused");
+        let mut built = when(self.text(stage, model, first, depth, &mut no_measure)?, label(then)?);
+        for (condition, then) in cases {
+            built = built.when(self.text(stage, model, condition, depth, &mut no_measure)?, label(then)?);
+        }
+        Ok(match &case.otherwise {
+            Some(otherwise) => built.otherwise(label(otherwise)?)?,
+            None => built.end()?,
+        })
+    }
+
+    /// A condition or value over a row.
+    pub(super) fn row_text(&self, stage: &Stage, model: &str, template: &Template) -> OlapResult<Expr> {
+        self.text(stage, model, template, 0, &mut no_measure)
+    }
+
+    /// The argument of a measure: text or cases.
+    pub(super) fn argument(&self, stage: &Stage, model: &str, sql: Option<&Template>, case: Option<&Case>) -> OlapResult<Option<Expr>> {
+        match (case, sql) {
+            (Some(case), _) => self.case(stage, model, case, 0).map(Some),
+            (None, Some(sql)) => self.row_text(stage, model, sql).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// The condition of a join.
+    pub(crate) fn join_condition(&self, stage: &Stage, from: &str, join: &Join) -> OlapResult<Expr> {
+        self.row_text(stage, from, &join.sql)
+    }
+
+    /// A segment as a condition.
+    pub(crate) fn segment(&self, stage: &Stage, id: &MemberId) -> OlapResult<Expr> {
+        match self.catalog.find(id).map(|f| (f.model, f.kind)) {
+            Some((model, Kind::Segment(segment))) => self.row_text(stage, &model.common.name, &segment.sql),
+            _ => Err(model_error(format!("`{id}` is no segment"))),
+        }
+    }
+
+    /// Columns that rows are grouped by, under their names.
+    pub(crate) fn group_exprs(&self, stage: &Stage) -> OlapResult<Vec<Expr>> {
+        let one = |group: &Group| Ok(self.group_value(stage, group)?.alias(group.column.clone()));
+        stage.groups.iter().map(one).collect()
+    }
+
+    /// The value that a row is grouped by.
+    pub(super) fn group_value(&self, stage: &Stage, group: &Group) -> OlapResult<Expr> {
+        let value = self.dimension(stage, &group.member)?;
+        let shift = stage.shift(&group.member);
+        let is_time = matches!(
+            self.catalog.find(&group.member).map(|f| f.kind),
+            Some(Kind::Dimension(d)) if d.ty == DimensionType::Time
+        );
+        Ok(match group.buckets {
+            Some(_) => WallBucket::call(value, stage.tz, group.buckets, shift),
+            None if is_time => WallBucket::call(value, stage.tz, None, shift),
+            None => value,
+        })
+    }
+
+    /// A SQL text of a model; what members stand for is put in their places.
+    pub(super) fn text(
+        &self,
+        stage: &Stage,
+        own: &str,
+        template: &Template,
+        depth: usize,
+        on_measure: OnMeasure<'_>,
+    ) -> OlapResult<Expr> {
+        let mut sql = String::new();
+        let mut places: HashMap<String, Expr> = HashMap::new();
+        let mut fields: Vec<(Option<TableReference>, FieldRef)> = Vec::new();
+        let mut models = vec![own.to_owned()];
+        for piece in &template.pieces {
+            match piece {
+                Piece::Text(text) => sql.push_str(text),
+                Piece::Raw(names) => return Err(model_error(format!("`{{{}}}` is not resolved", names.join(".")))),
+                Piece::Model(name) => {
+                    sql.push_str(&format!("\"{name}\""));
+                    if !models.contains(name) {
+                        models.push(name.clone());
+                    }
+                }
+                Piece::Member(id) => {
+                    let name = format!("__member_{}", places.len());
+                    let is_measure = matches!(self.catalog.find(id).map(|f| f.kind), Some(Kind::Measure(_)));
+                    let (expr, ty) = if is_measure {
+                        on_measure(id)?
+                    } else {
+                        let expr = self.dimension_at(stage, id, depth + 1)?;
+                        let ty = expr.get_type(&self.schema(stage, &expr)?)?;
+                        (expr, ty)
+                    };
+                    sql.push_str(&format!("\"{name}\""));
+                    fields.push((None, Arc::new(Field::new(&name, ty, true))));
+                    places.insert(name, expr);
+                }
+            }
+        }
+        for model in &models {
+            let schema = self.sources.schema(model)?;
+            fields.extend(schema.iter().map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field))));
+        }
+        let schema = DFSchema::new_with_metadata(fields, HashMap::new())?;
+        let wrong = |e: datafusion::error::DataFusionError| {
+            model_error(format!("`{}` of model `{own}` cannot be planned: {}", template.text, e.strip_backtrace()))
+        };
+        let expr = self.state.create_logical_expr(&sql, &schema).map_err(wrong)?;
+        let placed = expr.transform_up(|e| {
+            let place = match &e {
+                Expr::Column(c) if c.relation.is_none() => places.get(&c.name).cloned(),
+                _ => None,
+            };
+            Ok(place.map_or_else(|| Transformed::no(e), Transformed::yes))
+        })?;
+        Ok(placed.data)
+    }
+
+    /// The columns that an expression speaks of, for its type.
+    pub(super) fn schema(&self, stage: &Stage, expr: &Expr) -> OlapResult<DFSchema> {
+        let mut fields: Vec<(Option<TableReference>, FieldRef)> = Vec::new();
+        let mut seen = std::collections::HashSet::new();
+        for c in expr.column_refs() {
+            let Some(relation) = c.relation.as_ref().filter(|r| seen.insert(r.table().to_owned())) else { continue };
+            match relation.table().split_once("__") {
+                Some((model, name)) if self.catalog.find(&MemberId::new(model, name)).is_some() => {
+                    let id = MemberId::new(model, name);
+                    let found = self.catalog.find(&id).map(|f| (f.model, f.kind));
+                    if let Some((model, Kind::Dimension(dimension))) = found {
+                        let (plan, _) = self.sub_query(stage, model, dimension)?;
+                        fields.extend(plan.schema().iter().map(|(q, f)| (q.cloned(), Arc::clone(f))));
+                    }
+                }
+                _ => {
+                    let schema = self.sources.schema(relation.table())?;
+                    fields.extend(schema.iter().map(|(q, f)| (q.cloned(), Arc::clone(f))));
+                }
+            }
+        }
+        Ok(DFSchema::new_with_metadata(fields, HashMap::new())?)
+    }
+}
+
+fn sub_query_alias(model: &Model, dimension: &Dimension) -> String {
+    format!("{}__{}", model.common.name, dimension.common.name)
+}

@@ -1,0 +1,139 @@
+//! Conditions on rows and on groups as expressions.
+
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::{Expr, lit};
+
+use super::{Planner, Stage, column};
+use crate::dates::range::WallRange;
+use crate::dates::zone::{Edge, utc_ns};
+use crate::error::OlapResult;
+use crate::model::MemberId;
+use crate::model::catalog::Kind;
+use crate::query::filter::{Comparison, Filter, Leaf, Literal, Occurs, Test};
+
+/// An instant as a literal.
+pub(crate) fn instant(ns: i64) -> Expr {
+    lit(ScalarValue::TimestampNanosecond(Some(ns), Some("UTC".into())))
+}
+
+fn literal(value: &Literal) -> Expr {
+    match value {
+        Literal::Text(text) => lit(text.as_str()),
+        Literal::Integer(n) => lit(*n),
+        Literal::Double(n) => lit(*n),
+        Literal::Boolean(is) => lit(*is),
+        Literal::Instant(ns) => instant(*ns),
+    }
+}
+
+impl Planner<'_> {
+    /// All conditions of a stage on rows, but for ranges of `free` time dimensions.
+    pub(crate) fn conditions(&self, stage: &Stage, free: &[MemberId]) -> OlapResult<Vec<Expr>> {
+        let mut all = Vec::new();
+        for (member, range) in stage.ranges.iter().filter(|(member, _)| !free.contains(member)) {
+            all.push(self.in_range(stage, member, range)?);
+        }
+        for filter in &stage.filters {
+            all.push(self.filter(filter, &|leaf| self.row_value(stage, leaf), Some(stage))?);
+        }
+        for id in &stage.segments {
+            all.push(self.segment(stage, id)?);
+        }
+        Ok(all)
+    }
+
+    fn row_value(&self, stage: &Stage, leaf: &Leaf) -> OlapResult<Expr> {
+        self.dimension(stage, &self.behind(&leaf.member)?)
+    }
+
+    /// Rows within a range, moved by the shift of the stage.
+    fn in_range(&self, stage: &Stage, member: &MemberId, range: &WallRange) -> OlapResult<Expr> {
+        let back = stage.shift(member).negated();
+        let start = utc_ns(stage.tz, back.add_to(range.start_ns), Edge::Start);
+        let end = utc_ns(stage.tz, back.add_to(range.end_ns), Edge::End);
+        let time = self.dimension(stage, member)?;
+        let since = match self.catalog.find(member).map(|f| (f.model, f.kind)) {
+            Some((model, Kind::Dimension(d))) => d.since.as_ref().map(|s| MemberId::new(&model.common.name, s)),
+            _ => None,
+        };
+        let first = since.map(|id| self.dimension(stage, &id)).transpose()?.unwrap_or_else(|| time.clone());
+        Ok(time.gt_eq(instant(start)).and(first.lt(instant(end))))
+    }
+
+    /// A condition on groups, over the columns of measures.
+    pub(crate) fn having(&self, filter: &Filter) -> OlapResult<Expr> {
+        self.filter(filter, &|leaf| Ok(column(self.behind(&leaf.member)?.to_string())), None)
+    }
+
+    fn filter(
+        &self,
+        filter: &Filter,
+        value: &dyn Fn(&Leaf) -> OlapResult<Expr>,
+        stage: Option<&Stage>,
+    ) -> OlapResult<Expr> {
+        let all = |inner: &[Filter]| inner.iter().map(|f| self.filter(f, value, stage)).collect::<OlapResult<Vec<_>>>();
+        match filter {
+            Filter::And(inner) => Ok(all(inner)?.into_iter().reduce(Expr::and).unwrap_or_else(|| lit(true))),
+            // None of no conditions holds; but an empty branch says nothing, as in the reference.
+            Filter::Or(inner) => Ok(all(inner)?.into_iter().reduce(Expr::or).unwrap_or_else(|| lit(true))),
+            Filter::Leaf(leaf) => match (&leaf.test, stage) {
+                (Test::MeasureFilter, Some(stage)) => self.measure_filter(stage, &leaf.member),
+                (Test::Range(range, negated), stage) => {
+                    let tz = stage.map_or(chrono_tz::Tz::UTC, |s| s.tz);
+                    let (start, end) = range.instants(tz);
+                    let value = value(leaf)?;
+                    let within = value.clone().gt_eq(instant(start)).and(value.lt(instant(end)));
+                    Ok(if *negated { !within } else { within })
+                }
+                (test, _) => self.test(test, value(leaf)?),
+            },
+        }
+    }
+
+    fn test(&self, test: &Test, value: Expr) -> OlapResult<Expr> {
+        Ok(match test {
+            Test::In { values, null, negated } => {
+                let list: Vec<Expr> = values.iter().map(literal).collect();
+                let listed = (!list.is_empty()).then(|| value.clone().in_list(list, *negated));
+                match (listed, *null, *negated) {
+                    (Some(listed), true, false) => listed.or(value.is_null()),
+                    (None, _, false) => value.is_null(),
+                    (Some(listed), false, true) => listed.or(value.is_null()),
+                    (Some(listed), true, true) => listed.and(value.is_not_null()),
+                    (None, _, true) => value.is_not_null(),
+                    (Some(listed), false, false) => listed,
+                }
+            }
+            Test::Text { occurs, values, negated } => {
+                let lower = self.scalar("lower", vec![value.clone()])?;
+                let mut any: Option<Expr> = None;
+                for text in values {
+                    let text = lit(text.to_lowercase());
+                    let one = match occurs {
+                        Occurs::Within => self.scalar("strpos", vec![lower.clone(), text])?.gt(lit(0_i64)),
+                        Occurs::AtStart => self.scalar("starts_with", vec![lower.clone(), text])?,
+                        Occurs::AtEnd => self.scalar("ends_with", vec![lower.clone(), text])?,
+                    };
+                    any = Some(match any {
+                        Some(any) => any.or(one),
+                        None => one,
+                    });
+                }
+                let any = any.unwrap_or_else(|| lit(false));
+                if *negated { (!any).or(value.is_null()) } else { any }
+            }
+            Test::Compare(comparison, with) => {
+                let with = literal(with);
+                match comparison {
+                    Comparison::Gt => value.gt(with),
+                    Comparison::Gte => value.gt_eq(with),
+                    Comparison::Lt => value.lt(with),
+                    Comparison::Lte => value.lt_eq(with),
+                }
+            }
+            Test::Set(true) => value.is_not_null(),
+            Test::Set(false) => value.is_null(),
+            Test::Range(..) | Test::MeasureFilter => lit(true),
+        })
+    }
+}

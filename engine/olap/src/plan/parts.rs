@@ -1,0 +1,254 @@
+//! Aggregates over joined rows, so that no join makes a row count more than once (`olap-api.md` 11.2).
+//!
+//! Measures of models that others multiply go over different rows of (groups, key, arguments) instead of over all rows.
+
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit};
+
+use super::{Planner, Stage, Tree, column, model_error};
+use crate::error::OlapResult;
+use crate::model::catalog::Kind;
+use crate::model::{Measure, MeasureType, MemberId, Model};
+
+/// A measure that is an aggregate over rows.
+#[derive(Debug, Clone)]
+pub(super) struct Leaf {
+    pub(super) id: MemberId,
+    pub(super) expr: Expr,
+    pub(super) is_count: bool,
+}
+
+impl Planner<'_> {
+    /// A measure by its name.
+    pub(super) fn measure(&self, id: &MemberId) -> OlapResult<(&Model, &Measure)> {
+        match self.catalog.find(id).map(|f| (f.model, f.kind)) {
+            Some((model, Kind::Measure(measure))) => Ok((model, measure)),
+            _ => Err(model_error(format!("`{id}` is no measure"))),
+        }
+    }
+
+    /// Whether a row of a model is there, where joins may give none.
+    fn is_there(&self, stage: &Stage, model: &Model) -> OlapResult<Option<Expr>> {
+        let keys = model.key().map(|d| self.dimension(stage, &MemberId::new(&model.common.name, &d.common.name)));
+        let keys = keys.collect::<OlapResult<Vec<_>>>()?;
+        Ok(keys.into_iter().map(Expr::is_not_null).reduce(Expr::or))
+    }
+
+    /// A measure as an aggregate over the rows of a tree. `optional`: rows of its model may be missing.
+    pub(super) fn leaf(&self, stage: &Stage, id: &MemberId, optional: bool, there: Option<&Expr>) -> OlapResult<Leaf> {
+        let (model, measure) = self.measure(id)?;
+        let name = &model.common.name;
+        let mut condition: Option<Expr> = None;
+        let mut must = |e: Expr| condition = Some(condition.take().map_or_else(|| e.clone(), |c| c.and(e.clone())));
+        if optional && let Some(there) = self.is_there(stage, model)? {
+            must(there);
+        }
+        there.cloned().map(&mut must);
+        for filter in &measure.filters {
+            must(self.row_text(stage, name, filter)?);
+        }
+        if measure.ty.is_expression() {
+            let sql = measure.sql.as_ref().ok_or_else(|| model_error(format!("measure `{id}` has no `sql`")))?;
+            let mut inline = |inner: &MemberId| {
+                let leaf = self.leaf(stage, inner, optional, there)?;
+                let ty = self.type_of(stage, &leaf.expr)?;
+                Ok((leaf.expr, ty))
+            };
+            let expr = self.text(stage, name, sql, 0, &mut inline)?;
+            let own = measure.filters.is_empty();
+            let expr = if own && there.is_none() { expr } else { conditioned(expr, condition.as_ref())? };
+            return Ok(Leaf { id: id.clone(), expr, is_count: false });
+        }
+        let argument = self.argument(stage, name, measure.sql.as_ref(), measure.case.as_ref())?;
+        let value = || argument.clone().ok_or_else(|| model_error(format!("measure `{id}` has no `sql`")));
+        let (function, args, distinct) = match measure.ty {
+            MeasureType::Count => ("count", vec![argument.clone().unwrap_or_else(|| lit(1_i64))], false),
+            MeasureType::CountDistinct => ("count", vec![value()?], true),
+            MeasureType::CountDistinctApprox => ("approx_distinct", vec![value()?], false),
+            MeasureType::Sum | MeasureType::RunningTotal => ("sum", vec![value()?], false),
+            MeasureType::Avg => ("avg", vec![value()?], false),
+            MeasureType::Min => ("min", vec![value()?], false),
+            MeasureType::Max => ("max", vec![value()?], false),
+            _ => return Err(model_error(format!("measure `{id}` is no aggregate"))),
+        };
+        let is_count = matches!(measure.ty, MeasureType::Count | MeasureType::CountDistinct | MeasureType::CountDistinctApprox);
+        Ok(Leaf { id: id.clone(), expr: self.aggregate_where(function, args, distinct, condition)?, is_count })
+    }
+
+    /// The type of an expression over rows.
+    pub(super) fn type_of(&self, stage: &Stage, expr: &Expr) -> OlapResult<DataType> {
+        Ok(expr.get_type(&self.schema(stage, expr)?)?)
+    }
+
+    /// What a measure gives for a single row, without grouping.
+    pub(super) fn row_measure(&self, stage: &Stage, id: &MemberId) -> OlapResult<Expr> {
+        let (model, measure) = self.measure(id)?;
+        let name = &model.common.name;
+        if measure.multi_stage || measure.rolling_window.is_some() {
+            return Err(model_error(format!("measure `{id}` needs groups, and the query has none")));
+        }
+        if measure.ty.is_expression() {
+            let sql = measure.sql.as_ref().ok_or_else(|| model_error(format!("measure `{id}` has no `sql`")))?;
+            let mut inner = |id: &MemberId| {
+                let expr = self.row_measure(stage, id)?;
+                let ty = self.type_of(stage, &expr)?;
+                Ok((expr, ty))
+            };
+            let expr = self.text(stage, name, sql, 0, &mut inner)?;
+            let plain = expr.transform_up(|e| match e {
+                Expr::AggregateFunction(call) => {
+                    let first = call.params.args.into_iter().next().unwrap_or_else(|| lit(1_i64));
+                    Ok(Transformed::yes(first))
+                }
+                other => Ok(Transformed::no(other)),
+            })?;
+            return Ok(plain.data);
+        }
+        let value = self.argument(stage, name, measure.sql.as_ref(), measure.case.as_ref())?;
+        let value = match measure.ty {
+            MeasureType::Count => match value {
+                Some(value) => datafusion::logical_expr::when(value.is_not_null(), lit(1_i64)).otherwise(lit(0_i64))?,
+                None => lit(1_i64),
+            },
+            _ => value.ok_or_else(|| model_error(format!("measure `{id}` has no `sql`")))?,
+        };
+        let filters = measure.filters.iter().map(|f| self.row_text(stage, name, f)).collect::<OlapResult<Vec<_>>>()?;
+        match filters.into_iter().reduce(Expr::and) {
+            Some(all) => Ok(datafusion::logical_expr::when(all, value).end()?),
+            None => Ok(value),
+        }
+    }
+
+    /// The rows that a measure counts, as a condition.
+    pub(super) fn measure_filter(&self, stage: &Stage, id: &MemberId) -> OlapResult<Expr> {
+        let id = self.behind(id)?;
+        let (model, measure) = self.measure(&id)?;
+        let filters = measure.filters.iter().map(|f| self.row_text(stage, &model.common.name, f));
+        Ok(filters.collect::<OlapResult<Vec<_>>>()?.into_iter().reduce(Expr::and).unwrap_or_else(|| lit(true)))
+    }
+
+    /// Aggregates the rows of a tree: one plan for what no join multiplies, one for each model that is.
+    pub(super) fn parts(
+        &self,
+        stage: &Stage,
+        rows: &LogicalPlan,
+        groups: &[Expr],
+        tree: &Tree,
+        measures: &[MemberId],
+        there: Option<&Expr>,
+    ) -> OlapResult<Vec<(LogicalPlan, Vec<Leaf>)>> {
+        let mut plain = Vec::new();
+        let mut multiplied: Vec<(String, Vec<Leaf>)> = Vec::new();
+        for id in measures {
+            let (model, measure) = self.measure(id)?;
+            let name = &model.common.name;
+            let leaf = self.leaf(stage, id, *name != tree.root, there)?;
+            let any = matches!(measure.ty, MeasureType::Min | MeasureType::Max | MeasureType::CountDistinct | MeasureType::CountDistinctApprox);
+            if any || !tree.is_multiplied(self.catalog, name) {
+                plain.push(leaf);
+            } else {
+                match multiplied.iter_mut().find(|(of, _)| of == name) {
+                    Some((_, leaves)) => leaves.push(leaf),
+                    None => multiplied.push((name.clone(), vec![leaf])),
+                }
+            }
+        }
+        let mut parts = Vec::new();
+        if !plain.is_empty() {
+            parts.push((self.aggregated(rows.clone(), groups.to_vec(), &plain)?, plain));
+        }
+        for (name, leaves) in multiplied {
+            let model = self.catalog.model(&name);
+            let mut keys = groups.to_vec();
+            for (i, key) in model.key().enumerate() {
+                let id = MemberId::new(&name, &key.common.name);
+                keys.push(self.dimension(stage, &id)?.alias(format!("__key_{i}")));
+            }
+            let mut arguments = Vec::new();
+            let leaves: Vec<Leaf> = leaves
+                .into_iter()
+                .map(|leaf| Ok(Leaf { expr: kept(leaf.expr, &mut arguments)?, ..leaf }))
+                .collect::<OlapResult<_>>()?;
+            keys.extend(arguments.iter().enumerate().map(|(i, e)| e.clone().alias(format!("__argument_{i}"))));
+            let distinct = LogicalPlanBuilder::from(rows.clone()).aggregate(keys, Vec::<Expr>::new())?.build()?;
+            let names = stage.groups.iter().map(|g| column(g.column.clone())).collect();
+            parts.push((self.aggregated(distinct, names, &leaves)?, leaves));
+        }
+        Ok(parts)
+    }
+
+    /// Groups rows: columns of the groups, then one for each measure.
+    pub(super) fn aggregated(&self, rows: LogicalPlan, groups: Vec<Expr>, leaves: &[Leaf]) -> OlapResult<LogicalPlan> {
+        let mut calls: Vec<Expr> = Vec::new();
+        let mut out: Vec<Expr> = Vec::new();
+        for group in &groups {
+            out.push(column(group.qualified_name().1));
+        }
+        for leaf in leaves {
+            let expr = leaf.expr.clone().transform_down(|e| {
+                if !matches!(e, Expr::AggregateFunction(_)) {
+                    return Ok(Transformed::no(e));
+                }
+                let at = calls.iter().position(|c| *c == e).unwrap_or_else(|| {
+                    calls.push(e);
+                    calls.len() - 1
+                });
+                Ok(Transformed::new(column(format!("__aggregate_{at}")), true, TreeNodeRecursion::Jump))
+            })?;
+            out.push(expr.data.alias(leaf.id.to_string()));
+        }
+        let calls: Vec<Expr> = calls.into_iter().enumerate().map(|(i, c)| c.alias(format!("__aggregate_{i}"))).collect();
+        if groups.is_empty() && calls.is_empty() {
+            return Err(model_error("a query without groups and aggregates has no rows"));
+        }
+        Ok(LogicalPlanBuilder::from(rows).aggregate(groups, calls)?.project(out)?.build()?)
+    }
+}
+
+/// Adds a condition to all aggregates of an expression.
+fn conditioned(expr: Expr, condition: Option<&Expr>) -> OlapResult<Expr> {
+    let Some(condition) = condition else { return Ok(expr) };
+    let changed = expr.transform_down(|e| match e {
+        Expr::AggregateFunction(mut call) => {
+            let own = call.params.filter.take().map_or_else(|| condition.clone(), |own| own.and(condition.clone()));
+            call.params.filter = Some(Box::new(own));
+            Ok(Transformed::new(Expr::AggregateFunction(call), true, TreeNodeRecursion::Jump))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(changed.data)
+}
+
+/// Replaces what aggregates go over by columns that are kept beside the key.
+fn kept(expr: Expr, arguments: &mut Vec<Expr>) -> OlapResult<Expr> {
+    let mut keep = |e: Expr| {
+        if matches!(e, Expr::Literal(..)) {
+            return e;
+        }
+        let at = arguments.iter().position(|a| *a == e).unwrap_or_else(|| {
+            arguments.push(e);
+            arguments.len() - 1
+        });
+        column(format!("__argument_{at}"))
+    };
+    let changed = expr.transform_down(|e| match e {
+        Expr::AggregateFunction(AggregateFunction { func, params }) => {
+            let params = AggregateFunctionParams {
+                args: params.args.into_iter().map(&mut keep).collect(),
+                filter: params.filter.map(|f| Box::new(keep(*f))),
+                order_by: params
+                    .order_by
+                    .into_iter()
+                    .map(|s| datafusion::logical_expr::SortExpr { expr: keep(s.expr), ..s })
+                    .collect(),
+                ..params
+            };
+            let call = Expr::AggregateFunction(AggregateFunction { func, params });
+            Ok(Transformed::new(call, true, TreeNodeRecursion::Jump))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(changed.data)
+}

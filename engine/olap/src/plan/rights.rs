@@ -1,0 +1,66 @@
+//! Rows that the caller may see (`olap-api.md` 12.1).
+
+use datafusion::logical_expr::{Expr, lit};
+use quiver_types::Access;
+
+use super::{Planner, Stage};
+use crate::error::OlapResult;
+use crate::model::Model;
+
+impl Planner<'_> {
+    /// The condition that rows of a model must fulfil; none: the caller sees them all.
+    pub(crate) fn row_filter(&self, stage: &Stage, model: &Model) -> OlapResult<Option<Expr>> {
+        if self.access.is_full_everywhere() {
+            return Ok(None);
+        }
+        let Some(right) = &model.row_right else { return Ok(Some(lit(false))) };
+        let is_full = self.access.is_full(right.domain);
+        if is_full && !right.deny {
+            return Ok(None);
+        }
+        if right.services.is_empty() {
+            // A model without a service is for who sees all of its domain.
+            return Ok((!is_full || right.deny).then(|| lit(false)));
+        }
+        let access = self.access.get(right.domain);
+        let services: Vec<Expr> =
+            right.services.iter().map(|name| self.own_dimension(stage, model, name)).collect::<OlapResult<_>>()?;
+        let named = services.iter().cloned().map(Expr::is_not_null).reduce(Expr::or).unwrap_or_else(|| lit(false));
+        let mut visible = named;
+        for service in &services {
+            visible = visible.and(service.clone().is_null().or(self.allows(&access, service)?));
+        }
+        if let Some(own) = &right.own {
+            let own = self.own_dimension(stage, model, own)?;
+            visible = visible.or(own.clone().is_not_null().and(self.allows(&access, &own)?));
+        }
+        Ok(Some(visible))
+    }
+
+    fn own_dimension(&self, stage: &Stage, model: &Model, name: &str) -> OlapResult<Expr> {
+        let id = crate::model::MemberId::new(&model.common.name, name);
+        self.dimension(stage, &id)
+    }
+
+    /// Whether a service is visible.
+    fn allows(&self, access: &Access, service: &Expr) -> OlapResult<Expr> {
+        let mut names = Vec::new();
+        let mut any: Option<Expr> = None;
+        for pattern in access.patterns() {
+            match pattern.strip_suffix('*') {
+                Some("") => return Ok(service.clone().not_eq(lit(""))),
+                Some(prefix) => {
+                    let begins = self.scalar("starts_with", vec![service.clone(), lit(prefix)])?;
+                    any = Some(any.map_or_else(|| begins.clone(), |a| a.or(begins.clone())));
+                }
+                None => names.push(lit(pattern)),
+            }
+        }
+        let listed = (!names.is_empty()).then(|| service.clone().in_list(names, false));
+        Ok(match (listed, any) {
+            (Some(a), Some(b)) => a.or(b),
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => lit(false),
+        })
+    }
+}

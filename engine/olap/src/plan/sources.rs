@@ -1,0 +1,262 @@
+//! The tables of the models that a query needs, found before it is planned, all in one snapshot.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, LazyLock};
+
+use datafusion::catalog::{
+    CatalogProvider, CatalogProviderList, MemoryCatalogProvider, MemoryCatalogProviderList, MemorySchemaProvider, SchemaProvider,
+};
+use datafusion::common::{DFSchemaRef, TableReference};
+use datafusion::datasource::{TableProvider, provider_as_source};
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
+use quiver_query::QueryContext;
+use quiver_query::tables::{DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableRequest, TableSnapshot};
+use regex::Regex;
+
+use super::model_error;
+use crate::error::OlapResult;
+use crate::model::catalog::{Catalog, Kind};
+use crate::model::{MemberId, Model, Piece, Source};
+
+/// Plans of the rows of models, each under the name of its model.
+#[derive(Debug, Default)]
+pub struct Sources {
+    plans: BTreeMap<String, LogicalPlan>,
+    members: BTreeSet<MemberId>,
+}
+
+impl Sources {
+    /// The rows of a model.
+    pub(crate) fn plan(&self, model: &str) -> OlapResult<LogicalPlan> {
+        self.plans.get(model).cloned().ok_or_else(|| model_error(format!("model `{model}` is not part of the query")))
+    }
+
+    /// The columns of a model.
+    pub(crate) fn schema(&self, model: &str) -> OlapResult<DFSchemaRef> {
+        let plan = self.plans.get(model);
+        plan.map(|p| Arc::clone(p.schema())).ok_or_else(|| model_error(format!("model `{model}` is not part of the query")))
+    }
+
+    /// Whether a member is used by the query.
+    pub(crate) fn uses(&self, id: &MemberId) -> bool {
+        self.members.contains(id)
+    }
+
+    /// Finds the tables of all models that some members need.
+    ///
+    /// # Errors
+    /// Tables that are not there; faults of a model's SELECT.
+    pub async fn find(
+        catalog: &Catalog,
+        members: &[MemberId],
+        hints: &[Vec<String>],
+        tables: &Arc<dyn TableSnapshot>,
+        state: &SessionState,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+    ) -> OlapResult<Self> {
+        let reached = Reached::of(catalog, members, hints);
+        let columns = reached.identifiers(catalog);
+        let finder = Finder { tables, state, access, ctx, columns: &columns };
+        let mut plans = BTreeMap::new();
+        for name in &reached.models {
+            let model = catalog.model(name);
+            let plan = match &model.source {
+                Some(Source::Table(schema, table)) => finder.table(model, schema.as_deref(), table).await?,
+                Some(Source::Select(sql)) => finder.select(model, sql).await?,
+                None => return Err(model_error(format!("model `{name}` has no rows"))),
+            };
+            let plan = LogicalPlanBuilder::from(plan).alias(TableReference::bare(name.as_str()))?.build()?;
+            plans.insert(name.clone(), plan);
+        }
+        Ok(Self { plans, members: reached.members })
+    }
+}
+
+/// Members and models that a query reaches.
+#[derive(Default)]
+struct Reached {
+    members: BTreeSet<MemberId>,
+    models: BTreeSet<String>,
+}
+
+impl Reached {
+    fn of(catalog: &Catalog, members: &[MemberId], hints: &[Vec<String>]) -> Self {
+        let mut reached = Self::default();
+        for id in members {
+            reached.add(catalog, id);
+        }
+        for name in hints.iter().flatten() {
+            reached.add_model(catalog, name);
+        }
+        // Ways between models lead over others, whose joins name further ones.
+        loop {
+            let before = reached.models.len();
+            let names: Vec<String> = reached.models.iter().cloned().collect();
+            for from in &names {
+                for to in names.iter().filter(|to| *to != from) {
+                    for name in catalog.path(from, to).unwrap_or_default() {
+                        reached.add_model(catalog, &name);
+                    }
+                }
+            }
+            if reached.models.len() == before {
+                return reached;
+            }
+        }
+    }
+
+    fn add_model(&mut self, catalog: &Catalog, name: &str) {
+        let Some(model) = catalog.models.get(name) else { return };
+        if !self.models.insert(name.to_owned()) {
+            return;
+        }
+        let right = model.row_right.iter().flat_map(|r| r.services.iter().chain(&r.own).cloned());
+        let keys = model.key().map(|d| d.common.name.clone());
+        for member in right.chain(keys).collect::<Vec<_>>() {
+            self.add(catalog, &MemberId::new(name, member));
+        }
+    }
+
+    fn add(&mut self, catalog: &Catalog, id: &MemberId) {
+        let Some(found) = catalog.find(id) else { return };
+        if let Some((_, member)) = found.view {
+            member.path.iter().for_each(|name| self.add_model(catalog, name));
+        }
+        if !self.members.insert(found.id()) {
+            return;
+        }
+        self.add_model(catalog, &found.model.common.name);
+        let templates: Vec<_> = match found.kind {
+            Kind::Dimension(d) => {
+                let since = d.since.as_ref().map(|name| MemberId::new(&found.model.common.name, name));
+                since.iter().for_each(|id| self.add(catalog, id));
+                d.templates().collect()
+            }
+            Kind::Measure(m) => {
+                m.add_group_by.iter().for_each(|id| self.add(catalog, id));
+                m.templates().collect()
+            }
+            Kind::Segment(s) => vec![&s.sql],
+        };
+        for template in templates {
+            template.models().for_each(|name| self.add_model(catalog, name));
+            template.members().for_each(|id| self.add(catalog, id));
+        }
+        // The range of a query enters a sub-query on the first time dimension of the other model.
+        if let Kind::Dimension(d) = found.kind
+            && d.propagate_range
+            && let Some(measure) = d.sql.as_ref().and_then(|t| t.only_member())
+            && let Some(model) = catalog.models.get(&measure.model)
+            && let Some(time) = model.dimensions.iter().find(|d| d.ty == crate::model::DimensionType::Time)
+        {
+            self.add(catalog, &MemberId::new(&model.common.name, &time.common.name));
+        }
+    }
+
+    /// All names in SQL texts that may be columns.
+    fn identifiers(&self, catalog: &Catalog) -> Vec<String> {
+        static NAMES: LazyLock<Regex> =
+            LazyLock::new(|| Regex::new(r#"'(?:[^']|'')*'|"([^"]+)"|([A-Za-z_][A-Za-z0-9_]*)(\s*\()?"#).expect("it compiles"));
+        let mut names = BTreeSet::new();
+        let mut read = |text: &str| {
+            for found in NAMES.captures_iter(text) {
+                let bare = found.get(2).filter(|_| found.get(3).is_none()).map(|m| m.as_str());
+                // Words in capitals are SQL's own.
+                let bare = bare.filter(|word| word.contains(|c: char| c.is_lowercase()));
+                names.extend(found.get(1).map(|m| m.as_str()).or(bare).map(str::to_owned));
+            }
+        };
+        let mut pieces = |template: &crate::model::Template| {
+            template.pieces.iter().for_each(|p| if let Piece::Text(text) = p { read(text) });
+        };
+        for id in &self.members {
+            match catalog.find(id).map(|f| f.kind) {
+                Some(Kind::Dimension(d)) => d.templates().for_each(&mut pieces),
+                Some(Kind::Measure(m)) => m.templates().for_each(&mut pieces),
+                Some(Kind::Segment(s)) => pieces(&s.sql),
+                None => {}
+            }
+        }
+        for join in self.models.iter().flat_map(|name| &catalog.model(name).joins) {
+            if self.models.contains(&join.target) {
+                pieces(&join.sql);
+            }
+        }
+        for name in &self.models {
+            if let Some(Source::Select(sql)) = &catalog.model(name).source {
+                read(sql);
+            }
+        }
+        names.into_iter().collect()
+    }
+}
+
+struct Finder<'a> {
+    tables: &'a Arc<dyn TableSnapshot>,
+    state: &'a SessionState,
+    access: &'a DomainAccess,
+    ctx: &'a QueryContext,
+    columns: &'a [String],
+}
+
+impl Finder<'_> {
+    /// Looks in `public`, then in `quiver`. Rows of the operator's tables go by the right of the model alone.
+    async fn provider(
+        &self,
+        model: &Model,
+        schema: Option<&str>,
+        name: &str,
+    ) -> OlapResult<Option<Arc<dyn TableProvider>>> {
+        let full = DomainAccess::full();
+        for of in [PUBLIC_SCHEMA, QUIVER_SCHEMA] {
+            if schema.is_some_and(|s| s != of) {
+                continue;
+            }
+            let access = if of == PUBLIC_SCHEMA && model.row_right.is_some() { &full } else { self.access };
+            let request = TableRequest { schema: Some(of), name, columns: self.columns, access };
+            if let Some(found) = self.tables.table(&request, self.ctx).await? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn table(&self, model: &Model, schema: Option<&str>, name: &str) -> OlapResult<LogicalPlan> {
+        let found = self.provider(model, schema, name).await?;
+        let found = found.ok_or_else(|| model_error(format!("there is no table `{name}`, of which `{}` is made", model.common.name)))?;
+        Ok(LogicalPlanBuilder::scan(TableReference::bare(name), provider_as_source(found), None)?.build()?)
+    }
+
+    async fn select(&self, model: &Model, sql: &str) -> OlapResult<LogicalPlan> {
+        let wrong = |e: datafusion::error::DataFusionError| {
+            model_error(format!("`sql` of model `{}` cannot be planned: {}", model.common.name, e.strip_backtrace()))
+        };
+        let dialect = self.state.config().options().sql_parser.dialect;
+        let statement = self.state.sql_to_statement(sql, &dialect).map_err(wrong)?;
+        let schemas: HashMap<&str, Arc<MemorySchemaProvider>> =
+            [PUBLIC_SCHEMA, QUIVER_SCHEMA].into_iter().map(|s| (s, Arc::new(MemorySchemaProvider::new()))).collect();
+        for reference in self.state.resolve_table_references(&statement).map_err(wrong)? {
+            let found = self.provider(model, reference.schema(), reference.table()).await?;
+            if let Some(found) = found {
+                let schema = schemas.get(reference.schema().unwrap_or(PUBLIC_SCHEMA));
+                let schema = schema.ok_or_else(|| model_error(format!("there is no schema of `{reference}`")))?;
+                schema.register_table(reference.table().to_owned(), found).map_err(wrong)?;
+            }
+        }
+        let catalog = MemoryCatalogProvider::new();
+        for (name, schema) in schemas {
+            catalog.register_schema(name, schema as Arc<dyn SchemaProvider>).map_err(wrong)?;
+        }
+        let defaults = &self.state.config().options().catalog;
+        let list = MemoryCatalogProviderList::new();
+        list.register_catalog(defaults.default_catalog.clone(), Arc::new(catalog));
+        let state = SessionStateBuilder::new_from_existing(self.state.clone()).with_catalog_list(Arc::new(list)).build();
+        let plan = state.statement_to_plan(statement).await.map_err(wrong)?;
+        if !matches!(plan, LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Statement(_) | LogicalPlan::Copy(_)) {
+            return Ok(plan);
+        }
+        Err(model_error(format!("`sql` of model `{}` is no SELECT", model.common.name)))
+    }
+}

@@ -1,0 +1,327 @@
+//! Stages: measures over rows, and what is computed over their results (`olap-api.md` 11.4).
+
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{Column, JoinType, NullEquality};
+use datafusion::logical_expr::expr::WindowFunction;
+use datafusion::logical_expr::{Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition, lit};
+
+use super::{Group, Planner, Stage, column, model_error};
+use crate::error::{OlapError, OlapResult, Reason};
+use crate::model::{Measure, MeasureType, MemberId, RollingWindow};
+
+/// How deep stages may lie in each other.
+const DEPTH_MAX: usize = 32;
+
+/// Measures of a stage by how they are computed.
+#[derive(Default)]
+struct Kinds {
+    /// Aggregates over rows.
+    leaves: Vec<MemberId>,
+    /// The same over rolling windows.
+    rolling: Vec<(RollingWindow, Vec<MemberId>)>,
+    /// Results of inner stages.
+    inner: Vec<MemberId>,
+    /// Places among the groups.
+    ranks: Vec<MemberId>,
+    /// Expressions over other measures, those first that others need.
+    composites: Vec<MemberId>,
+}
+
+impl Planner<'_> {
+    /// Plans measures by groups: a column for each group and each measure, by their names.
+    pub(crate) fn stage(&self, stage: &Stage, measures: &[MemberId]) -> OlapResult<LogicalPlan> {
+        let mut kinds = Kinds::default();
+        for id in measures {
+            self.sort_out(id, &mut kinds, 0)?;
+        }
+        let mut plan = self.base(stage, &kinds)?;
+        for id in &kinds.inner {
+            plan = self.with_inner(stage, plan, id)?;
+        }
+        for id in &kinds.ranks {
+            plan = self.with_rank(stage, plan, id)?;
+        }
+        for id in &kinds.composites {
+            plan = self.with_composite(stage, plan, id)?;
+        }
+        Ok(plan)
+    }
+
+    fn sort_out(&self, id: &MemberId, kinds: &mut Kinds, depth: usize) -> OlapResult<()> {
+        if depth > DEPTH_MAX {
+            return Err(model_error(format!("measure `{id}` stands {DEPTH_MAX} measures deep")));
+        }
+        let (_, measure) = self.measure(id)?;
+        let push = |list: &mut Vec<MemberId>| {
+            if !list.contains(id) {
+                list.push(id.clone());
+            }
+        };
+        if measure.ty == MeasureType::Rank {
+            for (template, _) in &measure.order_by {
+                template.members().try_for_each(|m| self.sort_out(m, kinds, depth + 1))?;
+            }
+            push(&mut kinds.ranks);
+        } else if measure.multi_stage && is_inner(measure) {
+            push(&mut kinds.inner);
+        } else if self.is_composite(measure) {
+            let named: Vec<MemberId> = self.named_measures(measure);
+            named.iter().try_for_each(|m| self.sort_out(m, kinds, depth + 1))?;
+            push(&mut kinds.composites);
+        } else if let Some(window) = &measure.rolling_window {
+            match kinds.rolling.iter_mut().find(|(w, _)| w == window) {
+                Some((_, list)) => push(list),
+                None => kinds.rolling.push((window.clone(), vec![id.clone()])),
+            }
+        } else {
+            push(&mut kinds.leaves);
+        }
+        Ok(())
+    }
+
+    fn named_measures(&self, measure: &Measure) -> Vec<MemberId> {
+        let members = measure.sql.iter().flat_map(|t| t.members());
+        members.filter(|id| self.measure(id).is_ok()).cloned().collect()
+    }
+
+    /// Whether a measure is an expression over other measures, without an aggregate of its own.
+    fn is_composite(&self, measure: &Measure) -> bool {
+        measure.ty.is_expression() && !self.named_measures(measure).is_empty() && !has_own_aggregate(measure, self)
+    }
+
+    /// Aggregates over rows, rolling ones beside them, full-joined by the groups.
+    fn base(&self, stage: &Stage, kinds: &Kinds) -> OlapResult<LogicalPlan> {
+        let mut parts = Vec::new();
+        if !kinds.leaves.is_empty() {
+            parts.extend(self.leaf_parts(stage, &kinds.leaves)?);
+        }
+        for (window, measures) in &kinds.rolling {
+            parts.extend(self.windowed(stage, window, measures)?);
+        }
+        if parts.is_empty() && (!stage.groups.is_empty() || kinds.inner.is_empty()) {
+            parts.push((self.groups_only(stage, kinds)?, Vec::new()));
+        }
+        let mut parts = parts.into_iter();
+        let Some((mut plan, first)) = parts.next() else {
+            return Ok(LogicalPlanBuilder::empty(true).build()?);
+        };
+        let mut leaves = first;
+        for (right, more) in parts {
+            plan = full_join(stage, plan, &leaves, right, &more)?;
+            leaves.extend(more);
+        }
+        Ok(plan)
+    }
+
+    fn leaf_parts(&self, stage: &Stage, leaves: &[MemberId]) -> OlapResult<Vec<(LogicalPlan, Vec<super::parts::Leaf>)>> {
+        let one = |measures: &[MemberId]| {
+            let tree = self.tree(stage, measures)?;
+            let rows = self.rows(stage, &tree, &[])?;
+            self.parts(stage, &rows, &self.group_exprs(stage)?, &tree, measures, None)
+        };
+        match one(leaves) {
+            Err(OlapError::Query(e)) if e.reason == Reason::NoJoinPath && leaves.len() > 1 => {
+                // Each measure alone may reach all dimensions and filters.
+                let mut by_model: Vec<(String, Vec<MemberId>)> = Vec::new();
+                for id in leaves {
+                    match by_model.iter_mut().find(|(model, _)| *model == id.model) {
+                        Some((_, list)) => list.push(id.clone()),
+                        None => by_model.push((id.model.clone(), vec![id.clone()])),
+                    }
+                }
+                if by_model.len() == 1 {
+                    return Err(e.into());
+                }
+                let apart = by_model.iter().map(|(_, measures)| one(measures)).collect::<OlapResult<Vec<_>>>();
+                Ok(apart.map_err(|_| OlapError::Query(e))?.into_iter().flatten().collect())
+            }
+            other => other,
+        }
+    }
+
+    /// The groups that there are.
+    fn groups_only(&self, stage: &Stage, kinds: &Kinds) -> OlapResult<LogicalPlan> {
+        if stage.groups.is_empty() {
+            return Ok(LogicalPlanBuilder::empty(true).build()?);
+        }
+        // Inner measures say which model rows are counted of, where groups alone do not.
+        let named = kinds.inner.iter().filter_map(|id| self.measure(id).ok()).flat_map(|(_, m)| self.named_measures(m));
+        let named: Vec<MemberId> = named.collect();
+        let tree = self.tree(stage, &named).or_else(|_| self.tree(stage, &[]))?;
+        let rows = self.rows(stage, &tree, &[])?;
+        self.aggregated(rows, self.group_exprs(stage)?, &[])
+    }
+
+    /// Joins the result of an inner stage by the groups that both have.
+    fn with_inner(&self, stage: &Stage, plan: LogicalPlan, id: &MemberId) -> OlapResult<LogicalPlan> {
+        let (_, measure) = self.measure(id)?;
+        let inner = self.inner_stage(stage, measure);
+        let named = self.named_measures(measure);
+        if named.is_empty() {
+            return Err(model_error(format!("multi-stage measure `{id}` names no measure")));
+        }
+        let result = self.stage(&inner, &named)?;
+        let shared: Vec<&Group> =
+            stage.groups.iter().filter(|g| inner.groups.iter().any(|i| i.column == g.column)).collect();
+        let value = self.over_result(stage, &result, measure)?;
+        let names: Vec<Expr> = shared.iter().map(|g| column(g.column.clone())).collect();
+        let leaf = super::parts::Leaf { id: id.clone(), expr: value, is_count: false };
+        let is_aggregate = leaf.expr.exists(|e| Ok(matches!(e, Expr::AggregateFunction(_))))?;
+        let result = if is_aggregate {
+            self.aggregated(result, names, std::slice::from_ref(&leaf))?
+        } else if shared.len() == inner.groups.len() {
+            let out = names.into_iter().chain([leaf.expr.clone().alias(id.to_string())]);
+            LogicalPlanBuilder::from(result).project(out)?.build()?
+        } else {
+            return Err(model_error(format!("measure `{id}` has more rows inside than outside, and no aggregate over them")));
+        };
+        left_join(plan, result, &shared, id)
+    }
+
+    fn inner_stage(&self, stage: &Stage, measure: &Measure) -> Stage {
+        let mut inner = stage.clone();
+        if let Some(kept) = &measure.group_by {
+            inner.groups.retain(|g| kept.contains(&g.member));
+        }
+        inner.groups.retain(|g| !measure.reduce_by.contains(&g.member));
+        for member in &measure.add_group_by {
+            if !inner.groups.iter().any(|g| g.member == *member) {
+                inner.groups.push(Group { column: member.to_string(), member: member.clone(), buckets: None });
+            }
+        }
+        inner.shifts.extend(measure.time_shift.iter().map(|s| (s.time_dimension.clone(), s.interval)));
+        inner
+    }
+
+    /// The expression of a multi-stage measure over the columns of an inner result.
+    fn over_result(&self, stage: &Stage, result: &LogicalPlan, measure: &Measure) -> OlapResult<Expr> {
+        let sql = measure.sql.as_ref().ok_or_else(|| model_error("a multi-stage measure needs `sql`"))?;
+        let own = self.catalog.models.values().find(|m| m.measures.iter().any(|n| std::ptr::eq(n, measure)));
+        let own = own.map(|m| m.common.name.clone()).unwrap_or_default();
+        let expr = self.text(stage, &own, sql, 0, &mut |id| measure_column(result, id))?;
+        let function = match measure.ty {
+            MeasureType::Sum | MeasureType::RunningTotal => "sum",
+            MeasureType::Avg => "avg",
+            MeasureType::Min => "min",
+            MeasureType::Max => "max",
+            MeasureType::Count => "count",
+            MeasureType::CountDistinct => return self.aggregate_where("count", vec![expr], true, None),
+            MeasureType::CountDistinctApprox => "approx_distinct",
+            _ => return Ok(expr),
+        };
+        self.aggregate(function, vec![expr])
+    }
+
+    fn with_rank(&self, stage: &Stage, plan: LogicalPlan, id: &MemberId) -> OlapResult<LogicalPlan> {
+        let (model, measure) = self.measure(id)?;
+        let partition: Vec<Expr> = stage
+            .groups
+            .iter()
+            .filter(|g| !measure.reduce_by.contains(&g.member))
+            .map(|g| column(g.column.clone()))
+            .collect();
+        let mut order = Vec::new();
+        for (template, descends) in &measure.order_by {
+            let expr = self.text(stage, &model.common.name, template, 0, &mut |m| measure_column(&plan, m))?;
+            order.push(expr.sort(!descends, *descends));
+        }
+        let rank = self.state.window_functions().get("rank").ok_or_else(|| model_error("there is no function `rank`"))?;
+        let call = WindowFunction::new(WindowFunctionDefinition::WindowUDF(std::sync::Arc::clone(rank)), Vec::new());
+        let call = Expr::from(call).partition_by(partition).order_by(order).build()?;
+        let out: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
+        let name = call.schema_name().to_string();
+        let ranked = LogicalPlanBuilder::from(plan).window([call])?;
+        Ok(ranked.project(out.into_iter().chain([column(name).alias(id.to_string())]))?.build()?)
+    }
+
+    fn with_composite(&self, stage: &Stage, plan: LogicalPlan, id: &MemberId) -> OlapResult<LogicalPlan> {
+        let (model, measure) = self.measure(id)?;
+        let sql = measure.sql.as_ref().ok_or_else(|| model_error(format!("measure `{id}` has no `sql`")))?;
+        let expr = self.text(stage, &model.common.name, sql, 0, &mut |m| measure_column(&plan, m))?;
+        let out: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
+        let out = out.into_iter().chain([expr.alias(id.to_string())]);
+        Ok(LogicalPlanBuilder::from(plan).project(out)?.build()?)
+    }
+}
+
+/// Whether a multi-stage measure has an inner query of its own.
+fn is_inner(measure: &Measure) -> bool {
+    let moved = measure.group_by.is_some() || !measure.reduce_by.is_empty() || !measure.add_group_by.is_empty();
+    moved || !measure.time_shift.is_empty() || !measure.ty.is_expression()
+}
+
+/// Whether the text of a measure calls an aggregate itself, beside the measures that it names.
+fn has_own_aggregate(measure: &Measure, planner: &Planner<'_>) -> bool {
+    let text = measure.sql.iter().flat_map(|t| &t.pieces);
+    let texts = text.filter_map(|p| if let crate::model::Piece::Text(t) = p { Some(t.to_lowercase()) } else { None });
+    texts.into_iter().any(|text| {
+        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '(').filter_map(|w| w.split_once('('));
+        words.into_iter().any(|(name, _)| planner.state.aggregate_functions().contains_key(name))
+    })
+}
+
+/// The column of a measure in a result, and its type.
+fn measure_column(result: &LogicalPlan, id: &MemberId) -> OlapResult<(Expr, DataType)> {
+    let name = id.to_string();
+    let field = result.schema().field_with_unqualified_name(&name);
+    let ty = field.map_err(|_| model_error(format!("measure `{id}` is not there to be computed with")))?.data_type().clone();
+    Ok((column(name), ty))
+}
+
+/// Joins two parts by their groups; groups that one lacks have no count there, and NULL for all else.
+fn full_join(
+    stage: &Stage,
+    left: LogicalPlan,
+    left_leaves: &[super::parts::Leaf],
+    right: LogicalPlan,
+    right_leaves: &[super::parts::Leaf],
+) -> OlapResult<LogicalPlan> {
+    if stage.groups.is_empty() {
+        return Ok(LogicalPlanBuilder::from(left).cross_join(right)?.build()?);
+    }
+    let other = |name: &str| format!("__right.{name}");
+    let renamed = stage.groups.iter().map(|g| column(g.column.clone()).alias(other(&g.column)));
+    let measures = right_leaves.iter().map(|l| column(l.id.to_string()));
+    let right = LogicalPlanBuilder::from(right).project(renamed.chain(measures))?.build()?;
+    let keys = |name: &dyn Fn(&str) -> String| {
+        stage.groups.iter().map(|g| Column::new_unqualified(name(&g.column))).collect::<Vec<_>>()
+    };
+    let on = (keys(&str::to_owned), keys(&other));
+    let joined =
+        LogicalPlanBuilder::from(left).join_detailed(right, JoinType::Full, on, None, NullEquality::NullEqualsNull)?;
+    let mut out: Vec<Expr> = Vec::new();
+    for group in &stage.groups {
+        let both = vec![column(group.column.clone()), column(other(&group.column))];
+        out.push(coalesce(both).alias(group.column.clone()));
+    }
+    for leaf in left_leaves.iter().chain(right_leaves) {
+        let name = leaf.id.to_string();
+        let value = column(name.clone());
+        out.push(if leaf.is_count { coalesce(vec![value, lit(0_i64)]).alias(name) } else { value });
+    }
+    Ok(joined.project(out)?.build()?)
+}
+
+fn coalesce(values: Vec<Expr>) -> Expr {
+    datafusion::functions::expr_fn::coalesce(values)
+}
+
+/// Joins a value by the groups that it has.
+fn left_join(left: LogicalPlan, right: LogicalPlan, groups: &[&Group], id: &MemberId) -> OlapResult<LogicalPlan> {
+    let out: Vec<Expr> = left.schema().columns().into_iter().map(Expr::Column).collect();
+    let out = out.into_iter().chain([column(id.to_string())]);
+    if groups.is_empty() {
+        return Ok(LogicalPlanBuilder::from(left).cross_join(right)?.project(out)?.build()?);
+    }
+    let other = |name: &str| format!("__right.{name}");
+    let renamed = groups.iter().map(|g| column(g.column.clone()).alias(other(&g.column)));
+    let right = LogicalPlanBuilder::from(right).project(renamed.chain([column(id.to_string())]))?.build()?;
+    let keys = |name: &dyn Fn(&str) -> String| {
+        groups.iter().map(|g| Column::new_unqualified(name(&g.column))).collect::<Vec<_>>()
+    };
+    let on = (keys(&str::to_owned), keys(&other));
+    let joined =
+        LogicalPlanBuilder::from(left).join_detailed(right, JoinType::Left, on, None, NullEquality::NullEqualsNull)?;
+    Ok(joined.project(out)?.build()?)
+}

@@ -1,0 +1,177 @@
+//! Join trees: how the models of a query hang together, and which of them others multiply (`olap-api.md` 11.1).
+
+use std::collections::HashSet;
+
+use datafusion::common::JoinType;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
+
+use super::{Planner, Stage};
+use crate::error::{OlapError, OlapResult, QueryError, Reason};
+use crate::model::catalog::{Catalog, Kind};
+use crate::model::{MemberId, Relationship};
+use crate::query::Query;
+use crate::query::filter::Filter;
+
+/// Models joined to a root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tree {
+    /// The model whose rows are all there.
+    pub root: String,
+    /// Joins, each from a model that is there already.
+    pub edges: Vec<(String, String)>,
+}
+
+impl Tree {
+    /// Builds the tree with the fewest joins; `order` says which models are tried as root first.
+    fn find(catalog: &Catalog, order: &[String], hints: &[Vec<String>]) -> Option<Self> {
+        let heads: Vec<&String> = hints.iter().filter_map(|h| h.first()).collect();
+        let roots: Vec<&String> = if heads.is_empty() { order.iter().collect() } else { heads };
+        let mut best: Option<Self> = None;
+        for root in roots {
+            let Some(tree) = Self::from_root(catalog, root, order, hints) else { continue };
+            if best.as_ref().is_none_or(|b| tree.edges.len() < b.edges.len()) {
+                best = Some(tree);
+            }
+        }
+        best
+    }
+
+    fn from_root(catalog: &Catalog, root: &str, order: &[String], hints: &[Vec<String>]) -> Option<Self> {
+        let mut tree = Self { root: root.to_owned(), edges: Vec::new() };
+        for hint in hints {
+            let from = hint.first()?;
+            if !tree.has(from) {
+                let way = catalog.path(root, from)?;
+                tree.add(root, &way);
+            }
+            tree.add(from, &hint[1..]);
+        }
+        for target in order {
+            if !tree.has(target) {
+                let way = catalog.path(root, target)?;
+                tree.add(root, &way);
+            }
+        }
+        Some(tree)
+    }
+
+    fn has(&self, model: &str) -> bool {
+        self.root == model || self.edges.iter().any(|(_, to)| to == model)
+    }
+
+    fn add(&mut self, from: &str, way: &[String]) {
+        let mut at = from.to_owned();
+        for to in way {
+            if !self.has(to) {
+                self.edges.push((at, to.clone()));
+            }
+            at = to.clone();
+        }
+    }
+
+    /// Whether rows of a model are there more than once: from it on some join goes from one to many.
+    pub fn is_multiplied(&self, catalog: &Catalog, model: &str) -> bool {
+        let mut seen = HashSet::from([model]);
+        let mut queue = vec![model];
+        while let Some(at) = queue.pop() {
+            for (from, to) in &self.edges {
+                let relationship = catalog.join(from, to).map(|j| j.relationship);
+                let (next, many) = if from == at {
+                    (to, relationship == Some(Relationship::OneToMany))
+                } else if to == at {
+                    (from, relationship == Some(Relationship::ManyToOne))
+                } else {
+                    continue;
+                };
+                if seen.insert(next) {
+                    if many {
+                        return true;
+                    }
+                    queue.push(next);
+                }
+            }
+        }
+        false
+    }
+
+    /// All models of it.
+    pub fn models(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.root.as_str()).chain(self.edges.iter().map(|(_, to)| to.as_str()))
+    }
+}
+
+impl Planner<'_> {
+    /// Adds the models whose rows a member needs: its own first.
+    pub(crate) fn needs(&self, id: &MemberId, out: &mut Vec<String>) -> OlapResult<()> {
+        let Some(found) = self.catalog.find(id) else { return Err(super::model_error(format!("there is no member `{id}`"))) };
+        let add = |name: &str, out: &mut Vec<String>| {
+            if !out.iter().any(|n| n == name) {
+                out.push(name.to_owned());
+            }
+        };
+        add(&found.model.common.name, out);
+        let templates: Vec<_> = match found.kind {
+            Kind::Dimension(d) if d.sub_query => Vec::new(),
+            Kind::Dimension(d) => d.templates().collect(),
+            Kind::Measure(m) if m.multi_stage => Vec::new(),
+            Kind::Measure(m) => m.templates().collect(),
+            Kind::Segment(s) => vec![&s.sql],
+        };
+        for template in templates {
+            for model in template.models() {
+                add(model, out);
+            }
+            for member in template.members() {
+                self.needs(member, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The models of groups, segments, filters and ranges.
+    fn stage_needs(&self, stage: &Stage, out: &mut Vec<String>) -> OlapResult<()> {
+        let (times, plain): (Vec<_>, Vec<_>) = stage.groups.iter().partition(|g| g.buckets.is_some());
+        let filters = stage.filters.iter().flat_map(Filter::leaves).map(|l| &l.member);
+        let ranges = stage.ranges.iter().map(|(id, _)| id);
+        let all = plain.iter().map(|g| &g.member).chain(&stage.segments).chain(filters);
+        for id in all.chain(times.iter().map(|g| &g.member)).chain(ranges) {
+            self.needs(id, out)?;
+        }
+        Ok(())
+    }
+
+    /// The tree of some measures in a stage.
+    pub(crate) fn tree(&self, stage: &Stage, measures: &[MemberId]) -> OlapResult<Tree> {
+        let mut order = Vec::new();
+        for id in measures {
+            self.needs(id, &mut order)?;
+        }
+        self.stage_needs(stage, &mut order)?;
+        Tree::find(self.catalog, &order, &stage.hints).ok_or_else(|| {
+            let text = format!("no joins lead from one model to all of `{}`", order.join("`, `"));
+            OlapError::Query(QueryError::new(Reason::NoJoinPath, "", text))
+        })
+    }
+
+    /// The tree of a whole query.
+    pub(crate) fn tree_of_query(&self, stage: &Stage, query: &Query) -> OlapResult<Tree> {
+        let measures: Vec<MemberId> = query.measures.iter().map(|id| self.behind(id)).collect::<OlapResult<_>>()?;
+        self.tree(stage, &measures)
+    }
+
+    /// The rows of a tree, with all conditions but those on `free` time dimensions.
+    pub(crate) fn rows(&self, stage: &Stage, tree: &Tree, free: &[MemberId]) -> OlapResult<LogicalPlan> {
+        let mut plan = self.model_rows(stage, &tree.root)?;
+        for (from, to) in &tree.edges {
+            let join = self.catalog.join(from, to).expect("trees go over joins");
+            let on = self.join_condition(stage, from, join)?;
+            let right = self.model_rows(stage, to)?;
+            plan = LogicalPlanBuilder::from(plan).join_on(right, JoinType::Left, [on])?.build()?;
+        }
+        let conditions = self.conditions(stage, free)?;
+        match conditions.into_iter().reduce(datafusion::logical_expr::and) {
+            Some(all) => Ok(LogicalPlanBuilder::from(plan).filter(all)?.build()?),
+            None => Ok(plan),
+        }
+    }
+}

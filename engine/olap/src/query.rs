@@ -1,0 +1,164 @@
+//! A query: read out of JSON, checked against the catalog, with times resolved at the clock of the request.
+
+pub mod filter;
+mod json;
+mod read;
+pub mod request;
+
+use chrono_tz::Tz;
+
+use crate::dates::granularity::Granularity;
+use crate::dates::range::WallRange;
+use crate::model::MemberId;
+pub use filter::Filter;
+
+/// Rows unless asked otherwise.
+pub const LIMIT_DEFAULT: u64 = 10_000;
+/// Most rows of an answer in JSON.
+pub const LIMIT_MAX: u64 = 50_000;
+/// Most queries of one request.
+pub const QUERIES_MAX: usize = 64;
+/// Most ranges that are compared.
+pub const COMPARE_MAX: usize = 16;
+
+/// Form of rows in an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// A list of objects.
+    Default,
+    /// Members once, then lists of values.
+    Compact,
+    /// Members once, then a list for each.
+    Columnar,
+}
+
+impl Format {
+    /// All forms with their words.
+    pub const ALL: [(Self, &'static str); 3] =
+        [(Self::Default, "default"), (Self::Compact, "compact"), (Self::Columnar, "columnar")];
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+}
+
+/// How fresh an answer must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheMode {
+    /// Fresh if that is quick, else an older one.
+    StaleIfSlow,
+    /// An older one at once.
+    StaleWhileRevalidate,
+    /// Fresh.
+    MustRevalidate,
+    /// Fresh, and not kept.
+    NoCache,
+}
+
+impl CacheMode {
+    /// All modes with their words.
+    pub const ALL: [(Self, &'static str); 4] = [
+        (Self::StaleIfSlow, "stale-if-slow"),
+        (Self::StaleWhileRevalidate, "stale-while-revalidate"),
+        (Self::MustRevalidate, "must-revalidate"),
+        (Self::NoCache, "no-cache"),
+    ];
+
+    /// Reads a word.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, word)| *word == text).map(|(mode, _)| *mode)
+    }
+}
+
+/// A time dimension of a query.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TimeEntry {
+    /// The member.
+    pub member: MemberId,
+    /// Buckets, where rows fall into some.
+    pub granularity: Option<Granularity>,
+    /// Range, where there is one.
+    pub range: Option<WallRange>,
+    /// Ranges that are compared.
+    pub compare: Vec<WallRange>,
+}
+
+impl TimeEntry {
+    /// Name of its column.
+    pub fn column(&self) -> Option<String> {
+        self.granularity.as_ref().map(|g| format!("{}.{}", self.member, g.name))
+    }
+}
+
+/// A key of an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrderKey {
+    /// As the query names it.
+    pub id: String,
+    /// Whether it descends.
+    pub descends: bool,
+}
+
+/// A checked query.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Query {
+    /// Measures.
+    pub measures: Vec<MemberId>,
+    /// Dimensions.
+    pub dimensions: Vec<MemberId>,
+    /// Segments.
+    pub segments: Vec<MemberId>,
+    /// Time dimensions.
+    pub times: Vec<TimeEntry>,
+    /// Conditions, all of which must hold.
+    pub filters: Vec<Filter>,
+    /// Order; none: the default one.
+    pub order: Option<Vec<OrderKey>>,
+    /// Most rows; none: as many as there are (for streams).
+    pub limit: Option<u64>,
+    /// Rows that are left out before.
+    pub offset: u64,
+    /// Whether the groups are counted.
+    pub total: bool,
+    /// Zone of buckets and rendered times.
+    pub tz: Tz,
+    /// Its name as given.
+    pub timezone: String,
+    /// Whether rows are not grouped.
+    pub ungrouped: bool,
+    /// Form of rows; none: not asked for.
+    pub format: Option<Format>,
+    /// How fresh.
+    pub cache: Option<CacheMode>,
+    /// Ways over joins.
+    pub hints: Vec<Vec<String>>,
+}
+
+impl Query {
+    /// Columns that rows are grouped by, in the order of answers.
+    pub fn group_columns(&self) -> Vec<String> {
+        let dimensions = self.dimensions.iter().map(ToString::to_string);
+        dimensions.chain(self.times.iter().filter_map(TimeEntry::column)).collect()
+    }
+
+    /// The order that holds: the given one, or the default.
+    pub fn effective_order(&self) -> Vec<OrderKey> {
+        if let Some(order) = &self.order {
+            return order.clone();
+        }
+        if self.ungrouped {
+            return Vec::new();
+        }
+        let key = |id: String, descends| vec![OrderKey { id, descends }];
+        if let Some(time) = self.times.iter().find(|t| t.granularity.is_some()) {
+            key(time.member.to_string(), false)
+        } else if let (Some(measure), false) = (self.measures.first(), self.dimensions.is_empty()) {
+            key(measure.to_string(), true)
+        } else if let Some(dimension) = self.dimensions.first() {
+            key(dimension.to_string(), false)
+        } else {
+            Vec::new()
+        }
+    }
+}

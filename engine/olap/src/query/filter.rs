@@ -1,0 +1,115 @@
+//! Filters: operators with checked values (`olap-api.md` 4).
+
+use crate::dates::range::WallRange;
+use crate::model::MemberId;
+
+/// A condition.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Filter {
+    /// All must hold.
+    And(Vec<Filter>),
+    /// One must hold.
+    Or(Vec<Filter>),
+    /// A condition on a member.
+    Leaf(Leaf),
+}
+
+/// A condition on a member.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Leaf {
+    /// The member.
+    pub member: MemberId,
+    /// The operator as given.
+    pub operator: String,
+    /// Values as given, as texts.
+    pub values: Vec<Option<String>>,
+    /// Whether the member is a measure.
+    pub is_measure: bool,
+    /// What must hold.
+    pub test: Test,
+}
+
+/// A value to compare with.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Literal {
+    /// Text.
+    Text(String),
+    /// Whole number.
+    Integer(i64),
+    /// Number.
+    Double(f64),
+    /// Truth value.
+    Boolean(bool),
+    /// Instant in nanoseconds.
+    Instant(i64),
+}
+
+/// How two values are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    /// Greater.
+    Gt,
+    /// Greater or equal.
+    Gte,
+    /// Less.
+    Lt,
+    /// Less or equal.
+    Lte,
+}
+
+/// Where a text occurs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occurs {
+    /// Anywhere.
+    Within,
+    /// At the beginning.
+    AtStart,
+    /// At the end.
+    AtEnd,
+}
+
+/// What must hold of a value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Test {
+    /// One of some values; `null`: NULL is among them.
+    In {
+        /// The values.
+        values: Vec<Literal>,
+        /// Whether NULL is among them.
+        null: bool,
+        /// Whether it must be none of them.
+        negated: bool,
+    },
+    /// A text occurs, ignoring case.
+    Text {
+        /// Where.
+        occurs: Occurs,
+        /// The texts.
+        values: Vec<String>,
+        /// Whether none may.
+        negated: bool,
+    },
+    /// Compared with one value.
+    Compare(Comparison, Literal),
+    /// Not NULL, or NULL.
+    Set(bool),
+    /// Within a range of wall time, or outside.
+    Range(WallRange, bool),
+    /// The rows that a measure counts.
+    MeasureFilter,
+}
+
+impl Filter {
+    /// All conditions on members.
+    pub fn leaves(&self) -> Vec<&Leaf> {
+        match self {
+            Self::And(inner) | Self::Or(inner) => inner.iter().flat_map(Self::leaves).collect(),
+            Self::Leaf(leaf) => vec![leaf],
+        }
+    }
+
+    /// Whether it is about measures.
+    pub fn is_about_measures(&self) -> bool {
+        self.leaves().iter().any(|leaf| leaf.is_measure && leaf.test != Test::MeasureFilter)
+    }
+}

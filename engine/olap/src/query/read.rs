@@ -1,0 +1,596 @@
+//! JSON to a checked query; everything wrong is told with its sub-code and place.
+
+use std::collections::BTreeSet;
+
+use chrono_tz::Tz;
+use serde_json::{Map, Value};
+
+use super::filter::{Comparison, Filter, Leaf, Literal, Occurs, Test};
+use super::request::zone;
+use super::{CacheMode, Format, LIMIT_DEFAULT, LIMIT_MAX, OrderKey, Query, TimeEntry};
+use crate::dates::granularity::Granularity;
+use crate::dates::range::{self, Point, WallRange};
+use crate::dates::zone::{Edge, utc_ns};
+use crate::error::{QueryError, Reason, nearest};
+use crate::model::catalog::{Catalog, Found, Kind};
+use crate::model::{DimensionType, MeasureType, MemberId};
+
+/// Deepest nesting of filters, and most conditions.
+const DEPTH_MAX: usize = 10;
+const LEAVES_MAX: usize = 500;
+/// Most members of a list.
+const MEMBERS_MAX: usize = 500;
+
+const KEYS: [&str; 17] = [
+    "measures", "dimensions", "segments", "timeDimensions", "filters", "order", "limit", "offset", "total", "timezone",
+    "ungrouped", "responseFormat", "cache", "renewQuery", "rollups", "joinHints", "rowLimit",
+];
+
+type Read<T> = Result<T, QueryError>;
+
+fn err<T>(reason: Reason, pointer: impl Into<String>, message: impl Into<String>) -> Read<T> {
+    Err(QueryError::new(reason, pointer, message))
+}
+
+/// Reads a query that stands at a pointer of the request.
+pub(super) fn query(value: &Value, at: &str, catalog: &Catalog, now_ns: i64) -> Read<Query> {
+    let Value::Object(map) = value else { return err(Reason::BadType, at, "a query is an object") };
+    if let Some(key) = map.keys().find(|k| !KEYS.contains(&k.as_str())) {
+        let hint = nearest(key, KEYS).map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
+        return err(Reason::UnknownKey, format!("{at}/{key}"), format!("unknown key `{key}` of a query{hint}"));
+    }
+    let timezone = match map.get("timezone") {
+        None | Some(Value::Null) => "UTC",
+        Some(Value::String(text)) => text.as_str(),
+        Some(_) => return err(Reason::BadType, format!("{at}/timezone"), "`timezone` is a text"),
+    };
+    let Some(tz) = zone(timezone) else {
+        let text = format!("unknown time zone `{timezone}`; name one of IANA such as `Europe/Berlin`");
+        return err(Reason::UnknownTimezone, format!("{at}/timezone"), text);
+    };
+    let reader = Reader { map, at, catalog, tz, now_ns };
+    let mut query = reader.whole(timezone)?;
+    query.filters = reader.filters()?;
+    if query.measures.is_empty() && query.group_columns().is_empty() {
+        let text = "a query needs a measure, a dimension, or a time dimension with a granularity";
+        return err(Reason::EmptyQuery, at, text);
+    }
+    reader.order_is_known(&query)?;
+    Ok(query)
+}
+
+struct Reader<'a> {
+    map: &'a Map<String, Value>,
+    at: &'a str,
+    catalog: &'a Catalog,
+    tz: Tz,
+    now_ns: i64,
+}
+
+impl<'a> Reader<'a> {
+    fn get(&self, key: &str) -> Option<&'a Value> {
+        self.map.get(key).filter(|v| !v.is_null())
+    }
+
+    fn list(&self, key: &str) -> Read<&'a [Value]> {
+        match self.get(key) {
+            None => Ok(&[]),
+            Some(Value::Array(list)) if list.len() <= MEMBERS_MAX => Ok(list),
+            Some(Value::Array(_)) => {
+                err(Reason::BadValue, format!("{}/{key}", self.at), format!("`{key}` has more than {MEMBERS_MAX} entries"))
+            }
+            Some(_) => err(Reason::BadType, format!("{}/{key}", self.at), format!("`{key}` is a list")),
+        }
+    }
+
+    fn truth(&self, key: &str) -> Read<bool> {
+        match self.get(key) {
+            None => Ok(false),
+            Some(Value::Bool(is)) => Ok(*is),
+            Some(_) => err(Reason::BadType, format!("{}/{key}", self.at), format!("`{key}` is true or false")),
+        }
+    }
+
+    fn word<T: Copy>(&self, key: &str, words: &[(T, &'static str)]) -> Read<Option<T>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let found = words.iter().find(|(_, word)| value.as_str() == Some(word)).map(|(value, _)| *value);
+        let known = words.iter().map(|(_, word)| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+        match found {
+            Some(found) => Ok(Some(found)),
+            None => err(Reason::BadValue, format!("{}/{key}", self.at), format!("`{key}` is one of {known}")),
+        }
+    }
+
+    fn number(&self, key: &str, max: u64) -> Read<Option<u64>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        match value.as_u64() {
+            Some(n) if n <= max => Ok(Some(n)),
+            _ => {
+                let text = format!("`{key}` is a whole number from 0 to {max}, not `{value}`");
+                err(Reason::BadLimit, format!("{}/{key}", self.at), text)
+            }
+        }
+    }
+
+    fn whole(&self, timezone: &str) -> Read<Query> {
+        let limit = self.number("limit", LIMIT_MAX)?.or(self.number("rowLimit", LIMIT_MAX)?);
+        let measures = self.members("measures", "a measure", |k| matches!(k, Kind::Measure(_)))?;
+        let segments = self.members("segments", "a segment", |k| matches!(k, Kind::Segment(_)))?;
+        let (dimensions, mut times) = self.dimensions()?;
+        for (i, entry) in self.list("timeDimensions")?.iter().enumerate() {
+            let entry = self.time(entry, &format!("{}/timeDimensions/{i}", self.at))?;
+            let same = |t: &TimeEntry| t.column().is_some() && t.column() == entry.column() && t.range.is_none();
+            times.retain(|t| !same(t));
+            if !times.contains(&entry) {
+                times.push(entry);
+            }
+        }
+        if times.iter().filter(|t| !t.compare.is_empty()).count() > 1 {
+            let text = "`compareDateRange` stands in one time dimension only";
+            return err(Reason::BadDateRange, format!("{}/timeDimensions", self.at), text);
+        }
+        let renew = self.truth("renewQuery")?.then_some(CacheMode::MustRevalidate);
+        // There are no rollups that an answer could come from, so both values give raw rows.
+        self.truth("rollups")?;
+        Ok(Query {
+            measures,
+            dimensions,
+            segments,
+            times,
+            filters: Vec::new(),
+            order: self.order()?,
+            limit: Some(limit.unwrap_or(LIMIT_DEFAULT)),
+            offset: self.number("offset", u64::from(u32::MAX))?.unwrap_or(0),
+            total: self.truth("total")?,
+            tz: self.tz,
+            timezone: timezone.to_owned(),
+            ungrouped: self.truth("ungrouped")?,
+            format: self.word("responseFormat", &Format::ALL)?,
+            cache: self.word("cache", &CacheMode::ALL)?.or(renew),
+            hints: self.hints()?,
+        })
+    }
+
+    fn hints(&self) -> Read<Vec<Vec<String>>> {
+        let mut hints = Vec::new();
+        for (i, path) in self.list("joinHints")?.iter().enumerate() {
+            let at = format!("{}/joinHints/{i}", self.at);
+            let names: Option<Vec<String>> =
+                path.as_array().and_then(|p| p.iter().map(|n| n.as_str().map(str::to_owned)).collect());
+            let Some(names) = names else { return err(Reason::BadType, at, "a hint is a list of models") };
+            if let Some(name) = names.iter().find(|n| !self.catalog.models.contains_key(*n)) {
+                return err(Reason::UnknownModel, at, format!("there is no model `{name}`"));
+            }
+            if let Some(pair) = names.windows(2).find(|pair| self.catalog.join(&pair[0], &pair[1]).is_none()) {
+                return err(Reason::NoJoinPath, at, format!("model `{}` has no join to `{}`", pair[0], pair[1]));
+            }
+            hints.push(names);
+        }
+        Ok(hints)
+    }
+
+    fn text_at(&self, value: &'a Value, at: &str) -> Read<&'a str> {
+        value.as_str().map_or_else(|| err(Reason::BadType, at, "a member is named by a text"), Ok)
+    }
+
+    fn find(&self, text: &str, at: &str) -> Read<(MemberId, Found<'a>)> {
+        let Some(id) = MemberId::parse(text) else {
+            return err(Reason::UnknownMember, at, format!("`{text}` is no member; write it as `Model.member`"));
+        };
+        let found = self.catalog.find(&id).filter(|found| self.catalog.is_public(found));
+        if let Some(found) = found {
+            return Ok((id, found));
+        }
+        let names: Vec<&str> = self.catalog.public_names().collect();
+        if !names.contains(&id.model.as_str()) {
+            let hint = nearest(&id.model, names).map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
+            return err(Reason::UnknownModel, at, format!("there is no model `{}`{hint}", id.model));
+        }
+        let members = self.visible_members(&id.model);
+        let near = nearest(&id.member, members.iter().map(String::as_str));
+        let hint = near.map(|n| format!("; did you mean `{}.{n}`?", id.model)).unwrap_or_default();
+        err(Reason::UnknownMember, at, format!("there is no member `{id}`{hint}"))
+    }
+
+    fn visible_members(&self, model: &str) -> BTreeSet<String> {
+        let of_model = self.catalog.models.get(model).into_iter().flat_map(|m| m.member_names().map(str::to_owned));
+        let of_view = self.catalog.views.get(model).into_iter().flat_map(|v| v.members.iter().map(|m| m.common.name.clone()));
+        let shown = |name: &String| {
+            self.catalog.find(&MemberId::new(model, name)).is_some_and(|found| self.catalog.is_public(&found))
+        };
+        of_model.chain(of_view).filter(shown).collect()
+    }
+
+    fn members(&self, key: &str, what: &str, fits: fn(Kind<'_>) -> bool) -> Read<Vec<MemberId>> {
+        let mut members = Vec::new();
+        for (i, value) in self.list(key)?.iter().enumerate() {
+            let at = format!("{}/{key}/{i}", self.at);
+            let (id, found) = self.find(self.text_at(value, &at)?, &at)?;
+            if !fits(found.kind) {
+                return err(Reason::WrongKind, at, format!("`{id}` is not {what}"));
+            }
+            if !members.contains(&id) {
+                members.push(id);
+            }
+        }
+        Ok(members)
+    }
+
+    fn dimensions(&self) -> Read<(Vec<MemberId>, Vec<TimeEntry>)> {
+        let (mut plain, mut times) = (Vec::new(), Vec::new());
+        for (i, value) in self.list("dimensions")?.iter().enumerate() {
+            let at = format!("{}/dimensions/{i}", self.at);
+            let text = self.text_at(value, &at)?;
+            let parts: Vec<&str> = text.split('.').collect();
+            if let [model, member, granularity] = parts[..] {
+                let (id, dimension) = self.time_member(&format!("{model}.{member}"), &at)?;
+                let granularity = Some(self.granularity(granularity, &id, dimension, &at)?);
+                let entry = TimeEntry { member: id, granularity, range: None, compare: Vec::new() };
+                if !times.contains(&entry) {
+                    times.push(entry);
+                }
+                continue;
+            }
+            let (id, found) = self.find(text, &at)?;
+            if !matches!(found.kind, Kind::Dimension(_)) {
+                return err(Reason::WrongKind, at, format!("`{id}` is not a dimension"));
+            }
+            if !plain.contains(&id) {
+                plain.push(id);
+            }
+        }
+        Ok((plain, times))
+    }
+
+    fn time_member(&self, text: &str, at: &str) -> Read<(MemberId, &'a crate::model::Dimension)> {
+        let (id, found) = self.find(text, at)?;
+        match found.kind {
+            Kind::Dimension(d) if d.ty == DimensionType::Time => Ok((id, d)),
+            _ => err(Reason::NotTime, at, format!("`{id}` is not a time dimension")),
+        }
+    }
+
+    fn granularity(&self, name: &str, id: &MemberId, dimension: &crate::model::Dimension, at: &str) -> Read<Granularity> {
+        let own = dimension.granularities.iter().find(|g| g.name == name).cloned();
+        own.or_else(|| Granularity::standard(name)).map_or_else(
+            || err(Reason::UnknownGranularity, at, format!("`{id}` has no granularity `{name}`")),
+            Ok,
+        )
+    }
+
+    fn time(&self, value: &'a Value, at: &str) -> Read<TimeEntry> {
+        const KNOWN: [&str; 4] = ["dimension", "granularity", "dateRange", "compareDateRange"];
+        let Value::Object(map) = value else { return err(Reason::BadType, at, "a time dimension is an object") };
+        if let Some(key) = map.keys().find(|k| !KNOWN.contains(&k.as_str())) {
+            return err(Reason::UnknownKey, format!("{at}/{key}"), format!("unknown key `{key}` of a time dimension"));
+        }
+        let get = |key: &str| map.get(key).filter(|v| !v.is_null());
+        let Some(name) = get("dimension").and_then(Value::as_str) else {
+            return err(Reason::BadType, format!("{at}/dimension"), "`dimension` names a time dimension");
+        };
+        let (member, dimension) = self.time_member(name, &format!("{at}/dimension"))?;
+        let granularity = match get("granularity") {
+            None => None,
+            Some(Value::String(name)) => Some(self.granularity(name, &member, dimension, &format!("{at}/granularity"))?),
+            Some(_) => return err(Reason::BadType, format!("{at}/granularity"), "`granularity` is a text"),
+        };
+        let range = get("dateRange").map(|v| self.range(v, &format!("{at}/dateRange"))).transpose()?;
+        let compare = match get("compareDateRange") {
+            None => Vec::new(),
+            Some(_) if range.is_some() => {
+                return err(Reason::BadDateRange, at, "`dateRange` and `compareDateRange` exclude each other");
+            }
+            Some(Value::Array(list)) if (1..=super::COMPARE_MAX).contains(&list.len()) => {
+                let read = |(i, v): (usize, &'a Value)| self.range(v, &format!("{at}/compareDateRange/{i}"));
+                list.iter().enumerate().map(read).collect::<Read<Vec<_>>>()?
+            }
+            Some(_) => {
+                let text = format!("`compareDateRange` is a list of 1 to {} ranges", super::COMPARE_MAX);
+                return err(Reason::BadDateRange, format!("{at}/compareDateRange"), text);
+            }
+        };
+        Ok(TimeEntry { member, granularity, range, compare })
+    }
+
+    fn range(&self, value: &Value, at: &str) -> Read<WallRange> {
+        let texts: Option<Vec<&str>> = match value {
+            Value::String(text) => {
+                return range::of_text(text, self.tz, self.now_ns).or_else(|e| err(Reason::BadDateRange, at, e));
+            }
+            Value::Array(list) => list.iter().map(Value::as_str).collect(),
+            _ => None,
+        };
+        let Some(texts) = texts else { return err(Reason::BadDateRange, at, "a date range is a text or a pair of texts") };
+        range::of_list(&texts, self.tz, self.now_ns).or_else(|e| err(Reason::BadDateRange, at, e))
+    }
+
+    fn order(&self) -> Read<Option<Vec<OrderKey>>> {
+        let at = format!("{}/order", self.at);
+        let pairs: Vec<(&str, Option<&str>)> = match self.get("order") {
+            None => return Ok(None),
+            Some(Value::Object(map)) => map.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect(),
+            Some(Value::Array(list)) => {
+                let mut pairs = Vec::new();
+                for one in list {
+                    match one {
+                        Value::Array(pair) if pair.len() == 2 => {
+                            pairs.push((pair[0].as_str().unwrap_or_default(), pair[1].as_str()));
+                        }
+                        Value::Object(o) if o.contains_key("id") => {
+                            let down = o.get("desc").and_then(Value::as_bool).unwrap_or(false);
+                            pairs.push((o["id"].as_str().unwrap_or_default(), Some(if down { "desc" } else { "asc" })));
+                        }
+                        _ => return err(Reason::BadOrder, at, "an order is a list of pairs `[member, \"asc\"]`"),
+                    }
+                }
+                pairs
+            }
+            Some(_) => return err(Reason::BadOrder, at, "an order is an object or a list of pairs"),
+        };
+        let mut keys = Vec::new();
+        for (id, direction) in pairs {
+            let descends = match direction {
+                Some("asc") => false,
+                Some("desc") => true,
+                _ => return err(Reason::BadOrder, at, format!("`{id}` is ordered by `asc` or `desc`")),
+            };
+            if !keys.iter().any(|k: &OrderKey| k.id == id) {
+                keys.push(OrderKey { id: id.to_owned(), descends });
+            }
+        }
+        Ok(Some(keys))
+    }
+
+    /// An order goes by what is selected, or by a measure.
+    fn order_is_known(&self, query: &Query) -> Read<()> {
+        let groups = query.group_columns();
+        for (i, key) in query.order.iter().flatten().enumerate() {
+            let time = query.times.iter().any(|t| t.granularity.is_some() && t.member.to_string() == key.id);
+            if groups.contains(&key.id) || time {
+                continue;
+            }
+            let at = format!("{}/order/{i}", self.at);
+            let found = self.find(&key.id, &at).map_err(|e| QueryError { reason: Reason::BadOrder, ..e })?;
+            if !matches!(found.1.kind, Kind::Measure(_)) {
+                return err(Reason::BadOrder, at, format!("`{}` is ordered by, but rows are not grouped by it", key.id));
+            }
+        }
+        Ok(())
+    }
+
+    fn filters(&self) -> Read<Vec<Filter>> {
+        let mut leaves = 0;
+        let list = self.list("filters")?.iter().enumerate();
+        list.map(|(i, f)| self.filter(f, &format!("{}/filters/{i}", self.at), 1, &mut leaves)).collect()
+    }
+
+    fn filter(&self, value: &'a Value, at: &str, depth: usize, leaves: &mut usize) -> Read<Filter> {
+        let Value::Object(map) = value else { return err(Reason::BadType, at, "a filter is an object") };
+        if depth > DEPTH_MAX {
+            return err(Reason::BadValue, at, format!("filters are nested deeper than {DEPTH_MAX}"));
+        }
+        let branches: Vec<&str> = ["and", "or"].into_iter().filter(|k| map.contains_key(*k)).collect();
+        let [key] = branches[..] else {
+            if branches.len() == 2 {
+                return err(Reason::BadValue, at, "a filter has `and` or `or`, not both");
+            }
+            *leaves += 1;
+            if *leaves > LEAVES_MAX {
+                return err(Reason::BadValue, at, format!("there are more than {LEAVES_MAX} conditions"));
+            }
+            return self.leaf(map, at).map(Filter::Leaf);
+        };
+        if map.len() > 1 {
+            return err(Reason::UnknownKey, at, format!("nothing stands beside `{key}` in a filter"));
+        }
+        let Value::Array(inner) = &map[key] else {
+            return err(Reason::BadType, format!("{at}/{key}"), format!("`{key}` is a list of filters"));
+        };
+        let inner = inner.iter().enumerate().map(|(i, f)| self.filter(f, &format!("{at}/{key}/{i}"), depth + 1, leaves));
+        let inner = inner.collect::<Read<Vec<_>>>()?;
+        let filter = if key == "and" { Filter::And(inner) } else { Filter::Or(inner) };
+        let kinds: BTreeSet<bool> = filter.leaves().iter().map(|l| l.is_measure && l.test != Test::MeasureFilter).collect();
+        if kinds.len() > 1 {
+            return err(Reason::MixedCondition, at, "measures and dimensions do not stand in one branch of a filter");
+        }
+        Ok(filter)
+    }
+
+    fn leaf(&self, map: &'a Map<String, Value>, at: &str) -> Read<Leaf> {
+        if let Some(key) = map.keys().find(|k| !["member", "dimension", "operator", "values"].contains(&k.as_str())) {
+            return err(Reason::UnknownKey, format!("{at}/{key}"), format!("unknown key `{key}` of a filter"));
+        }
+        let name = match (map.get("member"), map.get("dimension")) {
+            (Some(_), Some(_)) => return err(Reason::BadValue, at, "a filter has `member` or `dimension`, not both"),
+            (Some(name), None) | (None, Some(name)) => self.text_at(name, &format!("{at}/member"))?,
+            (None, None) => return err(Reason::BadType, at, "a filter needs a `member`"),
+        };
+        let (member, found) = self.find(name, &format!("{at}/member"))?;
+        let ty = match found.kind {
+            Kind::Dimension(d) => Type::of_dimension(d.ty),
+            Kind::Measure(m) => Type::of_measure(m.ty),
+            Kind::Segment(_) => return err(Reason::WrongKind, format!("{at}/member"), format!("`{member}` is a segment")),
+        };
+        let Some(operator) = map.get("operator").and_then(Value::as_str) else {
+            return err(Reason::UnknownOperator, format!("{at}/operator"), "a filter needs an `operator`");
+        };
+        let values = match map.get("values") {
+            None | Some(Value::Null) => &[][..],
+            Some(Value::Array(values)) => values,
+            Some(_) => return err(Reason::BadType, format!("{at}/values"), "`values` is a list"),
+        };
+        let is_measure = matches!(found.kind, Kind::Measure(_));
+        let test = Operator { reader: self, at, name: operator, ty, values, member: &member, is_measure }.test()?;
+        let text = |v: &Value| match v {
+            Value::Null => None,
+            Value::String(s) => Some(s.clone()),
+            other => Some(other.to_string()),
+        };
+        let texts = values.iter().map(text).collect();
+        Ok(Leaf { member, operator: operator.to_owned(), values: texts, is_measure, test })
+    }
+}
+
+/// What values of a member are compared as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Type {
+    Text,
+    Number,
+    Boolean,
+    Time,
+}
+
+impl Type {
+    fn of_dimension(ty: DimensionType) -> Self {
+        match ty {
+            DimensionType::Number => Self::Number,
+            DimensionType::Boolean => Self::Boolean,
+            DimensionType::Time => Self::Time,
+            DimensionType::String | DimensionType::Geo | DimensionType::Switch => Self::Text,
+        }
+    }
+
+    fn of_measure(ty: MeasureType) -> Self {
+        match ty.value_type() {
+            "string" => Self::Text,
+            "boolean" => Self::Boolean,
+            "time" => Self::Time,
+            _ => Self::Number,
+        }
+    }
+}
+
+/// An operator with its values, before they are checked.
+struct Operator<'r, 'a> {
+    reader: &'r Reader<'a>,
+    at: &'r str,
+    name: &'r str,
+    ty: Type,
+    values: &'a [Value],
+    member: &'r MemberId,
+    is_measure: bool,
+}
+
+impl Operator<'_, '_> {
+    fn test(&self) -> Read<Test> {
+        let negated = self.name.starts_with("not");
+        match self.name {
+            "set" | "notSet" => Ok(Test::Set(!negated)),
+            "measureFilter" if self.is_measure => Ok(Test::MeasureFilter),
+            "equals" | "in" | "notEquals" | "notIn" => {
+                self.some()?;
+                let null = self.values.iter().any(Value::is_null);
+                let given = self.values.iter().enumerate().filter(|(_, v)| !v.is_null());
+                let values = given.map(|(i, v)| self.literal(v, i)).collect::<Read<_>>()?;
+                Ok(Test::In { values, null, negated })
+            }
+            "contains" | "notContains" => self.text(Occurs::Within, negated),
+            "startsWith" | "notStartsWith" => self.text(Occurs::AtStart, negated),
+            "endsWith" | "notEndsWith" => self.text(Occurs::AtEnd, negated),
+            "gt" => self.compare(Comparison::Gt),
+            "gte" => self.compare(Comparison::Gte),
+            "lt" => self.compare(Comparison::Lt),
+            "lte" => self.compare(Comparison::Lte),
+            "inDateRange" | "notInDateRange" | "onTheDate" => Ok(Test::Range(self.range(self.values)?, negated)),
+            "beforeDate" | "afterOrOnDate" | "beforeOrOnDate" | "afterDate" => self.date(),
+            other => {
+                const KNOWN: [&str; 22] = [
+                    "equals", "notEquals", "in", "notIn", "contains", "notContains", "startsWith", "notStartsWith",
+                    "endsWith", "notEndsWith", "gt", "gte", "lt", "lte", "set", "notSet", "inDateRange",
+                    "notInDateRange", "onTheDate", "beforeDate", "afterDate", "afterOrOnDate",
+                ];
+                let hint = nearest(other, KNOWN).map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
+                err(Reason::UnknownOperator, format!("{}/operator", self.at), format!("unknown operator `{other}`{hint}"))
+            }
+        }
+    }
+
+    fn some(&self) -> Read<&Value> {
+        self.values.first().map_or_else(
+            || err(Reason::ValuesRequired, format!("{}/values", self.at), format!("operator `{}` needs values", self.name)),
+            Ok,
+        )
+    }
+
+    fn unfit<T>(&self, what: &str) -> Read<T> {
+        let text = format!("operator `{}` goes by {what}, which `{}` is not", self.name, self.member);
+        err(Reason::UnknownOperator, format!("{}/operator", self.at), text)
+    }
+
+    fn text(&self, occurs: Occurs, negated: bool) -> Read<Test> {
+        if self.ty != Type::Text {
+            return self.unfit("texts");
+        }
+        self.some()?;
+        let text = |v: &Value| match v {
+            Value::String(s) => Some(s.clone()),
+            Value::Number(n) => Some(n.to_string()),
+            _ => None,
+        };
+        match self.values.iter().map(text).collect() {
+            Some(values) => Ok(Test::Text { occurs, values, negated }),
+            None => err(Reason::BadValue, format!("{}/values", self.at), "the values are texts"),
+        }
+    }
+
+    fn compare(&self, comparison: Comparison) -> Read<Test> {
+        let value = self.some()?;
+        if !matches!(self.ty, Type::Number | Type::Time) && !self.is_measure {
+            return self.unfit("numbers and times");
+        }
+        Ok(Test::Compare(comparison, self.literal(value, 0)?))
+    }
+
+    fn range(&self, values: &[Value]) -> Read<WallRange> {
+        if self.ty != Type::Time {
+            return self.unfit("times");
+        }
+        self.some()?;
+        self.reader.range(&Value::Array(values.to_vec()), &format!("{}/values", self.at))
+    }
+
+    fn date(&self) -> Read<Test> {
+        let range = self.range(&self.values[..self.values.len().min(1)])?;
+        let tz = self.reader.tz;
+        let (start, end) = (utc_ns(tz, range.start_ns, Edge::Start), utc_ns(tz, range.end_ns, Edge::End));
+        let (comparison, at) = match self.name {
+            "beforeDate" => (Comparison::Lt, start),
+            "afterOrOnDate" => (Comparison::Gte, start),
+            "beforeOrOnDate" => (Comparison::Lt, end),
+            _ => (Comparison::Gte, end),
+        };
+        Ok(Test::Compare(comparison, Literal::Instant(at)))
+    }
+
+    fn literal(&self, value: &Value, i: usize) -> Read<Literal> {
+        let bad = |what: &str| {
+            let text = format!("`{}` is {what}, which `{value}` is not", self.member);
+            err(Reason::BadValue, format!("{}/values/{i}", self.at), text)
+        };
+        let text = match value {
+            Value::String(s) => s.clone(),
+            Value::Number(_) | Value::Bool(_) => value.to_string(),
+            Value::Null | Value::Array(_) | Value::Object(_) => return bad("a single value"),
+        };
+        match self.ty {
+            Type::Text => Ok(Literal::Text(text)),
+            Type::Boolean => match text.to_ascii_lowercase().as_str() {
+                "true" | "1" => Ok(Literal::Boolean(true)),
+                "false" | "0" => Ok(Literal::Boolean(false)),
+                _ => bad("a truth value"),
+            },
+            Type::Number => {
+                let number = text.trim();
+                let whole = number.parse().ok().map(Literal::Integer);
+                // Words such as `nan` and `inf` are no numbers here.
+                let fits = number.ends_with(|c: char| c.is_ascii_digit() || c == '.');
+                let double = || number.parse().ok().filter(|n: &f64| fits && n.is_finite()).map(Literal::Double);
+                whole.or_else(double).map_or_else(|| bad("a number"), Ok)
+            }
+            Type::Time => match Point::parse(&text, self.reader.tz) {
+                Some(point) => Ok(Literal::Instant(utc_ns(self.reader.tz, point.range().start_ns, Edge::Start))),
+                None => bad("a time"),
+            },
+        }
+    }
+}

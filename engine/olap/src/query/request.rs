@@ -1,0 +1,141 @@
+//! One request: a query, several to compare ranges, or several to blend (`olap-api.md` 6.4).
+
+use chrono_tz::Tz;
+use serde_json::{Value, json};
+
+use super::{COMPARE_MAX, QUERIES_MAX, Query, TimeEntry, read};
+use crate::error::{QueryError, Reason};
+use crate::model::catalog::Catalog;
+
+/// What several queries are to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueryType {
+    /// One query.
+    Regular,
+    /// One query over several ranges.
+    CompareDateRange,
+    /// Several queries over one granularity.
+    Blending,
+}
+
+impl QueryType {
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        ["regularQuery", "compareDateRangeQuery", "blendingQuery"][self as usize]
+    }
+}
+
+/// A checked request.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// What its queries are to each other.
+    pub query_type: QueryType,
+    /// The queries that run.
+    pub queries: Vec<Query>,
+}
+
+impl Request {
+    /// Reads and checks what stands under `query`, at the clock `now_ns`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(value: &Value, catalog: &Catalog, now_ns: i64) -> Result<Self, QueryError> {
+        let Value::Array(list) = value else {
+            let query = read::query(value, "", catalog, now_ns)?;
+            return Ok(Self::compare(query));
+        };
+        if list.is_empty() || list.len() > QUERIES_MAX {
+            let text = format!("a list has 1 to {QUERIES_MAX} queries, not {}", list.len());
+            return Err(QueryError::new(Reason::BadValue, "", text));
+        }
+        let mut queries = Vec::new();
+        for (i, one) in list.iter().enumerate() {
+            let query = read::query(one, &format!("/{i}"), catalog, now_ns)?;
+            queries.extend(Self::compare(query).queries);
+        }
+        Ok(Self { query_type: QueryType::Blending, queries })
+    }
+
+    fn compare(query: Query) -> Self {
+        let Some(at) = query.times.iter().position(|t| !t.compare.is_empty()) else {
+            return Self { query_type: QueryType::Regular, queries: vec![query] };
+        };
+        let ranges = query.times[at].compare.iter().take(COMPARE_MAX);
+        let queries = ranges.map(|range| {
+            let mut one = query.clone();
+            one.times[at] = TimeEntry { range: Some(*range), compare: Vec::new(), ..one.times[at].clone() };
+            one
+        });
+        Self { query_type: QueryType::CompareDateRange, queries: queries.collect() }
+    }
+
+    /// Checks what only several queries can get wrong.
+    ///
+    /// # Errors
+    /// MULTI_REQUIRED, BLEND_GRANULARITY.
+    pub fn check(&self, is_multi: bool) -> Result<(), QueryError> {
+        if self.query_type != QueryType::Regular && !is_multi {
+            let text = "several queries or ranges need `queryType` = `multi`";
+            return Err(QueryError::new(Reason::MultiRequired, "", text));
+        }
+        if self.query_type == QueryType::Blending {
+            let names: Vec<Option<&str>> = self.queries.iter().map(blend_granularity).collect();
+            if let Some(i) = names.iter().position(|name| name.is_none() || *name != names[0]) {
+                let text = "queries that are blended need one time dimension with the same granularity";
+                return Err(QueryError::new(Reason::BlendGranularity, format!("/{i}/timeDimensions"), text));
+            }
+        }
+        Ok(())
+    }
+
+    /// The query that says how all results are put together.
+    pub fn pivot_query(&self) -> Value {
+        let mut pivot = self.queries[0].to_json();
+        pivot["queryType"] = self.query_type.word().into();
+        match self.query_type {
+            QueryType::Regular => {}
+            QueryType::CompareDateRange => {
+                let own = pivot["dimensions"].as_array().cloned().unwrap_or_default();
+                pivot["dimensions"] = std::iter::once(json!("compareDateRange")).chain(own).collect();
+            }
+            QueryType::Blending => {
+                for key in ["measures", "dimensions"] {
+                    let mut all: Vec<Value> = Vec::new();
+                    for query in &self.queries {
+                        for name in query.to_json()[key].as_array().into_iter().flatten() {
+                            if !all.contains(name) {
+                                all.push(name.clone());
+                            }
+                        }
+                    }
+                    pivot[key] = all.into();
+                }
+                let granularity = blend_granularity(&self.queries[0]);
+                pivot["timeDimensions"] = json!([{"dimension": "time", "granularity": granularity}]);
+            }
+        }
+        pivot
+    }
+
+    /// The column that rows of several queries get: its name, and for comparisons its value.
+    pub fn extra_column(&self, query: &Query) -> Option<(String, Option<String>)> {
+        match self.query_type {
+            QueryType::Regular => None,
+            QueryType::CompareDateRange => {
+                let range = query.times.iter().find_map(|t| t.range)?;
+                let [from, to] = range.written();
+                Some(("compareDateRange".to_owned(), Some(format!("{from} - {to}"))))
+            }
+            QueryType::Blending => Some((format!("time.{}", blend_granularity(query)?), None)),
+        }
+    }
+}
+
+fn blend_granularity(query: &Query) -> Option<&str> {
+    query.times.iter().find_map(|t| t.granularity.as_ref()).map(|g| g.name.as_str())
+}
+
+/// Reads the name of a zone.
+pub(super) fn zone(text: &str) -> Option<Tz> {
+    text.parse().ok()
+}

@@ -1,0 +1,256 @@
+//! Analytics over HTTP, below `/olap-api/v1`, in the wire format of Cube (`olap-api.md`).
+//!
+//! A request is read here, checked and planned by `quiver_olap`, and shared with equal ones by `waiting`; `forms` are answers
+//! other than JSON. What a caller may see is applied at the scan of each model, with his rights in its domain.
+
+mod forms;
+mod problem;
+pub(crate) mod waiting;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use quiver_olap::answer::{Frame, dry_run};
+use quiver_olap::model::catalog::Catalog;
+use quiver_olap::query::CacheMode;
+use quiver_olap::query::request::Request as Asked;
+use quiver_olap::{OlapError, QueryError, Reason, meta};
+use quiver_query::QueryContext;
+use quiver_query::tables::DomainAccess;
+use quiver_types::{Domain, Error, Result, Right, Services, Triple};
+use serde_json::{Value, json};
+
+use crate::bodies::read_body;
+use crate::metrics::phases::Language;
+use crate::params::Params;
+use crate::request::RequestInfo;
+use crate::state::AppState;
+use forms::Form;
+use problem::problem;
+use waiting::{Outcome, Work};
+
+/// Largest body of a request.
+const BODY_BYTES_MAX: usize = 4 << 20;
+/// How long a query may take, unless `X-Timeout` says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest that `X-Timeout` may ask for.
+const TIMEOUT_MAX_S: u64 = 300;
+/// How long a request waits for its query before it is told to come again.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// Routes of this family.
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    let v1 = Router::new()
+        .route("/load", get(load).post(load))
+        .route("/subscribe", get(load).post(load))
+        .route("/meta", get(list))
+        .route("/dry-run", get(dry).post(dry))
+        .route("/explain", post(explain));
+    Router::new().nest("/olap-api/v1", v1)
+}
+
+/// A request as it came.
+struct Given {
+    headers: HeaderMap,
+    params: Params,
+    body: Value,
+}
+
+impl Given {
+    async fn read(state: &AppState, request: Request) -> Result<Self, OlapError> {
+        let (head, body) = request.into_parts();
+        let bytes = read_body(&state.bodies, &head.headers, body, BODY_BYTES_MAX).await?;
+        let params = Params::read(&head.method, &head.headers, head.uri.query(), &[])?;
+        let bad = |e: serde_json::Error| QueryError::new(Reason::BadJson, "", format!("the body is no JSON: {e}"));
+        let body = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).map_err(bad)? };
+        Ok(Self { headers: head.headers, params, body })
+    }
+
+    /// A word of the body, or of the URL.
+    fn word(&self, name: &str) -> Option<&str> {
+        self.body.get(name).and_then(Value::as_str).or_else(|| self.params.get(name))
+    }
+
+    fn query(&self) -> Result<Value, OlapError> {
+        match (self.body.get("query"), self.params.get("query")) {
+            (Some(query), _) if !query.is_null() => Ok(query.clone()),
+            (_, Some(text)) => serde_json::from_str(text).map_err(|e| {
+                QueryError::new(Reason::BadJson, "", format!("`query` is no JSON: {e}")).into()
+            }),
+            _ => Err(QueryError::new(Reason::QueryRequired, "", "a request needs a `query`").into()),
+        }
+    }
+
+    /// Whether several queries may be answered.
+    fn is_multi(&self) -> Result<bool, OlapError> {
+        match self.word("queryType") {
+            None | Some("regularQuery") => Ok(false),
+            Some("multi") => Ok(true),
+            Some(other) => {
+                let text = format!("`queryType` is `multi` or absent, not `{other}`");
+                Err(QueryError::new(Reason::BadValue, "/queryType", text).into())
+            }
+        }
+    }
+
+    fn cache(&self, asked: &Asked) -> Result<CacheMode, OlapError> {
+        let own = asked.queries.iter().find_map(|q| q.cache);
+        let Some(word) = self.word("cache") else { return Ok(own.unwrap_or(CacheMode::StaleIfSlow)) };
+        CacheMode::parse(word).ok_or_else(|| {
+            QueryError::new(Reason::BadValue, "/cache", format!("`{word}` is no cache mode")).into()
+        })
+    }
+
+    fn seconds(&self, header: &str, max: u64) -> Result<Option<Duration>, OlapError> {
+        let Some(value) = self.headers.get(header) else { return Ok(None) };
+        let seconds = value.to_str().ok().and_then(|t| t.trim().parse::<u64>().ok()).filter(|s| *s <= max);
+        let bad = || Error::invalid(format!("header `{header}` is a number of seconds from 0 to {max}"));
+        Ok(Some(Duration::from_secs(seconds.ok_or_else(bad)?)))
+    }
+}
+
+fn access(state: &AppState) -> DomainAccess {
+    DomainAccess::of(|domain| state.access(domain))
+}
+
+/// Begins a query with the limits of analytics.
+fn begin(state: &AppState, given: &Given, text: &Value) -> Result<QueryContext, OlapError> {
+    let timeout = given.seconds("x-timeout", TIMEOUT_MAX_S)?.unwrap_or(TIMEOUT);
+    let mut limits = state.limits();
+    limits.timeout = timeout;
+    Ok(state.begin(state.asked(Language::Olap, &text.to_string()), limits))
+}
+
+fn json_answer(value: &Value) -> Response {
+    ([(header::CONTENT_TYPE, "application/json; charset=utf-8")], value.to_string()).into_response()
+}
+
+async fn load(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    loaded(&state, request).await.unwrap_or_else(|e| problem(&e, "/olap-api/v1/load"))
+}
+
+async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, OlapError> {
+    let given = Given::read(state, request).await?;
+    let form = Form::of(&given.headers);
+    let query = given.query()?;
+    let catalog = state.olap.catalog();
+    let mut asked = Asked::parse(&query, &catalog, state.clock.now_ms() * 1_000_000)?;
+    let is_multi = given.is_multi()?;
+    asked.check(is_multi)?;
+    if form != Form::Json && query.get("limit").is_none() {
+        asked.queries.iter_mut().for_each(|q| q.limit = None);
+    }
+    let mode = given.cache(&asked)?;
+    let wait = given.seconds("x-wait", TIMEOUT_MAX_S)?.unwrap_or(WAIT);
+    let ctx = begin(state, &given, &query)?;
+    let access = access(state);
+    if form != Form::Json {
+        if asked.queries.len() != 1 {
+            let text = "only one query can be answered in this form";
+            return Err(QueryError::new(Reason::MultiRequired, "", text).into());
+        }
+        let sets = state.olap.load(&catalog, &asked, &access, &ctx).await?;
+        let frame = frame(state, &catalog);
+        return forms::write(form, &frame, &asked, &sets);
+    }
+    let key = waiting::key(&asked, is_multi, &access, &catalog);
+    let work = work(state, catalog, asked, access, ctx, is_multi);
+    match state.olap_waiting.ask(key, work, mode, wait).await? {
+        Outcome::Done(answer) => Ok(json_answer(&answer)),
+        Outcome::Wait(elapsed) => Ok(json_answer(&json!({
+            "error": "Continue wait", "stage": "Executing query", "timeElapsed": elapsed.as_secs(),
+        }))),
+    }
+}
+
+fn frame<'a>(state: &AppState, catalog: &'a Catalog) -> Frame<'a> {
+    let now = chrono::DateTime::from_timestamp_millis(state.clock.now_ms()).unwrap_or_default();
+    Frame {
+        catalog,
+        refreshed: now.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string(),
+        request_id: RequestInfo::current().map(|r| r.id().to_owned()).unwrap_or_default(),
+        slow: false,
+    }
+}
+
+/// The execution of a request, apart from who waits for it.
+fn work(
+    state: &Arc<AppState>,
+    catalog: Arc<Catalog>,
+    asked: Asked,
+    access: DomainAccess,
+    ctx: QueryContext,
+    is_multi: bool,
+) -> Work {
+    let cancel = ctx.cancel.clone();
+    let refreshed = frame(state, &catalog).refreshed;
+    let request_id = frame(state, &catalog).request_id;
+    let olap = Arc::clone(&state.olap);
+    let run = async move {
+        let sets = olap.load(&catalog, &asked, &access, &ctx).await?;
+        let frame = Frame { catalog: &catalog, refreshed, request_id, slow: false };
+        frame.load(&asked, &sets, is_multi)
+    };
+    Work { cancel, run: Box::pin(run) }
+}
+
+async fn list(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let (head, _) = request.into_parts();
+    let params = match Params::read(&head.method, &head.headers, head.uri.query(), &[]) {
+        Ok(params) => params,
+        Err(e) => return problem(&e.into(), "/olap-api/v1/meta"),
+    };
+    let admin = Triple::new(Right::Admin, Some(Domain::System), Services::all());
+    let asks = head.uri.query().unwrap_or_default();
+    let extended = url::form_urlencoded::parse(asks.as_bytes()).any(|(name, _)| name == "extended");
+    let extended = extended && state.identity().rights.covers(&admin);
+    let only_views = params.get("onlyViews") == Some("true");
+    let body = meta::meta(&state.olap.catalog(), &access(&state), only_views, extended).to_string();
+    let tag = format!("\"{:08x}-{:x}\"", crc32c::crc32c(body.as_bytes()), body.len());
+    let tag = HeaderValue::from_str(&tag).expect("digits and quotes may stand in a header");
+    let known = head.headers.get(header::IF_NONE_MATCH).is_some_and(|v| *v == tag);
+    let caching = HeaderValue::from_static("private, no-cache");
+    let mut answer = if known {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        ([(header::CONTENT_TYPE, "application/json; charset=utf-8")], body).into_response()
+    };
+    answer.headers_mut().insert(header::ETAG, tag);
+    answer.headers_mut().insert(header::CACHE_CONTROL, caching);
+    answer
+}
+
+async fn dry(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let given = Given::read(&state, request).await?;
+        let asked = Asked::parse(&given.query()?, &state.olap.catalog(), state.clock.now_ms() * 1_000_000)?;
+        Ok::<_, OlapError>(json_answer(&dry_run(&asked)))
+    };
+    run.await.unwrap_or_else(|e| problem(&e, "/olap-api/v1/dry-run"))
+}
+
+async fn explain(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let given = Given::read(&state, request).await?;
+        let query = given.query()?;
+        let catalog = state.olap.catalog();
+        let asked = Asked::parse(&query, &catalog, state.clock.now_ms() * 1_000_000)?;
+        asked.check(false)?;
+        let analyze = match given.body.get("analyze") {
+            None | Some(Value::Null) => false,
+            Some(Value::Bool(is)) => *is,
+            Some(_) => {
+                return Err(QueryError::new(Reason::BadType, "/analyze", "`analyze` is true or false").into());
+            }
+        };
+        let ctx = begin(&state, &given, &query)?;
+        let shown = state.olap.explain(&catalog, &asked.queries[0], &access(&state), &ctx, analyze).await?;
+        Ok::<_, OlapError>(json_answer(&shown))
+    };
+    run.await.unwrap_or_else(|e| problem(&e, "/olap-api/v1/explain"))
+}

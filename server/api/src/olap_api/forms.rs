@@ -1,0 +1,128 @@
+//! Answers other than JSON: Arrow, CSV, lines of JSON, as `Accept` asks for (`olap-api.md` 12.6).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::response::{IntoResponse as _, Response};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::Schema;
+use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::ipc::writer::StreamWriter;
+use http::{HeaderMap, header};
+use quiver_olap::answer::Frame;
+use quiver_olap::engine::ResultSet;
+use quiver_olap::meta::annotation;
+use quiver_olap::query::request::Request;
+use quiver_olap::{OlapError, OlapResult};
+use quiver_types::Error;
+use serde_json::Value;
+
+/// Form of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As the format has it.
+    Json,
+    /// Arrow IPC stream.
+    Arrow,
+    /// CSV with a header.
+    Csv,
+    /// An object a line.
+    Lines,
+}
+
+const TYPES: [(&str, Form); 3] = [
+    ("application/vnd.apache.arrow.stream", Form::Arrow),
+    ("text/csv", Form::Csv),
+    ("application/x-ndjson", Form::Lines),
+];
+
+impl Form {
+    /// The first form that `Accept` names.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let accepted = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let mut types = accepted.split(',').map(|t| t.split(';').next().unwrap_or_default().trim());
+        types.find_map(|t| TYPES.iter().find(|(name, _)| *name == t).map(|(_, form)| *form)).unwrap_or(Self::Json)
+    }
+}
+
+/// Writes the rows of a query.
+pub(super) fn write(form: Form, frame: &Frame<'_>, request: &Request, sets: &[ResultSet]) -> OlapResult<Response> {
+    let kind = TYPES.iter().find(|(_, f)| *f == form).map_or("application/json", |(name, _)| *name);
+    let body = match form {
+        Form::Arrow => arrow(frame, request, &sets[0])?,
+        _ => text(form, &rows(frame, request, sets)?, &sets[0].columns)?,
+    };
+    Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
+}
+
+fn rows(frame: &Frame<'_>, request: &Request, sets: &[ResultSet]) -> OlapResult<Vec<Value>> {
+    let mut plain = request.clone();
+    plain.queries[0].format = None;
+    let mut answer = frame.load(&plain, sets, false)?;
+    Ok(answer["data"].as_array_mut().map(std::mem::take).unwrap_or_default())
+}
+
+fn text(form: Form, rows: &[Value], columns: &[String]) -> OlapResult<Vec<u8>> {
+    if form == Form::Lines {
+        return Ok(rows.iter().map(|row| format!("{row}\n")).collect::<String>().into_bytes());
+    }
+    let field = |text: &str| {
+        if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+    };
+    let cell = |value: &Value| match value {
+        Value::Null => String::new(),
+        Value::String(text) => field(text),
+        other => other.to_string(),
+    };
+    let mut out = columns.iter().map(|c| field(c)).collect::<Vec<_>>().join(",") + "\r\n";
+    for row in rows {
+        out += &columns.iter().map(|c| cell(&row[c.as_str()])).collect::<Vec<_>>().join(",");
+        out += "\r\n";
+    }
+    Ok(out.into_bytes())
+}
+
+fn arrow(frame: &Frame<'_>, request: &Request, set: &ResultSet) -> OlapResult<Vec<u8>> {
+    let failed = |e: ArrowError| OlapError::Engine(Error::internal("rows cannot be written as Arrow").with_source(e));
+    let query = &request.queries[0];
+    let metadata = HashMap::from([
+        ("quiver.query".to_owned(), query.to_json().to_string()),
+        ("quiver.annotation".to_owned(), annotation(frame.catalog, query).to_string()),
+        ("quiver.timezone".to_owned(), query.timezone.clone()),
+    ]);
+    let schema = Arc::new(Schema::new_with_metadata(set.schema.fields().clone(), metadata));
+    let mut writer = StreamWriter::try_new(Vec::new(), &schema).map_err(failed)?;
+    for batch in &set.batches {
+        let batch = RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec()).map_err(failed)?;
+        writer.write(&batch).map_err(failed)?;
+    }
+    writer.finish().map_err(failed)?;
+    writer.into_inner().map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn accepted_forms() {
+        let check = |accept: &'static str, expected| {
+            let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]);
+            assert_eq!(Form::of(&headers), expected, "{accept}");
+        };
+        check("application/json, text/plain, */*", Form::Json);
+        check("text/csv;q=0.9", Form::Csv);
+        check("application/x-ndjson", Form::Lines);
+        check("application/vnd.apache.arrow.stream, */*", Form::Arrow);
+    }
+
+    #[test]
+    fn csv_quotes() {
+        let rows = [serde_json::json!({"A.b": "x,\"y\"", "A.n": null, "A.c": 1})];
+        let columns = ["A.b", "A.n", "A.c"].map(str::to_owned);
+        let written = String::from_utf8(text(Form::Csv, &rows, &columns).unwrap()).unwrap();
+        assert_eq!(written, "A.b,A.n,A.c\r\n\"x,\"\"y\"\"\",,1\r\n");
+    }
+}

@@ -1,0 +1,264 @@
+//! Executions that requests share: who asks the same while it runs waits for the same (`olap-api.md` 7).
+//!
+//! An execution is cancelled when its last waiter goes away, or, once somebody was told to come again, when nobody does.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use quiver_olap::model::catalog::Catalog;
+use quiver_olap::query::CacheMode;
+use quiver_olap::query::request::Request;
+use quiver_olap::{OlapError, OlapResult};
+use quiver_query::tables::DomainAccess;
+use quiver_types::{Domain, Error};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// How long an execution goes on for somebody who was told to come again.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
+/// Results that are kept for those who take older ones, and how large each may be.
+const KEPT_MAX: usize = 256;
+const KEPT_BYTES_MAX: usize = 256 << 10;
+
+type Answer = Option<Result<Arc<Value>, OlapError>>;
+
+/// What an execution does.
+pub(super) struct Work {
+    /// Ends it.
+    pub(super) cancel: CancellationToken,
+    /// Makes the answer.
+    pub(super) run: Pin<Box<dyn Future<Output = OlapResult<Value>> + Send>>,
+}
+
+/// What who asks gets.
+pub(super) enum Outcome {
+    /// The answer.
+    Done(Arc<Value>),
+    /// It is not ready; how long it has been running.
+    Wait(Duration),
+}
+
+/// An execution that is under way.
+struct Execution {
+    began: Instant,
+    answer: watch::Receiver<Answer>,
+    cancel: CancellationToken,
+    waiters: usize,
+    /// When somebody was last told to come again.
+    promised: Option<Instant>,
+}
+
+#[derive(Default)]
+struct Inner {
+    running: HashMap<String, Execution>,
+    /// Results with the time at which they were made.
+    kept: HashMap<String, (Arc<Value>, Instant)>,
+}
+
+/// All executions of analytics.
+#[derive(Clone, Default)]
+pub struct Waiting(Arc<Mutex<Inner>>);
+
+impl std::fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Waiting").field("running", &self.0.lock().running.len()).finish_non_exhaustive()
+    }
+}
+
+/// What makes two requests the same: query, rights, models.
+pub(super) fn key(request: &Request, is_multi: bool, access: &DomainAccess, catalog: &Arc<Catalog>) -> String {
+    let queries: Vec<Value> = request.queries.iter().map(quiver_olap::query::Query::to_json).collect();
+    let rights: Vec<Vec<String>> = Domain::ALL.iter().map(|(domain, ..)| access.get(*domain).patterns()).collect();
+    let models = Arc::as_ptr(catalog) as usize;
+    format!("{is_multi} {models:x} {rights:?} {}", Value::from(queries))
+}
+
+/// Leaves an execution; the last one who does so cancels it.
+struct Waiter<'a> {
+    waiting: &'a Waiting,
+    key: &'a str,
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.waiting.0.lock();
+        let Some(execution) = inner.running.get_mut(self.key) else { return };
+        execution.waiters -= 1;
+        if execution.waiters == 0 && execution.promised.is_none() {
+            execution.cancel.cancel();
+            inner.running.remove(self.key);
+        }
+    }
+}
+
+impl Waiting {
+    /// Asks for an answer: joins the same execution, or begins it.
+    pub(super) async fn ask(&self, key: String, work: Work, mode: CacheMode, wait: Duration) -> OlapResult<Outcome> {
+        let older = || self.0.lock().kept.get(&key).map(|(value, _)| Arc::clone(value));
+        if mode == CacheMode::StaleWhileRevalidate
+            && let Some(value) = older()
+        {
+            let _ = self.join(&key, work, true, true);
+            return Ok(Outcome::Done(slow(&value)));
+        }
+        let (mut answer, began) = self.join(&key, work, mode != CacheMode::NoCache, false);
+        let waiter = Waiter { waiting: self, key: &key };
+        let ready = tokio::time::timeout(wait, answer.wait_for(Option::is_some)).await;
+        if let Ok(found) = ready {
+            let found = found.map(|a| a.clone()).ok().flatten();
+            drop(waiter);
+            let gone = || Err(Error::internal("the execution of a query was lost").into());
+            return found.unwrap_or_else(gone).map(Outcome::Done);
+        }
+        if let Some(execution) = self.0.lock().running.get_mut(&key) {
+            execution.promised = Some(Instant::now());
+        }
+        drop(waiter);
+        match older().filter(|_| mode == CacheMode::StaleIfSlow) {
+            Some(value) => Ok(Outcome::Done(slow(&value))),
+            None => Ok(Outcome::Wait(began.elapsed())),
+        }
+    }
+
+    /// Gives the execution of a key, begun now where there is none. `promised`: nobody waits, yet it goes on.
+    fn join(&self, key: &str, work: Work, keep: bool, promised: bool) -> (watch::Receiver<Answer>, Instant) {
+        let mut inner = self.0.lock();
+        if let Some(execution) = inner.running.get_mut(key) {
+            execution.waiters += usize::from(!promised);
+            execution.promised = execution.promised.map(|_| Instant::now());
+            return (execution.answer.clone(), execution.began);
+        }
+        let (sender, answer) = watch::channel(None);
+        let execution = Execution {
+            began: Instant::now(),
+            answer: answer.clone(),
+            cancel: work.cancel.clone(),
+            waiters: usize::from(!promised),
+            promised: promised.then(Instant::now),
+        };
+        let began = execution.began;
+        inner.running.insert(key.to_owned(), execution);
+        drop(inner);
+        let (this, key) = (self.clone(), key.to_owned());
+        tokio::spawn(async move { this.execute(&key, work, sender, keep).await });
+        (answer, began)
+    }
+
+    async fn execute(&self, key: &str, work: Work, sender: watch::Sender<Answer>, keep: bool) {
+        let Work { cancel, mut run } = work;
+        let mut look = tokio::time::interval(Duration::from_secs(1));
+        let outcome = loop {
+            tokio::select! {
+                outcome = &mut run => break outcome,
+                () = cancel.cancelled() => return,
+                _ = look.tick() => if self.is_forgotten(key) {
+                    cancel.cancel();
+                    self.0.lock().running.remove(key);
+                    return;
+                },
+            }
+        };
+        let outcome = outcome.map(Arc::new);
+        let kept = outcome.as_ref().ok().filter(|_| keep).cloned();
+        let small = kept.filter(|value| value.to_string().len() <= KEPT_BYTES_MAX);
+        let mut inner = self.0.lock();
+        if let Some(value) = small {
+            if inner.kept.len() >= KEPT_MAX
+                && let Some(oldest) = inner.kept.iter().min_by_key(|(_, (_, made))| *made).map(|(k, _)| k.clone())
+            {
+                inner.kept.remove(&oldest);
+            }
+            inner.kept.insert(key.to_owned(), (value, Instant::now()));
+        }
+        let _ = sender.send(Some(outcome));
+        // Somebody who was told to come again finds the answer for a while.
+        if inner.running.get(key).is_some_and(|e| e.promised.is_none()) {
+            inner.running.remove(key);
+            return;
+        }
+        drop(inner);
+        while !self.is_forgotten(key) {
+            look.tick().await;
+        }
+        self.0.lock().running.remove(key);
+    }
+
+    /// Whether nobody waits, and nobody came again in time.
+    fn is_forgotten(&self, key: &str) -> bool {
+        let inner = self.0.lock();
+        inner.running.get(key).is_none_or(|e| {
+            e.waiters == 0 && e.promised.is_none_or(|at| at.elapsed() > FORGOTTEN_AFTER)
+        })
+    }
+}
+
+/// The same answer, marked as older than it could be.
+fn slow(value: &Value) -> Arc<Value> {
+    let mut value = value.clone();
+    value["slowQuery"] = true.into();
+    Arc::new(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use super::*;
+
+    fn work(runs: &Arc<AtomicUsize>, millis: u64) -> Work {
+        let runs = Arc::clone(runs);
+        let run = async move {
+            let run = runs.fetch_add(1, SeqCst) + 1;
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            Ok(serde_json::json!({"run": run, "slowQuery": false}))
+        };
+        Work { cancel: CancellationToken::new(), run: Box::pin(run) }
+    }
+
+    async fn ask(waiting: &Waiting, work: Work, mode: CacheMode, wait_ms: u64) -> Option<Value> {
+        match waiting.ask("k".to_owned(), work, mode, Duration::from_millis(wait_ms)).await.unwrap() {
+            Outcome::Done(value) => Some((*value).clone()),
+            Outcome::Wait(_) => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn equal_requests_share_one_execution() {
+        let (waiting, runs) = (Waiting::default(), Arc::default());
+        let mode = CacheMode::MustRevalidate;
+        let (a, b) = tokio::join!(ask(&waiting, work(&runs, 50), mode, 5_000), ask(&waiting, work(&runs, 50), mode, 5_000));
+        assert_eq!((a, runs.load(SeqCst)), (b, 1));
+    }
+
+    #[tokio::test]
+    async fn come_again_and_get_the_same_execution() {
+        let (waiting, runs) = (Waiting::default(), Arc::default());
+        let mode = CacheMode::NoCache;
+        assert_eq!(ask(&waiting, work(&runs, 100), mode, 10).await, None);
+        let answer = ask(&waiting, work(&runs, 100), mode, 5_000).await.unwrap();
+        assert_eq!((answer["run"].as_u64(), runs.load(SeqCst)), (Some(1), 1));
+    }
+
+    #[tokio::test]
+    async fn older_results_where_they_are_taken() {
+        let (waiting, runs) = (Waiting::default(), Arc::default());
+        ask(&waiting, work(&runs, 0), CacheMode::StaleIfSlow, 5_000).await.unwrap();
+        let older = ask(&waiting, work(&runs, 200), CacheMode::StaleIfSlow, 10).await.unwrap();
+        assert_eq!((older["run"].as_u64(), older["slowQuery"].as_bool()), (Some(1), Some(true)));
+        assert_eq!(ask(&waiting, work(&runs, 200), CacheMode::MustRevalidate, 10).await, None, "it waits for the fresh one");
+    }
+
+    #[tokio::test]
+    async fn who_goes_away_ends_it() {
+        let (waiting, runs) = (Waiting::default(), Arc::default());
+        let work = work(&runs, 60_000);
+        let cancel = work.cancel.clone();
+        let asked = waiting.ask("k".to_owned(), work, CacheMode::NoCache, Duration::from_secs(60));
+        assert!(tokio::time::timeout(Duration::from_millis(20), asked).await.is_err());
+        assert!(cancel.is_cancelled());
+    }
+}
