@@ -44,7 +44,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 
 fn answer(state: &AppState, outcome: Outcome) -> Response {
     let answer = outcome.map_or_else(|problem| Answer::of_problem(&problem), Answer::ok);
-    answer.into_response(state.identities.as_deref())
+    answer.into_response(Some(state.config.revision()))
 }
 
 /// Reads a body that is an object with some fields only.
