@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use quiver_api::live::{LiveSettings, Reloader, Token};
 use quiver_api::logs_ingest::LogsSettings;
 use quiver_api::metrics::ApiMetrics;
 use quiver_api::state::Places;
-use quiver_api::{ApiSettings, AppState, QueryWatch, RequestIds};
+use quiver_api::{ApiSettings, AppState, Proxies, QueryWatch, RequestIds};
 use quiver_ingest::logs::LogsLimits;
 use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
 use quiver_logsql::LogsqlEngine;
@@ -239,6 +240,7 @@ fn api_settings(settings: &Settings) -> ApiSettings {
                 .map(|d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX)),
             default_message: settings.ingest.logs_default_message.as_str().into(),
         },
+        proxies: Proxies { trusted: h.trusted_proxies.clone(), name_us: settings.auth.public_url.is_empty() },
         retry_after_s: quiver_api::error::RETRY_AFTER_S,
         version: VERSION,
     }
@@ -254,18 +256,21 @@ pub fn promql_beside(app: &AppState, settings: PromqlSettings) -> PromqlEngine {
 /// # Errors
 /// Those of the store (locked directory, newer formats, other installation, …), of the engine and of accounts.
 pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<AppState>> {
-    assemble(settings, clock, settings.rbac.mode == "on").await
+    let listen = Some(settings.http.listen.as_str()).filter(|_| settings.rbac.mode == "on");
+    assemble(settings, clock, listen).await
 }
 
-/// The same for a server, whose token service and administration are there without access control, too.
+/// The same for a server, whose token service and administration are there without access control, too. Tokens name the
+/// address that was bound, also where another one was asked for (port 0).
 ///
 /// # Errors
 /// As [`build`].
-pub async fn build_server(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<AppState>> {
-    assemble(settings, clock, true).await
+pub async fn build_server(settings: &Settings, http: SocketAddr, clock: Arc<dyn Clock>) -> Result<Arc<AppState>> {
+    assemble(settings, clock, Some(&http.to_string())).await
 }
 
-async fn assemble(settings: &Settings, clock: Arc<dyn Clock>, with_accounts: bool) -> Result<Arc<AppState>> {
+/// `listen`: the address that tokens name; none: without accounts.
+async fn assemble(settings: &Settings, clock: Arc<dyn Clock>, listen: Option<&str>) -> Result<Arc<AppState>> {
     let store_settings = store_settings(settings);
     let live = live_settings(settings, store_settings.memory_limit_bytes / 4)?;
     let (memory, pressure) = (store_settings.memory_limit_bytes, Arc::clone(&store_settings.pressure));
@@ -302,7 +307,10 @@ async fn assemble(settings: &Settings, clock: Arc<dyn Clock>, with_accounts: boo
         Arc::clone(&engine),
         settings.traces.export_spans_max,
     );
-    let identities = if with_accounts { identity::open_if_needed(settings, &clock).await? } else { None };
+    let identities = match listen {
+        Some(listen) => identity::open_if_needed(settings, listen, &clock).await?,
+        None => None,
+    };
     let delta_idle_ms = span(settings.otlp.delta_idle).as_millis() as i64;
     Ok(Arc::new(AppState {
         store,
