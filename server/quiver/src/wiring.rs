@@ -197,19 +197,25 @@ pub fn live_settings(settings: &Settings, memory: u64) -> Result<LiveSettings> {
 /// Invalid: the file cannot be read, is empty, or holds what no header can.
 pub fn admin_token(settings: &Settings) -> Result<Option<String>> {
     let path = &settings.http.admin_token_file;
-    if path.is_empty() {
-        return Ok(None);
-    }
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| Error::invalid(format!("cannot read `{path}` (`http.admin_token_file`): {e}")))?;
+    if path.is_empty() { Ok(None) } else { secret_in(Path::new(path), "http.admin_token_file").map(Some) }
+}
+
+/// Reads a secret that a request can bear; `name` is what named the file.
+///
+/// # Errors
+/// Invalid: the file cannot be read, is empty, or holds what no header can.
+pub fn secret_in(path: &Path, name: &str) -> Result<String> {
+    let shown = path.display();
+    let text =
+        std::fs::read_to_string(path).map_err(|e| Error::invalid(format!("cannot read `{shown}` (`{name}`): {e}")))?;
     let token = text.trim();
     if token.is_empty() {
-        return Err(Error::invalid(format!("`{path}` (`http.admin_token_file`) is empty")));
+        return Err(Error::invalid(format!("`{shown}` (`{name}`) is empty")));
     }
     if token.contains(|c: char| c.is_control()) {
-        return Err(Error::invalid(format!("`{path}` (`http.admin_token_file`) holds more than one line")));
+        return Err(Error::invalid(format!("`{shown}` (`{name}`) holds more than one line")));
     }
-    Ok(Some(token.to_owned()))
+    Ok(token.to_owned())
 }
 
 fn api_settings(settings: &Settings) -> ApiSettings {
