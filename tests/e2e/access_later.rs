@@ -221,3 +221,116 @@ async fn tokens_of_another_issuer() {
     let other = ask(&login(&stranger, "admin").await).await;
     assert_eq!((other.status, &other.json()["code"]), (401, &json!("TOKEN_INVALID")), "{}", other.text());
 }
+
+/// Asks with headers, a token of somebody's in front.
+async fn ask(server: &Server, path: &str, who: &str, headers: &[(&str, &str)]) -> Answer {
+    server.get_as(path, &[&[("authorization", who)], headers].concat()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn proxies_that_are_believed() {
+    let (ours, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let believing = options("on").env("QUIVER_HTTP__TRUSTED_PROXIES", "['127.0.0.0/8']");
+    let server = Server::start(ours.path(), &believing).await;
+    let by_name = [("x-forwarded-proto", "https"), ("x-forwarded-host", "quiver.example")];
+    let discovery = "/realms/platform/.well-known/openid-configuration";
+    let found = server.get_as(discovery, &by_name).await;
+    assert_eq!(found.json()["issuer"], json!("https://quiver.example/realms/platform"));
+    assert!(found.headers.contains_key("strict-transport-security"));
+    // A token is good for the address by which it was got.
+    let admin = login(&server, "admin").await;
+    let me = "/platform-api/rbac/me";
+    assert_eq!(ask(&server, me, &admin, &[]).await.status, 200);
+    assert_eq!(ask(&server, me, &admin, &by_name).await.status, 401);
+    // A key for one network.
+    let (ann, _) = viewer_of_cart(&server, &admin, "ann").await;
+    let path = format!("users/{}/keys", ann["id"].as_str().expect("an id"));
+    let key = made(&server, &admin, &path, json!({"name": "k", "allowedCidrs": ["192.0.2.0/24"]})).await;
+    let key = format!("Bearer {}", key["key"].as_str().expect("a key"));
+    for (from, status) in [("192.0.2.7", 200), ("203.0.113.1", 401), ("192.0.2.7, 203.0.113.1", 401), ("x", 401)] {
+        assert_eq!(ask(&server, me, &key, &[("x-forwarded-for", from)]).await.status, status, "{from}");
+    }
+    assert_eq!(ask(&server, me, &key, &[]).await.status, 401);
+    assert_eq!(server.get("/metrics").await.status, 200);
+    assert_eq!(server.get_as("/metrics", &[("x-forwarded-for", "127.0.0.1")]).await.status, 401, "not by a proxy");
+    // Who is not told to believe does not.
+    let server = Server::start(other.path(), &options("on")).await;
+    let own = json!(format!("http://{}/realms/platform", server.http));
+    assert_eq!(server.get_as(discovery, &by_name).await.json()["issuer"], own);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_web_interface_has_its_token_in_a_cookie() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &options("on")).await;
+    let origin = format!("http://{}", server.http);
+    let send = async |path: &str, form: &str, headers: &[(&str, &str)]| {
+        let kind = [("content-type", "application/x-www-form-urlencoded")];
+        server.post(path, &[&kind, headers].concat(), form.as_bytes().to_vec()).await
+    };
+    let cookie_of = |answer: &Answer| {
+        let set = answer.headers.get("set-cookie").expect("a cookie").to_str().expect("text").to_owned();
+        for part in ["__Host-qv_rt=", "; Path=/;", "; HttpOnly", "; Secure", "; SameSite=Strict"] {
+            assert!(set.contains(part), "{part}: {set}");
+        }
+        set.split(';').next().expect("a pair").to_owned()
+    };
+    let ours = [("x-quiver-ui", "1"), ("origin", origin.as_str())];
+    let password = format!("grant_type=password&client_id=ui&username=admin&password={}", PASSWORD.replace(' ', "+"));
+    // An ordinary client gets it in the body, and no cookie.
+    let plain = send(TOKEN, &password, &[("origin", origin.as_str())]).await;
+    assert!(plain.json()["refresh_token"].is_string() && !plain.headers.contains_key("set-cookie"));
+    let login = send(TOKEN, &password, &ours).await;
+    assert!(
+        login.json()["access_token"].is_string() && login.json().get("refresh_token").is_none(),
+        "{}",
+        login.text()
+    );
+    let first = cookie_of(&login);
+    let refresh = "grant_type=refresh_token&client_id=ui";
+    let next = send(TOKEN, refresh, &[ours[0], ours[1], ("cookie", &first)]).await;
+    assert_eq!(next.status, 200, "{}", next.text());
+    let second = cookie_of(&next);
+    let with_second = [ours[0], ours[1], ("cookie", second.as_str())];
+    assert_ne!(first, second, "rotated");
+    // Without either condition the cookie is not looked at; nothing else ever does.
+    assert_eq!(send(TOKEN, refresh, &[("cookie", &second)]).await.status, 400);
+    assert_eq!(send(TOKEN, refresh, &[ours[0], ("cookie", &second)]).await.status, 400);
+    let foreign = send(TOKEN, refresh, &[ours[0], ("origin", "https://evil.example"), ("cookie", &second)]).await;
+    assert!(matches!(foreign.status, 400 | 403), "{}", foreign.text());
+    assert_eq!(server.get_as("/platform-api/rbac/me", &with_second).await.status, 401);
+    let out = send("/realms/platform/protocol/openid-connect/logout", "client_id=ui", &with_second).await;
+    assert!(out.status == 204 && cookie_of(&out) == "__Host-qv_rt=", "{}", out.text());
+    assert_eq!(send(TOKEN, refresh, &with_second).await.status, 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_are_in_the_audit_log() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &options("on")).await;
+    let admin = login(&server, "admin").await;
+    viewer_of_cart(&server, &admin, "ann").await;
+    let ann = login(&server, "ann").await;
+    for _ in 0..3 {
+        assert_eq!(ask(&server, "/platform-api/rbac/users", &ann, &[]).await.status, 403);
+        let sent = server.send("POST", "/v1/traces", &[("authorization", &ann)], vec![]).await;
+        assert_eq!(sent.status, 403, "{}", sent.text());
+    }
+    let began = Instant::now();
+    let rows = loop {
+        let audit = call(&server, &admin, "GET", "audit?outcome=refused", Value::Null).await.json();
+        let rows = audit["items"].as_array().expect("a list").clone();
+        if rows.len() >= 2 {
+            break rows;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{audit}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    // One per route and minute; a minute may have ended meanwhile.
+    assert!(rows.len() <= 4, "{rows:?}");
+    let said = |action: &str, family: &str| rows.iter().any(|r| r["action"] == action && r["family"] == family);
+    assert!(said("READ", "query") && said("WRITE", "ingest"), "{rows:?}");
+    assert!(rows.iter().all(|r| r["code"] == "FORBIDDEN" && r.to_string().contains("ann")), "{rows:?}");
+    let verified = call(&server, &admin, "GET", "audit/verify", Value::Null).await.json();
+    assert_eq!(verified["sound"], true, "{verified}");
+}

@@ -164,6 +164,14 @@ fn a_start_says_what_is_wrong() {
     assert!(code == Some(1) && errors.contains("tls.required"), "{errors}");
 }
 
+/// Logs `admin` in.
+async fn login(server: &Server) -> String {
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    let text = format!("grant_type=password&client_id=ui&username=admin&password={}", PASSWORD.replace(' ', "+"));
+    let token = server.post("/realms/platform/protocol/openid-connect/token", &form, text.into_bytes()).await.json();
+    format!("Bearer {}", token["access_token"].as_str().expect("a token"))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_of_clients() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -174,10 +182,7 @@ async fn certificates_of_clients() {
     let server = Server::start(dir.path(), &options).await;
     let discovery = server.get("/realms/platform/.well-known/openid-configuration").await.json();
     assert_eq!(discovery["issuer"], json!(format!("https://{}/realms/platform", server.http)));
-    let form = [("content-type", "application/x-www-form-urlencoded")];
-    let login = format!("grant_type=password&client_id=ui&username=admin&password={}", PASSWORD.replace(' ', "+"));
-    let token = server.post("/realms/platform/protocol/openid-connect/token", &form, login.into_bytes()).await.json();
-    let admin = format!("Bearer {}", token["access_token"].as_str().expect("a token"));
+    let admin = login(&server).await;
     let call = async |method: &str, path: &str, body: Value| {
         let headers = [("authorization", admin.as_str()), ("content-type", "application/json")];
         server.send(method, &format!("/platform-api/rbac/{path}"), &headers, body.to_string().into_bytes()).await
@@ -212,6 +217,32 @@ async fn certificates_of_clients() {
     assert!(curl(&["-w", " %{http_code}", &me]).1.ends_with(" 401"), "none is needed for public paths, but for this");
     assert_eq!(call("PATCH", &format!("service-accounts/{id}"), json!({"enabled": false})).await.status, 200);
     assert!(with("client", &[]).1.ends_with(" 401"), "a disabled account");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn backups_of_a_server_with_tls() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = with_tls().args(&["--rbac", "on"]).env("QUIVER_ADMIN_PASSWORD", PASSWORD);
+    let server = Server::start(&dir.path().join("data"), &options).await;
+    let admin = login(&server).await;
+    let me = server.get_as("/platform-api/rbac/me", &[("authorization", &admin)]).await.json();
+    let path = format!("/platform-api/rbac/users/{}/keys", me["subject"]["id"].as_str().expect("an id"));
+    let headers = [("authorization", admin.as_str()), ("content-type", "application/json")];
+    let key = server.post(&path, &headers, json!({"name": "backup"}).to_string().into_bytes()).await.json();
+    let (file, place) = (dir.path().join("key"), shown(&dir.path().join("backups")));
+    std::fs::write(&file, key["key"].as_str().expect("a key")).expect("writable");
+    let authority = shown(&fixture("ca.pem"));
+    let url = format!("https://{}", server.http);
+    let backup = |more: &[&str]| {
+        let mut quiver = Command::new(quiver_tests::server::binary());
+        run(quiver.args(["backup", "--to", &place, "--server", &url, "--data", "none"]).args(more))
+    };
+    let (code, out, errors) = backup(&["--ca-file", &authority, "--key-file", &shown(&file)]);
+    assert!(code == Some(0) && Path::new(&place).is_dir(), "{out}{errors}");
+    let (code, _, errors) = backup(&["--ca-file", &authority]);
+    assert!(code == Some(1) && errors.contains("401") && errors.contains("--key-file"), "{errors}");
+    let (code, _, errors) = backup(&["--key-file", &shown(&file)]);
+    assert!(code == Some(1) && errors.contains("does not answer"), "{errors}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

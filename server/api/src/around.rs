@@ -1,5 +1,6 @@
 //! What stands around every request: its id and span, who may not ask, tenancy, CORS, counting, the access log.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
@@ -21,12 +22,21 @@ use crate::state::AppState;
 use crate::tenancy;
 
 pub(crate) mod admission;
+mod proxy;
 mod safety;
+
+pub use proxy::Proxies;
 
 /// Serves a request.
 pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let mut info = RequestInfo::of(&state.request_ids, &request);
+    let passed = state.settings.proxies.passed(info.peer, request.headers());
+    if let Some(passed) = &passed {
+        // From here on the request is the client's: what is local, throttled, allowed and noted goes by its address.
+        info.peer = Some(SocketAddr::new(passed.client, 0));
+        info.base_url = passed.base_url.as_deref().map(Arc::from);
+    }
     let live = state.live.load_full();
     let family = family_of(request.uri().path());
     let origin = request.headers().get(header::ORIGIN).cloned();
@@ -59,7 +69,7 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
             route: request.extensions().get::<MatchedPath>(),
             client: transport.client.as_deref(),
         };
-        match coming.admit(state.identities.as_deref()).await {
+        match coming.admit(state.identities.as_ref(), state.clock.now_ms()).await {
             Ok(identity) => info.identity = identity,
             Err(response) => refusal = Some(response),
         }
@@ -79,7 +89,8 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
     if let Some(origin) = origin {
         allow(&live, origin, response.headers_mut());
     }
-    safety::guard(response.headers_mut(), transport.encrypted, caller_has_data);
+    let encrypted = transport.encrypted || passed.is_some_and(|passed| passed.encrypted);
+    safety::guard(response.headers_mut(), encrypted, caller_has_data);
     response.headers_mut().insert(ID_HEADER, id);
     state.metrics.count(family, response.status().as_u16(), began.elapsed());
     match entry {

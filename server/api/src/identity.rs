@@ -1,6 +1,7 @@
 //! Where accounts (`auth`) and their configuration (`config`) meet: the directory that follows each change, the first
 //! administrator, hashes of passwords for entities, who calls.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +12,15 @@ use quiver_config::{AuditEvent, Caller, Config, Family, FieldError, Problem, Pro
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
+use crate::request::RequestInfo;
+
 mod demo_account;
 mod directory;
 mod first_start;
+mod refusals;
 
 pub use first_start::{FirstPassword, reset_password};
+pub(crate) use refusals::Refusal;
 
 /// How often expired rows are forgotten, and keys that are due are made.
 const HOUSEKEEPING: Duration = Duration::from_secs(3600);
@@ -35,6 +40,7 @@ pub struct Identities {
     pub enforced: bool,
     /// Where the first password and the key of the demo are written.
     data: std::path::PathBuf,
+    refusals: refusals::Refusals,
     /// The picture of accounts is made anew by one at a time.
     refreshing: tokio::sync::Mutex<u64>,
 }
@@ -73,8 +79,9 @@ impl Identities {
         first: &FirstPassword,
     ) -> quiver_config::Result<Arc<Self>> {
         let data = first.data.clone();
-        let identities =
-            Arc::new(Self { auth, config, issuer, enforced, data, refreshing: tokio::sync::Mutex::new(u64::MAX) });
+        let refreshing = tokio::sync::Mutex::new(u64::MAX);
+        let refusals = refusals::Refusals::default();
+        let identities = Arc::new(Self { auth, config, issuer, enforced, data, refusals, refreshing });
         identities.refresh().await?;
         if identities.config.all(&BINDINGS).await?.is_empty() {
             first_start::make_administrator(&identities, first).await?;
@@ -92,6 +99,20 @@ impl Identities {
             identities.config.audit(&Caller::system(), event).await;
         }
         Ok(identities)
+    }
+
+    /// The issuer that a request's address stands for: ours, or what a proxy says that is believed.
+    pub(crate) fn issuer_of(&self, request: &RequestInfo) -> Cow<'_, str> {
+        match &request.base_url {
+            Some(base) => Cow::Owned(format!("{base}/realms/platform")),
+            None => Cow::Borrowed(&self.issuer),
+        }
+    }
+
+    /// The same for the request that the task serves.
+    pub(crate) fn issuer_here(&self) -> Cow<'_, str> {
+        let current = RequestInfo::current();
+        current.map_or(Cow::Borrowed(&self.issuer[..]), |request| self.issuer_of(&request))
     }
 
     /// Makes the picture of accounts anew if something changed since the last one.
@@ -197,6 +218,13 @@ impl Identities {
 pub(crate) struct Origin {
     pub(crate) ip: Option<std::net::IpAddr>,
     pub(crate) request_id: String,
+}
+
+impl Origin {
+    /// That of a request.
+    pub(crate) fn of(request: &RequestInfo) -> Self {
+        Self { ip: request.peer.map(|peer| peer.ip()), request_id: request.id().to_owned() }
+    }
 }
 
 /// Who calls, as configuration sees it.

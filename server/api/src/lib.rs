@@ -62,6 +62,7 @@ mod traces_ingest;
 mod tsdb_api;
 mod watch;
 
+pub use around::Proxies;
 pub use request::RequestIds;
 pub use router::{grpc_router, main_router, otlp_router, zipkin_router};
 pub use serve::{Listener, ServeSettings, Tls, TlsFiles, serve};

@@ -110,7 +110,8 @@ async fn own_password(State(state): State<Arc<AppState>>, request: Request) -> R
             }
             Shown::Nothing => return Err(not_let_in(TokenError::Missing)),
             shown => {
-                let asking = Asking { issuer: &ask.identities()?.issuer, ip: ask.caller.ip };
+                let issuer = ask.identities()?.issuer_here();
+                let asking = Asking { issuer: &issuer, ip: ask.caller.ip };
                 let identity = auth.identify(shown, asking).await.map_err(not_let_in)?;
                 let Subject::Account(AccountKind::User, id) = &identity.subject else {
                     return Err(Problem::forbidden("a user's own token"));

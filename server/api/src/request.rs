@@ -63,6 +63,8 @@ pub(crate) struct RequestInfo {
     trace: Option<[u8; 32]>,
     /// Where it came from.
     pub(crate) peer: Option<SocketAddr>,
+    /// What stands before our paths where the client reaches us, as a proxy says that is believed.
+    pub(crate) base_url: Option<Arc<str>>,
     /// Path and query.
     target: Uri,
     /// Who sent it, once that was asked.
@@ -81,6 +83,7 @@ impl RequestInfo {
             id: ids.of(request.headers()),
             trace: parent.and_then(|value| trace_of(value.as_bytes())),
             peer: request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0),
+            base_url: None,
             target: request.uri().clone(),
             identity: Arc::clone(&NOBODY),
         }

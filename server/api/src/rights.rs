@@ -251,10 +251,14 @@ impl Need {
         }
     }
 
+    /// Whether telemetry is sent.
+    pub(crate) fn is_ingest(self) -> bool {
+        matches!(self, Self::Has(Right::Ingest, _) | Self::Everywhere(Right::Ingest, _))
+    }
+
     /// Whether clients that know Basic only use it: they are asked for it, too.
     pub(crate) fn asks_for_basic(self, path: &str) -> bool {
-        let sends = matches!(self, Self::Has(Right::Ingest, _) | Self::Everywhere(Right::Ingest, _));
-        sends || path.starts_with("/metrics-api/") || path.starts_with("/logs-api/")
+        self.is_ingest() || path.starts_with("/metrics-api/") || path.starts_with("/logs-api/")
     }
 }
 

@@ -19,6 +19,7 @@ use quiver_types::{Access, Clock, Domain, Error, ErrorKind, Result, Right, Serie
 use tokio::sync::Semaphore;
 
 use crate::answers::AnswerBudget;
+use crate::around::Proxies;
 use crate::around::admission::{ANYONE, NOBODY};
 use crate::bodies::BodyBudget;
 use crate::effects::Effects;
@@ -46,6 +47,8 @@ pub struct ApiSettings {
     pub otlp: OtlpOptions,
     /// How logs are taken in.
     pub logs: LogsSettings,
+    /// Proxies that are believed.
+    pub proxies: Proxies,
     /// What `Retry-After` says, in seconds.
     pub retry_after_s: u32,
     /// Version of the product.

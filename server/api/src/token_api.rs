@@ -16,6 +16,10 @@ use crate::identity::{Identities, Origin};
 use crate::request::RequestInfo;
 use crate::state::AppState;
 
+mod cookie;
+
+use cookie::Ui;
+
 const REALM: &str = "/realms/platform";
 
 /// Routes of this family.
@@ -63,11 +67,11 @@ fn public(state: &AppState, body: impl FnOnce(&Identities) -> Value) -> Response
 }
 
 async fn realm(State(state): State<Arc<AppState>>) -> Response {
-    public(&state, |i| i.auth.realm(&i.issuer))
+    public(&state, |i| i.auth.realm(&i.issuer_here()))
 }
 
 async fn discovery(State(state): State<Arc<AppState>>) -> Response {
-    public(&state, |i| Auth::discovery(&i.issuer))
+    public(&state, |i| Auth::discovery(&i.issuer_here()))
 }
 
 async fn certs(State(state): State<Arc<AppState>>) -> Response {
@@ -83,7 +87,7 @@ async fn userinfo(State(state): State<Arc<AppState>>, headers: HeaderMap) -> Res
     let values = headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
     let ip = RequestInfo::current().and_then(|info| info.peer).map(|peer| peer.ip());
     let who = match Shown::read(values, None) {
-        Ok(shown) => identities.auth.identify(&shown, Asking { issuer: &identities.issuer, ip }).await,
+        Ok(shown) => identities.auth.identify(&shown, Asking { issuer: &identities.issuer_here(), ip }).await,
         Err(error) => Err(error),
     };
     match who {
@@ -104,6 +108,9 @@ struct Sent {
     form: Form,
     authorization: Option<Vec<u8>>,
     origin: Origin,
+    issuer: String,
+    /// Where it is the web interface that asks.
+    ui: Option<Ui>,
 }
 
 impl Sent {
@@ -122,18 +129,20 @@ impl Sent {
             quiver_types::ErrorKind::Unavailable => refused(&Refused::unavailable()),
             _ => no("The body cannot be read"),
         })?;
-        let form = Form::parse(&body).map_err(|no| refused(&no))?;
+        let mut form = Form::parse(&body).map_err(|no| refused(&no))?;
         let authorization = one_authorization(&head.headers).map_err(|()| no("Two Authorization headers"))?;
-        let info = RequestInfo::current();
-        let origin = Origin {
-            ip: info.as_ref().and_then(|i| i.peer).map(|peer| peer.ip()),
-            request_id: info.as_ref().map(|i| i.id().to_owned()).unwrap_or_default(),
-        };
-        Ok(Self { identities, form, authorization, origin })
+        let origin = RequestInfo::current().as_ref().map(Origin::of).unwrap_or_default();
+        let issuer = identities.issuer_here().into_owned();
+        let ui = Ui::of(&head.headers, &issuer);
+        let reads_cookie = head.uri.path().ends_with("/logout") || form.get("grant_type") == Some("refresh_token");
+        if let Some(ui) = ui.as_ref().filter(|_| reads_cookie) {
+            ui.complete(&mut form);
+        }
+        Ok(Self { identities, form, authorization, origin, issuer, ui })
     }
 
     fn asking(&self) -> Asking<'_> {
-        Asking { issuer: &self.identities.issuer, ip: self.origin.ip }
+        Asking { issuer: &self.issuer, ip: self.origin.ip }
     }
 
     async fn note(&self, happened: Option<Happened>) {
@@ -164,9 +173,12 @@ async fn token(State(state): State<Arc<AppState>>, request: Request) -> Response
         Err(response) => return response,
     };
     match sent.identities.auth.token(&sent.form, sent.authorization.as_deref(), sent.asking()).await {
-        Ok(given) => {
+        Ok(mut given) => {
             sent.note(given.happened).await;
-            answer(200, &given.body)
+            let cookie = sent.ui.as_ref().and_then(|_| Ui::keep(&mut given.body));
+            let mut response = answer(200, &given.body);
+            response.headers_mut().extend(cookie.map(|value| (header::SET_COOKIE, value)));
+            response
         }
         Err(no) => sent.no(no).await,
     }
@@ -205,7 +217,11 @@ async fn logout(State(state): State<Arc<AppState>>, request: Request) -> Respons
     match sent.identities.auth.logout(&sent.form).await {
         Ok(happened) => {
             sent.note(happened).await;
-            StatusCode::NO_CONTENT.into_response()
+            let mut response = StatusCode::NO_CONTENT.into_response();
+            if sent.ui.is_some() {
+                Ui::forget(&mut response);
+            }
+            response
         }
         Err(no) => sent.no(no).await,
     }
@@ -221,7 +237,7 @@ struct Link {
 async fn logout_by_link(State(state): State<Arc<AppState>>, Query(link): Query<Link>) -> Response {
     let Some(identities) = &state.identities else { return off() };
     let Some(hint) = link.id_token_hint else { return refused(&Refused::request("Missing parameter: id_token_hint")) };
-    match identities.auth.end_of_hint(&hint, &identities.issuer).await {
+    match identities.auth.end_of_hint(&hint, &identities.issuer_here()).await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err(no) => refused(&no),
     }

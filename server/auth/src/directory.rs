@@ -215,8 +215,16 @@ impl Directory {
     }
 }
 
+/// Says whether a text is a network: an address, or an address and how many of its bits count.
+pub fn is_network(text: &str) -> bool {
+    let (address, length) = text.split_once('/').map_or((text, None), |(a, l)| (a, Some(l)));
+    let Ok(address) = address.parse::<IpAddr>() else { return false };
+    let width = if address.is_ipv4() { 32 } else { 128 };
+    length.is_none_or(|l| l.parse::<u32>().is_ok_and(|l| l <= width))
+}
+
 /// Says whether an address lies in one of some networks.
-pub(crate) fn is_within(ip: IpAddr, networks: &[String]) -> bool {
+pub fn is_within(ip: IpAddr, networks: &[String]) -> bool {
     let bits = |ip: IpAddr| match ip.to_canonical() {
         IpAddr::V4(ip) => (u128::from(u32::from(ip)) << 96, 32_u32),
         IpAddr::V6(ip) => (u128::from(ip), 128),
@@ -282,5 +290,10 @@ mod tests {
         check("2001:db9::1", "2001:db8::/32", false);
         check("10.1.2.3", "10.0.0.0/99", false);
         check("10.1.2.3", "x", false);
+        for (text, good) in
+            [("10.0.0.0/8", true), ("::1", true), ("::/128", true), ("10.0.0.0/33", false), ("x", false)]
+        {
+            assert_eq!(is_network(text), good, "{text}");
+        }
     }
 }

@@ -48,6 +48,12 @@ impl Form {
         self.0.iter().find(|(k, v)| k == key && !v.is_empty()).map(|(_, v)| v.as_str())
     }
 
+    /// Adds a parameter that is not there, or is empty.
+    pub fn put(&mut self, key: &str, value: &str) {
+        self.0.retain(|(k, _)| k != key);
+        self.0.push((key.to_owned(), value.to_owned()));
+    }
+
     /// Gives a parameter that must be there.
     ///
     /// # Errors

@@ -47,13 +47,12 @@ fn first_password(settings: &Settings) -> FirstPassword {
 }
 
 /// What stands before `/realms/platform` where clients reach this server.
-fn base_url(settings: &Settings) -> String {
+fn base_url(settings: &Settings, listen: &str) -> String {
     if !settings.auth.public_url.is_empty() {
         return settings.auth.public_url.clone();
     }
-    let listen = settings.http.listen.parse::<std::net::SocketAddr>();
-    let address = listen.map_or_else(
-        |_| settings.http.listen.clone(),
+    let address = listen.parse::<std::net::SocketAddr>().map_or_else(
+        |_| listen.to_owned(),
         |at| if at.ip().is_unspecified() { format!("127.0.0.1:{}", at.port()) } else { at.to_string() },
     );
     let scheme = if settings.tls.files().is_some() { "https" } else { "http" };
@@ -96,13 +95,13 @@ pub async fn open_config(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<
     Ok(open_parts(settings, clock).await?.1)
 }
 
-/// Opens accounts, their configuration and the token service.
+/// Opens accounts, their configuration and the token service, for who reaches this server at an address.
 ///
 /// # Errors
 /// When the database or the master key cannot be used, or the first password is not good.
-pub async fn open(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<Identities>> {
+pub async fn open(settings: &Settings, listen: &str, clock: Arc<dyn Clock>) -> Result<Arc<Identities>> {
     let (auth, config) = open_parts(settings, &clock).await?;
-    let issuer = format!("{}/realms/platform", base_url(settings));
+    let issuer = format!("{}/realms/platform", base_url(settings, listen));
     let enforced = settings.rbac.mode == "on";
     Identities::open(auth, config, (issuer, enforced), &first_password(settings)).await.map_err(fault)
 }
@@ -117,7 +116,7 @@ pub async fn reset_password(settings: &Settings, username: &str) -> Result<Optio
         return Err(Error::new(ErrorKind::NotFound, format!("there are no accounts in `{}`", data.display())));
     }
     // Beside a running server, which would not see the change for long, and whose caches would still know the old one.
-    let _lock = DataDir::open(data).map_err(|e| match Error::from(e) {
+    let _lock = DataDir::open(data).map_err(|e| match e {
         e if e.kind() == ErrorKind::Conflict => {
             Error::new(e.kind(), "the server runs: stop it first, or ask another administrator").with_source(e)
         }

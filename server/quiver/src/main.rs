@@ -132,9 +132,15 @@ struct BackupArgs {
     /// Most backups that stay there; older ones are deleted [default: all].
     #[arg(long, value_name = "N")]
     keep: Option<usize>,
-    /// Main port of the running server, such as 127.0.0.1:8800.
+    /// Main port of the running server, such as 127.0.0.1:8800 or https://quiver.example.
     #[arg(long, value_name = "ADDR")]
     server: Option<String>,
+    /// File with an API key or token that may administer the running server [default: http.admin_token_file].
+    #[arg(long, value_name = "FILE", requires = "server")]
+    key_file: Option<PathBuf>,
+    /// File (PEM) with the authority of its certificate, where the system does not know it.
+    #[arg(long, value_name = "FILE", requires = "server")]
+    ca_file: Option<PathBuf>,
     #[command(flatten)]
     serve: ServeArgs,
 }
@@ -319,8 +325,13 @@ fn backup(args: &BackupArgs) -> Result<(), Failure> {
     let request = BackupRequest { to, keep: args.keep };
     let report = match &args.server {
         Some(server) => {
-            let token = wiring::admin_token(&args.serve.load()?.settings)?;
-            runtime()?.block_on(remote::backup(server, token.as_deref(), &request))?
+            let token = match &args.key_file {
+                None => wiring::admin_token(&args.serve.load()?.settings)?,
+                Some(path) => Some(wiring::secret_in(path, "--key-file")?),
+            };
+            let remote =
+                remote::Remote { address: server, token: token.as_deref(), authority: args.ca_file.as_deref() };
+            runtime()?.block_on(remote.backup(&request))?
         }
         None => {
             let settings = wiring::store_settings(&args.serve.load()?.settings);

@@ -1,43 +1,110 @@
 //! What the command line asks a running server for.
 
+use std::path::Path;
+use std::time::Duration;
+
 use quiver_store::{BackupReport, BackupRequest};
 use quiver_types::{Error, ErrorKind, Result};
-use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use reqwest::{Certificate, Client, StatusCode, header};
 
-/// Lets the server that listens at `address` make a backup, and waits for it. `token` is what its `/admin` asks for, if
-/// anything.
-///
-/// # Errors
-/// Unavailable: nobody answers there. Execution: what the server said.
-pub async fn backup(address: &str, token: Option<&str>, request: &BackupRequest) -> Result<BackupReport> {
-    let body = json!({"to": request.to, "keep": request.keep}).to_string();
-    let answer = post(address, token, "/admin/backup", &body).await.map_err(|e| {
-        Error::new(ErrorKind::Unavailable, format!("the server at `{address}` does not answer")).with_source(e)
-    })?;
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    let status = head.split_whitespace().nth(1).unwrap_or_default();
-    if status != "200" {
-        return Err(Error::new(ErrorKind::Execution, format!("the server answered {status}: {}", body.trim())));
-    }
-    serde_json::from_str(body)
-        .map_err(|e| Error::internal("the server's answer is no report of a backup").with_source(e))
+/// How long a server may take to take the connection; how long it works on a backup is its own affair.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+
+/// A running server, and how to come in.
+#[derive(Debug, Clone, Copy)]
+pub struct Remote<'a> {
+    /// `127.0.0.1:8800`, or a URL; with `https://` by TLS.
+    pub address: &'a str,
+    /// What `/admin` asks for: its own secret, an API key, or an access token.
+    pub token: Option<&'a str>,
+    /// File (PEM) with the authority of its certificate, where the system does not know it.
+    pub authority: Option<&'a Path>,
 }
 
-/// One request of HTTP/1.0, whose answer ends with the connection: head and body as they came.
-async fn post(address: &str, token: Option<&str>, path: &str, body: &str) -> std::io::Result<String> {
-    let address = address.trim_start_matches("http://").trim_end_matches('/');
-    let mut socket = TcpStream::connect(address).await?;
-    let authorization = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
-    let head = format!(
-        "POST {path} HTTP/1.0\r\nHost: {address}\r\n{authorization}Content-Type: application/json\r\n\
-         Content-Length: {}\r\n\r\n",
-        body.len()
-    );
-    socket.write_all(head.as_bytes()).await?;
-    socket.write_all(body.as_bytes()).await?;
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).await?;
-    Ok(answer)
+impl Remote<'_> {
+    /// Lets the server make a backup, and waits for it.
+    ///
+    /// # Errors
+    /// Unavailable: nobody answers there. Execution: what the server said. Invalid: the file of the authority.
+    pub async fn backup(&self, request: &BackupRequest) -> Result<BackupReport> {
+        let unreached = |e: reqwest::Error| {
+            let text = format!("the server at `{}` does not answer", self.address);
+            Error::new(ErrorKind::Unavailable, text).with_source(e.without_url())
+        };
+        let body = serde_json::json!({"to": request.to, "keep": request.keep});
+        let mut asking = self.client()?.post(self.url("/admin/backup")).json(&body);
+        if let Some(token) = self.token {
+            asking = asking.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let answer = asking.send().await.map_err(unreached)?;
+        let (status, text) = (answer.status(), answer.text().await.map_err(unreached)?);
+        if status != StatusCode::OK {
+            let hint = if status == StatusCode::UNAUTHORIZED { "; see --key-file" } else { "" };
+            return Err(Error::new(
+                ErrorKind::Execution,
+                format!("the server answered {status}: {}{hint}", text.trim()),
+            ));
+        }
+        serde_json::from_str(&text)
+            .map_err(|e| Error::internal("the server's answer is no report of a backup").with_source(e))
+    }
+
+    fn url(&self, path: &str) -> String {
+        let base = self.address.trim_end_matches('/');
+        if base.contains("://") { format!("{base}{path}") } else { format!("http://{base}{path}") }
+    }
+
+    fn client(&self) -> Result<Client> {
+        // What is sent is a secret: to this address and no other.
+        let client =
+            Client::builder().connect_timeout(CONNECT_WITHIN).redirect(reqwest::redirect::Policy::none()).no_proxy();
+        let client = match self.authority {
+            None => client,
+            Some(path) => {
+                let wrong = |why: String| Error::invalid(format!("`{}` (--ca-file): {why}", path.display()));
+                let pem = std::fs::read(path).map_err(|e| wrong(e.to_string()))?;
+                let all = Certificate::from_pem_bundle(&pem).map_err(|e| wrong(e.to_string()))?;
+                if all.is_empty() {
+                    return Err(wrong("it holds no certificate in PEM".to_owned()));
+                }
+                all.into_iter().fold(client, reqwest::ClientBuilder::add_root_certificate)
+            }
+        };
+        client.build().map_err(|e| Error::internal("there is no TLS").with_source(e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        let check = |address, url: &str| {
+            assert_eq!(Remote { address, token: None, authority: None }.url("/x"), url);
+        };
+        check("127.0.0.1:8800", "http://127.0.0.1:8800/x");
+        check("http://h:1/", "http://h:1/x");
+        check("https://h", "https://h/x");
+    }
+
+    #[test]
+    fn authorities() {
+        let client = |name: &str| {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/tls").join(name);
+            Remote { address: "h", token: None, authority: Some(&path) }.client()
+        };
+        assert!(client("ca.pem").is_ok());
+        for bad in ["no-such.pem", "README.md"] {
+            let error = client(bad).unwrap_err().to_string();
+            assert!(error.contains("--ca-file") && error.contains(bad), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_there() {
+        let remote = Remote { address: "127.0.0.1:1", token: None, authority: None };
+        let request = BackupRequest { to: "x".to_owned(), keep: None };
+        assert_eq!(remote.backup(&request).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    }
 }

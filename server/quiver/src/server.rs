@@ -212,11 +212,8 @@ impl Bound {
             let every = self.settings.tls.reload_interval.0.unwrap_or_default();
             tokio::spawn(Arc::clone(tls).follow(every, serving.clone()));
         }
-        let mut settings = self.settings.clone();
-        // The address that was bound, where port 0 was asked for: tokens name it.
-        settings.http.listen = self.addresses.http.to_string();
         let built = tokio::select! {
-            built = wiring::build_server(&settings, clock, self.addresses.http) => built,
+            built = wiring::build_server(&self.settings, self.addresses.http, clock) => built,
             () = stop.cancelled() => return Ok(()),
         };
         let app = match built {

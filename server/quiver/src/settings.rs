@@ -103,6 +103,9 @@ settings! {
         cors_origins: Vec<String> = "[]";
         /// Names (without port) by which browsers and operators call this server, besides those of loopback; `*` for any.
         hosts: Vec<String> = "[]";
+        /// Networks of proxies that are believed: whom a request comes from (`X-Forwarded-For`), and, without
+        /// `auth.public_url`, by which address clients reach this server (`X-Forwarded-Proto`, `X-Forwarded-Host`).
+        trusted_proxies: Vec<String> = "[]";
         /// File with a secret that `/admin` asks for (`Authorization: Bearer …`), from anywhere and through proxies; empty:
         /// `/admin` answers whoever is on this machine and comes through no proxy.
         admin_token_file: String = "\"\"";
@@ -430,6 +433,9 @@ impl Loaded {
             "off" | "on" => {}
             other => return refuse(&format!("`rbac.mode` is `{other}`; it can be `on` or `off`")),
         }
+        if let Some(network) = s.http.trusted_proxies.iter().find(|network| !quiver_auth::is_network(network)) {
+            return refuse(&format!("`http.trusted_proxies`: `{network}` is not a network such as `10.0.0.0/8`"));
+        }
         if let Some(wrong) = s.tls.wrong() {
             return refuse(wrong);
         }
@@ -596,6 +602,7 @@ mod tests {
         check(&[("QUIVER_RBAC__MODE", "maybe")], "rbac.mode");
         check(&[("QUIVER_AUTH__PUBLIC_URL", "quiver.example")], "auth.public_url");
         check(&[("QUIVER_AUTH__KEY_BITS", "1024")], "auth.key_bits");
+        check(&[("QUIVER_HTTP__TRUSTED_PROXIES", "['10.0.0.0/33']")], "10.0.0.0/33");
         check(&[("QUIVER_TLS__KEY_FILE", "x")], "tls.certificate_file");
         check(&[("QUIVER_TLS__CLIENT_CA_FILE", "x")], "tls.client_ca_file");
         check(&[("QUIVER_TLS__CLIENT_REQUIRED", "true")], "tls.client_required");

@@ -16,7 +16,7 @@ use quiver_api::live::{LiveSettings, Reloader, Token};
 use quiver_api::logs_ingest::LogsSettings;
 use quiver_api::metrics::ApiMetrics;
 use quiver_api::state::Places;
-use quiver_api::{ApiSettings, AppState, QueryWatch, RequestIds};
+use quiver_api::{ApiSettings, AppState, Proxies, QueryWatch, RequestIds};
 use quiver_ingest::logs::LogsLimits;
 use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
 use quiver_logsql::LogsqlEngine;
@@ -201,19 +201,25 @@ pub fn live_settings(settings: &Settings, memory: u64) -> Result<LiveSettings> {
 /// Invalid: the file cannot be read, is empty, or holds what no header can.
 pub fn admin_token(settings: &Settings) -> Result<Option<String>> {
     let path = &settings.http.admin_token_file;
-    if path.is_empty() {
-        return Ok(None);
-    }
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| Error::invalid(format!("cannot read `{path}` (`http.admin_token_file`): {e}")))?;
+    if path.is_empty() { Ok(None) } else { secret_in(Path::new(path), "http.admin_token_file").map(Some) }
+}
+
+/// Reads a secret that a request can bear; `name` is what named the file.
+///
+/// # Errors
+/// Invalid: the file cannot be read, is empty, or holds what no header can.
+pub fn secret_in(path: &Path, name: &str) -> Result<String> {
+    let shown = path.display();
+    let text =
+        std::fs::read_to_string(path).map_err(|e| Error::invalid(format!("cannot read `{shown}` (`{name}`): {e}")))?;
     let token = text.trim();
     if token.is_empty() {
-        return Err(Error::invalid(format!("`{path}` (`http.admin_token_file`) is empty")));
+        return Err(Error::invalid(format!("`{shown}` (`{name}`) is empty")));
     }
     if token.contains(|c: char| c.is_control()) {
-        return Err(Error::invalid(format!("`{path}` (`http.admin_token_file`) holds more than one line")));
+        return Err(Error::invalid(format!("`{shown}` (`{name}`) holds more than one line")));
     }
-    Ok(Some(token.to_owned()))
+    Ok(token.to_owned())
 }
 
 fn api_settings(settings: &Settings) -> ApiSettings {
@@ -244,6 +250,7 @@ fn api_settings(settings: &Settings) -> ApiSettings {
                 .map(|d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX)),
             default_message: settings.ingest.logs_default_message.as_str().into(),
         },
+        proxies: Proxies { trusted: h.trusted_proxies.clone(), name_us: settings.auth.public_url.is_empty() },
         retry_after_s: quiver_api::error::RETRY_AFTER_S,
         version: VERSION,
     }
@@ -259,26 +266,24 @@ pub fn promql_beside(app: &AppState, settings: PromqlSettings) -> PromqlEngine {
 /// # Errors
 /// Those of the store (locked directory, newer formats, other installation, …), of the engine and of accounts.
 pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<AppState>> {
-    assemble(settings, clock, settings.rbac.mode == "on", None).await
+    let listen = Some(settings.http.listen.clone()).filter(|_| settings.rbac.mode == "on");
+    assemble(settings, clock, listen.as_deref(), None).await
 }
 
-/// The same for a server that listens at an address: links in messages lead there. Its token service and administration
-/// are there without access control, too.
+/// The same for a server, whose token service and administration are there without access control, too. Tokens and links
+/// in messages name the address that was bound, also where another one was asked for (port 0).
 ///
 /// # Errors
 /// As [`build`].
-pub async fn build_server(
-    settings: &Settings,
-    clock: Arc<dyn Clock>,
-    address: SocketAddr,
-) -> Result<Arc<AppState>> {
-    assemble(settings, clock, true, Some(address)).await
+pub async fn build_server(settings: &Settings, http: SocketAddr, clock: Arc<dyn Clock>) -> Result<Arc<AppState>> {
+    assemble(settings, clock, Some(&http.to_string()), Some(http)).await
 }
 
+/// `listen`: the address that tokens name; none: without accounts. `address`: where links lead.
 async fn assemble(
     settings: &Settings,
     clock: Arc<dyn Clock>,
-    with_accounts: bool,
+    listen: Option<&str>,
     address: Option<SocketAddr>,
 ) -> Result<Arc<AppState>> {
     let store_settings = store_settings(settings);
@@ -336,7 +341,10 @@ async fn assemble(
             clock: Arc::clone(&clock),
         }),
     );
-    let identities = if with_accounts { Some(identity::open(settings, Arc::clone(&clock)).await?) } else { None };
+    let identities = match listen {
+        Some(listen) => Some(identity::open(settings, listen, Arc::clone(&clock)).await?),
+        None => None,
+    };
     let config = match &identities {
         Some(identities) => identities.config.clone(),
         None => identity::open_config(settings, &clock).await?,

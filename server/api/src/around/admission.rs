@@ -12,7 +12,7 @@ use serde_json::json;
 use tonic::{Code, Status};
 
 use crate::guard::is_forwarded;
-use crate::identity::Identities;
+use crate::identity::{Identities, Origin, Refusal};
 use crate::ingest_api::status_message;
 use crate::live::LiveSettings;
 use crate::request::RequestInfo;
@@ -44,7 +44,11 @@ enum No {
 
 impl Coming<'_> {
     /// Says who calls, or gives the answer that it gets.
-    pub(super) async fn admit(&self, identities: Option<&Identities>) -> Result<Arc<Identity>, Response> {
+    pub(super) async fn admit(
+        &self,
+        identities: Option<&Arc<Identities>>,
+        now_ms: i64,
+    ) -> Result<Arc<Identity>, Response> {
         let Some(identities) = identities.filter(|i| i.enforced) else { return Ok(Arc::clone(&ANYONE)) };
         // What a browser asks beforehand comes without credentials, and is answered without data.
         if self.method == Method::OPTIONS {
@@ -55,10 +59,15 @@ impl Coming<'_> {
             Some(route) => need(self.method, route.as_str()),
             None => Some(Need::Anyone),
         };
-        self.identify(identities, need).await.map_err(|no| self.refusal(no, need))
+        self.identify(identities, need, now_ms).await.map_err(|no| self.refusal(no, need))
     }
 
-    async fn identify(&self, identities: &Identities, need: Option<Need>) -> Result<Arc<Identity>, No> {
+    async fn identify(
+        &self,
+        identities: &Arc<Identities>,
+        need: Option<Need>,
+        now_ms: i64,
+    ) -> Result<Arc<Identity>, No> {
         let here = self.info.peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback());
         match need {
             Some(Need::Public) => return Ok(Arc::clone(&NOBODY)),
@@ -70,7 +79,8 @@ impl Coming<'_> {
         }
         let values = self.headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
         let saas = self.headers.get("dd-api-key").filter(|_| is_saas(self.uri.path())).map(HeaderValue::as_bytes);
-        let asking = Asking { issuer: &identities.issuer, ip: self.info.peer.map(|peer| peer.ip()) };
+        let issuer = identities.issuer_of(self.info);
+        let asking = Asking { issuer: &issuer, ip: self.info.peer.map(|peer| peer.ip()) };
         let shown = Shown::read(values, saas).map_err(No::Token)?;
         let identity = match (&shown, self.client) {
             // What a request says itself comes before what its connection says.
@@ -84,7 +94,17 @@ impl Coming<'_> {
         };
         match need.missing(&identity.rights) {
             None => Ok(Arc::new(identity)),
-            Some(triple) => Err(No::Right(triple.to_string())),
+            Some(triple) => {
+                identities.note_refusal(Refusal {
+                    identity: &identity,
+                    origin: Origin::of(self.info),
+                    method: self.method,
+                    route: self.route.map_or("", MatchedPath::as_str),
+                    ingest: need.is_ingest(),
+                    now_ms,
+                });
+                Err(No::Right(triple.to_string()))
+            }
         }
     }
 

@@ -223,3 +223,51 @@ pub(super) fn name_of(certificate: &CertificateDer<'_>) -> Option<Arc<str>> {
     let name = names.next()?.filter(|name| !name.is_empty())?;
     names.next().is_none().then(|| Arc::from(name))
 }
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::SystemClock;
+
+    use super::*;
+
+    fn fixture(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/tls").join(name)
+    }
+
+    #[test]
+    fn what_is_read_anew_holds_as_a_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = TlsFiles {
+            certificate: dir.path().join("c.pem"),
+            key: dir.path().join("k.pem"),
+            client_ca: Some(fixture("ca.pem")),
+            client_required: false,
+        };
+        let put = |from: &str, to: &Path| drop(std::fs::copy(fixture(from), to).unwrap());
+        assert!(Tls::open(files.clone(), Arc::new(SystemClock)).is_err(), "no files yet");
+        put("server.pem", &files.certificate);
+        put("server.key", &files.key);
+        let tls = Tls::open(files.clone(), Arc::new(SystemClock)).unwrap();
+        let before = tls.state.load_full();
+        assert!(!tls.reload().unwrap());
+        // A certificate whose key has not been written yet.
+        put("server2.pem", &files.certificate);
+        let error = tls.reload().unwrap_err().to_string();
+        assert!(error.contains("tls.key_file"), "{error}");
+        assert!(Arc::ptr_eq(&before, &tls.state.load_full()));
+        put("server2.key", &files.key);
+        assert!(tls.reload().unwrap() && !tls.reload().unwrap());
+        assert!(!Arc::ptr_eq(&before, &tls.state.load_full()));
+    }
+
+    #[test]
+    fn names_of_clients() {
+        let check = |file: &str, name: Option<&str>| {
+            let certificate = CertificateDer::from_pem_slice(&std::fs::read(fixture(file)).unwrap()).unwrap();
+            assert_eq!(name_of(&certificate).as_deref(), name, "{file}");
+        };
+        check("client.pem", Some("edge-agent"));
+        check("nameless.pem", None);
+        check("two-names.pem", None);
+    }
+}

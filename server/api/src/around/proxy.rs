@@ -1,0 +1,137 @@
+//! Requests that a proxy passes on: whom they come from, and by which address it knows us. Only proxies that the settings
+//! name are believed; what others write into these headers is nothing.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::{HeaderMap, HeaderName};
+use quiver_auth::{base_url_is_sane, is_within};
+
+const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+/// Most hops that are looked at.
+const HOPS_MAX: usize = 32;
+
+/// Which proxies are believed.
+#[derive(Debug, Clone, Default)]
+pub struct Proxies {
+    /// Networks that they are in.
+    pub trusted: Vec<String>,
+    /// Whether they say by which address clients reach this server; not where the settings say it (`auth.public_url`).
+    pub name_us: bool,
+}
+
+/// What a proxy says of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Passed {
+    /// Whom it comes from.
+    pub(crate) client: IpAddr,
+    /// Whether it came to the proxy with TLS.
+    pub(crate) encrypted: bool,
+    /// What stands before `/realms` where the client reaches us.
+    pub(crate) base_url: Option<String>,
+}
+
+impl Proxies {
+    /// Reads what a proxy says; none: it came by none that is believed, or that one says nothing.
+    pub(super) fn passed(&self, peer: Option<SocketAddr>, headers: &HeaderMap) -> Option<Passed> {
+        let peer = peer?.ip().to_canonical();
+        if !is_within(peer, &self.trusted) || ![FOR, PROTO, HOST].iter().any(|name| headers.contains_key(name)) {
+            return None;
+        }
+        let proto = last(headers, &PROTO).filter(|p| matches!(*p, "http" | "https"));
+        let base_url = proto.zip(last(headers, &HOST)).map(|(proto, host)| format!("{proto}://{host}"));
+        let base_url = base_url.filter(|url| self.name_us && url.len() <= 300 && base_url_is_sane(url) && is_bare(url));
+        Some(Passed { client: self.client(peer, headers), encrypted: proto == Some("https"), base_url })
+    }
+
+    /// Each proxy adds at the end whom it was asked by: the last one that is no proxy of ours is the client. What stands
+    /// before it the client may have written.
+    fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let mut client = peer;
+        let lines: Vec<&str> = headers.get_all(FOR).iter().filter_map(|value| value.to_str().ok()).collect();
+        let hops = lines.iter().rev().flat_map(|line| line.rsplit(','));
+        for hop in hops.take(HOPS_MAX) {
+            let Some(ip) = address(hop.trim()) else { return client };
+            client = ip;
+            if !is_within(ip, &self.trusted) {
+                return client;
+            }
+        }
+        client
+    }
+}
+
+/// Reads `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1` or `[2001:db8::1]:80`.
+fn address(text: &str) -> Option<IpAddr> {
+    let ip = text.parse::<IpAddr>().or_else(|_| text.parse::<SocketAddr>().map(|at| at.ip()));
+    let ip = ip.or_else(|_| text.trim_start_matches('[').trim_end_matches(']').parse());
+    ip.ok().map(|ip| ip.to_canonical())
+}
+
+/// The last word of a header: that of the proxy which asks us.
+fn last<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let value = headers.get_all(name).iter().next_back()?.to_str().ok()?;
+    value.rsplit(',').next().map(str::trim).filter(|word| !word.is_empty())
+}
+
+/// Whether nothing but a host and a port stands behind the scheme.
+fn is_bare(url: &str) -> bool {
+    let host = url.split("://").nth(1).unwrap_or_default();
+    host.bytes().all(|b| b.is_ascii_alphanumeric() || b".-:[]_".contains(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn passed(peer: &str, headers: &[(HeaderName, &str)]) -> Option<Passed> {
+        let proxies = Proxies { trusted: vec!["10.0.0.0/8".to_owned(), "::1".to_owned()], name_us: true };
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(name.clone(), HeaderValue::from_str(value).unwrap());
+        }
+        proxies.passed(Some(SocketAddr::new(peer.parse().unwrap(), 1)), &map)
+    }
+
+    #[test]
+    fn clients() {
+        let check = |peer: &str, lines: &[&str], client: Option<&str>| {
+            let headers: Vec<_> = lines.iter().map(|line| (FOR, *line)).collect();
+            let found = passed(peer, &headers).map(|p| p.client.to_string());
+            assert_eq!(found.as_deref(), client, "{peer} {lines:?}");
+        };
+        check("10.0.0.1", &["192.0.2.7"], Some("192.0.2.7"));
+        check("::ffff:10.0.0.1", &["192.0.2.7:4711"], Some("192.0.2.7"));
+        check("::1", &["[2001:db8::1]:80"], Some("2001:db8::1"));
+        check("10.0.0.1", &["2001:db8::1"], Some("2001:db8::1"));
+        // What the client wrote itself comes first, and counts for nothing.
+        check("10.0.0.1", &["127.0.0.1, 192.0.2.7"], Some("192.0.2.7"));
+        check("10.0.0.1", &["127.0.0.1", "192.0.2.7, 10.0.0.2"], Some("192.0.2.7"));
+        check("10.0.0.1", &["10.0.0.9"], Some("10.0.0.9"));
+        check("10.0.0.1", &["192.0.2.7, unknown, 10.0.0.2"], Some("10.0.0.2"));
+        check("10.0.0.1", &["unknown"], Some("10.0.0.1"));
+        // Nobody else is believed.
+        check("192.0.2.1", &["127.0.0.1"], None);
+        check("10.0.0.1", &[], None);
+    }
+
+    #[test]
+    fn addresses_of_ours() {
+        let check = |proto: &str, host: &str, base: Option<&str>| {
+            let found = passed("10.0.0.1", &[(PROTO, proto), (HOST, host)]).unwrap();
+            assert_eq!(found.base_url.as_deref(), base, "{proto} {host}");
+            assert_eq!(found.encrypted, proto.ends_with("https"), "{proto}");
+        };
+        check("https", "quiver.example", Some("https://quiver.example"));
+        check("http", "quiver.example:8080", Some("http://quiver.example:8080"));
+        check("http, https", "evil.example, quiver.example", Some("https://quiver.example"));
+        check("gopher", "quiver.example", None);
+        for host in ["", "a b", "evil.example/x", "u@evil.example", "x?y", "x#y", "\"", &"x".repeat(400)] {
+            check("https", host, None);
+        }
+        assert_eq!(passed("192.0.2.1", &[(PROTO, "https"), (HOST, "quiver.example")]), None);
+    }
+}

@@ -1,0 +1,95 @@
+//! Refusals for want of a right, in the audit log: one per subject, route and minute, so that a client which asks again and
+//! again fills no log.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use http::Method;
+use parking_lot::Mutex;
+use quiver_auth::Identity;
+use quiver_config::AuditEvent;
+
+use super::{Identities, Origin, caller};
+
+const MINUTE_MS: i64 = 60_000;
+/// Most different refusals of a minute that are noted.
+const NOTED_MAX: usize = 1_000;
+
+/// What was noted in the present minute.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    noted: Mutex<(i64, HashSet<(String, String)>)>,
+}
+
+impl Refusals {
+    /// Says whether this one is the first of its minute.
+    fn is_new(&self, subject: &str, route: &str, now_ms: i64) -> bool {
+        let minute = now_ms.div_euclid(MINUTE_MS);
+        let mut noted = self.noted.lock();
+        if noted.0 != minute {
+            *noted = (minute, HashSet::new());
+        }
+        noted.1.len() < NOTED_MAX && noted.1.insert((subject.to_owned(), route.to_owned()))
+    }
+}
+
+/// A refusal.
+#[derive(Debug)]
+pub(crate) struct Refusal<'a> {
+    /// Who asked.
+    pub(crate) identity: &'a Identity,
+    /// From where.
+    pub(crate) origin: Origin,
+    /// How.
+    pub(crate) method: &'a Method,
+    /// For what, as the router knows it.
+    pub(crate) route: &'a str,
+    /// Whether telemetry was to be written.
+    pub(crate) ingest: bool,
+    /// When, in Unix milliseconds.
+    pub(crate) now_ms: i64,
+}
+
+impl Identities {
+    /// Notes a refusal; nobody waits for it.
+    pub(crate) fn note_refusal(self: &Arc<Self>, refusal: Refusal<'_>) {
+        let subject = refusal.identity.subject.text();
+        if !self.refusals.is_new(&subject, refusal.route, refusal.now_ms) {
+            return;
+        }
+        let reads = refusal.method.is_safe() && !refusal.ingest;
+        let event = AuditEvent {
+            action: if reads { "READ" } else { "WRITE" },
+            family: if refusal.ingest { "ingest" } else { "query" },
+            entity_id: None,
+            entity_name: Some(format!("{} {}", refusal.method, refusal.route)),
+            outcome: "refused",
+            code: Some("FORBIDDEN".to_owned()),
+        };
+        let (identities, caller) = (Arc::clone(self), caller(refusal.identity, refusal.origin));
+        tokio::spawn(async move { identities.config.audit(&caller, event).await });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_a_kind_a_minute() {
+        let refusals = Refusals::default();
+        let check = |subject: &str, route: &str, now_ms: i64, new: bool| {
+            assert_eq!(refusals.is_new(subject, route, now_ms), new, "{subject} {route} {now_ms}");
+        };
+        check("a", "/x", 0, true);
+        check("a", "/x", 59_999, false);
+        check("b", "/x", 59_999, true);
+        check("a", "/y", 59_999, true);
+        check("a", "/x", 60_000, true);
+        for n in 0..2 * NOTED_MAX {
+            refusals.is_new(&n.to_string(), "/x", 60_001);
+        }
+        check("c", "/x", 60_002, false);
+        assert!(refusals.noted.lock().1.len() <= NOTED_MAX);
+    }
+}
