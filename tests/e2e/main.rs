@@ -5,6 +5,8 @@ mod admin_guard;
 mod backup;
 mod bad_input;
 mod bombs;
+mod configuration;
+mod configuration_effects;
 mod connections;
 mod explain;
 mod federate;

@@ -41,6 +41,7 @@ mod read_api;
 mod request;
 mod rights;
 pub mod router;
+mod segments;
 pub mod serve;
 mod server_api;
 mod span_metrics;
