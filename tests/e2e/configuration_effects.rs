@@ -1,8 +1,7 @@
 //! What configuration does to telemetry that comes in after a change, and to queries; with callers of restricted rights.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use quiver_tests::server::{Answer, Options, Server};
+use quiver_types::{Clock, SystemClock};
 use serde_json::{Value, json};
 
 const PASSWORD: &str = "correct horse battery";
@@ -65,7 +64,7 @@ async fn spans_become_transactions() {
     let condition = json!({"field": "http.route", "op": "glob", "value": "/cart/{id}"});
     let rule = json!({"name": "cart", "condition": condition, "nameTemplate": "{http.request.method} cart {id}"});
     let rule = made(&server, "", "/bt-detection-rules", rule).await;
-    let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos();
+    let now_ns = i128::from(SystemClock.now_ms()) * 1_000_000;
     let span = |id: u8, route: &str, parent: &str| {
         json!({"traceId": format!("{id:032x}"), "spanId": format!("{id:016x}"), "parentSpanId": parent, "name": "GET",
             "kind": 3, "startTimeUnixNano": now_ns.to_string(), "endTimeUnixNano": (now_ns + 1000).to_string(),
