@@ -7,6 +7,8 @@ mod alerting;
 mod backup;
 mod bad_input;
 mod bombs;
+mod configuration;
+mod configuration_effects;
 mod connections;
 mod explain;
 mod federate;

@@ -92,6 +92,11 @@ impl Params {
         self.0.iter().filter(move |(n, _)| n == name).map(|(_, v)| v.as_str())
     }
 
+    /// All parameters with their names, in order.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> + Clone {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// Says whether a parameter is there.
     pub fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(n, _)| n == name)

@@ -179,7 +179,7 @@ pub trait Visitor<T> {
     fn test(&mut self, field: &FieldName, test: &Test) -> T;
 }
 
-pub use leaf::Test;
+pub use leaf::{Operand, Test};
 
 impl Node {
     fn holds(&self, row: &dyn Fields, captures: &mut Option<&mut Captures>) -> bool {

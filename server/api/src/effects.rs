@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use quiver_config::families::{DETECTION_RULES, EXTRACTION_RULES, RELATIONSHIPS, RESOURCES, TRANSACTIONS};
+use quiver_config::families::{DETECTION_RULES, EXTRACTION_RULES, RELATIONSHIPS, RESOURCES, SEGMENTS, TRANSACTIONS};
 use quiver_config::graph::Graph;
-use quiver_config::{Config, Result};
+use quiver_config::{Config, Entity, Result};
 use quiver_ingest::rules::ExtractionRules;
 use quiver_types::detection::{DetectionRule, Detector};
 use quiver_types::extraction::ExtractionRule;
@@ -21,6 +21,7 @@ const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 pub struct Effects {
     extraction: ArcSwap<ExtractionRules>,
     detector: ArcSwap<Detector>,
+    segments: ArcSwap<Vec<Entity>>,
     /// The revision that the compiled forms are of; one at a time makes them.
     made_of: Mutex<Option<u64>>,
     /// Resources as a graph, and the revision that it is of.
@@ -32,6 +33,7 @@ impl Default for Effects {
         Self {
             extraction: ArcSwap::from_pointee(ExtractionRules::default()),
             detector: ArcSwap::from_pointee(Detector::default()),
+            segments: ArcSwap::from_pointee(Vec::new()),
             made_of: Mutex::new(None),
             graph: Mutex::new(None),
         }
@@ -55,6 +57,7 @@ impl Effects {
         }
         self.extraction.store(Arc::new(extraction_rules(config, &self.extraction.load()).await?));
         self.detector.store(Arc::new(detector(config).await?.after(&self.detector.load())));
+        self.segments.store(Arc::new(config.all(&SEGMENTS).await?));
         *made_of = Some(revision);
         Ok(())
     }
@@ -80,6 +83,11 @@ impl Effects {
     /// Rules that say which spans begin a business transaction.
     pub(crate) fn detector(&self) -> Arc<Detector> {
         self.detector.load_full()
+    }
+
+    /// All segments, whoever may see them.
+    pub(crate) fn segments(&self) -> Arc<Vec<Entity>> {
+        self.segments.load_full()
     }
 
     /// Resources and their relationships.
@@ -112,8 +120,7 @@ async fn detector(config: &Config) -> Result<Detector> {
             Err(errors) => tracing::error!(id = entity.id, ?errors, "a rule that was stored does not compile"),
         }
     }
-    let text =
-        |e: &quiver_config::Entity, key: &str| e.body.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |e: &Entity, key: &str| e.body.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let keys = config.all(&TRANSACTIONS).await?;
     let keys = keys.iter().filter(|e| is_enabled(&e.body)).map(|e| (text(e, "service"), text(e, "transactionName")));
     Ok(Detector::new(rules, keys.collect()))
@@ -122,9 +129,9 @@ async fn detector(config: &Config) -> Result<Detector> {
 /// Enabled rules of logs: higher priorities first, then by position.
 async fn extraction_rules(config: &Config, earlier: &ExtractionRules) -> Result<ExtractionRules> {
     let mut all = config.all(&EXTRACTION_RULES).await?;
-    let is = |e: &quiver_config::Entity, key: &str, word: &str| e.body.get(key).and_then(Value::as_str) == Some(word);
+    let is = |e: &Entity, key: &str, word: &str| e.body.get(key).and_then(Value::as_str) == Some(word);
     all.retain(|e| is_enabled(&e.body) && is(e, "signal", "logs") && !is(e, "health", "suspended"));
-    let number = |e: &quiver_config::Entity, key: &str| e.body.get(key).and_then(Value::as_i64).unwrap_or_default();
+    let number = |e: &Entity, key: &str| e.body.get(key).and_then(Value::as_i64).unwrap_or_default();
     all.sort_by_key(|e| (-number(e, "priority"), number(e, "position")));
     let mut rules = Vec::with_capacity(all.len());
     for entity in all {

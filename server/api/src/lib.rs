@@ -46,6 +46,7 @@ mod rights;
 pub mod router;
 mod rules_api;
 mod rules_test_api;
+mod segments;
 pub mod serve;
 mod server_api;
 mod span_metrics;

@@ -25,6 +25,7 @@ use crate::admin;
 use crate::metrics::phases::Language;
 use crate::params::{Params, invalid};
 use crate::partial::query_context;
+use crate::segments::{self, Narrowed};
 use crate::state::AppState;
 
 /// Memory that each byte of a query's text takes when it is read, bound and planned, at most.
@@ -122,6 +123,14 @@ impl Ask {
         }
         for text in params.all("extra_stream_filters") {
             extra.extend(extra_stream_filter(text)?);
+        }
+        for segment in segments::of_request(state, params.pairs(), "logs")? {
+            let text = match &segment {
+                Narrowed::To(condition) => segments::text_of(condition),
+                Narrowed::ToNothing => "!*".to_owned(),
+            };
+            memory.add(TEXT_FACTOR * text.len())?;
+            extra.extend(extra_filter(&text)?);
         }
         let scope = QueryScope { now_ns: time_ns.saturating_sub(1), start_ns, end_ns, extra };
         Ok(Self { params, query, scope, ctx, time_ns, _memory: memory })

@@ -176,7 +176,6 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/platform-api/apdex-thresholds", Need::Has(Right::Edit, Domain::Apdex)),
     Row(By::Any, "/platform-api/apdex-thresholds/**", Need::Has(Right::Edit, Domain::Apdex)),
     Row(By::Any, "/platform-api/data-extraction-rules/test", Need::Has(Right::Operate, Domain::Extraction)),
-    Row(By::Any, "/platform-api/data-extraction-rules/{id}/test", Need::Has(Right::Operate, Domain::Extraction)),
     Row(By::Get, "/platform-api/data-extraction-rules", Need::Has(Right::View, Domain::Extraction)),
     Row(By::Get, "/platform-api/data-extraction-rules/**", Need::Has(Right::View, Domain::Extraction)),
     Row(By::Any, "/platform-api/data-extraction-rules", Need::Has(Right::Edit, Domain::Extraction)),

@@ -22,7 +22,7 @@ use crate::error::plain;
 use crate::state::AppState;
 use crate::{
     admin, alerts_api, config_api, exemplars_api, federate_api, grpc_api, import_api, ingest_api, labels_api, logs_api,
-    logs_ingest, metrics_api, otlp_grpc, partial, policy_api, rbac_api, read_api, rules_api, rules_test_api,
+    logs_ingest, metrics_api, otlp_grpc, partial, policy_api, rbac_api, read_api, rules_api, rules_test_api, segments,
     server_api, sql_api, status_api, token_api, traces_api, traces_compat, traces_ingest, tsdb_api,
 };
 
@@ -58,7 +58,7 @@ fn main_routes() -> Router<Arc<AppState>> {
         .merge(alerts_api::routes())
         .merge(policy_api::routes())
         .merge(rules_test_api::routes())
-        .nest("/metrics-api", metrics)
+        .nest("/metrics-api", metrics.layer(middleware::from_fn(segments::refuse)))
         .merge(logs_api::routes())
         .merge(sql_api::routes());
     let mut paths: Vec<&str> = FORMATS.iter().flat_map(|f| f.paths).copied().collect();

@@ -17,6 +17,7 @@ use axum::routing::get;
 use http::{Method, StatusCode, header};
 use quiver_query::QueryContext;
 use quiver_traces::{Closed, JsonWriter, ParamError, Params, TraceError};
+use quiver_types::spans::SpanFilter;
 use quiver_types::stats;
 use serde_json::{Value, json};
 
@@ -26,6 +27,7 @@ use crate::bodies::read_body;
 use crate::encode::pieces::Text;
 use crate::metrics::phases::Language;
 use crate::partial::query_context;
+use crate::segments::{Narrowed, filter_of, of_request};
 use crate::state::AppState;
 
 /// All paths.
@@ -85,6 +87,15 @@ impl Call {
     fn begun(ctx: QueryContext, state: Arc<AppState>, params: Params) -> Self {
         let now = state.clock.now_ms().saturating_mul(1_000_000);
         Self { state, ctx, params, now, began: Instant::now() }
+    }
+
+    /// The filters of the segments that the request names.
+    pub(crate) fn segments(&self) -> Result<Vec<SpanFilter>, TraceError> {
+        let filters = of_request(&self.state, self.params.pairs(), "spans")?.into_iter().map(|one| match one {
+            Narrowed::To(condition) => filter_of(&condition),
+            Narrowed::ToNothing => Ok(SpanFilter::None),
+        });
+        Ok(filters.collect::<quiver_types::Result<_>>()?)
     }
 
     /// Reads `explain`: none, the plan, or the plan with what it did.

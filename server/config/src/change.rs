@@ -313,6 +313,9 @@ impl Work<'_> {
         let row = row.fetch_optional(&mut *self.db).await?.ok_or_else(|| Problem::not_found(&id))?;
         let body: Map<String, Value> =
             serde_json::from_str(&row.try_get::<String, _>(0)?).map_err(Problem::internal)?;
+        if before.is_none() && !place.family.shows(self.caller, &body, None) {
+            return Err(Problem::not_found(&id));
+        }
         // Fields of the service come back as they were, too.
         let kept = place.family.fields.iter().filter(|f| f.mode == Mode::ReadOnly);
         let kept = kept.filter_map(|f| body.get(f.name).map(|v| (f.name.to_owned(), v.clone())));

@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use quiver_types::{Clock, Random, Rights, Triple, Vault};
 use serde_json::{Map, Value, json};
 
-use crate::families::{ADMIN_ROLE_ID, BINDINGS, FAMILIES, GROUPS, KEYS, ROLES, SERVICE_ACCOUNTS, USERS};
+use crate::families::{
+    ADMIN_ROLE_ID, BINDINGS, FAMILIES, GROUPS, KEYS, PROCESSES, ROLES, SEGMENTS, SERVICE_ACCOUNTS, USERS,
+};
 use crate::*;
 
 mod contract;

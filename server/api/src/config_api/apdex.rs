@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
-use quiver_config::families::{APDEX_THRESHOLDS, RUM_TRANSACTIONS, TRANSACTIONS};
+use quiver_config::families::{APDEX_THRESHOLDS, RUM_MS, RUM_TRANSACTIONS, SERVICE_MS, TRANSACTIONS};
 use quiver_config::{Entity, Problem, Result, must_have};
 use quiver_types::condition::Glob;
 use quiver_types::{Domain, Right};
@@ -69,7 +69,6 @@ pub(crate) fn find(
         .or_else(|| own("*", "operation", &fits))
         .or_else(|| own("*", "default", &str::is_empty))
         .unwrap_or_else(|| {
-            use quiver_config::families::{RUM_MS, SERVICE_MS};
             let threshold_ms = if signal == "rum" { RUM_MS } else { SERVICE_MS };
             Threshold { threshold_ms, errors_frustrate: true, source: "builtin", id: None }
         })

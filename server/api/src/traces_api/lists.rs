@@ -67,11 +67,12 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
         return compare_two(call).await;
     }
     // All filters of a search hold for lists too, so that one reading of parameters serves them.
-    let search = if list == List::Search {
+    let mut search = if list == List::Search {
         Search::parse(&call.params, call.now)?
     } else {
         Search::parse_filter(&call.params, call.now)?
     };
+    search.conditions.extend(call.segments()?);
     let key = key.unwrap_or_default();
     if let Some(analyze) = call.explain()? {
         return explained(list, call, &search, &key, analyze).await;

@@ -136,6 +136,37 @@ async fn keys_are_no_ladder() {
     assert_eq!(change.unwrap_err().code, "FORBIDDEN");
 }
 
+/// What follows from other entities: a private entity that is gone is brought back by its owner only, and the history of
+/// what is about several services is told to who sees it now.
+#[tokio::test]
+async fn what_was_is_seen_by_whom() {
+    let fx = fixture().await;
+    let ann = Caller { subject: "user:ann".to_owned(), ..caller(&["{edit, segments, *}", "{edit, processes, cart}"]) };
+    let bob = Caller { subject: "user:bob".to_owned(), ..ann.clone() };
+    let change = async |family: &'static Family, who: &Caller, op| {
+        fx.config.change(&Place::of(family), who, op, System::default(), false).await
+    };
+    let body = map(json!({"key": "k", "name": "n"}));
+    let own = change(&SEGMENTS, &ann, Op::Create { id: None, body }).await.unwrap().after.unwrap();
+    assert_eq!(change(&SEGMENTS, &bob, delete(&own.id)).await.unwrap_err().code, "NOT_FOUND");
+    change(&SEGMENTS, &ann, delete(&own.id)).await.unwrap();
+    let restore = || Op::Restore { id: own.id.clone(), version: 1 };
+    assert_eq!(change(&SEGMENTS, &bob, restore()).await.unwrap_err().code, "NOT_FOUND");
+    assert_eq!(change(&SEGMENTS, &ann, restore()).await.unwrap().after.unwrap().body["owner"], "user:ann");
+    let leaf = json!({"field": "a", "op": "exists"});
+    let step = |name: &str, service: &str| json!({"name": name, "kind": "log", "condition": leaf, "service": service});
+    let process = |service: &str| {
+        map(json!({"name": service, "correlationField": "id",
+        "steps": [step("a", "cart"), step("b", service)]}))
+    };
+    let seen = change(&PROCESSES, &ann, Op::Create { id: None, body: process("cart") }).await.unwrap().after.unwrap();
+    assert!(fx.config.history(&Place::of(&PROCESSES), &seen.id, &ann).await.is_ok());
+    let wide = change(&PROCESSES, &ann, Op::Create { id: None, body: process("pay") }).await.unwrap_err();
+    assert_eq!(wide.more["required"], "{edit, processes, pay}");
+    let hidden = fx.create(&PROCESSES, Value::Object(process("pay"))).await.unwrap();
+    assert_eq!(fx.config.history(&Place::of(&PROCESSES), &hidden.id, &ann).await.unwrap_err().code, "NOT_FOUND");
+}
+
 #[tokio::test]
 async fn who_manages_what() {
     let fx = fixture().await;

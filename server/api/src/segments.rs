@@ -1,0 +1,126 @@
+//! Segments below queries (`config-api` 3.5): `segment=<key>`, repeatable and and-ed, with `segment.<variable>=<value>`.
+
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::Response;
+use quiver_config::families::{SEGMENTS, is_of_type};
+use quiver_types::condition::{Condition, bind};
+use quiver_types::{Error, Result};
+use serde_json::{Map, Value, json};
+
+use crate::encode::prometheus::error_response;
+use crate::identity::{Origin, caller};
+use crate::state::AppState;
+
+mod logs;
+mod spans;
+
+pub(crate) use logs::text_of;
+pub(crate) use spans::filter_of;
+
+/// Most segments of a query.
+const SEGMENTS_MAX: usize = 20;
+
+/// What a segment does to a signal.
+#[derive(Debug, Clone)]
+pub(crate) enum Narrowed {
+    /// Only what fulfils a condition is there.
+    To(Condition),
+    /// Nothing is there: the segment is strict and says nothing of the signal.
+    ToNothing,
+}
+
+/// Reads the segments of a request, as the caller sees them. Segments that do not narrow the signal are left out.
+///
+/// # Errors
+/// Invalid: a segment that is not there, a variable that none of them has, a value of another type, or none.
+pub(crate) fn of_request<'a>(
+    state: &AppState,
+    parameters: impl Iterator<Item = (&'a str, &'a str)> + Clone,
+    signal: &str,
+) -> Result<Vec<Narrowed>> {
+    let keys: Vec<&str> = parameters.clone().filter(|(name, _)| *name == "segment").map(|(_, key)| key).collect();
+    let given: Vec<(&str, &str)> =
+        parameters.filter_map(|(name, value)| Some((name.strip_prefix("segment.")?, value))).collect();
+    if keys.len() > SEGMENTS_MAX {
+        return Err(Error::invalid(format!("a query takes at most {SEGMENTS_MAX} segments")));
+    }
+    if keys.is_empty() {
+        return match given.first() {
+            Some((name, _)) => Err(Error::invalid(format!("`segment.{name}` without a `segment`"))),
+            None => Ok(Vec::new()),
+        };
+    }
+    let who = caller(&state.identity(), Origin::default());
+    let all = state.effects.segments();
+    let mut narrowed = Vec::new();
+    let mut known: Vec<String> = Vec::new();
+    for key in keys {
+        let named = |e: &&quiver_config::Entity| e.body.get("key").and_then(Value::as_str) == Some(key);
+        let found = all.iter().find(|e| named(e) && SEGMENTS.is_visible(&who, e));
+        let segment = found.ok_or_else(|| Error::invalid(format!("unknown segment `{key}`")))?;
+        let variables = variables_of(&segment.body, &given, &mut known)?;
+        match segment.body.get("conditions").and_then(|c| c.get(signal)).filter(|c| !c.is_null()) {
+            Some(condition) => {
+                let bound = bind(condition, &variables)
+                    .map_err(|e| Error::invalid(format!("segment `{key}`: {}", e.message)))?;
+                let compiled = Condition::parse(&bound).map_err(|errors| {
+                    let why = errors.first().map(ToString::to_string).unwrap_or_default();
+                    Error::invalid(format!("segment `{key}`: {why}"))
+                })?;
+                narrowed.push(Narrowed::To(compiled));
+            }
+            None if segment.body.get("strict") == Some(&Value::Bool(true)) => narrowed.push(Narrowed::ToNothing),
+            None => {}
+        }
+    }
+    match given.iter().find(|(name, _)| known.iter().all(|k| k != name)) {
+        Some((name, _)) => Err(Error::invalid(format!("no segment of the query has a variable `{name}`"))),
+        None => Ok(narrowed),
+    }
+}
+
+/// The values of a segment's variables: given, or their defaults.
+fn variables_of(
+    body: &Map<String, Value>,
+    given: &[(&str, &str)],
+    known: &mut Vec<String>,
+) -> Result<Map<String, Value>> {
+    let mut values = Map::new();
+    let variables = body.get("variables").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    for variable in variables {
+        let text = |key: &str| variable.get(key).and_then(Value::as_str).unwrap_or_default();
+        let (name, kind, multi) = (text("name"), text("type"), variable.get("multi") == Some(&json!(true)));
+        known.push(name.to_owned());
+        let own: Vec<Value> = given.iter().filter(|(n, _)| *n == name).map(|(_, v)| typed(v, kind)).collect();
+        let value = match (own.len(), multi) {
+            (0, _) => variable.get("default").cloned().unwrap_or(Value::Null),
+            (_, true) => Value::Array(own),
+            (1, false) => own.into_iter().next().unwrap_or(Value::Null),
+            (_, false) => return Err(Error::invalid(format!("`segment.{name}` takes one value"))),
+        };
+        if !value.is_null() && !is_of_type(&value, kind, multi) {
+            return Err(Error::invalid(format!("`segment.{name}` must be of type {kind}")));
+        }
+        values.insert(name.to_owned(), value);
+    }
+    Ok(values)
+}
+
+fn typed(text: &str, kind: &str) -> Value {
+    match kind {
+        "number" | "bool" => serde_json::from_str(text).unwrap_or(Value::Null),
+        _ => json!(text),
+    }
+}
+
+/// Refuses segments of metrics: a query that would ignore one would show more than was asked for.
+pub(crate) async fn refuse(request: Request, next: Next) -> Response {
+    let query = request.uri().query().unwrap_or_default();
+    let named = url::form_urlencoded::parse(query.as_bytes()).any(|(name, _)| name == "segment");
+    if named {
+        let error = Error::invalid("`segment` is not supported on metrics; logs and traces take it");
+        return error_response(&error, "segment");
+    }
+    next.run(request).await
+}

@@ -1,0 +1,109 @@
+//! A condition as a filter of LogsQL, so that the one engine of logs evaluates it below the query.
+
+use quiver_types::condition::{Condition, FieldName, Test, Visitor};
+use quiver_types::logs::quote_into;
+
+/// Writes a condition as a filter.
+pub(crate) fn text_of(condition: &Condition) -> String {
+    condition.visit(&mut Writer)
+}
+
+struct Writer;
+
+fn quoted(text: &str) -> String {
+    let mut out = String::new();
+    quote_into(text, &mut out);
+    out
+}
+
+fn found(field: &str, pattern: &str) -> String {
+    // A pattern that matches the empty text would find fields that are not there.
+    format!("({field}:* {field}:~{})", quoted(pattern))
+}
+
+fn escaped(text: &str, folded: bool) -> String {
+    format!("{}{}", if folded { "(?i)" } else { "" }, regex::escape(text))
+}
+
+impl Visitor<String> for Writer {
+    fn all(&mut self, parts: Vec<String>) -> String {
+        format!("({})", parts.join(" and "))
+    }
+
+    fn any(&mut self, parts: Vec<String>) -> String {
+        format!("({})", parts.join(" or "))
+    }
+
+    fn not(&mut self, part: String) -> String {
+        format!("!({part})")
+    }
+
+    fn test(&mut self, field: &FieldName, test: &Test) -> String {
+        let name = match field {
+            FieldName::Intrinsic(name) => (*name).to_owned(),
+            FieldName::Resource(key) | FieldName::Attribute(key) | FieldName::Bare(key) => key.clone(),
+        };
+        let field = quoted(&name);
+        match test {
+            Test::In(any, folded) => one_of(&field, any.iter().map(|o| o.text.as_str()), *folded),
+            Test::NotIn(none, folded) => {
+                format!("!({})", one_of(&field, none.iter().map(|o| o.text.as_str()), *folded))
+            }
+            Test::Contains(part, folded) => found(&field, &escaped(part, *folded)),
+            Test::Starts(part, folded) => found(&field, &format!("^(?:{})", escaped(part, *folded))),
+            Test::Ends(part, folded) => found(&field, &format!("(?:{})$", escaped(part, *folded))),
+            Test::Glob(glob) => found(&field, glob.regex().as_str()),
+            Test::Regex(regex) => found(&field, regex.as_str()),
+            Test::Exists(true) => format!("{field}:*"),
+            Test::Exists(false) => format!("!({field}:*)"),
+            Test::Within(low, high) => {
+                let bound = |sign: &str, (operand, itself): &(quiver_types::condition::Operand, bool)| {
+                    format!("{field}:{sign}{}{}", if *itself { "=" } else { "" }, quoted(&operand.text))
+                };
+                let parts: Vec<String> =
+                    low.iter().map(|b| bound(">", b)).chain(high.iter().map(|b| bound("<", b))).collect();
+                format!("({field}:* {})", parts.join(" "))
+            }
+        }
+    }
+}
+
+fn one_of<'a>(field: &str, values: impl Iterator<Item = &'a str>, folded: bool) -> String {
+    let each = values.map(|value| match folded {
+        true => found(field, &format!("(?i)^(?:{})$", regex::escape(value))),
+        false => format!("{field}:={}", quoted(value)),
+    });
+    let parts: Vec<String> = each.collect();
+    if parts.is_empty() { "!*".to_owned() } else { format!("({})", parts.join(" or ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn filters() {
+        let check = |condition: serde_json::Value, expected: &str| {
+            let text = text_of(&Condition::parse(&condition).unwrap());
+            assert_eq!(text, expected, "{condition}");
+            quiver_logsql::request::extra_filter(&text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        };
+        let leaf = |op: &str, value: serde_json::Value| json!({"field": "a.b", "op": op, "value": value});
+        check(leaf("eq", json!("x \"y\"")), r#"("a.b":="x \"y\"")"#);
+        check(leaf("ne", json!("x")), r#"!(("a.b":="x"))"#);
+        check(leaf("in", json!(["x", 1])), r#"("a.b":="x" or "a.b":="1")"#);
+        check(leaf("contains", json!("x.y")), r#"("a.b":* "a.b":~"x\\.y")"#);
+        check(leaf("between", json!([1, 2])), r#"("a.b":* "a.b":>="1" "a.b":<="2")"#);
+        check(leaf("exists", json!(false)), r#"!("a.b":*)"#);
+        check(
+            json!({"any": [leaf("eq", json!("x")), {"not": leaf("regex", json!("y"))}]}),
+            r#"(("a.b":="x") or !(("a.b":* "a.b":~"y")))"#,
+        );
+        for op in ["startsWith", "endsWith", "glob", "gt", "lt"] {
+            let text = text_of(&Condition::parse(&leaf(op, json!("7"))).unwrap());
+            quiver_logsql::request::extra_filter(&text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Configuration over HTTP with the real binary: the contract and the special operations of families.
+
+use quiver_tests::server::{Answer, Options, Server};
+use serde_json::{Value, json};
+
+/// The built-in types `service` and `calls`.
+const SERVICE: &str = "00000000-0000-7000-8000-000000000101";
+const CALLS: &str = "00000000-0000-7000-8000-000000000202";
+
+/// Families with a body that each takes; `#` stands for a number.
+fn families() -> Vec<(&'static str, Value)> {
+    let leaf = json!({"field": "http.route", "op": "glob", "value": "/cart/*"});
+    let steps =
+        json!([{"name": "a", "kind": "span", "condition": leaf}, {"name": "b", "kind": "log", "condition": leaf}]);
+    let target = json!([{"field": "x", "from": "y"}]);
+    vec![
+        ("/bt-detection-rules", json!({"name": "n#", "condition": leaf})),
+        ("/rum-bt-detection-rules", json!({"name": "n#", "condition": leaf})),
+        ("/transactions", json!({"name": "n#", "service": "cart", "transactionName": "t#"})),
+        ("/rum-key-business-transactions", json!({"name": "n#", "application": "shop", "transactionName": "t#"})),
+        ("/business-processes", json!({"name": "n#", "correlationField": "order.id", "steps": steps})),
+        ("/platform-api/segments", json!({"name": "n#", "key": "k#", "conditions": {"logs": leaf}})),
+        ("/platform-api/apdex-thresholds", json!({"service": "s#", "thresholdMs": 100})),
+        (
+            "/platform-api/data-extraction-rules",
+            json!({"name": "n#", "signal": "logs", "method": "logfmt", "targets": target}),
+        ),
+        ("/platform-api/ci-classes", json!({"name": "n#", "key": "k#"})),
+        ("/platform-api/resource-types", json!({"name": "n#", "key": "k#"})),
+        ("/platform-api/relationship-types", json!({"name": "n#", "key": "k#"})),
+        ("/platform-api/resources", json!({"typeId": SERVICE, "attributes": {"service.name": "s#"}})),
+    ]
+}
+
+fn numbered(body: &Value, n: usize) -> Value {
+    serde_json::from_str(&body.to_string().replace('#', &n.to_string())).expect("JSON")
+}
+
+async fn call(server: &Server, method: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
+    let json = [("content-type", "application/json")];
+    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    server.send(method, path, &[&json, headers].concat(), body).await
+}
+
+async fn made(server: &Server, path: &str, body: &Value) -> Value {
+    let answer = call(server, "POST", path, &[], body).await;
+    assert_eq!(answer.status, 201, "{path} {body}: {}", answer.text());
+    answer.json()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_family_obeys_the_contract() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    for (path, body) in families() {
+        let first = call(&server, "POST", path, &[("idempotency-key", "one")], &numbered(&body, 1)).await;
+        assert_eq!(first.status, 201, "{path}: {}", first.text());
+        let entity = first.json();
+        let id = entity["id"].as_str().expect("an id").to_owned();
+        let one = format!("{path}/{id}");
+        assert_eq!(first.headers["location"].to_str().ok(), Some(one.as_str()));
+        assert_eq!(first.headers["etag"], "\"1\"");
+        let again = call(&server, "POST", path, &[("idempotency-key", "one")], &numbered(&body, 1)).await;
+        assert_eq!((again.status, again.headers["idempotency-replayed"].as_bytes()), (201, &b"true"[..]), "{path}");
+        assert_eq!(again.json(), entity);
+        let twice = call(&server, "POST", path, &[], &numbered(&body, 1)).await;
+        assert_eq!((twice.status, twice.json()["code"].clone()), (409, json!("DUPLICATE")), "{path}");
+        // Read, changed, put back, refused when stale.
+        let same = call(&server, "GET", &one, &[("if-none-match", "\"1\"")], &Value::Null).await;
+        assert_eq!(same.status, 304, "{path}");
+        let patch = json!({"description": "changed", "labels": {"team": "shop"}});
+        let patched = call(&server, "PATCH", &one, &[("if-match", "\"1\"")], &patch).await;
+        assert_eq!((patched.status, patched.headers["etag"].as_bytes()), (200, &b"\"2\""[..]), "{}", patched.text());
+        let stale = call(&server, "PATCH", &one, &[("if-match", "\"1\"")], &patch).await;
+        assert_eq!((stale.status, stale.json()["current"]["version"].clone()), (412, json!(2)), "{path}");
+        let dry = call(&server, "DELETE", &format!("{one}?dryRun=true"), &[], &Value::Null).await;
+        assert_eq!((dry.status, dry.headers["x-dry-run"].as_bytes()), (204, &b"true"[..]));
+        // All errors at once.
+        let wrong = call(&server, "PUT", &one, &[], &json!({"nmae": 1, "version": 99})).await;
+        assert_eq!(wrong.status, 422, "{path}");
+        let codes: Vec<Value> =
+            wrong.json()["errors"].as_array().expect("a list").iter().map(|e| e["code"].clone()).collect();
+        for code in ["UNKNOWN_FIELD", "READ_ONLY_FIELD", "REQUIRED"] {
+            assert!(codes.contains(&json!(code)), "{path} {code}: {}", wrong.text());
+        }
+        // Lists, exports and imports.
+        for n in 2..5 {
+            made(&server, path, &numbered(&body, n)).await;
+        }
+        let list = server.get(&format!("{path}?labels.team=shop&count=true&fields=description")).await.json();
+        assert_eq!(
+            (list["total"].clone(), list["items"][0].clone()),
+            (json!(1), json!({"id": id, "description": "changed"}))
+        );
+        for (format, kind) in [("json", "application/json"), ("yaml", "application/yaml")] {
+            let exported =
+                server.get(&format!("{path}/export?format={format}&filter=managedBy%20eq%20%22api%22")).await;
+            assert_eq!(exported.headers["content-type"].to_str().ok(), Some(kind));
+            let import = format!("{path}/import?mode=upsert");
+            let taken = server.post(&import, &[("content-type", kind)], exported.body).await;
+            let summary = taken.json()["summary"].clone();
+            assert_eq!(summary, json!({"created": 0, "updated": 0, "deleted": 0, "unchanged": 4}), "{path} {format}");
+        }
+        let gone = call(&server, "POST", &format!("{path}/bulk-delete"), &[], &json!({"ids": [id, "no"]})).await.json();
+        assert_eq!((gone["deleted"].clone(), gone["failed"][0]["code"].clone()), (json!([id]), json!("NOT_FOUND")));
+        let back = call(&server, "POST", &format!("{one}/restore"), &[], &json!({"version": 2})).await;
+        assert_eq!(back.json()["description"], "changed", "{path}: {}", back.text());
+        let history = server.get(&format!("{one}/history")).await.json();
+        assert_eq!(history["items"].as_array().map(Vec::len), Some(4), "{path}: {history}");
+        let odd = call(&server, "DELETE", &format!("{path}/export"), &[], &Value::Null).await;
+        assert_eq!((odd.status, odd.json()["code"].clone()), (405, json!("METHOD_NOT_ALLOWED")));
+        assert!(odd.headers["allow"].to_str().is_ok_and(|a| a.contains("GET")));
+    }
+}
+
+/// Of changes of one version at once one wins, over HTTP.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_many_patches_wins() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let class = made(&server, "/platform-api/ci-classes", &json!({"name": "n", "key": "k"})).await;
+    let path = format!("/platform-api/ci-classes/{}", class["id"].as_str().expect("an id"));
+    let each = (0..10).map(|n| {
+        let (server, path) = (&server, &path);
+        async move {
+            let patch = json!({"description": format!("by {n}")});
+            call(server, "PATCH", path, &[("if-match", "\"1\"")], &patch).await.status
+        }
+    });
+    let mut answers = futures::future::join_all(each).await;
+    answers.sort_unstable();
+    assert_eq!((answers[0], answers[1], answers[9]), (200, 412, 412), "{answers:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn references_hold() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let id = |value: &Value| value["id"].as_str().expect("an id").to_owned();
+    let refused = async |path: String| {
+        let answer = call(&server, "DELETE", &path, &[], &Value::Null).await;
+        assert_eq!((answer.status, answer.json()["code"].clone()), (409, json!("REFERENCED")), "{path}");
+    };
+    let leaf = json!({"field": "http.route", "op": "exists"});
+    let rule = made(&server, "/bt-detection-rules", &json!({"name": "r", "condition": leaf})).await;
+    let key = json!({"name": "k", "service": "cart", "transactionName": "t", "detectionRuleId": rule["id"]});
+    let key = made(&server, "/transactions", &key).await;
+    refused(format!("/bt-detection-rules/{}", id(&rule))).await;
+    let steps = json!([{"name": "a", "kind": "transaction", "transactionId": key["id"]},
+        {"name": "b", "kind": "log", "condition": leaf}]);
+    made(&server, "/business-processes", &json!({"name": "p", "correlationField": "order.id", "steps": steps})).await;
+    refused(format!("/transactions/{}", id(&key))).await;
+    let class = made(&server, "/platform-api/ci-classes", &json!({"name": "c", "key": "c"})).await;
+    let attributes = json!([{"key": "rack", "type": "int"}]);
+    let sub = json!({"name": "s", "key": "s", "classId": class["id"], "attributes": attributes});
+    let sub = made(&server, "/platform-api/ci-subclasses", &sub).await;
+    refused(format!("/platform-api/ci-classes/{}", id(&class))).await;
+    let kind = json!({"name": "t", "key": "t", "ciSubclassId": sub["id"]});
+    let kind = made(&server, "/platform-api/resource-types", &kind).await;
+    refused(format!("/platform-api/ci-subclasses/{}", id(&sub))).await;
+    let wrong = json!({"typeId": kind["id"], "attributes": {"rack": "x", "no": 1}});
+    let wrong = call(&server, "POST", "/platform-api/resources", &[], &wrong).await.json();
+    let codes: Vec<&str> =
+        wrong["errors"].as_array().expect("a list").iter().filter_map(|e| e["code"].as_str()).collect();
+    assert_eq!(codes, ["UNKNOWN_FIELD", "INVALID_TYPE", "REQUIRED"], "{wrong}");
+    let one = json!({"typeId": kind["id"], "key": "r1", "attributes": {"rack": 7}});
+    made(&server, "/platform-api/resources", &one).await;
+    refused(format!("/platform-api/resource-types/{}", id(&kind))).await;
+    // A class is not above itself.
+    let below =
+        made(&server, "/platform-api/ci-classes", &json!({"name": "d", "key": "d", "parentId": class["id"]})).await;
+    let path = format!("/platform-api/ci-classes/{}", id(&class));
+    let circle = call(&server, "PATCH", &path, &[], &json!({"parentId": below["id"]})).await;
+    assert_eq!((circle.status, circle.json()["code"].clone()), (409, json!("CYCLE")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn steps_of_processes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let step =
+        |name: &str| json!({"name": name, "kind": "log", "condition": {"field": "a", "op": "eq", "value": name}});
+    let few = json!({"name": "p", "correlationField": "order.id", "steps": [step("a")]});
+    let refused = call(&server, "POST", "/business-processes", &[], &few).await.json();
+    assert_eq!(
+        (&refused["errors"][0]["field"], &refused["errors"][0]["code"]),
+        (&json!("/steps"), &json!("OUT_OF_RANGE"))
+    );
+    let body = json!({"name": "p", "correlationField": "order.id", "steps": [step("a"), step("b")]});
+    let process = made(&server, "/business-processes", &body).await;
+    let base = format!("/business-processes/{}/steps", process["id"].as_str().expect("an id"));
+    let third = made(&server, &base, &step("c")).await;
+    assert_eq!(third["position"], 2);
+    let names = async || -> Vec<String> {
+        let items = server.get(&base).await.json()["items"].clone();
+        items.as_array().expect("a list").iter().map(|s| s["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    let at = format!("{base}/{}", third["id"].as_str().expect("an id"));
+    let first = process["steps"][0]["id"].clone();
+    call(&server, "POST", &format!("{at}/move"), &[], &json!({"before": first})).await;
+    assert_eq!(names().await, ["c", "a", "b"]);
+    let optional = call(&server, "PATCH", &at, &[], &json!({"optional": true})).await;
+    assert_eq!((optional.status, optional.json()["errors"][0]["field"].clone()), (422, json!("/optional")));
+    let ids: Vec<Value> =
+        [&process["steps"][0]["id"], &process["steps"][1]["id"], &third["id"]].map(Clone::clone).to_vec();
+    let order = call(&server, "PUT", &format!("{base}/order"), &[], &json!({"ids": ids})).await;
+    assert_eq!((order.status, names().await), (200, vec!["a".into(), "b".into(), "c".into()]), "{}", order.text());
+    let twice = call(&server, "POST", &base, &[], &step("a")).await;
+    assert_eq!((twice.status, twice.json()["code"].clone()), (409, json!("DUPLICATE")));
+    assert_eq!(call(&server, "DELETE", &at, &[], &Value::Null).await.status, 204);
+    assert_eq!(names().await, ["a", "b"]);
+    let whole = server.get(base.trim_end_matches("/steps")).await.json();
+    assert_eq!(whole["version"], 5, "each edit is a version of the process: {whole}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn graphs_of_resources() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let mut ids = Vec::new();
+    for n in 0..4 {
+        let body = json!({"typeId": SERVICE, "attributes": {"service.name": format!("s{n}")}});
+        ids.push(made(&server, "/platform-api/resources", &body).await["id"].as_str().expect("an id").to_owned());
+    }
+    for (from, to) in [(0, 1), (1, 2), (2, 0), (2, 3)] {
+        let body = json!({"typeId": CALLS, "sourceId": ids[from], "targetId": ids[to]});
+        made(&server, "/platform-api/resource-relationships", &body).await;
+    }
+    let graph = server.get(&format!("/platform-api/resources/{}/dependency-graph?depth=2", ids[0])).await.json();
+    assert_eq!(graph["nodes"].as_array().map(Vec::len), Some(3));
+    assert_eq!(graph["cycles"], json!([[ids[0], ids[1], ids[2]]]));
+    assert_eq!((&graph["frontier"], &graph["truncated"]), (&json!([ids[2]]), &json!(false)));
+    let near = server.get(&format!("/platform-api/resources/{}/neighbours?direction=in", ids[3])).await.json();
+    assert_eq!(near["nodes"][1]["id"], json!(ids[2]));
+    let body = json!({"roots": [ids[3]], "direction": "upstream", "relationshipTypes": ["calls"], "depth": 1});
+    let up = call(&server, "POST", "/platform-api/resources/dependency-graph", &[], &body).await.json();
+    assert_eq!((&up["roots"], up["edges"].as_array().map(Vec::len)), (&json!([ids[3]]), Some(1)));
+    let wrong = server.get(&format!("/platform-api/resources/{}/neighbours?depth=6", ids[0])).await;
+    assert_eq!((wrong.status, wrong.json()["code"].clone()), (400, json!("INVALID_PARAMETER")));
+    let path = format!("/platform-api/resources/{}/merge", ids[0]);
+    let merged = call(&server, "POST", &path, &[], &json!({"from": [ids[3]]})).await.json();
+    assert_eq!((&merged["moved"], &merged["folded"]), (&json!(0), &json!(1)), "{merged}");
+    let left = server.get("/platform-api/resources/summary?groupBy=type").await.json();
+    assert_eq!(left, json!({"total": 3, "groups": [{"key": {"type": "service"}, "count": 3}]}));
+}
