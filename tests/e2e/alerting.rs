@@ -315,7 +315,7 @@ async fn nothing_goes_where_egress_does_not_let_it() {
     assert_eq!(server.post("/api/v2/alerts", &[("content-type", "application/json")], body).await.status, 200);
     until("a refusal", async || {
         let metrics = server.get("/metrics").await.text();
-        metrics.contains("quiver_notifications_failed_total{integration=\"webhook\",reason=\"other\"}")
+        metrics.contains("quiver_notifications_failed_total{integration=\"webhook\",reason=\"other\"} 1")
     })
     .await;
     assert!(sink.told().is_empty());

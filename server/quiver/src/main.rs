@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
+use quiver::demo::alerts::DemoAlerts;
 use quiver::reload::Reloading;
 use quiver::server::{Addresses, Bound};
 use quiver::settings::{Loaded, print_settings};
@@ -352,7 +353,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
-    let loaded = args.load()?;
+    let mut loaded = args.load()?;
     let filter = telemetry::start(&loaded.settings.log)?;
     memory::give_back_soon();
     let runtime = runtime()?;
@@ -361,6 +362,11 @@ fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
         tokio::spawn(stop_on_signal(stop.clone()));
         // From the start on, as its default is to end the process.
         let hangup = signal(SignalKind::hangup())?;
+        let alerts = if with_demo { DemoAlerts::prepare(&loaded.settings).await? } else { None };
+        let paths = alerts.as_ref().map(DemoAlerts::paths);
+        if let Some(paths) = &paths {
+            paths.apply(&mut loaded.settings);
+        }
         let bound = Bound::bind(&loaded).await?;
         let addresses = bound.addresses;
         println!("{}", listening(&addresses));
@@ -369,12 +375,19 @@ fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
             .run(Arc::new(SystemClock), stop, |app| {
                 tracing::info!("ready");
                 notify::tell(notify::State::Ready);
-                let load = move || args.load().map_err(|e| Error::invalid(e.to_string()));
+                let load = move || {
+                    let mut loaded = args.load().map_err(|e| Error::invalid(e.to_string()))?;
+                    paths.iter().for_each(|paths| paths.apply(&mut loaded.settings));
+                    Ok(loaded)
+                };
                 let reloading = Reloading::new(load, Arc::clone(&app.live), filter, Arc::clone(&app.alertd));
                 app.reloader.set(move || reloading.reload());
                 tokio::spawn(reload_on_signal(hangup, Arc::clone(app)));
                 if with_demo {
                     println!("{}", demo::banner(&addresses));
+                    if let Some(alerts) = alerts {
+                        tokio::spawn(alerts.print(demo_stop.clone()));
+                    }
                     tokio::spawn(demo::feed(Arc::clone(app), demo_stop));
                 }
             })
