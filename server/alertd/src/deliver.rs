@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 pub use call::{Call, Judged};
 pub use files::Files;
-pub(crate) use kinds::unsupported;
+pub(crate) use kinds::{names, unsupported};
 
 use crate::deliver::client::Clients;
 use crate::egress::Egress;
@@ -98,6 +98,10 @@ pub struct Sender {
     clients: Clients,
     metrics: Arc<AlertMetrics>,
 }
+
+/// Reasons of failures as figures show them.
+pub(crate) const REASONS: [&str; 7] =
+    ["clientError", "serverError", "authError", "rateLimited", "contextDeadlineExceeded", "contextCanceled", "other"];
 
 /// First wait between attempts.
 const WAIT_FIRST: Duration = Duration::from_millis(500);

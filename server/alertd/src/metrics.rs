@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::deliver::{REASONS, names};
+
 /// Upper bounds of buckets, in seconds.
 const BOUNDS: [f64; 10] = [0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0];
 
@@ -52,7 +54,7 @@ pub(crate) struct Integration {
 }
 
 /// All figures.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct AlertMetrics {
     /// Evaluations of groups.
     pub evaluations: AtomicU64,
@@ -73,6 +75,26 @@ pub struct AlertMetrics {
     /// Notifications under way.
     pub queue: AtomicU64,
     pub(crate) integrations: Mutex<BTreeMap<&'static str, Integration>>,
+}
+
+impl Default for AlertMetrics {
+    /// Every kind and reason is there from the start, so that rates count the first failure, too.
+    fn default() -> Self {
+        let none =
+            || Integration { failed: REASONS.iter().map(|reason| (*reason, 0)).collect(), ..Integration::default() };
+        Self {
+            evaluations: AtomicU64::default(),
+            rule_failures: AtomicU64::default(),
+            missed: AtomicU64::default(),
+            start_delay: Times::default(),
+            group_time: Times::default(),
+            received: AtomicU64::default(),
+            invalid: AtomicU64::default(),
+            alerts: AtomicU64::default(),
+            queue: AtomicU64::default(),
+            integrations: Mutex::new(names().map(|name| (name, none())).collect()),
+        }
+    }
 }
 
 impl AlertMetrics {
@@ -113,9 +135,6 @@ impl AlertMetrics {
 
     fn write_integrations(&self, out: &mut String) {
         let integrations = self.integrations.lock();
-        if integrations.is_empty() {
-            return;
-        }
         let name = "quiver_notifications_total";
         let _ = writeln!(out, "# HELP {name} Flushes that tell a receiver.\n# TYPE {name} counter");
         for (kind, figures) in integrations.iter() {

@@ -228,7 +228,8 @@ impl Router {
         let (mut wall, mut passed) = (self.clock.now_ms(), self.clock.elapsed());
         loop {
             let (wall_now, passed_now) = (self.clock.now_ms(), self.clock.elapsed());
-            let leap = (wall_now - wall) - i64::try_from((passed_now - passed).as_millis()).unwrap_or(i64::MAX);
+            let leap =
+                (wall_now - wall) - i64::try_from(passed_now.saturating_sub(passed).as_millis()).unwrap_or(i64::MAX);
             if leap.abs() > LEAP_MS {
                 tracing::warn!(leap_ms = leap, "the clock has leapt: alerts and timers move with it");
                 self.state.lock().dispatcher.shift((wall_now - leap).saturating_mul(MS), leap.saturating_mul(MS));

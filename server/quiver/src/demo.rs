@@ -1,6 +1,7 @@
 //! Demo telemetry of a small shop: metrics, logs and traces that tell of the same visits, an hour of history and then
 //! live, through the same doors as any sender's.
 
+pub mod alerts;
 mod banner;
 mod shop;
 mod telling;

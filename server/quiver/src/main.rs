@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
+use quiver::demo::alerts::DemoAlerts;
 use quiver::reload::Reloading;
 use quiver::server::{Addresses, Bound};
 use quiver::settings::{Loaded, print_settings};
@@ -371,7 +372,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
-    let loaded = args.load()?;
+    let mut loaded = args.load()?;
     let filter = telemetry::start(&loaded.settings.log)?;
     memory::give_back_soon();
     let runtime = runtime()?;
@@ -380,11 +381,20 @@ fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
         tokio::spawn(stop_on_signal(stop.clone()));
         // From the start on, as its default is to end the process.
         let hangup = signal(SignalKind::hangup())?;
+        let alerts = if with_demo { DemoAlerts::prepare(&loaded.settings).await? } else { None };
+        let paths = alerts.as_ref().map(DemoAlerts::paths);
+        if let Some(paths) = &paths {
+            paths.apply(&mut loaded.settings);
+        }
         let bound = Bound::bind(&loaded).await?;
         let (addresses, tls) = (bound.addresses, bound.tls.clone());
         println!("{}", listening(&addresses));
         let demo_stop = stop.clone();
-        let load = move || args.load().map_err(|e| Error::invalid(e.to_string()));
+        let load = move || {
+            let mut loaded = args.load().map_err(|e| Error::invalid(e.to_string()))?;
+            paths.iter().for_each(|paths| paths.apply(&mut loaded.settings));
+            Ok(loaded)
+        };
         bound
             .prepared(move |app| {
                 let reloading = Reloading::new(load, Arc::clone(&app.live), filter, (tls, Arc::clone(&app.alertd)));
@@ -395,6 +405,9 @@ fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
                 notify::tell(notify::State::Ready);
                 tokio::spawn(reload_on_signal(hangup, Arc::clone(app)));
                 if with_demo {
+                    if let Some(alerts) = alerts {
+                        tokio::spawn(alerts.print(demo_stop.clone()));
+                    }
                     let scheme = if loaded.settings.tls.files().is_some() { "https" } else { "http" };
                     let base = format!("{scheme}://{}", addresses.http);
                     tokio::spawn(demo::run(Arc::clone(app), base, addresses, demo_stop));

@@ -1,6 +1,7 @@
 //! What each kind of integration sends. One file per kind.
 
 mod discord;
+mod mattermost;
 mod msteamsv2;
 mod opsgenie;
 mod pagerduty;
@@ -31,7 +32,13 @@ const KINDS: &[Kind] = &[
     Kind { name: "telegram", calls: telegram::calls },
     Kind { name: "discord", calls: discord::calls },
     Kind { name: "msteamsv2", calls: msteamsv2::calls },
+    Kind { name: "mattermost", calls: mattermost::calls },
 ];
+
+/// Names of all kinds that are told.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|kind| kind.name)
+}
 
 /// Says why an integration cannot be told, whatever it is told.
 pub(crate) fn unsupported(integration: &Integration) -> Option<String> {

@@ -30,11 +30,8 @@ fn hide(value: &mut Value, schema: &Schema) {
     for field in schema.fields {
         let Some(inner) = value.get_mut(field.name) else { continue };
         match field.shape {
-            Shape::Secret | Shape::SecretUrl | Shape::TemplateUrl => {
-                if inner.as_str() != Some("") && !inner.is_null() {
-                    *inner = SECRET.into();
-                }
-            }
+            Shape::Secret | Shape::SecretUrl | Shape::TemplateUrl if inner.as_str() == Some("") || inner.is_null() => {}
+            Shape::Secret | Shape::SecretUrl | Shape::TemplateUrl => *inner = SECRET.into(),
             Shape::ProxyUrl => hide_user(inner),
             Shape::Object(schema) | Shape::TextOr(_, schema) => hide(inner, schema),
             Shape::Objects(schema) => {

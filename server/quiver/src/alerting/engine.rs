@@ -180,7 +180,7 @@ pub(crate) fn batch_of(samples: &[Written]) -> MetricsBatch {
         match &sample.value {
             ElementValue::Float(value) => batch.push_sample(series, sample.ts, *value, 0),
             ElementValue::Histogram(h, _) => {
-                batch.histograms.push(HistogramSample { series, ts: sample.ts, start_ts: 0, histogram: (**h).clone() })
+                batch.histograms.push(HistogramSample { series, ts: sample.ts, start_ts: 0, histogram: (**h).clone() });
             }
         }
     }

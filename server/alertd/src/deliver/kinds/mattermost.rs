@@ -1,0 +1,109 @@
+//! Mattermost, by its incoming webhooks.
+
+use quiver_alerting::config::Options;
+use quiver_alerting::receivers::Integration;
+use serde_json::{Map, Value as Json, json};
+
+use super::super::text::{Texts, cut_chars};
+use super::super::{Call, Failure, Files, Message};
+use super::put;
+
+/// Longest text, in characters.
+const TEXT_MAX: usize = 16_383;
+
+const ATTACHMENT: [&str; 12] = [
+    "fallback",
+    "color",
+    "pretext",
+    "text",
+    "author_name",
+    "author_link",
+    "author_icon",
+    "title",
+    "title_link",
+    "thumb_url",
+    "footer",
+    "footer_icon",
+];
+
+pub(super) fn calls(message: &Message, integration: &Integration, files: &Files) -> Result<Vec<Call>, Failure> {
+    let options = &integration.options;
+    let texts = Texts::new(message, 0);
+    let text = |name: &str| texts.text(options.text(name));
+    let mut body = Map::new();
+    body.insert("text".to_owned(), cut_chars(&text("text")?, TEXT_MAX).into());
+    for name in ["channel", "username", "icon_url", "icon_emoji", "type"] {
+        put(&mut body, name, text(name)?);
+    }
+    let shown = options.objects("attachments").iter().map(|own| attachment(own, &texts));
+    let attachments = shown.collect::<Result<Vec<_>, Failure>>()?;
+    if !attachments.is_empty() {
+        body.insert("attachments".to_owned(), attachments.into());
+    }
+    if let Some(props) = options.object("props").filter(|props| props.has("card")) {
+        body.insert("props".to_owned(), json!({"card": texts.text(props.text("card"))?}));
+    }
+    if let Some(own) = options.object("priority").filter(|own| own.has("priority")) {
+        body.insert("priority".to_owned(), priority(own, &texts)?);
+    }
+    let url = files.secret(options, "webhook_url").map_err(Failure::lasting)?;
+    Ok(vec![Call::json(url, &body.into())])
+}
+
+fn attachment(options: &Options, texts: &Texts<'_>) -> Result<Json, Failure> {
+    let mut out = Map::new();
+    for name in ATTACHMENT.into_iter().chain(["image_url"]) {
+        put(&mut out, name, texts.text(options.text(name))?);
+    }
+    let mut fields = Vec::new();
+    for own in options.objects("fields") {
+        let mut field = Map::new();
+        for name in ["title", "value"] {
+            field.insert(name.to_owned(), texts.text(own.text(name))?.into());
+        }
+        if own.is_given("short") {
+            field.insert("short".to_owned(), own.truth("short").into());
+        }
+        fields.push(Json::Object(field));
+    }
+    if !fields.is_empty() {
+        out.insert("fields".to_owned(), fields.into());
+    }
+    Ok(out.into())
+}
+
+/// Only urgent messages notify again and again, and only those above the standard ask to be acknowledged.
+fn priority(options: &Options, texts: &Texts<'_>) -> Result<Json, Failure> {
+    let word = texts.text(options.text("priority"))?.to_lowercase();
+    let word = if matches!(word.as_str(), "urgent" | "important") { word } else { "standard".to_owned() };
+    let mut out = Map::new();
+    if options.truth("requested_ack") && word != "standard" {
+        out.insert("requested_ack".to_owned(), true.into());
+    }
+    if options.truth("persistent_notifications") && word == "urgent" {
+        out.insert("persistent_notifications".to_owned(), true.into());
+    }
+    out.insert("priority".to_owned(), word.into());
+    Ok(out.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::tests::{integration, told};
+    use super::*;
+
+    #[test]
+    fn bodies() {
+        let yaml = "{webhook_url: 'http://h/m', channel: c, text: '{{ .Status }}', priority: {priority: Important, \
+            requested_ack: true, persistent_notifications: true}, attachments: [{title: '{{ .Status }}', \
+            fields: [{title: a, value: b}]}]}";
+        let call = calls(&told(&[("a", true)]), &integration("mattermost", yaml), &Files::default()).unwrap().remove(0);
+        let body: Json = serde_json::from_slice(&call.body).unwrap();
+        let expected = json!({
+            "text": "firing", "channel": "c", "username": "Alertmanager",
+            "priority": {"priority": "important", "requested_ack": true},
+            "attachments": [{"title": "firing", "fields": [{"title": "a", "value": "b"}]}],
+        });
+        assert_eq!(body, expected);
+    }
+}
