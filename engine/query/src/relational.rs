@@ -20,8 +20,8 @@ use serde_json::Value;
 use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
-use crate::{explain, functions};
 use crate::running::Phase;
+use crate::{explain, functions};
 
 /// Makes the session.
 pub(crate) fn session(config: SessionConfig, runtime_env: Arc<RuntimeEnv>) -> SessionState {

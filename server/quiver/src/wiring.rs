@@ -21,8 +21,8 @@ use quiver_ingest::logs::LogsLimits;
 use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
 use quiver_logsql::LogsqlEngine;
 use quiver_promql::{PromqlEngine, PromqlSettings};
-use quiver_query::{EngineSettings, Limits, LogTables, QueryEngine, SampleRequest, SampleTables, SpanTables};
 use quiver_query::tables::TableSources;
+use quiver_query::{EngineSettings, Limits, LogTables, QueryEngine, SampleRequest, SampleTables, SpanTables};
 use quiver_sql::SqlEngine;
 use quiver_store::{CompactionSettings, Store, StoreSettings, WalLevel};
 use quiver_traces::TracesEngine;
@@ -335,11 +335,7 @@ async fn assemble(
             span_tables: Arc::new(StoreSpans),
             service_labels: settings.ingest.service_labels.clone().into(),
         }),
-        Arc::new(SqlLanguages {
-            promql: Arc::clone(&promql),
-            logsql: Arc::clone(&logsql),
-            clock: Arc::clone(&clock),
-        }),
+        Arc::new(SqlLanguages { promql: Arc::clone(&promql), logsql: Arc::clone(&logsql), clock: Arc::clone(&clock) }),
     );
     let identities = match listen {
         Some(listen) => Some(identity::open(settings, listen, Arc::clone(&clock)).await?),

@@ -27,15 +27,8 @@ pub enum Language {
 }
 
 impl Language {
-    const ALL: [Self; 7] = [
-        Self::Promql,
-        Self::Series,
-        Self::RemoteRead,
-        Self::Federation,
-        Self::Logsql,
-        Self::Traces,
-        Self::Sql,
-    ];
+    const ALL: [Self; 7] =
+        [Self::Promql, Self::Series, Self::RemoteRead, Self::Federation, Self::Logsql, Self::Traces, Self::Sql];
 
     /// The domain whose data a query of this name reads.
     pub(crate) fn domain_of(word: &str) -> Domain {
