@@ -241,7 +241,7 @@ impl Planner<'_> {
             Some(tree) => tree,
             None => self.tree_of_query(stage, query)?,
         };
-        let rows = self.rows(stage, &tree, &[])?;
+        let rows = self.rows(stage, &tree, &measures, &[])?;
         let mut out = self.group_exprs(stage)?;
         for id in &measures {
             out.push(self.row_measure(stage, id)?.alias(id.to_string()));

@@ -5,7 +5,7 @@
 
 mod forms;
 mod problem;
-pub(crate) mod waiting;
+pub mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;

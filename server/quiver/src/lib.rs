@@ -1,5 +1,6 @@
 //! The small library beside the binary: settings and their reload, wiring, the server's life, the demo.
 
+pub mod analytics;
 pub mod demo;
 pub mod identity;
 pub mod memory;

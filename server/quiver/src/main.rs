@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use quiver::reload::Reloading;
 use quiver::server::{Addresses, Bound};
 use quiver::settings::{Loaded, print_settings};
-use quiver::{demo, identity, memory, notify, remote, rules, telemetry, wiring};
+use quiver::{analytics, demo, identity, memory, notify, remote, rules, telemetry, wiring};
 use quiver_api::AppState;
 use quiver_store::BackupRequest;
 use quiver_types::{Error, ErrorKind, SystemClock, failpoint};
@@ -69,6 +69,11 @@ enum Command {
         #[command(subcommand)]
         command: AdminCommand,
     },
+    /// Check the models of analytics; no server is needed.
+    Models {
+        #[command(subcommand)]
+        command: ModelsCommand,
+    },
     /// Check rule files and run their unit tests; no server is needed.
     Rules {
         #[command(subcommand)]
@@ -89,6 +94,16 @@ struct ResetArgs {
     username: String,
     #[command(flatten)]
     serve: ServeArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum ModelsCommand {
+    /// Say whether the YAML files of a folder are valid models.
+    Check {
+        /// Folder with `*.yml` and `*.yaml`.
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -183,6 +198,15 @@ struct ServeArgs {
     /// Listen on other than loopback addresses without access control (containers).
     #[arg(long)]
     rbac_off_on_network: bool,
+    /// Folder with models of analytics; may repeat.
+    #[arg(long, value_name = "DIR")]
+    olap_models: Vec<String>,
+    /// Folder with tables for analytics and SQL (CSV, Parquet); may repeat.
+    #[arg(long, value_name = "DIR")]
+    olap_tables: Vec<String>,
+    /// Whether the models of the product are there [default: on].
+    #[arg(long, value_name = "on|off")]
+    olap_builtin: Option<String>,
 }
 
 impl ServeArgs {
@@ -195,11 +219,17 @@ impl ServeArgs {
             ("otlp.grpc_listen", &self.otlp_grpc),
             ("store.retention", &self.retention),
             ("rbac.mode", &self.rbac),
+            ("olap.builtin", &self.olap_builtin),
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name, value.clone()?)))
         .collect();
         let environment: Vec<_> = std::env::vars().filter(|(name, _)| name != "QUIVER_CONFIG").collect();
+        for (name, folders) in [("olap.model_dirs", &self.olap_models), ("olap.table_dirs", &self.olap_tables)] {
+            if !folders.is_empty() {
+                flags.push((name, folders.join("\n")));
+            }
+        }
         if self.rbac_off_on_network {
             flags.push(("http.rbac_off_on_network", "true".to_owned()));
         }
@@ -230,6 +260,18 @@ fn main() -> ExitCode {
 
 /// Runs a command; gives the exit code.
 fn run(cli: Cli) -> Result<u8, Failure> {
+    if let Some(Command::Models { command: ModelsCommand::Check { folder } }) = &cli.command {
+        return Ok(match analytics::check(folder) {
+            Ok(count) => {
+                println!("{count} models and views are valid");
+                0
+            }
+            Err(problems) => {
+                problems.iter().for_each(|problem| eprintln!("{problem}"));
+                1
+            }
+        });
+    }
     let Some(Command::Rules { command }) = &cli.command else { return run_server(cli).map(|()| 0) };
     Ok(match command {
         RulesCommand::Check { files, lint_fatal } => rules::check_command(files, *lint_fatal),
@@ -246,7 +288,7 @@ fn run_server(cli: Cli) -> Result<(), Failure> {
         arm_failpoints()?;
     }
     match cli.command {
-        Some(Command::Rules { .. }) => Ok(()),
+        Some(Command::Rules { .. } | Command::Models { .. }) => Ok(()),
         None => Err("no command given; see --help".into()),
         Some(Command::Serve(args)) => serve(args, false),
         Some(Command::Demo(args)) => serve(args, true),

@@ -13,6 +13,7 @@ use quiver_api::bodies::BodyBudget;
 use quiver_api::live::{LiveSettings, Reloader, Token};
 use quiver_api::logs_ingest::LogsSettings;
 use quiver_api::metrics::ApiMetrics;
+use quiver_api::olap_api::waiting::Waiting;
 use quiver_api::state::Places;
 use quiver_api::{ApiSettings, AppState, QueryWatch, RequestIds};
 use quiver_ingest::logs::LogsLimits;
@@ -20,7 +21,7 @@ use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
 use quiver_logsql::LogsqlEngine;
 use quiver_promql::{PromqlEngine, PromqlSettings};
 use quiver_query::{EngineSettings, Limits, LogTables, QueryEngine, SampleRequest, SampleTables, SpanTables};
-use quiver_query::tables::TableSources;
+use quiver_query::tables::{TableSources, Tables};
 use quiver_sql::SqlEngine;
 use quiver_store::{CompactionSettings, Store, StoreSettings, WalLevel};
 use quiver_traces::TracesEngine;
@@ -31,7 +32,7 @@ use quiver_types::{Access, Clock, Error, ReadStats, Result, SelectedSeries, Seri
 
 use crate::settings::{self, Settings, Span};
 use crate::sql_languages::SqlLanguages;
-use crate::{identity, memory, process};
+use crate::{analytics, identity, memory, process};
 
 /// Version of the product.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -294,18 +295,20 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
         settings.traces.export_spans_max,
     );
     let (promql, logsql) = (Arc::new(promql), Arc::new(logsql));
+    let product = Arc::new(TableSources {
+        engine: Arc::clone(&engine),
+        series: Arc::clone(&source),
+        samples: Arc::new(StoreTables),
+        logs: quiver_store::logs_source(&store),
+        log_tables: Arc::new(StoreTables),
+        spans: store.span_source(),
+        span_tables: Arc::new(StoreSpans),
+        service_labels: settings.ingest.service_labels.clone().into(),
+    });
+    let analytics = analytics::open(settings, Arc::clone(&engine), product)?;
     let sql = SqlEngine::new(
         Arc::clone(&engine),
-        Arc::new(TableSources {
-            engine: Arc::clone(&engine),
-            series: Arc::clone(&source),
-            samples: Arc::new(StoreTables),
-            logs: quiver_store::logs_source(&store),
-            log_tables: Arc::new(StoreTables),
-            spans: store.span_source(),
-            span_tables: Arc::new(StoreSpans),
-            service_labels: settings.ingest.service_labels.clone().into(),
-        }),
+        Arc::clone(&analytics.tables) as Arc<dyn Tables>,
         Arc::new(SqlLanguages {
             promql: Arc::clone(&promql),
             logsql: Arc::clone(&logsql),
@@ -325,6 +328,8 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
         promql,
         logsql,
         sql: Arc::new(sql),
+        olap: analytics.engine,
+        olap_waiting: Waiting::default(),
         started_ms: clock.now_ms(),
         clock,
         delta: Mutex::new(DeltaState::new(settings.otlp.delta_memory.0 as usize, delta_idle_ms)),

@@ -23,7 +23,6 @@ use crate::model::{MemberId, Model, Piece, Source};
 #[derive(Debug, Default)]
 pub struct Sources {
     plans: BTreeMap<String, LogicalPlan>,
-    members: BTreeSet<MemberId>,
 }
 
 impl Sources {
@@ -36,11 +35,6 @@ impl Sources {
     pub(crate) fn schema(&self, model: &str) -> OlapResult<DFSchemaRef> {
         let plan = self.plans.get(model);
         plan.map(|p| Arc::clone(p.schema())).ok_or_else(|| model_error(format!("model `{model}` is not part of the query")))
-    }
-
-    /// Whether a member is used by the query.
-    pub(crate) fn uses(&self, id: &MemberId) -> bool {
-        self.members.contains(id)
     }
 
     /// Finds the tables of all models that some members need.
@@ -70,7 +64,7 @@ impl Sources {
             let plan = LogicalPlanBuilder::from(plan).alias(TableReference::bare(name.as_str()))?.build()?;
             plans.insert(name.clone(), plan);
         }
-        Ok(Self { plans, members: reached.members })
+        Ok(Self { plans })
     }
 }
 

@@ -117,7 +117,7 @@ impl Planner<'_> {
     fn leaf_parts(&self, stage: &Stage, leaves: &[MemberId]) -> OlapResult<Vec<(LogicalPlan, Vec<super::parts::Leaf>)>> {
         let one = |measures: &[MemberId]| {
             let tree = self.tree(stage, measures)?;
-            let rows = self.rows(stage, &tree, &[])?;
+            let rows = self.rows(stage, &tree, measures, &[])?;
             self.parts(stage, &rows, &self.group_exprs(stage)?, &tree, measures, None)
         };
         match one(leaves) {
@@ -149,7 +149,7 @@ impl Planner<'_> {
         let named = kinds.inner.iter().filter_map(|id| self.measure(id).ok()).flat_map(|(_, m)| self.named_measures(m));
         let named: Vec<MemberId> = named.collect();
         let tree = self.tree(stage, &named).or_else(|_| self.tree(stage, &[]))?;
-        let rows = self.rows(stage, &tree, &[])?;
+        let rows = self.rows(stage, &tree, &[], &[])?;
         self.aggregated(rows, self.group_exprs(stage)?, &[])
     }
 

@@ -34,10 +34,10 @@ impl Planner<'_> {
         let ranged = |member: &MemberId| stage.ranges.iter().find(|(of, _)| of == member).map(|(_, range)| *range);
         let Some((member, buckets)) = leading else {
             let Some((member, range)) = stage.ranges.first().cloned() else {
-                let rows = self.rows(stage, &tree, &[])?;
+                let rows = self.rows(stage, &tree, measures, &[])?;
                 return self.parts(stage, &rows, &self.group_exprs(stage)?, &tree, measures, None);
             };
-            let rows = self.rows(stage, &tree, std::slice::from_ref(&member))?;
+            let rows = self.rows(stage, &tree, measures, std::slice::from_ref(&member))?;
             let time = self.dimension(stage, &member)?;
             let span = span(window, range.start_ns, range.end_ns, range.end_ns, stage, &member);
             let rows = within(rows, &time, span)?;
@@ -49,7 +49,7 @@ impl Planner<'_> {
         };
         let time = self.dimension(stage, &member)?;
         let (series, all) = series(window, buckets, range, stage, &member)?;
-        let rows = within(self.rows(stage, &tree, std::slice::from_ref(&member))?, &time, all)?;
+        let rows = within(self.rows(stage, &tree, measures, std::slice::from_ref(&member))?, &time, all)?;
         let meets = time.clone().gt_eq(column("__low")).and(time.clone().lt(column("__high")));
         let rows = LogicalPlanBuilder::from(series).join_on(rows, JoinType::Left, [meets])?.build()?;
         let mut groups = Vec::new();

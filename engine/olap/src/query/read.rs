@@ -426,7 +426,11 @@ impl<'a> Reader<'a> {
             Value::String(s) => Some(s.clone()),
             other => Some(other.to_string()),
         };
-        let texts = values.iter().map(text).collect();
+        // A date or phrase alone is echoed as the range that it stands for.
+        let texts = match &test {
+            Test::Range(range, _) if values.len() == 1 => range.written().map(Some).to_vec(),
+            _ => values.iter().map(text).collect(),
+        };
         Ok(Leaf { member, operator: operator.to_owned(), values: texts, is_measure, test })
     }
 }

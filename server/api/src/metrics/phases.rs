@@ -24,10 +24,12 @@ pub enum Language {
     Traces,
     /// SQL over all of them.
     Sql,
+    /// Analytics.
+    Olap,
 }
 
 impl Language {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Promql,
         Self::Series,
         Self::RemoteRead,
@@ -35,6 +37,7 @@ impl Language {
         Self::Logsql,
         Self::Traces,
         Self::Sql,
+        Self::Olap,
     ];
 
     /// The domain whose data a query of this name reads.
@@ -48,7 +51,7 @@ impl Language {
 
     /// Its name in metrics and lists.
     pub(crate) fn word(self) -> &'static str {
-        ["promql", "series", "remote_read", "federation", "logsql", "traces", "sql"][self as usize]
+        ["promql", "series", "remote_read", "federation", "logsql", "traces", "sql", "olap"][self as usize]
     }
 }
 
