@@ -29,6 +29,7 @@ mod remote_read;
 mod resent;
 mod retention;
 mod small_endpoints;
+mod sql;
 mod starting;
 mod statistics;
 mod surface;

@@ -11,6 +11,7 @@ mod engine;
 mod error;
 mod explain;
 pub mod failpoint;
+pub mod functions;
 mod gate;
 mod logs;
 mod names;

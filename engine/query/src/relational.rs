@@ -20,12 +20,15 @@ use serde_json::Value;
 use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
-use crate::explain;
+use crate::{explain, functions};
 use crate::running::Phase;
 
 /// Makes the session.
 pub(crate) fn session(config: SessionConfig, runtime_env: Arc<RuntimeEnv>) -> SessionState {
-    SessionStateBuilder::new().with_config(config).with_runtime_env(runtime_env).with_default_features().build()
+    let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime_env).with_default_features();
+    let mut state = state.build();
+    functions::register(&mut state).expect("a registry of its own takes each function");
+    state
 }
 
 impl QueryEngine {

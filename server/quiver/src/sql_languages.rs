@@ -13,7 +13,7 @@ use quiver_query::tables::{DomainAccess, TextMaps};
 use quiver_sql::{Call, Languages};
 use quiver_types::logs::{MSG, TIME};
 use quiver_types::tables::spans::map;
-use quiver_types::{Clock, Domain, Error, ErrorKind, Result};
+use quiver_types::{Clock, Domain, Error, Result};
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8192;
@@ -31,14 +31,14 @@ impl Languages for SqlLanguages {
     async fn call(&self, call: &Call, access: &DomainAccess, ctx: &QueryContext) -> Result<Vec<RecordBatch>> {
         match call {
             Call::PromqlInstant { expr, time_ms } => {
-                let ctx = ctx.again_as(access.get(Domain::Metrics));
-                let found = self.promql.instant(expr, *time_ms, &options(), &ctx).await;
-                points(&found.map_err(promql_error)?.value, &ctx)
+                let own = ctx.again_as(access.get(Domain::Metrics));
+                let found = self.promql.instant(expr, *time_ms, &options(), &own).await;
+                points(&found.map_err(promql_error)?.value, ctx)
             }
             Call::PromqlRange { expr, start_ms, end_ms, step_ms } => {
-                let ctx = ctx.again_as(access.get(Domain::Metrics));
-                let found = self.promql.range(expr, *start_ms, *end_ms, *step_ms, &options(), &ctx).await;
-                points(&found.map_err(promql_error)?.value, &ctx)
+                let own = ctx.again_as(access.get(Domain::Metrics));
+                let found = self.promql.range(expr, *start_ms, *end_ms, *step_ms, &options(), &own).await;
+                points(&found.map_err(promql_error)?.value, ctx)
             }
             Call::Logsql { query } => self.logs(query, access, ctx).await,
         }
@@ -131,8 +131,9 @@ impl SqlLanguages {
         let parsed = parse(query)?;
         let now_ns = self.clock.now_ms().saturating_mul(1_000_000);
         let scope = QueryScope { now_ns, start_ns: None, end_ns: None, extra: Vec::new() };
-        let ctx = ctx.again_as(access.get(Domain::Logs));
-        let found = self.logsql.collect(&parsed, &scope, &ctx).await?;
+        // A run ends what belongs to it; rows are read in the statement's own time.
+        let own = ctx.again_as(access.get(Domain::Logs));
+        let found = self.logsql.collect(&parsed, &scope, &own).await?;
         let mut batches = Vec::new();
         for rows in &found {
             let (mut times, mut messages, mut maps) = (Vec::new(), StringViewBuilder::new(), TextMaps::default());
@@ -171,6 +172,8 @@ fn nanos(text: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use quiver_types::ErrorKind;
+
     use super::*;
 
     #[test]

@@ -20,7 +20,7 @@ use quiver_types::{Access, Domain, ReadStats, Result};
 use super::cells::{Kind, kind_of_stored, text, text_map, time};
 use super::convert::ConvertExec;
 use super::lower::{Lower as _, lower_all, supported};
-use super::named::{Ask, NamedTable, PROBE_ROWS};
+use super::named::{Ask, NamedTable};
 use crate::error::{from_datafusion, to_datafusion};
 use crate::logs::LogTables;
 use convert::LogRows;
@@ -102,7 +102,7 @@ async fn kind(ask: &Ask<'_>, field: &str) -> Result<Kind> {
     };
     let access = ask.access(Domain::Logs);
     let table = ask.sources.log_tables.logs(&ask.sources.logs, &access, request, &ask.ctx.stats)?;
-    let mut rows = ask.rows_of(table, Some(PROBE_ROWS)).await?;
+    let mut rows = ask.probe(table).await?;
     let mut found: Option<Kind> = None;
     while let Some(batch) = rows.try_next().await.map_err(from_datafusion)? {
         found = match (found, kind_of_stored(batch.column(0))) {

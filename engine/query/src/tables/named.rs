@@ -3,12 +3,14 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::provider_as_source;
-use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlanBuilder;
+use futures::stream::BoxStream;
+use futures::{StreamExt as _, TryStreamExt as _};
 use quiver_types::logs::{LogSnapshot, LogSource};
 use quiver_types::spans::{SpanSnapshot, SpanSource};
 use quiver_types::{Access, Domain, Result, SeriesSnapshot, SeriesSource};
@@ -90,18 +92,25 @@ impl Ask<'_> {
         self.by_domain.get(domain)
     }
 
-    /// Runs a look at the data while a statement is planned.
-    pub(super) async fn rows_of(
-        &self,
-        table: Arc<dyn TableProvider>,
-        limit: Option<usize>,
-    ) -> Result<SendableRecordBatchStream> {
+    /// Runs a look at the data while a statement is planned; it ends after [`PROBE_ROWS`] rows.
+    pub(super) async fn probe(&self, table: Arc<dyn TableProvider>) -> Result<Probed> {
+        // Without a limit in the plan: the session without rules brings no partitions together below one.
         let plan = LogicalPlanBuilder::scan("probe", provider_as_source(table), None)
-            .and_then(|scan| scan.limit(0, limit)?.build())
+            .and_then(LogicalPlanBuilder::build)
             .map_err(from_datafusion)?;
-        self.sources.engine.execute(&plan, self.ctx).await
+        let rows = self.sources.engine.execute(&plan, self.ctx).await?;
+        let mut left = PROBE_ROWS;
+        let bounded = rows.try_take_while(move |batch| {
+            let goes_on = left > 0;
+            left = left.saturating_sub(batch.num_rows());
+            futures::future::ok(goes_on)
+        });
+        Ok(bounded.boxed())
     }
 }
+
+/// Rows that are looked at.
+pub(super) type Probed = BoxStream<'static, datafusion::error::Result<RecordBatch>>;
 
 /// What the binary wires: engine, sources and the doors to their scans.
 #[derive(Debug, Clone)]

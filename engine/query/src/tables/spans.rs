@@ -184,10 +184,11 @@ impl TableProvider for SpanProvider {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let mut filters = lower_all(&self.lower, filters);
+        let mut filter = SpanLower::all_of(lower_all(&self.lower, filters));
         // Who asks for a trace by its id gets each report of it from the store; a table has a span once.
-        filters.push(SpanFilter::Once);
-        let filter = SpanLower::all_of(filters);
+        if filter.traces().is_some() {
+            filter = filter.and(SpanFilter::Once);
+        }
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         let rows = SpanRows::new(self.each, &self.schema, projection.unwrap_or(&all), &self.lower.kinds)
             .map_err(to_datafusion)?;

@@ -7,7 +7,7 @@ use quiver_types::{Domain, Error, Result};
 
 use super::attribute_of;
 use crate::tables::cells::Kind;
-use crate::tables::named::{Ask, PROBE_ROWS};
+use crate::tables::named::Ask;
 
 /// Gives the kind of each column that was found by name, text where nothing is known.
 pub(super) async fn kinds(ask: &Ask<'_>) -> Result<Vec<Kind>> {
@@ -41,7 +41,7 @@ async fn kind(ask: &Ask<'_>, place: Place, key: &str) -> Result<Option<Kind>> {
     let sources = ask.sources;
     let access = ask.access(Domain::Traces);
     let table = sources.span_tables.spans(&sources.spans, &access, &request, &ask.ctx.stats)?;
-    let mut rows = ask.rows_of(table, Some(PROBE_ROWS)).await?;
+    let mut rows = ask.probe(table).await?;
     let mut found: Option<Kind> = None;
     while let Some(batch) = rows.try_next().await.map_err(crate::from_datafusion)? {
         let column = batch.column(0);

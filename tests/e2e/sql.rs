@@ -1,0 +1,240 @@
+//! SQL over HTTP: tables, columns of the data, forms, errors, limits, rights; live and flushed.
+
+use quiver_tests::server::{Answer, Options, Server};
+use serde_json::{Value, json};
+
+const API: &str = "/sql-api/v1/query";
+/// 2025-03-10T00:00:00Z.
+const START_S: i64 = 1_741_564_800;
+const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
+
+fn options() -> Options {
+    Options::default().args(&["--retention", "none"])
+}
+
+async fn ask(server: &Server, statement: &str) -> Answer {
+    server.get_with(API, &[("query", statement)]).await
+}
+
+async fn rows(server: &Server, statement: &str) -> Value {
+    let answer = ask(server, statement).await;
+    assert_eq!(answer.status, 200, "{statement}: {}", answer.text());
+    answer.json()["rows"].take()
+}
+
+/// 300 records of three services, 200 spans of two, two series; written in pieces of which one is flushed.
+async fn fill(server: &Server) {
+    for third in 0..3 {
+        let line = |n: i64| {
+            json!({
+                "_time": START_S + n, "_msg": format!("request {n} served"), "service.name": format!("app{}", n % 3),
+                "n": n.to_string(), "ratio": (n as f64 / 4.0).to_string(), "trace_id": format!("{:032x}", n / 2 + 1),
+                "level": if n % 10 == 0 { "error" } else { "info" }, "mixed": if n == 7 { "x".into() } else { n.to_string() },
+            })
+        };
+        let lines: Vec<String> = (0..300).filter(|n| n % 3 == third).map(|n| line(n).to_string()).collect();
+        let path = "/insert/jsonline?_stream_fields=service.name";
+        let answer = server.post(path, &[], lines.join("\n").into_bytes()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        if third == 0 {
+            server.flush().await;
+        }
+    }
+    for (service, parity) in [("cart", 0), ("pay", 1)] {
+        let span = |n: i64| {
+            let start = (START_S + n) * 1_000_000_000;
+            json!({
+                "traceId": format!("{:032x}", n / 2 + 1), "spanId": format!("{:016x}", n + 1),
+                "parentSpanId": if parity == 0 { String::new() } else { format!("{n:016x}") },
+                "name": format!("op{}", n % 4), "kind": 2 + parity, "startTimeUnixNano": start.to_string(),
+                "endTimeUnixNano": (start + n * 1_000_000).to_string(), "status": {"code": if n % 7 == 0 { 2 } else { 0 }},
+                "attributes": [
+                    {"key": "http.route", "value": {"stringValue": format!("/r{}", n % 5)}},
+                    {"key": "http.status_code", "value": {"intValue": (200 + n % 3).to_string()}},
+                ],
+            })
+        };
+        let spans: Vec<Value> = (0..200).filter(|n| n % 2 == parity).map(span).collect();
+        let resource = json!({"attributes": [{"key": "service.name", "value": {"stringValue": service}}]});
+        let body = json!({"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": spans}]}]});
+        let headers = [("content-type", "application/json")];
+        let answer = server.post("/insert/opentelemetry/v1/traces", &headers, body.to_string().into_bytes()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    let sample = |mode: &str, n: i64| {
+        format!("cpu{{mode=\"{mode}\",service_name=\"cart\"}} {n} {}\n", (START_S + n * 15) * 1000)
+    };
+    let text: String = ["idle", "user"].iter().flat_map(|mode| (0..20).map(move |n| sample(mode, n))).collect();
+    let answer = server.post("/metrics-api/api/v1/import/prometheus", &[], text.into_bytes()).await;
+    assert!(answer.status < 300, "{}", answer.text());
+}
+
+/// Statements and their rows, the same in every state of the data.
+fn statements() -> Vec<(&'static str, Value)> {
+    vec![
+        ("select count(*) from logs", json!([[300]])),
+        (
+            "select level, count(*), sum(n), max(ratio) from logs group by level order by level",
+            json!([["error", 30, 4350, 72.5], ["info", 270, 40500, 74.75]]),
+        ),
+        ("select mixed, n from logs where mixed = 'x'", json!([["x", 7]])),
+        ("select count(*) from logs where nothing is null", json!([[300]])),
+        ("select count(*) from logs where level <> 'info' and n between 100 and 200", json!([[11]])),
+        (
+            "select attr(fields, 'level') l, count(*) from logs group by l order by l",
+            json!([["error", 30], ["info", 270]]),
+        ),
+        (
+            "select message from logs where message like '%7 served' and n < 20 order by n",
+            json!([["request 7 served"], ["request 17 served"]]),
+        ),
+        ("select service_name, count(*) from spans group by 1 order by 1", json!([["cart", 100], ["pay", 100]])),
+        (
+            "select \"attributes.http.status_code\" c, count(*) from spans where \"attributes.http.route\" = '/r1' group by c order by c",
+            json!([[200, 13], [201, 14], [202, 13]]),
+        ),
+        (
+            "select name, kind from spans where trace_id = '00000000000000000000000000000003' order by start_time",
+            json!([["op0", "SERVER"], ["op1", "CLIENT"]]),
+        ),
+        (
+            "select root_service, spans, services from traces where trace_id = '00000000000000000000000000000003'",
+            json!([["cart", 2, ["cart", "pay"]]]),
+        ),
+        ("select sum(calls) from service_edges where caller = 'cart' and callee = 'pay'", json!([[100]])),
+        (
+            "select \"labels.mode\" m, count(*), max(value) from metric_samples where name = 'cpu' group by m order by m",
+            json!([["idle", 20, 19.0], ["user", 20, 19.0]]),
+        ),
+        ("select count(*) from metric_samples where time < '2025-03-10T00:01:00Z'", json!([[8]])),
+        (
+            "select name, service_name, first_time from metric_series where \"labels.mode\" = 'idle'",
+            json!([["cpu", "cart", "2025-03-10T00:00:00Z"]]),
+        ),
+        ("select sum(value) from promql_instant('sum(cpu)', '2025-03-10T00:02:00Z')", json!([[16.0]])),
+        ("select count(*) from logsql('level:error')", json!([[30]])),
+        (
+            "select count(*) from logs l join spans s on l.trace_id = s.trace_id \
+             join promql_range('sum(cpu)', '2025-03-10T00:00:00Z', '2025-03-10T00:05:00Z', interval '1 minute') p \
+             on date_trunc('minute', l.time) = p.time where l.level = 'error' and s.kind = 'SERVER'",
+            json!([[20]]),
+        ),
+        ("with e as (select level, n from logs) select level from e where n = 10", json!([["error"]])),
+        ("select quantile(n, 0.5), count_distinct_approx(level) from logs", json!([[149.5, 2]])),
+        ("select count(*) from information_schema.columns where table_name = 'traces'", json!([[9]])),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_live_flushed_and_compacted() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &options()).await;
+    fill(&server).await;
+    for state in ["live", "flushed", "compacted"] {
+        match state {
+            "flushed" => server.flush().await,
+            "compacted" => server.compact().await,
+            _ => {}
+        }
+        for (statement, expected) in statements() {
+            assert_eq!(rows(&server, statement).await, expected, "{state}: {statement}");
+        }
+    }
+    // `*` is the fixed columns, whatever else the statement names.
+    let stars = ["select * from logs limit 1", "select * from logs where level = 'error' limit 1"];
+    for statement in stars {
+        assert_eq!(ask(&server, statement).await.json()["columns"].as_array().map(Vec::len), Some(11), "{statement}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_name_place_and_statement() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &options()).await;
+    let check = async |statement: &str, status: u16, parts: &[&str]| {
+        let answer = ask(&server, statement).await;
+        assert_eq!(answer.status, status, "{statement}: {}", answer.text());
+        let detail = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
+        for part in parts {
+            assert!(detail.contains(part), "{statement}: {detail}");
+        }
+    };
+    check("selec 1", 400, &["line 1, column 1"]).await;
+    check("select 1,\n from", 400, &["line 2"]).await;
+    check("select servicename from spans", 400, &["`servicename`", "line 1, column 8", "`service_name`"]).await;
+    check("select * from span", 400, &["`span`", "`spans`"]).await;
+    check("delete from logs", 400, &["`DELETE FROM`"]).await;
+    check("select 1; select 2", 400, &["one statement"]).await;
+    check("select nothing(1)", 400, &["nothing"]).await;
+    check("select 1/0", 422, &[]).await;
+    check("select * from promql_instant('sum(', 5)", 400, &["PromQL"]).await;
+    check("select * from promql_instant('up')", 400, &["promql_instant('expression', time)"]).await;
+    let deep = format!("select 1{}", " + 1".repeat(20_000));
+    let answer = server.post(API, &[("content-type", "application/sql")], deep.into_bytes()).await;
+    assert_eq!(answer.status, 422, "{}", answer.text());
+    let long = format!("select 1{}", " + 1".repeat(900));
+    let answer = server.post(API, &[("content-type", "application/sql")], long.into_bytes()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    for (name, value) in
+        [("limit", "x"), ("format", "xml"), ("explain", "maybe"), ("params", "["), ("time_zone", "Nowhere/X")]
+    {
+        let answer = server.get_with(API, &[("query", "select 1"), (name, value)]).await;
+        assert_eq!(answer.status, 400, "{name}: {}", answer.text());
+        assert!(answer.text().contains(name), "{name}: {}", answer.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forms_parameters_and_plans() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &options()).await;
+    fill(&server).await;
+    let statement = "select n, level from logs where level = $1 order by n";
+    let params = [("query", statement), ("params", "[\"error\"]"), ("limit", "2")];
+    let answer = server.get_with(API, &params).await.json();
+    assert_eq!(answer["rows"], json!([[0, "error"], [10, "error"]]));
+    assert_eq!(answer["columns"], json!([{"name": "n", "type": "bigint"}, {"name": "level", "type": "text"}]));
+    assert_eq!(answer["stats"]["rows"], 2);
+    let body = json!({"query": "select $a, $b", "params": {"a": "x'; --", "b": null}, "format": "ndjson"});
+    let answer = server.post(API, &[("content-type", "application/json")], body.to_string().into_bytes()).await;
+    assert_eq!(answer.headers["content-type"], "application/x-ndjson", "{}", answer.text());
+    assert!(answer.text().contains("x'; --"), "{}", answer.text());
+    let answer = server.post(API, &[FORM, ("accept", "text/csv")], b"query=select+1+as+a,null+as+b".to_vec()).await;
+    assert_eq!(answer.text(), "a,b\r\n1,\r\n");
+    let answer = server
+        .get_with(API, &[("query", "select time from logs order by time limit 1"), ("time_zone", "Europe/Berlin")])
+        .await;
+    assert_eq!(answer.json()["rows"], json!([["2025-03-10T01:00:00+01:00"]]));
+    for (format, begin) in [("parquet", &b"PAR1"[..]), ("arrow", &[0xff, 0xff, 0xff, 0xff][..])] {
+        let answer = server.get_with(API, &[("query", "select * from logs"), ("format", format)]).await;
+        assert_eq!(answer.status, 200, "{format}");
+        assert!(answer.body.starts_with(begin), "{format}");
+    }
+    let explained = server
+        .get_with(API, &[("query", "select message from logs where level = 'error' limit 3"), ("explain", "true")])
+        .await;
+    let physical = explained.json()["physical"].as_str().unwrap_or_default().to_owned();
+    assert!(physical.contains("LogsExec: filter=level:=\"error\"") && physical.contains("limit=3"), "{physical}");
+    assert!(!physical.contains("FilterExec"), "the store filters exactly: {physical}");
+    let tables = server.get("/sql-api/v1/tables").await.json();
+    assert!(tables["tables"].as_array().is_some_and(|tables| tables.len() >= 11), "{tables}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_statements_end() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = options().env("QUIVER_QUERY__TIMEOUT", "2s");
+    let server = Server::start(dir.path(), &options).await;
+    for statement in [
+        "select count(*) from generate_series(1, 1000000000000)",
+        "select count(*) from generate_series(1, 1000000) a cross join generate_series(1, 1000000) b",
+        "with recursive r as (select 1 as n union all select n + 1 from r) select count(*) from r",
+        "select value, count(*) from generate_series(1, 1000000000) group by value order by 2 desc limit 1",
+    ] {
+        let began = std::time::Instant::now();
+        let answer = ask(&server, statement).await;
+        assert!(matches!(answer.status, 422 | 503), "{statement}: {} {}", answer.status, answer.text());
+        assert!(began.elapsed().as_secs() < 10, "{statement}: {:?}", began.elapsed());
+    }
+    assert_eq!(rows(&server, "select 1").await, json!([[1]]), "it serves on");
+}
