@@ -153,7 +153,11 @@ async fn send(server: &Server, who: &str, request: &Value) -> Answer {
     let text = |key: &str| request[key].as_str().unwrap_or_default();
     let mut path = text("path").to_owned();
     let params = request["params"].as_object().into_iter().flatten();
-    let escaped = |t: &str| t.bytes().map(|b| if b.is_ascii_alphanumeric() { (b as char).to_string() } else { format!("%{b:02X}") }).collect::<String>();
+    let escaped = |t: &str| {
+        t.bytes()
+            .map(|b| if b.is_ascii_alphanumeric() { (b as char).to_string() } else { format!("%{b:02X}") })
+            .collect::<String>()
+    };
     for (i, (name, value)) in params.enumerate() {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         path += &format!("{}{name}={}", if i == 0 { '?' } else { '&' }, escaped(&value));
@@ -170,7 +174,8 @@ async fn send(server: &Server, who: &str, request: &Value) -> Answer {
 fn check(case: &Value, answer: &Answer) -> Result<(), String> {
     let expected = &case["expect"];
     let status = u64::from(answer.status);
-    let also = expected["also_accepted_status"].as_array().is_some_and(|l| l.iter().any(|s| s.as_u64() == Some(status)));
+    let also =
+        expected["also_accepted_status"].as_array().is_some_and(|l| l.iter().any(|s| s.as_u64() == Some(status)));
     if expected["status"].as_u64() != Some(status) && !also {
         return Err(format!("status {status}: {}", answer.text()));
     }
@@ -204,7 +209,11 @@ fn check(case: &Value, answer: &Answer) -> Result<(), String> {
 }
 
 fn part(expected: &Value, got: &Value, what: &str) -> Result<(), String> {
-    if expected.is_null() || within(expected, got) { Ok(()) } else { Err(format!("{what}: got {got}, want {expected}")) }
+    if expected.is_null() || within(expected, got) {
+        Ok(())
+    } else {
+        Err(format!("{what}: got {got}, want {expected}"))
+    }
 }
 
 fn one(expected: &Value, got: &Value, narrow: bool) -> Result<(), String> {
@@ -256,7 +265,12 @@ fn rows(data: &Value) -> Vec<Value> {
         let count = columns.first().and_then(Value::as_array).map_or(0, Vec::len);
         return (0..count).map(|i| object(columns.iter().map(|c| c[i].clone()).collect())).collect();
     }
-    data["dataset"].as_array().into_iter().flatten().map(|r| object(r.as_array().cloned().unwrap_or_default())).collect()
+    data["dataset"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|r| object(r.as_array().cloned().unwrap_or_default()))
+        .collect()
 }
 
 fn number(value: &Value) -> Option<f64> {
@@ -291,7 +305,8 @@ fn same_rows(wanted: &[Value], got: &[Value], expected: &Value) -> bool {
     if ordering == "total" {
         return same(&wanted.to_vec().into(), &got.to_vec().into());
     }
-    let names: Vec<&str> = expected["order_keys"].as_array().into_iter().flatten().filter_map(|k| k[0].as_str()).collect();
+    let names: Vec<&str> =
+        expected["order_keys"].as_array().into_iter().flatten().filter_map(|k| k[0].as_str()).collect();
     let keys = |list: &[Value]| -> Value {
         list.iter().map(|r| names.iter().map(|n| r[*n].clone()).collect::<Value>()).collect()
     };

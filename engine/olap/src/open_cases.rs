@@ -19,7 +19,10 @@ use crate::{OlapEngine, OlapResult};
 const TYPES: [(&str, &str); 6] = [
     ("services", r#"{"tier":"int4","apdex_t_ms":"int4","created_at":"timestamptz"}"#),
     ("hosts", r#"{"cpu_count":"int4","memory_gib":"numeric(8,2)"}"#),
-    ("spans", r#"{"start_time":"timestamptz","duration_ms":"float8","http_status":"int4","is_root":"bool","cost":"numeric(8,2)"}"#),
+    (
+        "spans",
+        r#"{"start_time":"timestamptz","duration_ms":"float8","http_status":"int4","is_root":"bool","cost":"numeric(8,2)"}"#,
+    ),
     ("span_events", r#"{"event_time":"timestamptz","attempt":"int4"}"#),
     ("deployments", r#"{"deployment_id":"int4","deployed_at":"timestamptz"}"#),
     ("alerts", r#"{"alert_id":"int4","starts_at":"timestamptz","ends_at":"timestamptz"}"#),
@@ -110,7 +113,9 @@ fn same(a: &Value, b: &Value) -> bool {
     match (number(a), number(b)) {
         (Some(x), Some(y)) => x == y || (x - y).abs() <= 1e-9 * x.abs().max(y.abs()),
         _ => match (a, b) {
-            (Value::Object(x), Value::Object(y)) => x.len() == y.len() && x.iter().all(|(k, v)| y.get(k).is_some_and(|w| same(v, w))),
+            (Value::Object(x), Value::Object(y)) => {
+                x.len() == y.len() && x.iter().all(|(k, v)| y.get(k).is_some_and(|w| same(v, w)))
+            }
             (Value::Array(x), Value::Array(y)) => x.len() == y.len() && x.iter().zip(y).all(|(v, w)| same(v, w)),
             _ => a == b,
         },
@@ -133,7 +138,8 @@ fn same_rows(expected: &Value, got: &[Value], ordering: &str, keys: &Value) -> b
     }
     let names: Vec<&str> = keys.as_array().into_iter().flatten().filter_map(|k| k[0].as_str()).collect();
     let mut left = got.to_vec();
-    let order = |list: &[Value]| -> Vec<Value> { list.iter().map(|r| names.iter().map(|n| r[*n].clone()).collect()).collect() };
+    let order =
+        |list: &[Value]| -> Vec<Value> { list.iter().map(|r| names.iter().map(|n| r[*n].clone()).collect()).collect() };
     let in_order = ordering != "by_keys" || same(&order(&wanted).into(), &order(got).into());
     let all = wanted.iter().all(|w| left.iter().position(|g| same(w, g)).map(|i| left.remove(i)).is_some());
     in_order && all && left.is_empty()
@@ -167,7 +173,8 @@ fn rows_of_all_open_cases() {
 async fn cases() {
     let Some(folder) = std::env::var_os("CONFORMANCE_DIR").map(|f| PathBuf::from(f).join("olap")) else { return };
     let olap = olap(&folder);
-    let mut names: Vec<PathBuf> = std::fs::read_dir(folder.join("golden")).unwrap().map(|e| e.unwrap().path()).collect();
+    let mut names: Vec<PathBuf> =
+        std::fs::read_dir(folder.join("golden")).unwrap().map(|e| e.unwrap().path()).collect();
     names.sort();
     let (mut failed, mut passed) = (Vec::new(), 0);
     for path in names.iter().filter(|p| p.file_name().unwrap().to_str().unwrap().starts_with("olap-")) {

@@ -2,8 +2,8 @@
 
 /// Words that stay small inside of a title.
 const SMALL: [&str; 22] = [
-    "a", "an", "and", "at", "but", "by", "for", "from", "in", "into", "nor", "of", "off", "on", "onto", "or", "out", "over",
-    "so", "the", "to", "with",
+    "a", "an", "and", "at", "but", "by", "for", "from", "in", "into", "nor", "of", "off", "on", "onto", "or", "out",
+    "over", "so", "the", "to", "with",
 ];
 
 /// Gives the title of a name.
@@ -35,7 +35,8 @@ fn words(name: &str, behind_digits: bool) -> Vec<String> {
         let before = i.checked_sub(1).map(|j| chars[j]);
         let after = chars.get(i + 1);
         let begins = c.is_uppercase()
-            && before.is_some_and(|b| b.is_lowercase() || b.is_ascii_digit() || after.is_some_and(|a| a.is_lowercase()));
+            && before
+                .is_some_and(|b| b.is_lowercase() || b.is_ascii_digit() || after.is_some_and(|a| a.is_lowercase()));
         let behind = behind_digits && c.is_alphabetic() && before.is_some_and(|b| b.is_ascii_digit());
         if (begins || behind) && !word.is_empty() {
             words.push(std::mem::take(&mut word));

@@ -22,8 +22,8 @@ use crate::error::plain;
 use crate::state::AppState;
 use crate::{
     admin, config_api, exemplars_api, federate_api, grpc_api, import_api, ingest_api, labels_api, logs_api,
-    logs_ingest, metrics_api, olap_api, otlp_grpc, partial, rbac_api, read_api, server_api, sql_api, status_api, token_api, traces_api,
-    traces_compat, traces_ingest, tsdb_api,
+    logs_ingest, metrics_api, olap_api, otlp_grpc, partial, rbac_api, read_api, server_api, sql_api, status_api,
+    token_api, traces_api, traces_compat, traces_ingest, tsdb_api,
 };
 
 /// The path of OTLP on its own port.

@@ -20,8 +20,8 @@ use quiver_ingest::logs::LogsLimits;
 use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
 use quiver_logsql::LogsqlEngine;
 use quiver_promql::{PromqlEngine, PromqlSettings};
-use quiver_query::{EngineSettings, Limits, LogTables, QueryEngine, SampleRequest, SampleTables, SpanTables};
 use quiver_query::tables::{TableSources, Tables};
+use quiver_query::{EngineSettings, Limits, LogTables, QueryEngine, SampleRequest, SampleTables, SpanTables};
 use quiver_sql::SqlEngine;
 use quiver_store::{CompactionSettings, Store, StoreSettings, WalLevel};
 use quiver_traces::TracesEngine;
@@ -309,11 +309,7 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
     let sql = SqlEngine::new(
         Arc::clone(&engine),
         Arc::clone(&analytics.tables) as Arc<dyn Tables>,
-        Arc::new(SqlLanguages {
-            promql: Arc::clone(&promql),
-            logsql: Arc::clone(&logsql),
-            clock: Arc::clone(&clock),
-        }),
+        Arc::new(SqlLanguages { promql: Arc::clone(&promql), logsql: Arc::clone(&logsql), clock: Arc::clone(&clock) }),
     );
     let identities = match settings.rbac.mode.as_str() {
         "on" => Some(identity::open(settings, Arc::clone(&clock)).await?),

@@ -84,7 +84,9 @@ impl Accumulator for Values {
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         let lists = states[0].as_list::<i32>();
-        (0..lists.len()).filter(|i| lists.is_valid(*i)).for_each(|i| self.add(lists.value(i).as_primitive::<Float64Type>()));
+        (0..lists.len())
+            .filter(|i| lists.is_valid(*i))
+            .for_each(|i| self.add(lists.value(i).as_primitive::<Float64Type>()));
         Ok(())
     }
 
@@ -118,7 +120,8 @@ mod tests {
 
     #[test]
     fn percentiles() {
-        let check = |values: &[f64], q, expected| assert_eq!(percentile(&mut values.to_vec(), q), expected, "{values:?} {q}");
+        let check =
+            |values: &[f64], q, expected| assert_eq!(percentile(&mut values.to_vec(), q), expected, "{values:?} {q}");
         check(&[], 0.5, None);
         check(&[7.0], 0.95, Some(7.0));
         check(&[3.0, 1.0, 2.0, 4.0], 0.5, Some(2.5));

@@ -203,7 +203,13 @@ impl Planner<'_> {
     }
 
     /// The argument of a measure: text or cases.
-    pub(super) fn argument(&self, stage: &Stage, model: &str, sql: Option<&Template>, case: Option<&Case>) -> OlapResult<Option<Expr>> {
+    pub(super) fn argument(
+        &self,
+        stage: &Stage,
+        model: &str,
+        sql: Option<&Template>,
+        case: Option<&Case>,
+    ) -> OlapResult<Option<Expr>> {
         match (case, sql) {
             (Some(case), _) => self.case(stage, model, case, 0).map(Some),
             (None, Some(sql)) => self.row_text(stage, model, sql).map(Some),

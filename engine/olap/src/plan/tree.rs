@@ -103,7 +103,9 @@ impl Tree {
 impl Planner<'_> {
     /// Adds the models whose rows a member needs: its own first.
     pub(crate) fn needs(&self, id: &MemberId, out: &mut Vec<String>) -> OlapResult<()> {
-        let Some(found) = self.catalog.find(id) else { return Err(super::model_error(format!("there is no member `{id}`"))) };
+        let Some(found) = self.catalog.find(id) else {
+            return Err(super::model_error(format!("there is no member `{id}`")));
+        };
         let add = |name: &str, out: &mut Vec<String>| {
             if !out.iter().any(|n| n == name) {
                 out.push(name.to_owned());

@@ -56,7 +56,12 @@ impl Planner<'_> {
         for group in &stage.groups {
             let value = if group.member == member && group.buckets.is_some() {
                 let start = datafusion::logical_expr::cast(column("__bucket"), crate::functions::instant_type());
-                WallBucket::call(start, chrono_tz::Tz::UTC, group.buckets, crate::dates::granularity::Interval::default())
+                WallBucket::call(
+                    start,
+                    chrono_tz::Tz::UTC,
+                    group.buckets,
+                    crate::dates::granularity::Interval::default(),
+                )
             } else {
                 self.group_value(stage, group)?
             };
@@ -81,7 +86,11 @@ fn span(window: &RollingWindow, start: i64, end: i64, last: i64, stage: &Stage, 
     let utc = |wall: i64, edge| utc_ns(stage.tz, back.add_to(wall), edge);
     match window {
         RollingWindow::ToDate(granularity) => {
-            let unit = if last == end && start != end { granularity.buckets.floor(end - 1) } else { granularity.buckets.floor(start) };
+            let unit = if last == end && start != end {
+                granularity.buckets.floor(end - 1)
+            } else {
+                granularity.buckets.floor(start)
+            };
             (Some(utc(unit, Edge::Start)), Some(utc(end, Edge::End)))
         }
         RollingWindow::Around { trailing, leading, from_start } => {

@@ -190,9 +190,10 @@ impl Waiting {
     /// Whether nobody waits, and nobody came again in time.
     fn is_forgotten(&self, key: &str) -> bool {
         let inner = self.0.lock();
-        inner.running.get(key).is_none_or(|e| {
-            e.waiters == 0 && e.promised.is_none_or(|at| at.elapsed() > FORGOTTEN_AFTER)
-        })
+        inner
+            .running
+            .get(key)
+            .is_none_or(|e| e.waiters == 0 && e.promised.is_none_or(|at| at.elapsed() > FORGOTTEN_AFTER))
     }
 }
 
@@ -230,7 +231,8 @@ mod tests {
     async fn equal_requests_share_one_execution() {
         let (waiting, runs) = (Waiting::default(), Arc::default());
         let mode = CacheMode::MustRevalidate;
-        let (a, b) = tokio::join!(ask(&waiting, work(&runs, 50), mode, 5_000), ask(&waiting, work(&runs, 50), mode, 5_000));
+        let (a, b) =
+            tokio::join!(ask(&waiting, work(&runs, 50), mode, 5_000), ask(&waiting, work(&runs, 50), mode, 5_000));
         assert_eq!((a, runs.load(SeqCst)), (b, 1));
     }
 
@@ -249,7 +251,11 @@ mod tests {
         ask(&waiting, work(&runs, 0), CacheMode::StaleIfSlow, 5_000).await.unwrap();
         let older = ask(&waiting, work(&runs, 200), CacheMode::StaleIfSlow, 10).await.unwrap();
         assert_eq!((older["run"].as_u64(), older["slowQuery"].as_bool()), (Some(1), Some(true)));
-        assert_eq!(ask(&waiting, work(&runs, 200), CacheMode::MustRevalidate, 10).await, None, "it waits for the fresh one");
+        assert_eq!(
+            ask(&waiting, work(&runs, 200), CacheMode::MustRevalidate, 10).await,
+            None,
+            "it waits for the fresh one"
+        );
     }
 
     #[tokio::test]
