@@ -165,8 +165,25 @@ impl Waiting {
         let outcome = outcome.map(Arc::new);
         let kept = outcome.as_ref().ok().filter(|_| keep).cloned();
         let small = kept.filter(|value| value.to_string().len() <= KEPT_BYTES_MAX);
+        if self.is_over(key, small, sender, outcome) {
+            return;
+        }
+        while !self.is_forgotten(key) {
+            look.tick().await;
+        }
+        self.0.lock().running.remove(key);
+    }
+
+    /// Hands out an answer and keeps it for those who take older ones; says whether nobody is to come again for it.
+    fn is_over(
+        &self,
+        key: &str,
+        kept: Option<Arc<Value>>,
+        sender: watch::Sender<Answer>,
+        outcome: Result<Arc<Value>, OlapError>,
+    ) -> bool {
         let mut inner = self.0.lock();
-        if let Some(value) = small {
+        if let Some(value) = kept {
             if inner.kept.len() >= KEPT_MAX
                 && let Some(oldest) = inner.kept.iter().min_by_key(|(_, (_, made))| *made).map(|(k, _)| k.clone())
             {
@@ -175,16 +192,11 @@ impl Waiting {
             inner.kept.insert(key.to_owned(), (value, Instant::now()));
         }
         let _ = sender.send(Some(outcome));
-        // Somebody who was told to come again finds the answer for a while.
-        if inner.running.get(key).is_some_and(|e| e.promised.is_none()) {
+        let over = inner.running.get(key).is_some_and(|e| e.promised.is_none());
+        if over {
             inner.running.remove(key);
-            return;
         }
-        drop(inner);
-        while !self.is_forgotten(key) {
-            look.tick().await;
-        }
-        self.0.lock().running.remove(key);
+        over
     }
 
     /// Whether nobody waits, and nobody came again in time.
