@@ -6,6 +6,7 @@
 mod alerting;
 mod logsql;
 mod logsql_ingest;
+mod olap;
 mod promql;
 mod traces;
 
@@ -35,6 +36,9 @@ fn main() -> ExitCode {
     }
     if args.is_empty() || args.iter().any(|a| a == "traces") {
         good &= traces::run(&root.join("traces"), &mut report);
+    }
+    if args.is_empty() || args.iter().any(|a| a == "olap") {
+        good &= olap::run(&root.join("olap"), &mut report);
     }
     if args.is_empty() || args.iter().any(|a| a == "alerting") {
         good &= alerting::run(&root.join("alerting"), &mut report);

@@ -25,6 +25,7 @@ mod logs_refused;
 mod logs_tail;
 mod masters;
 mod observed;
+mod olap;
 mod promql_hostile;
 mod queries;
 mod readiness;

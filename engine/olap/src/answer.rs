@@ -131,9 +131,7 @@ fn data(table: Table, format: Format) -> Value {
         Format::Columnar => json!({"members": members, "columns": table.columns}),
         Format::Compact => json!({"members": members, "dataset": lists(table.columns, rows)}),
         Format::Default => {
-            let row = |cells: Vec<Value>| {
-                members.iter().cloned().zip(cells).collect::<Map<String, Value>>()
-            };
+            let row = |cells: Vec<Value>| members.iter().cloned().zip(cells).collect::<Map<String, Value>>();
             lists(table.columns, rows).into_iter().map(row).collect::<Vec<_>>().into()
         }
     }

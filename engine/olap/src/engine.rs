@@ -151,7 +151,11 @@ impl OlapEngine {
     ///
     /// # Errors
     /// Those of planning; the stream carries those of running.
-    pub async fn stream(&self, plan: &LogicalPlan, ctx: &QueryContext) -> quiver_types::Result<SendableRecordBatchStream> {
+    pub async fn stream(
+        &self,
+        plan: &LogicalPlan,
+        ctx: &QueryContext,
+    ) -> quiver_types::Result<SendableRecordBatchStream> {
         self.engine.execute_relational(plan, ctx).await
     }
 
@@ -175,9 +179,8 @@ impl OlapEngine {
         shown["root"] = tree.map(|t| t.root.clone()).into();
         let edge = |(from, to): &(String, String)| serde_json::json!({"from": from, "to": to});
         shown["joinTree"] = tree.map(|t| t.edges.iter().map(edge).collect::<Vec<_>>()).into();
-        let multiplied = |t: &Tree| {
-            t.models().filter(|m| t.is_multiplied(catalog, m)).map(str::to_owned).collect::<Vec<_>>()
-        };
+        let multiplied =
+            |t: &Tree| t.models().filter(|m| t.is_multiplied(catalog, m)).map(str::to_owned).collect::<Vec<_>>();
         shown["multiplied"] = tree.map(multiplied).unwrap_or_default().into();
         shown["rollup"] = serde_json::json!({"used": null, "candidates": []});
         Ok(shown)

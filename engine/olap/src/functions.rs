@@ -1,4 +1,6 @@
-//! Scalar functions of time that plans of analytics need: wall time, and buckets of it.
+//! Functions that plans of analytics need: wall time and buckets of it, exact percentiles.
+
+mod percentile;
 
 use std::sync::Arc;
 
@@ -12,6 +14,8 @@ use datafusion::logical_expr::{
 
 use crate::dates::granularity::{Buckets, Interval};
 use crate::dates::zone::Walls;
+
+pub(crate) use percentile::exact as exact_percentile;
 
 /// `wall_bucket(time, zone, months, nanos, origin, shift_months, shift_nanos)`: the start of the bucket of wall time that an
 /// instant, moved by a shift, falls into; without a length the wall time itself. Timestamp(ns) without a zone.

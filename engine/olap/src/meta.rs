@@ -18,7 +18,8 @@ pub fn annotation(catalog: &Catalog, query: &Query) -> Value {
         if let (Some(column), Some(granularity)) = (time.column(), &time.granularity) {
             let Some(plain) = member(catalog, &time.member) else { continue };
             let mut bucketed = plain.clone();
-            let mut shown = json!({"name": granularity.name, "title": granularity.title, "interval": granularity.interval});
+            let mut shown =
+                json!({"name": granularity.name, "title": granularity.title, "interval": granularity.interval});
             for (key, value) in [("offset", &granularity.offset), ("origin", &granularity.origin)] {
                 if let Some(value) = value {
                     shown[key] = value.as_str().into();

@@ -121,12 +121,12 @@ impl Planner<'_> {
         }
         let mut measures: Vec<MemberId> = query.measures.iter().map(|id| self.behind(id)).collect::<OlapResult<_>>()?;
         let (_, having): (Vec<_>, Vec<_>) = query.filters.iter().partition(|f| !f.is_about_measures());
-        let mut extra: Vec<MemberId> =
-            having.iter().flat_map(|f| f.leaves()).map(|leaf| leaf.member.clone()).collect();
+        let mut extra: Vec<MemberId> = having.iter().flat_map(|f| f.leaves()).map(|leaf| leaf.member.clone()).collect();
         for key in query.order.iter().flatten() {
-            extra.extend(MemberId::parse(&key.id).filter(|id| {
-                self.catalog.find(id).is_some_and(|found| matches!(found.kind, Kind::Measure(_)))
-            }));
+            extra.extend(
+                MemberId::parse(&key.id)
+                    .filter(|id| self.catalog.find(id).is_some_and(|found| matches!(found.kind, Kind::Measure(_)))),
+            );
         }
         for id in extra {
             let id = self.behind(&id)?;
@@ -174,9 +174,9 @@ impl Planner<'_> {
         let mut seen: Vec<String> = Vec::new();
         for key in &keys {
             let time = query.times.iter().filter(|t| t.member.to_string() == key.id && !groups.contains(&key.id));
-            let finest = time.filter(|t| t.granularity.is_some()).min_by_key(|t| {
-                t.granularity.as_ref().map_or(i64::MAX, |g| g.buckets.about_ns())
-            });
+            let finest = time
+                .filter(|t| t.granularity.is_some())
+                .min_by_key(|t| t.granularity.as_ref().map_or(i64::MAX, |g| g.buckets.about_ns()));
             let name = match finest.and_then(crate::query::TimeEntry::column) {
                 Some(column) => column,
                 None if groups.contains(&key.id) => key.id.clone(),
@@ -241,7 +241,7 @@ impl Planner<'_> {
             Some(tree) => tree,
             None => self.tree_of_query(stage, query)?,
         };
-        let rows = self.rows(stage, &tree, &[])?;
+        let rows = self.rows(stage, &tree, &measures, &[])?;
         let mut out = self.group_exprs(stage)?;
         for id in &measures {
             out.push(self.row_measure(stage, id)?.alias(id.to_string()));

@@ -2,6 +2,7 @@
 
 pub mod filter;
 mod json;
+mod operator;
 mod read;
 pub mod request;
 

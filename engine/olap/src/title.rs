@@ -2,13 +2,13 @@
 
 /// Words that stay small inside of a title.
 const SMALL: [&str; 22] = [
-    "a", "an", "and", "at", "but", "by", "for", "from", "in", "into", "nor", "of", "off", "on", "onto", "or", "out", "over",
-    "so", "the", "to", "with",
+    "a", "an", "and", "at", "but", "by", "for", "from", "in", "into", "nor", "of", "off", "on", "onto", "or", "out",
+    "over", "so", "the", "to", "with",
 ];
 
 /// Gives the title of a name.
 pub(crate) fn of_name(name: &str) -> String {
-    let titled = words(name, true).into_iter().enumerate().map(|(i, word)| {
+    let titled = words(name).into_iter().enumerate().map(|(i, word)| {
         let lower = word.to_lowercase();
         if lower == "id" {
             "ID".to_owned()
@@ -22,8 +22,8 @@ pub(crate) fn of_name(name: &str) -> String {
     titled.collect::<Vec<_>>().join(" ")
 }
 
-/// Splits a name at underscores and where a small letter or digit is followed by a capital one; for titles also behind digits.
-fn words(name: &str, behind_digits: bool) -> Vec<String> {
+/// Splits a name at underscores and where a small letter or digit is followed by a capital one, and behind digits.
+fn words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let chars: Vec<char> = name.chars().collect();
     let mut word = String::new();
@@ -35,8 +35,9 @@ fn words(name: &str, behind_digits: bool) -> Vec<String> {
         let before = i.checked_sub(1).map(|j| chars[j]);
         let after = chars.get(i + 1);
         let begins = c.is_uppercase()
-            && before.is_some_and(|b| b.is_lowercase() || b.is_ascii_digit() || after.is_some_and(|a| a.is_lowercase()));
-        let behind = behind_digits && c.is_alphabetic() && before.is_some_and(|b| b.is_ascii_digit());
+            && before
+                .is_some_and(|b| b.is_lowercase() || b.is_ascii_digit() || after.is_some_and(|a| a.is_lowercase()));
+        let behind = c.is_alphabetic() && before.is_some_and(|b| b.is_ascii_digit());
         if (begins || behind) && !word.is_empty() {
             words.push(std::mem::take(&mut word));
         }
@@ -45,11 +46,6 @@ fn words(name: &str, behind_digits: bool) -> Vec<String> {
     words.push(word);
     words.retain(|w| !w.is_empty());
     words
-}
-
-/// Gives the snake case of a name, as in aliases of columns.
-pub(crate) fn snake(name: &str) -> String {
-    words(name, false).join("_").to_lowercase()
 }
 
 #[cfg(test)]
@@ -67,7 +63,5 @@ mod tests {
         check("count3d", "Count3 D");
         check("avgSpansPerService", "Avg Spans Per Service");
         check("Alerts_firingCount", "Alerts Firing Count");
-        assert_eq!(snake("SpanEvents"), "span_events");
-        assert_eq!(snake("durationP95"), "duration_p95");
     }
 }

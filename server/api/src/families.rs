@@ -46,6 +46,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     reads("traces", "/jaeger/"),
     reads("traces", "/zipkin/"),
     reads("sql", "/sql-api/"),
+    reads("olap", "/olap-api/"),
     reads("health", "/health"),
     reads("health", "/metrics"),
     writes("access", "/realms/"),

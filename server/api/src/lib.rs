@@ -35,6 +35,7 @@ mod logs_api;
 pub mod logs_ingest;
 pub mod metrics;
 mod metrics_api;
+pub mod olap_api;
 mod otlp_grpc;
 mod params;
 mod partial;

@@ -5,7 +5,7 @@
 
 mod forms;
 mod problem;
-pub(crate) mod waiting;
+pub mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use quiver_olap::query::request::Request as Asked;
 use quiver_olap::{OlapError, QueryError, Reason, meta};
 use quiver_query::QueryContext;
 use quiver_query::tables::DomainAccess;
-use quiver_types::{Domain, Error, Result, Right, Services, Triple};
+use quiver_types::{Domain, Error, ErrorKind, Result, Right, Services, Triple};
 use serde_json::{Value, json};
 
 use crate::bodies::read_body;
@@ -50,7 +50,10 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/subscribe", get(load).post(load))
         .route("/meta", get(list))
         .route("/dry-run", get(dry).post(dry))
-        .route("/explain", post(explain));
+        .route("/explain", post(explain))
+        .route("/sql", get(missing).post(missing))
+        .route("/drill", post(missing))
+        .route("/meta/values", get(missing));
     Router::new().nest("/olap-api/v1", v1)
 }
 
@@ -79,9 +82,8 @@ impl Given {
     fn query(&self) -> Result<Value, OlapError> {
         match (self.body.get("query"), self.params.get("query")) {
             (Some(query), _) if !query.is_null() => Ok(query.clone()),
-            (_, Some(text)) => serde_json::from_str(text).map_err(|e| {
-                QueryError::new(Reason::BadJson, "", format!("`query` is no JSON: {e}")).into()
-            }),
+            (_, Some(text)) => serde_json::from_str(text)
+                .map_err(|e| QueryError::new(Reason::BadJson, "", format!("`query` is no JSON: {e}")).into()),
             _ => Err(QueryError::new(Reason::QueryRequired, "", "a request needs a `query`").into()),
         }
     }
@@ -101,9 +103,8 @@ impl Given {
     fn cache(&self, asked: &Asked) -> Result<CacheMode, OlapError> {
         let own = asked.queries.iter().find_map(|q| q.cache);
         let Some(word) = self.word("cache") else { return Ok(own.unwrap_or(CacheMode::StaleIfSlow)) };
-        CacheMode::parse(word).ok_or_else(|| {
-            QueryError::new(Reason::BadValue, "/cache", format!("`{word}` is no cache mode")).into()
-        })
+        CacheMode::parse(word)
+            .ok_or_else(|| QueryError::new(Reason::BadValue, "/cache", format!("`{word}` is no cache mode")).into())
     }
 
     fn seconds(&self, header: &str, max: u64) -> Result<Option<Duration>, OlapError> {
@@ -232,6 +233,20 @@ async fn dry(State(state): State<Arc<AppState>>, request: Request) -> Response {
         Ok::<_, OlapError>(json_answer(&dry_run(&asked)))
     };
     run.await.unwrap_or_else(|e| problem(&e, "/olap-api/v1/dry-run"))
+}
+
+/// Operations of the format that are not there: a query is checked, so that its own faults are told first.
+async fn missing(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let path = request.uri().path().to_owned();
+    let run = async {
+        let given = Given::read(&state, request).await?;
+        if !path.ends_with("/values") {
+            Asked::parse(&given.query()?, &state.olap.catalog(), state.clock.now_ms() * 1_000_000)?;
+        }
+        let text = format!("`{path}` is not supported yet; `load`, `dry-run` and `explain` take the same query");
+        Err::<Response, OlapError>(Error::new(ErrorKind::Execution, text).into())
+    };
+    run.await.unwrap_or_else(|e| problem(&e, "/olap-api/v1"))
 }
 
 async fn explain(State(state): State<Arc<AppState>>, request: Request) -> Response {

@@ -10,6 +10,7 @@ use quiver_auth::Identity;
 use quiver_config::Config;
 use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
 use quiver_logsql::LogsqlEngine;
+use quiver_olap::OlapEngine;
 use quiver_promql::PromqlEngine;
 use quiver_query::{Asked, Limits, QueryContext, QueryEngine};
 use quiver_sql::SqlEngine;
@@ -28,6 +29,7 @@ use crate::live::{LiveSettings, Reloader};
 use crate::logs_ingest::LogsSettings;
 use crate::metrics::ApiMetrics;
 use crate::metrics::phases::Language;
+use crate::olap_api::waiting::Waiting;
 use crate::request::{RequestIds, RequestInfo};
 
 /// What the API may do and how much; what may change while it runs is in [`LiveSettings`].
@@ -93,6 +95,10 @@ pub struct AppState {
     pub logsql: Arc<LogsqlEngine>,
     /// SQL over all of them.
     pub sql: Arc<SqlEngine>,
+    /// Analytics over models.
+    pub olap: Arc<OlapEngine>,
+    /// Its executions that requests share.
+    pub olap_waiting: Waiting,
     /// Wall clock.
     pub clock: Arc<dyn Clock>,
     /// When the process began, in Unix milliseconds.

@@ -1,6 +1,7 @@
 //! The small library beside the binary: settings and their reload, wiring, the server's life, the demo.
 
 pub mod alerting;
+pub mod analytics;
 pub mod demo;
 pub mod identity;
 pub mod issuers;

@@ -10,7 +10,7 @@ use quiver::demo::alerts::DemoAlerts;
 use quiver::reload::Reloading;
 use quiver::server::{Addresses, Bound};
 use quiver::settings::{Loaded, print_settings};
-use quiver::{demo, identity, memory, notify, remote, rules, telemetry, wiring};
+use quiver::{analytics, demo, identity, memory, notify, remote, rules, telemetry, wiring};
 use quiver_api::AppState;
 use quiver_store::BackupRequest;
 use quiver_types::{Error, ErrorKind, SystemClock, failpoint};
@@ -70,6 +70,11 @@ enum Command {
         #[command(subcommand)]
         command: AdminCommand,
     },
+    /// Check the models of analytics; no server is needed.
+    Models {
+        #[command(subcommand)]
+        command: ModelsCommand,
+    },
     /// Check rule files and run their unit tests; no server is needed.
     Rules {
         #[command(subcommand)]
@@ -90,6 +95,16 @@ struct ResetArgs {
     username: String,
     #[command(flatten)]
     serve: ServeArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum ModelsCommand {
+    /// Say whether the YAML files of a folder are valid models.
+    Check {
+        /// Folder with `*.yml` and `*.yaml`.
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -202,6 +217,15 @@ struct ServeArgs {
     /// Listen on other than loopback addresses without access control (containers).
     #[arg(long)]
     rbac_off_on_network: bool,
+    /// Folder with models of analytics; may repeat.
+    #[arg(long, value_name = "DIR")]
+    olap_models: Vec<String>,
+    /// Folder with tables for analytics and SQL (CSV, Parquet); may repeat.
+    #[arg(long, value_name = "DIR")]
+    olap_tables: Vec<String>,
+    /// Whether the models of the product are there [default: on].
+    #[arg(long, value_name = "on|off")]
+    olap_builtin: Option<String>,
 }
 
 impl ServeArgs {
@@ -217,13 +241,19 @@ impl ServeArgs {
             ("tls.certificate_file", &self.tls_cert),
             ("tls.key_file", &self.tls_key),
             ("alerting.policy", &self.alert_policy),
+            ("olap.builtin", &self.olap_builtin),
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name, value.clone()?)))
         .collect();
-        if !self.rules.is_empty() {
+        let lists = [
+            ("alerting.rules", &self.rules),
+            ("olap.model_dirs", &self.olap_models),
+            ("olap.table_dirs", &self.olap_tables),
+        ];
+        for (name, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
             // A list in the notation of the settings file.
-            flags.push(("alerting.rules", serde_json::json!(self.rules).to_string()));
+            flags.push((name, serde_json::json!(list).to_string()));
         }
         let environment: Vec<_> = std::env::vars().filter(|(name, _)| name != "QUIVER_CONFIG").collect();
         if self.rbac_off_on_network {
@@ -256,6 +286,18 @@ fn main() -> ExitCode {
 
 /// Runs a command; gives the exit code.
 fn run(cli: Cli) -> Result<u8, Failure> {
+    if let Some(Command::Models { command: ModelsCommand::Check { folder } }) = &cli.command {
+        return Ok(match analytics::check(folder) {
+            Ok(count) => {
+                println!("{count} models and views are valid");
+                0
+            }
+            Err(problems) => {
+                problems.iter().for_each(|problem| eprintln!("{problem}"));
+                1
+            }
+        });
+    }
     let Some(Command::Rules { command }) = &cli.command else { return run_server(cli).map(|()| 0) };
     Ok(match command {
         RulesCommand::Check { files, lint_fatal } => rules::check_command(files, *lint_fatal),
@@ -272,7 +314,7 @@ fn run_server(cli: Cli) -> Result<(), Failure> {
         arm_failpoints()?;
     }
     match cli.command {
-        Some(Command::Rules { .. }) => Ok(()),
+        Some(Command::Rules { .. } | Command::Models { .. }) => Ok(()),
         None => Err("no command given; see --help".into()),
         Some(Command::Serve(args)) => serve(args, false),
         Some(Command::Demo(args)) => serve(args, true),

@@ -273,6 +273,15 @@ settings! {
         /// Queries of any language that take longer are logged with their text (cut to 4 KiB) and what they used.
         slow: Span = "\"5s\"";
     }
+    /// Analytics: models and tables of the operator.
+    olap: Olap {
+        /// Folders with models (`*.yml`, `*.yaml`), read anew when a file changes.
+        model_dirs: Vec<String> = "[]";
+        /// Folders with tables: `NAME.csv` (types in `NAME.types.json`) and `NAME.parquet` become `public.NAME`.
+        table_dirs: Vec<String> = "[]";
+        /// Whether the models of the product are there: `on` or `off`.
+        builtin: String = "\"on\"";
+    }
     /// Access control.
     rbac: Rbac {
         /// `on`: every request shows who sends it, and sees what that account may see; see `docs/identity.md`. `off`:
@@ -438,6 +447,10 @@ impl Loaded {
         }
         if let Some(wrong) = s.tls.wrong() {
             return refuse(wrong);
+        }
+        match s.olap.builtin.as_str() {
+            "off" | "on" => {}
+            other => return refuse(&format!("`olap.builtin` is `{other}`; it can be `on` or `off`")),
         }
         if !s.auth.public_url.is_empty() && !quiver_auth::base_url_is_sane(&s.auth.public_url) {
             return refuse("`auth.public_url` must be like `https://quiver.example`, without a slash at its end");

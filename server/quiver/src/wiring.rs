@@ -15,13 +15,14 @@ use quiver_api::effects::Effects;
 use quiver_api::live::{LiveSettings, Reloader, Token};
 use quiver_api::logs_ingest::LogsSettings;
 use quiver_api::metrics::ApiMetrics;
+use quiver_api::olap_api::waiting::Waiting;
 use quiver_api::state::Places;
 use quiver_api::{ApiSettings, AppState, Proxies, QueryWatch, RequestIds};
 use quiver_ingest::logs::LogsLimits;
 use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
 use quiver_logsql::LogsqlEngine;
 use quiver_promql::{PromqlEngine, PromqlSettings};
-use quiver_query::tables::TableSources;
+use quiver_query::tables::{TableSources, Tables};
 use quiver_query::{EngineSettings, Limits, LogTables, QueryEngine, SampleRequest, SampleTables, SpanTables};
 use quiver_sql::SqlEngine;
 use quiver_store::{CompactionSettings, Store, StoreSettings, WalLevel};
@@ -33,7 +34,7 @@ use quiver_types::{Access, Clock, Error, ReadStats, Result, SelectedSeries, Seri
 
 use crate::settings::{self, Settings, Span};
 use crate::sql_languages::SqlLanguages;
-use crate::{alerting, identity, memory, process};
+use crate::{alerting, analytics, identity, memory, process};
 
 /// Version of the product.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -323,18 +324,20 @@ async fn assemble(
         settings.traces.export_spans_max,
     );
     let (promql, logsql) = (Arc::new(promql), Arc::new(logsql));
+    let product = Arc::new(TableSources {
+        engine: Arc::clone(&engine),
+        series: Arc::clone(&source),
+        samples: Arc::new(StoreTables),
+        logs: quiver_store::logs_source(&store),
+        log_tables: Arc::new(StoreTables),
+        spans: store.span_source(),
+        span_tables: Arc::new(StoreSpans),
+        service_labels: settings.ingest.service_labels.clone().into(),
+    });
+    let analytics = analytics::open(settings, Arc::clone(&engine), product)?;
     let sql = SqlEngine::new(
         Arc::clone(&engine),
-        Arc::new(TableSources {
-            engine: Arc::clone(&engine),
-            series: Arc::clone(&source),
-            samples: Arc::new(StoreTables),
-            logs: quiver_store::logs_source(&store),
-            log_tables: Arc::new(StoreTables),
-            spans: store.span_source(),
-            span_tables: Arc::new(StoreSpans),
-            service_labels: settings.ingest.service_labels.clone().into(),
-        }),
+        Arc::clone(&analytics.tables) as Arc<dyn Tables>,
         Arc::new(SqlLanguages { promql: Arc::clone(&promql), logsql: Arc::clone(&logsql), clock: Arc::clone(&clock) }),
     );
     let identities = match listen {
@@ -366,6 +369,8 @@ async fn assemble(
         promql,
         logsql,
         sql: Arc::new(sql),
+        olap: analytics.engine,
+        olap_waiting: Waiting::default(),
         started_ms: clock.now_ms(),
         clock,
         delta: Mutex::new(DeltaState::new(settings.otlp.delta_memory.0 as usize, delta_idle_ms)),

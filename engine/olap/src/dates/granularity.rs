@@ -68,11 +68,7 @@ impl Interval {
         } else {
             let time = naive(wall_ns);
             let months = Months::new(self.months.unsigned_abs());
-            let there = if self.months > 0 {
-                time.checked_add_months(months)
-            } else {
-                time.checked_sub_months(months)
-            };
+            let there = if self.months > 0 { time.checked_add_months(months) } else { time.checked_sub_months(months) };
             there.map_or(if self.months > 0 { i64::MAX } else { i64::MIN }, of_naive)
         };
         moved.saturating_add(self.nanos)
@@ -145,18 +141,21 @@ impl Granularity {
     ) -> Result<Self, String> {
         let length = Interval::parse(interval)?;
         if (length.months <= 0) == (length.nanos <= 0) || length.months < 0 || length.nanos < 0 {
-            return Err(format!("`{interval}` must be either months and years or shorter units, and more than nothing"));
+            return Err(format!(
+                "`{interval}` must be either months and years or shorter units, and more than nothing"
+            ));
         }
-        let origin_ns = match (origin, offset) {
-            (Some(_), Some(_)) => return Err("`origin` and `offset` exclude each other".to_owned()),
-            (Some(origin), None) => of_naive(parse_origin(origin)?),
-            (None, offset) => {
-                let shift = offset.map(Interval::parse).transpose()?.unwrap_or_default();
-                shift.add_to(aligned(length).ok_or_else(|| {
-                    format!("`{interval}` does not divide the next unit evenly: give it an `origin`")
-                })?)
-            }
-        };
+        let origin_ns =
+            match (origin, offset) {
+                (Some(_), Some(_)) => return Err("`origin` and `offset` exclude each other".to_owned()),
+                (Some(origin), None) => of_naive(parse_origin(origin)?),
+                (None, offset) => {
+                    let shift = offset.map(Interval::parse).transpose()?.unwrap_or_default();
+                    shift.add_to(aligned(length).ok_or_else(|| {
+                        format!("`{interval}` does not divide the next unit evenly: give it an `origin`")
+                    })?)
+                }
+            };
         Ok(Self {
             name: name.to_owned(),
             title: title.map_or_else(|| crate::title::of_name(name), str::to_owned),
@@ -279,12 +278,25 @@ mod tests {
         let at = "2026-03-31T13:45:27";
         check(&one("5 minutes", None, None), at, "2026-03-31T13:45:00", "2026-03-31T13:50:00");
         check(&one("2 weeks", Some("2026-03-23"), None), at, "2026-03-23T00:00:00", "2026-04-06T00:00:00");
-        check(&one("1 year", None, Some("1 month")), "2026-01-31T10:00:00", "2025-02-01T00:00:00", "2026-02-01T00:00:00");
+        check(
+            &one("1 year", None, Some("1 month")),
+            "2026-01-31T10:00:00",
+            "2025-02-01T00:00:00",
+            "2026-02-01T00:00:00",
+        );
         check(&one("1 week", None, Some("-1 day")), at, "2026-03-29T00:00:00", "2026-04-05T00:00:00");
-        check(&one("1 month", Some("2026-01-31"), None), "2026-02-28T01:00:00", "2026-02-28T00:00:00", "2026-03-31T00:00:00");
+        check(
+            &one("1 month", Some("2026-01-31"), None),
+            "2026-02-28T01:00:00",
+            "2026-02-28T00:00:00",
+            "2026-03-31T00:00:00",
+        );
         check(&one("1 year 3 months", Some("2025-01-01"), None), at, "2025-01-01T00:00:00", "2026-04-01T00:00:00");
         check(&one("2 years", None, None), at, "2026-01-01T00:00:00", "2028-01-01T00:00:00");
-        let refused = |interval: &str| assert!(Granularity::custom("g", None, interval, None, None).is_err(), "{interval}");
-        ["5 months", "7 hours", "3 days", "1 month 1 day", "0 days", "fast", "90 minutes"].into_iter().for_each(refused);
+        let refused =
+            |interval: &str| assert!(Granularity::custom("g", None, interval, None, None).is_err(), "{interval}");
+        ["5 months", "7 hours", "3 days", "1 month 1 day", "0 days", "fast", "90 minutes"]
+            .into_iter()
+            .for_each(refused);
     }
 }

@@ -26,9 +26,12 @@ static WHOLE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(this|last|next)\s+
 static COUNTED: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(last|next)\s+(\d+)\s+UNITs?\b"));
 static FROM_TO: LazyLock<Regex> = LazyLock::new(|| pattern(r"^from\s+(.+?)\s+to\s+(.+)$"));
 static AGO: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d+|an?)\s+UNITs?\s+ago$"));
-static FROM_NOW: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(?:in\s+(\d+|an?)\s+UNITs?|(\d+|an?)\s+UNITs?\s+from\s+now)$"));
-static MONTH_DAY: LazyLock<Regex> = LazyLock::new(|| pattern(r"^([a-z]+)\.?\s+(\d{1,2})(?:st|nd|rd|th)?(?:,?\s+(\d{4}))?$"));
-static DAY_MONTH: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d{1,2})(?:st|nd|rd|th)?\s+([a-z]+)\.?(?:,?\s+(\d{4}))?$"));
+static FROM_NOW: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"^(?:in\s+(\d+|an?)\s+UNITs?|(\d+|an?)\s+UNITs?\s+from\s+now)$"));
+static MONTH_DAY: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"^([a-z]+)\.?\s+(\d{1,2})(?:st|nd|rd|th)?(?:,?\s+(\d{4}))?$"));
+static DAY_MONTH: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"^(\d{1,2})(?:st|nd|rd|th)?\s+([a-z]+)\.?(?:,?\s+(\d{4}))?$"));
 static MONTH_YEAR: LazyLock<Regex> = LazyLock::new(|| pattern(r"^([a-z]+)\.?,?\s+(\d{4})$"));
 static SLASHES: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d{1,2})/(\d{1,2})/(\d{4})$"));
 static BETWEEN: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(.+?)(?:\s+-\s+|\s+to\s+)(.+)$"));
@@ -260,12 +263,18 @@ mod tests {
     fn hours_over_a_change_of_the_clock() {
         let now = DateTime::parse_from_rfc3339("2026-03-29T03:30:00Z").unwrap().timestamp_nanos_opt().unwrap();
         let range = parse("last 4 hours", Tz::Europe__Berlin, now).unwrap();
-        assert_eq!(range.written(), ["2026-03-29T00:00:00.000", "2026-03-29T04:59:59.999"], "02:00 to 03:00 is missing");
+        assert_eq!(
+            range.written(),
+            ["2026-03-29T00:00:00.000", "2026-03-29T04:59:59.999"],
+            "02:00 to 03:00 is missing"
+        );
     }
 
     #[test]
     fn refused() {
-        for text in ["", "7d", "2025", "q1 2026", "last fortnight", "last 0 days", "last 9999999999999999999 days", "noonish"] {
+        for text in
+            ["", "7d", "2025", "q1 2026", "last fortnight", "last 0 days", "last 9999999999999999999 days", "noonish"]
+        {
             assert!(parse(text, Tz::UTC, 0).is_err(), "{text}");
         }
     }

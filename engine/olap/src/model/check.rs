@@ -23,9 +23,9 @@ struct Missing {
 pub(super) fn extend(models: &mut [Model], problems: &mut Vec<ModelProblem>) {
     let mut done: HashSet<String> = HashSet::new();
     loop {
-        let ready = models.iter().position(|m| {
-            !done.contains(&m.common.name) && m.extends.as_ref().is_none_or(|base| done.contains(base))
-        });
+        let ready = models
+            .iter()
+            .position(|m| !done.contains(&m.common.name) && m.extends.as_ref().is_none_or(|base| done.contains(base)));
         let Some(at) = ready else { break };
         if let Some(base) = models[at].extends.clone() {
             let base = models.iter().find(|m| m.common.name == base).cloned().expect("it is done, so it is there");
@@ -49,7 +49,8 @@ fn take_over(model: &mut Model, base: &Model) {
     let all = |name: &String| dimensions.contains(name) || measures.contains(name) || segments.contains(name);
     let own = &model.common.name;
     let rename = |ids: &[MemberId]| {
-        let renamed = ids.iter().map(|id| if id.model == base.common.name { MemberId::new(own, &id.member) } else { id.clone() });
+        let renamed =
+            ids.iter().map(|id| if id.model == base.common.name { MemberId::new(own, &id.member) } else { id.clone() });
         renamed.collect::<Vec<_>>()
     };
     let (mut more_dimensions, mut more_measures, mut more_segments) = (Vec::new(), Vec::new(), Vec::new());
@@ -82,10 +83,8 @@ pub(super) fn resolve(
     warnings: &mut Vec<ModelProblem>,
 ) {
     loop {
-        let names: Names = models
-            .iter()
-            .map(|m| (m.common.name.clone(), m.member_names().map(str::to_owned).collect()))
-            .collect();
+        let names: Names =
+            models.iter().map(|m| (m.common.name.clone(), m.member_names().map(str::to_owned).collect())).collect();
         let mut again = false;
         for model in models.iter_mut() {
             let is_lenient = lenient.contains(&model.common.name);
@@ -124,7 +123,8 @@ fn resolve_model(model: &mut Model, names: &Names, drop_missing: bool) -> Vec<Mi
         m.filters.iter_mut().for_each(|t| found.extend(r.template(t)));
         m.order_by.iter_mut().for_each(|(t, _)| found.extend(r.template(t)));
         let shifts = m.time_shift.iter().filter_map(|s| s.time_dimension.as_ref());
-        let lists = m.drill_members.iter().chain(&m.reduce_by).chain(&m.add_group_by).chain(m.group_by.iter().flatten());
+        let lists =
+            m.drill_members.iter().chain(&m.reduce_by).chain(&m.add_group_by).chain(m.group_by.iter().flatten());
         found.extend(r.members(lists.chain(shifts), m.common.place));
         keep(&m.common.name, found)
     });

@@ -189,7 +189,8 @@ fn duplicates(models: &[Model], problems: &mut Vec<ModelProblem>) {
         let mut targets = HashSet::new();
         for join in &model.joins {
             if !targets.insert(&join.target) {
-                let text = format!("there are two joins to `{}`; a second role is a model that extends it", join.target);
+                let text =
+                    format!("there are two joins to `{}`; a second role is a model that extends it", join.target);
                 problems.push(ModelProblem::new(model, join.place, None, text));
             }
         }
@@ -254,18 +255,26 @@ mod tests {
 
     #[test]
     fn extends_and_cycles() {
-        let text = format!("{A}  - name: B\n    extends: A\n    public: false\n    measures:\n      - {{name: twice, type: number, sql: '{{count}} * 2'}}\n");
+        let text = format!(
+            "{A}  - name: B\n    extends: A\n    public: false\n    measures:\n      - {{name: twice, type: number, sql: '{{count}} * 2'}}\n"
+        );
         let (catalog, _) = load(&[source("m.yml", &text, false)]).unwrap();
         let b = catalog.model("B");
         assert_eq!(b.member_names().collect::<Vec<_>>(), ["id", "kind", "count", "twice"]);
         assert!(!b.is_public());
-        let text = format!("{A}      - {{name: x, type: number, sql: '{{y}}'}}\n      - {{name: y, type: number, sql: '{{x}}'}}\n");
+        let text = format!(
+            "{A}      - {{name: x, type: number, sql: '{{y}}'}}\n      - {{name: y, type: number, sql: '{{x}}'}}\n"
+        );
         assert!(problems(&text)[0].contains("made of itself"), "{:?}", problems(&text));
     }
 
     #[test]
     fn folders_replace_what_is_built_in() {
-        let own = source("own.yml", "cubes:\n  - {name: A, sql_table: t, dimensions: [{name: id, sql: id, type: number, primary_key: true}]}\n", false);
+        let own = source(
+            "own.yml",
+            "cubes:\n  - {name: A, sql_table: t, dimensions: [{name: id, sql: id, type: number, primary_key: true}]}\n",
+            false,
+        );
         let other = "cubes:
   - name: C
     sql_table: c

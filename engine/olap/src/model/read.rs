@@ -57,7 +57,11 @@ fn json(node: &Node) -> Value {
             let truth = matches!(text.as_str(), "true" | "false").then(|| node.truth()).flatten();
             let whole = node.integer().and_then(|i| i64::try_from(i).ok());
             let number = || node.number().filter(|n| n.is_finite());
-            truth.map(Value::from).or(whole.map(Value::from)).or_else(|| number().map(Value::from)).unwrap_or_else(|| text.as_str().into())
+            truth
+                .map(Value::from)
+                .or(whole.map(Value::from))
+                .or_else(|| number().map(Value::from))
+                .unwrap_or_else(|| text.as_str().into())
         }
     }
 }
@@ -328,9 +332,11 @@ fn measure(node: &Node, own: &str, problems: &mut Problems) -> Option<Measure> {
     let order_by = r.list("order_by").iter().filter_map(|n| order_by(n, r.problems)).collect::<Vec<_>>();
     let rolling_window = r.fields.some("rolling_window").and_then(|n| rolling_window(n, r.problems));
     let rolling_window = match ty {
-        MeasureType::RunningTotal if rolling_window.is_none() => {
-            Some(RollingWindow::Around { trailing: Reach::Unbounded, leading: Reach::Of(Interval::default()), from_start: false })
-        }
+        MeasureType::RunningTotal if rolling_window.is_none() => Some(RollingWindow::Around {
+            trailing: Reach::Unbounded,
+            leading: Reach::Of(Interval::default()),
+            from_start: false,
+        }),
         _ => rolling_window,
     };
     let group_by = r.fields.some("group_by").is_some().then(|| r.members("group_by", own));
@@ -459,9 +465,18 @@ fn rollup(node: &Node, own: &str, problems: &mut Problems) -> Option<PreAggregat
         time: time.map(|t| member(&t, own)).zip(granularity),
     };
     // When and how a rollup is built is up to the store here; the keys are read so that models stay portable.
-    for key in ["external", "refresh_key", "partition_granularity", "build_range_start", "build_range_end", "indexes",
-        "union_with_source_data", "rollups", "scheduled_refresh", "allow_non_strict_date_range_match"]
-    {
+    for key in [
+        "external",
+        "refresh_key",
+        "partition_granularity",
+        "build_range_start",
+        "build_range_end",
+        "indexes",
+        "union_with_source_data",
+        "rollups",
+        "scheduled_refresh",
+        "allow_non_strict_date_range_match",
+    ] {
         let _ = r.fields.take(key);
     }
     r.finish();
@@ -498,7 +513,10 @@ fn view_part(node: &Node, problems: &mut Problems) -> Option<ViewPart> {
 
 fn include(node: &Node, problems: &mut Problems) -> Option<Include> {
     if let Some(name) = node.text() {
-        return Some(Include { name: name.to_owned(), own: Common { name: name.to_owned(), place: node.place, ..Common::default() } });
+        return Some(Include {
+            name: name.to_owned(),
+            own: Common { name: name.to_owned(), place: node.place, ..Common::default() },
+        });
     }
     let mut r = Reader::new(node, "", problems)?;
     let alias = r.text("alias");

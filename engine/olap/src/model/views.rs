@@ -18,7 +18,8 @@ pub(super) fn fill(view: &mut View, models: &BTreeMap<String, Model>, problems: 
     let mut seen = HashSet::new();
     for member in &members {
         if !seen.insert(member.common.name.clone()) {
-            let text = format!("member `{}` is there twice; give one an alias, or the part a prefix", member.common.name);
+            let text =
+                format!("member `{}` is there twice; give one an alias, or the part a prefix", member.common.name);
             problems.push(ModelProblem::of_view(view, member.common.place, Some(&member.common.name), text));
         }
     }
@@ -51,7 +52,10 @@ fn of_part(part: &ViewPart, models: &BTreeMap<String, Model>) -> Result<Vec<View
         Some(includes) => includes,
         None => {
             let shown = known.iter().filter(|n| common(model, n).is_some_and(|c| c.public != Some(false)));
-            let plain = |n: &&str| Include { name: (**n).to_owned(), own: Common { name: (**n).to_owned(), place: part.place, ..Common::default() } };
+            let plain = |n: &&str| Include {
+                name: (**n).to_owned(),
+                own: Common { name: (**n).to_owned(), place: part.place, ..Common::default() },
+            };
             all = shown.map(|n| plain(n)).collect::<Vec<_>>();
             &all
         }

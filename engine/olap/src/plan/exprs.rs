@@ -1,18 +1,17 @@
 //! SQL texts of models as expressions, through the SQL planner of the session.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, TableReference};
+use datafusion::common::{Column, DFSchema, JoinType, TableReference};
 use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast, lit, when};
-use datafusion::common::{Column, JoinType};
 
 use super::{Group, Planner, Stage, column, model_error, of_model};
 use crate::error::OlapResult;
-use crate::functions::{WallBucket, instant_type};
+use crate::functions::{WallBucket, exact_percentile, instant_type};
 use crate::model::catalog::Kind;
 use crate::model::{Case, Dimension, DimensionType, Join, Label, MemberId, Model, Piece, Template};
 
@@ -57,15 +56,20 @@ impl Planner<'_> {
         Ok(Expr::AggregateFunction(call))
     }
 
-    /// The rows of a model that the caller may see, with values of its sub-queries that the stage needs.
-    pub(crate) fn model_rows(&self, stage: &Stage, name: &str) -> OlapResult<LogicalPlan> {
+    /// The rows of a model that the caller may see, with the values of some sub-queries.
+    pub(crate) fn model_rows(
+        &self,
+        stage: &Stage,
+        name: &str,
+        sub_queries: &BTreeSet<MemberId>,
+    ) -> OlapResult<LogicalPlan> {
         let model = self.catalog.model(name);
         let mut plan = self.sources.plan(name)?;
         if let Some(filter) = self.row_filter(stage, model)? {
             plan = LogicalPlanBuilder::from(plan).filter(filter)?.build()?;
         }
         for dimension in model.dimensions.iter().filter(|d| d.sub_query) {
-            if self.sources.uses(&MemberId::new(name, &dimension.common.name)) {
+            if sub_queries.contains(&MemberId::new(name, &dimension.common.name)) {
                 plan = self.with_sub_query(stage, plan, model, dimension)?;
             }
         }
@@ -199,7 +203,13 @@ impl Planner<'_> {
     }
 
     /// The argument of a measure: text or cases.
-    pub(super) fn argument(&self, stage: &Stage, model: &str, sql: Option<&Template>, case: Option<&Case>) -> OlapResult<Option<Expr>> {
+    pub(super) fn argument(
+        &self,
+        stage: &Stage,
+        model: &str,
+        sql: Option<&Template>,
+        case: Option<&Case>,
+    ) -> OlapResult<Option<Expr>> {
         match (case, sql) {
             (Some(case), _) => self.case(stage, model, case, 0).map(Some),
             (None, Some(sql)) => self.row_text(stage, model, sql).map(Some),
@@ -290,8 +300,9 @@ impl Planner<'_> {
         };
         let expr = self.state.create_logical_expr(&sql, &schema).map_err(wrong)?;
         let placed = expr.transform_up(|e| {
-            let place = match &e {
-                Expr::Column(c) if c.relation.is_none() => places.get(&c.name).cloned(),
+            let place = match e {
+                Expr::AggregateFunction(call) => return Ok(Transformed::yes(exact_percentile(call))),
+                Expr::Column(ref c) if c.relation.is_none() => places.get(&c.name).cloned(),
                 _ => None,
             };
             Ok(place.map_or_else(|| Transformed::no(e), Transformed::yes))

@@ -73,7 +73,8 @@ impl Planner<'_> {
             MeasureType::Max => ("max", vec![value()?], false),
             _ => return Err(model_error(format!("measure `{id}` is no aggregate"))),
         };
-        let is_count = matches!(measure.ty, MeasureType::Count | MeasureType::CountDistinct | MeasureType::CountDistinctApprox);
+        let is_count =
+            matches!(measure.ty, MeasureType::Count | MeasureType::CountDistinct | MeasureType::CountDistinctApprox);
         Ok(Leaf { id: id.clone(), expr: self.aggregate_where(function, args, distinct, condition)?, is_count })
     }
 
@@ -145,7 +146,10 @@ impl Planner<'_> {
             let (model, measure) = self.measure(id)?;
             let name = &model.common.name;
             let leaf = self.leaf(stage, id, *name != tree.root, there)?;
-            let any = matches!(measure.ty, MeasureType::Min | MeasureType::Max | MeasureType::CountDistinct | MeasureType::CountDistinctApprox);
+            let any = matches!(
+                measure.ty,
+                MeasureType::Min | MeasureType::Max | MeasureType::CountDistinct | MeasureType::CountDistinctApprox
+            );
             if any || !tree.is_multiplied(self.catalog, name) {
                 plain.push(leaf);
             } else {
@@ -199,7 +203,8 @@ impl Planner<'_> {
             })?;
             out.push(expr.data.alias(leaf.id.to_string()));
         }
-        let calls: Vec<Expr> = calls.into_iter().enumerate().map(|(i, c)| c.alias(format!("__aggregate_{i}"))).collect();
+        let calls: Vec<Expr> =
+            calls.into_iter().enumerate().map(|(i, c)| c.alias(format!("__aggregate_{i}"))).collect();
         if groups.is_empty() && calls.is_empty() {
             return Err(model_error("a query without groups and aggregates has no rows"));
         }

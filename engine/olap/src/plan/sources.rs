@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};
 
 use datafusion::catalog::{
-    CatalogProvider, CatalogProviderList, MemoryCatalogProvider, MemoryCatalogProviderList, MemorySchemaProvider, SchemaProvider,
+    CatalogProvider, CatalogProviderList, MemoryCatalogProvider, MemoryCatalogProviderList, MemorySchemaProvider,
+    SchemaProvider,
 };
 use datafusion::common::{DFSchemaRef, TableReference};
 use datafusion::datasource::{TableProvider, provider_as_source};
@@ -23,7 +24,6 @@ use crate::model::{MemberId, Model, Piece, Source};
 #[derive(Debug, Default)]
 pub struct Sources {
     plans: BTreeMap<String, LogicalPlan>,
-    members: BTreeSet<MemberId>,
 }
 
 impl Sources {
@@ -35,12 +35,8 @@ impl Sources {
     /// The columns of a model.
     pub(crate) fn schema(&self, model: &str) -> OlapResult<DFSchemaRef> {
         let plan = self.plans.get(model);
-        plan.map(|p| Arc::clone(p.schema())).ok_or_else(|| model_error(format!("model `{model}` is not part of the query")))
-    }
-
-    /// Whether a member is used by the query.
-    pub(crate) fn uses(&self, id: &MemberId) -> bool {
-        self.members.contains(id)
+        plan.map(|p| Arc::clone(p.schema()))
+            .ok_or_else(|| model_error(format!("model `{model}` is not part of the query")))
     }
 
     /// Finds the tables of all models that some members need.
@@ -70,7 +66,7 @@ impl Sources {
             let plan = LogicalPlanBuilder::from(plan).alias(TableReference::bare(name.as_str()))?.build()?;
             plans.insert(name.clone(), plan);
         }
-        Ok(Self { plans, members: reached.members })
+        Ok(Self { plans })
     }
 }
 
@@ -157,8 +153,9 @@ impl Reached {
 
     /// All names in SQL texts that may be columns.
     fn identifiers(&self, catalog: &Catalog) -> Vec<String> {
-        static NAMES: LazyLock<Regex> =
-            LazyLock::new(|| Regex::new(r#"'(?:[^']|'')*'|"([^"]+)"|([A-Za-z_][A-Za-z0-9_]*)(\s*\()?"#).expect("it compiles"));
+        static NAMES: LazyLock<Regex> = LazyLock::new(|| {
+            Regex::new(r#"'(?:[^']|'')*'|"([^"]+)"|([A-Za-z_][A-Za-z0-9_]*)(\s*\()?"#).expect("it compiles")
+        });
         let mut names = BTreeSet::new();
         let mut read = |text: &str| {
             for found in NAMES.captures_iter(text) {
@@ -169,7 +166,11 @@ impl Reached {
             }
         };
         let mut pieces = |template: &crate::model::Template| {
-            template.pieces.iter().for_each(|p| if let Piece::Text(text) = p { read(text) });
+            template.pieces.iter().for_each(|p| {
+                if let Piece::Text(text) = p {
+                    read(text)
+                }
+            });
         };
         for id in &self.members {
             match catalog.find(id).map(|f| f.kind) {
@@ -225,7 +226,9 @@ impl Finder<'_> {
 
     async fn table(&self, model: &Model, schema: Option<&str>, name: &str) -> OlapResult<LogicalPlan> {
         let found = self.provider(model, schema, name).await?;
-        let found = found.ok_or_else(|| model_error(format!("there is no table `{name}`, of which `{}` is made", model.common.name)))?;
+        let found = found.ok_or_else(|| {
+            model_error(format!("there is no table `{name}`, of which `{}` is made", model.common.name))
+        })?;
         Ok(LogicalPlanBuilder::scan(TableReference::bare(name), provider_as_source(found), None)?.build()?)
     }
 
@@ -252,9 +255,11 @@ impl Finder<'_> {
         let defaults = &self.state.config().options().catalog;
         let list = MemoryCatalogProviderList::new();
         list.register_catalog(defaults.default_catalog.clone(), Arc::new(catalog));
-        let state = SessionStateBuilder::new_from_existing(self.state.clone()).with_catalog_list(Arc::new(list)).build();
+        let state =
+            SessionStateBuilder::new_from_existing(self.state.clone()).with_catalog_list(Arc::new(list)).build();
         let plan = state.statement_to_plan(statement).await.map_err(wrong)?;
-        if !matches!(plan, LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Statement(_) | LogicalPlan::Copy(_)) {
+        if !matches!(plan, LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Statement(_) | LogicalPlan::Copy(_))
+        {
             return Ok(plan);
         }
         Err(model_error(format!("`sql` of model `{}` is no SELECT", model.common.name)))

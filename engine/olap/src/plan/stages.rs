@@ -53,6 +53,9 @@ impl Planner<'_> {
             return Err(model_error(format!("measure `{id}` stands {DEPTH_MAX} measures deep")));
         }
         let (_, measure) = self.measure(id)?;
+        if measure.apart {
+            return Err(model_error(format!("measure `{id}` is `apart`, which is not supported yet")));
+        }
         let push = |list: &mut Vec<MemberId>| {
             if !list.contains(id) {
                 list.push(id.clone());
@@ -114,10 +117,14 @@ impl Planner<'_> {
         Ok(plan)
     }
 
-    fn leaf_parts(&self, stage: &Stage, leaves: &[MemberId]) -> OlapResult<Vec<(LogicalPlan, Vec<super::parts::Leaf>)>> {
+    fn leaf_parts(
+        &self,
+        stage: &Stage,
+        leaves: &[MemberId],
+    ) -> OlapResult<Vec<(LogicalPlan, Vec<super::parts::Leaf>)>> {
         let one = |measures: &[MemberId]| {
             let tree = self.tree(stage, measures)?;
-            let rows = self.rows(stage, &tree, &[])?;
+            let rows = self.rows(stage, &tree, measures, &[])?;
             self.parts(stage, &rows, &self.group_exprs(stage)?, &tree, measures, None)
         };
         match one(leaves) {
@@ -149,7 +156,7 @@ impl Planner<'_> {
         let named = kinds.inner.iter().filter_map(|id| self.measure(id).ok()).flat_map(|(_, m)| self.named_measures(m));
         let named: Vec<MemberId> = named.collect();
         let tree = self.tree(stage, &named).or_else(|_| self.tree(stage, &[]))?;
-        let rows = self.rows(stage, &tree, &[])?;
+        let rows = self.rows(stage, &tree, &[], &[])?;
         self.aggregated(rows, self.group_exprs(stage)?, &[])
     }
 
@@ -174,7 +181,9 @@ impl Planner<'_> {
             let out = names.into_iter().chain([leaf.expr.clone().alias(id.to_string())]);
             LogicalPlanBuilder::from(result).project(out)?.build()?
         } else {
-            return Err(model_error(format!("measure `{id}` has more rows inside than outside, and no aggregate over them")));
+            return Err(model_error(format!(
+                "measure `{id}` has more rows inside than outside, and no aggregate over them"
+            )));
         };
         left_join(plan, result, &shared, id)
     }
@@ -226,7 +235,8 @@ impl Planner<'_> {
             let expr = self.text(stage, &model.common.name, template, 0, &mut |m| measure_column(&plan, m))?;
             order.push(expr.sort(!descends, *descends));
         }
-        let rank = self.state.window_functions().get("rank").ok_or_else(|| model_error("there is no function `rank`"))?;
+        let rank =
+            self.state.window_functions().get("rank").ok_or_else(|| model_error("there is no function `rank`"))?;
         let call = WindowFunction::new(WindowFunctionDefinition::WindowUDF(std::sync::Arc::clone(rank)), Vec::new());
         let call = Expr::from(call).partition_by(partition).order_by(order).build()?;
         let out: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
@@ -256,7 +266,8 @@ fn has_own_aggregate(measure: &Measure, planner: &Planner<'_>) -> bool {
     let text = measure.sql.iter().flat_map(|t| &t.pieces);
     let texts = text.filter_map(|p| if let crate::model::Piece::Text(t) = p { Some(t.to_lowercase()) } else { None });
     texts.into_iter().any(|text| {
-        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '(').filter_map(|w| w.split_once('('));
+        let words =
+            text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '(').filter_map(|w| w.split_once('('));
         words.into_iter().any(|(name, _)| planner.state.aggregate_functions().contains_key(name))
     })
 }
@@ -265,7 +276,8 @@ fn has_own_aggregate(measure: &Measure, planner: &Planner<'_>) -> bool {
 fn measure_column(result: &LogicalPlan, id: &MemberId) -> OlapResult<(Expr, DataType)> {
     let name = id.to_string();
     let field = result.schema().field_with_unqualified_name(&name);
-    let ty = field.map_err(|_| model_error(format!("measure `{id}` is not there to be computed with")))?.data_type().clone();
+    let ty =
+        field.map_err(|_| model_error(format!("measure `{id}` is not there to be computed with")))?.data_type().clone();
     Ok((column(name), ty))
 }
 

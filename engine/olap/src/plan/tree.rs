@@ -1,6 +1,6 @@
 //! Join trees: how the models of a query hang together, and which of them others multiply (`olap-api.md` 11.1).
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use datafusion::common::JoinType;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
@@ -103,7 +103,9 @@ impl Tree {
 impl Planner<'_> {
     /// Adds the models whose rows a member needs: its own first.
     pub(crate) fn needs(&self, id: &MemberId, out: &mut Vec<String>) -> OlapResult<()> {
-        let Some(found) = self.catalog.find(id) else { return Err(super::model_error(format!("there is no member `{id}`"))) };
+        let Some(found) = self.catalog.find(id) else {
+            return Err(super::model_error(format!("there is no member `{id}`")));
+        };
         let add = |name: &str, out: &mut Vec<String>| {
             if !out.iter().any(|n| n == name) {
                 out.push(name.to_owned());
@@ -126,6 +128,21 @@ impl Planner<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Adds the sub-query dimensions that a member is made of.
+    fn sub_queries(&self, id: &MemberId, out: &mut BTreeSet<MemberId>) {
+        let Some(found) = self.catalog.find(id) else { return };
+        let templates: Vec<_> = match found.kind {
+            Kind::Dimension(d) if d.sub_query => {
+                out.insert(found.id());
+                return;
+            }
+            Kind::Dimension(d) => d.templates().collect(),
+            Kind::Measure(m) => m.templates().collect(),
+            Kind::Segment(s) => vec![&s.sql],
+        };
+        templates.into_iter().flat_map(crate::model::Template::members).for_each(|id| self.sub_queries(id, out));
     }
 
     /// The models of groups, segments, filters and ranges.
@@ -160,12 +177,23 @@ impl Planner<'_> {
     }
 
     /// The rows of a tree, with all conditions but those on `free` time dimensions.
-    pub(crate) fn rows(&self, stage: &Stage, tree: &Tree, free: &[MemberId]) -> OlapResult<LogicalPlan> {
-        let mut plan = self.model_rows(stage, &tree.root)?;
+    pub(crate) fn rows(
+        &self,
+        stage: &Stage,
+        tree: &Tree,
+        measures: &[MemberId],
+        free: &[MemberId],
+    ) -> OlapResult<LogicalPlan> {
+        let mut inner = BTreeSet::new();
+        let filters = stage.filters.iter().flat_map(Filter::leaves).map(|l| &l.member);
+        let ranges = stage.ranges.iter().map(|(id, _)| id);
+        let all = stage.groups.iter().map(|g| &g.member).chain(&stage.segments).chain(filters).chain(ranges);
+        all.chain(measures).for_each(|id| self.sub_queries(id, &mut inner));
+        let mut plan = self.model_rows(stage, &tree.root, &inner)?;
         for (from, to) in &tree.edges {
             let join = self.catalog.join(from, to).expect("trees go over joins");
             let on = self.join_condition(stage, from, join)?;
-            let right = self.model_rows(stage, to)?;
+            let right = self.model_rows(stage, to, &inner)?;
             plan = LogicalPlanBuilder::from(plan).join_on(right, JoinType::Left, [on])?.build()?;
         }
         let conditions = self.conditions(stage, free)?;

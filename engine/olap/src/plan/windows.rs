@@ -34,10 +34,10 @@ impl Planner<'_> {
         let ranged = |member: &MemberId| stage.ranges.iter().find(|(of, _)| of == member).map(|(_, range)| *range);
         let Some((member, buckets)) = leading else {
             let Some((member, range)) = stage.ranges.first().cloned() else {
-                let rows = self.rows(stage, &tree, &[])?;
+                let rows = self.rows(stage, &tree, measures, &[])?;
                 return self.parts(stage, &rows, &self.group_exprs(stage)?, &tree, measures, None);
             };
-            let rows = self.rows(stage, &tree, std::slice::from_ref(&member))?;
+            let rows = self.rows(stage, &tree, measures, std::slice::from_ref(&member))?;
             let time = self.dimension(stage, &member)?;
             let span = span(window, range.start_ns, range.end_ns, range.end_ns, stage, &member);
             let rows = within(rows, &time, span)?;
@@ -49,14 +49,19 @@ impl Planner<'_> {
         };
         let time = self.dimension(stage, &member)?;
         let (series, all) = series(window, buckets, range, stage, &member)?;
-        let rows = within(self.rows(stage, &tree, std::slice::from_ref(&member))?, &time, all)?;
+        let rows = within(self.rows(stage, &tree, measures, std::slice::from_ref(&member))?, &time, all)?;
         let meets = time.clone().gt_eq(column("__low")).and(time.clone().lt(column("__high")));
         let rows = LogicalPlanBuilder::from(series).join_on(rows, JoinType::Left, [meets])?.build()?;
         let mut groups = Vec::new();
         for group in &stage.groups {
             let value = if group.member == member && group.buckets.is_some() {
                 let start = datafusion::logical_expr::cast(column("__bucket"), crate::functions::instant_type());
-                WallBucket::call(start, chrono_tz::Tz::UTC, group.buckets, crate::dates::granularity::Interval::default())
+                WallBucket::call(
+                    start,
+                    chrono_tz::Tz::UTC,
+                    group.buckets,
+                    crate::dates::granularity::Interval::default(),
+                )
             } else {
                 self.group_value(stage, group)?
             };
@@ -81,7 +86,11 @@ fn span(window: &RollingWindow, start: i64, end: i64, last: i64, stage: &Stage, 
     let utc = |wall: i64, edge| utc_ns(stage.tz, back.add_to(wall), edge);
     match window {
         RollingWindow::ToDate(granularity) => {
-            let unit = if last == end && start != end { granularity.buckets.floor(end - 1) } else { granularity.buckets.floor(start) };
+            let unit = if last == end && start != end {
+                granularity.buckets.floor(end - 1)
+            } else {
+                granularity.buckets.floor(start)
+            };
             (Some(utc(unit, Edge::Start)), Some(utc(end, Edge::End)))
         }
         RollingWindow::Around { trailing, leading, from_start } => {

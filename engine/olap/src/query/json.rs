@@ -7,7 +7,8 @@ use super::{Filter, Query};
 impl Query {
     /// Writes it as answers echo it: times resolved, values as texts.
     pub fn to_json(&self) -> Value {
-        let names = |ids: &[crate::model::MemberId]| ids.iter().map(|id| Value::from(id.to_string())).collect::<Value>();
+        let names =
+            |ids: &[crate::model::MemberId]| ids.iter().map(|id| Value::from(id.to_string())).collect::<Value>();
         let mut out = Map::new();
         out.insert("measures".into(), names(&self.measures));
         out.insert("dimensions".into(), names(&self.dimensions));

@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use chrono_tz::Tz;
 use serde_json::{Map, Value};
 
-use super::filter::{Comparison, Filter, Leaf, Literal, Occurs, Test};
+use super::filter::{Filter, Leaf, Test};
+use super::operator::{Operator, Type};
 use super::request::zone;
 use super::{CacheMode, Format, LIMIT_DEFAULT, LIMIT_MAX, OrderKey, Query, TimeEntry};
 use crate::dates::granularity::Granularity;
-use crate::dates::range::{self, Point, WallRange};
-use crate::dates::zone::{Edge, utc_ns};
+use crate::dates::range::{self, WallRange};
 use crate::error::{QueryError, Reason, nearest};
 use crate::model::catalog::{Catalog, Found, Kind};
-use crate::model::{DimensionType, MeasureType, MemberId};
+use crate::model::{DimensionType, MemberId};
 
 /// Deepest nesting of filters, and most conditions.
 const DEPTH_MAX: usize = 10;
@@ -22,13 +22,28 @@ const LEAVES_MAX: usize = 500;
 const MEMBERS_MAX: usize = 500;
 
 const KEYS: [&str; 17] = [
-    "measures", "dimensions", "segments", "timeDimensions", "filters", "order", "limit", "offset", "total", "timezone",
-    "ungrouped", "responseFormat", "cache", "renewQuery", "rollups", "joinHints", "rowLimit",
+    "measures",
+    "dimensions",
+    "segments",
+    "timeDimensions",
+    "filters",
+    "order",
+    "limit",
+    "offset",
+    "total",
+    "timezone",
+    "ungrouped",
+    "responseFormat",
+    "cache",
+    "renewQuery",
+    "rollups",
+    "joinHints",
+    "rowLimit",
 ];
 
-type Read<T> = Result<T, QueryError>;
+pub(super) type Read<T> = Result<T, QueryError>;
 
-fn err<T>(reason: Reason, pointer: impl Into<String>, message: impl Into<String>) -> Read<T> {
+pub(super) fn err<T>(reason: Reason, pointer: impl Into<String>, message: impl Into<String>) -> Read<T> {
     Err(QueryError::new(reason, pointer, message))
 }
 
@@ -59,11 +74,11 @@ pub(super) fn query(value: &Value, at: &str, catalog: &Catalog, now_ns: i64) -> 
     Ok(query)
 }
 
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     map: &'a Map<String, Value>,
     at: &'a str,
     catalog: &'a Catalog,
-    tz: Tz,
+    pub(super) tz: Tz,
     now_ns: i64,
 }
 
@@ -76,9 +91,11 @@ impl<'a> Reader<'a> {
         match self.get(key) {
             None => Ok(&[]),
             Some(Value::Array(list)) if list.len() <= MEMBERS_MAX => Ok(list),
-            Some(Value::Array(_)) => {
-                err(Reason::BadValue, format!("{}/{key}", self.at), format!("`{key}` has more than {MEMBERS_MAX} entries"))
-            }
+            Some(Value::Array(_)) => err(
+                Reason::BadValue,
+                format!("{}/{key}", self.at),
+                format!("`{key}` has more than {MEMBERS_MAX} entries"),
+            ),
             Some(_) => err(Reason::BadType, format!("{}/{key}", self.at), format!("`{key}` is a list")),
         }
     }
@@ -194,7 +211,8 @@ impl<'a> Reader<'a> {
 
     fn visible_members(&self, model: &str) -> BTreeSet<String> {
         let of_model = self.catalog.models.get(model).into_iter().flat_map(|m| m.member_names().map(str::to_owned));
-        let of_view = self.catalog.views.get(model).into_iter().flat_map(|v| v.members.iter().map(|m| m.common.name.clone()));
+        let of_view =
+            self.catalog.views.get(model).into_iter().flat_map(|v| v.members.iter().map(|m| m.common.name.clone()));
         let shown = |name: &String| {
             self.catalog.find(&MemberId::new(model, name)).is_some_and(|found| self.catalog.is_public(&found))
         };
@@ -250,12 +268,16 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn granularity(&self, name: &str, id: &MemberId, dimension: &crate::model::Dimension, at: &str) -> Read<Granularity> {
+    fn granularity(
+        &self,
+        name: &str,
+        id: &MemberId,
+        dimension: &crate::model::Dimension,
+        at: &str,
+    ) -> Read<Granularity> {
         let own = dimension.granularities.iter().find(|g| g.name == name).cloned();
-        own.or_else(|| Granularity::standard(name)).map_or_else(
-            || err(Reason::UnknownGranularity, at, format!("`{id}` has no granularity `{name}`")),
-            Ok,
-        )
+        own.or_else(|| Granularity::standard(name))
+            .map_or_else(|| err(Reason::UnknownGranularity, at, format!("`{id}` has no granularity `{name}`")), Ok)
     }
 
     fn time(&self, value: &'a Value, at: &str) -> Read<TimeEntry> {
@@ -271,7 +293,9 @@ impl<'a> Reader<'a> {
         let (member, dimension) = self.time_member(name, &format!("{at}/dimension"))?;
         let granularity = match get("granularity") {
             None => None,
-            Some(Value::String(name)) => Some(self.granularity(name, &member, dimension, &format!("{at}/granularity"))?),
+            Some(Value::String(name)) => {
+                Some(self.granularity(name, &member, dimension, &format!("{at}/granularity"))?)
+            }
             Some(_) => return err(Reason::BadType, format!("{at}/granularity"), "`granularity` is a text"),
         };
         let range = get("dateRange").map(|v| self.range(v, &format!("{at}/dateRange"))).transpose()?;
@@ -292,7 +316,7 @@ impl<'a> Reader<'a> {
         Ok(TimeEntry { member, granularity, range, compare })
     }
 
-    fn range(&self, value: &Value, at: &str) -> Read<WallRange> {
+    pub(super) fn range(&self, value: &Value, at: &str) -> Read<WallRange> {
         let texts: Option<Vec<&str>> = match value {
             Value::String(text) => {
                 return range::of_text(text, self.tz, self.now_ns).or_else(|e| err(Reason::BadDateRange, at, e));
@@ -300,7 +324,9 @@ impl<'a> Reader<'a> {
             Value::Array(list) => list.iter().map(Value::as_str).collect(),
             _ => None,
         };
-        let Some(texts) = texts else { return err(Reason::BadDateRange, at, "a date range is a text or a pair of texts") };
+        let Some(texts) = texts else {
+            return err(Reason::BadDateRange, at, "a date range is a text or a pair of texts");
+        };
         range::of_list(&texts, self.tz, self.now_ns).or_else(|e| err(Reason::BadDateRange, at, e))
     }
 
@@ -352,7 +378,11 @@ impl<'a> Reader<'a> {
             let at = format!("{}/order/{i}", self.at);
             let found = self.find(&key.id, &at).map_err(|e| QueryError { reason: Reason::BadOrder, ..e })?;
             if !matches!(found.1.kind, Kind::Measure(_)) {
-                return err(Reason::BadOrder, at, format!("`{}` is ordered by, but rows are not grouped by it", key.id));
+                return err(
+                    Reason::BadOrder,
+                    at,
+                    format!("`{}` is ordered by, but rows are not grouped by it", key.id),
+                );
             }
         }
         Ok(())
@@ -386,10 +416,12 @@ impl<'a> Reader<'a> {
         let Value::Array(inner) = &map[key] else {
             return err(Reason::BadType, format!("{at}/{key}"), format!("`{key}` is a list of filters"));
         };
-        let inner = inner.iter().enumerate().map(|(i, f)| self.filter(f, &format!("{at}/{key}/{i}"), depth + 1, leaves));
+        let inner =
+            inner.iter().enumerate().map(|(i, f)| self.filter(f, &format!("{at}/{key}/{i}"), depth + 1, leaves));
         let inner = inner.collect::<Read<Vec<_>>>()?;
         let filter = if key == "and" { Filter::And(inner) } else { Filter::Or(inner) };
-        let kinds: BTreeSet<bool> = filter.leaves().iter().map(|l| l.is_measure && l.test != Test::MeasureFilter).collect();
+        let kinds: BTreeSet<bool> =
+            filter.leaves().iter().map(|l| l.is_measure && l.test != Test::MeasureFilter).collect();
         if kinds.len() > 1 {
             return err(Reason::MixedCondition, at, "measures and dimensions do not stand in one branch of a filter");
         }
@@ -409,7 +441,9 @@ impl<'a> Reader<'a> {
         let ty = match found.kind {
             Kind::Dimension(d) => Type::of_dimension(d.ty),
             Kind::Measure(m) => Type::of_measure(m.ty),
-            Kind::Segment(_) => return err(Reason::WrongKind, format!("{at}/member"), format!("`{member}` is a segment")),
+            Kind::Segment(_) => {
+                return err(Reason::WrongKind, format!("{at}/member"), format!("`{member}` is a segment"));
+            }
         };
         let Some(operator) = map.get("operator").and_then(Value::as_str) else {
             return err(Reason::UnknownOperator, format!("{at}/operator"), "a filter needs an `operator`");
@@ -426,171 +460,11 @@ impl<'a> Reader<'a> {
             Value::String(s) => Some(s.clone()),
             other => Some(other.to_string()),
         };
-        let texts = values.iter().map(text).collect();
+        // A date or phrase alone is echoed as the range that it stands for.
+        let texts = match &test {
+            Test::Range(range, _) if values.len() == 1 => range.written().map(Some).to_vec(),
+            _ => values.iter().map(text).collect(),
+        };
         Ok(Leaf { member, operator: operator.to_owned(), values: texts, is_measure, test })
-    }
-}
-
-/// What values of a member are compared as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Type {
-    Text,
-    Number,
-    Boolean,
-    Time,
-}
-
-impl Type {
-    fn of_dimension(ty: DimensionType) -> Self {
-        match ty {
-            DimensionType::Number => Self::Number,
-            DimensionType::Boolean => Self::Boolean,
-            DimensionType::Time => Self::Time,
-            DimensionType::String | DimensionType::Geo | DimensionType::Switch => Self::Text,
-        }
-    }
-
-    fn of_measure(ty: MeasureType) -> Self {
-        match ty.value_type() {
-            "string" => Self::Text,
-            "boolean" => Self::Boolean,
-            "time" => Self::Time,
-            _ => Self::Number,
-        }
-    }
-}
-
-/// An operator with its values, before they are checked.
-struct Operator<'r, 'a> {
-    reader: &'r Reader<'a>,
-    at: &'r str,
-    name: &'r str,
-    ty: Type,
-    values: &'a [Value],
-    member: &'r MemberId,
-    is_measure: bool,
-}
-
-impl Operator<'_, '_> {
-    fn test(&self) -> Read<Test> {
-        let negated = self.name.starts_with("not");
-        match self.name {
-            "set" | "notSet" => Ok(Test::Set(!negated)),
-            "measureFilter" if self.is_measure => Ok(Test::MeasureFilter),
-            "equals" | "in" | "notEquals" | "notIn" => {
-                self.some()?;
-                let null = self.values.iter().any(Value::is_null);
-                let given = self.values.iter().enumerate().filter(|(_, v)| !v.is_null());
-                let values = given.map(|(i, v)| self.literal(v, i)).collect::<Read<_>>()?;
-                Ok(Test::In { values, null, negated })
-            }
-            "contains" | "notContains" => self.text(Occurs::Within, negated),
-            "startsWith" | "notStartsWith" => self.text(Occurs::AtStart, negated),
-            "endsWith" | "notEndsWith" => self.text(Occurs::AtEnd, negated),
-            "gt" => self.compare(Comparison::Gt),
-            "gte" => self.compare(Comparison::Gte),
-            "lt" => self.compare(Comparison::Lt),
-            "lte" => self.compare(Comparison::Lte),
-            "inDateRange" | "notInDateRange" | "onTheDate" => Ok(Test::Range(self.range(self.values)?, negated)),
-            "beforeDate" | "afterOrOnDate" | "beforeOrOnDate" | "afterDate" => self.date(),
-            other => {
-                const KNOWN: [&str; 22] = [
-                    "equals", "notEquals", "in", "notIn", "contains", "notContains", "startsWith", "notStartsWith",
-                    "endsWith", "notEndsWith", "gt", "gte", "lt", "lte", "set", "notSet", "inDateRange",
-                    "notInDateRange", "onTheDate", "beforeDate", "afterDate", "afterOrOnDate",
-                ];
-                let hint = nearest(other, KNOWN).map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
-                err(Reason::UnknownOperator, format!("{}/operator", self.at), format!("unknown operator `{other}`{hint}"))
-            }
-        }
-    }
-
-    fn some(&self) -> Read<&Value> {
-        self.values.first().map_or_else(
-            || err(Reason::ValuesRequired, format!("{}/values", self.at), format!("operator `{}` needs values", self.name)),
-            Ok,
-        )
-    }
-
-    fn unfit<T>(&self, what: &str) -> Read<T> {
-        let text = format!("operator `{}` goes by {what}, which `{}` is not", self.name, self.member);
-        err(Reason::UnknownOperator, format!("{}/operator", self.at), text)
-    }
-
-    fn text(&self, occurs: Occurs, negated: bool) -> Read<Test> {
-        if self.ty != Type::Text {
-            return self.unfit("texts");
-        }
-        self.some()?;
-        let text = |v: &Value| match v {
-            Value::String(s) => Some(s.clone()),
-            Value::Number(n) => Some(n.to_string()),
-            _ => None,
-        };
-        match self.values.iter().map(text).collect() {
-            Some(values) => Ok(Test::Text { occurs, values, negated }),
-            None => err(Reason::BadValue, format!("{}/values", self.at), "the values are texts"),
-        }
-    }
-
-    fn compare(&self, comparison: Comparison) -> Read<Test> {
-        let value = self.some()?;
-        if !matches!(self.ty, Type::Number | Type::Time) && !self.is_measure {
-            return self.unfit("numbers and times");
-        }
-        Ok(Test::Compare(comparison, self.literal(value, 0)?))
-    }
-
-    fn range(&self, values: &[Value]) -> Read<WallRange> {
-        if self.ty != Type::Time {
-            return self.unfit("times");
-        }
-        self.some()?;
-        self.reader.range(&Value::Array(values.to_vec()), &format!("{}/values", self.at))
-    }
-
-    fn date(&self) -> Read<Test> {
-        let range = self.range(&self.values[..self.values.len().min(1)])?;
-        let tz = self.reader.tz;
-        let (start, end) = (utc_ns(tz, range.start_ns, Edge::Start), utc_ns(tz, range.end_ns, Edge::End));
-        let (comparison, at) = match self.name {
-            "beforeDate" => (Comparison::Lt, start),
-            "afterOrOnDate" => (Comparison::Gte, start),
-            "beforeOrOnDate" => (Comparison::Lt, end),
-            _ => (Comparison::Gte, end),
-        };
-        Ok(Test::Compare(comparison, Literal::Instant(at)))
-    }
-
-    fn literal(&self, value: &Value, i: usize) -> Read<Literal> {
-        let bad = |what: &str| {
-            let text = format!("`{}` is {what}, which `{value}` is not", self.member);
-            err(Reason::BadValue, format!("{}/values/{i}", self.at), text)
-        };
-        let text = match value {
-            Value::String(s) => s.clone(),
-            Value::Number(_) | Value::Bool(_) => value.to_string(),
-            Value::Null | Value::Array(_) | Value::Object(_) => return bad("a single value"),
-        };
-        match self.ty {
-            Type::Text => Ok(Literal::Text(text)),
-            Type::Boolean => match text.to_ascii_lowercase().as_str() {
-                "true" | "1" => Ok(Literal::Boolean(true)),
-                "false" | "0" => Ok(Literal::Boolean(false)),
-                _ => bad("a truth value"),
-            },
-            Type::Number => {
-                let number = text.trim();
-                let whole = number.parse().ok().map(Literal::Integer);
-                // Words such as `nan` and `inf` are no numbers here.
-                let fits = number.ends_with(|c: char| c.is_ascii_digit() || c == '.');
-                let double = || number.parse().ok().filter(|n: &f64| fits && n.is_finite()).map(Literal::Double);
-                whole.or_else(double).map_or_else(|| bad("a number"), Ok)
-            }
-            Type::Time => match Point::parse(&text, self.reader.tz) {
-                Some(point) => Ok(Literal::Instant(utc_ns(self.reader.tz, point.range().start_ns, Edge::Start))),
-                None => bad("a time"),
-            },
-        }
     }
 }

@@ -8,7 +8,7 @@ use arrow::array::{
     ArrayRef, BooleanBuilder, Date32Builder, Decimal128Builder, Float32Builder, Float64Builder, Int16Builder,
     Int32Builder, Int64Builder, RecordBatch, StringBuilder, TimestampNanosecondBuilder,
 };
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
 
 /// What NULL is written as.
@@ -195,6 +195,8 @@ fn arrow_type(ty: &str) -> Option<DataType> {
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::TimeUnit;
+
     use super::*;
 
     fn types(list: &[(&str, &str)]) -> BTreeMap<String, String> {

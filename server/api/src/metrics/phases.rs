@@ -24,11 +24,21 @@ pub enum Language {
     Traces,
     /// SQL over all of them.
     Sql,
+    /// Analytics.
+    Olap,
 }
 
 impl Language {
-    const ALL: [Self; 7] =
-        [Self::Promql, Self::Series, Self::RemoteRead, Self::Federation, Self::Logsql, Self::Traces, Self::Sql];
+    const ALL: [Self; 8] = [
+        Self::Promql,
+        Self::Series,
+        Self::RemoteRead,
+        Self::Federation,
+        Self::Logsql,
+        Self::Traces,
+        Self::Sql,
+        Self::Olap,
+    ];
 
     /// The domain whose data a query of this name reads.
     pub(crate) fn domain_of(word: &str) -> Domain {
@@ -41,7 +51,7 @@ impl Language {
 
     /// Its name in metrics and lists.
     pub(crate) fn word(self) -> &'static str {
-        ["promql", "series", "remote_read", "federation", "logsql", "traces", "sql"][self as usize]
+        ["promql", "series", "remote_read", "federation", "logsql", "traces", "sql", "olap"][self as usize]
     }
 }
 

@@ -67,7 +67,11 @@ fn text(form: Form, rows: &[Value], columns: &[String]) -> OlapResult<Vec<u8>> {
         return Ok(rows.iter().map(|row| format!("{row}\n")).collect::<String>().into_bytes());
     }
     let field = |text: &str| {
-        if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+        if text.contains([',', '"', '\n', '\r']) {
+            format!("\"{}\"", text.replace('"', "\"\""))
+        } else {
+            text.to_owned()
+        }
     };
     let cell = |value: &Value| match value {
         Value::Null => String::new(),

@@ -22,7 +22,7 @@ pub(super) fn problem(error: &OlapError, route: &str) -> Response {
                 ErrorKind::Timeout => "QUERY_TIMEOUT",
                 ErrorKind::Unavailable => "OVERLOADED",
                 ErrorKind::Cancelled => "QUERY_CANCELLED",
-                ErrorKind::Execution => "MODEL_FAULT",
+                ErrorKind::Execution => "CANNOT_EXECUTE",
                 _ => "INTERNAL",
             };
             (status_of(e.kind), code, public_text(e).to_owned())

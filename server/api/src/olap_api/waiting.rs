@@ -165,8 +165,25 @@ impl Waiting {
         let outcome = outcome.map(Arc::new);
         let kept = outcome.as_ref().ok().filter(|_| keep).cloned();
         let small = kept.filter(|value| value.to_string().len() <= KEPT_BYTES_MAX);
+        if self.is_over(key, small, sender, outcome) {
+            return;
+        }
+        while !self.is_forgotten(key) {
+            look.tick().await;
+        }
+        self.0.lock().running.remove(key);
+    }
+
+    /// Hands out an answer and keeps it for those who take older ones; says whether nobody is to come again for it.
+    fn is_over(
+        &self,
+        key: &str,
+        kept: Option<Arc<Value>>,
+        sender: watch::Sender<Answer>,
+        outcome: Result<Arc<Value>, OlapError>,
+    ) -> bool {
         let mut inner = self.0.lock();
-        if let Some(value) = small {
+        if let Some(value) = kept {
             if inner.kept.len() >= KEPT_MAX
                 && let Some(oldest) = inner.kept.iter().min_by_key(|(_, (_, made))| *made).map(|(k, _)| k.clone())
             {
@@ -175,24 +192,20 @@ impl Waiting {
             inner.kept.insert(key.to_owned(), (value, Instant::now()));
         }
         let _ = sender.send(Some(outcome));
-        // Somebody who was told to come again finds the answer for a while.
-        if inner.running.get(key).is_some_and(|e| e.promised.is_none()) {
+        let over = inner.running.get(key).is_some_and(|e| e.promised.is_none());
+        if over {
             inner.running.remove(key);
-            return;
         }
-        drop(inner);
-        while !self.is_forgotten(key) {
-            look.tick().await;
-        }
-        self.0.lock().running.remove(key);
+        over
     }
 
     /// Whether nobody waits, and nobody came again in time.
     fn is_forgotten(&self, key: &str) -> bool {
         let inner = self.0.lock();
-        inner.running.get(key).is_none_or(|e| {
-            e.waiters == 0 && e.promised.is_none_or(|at| at.elapsed() > FORGOTTEN_AFTER)
-        })
+        inner
+            .running
+            .get(key)
+            .is_none_or(|e| e.waiters == 0 && e.promised.is_none_or(|at| at.elapsed() > FORGOTTEN_AFTER))
     }
 }
 
@@ -230,7 +243,8 @@ mod tests {
     async fn equal_requests_share_one_execution() {
         let (waiting, runs) = (Waiting::default(), Arc::default());
         let mode = CacheMode::MustRevalidate;
-        let (a, b) = tokio::join!(ask(&waiting, work(&runs, 50), mode, 5_000), ask(&waiting, work(&runs, 50), mode, 5_000));
+        let (a, b) =
+            tokio::join!(ask(&waiting, work(&runs, 50), mode, 5_000), ask(&waiting, work(&runs, 50), mode, 5_000));
         assert_eq!((a, runs.load(SeqCst)), (b, 1));
     }
 
@@ -249,7 +263,11 @@ mod tests {
         ask(&waiting, work(&runs, 0), CacheMode::StaleIfSlow, 5_000).await.unwrap();
         let older = ask(&waiting, work(&runs, 200), CacheMode::StaleIfSlow, 10).await.unwrap();
         assert_eq!((older["run"].as_u64(), older["slowQuery"].as_bool()), (Some(1), Some(true)));
-        assert_eq!(ask(&waiting, work(&runs, 200), CacheMode::MustRevalidate, 10).await, None, "it waits for the fresh one");
+        assert_eq!(
+            ask(&waiting, work(&runs, 200), CacheMode::MustRevalidate, 10).await,
+            None,
+            "it waits for the fresh one"
+        );
     }
 
     #[tokio::test]

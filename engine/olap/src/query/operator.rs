@@ -1,0 +1,285 @@
+//! Operators of filters: which values each takes, and what must hold then (`olap-api.md` 4).
+
+use serde_json::Value;
+
+use super::filter::{Comparison, Literal, Occurs, Test};
+use super::read::{Read, Reader, err};
+use crate::dates::range::{Point, WallRange};
+use crate::dates::zone::{Edge, utc_ns};
+use crate::error::{Reason, nearest};
+use crate::model::{DimensionType, MeasureType, MemberId};
+
+/// What values of a member are compared as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Type {
+    Text,
+    Number,
+    Boolean,
+    Time,
+}
+
+impl Type {
+    pub(super) fn of_dimension(ty: DimensionType) -> Self {
+        match ty {
+            DimensionType::Number => Self::Number,
+            DimensionType::Boolean => Self::Boolean,
+            DimensionType::Time => Self::Time,
+            DimensionType::String | DimensionType::Geo | DimensionType::Switch => Self::Text,
+        }
+    }
+
+    pub(super) fn of_measure(ty: MeasureType) -> Self {
+        match ty.value_type() {
+            "string" => Self::Text,
+            "boolean" => Self::Boolean,
+            "time" => Self::Time,
+            _ => Self::Number,
+        }
+    }
+}
+
+/// An operator with its values, before they are checked.
+pub(super) struct Operator<'r, 'a> {
+    pub(super) reader: &'r Reader<'a>,
+    pub(super) at: &'r str,
+    pub(super) name: &'r str,
+    pub(super) ty: Type,
+    pub(super) values: &'a [Value],
+    pub(super) member: &'r MemberId,
+    pub(super) is_measure: bool,
+}
+
+impl Operator<'_, '_> {
+    /// What must hold of the member.
+    pub(super) fn test(&self) -> Read<Test> {
+        let negated = self.name.starts_with("not");
+        match self.name {
+            "set" | "notSet" => Ok(Test::Set(!negated)),
+            "measureFilter" if self.is_measure => Ok(Test::MeasureFilter),
+            "equals" | "in" | "notEquals" | "notIn" => {
+                self.some()?;
+                let null = self.values.iter().any(Value::is_null);
+                let given = self.values.iter().enumerate().filter(|(_, v)| !v.is_null());
+                let values = given.map(|(i, v)| self.literal(v, i)).collect::<Read<_>>()?;
+                Ok(Test::In { values, null, negated })
+            }
+            "contains" | "notContains" => self.text(Occurs::Within, negated),
+            "startsWith" | "notStartsWith" => self.text(Occurs::AtStart, negated),
+            "endsWith" | "notEndsWith" => self.text(Occurs::AtEnd, negated),
+            "gt" => self.compare(Comparison::Gt),
+            "gte" => self.compare(Comparison::Gte),
+            "lt" => self.compare(Comparison::Lt),
+            "lte" => self.compare(Comparison::Lte),
+            "inDateRange" | "notInDateRange" | "onTheDate" => Ok(Test::Range(self.range(self.values)?, negated)),
+            "beforeDate" | "afterOrOnDate" | "beforeOrOnDate" | "afterDate" => self.date(),
+            other => {
+                const KNOWN: [&str; 22] = [
+                    "equals",
+                    "notEquals",
+                    "in",
+                    "notIn",
+                    "contains",
+                    "notContains",
+                    "startsWith",
+                    "notStartsWith",
+                    "endsWith",
+                    "notEndsWith",
+                    "gt",
+                    "gte",
+                    "lt",
+                    "lte",
+                    "set",
+                    "notSet",
+                    "inDateRange",
+                    "notInDateRange",
+                    "onTheDate",
+                    "beforeDate",
+                    "afterDate",
+                    "afterOrOnDate",
+                ];
+                let hint = nearest(other, KNOWN).map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
+                err(
+                    Reason::UnknownOperator,
+                    format!("{}/operator", self.at),
+                    format!("unknown operator `{other}`{hint}"),
+                )
+            }
+        }
+    }
+
+    fn some(&self) -> Read<&Value> {
+        self.values.first().map_or_else(
+            || {
+                err(
+                    Reason::ValuesRequired,
+                    format!("{}/values", self.at),
+                    format!("operator `{}` needs values", self.name),
+                )
+            },
+            Ok,
+        )
+    }
+
+    fn unfit<T>(&self, what: &str) -> Read<T> {
+        let text = format!("operator `{}` goes by {what}, which `{}` is not", self.name, self.member);
+        err(Reason::UnknownOperator, format!("{}/operator", self.at), text)
+    }
+
+    fn text(&self, occurs: Occurs, negated: bool) -> Read<Test> {
+        if self.ty != Type::Text {
+            return self.unfit("texts");
+        }
+        self.some()?;
+        let text = |v: &Value| match v {
+            Value::String(s) => Some(s.clone()),
+            Value::Number(n) => Some(n.to_string()),
+            _ => None,
+        };
+        match self.values.iter().map(text).collect() {
+            Some(values) => Ok(Test::Text { occurs, values, negated }),
+            None => err(Reason::BadValue, format!("{}/values", self.at), "the values are texts"),
+        }
+    }
+
+    fn compare(&self, comparison: Comparison) -> Read<Test> {
+        let value = self.some()?;
+        if !matches!(self.ty, Type::Number | Type::Time) && !self.is_measure {
+            return self.unfit("numbers and times");
+        }
+        Ok(Test::Compare(comparison, self.literal(value, 0)?))
+    }
+
+    fn range(&self, values: &[Value]) -> Read<WallRange> {
+        if self.ty != Type::Time {
+            return self.unfit("times");
+        }
+        self.some()?;
+        self.reader.range(&Value::Array(values.to_vec()), &format!("{}/values", self.at))
+    }
+
+    fn date(&self) -> Read<Test> {
+        let range = self.range(&self.values[..self.values.len().min(1)])?;
+        let tz = self.reader.tz;
+        let (start, end) = (utc_ns(tz, range.start_ns, Edge::Start), utc_ns(tz, range.end_ns, Edge::End));
+        let (comparison, at) = match self.name {
+            "beforeDate" => (Comparison::Lt, start),
+            "afterOrOnDate" => (Comparison::Gte, start),
+            "beforeOrOnDate" => (Comparison::Lt, end),
+            _ => (Comparison::Gte, end),
+        };
+        Ok(Test::Compare(comparison, Literal::Instant(at)))
+    }
+
+    fn literal(&self, value: &Value, i: usize) -> Read<Literal> {
+        let bad = |what: &str| {
+            let text = format!("`{}` is {what}, which `{value}` is not", self.member);
+            err(Reason::BadValue, format!("{}/values/{i}", self.at), text)
+        };
+        let text = match value {
+            Value::String(s) => s.clone(),
+            Value::Number(_) | Value::Bool(_) => value.to_string(),
+            Value::Null | Value::Array(_) | Value::Object(_) => return bad("a single value"),
+        };
+        match self.ty {
+            Type::Text => Ok(Literal::Text(text)),
+            Type::Boolean => match text.to_ascii_lowercase().as_str() {
+                "true" | "1" => Ok(Literal::Boolean(true)),
+                "false" | "0" => Ok(Literal::Boolean(false)),
+                _ => bad("a truth value"),
+            },
+            Type::Number => {
+                let number = text.trim();
+                let whole = number.parse().ok().map(Literal::Integer);
+                // Words such as `nan` and `inf` are no numbers here.
+                let fits = number.ends_with(|c: char| c.is_ascii_digit() || c == '.');
+                let double = || number.parse().ok().filter(|n: &f64| fits && n.is_finite()).map(Literal::Double);
+                whole.or_else(double).map_or_else(|| bad("a number"), Ok)
+            }
+            Type::Time => match Point::parse(&text, self.reader.tz) {
+                Some(point) => Ok(Literal::Instant(utc_ns(self.reader.tz, point.range().start_ns, Edge::Start))),
+                None => bad("a time"),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::model::catalog::Catalog;
+    use crate::model::load::{SourceFile, load};
+    use crate::query::filter::{Filter, Literal, Test};
+    use crate::query::request::Request;
+
+    fn catalog() -> Catalog {
+        let text = "cubes:
+  - name: A
+    sql_table: a
+    dimensions:
+      - {name: id, sql: id, type: number, primary_key: true}
+      - {name: kind, sql: kind, type: string}
+      - {name: at, sql: at, type: time}
+      - {name: hidden, sql: x, type: string, public: false}
+    measures: [{name: count, type: count}]
+    segments: [{name: odd, sql: '{CUBE}.id % 2 = 1'}]
+";
+        load(&[SourceFile { name: "a.yml".to_owned(), text: text.to_owned(), builtin: false }]).unwrap().0
+    }
+
+    #[test]
+    fn sub_codes_and_places() {
+        let catalog = catalog();
+        let check = |query: serde_json::Value, reason: &str, pointer: &str| {
+            let error = Request::parse(&query, &catalog, 0).unwrap_err();
+            assert_eq!((error.reason.as_str(), error.pointer.as_str()), (reason, pointer), "{query}: {error}");
+        };
+        let leaf = |filter: serde_json::Value| json!({"measures": ["A.count"], "filters": [filter]});
+        check(json!([]), "BAD_VALUE", "");
+        check(json!({}), "EMPTY_QUERY", "");
+        check(json!({"measures": "A.count"}), "BAD_TYPE", "/measures");
+        check(json!({"measures": ["A.cuont"]}), "UNKNOWN_MEMBER", "/measures/0");
+        check(json!({"dimensions": ["A.hidden"]}), "UNKNOWN_MEMBER", "/dimensions/0");
+        check(json!({"measures": ["B.count"]}), "UNKNOWN_MODEL", "/measures/0");
+        check(json!({"dimensions": ["A.count"]}), "WRONG_KIND", "/dimensions/0");
+        check(json!({"measures": ["A.count"], "colour": 1}), "UNKNOWN_KEY", "/colour");
+        check(json!({"measures": ["A.count"], "timezone": "Mars"}), "UNKNOWN_TIMEZONE", "/timezone");
+        check(json!({"measures": ["A.count"], "limit": 50_001}), "BAD_LIMIT", "/limit");
+        check(json!({"measures": ["A.count"], "order": {"A.kind": "asc"}}), "BAD_ORDER", "/order/0");
+        check(json!({"dimensions": ["A.at.fortnight"]}), "UNKNOWN_GRANULARITY", "/dimensions/0");
+        check(
+            json!({"measures": ["A.count"], "timeDimensions": [{"dimension": "A.kind"}]}),
+            "NOT_TIME",
+            "/timeDimensions/0/dimension",
+        );
+        check(leaf(json!({"member": "A.kind", "operator": "equals"})), "VALUES_REQUIRED", "/filters/0/values");
+        check(
+            leaf(json!({"member": "A.kind", "operator": "like", "values": ["x"]})),
+            "UNKNOWN_OPERATOR",
+            "/filters/0/operator",
+        );
+        check(
+            leaf(json!({"member": "A.id", "operator": "gt", "values": ["fast"]})),
+            "BAD_VALUE",
+            "/filters/0/values/0",
+        );
+        check(leaf(json!({"member": "A.id", "operator": "gt", "values": ["inf"]})), "BAD_VALUE", "/filters/0/values/0");
+        let mixed = json!([{"member": "A.count", "operator": "set"}, {"member": "A.kind", "operator": "set"}]);
+        check(leaf(json!({"or": mixed})), "MIXED_CONDITION", "/filters/0");
+    }
+
+    #[test]
+    fn values_are_typed() {
+        let catalog = catalog();
+        let check = |member: &str, value: serde_json::Value, expected: Literal| {
+            let filter = json!([{"member": member, "operator": "equals", "values": [value]}]);
+            let request = Request::parse(&json!({"measures": ["A.count"], "filters": filter}), &catalog, 0).unwrap();
+            let Filter::Leaf(leaf) = &request.queries[0].filters[0] else { panic!("a leaf") };
+            assert_eq!(leaf.test, Test::In { values: vec![expected], null: false, negated: false }, "{member} {value}");
+        };
+        check("A.id", json!("12"), Literal::Integer(12));
+        check("A.id", json!(1.5), Literal::Double(1.5));
+        check("A.kind", json!(12), Literal::Text("12".to_owned()));
+        check("A.at", json!("1970-01-02"), Literal::Instant(86_400_000_000_000));
+    }
+}

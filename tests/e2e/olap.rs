@@ -1,0 +1,143 @@
+//! Analytics over HTTP: built-in models over telemetry, rights, forms, models and tables that change while the server runs.
+
+use std::time::{Duration, Instant};
+
+use quiver_tests::server::{Answer, Options, Server};
+use serde_json::{Value, json};
+
+const LOAD: &str = "/olap-api/v1/load";
+/// 2025-03-10T00:00:00Z.
+const START_S: i64 = 1_741_564_800;
+
+async fn load(server: &Server, query: Value, headers: &[(&str, &str)]) -> Answer {
+    let headers: Vec<_> = headers.iter().copied().chain([("content-type", "application/json")]).collect();
+    server.post(LOAD, &headers, json!({"query": query}).to_string().into_bytes()).await
+}
+
+async fn data(server: &Server, query: Value) -> Value {
+    let answer = load(server, query.clone(), &[]).await;
+    assert_eq!(answer.status, 200, "{query}: {}", answer.text());
+    answer.json()["data"].take()
+}
+
+/// Spans of two services, one each minute; records of logs beside them.
+async fn fill(server: &Server) {
+    for (service, count) in [("cart", 6), ("pay", 3)] {
+        let span = |n: i64| {
+            let start = (START_S + n * 60) * 1_000_000_000;
+            json!({
+                "traceId": format!("{:032x}", n + 1), "spanId": format!("{:015x}{count}", n + 1), "name": "op", "kind": 2,
+                "startTimeUnixNano": start.to_string(), "endTimeUnixNano": (start + (n + 1) * 1_000_000).to_string(),
+                "status": {"code": if n == 0 { 2 } else { 0 }},
+                "events": [{"name": "exception", "timeUnixNano": start.to_string()}],
+            })
+        };
+        let spans: Vec<Value> = (0..count).map(span).collect();
+        let resource = json!({"attributes": [{"key": "service.name", "value": {"stringValue": service}}]});
+        let body = json!({"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": spans}]}]});
+        let headers = [("content-type", "application/json")];
+        let answer = server.post("/insert/opentelemetry/v1/traces", &headers, body.to_string().into_bytes()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    let line = json!({"_time": START_S, "_msg": "hello", "service.name": "cart"}).to_string();
+    let answer = server.post("/insert/jsonline?_stream_fields=service.name", &[], line.into_bytes()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn built_in_models_over_telemetry() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    fill(&server).await;
+    for flushed in [false, true] {
+        if flushed {
+            server.flush().await;
+        }
+        let query = json!({
+            "measures": ["Spans.count", "Spans.errorCount", "Spans.durationMax", "SpanEvents.count"],
+            "dimensions": ["Spans.service"], "order": {"Spans.service": "asc"},
+            "timeDimensions": [{"dimension": "Spans.startTime", "dateRange": ["2025-03-10", "2025-03-10"]}],
+        });
+        let rows = data(&server, query).await;
+        let row = |service: &str, count: &str, longest: i64| json!({"Spans.service": service, "Spans.count": count, "Spans.errorCount": "1", "Spans.durationMax": longest, "SpanEvents.count": count});
+        assert_eq!(rows, json!([row("cart", "6", 6), row("pay", "3", 3)]), "flushed: {flushed}");
+        assert_eq!(data(&server, json!({"measures": ["Logs.count"]})).await, json!([{"Logs.count": "1"}]));
+    }
+    let csv = load(&server, json!({"measures": ["Spans.count"]}), &[("accept", "text/csv")]).await;
+    assert_eq!(csv.text(), "Spans.count\r\n9\r\n");
+    let answer = load(&server, json!({"measures": ["Spans.cuont"]}), &[]).await;
+    let body = answer.json();
+    assert_eq!(
+        (answer.status, &body["reason"], &body["pointer"]),
+        (400, &json!("UNKNOWN_MEMBER"), &json!("/measures/0"))
+    );
+    assert!(body["error"].as_str().is_some_and(|e| e.contains("did you mean `Spans.count`?")), "{body}");
+    let meta = server.get("/olap-api/v1/meta").await;
+    let tag = meta.headers["etag"].to_str().expect("text").to_owned();
+    assert_eq!(server.get_as("/olap-api/v1/meta", &[("if-none-match", &tag)]).await.status, 304);
+}
+
+/// Every member of the built-in models alone, and every measure with every dimension of its model.
+#[tokio::test(flavor = "multi_thread")]
+async fn built_in_members_run() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    fill(&server).await;
+    let meta = server.get("/olap-api/v1/meta").await.json();
+    let names = |list: &Value| -> Vec<String> {
+        list.as_array().into_iter().flatten().filter_map(|m| Some(m["name"].as_str()?.to_owned())).collect()
+    };
+    for cube in meta["cubes"].as_array().expect("models") {
+        let (measures, dimensions) = (names(&cube["measures"]), names(&cube["dimensions"]));
+        for dimension in &dimensions {
+            data(&server, json!({"dimensions": [dimension]})).await;
+            data(&server, json!({"dimensions": [dimension], "measures": measures})).await;
+        }
+        for measure in &measures {
+            data(&server, json!({"measures": [measure]})).await;
+        }
+        for segment in names(&cube["segments"]) {
+            data(&server, json!({"measures": [measures[0]], "segments": [segment]})).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn models_and_tables_change_while_it_runs() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = |name: &str| dir.path().join(name);
+    let model = |measure: &str| {
+        format!(
+            "cubes:\n  - name: Prices\n    sql_table: public.prices\n    measures:\n      - {{name: {measure}, type: sum, sql: price}}\n"
+        )
+    };
+    std::fs::create_dir_all(folder("own")).expect("a folder");
+    let write = |name: &str, text: &str| std::fs::write(folder("own").join(name), text).expect("written");
+    write("prices.csv", "item,price\napple,2\npear,3\n");
+    write("prices.types.json", r#"{"price": "int4"}"#);
+    write("prices.yml", &model("total"));
+    let own = folder("own").display().to_string();
+    let options = Options::default().args(&["--olap-models", &own, "--olap-tables", &own]);
+    let server = Server::start(&folder("data"), &options).await;
+    assert_eq!(data(&server, json!({"measures": ["Prices.total"]})).await, json!([{"Prices.total": "5"}]));
+    let wait_for = async |query: Value, expected: Value| {
+        let until = Instant::now() + Duration::from_secs(30);
+        while Instant::now() < until {
+            let answer = load(&server, query.clone(), &[]).await;
+            if answer.status == 200 && answer.json()["data"] == expected {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("{query} never gives {expected}");
+    };
+    write("prices.csv", "item,price\napple,20\n");
+    write("prices.yml", &model("sum"));
+    wait_for(json!({"measures": ["Prices.sum"]}), json!([{"Prices.sum": "20"}])).await;
+    // What is refused changes nothing.
+    write("prices.yml", "cubes: [{name: Prices}]\n");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(data(&server, json!({"measures": ["Prices.sum"]})).await, json!([{"Prices.sum": "20"}]));
+    let rows = server.get_with("/sql-api/v1/query", &[("query", "SELECT item FROM public.prices")]).await;
+    assert_eq!(rows.status, 200, "SQL sees the operator's tables: {}", rows.text());
+}
