@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use quiver_tests::body::remote_write;
 use quiver_tests::server::{Options, Server};
+use quiver_types::{Clock as _, SystemClock};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -77,7 +78,7 @@ impl Sink {
 }
 
 fn now_ms() -> i64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis() as i64
+    SystemClock.now_ms()
 }
 
 fn write(path: &Path, text: &str) -> String {
@@ -85,7 +86,7 @@ fn write(path: &Path, text: &str) -> String {
     path.display().to_string()
 }
 
-const RULES: &str = r##"groups:
+const RULES: &str = r#"groups:
 - name: shop
   interval: 1s
   labels: {team: web}
@@ -104,7 +105,7 @@ const RULES: &str = r##"groups:
   rules:
   - alert: Errors
     expr: '_time:1h level:error | stats by (app) count() n | filter n:>1'
-"##;
+"#;
 
 fn policy(sink: &str) -> String {
     format!(

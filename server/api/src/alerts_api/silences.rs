@@ -22,10 +22,18 @@ const TEXT_MAX: usize = 4000;
 
 /// Says whether a silence is about services of an access alone.
 pub(super) fn is_within(state: &AppState, access: &Access, silence: &Silence) -> bool {
-    let names = state.alertd.router.service_labels();
-    // The first label that is there names the service of an alert, so the matcher must be on that one.
-    let own = |m: &Matcher| names.first() == Some(&m.name) || m.name == "service";
-    access.is_full() || silence.matchers.iter().any(|m| m.op == MatchOp::Equal && own(m) && access.allows(&m.value))
+    access.is_full() || is_of_services(state.alertd.router.service_labels(), access, &silence.matchers)
+}
+
+/// The first label that is not empty names the service of an alert: a matcher on a later one says whose it is only where
+/// others say that those before it are empty.
+fn is_of_services(names: &[String], access: &Access, matchers: &Matchers) -> bool {
+    let equal = |name: &str, fits: &dyn Fn(&str) -> bool| {
+        matchers.iter().any(|m| m.op == MatchOp::Equal && m.name == name && fits(&m.value))
+    };
+    names.iter().enumerate().any(|(k, name)| {
+        equal(name, &|value| access.allows(value)) && names[..k].iter().all(|before| equal(before, &str::is_empty))
+    })
 }
 
 fn shown(silence: &Silence, now: i64) -> Value {
@@ -202,6 +210,22 @@ mod tests {
         check("\"isRegex\":false", "\"isRegex\":1", "isRegex");
         check("\"b\",\"isRegex\":false", "\"(\",\"isRegex\":true", "");
         check("[{", "{", "");
+    }
+
+    #[test]
+    fn whose_a_silence_is() {
+        let names = ["service_name".to_owned(), "service".to_owned()];
+        let check = |text: &str, expected: bool| {
+            let matchers = read_matchers([text].into_iter()).expect(text);
+            assert_eq!(is_of_services(&names, &Access::services(["cart"]), &matchers), expected, "{text}");
+        };
+        check("service_name=cart, a=b", true);
+        check("service_name=\"\", service=cart", true);
+        // An alert of another service may have this label, too.
+        check("service=cart", false);
+        check("service_name=pay", false);
+        check("service_name=~\"cart|pay\"", false);
+        check("a=b", false);
     }
 
     #[test]
