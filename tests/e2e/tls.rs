@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 const PASSWORD: &str = "correct horse battery";
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/tls").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("certificates").join(name)
 }
 
 fn shown(path: &Path) -> String {
