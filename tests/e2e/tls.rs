@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 const PASSWORD: &str = "correct horse battery";
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/tls").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("certificates").join(name)
 }
 
 fn shown(path: &Path) -> String {
@@ -93,7 +93,7 @@ async fn plaintext_is_told_what_is_wrong() {
 }
 
 /// The certificate that a server shows.
-async fn certificate_of(server: &Server) -> String {
+fn certificate_of(server: &Server) -> String {
     let mut openssl = Command::new("openssl");
     let (_, said, errors) = run(openssl.args(["s_client", "-connect", &server.http]));
     let from = said.find("-----BEGIN").unwrap_or_else(|| panic!("no certificate: {said}{errors}"));
@@ -113,21 +113,21 @@ async fn files_are_read_anew() {
     let options = Options::default().tls(&certificate, &key, &fixture("ca.pem")).log_to(&log);
     let server = Server::start(&dir.path().join("data"), &options.env("QUIVER_TLS__RELOAD_INTERVAL", "1h")).await;
     let reload = || server.post("/admin/reload", &[], vec![]);
-    let first = certificate_of(&server).await;
+    let first = certificate_of(&server);
     assert_eq!(reload().await.json()["applied"], json!([]));
     put("server2");
-    assert_eq!(certificate_of(&server).await, first, "nothing asked for it yet");
+    assert_eq!(certificate_of(&server), first, "nothing asked for it yet");
     assert_eq!(reload().await.json()["applied"], json!(["tls"]));
-    let second = certificate_of(&server).await;
+    let second = certificate_of(&server);
     assert_ne!(second, first);
     // A key that does not fit changes nothing, and says why.
     std::fs::copy(fixture("server.key"), &key).expect("copied");
     let refused = reload().await;
     assert!(refused.status == 400 && refused.text().contains("tls.key_file"), "{}", refused.text());
-    assert_eq!(certificate_of(&server).await, second);
+    assert_eq!(certificate_of(&server), second);
     put("server");
     server.hangup();
-    until("SIGHUP does nothing", async || certificate_of(&server).await == first).await;
+    until("SIGHUP does nothing", async || certificate_of(&server) == first).await;
     drop(server);
     // By itself.
     let options = Options::default().tls(&certificate, &key, &fixture("ca.pem")).log_to(&log);
@@ -137,9 +137,9 @@ async fn files_are_read_anew() {
         std::fs::read_to_string(&log).unwrap_or_default().contains("the old ones stay")
     })
     .await;
-    assert_eq!(certificate_of(&server).await, first);
+    assert_eq!(certificate_of(&server), first);
     put("server2");
-    until("a change is not seen", async || certificate_of(&server).await == second).await;
+    until("a change is not seen", async || certificate_of(&server) == second).await;
     assert_eq!(server.get("/health/ready").await.status, 200);
 }
 

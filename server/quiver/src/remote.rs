@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn authorities() {
         let client = |name: &str| {
-            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/tls").join(name);
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/certificates").join(name);
             Remote { address: "h", token: None, authority: Some(&path) }.client()
         };
         assert!(client("ca.pem").is_ok());

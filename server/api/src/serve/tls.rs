@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     fn fixture(name: &str) -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/tls").join(name)
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/certificates").join(name)
     }
 
     #[test]
@@ -243,7 +243,7 @@ mod tests {
             client_ca: Some(fixture("ca.pem")),
             client_required: false,
         };
-        let put = |from: &str, to: &Path| drop(std::fs::copy(fixture(from), to).unwrap());
+        let put = |from: &str, to: &Path| std::fs::copy(fixture(from), to).unwrap();
         assert!(Tls::open(files.clone(), Arc::new(SystemClock)).is_err(), "no files yet");
         put("server.pem", &files.certificate);
         put("server.key", &files.key);

@@ -113,20 +113,20 @@ mod tests {
             assert_eq!(certificate.common_names(), names);
             assert_eq!(certificate.ends().unwrap().format("%Y").to_string(), year);
         };
-        check(include_bytes!("../../../../../tests/fixtures/tls/client.pem"), &[Some("edge-agent")], "2120");
-        check(include_bytes!("../../../../../tests/fixtures/tls/server.pem"), &[Some("localhost")], "2120");
-        check(include_bytes!("../../../../../tests/fixtures/tls/nameless.pem"), &[], "2120");
+        check(include_bytes!("../../../../../tests/certificates/client.pem"), &[Some("edge-agent")], "2120");
+        check(include_bytes!("../../../../../tests/certificates/server.pem"), &[Some("localhost")], "2120");
+        check(include_bytes!("../../../../../tests/certificates/nameless.pem"), &[], "2120");
         check(
-            include_bytes!("../../../../../tests/fixtures/tls/two-names.pem"),
+            include_bytes!("../../../../../tests/certificates/two-names.pem"),
             &[Some("edge-agent"), Some("admin")],
             "2120",
         );
-        check(include_bytes!("../../../../../tests/fixtures/tls/ended.pem"), &[Some("localhost")], "2021");
+        check(include_bytes!("../../../../../tests/certificates/ended.pem"), &[Some("localhost")], "2021");
     }
 
     #[test]
     fn what_is_cut_or_bent_is_no_danger() {
-        let der = der(include_bytes!("../../../../../tests/fixtures/tls/client.pem"));
+        let der = der(include_bytes!("../../../../../tests/certificates/client.pem"));
         for end in 0..der.len() {
             assert!(Certificate::read(&der[..end]).is_none(), "{end}");
         }
