@@ -6,10 +6,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::physical_planner::PhysicalPlanner as _;
 use datafusion::prelude::SessionConfig;
@@ -31,6 +33,32 @@ pub(crate) fn session(config: SessionConfig, runtime_env: Arc<RuntimeEnv>) -> Se
     state
 }
 
+/// Nodes that may give many batches for one that they take, or out of nothing.
+const MULTIPLYING: [&str; 9] = [
+    "CrossJoinExec",
+    "NestedLoopJoinExec",
+    "HashJoinExec",
+    "SortMergeJoinExec",
+    "PiecewiseMergeJoinExec",
+    "SymmetricHashJoinExec",
+    "UnnestExec",
+    "RecursiveQueryExec",
+    "LazyMemoryExec",
+];
+
+/// Lets nodes that multiply rows give way between batches. DataFusion's own rule sees to leaves alone, and a cross join
+/// takes from these so seldom that a query would hold its thread long after its deadline.
+fn giving_way(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let wrapped = plan.transform_up(|node| {
+        Ok(if MULTIPLYING.contains(&node.name()) {
+            Transformed::yes(Arc::new(CooperativeExec::new(node)) as Arc<dyn ExecutionPlan>)
+        } else {
+            Transformed::no(node)
+        })
+    });
+    wrapped.map(|wrapped| wrapped.data).map_err(from_datafusion)
+}
+
 impl QueryEngine {
     /// Gives the session whose rules and functions relational plans are made with.
     pub fn relational(&self) -> &SessionState {
@@ -45,7 +73,7 @@ impl QueryEngine {
         let optimized = self.relational.optimize(plan).map_err(from_datafusion)?;
         let physical =
             self.planner.create_physical_plan(&optimized, &self.relational).await.map_err(from_datafusion)?;
-        Ok((optimized, physical))
+        Ok((optimized, giving_way(physical)?))
     }
 
     /// Plans and starts a relational plan; call it inside of [`Self::run`].
@@ -85,5 +113,54 @@ impl QueryEngine {
         let bound = self.task(ctx, RunShared::default());
         let task = TaskContext::from(&self.relational).with_session_config(bound.session_config().clone());
         Arc::new(task.with_runtime(bound.runtime_env()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use quiver_types::{Access, ErrorKind};
+
+    use super::*;
+    use crate::names::Names;
+    use crate::{EngineSettings, Limits};
+
+    #[tokio::test]
+    async fn statements_without_end_give_their_threads_back() {
+        let settings = EngineSettings {
+            memory_bytes: 64 << 20,
+            spill_dir: std::env::temp_dir(),
+            spill_bytes: 1 << 20,
+            threads: 1,
+            concurrent_max: 2,
+            pressure: Arc::default(),
+        };
+        let engine = QueryEngine::new(&settings).unwrap();
+        let run = async |statement: &'static str, timeout_ms: u64| {
+            let limits = Limits { timeout: Duration::from_millis(timeout_ms), ..Limits::default() };
+            let ctx = QueryContext::new(Access::full(), limits);
+            let (own, inner) = (Arc::clone(&engine), ctx.clone());
+            let work = async move {
+                let plan = Names::new(own.relational()).plan(statement)?;
+                let mut rows = own.execute_relational(&plan, &inner).await?;
+                let mut count = 0;
+                while let Some(batch) = rows.next().await {
+                    count += batch.map_err(from_datafusion)?.num_rows();
+                }
+                Ok(count)
+            };
+            engine.run(&ctx, work).await
+        };
+        for statement in [
+            "select count(*) from generate_series(1, 1000000000000)",
+            "select count(*) from generate_series(1, 100000) a cross join generate_series(1, 1000000) b",
+            "with recursive r as (select 1 as n union all select n + 1 from r) select count(*) from r",
+            "select count(*) from generate_series(1, 100000) a join generate_series(1, 100000) b on a.value < b.value",
+        ] {
+            assert_eq!(run(statement, 300).await.unwrap_err().kind, ErrorKind::Timeout, "{statement}");
+            // The one thread is free again.
+            assert_eq!(run("select 1", 10_000).await.unwrap(), 1, "{statement}");
+        }
     }
 }

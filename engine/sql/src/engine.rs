@@ -147,7 +147,7 @@ impl SqlEngine {
         let run = async move {
             let out = send.clone();
             let (engine, inner) = (Arc::clone(&own.engine), ctx.clone());
-            let work = async move { own.run(ready, limit, zone, &*snapshot, &access, &inner, out).await };
+            let work = async move { Box::pin(own.run(ready, limit, zone, &*snapshot, &access, &inner, out)).await };
             if let Err(error) = engine.run(&ctx, work).await {
                 let _ = send.send(Err(error)).await;
             }

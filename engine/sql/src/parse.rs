@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn deep_statements_are_refused() {
-        let check = |text: String| assert!(parse(&text, &Params::default()).is_err(), "{:.60}", text);
+        let check = |text: String| assert!(parse(&text, &Params::default()).is_err(), "{text:.60}");
         check(format!("select {}1{}", "(".repeat(10_000), ")".repeat(10_000)));
         check(format!("select 1{}", " + 1".repeat(50_000)));
         check(format!("select 1{}", " union all select 1".repeat(5_000)));

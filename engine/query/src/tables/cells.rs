@@ -31,7 +31,7 @@ pub(super) fn text_map(name: &str) -> Field {
 pub(super) fn none_empty(texts: &StringViewArray) -> StringViewArray {
     // The low half of a view is the text's length.
     let filled = texts.views().iter().map(|view| *view as u32 != 0);
-    let nulls = NullBuffer::from_iter(filled);
+    let nulls: NullBuffer = filled.collect();
     let nulls = NullBuffer::union(texts.nulls(), Some(&nulls)).filter(|n| n.null_count() > 0);
     StringViewArray::new(texts.views().clone(), texts.data_buffers().to_vec(), nulls)
 }

@@ -46,13 +46,13 @@ impl Lower for SpanLower {
             "status_message" => text(condition, SpanFilter::Message, None),
             "scope_name" => text(condition, SpanFilter::ScopeName, None),
             "scope_version" => text(condition, SpanFilter::ScopeVersion, None),
-            "kind" => words(condition, &KINDS, |kinds| SpanFilter::Kinds(kinds)),
+            "kind" => words(condition, &KINDS, SpanFilter::Kinds),
             "status_code" => words(condition, &STATUSES, |statuses| {
                 SpanFilter::Or(statuses.into_iter().map(SpanFilter::Status).collect())
             }),
             "start_time" => times(condition, SpanFilter::Starts),
             // A span overlaps a range when it ends in it or behind it, and starts in it or before it.
-            "end_time" => match times(condition, |min, max| SpanFilter::Starts(min, max))?.filter {
+            "end_time" => match times(condition, SpanFilter::Starts)?.filter {
                 SpanFilter::Starts(min, max) => {
                     let both = (min > i64::MIN) && (max < i64::MAX);
                     let overlaps = SpanFilter::Overlaps(min, max);
