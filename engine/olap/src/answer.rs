@@ -91,7 +91,9 @@ impl Frame<'_> {
         for member in times {
             let buckets = query.times.iter().filter(|t| t.member == *member && t.granularity.is_some());
             let finest = buckets.min_by_key(|t| t.granularity.as_ref().map_or(i64::MAX, |g| g.buckets.about_ns()));
-            let column = finest.and_then(|t| t.column()).and_then(|c| table.members.iter().position(|m| *m == c));
+            let column = finest
+                .and_then(crate::query::TimeEntry::column)
+                .and_then(|c| table.members.iter().position(|m| *m == c));
             if let Some(at) = column {
                 table.members.push(member.to_string());
                 table.columns.push(table.columns[at].clone());

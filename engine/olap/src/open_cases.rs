@@ -193,8 +193,8 @@ async fn cases() {
             (Ok(_), "error") => Err("it was answered".to_owned()),
             (Ok(got), "data") => check(expected, &got, narrow),
             (Ok(got), _) => {
-                let results = expected["results"].as_array().unwrap().iter().enumerate();
-                let all = results.map(|(i, e)| check(e, &got["results"][i], narrow)).collect::<Result<(), _>>();
+                let mut results = expected["results"].as_array().unwrap().iter().enumerate();
+                let all = results.try_for_each(|(i, e)| check(e, &got["results"][i], narrow));
                 all.and_then(|()| {
                     let pivot = within(&expected["pivotQuery"], &got["pivotQuery"]);
                     if pivot { Ok(()) } else { Err(format!("pivot {}", got["pivotQuery"])) }

@@ -80,6 +80,7 @@ impl Clock {
         Some(WallRange { start_ns: start, end_ns: end })
     }
 
+    #[allow(clippy::unused_self, reason = "it stands beside its kin")]
     fn end_of(&self, unit: &str, buckets: &Buckets, start: i64, count: i64) -> Option<i64> {
         let length = Interval::unit(unit)?;
         let months = i32::try_from(i64::from(length.months).checked_mul(count)?).ok()?;

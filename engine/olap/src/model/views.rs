@@ -56,7 +56,7 @@ fn of_part(part: &ViewPart, models: &BTreeMap<String, Model>) -> Result<Vec<View
                 name: (**n).to_owned(),
                 own: Common { name: (**n).to_owned(), place: part.place, ..Common::default() },
             };
-            all = shown.map(|n| plain(n)).collect::<Vec<_>>();
+            all = shown.map(plain).collect::<Vec<_>>();
             &all
         }
     };

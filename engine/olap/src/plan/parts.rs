@@ -184,6 +184,7 @@ impl Planner<'_> {
     }
 
     /// Groups rows: columns of the groups, then one for each measure.
+    #[allow(clippy::unused_self, reason = "it stands beside its kin")]
     pub(super) fn aggregated(&self, rows: LogicalPlan, groups: Vec<Expr>, leaves: &[Leaf]) -> OlapResult<LogicalPlan> {
         let mut calls: Vec<Expr> = Vec::new();
         let mut out: Vec<Expr> = Vec::new();

@@ -168,7 +168,7 @@ impl Reached {
         let mut pieces = |template: &crate::model::Template| {
             template.pieces.iter().for_each(|p| {
                 if let Piece::Text(text) = p {
-                    read(text)
+                    read(text);
                 }
             });
         };

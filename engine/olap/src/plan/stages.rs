@@ -84,7 +84,7 @@ impl Planner<'_> {
     }
 
     fn named_measures(&self, measure: &Measure) -> Vec<MemberId> {
-        let members = measure.sql.iter().flat_map(|t| t.members());
+        let members = measure.sql.iter().flat_map(crate::model::Template::members);
         members.filter(|id| self.measure(id).is_ok()).cloned().collect()
     }
 
@@ -188,6 +188,7 @@ impl Planner<'_> {
         left_join(plan, result, &shared, id)
     }
 
+    #[allow(clippy::unused_self, reason = "it stands beside its kin")]
     fn inner_stage(&self, stage: &Stage, measure: &Measure) -> Stage {
         let mut inner = stage.clone();
         if let Some(kept) = &measure.group_by {

@@ -178,14 +178,16 @@ impl<'a> Reader<'a> {
             if let Some(name) = names.iter().find(|n| !self.catalog.models.contains_key(*n)) {
                 return err(Reason::UnknownModel, at, format!("there is no model `{name}`"));
             }
-            if let Some(pair) = names.windows(2).find(|pair| self.catalog.join(&pair[0], &pair[1]).is_none()) {
-                return err(Reason::NoJoinPath, at, format!("model `{}` has no join to `{}`", pair[0], pair[1]));
+            let mut pairs = names.iter().zip(names.iter().skip(1));
+            if let Some((from, to)) = pairs.find(|(from, to)| self.catalog.join(from, to).is_none()) {
+                return err(Reason::NoJoinPath, at, format!("model `{from}` has no join to `{to}`"));
             }
             hints.push(names);
         }
         Ok(hints)
     }
 
+    #[allow(clippy::unused_self, reason = "it stands beside its kin")]
     fn text_at(&self, value: &'a Value, at: &str) -> Read<&'a str> {
         value.as_str().map_or_else(|| err(Reason::BadType, at, "a member is named by a text"), Ok)
     }
@@ -268,6 +270,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[allow(clippy::unused_self, reason = "it stands beside its kin")]
     fn granularity(
         &self,
         name: &str,
