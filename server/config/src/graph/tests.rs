@@ -30,7 +30,7 @@ fn graph(nodes: usize, edges: &[(usize, usize)]) -> Graph {
     Graph::new(resources, &each.collect::<Vec<_>>())
 }
 
-fn walk<'a>(roots: &'a [String], depth: usize, limit: usize) -> Walk<'a> {
+fn walk(roots: &[String], depth: usize, limit: usize) -> Walk<'_> {
     Walk {
         roots,
         direction: Direction::Down,
