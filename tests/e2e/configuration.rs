@@ -243,3 +243,48 @@ async fn graphs_of_resources() {
     let left = server.get("/platform-api/resources/summary?groupBy=type").await.json();
     assert_eq!(left, json!({"total": 3, "groups": [{"key": {"type": "service"}, "count": 3}]}));
 }
+
+/// Killed in the middle of changes: what was answered is there, and each version has its row of history.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_between_changes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = "/platform-api/ci-classes";
+    let mut answered: Vec<String> = Vec::new();
+    for round in 0..3 {
+        let server = Server::start(dir.path(), &Options::default()).await;
+        let writers = (0..4).map(|writer| {
+            let url = server.url(path);
+            tokio::spawn(async move {
+                let (client, mut ids) = (reqwest::Client::new(), Vec::new());
+                for n in 0.. {
+                    let key = format!("r{round}-{writer}-{n}");
+                    let sent = client.post(&url).json(&json!({"name": key, "key": key})).send().await;
+                    let Ok(answer) = sent else { break };
+                    let Ok(body) = answer.json::<Value>().await else { break };
+                    let id = body["id"].as_str().expect("an id").to_owned();
+                    ids.push(id.clone());
+                    let patch = json!({"description": "changed"});
+                    if client.patch(format!("{url}/{id}")).json(&patch).send().await.is_err() {
+                        break;
+                    }
+                }
+                ids
+            })
+        });
+        let writers: Vec<_> = writers.collect();
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        drop(server);
+        for writer in writers {
+            answered.extend(writer.await.expect("a writer ends"));
+        }
+    }
+    let server = Server::start(dir.path(), &Options::default()).await;
+    assert!(!answered.is_empty());
+    for id in answered {
+        let entity = server.get(&format!("{path}/{id}")).await;
+        assert_eq!(entity.status, 200, "what was answered is there");
+        let history = server.get(&format!("{path}/{id}/history")).await.json();
+        let rows = history["items"].as_array().map(Vec::len);
+        assert_eq!(rows.map(|n| json!(n)), Some(entity.json()["version"].clone()), "{history}");
+    }
+}

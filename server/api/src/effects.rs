@@ -9,7 +9,7 @@ use quiver_config::{Config, Entity, Result};
 use quiver_ingest::rules::ExtractionRules;
 use quiver_types::detection::{DetectionRule, Detector};
 use quiver_types::extraction::ExtractionRule;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -40,7 +40,7 @@ impl Default for Effects {
     }
 }
 
-fn is_enabled(body: &serde_json::Map<String, Value>) -> bool {
+fn is_enabled(body: &Map<String, Value>) -> bool {
     body.get("enabled") == Some(&Value::Bool(true))
 }
 

@@ -3,6 +3,7 @@
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
+use quiver_config::Entity;
 use quiver_config::families::{SEGMENTS, is_of_type};
 use quiver_types::condition::{Condition, bind};
 use quiver_types::{Error, Result};
@@ -56,7 +57,7 @@ pub(crate) fn of_request<'a>(
     let mut narrowed = Vec::new();
     let mut known: Vec<String> = Vec::new();
     for key in keys {
-        let named = |e: &&quiver_config::Entity| e.body.get("key").and_then(Value::as_str) == Some(key);
+        let named = |e: &&Entity| e.body.get("key").and_then(Value::as_str) == Some(key);
         let found = all.iter().find(|e| named(e) && SEGMENTS.is_visible(&who, e));
         let segment = found.ok_or_else(|| Error::invalid(format!("unknown segment `{key}`")))?;
         let variables = variables_of(&segment.body, &given, &mut known)?;

@@ -126,7 +126,7 @@ impl Graph {
         (count(1), count(0))
     }
 
-    fn admits(&self, walk: &Walk<'_>, edge: &Edge) -> bool {
+    fn admits(walk: &Walk<'_>, edge: &Edge) -> bool {
         let typed = walk.relationship_types.as_ref().is_none_or(|types| types.contains(&edge.type_id));
         typed && edge.valid.0 <= walk.at_ms && walk.at_ms < edge.valid.1
     }
@@ -140,7 +140,7 @@ impl Graph {
         };
         ways.iter().flat_map(move |&way| {
             let edges = self.at[node][way].iter().map(|&e| &self.edges[e]);
-            edges.filter(move |e| self.admits(walk, e)).map(move |e| e.ends[1 - way])
+            edges.filter(move |e| Self::admits(walk, e)).map(move |e| e.ends[1 - way])
         })
     }
 
@@ -199,7 +199,7 @@ impl Graph {
         let mut out: Vec<Vec<usize>> = vec![Vec::new(); shown.len()];
         for (n, &node) in shown.iter().enumerate() {
             for edge in self.at[node][0].iter().map(|&e| &self.edges[e]) {
-                let Some(&target) = places.get(&edge.ends[1]).filter(|_| self.admits(walk, edge)) else { continue };
+                let Some(&target) = places.get(&edge.ends[1]).filter(|_| Self::admits(walk, edge)) else { continue };
                 out[n].push(target);
                 let id = |end: usize| self.nodes[edge.ends[end]].id.as_str();
                 found.edges.push(serde_json::json!({

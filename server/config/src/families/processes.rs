@@ -93,7 +93,7 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
         match (given("transactionId"), given("condition")) {
             (false, false) => put("condition", "REQUIRED", "a step has a `transactionId` or a `condition`"),
             (true, true) => {
-                put("condition", "INVALID_VALUE", "a step has a `transactionId` or a `condition`, not both")
+                put("condition", "INVALID_VALUE", "a step has a `transactionId` or a `condition`, not both");
             }
             _ => {}
         }
