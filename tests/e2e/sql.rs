@@ -299,6 +299,7 @@ async fn rows_go_by_rights() {
 }
 
 /// What a filter takes does not depend on who evaluates it: the scan, or DataFusion above a limit that nothing passes.
+#[allow(clippy::too_many_lines, reason = "most of it is the list of filters")]
 #[tokio::test(flavor = "multi_thread")]
 async fn pushed_filters_take_the_same_rows() {
     let dir = tempfile::tempdir().expect("a folder");

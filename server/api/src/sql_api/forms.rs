@@ -77,7 +77,7 @@ enum Kind {
     Json,
     Lines,
     Csv,
-    Arrow(StreamWriter<Vec<u8>>),
+    Arrow(Box<StreamWriter<Vec<u8>>>),
     Parquet(Box<ArrowWriter<Vec<u8>>>),
 }
 
@@ -115,7 +115,7 @@ impl Writer {
                 out.extend_from_slice(b"\r\n");
                 Kind::Csv
             }
-            Form::Arrow => Kind::Arrow(StreamWriter::try_new(Vec::new(), schema).map_err(failed)?),
+            Form::Arrow => Kind::Arrow(Box::new(StreamWriter::try_new(Vec::new(), schema).map_err(failed)?)),
             Form::Parquet => {
                 let properties = WriterProperties::builder().set_max_row_group_row_count(Some(GROUP_ROWS)).build();
                 let writer = ArrowWriter::try_new(Vec::new(), std::sync::Arc::clone(schema), Some(properties));
@@ -344,7 +344,8 @@ mod tests {
 
     #[test]
     fn binary_forms_read_back() {
-        let arrow = arrow::ipc::reader::StreamReader::try_new(&*written(Form::Arrow), None).unwrap();
+        let bytes = written(Form::Arrow);
+        let arrow = arrow::ipc::reader::StreamReader::try_new(&*bytes, None).unwrap();
         assert_eq!(arrow.map(|batch| batch.unwrap().num_rows()).sum::<usize>(), 2);
         let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(written(Form::Parquet))).unwrap();
         assert_eq!(reader.build().unwrap().map(|batch| batch.unwrap().num_rows()).sum::<usize>(), 2);
