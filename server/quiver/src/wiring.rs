@@ -30,7 +30,7 @@ use quiver_traces::TracesEngine;
 use quiver_types::logs::{LogRequest, LogSnapshot};
 use quiver_types::spans::{RollupRequest, SpanRequest, SpanSnapshot, TagRequest};
 use quiver_types::tables::{logs, metric_metadata, metrics, spans};
-use quiver_types::{Access, Clock, Error, ReadStats, Result, SelectedSeries, SeriesSource};
+use quiver_types::{Access, Clock, Error, MemoryPressure, ReadStats, Result, SelectedSeries, SeriesSource};
 
 use crate::settings::{self, Settings, Span};
 use crate::sql_languages::SqlLanguages;
@@ -280,6 +280,35 @@ pub async fn build_server(settings: &Settings, http: SocketAddr, clock: Arc<dyn 
     assemble(settings, clock, Some(&http.to_string()), Some(http)).await
 }
 
+fn start_engine(settings: &Settings, memory: u64, pressure: Arc<MemoryPressure>) -> Result<Arc<QueryEngine>> {
+    let spill_dir = Path::new(&settings.store.data).join("spill");
+    std::fs::create_dir_all(&spill_dir)
+        .map_err(|e| Error::internal("cannot make the spill directory").with_source(e))?;
+    let threads = if settings.query.threads == 0 { process::cores() } else { settings.query.threads };
+    QueryEngine::new(&EngineSettings {
+        memory_bytes: (memory / 4) as usize,
+        spill_dir,
+        spill_bytes: settings.query.spill_max.0,
+        threads,
+        concurrent_max: settings.query.concurrent_max,
+        pressure,
+    })
+}
+
+/// The tables that statements and models name.
+fn product_tables(settings: &Settings, store: &Arc<Store>, engine: &Arc<QueryEngine>) -> Arc<TableSources> {
+    Arc::new(TableSources {
+        engine: Arc::clone(engine),
+        series: store.source(),
+        samples: Arc::new(StoreTables),
+        logs: quiver_store::logs_source(store),
+        log_tables: Arc::new(StoreTables),
+        spans: store.span_source(),
+        span_tables: Arc::new(StoreSpans),
+        service_labels: settings.ingest.service_labels.clone().into(),
+    })
+}
+
 /// `listen`: the address that tokens name; none: without accounts. `address`: where links lead.
 async fn assemble(
     settings: &Settings,
@@ -291,20 +320,8 @@ async fn assemble(
     let live = live_settings(settings, store_settings.memory_limit_bytes / 4)?;
     let (memory, pressure) = (store_settings.memory_limit_bytes, Arc::clone(&store_settings.pressure));
     memory::keep(memory, &pressure);
-    let spill_dir = Path::new(&settings.store.data).join("spill");
     let store = Store::open(store_settings, Arc::clone(&clock)).await?;
-    std::fs::create_dir_all(&spill_dir)
-        .map_err(|e| Error::internal("cannot make the spill directory").with_source(e))?;
-    let threads = if settings.query.threads == 0 { process::cores() } else { settings.query.threads };
-    let engine_settings = EngineSettings {
-        memory_bytes: (memory / 4) as usize,
-        spill_dir,
-        spill_bytes: settings.query.spill_max.0,
-        threads,
-        concurrent_max: settings.query.concurrent_max,
-        pressure,
-    };
-    let engine = QueryEngine::new(&engine_settings)?;
+    let engine = start_engine(settings, memory, pressure)?;
     let (live, metrics) = (Arc::new(ArcSwap::from_pointee(live)), Arc::<ApiMetrics>::default());
     engine.running().observe(Arc::new(QueryWatch { metrics: Arc::clone(&metrics), live: Arc::clone(&live) }));
     let source: Arc<dyn SeriesSource> = store.source();
@@ -324,17 +341,7 @@ async fn assemble(
         settings.traces.export_spans_max,
     );
     let (promql, logsql) = (Arc::new(promql), Arc::new(logsql));
-    let product = Arc::new(TableSources {
-        engine: Arc::clone(&engine),
-        series: Arc::clone(&source),
-        samples: Arc::new(StoreTables),
-        logs: quiver_store::logs_source(&store),
-        log_tables: Arc::new(StoreTables),
-        spans: store.span_source(),
-        span_tables: Arc::new(StoreSpans),
-        service_labels: settings.ingest.service_labels.clone().into(),
-    });
-    let analytics = analytics::open(settings, Arc::clone(&engine), product)?;
+    let analytics = analytics::open(settings, Arc::clone(&engine), product_tables(settings, &store, &engine))?;
     let sql = SqlEngine::new(
         Arc::clone(&engine),
         Arc::clone(&analytics.tables) as Arc<dyn Tables>,
