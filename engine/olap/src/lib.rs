@@ -19,7 +19,7 @@ pub mod tables;
 mod title;
 
 #[cfg(test)]
-mod open_cases;
+mod tests;
 
 pub use engine::OlapEngine;
 pub use error::{OlapError, OlapResult, QueryError, Reason};

@@ -4,7 +4,8 @@ use quiver_types::Domain;
 use serde_json::{Map, Value, json};
 
 use crate::model::catalog::{Catalog, Found, Kind};
-use crate::model::{Common, Folder, FolderItem, MemberId, Model, Source, View};
+use crate::model::template::Piece;
+use crate::model::{Common, Folder, FolderItem, MeasureType, MemberId, Model, Source, View};
 use crate::query::Query;
 use quiver_query::tables::DomainAccess;
 
@@ -215,6 +216,23 @@ fn entity(catalog: &Catalog, common: &Common, kind: &str, ids: &[MemberId], exte
     out
 }
 
+/// The member whose value a member gives as it is: its text names that one and nothing else.
+fn stands_for<'a>(found: &Found<'a>) -> Option<&'a MemberId> {
+    let sql = match found.kind {
+        Kind::Measure(m) => {
+            let expression =
+                matches!(m.ty, MeasureType::Number | MeasureType::String | MeasureType::Time | MeasureType::Boolean);
+            m.sql.as_ref().filter(|_| expression && m.filters.is_empty())
+        }
+        Kind::Dimension(d) => d.sql.as_ref().filter(|_| !d.sub_query),
+        Kind::Segment(_) => None,
+    };
+    match &sql?.pieces[..] {
+        [Piece::Member(id)] => Some(id),
+        _ => None,
+    }
+}
+
 /// A member in the list of all.
 fn described(catalog: &Catalog, id: &MemberId, found: &Found<'_>, extended: bool) -> Value {
     let mut out = titles(found);
@@ -223,6 +241,8 @@ fn described(catalog: &Catalog, id: &MemberId, found: &Found<'_>, extended: bool
     out.insert("public".into(), true.into());
     if found.view.is_some() {
         out.insert("aliasMember".into(), found.id().to_string().into());
+    } else if let Some(other) = stands_for(found) {
+        out.insert("aliasMember".into(), other.to_string().into());
     }
     match found.kind {
         Kind::Measure(m) => {

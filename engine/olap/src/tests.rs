@@ -1,0 +1,3 @@
+//! Tests of the whole: the open cases over real tables, models, planner and engine.
+
+mod open_cases;

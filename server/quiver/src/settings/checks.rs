@@ -1,0 +1,77 @@
+//! What holds of settings beyond their types.
+
+use super::{Settings, SettingsError, oidc};
+
+/// Says what is wrong with settings that could be read.
+///
+/// # Errors
+/// Invalid, with the setting's name.
+pub(super) fn check(s: &Settings) -> Result<(), SettingsError> {
+    let refuse = |text: &str| Err(SettingsError::Invalid(text.to_owned()));
+    match s.rbac.mode.as_str() {
+        "off" | "on" => {}
+        other => return refuse(&format!("`rbac.mode` is `{other}`; it can be `on` or `off`")),
+    }
+    if let Some(network) = s.http.trusted_proxies.iter().find(|network| !quiver_auth::is_network(network)) {
+        return refuse(&format!("`http.trusted_proxies`: `{network}` is not a network such as `10.0.0.0/8`"));
+    }
+    if let Some(wrong) = s.tls.wrong() {
+        return refuse(wrong);
+    }
+    match s.olap.builtin.as_str() {
+        "off" | "on" => {}
+        other => return refuse(&format!("`olap.builtin` is `{other}`; it can be `on` or `off`")),
+    }
+    if !s.auth.public_url.is_empty() && !quiver_auth::base_url_is_sane(&s.auth.public_url) {
+        return refuse("`auth.public_url` must be like `https://quiver.example`, without a slash at its end");
+    }
+    if let Some(fault) = oidc::fault(&s.auth.oidc) {
+        return refuse(&fault);
+    }
+    if !matches!(s.auth.key_bits, 2048 | 3072 | 4096) {
+        return refuse("`auth.key_bits` must be 2048, 3072 or 4096");
+    }
+    match s.wal.level.as_str() {
+        "sync" | "os" => {}
+        "object" => return refuse("`wal.level = object` is not available yet; use `sync` or `os`"),
+        other => return refuse(&format!("`wal.level` is `{other}`; it can be `sync` or `os`")),
+    }
+    match s.otlp.delta.as_str() {
+        "accumulate" | "raw" => {}
+        other => return refuse(&format!("`otlp.delta` is `{other}`; it can be `accumulate` or `raw`")),
+    }
+    match s.log.format.as_str() {
+        "text" | "json" => {}
+        other => return refuse(&format!("`log.format` is `{other}`; it can be `text` or `json`")),
+    }
+    if s.http.lame_duck.0.is_none() {
+        return refuse("`http.lame_duck` must be a span of time");
+    }
+    if s.http.head_max.0 < 1024 {
+        return refuse("`http.head_max` must be at least 1KiB");
+    }
+    let spans = [
+        ("http.header_timeout", s.http.header_timeout),
+        ("http.keep_alive", s.http.keep_alive),
+        ("http.body_grace", s.http.body_grace),
+        ("http.send_timeout", s.http.send_timeout),
+        ("http.drain_timeout", s.http.drain_timeout),
+        ("otlp.delta_idle", s.otlp.delta_idle),
+        ("tls.reload_interval", s.tls.reload_interval),
+        ("store.retry_budget", s.store.retry_budget),
+        ("store.clock_confirm", s.store.clock_confirm),
+        ("ingest.accept_future", s.ingest.accept_future),
+        ("compaction.interval", s.compaction.interval),
+        ("query.timeout", s.query.timeout),
+        ("query.logs_timeout", s.query.logs_timeout),
+        ("query.lookback", s.query.lookback),
+        ("query.slow", s.query.slow),
+        ("alerting.evaluation_interval", s.alerting.evaluation_interval),
+        ("alerting.resend_delay", s.alerting.resend_delay),
+        ("alerting.error_hold", s.alerting.error_hold),
+    ];
+    match spans.iter().find(|(_, span)| span.0.is_none_or(|d| d.is_zero())) {
+        Some((name, _)) => refuse(&format!("`{name}` must be a span of time above zero")),
+        None => Ok(()),
+    }
+}
