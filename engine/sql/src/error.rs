@@ -2,11 +2,12 @@
 
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
+use datafusion::sql::sqlparser::tokenizer::Location;
 use quiver_query::from_datafusion;
 use quiver_types::{Error, ErrorKind};
 
-/// An error of the parser: its text has the place.
-pub(crate) fn of_parser(error: &DataFusionError) -> Error {
+/// An error of the parser: its text has the place, or the parser stopped there.
+pub(crate) fn of_parser(error: &DataFusionError, stopped: Option<Location>) -> Error {
     let text = match error.find_root() {
         DataFusionError::SQL(inner, _) => {
             let text = inner.to_string();
@@ -17,7 +18,11 @@ pub(crate) fn of_parser(error: &DataFusionError) -> Error {
     if text.contains("recursion limit") {
         return Error::new(ErrorKind::LimitExceeded, "the statement nests too deeply");
     }
-    Error::invalid(format!("cannot read the statement: {}", placed(&text)))
+    let mut text = placed(&text);
+    if let Some(at) = stopped.filter(|at| at.line > 0 && !text.contains(" at line ")) {
+        text.push_str(&format!(" at line {}, column {}", at.line, at.column));
+    }
+    Error::invalid(format!("cannot read the statement: {text}"))
 }
 
 /// ` at Line: 1, Column: 5` as `at line 1, column 5`.

@@ -110,7 +110,10 @@ pub(crate) fn parse(text: &str, params: &Params) -> Result<Read> {
     bounded(text)?;
     let dialect = PostgreSqlDialect {};
     let parser = DFParserBuilder::new(text).with_dialect(&dialect).with_recursion_limit(DEPTH_MAX).build();
-    let statements = parser.and_then(|mut parser| parser.parse_statements()).map_err(|e| of_parser(&e))?;
+    let mut parser = parser.map_err(|e| of_parser(&e, None))?;
+    let statements = parser.parse_statements();
+    // Some errors do not say where; the parser stands behind what it could not read.
+    let statements = statements.map_err(|e| of_parser(&e, Some(parser.parser.get_current_token().span.start)))?;
     let mut statements = statements.into_iter();
     let statement = statements.next().ok_or_else(|| Error::invalid("there is no statement"))?;
     if statements.next().is_some() {

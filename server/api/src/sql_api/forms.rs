@@ -263,7 +263,8 @@ fn csv(schema: &SchemaRef, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()>
                 out.push(b',');
             }
             match column {
-                CsvColumn::Plain(_, array) if array.is_null(row) => {}
+                // An array of nothing but NULL has no bits of its own.
+                CsvColumn::Plain(_, array) if array.is_null(row) || *array.data_type() == DataType::Null => {}
                 CsvColumn::Plain(format, _) => push_quoted(&format.value(row).to_string(), out),
                 CsvColumn::Nested(encoder) if encoder.is_null(row) => {}
                 CsvColumn::Nested(encoder) => {
