@@ -255,7 +255,8 @@ fn described(catalog: &Catalog, id: &MemberId, found: &Found<'_>, extended: bool
         Kind::Dimension(d) => {
             out.insert("type".into(), d.ty.word().into());
             out.insert("suggestFilterValues".into(), d.suggest.into());
-            out.insert("primaryKey".into(), d.primary_key.into());
+            // Of a view nothing is a key.
+            out.insert("primaryKey".into(), (d.primary_key && found.view.is_none()).into());
             if !d.granularities.is_empty() {
                 let own = d.granularities.iter().map(|g| {
                     let mut one = json!({"name": g.name, "title": g.title, "interval": g.interval});

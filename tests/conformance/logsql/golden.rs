@@ -69,8 +69,7 @@ fn ask(world: &World, query: &str, params: &Value) -> Result<Vec<Row>, String> {
         end_ns: time("end"),
         extra: Vec::new(),
     };
-    let limits = Limits { timeout: Duration::from_secs(20), ..Limits::default() };
-    let ctx = QueryContext::new(Access::full(), limits).rehearsed(true);
+    let ctx = QueryContext::new(Access::full(), Limits { timeout: Duration::from_secs(20), ..Limits::default() });
     let found = world.runtime.block_on(world.app.logsql.collect(&query, &scope, &ctx)).map_err(|e| e.to_string())?;
     let mut all = Vec::new();
     for rows in found {
