@@ -50,8 +50,8 @@ fn main_routes() -> Router<Arc<AppState>> {
         .merge(logs_ingest::routes())
         .merge(traces_ingest::routes())
         .merge(traces_api::routes())
-        .merge(traces_compat::routes())
-        .merge(olap_api::routes())
+        .merge(traces_compat::routes().layer(middleware::from_fn(segments::refuse)))
+        .merge(olap_api::routes().layer(middleware::from_fn(segments::refuse)))
         .merge(grpc_api::routes())
         .merge(token_api::routes())
         .merge(rbac_api::routes())
@@ -61,7 +61,7 @@ fn main_routes() -> Router<Arc<AppState>> {
         .merge(rules_test_api::routes())
         .nest("/metrics-api", metrics.layer(middleware::from_fn(segments::refuse)))
         .merge(logs_api::routes())
-        .merge(sql_api::routes());
+        .merge(sql_api::routes().layer(middleware::from_fn(segments::refuse)));
     let mut paths: Vec<&str> = FORMATS.iter().flat_map(|f| f.paths).copied().collect();
     paths.sort_unstable();
     paths.dedup();

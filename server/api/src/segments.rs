@@ -115,12 +115,12 @@ fn typed(text: &str, kind: &str) -> Value {
     }
 }
 
-/// Refuses segments of metrics: a query that would ignore one would show more than was asked for.
+/// Refuses segments where they do not act yet: a query that would ignore one would show more than was asked for.
 pub(crate) async fn refuse(request: Request, next: Next) -> Response {
     let query = request.uri().query().unwrap_or_default();
     let named = url::form_urlencoded::parse(query.as_bytes()).any(|(name, _)| name == "segment");
     if named {
-        let error = Error::invalid("`segment` is not supported on metrics; logs and traces take it");
+        let error = Error::invalid("`segment` is not supported on this path; `/logs-api` and `/traces` take it");
         return error_response(&error, "segment");
     }
     next.run(request).await
