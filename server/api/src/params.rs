@@ -22,7 +22,24 @@ impl Params {
     pub(crate) async fn of(state: &AppState, request: Request) -> Result<Self> {
         let (head, body) = request.into_parts();
         let body = read_body(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
-        Self::read(&head.method, &head.headers, head.uri.query(), &body)
+        let params = Self::read(&head.method, &head.headers, head.uri.query(), &body)?;
+        if !head.uri.path().starts_with("/logs-api/") {
+            params.without_segments()?;
+        }
+        Ok(params)
+    }
+
+    /// Refuses segments, which must not be given where nothing heeds them: more would be shown than was asked for.
+    ///
+    /// # Errors
+    /// Invalid: there is one.
+    pub(crate) fn without_segments(&self) -> Result<()> {
+        match self.get("segment") {
+            Some(_) => {
+                Err(Error::invalid("`segment` is not supported on this path; `/logs-api` and `/traces` take it"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Reads the query string and, of a POST with a form, the body.

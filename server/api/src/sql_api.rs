@@ -101,6 +101,7 @@ impl Asked {
             _ => ("", &body),
         };
         let params = Params::read(&head.method, &head.headers, head.uri.query(), form_body)?;
+        params.without_segments()?;
         let mut given = json!({});
         let mut statement = params.get("query").map(str::to_owned);
         match kind.as_str() {
