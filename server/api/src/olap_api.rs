@@ -32,7 +32,7 @@ use crate::request::RequestInfo;
 use crate::state::AppState;
 use forms::Form;
 use problem::problem;
-use waiting::{Outcome, Work};
+use waiting::{Outcome, Ready, Work};
 
 /// Largest body of a request.
 const BODY_BYTES_MAX: usize = 4 << 20;
@@ -157,12 +157,15 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
         }
         let sets = state.olap.load(&catalog, &asked, &access, &ctx).await?;
         let frame = frame(state, &catalog);
+        // Rows as JSON, and their text; what is sent counts as an answer.
+        let memory = state.engine.collected("answer of analytics", &ctx);
+        memory.add(2 * forms::made_bytes(&sets))?;
         return forms::write(form, &frame, &asked, &sets);
     }
     let key = waiting::key(&asked, is_multi, &access, &catalog);
     let work = work(state, catalog, asked, access, ctx, is_multi);
     match state.olap_waiting.ask(key, work, mode, wait).await? {
-        Outcome::Done(answer) => Ok(json_answer(&answer)),
+        Outcome::Done(answer) => Ok(json_answer(&answer.value)),
         Outcome::Wait(elapsed) => Ok(json_answer(&json!({
             "error": "Continue wait", "stage": "Executing query", "timeElapsed": elapsed.as_secs(),
         }))),
@@ -191,11 +194,14 @@ fn work(
     let cancel = ctx.cancel.clone();
     let refreshed = frame(state, &catalog).refreshed;
     let request_id = frame(state, &catalog).request_id;
-    let olap = Arc::clone(&state.olap);
+    let (olap, engine) = (Arc::clone(&state.olap), Arc::clone(&state.engine));
     let run = async move {
         let sets = olap.load(&catalog, &asked, &access, &ctx).await?;
+        let memory = engine.collected("answer of analytics", &ctx);
+        let bytes = forms::made_bytes(&sets);
+        memory.add(bytes)?;
         let frame = Frame { catalog: &catalog, refreshed, request_id, slow: false };
-        frame.load(&asked, &sets, is_multi)
+        Ok(Ready { value: Arc::new(frame.load(&asked, &sets, is_multi)?), bytes, memory: Some(memory) })
     };
     Work { cancel, run: Box::pin(run) }
 }

@@ -12,6 +12,7 @@ use quiver_olap::model::catalog::Catalog;
 use quiver_olap::query::CacheMode;
 use quiver_olap::query::request::Request;
 use quiver_olap::{OlapError, OlapResult};
+use quiver_query::Collected;
 use quiver_query::tables::DomainAccess;
 use quiver_types::{Domain, Error};
 use serde_json::Value;
@@ -20,24 +21,42 @@ use tokio_util::sync::CancellationToken;
 
 /// How long an execution goes on for somebody who was told to come again.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
-/// Results that are kept for those who take older ones, and how large each may be.
-const KEPT_MAX: usize = 256;
-const KEPT_BYTES_MAX: usize = 256 << 10;
+/// Bytes of results that are kept for those who take older ones, and how large each may be, its key included.
+const KEPT_BYTES_ALL: usize = 16 << 20;
+const KEPT_BYTES_MAX: usize = 1 << 20;
 
-type Answer = Option<Result<Arc<Value>, OlapError>>;
+/// An answer that was made.
+#[derive(Debug)]
+pub(super) struct Ready {
+    /// The answer.
+    pub(super) value: Arc<Value>,
+    /// About how much it takes.
+    pub(super) bytes: usize,
+    /// Its place in the query's memory, until nobody waits for it any more; of older results none, they have a bound.
+    pub(super) memory: Option<Collected>,
+}
+
+type Answer = Option<Result<Arc<Ready>, OlapError>>;
+
+/// A result for those who take older ones.
+struct Older {
+    value: Arc<Value>,
+    bytes: usize,
+    made: Instant,
+}
 
 /// What an execution does.
 pub(super) struct Work {
     /// Ends it.
     pub(super) cancel: CancellationToken,
     /// Makes the answer.
-    pub(super) run: Pin<Box<dyn Future<Output = OlapResult<Value>> + Send>>,
+    pub(super) run: Pin<Box<dyn Future<Output = OlapResult<Ready>> + Send>>,
 }
 
 /// What who asks gets.
 pub(super) enum Outcome {
     /// The answer.
-    Done(Arc<Value>),
+    Done(Arc<Ready>),
     /// It is not ready; how long it has been running.
     Wait(Duration),
 }
@@ -55,8 +74,7 @@ struct Execution {
 #[derive(Default)]
 struct Inner {
     running: HashMap<String, Execution>,
-    /// Results with the time at which they were made.
-    kept: HashMap<String, (Arc<Value>, Instant)>,
+    kept: HashMap<String, Older>,
 }
 
 /// All executions of analytics.
@@ -98,7 +116,7 @@ impl Drop for Waiter<'_> {
 impl Waiting {
     /// Asks for an answer: joins the same execution, or begins it.
     pub(super) async fn ask(&self, key: String, work: Work, mode: CacheMode, wait: Duration) -> OlapResult<Outcome> {
-        let older = || self.0.lock().kept.get(&key).map(|(value, _)| Arc::clone(value));
+        let older = || self.0.lock().kept.get(&key).map(|older| Arc::clone(&older.value));
         if mode == CacheMode::StaleWhileRevalidate
             && let Some(value) = older()
         {
@@ -164,8 +182,8 @@ impl Waiting {
         };
         let outcome = outcome.map(Arc::new);
         let kept = outcome.as_ref().ok().filter(|_| keep).cloned();
-        let small = kept.filter(|value| value.to_string().len() <= KEPT_BYTES_MAX);
-        if self.is_over(key, small, sender, outcome) {
+        let small = kept.filter(|ready| ready.bytes + key.len() <= KEPT_BYTES_MAX);
+        if self.is_over(key, small.as_deref(), sender, outcome) {
             return;
         }
         while !self.is_forgotten(key) {
@@ -178,18 +196,21 @@ impl Waiting {
     fn is_over(
         &self,
         key: &str,
-        kept: Option<Arc<Value>>,
+        kept: Option<&Ready>,
         sender: watch::Sender<Answer>,
-        outcome: Result<Arc<Value>, OlapError>,
+        outcome: Result<Arc<Ready>, OlapError>,
     ) -> bool {
         let mut inner = self.0.lock();
-        if let Some(value) = kept {
-            if inner.kept.len() >= KEPT_MAX
-                && let Some(oldest) = inner.kept.iter().min_by_key(|(_, (_, made))| *made).map(|(k, _)| k.clone())
+        if let Some(ready) = kept {
+            let bytes = ready.bytes + key.len();
+            inner.kept.remove(key);
+            while inner.kept.values().map(|older| older.bytes).sum::<usize>() + bytes > KEPT_BYTES_ALL
+                && let Some(oldest) = inner.kept.iter().min_by_key(|(_, older)| older.made).map(|(k, _)| k.clone())
             {
                 inner.kept.remove(&oldest);
             }
-            inner.kept.insert(key.to_owned(), (value, Instant::now()));
+            let older = Older { value: Arc::clone(&ready.value), bytes, made: Instant::now() };
+            inner.kept.insert(key.to_owned(), older);
         }
         let _ = sender.send(Some(outcome));
         let over = inner.running.get(key).is_some_and(|e| e.promised.is_none());
@@ -210,10 +231,10 @@ impl Waiting {
 }
 
 /// The same answer, marked as older than it could be.
-fn slow(value: &Value) -> Arc<Value> {
+fn slow(value: &Value) -> Arc<Ready> {
     let mut value = value.clone();
     value["slowQuery"] = true.into();
-    Arc::new(value)
+    Arc::new(Ready { value: Arc::new(value), bytes: 0, memory: None })
 }
 
 #[cfg(test)]
@@ -227,14 +248,15 @@ mod tests {
         let run = async move {
             let run = runs.fetch_add(1, SeqCst) + 1;
             tokio::time::sleep(Duration::from_millis(millis)).await;
-            Ok(serde_json::json!({"run": run, "slowQuery": false}))
+            let value = Arc::new(serde_json::json!({"run": run, "slowQuery": false}));
+            Ok(Ready { value, bytes: 64, memory: None })
         };
         Work { cancel: CancellationToken::new(), run: Box::pin(run) }
     }
 
     async fn ask(waiting: &Waiting, work: Work, mode: CacheMode, wait_ms: u64) -> Option<Value> {
         match waiting.ask("k".to_owned(), work, mode, Duration::from_millis(wait_ms)).await.unwrap() {
-            Outcome::Done(value) => Some((*value).clone()),
+            Outcome::Done(ready) => Some((*ready.value).clone()),
             Outcome::Wait(_) => None,
         }
     }
