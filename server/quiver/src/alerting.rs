@@ -49,6 +49,12 @@ pub fn read_rules(settings: &Settings) -> Result<Vec<Source>> {
             })?;
             file.warnings.iter().for_each(|warning| tracing::warn!(file = shown, "{warning}"));
             for group in file.groups {
+                // They change what a query answers, so a rule must not run as if they were not there.
+                if let Some(name) = group.params.keys().next() {
+                    let text =
+                        format!("{shown}: group `{}`: `params` (`{name}`) is not supported by the server", group.name);
+                    return Err(Error::invalid(text));
+                }
                 let file = group.namespace.clone().unwrap_or_else(|| shown.clone());
                 if out.iter().any(|s| s.file == file && s.group.name == group.name) {
                     let text = format!("{shown}: group `{}` is there twice in `{file}`", group.name);
