@@ -19,6 +19,8 @@ pub mod tables;
 mod title;
 
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;
 
 pub use engine::OlapEngine;

@@ -171,7 +171,7 @@ fn rows_of_all_open_cases() {
 }
 
 async fn cases() {
-    let Some(folder) = std::env::var_os("CONFORMANCE_DIR").map(|f| PathBuf::from(f).join("olap")) else { return };
+    let Some(folder) = crate::testing::open_cases() else { return };
     let olap = olap(&folder);
     let mut names: Vec<PathBuf> =
         std::fs::read_dir(folder.join("golden")).unwrap().map(|e| e.unwrap().path()).collect();
