@@ -51,9 +51,10 @@ impl SmallDisk {
         self.dir.path().join("data")
     }
 
-    /// Takes all that is free, to the last byte.
+    /// Takes all that is free, to the last byte. Called again, also what was given back since.
     fn fill(&self) {
-        let mut file = std::fs::File::create(self.dir.path().join("filler")).expect("a file");
+        let filler = self.dir.path().join("filler");
+        let mut file = std::fs::File::options().create(true).append(true).open(filler).expect("a file");
         let block = vec![7; 64 << 10];
         for step in [block.len(), 4096, 1] {
             while file.write_all(&block[..step]).is_ok() {}
@@ -72,10 +73,11 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Writes requests until one is refused or acknowledged as wanted.
-async fn write_until(writer: &mut Writer, run: &Run, wanted: &Written, within: Duration) {
+/// Writes requests until one is refused or acknowledged as wanted; `before` is done before each.
+async fn write_until(writer: &mut Writer, run: &Run, wanted: &Written, within: Duration, before: impl Fn()) {
     let began = Instant::now();
     loop {
+        before();
         let pieces: Vec<Piece> = writer.request();
         let body = writer.body(&pieces);
         pieces.iter().for_each(|(series, samples)| run.history.sent(series, samples));
@@ -150,14 +152,15 @@ async fn a_disk_runs_full(name: &str, reserve: usize) {
     let history = Arc::new(History::default());
     let run = Run::new(&caller, &history);
     let mut writer = Writer::new(0, Shape { asked: 0.0, ..Shape::small(METRIC) }, seed, START_MS);
-    write_until(&mut writer, &run, &Written::Taken, PATIENCE).await;
+    write_until(&mut writer, &run, &Written::Taken, PATIENCE, || ()).await;
     let pieces = writer.request();
     let known = writer.body(&pieces);
     // Filled by data first, then by others to the last byte, twice.
     let rows = fill_with_logs(&server, seed).await;
     for (round, room) in ["ballast", "filler", "filler"].into_iter().enumerate() {
-        disk.fill();
-        write_until(&mut writer, &run, &Written::Later, PATIENCE).await;
+        // Again and again: a flush or compaction that finds no room removes what it had begun to write, and the bytes of
+        // it would do for a minute of small writes.
+        write_until(&mut writer, &run, &Written::Later, PATIENCE, || disk.fill()).await;
         let answer = server.post("/metrics-api/api/v1/write", &[], known.clone()).await;
         assert!(matches!(answer.status, 503 | 507), "{} {}", answer.status, answer.text());
         assert!(answer.headers.contains_key("retry-after"), "{:?}", answer.headers);
@@ -176,7 +179,7 @@ async fn a_disk_runs_full(name: &str, reserve: usize) {
         if room == "ballast" {
             disk.empty(room);
         }
-        write_until(&mut writer, &run, &Written::Taken, RESUMES_WITHIN).await;
+        write_until(&mut writer, &run, &Written::Taken, RESUMES_WITHIN, || ()).await;
         verdict(&caller, &history, false).await;
     }
     server.kill();
