@@ -201,7 +201,7 @@ fn work(
         let bytes = forms::made_bytes(&sets);
         memory.add(bytes)?;
         let frame = Frame { catalog: &catalog, refreshed, request_id, slow: false };
-        Ok(Ready { value: Arc::new(frame.load(&asked, &sets, is_multi)?), bytes, memory: Some(memory) })
+        Ok(Ready { value: Arc::new(frame.load(&asked, &sets, is_multi)?), bytes, _memory: Some(memory) })
     };
     Work { cancel, run: Box::pin(run) }
 }

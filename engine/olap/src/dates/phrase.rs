@@ -222,7 +222,6 @@ fn month(name: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
 
     use chrono::DateTime;
     use serde_json::Value;

@@ -33,7 +33,7 @@ pub(super) struct Ready {
     /// About how much it takes.
     pub(super) bytes: usize,
     /// Its place in the query's memory, until nobody waits for it any more; of older results none, they have a bound.
-    pub(super) memory: Option<Collected>,
+    pub(super) _memory: Option<Collected>,
 }
 
 type Answer = Option<Result<Arc<Ready>, OlapError>>;
@@ -234,7 +234,7 @@ impl Waiting {
 fn slow(value: &Value) -> Arc<Ready> {
     let mut value = value.clone();
     value["slowQuery"] = true.into();
-    Arc::new(Ready { value: Arc::new(value), bytes: 0, memory: None })
+    Arc::new(Ready { value: Arc::new(value), bytes: 0, _memory: None })
 }
 
 #[cfg(test)]
@@ -249,7 +249,7 @@ mod tests {
             let run = runs.fetch_add(1, SeqCst) + 1;
             tokio::time::sleep(Duration::from_millis(millis)).await;
             let value = Arc::new(serde_json::json!({"run": run, "slowQuery": false}));
-            Ok(Ready { value, bytes: 64, memory: None })
+            Ok(Ready { value, bytes: 64, _memory: None })
         };
         Work { cancel: CancellationToken::new(), run: Box::pin(run) }
     }
