@@ -91,7 +91,7 @@ impl Ask {
 
     /// Reads a request; `is_standing`: of a query that goes on until its reader leaves.
     async fn read(state: &AppState, request: Request, is_standing: bool) -> Result<Self> {
-        let params = Params::of(state, request).await?;
+        let params = Params::with_segments(state, request).await?;
         let text = params.get("query").ok_or_else(|| Error::invalid("missing parameter `query`"))?;
         let mut limits = state.limits();
         limits.timeout = limits.timeout.min(state.live.load().logs_timeout);

@@ -15,18 +15,24 @@ use crate::state::AppState;
 pub(crate) struct Params(Vec<(String, String)>);
 
 impl Params {
-    /// Reads the parameters of a request whose body may be a form.
+    /// Reads the parameters of a request whose body may be a form, where segments do not act.
+    ///
+    /// # Errors
+    /// Those of [`Self::with_segments`]; Invalid: there is a segment.
+    pub(crate) async fn of(state: &AppState, request: Request) -> Result<Self> {
+        let params = Self::with_segments(state, request).await?;
+        params.without_segments()?;
+        Ok(params)
+    }
+
+    /// Reads the parameters of a request whose body may be a form; the caller applies the segments among them.
     ///
     /// # Errors
     /// TooLarge; those of [`read_body`] and [`Self::read`].
-    pub(crate) async fn of(state: &AppState, request: Request) -> Result<Self> {
+    pub(crate) async fn with_segments(state: &AppState, request: Request) -> Result<Self> {
         let (head, body) = request.into_parts();
         let body = read_body(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
-        let params = Self::read(&head.method, &head.headers, head.uri.query(), &body)?;
-        if !head.uri.path().starts_with("/logs-api/") {
-            params.without_segments()?;
-        }
-        Ok(params)
+        Self::read(&head.method, &head.headers, head.uri.query(), &body)
     }
 
     /// Refuses segments, which must not be given where nothing heeds them: more would be shown than was asked for.
