@@ -3,14 +3,16 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
-use quiver_types::spans::{RollupRequest, SpanRequest, SpanSnapshot, TagRequest};
+use quiver_types::spans::{KnownKind, Place, RollupRequest, SpanRequest, SpanSnapshot, TagRequest};
 use quiver_types::{Access, ReadStats, Result};
 
 /// Gives tables over the spans of a snapshot. Implemented by the binary over the store.
 ///
 /// The schema is `quiver_types::spans::schema_of` the columns; rows are those that the filter takes and the caller may
 /// see, in no promised order.
+#[async_trait]
 pub trait SpanTables: Send + Sync + Debug {
     /// Makes the table.
     fn spans(
@@ -20,6 +22,16 @@ pub trait SpanTables: Send + Sync + Debug {
         request: &SpanRequest,
         stats: &Arc<ReadStats>,
     ) -> Result<Arc<dyn TableProvider>>;
+
+    /// Says what values of attributes of spans or their resources are, out of what the store keeps of its files; `Unknown`
+    /// where only rows could tell.
+    async fn kinds(
+        &self,
+        snapshot: &Arc<dyn SpanSnapshot>,
+        access: &Access,
+        attributes: &[(Place, String)],
+        stats: &Arc<ReadStats>,
+    ) -> Result<Vec<KnownKind>>;
 
     /// Makes the table of roll-ups: columns are `quiver_types::spans::rollup_schema`, rows as the caller may see them.
     fn rollups(

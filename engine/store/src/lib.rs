@@ -58,6 +58,6 @@ pub use rebuild::{RebuildReport, rebuild};
 pub use requests::{Answer, AnsweredRequest, Once, RequestId};
 pub use scan::{SampleRequest, SamplesExec, samples_table};
 pub use settings::{CompactionSettings, StoreSettings, WalLevel, WriteSettings};
-pub use spans::{SpanSnapshots, SpansExec, rollups_table, spans_table, tags_table};
+pub use spans::{SpanSnapshots, SpansExec, attribute_kinds, rollups_table, spans_table, tags_table};
 pub use store::{Store, StoreOverrides};
 pub use writer::{Refusal, WriteOutcome};

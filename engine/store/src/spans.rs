@@ -6,6 +6,7 @@
 
 pub(crate) mod eval;
 mod exec;
+mod kinds;
 mod live;
 mod repeats;
 mod rollup;
@@ -16,4 +17,5 @@ mod tags;
 mod tests;
 
 pub use exec::SpansExec;
+pub use kinds::attribute_kinds;
 pub use table::{SpanSnapshots, rollups_table, spans_table, tags_table};

@@ -14,6 +14,7 @@ mod nested;
 mod rollup;
 mod source;
 mod tags;
+mod typed;
 
 pub use attributes::{
     Attribute, AttributeWriter, Attributes, RawAttribute, RawIter, Value, json_text, push_typed, push_typed_text,
@@ -33,6 +34,7 @@ pub use source::{SpanRequest, SpanSnapshot, SpanSource};
 pub use tags::{
     TAG_BYTES, TAG_CARDINALITY_MAX, TAG_HASH_BYTES, TAG_VALUES_MAX, TagRequest, tag_kind, tag_kind_name, tag_schema,
 };
+pub use typed::{AttributeKind, AttributeValues, KnownKind};
 
 /// Mark: the span is Zipkin's other half of a shared id.
 pub const SHARED: u8 = 1;

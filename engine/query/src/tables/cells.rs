@@ -9,8 +9,9 @@ use arrow::array::{
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, TimeUnit};
 use quiver_types::logs::{Stored, push_hex};
+use quiver_types::spans::AttributeKind;
 use quiver_types::tables::spans::map;
-use quiver_types::{Error, ErrorKind, Result};
+use quiver_types::{Error, Result};
 
 /// A nullable text.
 pub(super) fn text(name: impl Into<String>) -> Field {
@@ -134,6 +135,15 @@ impl Kind {
         }
     }
 
+    /// What the store reads attributes of spans as.
+    pub(super) fn stored(self) -> AttributeKind {
+        match self {
+            Self::Text => AttributeKind::Text,
+            Self::Int => AttributeKind::Int,
+            Self::Float => AttributeKind::Double,
+        }
+    }
+
     /// What a text could be read as. Only numbers as they are written shortest count: `007` and `1e3` are texts.
     pub(super) fn of(text: &str) -> Self {
         let bytes = text.as_bytes();
@@ -164,18 +174,6 @@ impl Kind {
     }
 }
 
-fn mismatch(name: &str, text: &str, kind: Kind) -> Error {
-    let what = if kind == Kind::Int { "whole numbers" } else { "numbers" };
-    let text: String = text.chars().take(40).collect();
-    Error::new(
-        ErrorKind::Execution,
-        format!(
-            "column `{name}` was found to hold {what}, but an older row has `{text}`; read it as text out of its map: \
-             `attr(fields, 'name')` of logs, `attr(attributes, 'name')` of spans"
-        ),
-    )
-}
-
 /// Gives a column of texts as what it was found to hold; empty ones are NULL.
 ///
 /// # Errors
@@ -186,11 +184,11 @@ pub(super) fn typed(name: &str, values: &StringViewArray, kind: Kind) -> Result<
     Ok(match kind {
         Kind::Text => Arc::new(none_empty(values)),
         Kind::Int => {
-            let read = |text: &str| text.parse::<i64>().map_err(|_| mismatch(name, text, kind));
+            let read = |text: &str| text.parse::<i64>().map_err(|_| kind.stored().mismatch(name, text));
             Arc::new(rows.map(|row| filled(row).map(read).transpose()).collect::<Result<Int64Array>>()?)
         }
         Kind::Float => {
-            let read = |text: &str| text.parse::<f64>().map_err(|_| mismatch(name, text, kind));
+            let read = |text: &str| text.parse::<f64>().map_err(|_| kind.stored().mismatch(name, text));
             Arc::new(rows.map(|row| filled(row).map(read).transpose()).collect::<Result<Float64Array>>()?)
         }
     })
@@ -247,6 +245,8 @@ pub(super) fn kind_of_stored(column: &ArrayRef) -> Option<Kind> {
 
 #[cfg(test)]
 mod tests {
+    use quiver_types::ErrorKind;
+
     use super::*;
 
     #[test]

@@ -25,6 +25,7 @@ pub struct Footer {
     arrow: OnceLock<ArrowReaderMetadata>,
     coded: OnceLock<ArrowReaderMetadata>,
     all_coded: OnceLock<ArrowReaderMetadata>,
+    viewed: OnceLock<ArrowReaderMetadata>,
     directory: OnceLock<Option<Arc<Directory>>>,
     sums: Vec<u32>,
     good: Box<[AtomicU64]>,
@@ -38,6 +39,11 @@ impl fmt::Debug for Footer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Footer").field("rows", &self.rows()).field("data_end", &self.data_end).finish_non_exhaustive()
     }
+}
+
+/// Texts by number.
+fn coded() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
 impl Footer {
@@ -74,9 +80,9 @@ impl Footer {
         let pages =
             metadata.offset_index().into_iter().flatten().flatten().map(|c| c.page_locations().len() as u64).sum();
         let good = (0..sums.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        let (arrow, coded, all_coded) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let (arrow, coded, all_coded, viewed) = (OnceLock::new(), OnceLock::new(), OnceLock::new(), OnceLock::new());
         let directory = OnceLock::new();
-        Ok(Self { metadata, arrow, coded, all_coded, directory, sums, good, data_end, group_starts, pages })
+        Ok(Self { metadata, arrow, coded, all_coded, viewed, directory, sums, good, data_end, group_starts, pages })
     }
 
     /// Parsed metadata with page indexes.
@@ -103,34 +109,39 @@ impl Footer {
 
     /// The same with texts that are never null as dictionaries.
     pub(super) fn coded(&self, file: &FileMeta) -> Result<&ArrowReaderMetadata> {
-        self.as_dictionaries(file, &self.coded, false)
+        self.texts_as(file, &self.coded, |field| (!field.is_nullable()).then(coded))
     }
 
     /// The same with all texts as dictionaries.
     pub(super) fn all_coded(&self, file: &FileMeta) -> Result<&ArrowReaderMetadata> {
-        self.as_dictionaries(file, &self.all_coded, true)
+        self.texts_as(file, &self.all_coded, |_| Some(coded()))
     }
 
-    fn as_dictionaries<'f>(
+    /// The same with all texts as views.
+    pub(super) fn viewed(&self, file: &FileMeta) -> Result<&ArrowReaderMetadata> {
+        self.texts_as(file, &self.viewed, |_| Some(DataType::Utf8View))
+    }
+
+    fn texts_as<'f>(
         &'f self,
         file: &FileMeta,
         kept: &'f OnceLock<ArrowReaderMetadata>,
-        nullable: bool,
+        kind: impl Fn(&Field) -> Option<DataType>,
     ) -> Result<&'f ArrowReaderMetadata> {
-        if let Some(coded) = kept.get() {
-            return Ok(coded);
+        if let Some(known) = kept.get() {
+            return Ok(known);
         }
         let fields = self.arrow(file)?.schema().fields().iter().map(|field| match field.data_type() {
-            DataType::Utf8 if nullable || !field.is_nullable() => {
-                let kind = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
-                Arc::new(Field::new(field.name(), kind, field.is_nullable()))
-            }
+            DataType::Utf8 => match kind(field) {
+                Some(kind) => Arc::new(Field::new(field.name(), kind, field.is_nullable())),
+                None => Arc::clone(field),
+            },
             _ => Arc::clone(field),
         });
         let options = ArrowReaderOptions::new().with_schema(Arc::new(Schema::new(fields.collect::<Vec<_>>())));
-        let coded = ArrowReaderMetadata::try_new(Arc::clone(&self.metadata), options)
+        let read = ArrowReaderMetadata::try_new(Arc::clone(&self.metadata), options)
             .map_err(|e| damaged(&file.key, "its schema cannot be read").with_source(e))?;
-        Ok(kept.get_or_init(|| coded))
+        Ok(kept.get_or_init(|| read))
     }
 
     /// Where the row groups end.

@@ -56,7 +56,7 @@ impl OwnType {
 }
 
 /// Gives the name of the column of an attribute.
-fn column_name(place: Place, key: &str) -> String {
+pub(crate) fn column_name(place: Place, key: &str) -> String {
     let prefix = if place == Place::Resource { RESOURCE_PREFIX } else { ATTRIBUTE_PREFIX };
     format!("{prefix}{key}")
 }

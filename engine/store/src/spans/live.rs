@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, RecordBatch, StringViewBuilder};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::compute::{filter, filter_record_batch};
 use arrow::datatypes::{Int64Type, UInt8Type, UInt32Type};
 use quiver_types::SpansBatch;
 use quiver_types::spans::{
-    AttributeTest, Attributes, Place, SpanColumn, TextTest, Value, context_column, events, links, schema_of,
+    AttributeKind, AttributeTest, AttributeValues, Attributes, Place, RawAttribute, SpanColumn, TextTest, Value,
+    context_column, events, links, schema_of,
 };
 
 use super::eval::{SpanSet, TextColumn};
@@ -37,8 +38,16 @@ impl<'b> LiveRows<'b> {
         let arrays = columns.iter().map(|column| -> Result<ArrayRef> {
             Ok(match column {
                 SpanColumn::Own(name) => filter(&self.batch.spans[*name], &mask).internal(failed)?,
+                SpanColumn::Text(name) => {
+                    let kept = filter(&self.batch.spans[*name], &mask).internal(failed)?;
+                    Arc::new(StringViewArray::from(kept.as_string::<i32>()))
+                }
+                SpanColumn::Duration => {
+                    let kept = (0..keep.len()).filter(|&i| keep[i]);
+                    Arc::new(Int64Array::from_iter_values(kept.map(|i| self.ends[i].saturating_sub(self.starts[i]))))
+                }
                 SpanColumn::Context(name) => context_column(&self.batch.contexts, name, &references),
-                SpanColumn::Attribute(place, key) => self.texts(*place, key, keep),
+                SpanColumn::Attribute(place, key, kind) => self.attributes(column, *place, key, *kind, keep)?,
             })
         });
         let arrays = arrays.collect::<Result<Vec<_>>>()?;
@@ -48,17 +57,24 @@ impl<'b> LiveRows<'b> {
         RecordBatch::try_new(schema_of(columns), arrays).internal(failed)
     }
 
-    fn texts(&self, place: Place, key: &str, keep: &[bool]) -> ArrayRef {
-        let mut out = StringViewBuilder::new();
+    fn attributes(
+        &self,
+        column: &SpanColumn,
+        place: Place,
+        key: &str,
+        kind: AttributeKind,
+        keep: &[bool],
+    ) -> Result<ArrayRef> {
+        let name = column.name();
+        let mut out = AttributeValues::new(&name, kind);
         for i in (0..keep.len()).filter(|&i| keep[i]) {
             let bytes = match place {
                 Place::Resource => self.context_bytes("resource", self.contexts[i] as usize),
                 _ => self.batch.spans["attributes"].as_binary::<i32>().value(i),
             };
-            let value = Attributes::read(bytes).find(|(k, _)| *k == key).map(|(_, v)| v.text());
-            out.append_option(value);
+            out.push(Attributes::raw(bytes).find(|a| a.key == key.as_bytes()).and_then(RawAttribute::value))?;
         }
-        Arc::new(out.finish())
+        Ok(out.finish())
     }
 
     fn context_bytes(&self, name: &str, context: usize) -> &'b [u8] {

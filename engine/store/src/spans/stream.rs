@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use futures::StreamExt;
-use quiver_types::spans::{SpanFilter, SpanRequest, TextTest, schema_of};
+use quiver_types::spans::{SpanColumn, SpanFilter, SpanRequest, TextTest, schema_of};
 use quiver_types::tables::spans::{self, MINUTE_NS};
 use quiver_types::{Access, ReadStats, stats};
 
@@ -35,6 +35,8 @@ const SMALL_ROWS: u64 = 4096;
 #[derive(Debug)]
 pub(crate) struct ScanShared {
     pub(crate) request: SpanRequest,
+    /// Whether texts are read as views.
+    views: bool,
     pub(super) access: Access,
     pub(crate) stats: Arc<ReadStats>,
     /// Batches with the places of their generations in the snapshot.
@@ -92,7 +94,8 @@ impl ScanShared {
         stats::add(&stats.parts_total, all.len() as u64);
         let (parts_total, snapshot) = (all.len(), snapshot_kept);
         let holders = OnceCell::new();
-        Self { request, access, stats, live, parts, parts_total, pruned, snapshot, repeats, holders }
+        let views = request.columns.iter().all(SpanColumn::takes_views);
+        Self { request, views, access, stats, live, parts, parts_total, pruned, snapshot, repeats, holders }
     }
 
     /// Says whether a part may hold one of the traces that are asked for. The filters of all parts are read at once.
@@ -252,6 +255,15 @@ impl OpenPart {
         Ok(read.into_iter().map(masked).collect())
     }
 
+    /// Reads columns for an answer.
+    async fn answer(&self, scan: &ScanShared, rows: &[Range<u64>], columns: &[&str]) -> Result<Vec<SpanRows>> {
+        if scan.views {
+            self.part.span_rows_viewed(rows, columns, &scan.stats).await
+        } else {
+            self.part.span_rows(rows, columns, false, &scan.stats).await
+        }
+    }
+
     /// Reads the rows that match. Of many rows first what the filter looks at, then the rest of those that are left.
     async fn read(&self, scan: &ScanShared, step: &[Range<u64>], rows: u64) -> Result<SpanRows> {
         let wanted = self.wanted(step);
@@ -260,14 +272,17 @@ impl OpenPart {
         let first = if at_once { names(&[&wanted.first, &wanted.rest]) } else { wanted.first.clone() };
         let first: Vec<&str> = first.iter().map(String::as_str).collect();
         let read = if at_once {
-            self.part.span_rows(step, &first, false, &scan.stats).await?
+            self.answer(scan, step, &first).await?
         } else {
             self.part.span_rows_coded(step, &first, &scan.stats).await?
         };
         let masks: Vec<Vec<bool>> =
             read.iter().map(|rows| matching(&PartRows::new(rows), &wanted.filter, &scan.access)).collect();
-        let kept =
-            read.iter().zip(&masks).map(|(rows, keep)| rows.filter(keep)?.plain()).collect::<Result<Vec<_>>>()?;
+        let kept = read
+            .iter()
+            .zip(&masks)
+            .map(|(rows, keep)| rows.filter(keep)?.plain(scan.views))
+            .collect::<Result<Vec<_>>>()?;
         let kept = SpanRows::concat(&kept)?;
         if at_once || kept.is_empty() {
             return Ok(kept);
@@ -277,7 +292,7 @@ impl OpenPart {
         // Rows that are nearly all wanted are read as they lie, without jumping.
         let most = kept.len() * 2 > keep.len();
         let rows = if most { step.to_vec() } else { left(step, &keep) };
-        let rest = SpanRows::concat(&self.part.span_rows(&rows, &answer, false, &scan.stats).await?)?;
+        let rest = SpanRows::concat(&self.answer(scan, &rows, &answer).await?)?;
         kept.beside(&if most { rest.filter(&keep)? } else { rest })
     }
 }

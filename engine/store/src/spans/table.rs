@@ -43,8 +43,8 @@ impl SpanSource for SpanSnapshots {
 }
 
 #[derive(Debug)]
-struct Pinned {
-    snapshot: Snapshot,
+pub(super) struct Pinned {
+    pub(super) snapshot: Snapshot,
     live: Arc<LiveRollup>,
     repeats: Arc<Repeats>,
 }
@@ -71,7 +71,7 @@ pub fn spans_table(
     Ok(Arc::new(SpansTable { schema: schema_of(&request.columns), scan: Arc::new(scan) }))
 }
 
-fn pinned(snapshot: &Arc<dyn SpanSnapshot>) -> Result<&Pinned> {
+pub(super) fn pinned(snapshot: &Arc<dyn SpanSnapshot>) -> Result<&Pinned> {
     let pinned = snapshot.as_any().downcast_ref::<Pinned>();
     pinned.ok_or_else(|| Error::internal("this snapshot was taken by another source"))
 }

@@ -107,7 +107,7 @@ impl SpansBatch {
         let arrays = columns.iter().map(|column| match column {
             super::SpanColumn::Own(name) => Arc::clone(&self.spans[*name]),
             super::SpanColumn::Context(name) => context_column(&self.contexts, name, &self.spans["context"]),
-            super::SpanColumn::Attribute(..) => unreachable!("not among all columns"),
+            _ => unreachable!("not among all columns"),
         });
         RecordBatch::try_new(schema, arrays.collect()).expect("columns of the schema's types")
     }

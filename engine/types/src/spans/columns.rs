@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, UInt8Type, UInt32Type};
 use hashbrown::HashMap;
 
-use super::{Attributes, Place, Span, SpanContext, events, links};
+use super::{AttributeKind, Attributes, Place, Span, SpanContext, events, links};
 use crate::{Error, Result};
 
 /// A column of a scan. None is ever null but [`SpanColumn::Attribute`].
@@ -14,18 +14,33 @@ use crate::{Error, Result};
 pub enum SpanColumn {
     /// A column of [`super::SPAN_COLUMNS`] but `context`, of its type there.
     Own(&'static str),
+    /// A text of [`super::SPAN_COLUMNS`] as a view: `name`, `status_message` or `trace_state`.
+    Text(&'static str),
+    /// End minus start, nanoseconds (`Int64`).
+    Duration,
     /// A column of [`super::CONTEXT_COLUMNS`], as a view (`Utf8View`, `BinaryView`).
     Context(&'static str),
-    /// The text of an attribute (`Utf8View`); null when there is none. The place is `Span` or `Resource`.
-    Attribute(Place, String),
+    /// An attribute, read as one type; null when there is none. The place is `Span` or `Resource`.
+    Attribute(Place, String, AttributeKind),
 }
 
 impl SpanColumn {
     /// Gives its name in the schema.
     pub fn name(&self) -> String {
         match self {
-            Self::Own(name) | Self::Context(name) => (*name).to_owned(),
-            Self::Attribute(place, key) => format!("{}.{key}", place.name()),
+            Self::Own(name) | Self::Text(name) | Self::Context(name) => (*name).to_owned(),
+            Self::Duration => "duration".to_owned(),
+            Self::Attribute(place, key, _) => format!("{}.{key}", place.name()),
+        }
+    }
+
+    /// Says whether texts of it may be read as views: it is made of none, or gives them so itself.
+    pub fn takes_views(&self) -> bool {
+        const COPIED: [&str; 6] = ["name", "status_message", "trace_state", "attributes", "events", "links"];
+        match self {
+            Self::Own(name) => !COPIED.contains(name),
+            Self::Context(name) => !matches!(*name, "resource" | "scope_attributes"),
+            Self::Text(_) | Self::Duration | Self::Attribute(..) => true,
         }
     }
 
@@ -37,8 +52,9 @@ impl SpanColumn {
                 (kind, false)
             }
             Self::Context("resource" | "scope_attributes") => (DataType::BinaryView, false),
-            Self::Context(_) => (DataType::Utf8View, false),
-            Self::Attribute(..) => (DataType::Utf8View, true),
+            Self::Context(_) | Self::Text(_) => (DataType::Utf8View, false),
+            Self::Duration => (DataType::Int64, false),
+            Self::Attribute(.., kind) => (kind.data_type(), true),
         };
         Field::new(self.name(), kind, nullable)
     }

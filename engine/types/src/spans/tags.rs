@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-use super::{Place, SpanColumn, SpanFilter, Value};
+use super::{AttributeKind, Place, SpanColumn, SpanFilter, Value};
 
 /// Values of a key are told apart up to here.
 pub const TAG_CARDINALITY_MAX: usize = 10_000;
@@ -36,7 +36,7 @@ impl TagRequest {
     /// more than once.
     pub fn columns(&self) -> Vec<SpanColumn> {
         let of = |place: Place| match (&self.key, place) {
-            (Some(key), _) => vec![SpanColumn::Attribute(place, key.clone())],
+            (Some(key), _) => vec![SpanColumn::Attribute(place, key.clone(), AttributeKind::Text)],
             (None, Place::Span) => vec![SpanColumn::Own("attributes")],
             (None, Place::Resource) => vec![SpanColumn::Context("resource"), SpanColumn::Context("service")],
             (None, Place::Event) => vec![SpanColumn::Own("events")],

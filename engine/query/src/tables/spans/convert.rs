@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Int64Array, ListArray, RecordBatch, StringArray, StringBuilder, StringViewBuilder,
-    StructArray, TimestampNanosecondArray, UInt32Array,
+    Array, ArrayRef, AsArray, ListArray, RecordBatch, StringArray, StringBuilder, StringViewBuilder, StructArray,
+    TimestampNanosecondArray, UInt32Array,
 };
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::compute::take;
@@ -13,7 +13,7 @@ use quiver_types::spans::{Attributes, EventRef, LinkRef, Place, SpanColumn, even
 use quiver_types::{Error, Result};
 
 use super::{Each, Kinds, attribute_of, event_fields, link_fields};
-use crate::tables::cells::{Kind, TextMaps, hex_ids, named, none_empty, texts, typed};
+use crate::tables::cells::{Kind, TextMaps, hex_ids, named, none_empty, texts};
 use crate::tables::convert::{Convert, Converted, batch, pieces};
 
 /// Names of kinds, by number; the first stands for unknown numbers, too.
@@ -31,10 +31,8 @@ enum Cell {
     Kind(usize),
     Status(usize),
     Time(usize),
-    Duration {
-        start: usize,
-        end: usize,
-    },
+    /// A column as it is.
+    Same(usize),
     Map(usize),
     /// Attributes of the resource, and the service that is one of them.
     Resource {
@@ -45,7 +43,6 @@ enum Cell {
     Links(usize),
     Attribute {
         column: usize,
-        name: String,
         kind: Kind,
     },
     /// A column of the event or link itself.
@@ -113,14 +110,14 @@ fn cell(each: Each, name: &str, kinds: &Kinds, stored: &mut Vec<SpanColumn>) -> 
         "span_id" => Cell::Hex(at(Own("span_id"))),
         "parent_span_id" => Cell::HexOrNone(at(Own("parent_span_id"))),
         "service_name" => Cell::Text(at(Context("service"))),
-        "name" | "span_name" => Cell::Text(at(Own("name"))),
+        "name" | "span_name" => Cell::Text(at(SpanColumn::Text("name"))),
         "kind" => Cell::Kind(at(Own("kind"))),
         "start_time" | "span_start" => Cell::Time(at(Own("start"))),
         "end_time" => Cell::Time(at(Own("end"))),
-        "duration" => Cell::Duration { start: at(Own("start")), end: at(Own("end")) },
+        "duration" => Cell::Same(at(SpanColumn::Duration)),
         "status_code" => Cell::Status(at(Own("status"))),
-        "status_message" => Cell::Text(at(Own("status_message"))),
-        "trace_state" => Cell::Text(at(Own("trace_state"))),
+        "status_message" => Cell::Text(at(SpanColumn::Text("status_message"))),
+        "trace_state" => Cell::Text(at(SpanColumn::Text("trace_state"))),
         "scope_name" => Cell::Text(at(Context("scope_name"))),
         "scope_version" => Cell::Text(at(Context("scope_version"))),
         "attributes" => Cell::Map(at(Own("attributes"))),
@@ -135,8 +132,7 @@ fn cell(each: Each, name: &str, kinds: &Kinds, stored: &mut Vec<SpanColumn>) -> 
             if (place, key) == (Place::Resource, "service.name") {
                 return Ok(Cell::Text(at(Context("service"))));
             }
-            let column = at(SpanColumn::Attribute(place, key.to_owned()));
-            Cell::Attribute { column, name: found.to_owned(), kind }
+            Cell::Attribute { column: at(SpanColumn::Attribute(place, key.to_owned(), kind.stored())), kind }
         }
     })
 }
@@ -177,8 +173,8 @@ fn push_map(maps: &mut TextMaps, attributes: &[u8]) {
     }
 }
 
-fn nanos(values: impl Iterator<Item = i64>) -> ArrayRef {
-    Arc::new(TimestampNanosecondArray::from_iter_values(values).with_timezone("UTC"))
+fn nanos(values: ScalarBuffer<i64>) -> ArrayRef {
+    Arc::new(TimestampNanosecondArray::new(values, None).with_timezone("UTC"))
 }
 
 impl SpanRows {
@@ -215,11 +211,8 @@ fn column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef> {
             Arc::new(named(small(*at)?.values().iter().map(known), &KINDS))
         }
         Cell::Status(at) => Arc::new(named(small(*at)?.values().iter().copied(), &STATUSES)),
-        Cell::Time(at) => nanos(times(*at)?.values().iter().copied()),
-        Cell::Duration { start, end } => {
-            let both = times(*start)?.values().iter().zip(times(*end)?.values());
-            Arc::new(Int64Array::from_iter_values(both.map(|(start, end)| end.saturating_sub(*start))))
-        }
+        Cell::Time(at) => nanos(times(*at)?.values().clone()),
+        Cell::Same(at) => Arc::clone(stored.column(*at)),
         Cell::Map(at) => {
             let (bytes, mut maps) = (bytes(stored.column(*at))?, TextMaps::default());
             for row in 0..stored.num_rows() {
@@ -233,10 +226,11 @@ fn column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef> {
             let each = if matches!(cell, Cell::Events(_)) { Each::Event } else { Each::Link };
             Nested::read(each, stored.column(*at))?.into_list(each, stored.num_rows())?
         }
-        Cell::Attribute { column, name, kind } => {
+        Cell::Attribute { column, kind: Kind::Text } => {
             let texts = stored.column(*column).as_string_view_opt().ok_or_else(|| other_type("an attribute"))?;
-            if *kind == Kind::Text { Arc::new(none_empty(texts)) } else { typed(name, texts, *kind)? }
+            Arc::new(none_empty(texts))
         }
+        Cell::Attribute { column, .. } => Arc::clone(stored.column(*column)),
         Cell::Own(name) => return Err(Error::internal(format!("a span has no `{name}`"))),
     })
 }
@@ -322,7 +316,7 @@ impl Nested {
     fn finish(mut self) -> Result<NestedColumns> {
         Ok(NestedColumns {
             rows: self.rows,
-            times: nanos(self.times.into_iter()),
+            times: nanos(self.times.into()),
             texts: self.texts.finish(),
             ids: self.ids.map(|mut ids| ids.finish()),
             maps: Arc::new(self.maps.finish()?),
@@ -380,6 +374,7 @@ impl NestedColumns {
 #[cfg(test)]
 mod tests {
     use crate::tables::cells::{text, time};
+    use arrow::array::Int64Array;
     use arrow::datatypes::{Schema, TimeUnit};
     use quiver_types::spans::{Value, push_event};
 

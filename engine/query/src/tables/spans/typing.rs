@@ -2,7 +2,9 @@
 
 use arrow::array::AsArray;
 use futures::TryStreamExt as _;
-use quiver_types::spans::{AttributeTest, Attributes, Place, SpanColumn, SpanFilter, SpanRequest, Value};
+use quiver_types::spans::{
+    AttributeKind, AttributeTest, Attributes, KnownKind, Place, SpanColumn, SpanFilter, SpanRequest,
+};
 use quiver_types::{Domain, Error, Result};
 
 use super::attribute_of;
@@ -11,30 +13,37 @@ use crate::tables::named::Ask;
 
 /// Gives the kind of each column that was found by name, text where nothing is known.
 pub(super) async fn kinds(ask: &Ask<'_>) -> Result<Vec<Kind>> {
-    let mut kinds = Vec::with_capacity(ask.found.len());
-    for name in ask.found {
-        let Some((place, key)) = attribute_of(name) else {
-            return Err(Error::internal(format!("`{name}` is no attribute")));
-        };
-        kinds.push(kind(ask, place, key).await?.unwrap_or(Kind::Text));
+    let attribute = |name: &String| {
+        let found = attribute_of(name).ok_or_else(|| Error::internal(format!("`{name}` is no attribute")));
+        found.map(|(place, key)| (place, key.to_owned()))
+    };
+    let attributes = ask.found.iter().map(attribute).collect::<Result<Vec<_>>>()?;
+    let sources = ask.sources;
+    let access = ask.access(Domain::Traces);
+    let known = sources.span_tables.kinds(&sources.spans, &access, &attributes, &ask.ctx.stats).await?;
+    let mut kinds = Vec::with_capacity(attributes.len());
+    for ((place, key), known) in attributes.iter().zip(known) {
+        kinds.push(match known {
+            // A service has a column of its own; no sender means a number by it.
+            _ if (*place, key.as_str()) == (Place::Resource, "service.name") => Kind::Text,
+            KnownKind::None => Kind::Text,
+            KnownKind::All(kind) => kind_of(kind),
+            KnownKind::Unknown => looked_at(ask, *place, key).await?.map_or(Kind::Text, kind_of),
+        });
     }
     Ok(kinds)
 }
 
-fn kind_of(value: Value<'_>) -> Option<Kind> {
-    match value {
-        Value::Int(_) => Some(Kind::Int),
-        Value::Double(number) if number.is_finite() => Some(Kind::Float),
-        Value::Text("") => None,
-        _ => Some(Kind::Text),
+fn kind_of(kind: AttributeKind) -> Kind {
+    match kind {
+        AttributeKind::Text => Kind::Text,
+        AttributeKind::Int => Kind::Int,
+        AttributeKind::Double => Kind::Float,
     }
 }
 
-async fn kind(ask: &Ask<'_>, place: Place, key: &str) -> Result<Option<Kind>> {
-    // A service has a column of its own; no sender means a number by it.
-    if (place, key) == (Place::Resource, "service.name") {
-        return Ok(None);
-    }
+/// Reads rows that have the attribute.
+async fn looked_at(ask: &Ask<'_>, place: Place, key: &str) -> Result<Option<AttributeKind>> {
     let column = if place == Place::Span { SpanColumn::Own("attributes") } else { SpanColumn::Context("resource") };
     let exists = SpanFilter::Attribute { place: Some(place), key: key.to_owned(), test: AttributeTest::Exists };
     let request = SpanRequest { filter: exists, columns: vec![column] };
@@ -42,7 +51,7 @@ async fn kind(ask: &Ask<'_>, place: Place, key: &str) -> Result<Option<Kind>> {
     let access = ask.access(Domain::Traces);
     let table = sources.span_tables.spans(&sources.spans, &access, &request, &ask.ctx.stats)?;
     let mut rows = ask.probe(table).await?;
-    let mut found: Option<Kind> = None;
+    let mut found: Option<AttributeKind> = None;
     while let Some(batch) = rows.try_next().await.map_err(crate::from_datafusion)? {
         let column = batch.column(0);
         for row in 0..batch.num_rows() {
@@ -50,13 +59,14 @@ async fn kind(ask: &Ask<'_>, place: Place, key: &str) -> Result<Option<Kind>> {
                 Some(bytes) => bytes.value(row),
                 None => column.as_binary_view_opt().map_or(&[][..], |bytes| bytes.value(row)),
             };
-            let own = Attributes::raw(bytes).find(|a| a.key == key.as_bytes()).and_then(|a| kind_of(a.value()?));
+            let own =
+                Attributes::raw(bytes).find(|a| a.key == key.as_bytes()).and_then(|a| AttributeKind::of(a.value()?));
             found = match (found, own) {
                 (Some(a), Some(b)) => Some(a.and(b)),
                 (a, b) => a.or(b),
             };
         }
-        if found == Some(Kind::Text) {
+        if found == Some(AttributeKind::Text) {
             return Ok(found);
         }
         ask.ctx.check("query planning")?;

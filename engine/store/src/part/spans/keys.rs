@@ -82,7 +82,7 @@ impl SpanKeys {
     }
 
     /// Says whether a key may be there.
-    pub(super) fn may_have(&self, place: Place, key: &str) -> bool {
+    pub(crate) fn may_have(&self, place: Place, key: &str) -> bool {
         self.of(place).is_none_or(|keys| keys.contains(key))
     }
 

@@ -236,6 +236,16 @@ impl Part {
         self.span_rows_as(rows, columns, Purpose::Query, Texts::Coded, stats).await
     }
 
+    /// The same with texts as views of the pages that they stand in.
+    pub(crate) async fn span_rows_viewed(
+        &self,
+        rows: &[Range<u64>],
+        columns: &[&str],
+        stats: &ReadStats,
+    ) -> Result<Vec<SpanRows>> {
+        self.span_rows_as(rows, columns, Purpose::Query, Texts::Viewed, stats).await
+    }
+
     /// The same with all texts as dictionaries, those that may be null too.
     pub(crate) async fn span_rows_all_coded(
         &self,
@@ -268,6 +278,7 @@ impl Part {
             Texts::Plain => footer.arrow(file)?,
             Texts::Coded => footer.coded(file)?,
             Texts::AllCoded => footer.all_coded(file)?,
+            Texts::Viewed => footer.viewed(file)?,
         };
         let read = self.read_batches_as(file, &footer, arrow, rows, Some(columns), 8192, purpose, stats).await?;
         Ok(read.into_iter().map(SpanRows).collect())
@@ -282,6 +293,8 @@ enum Texts {
     Coded,
     /// All as dictionaries.
     AllCoded,
+    /// All as views.
+    Viewed,
 }
 
 /// Gives the column in which attributes of a place stand that have none of their own.
@@ -345,6 +358,7 @@ fn of_column(column: &SpanColumn, schema: &SchemaRef, keys: &SpanKeys, out: &mut
         SpanColumn::Own("attributes") => prefixed(ATTRIBUTE_PREFIX, Place::Span, out),
         SpanColumn::Context("resource") => prefixed(RESOURCE_PREFIX, Place::Resource, out),
         SpanColumn::Own("start") => out.push("start_time".into()),
+        SpanColumn::Duration => out.push("duration".into()),
         SpanColumn::Own("end") => out.extend(["start_time".into(), "duration".into()]),
         SpanColumn::Own("status") => out.push("status_code".into()),
         SpanColumn::Own("received") => out.push("__q_received".into()),
@@ -354,8 +368,8 @@ fn of_column(column: &SpanColumn, schema: &SchemaRef, keys: &SpanKeys, out: &mut
         SpanColumn::Context("scope_attributes") => out.push(SCOPE_REST.into()),
         SpanColumn::Own("events") if !keys.events => {}
         SpanColumn::Own("links") if !keys.links => {}
-        SpanColumn::Own(same) | SpanColumn::Context(same) => out.push((*same).to_owned()),
-        SpanColumn::Attribute(place, key) => {
+        SpanColumn::Own(same) | SpanColumn::Text(same) | SpanColumn::Context(same) => out.push((*same).to_owned()),
+        SpanColumn::Attribute(place, key, _) => {
             let filter = SpanFilter::Attribute { place: Some(*place), key: key.clone(), test: AttributeTest::Exists };
             of_filter(&filter, schema, keys, out);
         }

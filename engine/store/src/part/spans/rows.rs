@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BinaryViewBuilder, BooleanArray, FixedSizeBinaryArray, Int32DictionaryArray,
-    Int64Array, MapArray, RecordBatch, RecordBatchOptions, StringArray, StringViewArray, StringViewBuilder,
-    StructArray, UInt32Array,
+    Int64Array, MapArray, RecordBatch, RecordBatchOptions, StringViewArray, StructArray, UInt32Array, new_null_array,
 };
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Float64Type, Int64Type, Schema, TimestampNanosecondType, UInt8Type, UInt32Type};
 use quiver_types::spans::{
-    AttributeTest, AttributeWriter, Attributes, EventRef, LinkRef, Place, SpanColumn, TextTest, Value, push_event,
-    push_link, push_typed, schema_of,
+    AttributeKind, AttributeTest, AttributeValues, AttributeWriter, Attributes, EventRef, LinkRef, Place, SpanColumn,
+    TextTest, Value, push_event, push_link, push_typed, schema_of,
 };
 use quiver_types::tables::spans::{ATTRIBUTE_PREFIX, ATTRIBUTES_REST, RESOURCE_PREFIX, RESOURCE_REST, SCOPE_REST};
 
@@ -34,6 +33,7 @@ fn own_value(column: &dyn Array, row: usize) -> Option<Value<'_>> {
     }
     match column.data_type() {
         DataType::Utf8 => Some(Value::Text(column.as_string::<i32>().value(row))),
+        DataType::Utf8View => Some(Value::Text(column.as_string_view().value(row))),
         DataType::Int64 => Some(Value::Int(column.as_primitive::<Int64Type>().value(row))),
         DataType::Float64 => Some(Value::Double(column.as_primitive::<Float64Type>().value(row))),
         DataType::Boolean => Some(Value::Bool(column.as_boolean().value(row))),
@@ -42,6 +42,28 @@ fn own_value(column: &dyn Array, row: usize) -> Option<Value<'_>> {
             Some(Value::Text(coded.values().as_string_opt::<i32>()?.value(coded.keys().value(row) as usize)))
         }
         _ => None,
+    }
+}
+
+/// Says whether a column is of texts, however they are read.
+fn is_text(column: &ArrayRef) -> bool {
+    match column.data_type() {
+        DataType::Dictionary(_, values) => **values == DataType::Utf8,
+        other => matches!(other, DataType::Utf8 | DataType::Utf8View),
+    }
+}
+
+/// Gives texts as views of the same bytes.
+fn views(column: &ArrayRef) -> Result<ArrayRef> {
+    let other = || Error::internal("a column of a part of spans is no text");
+    match column.data_type() {
+        DataType::Utf8View => Ok(Arc::clone(column)),
+        DataType::Utf8 => Ok(Arc::new(StringViewArray::from(column.as_string::<i32>()))),
+        _ => {
+            let coded = column.as_any().downcast_ref::<Int32DictionaryArray>().ok_or_else(other)?;
+            let texts = StringViewArray::from(coded.values().as_string_opt::<i32>().ok_or_else(other)?);
+            arrow::compute::take(&texts, coded.keys(), None).internal("cannot read texts of spans")
+        }
     }
 }
 
@@ -90,14 +112,15 @@ impl SpanRows {
         self.0.column_by_name(name)
     }
 
-    /// Gives texts that are dictionaries as they are.
-    pub(crate) fn plain(self) -> Result<Self> {
+    /// Gives texts that are dictionaries as they are, or as views.
+    pub(crate) fn plain(self, as_views: bool) -> Result<Self> {
         let coded = |c: &ArrayRef| matches!(c.data_type(), DataType::Dictionary(..));
         if !self.0.columns().iter().any(coded) {
             return Ok(self);
         }
         let failed = "cannot read texts of spans";
         let plain = |c: &ArrayRef| match c.as_any_dictionary_opt() {
+            Some(_) if as_views => views(c),
             Some(texts) => arrow::compute::take(texts.values(), texts.keys(), None).internal(failed),
             None => Ok(Arc::clone(c)),
         };
@@ -143,7 +166,11 @@ impl SpanRows {
 
     fn column(&self, wanted: &SpanColumn) -> Result<ArrayRef> {
         let rows = self.0.num_rows();
-        let times = |name: &str| Ok::<_, Error>(self.times(name)?.to_vec());
+        let times = |name: &str| -> Result<ArrayRef> {
+            let times = column(&self.0, name)?.as_primitive_opt::<TimestampNanosecondType>();
+            let times = times.ok_or_else(|| Error::internal(format!("`{name}` of a part is no time")))?;
+            Ok(Arc::new(Int64Array::new(times.values().clone(), None)))
+        };
         Ok(match wanted {
             SpanColumn::Own("parent_span_id") => {
                 let ids = column(&self.0, "parent_span_id")?.as_fixed_size_binary();
@@ -151,8 +178,8 @@ impl SpanRows {
                 (0..rows).for_each(|i| bytes.extend_from_slice(if ids.is_null(i) { &[0; 8] } else { ids.value(i) }));
                 Arc::new(FixedSizeBinaryArray::try_new(8, bytes.into(), None).internal("cannot build ids")?)
             }
-            SpanColumn::Own("start") => Arc::new(Int64Array::from(times("start_time")?)),
-            SpanColumn::Own("received") => Arc::new(Int64Array::from(times("__q_received")?)),
+            SpanColumn::Own("start") => times("start_time")?,
+            SpanColumn::Own("received") => times("__q_received")?,
             SpanColumn::Own("end") => {
                 let durations = column(&self.0, "duration")?.as_primitive::<Int64Type>().values();
                 let starts = self.times("start_time")?;
@@ -168,27 +195,42 @@ impl SpanRows {
             SpanColumn::Context("scope_attributes") => view(&self.blobs("\0", SCOPE_REST)?),
             SpanColumn::Context(name) => {
                 let name = if *name == "service" { "service_name" } else { name };
-                Arc::new(StringViewArray::from(column(&self.0, name)?.as_string::<i32>()))
+                views(column(&self.0, name)?)?
             }
-            SpanColumn::Attribute(place, key) => self.attribute(*place, key),
+            SpanColumn::Text(name) => views(column(&self.0, name)?)?,
+            SpanColumn::Duration => Arc::clone(column(&self.0, "duration")?),
+            SpanColumn::Attribute(place, key, kind) => self.attribute(&wanted.name(), *place, key, *kind)?,
         })
     }
 
-    fn attribute(&self, place: Place, key: &str) -> ArrayRef {
+    fn attribute(&self, name: &str, place: Place, key: &str, kind: AttributeKind) -> Result<ArrayRef> {
         let own = self.get(&column_name(place, key));
         let rest = self.get(if place == Place::Resource { RESOURCE_REST } else { ATTRIBUTES_REST });
-        let mut out = StringViewBuilder::new();
-        for i in 0..self.0.num_rows() {
-            let of_rest = || {
-                let (_, typed) = entries(rest?.as_map(), i).find(|(k, _)| *k == key)?;
-                let mut one = AttributeWriter::default();
-                push_typed(key, typed, &mut one);
-                one.finish().get(key).map(|v| v.text().into_owned())
-            };
-            let text = own.and_then(|c| own_value(&**c, i)).map(|v| v.text().into_owned()).or_else(of_rest);
-            out.append_option(text);
+        let rest = rest.and_then(|map| map.as_map_opt());
+        if rest.is_none() {
+            match own {
+                None => return Ok(new_null_array(&kind.data_type(), self.0.num_rows())),
+                // As it lies in the file.
+                Some(own) if kind == AttributeKind::Text && is_text(own) => return views(own),
+                Some(own) if *own.data_type() == kind.data_type() => return Ok(Arc::clone(own)),
+                Some(_) => {}
+            }
         }
-        Arc::new(out.finish())
+        let mut out = AttributeValues::new(name, kind);
+        let mut one = AttributeWriter::default();
+        for i in 0..self.0.num_rows() {
+            if let Some(value) = own.and_then(|c| own_value(&**c, i)) {
+                out.push(Some(value))?;
+                continue;
+            }
+            one.clear();
+            let found = rest.and_then(|map| entries(map, i).find(|(k, _)| *k == key));
+            if let Some((_, typed)) = found {
+                push_typed(key, typed, &mut one);
+            }
+            out.push(Attributes::read(one.bytes()).next().map(|(_, value)| value))?;
+        }
+        Ok(out.finish())
     }
 
     /// Makes attributes of own columns and the rest, keys in order.
@@ -440,8 +482,11 @@ impl SpanSet for PartRows<'_> {
         if let Some(texts) = column.as_any().downcast_ref::<Int32DictionaryArray>() {
             return narrow_coded(texts, keep, test);
         }
-        let Some(texts) = column.as_string_opt::<i32>() else { return keep.fill(false) };
-        narrow(texts, keep, test);
+        match (column.as_string_opt::<i32>(), column.as_string_view_opt()) {
+            (Some(texts), _) => narrow(|row| texts.value(row), keep, test),
+            (_, Some(texts)) => narrow(|row| texts.value(row), keep, test),
+            _ => keep.fill(false),
+        }
     }
 
     fn event_name(&self, row: usize, test: &TextTest) -> bool {
@@ -492,10 +537,10 @@ fn narrow_coded(texts: &Int32DictionaryArray, keep: &mut [bool], test: &dyn Fn(&
 }
 
 /// Keeps rows whose text passes; equal neighbours are tested once.
-fn narrow(texts: &StringArray, keep: &mut [bool], test: &dyn Fn(&str) -> bool) {
+fn narrow<'t>(value: impl Fn(usize) -> &'t str, keep: &mut [bool], test: &dyn Fn(&str) -> bool) {
     let mut last: Option<(&str, bool)> = None;
     for (i, keep) in keep.iter_mut().enumerate().filter(|(_, k)| **k) {
-        let text = texts.value(i);
+        let text = value(i);
         *keep = match last {
             Some((known, verdict)) if known == text => verdict,
             _ => {
