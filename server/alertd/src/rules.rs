@@ -14,7 +14,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use quiver_alerting::rules::{Engine, Group, RuleGroup, Setting};
-use quiver_types::{Access, Clock, Millis, Result};
+use quiver_types::{Clock, Millis, Result, Rights};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -50,8 +50,8 @@ pub struct Asker {
     pub interval: Duration,
     /// Longest run of one query.
     pub timeout: Duration,
-    /// What its queries see.
-    pub access: Access,
+    /// What its queries may see.
+    pub rights: Rights,
 }
 
 /// Makes engines: queries with the rights and bounds of a group, and writing.
@@ -67,6 +67,17 @@ pub struct Source {
     pub file: String,
     /// The group.
     pub group: RuleGroup,
+    /// Whose rights its queries have: those of the last editors of stored rules; rules of files are the operator's.
+    pub rights: Rights,
+}
+
+/// Where groups come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Files that the settings name.
+    Files,
+    /// The stored configuration.
+    Stored,
 }
 
 /// Names a group: file, name.
@@ -108,6 +119,8 @@ pub struct Rules {
     places: Arc<Semaphore>,
     memory: Arc<Memory>,
     slots: Mutex<BTreeMap<GroupId, Slot>>,
+    /// Groups of files and stored ones, as they were given last.
+    given: Mutex<[Vec<Source>; 2]>,
     stop: Mutex<Option<CancellationToken>>,
 }
 
@@ -138,6 +151,7 @@ impl Rules {
             metrics,
             memory,
             slots: Mutex::default(),
+            given: Mutex::default(),
             stop: Mutex::new(None),
         }))
     }
@@ -193,12 +207,34 @@ impl Rules {
             places: Arc::clone(&self.places),
             memory: Arc::clone(&self.memory),
             view: Arc::clone(&slot.view),
+            rights: slot.source.rights.clone(),
         };
         tokio::spawn(runner.run(inbox, stop));
     }
 
-    /// Takes all groups: those that are the same go on, changed ones keep the alerts of equal rules, others end.
-    pub fn set(&self, sources: Vec<Source>) {
+    /// Takes all groups of an origin: those that are the same go on, changed ones keep the alerts of equal rules, others
+    /// end. Of two groups with the same name the one of a file runs.
+    pub fn set(&self, origin: Origin, sources: Vec<Source>) {
+        let mut given = self.given.lock();
+        given[origin as usize] = sources;
+        let mut all = given[Origin::Files as usize].clone();
+        for source in &given[Origin::Stored as usize] {
+            let (file, group) = (&source.file, &source.group.name);
+            if all.iter().any(|other| other.file == *file && other.group.name == *group) {
+                tracing::warn!(
+                    file,
+                    group,
+                    "a stored group of rules has the name of one of a file, which runs in its place"
+                );
+            } else {
+                all.push(source.clone());
+            }
+        }
+        // Under its lock, so that of two changes the later one stays.
+        self.run_all(all);
+    }
+
+    fn run_all(&self, sources: Vec<Source>) {
         let mut slots = self.slots.lock();
         let mut former = std::mem::take(&mut *slots);
         for source in sources {
@@ -208,7 +244,7 @@ impl Rules {
                 Some(slot) if slot.source == source => slot,
                 Some(mut slot) => {
                     // A runner that is gone ended with the server.
-                    let _ = slot.commands.send(Command::Change(Box::new(source.group.clone())));
+                    let _ = slot.commands.send(Command::Change(Box::new(source.clone())));
                     slot.source = source;
                     slot
                 }

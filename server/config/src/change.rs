@@ -7,7 +7,7 @@ use sqlx::{Row, SqliteConnection};
 
 use crate::audit;
 use crate::db;
-use crate::document::{Config, Entity, Place, find, is_visible};
+use crate::document::{Config, Entity, Place, diff, find, is_visible};
 use crate::families::FAMILIES;
 use crate::family::{Caller, Family, Making};
 use crate::fields::{Mode, SECRET};
@@ -34,6 +34,20 @@ pub trait Sealer: Send + Sync {
     /// # Errors
     /// When too many are made at once.
     async fn seal(&self, family: &Family, field: &str, secret: &str) -> Result<String>;
+}
+
+/// Rules of a family that only the service knows: whether an expression parses.
+pub trait Checks: Send + Sync {
+    /// Adds what is wrong with a body whose fields are right one by one.
+    fn check(&self, family: &Family, body: &Map<String, Value>, errors: &mut Vec<FieldError>);
+}
+
+/// Nothing more to ask.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NoChecks;
+
+impl Checks for NoChecks {
+    fn check(&self, _: &Family, _: &Map<String, Value>, _: &mut Vec<FieldError>) {}
 }
 
 /// What must hold of the present entity.
@@ -141,6 +155,14 @@ pub struct Done {
     pub changed: bool,
 }
 
+impl Done {
+    /// What differs: a map of fields to `{from, to}`.
+    pub fn diff(&self) -> Value {
+        let body = |e: &Option<Entity>| e.as_ref().map(|e| e.body.clone()).unwrap_or_default();
+        diff(&body(&self.before), &body(&self.after))
+    }
+}
+
 /// A change within a transaction.
 pub(crate) struct Work<'a> {
     pub(crate) config: &'a Config,
@@ -191,9 +213,49 @@ impl Config {
         body: Map<String, Value>,
     ) -> Result<Map<String, Value>> {
         let draft = Draft { family, before: None, reading: Reading::Lenient }.read(body, System::default())?;
+        self.fits(family, &draft.body)?;
         let service = (family.service)(&draft.body);
         crate::access::must_have(caller, quiver_types::Right::Operate, family.domain, &service)?;
         Ok(draft.body)
+    }
+
+    /// Asks the service about a body.
+    fn fits(&self, family: &Family, body: &Map<String, Value>) -> Result<()> {
+        let mut errors = Vec::new();
+        self.checks.check(family, body, &mut errors);
+        if errors.is_empty() { Ok(()) } else { Err(Problem::invalid(errors)) }
+    }
+
+    /// Makes several changes, also of several families: all or nothing. Errors lie below `/<n>`.
+    ///
+    /// # Errors
+    /// Those of the first change that cannot be.
+    pub async fn change_all(&self, caller: &Caller, ops: Vec<(Place, Op)>, dry_run: bool) -> Result<Vec<Done>> {
+        let mut tx = db::begin(&self.pool).await?;
+        let now_ms = self.clock.now_ms();
+        let mut all = Vec::with_capacity(ops.len());
+        for (n, (place, op)) in ops.into_iter().enumerate() {
+            let (id, action, family) = (op.id().map(str::to_owned), op.action(), place.family);
+            let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Lenient };
+            match work.apply(&place, op, System::default()).await {
+                Ok(done) => all.push(done),
+                Err(problem) => {
+                    tx.rollback().await?;
+                    if !dry_run {
+                        self.audit_refused(family, caller, action, id.as_deref(), &problem).await;
+                    }
+                    return Err(problem.below(&format!("/{n}")));
+                }
+            }
+        }
+        if dry_run {
+            tx.rollback().await?;
+            return Ok(all);
+        }
+        let revision = if all.iter().any(|done| done.changed) { Some(next_revision(&mut tx).await?) } else { None };
+        tx.commit().await?;
+        self.tell(revision);
+        Ok(all)
     }
 
     /// Tells who watches that something changed.
@@ -339,6 +401,7 @@ impl Work<'_> {
     ) -> Result<Done> {
         let family = place.family;
         let mut draft = Draft { family, before: before.as_ref(), reading: self.reading }.read(body, system)?;
+        self.config.fits(family, &draft.body)?;
         if let Some(prepare) = family.prepare {
             let config = self.config;
             let making = Making {

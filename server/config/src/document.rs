@@ -11,7 +11,7 @@ use sqlx::sqlite::{SqlitePool, SqliteRow};
 use sqlx::{Row, SqliteConnection};
 use tokio::sync::watch;
 
-use crate::change::Sealer;
+use crate::change::{Checks, NoChecks, Sealer};
 use crate::db;
 use crate::families::FAMILIES;
 use crate::family::{Caller, Family, Rows};
@@ -48,7 +48,8 @@ pub struct Entity {
     pub(crate) updated_ms: i64,
     pub(crate) created_by: String,
     pub(crate) updated_by: String,
-    pub(crate) managed_by: String,
+    /// Who manages it: `ui`, `builtin`, or a manager's name.
+    pub managed_by: String,
     /// Its fields.
     pub body: Map<String, Value>,
     /// What nobody reads: hashes of secrets.
@@ -116,6 +117,7 @@ pub struct Config {
     pub(crate) random: Arc<dyn Random>,
     pub(crate) vault: Arc<dyn Vault>,
     pub(crate) sealer: Arc<dyn Sealer>,
+    pub(crate) checks: Arc<dyn Checks>,
     pub(crate) revision: Arc<watch::Sender<u64>>,
 }
 
@@ -168,9 +170,15 @@ impl Config {
         db::migrate_own(&pool, clock.now_ms()).await?;
         let number: i64 = sqlx::query("SELECT number FROM revision").fetch_one(&pool).await?.try_get(0)?;
         let revision = Arc::new(watch::Sender::new(number as u64));
-        let config = Self { pool, clock, random, vault, sealer, revision };
+        let config = Self { pool, clock, random, vault, sealer, checks: Arc::new(NoChecks), revision };
         config.put_builtin().await?;
         Ok(config)
+    }
+
+    /// With rules of families that only the service knows.
+    #[must_use]
+    pub fn with_checks(self, checks: Arc<dyn Checks>) -> Self {
+        Self { checks, ..self }
     }
 
     async fn put_builtin(&self) -> Result<()> {

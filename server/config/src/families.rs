@@ -19,6 +19,7 @@ mod relationships;
 mod resource_types;
 mod resources;
 mod roles;
+mod rules;
 mod segments;
 mod service_accounts;
 mod standing;
@@ -37,6 +38,7 @@ pub use relationships::{RELATIONSHIP_TYPES, RELATIONSHIPS};
 pub use resource_types::RESOURCE_TYPES;
 pub use resources::RESOURCES;
 pub use roles::{ADMIN_ROLE_ID, INGEST_ROLE_ID, ROLES, VIEWER_ROLE_ID};
+pub use rules::{RULE_GROUPS, RULES, RUN_AS};
 pub use segments::{SEGMENTS, SIGNALS, is_of_type};
 pub use service_accounts::SERVICE_ACCOUNTS;
 pub use transactions::{RUM_TRANSACTIONS, TRANSACTIONS};
@@ -64,6 +66,8 @@ pub const FAMILIES: &[&Family] = &[
     &RESOURCES,
     &RELATIONSHIP_TYPES,
     &RELATIONSHIPS,
+    &RULE_GROUPS,
+    &RULES,
 ];
 
 /// Finds a family by its name.
@@ -133,7 +137,9 @@ mod tests {
             assert!(FAMILIES[..i].iter().all(|other| other.name != one.name && other.path != one.path), "{}", one.name);
             assert!(
                 one.path.starts_with('/')
-                    && one.path.trim_start_matches("/platform-api").trim_start_matches('/') == one.name
+                    && ["/platform-api/", "/rulesapi/", "/"]
+                        .iter()
+                        .any(|area| one.path.strip_prefix(area) == Some(one.name))
                     || one.path.contains("{owner}")
             );
             for field in one.all_fields() {

@@ -107,6 +107,8 @@ pub struct Family {
     pub has_name: bool,
     /// Whether entities have `enabled`.
     pub has_enabled: bool,
+    /// Whether its entities are reached by paths of its own instead of those of the contract.
+    pub own_paths: bool,
     /// Fields beside the common ones.
     pub fields: &'static [Field],
     /// Fields that are unique together, within the owner.
@@ -151,6 +153,7 @@ impl Family {
         title: "name",
         has_name: true,
         has_enabled: false,
+        own_paths: false,
         fields: &[],
         unique: &[&["name"]],
         owners: &[],

@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
 
+use crate::document::Page;
 use crate::family::Family;
 use crate::filter::{self, Filter, Op, order, typed};
 use crate::json::shown;
@@ -153,6 +154,18 @@ impl ListQuery {
     /// The cursor behind an entity.
     pub(crate) fn cursor(&self, keys: &[Value], id: &str) -> String {
         URL_SAFE_NO_PAD.encode(json!([self.bound, keys, id]).to_string())
+    }
+
+    /// Gives the page of rows that are made of entities instead of being some: id and fields of each.
+    pub fn page(&self, family: &Family, rows: Vec<(String, Map<String, Value>)>) -> Page {
+        let mut wanted: Vec<_> = rows.into_iter().filter(|(_, row)| self.wants(family, row)).collect();
+        let total = self.count.then_some(wanted.len());
+        wanted.sort_by(|(a, x), (b, y)| self.order((&self.keys(x), a), (&self.keys(y), b)));
+        wanted.retain(|(id, row)| self.is_behind(&self.keys(row), id));
+        let more = wanted.len() > self.limit;
+        wanted.truncate(self.limit);
+        let next_cursor = wanted.last().filter(|_| more).map(|(id, row)| self.cursor(&self.keys(row), id));
+        Page { items: wanted.into_iter().map(|(_, row)| self.cut(row)).collect(), next_cursor, total }
     }
 
     /// Cuts an entity to the fields that are asked for.

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use quiver_alerting::dispatch::Alert;
-use quiver_alerting::rules::{ActiveAlert, AlertState, Group, Health, Rule, RuleGroup, Setting};
+use quiver_alerting::rules::{ActiveAlert, AlertState, Group, Health, Rule, Setting};
 use quiver_alerting::template::query_escape;
-use quiver_types::{Access, Clock, LabelSet, Millis};
+use quiver_types::{Clock, LabelSet, Millis, Rights};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::remember::{KeptNow, Memory};
-use super::{Asker, Engines, GroupView, RuleSettings};
+use super::{Asker, Engines, GroupView, RuleSettings, Source};
 use crate::metrics::AlertMetrics;
 use crate::router::{LEAP_MS, Router};
 
@@ -21,7 +21,7 @@ use crate::router::{LEAP_MS, Router};
 #[derive(Debug)]
 pub(super) enum Command {
     /// It is another one now.
-    Change(Box<RuleGroup>),
+    Change(Box<Source>),
     /// It is gone.
     End,
 }
@@ -37,6 +37,8 @@ pub(super) struct Runner {
     pub(super) places: Arc<Semaphore>,
     pub(super) memory: Arc<Memory>,
     pub(super) view: Arc<ArcSwap<GroupView>>,
+    /// What its queries may see.
+    pub(super) rights: Rights,
 }
 
 /// Least time of a query, where the interval is short.
@@ -53,7 +55,7 @@ struct Times {
 
 impl Runner {
     /// Evaluates the group when it is due, until it ends or `stop`.
-    pub(super) async fn run(self, mut inbox: mpsc::UnboundedReceiver<Command>, stop: CancellationToken) {
+    pub(super) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Command>, stop: CancellationToken) {
         let mut kept = Memory::restored(&self.view.load().file, &self.view.load().group);
         let mut times = Times {
             last: self.view.load().group.due_at(self.clock.now_ms()),
@@ -66,7 +68,7 @@ impl Runner {
             tokio::select! {
                 () = stop.cancelled() => return,
                 command = inbox.recv() => match command {
-                    Some(Command::Change(model)) => self.change(*model, &mut times),
+                    Some(Command::Change(source)) => self.change(*source, &mut times),
                     Some(Command::End) | None => {
                         self.end(&mut kept).await;
                         return;
@@ -77,9 +79,10 @@ impl Runner {
         }
     }
 
-    fn change(&self, model: RuleGroup, times: &mut Times) {
+    fn change(&mut self, source: Source, times: &mut Times) {
         let former = GroupView::clone(&self.view.load());
-        let mut group = Group::new(model, self.settings.interval_ms);
+        self.rights = source.rights;
+        let mut group = Group::new(source.group, self.settings.interval_ms);
         let same_beat = (group.interval_ms, group.model.eval_offset_ms)
             == (former.group.interval_ms, former.group.model.eval_offset_ms);
         group.take_over(former.group);
@@ -138,8 +141,7 @@ impl Runner {
             group: view.group.model.name.clone(),
             interval,
             timeout: interval.max(TIMEOUT_MIN),
-            // Rules of files are the operator's: they see everything.
-            access: Access::full(),
+            rights: self.rights.clone(),
         };
         let engine = self.engines.engine(&asker);
         let setting = self.settings.setting.clone();

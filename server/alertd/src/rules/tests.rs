@@ -4,7 +4,7 @@ use quiver_alerting::problem::Place;
 use quiver_alerting::rules::{
     AlertState, Element, ElementValue, Expressions, Health, Language, ParsedExpr, Written, read,
 };
-use quiver_types::{LabelSet, SystemClock};
+use quiver_types::{LabelSet, Rights, SystemClock};
 
 use super::*;
 use crate::deliver::Sender;
@@ -87,7 +87,7 @@ async fn open(dir: &std::path::Path, engines: &Arc<Answers>) -> Arc<Rules> {
 
 fn sources(text: &str) -> Vec<Source> {
     let file = read(text, &AnyText).unwrap_or_else(|e| panic!("{e}"));
-    file.groups.into_iter().map(|group| Source { file: "f.yml".to_owned(), group }).collect()
+    file.groups.into_iter().map(|group| Source { file: "f.yml".to_owned(), group, rights: Rights::full() }).collect()
 }
 
 async fn until(what: &str, mut condition: impl FnMut() -> bool) {
@@ -116,7 +116,7 @@ async fn alerts_reach_the_router_and_outlive_a_restart() {
     let text = "groups: [{name: g, rules: [{alert: A, expr: x}]}, {name: p, rules: [{alert: P, expr: x, for: 1h}]}]";
     let rules = open(dir.path(), &engines).await;
     let stop = CancellationToken::new();
-    rules.set(sources(text));
+    rules.set(Origin::Files, sources(text));
     rules.start(&stop);
     until("sent", || sent(&rules).len() == 1).await;
     assert_eq!(sent(&rules), ["{alertname=\"A\", dc=\"x\", i=\"1\"}"]);
@@ -130,7 +130,7 @@ async fn alerts_reach_the_router_and_outlive_a_restart() {
     rules.kept.put(Vec::new()).durable().await.unwrap();
     // Down and up again: alerts are there before anything is evaluated.
     let again = open(dir.path(), &engines).await;
-    again.set(sources(text));
+    again.set(Origin::Files, sources(text));
     assert_eq!(state(&again, "g"), Some(AlertState::Firing));
     let after = since(&again);
     assert_eq!(before[0], after[0], "what fires goes on");
@@ -151,7 +151,7 @@ async fn what_fails_harms_only_itself() {
     rules.start(&CancellationToken::new());
     let bad = "groups: [{name: h, rules: [{alert: H, expr: hang}]}, {name: c, rules: [{alert: C, expr: panic}]}, \
         {name: e, rules: [{alert: E, expr: err}, {alert: F, expr: x}]}, {name: g, rules: [{alert: A, expr: x}]}]";
-    rules.set(sources(bad));
+    rules.set(Origin::Files, sources(bad));
     let view = |name: &str| rules.views().into_iter().find(|v| v.group.model.name == name).unwrap();
     until("the hanging one has missed", || view("h").missed >= 8).await;
     until("others go on", || state(&rules, "g") == Some(AlertState::Firing)).await;
@@ -161,10 +161,13 @@ async fn what_fails_harms_only_itself() {
     assert!(view("g").missed <= 3, "{}", view("g").missed);
     // A group that goes ends its alerts; one that changes keeps those of equal rules.
     let since = view("g").group.rules[0].alerts().next().unwrap().active_at;
-    rules.set(sources("groups: [{name: g, rules: [{alert: B, expr: y}, {alert: A, expr: x, annotations: {s: t}}]}]"));
+    rules.set(
+        Origin::Files,
+        sources("groups: [{name: g, rules: [{alert: B, expr: y}, {alert: A, expr: x, annotations: {s: t}}]}]"),
+    );
     until("changed", || view("g").group.rules.len() == 2 && view("g").group.rules[0].health == Health::Ok).await;
     assert_eq!(view("g").group.rules[1].alerts().next().unwrap().active_at, since);
-    rules.set(Vec::new());
+    rules.set(Origin::Files, Vec::new());
     until("resolved", || sent(&rules).is_empty()).await;
     let mut out = String::new();
     rules.metrics.write(&mut out);

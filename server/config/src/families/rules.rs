@@ -1,0 +1,110 @@
+//! Rules and their groups (`config-api` 2.1 and 2.2). Whether an expression parses is asked of the languages by the
+//! service (`Checks`).
+
+use futures::future::BoxFuture;
+use quiver_types::{Domain, Right};
+use serde_json::{Map, Value, json};
+use sqlx::SqliteConnection;
+
+use super::text;
+use crate::change::Drafted;
+use crate::document::all_of;
+use crate::family::{Family, Making, Rows};
+use crate::fields::{Field, Kind};
+use crate::problem::{FieldError, Result};
+
+const NAME: Kind = Kind::Text { min: 1, max: 200 };
+const LANGUAGES: &[&str] = &["promql", "logsql", "olap"];
+/// The member of what nobody reads that holds the rights a rule runs with: those of its last editor.
+pub const RUN_AS: &str = "runAs";
+
+/// Rules.
+pub const RULES: Family = Family {
+    name: "rules",
+    path: "/rulesapi/rules",
+    domain: Domain::Alerting,
+    write: Right::Edit,
+    has_name: false,
+    has_enabled: true,
+    fields: &[
+        Field::open("namespace", Kind::Text { min: 1, max: 100 }, "\"default\""),
+        Field::required("group", NAME),
+        Field::open("position", Kind::Int { min: 0, max: 100_000 }, "null"),
+        Field::open("alert", NAME, "null"),
+        Field::open("record", NAME, "null"),
+        Field::read_only("name", NAME, "null"),
+        Field::required("expr", Kind::Prose { max: 65_536 }),
+        Field::open("language", Kind::Word(LANGUAGES), "\"promql\""),
+        Field::open("for", Kind::Duration, "\"0s\""),
+        Field::open("keep_firing_for", Kind::Duration, "\"0s\""),
+        Field::open("annotations", Kind::Labels, "{}"),
+        Field::open("severity", Kind::Text { min: 1, max: 100 }, "null"),
+        Field::open("service", Kind::Text { min: 1, max: 200 }, "null"),
+        Field::open("runbook_url", Kind::Text { min: 1, max: 2000 }, "null"),
+    ],
+    unique: &[],
+    rules: |body, errors| namespace(body, errors),
+    service: |body| text(body, "service").to_owned(),
+    rows: Rows::Service,
+    natural: &[("namespace", false), ("group", false), ("position", false)],
+    prepare: Some(prepare),
+    ..Family::BASE
+};
+
+/// Groups whose settings differ from the defaults; a group is there as soon as a rule names it.
+pub const RULE_GROUPS: Family = Family {
+    name: "groups",
+    path: "/rulesapi/groups",
+    domain: Domain::Alerting,
+    write: Right::Edit,
+    own_paths: true,
+    fields: &[
+        Field::open("namespace", Kind::Text { min: 1, max: 100 }, "\"default\""),
+        Field::open("interval", Kind::Duration, "null"),
+        Field::open("query_offset", Kind::Duration, "null"),
+        Field::open("eval_offset", Kind::Duration, "null"),
+        Field::open("limit", Kind::Int { min: 0, max: 1_000_000 }, "0"),
+        Field::open("concurrency", Kind::Int { min: 1, max: 16 }, "1"),
+        Field::open("type", Kind::Word(&["prometheus", "vlogs"]), "\"prometheus\""),
+        Field::open("headers", Kind::Json, "null"),
+        Field::open("notifier_headers", Kind::Json, "null"),
+        Field::open("debug", Kind::Bool, "null"),
+        Field::open("eval_alignment", Kind::Bool, "null"),
+    ],
+    unique: &[&["namespace", "name"]],
+    rules: |body, errors| namespace(body, errors),
+    ..Family::BASE
+};
+
+/// A namespace stands in paths, and between others in labels.
+fn namespace(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if !text(body, "namespace").chars().all(plain) {
+        let why = "must be of letters, digits and `_`, `-`, `.`";
+        errors.push(FieldError::new("/namespace", "PATTERN", why));
+    }
+}
+
+/// Names the rule, puts a new one behind the others of its group, and notes whose rights it runs with.
+fn prepare<'a>(
+    db: &'a mut SqliteConnection,
+    making: &'a Making<'a>,
+    draft: &'a mut Drafted,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let body = &mut draft.body;
+        let name = [text(body, "alert"), text(body, "record")].concat();
+        body.insert("name".to_owned(), json!(name));
+        if body.get("position").is_none_or(Value::is_null) {
+            let same = |other: &Map<String, Value>, key: &str| text(other, key) == text(body, key);
+            let all = all_of(db, RULES.name).await?;
+            let group = all.iter().filter(|e| Some(e.id.as_str()) != making.id);
+            let group = group.filter(|e| same(&e.body, "namespace") && same(&e.body, "group"));
+            let last = group.filter_map(|e| e.body.get("position").and_then(Value::as_i64)).max();
+            body.insert("position".to_owned(), json!(last.map_or(0, |n| n + 1)));
+        }
+        let rights: Vec<Value> = making.caller.rights.triples().iter().map(quiver_types::Triple::to_json).collect();
+        draft.sealed.insert(RUN_AS.to_owned(), json!(rights));
+        Ok(())
+    })
+}
