@@ -23,10 +23,13 @@ use crate::state::AppState;
 
 mod answer;
 mod apdex;
+mod deploy;
 mod detection;
 mod extraction;
 mod many;
 mod resources;
+mod rule_groups;
+mod rules;
 pub(crate) mod special;
 mod steps;
 mod transactions;
@@ -41,7 +44,7 @@ const IMPORT_BYTES_MAX: usize = 16 << 20;
 /// Routes of all families.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     let mut router = Router::new();
-    for family in FAMILIES.iter().copied() {
+    for family in FAMILIES.iter().copied().filter(|family| !family.own_paths) {
         if family.owners.is_empty() {
             router = router.merge(of_family(family, family.path.to_owned(), None));
         }
@@ -51,9 +54,17 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
             router = router.merge(of_family(family, path, Some(owner)));
         }
     }
-    for routes in
-        [detection::routes, transactions::routes, steps::routes, apdex::routes, extraction::routes, resources::routes]
-    {
+    for routes in [
+        detection::routes,
+        transactions::routes,
+        steps::routes,
+        apdex::routes,
+        extraction::routes,
+        resources::routes,
+        rules::routes,
+        rule_groups::routes,
+        deploy::routes,
+    ] {
         router = router.merge(routes());
     }
     router
@@ -64,9 +75,15 @@ type Run = for<'a> fn(&'a Ask, &'a [String]) -> BoxFuture<'a, Result<Answer>>;
 
 /// A route of a special operation: by these methods.
 fn special_at(family: &'static Family, methods: MethodFilter, run: Run) -> Routes {
-    let handler = move |State(state): State<Arc<AppState>>,
-                        Path(ids): Path<Vec<(String, String)>>,
-                        request: Request| { serve_special(state, family, ids, run, request) };
+    special_of(family, methods, BODY_BYTES_MAX, run)
+}
+
+/// The same with a body of so many bytes.
+fn special_of(family: &'static Family, methods: MethodFilter, largest: usize, run: Run) -> Routes {
+    let handler =
+        move |State(state): State<Arc<AppState>>, Path(ids): Path<Vec<(String, String)>>, request: Request| {
+            serve_special(state, family, ids, run, largest, request)
+        };
     on(methods, handler).fallback(not_allowed)
 }
 
@@ -75,9 +92,10 @@ async fn serve_special(
     family: &'static Family,
     ids: Vec<(String, String)>,
     run: Run,
+    largest: usize,
     request: Request,
 ) -> Response {
-    let ask = match Ask::read(&state, Place::of(family), request, BODY_BYTES_MAX).await {
+    let ask = match Ask::read(&state, Place::of(family), request, largest).await {
         Ok(ask) => ask,
         Err(problem) => return Answer::of_problem(&problem).into_response(None),
     };

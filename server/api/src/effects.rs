@@ -1,8 +1,10 @@
 //! What configuration does to telemetry: compiled forms of rules, made anew after each change.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
+use quiver_alertd::Alertd;
+use quiver_alertd::rules::Origin;
 use quiver_config::families::{DETECTION_RULES, EXTRACTION_RULES, RELATIONSHIPS, RESOURCES, SEGMENTS, TRANSACTIONS};
 use quiver_config::graph::Graph;
 use quiver_config::{Config, Entity, Result};
@@ -13,6 +15,8 @@ use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use crate::stored_rules;
+
 /// How long to wait before what could not be read is tried again.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -22,6 +26,8 @@ pub struct Effects {
     extraction: ArcSwap<ExtractionRules>,
     detector: ArcSwap<Detector>,
     segments: ArcSwap<Vec<Entity>>,
+    /// Who evaluates stored rules.
+    alertd: OnceLock<Arc<Alertd>>,
     /// The revision that the compiled forms are of; one at a time makes them.
     made_of: Mutex<Option<u64>>,
     /// Resources as a graph, and the revision that it is of.
@@ -34,6 +40,7 @@ impl Default for Effects {
             extraction: ArcSwap::from_pointee(ExtractionRules::default()),
             detector: ArcSwap::from_pointee(Detector::default()),
             segments: ArcSwap::from_pointee(Vec::new()),
+            alertd: OnceLock::new(),
             made_of: Mutex::new(None),
             graph: Mutex::new(None),
         }
@@ -58,8 +65,22 @@ impl Effects {
         self.extraction.store(Arc::new(extraction_rules(config, &self.extraction.load()).await?));
         self.detector.store(Arc::new(detector(config).await?.after(&self.detector.load())));
         self.segments.store(Arc::new(config.all(&SEGMENTS).await?));
+        if let Some(alertd) = self.alertd.get() {
+            alertd.rules.set(Origin::Stored, stored_rules::sources(config).await?);
+        }
         *made_of = Some(revision);
         Ok(())
+    }
+
+    /// Hands stored rules to who evaluates them, from now on after each change.
+    ///
+    /// # Errors
+    /// When the database is gone.
+    pub async fn bind(&self, alertd: &Arc<Alertd>, config: &Config) -> Result<()> {
+        // Only the first one counts: a server has one.
+        let _ = self.alertd.set(Arc::clone(alertd));
+        *self.made_of.lock().await = None;
+        self.refresh(config).await
     }
 
     /// Follows changes until the server stops.

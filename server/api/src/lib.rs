@@ -55,6 +55,7 @@ mod sql_api;
 pub mod starting;
 pub mod state;
 mod status_api;
+pub mod stored_rules;
 mod tenancy;
 mod token_api;
 mod traces_api;

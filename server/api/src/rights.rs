@@ -41,6 +41,7 @@ const METRICS: Need = Need::Has(Right::View, Domain::Metrics);
 const LOGS: Need = Need::Has(Right::View, Domain::Logs);
 const TRACES: Need = Need::Has(Right::View, Domain::Traces);
 const RULES: Need = Need::Has(Right::View, Domain::Alerting);
+const EDIT_RULES: Need = Need::Has(Right::Edit, Domain::Alerting);
 // Only spans are told apart by service when they come in: who may write metrics and logs writes those of all services.
 const IN_METRICS: Need = Need::Everywhere(Right::Ingest, Domain::Metrics);
 const IN_LOGS: Need = Need::Everywhere(Right::Ingest, Domain::Logs);
@@ -105,6 +106,16 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/rulesapi/rulepolicy/routes/test", POLICY),
     Row(By::Any, "/rulesapi/rulepolicy/templates/test", POLICY),
     Row(By::Any, "/rulesapi/rulepolicy/receivers/test", Need::Everywhere(Right::Operate, Domain::Alerting)),
+    Row(By::Get, "/rulesapi/rules", RULES),
+    Row(By::Get, "/rulesapi/rules/**", RULES),
+    Row(By::Any, "/rulesapi/rules", EDIT_RULES),
+    Row(By::Any, "/rulesapi/rules/**", EDIT_RULES),
+    Row(By::Get, "/rulesapi/groups", RULES),
+    Row(By::Get, "/rulesapi/groups/**", RULES),
+    Row(By::Any, "/rulesapi/groups", EDIT_RULES),
+    Row(By::Any, "/rulesapi/groups/**", EDIT_RULES),
+    Row(By::Get, "/rulesapi/deploy", RULES),
+    Row(By::Any, "/rulesapi/deploy", EDIT_RULES),
     // Alerts, beside the traces' paths.
     Row(By::Get, "/api/v2/alerts", ALERTS),
     Row(By::Other, "/api/v2/alerts", IN_ALERTS),

@@ -257,6 +257,33 @@ async fn rules(State(state): State<Arc<AppState>>, request: Request) -> Response
     answer(listed.await, "/api/v1/rules")
 }
 
+/// How a rule goes, the n-th of a group, as far as the caller sees its alerts; `None`: it does not run yet.
+pub(crate) fn state_of(app: &AppState, namespace: &str, group: &str, n: usize) -> Option<Value> {
+    let sight = Sight { access: app.access(Domain::Alerting), service_labels: app.alertd.router.service_labels() };
+    let views = app.alertd.rules.views();
+    let view = views.iter().find(|v| v.file == namespace && v.group.model.name == group)?;
+    let status = view.group.rules.get(n)?;
+    let mut shown = rule(status, &Filter { with_alerts: true, ..Filter::default() }, &sight);
+    shown["samples"] = json!(status.samples);
+    let keys = ["health", "state", "lastError", "lastEvaluation", "evaluationTime", "samples", "alerts"];
+    let picked = keys.into_iter().map(|key| (key.to_owned(), shown.get(key).cloned().unwrap_or(Value::Null)));
+    Some(Value::Object(picked.collect()))
+}
+
+/// When a group was evaluated last, how long that took, and how many cycles were left out; nulls while it does not run.
+pub(crate) fn group_times(app: &AppState, namespace: &str, group: &str) -> Map<String, Value> {
+    let views = app.alertd.rules.views();
+    let view = views.iter().find(|v| v.file == namespace && v.group.model.name == group);
+    let last = view.and_then(|v| v.last_evaluation).map(|at| time(Some(at)));
+    let spent = view.filter(|v| v.last_evaluation.is_some()).map(|v| v.evaluation_time.as_secs_f64());
+    let pairs = [
+        ("lastEvaluation", json!(last)),
+        ("evaluationTime", json!(spent)),
+        ("missedIterations", json!(view.map_or(0, |v| v.missed))),
+    ];
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
 async fn alerts(State(state): State<Arc<AppState>>) -> Response {
     let sight = Sight { access: state.access(Domain::Alerting), service_labels: state.alertd.router.service_labels() };
     let mut out: Vec<Value> = Vec::new();

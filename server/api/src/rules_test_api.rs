@@ -12,17 +12,16 @@ use parking_lot::Mutex;
 use quiver_alertd::rules::Asker;
 use quiver_alerting::duration;
 use quiver_alerting::rules::{
-    AlertState, Element, ElementValue, Engine, Group, Health, Language, RuleGroup, RuleKind, Setting, Written, read,
+    AlertState, Element, ElementValue, Engine, Group, Health, Language, RuleGroup, RuleKind, Setting, Written,
 };
-use quiver_alerting::yaml;
-use quiver_config::{FieldError, Problem, ProblemKind};
+use quiver_config::{Problem, ProblemKind};
 use quiver_types::{Domain, LabelSet, Millis, Right, is_stale};
 use serde_json::{Map, Value, json};
 
 use crate::config_api::Answer;
-use crate::languages::Languages;
 use crate::policy_api::{object_of, time_of};
 use crate::state::AppState;
+use crate::stored_rules::group_of;
 
 /// Routes of this family.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
@@ -33,78 +32,6 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 const STEPS_MAX: i64 = 1000;
 /// Longest test.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// Where a rule stands in the file that is made of it.
-const RULE_PATH: &str = "/groups/0/rules/0";
-
-/// Makes the group of a rule as the configuration has it: its own fields become labels and annotations.
-fn group_of(rule: &Map<String, Value>) -> Result<(RuleGroup, Vec<String>), Problem> {
-    let known = [
-        "namespace",
-        "group",
-        "position",
-        "alert",
-        "record",
-        "name",
-        "expr",
-        "language",
-        "for",
-        "keep_firing_for",
-        "labels",
-        "annotations",
-        "severity",
-        "service",
-        "runbook_url",
-        "enabled",
-        "description",
-    ];
-    let unknown = rule.keys().filter(|key| !known.contains(&key.as_str()));
-    let errors: Vec<FieldError> = unknown
-        .map(|key| FieldError::new(format!("/rule/{key}"), "UNKNOWN_FIELD", "nobody knows this field"))
-        .collect();
-    if !errors.is_empty() {
-        return Err(Problem::invalid(errors));
-    }
-    let mut own = Map::new();
-    for name in ["alert", "record", "expr", "for", "keep_firing_for", "labels", "annotations"] {
-        own.extend(rule.get(name).filter(|v| !v.is_null()).map(|v| (name.to_owned(), v.clone())));
-    }
-    for (field, into, name) in [
-        ("severity", "labels", "severity"),
-        ("service", "labels", "service"),
-        ("runbook_url", "annotations", "runbook_url"),
-    ] {
-        let Some(text) = rule.get(field).filter(|v| !v.is_null()) else { continue };
-        let Some(map) = own.entry(into).or_insert_with(|| json!({})).as_object_mut() else { continue };
-        match map.get(name) {
-            Some(other) if field == "severity" && other != text => {
-                let why = "`labels.severity` says something else";
-                return Err(Problem::field("/rule/severity", "INVALID_VALUE", why));
-            }
-            Some(_) => {}
-            None => drop(map.insert(name.to_owned(), text.clone())),
-        }
-    }
-    let word = rule.get("language").and_then(Value::as_str).unwrap_or("promql");
-    let kind = match Language::parse(word) {
-        Some(Language::Promql) => "prometheus",
-        Some(Language::Logsql) => "vlogs",
-        Some(Language::Olap) => {
-            return Err(Problem::field("/rule/language", "UNSUPPORTED", "rules over analytics are not supported"));
-        }
-        None => return Err(Problem::field("/rule/language", "INVALID_VALUE", format!("unknown language `{word}`"))),
-    };
-    let name = rule.get("group").and_then(Value::as_str).unwrap_or("test");
-    let text = yaml::write(&json!({"groups": [{"name": name, "type": kind, "rules": [own]}]}));
-    let mut file = read(&text, &Languages).map_err(|problems| {
-        let error = |p: &quiver_alerting::problem::Problem| {
-            let field =
-                p.path.strip_prefix(RULE_PATH).map_or_else(|| "/rule".to_owned(), |rest| format!("/rule{rest}"));
-            FieldError::new(field, p.code.as_str(), p.message.clone())
-        };
-        Problem::invalid(problems.iter().map(error).collect())
-    })?;
-    Ok((file.groups.remove(0), file.warnings))
-}
 
 /// Asks the engine, and keeps to itself what would be written.
 struct Trial {
@@ -264,7 +191,7 @@ async fn run(state: &Arc<AppState>, request: Request) -> Result<Value, Problem> 
         group: model.name.clone(),
         interval: Duration::from_millis(model.interval_ms.unwrap_or(60_000).max(0).unsigned_abs()),
         timeout: state.limits().timeout.min(TEST_TIMEOUT),
-        access: state.access(domain),
+        rights: (*state.identity().rights).clone(),
     };
     let rules = &state.alertd.rules;
     let trial = Trial { engine: rules.engine(&asker), written: Mutex::default() };

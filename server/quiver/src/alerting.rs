@@ -11,10 +11,10 @@ use quiver_alertd::deliver::Files;
 use quiver_alertd::egress::{Egress, Network};
 use quiver_alertd::policy::Policy;
 use quiver_alertd::router::RouterSettings;
-use quiver_alertd::rules::{RuleSettings, Source};
+use quiver_alertd::rules::{Origin, RuleSettings, Source};
 use quiver_alertd::{Alertd, Settings as AlertdSettings};
 use quiver_alerting::rules::{Setting, read};
-use quiver_types::{Clock, Error, Result};
+use quiver_types::{Clock, Error, Result, Rights};
 
 pub use engine::StoreEngines;
 
@@ -60,7 +60,8 @@ pub fn read_rules(settings: &Settings) -> Result<Vec<Source>> {
                     let text = format!("{shown}: group `{}` is there twice in `{file}`", group.name);
                     return Err(Error::invalid(text));
                 }
-                out.push(Source { file, group });
+                // Rules of files are the operator's: they see everything.
+                out.push(Source { file, group, rights: Rights::full() });
             }
         }
     }
@@ -164,7 +165,7 @@ pub async fn open(
     let (rules, policy) = (read_rules(settings)?, read_policy(settings)?);
     let file = Path::new(&settings.store.data).join(DATABASE);
     let alertd = Alertd::open(&file, own, policy, Arc::new(engines), clock).await?;
-    alertd.rules.set(rules);
+    alertd.rules.set(Origin::Files, rules);
     Ok(alertd)
 }
 

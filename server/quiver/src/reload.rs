@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use quiver_alertd::Alertd;
+use quiver_alertd::rules::Origin;
 use quiver_api::Tls;
 use quiver_api::live::{LiveSettings, Reloaded};
 use quiver_types::{Error, Result};
@@ -108,7 +109,7 @@ impl Reloading {
         }
         self.live.store(Arc::new(new));
         self.filter.set(filter);
-        self.alertd.rules.set(rules);
+        self.alertd.rules.set(Origin::Files, rules);
         self.alertd.router.set_policy(policy);
         tracing::info!(applied = ?done.applied, "settings were read anew");
         if !done.needs_restart.is_empty() {

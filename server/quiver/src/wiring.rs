@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
 use quiver_api::answers::AnswerBudget;
 use quiver_api::bodies::BodyBudget;
@@ -28,7 +29,7 @@ use quiver_sql::SqlEngine;
 use quiver_store::{CompactionSettings, Store, StoreSettings, WalLevel};
 use quiver_traces::TracesEngine;
 use quiver_types::logs::{LogRequest, LogSnapshot};
-use quiver_types::spans::{RollupRequest, SpanRequest, SpanSnapshot, TagRequest};
+use quiver_types::spans::{KnownKind, Place, RollupRequest, SpanRequest, SpanSnapshot, TagRequest};
 use quiver_types::tables::{logs, metric_metadata, metrics, spans};
 use quiver_types::{Access, Clock, Error, MemoryPressure, ReadStats, Result, SelectedSeries, SeriesSource};
 
@@ -82,6 +83,7 @@ impl LogTables for StoreTables {
 #[derive(Debug)]
 struct StoreSpans;
 
+#[async_trait]
 impl SpanTables for StoreSpans {
     fn spans(
         &self,
@@ -91,6 +93,16 @@ impl SpanTables for StoreSpans {
         stats: &Arc<ReadStats>,
     ) -> Result<Arc<dyn TableProvider>> {
         quiver_store::spans_table(snapshot, access, request, Arc::clone(stats))
+    }
+
+    async fn kinds(
+        &self,
+        snapshot: &Arc<dyn SpanSnapshot>,
+        access: &Access,
+        attributes: &[(Place, String)],
+        stats: &Arc<ReadStats>,
+    ) -> Result<Vec<KnownKind>> {
+        quiver_store::attribute_kinds(snapshot, access, attributes, stats).await
     }
 
     fn rollups(
@@ -356,7 +368,6 @@ async fn assemble(
         None => identity::open_config(settings, &clock).await?,
     };
     let effects = Arc::<Effects>::default();
-    effects.refresh(&config).await.map_err(identity::fault)?;
     let engines = alerting::StoreEngines {
         promql: Arc::clone(&promql),
         logsql: Arc::clone(&logsql),
@@ -367,6 +378,7 @@ async fn assemble(
         results_max: settings.alerting.results_max,
     };
     let alertd = alerting::open(settings, address, engines, Arc::clone(&clock)).await?;
+    effects.bind(&alertd, &config).await.map_err(identity::fault)?;
     let delta_idle_ms = span(settings.otlp.delta_idle).as_millis() as i64;
     Ok(Arc::new(AppState {
         store,

@@ -21,12 +21,23 @@ pub(crate) struct Answer {
     pub(crate) is_replayed: bool,
     /// Sent as it is, instead of the body.
     pub(crate) yaml: Option<String>,
+    /// What the answer lacks, for people (`Warning`).
+    pub(crate) warning: Option<String>,
 }
 
 impl Answer {
     /// 200 with a body.
     pub(crate) fn ok(body: Value) -> Self {
-        Self { status: 200, body, etag: None, location: None, is_problem: false, is_replayed: false, yaml: None }
+        Self {
+            status: 200,
+            body,
+            etag: None,
+            location: None,
+            is_problem: false,
+            is_replayed: false,
+            yaml: None,
+            warning: None,
+        }
     }
 
     /// 204.
@@ -84,7 +95,7 @@ impl Answer {
     pub(crate) fn replayed(bytes: &[u8]) -> Self {
         match serde_json::from_slice(bytes) {
             Ok((status, body, etag, location, is_problem)) => {
-                Self { status, body, etag, location, is_problem, is_replayed: true, yaml: None }
+                Self { status, body, etag, location, is_problem, is_replayed: true, yaml: None, warning: None }
             }
             Err(error) => Self::of_problem(&Problem::internal(error)),
         }
@@ -112,6 +123,9 @@ impl Answer {
             if let Some(value) = value.and_then(|v| HeaderValue::try_from(v).ok()) {
                 headers.insert(name, value);
             }
+        }
+        if let Some(text) = self.warning.and_then(|w| HeaderValue::try_from(format!("199 - \"{w}\"")).ok()) {
+            headers.insert(header::WARNING, text);
         }
         if self.is_replayed {
             headers.insert("idempotency-replayed", HeaderValue::from_static("true"));

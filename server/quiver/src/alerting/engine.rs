@@ -14,7 +14,7 @@ use quiver_promql::{PromqlEngine, QueryOptions, QueryValue, StepResult};
 use quiver_query::{Asked, Limits, QueryContext, QueryEngine};
 use quiver_store::Store;
 use quiver_types::metrics::HistogramSample;
-use quiver_types::{Clock, LabelSet, MetricsBatch, Millis};
+use quiver_types::{Clock, Domain, LabelSet, MetricsBatch, Millis, Right};
 use tokio::runtime::Handle;
 
 /// What engines of rules are made of.
@@ -78,7 +78,12 @@ impl StoreEngine {
             caller: format!("rule group {}", self.asker.group),
             ..Asked::default()
         };
-        let ctx = QueryContext::asked(self.asker.access.clone(), self.limits.clone(), asked.with_text(expr));
+        let domain = if language == Language::Logsql { Domain::Logs } else { Domain::Metrics };
+        let ctx = QueryContext::asked(
+            self.asker.rights.access(Right::View, domain),
+            self.limits.clone(),
+            asked.with_text(expr),
+        );
         self.engine.begin(&ctx);
         ctx
     }

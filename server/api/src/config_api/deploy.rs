@@ -1,0 +1,426 @@
+//! `/rulesapi/deploy` (`config-api` 2.3): rule files as they are, applied, compared and given back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::MethodFilter;
+use futures::future::BoxFuture;
+use http::Method;
+use quiver_alerting::problem::{Code, Problems};
+use quiver_alerting::rules::{RuleFile, read};
+use quiver_alerting::yaml::{self, Kind as Shape, Node};
+use quiver_config::families::{RULE_GROUPS, RULES};
+use quiver_config::{Caller, Condition, Done, Op, Place, Problem, ProblemKind, Result};
+use serde_json::{Map, Value, json};
+
+use super::rule_groups::{plan, seen};
+use super::{Answer, Ask, IMPORT_BYTES_MAX, special_of};
+use crate::languages::Languages;
+use crate::state::AppState;
+use crate::stored_rules::{GroupKey, Stored, file_group, file_rule, text};
+
+/// Longest owner mark.
+const SOURCE_CHARS_MAX: usize = 100;
+
+pub(super) fn routes() -> Router<Arc<AppState>> {
+    let methods = MethodFilter::GET.or(MethodFilter::POST);
+    Router::new().route("/rulesapi/deploy", special_of(&RULES, methods, IMPORT_BYTES_MAX, deploy))
+}
+
+fn deploy<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&["action", "namespace", "source", "prune", "format"])?;
+        let action = match (ask.parameter("action")?, &ask.method) {
+            (None | Some("export"), &Method::GET | &Method::HEAD) => "export",
+            (Some(_), &Method::GET | &Method::HEAD) => {
+                return Err(Problem::parameter("GET exports; send POST for another `action`"));
+            }
+            (None, _) => "apply",
+            (Some(word @ ("apply" | "validate" | "diff" | "export")), _) => word,
+            (Some(_), _) => return Err(Problem::parameter("`action` must be apply, validate, diff or export")),
+        };
+        if action == "export" { export(ask).await } else { apply(ask, action).await }
+    })
+}
+
+/// A file of the body: its namespace where it names none itself, and its text.
+struct Text {
+    namespace: String,
+    content: String,
+}
+
+fn texts(ask: &Ask) -> Result<Vec<Text>> {
+    let utf8 = |bytes: &[u8]| {
+        let text = std::str::from_utf8(bytes).map(str::to_owned);
+        text.map_err(|_| Problem::new(ProblemKind::Malformed, "MALFORMED_YAML", "the body is not UTF-8"))
+    };
+    match ask.media_type().as_str() {
+        _ if ask.body.is_empty() => Ok(Vec::new()),
+        "application/yaml" | "application/x-yaml" | "text/yaml" | "text/plain" => {
+            let mut named = ask.parameters.iter().filter(|(key, _)| key == "namespace").map(|(_, value)| value.clone());
+            let namespace = named.next().unwrap_or_else(|| "default".to_owned());
+            if named.next().is_some() {
+                return Err(Problem::parameter("`namespace` stands twice"));
+            }
+            Ok(vec![Text { namespace, content: utf8(&ask.body)? }])
+        }
+        "application/json" => {
+            let body = ask.object()?;
+            super::detection::only_members(&body, &["files"])?;
+            let files = body.get("files").and_then(Value::as_array);
+            let files = files.ok_or_else(|| Problem::field("/files", "REQUIRED", "must be a list of files"))?;
+            let file = |(n, file): (usize, &Value)| {
+                let at = format!("/files/{n}");
+                let map = file.as_object();
+                let map = map.ok_or_else(|| Problem::field(at.as_str(), "INVALID_TYPE", "must be an object"))?;
+                super::detection::only_members(map, &["namespace", "content"]).map_err(|p| p.below(&at))?;
+                let content = map.get("content").and_then(Value::as_str);
+                let content = content.ok_or_else(|| {
+                    Problem::field(format!("{at}/content"), "REQUIRED", "must be a text: rules as YAML")
+                })?;
+                let namespace = Some(text(map, "namespace")).filter(|n| !n.is_empty()).unwrap_or("default");
+                Ok(Text { namespace: namespace.to_owned(), content: content.to_owned() })
+            };
+            files.iter().enumerate().map(file).collect()
+        }
+        other => {
+            let text = format!("`{other}` is not read here; send `application/yaml` or `application/json`");
+            Err(Problem::new(ProblemKind::Malformed, "UNSUPPORTED_MEDIA_TYPE", text))
+        }
+    }
+}
+
+/// What is wrong with a text, each error with its place, group and rule.
+fn refused(problems: &Problems, documents: &[Node]) -> Problem {
+    if problems.iter().any(|p| p.code == Code::Malformed) {
+        let why = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        let place = problems.iter().next().map(|p| p.place).unwrap_or_default();
+        return Problem::new(ProblemKind::Malformed, "MALFORMED_YAML", why)
+            .with("line", json!(place.line))
+            .with("column", json!(place.column));
+    }
+    let error = |p: &quiver_alerting::problem::Problem| {
+        let mut error = json!({
+            "field": p.path, "code": p.code.as_str(), "message": p.message, "line": p.place.line, "column": p.place.column,
+        });
+        let (group, rule) = names_at(documents, &p.path);
+        for (key, name) in [("group", group), ("rule", rule)] {
+            if let Some(name) = name {
+                error[key] = json!(name);
+            }
+        }
+        error
+    };
+    let errors: Vec<Value> = problems.iter().map(error).collect();
+    let text = if errors.len() == 1 { "1 error".to_owned() } else { format!("{} errors", errors.len()) };
+    Problem::new(ProblemKind::Invalid, "VALIDATION_FAILED", format!("the rules have {text}"))
+        .with("errors", json!(errors))
+}
+
+/// The names of group and rule that a pointer leads into.
+fn names_at(documents: &[Node], pointer: &str) -> (Option<String>, Option<String>) {
+    let parts: Vec<&str> = pointer.split('/').skip(1).collect();
+    let (document, rest) = match parts.first().and_then(|p| p.parse::<usize>().ok()) {
+        Some(n) => (documents.get(n), &parts[1..]),
+        None => (documents.first(), &parts[..]),
+    };
+    let item = |node: &Node, list: &str, at: Option<&&str>| -> Option<Node> {
+        let n: usize = at?.parse().ok()?;
+        match &node.get(list)?.kind {
+            Shape::List(items) => items.get(n).cloned(),
+            _ => None,
+        }
+    };
+    let group = document.and_then(|d| item(d, "groups", rest.get(1)));
+    let rule = group.as_ref().and_then(|g| item(g, "rules", rest.get(3)));
+    let name = |node: &Node, keys: &[&str]| {
+        keys.iter().find_map(|k| node.get(k)).and_then(Node::text).map(str::to_owned).filter(|t| !t.is_empty())
+    };
+    (group.as_ref().and_then(|g| name(g, &["name"])), rule.as_ref().and_then(|r| name(r, &["alert", "record"])))
+}
+
+/// Groups as files have them, read for storing: settings and rules.
+type Wanted = BTreeMap<GroupKey, (Map<String, Value>, Vec<Map<String, Value>>)>;
+
+fn wanted(texts: &[Text], warnings: &mut Vec<String>) -> Result<Wanted> {
+    let mut all = Wanted::new();
+    for given in texts {
+        let documents = yaml::read(&given.content).map_err(|problem| {
+            let mut problems = Problems::default();
+            problems.push(problem);
+            refused(&problems, &[])
+        })?;
+        let file: RuleFile = read(&given.content, &Languages).map_err(|problems| refused(&problems, &documents))?;
+        warnings.extend(file.warnings);
+        for document in &documents {
+            let own = document.get("namespace").and_then(Node::text).filter(|n| !n.is_empty());
+            let namespace = own.unwrap_or(&given.namespace);
+            for node in items(document, "groups") {
+                let name = node.get("name").and_then(Node::text).unwrap_or_default().to_owned();
+                if let Some(params) = node.get("params").filter(|p| !p.is_null()) {
+                    let problem =
+                        params.problem("/params", Code::InvalidValue, "`params` of a group are not supported");
+                    let mut problems = Problems::default();
+                    problems.push(problem);
+                    return Err(refused(&problems, &documents));
+                }
+                let kind = node.get("type").and_then(Node::text).unwrap_or("prometheus");
+                let rules = items(node, "rules").iter().map(|rule| rule_of(rule, kind, warnings)).collect();
+                let key = (namespace.to_owned(), name.clone());
+                if all.insert(key, (settings_of(node), rules)).is_some() {
+                    let message = format!("groupname: \"{name}\" is repeated in namespace \"{namespace}\"");
+                    let mut problems = Problems::default();
+                    problems.push(node.problem("/groups", Code::Duplicate, message));
+                    return Err(refused(&problems, &documents));
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn items<'n>(node: &'n Node, key: &str) -> &'n [Node] {
+    match node.get(key).map(|n| &n.kind) {
+        Some(Shape::List(items)) => items,
+        _ => &[],
+    }
+}
+
+/// Texts of a map of texts.
+fn texts_of(node: &Node) -> Value {
+    match &node.kind {
+        Shape::Map(pairs) => {
+            let each = pairs.iter().map(|(key, value)| (key.text.clone(), json!(value.text().unwrap_or_default())));
+            Value::Object(each.collect())
+        }
+        Shape::List(items) => items.iter().map(|item| json!(item.text().unwrap_or_default())).collect(),
+        _ => json!(node.text().unwrap_or_default()),
+    }
+}
+
+fn settings_of(node: &Node) -> Map<String, Value> {
+    let Shape::Map(pairs) = &node.kind else { return Map::new() };
+    let mut out = Map::new();
+    for (key, value) in pairs.iter().filter(|(_, value)| !value.is_null()) {
+        let (name, value) = match key.text.as_str() {
+            "name" | "rules" | "params" | "namespace" => continue,
+            "eval_delay" => ("query_offset", texts_of(value)),
+            "limit" | "concurrency" => (key.text.as_str(), json!(value.integer().unwrap_or(0).max(0) as i64)),
+            "debug" | "eval_alignment" => (key.text.as_str(), json!(value.truth())),
+            "type" => {
+                let of_logs = matches!(value.text(), Some("vlogs" | "logsql"));
+                ("type", json!(if of_logs { "vlogs" } else { "prometheus" }))
+            }
+            other => (other, texts_of(value)),
+        };
+        // What an earlier spelling says stays.
+        out.entry(name).or_insert(value);
+    }
+    if out.get("concurrency") == Some(&json!(0)) {
+        out.remove("concurrency");
+    }
+    out
+}
+
+fn rule_of(node: &Node, kind: &str, warnings: &mut Vec<String>) -> Map<String, Value> {
+    let Shape::Map(pairs) = &node.kind else { return Map::new() };
+    let mut out = Map::new();
+    for (key, value) in pairs.iter().filter(|(_, value)| !value.is_null()) {
+        match key.text.as_str() {
+            name @ ("debug" | "update_entries_limit") => warnings.push(format!("`{name}` of a rule has no effect")),
+            name => drop(out.insert(name.to_owned(), texts_of(value))),
+        }
+    }
+    if matches!(kind, "vlogs" | "logsql") {
+        out.insert("language".to_owned(), json!("logsql"));
+    }
+    out
+}
+
+/// The owner mark of what is applied.
+fn manager(ask: &Ask) -> Result<String> {
+    match ask.parameter("source")? {
+        None | Some("api") => Ok("api".to_owned()),
+        Some(source) if source.is_empty() || source.chars().count() > SOURCE_CHARS_MAX => {
+            Err(Problem::parameter(format!("`source` must have 1 to {SOURCE_CHARS_MAX} characters")))
+        }
+        Some(source) => Ok(format!("deploy:{source}")),
+    }
+}
+
+fn flag(ask: &Ask, name: &str) -> Result<bool> {
+    match ask.parameter(name)? {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(Problem::parameter(format!("`{name}` must be true or false"))),
+    }
+}
+
+async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
+    if ask.parameter("format")?.is_some() {
+        return Err(Problem::parameter("`format` goes with `action=export`"));
+    }
+    let (manager, prune) = (manager(ask)?, flag(ask, "prune")?);
+    let mut warnings = Vec::new();
+    let wanted = wanted(&texts(ask)?, &mut warnings)?;
+    let present: BTreeMap<GroupKey, Stored> = seen(ask).await?.into_iter().collect();
+    let namespaces: Vec<String> = wanted.keys().map(|key| key.0.clone()).collect();
+    let mut ops: Vec<(Place, Op)> = Vec::new();
+    for (key, stored) in present.iter().filter(|(key, _)| prune && !wanted.contains_key(key)) {
+        let all = stored.settings.iter().chain(&stored.rules);
+        if namespaces.contains(&key.0) && all.clone().all(|e| e.managed_by == manager) {
+            let gone = |id: &str| Op::Delete { id: id.to_owned(), condition: Condition::None };
+            ops.extend(stored.rules.iter().map(|e| (Place::of(&RULES), gone(&e.id))));
+            ops.extend(stored.settings.iter().map(|e| (Place::of(&RULE_GROUPS), gone(&e.id))));
+        }
+    }
+    for (key, (settings, rules)) in wanted {
+        ops.extend(plan(&key, present.get(&key), settings, rules));
+    }
+    let dry_run = ask.dry_run || action != "apply";
+    let caller = Caller { manager, ..ask.caller.clone() };
+    let done = ask.config.change_all(&caller, ops, dry_run).await?;
+    if !dry_run {
+        ask.acts().await;
+    }
+    Ok(Answer::ok(outcome(ask.config.revision(), dry_run, &done, &warnings)))
+}
+
+/// The answer of a change; the summary counts rules.
+fn outcome(revision: u64, dry_run: bool, all: &[Done], warnings: &[String]) -> Value {
+    let (mut counts, mut changes) = ([0usize; 4], Vec::new());
+    for done in all {
+        let Some(entity) = done.after.as_ref().or(done.before.as_ref()) else { continue };
+        let is_rule = !text(&entity.body, "group").is_empty();
+        let (slot, op) = match (done.changed, &done.before, &done.after) {
+            (false, ..) => (3, "unchanged"),
+            (_, None, _) => (0, "create"),
+            (_, Some(_), Some(_)) => (1, "update"),
+            (_, Some(_), None) => (2, "delete"),
+        };
+        counts[slot] += usize::from(is_rule);
+        if !done.changed {
+            continue;
+        }
+        let diff = match (op, done.diff()) {
+            ("update", Value::Object(fields)) => {
+                let line =
+                    |(path, change): (String, Value)| json!({"path": path, "from": change["from"], "to": change["to"]});
+                fields.into_iter().map(line).collect()
+            }
+            _ => json!([]),
+        };
+        let group = if is_rule { text(&entity.body, "group") } else { text(&entity.body, "name") };
+        changes.push(json!({
+            "op": op, "namespace": text(&entity.body, "namespace"), "group": group,
+            "rule": is_rule.then(|| text(&entity.body, "name")), "diff": diff,
+        }));
+    }
+    let [created, updated, deleted, unchanged] = counts;
+    json!({
+        "revision": revision, "dryRun": dry_run,
+        "summary": {"created": created, "updated": updated, "deleted": deleted, "unchanged": unchanged},
+        "changes": changes, "warnings": warnings,
+    })
+}
+
+async fn export(ask: &Ask) -> Result<Answer> {
+    for name in ["source", "prune"] {
+        if ask.parameter(name)?.is_some() {
+            return Err(Problem::parameter(format!("`{name}` does not go with an export")));
+        }
+    }
+    let format = ask.parameter("format")?;
+    if !matches!(format, None | Some("prometheus" | "vmalert")) {
+        return Err(Problem::parameter("`format` must be prometheus or vmalert"));
+    }
+    let named: Vec<&str> = ask.parameters.iter().filter(|(k, _)| k == "namespace").map(|(_, v)| v.as_str()).collect();
+    let groups = seen(ask).await?;
+    let groups = groups.iter().filter(|(key, _)| named.is_empty() || named.contains(&key.0.as_str()));
+    let mut by_namespace: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+    let mut left_out = 0;
+    for (key, stored) in groups {
+        let none = Map::new();
+        let settings = stored.settings.as_ref().map_or(&none, |e| &e.body);
+        // A file has one language per group: rules of another one make a group of their own behind it.
+        let (mut of_metrics, mut of_logs) = (Vec::new(), Vec::new());
+        for rule in &stored.rules {
+            let is_logs = text(&rule.body, "language") == "logsql";
+            if rule.body.get("enabled") == Some(&json!(false)) || (is_logs && format == Some("prometheus")) {
+                left_out += 1;
+                continue;
+            }
+            let rule = Value::Object(file_rule(&rule.body).map_err(|p| Problem::internal(p.detail))?);
+            if is_logs { of_logs.push(rule) } else { of_metrics.push(rule) }
+        }
+        let out = by_namespace.entry(&key.0).or_default();
+        let mixed = !of_metrics.is_empty() && !of_logs.is_empty();
+        if !of_metrics.is_empty() || of_logs.is_empty() {
+            out.push(for_format(file_group(&key.1, "prometheus", settings, of_metrics), format));
+        }
+        if !of_logs.is_empty() {
+            let name = if mixed { format!("{} (logs)", key.1) } else { key.1.clone() };
+            out.push(file_group(&name, "vlogs", settings, of_logs));
+        }
+    }
+    let several = by_namespace.len() > 1;
+    let document = |(namespace, groups): (&str, Vec<Value>)| {
+        let text = yaml::write(&json!({"groups": groups}));
+        // The namespace leads its document.
+        if several { yaml::write(&json!({"namespace": namespace})) + &text } else { text }
+    };
+    let documents: Vec<String> = by_namespace.into_iter().map(document).collect();
+    let warning = (left_out > 0).then(|| format!("{left_out} rules are left out: disabled, or of another language"));
+    let yaml = if documents.is_empty() { "groups: []\n".to_owned() } else { documents.join("---\n") };
+    Ok(Answer { yaml: Some(yaml), warning, ..Answer::ok(Value::Null) })
+}
+
+/// Takes out what only vmalert reads.
+fn for_format(mut group: Value, format: Option<&str>) -> Value {
+    if let (Some("prometheus"), Value::Object(map)) = (format, &mut group) {
+        for field in ["eval_offset", "concurrency", "headers", "notifier_headers", "debug", "eval_alignment"] {
+            map.remove(field);
+        }
+    }
+    group
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text_of(namespace: &str, content: &str) -> Text {
+        Text { namespace: namespace.to_owned(), content: content.to_owned() }
+    }
+
+    #[test]
+    fn files_become_groups() {
+        let mut warnings = Vec::new();
+        let file = "groups:\n- name: g\n  interval: 30s\n  limit: 5\n  labels: {team: a}\n  rules:\n  - {alert: A, expr: 1, for: 5m, debug: true}\n---\nnamespace: other\ngroups:\n- {name: g, type: vlogs, rules: [{record: r, expr: '* | stats count() n'}]}\n";
+        let found = wanted(&[text_of("mine", file)], &mut warnings).unwrap();
+        let keys: Vec<String> = found.keys().map(|(n, g)| format!("{n}/{g}")).collect();
+        assert_eq!((keys, warnings.len()), (vec!["mine/g".to_owned(), "other/g".to_owned()], 1));
+        let (settings, rules) = &found[&("mine".to_owned(), "g".to_owned())];
+        assert_eq!(json!(settings), json!({"interval": "30s", "limit": 5, "labels": {"team": "a"}}));
+        assert_eq!(json!(rules), json!([{"alert": "A", "expr": "1", "for": "5m"}]));
+        let (_, rules) = &found[&("other".to_owned(), "g".to_owned())];
+        assert_eq!(rules[0]["language"], json!("logsql"));
+    }
+
+    #[test]
+    fn errors_say_where() {
+        let told = |texts: &[Text]| wanted(texts, &mut Vec::new()).map(drop).expect_err("refused");
+        let bad = told(&[text_of("a", "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: up ==\n")]);
+        let error = &bad.more["errors"][0];
+        assert_eq!(
+            (bad.code, &error["line"], &error["code"]),
+            ("VALIDATION_FAILED", &json!(5), &json!("INVALID_EXPR"))
+        );
+        assert_eq!((&error["group"], &error["rule"]), (&json!("g"), &json!("A")));
+        assert_eq!(told(&[text_of("a", "groups: [")]).code, "MALFORMED_YAML");
+        let twice = told(&[text_of("a", "groups: [{name: g}]"), text_of("a", "groups: [{name: g}]")]);
+        assert_eq!(twice.more["errors"][0]["code"], json!("DUPLICATE"));
+        assert_eq!(told(&[text_of("a", "groups: [{name: g, params: {x: [y]}}]")]).code, "VALIDATION_FAILED");
+    }
+}

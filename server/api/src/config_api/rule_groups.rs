@@ -1,0 +1,300 @@
+//! Groups of rules (`config-api` 2.2). A group is there as soon as a rule names it; its settings are an entity once they
+//! differ from the defaults.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::MethodFilter;
+use futures::future::BoxFuture;
+use http::{Method, header};
+use quiver_config::families::{RULE_GROUPS, RULES};
+use quiver_config::{Condition, Entity, ListQuery, Op, Place, Problem, ProblemKind, Result};
+use serde_json::{Map, Value, json};
+
+use super::many::ids_in;
+use super::{Answer, Ask, special_at};
+use crate::rules_api::group_times;
+use crate::state::AppState;
+use crate::stored_rules::{GROUP_FIELDS, GroupKey, Stored, by_group, is_default, text};
+
+pub(super) fn routes() -> Router<Arc<AppState>> {
+    let one = MethodFilter::GET.or(MethodFilter::PUT).or(MethodFilter::PATCH).or(MethodFilter::DELETE);
+    Router::new()
+        .route("/rulesapi/groups", special_at(&RULE_GROUPS, MethodFilter::GET, list))
+        .route("/rulesapi/groups/{namespace}/{name}", special_at(&RULE_GROUPS, one, group))
+        .route("/rulesapi/groups/{namespace}/{name}/order", special_at(&RULE_GROUPS, MethodFilter::PUT, order))
+}
+
+/// All groups that the caller may see something of, with the rules that it sees.
+pub(super) async fn seen(ask: &Ask) -> Result<Vec<(GroupKey, Stored)>> {
+    let all = by_group(ask.config.all(&RULE_GROUPS).await?, ask.config.all(&RULES).await?);
+    let narrowed = all.into_iter().filter_map(|(key, mut stored)| {
+        let had_rules = !stored.rules.is_empty();
+        stored.rules.retain(|rule| RULES.is_visible(&ask.caller, rule));
+        (!stored.rules.is_empty() || !had_rules).then_some((key, stored))
+    });
+    Ok(narrowed.collect())
+}
+
+/// The tag of a group: of its settings and of each rule of it that is seen.
+fn etag(stored: &Stored) -> String {
+    let parts =
+        stored.settings.iter().chain(&stored.rules).map(|e| format!("{}.{}", &e.id[e.id.len().min(24)..], e.version));
+    format!("\"{:016x}\"", xxhash_rust::xxh3::xxh3_64(parts.collect::<Vec<_>>().join(",").as_bytes()))
+}
+
+fn shown(ask: &Ask, key: &GroupKey, stored: &Stored) -> Map<String, Value> {
+    let mut out = Map::new();
+    for field in RULE_GROUPS.all_fields() {
+        let default = serde_json::from_str(field.default).unwrap_or(Value::Null);
+        out.insert(field.name.to_owned(), default);
+    }
+    if let Some(settings) = &stored.settings {
+        out.extend(settings.shown());
+    }
+    out.insert("namespace".to_owned(), json!(key.0));
+    out.insert("name".to_owned(), json!(key.1));
+    out.insert("rules".to_owned(), stored.rules.iter().map(|e| Value::Object(e.shown())).collect());
+    out.insert("ruleCount".to_owned(), json!(stored.rules.len()));
+    out.extend(group_times(&ask.state, &key.0, &key.1));
+    out
+}
+
+fn list<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        let query = ListQuery::parse(&RULE_GROUPS, &ask.parameters, &[])?;
+        let rows = seen(ask).await?;
+        let rows = rows.iter().map(|(key, stored)| (format!("{}/{}", key.0, key.1), shown(ask, key, stored)));
+        let page = query.page(&RULE_GROUPS, rows.collect());
+        let mut body = json!({"items": page.items, "nextCursor": page.next_cursor});
+        if let Some(total) = page.total {
+            body["total"] = json!(total);
+        }
+        Ok(Answer::ok(body))
+    })
+}
+
+/// Gives the changes that make a group what is wanted: rules that are the same keep their ids, whatever their order.
+pub(super) fn plan(
+    key: &GroupKey,
+    stored: Option<&Stored>,
+    mut settings: Map<String, Value>,
+    rules: Vec<Map<String, Value>>,
+) -> Vec<(Place, Op)> {
+    let mut ops = Vec::new();
+    settings.insert("namespace".to_owned(), json!(key.0));
+    settings.insert("name".to_owned(), json!(key.1));
+    let (place, condition) = (|| Place::of(&RULE_GROUPS), Condition::None);
+    match stored.and_then(|s| s.settings.as_ref()) {
+        Some(known) => ops.push((place(), Op::Replace { id: known.id.clone(), body: settings, condition })),
+        None if has_own(&settings) => ops.push((place(), Op::Create { id: None, body: settings })),
+        None => {}
+    }
+    let mut left: Vec<&Entity> = stored.map(|s| s.rules.iter().collect()).unwrap_or_default();
+    let mut wanted: Vec<(Option<String>, Map<String, Value>)> = Vec::with_capacity(rules.len());
+    for (n, mut rule) in rules.into_iter().enumerate() {
+        rule.insert("namespace".to_owned(), json!(key.0));
+        rule.insert("group".to_owned(), json!(key.1));
+        rule.insert("position".to_owned(), json!(n));
+        let id = rule.remove("id").and_then(|id| id.as_str().map(str::to_owned));
+        let by_id = id.as_ref().and_then(|id| left.iter().position(|e| e.id == *id));
+        let known = by_id.or_else(|| same_rule(&left, &rule)).map(|at| left.remove(at).id.clone());
+        wanted.push((known, rule));
+    }
+    let gone = left.into_iter().map(|e| Op::Delete { id: e.id.clone(), condition: Condition::None });
+    let put = wanted.into_iter().map(|(known, body)| match known {
+        Some(id) => Op::Replace { id, body, condition: Condition::None },
+        None => Op::Create { id: None, body },
+    });
+    ops.extend(gone.chain(put).map(|op| (Place::of(&RULES), op)));
+    ops
+}
+
+/// Whether settings of a group differ from what a group without any has.
+fn has_own(settings: &Map<String, Value>) -> bool {
+    let of_file = GROUP_FIELDS.iter().any(|field| {
+        settings.get(*field).is_some_and(|v| !is_default(v) && !(*field == "concurrency" && v.as_i64() == Some(1)))
+    });
+    of_file || !text(settings, "description").is_empty() || !matches!(text(settings, "type"), "" | "prometheus")
+}
+
+/// Finds the stored rule that a rule goes on: with the same name, expression, language and labels, else with its name.
+fn same_rule(left: &[&Entity], rule: &Map<String, Value>) -> Option<usize> {
+    let same = |e: &Entity, key: &str, default: &Value| {
+        rule.get(key).filter(|v| !v.is_null()).unwrap_or(default) == e.body.get(key).unwrap_or(default)
+    };
+    let named = |e: &Entity| same(e, "alert", &Value::Null) && same(e, "record", &Value::Null);
+    let whole = |e: &Entity| {
+        named(e)
+            && same(e, "expr", &Value::Null)
+            && same(e, "language", &json!("promql"))
+            && same(e, "labels", &json!({}))
+    };
+    left.iter().position(|e| whole(e)).or_else(|| left.iter().position(|e| named(e)))
+}
+
+fn key_of(ids: &[String]) -> GroupKey {
+    (ids[0].clone(), ids[1].clone())
+}
+
+/// Refuses when the request asks for another state of the group.
+fn holds(ask: &Ask, stored: Option<&Stored>) -> Result<()> {
+    let Some(wanted) = ask.headers.get(header::IF_MATCH).and_then(|v| v.to_str().ok()) else { return Ok(()) };
+    let present = stored.map(etag);
+    let fits = match &present {
+        Some(tag) => wanted.trim() == "*" || wanted.split(',').any(|t| t.trim() == tag),
+        None => false,
+    };
+    if fits {
+        return Ok(());
+    }
+    let problem = Problem::new(ProblemKind::Precondition, "VERSION_CONFLICT", "the group has changed meanwhile");
+    Err(match present {
+        Some(tag) => problem.with("etag", json!(tag)),
+        None => problem,
+    })
+}
+
+/// Ties changes to the versions that a condition of the request was compared with.
+fn tied(ask: &Ask, stored: Option<&Stored>, ops: Vec<(Place, Op)>) -> Vec<(Place, Op)> {
+    if !ask.headers.contains_key(header::IF_MATCH) {
+        return ops;
+    }
+    let known: Vec<&Entity> = stored.into_iter().flat_map(|s| s.settings.iter().chain(&s.rules)).collect();
+    let version = |id: &str| known.iter().find(|e| e.id == id).map(|e| Condition::Versions(vec![e.version]));
+    let tie = |op: Op| match op {
+        Op::Replace { id, body, condition } => Op::Replace { condition: version(&id).unwrap_or(condition), id, body },
+        Op::Patch { id, patch, condition } => Op::Patch { condition: version(&id).unwrap_or(condition), id, patch },
+        Op::Delete { id, condition } => Op::Delete { condition: version(&id).unwrap_or(condition), id },
+        other => other,
+    };
+    ops.into_iter().map(|(place, op)| (place, tie(op))).collect()
+}
+
+/// Hidden rules of a group are not to be lost by one who replaces or deletes it.
+fn nothing_hidden(all: Option<&Stored>, seen: Option<&Stored>) -> Result<()> {
+    let count = |s: Option<&Stored>| s.map_or(0, |s| s.rules.len());
+    if count(all) == count(seen) {
+        return Ok(());
+    }
+    Err(Problem::forbidden("{edit, alerting, *}"))
+}
+
+fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&[])?;
+        let key = key_of(ids);
+        let mut all = by_group(ask.config.all(&RULE_GROUPS).await?, ask.config.all(&RULES).await?);
+        let whole = all.remove(&key);
+        let found = seen(ask).await?.into_iter().find(|(k, _)| *k == key).map(|(_, stored)| stored);
+        let missing = || Problem::not_found(&format!("{}/{}", key.0, key.1));
+        if matches!(ask.method, Method::GET | Method::HEAD) {
+            let stored = found.ok_or_else(missing)?;
+            let etag = etag(&stored);
+            let tags = ask.headers.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()).unwrap_or_default();
+            if tags.split(',').any(|tag| tag.trim() == etag) {
+                return Ok(Answer { status: 304, etag: Some(etag), ..Answer::ok(Value::Null) });
+            }
+            return Ok(Answer { etag: Some(etag), ..Answer::ok(Value::Object(shown(ask, &key, &stored))) });
+        }
+        holds(ask, found.as_ref())?;
+        let mut status = 200;
+        let ops = match ask.method {
+            Method::DELETE => {
+                let stored = found.as_ref().ok_or_else(missing)?;
+                nothing_hidden(whole.as_ref(), found.as_ref())?;
+                status = 204;
+                let gone = |e: &Entity| Op::Delete { id: e.id.clone(), condition: Condition::None };
+                let rules = stored.rules.iter().map(|e| (Place::of(&RULES), gone(e)));
+                rules.chain(stored.settings.iter().map(|e| (Place::of(&RULE_GROUPS), gone(e)))).collect()
+            }
+            Method::PATCH => {
+                let stored = found.as_ref().ok_or_else(missing)?;
+                let mut patch = settings(ask.object()?, &key)?;
+                match &stored.settings {
+                    Some(known) => {
+                        let op = Op::Patch { id: known.id.clone(), patch, condition: Condition::None };
+                        vec![(Place::of(&RULE_GROUPS), op)]
+                    }
+                    None => {
+                        patch.insert("namespace".to_owned(), json!(key.0));
+                        patch.insert("name".to_owned(), json!(key.1));
+                        vec![(Place::of(&RULE_GROUPS), Op::Create { id: None, body: patch })]
+                    }
+                }
+            }
+            _ => {
+                nothing_hidden(whole.as_ref(), found.as_ref())?;
+                if found.is_none() {
+                    status = 201;
+                }
+                let mut body = ask.object()?;
+                let rules = match body.remove("rules") {
+                    None | Some(Value::Null) => Vec::new(),
+                    Some(Value::Array(items)) => items,
+                    Some(_) => return Err(Problem::field("/rules", "INVALID_TYPE", "must be a list")),
+                };
+                let object = |(n, rule): (usize, Value)| match rule {
+                    Value::Object(map) => Ok(map),
+                    _ => Err(Problem::field(format!("/rules/{n}"), "INVALID_TYPE", "must be an object")),
+                };
+                let rules = rules.into_iter().enumerate().map(object).collect::<Result<Vec<_>>>()?;
+                plan(&key, found.as_ref(), settings(body, &key)?, rules)
+            }
+        };
+        let ops = tied(ask, found.as_ref(), ops);
+        ask.config.change_all(&ask.caller, ops, ask.dry_run).await?;
+        if !ask.dry_run {
+            ask.acts().await;
+        }
+        if status == 204 {
+            return Ok(Answer::nothing());
+        }
+        let now = seen(ask).await?.into_iter().find(|(k, _)| *k == key).map(|(_, stored)| stored).unwrap_or_default();
+        let etag = Some(etag(&now));
+        Ok(Answer { status, etag, ..Answer::ok(Value::Object(shown(ask, &key, &now))) })
+    })
+}
+
+/// The settings in a body: what only an answer has is left out, namespace and name are those of the path.
+fn settings(mut body: Map<String, Value>, key: &GroupKey) -> Result<Map<String, Value>> {
+    for (field, own) in [("namespace", &key.0), ("name", &key.1)] {
+        if body.remove(field).is_some_and(|v| v != json!(own)) {
+            return Err(Problem::field(format!("/{field}"), "INVALID_VALUE", "the path says something else"));
+        }
+    }
+    if let Some(delay) = body.remove("eval_delay") {
+        body.entry("query_offset").or_insert(delay);
+    }
+    for field in ["rules", "ruleCount", "lastEvaluation", "evaluationTime", "missedIterations"] {
+        body.remove(field);
+    }
+    Ok(body)
+}
+
+fn order<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&[])?;
+        let key = key_of(ids);
+        let stored = seen(ask).await?.into_iter().find(|(k, _)| *k == key).map(|(_, stored)| stored);
+        let stored = stored.ok_or_else(|| Problem::not_found(&format!("{}/{}", key.0, key.1)))?;
+        let body = ask.object()?;
+        let wanted = ids_in(&body)?.unwrap_or_default();
+        let mut present: Vec<&str> = stored.rules.iter().map(|e| e.id.as_str()).collect();
+        let mut asked: Vec<&str> = wanted.iter().map(String::as_str).collect();
+        present.sort_unstable();
+        asked.sort_unstable();
+        if present != asked {
+            return Err(Problem::field("/ids", "INVALID_VALUE", "must be exactly the rules of the group"));
+        }
+        let patch = |n: usize| [("position".to_owned(), json!(n))].into_iter().collect::<Map<_, _>>();
+        let op = |(n, id): (usize, &String)| Op::Patch { id: id.clone(), patch: patch(n), condition: Condition::None };
+        let ops = wanted.iter().enumerate().map(|one| (Place::of(&RULES), op(one))).collect();
+        ask.config.change_all(&ask.caller, ops, ask.dry_run).await?;
+        if !ask.dry_run {
+            ask.acts().await;
+        }
+        let items: Vec<Value> = wanted.iter().enumerate().map(|(n, id)| json!({"id": id, "position": n})).collect();
+        Ok(Answer::ok(json!({"items": items})))
+    })
+}

@@ -1,0 +1,89 @@
+//! Rules beyond the contract (`config-api` 2.1): a copy of one, and how it goes.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::MethodFilter;
+use futures::future::BoxFuture;
+use quiver_config::families::RULES;
+use quiver_config::{Entity, Op, Problem, Result, System};
+use serde_json::{Value, json};
+
+use super::detection::only_members;
+use super::{Answer, Ask, special_at};
+use crate::rules_api::state_of;
+use crate::state::AppState;
+use crate::stored_rules::{by_group, text};
+
+pub(super) fn routes() -> Router<Arc<AppState>> {
+    Router::new()
+        .route("/rulesapi/rules/{id}/clone", special_at(&RULES, MethodFilter::POST, clone))
+        .route("/rulesapi/rules/{id}/state", special_at(&RULES, MethodFilter::GET, state))
+}
+
+/// Finds the first name of `x_copy`, `x_copy2`, … that no rule of a group has.
+fn free_name(name: &str, taken: &[String]) -> String {
+    let mut copies = (1..).map(|n| if n == 1 { format!("{name}_copy") } else { format!("{name}_copy{n}") });
+    copies.find(|copy| !taken.contains(copy)).unwrap_or_default()
+}
+
+fn clone<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&[])?;
+        let asked = if ask.body.is_empty() { serde_json::Map::new() } else { ask.object()? };
+        only_members(&asked, &["name", "namespace", "group", "enabled"])?;
+        let from = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
+        let mut body = from.body.clone();
+        let own = body.remove("name").and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default();
+        body.remove("position");
+        for key in ["namespace", "group"] {
+            body.extend(asked.get(key).filter(|v| !v.is_null()).map(|v| (key.to_owned(), v.clone())));
+        }
+        body.insert("enabled".to_owned(), asked.get("enabled").cloned().unwrap_or(json!(false)));
+        let name = match asked.get("name") {
+            None | Some(Value::Null) => {
+                let all = ask.config.all(&RULES).await?;
+                let same = |e: &&Entity| ["namespace", "group"].iter().all(|k| text(&e.body, k) == text(&body, k));
+                let taken: Vec<String> = all.iter().filter(same).map(|e| text(&e.body, "name").to_owned()).collect();
+                json!(free_name(&own, &taken))
+            }
+            Some(name) => name.clone(),
+        };
+        let kind = if text(&from.body, "alert").is_empty() { "record" } else { "alert" };
+        body.insert(kind.to_owned(), name);
+        let done = ask.change(Op::Create { id: None, body }, System::default()).await?;
+        let made = done.after.as_ref().ok_or_else(|| Problem::internal("a copy was not made"))?;
+        let location = Some(format!("{}/{}", RULES.path, made.id));
+        Ok(Answer { status: 201, etag: Some(made.etag()), location, ..Answer::ok(Value::Object(made.shown())) })
+    })
+}
+
+fn state<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&[])?;
+        let rule = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
+        let (namespace, group) = (text(&rule.body, "namespace").to_owned(), text(&rule.body, "group").to_owned());
+        let all = by_group(Vec::new(), ask.config.all(&RULES).await?);
+        let rules = all.get(&(namespace.clone(), group.clone())).map(|stored| &stored.rules[..]).unwrap_or_default();
+        let n = rules.iter().position(|e| e.id == rule.id);
+        let found = n.and_then(|n| state_of(&ask.state, &namespace, &group, n));
+        Ok(Answer::ok(found.unwrap_or_else(|| {
+            json!({
+                "health": "unknown", "state": null, "lastError": null, "lastEvaluation": null, "evaluationTime": null,
+                "samples": 0, "alerts": [],
+            })
+        })))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::free_name;
+
+    #[test]
+    fn names_of_copies() {
+        let taken = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+        assert_eq!(free_name("A", &taken(&["A"])), "A_copy");
+        assert_eq!(free_name("A", &taken(&["A_copy", "A_copy2"])), "A_copy3");
+    }
+}

@@ -1,0 +1,311 @@
+//! Stored rules as rule files have them (`config-api` 2.1): they are checked, run and exported in one form.
+
+use std::collections::BTreeMap;
+
+use quiver_alertd::rules::Source;
+use quiver_alerting::problem::Problem as Fault;
+use quiver_alerting::rules::{Language, RuleGroup, read};
+use quiver_alerting::yaml;
+use quiver_config::families::{RULE_GROUPS, RULES, RUN_AS};
+use quiver_config::{Checks, Config, Entity, Family, FieldError, Problem};
+use quiver_types::{Rights, Triple};
+use serde_json::{Map, Value, json};
+
+use crate::languages::Languages;
+
+/// Where a rule stands in the file that is made of it.
+const RULE_PATH: &str = "/groups/0/rules/0";
+/// Where a group does.
+const GROUP_PATH: &str = "/groups/0";
+
+/// Fields of a rule as the configuration has it.
+const RULE_FIELDS: [&str; 17] = [
+    "namespace",
+    "group",
+    "position",
+    "alert",
+    "record",
+    "name",
+    "expr",
+    "language",
+    "for",
+    "keep_firing_for",
+    "labels",
+    "annotations",
+    "severity",
+    "service",
+    "runbook_url",
+    "enabled",
+    "description",
+];
+/// Those that a rule file has, too.
+const FILE_FIELDS: [&str; 7] = ["alert", "record", "expr", "for", "keep_firing_for", "labels", "annotations"];
+/// Fields of a group that a rule file has.
+pub(crate) const GROUP_FIELDS: [&str; 10] = [
+    "interval",
+    "query_offset",
+    "eval_offset",
+    "limit",
+    "concurrency",
+    "labels",
+    "headers",
+    "notifier_headers",
+    "debug",
+    "eval_alignment",
+];
+
+/// Whether a value says nothing that a rule file would say.
+pub(crate) fn is_default(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text == "0s",
+        Value::Object(map) => map.is_empty(),
+        Value::Number(number) => number.as_i64() == Some(0),
+        _ => false,
+    }
+}
+
+/// Gives the words of a language: of a rule, and of the type of a group.
+fn language_of(rule: &Map<String, Value>) -> Result<&'static str, Problem> {
+    let word = rule.get("language").and_then(Value::as_str).unwrap_or("promql");
+    match Language::parse(word) {
+        Some(Language::Promql) => Ok("prometheus"),
+        Some(Language::Logsql) => Ok("vlogs"),
+        Some(Language::Olap) => {
+            Err(Problem::field("/rule/language", "UNSUPPORTED", "rules over analytics are not supported"))
+        }
+        None => Err(Problem::field("/rule/language", "INVALID_VALUE", format!("unknown language `{word}`"))),
+    }
+}
+
+/// Gives a rule as a file has it: its own fields become labels and annotations.
+///
+/// # Errors
+/// A field that nobody knows, a severity that says two things; below `/rule`.
+pub(crate) fn file_rule(rule: &Map<String, Value>) -> Result<Map<String, Value>, Problem> {
+    let unknown = rule.keys().filter(|key| !RULE_FIELDS.contains(&key.as_str()));
+    let errors: Vec<FieldError> = unknown
+        .map(|key| FieldError::new(format!("/rule/{key}"), "UNKNOWN_FIELD", "nobody knows this field"))
+        .collect();
+    if !errors.is_empty() {
+        return Err(Problem::invalid(errors));
+    }
+    let mut own = Map::new();
+    for name in FILE_FIELDS {
+        own.extend(rule.get(name).filter(|v| !is_default(v)).map(|v| (name.to_owned(), v.clone())));
+    }
+    for (field, into, name) in [
+        ("severity", "labels", "severity"),
+        ("service", "labels", "service"),
+        ("runbook_url", "annotations", "runbook_url"),
+    ] {
+        let Some(text) = rule.get(field).filter(|v| !v.is_null()) else { continue };
+        let Some(map) = own.entry(into).or_insert_with(|| json!({})).as_object_mut() else { continue };
+        match map.get(name) {
+            Some(other) if field == "severity" && other != text => {
+                let why = "`labels.severity` says something else";
+                return Err(Problem::field("/rule/severity", "INVALID_VALUE", why));
+            }
+            Some(_) => {}
+            None => drop(map.insert(name.to_owned(), text.clone())),
+        }
+    }
+    Ok(own)
+}
+
+/// Gives a group as a file has it, with some rules.
+pub(crate) fn file_group(name: &str, kind: &str, settings: &Map<String, Value>, rules: Vec<Value>) -> Value {
+    let mut group = Map::new();
+    group.insert("name".to_owned(), json!(name));
+    if kind != "prometheus" {
+        group.insert("type".to_owned(), json!(kind));
+    }
+    for field in GROUP_FIELDS {
+        let value = settings.get(field).filter(|v| !is_default(v));
+        // One rule at a time is what there is anyway.
+        let value = value.filter(|v| field != "concurrency" || v.as_i64() != Some(1));
+        group.extend(value.map(|v| (field.to_owned(), v.clone())));
+    }
+    group.insert("rules".to_owned(), Value::Array(rules));
+    Value::Object(group)
+}
+
+fn errors_below<'p>(faults: impl Iterator<Item = &'p Fault>, from: &str, to: &str) -> Vec<FieldError> {
+    let error = |fault: &Fault| {
+        let rest = fault.path.strip_prefix(from).unwrap_or_default();
+        FieldError::new(format!("{to}{rest}"), fault.code.as_str(), fault.message.clone())
+    };
+    faults.map(error).collect()
+}
+
+/// Makes the group of a rule as the configuration has it, and tells what is unusual about it.
+///
+/// # Errors
+/// Everything that is wrong, below `/rule`.
+pub(crate) fn group_of(rule: &Map<String, Value>) -> Result<(RuleGroup, Vec<String>), Problem> {
+    let own = file_rule(rule)?;
+    let name = rule.get("group").and_then(Value::as_str).unwrap_or("test");
+    let group = file_group(name, language_of(rule)?, &Map::new(), vec![Value::Object(own)]);
+    let written = yaml::write(&json!({"groups": [group]}));
+    let mut file = read(&written, &Languages)
+        .map_err(|faults| Problem::invalid(errors_below(faults.iter(), RULE_PATH, "/rule")))?;
+    Ok((file.groups.remove(0), file.warnings))
+}
+
+/// Makes a group of its stored settings, without rules.
+fn settings_of(name: &str, settings: &Map<String, Value>) -> Result<RuleGroup, Problem> {
+    let written = yaml::write(&json!({"groups": [file_group(name, "prometheus", settings, Vec::new())]}));
+    let mut file =
+        read(&written, &Languages).map_err(|faults| Problem::invalid(errors_below(faults.iter(), GROUP_PATH, "")))?;
+    Ok(file.groups.remove(0))
+}
+
+/// Asks the languages and the rule reader about stored rules and groups.
+#[derive(Debug, Clone, Copy)]
+pub struct RuleChecks;
+
+impl Checks for RuleChecks {
+    fn check(&self, family: &Family, body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
+        let found = if family.name == RULES.name {
+            group_of(body).map(drop)
+        } else if family.name == RULE_GROUPS.name {
+            settings_of(text(body, "name"), body).map(drop)
+        } else {
+            return;
+        };
+        let Err(problem) = found else { return };
+        errors.extend(
+            problem.errors.into_iter().map(|e| FieldError {
+                field: e.field.strip_prefix("/rule").map_or(e.field.clone(), str::to_owned),
+                ..e
+            }),
+        );
+    }
+}
+
+/// A text of a body; empty where there is none.
+pub(crate) fn text<'b>(body: &'b Map<String, Value>, key: &str) -> &'b str {
+    body.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Namespace and name of a group.
+pub(crate) type GroupKey = (String, String);
+
+/// Stored groups: their settings, if they have any of their own, and their rules in order.
+#[derive(Debug, Default)]
+pub(crate) struct Stored {
+    pub(crate) settings: Option<Entity>,
+    pub(crate) rules: Vec<Entity>,
+}
+
+/// Puts rules to their groups.
+pub(crate) fn by_group(groups: Vec<Entity>, rules: Vec<Entity>) -> BTreeMap<GroupKey, Stored> {
+    let key = |e: &Entity, name: &str| (text(&e.body, "namespace").to_owned(), text(&e.body, name).to_owned());
+    let mut all: BTreeMap<GroupKey, Stored> = BTreeMap::new();
+    for group in groups {
+        let key = key(&group, "name");
+        all.entry(key).or_default().settings = Some(group);
+    }
+    for rule in rules {
+        let key = key(&rule, "group");
+        all.entry(key).or_default().rules.push(rule);
+    }
+    for stored in all.values_mut() {
+        stored.rules.sort_by_key(|e| (e.body.get("position").and_then(Value::as_i64), e.id.clone()));
+    }
+    all
+}
+
+/// The rights that a rule runs with.
+fn run_as(rule: &Entity) -> Rights {
+    let triples = rule.sealed.get(RUN_AS).and_then(Value::as_array);
+    let triples: Vec<Triple> = triples.into_iter().flatten().filter_map(|t| Triple::of_json(t).ok()).collect();
+    Rights::narrowed(&triples, None)
+}
+
+/// Gives all stored groups as they run. A group runs with what the last editors of all its rules may see.
+///
+/// # Errors
+/// When the database is gone.
+pub(crate) async fn sources(config: &Config) -> quiver_config::Result<Vec<Source>> {
+    let all = by_group(config.all(&RULE_GROUPS).await?, config.all(&RULES).await?);
+    let mut sources = Vec::with_capacity(all.len());
+    for ((namespace, name), stored) in all {
+        let none = Map::new();
+        let settings = stored.settings.as_ref().map_or(&none, |e| &e.body);
+        let mut group = match settings_of(&name, settings) {
+            Ok(group) => group,
+            Err(problem) => {
+                tracing::error!(namespace, group = name, ?problem.errors, "a group that was stored cannot run");
+                continue;
+            }
+        };
+        let mut rights: Option<Rights> = None;
+        for entity in &stored.rules {
+            match group_of(&entity.body) {
+                Ok((mut of_rule, _)) => {
+                    let mut rule = of_rule.rules.remove(0);
+                    let mut labels = group.labels.clone();
+                    labels.extend(rule.labels);
+                    rule.labels = labels;
+                    rule.enabled = entity.body.get("enabled") != Some(&json!(false));
+                    group.rules.push(rule);
+                    let own = run_as(entity);
+                    rights = Some(rights.map_or_else(|| own.clone(), |all| all.meet(&own)));
+                }
+                Err(problem) => {
+                    tracing::error!(id = entity.id, ?problem.errors, "a rule that was stored cannot run");
+                }
+            }
+        }
+        group.namespace = Some(namespace.clone());
+        sources.push(Source { file: namespace, group, rights: rights.unwrap_or_default() });
+    }
+    Ok(sources)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(value: Value) -> Map<String, Value> {
+        value.as_object().cloned().unwrap_or_default()
+    }
+
+    #[test]
+    fn bodies_are_checked_by_the_languages() {
+        let check = |family: &Family, body: Value| {
+            let mut errors = Vec::new();
+            RuleChecks.check(family, &object(body), &mut errors);
+            errors.into_iter().map(|e| format!("{} {}", e.field, e.code)).collect::<Vec<_>>()
+        };
+        let none: [&str; 0] = [];
+        assert_eq!(check(&RULES, json!({"group": "g", "alert": "A", "expr": "up == 0", "for": "5m"})), none);
+        assert_eq!(check(&RULES, json!({"group": "g", "alert": "A", "expr": "up =="})), ["/expr INVALID_EXPR"]);
+        assert_eq!(check(&RULES, json!({"group": "g", "record": "a", "expr": "1", "for": "1m"})).len(), 1);
+        assert_eq!(
+            check(&RULES, json!({"group": "g", "alert": "A", "expr": "{}", "language": "olap"})),
+            ["/language UNSUPPORTED"]
+        );
+        assert_eq!(
+            check(&RULE_GROUPS, json!({"name": "g", "interval": "1m", "eval_offset": "2m"})),
+            ["/eval_offset OUT_OF_RANGE"]
+        );
+        assert_eq!(check(&RULE_GROUPS, json!({"name": "g", "limit": 0})), none);
+    }
+
+    #[test]
+    fn own_fields_become_labels() {
+        let rule = json!({
+            "group": "g", "alert": "A", "expr": "up == 0", "for": "0s", "severity": "page", "service": "cart",
+            "runbook_url": "https://r", "labels": {"service": "own"}, "annotations": {}, "record": null,
+        });
+        let file = Value::Object(file_rule(&object(rule)).unwrap());
+        let expected = json!({
+            "alert": "A", "expr": "up == 0", "labels": {"service": "own", "severity": "page"},
+            "annotations": {"runbook_url": "https://r"},
+        });
+        assert_eq!(file, expected);
+        assert!(file_rule(&object(json!({"alert": "A", "severity": "a", "labels": {"severity": "b"}}))).is_err());
+    }
+}
