@@ -15,7 +15,7 @@ use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryPo
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{AggregateUDF, LogicalPlan, ScalarUDF};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
@@ -123,6 +123,17 @@ impl QueryEngine {
     /// # Errors
     /// Internal: the runtime or the spill directory cannot be made.
     pub fn new(settings: &EngineSettings) -> Result<Arc<Self>> {
+        Self::with_functions(settings, (Vec::new(), Vec::new()))
+    }
+
+    /// The same with functions of languages above, so that relational statements may call them, too.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_functions(
+        settings: &EngineSettings,
+        functions: (Vec<Arc<ScalarUDF>>, Vec<Arc<AggregateUDF>>),
+    ) -> Result<Arc<Self>> {
         let threads = settings.threads.max(1);
         let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(settings.memory_bytes));
         let disk = DiskManagerBuilder::default()
@@ -134,7 +145,7 @@ impl QueryEngine {
             .build_arc()
             .map_err(from_datafusion)?;
         let config = SessionConfig::new().with_target_partitions(threads).with_collect_statistics(false);
-        let relational = relational::session(config.clone(), Arc::clone(&runtime_env));
+        let relational = relational::session(config.clone(), Arc::clone(&runtime_env), functions);
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::clone(&runtime_env))

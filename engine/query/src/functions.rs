@@ -1,7 +1,15 @@
 //! Functions of relational plans beside DataFusion's own (`plans.md` P9): those of ours one file each, and DataFusion's under
 //! the names that the field uses for them.
 
+mod addresses;
 mod attr;
+mod gauges;
+mod mode;
+mod spans;
+mod stacks;
+mod statements;
+mod texts;
+mod trees;
 
 use std::sync::Arc;
 
@@ -15,6 +23,8 @@ use datafusion::functions_aggregate::percentile_cont::percentile_cont_udaf;
 use datafusion::logical_expr::registry::FunctionRegistry as _;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
+use texts::Gives;
+
 /// A function as people look for it: form, what it gives.
 pub const FUNCTIONS: &[(&str, &str)] = &[
     ("attr(map, key)", "the value of a key of a map as text; NULL where there is none"),
@@ -23,6 +33,47 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("quantile(x, q)", "the q-quantile of all values, interpolated between two of them"),
     ("quantile_approx(x, q)", "the same by a t-digest, in bounded memory"),
     ("count_distinct_approx(x)", "the number of different values by HyperLogLog"),
+    ("gauge_avg(series_id, time, value)", "the mean over series of the mean of their samples"),
+    ("gauge_sum(series_id, time, value)", "the sum over series of the mean of their samples"),
+    ("gauge_first(series_id, time, value)", "the sum over series of their first sample"),
+    ("gauge_last(series_id, time, value)", "the sum over series of their last sample"),
+    ("mode(x)", "the text that is there most often"),
+    ("query_hash(t)", "hash of a statement with literals, lists and placeholders folded"),
+    ("summarise(t)", "operation and tables of a statement"),
+    ("path_of(u)", "the path of an address"),
+    ("host_of(u)", "the host of an address"),
+    ("registered_domain(h)", "the domain of a host that was registered, by the public suffix list"),
+    ("fold_ids(p)", "a path whose numbers, UUIDs and long tokens are `{}`"),
+    ("fold_text(t)", "a message whose numbers, identifiers and quoted texts are `?`"),
+    ("app_frames(s)", "frames of a stack trace outside of runtimes and libraries, the innermost first"),
+    ("top_app_frame(s)", "the innermost of them"),
+    ("first_frame_file(s)", "the file of the innermost frame"),
+    ("fingerprint(type, frames)", "hash of an error"),
+    ("first_event(events, key)", "attribute of a span's first event that is named `exception`"),
+    ("sample_weight(trace_state)", "how many spans one stands for, by the sampling threshold of its trace state"),
+    ("severity_bucket(n, text)", "`trace`, `debug`, `info`, `warn`, `error` or `fatal` of a log record"),
+    (
+        "span_tree(id, parent, kind, service, name, start, end, is_error, mark)",
+        "of each span of a trace its caller, entry and self time",
+    ),
+    ("trace_shape(id, parent, kind, service, name, start, end, is_error, mark)", "a trace as a whole"),
+];
+
+/// Functions of texts, of one file each idea.
+const OF_TEXTS: &[(&str, usize, Gives)] = &[
+    ("query_hash", 1, Gives::Text(statements::query_hash)),
+    ("summarise", 1, Gives::Text(statements::summarise)),
+    ("path_of", 1, Gives::Text(addresses::path_of)),
+    ("host_of", 1, Gives::Text(addresses::host_of)),
+    ("registered_domain", 1, Gives::Text(addresses::registered_domain)),
+    ("fold_ids", 1, Gives::Text(addresses::fold_ids)),
+    ("fold_text", 1, Gives::Text(stacks::fold_text)),
+    ("app_frames", 1, Gives::Text(stacks::app_frames)),
+    ("top_app_frame", 1, Gives::Text(stacks::top_app_frame)),
+    ("first_frame_file", 1, Gives::Text(stacks::first_frame_file)),
+    ("fingerprint", 2, Gives::Text(stacks::fingerprint)),
+    ("sample_weight", 1, Gives::Number(spans::sample_weight)),
+    ("severity_bucket", 2, Gives::Text(spans::severity_bucket)),
 ];
 
 /// Adds the functions to a session.
@@ -33,6 +84,14 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     let scalar = |function: &ScalarUDF, name: &'static str| Arc::new(function.clone().with_aliases([name]));
     let aggregate = |function: &AggregateUDF, name: &'static str| Arc::new(function.clone().with_aliases([name]));
     state.register_udf(attr::function())?;
+    state.register_udf(spans::first_event())?;
+    for (name, arity, gives) in OF_TEXTS {
+        state.register_udf(texts::function(name, *arity, *gives))?;
+    }
+    for function in trees::functions().into_iter().chain(gauges::functions()) {
+        state.register_udaf(function)?;
+    }
+    state.register_udaf(mode::function())?;
     state.register_udf(scalar(&date_bin(), "time_bucket"))?;
     state.register_udf(scalar(&regexp_like(), "re_match"))?;
     state.register_udaf(aggregate(&percentile_cont_udaf(), "quantile"))?;

@@ -10,7 +10,8 @@ use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::registry::FunctionRegistry as _;
+use datafusion::logical_expr::{AggregateUDF, LogicalPlan, ScalarUDF};
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::physical_planner::PhysicalPlanner as _;
@@ -26,10 +27,20 @@ use crate::running::Phase;
 use crate::{explain, functions};
 
 /// Makes the session.
-pub(crate) fn session(config: SessionConfig, runtime_env: Arc<RuntimeEnv>) -> SessionState {
+pub(crate) fn session(
+    config: SessionConfig,
+    runtime_env: Arc<RuntimeEnv>,
+    (scalar, aggregate): (Vec<Arc<ScalarUDF>>, Vec<Arc<AggregateUDF>>),
+) -> SessionState {
     let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime_env).with_default_features();
     let mut state = state.build();
     functions::register(&mut state).expect("a registry of its own takes each function");
+    for function in scalar {
+        state.register_udf(function).expect("a registry of its own takes each function");
+    }
+    for function in aggregate {
+        state.register_udaf(function).expect("a registry of its own takes each function");
+    }
     state
 }
 

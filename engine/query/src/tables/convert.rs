@@ -7,7 +7,7 @@
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::internal_err;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -25,6 +25,11 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use quiver_types::Error;
 
 use crate::error::to_datafusion;
+
+/// Column that numbers the rows of a scan: no row of another partition or batch has the same number.
+pub(super) const ROW_ID: &str = "__q_row_id";
+/// Bits of such a number that count rows of one partition.
+const ROW_BITS: u32 = 40;
 
 /// Rows of a batch that leaves a table, at most.
 pub(super) const BATCH_ROWS: usize = 8192;
@@ -147,7 +152,13 @@ impl ExecutionPlan for ConvertExec {
             })
             .try_flatten();
         let mut left = self.limit.unwrap_or(usize::MAX);
+        let number_at = self.schema().column_with_name(ROW_ID).map(|(at, _)| at);
+        let mut number = (partition as i64) << ROW_BITS;
         let counted = converted.map_ok(move |batch| {
+            let batch = match number_at {
+                Some(at) => numbered(&batch, at, &mut number),
+                None => batch,
+            };
             let rows = left.min(batch.num_rows());
             left -= rows;
             baseline.record_output(rows);
@@ -164,6 +175,15 @@ impl ExecutionPlan for ConvertExec {
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
     }
+}
+
+/// Puts numbers in the place of a column of numbers.
+fn numbered(batch: &RecordBatch, at: usize, number: &mut i64) -> RecordBatch {
+    let end = *number + batch.num_rows() as i64;
+    let mut columns = batch.columns().to_vec();
+    columns[at] = Arc::new(Int64Array::from_iter_values(*number..end));
+    *number = end;
+    RecordBatch::try_new(batch.schema(), columns).expect("a column of the same type and length")
 }
 
 type Batches = futures::stream::BoxStream<'static, Result<RecordBatch>>;

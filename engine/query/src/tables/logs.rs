@@ -18,7 +18,7 @@ use quiver_types::logs::{
 use quiver_types::{Access, Domain, ReadStats, Result};
 
 use super::cells::{Kind, kind_of_stored, text, text_map, time};
-use super::convert::ConvertExec;
+use super::convert::{ConvertExec, ROW_ID};
 use super::lower::{Lower as _, lower_all, supported};
 use super::named::{Ask, NamedTable};
 use crate::error::{from_datafusion, to_datafusion};
@@ -37,7 +37,9 @@ const FIELDS: [(&str, &str); 4] =
 /// The field behind a column of the table, if it is one; any name that is no fixed column is.
 fn field_of(column: &str) -> Option<&str> {
     match column {
-        "time" | "observed_time" | "service_name" | "severity_number" | "stream" | "stream_id" | "fields" => None,
+        "time" | "observed_time" | "service_name" | "severity_number" | "stream" | "stream_id" | "fields" | ROW_ID => {
+            None
+        }
         other => Some(FIELDS.iter().find(|(name, _)| *name == other).map_or(other, |(_, field)| field)),
     }
 }
@@ -70,16 +72,20 @@ impl NamedTable for LogTable {
 
     fn finds(&self, column: &str) -> bool {
         // Names of ours are no fields.
-        !column.is_empty() && !column.starts_with("__q_") && ![TIME, STREAM, STREAM_ID].contains(&column)
+        column == ROW_ID
+            || !column.is_empty() && !column.starts_with("__q_") && ![TIME, STREAM, STREAM_ID].contains(&column)
     }
 
     async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
         let mut fields: Vec<Field> = self.columns().fields().iter().map(|f| (**f).clone()).collect();
         let mut kinds = Vec::new();
-        for name in ask.found {
+        for name in ask.found.iter().filter(|name| *name != ROW_ID) {
             kinds.push((name.clone(), kind(ask, name).await?));
         }
         fields.extend(kinds.iter().map(|(name, kind)| Field::new(name, kind.data_type(), true)));
+        if ask.found.iter().any(|name| name == ROW_ID) {
+            fields.push(Field::new(ROW_ID, DataType::Int64, false));
+        }
         Ok(Arc::new(LogProvider {
             schema: Arc::new(Schema::new(fields)),
             lower: LogLower { kinds },

@@ -14,7 +14,7 @@ use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use quiver_types::histogram::histogram_fields;
-use quiver_types::{Access, Domain, ReadStats, Result, SelectedSeries, SeriesSelector, SeriesSnapshot};
+use quiver_types::{Access, Domain, MillisRange, ReadStats, Result, SelectedSeries, SeriesSelector, SeriesSnapshot};
 
 use super::cells::{text, text_map, time};
 use super::convert::ConvertExec;
@@ -30,6 +30,11 @@ use samples::SampleRows;
 /// How names of columns begin that are labels.
 const LABEL_PREFIX: &str = "labels.";
 
+/// Column of samples: how much a counter rose since the sample before.
+const INCREASE: &str = "increase";
+/// How old the sample before may be, in ms.
+const BEFORE_MS: i64 = 3_600_000;
+
 /// The label behind a name of a column.
 fn label_of(column: &str) -> Option<&str> {
     column.strip_prefix(LABEL_PREFIX).filter(|label| !label.is_empty())
@@ -43,7 +48,11 @@ fn series_columns() -> Vec<Field> {
 /// Fixed columns and those that were found by name.
 fn with_found(columns: &SchemaRef, found: &[String]) -> SchemaRef {
     let fixed = columns.fields().iter().map(|field| (**field).clone());
-    Arc::new(Schema::new(fixed.chain(found.iter().map(text)).collect::<Vec<_>>()))
+    let found = found.iter().map(|name| match name.as_str() {
+        INCREASE => Field::new(INCREASE, DataType::Float64, true),
+        _ => text(name),
+    });
+    Arc::new(Schema::new(fixed.chain(found).collect::<Vec<_>>()))
 }
 
 /// The table of samples. Stale markers are no samples.
@@ -72,7 +81,7 @@ impl NamedTable for SampleTable {
     }
 
     fn finds(&self, column: &str) -> bool {
-        label_of(column).is_some()
+        column == INCREASE || label_of(column).is_some()
     }
 
     async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
@@ -102,15 +111,14 @@ impl Series {
     }
 
     /// Resolves the series of a filter, with the labels that columns and filter look at.
-    async fn select(&self, filter: &MetricFilter, cells: &LabelCells) -> Result<SelectedSeries> {
+    async fn select(&self, filter: &MetricFilter, range: MillisRange, cells: &LabelCells) -> Result<SelectedSeries> {
         let mut labels = cells.labels();
         if let Some(labels) = &mut labels {
             filter.labels(&self.lower.service_labels, labels);
             labels.sort_unstable();
             labels.dedup();
         }
-        let selector =
-            SeriesSelector { matchers: filter.matchers(), range: filter.range(), labels: labels.map(Into::into) };
+        let selector = SeriesSelector { matchers: filter.matchers(), range, labels: labels.map(Into::into) };
         let selected = self.snapshot.select(&self.access, &selector, &self.stats).await?;
         if filter.needs_rows() {
             let keep =
@@ -155,9 +163,13 @@ impl TableProvider for SampleProvider {
         let projection = projection.unwrap_or(&all);
         let schema = Arc::new(self.schema.project(projection)?);
         let cells = LabelCells::new(&schema, &self.series.lower.service_labels);
-        let selected = self.series.select(&filter, &cells).await.map_err(to_datafusion)?;
+        // A sample in the range rises from one that may lie before it.
+        let range = filter.range();
+        let reach = schema.column_with_name(INCREASE).map_or(0, |_| BEFORE_MS);
+        let wide = MillisRange::new(range.min.saturating_sub(reach), range.max);
+        let selected = self.series.select(&filter, wide, &cells).await.map_err(to_datafusion)?;
         let request = SampleRequest {
-            range: filter.range(),
+            range: wide,
             floats: true,
             histograms: selected.has_histograms,
             start_times: schema.column_with_name("start_time").is_some(),
@@ -165,7 +177,7 @@ impl TableProvider for SampleProvider {
         };
         let scan = self.samples.samples(&selected, &request, &self.series.stats).map_err(to_datafusion)?;
         let input = scan.scan(state, None, &[], None).await?;
-        let rows = SampleRows::new(schema, cells, &selected, filter.to_string());
+        let rows = SampleRows::new(schema, cells, &selected, filter.to_string(), range.min);
         Ok(Arc::new(ConvertExec::new("metric_samples", input, Arc::new(rows), limit)))
     }
 }

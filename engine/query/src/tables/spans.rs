@@ -1,5 +1,6 @@
 //! `spans`: one row a span, as it was sent (`plans.md` 3).
 
+mod conventions;
 mod convert;
 mod filter;
 mod typing;
@@ -130,7 +131,9 @@ impl NamedTable for SpanTable {
     }
 
     fn finds(&self, column: &str) -> bool {
-        self.0 == Each::Span && attribute_of(column).is_some()
+        // Events and links have attributes of their own; of their span they know the resource.
+        let is_known = conventions::kind_of(column).is_some() && (self.0 == Each::Span || column.starts_with("res@"));
+        is_known || self.0 == Each::Span && attribute_of(column).is_some()
     }
 
     async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int32Array, MapArray, RecordBatch, StringViewBuilder};
+use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array, MapArray, RecordBatch, StringViewBuilder};
 use arrow::datatypes::{SchemaRef, UInt8Type};
 use quiver_types::logs::{LogColumn, OBSERVED_TIME, REST, SEVERITY_NUMBER, STREAM, STREAM_ID, TIME};
 use quiver_types::tables::logs::SERVICE;
@@ -10,7 +10,7 @@ use quiver_types::{Error, Result};
 
 use super::field_of;
 use crate::tables::cells::{Kind, TextMaps, texts, typed, typed_stored};
-use crate::tables::convert::{Convert, Converted, batch, pieces};
+use crate::tables::convert::{Convert, Converted, ROW_ID, batch, pieces};
 
 /// How a column is made.
 #[derive(Debug, Clone)]
@@ -27,6 +27,8 @@ enum Cell {
     OfMap { field: String, name: String, kind: Kind },
     /// The map of all fields that have no fixed column.
     Fields,
+    /// The number of the row, which the node above gives.
+    RowId,
 }
 
 /// Converts stored rows.
@@ -58,6 +60,7 @@ impl LogRows {
             ("stream", _) => Cell::Text(place(LogColumn::text(STREAM))),
             ("stream_id", _) => Cell::Text(place(LogColumn::text(STREAM_ID))),
             ("fields", _) => Cell::Fields,
+            (ROW_ID, _) => Cell::RowId,
             (name, field) => {
                 let field = field.unwrap_or(name);
                 let kind = kinds.iter().find(|(known, _)| known == name).map_or(Kind::Text, |(_, kind)| *kind);
@@ -125,6 +128,7 @@ fn column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef> {
             walk(map, |row| values.append_option(row.filter(|(key, _)| key == field).map(|(_, value)| value).next()))?;
             typed(name, &values.finish(), *kind)?
         }
+        Cell::RowId => Arc::new(Int64Array::from_value(0, stored.num_rows())),
         Cell::Fields => {
             let mut maps = TextMaps::default();
             walk(map_of(stored)?, |row| {

@@ -217,7 +217,7 @@ impl ListProvider {
     ) -> Result<Vec<RecordBatch>> {
         let cells = LabelCells::new(schema, &self.series.lower.service_labels);
         // A restricted selection may give rows that look alike; all are series.
-        let selected = self.series.select(filter, &cells).await?;
+        let selected = self.series.select(filter, filter.range(), &cells).await?;
         let bounds = ["first_time", "last_time"].iter().any(|name| schema.column_with_name(name).is_some());
         let (rows, bounds) = if bounds {
             self.bounds(&selected, filter, state.task_ctx(), state).await?

@@ -4,14 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, AsArray, Float64Array, ListArray, ListViewArray, RecordBatch, TimestampMillisecondArray, UInt32Array,
-    new_null_array,
+    ArrayRef, AsArray, Float64Array, Int64Array, ListArray, ListViewArray, RecordBatch, TimestampMillisecondArray,
+    UInt32Array, new_null_array,
 };
 use arrow::compute::take;
 use arrow::datatypes::{Float64Type, Int64Type, SchemaRef, UInt32Type};
 use quiver_types::{Error, Result, SelectedSeries, SeriesTable, is_stale};
 
 use super::labels::LabelCells;
+use super::{BEFORE_MS, INCREASE};
 use crate::tables::convert::{BATCH_ROWS, Convert, Converted, batch};
 
 /// Converts stored series.
@@ -21,12 +22,20 @@ pub(super) struct SampleRows {
     cells: LabelCells,
     table: Arc<SeriesTable>,
     filter: String,
+    /// Samples before it, in ms, are read for those behind them alone.
+    from_ms: i64,
 }
 
 impl SampleRows {
     /// Plans the columns of a schema.
-    pub(super) fn new(schema: SchemaRef, cells: LabelCells, selected: &SelectedSeries, filter: String) -> Self {
-        Self { schema, cells, table: Arc::clone(&selected.table), filter }
+    pub(super) fn new(
+        schema: SchemaRef,
+        cells: LabelCells,
+        selected: &SelectedSeries,
+        filter: String,
+        from_ms: i64,
+    ) -> Self {
+        Self { schema, cells, table: Arc::clone(&selected.table), filter, from_ms }
     }
 }
 
@@ -92,8 +101,16 @@ impl Walk {
 
     /// All samples of a kind of the current row.
     fn all(&self) -> Range<usize> {
-        let row = self.row;
-        if self.in_histograms {
+        self.all_in(self.row, self.in_histograms)
+    }
+
+    /// All samples of the kind and row of a run.
+    fn all_of(&self, run: &Run) -> Range<usize> {
+        self.all_in(run.row, run.histograms)
+    }
+
+    fn all_in(&self, row: usize, histograms: bool) -> Range<usize> {
+        if histograms {
             return self.histograms.as_ref().map_or(0..0, |(times, ..)| {
                 times.value_offsets()[row] as usize..times.value_offsets()[row + 1] as usize
             });
@@ -148,12 +165,13 @@ struct Rows {
     times: Vec<i64>,
     starts: Vec<Option<i64>>,
     values: Vec<Option<f64>>,
+    increases: Vec<Option<f64>>,
     /// Place of each one's histogram among those of the column.
     histograms: Vec<Option<u32>>,
 }
 
 impl Rows {
-    fn of(walk: &Walk, runs: &[Run], with_starts: bool) -> Self {
+    fn of(walk: &Walk, runs: &[Run], with_starts: bool, increases_from: Option<i64>, from_ms: i64) -> Self {
         let mut rows = Self::default();
         for (n, run) in runs.iter().enumerate() {
             let list = if run.histograms {
@@ -166,6 +184,9 @@ impl Rows {
             let floats = values.as_primitive_opt::<Float64Type>();
             let sums = values.as_struct_opt().and_then(|h| h.column_by_name("sum")?.as_primitive_opt::<Float64Type>());
             for at in run.at.clone() {
+                if times.value(at) < from_ms {
+                    continue;
+                }
                 // Of a histogram its sum is the marker.
                 if floats.or(sums).is_some_and(|values| is_stale(values.value(at))) {
                     continue;
@@ -174,6 +195,10 @@ impl Rows {
                 rows.times.push(times.value(at));
                 if with_starts {
                     rows.starts.push(walk.start(run, at));
+                }
+                if let Some(first) = increases_from {
+                    rows.increases
+                        .push(floats.and_then(|floats| increase(times, floats, walk.all_of(run).start, at, first)));
                 }
                 rows.values.push(floats.map(|values| values.value(at)));
                 rows.histograms.push(run.histograms.then_some(at as u32));
@@ -186,7 +211,8 @@ impl Rows {
 impl SampleRows {
     fn batch(&self, walk: &Walk, runs: &[Run]) -> Result<RecordBatch> {
         let with_starts = self.schema.column_with_name("start_time").is_some();
-        let rows = Rows::of(walk, runs, with_starts);
+        let increases_from = self.schema.column_with_name(INCREASE).map(|_| BEFORE_MS);
+        let rows = Rows::of(walk, runs, with_starts, increases_from, self.from_ms);
         let failed = |e| Error::internal("cannot repeat the labels of a series").with_source(e);
         let series: Vec<u32> = runs.iter().map(|run| walk.rows.value(run.row)).collect();
         let repeats = UInt32Array::from(rows.runs.clone());
@@ -200,6 +226,7 @@ impl SampleRows {
                 "time" => Arc::new(TimestampMillisecondArray::from(rows.times.clone()).with_timezone("UTC")),
                 "start_time" => Arc::new(TimestampMillisecondArray::from(rows.starts.clone()).with_timezone("UTC")),
                 "value" => Arc::new(Float64Array::from(rows.values.clone())),
+                INCREASE => Arc::new(Float64Array::from(rows.increases.clone())),
                 "histogram" => histograms(walk, &rows, field.data_type())?,
                 other => return Err(Error::internal(format!("samples have no column `{other}`"))),
             })
@@ -207,6 +234,17 @@ impl SampleRows {
         let columns = labels.into_iter().enumerate().map(column).collect::<Result<Vec<_>>>()?;
         batch(&self.schema, columns, rows.times.len())
     }
+}
+
+/// How much a counter rose at a sample since the one before, which is `reach` ms old at most; from a reset on it rose from 0.
+/// `first` is where the samples of its series begin.
+fn increase(times: &Int64Array, values: &Float64Array, first: usize, at: usize, reach: i64) -> Option<f64> {
+    let before = (first..at).rev().find(|before| !is_stale(values.value(*before)))?;
+    if times.value(at) - times.value(before) > reach {
+        return None;
+    }
+    let (value, before) = (values.value(at), values.value(before));
+    Some(if value < before { value } else { value - before })
 }
 
 /// Gives the histogram of each row, NULL for float samples.
@@ -231,6 +269,16 @@ mod tests {
     use crate::tables::cells::{text, time};
 
     #[test]
+    fn counters_rise_from_the_sample_before() {
+        let times = Int64Array::from(vec![0, 10, 20, 30, 4_000_000]);
+        let values = Float64Array::from(vec![5.0, 7.0, stale_nan(), 3.0, 9.0]);
+        let at = |at| increase(&times, &values, 0, at, BEFORE_MS);
+        assert_eq!((at(0), at(1), at(3)), (None, Some(2.0), Some(3.0)), "a reset begins at 0");
+        assert_eq!(at(4), None, "too old to rise from");
+        assert_eq!(increase(&times, &values, 1, 1, BEFORE_MS), None, "another series stands before");
+    }
+
+    #[test]
     fn series_become_rows() {
         let schema: SchemaRef = Arc::new(Schema::new(vec![
             time("time", TimeUnit::Millisecond),
@@ -243,7 +291,8 @@ mod tests {
         table.push([("__name__", "up")]);
         let cells = LabelCells::new(&schema, &Vec::new().into());
         assert_eq!(cells.labels().unwrap(), ["__name__", "mode"]);
-        let rows = SampleRows { schema, cells, table: Arc::new(table.finish()), filter: String::new() };
+        let rows =
+            SampleRows { schema, cells, table: Arc::new(table.finish()), filter: String::new(), from_ms: i64::MIN };
         let (mut times, mut values) =
             (ListViewBuilder::new(Int64Builder::new()), ListViewBuilder::new(Float64Builder::new()));
         for samples in [vec![(1, 0.5), (2, stale_nan())], vec![(3, 7.0)]] {

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, ListArray, RecordBatch, StringArray, StringBuilder, StringViewBuilder, StructArray,
-    TimestampNanosecondArray, UInt32Array,
+    Array, ArrayRef, AsArray, Float64Array, Int64Array, ListArray, RecordBatch, StringArray, StringBuilder,
+    StringViewArray, StringViewBuilder, StructArray, TimestampNanosecondArray, UInt8Array, UInt32Array,
 };
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Fields, Int64Type, SchemaRef, UInt8Type};
-use quiver_types::spans::{Attributes, EventRef, LinkRef, Place, SpanColumn, events, hex, links};
+use quiver_types::spans::{AttributeKind, Attributes, EventRef, LinkRef, Place, SpanColumn, events, hex, links};
 use quiver_types::{Error, Result};
 
+use super::conventions::{self, Form, Step};
 use super::{Each, Kinds, attribute_of, event_fields, link_fields};
 use crate::tables::cells::{Kind, TextMaps, hex_ids, named, none_empty, texts};
 use crate::tables::convert::{Convert, Converted, batch, pieces};
@@ -45,8 +46,25 @@ enum Cell {
         column: usize,
         kind: Kind,
     },
+    /// The first of several attributes.
+    First {
+        steps: Vec<First>,
+        /// Where kinds stand, if a step asks for one.
+        kinds: Option<usize>,
+        kind: Kind,
+    },
     /// A column of the event or link itself.
     Own(&'static str),
+}
+
+/// One of several attributes that a column may be.
+#[derive(Debug, Clone)]
+struct First {
+    column: usize,
+    /// The attribute that it stands behind.
+    before: Option<usize>,
+    form: Form,
+    kinds: &'static [u8],
 }
 
 /// Converts stored spans.
@@ -125,6 +143,7 @@ fn cell(each: Each, name: &str, kinds: &Kinds, stored: &mut Vec<SpanColumn>) -> 
         "scope" => Cell::Map(at(Context("scope_attributes"))),
         "events" => Cell::Events(at(Own("events"))),
         "links" => Cell::Links(at(Own("links"))),
+        found if conventions::kind_of(found).is_some() => first(found, &mut at)?,
         found => {
             let unknown = || Error::internal(format!("spans have no column `{found}`"));
             let (place, key) = attribute_of(found).ok_or_else(unknown)?;
@@ -135,6 +154,30 @@ fn cell(each: Each, name: &str, kinds: &Kinds, stored: &mut Vec<SpanColumn>) -> 
             Cell::Attribute { column: at(SpanColumn::Attribute(place, key.to_owned(), kind.stored())), kind }
         }
     })
+}
+
+/// A column by the conventions.
+fn first(name: &str, at: &mut impl FnMut(SpanColumn) -> usize) -> Result<Cell> {
+    if matches!(name, "@service.name" | "res@service.name") {
+        return Ok(Cell::Text(at(SpanColumn::Context("service"))));
+    }
+    let unknown = || Error::internal(format!("`{name}` is no attribute of the conventions"));
+    let (steps, kind) = conventions::steps(name).zip(conventions::kind_of(name)).ok_or_else(unknown)?;
+    let kinds = steps.iter().any(|s| !s.kinds.is_empty()).then(|| at(SpanColumn::Own("kind")));
+    let mut steps_at = Vec::with_capacity(steps.len());
+    for Step { place, key, form, kinds } in steps {
+        let before = match form {
+            Form::Behind(other, _) => Some(at(SpanColumn::Attribute(place, other.to_owned(), AttributeKind::Text))),
+            _ => None,
+        };
+        steps_at.push(First {
+            column: at(SpanColumn::Attribute(place, key, AttributeKind::Text)),
+            before,
+            form,
+            kinds,
+        });
+    }
+    Ok(Cell::First { steps: steps_at, kinds, kind })
 }
 
 impl Convert for SpanRows {
@@ -231,8 +274,52 @@ fn column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef> {
             Arc::new(none_empty(texts))
         }
         Cell::Attribute { column, .. } => Arc::clone(stored.column(*column)),
+        Cell::First { steps, kinds, kind } => {
+            let kinds = kinds.map(small).transpose()?;
+            let texts = |at: usize| stored.column(at).as_string_view_opt().ok_or_else(|| other_type("an attribute"));
+            let columns = steps.iter().map(|step| Ok((step, texts(step.column)?, step.before.map(texts).transpose()?)));
+            first_of(&columns.collect::<Result<Vec<_>>>()?, kinds, *kind, stored.num_rows())
+        }
         Cell::Own(name) => return Err(Error::internal(format!("a span has no `{name}`"))),
     })
+}
+
+type FirstColumn<'c> = (&'c First, &'c StringViewArray, Option<&'c StringViewArray>);
+
+/// The first value that each row has, in the form of the newest name; what is no number where one is meant is NULL.
+fn first_of(columns: &[FirstColumn<'_>], kinds: Option<&UInt8Array>, kind: Kind, rows: usize) -> ArrayRef {
+    let filled = |texts: &StringViewArray| texts.null_count() < rows && texts.views().iter().any(|v| *v as u32 != 0);
+    // Most senders know one of the names.
+    let columns: Vec<_> = columns.iter().filter(|(_, texts, _)| filled(texts)).collect();
+    let value_at = |texts: &'_ StringViewArray, row: usize| -> Option<usize> {
+        (texts.is_valid(row) && !texts.value(row).is_empty()).then_some(row)
+    };
+    let found = |row: usize| {
+        columns.iter().find_map(|(step, texts, before)| {
+            let kind = kinds.map_or(0, |kinds| kinds.value(row));
+            if !step.kinds.is_empty() && !step.kinds.contains(&kind) {
+                return None;
+            }
+            let row = value_at(texts, row)?;
+            let before = before.and_then(|b| value_at(b, row).map(|row| b.value(row))).unwrap_or_default();
+            Some(step.form.apply(texts.value(row), before)).filter(|text| !text.is_empty())
+        })
+    };
+    match kind {
+        Kind::Text => {
+            if let [(First { form: Form::Same, kinds: [], .. }, texts, _)] = columns.as_slice() {
+                return Arc::new(none_empty(texts));
+            }
+            let mut out = StringViewBuilder::with_capacity(rows);
+            (0..rows).for_each(|row| out.append_option(found(row)));
+            Arc::new(out.finish())
+        }
+        Kind::Int => Arc::new((0..rows).map(|row| found(row)?.parse::<i64>().ok()).collect::<Int64Array>()),
+        Kind::Float => {
+            let number = |row| found(row)?.parse::<f64>().ok().filter(|n| n.is_finite());
+            Arc::new((0..rows).map(number).collect::<Float64Array>())
+        }
+    }
 }
 
 /// Attributes of resources, the name of the service among them.
@@ -407,10 +494,7 @@ mod tests {
         let schema: SchemaRef = Arc::new(Schema::new(vec![text("name")]));
         let rows = SpanRows::new(Each::Span, &schema, &[], &Vec::new()).unwrap();
         assert_eq!(rows.stored(), [SpanColumn::Own("kind")]);
-        let stored = RecordBatch::try_from_iter([(
-            "kind",
-            Arc::new(arrow::array::UInt8Array::from(vec![1u8; 10_000])) as ArrayRef,
-        )]);
+        let stored = RecordBatch::try_from_iter([("kind", Arc::new(UInt8Array::from(vec![1u8; 10_000])) as ArrayRef)]);
         let out = Arc::new(rows).convert(stored.unwrap()).map(|b| b.unwrap().num_rows());
         assert_eq!(out.collect::<Vec<_>>(), [8192, 1808]);
     }

@@ -6,6 +6,7 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
 use quiver_types::spans::{AttributeTest, Place, SpanFilter, TextTest, parse_hex};
 
+use super::conventions::{self, Form, Step};
 use super::convert::{KINDS, STATUSES};
 use super::{Each, Kinds, attribute_of};
 use crate::tables::cells::Kind;
@@ -163,6 +164,10 @@ fn numbers(condition: &Condition<'_>, filter: impl Fn(i64, i64) -> SpanFilter) -
 impl SpanLower {
     fn attribute(&self, column: &str, condition: &Condition<'_>) -> Found {
         let (_, kind) = self.kinds.iter().find(|(name, _)| name == column)?;
+        if let Some(steps) = conventions::steps(column) {
+            let each = steps.iter().map(|step| by_convention(step, *kind, condition)).collect::<Option<Vec<_>>>()?;
+            return Some(Lowered::wider(SpanFilter::Or(each)));
+        }
         let (place, key) = attribute_of(column)?;
         let filter = |test| SpanFilter::Attribute { place: Some(place), key: key.to_owned(), test };
         // The store shows a service where there is none, and keeps it apart from the attributes.
@@ -185,6 +190,24 @@ impl SpanLower {
             };
         }
         number(condition, filter)
+    }
+}
+
+/// A condition on one of the attributes that a column by the conventions reads: wider than the column's, since an earlier one
+/// may have another value, and older ones are brought into another form.
+fn by_convention(step: &Step, kind: Kind, condition: &Condition<'_>) -> Option<SpanFilter> {
+    let filter = |test| SpanFilter::Attribute { place: Some(step.place), key: step.key.clone(), test };
+    let exists = || Some(filter(AttributeTest::Exists));
+    if (step.place, step.key.as_str()) == (Place::Resource, "service.name") {
+        return None;
+    }
+    match condition {
+        Condition::Null => None,
+        Condition::NotNull | Condition::NotIn(_) => exists(),
+        _ if step.form != Form::Same => exists(),
+        Condition::Compare(Operator::NotEq, _) => exists(),
+        other if kind == Kind::Text => Some(text(other, |test| filter(AttributeTest::Text(test)), None)?.filter),
+        other => Some(number(other, filter)?.filter),
     }
 }
 
@@ -249,6 +272,21 @@ mod tests {
         let id = "0af7651916cd43dd8448eb211c80319c";
         check(col("trace_id").eq(lit(id)), &format!("trace = {id}"), true);
         check(col("trace_id").eq(lit(id.to_uppercase())), "none", true);
+    }
+
+    #[test]
+    fn filters_by_the_conventions() {
+        let check = |name: &str, expr: Expr, expected: Option<&str>| {
+            let kinds = vec![(name.to_owned(), conventions::kind_of(name).expect("it is one"))];
+            let lowered = lower(&SpanLower { each: Each::Span, kinds }, &expr);
+            assert!(lowered.as_ref().is_none_or(|l| !l.exact), "{expr}");
+            assert_eq!(lowered.map(|l| l.filter.to_string()).as_deref(), expected, "{expr}");
+        };
+        let status = || ident("res@host.name");
+        check("res@host.name", status().eq(lit("a")), Some("(resource.host.name = \"a\")"));
+        check("res@host.name", status().is_null(), None);
+        let system = "(span.db.system.name = \"redis\" or span.db.system exists or resource.db.system.name = \"redis\" or resource.db.system exists)";
+        check("@db.system.name", ident("@db.system.name").eq(lit("redis")), Some(system));
     }
 
     #[test]

@@ -7,22 +7,30 @@ use quiver_types::spans::{
 };
 use quiver_types::{Domain, Error, Result};
 
-use super::attribute_of;
+use super::{attribute_of, conventions};
 use crate::tables::cells::Kind;
 use crate::tables::named::Ask;
 
 /// Gives the kind of each column that was found by name, text where nothing is known.
 pub(super) async fn kinds(ask: &Ask<'_>) -> Result<Vec<Kind>> {
+    // What the conventions say needs no look.
+    let asked = |name: &&String| conventions::kind_of(name).is_none();
     let attribute = |name: &String| {
         let found = attribute_of(name).ok_or_else(|| Error::internal(format!("`{name}` is no attribute")));
         found.map(|(place, key)| (place, key.to_owned()))
     };
-    let attributes = ask.found.iter().map(attribute).collect::<Result<Vec<_>>>()?;
+    let attributes = ask.found.iter().filter(asked).map(attribute).collect::<Result<Vec<_>>>()?;
     let sources = ask.sources;
     let access = ask.access(Domain::Traces);
     let known = sources.span_tables.kinds(&sources.spans, &access, &attributes, &ask.ctx.stats).await?;
-    let mut kinds = Vec::with_capacity(attributes.len());
-    for ((place, key), known) in attributes.iter().zip(known) {
+    let mut known = attributes.iter().zip(known);
+    let mut kinds = Vec::with_capacity(ask.found.len());
+    for name in ask.found {
+        if let Some(kind) = conventions::kind_of(name) {
+            kinds.push(kind);
+            continue;
+        }
+        let ((place, key), known) = known.next().ok_or_else(|| Error::internal("an attribute without a kind"))?;
         kinds.push(match known {
             // A service has a column of its own; no sender means a number by it.
             _ if (*place, key.as_str()) == (Place::Resource, "service.name") => Kind::Text,

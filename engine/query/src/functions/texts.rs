@@ -1,0 +1,114 @@
+//! Functions of texts, each of a plain Rust function: NULL where it gives nothing.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, Float64Builder, StringViewArray, StringViewBuilder};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use datafusion::common::{exec_err, plan_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+
+/// The arguments of a row.
+pub(super) type Texts<'a> = [Option<&'a str>];
+
+/// What a function gives for a row.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Gives {
+    /// A text.
+    Text(fn(&Texts<'_>) -> Option<String>),
+    /// A number.
+    Number(fn(&Texts<'_>) -> Option<f64>),
+}
+
+/// A function of texts. Other arguments (numbers) become texts.
+#[derive(Debug)]
+struct TextFunction {
+    name: &'static str,
+    arity: usize,
+    gives: Gives,
+    signature: Signature,
+}
+
+// A name stands for one function only.
+impl PartialEq for TextFunction {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for TextFunction {}
+
+impl Hash for TextFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+/// Makes a function of `arity` texts.
+pub(super) fn function(name: &'static str, arity: usize, gives: Gives) -> Arc<ScalarUDF> {
+    let signature = Signature::user_defined(Volatility::Immutable);
+    Arc::new(ScalarUDF::from(TextFunction { name, arity, gives, signature }))
+}
+
+impl ScalarUDFImpl for TextFunction {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        if types.len() != self.arity {
+            return plan_err!("`{}` takes {} arguments, not {}", self.name, self.arity, types.len());
+        }
+        if let Some(other) = types.iter().find(|ty| ty.is_nested()) {
+            return plan_err!("`{}` reads texts, not `{other}`", self.name);
+        }
+        Ok(vec![DataType::Utf8View; self.arity])
+    }
+
+    fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
+        Ok(match self.gives {
+            Gives::Text(_) => DataType::Utf8View,
+            Gives::Number(_) => DataType::Float64,
+        })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = args.number_rows;
+        let mut columns: Vec<StringViewArray> = Vec::with_capacity(self.arity);
+        for value in &args.args {
+            let texts = cast(&value.to_array(rows)?, &DataType::Utf8View)?;
+            let Some(texts) = texts.as_string_view_opt() else { return exec_err!("`{}` reads texts", self.name) };
+            columns.push(texts.clone());
+        }
+        Ok(ColumnarValue::Array(self.run(&columns, rows)))
+    }
+}
+
+impl TextFunction {
+    fn run(&self, columns: &[StringViewArray], rows: usize) -> ArrayRef {
+        use arrow::array::Array as _;
+        let row = |at: usize| -> Vec<Option<&str>> {
+            // An empty text is NULL, as in all tables.
+            let value = |c: &StringViewArray| c.is_valid(at) && !c.value(at).is_empty();
+            columns.iter().map(|c| value(c).then(|| c.value(at))).collect()
+        };
+        match self.gives {
+            Gives::Text(run) => {
+                let mut out = StringViewBuilder::with_capacity(rows);
+                (0..rows).for_each(|at| out.append_option(run(&row(at)).filter(|text| !text.is_empty())));
+                Arc::new(out.finish())
+            }
+            Gives::Number(run) => {
+                let mut out = Float64Builder::with_capacity(rows);
+                (0..rows).for_each(|at| out.append_option(run(&row(at))));
+                Arc::new(out.finish())
+            }
+        }
+    }
+}

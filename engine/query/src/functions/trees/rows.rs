@@ -1,0 +1,219 @@
+//! Spans as bytes, and as a tree.
+
+use std::collections::{BTreeSet, HashMap};
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, StringViewArray};
+use arrow::datatypes::Int64Type;
+use datafusion::common::{exec_datafusion_err, exec_err};
+use datafusion::error::Result;
+
+/// The arguments of an aggregate.
+pub(super) struct Columns<'a> {
+    ids: [&'a StringViewArray; 2],
+    texts: [&'a StringViewArray; 4],
+    times: [&'a Int64Array; 2],
+    errors: &'a BooleanArray,
+}
+
+impl<'a> Columns<'a> {
+    pub(super) fn of(values: &'a [ArrayRef]) -> Result<Self> {
+        let [id, parent, kind, service, name, start, end, error, mark] = values else {
+            return exec_err!("spans have nine columns here, not {}", values.len());
+        };
+        let text = |c: &'a ArrayRef| c.as_string_view_opt().ok_or_else(|| exec_datafusion_err!("a text of a span"));
+        let time = |c: &'a ArrayRef| {
+            c.as_primitive_opt::<Int64Type>().ok_or_else(|| exec_datafusion_err!("a time of a span is no number"))
+        };
+        Ok(Self {
+            ids: [text(id)?, text(parent)?],
+            texts: [text(kind)?, text(service)?, text(name)?, text(mark)?],
+            times: [time(start)?, time(end)?],
+            errors: error.as_boolean_opt().ok_or_else(|| exec_datafusion_err!("an error is a truth value"))?,
+        })
+    }
+
+    /// Writes a row: ids, times, error, then texts behind their lengths.
+    pub(super) fn write(&self, row: usize, out: &mut Vec<u8>) {
+        for ids in self.ids {
+            let text = if ids.is_valid(row) { ids.value(row) } else { "" };
+            out.extend_from_slice(&u64::from_str_radix(text, 16).unwrap_or(0).to_le_bytes());
+        }
+        for times in self.times {
+            out.extend_from_slice(&if times.is_valid(row) { times.value(row) } else { 0 }.to_le_bytes());
+        }
+        out.push(u8::from(self.errors.is_valid(row) && self.errors.value(row)));
+        for texts in self.texts {
+            let text = if texts.is_valid(row) { texts.value(row) } else { "" };
+            out.extend_from_slice(&(text.len() as u32).to_le_bytes());
+            out.extend_from_slice(text.as_bytes());
+        }
+    }
+}
+
+/// A span; empty texts are absent ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Span<'b> {
+    pub(super) id: u64,
+    /// 0: it is a root.
+    pub(super) parent: u64,
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) is_error: bool,
+    pub(super) kind: &'b str,
+    pub(super) service: &'b str,
+    pub(super) name: &'b str,
+    pub(super) mark: &'b str,
+}
+
+impl Span<'_> {
+    /// Whether work enters a service with it.
+    pub(super) fn is_entry(&self) -> bool {
+        matches!(self.kind, "SERVER" | "CONSUMER") || self.parent == 0 && self.kind == "INTERNAL"
+    }
+}
+
+/// Reads spans that [`Columns::write`] wrote.
+fn read(mut bytes: &[u8]) -> Option<Vec<Span<'_>>> {
+    fn number<'b>(bytes: &mut &'b [u8]) -> Option<[u8; 8]> {
+        let (head, rest): (&'b [u8; 8], &'b [u8]) = bytes.split_first_chunk()?;
+        *bytes = rest;
+        Some(*head)
+    }
+    fn text<'b>(bytes: &mut &'b [u8]) -> Option<&'b str> {
+        let (length, rest): (&'b [u8; 4], &'b [u8]) = bytes.split_first_chunk()?;
+        let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        *bytes = rest;
+        std::str::from_utf8(text).ok()
+    }
+    let mut spans = Vec::new();
+    while !bytes.is_empty() {
+        let (id, parent) = (u64::from_le_bytes(number(&mut bytes)?), u64::from_le_bytes(number(&mut bytes)?));
+        let (start, end) = (i64::from_le_bytes(number(&mut bytes)?), i64::from_le_bytes(number(&mut bytes)?));
+        let (error, rest) = bytes.split_first()?;
+        bytes = rest;
+        let is_error = *error != 0;
+        let (kind, service, name) = (text(&mut bytes)?, text(&mut bytes)?, text(&mut bytes)?);
+        spans.push(Span { id, parent, start, end, is_error, kind, service, name, mark: text(&mut bytes)? });
+    }
+    Some(spans)
+}
+
+/// The spans of a trace with their parents.
+#[derive(Debug)]
+pub(super) struct Tree<'b> {
+    /// By start, then id.
+    pub(super) spans: Vec<Span<'b>>,
+    /// Place of the parent of each, where it is stored.
+    pub(super) parents: Vec<Option<usize>>,
+    /// Of each the spans up to the root, the span itself counted.
+    pub(super) depths: Vec<usize>,
+    /// The nearest entry span at or above each.
+    pub(super) entries: Vec<Option<usize>>,
+}
+
+impl<'b> Tree<'b> {
+    /// Reads spans, merges reports, finds parents.
+    pub(super) fn of(bytes: &'b [u8]) -> Result<Self> {
+        let Some(mut reports) = read(bytes) else { return exec_err!("a state of spans is cut off") };
+        reports.sort_by(|a, b| (a.id, a.kind, a.start, a.end).cmp(&(b.id, b.kind, b.start, b.end)));
+        reports.dedup_by(|report, span| {
+            let is_same = report.id == span.id && report.kind == span.kind;
+            if is_same {
+                span.end = span.end.max(report.end);
+                span.is_error |= report.is_error;
+                for (known, new) in
+                    [(&mut span.service, report.service), (&mut span.name, report.name), (&mut span.mark, report.mark)]
+                {
+                    if known.is_empty() {
+                        *known = new;
+                    }
+                }
+                span.parent = if span.parent == 0 { report.parent } else { span.parent };
+            }
+            is_same
+        });
+        reports.sort_by(|a, b| (a.start, a.id, a.kind).cmp(&(b.start, b.id, b.kind)));
+        let spans = reports;
+        let mut by_id: HashMap<u64, Vec<usize>> = HashMap::with_capacity(spans.len());
+        for (at, span) in spans.iter().enumerate() {
+            by_id.entry(span.id).or_default().push(at);
+        }
+        let parents: Vec<Option<usize>> = (0..spans.len()).map(|at| parent(&spans, &by_id, at)).collect();
+        let (depths, entries) = ways(&spans, &parents);
+        Ok(Self { spans, parents, depths, entries })
+    }
+
+    /// Places of the children of each span.
+    pub(super) fn children(&self) -> Vec<Vec<usize>> {
+        let mut children = vec![Vec::new(); self.spans.len()];
+        for (at, parent) in self.parents.iter().enumerate() {
+            if let Some(parent) = parent {
+                children[*parent].push(at);
+            }
+        }
+        children
+    }
+
+    /// Duration of a span without the time in which a child runs; `children` are in order of their starts.
+    pub(super) fn self_time(&self, at: usize, children: &[usize]) -> i64 {
+        let span = &self.spans[at];
+        let (mut covered, mut until) = (0, span.start);
+        for child in children {
+            let start = self.spans[*child].start.max(until);
+            let end = self.spans[*child].end.min(span.end);
+            if end > start {
+                covered += end - start;
+                until = end;
+            }
+        }
+        (span.end.saturating_sub(span.start) - covered).max(0)
+    }
+
+    /// Services, sorted.
+    pub(super) fn services(&self) -> BTreeSet<&'b str> {
+        self.spans.iter().map(|s| s.service).filter(|name| !name.is_empty()).collect()
+    }
+}
+
+/// The parent of a span. An id that client and server share is that of the server to spans below.
+fn parent(spans: &[Span<'_>], by_id: &HashMap<u64, Vec<usize>>, at: usize) -> Option<usize> {
+    let span = &spans[at];
+    let client = |places: &[usize]| places.iter().copied().find(|p| spans[*p].kind == "CLIENT");
+    let own = by_id.get(&span.id).map(Vec::as_slice).unwrap_or_default();
+    if span.kind == "SERVER"
+        && let Some(client) = client(own)
+    {
+        return Some(client);
+    }
+    if span.parent == 0 {
+        return None;
+    }
+    let places = by_id.get(&span.parent)?;
+    places.iter().copied().find(|p| spans[*p].kind != "CLIENT").or_else(|| client(places)).filter(|p| *p != at)
+}
+
+/// Depth and entry of each span. Parents that go round in a circle end where they were seen before.
+fn ways(spans: &[Span<'_>], parents: &[Option<usize>]) -> (Vec<usize>, Vec<Option<usize>>) {
+    let mut depths = vec![0_usize; spans.len()];
+    let mut entries = vec![None; spans.len()];
+    let mut on_way = vec![false; spans.len()];
+    for start in 0..spans.len() {
+        let mut way = Vec::new();
+        let mut at = Some(start);
+        while let Some(here) = at.filter(|here| depths[*here] == 0 && !on_way[*here]) {
+            on_way[here] = true;
+            way.push(here);
+            at = parents[here];
+        }
+        let above = at.filter(|above| depths[*above] > 0);
+        let (mut depth, mut entry) = above.map_or((0, None), |above| (depths[above], entries[above]));
+        for here in way.into_iter().rev() {
+            depth += 1;
+            if spans[here].is_entry() {
+                entry = Some(here);
+            }
+            (depths[here], entries[here]) = (depth, entry);
+        }
+    }
+    (depths, entries)
+}
