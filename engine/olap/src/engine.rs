@@ -6,6 +6,7 @@ use arc_swap::ArcSwap;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int64Type, SchemaRef};
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt as _;
 use quiver_query::tables::{DomainAccess, TableSnapshot, Tables};
@@ -13,6 +14,7 @@ use quiver_query::{Collected, QueryContext, QueryEngine, from_datafusion};
 use quiver_types::{Error, ErrorKind};
 use serde_json::Value;
 
+use crate::drill;
 use crate::error::OlapResult;
 use crate::model::MemberId;
 use crate::model::catalog::Catalog;
@@ -20,6 +22,7 @@ use crate::plan::{Planned, Planner, Sources, Tree};
 use crate::query::Query;
 use crate::query::filter::Filter;
 use crate::query::request::Request;
+use crate::sql_text;
 
 /// Analytics over tables.
 #[derive(Debug)]
@@ -44,6 +47,17 @@ pub struct ResultSet {
     pub memory: Arc<Collected>,
 }
 
+/// The rows behind a measure.
+#[derive(Debug)]
+pub struct Drilled {
+    /// The query that gives them.
+    pub request: Request,
+    /// The rows.
+    pub rows: ResultSet,
+    /// Where traces and logs of the same service and time are.
+    pub links: Value,
+}
+
 impl OlapEngine {
     /// Makes one over tables, with models.
     pub fn new(engine: Arc<QueryEngine>, tables: Arc<dyn Tables>, catalog: Catalog) -> Arc<Self> {
@@ -65,6 +79,11 @@ impl OlapEngine {
         self.tables.snapshot()
     }
 
+    /// The session whose functions and rules plans are made with.
+    pub fn session(&self) -> &SessionState {
+        self.engine.relational()
+    }
+
     /// Plans a query over a snapshot.
     ///
     /// # Errors
@@ -77,11 +96,25 @@ impl OlapEngine {
         access: &DomainAccess,
         ctx: &QueryContext,
     ) -> OlapResult<Planned> {
+        self.plan_as(catalog, query, tables, access, ctx, false).await
+    }
+
+    async fn plan_as(
+        &self,
+        catalog: &Catalog,
+        query: &Query,
+        tables: &Arc<dyn TableSnapshot>,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+        marks_values: bool,
+    ) -> OlapResult<Planned> {
         let mut members = members(query);
         members.dedup();
         let state = self.engine.relational();
-        let sources = Sources::find(catalog, &members, &query.hints, tables, state, access, ctx).await?;
-        Planner { catalog, state, sources: &sources, access }.plan(query)
+        let sources = Sources::find(catalog, &members, query, tables, state, access, ctx).await?;
+        let mut planned = Planner { catalog, state, sources: &sources, access, marks_values }.plan(query)?;
+        planned.selects = sources.selects;
+        Ok(planned)
     }
 
     /// Runs all queries of a request over one snapshot.
@@ -109,6 +142,59 @@ impl OlapEngine {
             Ok(sets)
         };
         Ok(self.engine.run(ctx, work).await?)
+    }
+
+    /// Finds the rows behind a measure in a row of an answer.
+    ///
+    /// # Errors
+    /// Those of [`drill::query`], of planning and running.
+    pub async fn drill(
+        self: &Arc<Self>,
+        catalog: &Arc<Catalog>,
+        request: &Request,
+        asked: &drill::Asked,
+        now_ns: i64,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+    ) -> OlapResult<Drilled> {
+        let (query, measure) = drill::choose(catalog, request, asked)?;
+        let tables = self.snapshot();
+        let whole = self.plan(catalog, query, &tables, access, ctx).await?;
+        let shown = drill::query(catalog, query, &measure, asked, whole.tree.as_ref(), now_ns)?;
+        let mut planned = self.plan(catalog, &shown, &tables, access, ctx).await?;
+        let model = catalog.find(&measure).map(|f| f.model.common.name.clone()).unwrap_or_default();
+        let mut query = shown.clone();
+        if planned.tree.as_ref().is_some_and(|tree| tree.is_multiplied(catalog, &model)) {
+            query = drill::by_key(catalog, &shown, &model);
+            planned = self.plan(catalog, &query, &tables, access, ctx).await?;
+            // Parts of the key that queries cannot name are not shown.
+            query.dimensions.retain(|id| catalog.find(id).is_some_and(|found| catalog.is_public(&found)));
+            planned.keep(|name| query.columns().iter().any(|c| c == name))?;
+        }
+        let links = drill::links(catalog, &query, &measure);
+        let (this, inner) = (Arc::clone(self), ctx.clone());
+        let rows = self.engine.run(ctx, async move { this.run(&planned, &inner).await }).await?;
+        Ok(Drilled { request: Request::of(query), rows, links })
+    }
+
+    /// Finds the values of a dimension with how many rows have them, the most frequent first.
+    ///
+    /// # Errors
+    /// Those of planning and running.
+    pub async fn values(
+        self: &Arc<Self>,
+        catalog: &Arc<Catalog>,
+        query: &Query,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+    ) -> OlapResult<ResultSet> {
+        let tables = self.snapshot();
+        let state = self.engine.relational();
+        let sources = Sources::find(catalog, &members(query), query, &tables, state, access, ctx).await?;
+        let planner = Planner { catalog, state, sources: &sources, access, marks_values: false };
+        let planned = planner.values(query)?;
+        let (this, inner) = (Arc::clone(self), ctx.clone());
+        Ok(self.engine.run(ctx, async move { this.run(&planned, &inner).await }).await?)
     }
 
     async fn run(&self, planned: &Planned, ctx: &QueryContext) -> quiver_types::Result<ResultSet> {
@@ -157,6 +243,33 @@ impl OlapEngine {
         ctx: &QueryContext,
     ) -> quiver_types::Result<SendableRecordBatchStream> {
         self.engine.execute_relational(plan, ctx).await
+    }
+
+    /// Prints the plan of each query of a request as SQL text; nothing is executed.
+    ///
+    /// # Errors
+    /// Those of planning; a plan that SQL has no words for.
+    pub async fn sql(
+        self: &Arc<Self>,
+        catalog: &Arc<Catalog>,
+        request: &Request,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+    ) -> OlapResult<Vec<Value>> {
+        let tables = self.snapshot();
+        let mut planned = Vec::new();
+        for query in &request.queries {
+            planned.push((query.clone(), self.plan_as(catalog, query, &tables, access, ctx, true).await?));
+        }
+        let catalog = Arc::clone(catalog);
+        // On the threads of the engine, whose stacks are made for what nests.
+        let work = async move {
+            let print = |(query, plan): &(Query, Planned)| {
+                sql_text::print(plan, &catalog).map(|text| sql_text::answer(query, plan, &text))
+            };
+            Ok(planned.iter().map(print).collect::<OlapResult<Vec<_>>>())
+        };
+        self.engine.run(ctx, work).await?
     }
 
     /// Shows how a query runs; with `analyze` runs it.

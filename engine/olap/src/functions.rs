@@ -9,13 +9,19 @@ use arrow::datatypes::{DataType, TimeUnit, TimestampNanosecondType};
 use chrono_tz::Tz;
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility, lit,
+    AggregateUDF, ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+    Volatility, lit,
 };
 
 use crate::dates::granularity::{Buckets, Interval};
-use crate::dates::zone::Walls;
+use crate::dates::zone::{Edge, Walls, utc_ns};
 
-pub(crate) use percentile::exact as exact_percentile;
+pub(crate) use percentile::{Percentile, exact as exact_percentile};
+
+/// Functions that texts of plans name: a session that reads these knows them.
+pub fn session_functions() -> (Vec<Arc<ScalarUDF>>, Vec<Arc<AggregateUDF>>) {
+    (vec![WallBucket::udf(), WallEdge::udf()], vec![Percentile::udaf()])
+}
 
 /// `wall_bucket(time, zone, months, nanos, origin, shift_months, shift_nanos)`: the start of the bucket of wall time that an
 /// instant, moved by a shift, falls into; without a length the wall time itself. Timestamp(ns) without a zone.
@@ -94,4 +100,72 @@ fn walls(times: &TimestampNanosecondArray, tz: Tz, buckets: Option<Buckets>, shi
         Some(last.2)
     });
     Arc::new(out.collect::<TimestampNanosecondArray>())
+}
+
+/// `wall_edge(wall, zone, months, nanos, origin, is_end)`: the instant at which a bucket of wall time begins, or ends.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct WallEdge {
+    signature: Signature,
+}
+
+impl WallEdge {
+    /// The function.
+    fn udf() -> Arc<ScalarUDF> {
+        let long = DataType::Int64;
+        let wall = DataType::Timestamp(TimeUnit::Nanosecond, None);
+        let arguments = vec![wall, DataType::Utf8, long.clone(), long.clone(), long, DataType::Boolean];
+        let signature = Signature::one_of(vec![TypeSignature::Exact(arguments)], Volatility::Immutable);
+        Arc::new(ScalarUDF::new_from_impl(Self { signature }))
+    }
+
+    /// A call of it; without buckets the instant of the wall time itself.
+    pub(crate) fn call(wall: Expr, tz: Tz, buckets: Option<Buckets>, is_end: bool) -> Expr {
+        let (length, origin) = buckets.map_or((Interval::default(), 0), |b| (b.length, b.origin_ns));
+        let numbers = [i64::from(length.months), length.nanos, origin].map(lit);
+        let arguments = [wall, lit(tz.name())].into_iter().chain(numbers).chain([lit(is_end)]).collect();
+        Self::udf().call(arguments)
+    }
+}
+
+impl ScalarUDFImpl for WallEdge {
+    fn name(&self) -> &'static str {
+        "wall_edge"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
+        Ok(instant_type())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let number = |i: usize| match &args.args[i] {
+            ColumnarValue::Scalar(ScalarValue::Int64(Some(n))) => Ok(*n),
+            _ => exec_err!("wall_edge takes constants behind the time"),
+        };
+        let (
+            ColumnarValue::Scalar(ScalarValue::Utf8(Some(zone))),
+            ColumnarValue::Scalar(ScalarValue::Boolean(Some(is_end))),
+        ) = (&args.args[1], &args.args[5])
+        else {
+            return exec_err!("wall_edge takes a constant zone and edge");
+        };
+        let Ok(tz) = zone.parse::<Tz>() else { return exec_err!("unknown time zone `{zone}`") };
+        let length = Interval { months: number(2)? as i32, nanos: number(3)? };
+        let buckets = (!length.is_zero()).then_some(Buckets { length, origin_ns: number(4)? });
+        let edge = if *is_end { Edge::End } else { Edge::Start };
+        let walls = args.args[0].to_array(args.number_rows)?;
+        let walls = walls.as_primitive::<TimestampNanosecondType>();
+        let instant = |wall| {
+            let at = match buckets {
+                Some(buckets) if *is_end => buckets.next(wall),
+                _ => wall,
+            };
+            utc_ns(tz, at, edge)
+        };
+        let out: TimestampNanosecondArray = walls.unary(instant);
+        Ok(ColumnarValue::Array(Arc::new(out.with_timezone("UTC"))))
+    }
 }

@@ -8,6 +8,7 @@
 
 pub mod answer;
 pub mod dates;
+pub mod drill;
 pub mod engine;
 pub mod error;
 mod functions;
@@ -15,6 +16,7 @@ pub mod meta;
 pub mod model;
 pub mod plan;
 pub mod query;
+pub mod sql_text;
 pub mod tables;
 mod title;
 
@@ -25,3 +27,4 @@ mod tests;
 
 pub use engine::OlapEngine;
 pub use error::{OlapError, OlapResult, QueryError, Reason};
+pub use functions::session_functions;

@@ -363,6 +363,15 @@ pub enum Source {
     Select(String),
 }
 
+/// Which rows of its table a model is made of.
+#[derive(Debug, Clone)]
+pub struct OwnRows {
+    /// Condition.
+    pub sql: Template,
+    /// The segment with which a query has all rows.
+    pub unless: Option<String>,
+}
+
 /// Who sees a row (`olap-api.md` 12.1).
 #[derive(Debug, Clone)]
 pub struct RowRight {
@@ -374,6 +383,19 @@ pub struct RowRight {
     pub own: Option<String>,
     /// Whether rows without a service need scope `*` in all domains, not only in this one.
     pub deny: bool,
+    /// Which rows of the tables below make those of the model.
+    pub reads: Reads,
+}
+
+/// Which rows of the product's tables a model is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reads {
+    /// Those that the caller sees; of the model's rows those whose services he sees.
+    Both,
+    /// Those that the caller sees; what is made of them, he sees.
+    Visible,
+    /// All, since rows that he does not see decide which of the model's he does; of these those whose services he sees.
+    All,
 }
 
 /// Levels from coarse to fine.
@@ -413,6 +435,8 @@ pub struct Model {
     pub extends: Option<String>,
     /// Rows.
     pub source: Option<Source>,
+    /// Which of these; none: all.
+    pub rows: Option<OwnRows>,
     /// Joins to other models.
     pub joins: Vec<Join>,
     /// Dimensions.

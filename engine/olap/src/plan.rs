@@ -2,18 +2,25 @@
 //!
 //! `sources` finds the tables of all models that a query needs, in one snapshot. `tree` joins models; `exprs` turns SQL texts
 //! of models into expressions; `rights` keeps away rows that the caller may not see; `filters` are conditions; `parts`
-//! aggregates rows so that joins count nothing twice; `windows` are rolling windows; `stages` puts it all together, and what
+//! aggregates rows so that joins count nothing twice; `windows` are rolling windows; `ranges` says what a text knows of the query's range; `apart` are
+//! measures of other models in queries of their own; `stages` puts it all together, and what
 //! is computed over results.
 
 pub mod answer;
+mod apart;
 mod exprs;
 mod filters;
 mod parts;
+mod ranges;
 mod rights;
+mod segments;
+mod selects;
 pub mod sources;
 mod stages;
 mod tree;
 mod windows;
+
+use std::collections::BTreeMap;
 
 use datafusion::common::{Column, TableReference};
 use datafusion::execution::session_state::SessionState;
@@ -42,6 +49,8 @@ pub struct Planner<'a> {
     pub sources: &'a Sources,
     /// What the caller may see.
     pub access: &'a DomainAccess,
+    /// Whether literals say that they are values of the query, for a plan that is printed.
+    pub marks_values: bool,
 }
 
 /// A column that rows are grouped by.
@@ -67,6 +76,8 @@ pub(crate) struct Stage {
     pub(crate) shifts: Vec<(Option<MemberId>, Interval)>,
     pub(crate) hints: Vec<Vec<String>>,
     pub(crate) tz: chrono_tz::Tz,
+    /// The time of the query, in ns.
+    pub(crate) now_ns: i64,
 }
 
 impl Stage {
@@ -106,9 +117,57 @@ pub struct Planned {
     pub columns: Vec<String>,
     /// How models are joined.
     pub tree: Option<Tree>,
+    /// Texts of the models whose rows are a SELECT.
+    pub selects: BTreeMap<String, String>,
+}
+
+/// The first time dimension that queries may name of the model or view of a member.
+pub fn time_of(catalog: &Catalog, member: &str) -> Option<String> {
+    let id = MemberId::parse(member)?;
+    let is_time = |name: &str| {
+        let id = MemberId::new(&id.model, name);
+        let found = catalog.find(&id).filter(|found| catalog.is_public(found))?;
+        matches!(found.kind, Kind::Dimension(d) if d.ty == crate::model::DimensionType::Time).then(|| id.to_string())
+    };
+    match catalog.views.get(&id.model) {
+        Some(view) => view.members.iter().find_map(|m| is_time(&m.common.name)),
+        None => catalog.models.get(&id.model)?.dimensions.iter().find_map(|d| is_time(&d.common.name)),
+    }
+}
+
+impl Planned {
+    /// Keeps some of the columns.
+    ///
+    /// # Errors
+    /// Those of planning.
+    pub fn keep(&mut self, is_kept: impl Fn(&str) -> bool) -> OlapResult<()> {
+        self.columns.retain(|name| is_kept(name));
+        let out: Vec<Expr> = self.columns.iter().map(|name| column(name.clone())).collect();
+        self.rows = LogicalPlanBuilder::from(self.rows.clone()).project(out)?.build()?;
+        Ok(())
+    }
 }
 
 impl Planner<'_> {
+    /// Plans the values of the dimension of a query with the number of rows that have each (`count`).
+    ///
+    /// # Errors
+    /// NO_JOIN_PATH; faults of models.
+    pub fn values(&self, query: &Query) -> OlapResult<Planned> {
+        let stage = self.stage_of(query)?;
+        let tree = self.tree_of_query(&stage, query)?;
+        let rows = self.rows(&stage, &tree, &[], &[])?;
+        let groups = self.group_exprs(&stage)?;
+        let columns = query.group_columns();
+        let count = self.aggregate("count", vec![datafusion::logical_expr::lit(1_i64)])?.alias("count");
+        let mut order = vec![column("count").sort(false, false)];
+        order.extend(columns.iter().map(|name| column(name.clone()).sort(true, false)));
+        let rows = LogicalPlanBuilder::from(rows).aggregate(groups, vec![count])?.sort(order)?;
+        let rows = rows.limit(query.offset as usize, query.limit.map(|n| n as usize))?.build()?;
+        let columns = columns.into_iter().chain(["count".to_owned()]).collect();
+        Ok(Planned { rows, total: None, columns, tree: Some(tree), selects: BTreeMap::new() })
+    }
+
     /// Plans a query.
     ///
     /// # Errors
@@ -158,7 +217,7 @@ impl Planner<'_> {
             columns.push(id.to_string());
         }
         let rows = builder.project(out)?.build()?;
-        Ok(Planned { rows, total, columns, tree })
+        Ok(Planned { rows, total, columns, tree, selects: BTreeMap::new() })
     }
 
     fn count_of(&self, plan: LogicalPlan) -> OlapResult<LogicalPlan> {
@@ -227,7 +286,7 @@ impl Planner<'_> {
         }
         let filters = query.filters.iter().filter(|f| !f.is_about_measures()).cloned().collect();
         let segments = query.segments.iter().map(|id| self.behind(id)).collect::<OlapResult<_>>()?;
-        Ok(Stage { groups, filters, segments, ranges, shifts: Vec::new(), hints, tz: query.tz })
+        Ok(Stage { groups, filters, segments, ranges, shifts: Vec::new(), hints, tz: query.tz, now_ns: query.now_ns })
     }
 
     /// Rows as they are: measures give their expression over a row.

@@ -134,6 +134,8 @@ pub struct Query {
     pub cache: Option<CacheMode>,
     /// Ways over joins.
     pub hints: Vec<Vec<String>>,
+    /// The time at which it is asked, in ns.
+    pub now_ns: i64,
 }
 
 impl Query {
@@ -141,6 +143,13 @@ impl Query {
     pub fn group_columns(&self) -> Vec<String> {
         let dimensions = self.dimensions.iter().map(ToString::to_string);
         dimensions.chain(self.times.iter().filter_map(TimeEntry::column)).collect()
+    }
+
+    /// All columns of its rows.
+    pub fn columns(&self) -> Vec<String> {
+        let mut columns = self.group_columns();
+        columns.extend(self.measures.iter().map(ToString::to_string));
+        columns
     }
 
     /// The order that holds: the given one, or the default.

@@ -1,3 +1,5 @@
 //! Tests of the whole: the open cases over real tables, models, planner and engine.
 
+mod drilled;
 mod open_cases;
+mod printed;

@@ -1,8 +1,9 @@
 //! Analytics over HTTP, below `/olap-api/v1`, in the wire format of Cube (`olap-api.md`).
 //!
 //! A request is read here, checked and planned by `quiver_olap`, and shared with equal ones by `waiting`; `forms` are answers
-//! other than JSON. What a caller may see is applied at the scan of each model, with his rights in its domain.
+//! other than JSON, `behind` are rows behind a measure and values of a dimension. What a caller may see is applied at the scan of each model, with his rights in its domain.
 
+mod behind;
 mod forms;
 mod problem;
 pub mod waiting;
@@ -22,7 +23,7 @@ use quiver_olap::query::request::Request as Asked;
 use quiver_olap::{OlapError, QueryError, Reason, meta};
 use quiver_query::QueryContext;
 use quiver_query::tables::DomainAccess;
-use quiver_types::{Domain, Error, ErrorKind, Result, Right, Services, Triple};
+use quiver_types::{Domain, Error, Result, Right, Services, Triple};
 use serde_json::{Value, json};
 
 use crate::bodies::read_body;
@@ -51,9 +52,9 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/meta", get(list))
         .route("/dry-run", get(dry).post(dry))
         .route("/explain", post(explain))
-        .route("/sql", get(missing).post(missing))
-        .route("/drill", post(missing))
-        .route("/meta/values", get(missing));
+        .route("/sql", get(sql).post(sql))
+        .route("/drill", post(behind::drill))
+        .route("/meta/values", get(behind::values));
     Router::new().nest("/olap-api/v1", v1)
 }
 
@@ -241,18 +242,23 @@ async fn dry(State(state): State<Arc<AppState>>, request: Request) -> Response {
     run.await.unwrap_or_else(|e| problem(&e, "/olap-api/v1/dry-run"))
 }
 
-/// Operations of the format that are not there: a query is checked, so that its own faults are told first.
-async fn missing(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    let path = request.uri().path().to_owned();
+/// Prints the plan of a query as SQL text, with the caller's row filter in it.
+async fn sql(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let given = Given::read(&state, request).await?;
-        if !path.ends_with("/values") {
-            Asked::parse(&given.query()?, &state.olap.catalog(), state.clock.now_ms() * 1_000_000)?;
+        if let Some(form) = given.word("format") {
+            let text = format!("`format={form}` is not supported; `query` is a query in JSON");
+            return Err(QueryError::new(Reason::BadValue, "/format", text).into());
         }
-        let text = format!("`{path}` is not supported yet; `load`, `dry-run` and `explain` take the same query");
-        Err::<Response, OlapError>(Error::new(ErrorKind::Execution, text).into())
+        let query = given.query()?;
+        let catalog = state.olap.catalog();
+        let asked = Asked::parse(&query, &catalog, state.clock.now_ms() * 1_000_000)?;
+        let ctx = begin(&state, &given, &query)?;
+        let mut shown = state.olap.sql(&catalog, &asked, &access(&state), &ctx).await?;
+        let is_list = query.is_array() || shown.len() != 1;
+        Ok::<_, OlapError>(json_answer(&if is_list { shown.into() } else { shown.remove(0) }))
     };
-    run.await.unwrap_or_else(|e| problem(&e, "/olap-api/v1"))
+    run.await.unwrap_or_else(|e| problem(&e, "/olap-api/v1/sql"))
 }
 
 async fn explain(State(state): State<Arc<AppState>>, request: Request) -> Response {

@@ -22,7 +22,18 @@ const LOOK: Duration = Duration::from_secs(2);
 /// Models that come with the product: file name and text.
 const BUILTIN: &[(&str, &str)] = &[
     ("builtin:spans.yml", include_str!("../../../schemas/olap/spans.yml")),
+    ("builtin:span_trees.yml", include_str!("../../../schemas/olap/span_trees.yml")),
+    ("builtin:traces.yml", include_str!("../../../schemas/olap/traces.yml")),
+    ("builtin:services.yml", include_str!("../../../schemas/olap/services.yml")),
+    ("builtin:calls.yml", include_str!("../../../schemas/olap/calls.yml")),
+    ("builtin:http.yml", include_str!("../../../schemas/olap/http.yml")),
+    ("builtin:messaging.yml", include_str!("../../../schemas/olap/messaging.yml")),
+    ("builtin:errors.yml", include_str!("../../../schemas/olap/errors.yml")),
     ("builtin:logs.yml", include_str!("../../../schemas/olap/logs.yml")),
+    ("builtin:hosts.yml", include_str!("../../../schemas/olap/hosts.yml")),
+    ("builtin:runtimes.yml", include_str!("../../../schemas/olap/runtimes.yml")),
+    ("builtin:databases.yml", include_str!("../../../schemas/olap/databases.yml")),
+    ("builtin:kubernetes.yml", include_str!("../../../schemas/olap/kubernetes.yml")),
     ("builtin:metrics.yml", include_str!("../../../schemas/olap/metrics.yml")),
 ];
 

@@ -297,14 +297,15 @@ fn start_engine(settings: &Settings, memory: u64, pressure: Arc<MemoryPressure>)
     std::fs::create_dir_all(&spill_dir)
         .map_err(|e| Error::internal("cannot make the spill directory").with_source(e))?;
     let threads = if settings.query.threads == 0 { process::cores() } else { settings.query.threads };
-    QueryEngine::new(&EngineSettings {
+    let settings = EngineSettings {
         memory_bytes: (memory / 4) as usize,
         spill_dir,
         spill_bytes: settings.query.spill_max.0,
         threads,
         concurrent_max: settings.query.concurrent_max,
         pressure,
-    })
+    };
+    QueryEngine::with_functions(&settings, quiver_olap::session_functions())
 }
 
 /// The tables that statements and models name.

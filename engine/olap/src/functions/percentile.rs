@@ -6,18 +6,25 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array};
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Expr, Signature, Volatility, cast};
+use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Expr, Signature, Volatility, cast, lit};
+use datafusion::physical_expr::expressions::Literal;
 
-/// `PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x)` over doubles, as PostgreSQL computes it; NULL is left out.
+/// `percentile_exact(x, q)` over doubles: `PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x)` as PostgreSQL computes it; NULL is
+/// left out, `q` is a constant between 0 and 1.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Percentile {
-    name: String,
-    /// Bits of `q`, between 0 and 1.
-    q_bits: u64,
+pub(crate) struct Percentile {
     signature: Signature,
+}
+
+impl Percentile {
+    /// The function.
+    pub(crate) fn udaf() -> Arc<AggregateUDF> {
+        let signature = Signature::exact(vec![DataType::Float64; 2], Volatility::Immutable);
+        Arc::new(AggregateUDF::new_from_impl(Self { signature }))
+    }
 }
 
 /// Replaces DataFusion's percentile by the exact one.
@@ -30,19 +37,17 @@ pub(crate) fn exact(call: AggregateFunction) -> Expr {
         return Expr::AggregateFunction(call);
     }
     let descends = call.params.order_by.first().is_some_and(|s| !s.asc);
-    let q = if descends { 1.0 - q } else { q };
-    let signature = Signature::exact(vec![DataType::Float64], Volatility::Immutable);
-    let function = Percentile { name: format!("percentile_cont_{q}"), q_bits: q.to_bits(), signature };
     let mut params = call.params;
     params.args.truncate(1);
     params.args = params.args.into_iter().map(|x| cast(x, DataType::Float64)).collect();
+    params.args.push(lit(if descends { 1.0 - q } else { q }));
     params.order_by.clear();
-    Expr::AggregateFunction(AggregateFunction { func: Arc::new(AggregateUDF::new_from_impl(function)), params })
+    Expr::AggregateFunction(AggregateFunction { func: Percentile::udaf(), params })
 }
 
 impl AggregateUDFImpl for Percentile {
-    fn name(&self) -> &str {
-        &self.name
+    fn name(&self) -> &'static str {
+        "percentile_exact"
     }
 
     fn signature(&self) -> &Signature {
@@ -53,8 +58,14 @@ impl AggregateUDFImpl for Percentile {
         Ok(DataType::Float64)
     }
 
-    fn accumulator(&self, _arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(Values { q: f64::from_bits(self.q_bits), values: Vec::new() }))
+    fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        let q = args.exprs.get(1).and_then(|e| e.downcast_ref::<Literal>()).map(Literal::value);
+        match q {
+            Some(ScalarValue::Float64(Some(q))) if (0.0..=1.0).contains(q) => {
+                Ok(Box::new(Values { q: *q, values: Vec::new() }))
+            }
+            _ => plan_err!("the second argument of `percentile_exact` is a constant from 0 to 1"),
+        }
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {

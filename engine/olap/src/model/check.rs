@@ -72,6 +72,7 @@ fn take_over(model: &mut Model, base: &Model) {
     model.segments.splice(0..0, more_segments);
     model.joins.extend(base.joins.iter().filter(|j| !joins.contains(&j.target)).cloned());
     model.source = model.source.take().or_else(|| base.source.clone());
+    model.rows = model.rows.take().or_else(|| base.rows.clone());
     model.row_right = model.row_right.take().or_else(|| base.row_right.clone());
 }
 
@@ -147,6 +148,11 @@ fn resolve_model(model: &mut Model, names: &Names, drop_missing: bool) -> Vec<Mi
         let times = p.time.as_ref().map(|(id, _)| id);
         keep(&p.name, r.members(p.measures.iter().chain(&p.dimensions).chain(&p.segments).chain(times), place))
     });
+    if let Some(rows) = &mut model.rows {
+        missing.extend(r.template(&mut rows.sql));
+        let segment = rows.unless.iter().map(|name| MemberId::new(&own, name)).collect::<Vec<_>>();
+        missing.extend(r.members(segment.iter(), place));
+    }
     if let Some(right) = &model.row_right {
         let ids: Vec<MemberId> = right.services.iter().chain(&right.own).map(|n| MemberId::new(&own, n)).collect();
         missing.extend(r.members(ids.iter(), place));

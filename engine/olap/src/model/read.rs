@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use super::template::Template;
 use super::{
     Case, Common, Dimension, DimensionType, Folder, FolderItem, Hierarchy, Include, Join, Label, Measure, MeasureType,
-    MemberId, Model, PreAggregation, Reach, Relationship, RollingWindow, RowRight, Segment, Source, TimeShift, View,
-    ViewPart, is_name,
+    MemberId, Model, OwnRows, PreAggregation, Reach, Reads, Relationship, RollingWindow, RowRight, Segment, Source,
+    TimeShift, View, ViewPart, is_name,
 };
 use crate::dates::granularity::{Granularity, Interval, STANDARD};
 use crate::error::nearest;
@@ -188,12 +188,14 @@ fn cube(node: &Node, file: &Arc<str>, problems: &mut Problems) -> Option<Model> 
     let hierarchies = r.list("hierarchies").iter().filter_map(|n| hierarchy(n, &own, r.problems)).collect();
     let pre_aggregations = r.list("pre_aggregations").iter().filter_map(|n| rollup(n, &own, r.problems)).collect();
     let row_right = r.fields.some("row_right").and_then(|n| row_right(n, r.problems));
+    let rows = r.fields.some("rows").and_then(|n| own_rows(n, r.problems));
     r.finish();
     Some(Model {
         common,
         file: Arc::clone(file),
         extends,
         source,
+        rows,
         joins,
         dimensions,
         measures,
@@ -428,6 +430,17 @@ fn hierarchy(node: &Node, own: &str, problems: &mut Problems) -> Option<Hierarch
     Some(Hierarchy { common, levels })
 }
 
+fn own_rows(node: &Node, problems: &mut Problems) -> Option<OwnRows> {
+    let mut r = Reader::new(node, "", problems)?;
+    let sql = r.sql("sql");
+    if sql.is_none() {
+        r.fields.problem("sql", Code::Required, "`rows` needs a condition in `sql`", r.problems);
+    }
+    let unless = r.text("unless");
+    r.finish();
+    Some(OwnRows { sql: sql?, unless })
+}
+
 fn row_right(node: &Node, problems: &mut Problems) -> Option<RowRight> {
     let mut r = Reader::new(node, "", problems)?;
     let services = match r.fields.some("service").map(|n| &n.kind) {
@@ -441,8 +454,12 @@ fn row_right(node: &Node, problems: &mut Problems) -> Option<RowRight> {
     }
     let own = r.text("own");
     let deny = r.word("fallback", &[("scope_star", false), ("deny", true)]).unwrap_or(false);
+    let reads = r.word("reads", &[("visible", Reads::Visible), ("all", Reads::All)]).unwrap_or(Reads::Both);
+    if reads == Reads::All && services.is_empty() {
+        r.bad("reads", "rows that are made of all rows need a `service` that says who sees them");
+    }
     r.finish();
-    Some(RowRight { services, domain: domain?, own, deny })
+    Some(RowRight { services, domain: domain?, own, deny, reads })
 }
 
 fn rollup(node: &Node, own: &str, problems: &mut Problems) -> Option<PreAggregation> {

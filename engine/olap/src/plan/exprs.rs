@@ -9,6 +9,7 @@ use datafusion::common::{Column, DFSchema, JoinType, TableReference};
 use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast, lit, when};
 
+use super::ranges::{self, Over};
 use super::{Group, Planner, Stage, column, model_error, of_model};
 use crate::error::OlapResult;
 use crate::functions::{WallBucket, exact_percentile, instant_type};
@@ -65,6 +66,12 @@ impl Planner<'_> {
     ) -> OlapResult<LogicalPlan> {
         let model = self.catalog.model(name);
         let mut plan = self.sources.plan(name)?;
+        if let Some(rows) = &model.rows {
+            let all = rows.unless.as_ref().map(|segment| MemberId::new(name, segment));
+            if all.is_none_or(|all| !stage.segments.contains(&all)) {
+                plan = LogicalPlanBuilder::from(plan).filter(self.row_text(stage, name, &rows.sql)?)?.build()?;
+            }
+        }
         if let Some(filter) = self.row_filter(stage, model)? {
             plan = LogicalPlanBuilder::from(plan).filter(filter)?.build()?;
         }
@@ -130,6 +137,7 @@ impl Planner<'_> {
             shifts: Vec::new(),
             groups: groups.clone(),
             tz: stage.tz,
+            now_ns: stage.now_ns,
         };
         let plan = self.stage(&inner, std::slice::from_ref(&measure))?;
         let mut out: Vec<Expr> = groups.iter().map(|g| column(g.column.clone())).collect();
@@ -165,11 +173,12 @@ impl Planner<'_> {
         let expr = if let Some(case) = &dimension.case {
             self.case(stage, name, case, depth)?
         } else if let Some((latitude, longitude)) = &dimension.geo {
-            let part = |t: &Template| Ok(cast(self.text(stage, name, t, depth, &mut no_measure)?, DataType::Utf8));
+            let part =
+                |t: &Template| Ok(cast(self.text(stage, name, t, depth, Over::Rows, &mut no_measure)?, DataType::Utf8));
             let parts: OlapResult<Vec<Expr>> = [part(latitude), Ok(lit(",")), part(longitude)].into_iter().collect();
             self.scalar("concat", parts?)?
         } else if let Some(sql) = &dimension.sql {
-            self.text(stage, name, sql, depth, &mut no_measure)?
+            self.text(stage, name, sql, depth, Over::Rows, &mut no_measure)?
         } else {
             lit(datafusion::common::ScalarValue::Utf8(None))
         };
@@ -183,13 +192,13 @@ impl Planner<'_> {
     fn case(&self, stage: &Stage, model: &str, case: &Case, depth: usize) -> OlapResult<Expr> {
         let label = |label: &Label| match label {
             Label::Text(text) => Ok(lit(text.as_str())),
-            Label::Sql(sql) => self.text(stage, model, sql, depth, &mut no_measure),
+            Label::Sql(sql) => self.text(stage, model, sql, depth, Over::Rows, &mut no_measure),
         };
         let mut cases = case.when.iter();
         let (first, then) = cases.next().expect("cases without conditions are refused");
-        let mut built = when(self.text(stage, model, first, depth, &mut no_measure)?, label(then)?);
+        let mut built = when(self.text(stage, model, first, depth, Over::Rows, &mut no_measure)?, label(then)?);
         for (condition, then) in cases {
-            built = built.when(self.text(stage, model, condition, depth, &mut no_measure)?, label(then)?);
+            built = built.when(self.text(stage, model, condition, depth, Over::Rows, &mut no_measure)?, label(then)?);
         }
         Ok(match &case.otherwise {
             Some(otherwise) => built.otherwise(label(otherwise)?)?,
@@ -199,7 +208,7 @@ impl Planner<'_> {
 
     /// A condition or value over a row.
     pub(super) fn row_text(&self, stage: &Stage, model: &str, template: &Template) -> OlapResult<Expr> {
-        self.text(stage, model, template, 0, &mut no_measure)
+        self.text(stage, model, template, 0, Over::Rows, &mut no_measure)
     }
 
     /// The argument of a measure: text or cases.
@@ -252,12 +261,14 @@ impl Planner<'_> {
     }
 
     /// A SQL text of a model; what members stand for is put in their places.
+    #[allow(clippy::too_many_arguments, reason = "one text, and all that may stand in it")]
     pub(super) fn text(
         &self,
         stage: &Stage,
         own: &str,
         template: &Template,
         depth: usize,
+        over: Over,
         on_measure: OnMeasure<'_>,
     ) -> OlapResult<Expr> {
         let mut sql = String::new();
@@ -266,7 +277,7 @@ impl Planner<'_> {
         let mut models = vec![own.to_owned()];
         for piece in &template.pieces {
             match piece {
-                Piece::Text(text) => sql.push_str(text),
+                Piece::Text(text) => sql.push_str(&ranges::named(text)),
                 Piece::Raw(names) => return Err(model_error(format!("`{{{}}}` is not resolved", names.join(".")))),
                 Piece::Model(name) => {
                     sql.push_str(&format!("\"{name}\""));
@@ -290,6 +301,12 @@ impl Planner<'_> {
                 }
             }
         }
+        for (_, name) in ranges::CALLS.iter().filter(|(_, name)| sql.contains(name)) {
+            let expr = self.range_call(stage, own, name, over)?;
+            let ty = if name.ends_with("seconds") { DataType::Float64 } else { instant_type() };
+            fields.push((None, Arc::new(Field::new(*name, ty, true))));
+            places.insert((*name).to_owned(), expr);
+        }
         for model in &models {
             let schema = self.sources.schema(model)?;
             fields.extend(schema.iter().map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field))));
@@ -303,6 +320,8 @@ impl Planner<'_> {
             let place = match e {
                 Expr::AggregateFunction(call) => return Ok(Transformed::yes(exact_percentile(call))),
                 Expr::Column(ref c) if c.relation.is_none() => places.get(&c.name).cloned(),
+                // One time for all of a query.
+                Expr::ScalarFunction(ref call) if call.func.name() == "now" => Some(self.instant(stage.now_ns)),
                 _ => None,
             };
             Ok(place.map_or_else(|| Transformed::no(e), Transformed::yes))

@@ -10,6 +10,7 @@ use crate::error::OlapResult;
 use crate::model::MemberId;
 use crate::model::catalog::Kind;
 use crate::query::filter::{Comparison, Filter, Leaf, Literal, Occurs, Test};
+use crate::sql_text::marked;
 
 /// An instant as a literal.
 pub(crate) fn instant(ns: i64) -> Expr {
@@ -27,16 +28,26 @@ fn literal(value: &Literal) -> Expr {
 }
 
 impl Planner<'_> {
-    /// All conditions of a stage on rows, but for ranges of `free` time dimensions.
-    pub(crate) fn conditions(&self, stage: &Stage, free: &[MemberId]) -> OlapResult<Vec<Expr>> {
+    /// A literal that is a value of the query, or follows from the caller.
+    pub(crate) fn value(&self, literal: Expr) -> Expr {
+        if self.marks_values { marked(literal) } else { literal }
+    }
+
+    /// An instant that follows from the query.
+    pub(super) fn instant(&self, ns: i64) -> Expr {
+        self.value(instant(ns))
+    }
+
+    /// All conditions of a stage on rows of a tree, but for ranges of `free` time dimensions.
+    pub(crate) fn conditions(&self, stage: &Stage, root: &str, free: &[MemberId]) -> OlapResult<Vec<Expr>> {
         let mut all = Vec::new();
         for (member, range) in stage.ranges.iter().filter(|(member, _)| !free.contains(member)) {
             all.push(self.in_range(stage, member, range)?);
         }
         for filter in &stage.filters {
-            all.push(self.filter(filter, &|leaf| self.row_value(stage, leaf), Some(stage))?);
+            all.push(self.filter(filter, &|leaf| self.row_value(stage, leaf), Some((stage, root)))?);
         }
-        for id in &stage.segments {
+        for id in stage.segments.iter().filter(|id| self.measures_of(id).is_none()) {
             all.push(self.segment(stage, id)?);
         }
         Ok(all)
@@ -57,7 +68,7 @@ impl Planner<'_> {
             _ => None,
         };
         let first = since.map(|id| self.dimension(stage, &id)).transpose()?.unwrap_or_else(|| time.clone());
-        Ok(time.gt_eq(instant(start)).and(first.lt(instant(end))))
+        Ok(time.gt_eq(self.instant(start)).and(first.lt(self.instant(end))))
     }
 
     /// A condition on groups, over the columns of measures.
@@ -69,7 +80,7 @@ impl Planner<'_> {
         &self,
         filter: &Filter,
         value: &dyn Fn(&Leaf) -> OlapResult<Expr>,
-        stage: Option<&Stage>,
+        stage: Option<(&Stage, &str)>,
     ) -> OlapResult<Expr> {
         let all = |inner: &[Filter]| inner.iter().map(|f| self.filter(f, value, stage)).collect::<OlapResult<Vec<_>>>();
         match filter {
@@ -77,12 +88,12 @@ impl Planner<'_> {
             // None of no conditions holds; but an empty branch says nothing, as in the reference.
             Filter::Or(inner) => Ok(all(inner)?.into_iter().reduce(Expr::or).unwrap_or_else(|| lit(true))),
             Filter::Leaf(leaf) => match (&leaf.test, stage) {
-                (Test::MeasureFilter, Some(stage)) => self.measure_filter(stage, &leaf.member),
+                (Test::MeasureFilter, Some((stage, root))) => self.measure_filter(stage, root, &leaf.member),
                 (Test::Range(range, negated), stage) => {
-                    let tz = stage.map_or(chrono_tz::Tz::UTC, |s| s.tz);
+                    let tz = stage.map_or(chrono_tz::Tz::UTC, |(s, _)| s.tz);
                     let (start, end) = range.instants(tz);
                     let value = value(leaf)?;
-                    let within = value.clone().gt_eq(instant(start)).and(value.lt(instant(end)));
+                    let within = value.clone().gt_eq(self.instant(start)).and(value.lt(self.instant(end)));
                     Ok(if *negated { !within } else { within })
                 }
                 (test, _) => self.test(test, value(leaf)?),
@@ -93,7 +104,7 @@ impl Planner<'_> {
     fn test(&self, test: &Test, value: Expr) -> OlapResult<Expr> {
         Ok(match test {
             Test::In { values, null, negated } => {
-                let list: Vec<Expr> = values.iter().map(literal).collect();
+                let list: Vec<Expr> = values.iter().map(|v| self.value(literal(v))).collect();
                 let listed = (!list.is_empty()).then(|| value.clone().in_list(list, *negated));
                 match (listed, *null, *negated) {
                     (Some(listed), true, false) => listed.or(value.is_null()),
@@ -108,7 +119,7 @@ impl Planner<'_> {
                 let lower = self.scalar("lower", vec![value.clone()])?;
                 let mut any: Option<Expr> = None;
                 for text in values {
-                    let text = lit(text.to_lowercase());
+                    let text = self.value(lit(text.to_lowercase()));
                     let one = match occurs {
                         Occurs::Within => self.scalar("strpos", vec![lower.clone(), text])?.gt(lit(0_i64)),
                         Occurs::AtStart => self.scalar("starts_with", vec![lower.clone(), text])?,
@@ -123,7 +134,7 @@ impl Planner<'_> {
                 if *negated { (!any).or(value.is_null()) } else { any }
             }
             Test::Compare(comparison, with) => {
-                let with = literal(with);
+                let with = self.value(literal(with));
                 match comparison {
                     Comparison::Gt => value.gt(with),
                     Comparison::Gte => value.gt_eq(with),

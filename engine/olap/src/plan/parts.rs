@@ -7,6 +7,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit};
 
+use super::ranges::Over;
 use super::{Planner, Stage, Tree, column, model_error};
 use crate::error::OlapResult;
 use crate::model::catalog::Kind;
@@ -56,7 +57,7 @@ impl Planner<'_> {
                 let ty = self.type_of(stage, &leaf.expr)?;
                 Ok((leaf.expr, ty))
             };
-            let expr = self.text(stage, name, sql, 0, &mut inline)?;
+            let expr = self.text(stage, name, sql, 0, Over::Groups, &mut inline)?;
             let own = measure.filters.is_empty();
             let expr = if own && there.is_none() { expr } else { conditioned(expr, condition.as_ref())? };
             return Ok(Leaf { id: id.clone(), expr, is_count: false });
@@ -97,7 +98,7 @@ impl Planner<'_> {
                 let ty = self.type_of(stage, &expr)?;
                 Ok((expr, ty))
             };
-            let expr = self.text(stage, name, sql, 0, &mut inner)?;
+            let expr = self.text(stage, name, sql, 0, Over::Rows, &mut inner)?;
             let plain = expr.transform_up(|e| match e {
                 Expr::AggregateFunction(call) => {
                     let first = call.params.args.into_iter().next().unwrap_or_else(|| lit(1_i64));
@@ -122,12 +123,24 @@ impl Planner<'_> {
         }
     }
 
-    /// The rows that a measure counts, as a condition.
-    pub(super) fn measure_filter(&self, stage: &Stage, id: &MemberId) -> OlapResult<Expr> {
+    /// The rows that a measure counts, as a condition: rows of its model that are there, its own filters, for a count of
+    /// values those that are not NULL.
+    pub(super) fn measure_filter(&self, stage: &Stage, root: &str, id: &MemberId) -> OlapResult<Expr> {
         let id = self.behind(id)?;
         let (model, measure) = self.measure(&id)?;
-        let filters = measure.filters.iter().map(|f| self.row_text(stage, &model.common.name, f));
-        Ok(filters.collect::<OlapResult<Vec<_>>>()?.into_iter().reduce(Expr::and).unwrap_or_else(|| lit(true)))
+        let name = &model.common.name;
+        let mut all = Vec::new();
+        if name != root {
+            all.extend(self.is_there(stage, model)?);
+        }
+        for filter in &measure.filters {
+            all.push(self.row_text(stage, name, filter)?);
+        }
+        if measure.ty == MeasureType::Count {
+            let value = self.argument(stage, name, measure.sql.as_ref(), measure.case.as_ref())?;
+            all.extend(value.map(Expr::is_not_null));
+        }
+        Ok(all.into_iter().reduce(Expr::and).unwrap_or_else(|| lit(true)))
     }
 
     /// Aggregates the rows of a tree: one plan for what no join multiplies, one for each model that is.

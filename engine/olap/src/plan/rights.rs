@@ -5,7 +5,7 @@ use quiver_types::Access;
 
 use super::{Planner, Stage};
 use crate::error::OlapResult;
-use crate::model::Model;
+use crate::model::{Model, Reads};
 
 impl Planner<'_> {
     /// The condition that rows of a model must fulfil; none: the caller sees them all.
@@ -14,6 +14,9 @@ impl Planner<'_> {
             return Ok(None);
         }
         let Some(right) = &model.row_right else { return Ok(Some(lit(false))) };
+        if right.reads == Reads::Visible {
+            return Ok(None);
+        }
         let is_full = self.access.is_full(right.domain);
         if is_full && !right.deny {
             return Ok(None);
@@ -50,10 +53,10 @@ impl Planner<'_> {
             match pattern.strip_suffix('*') {
                 Some("") => return Ok(service.clone().not_eq(lit(""))),
                 Some(prefix) => {
-                    let begins = self.scalar("starts_with", vec![service.clone(), lit(prefix)])?;
+                    let begins = self.scalar("starts_with", vec![service.clone(), self.value(lit(prefix))])?;
                     any = Some(any.map_or_else(|| begins.clone(), |a| a.or(begins.clone())));
                 }
-                None => names.push(lit(pattern)),
+                None => names.push(self.value(lit(pattern))),
             }
         }
         let listed = (!names.is_empty()).then(|| service.clone().in_list(names, false));

@@ -13,17 +13,21 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use quiver_query::QueryContext;
 use quiver_query::tables::{DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableRequest, TableSnapshot};
+use quiver_types::Domain;
 use regex::Regex;
 
-use super::model_error;
+use super::{model_error, selects};
 use crate::error::OlapResult;
 use crate::model::catalog::{Catalog, Kind};
-use crate::model::{MemberId, Model, Piece, Source};
+use crate::model::{MemberId, Model, Piece, Reads, Source};
+use crate::query::Query;
 
 /// Plans of the rows of models, each under the name of its model.
 #[derive(Debug, Default)]
 pub struct Sources {
     plans: BTreeMap<String, LogicalPlan>,
+    /// Texts of the models whose rows are a SELECT, for this query.
+    pub(crate) selects: BTreeMap<String, String>,
 }
 
 impl Sources {
@@ -46,27 +50,33 @@ impl Sources {
     pub async fn find(
         catalog: &Catalog,
         members: &[MemberId],
-        hints: &[Vec<String>],
+        query: &Query,
         tables: &Arc<dyn TableSnapshot>,
         state: &SessionState,
         access: &DomainAccess,
         ctx: &QueryContext,
     ) -> OlapResult<Self> {
-        let reached = Reached::of(catalog, members, hints);
+        let reached = Reached::of(catalog, members, &query.hints);
         let columns = reached.identifiers(catalog);
-        let finder = Finder { tables, state, access, ctx, columns: &columns };
+        let bounds = reached.bounds(catalog, query);
+        let finder = Finder { tables, state, access, ctx, columns: &columns, bounds };
         let mut plans = BTreeMap::new();
+        let mut selects = BTreeMap::new();
         for name in &reached.models {
             let model = catalog.model(name);
             let plan = match &model.source {
                 Some(Source::Table(schema, table)) => finder.table(model, schema.as_deref(), table).await?,
-                Some(Source::Select(sql)) => finder.select(model, sql).await?,
+                Some(Source::Select(sql)) => {
+                    let (plan, text) = finder.select(model, sql).await?;
+                    selects.insert(name.clone(), text);
+                    plan
+                }
                 None => return Err(model_error(format!("model `{name}` has no rows"))),
             };
             let plan = LogicalPlanBuilder::from(plan).alias(TableReference::bare(name.as_str()))?.build()?;
             plans.insert(name.clone(), plan);
         }
-        Ok(Self { plans })
+        Ok(Self { plans, selects })
     }
 }
 
@@ -108,6 +118,9 @@ impl Reached {
         if !self.models.insert(name.to_owned()) {
             return;
         }
+        for template in model.rows.iter().map(|rows| &rows.sql) {
+            template.members().for_each(|id| self.add(catalog, id));
+        }
         let right = model.row_right.iter().flat_map(|r| r.services.iter().chain(&r.own).cloned());
         let keys = model.key().map(|d| d.common.name.clone());
         for member in right.chain(keys).collect::<Vec<_>>() {
@@ -134,8 +147,19 @@ impl Reached {
                 m.add_group_by.iter().for_each(|id| self.add(catalog, id));
                 m.templates().collect()
             }
-            Kind::Segment(s) => vec![&s.sql],
+            Kind::Segment(s) => {
+                s.by.iter().for_each(|id| self.add(catalog, id));
+                vec![&s.sql]
+            }
         };
+        // Without a range, texts that speak of one need the first row; measures of segments go by the model's own time.
+        let is_segment = matches!(found.kind, Kind::Segment(_));
+        if (is_segment || templates.iter().any(|t| t.text.contains("range_")))
+            && let Some((time, first)) = super::ranges::time_of(found.model)
+        {
+            self.add(catalog, &time);
+            self.add(catalog, &first);
+        }
         for template in templates {
             template.models().for_each(|name| self.add_model(catalog, name));
             template.members().for_each(|id| self.add(catalog, id));
@@ -149,6 +173,29 @@ impl Reached {
         {
             self.add(catalog, &MemberId::new(&model.common.name, &time.common.name));
         }
+    }
+
+    /// The instants between which `range_start()` and `range_end()` let the SELECT of a model look: those of the query, unless
+    /// something in it looks beyond them. Models widen them by as long as what belongs together lasts.
+    fn bounds(&self, catalog: &Catalog, query: &Query) -> (i64, i64) {
+        let open = (i64::MIN / 2, i64::MAX / 2);
+        let looks_beyond = |id: &MemberId| match catalog.find(id).map(|f| f.kind) {
+            Some(Kind::Dimension(d)) => d.sub_query && !d.propagate_range,
+            Some(Kind::Measure(m)) => m.rolling_window.is_some() || !m.time_shift.is_empty(),
+            _ => false,
+        };
+        // Times of other signals than traces lie elsewhere.
+        let is_of_traces = |id: &MemberId| {
+            let right = catalog.find(id).and_then(|f| f.model.row_right.as_ref());
+            right.is_some_and(|right| matches!(right.domain, Domain::Traces | Domain::Transactions))
+        };
+        let ranges: Vec<_> = query.times.iter().filter_map(|t| Some((&t.member, t.range?))).collect();
+        if ranges.iter().any(|(id, _)| !is_of_traces(id)) || self.members.iter().any(looks_beyond) {
+            return open;
+        }
+        let instants = ranges.into_iter().map(|(_, range)| range.instants(query.tz));
+        let hull = instants.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        hull.map_or(open, |(start, end)| (start.max(open.0), end.min(open.1)))
     }
 
     /// All names in SQL texts that may be columns.
@@ -185,6 +232,9 @@ impl Reached {
                 pieces(&join.sql);
             }
         }
+        for rows in self.models.iter().filter_map(|name| catalog.model(name).rows.as_ref()) {
+            pieces(&rows.sql);
+        }
         for name in &self.models {
             if let Some(Source::Select(sql)) = &catalog.model(name).source {
                 read(sql);
@@ -200,6 +250,7 @@ struct Finder<'a> {
     access: &'a DomainAccess,
     ctx: &'a QueryContext,
     columns: &'a [String],
+    bounds: (i64, i64),
 }
 
 impl Finder<'_> {
@@ -215,7 +266,9 @@ impl Finder<'_> {
             if schema.is_some_and(|s| s != of) {
                 continue;
             }
-            let access = if of == PUBLIC_SCHEMA && model.row_right.is_some() { &full } else { self.access };
+            let reads = model.row_right.as_ref().map(|right| right.reads);
+            let is_guarded = of == PUBLIC_SCHEMA && reads.is_some() || reads == Some(Reads::All);
+            let access = if is_guarded { &full } else { self.access };
             let request = TableRequest { schema: Some(of), name, columns: self.columns, access };
             if let Some(found) = self.tables.table(&request, self.ctx).await? {
                 return Ok(Some(found));
@@ -232,19 +285,31 @@ impl Finder<'_> {
         Ok(LogicalPlanBuilder::scan(TableReference::bare(name), provider_as_source(found), None)?.build()?)
     }
 
-    async fn select(&self, model: &Model, sql: &str) -> OlapResult<LogicalPlan> {
+    async fn select(&self, model: &Model, sql: &str) -> OlapResult<(LogicalPlan, String)> {
         let wrong = |e: datafusion::error::DataFusionError| {
             model_error(format!("`sql` of model `{}` cannot be planned: {}", model.common.name, e.strip_backtrace()))
         };
         let dialect = self.state.config().options().sql_parser.dialect;
-        let statement = self.state.sql_to_statement(sql, &dialect).map_err(wrong)?;
+        let instant = |ns: i64| format!("arrow_cast({ns}, 'Timestamp(Nanosecond, Some(\"UTC\"))')");
+        let (start, end) = self.bounds;
+        let sql = sql.replace("range_start()", &instant(start)).replace("range_end()", &instant(end));
+        let statement = self.state.sql_to_statement(&sql, &dialect).map_err(wrong)?;
         let schemas: HashMap<&str, Arc<MemorySchemaProvider>> =
             [PUBLIC_SCHEMA, QUIVER_SCHEMA].into_iter().map(|s| (s, Arc::new(MemorySchemaProvider::new()))).collect();
+        let fixed = self.tables.list(&DomainAccess::full());
+        let mut more = selects::Found::new();
         for reference in self.state.resolve_table_references(&statement).map_err(wrong)? {
             let found = self.provider(model, reference.schema(), reference.table()).await?;
             if let Some(found) = found {
                 let schema = schemas.get(reference.schema().unwrap_or(PUBLIC_SCHEMA));
                 let schema = schema.ok_or_else(|| model_error(format!("there is no schema of `{reference}`")))?;
+                let named = (reference.schema().unwrap_or_default().to_owned(), reference.table().to_owned());
+                if let Some(entry) = fixed.iter().find(|entry| entry.name == named.1) {
+                    let is_found = |name: &&String| entry.columns.column_with_name(name).is_none();
+                    let columns = found.schema();
+                    let columns = columns.fields().iter().map(|f| f.name()).filter(is_found).cloned();
+                    more.insert(named, columns.collect());
+                }
                 schema.register_table(reference.table().to_owned(), found).map_err(wrong)?;
             }
         }
@@ -257,10 +322,11 @@ impl Finder<'_> {
         list.register_catalog(defaults.default_catalog.clone(), Arc::new(catalog));
         let state =
             SessionStateBuilder::new_from_existing(self.state.clone()).with_catalog_list(Arc::new(list)).build();
+        let text = selects::written(&statement, &more);
         let plan = state.statement_to_plan(statement).await.map_err(wrong)?;
         if !matches!(plan, LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Statement(_) | LogicalPlan::Copy(_))
         {
-            return Ok(plan);
+            return Ok((plan, text));
         }
         Err(model_error(format!("`sql` of model `{}` is no SELECT", model.common.name)))
     }

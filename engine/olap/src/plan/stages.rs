@@ -6,6 +6,8 @@ use datafusion::common::{Column, JoinType, NullEquality};
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::{Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition, lit};
 
+use super::apart::Apart;
+use super::ranges::Over;
 use super::{Group, Planner, Stage, column, model_error};
 use crate::error::{OlapError, OlapResult, Reason};
 use crate::model::{Measure, MeasureType, MemberId, RollingWindow};
@@ -22,6 +24,8 @@ struct Kinds {
     rolling: Vec<(RollingWindow, Vec<MemberId>)>,
     /// Results of inner stages.
     inner: Vec<MemberId>,
+    /// Measures of other models, in queries of their own.
+    apart: Vec<Apart>,
     /// Places among the groups.
     ranks: Vec<MemberId>,
     /// Expressions over other measures, those first that others need.
@@ -39,6 +43,9 @@ impl Planner<'_> {
         for id in &kinds.inner {
             plan = self.with_inner(stage, plan, id)?;
         }
+        for apart in &kinds.apart {
+            plan = self.with_apart(stage, plan, apart)?;
+        }
         for id in &kinds.ranks {
             plan = self.with_rank(stage, plan, id)?;
         }
@@ -53,15 +60,24 @@ impl Planner<'_> {
             return Err(model_error(format!("measure `{id}` stands {DEPTH_MAX} measures deep")));
         }
         let (_, measure) = self.measure(id)?;
-        if measure.apart {
-            return Err(model_error(format!("measure `{id}` is `apart`, which is not supported yet")));
-        }
         let push = |list: &mut Vec<MemberId>| {
             if !list.contains(id) {
                 list.push(id.clone());
             }
         };
-        if measure.ty == MeasureType::Rank {
+        if measure.apart {
+            if !self.is_composite(measure) {
+                return Err(model_error(format!("measure `{id}` is `apart`, and is no expression over measures")));
+            }
+            for named in self.named_measures(measure) {
+                if named.model == id.model {
+                    self.sort_out(&named, kinds, depth + 1)?;
+                } else {
+                    Apart::add(&mut kinds.apart, &id.model, named);
+                }
+            }
+            push(&mut kinds.composites);
+        } else if measure.ty == MeasureType::Rank {
             for (template, _) in &measure.order_by {
                 template.members().try_for_each(|m| self.sort_out(m, kinds, depth + 1))?;
             }
@@ -209,7 +225,7 @@ impl Planner<'_> {
         let sql = measure.sql.as_ref().ok_or_else(|| model_error("a multi-stage measure needs `sql`"))?;
         let own = self.catalog.models.values().find(|m| m.measures.iter().any(|n| std::ptr::eq(n, measure)));
         let own = own.map(|m| m.common.name.clone()).unwrap_or_default();
-        let expr = self.text(stage, &own, sql, 0, &mut |id| measure_column(result, id))?;
+        let expr = self.text(stage, &own, sql, 0, Over::Groups, &mut |id| measure_column(result, id))?;
         let function = match measure.ty {
             MeasureType::Sum | MeasureType::RunningTotal => "sum",
             MeasureType::Avg => "avg",
@@ -233,7 +249,8 @@ impl Planner<'_> {
             .collect();
         let mut order = Vec::new();
         for (template, descends) in &measure.order_by {
-            let expr = self.text(stage, &model.common.name, template, 0, &mut |m| measure_column(&plan, m))?;
+            let expr =
+                self.text(stage, &model.common.name, template, 0, Over::Groups, &mut |m| measure_column(&plan, m))?;
             order.push(expr.sort(!descends, *descends));
         }
         let rank =
@@ -249,7 +266,7 @@ impl Planner<'_> {
     fn with_composite(&self, stage: &Stage, plan: LogicalPlan, id: &MemberId) -> OlapResult<LogicalPlan> {
         let (model, measure) = self.measure(id)?;
         let sql = measure.sql.as_ref().ok_or_else(|| model_error(format!("measure `{id}` has no `sql`")))?;
-        let expr = self.text(stage, &model.common.name, sql, 0, &mut |m| measure_column(&plan, m))?;
+        let expr = self.text(stage, &model.common.name, sql, 0, Over::Groups, &mut |m| measure_column(&plan, m))?;
         let out: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
         let out = out.into_iter().chain([expr.alias(id.to_string())]);
         Ok(LogicalPlanBuilder::from(plan).project(out)?.build()?)
@@ -267,14 +284,19 @@ fn has_own_aggregate(measure: &Measure, planner: &Planner<'_>) -> bool {
     let text = measure.sql.iter().flat_map(|t| &t.pieces);
     let texts = text.filter_map(|p| if let crate::model::Piece::Text(t) = p { Some(t.to_lowercase()) } else { None });
     texts.into_iter().any(|text| {
-        let words =
-            text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '(').filter_map(|w| w.split_once('('));
-        words.into_iter().any(|(name, _)| planner.state.aggregate_functions().contains_key(name))
+        // What stands before each bracket.
+        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '(');
+        let called = |word: &str| {
+            let mut names: Vec<&str> = word.split('(').collect();
+            names.pop();
+            names.into_iter().any(|name| planner.state.aggregate_functions().contains_key(name))
+        };
+        words.into_iter().any(called)
     })
 }
 
 /// The column of a measure in a result, and its type.
-fn measure_column(result: &LogicalPlan, id: &MemberId) -> OlapResult<(Expr, DataType)> {
+pub(super) fn measure_column(result: &LogicalPlan, id: &MemberId) -> OlapResult<(Expr, DataType)> {
     let name = id.to_string();
     let field = result.schema().field_with_unqualified_name(&name);
     let ty =
@@ -321,7 +343,12 @@ fn coalesce(values: Vec<Expr>) -> Expr {
 }
 
 /// Joins a value by the groups that it has.
-fn left_join(left: LogicalPlan, right: LogicalPlan, groups: &[&Group], id: &MemberId) -> OlapResult<LogicalPlan> {
+pub(super) fn left_join(
+    left: LogicalPlan,
+    right: LogicalPlan,
+    groups: &[&Group],
+    id: &MemberId,
+) -> OlapResult<LogicalPlan> {
     let out: Vec<Expr> = left.schema().columns().into_iter().map(Expr::Column).collect();
     let out = out.into_iter().chain([column(id.to_string())]);
     if groups.is_empty() {

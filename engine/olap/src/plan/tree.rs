@@ -123,7 +123,11 @@ impl Planner<'_> {
             for model in template.models() {
                 add(model, out);
             }
-            for member in template.members() {
+            let is_apart = |member: &&MemberId| {
+                let elsewhere = member.model != found.model.common.name;
+                elsewhere && matches!(found.kind, Kind::Measure(m) if m.apart)
+            };
+            for member in template.members().filter(|m| !is_apart(m)) {
                 self.needs(member, out)?;
             }
         }
@@ -196,10 +200,13 @@ impl Planner<'_> {
             let right = self.model_rows(stage, to, &inner)?;
             plan = LogicalPlanBuilder::from(plan).join_on(right, JoinType::Left, [on])?.build()?;
         }
-        let conditions = self.conditions(stage, free)?;
-        match conditions.into_iter().reduce(datafusion::logical_expr::and) {
-            Some(all) => Ok(LogicalPlanBuilder::from(plan).filter(all)?.build()?),
-            None => Ok(plan),
+        let conditions = self.conditions(stage, &tree.root, free)?;
+        if let Some(all) = conditions.into_iter().reduce(datafusion::logical_expr::and) {
+            plan = LogicalPlanBuilder::from(plan).filter(all)?.build()?;
         }
+        for id in &stage.segments {
+            plan = self.kept_by(stage, plan, id)?;
+        }
+        Ok(plan)
     }
 }

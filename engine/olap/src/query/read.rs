@@ -165,6 +165,7 @@ impl<'a> Reader<'a> {
             format: self.word("responseFormat", &Format::ALL)?,
             cache: self.word("cache", &CacheMode::ALL)?.or(renew),
             hints: self.hints()?,
+            now_ns: self.now_ns,
         })
     }
 

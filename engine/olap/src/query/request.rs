@@ -56,9 +56,14 @@ impl Request {
         Ok(Self { query_type: QueryType::Blending, queries })
     }
 
+    /// A request of one query.
+    pub fn of(query: Query) -> Self {
+        Self { query_type: QueryType::Regular, queries: vec![query] }
+    }
+
     fn compare(query: Query) -> Self {
         let Some(at) = query.times.iter().position(|t| !t.compare.is_empty()) else {
-            return Self { query_type: QueryType::Regular, queries: vec![query] };
+            return Self::of(query);
         };
         let ranges = query.times[at].compare.iter().take(COMPARE_MAX);
         let queries = ranges.map(|range| {

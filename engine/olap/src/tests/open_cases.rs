@@ -16,7 +16,7 @@ use crate::query::request::Request;
 use crate::tables::{FolderTables, LayeredTables};
 use crate::{OlapEngine, OlapResult};
 
-const TYPES: [(&str, &str); 6] = [
+pub(super) const TYPES: [(&str, &str); 6] = [
     ("services", r#"{"tier":"int4","apdex_t_ms":"int4","created_at":"timestamptz"}"#),
     ("hosts", r#"{"cpu_count":"int4","memory_gib":"numeric(8,2)"}"#),
     (
@@ -31,7 +31,7 @@ const TYPES: [(&str, &str); 6] = [
 const RIGHTS: [(&str, &str); 4] =
     [("Services", "name"), ("Spans", "serviceName"), ("Alerts", "serviceName"), ("Deployments", "serviceName")];
 
-fn olap(folder: &Path) -> Arc<OlapEngine> {
+pub(super) fn olap(folder: &Path) -> Arc<OlapEngine> {
     let scratch = std::env::temp_dir().join(format!("quiver-olap-{}", std::process::id()));
     std::fs::create_dir_all(&scratch).unwrap();
     for (name, types) in TYPES {
@@ -49,7 +49,11 @@ fn olap(folder: &Path) -> Arc<OlapEngine> {
         pressure: Arc::default(),
     };
     let tables = LayeredTables { folders: Arc::new(ArcSwap::from_pointee(folders)), product: None };
-    OlapEngine::new(QueryEngine::new(&settings).unwrap(), Arc::new(tables), load(&models(folder)).unwrap().0)
+    OlapEngine::new(
+        QueryEngine::with_functions(&settings, crate::session_functions()).unwrap(),
+        Arc::new(tables),
+        load(&models(folder)).unwrap().0,
+    )
 }
 
 fn models(folder: &Path) -> Vec<SourceFile> {
@@ -66,17 +70,16 @@ fn models(folder: &Path) -> Vec<SourceFile> {
     files
 }
 
-async fn answer(olap: &Arc<OlapEngine>, case: &Value) -> OlapResult<Value> {
+/// The request of a case and the rights of its caller.
+pub(super) fn asked(olap: &OlapEngine, case: &Value) -> OlapResult<(Request, DomainAccess)> {
     let body = &case["request"]["body"];
     let query = match case["request"]["params"]["query"].as_str() {
         Some(text) => serde_json::from_str(text).unwrap_or(Value::Null),
         None => body["query"].clone(),
     };
-    let catalog = olap.catalog();
-    let request = Request::parse(&query, &catalog, 0)?;
-    let is_multi = body["queryType"] == "multi";
+    let request = Request::parse(&query, &olap.catalog(), 0)?;
     if case["request"]["path"].as_str().is_some_and(|p| p.ends_with("load")) {
-        request.check(is_multi)?;
+        request.check(body["queryType"] == "multi")?;
     }
     let access = match case["request"]["services"].as_array() {
         None => DomainAccess::full(),
@@ -85,15 +88,23 @@ async fn answer(olap: &Arc<OlapEngine>, case: &Value) -> OlapResult<Value> {
             DomainAccess::of(|_| Access::services(names.iter().copied()))
         }
     };
-    let limits = Limits { timeout: Duration::from_secs(60), ..Limits::default() };
-    let ctx = QueryContext::new(Access::full(), limits);
+    Ok((request, access))
+}
+
+pub(super) fn limits() -> Limits {
+    Limits { timeout: Duration::from_secs(60), ..Limits::default() }
+}
+
+async fn answer(olap: &Arc<OlapEngine>, case: &Value) -> OlapResult<Value> {
+    let (request, access) = asked(olap, case)?;
+    let (catalog, ctx) = (olap.catalog(), QueryContext::new(Access::full(), limits()));
     let sets = olap.load(&catalog, &request, &access, &ctx).await?;
     let frame = Frame { catalog: &catalog, refreshed: String::new(), request_id: String::new(), slow: false };
-    frame.load(&request, &sets, is_multi)
+    frame.load(&request, &sets, case["request"]["body"]["queryType"] == "multi")
 }
 
 /// Rows of any format as objects.
-fn rows(data: &Value) -> Vec<Value> {
+pub(super) fn rows(data: &Value) -> Vec<Value> {
     let Some(members) = data["members"].as_array() else { return data.as_array().cloned().unwrap_or_default() };
     let object = |cells: Vec<Value>| -> Value {
         members.iter().map(|m| m.as_str().unwrap().to_owned()).zip(cells).collect::<serde_json::Map<_, _>>().into()
@@ -109,7 +120,7 @@ fn number(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str().and_then(|t| t.parse().ok()))
 }
 
-fn same(a: &Value, b: &Value) -> bool {
+pub(super) fn same(a: &Value, b: &Value) -> bool {
     match (number(a), number(b)) {
         (Some(x), Some(y)) => x == y || (x - y).abs() <= 1e-9 * x.abs().max(y.abs()),
         _ => match (a, b) {
@@ -163,6 +174,15 @@ fn check(expected: &Value, got: &Value, narrow: bool) -> Result<(), String> {
     Ok(())
 }
 
+/// All cases, in the order of their names.
+pub(super) fn each_case(folder: &Path) -> Vec<Value> {
+    let mut names: Vec<PathBuf> =
+        std::fs::read_dir(folder.join("golden")).unwrap().map(|e| e.unwrap().path()).collect();
+    names.retain(|p| p.file_name().unwrap().to_str().unwrap().starts_with("olap-"));
+    names.sort();
+    names.iter().map(|path| serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()).collect()
+}
+
 /// Unoptimized, DataFusion's planner wants more stack than a thread of tests has.
 #[test]
 fn rows_of_all_open_cases() {
@@ -173,12 +193,8 @@ fn rows_of_all_open_cases() {
 async fn cases() {
     let Some(folder) = crate::testing::open_cases() else { return };
     let olap = olap(&folder);
-    let mut names: Vec<PathBuf> =
-        std::fs::read_dir(folder.join("golden")).unwrap().map(|e| e.unwrap().path()).collect();
-    names.sort();
     let (mut failed, mut passed) = (Vec::new(), 0);
-    for path in names.iter().filter(|p| p.file_name().unwrap().to_str().unwrap().starts_with("olap-")) {
-        let case: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    for case in each_case(&folder) {
         let expected = &case["expect"];
         let kind = expected["kind"].as_str().unwrap();
         if !matches!(kind, "data" | "multi" | "error") {

@@ -1,0 +1,95 @@
+//! `range_start()`, `range_end()` and `range_seconds()` in SQL texts of models: the bounds of a query's range, which is the first
+//! one of its time dimensions, or those of a bucket cut to the range (`olap-models.md` 3.1).
+//!
+//! Without a range it goes from the first row that the caller sees to the query's own time. A text over single rows takes 1970
+//! for the first row: rows are compared with it, and none is before it.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, cast, lit, scalar_subquery};
+
+use super::filters::instant;
+use super::{Group, Planner, Stage, column, model_error};
+use crate::dates::SECOND_NS;
+use crate::dates::granularity::Interval;
+use crate::dates::zone::{Edge, utc_ns};
+use crate::error::{OlapError, OlapResult};
+use crate::functions::WallEdge;
+use crate::model::{DimensionType, MemberId, Model};
+
+/// What a text is computed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Over {
+    /// Rows of models.
+    Rows,
+    /// Columns of a result that is grouped.
+    Groups,
+}
+
+/// The calls, and the columns that stand for them while a text is planned.
+pub(super) const CALLS: [(&str, &str); 3] =
+    [("range_start()", "__range_start"), ("range_end()", "__range_end"), ("range_seconds()", "__range_seconds")];
+
+/// Puts columns in the place of calls.
+pub(super) fn named(text: &str) -> String {
+    CALLS.iter().fold(text.to_owned(), |text, (call, name)| text.replace(call, &format!("\"{name}\"")))
+}
+
+/// The time dimension of a model that ranges are about, and the member that its rows live from.
+pub(crate) fn time_of(model: &Model) -> Option<(MemberId, MemberId)> {
+    let time = model.dimensions.iter().find(|d| d.ty == DimensionType::Time && d.since.is_some());
+    let time = time.or_else(|| model.dimensions.iter().find(|d| d.ty == DimensionType::Time))?;
+    let id = |name: &str| MemberId::new(&model.common.name, name);
+    Some((id(&time.common.name), id(time.since.as_deref().unwrap_or(&time.common.name))))
+}
+
+impl Planner<'_> {
+    /// What a column of [`CALLS`] stands for.
+    pub(super) fn range_call(&self, stage: &Stage, own: &str, name: &str, over: Over) -> OlapResult<Expr> {
+        let (start, end) = self.range_bounds(stage, own, over)?;
+        Ok(match name {
+            "__range_start" => start,
+            "__range_end" => end,
+            _ => {
+                let nanos = |time| cast(time, DataType::Int64);
+                cast(nanos(end) - nanos(start), DataType::Float64) / lit(SECOND_NS as f64)
+            }
+        })
+    }
+
+    fn range_bounds(&self, stage: &Stage, own: &str, over: Over) -> OlapResult<(Expr, Expr)> {
+        let ranged = stage.ranges.first();
+        let (start, end) = match ranged {
+            Some((member, range)) => {
+                let back = if over == Over::Rows { stage.shift(member).negated() } else { Interval::default() };
+                let utc = |wall: i64, edge| self.instant(utc_ns(stage.tz, back.add_to(wall), edge));
+                (utc(range.start_ns, Edge::Start), utc(range.end_ns, Edge::End))
+            }
+            None => (self.first_row(stage, own, over)?, self.instant(stage.now_ns)),
+        };
+        let grouped = |g: &&Group| g.buckets.is_some() && ranged.is_none_or(|(member, _)| g.member == *member);
+        let Some(group) = stage.groups.iter().find(grouped) else { return Ok((start, end)) };
+        let bucket = || match over {
+            Over::Rows => self.group_value(stage, group),
+            Over::Groups => Ok(column(group.column.clone())),
+        };
+        let edge = |is_end| Ok::<_, OlapError>(WallEdge::call(bucket()?, stage.tz, group.buckets, is_end));
+        let start = self.scalar("greatest", vec![start, edge(false)?])?;
+        Ok((start, self.scalar("least", vec![end, edge(true)?])?))
+    }
+
+    /// The time of the first row of a model that the caller sees.
+    fn first_row(&self, stage: &Stage, own: &str, over: Over) -> OlapResult<Expr> {
+        if over == Over::Rows {
+            return Ok(instant(0));
+        }
+        let model = self.catalog.model(own);
+        let text = || model_error(format!("model `{own}` speaks of a range and has no time dimension"));
+        let (_, first) = time_of(model).ok_or_else(text)?;
+        let rows = self.model_rows(stage, own, &std::collections::BTreeSet::new())?;
+        let first = self.aggregate("min", vec![self.dimension(stage, &first)?])?;
+        let plan = LogicalPlanBuilder::from(rows).aggregate(Vec::<Expr>::new(), vec![first.alias("first")])?.build()?;
+        Ok(scalar_subquery(Arc::new(plan)))
+    }
+}

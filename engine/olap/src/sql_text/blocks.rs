@@ -1,0 +1,407 @@
+//! Nodes of a plan folded into SELECTs. A block is one SELECT that can still take nodes; what it cannot take (a condition
+//! behind a limit, groups of groups) goes around it, with the block as a relation of its own.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Write as _;
+
+use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, JoinType, NullEquality, ScalarValue, TableReference};
+use datafusion::logical_expr::expr::Sort as SortExpr;
+use datafusion::logical_expr::{
+    Distinct, Expr, ExprSchemable as _, FetchType, Join, LogicalPlan, Operator, SkipType, binary_expr, cast, lit,
+};
+use datafusion::sql::unparser::Unparser;
+use datafusion::sql::unparser::dialect::{CustomDialect, CustomDialectBuilder};
+
+use super::alias_of;
+use super::values::Params;
+use crate::error::OlapResult;
+use crate::model::catalog::Catalog;
+use crate::model::{Model, Source};
+use crate::plan::model_error;
+
+/// Nodes of the outputs of a block beyond which it becomes a relation, so that a text does not grow by repetition.
+const NODES_MAX: usize = 4_000;
+
+/// A SELECT under construction.
+#[derive(Debug, Default)]
+struct Block {
+    /// What stands behind `FROM`; none: one row without columns.
+    from: Option<String>,
+    /// Whether that is one relation, and so may stand at the right of a join.
+    is_single: bool,
+    /// A value for each column of the plan's schema, over columns of `from`.
+    items: Vec<Expr>,
+    filter: Option<Expr>,
+    groups: Option<Vec<Expr>>,
+    having: Option<Expr>,
+    has_windows: bool,
+    order: Vec<SortExpr>,
+    skip: usize,
+    fetch: Option<usize>,
+}
+
+impl Block {
+    fn of(from: String, items: Vec<Expr>) -> Self {
+        Self { from: Some(from), is_single: true, items, ..Self::default() }
+    }
+
+    fn is_cut(&self) -> bool {
+        self.skip > 0 || self.fetch.is_some()
+    }
+
+    /// Whether it is no more than relations and conditions on them.
+    fn is_rows(&self) -> bool {
+        self.from.is_some() && self.groups.is_none() && !self.has_windows && !self.is_cut()
+    }
+
+    /// An expression over the columns of a schema as one over the relations of the block.
+    fn put(&self, expr: &Expr, schema: &DFSchema) -> OlapResult<Expr> {
+        let put = expr.clone().unalias_nested().data.transform_down(|e| match &e {
+            Expr::Column(c) => {
+                let at = schema.index_of_column(c)?;
+                Ok(Transformed::new(self.items[at].clone(), true, TreeNodeRecursion::Jump))
+            }
+            _ => Ok(Transformed::no(e)),
+        })?;
+        Ok(put.data)
+    }
+
+    fn put_all(&self, exprs: &[Expr], schema: &DFSchema) -> OlapResult<Vec<Expr>> {
+        exprs.iter().map(|e| self.put(e, schema)).collect()
+    }
+}
+
+/// Makes texts of blocks.
+pub(super) struct Printer<'a> {
+    catalog: &'a Catalog,
+    /// Texts of the models whose rows are a SELECT.
+    selects: &'a BTreeMap<String, String>,
+    /// Names of columns that the plan speaks of; relations give no others.
+    used: HashSet<String>,
+    dialect: CustomDialect,
+    pub(super) params: Params,
+    relations: usize,
+}
+
+/// The model whose rows a node stands for.
+pub(super) fn model_of<'c>(node: &LogicalPlan, catalog: &'c Catalog) -> Option<&'c Model> {
+    match node {
+        LogicalPlan::SubqueryAlias(alias) => catalog.models.get(alias.alias.table()),
+        _ => None,
+    }
+}
+
+fn and(old: Option<Expr>, new: Expr) -> Option<Expr> {
+    Some(match old {
+        Some(old) => old.and(new),
+        None => new,
+    })
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A name that is not taken, made of one that may be.
+fn free(name: String, taken: &mut HashSet<String>) -> String {
+    let mut free = if name.is_empty() { "column".to_owned() } else { name };
+    let mut n = 1;
+    while !taken.insert(free.clone()) {
+        n += 1;
+        free = format!("{}_{n}", free.trim_end_matches(&format!("_{}", n - 1)));
+    }
+    free
+}
+
+impl<'a> Printer<'a> {
+    pub(super) fn new(catalog: &'a Catalog, selects: &'a BTreeMap<String, String>, used: HashSet<String>) -> Self {
+        let dialect = CustomDialectBuilder::new().with_identifier_quote_style('"').build();
+        Self { catalog, selects, used, dialect, params: Params::default(), relations: 0 }
+    }
+
+    /// The statement of a plan and the names of its columns.
+    pub(super) fn statement(&mut self, plan: &LogicalPlan, columns: &[String]) -> OlapResult<(String, Vec<String>)> {
+        let block = self.block(plan)?;
+        let mut taken = HashSet::new();
+        let aliases: Vec<String> = columns.iter().map(|c| free(alias_of(c), &mut taken)).collect();
+        let outputs: Vec<(Expr, &str)> = block.items.iter().cloned().zip(aliases.iter().map(String::as_str)).collect();
+        Ok((self.select(&block, outputs)?, aliases))
+    }
+
+    fn expr(&mut self, expr: Expr) -> OlapResult<String> {
+        // Queries within an expression are written by the same rules, then put in the place of a name.
+        let mut inner: Vec<(String, String)> = Vec::new();
+        let mut plans = Vec::new();
+        let named = expr.transform_up(|e| match e {
+            Expr::ScalarSubquery(query) => {
+                plans.push(query.subquery);
+                Ok(Transformed::yes(Expr::Column(Column::new_unqualified(format!("__query_{}", plans.len())))))
+            }
+            other => Ok(Transformed::no(other)),
+        })?;
+        for (i, plan) in plans.iter().enumerate() {
+            let columns: Vec<String> = plan.schema().fields().iter().map(|f| f.name().clone()).collect();
+            let (text, _) = self.statement(plan, &columns)?;
+            inner.push((format!("\"__query_{}\"", i + 1), format!("({text})")));
+        }
+        let text = self.plain(named.data)?;
+        Ok(inner.iter().fold(text, |text, (name, query)| text.replace(name, query)))
+    }
+
+    fn plain(&mut self, expr: Expr) -> OlapResult<String> {
+        let settled = self.params.settle(expr)?;
+        let printed = Unparser::new(&self.dialect).with_pretty(true).expr_to_sql(&settled);
+        let printed = printed
+            .map_err(|e| model_error(format!("`{settled}` cannot be written as SQL: {}", e.strip_backtrace())))?;
+        Ok(printed.to_string())
+    }
+
+    fn list(&mut self, exprs: &[Expr]) -> OlapResult<String> {
+        let texts = exprs.iter().map(|e| self.expr(e.clone())).collect::<OlapResult<Vec<_>>>()?;
+        Ok(texts.join(", "))
+    }
+
+    fn select(&mut self, block: &Block, outputs: Vec<(Expr, &str)>) -> OlapResult<String> {
+        let mut outs = Vec::new();
+        for (expr, alias) in outputs {
+            outs.push(format!("{} AS {}", self.expr(expr)?, quoted(alias)));
+        }
+        if outs.is_empty() {
+            outs.push("1 AS \"one\"".to_owned());
+        }
+        let mut text = format!("SELECT {}", outs.join(", "));
+        let wrote = |_| model_error("a statement cannot be written");
+        if let Some(from) = &block.from {
+            write!(text, " FROM {from}").map_err(wrote)?;
+        }
+        if let Some(filter) = &block.filter {
+            write!(text, " WHERE {}", self.expr(filter.clone())?).map_err(wrote)?;
+        }
+        if let Some(groups) = block.groups.as_ref().filter(|g| !g.is_empty()) {
+            write!(text, " GROUP BY {}", self.list(groups)?).map_err(wrote)?;
+        }
+        if let Some(having) = &block.having {
+            write!(text, " HAVING {}", self.expr(having.clone())?).map_err(wrote)?;
+        }
+        let mut order = Vec::new();
+        // A constant orders nothing, and a number would be read as the place of a column.
+        for sort in block.order.iter().filter(|s| !matches!(s.expr, Expr::Literal(..))) {
+            let direction = if sort.asc { "ASC" } else { "DESC" };
+            let nulls = if sort.nulls_first { "NULLS FIRST" } else { "NULLS LAST" };
+            order.push(format!("{} {direction} {nulls}", self.expr(sort.expr.clone())?));
+        }
+        if !order.is_empty() {
+            write!(text, " ORDER BY {}", order.join(", ")).map_err(wrote)?;
+        }
+        if let Some(fetch) = block.fetch {
+            write!(text, " LIMIT {fetch}").map_err(wrote)?;
+        }
+        if block.skip > 0 {
+            write!(text, " OFFSET {}", block.skip).map_err(wrote)?;
+        }
+        Ok(text)
+    }
+
+    /// Makes a block a relation; its columns keep their places.
+    fn wrap(&mut self, block: &Block, schema: &DFSchema, alias: Option<&str>) -> OlapResult<Block> {
+        self.relations += 1;
+        let alias = alias.map_or_else(|| format!("q{}", self.relations), str::to_owned);
+        let relation = TableReference::bare(alias.as_str());
+        let mut taken = HashSet::new();
+        let (mut names, mut items) = (Vec::new(), Vec::new());
+        for (i, field) in schema.fields().iter().enumerate() {
+            if self.used.contains(field.name()) {
+                let name = free(alias_of(field.name()), &mut taken);
+                items.push(Expr::Column(Column::new(Some(relation.clone()), name.as_str())));
+                names.push((block.items[i].clone(), name));
+            } else {
+                items.push(lit(ScalarValue::Null));
+            }
+        }
+        let outputs = names.iter().map(|(e, name)| (e.clone(), name.as_str())).collect();
+        let inner = self.select(block, outputs)?;
+        Ok(Block::of(format!("({inner}) AS {}", quoted(&alias)), items))
+    }
+
+    fn child(&mut self, plan: &LogicalPlan, may_stay: impl Fn(&Block) -> bool) -> OlapResult<Block> {
+        let block = self.block(plan)?;
+        if may_stay(&block) { Ok(block) } else { self.wrap(&block, plan.schema(), None) }
+    }
+
+    fn block(&mut self, plan: &LogicalPlan) -> OlapResult<Block> {
+        if let Some(model) = model_of(plan, self.catalog) {
+            return rows_of(model, self.selects, plan.schema());
+        }
+        match plan {
+            LogicalPlan::SubqueryAlias(alias) => {
+                let block = self.block(&alias.input)?;
+                self.wrap(&block, alias.input.schema(), Some(alias.alias.table()))
+            }
+            LogicalPlan::Projection(node) => {
+                let schema = node.input.schema();
+                let mut block = self.block(&node.input)?;
+                let mut items = block.put_all(&node.expr, schema)?;
+                if nodes(&items)? > NODES_MAX {
+                    block = self.wrap(&block, schema, None)?;
+                    items = block.put_all(&node.expr, schema)?;
+                }
+                Ok(Block { items, ..block })
+            }
+            LogicalPlan::Filter(node) => {
+                let mut block = self.child(&node.input, |b| !b.is_cut() && !b.has_windows)?;
+                let condition = block.put(&node.predicate, node.input.schema())?;
+                if block.groups.is_some() {
+                    block.having = and(block.having, condition);
+                } else {
+                    block.filter = and(block.filter, condition);
+                }
+                Ok(block)
+            }
+            LogicalPlan::Aggregate(node) => {
+                let schema = node.input.schema();
+                let block = self.child(&node.input, |b| b.groups.is_none() && !b.is_cut() && !b.has_windows)?;
+                let groups = block.put_all(&node.group_expr, schema)?;
+                // A number would be read as the place of a column.
+                let ordinal = |e: Expr| match &e {
+                    Expr::Literal(value, _) => {
+                        let ty = value.data_type();
+                        cast(e, ty)
+                    }
+                    _ => e,
+                };
+                let groups: Vec<Expr> = groups.into_iter().map(ordinal).collect();
+                let mut items = groups.clone();
+                items.extend(block.put_all(&node.aggr_expr, schema)?);
+                Ok(Block { items, groups: Some(groups), order: Vec::new(), ..block })
+            }
+            LogicalPlan::Distinct(Distinct::All(input)) => {
+                let block = self.child(input, |b| b.groups.is_none() && !b.is_cut() && !b.has_windows)?;
+                Ok(Block { groups: Some(block.items.clone()), order: Vec::new(), ..block })
+            }
+            LogicalPlan::Window(node) => {
+                let mut block = self.child(&node.input, |b| b.groups.is_none() && !b.is_cut())?;
+                let more = block.put_all(&node.window_expr, node.input.schema())?;
+                block.items.extend(more);
+                block.has_windows = true;
+                Ok(block)
+            }
+            LogicalPlan::Sort(node) => {
+                let mut block = self.child(&node.input, |b| !b.is_cut())?;
+                let sort = |s: &SortExpr| Ok(SortExpr { expr: block.put(&s.expr, node.input.schema())?, ..s.clone() });
+                let order = node.expr.iter().map(sort).collect::<OlapResult<Vec<_>>>()?;
+                block.order = order;
+                block.fetch = node.fetch;
+                Ok(block)
+            }
+            LogicalPlan::Limit(node) => {
+                let (SkipType::Literal(skip), FetchType::Literal(fetch)) =
+                    (node.get_skip_type()?, node.get_fetch_type()?)
+                else {
+                    return Err(model_error("a limit that is no number cannot be written as SQL"));
+                };
+                let mut block = self.child(&node.input, |b| !b.is_cut())?;
+                (block.skip, block.fetch) = (skip, fetch);
+                Ok(block)
+            }
+            LogicalPlan::Join(node) => self.join(node),
+            LogicalPlan::Values(node) => {
+                let mut rows = Vec::new();
+                for row in &node.values {
+                    rows.push(format!("({})", self.list(row)?));
+                }
+                self.relations += 1;
+                let alias = format!("q{}", self.relations);
+                let names: Vec<&String> = node.schema.fields().iter().map(|f| f.name()).collect();
+                let relation = TableReference::bare(alias.as_str());
+                let items = names.iter().map(|n| Expr::Column(Column::new(Some(relation.clone()), n.as_str())));
+                let items = items.collect();
+                let heads: Vec<String> = names.iter().map(|n| quoted(n)).collect();
+                let from = format!("(VALUES {}) AS {} ({})", rows.join(", "), quoted(&alias), heads.join(", "));
+                Ok(Block::of(from, items))
+            }
+            LogicalPlan::EmptyRelation(node) => {
+                let filter = (!node.produce_one_row).then(|| lit(false));
+                let nulls =
+                    node.schema.fields().iter().map(|f| lit(ScalarValue::Null).cast_to(f.data_type(), &node.schema));
+                Ok(Block { items: nulls.collect::<Result<_, _>>()?, filter, ..Block::default() })
+            }
+            other => Err(model_error(format!("a plan with the node `{}` cannot be written as SQL", other.display()))),
+        }
+    }
+
+    fn join(&mut self, node: &Join) -> OlapResult<Block> {
+        let (left_schema, right_schema) = (node.left.schema(), node.right.schema());
+        let (left_stays, right_stays) = match node.join_type {
+            JoinType::Inner => (true, true),
+            JoinType::Left => (true, false),
+            JoinType::Right => (false, true),
+            JoinType::Full => (false, false),
+            other => return Err(model_error(format!("a join of type `{other}` cannot be written as SQL"))),
+        };
+        // Of the side that NULLs may stand for, conditions and values made of columns belong below the join.
+        let used = self.used.clone();
+        let is_plain = move |b: &Block, schema: &DFSchema| {
+            let items = b.items.iter().zip(schema.fields());
+            b.filter.is_none()
+                && items.filter(|(_, f)| used.contains(f.name())).all(|(e, _)| matches!(e, Expr::Column(_)))
+        };
+        let mut left = self.child(&node.left, |b| b.is_rows() && (left_stays || is_plain(b, left_schema)))?;
+        let mut right =
+            self.child(&node.right, |b| b.is_rows() && b.is_single && (right_stays || is_plain(b, right_schema)))?;
+        let filter = left.filter.take().into_iter().chain(right.filter.take()).reduce(Expr::and);
+        let equal = match node.null_equality {
+            NullEquality::NullEqualsNull => Operator::IsNotDistinctFrom,
+            NullEquality::NullEqualsNothing => Operator::Eq,
+        };
+        let mut conditions = Vec::new();
+        for (a, b) in &node.on {
+            conditions.push(binary_expr(left.put(a, left_schema)?, equal, right.put(b, right_schema)?));
+        }
+        let mut items = std::mem::take(&mut left.items);
+        items.append(&mut right.items);
+        let (Some(left_from), Some(right_from)) = (left.from, right.from) else {
+            return Err(model_error("a join of rows without a table cannot be written as SQL"));
+        };
+        let mut block = Block { from: None, is_single: false, items, filter, ..Block::default() };
+        if let Some(condition) = &node.filter {
+            conditions.push(block.put(condition, &node.schema)?);
+        }
+        let on = conditions.into_iter().reduce(Expr::and);
+        block.from = Some(match (on, node.join_type) {
+            (None, JoinType::Inner) => format!("{left_from} CROSS JOIN {right_from}"),
+            (on, ty) => {
+                let on = self.expr(on.unwrap_or_else(|| lit(true)))?;
+                format!("{left_from} {} JOIN {right_from} ON {on}", ty.to_string().to_uppercase())
+            }
+        });
+        Ok(block)
+    }
+}
+
+/// The rows of a model, as its file says them.
+fn rows_of(model: &Model, selects: &BTreeMap<String, String>, schema: &DFSchema) -> OlapResult<Block> {
+    let name = quoted(&model.common.name);
+    let from = match &model.source {
+        Some(Source::Table(Some(schema), table)) => format!("{}.{} AS {name}", quoted(schema), quoted(table)),
+        Some(Source::Table(None, table)) => format!("{} AS {name}", quoted(table)),
+        Some(Source::Select(sql)) => {
+            let sql = selects.get(&model.common.name).unwrap_or(sql);
+            format!("({}) AS {name}", sql.trim().trim_end_matches(';'))
+        }
+        None => return Err(model_error(format!("model `{}` has no rows", model.common.name))),
+    };
+    Ok(Block::of(from, schema.columns().into_iter().map(Expr::Column).collect()))
+}
+
+/// How many nodes expressions have.
+fn nodes(exprs: &[Expr]) -> OlapResult<usize> {
+    let mut count = 0;
+    for expr in exprs {
+        expr.apply(|_| {
+            count += 1;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+    }
+    Ok(count)
+}

@@ -1,0 +1,90 @@
+//! What is behind a number and a name: rows of a measure (`drill`), values of a dimension (`meta/values`).
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use quiver_olap::query::LIMIT_MAX;
+use quiver_olap::query::request::Request as Asked;
+use quiver_olap::{OlapError, QueryError, Reason, drill as drilling};
+use serde_json::{Value, json};
+
+use super::problem::problem;
+use super::{Given, access, begin, forms, frame, json_answer};
+use crate::state::AppState;
+
+/// Values unless asked otherwise.
+const VALUES: u64 = 100;
+
+/// The rows behind a measure in a row of an answer.
+pub(super) async fn drill(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let given = Given::read(&state, request).await?;
+        let known = ["query", "row", "measure", "limit"];
+        let extra = given.body.as_object().and_then(|b| b.keys().find(|k| !known.contains(&k.as_str())));
+        if let Some(key) = extra {
+            return Err(QueryError::new(Reason::UnknownKey, format!("/{key}"), format!("unknown key `{key}`")).into());
+        }
+        let (query, now_ns) = (given.query()?, state.clock.now_ms() * 1_000_000);
+        let catalog = state.olap.catalog();
+        let asked = Asked::parse(&query, &catalog, now_ns)?;
+        let row = drilling::Asked::parse(&given.body)?;
+        let ctx = begin(&state, &given, &query)?;
+        let found = state.olap.drill(&catalog, &asked, &row, now_ns, &access(&state), &ctx).await?;
+        let sets = std::slice::from_ref(&found.rows);
+        let memory = state.engine.collected("answer of analytics", &ctx);
+        memory.add(2 * forms::made_bytes(sets))?;
+        let mut answer = frame(&state, &catalog).load(&found.request, sets, false)?;
+        Ok::<_, OlapError>(json_answer(&json!({
+            "query": answer["query"].take(), "data": answer["data"].take(),
+            "annotation": answer["annotation"].take(), "links": found.links,
+        })))
+    };
+    run.await.unwrap_or_else(|e| problem(&e, "/olap-api/v1/drill"))
+}
+
+/// Values of a dimension that the caller sees, with how many rows have each, the most frequent first.
+pub(super) async fn values(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let run = async {
+        let given = Given::read(&state, request).await?;
+        let bad = |name: &str, text: String| QueryError::new(Reason::BadValue, format!("/{name}"), text);
+        let member = given.word("member").ok_or_else(|| bad("member", "`member` names a dimension".to_owned()))?;
+        let limit = match given.word("limit") {
+            None => VALUES,
+            Some(text) => text.parse::<u64>().ok().filter(|n| *n <= LIMIT_MAX).ok_or_else(|| {
+                let text = format!("`limit` is a whole number from 0 to {LIMIT_MAX}, not `{text}`");
+                QueryError::new(Reason::BadLimit, "/limit", text)
+            })?,
+        };
+        let mut query = json!({
+            "dimensions": [member], "filters": [{"member": member, "operator": "set"}], "limit": limit,
+        });
+        if let Some(text) = given.word("search").filter(|text| !text.is_empty())
+            && let Some(filters) = query["filters"].as_array_mut()
+        {
+            filters.push(json!({"member": member, "operator": "contains", "values": [text]}));
+        }
+        if let Some(zone) = given.word("timezone") {
+            query["timezone"] = zone.into();
+        }
+        let catalog = state.olap.catalog();
+        if let Some(range) = given.word("dateRange") {
+            let time = quiver_olap::plan::time_of(&catalog, member);
+            let time = time.ok_or_else(|| bad("dateRange", format!("the model of `{member}` has no time")))?;
+            // A pair is written as a list of JSON, a phrase as it is.
+            let range = serde_json::from_str::<Value>(range).ok().filter(Value::is_array).unwrap_or(range.into());
+            query["timeDimensions"] = json!([{"dimension": time, "dateRange": range}]);
+        }
+        let asked = Asked::parse(&query, &catalog, state.clock.now_ms() * 1_000_000)?;
+        let ctx = begin(&state, &given, &query)?;
+        let set = state.olap.values(&catalog, &asked.queries[0], &access(&state), &ctx).await?;
+        let memory = state.engine.collected("answer of analytics", &ctx);
+        memory.add(2 * forms::made_bytes(std::slice::from_ref(&set)))?;
+        let rows = frame(&state, &catalog).load(&asked, std::slice::from_ref(&set), false)?;
+        let column = set.columns.first().cloned().unwrap_or_default();
+        let rows = rows["data"].as_array().into_iter().flatten();
+        let values = rows.map(|row| json!({"value": row[&column], "count": row["count"]}));
+        Ok::<_, OlapError>(json_answer(&json!({"member": member, "values": values.collect::<Vec<_>>()})))
+    };
+    run.await.unwrap_or_else(|e| problem(&e, "/olap-api/v1/meta/values"))
+}
