@@ -3,7 +3,7 @@
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};
 
-const PASSWORD: &str = "correct horse battery";
+pub(crate) const PASSWORD: &str = "correct horse battery";
 const TOKEN: &str = "/realms/platform/protocol/openid-connect/token";
 /// The time of all data, in Unix seconds.
 const AT: i64 = 1_700_000_000;
@@ -12,7 +12,7 @@ fn on() -> Options {
     Options::default().args(&["--rbac", "on"])
 }
 
-fn with_password() -> Options {
+pub(crate) fn with_password() -> Options {
     on().env("QUIVER_ADMIN_PASSWORD", PASSWORD)
 }
 
@@ -21,7 +21,7 @@ async fn form(server: &Server, path: &str, form: &str) -> Answer {
     server.post(path, &headers, form.as_bytes().to_vec()).await
 }
 
-async fn login(server: &Server, name: &str, password: &str) -> Value {
+pub(crate) async fn login(server: &Server, name: &str, password: &str) -> Value {
     let password = password.replace(' ', "+");
     let text = format!("grant_type=password&client_id=ui&username={name}&password={password}");
     let answer = form(server, TOKEN, &text).await;
@@ -29,7 +29,7 @@ async fn login(server: &Server, name: &str, password: &str) -> Value {
     answer.json()
 }
 
-fn bearer(token: &Value) -> String {
+pub(crate) fn bearer(token: &Value) -> String {
     format!("Bearer {}", token["access_token"].as_str().expect("a token"))
 }
 
@@ -39,7 +39,7 @@ async fn call(server: &Server, who: &str, method: &str, path: &str, body: Option
     server.send(method, path, &headers, body.map(|b| b.to_string().into_bytes()).unwrap_or_default()).await
 }
 
-async fn made(server: &Server, who: &str, path: &str, body: Value) -> Value {
+pub(crate) async fn made(server: &Server, who: &str, path: &str, body: Value) -> Value {
     let answer = call(server, who, "POST", &format!("/platform-api/rbac/{path}"), Some(body)).await;
     assert_eq!(answer.status, 201, "{path}: {}", answer.text());
     assert!(answer.headers.contains_key("etag") && answer.headers.contains_key("location"), "{path}");
@@ -47,13 +47,13 @@ async fn made(server: &Server, who: &str, path: &str, body: Value) -> Value {
 }
 
 /// A user who holds a built-in role for some services.
-async fn user(server: &Server, admin: &str, name: &str, role: &str, services: Value) -> Value {
+pub(crate) async fn user(server: &Server, admin: &str, name: &str, role: &str, services: Value) -> Value {
     let user = made(server, admin, "users", json!({"username": name, "password": PASSWORD})).await;
     bind(server, admin, "user", &user["id"], role, services).await;
     user
 }
 
-async fn bind(server: &Server, admin: &str, kind: &str, id: &Value, role: &str, services: Value) -> Value {
+pub(crate) async fn bind(server: &Server, admin: &str, kind: &str, id: &Value, role: &str, services: Value) -> Value {
     let roles = call(server, admin, "GET", &format!("/platform-api/rbac/roles?name={role}"), None).await.json();
     let role = &roles["items"][0]["id"];
     let binding = json!({"subject": {"type": kind, "id": id}, "roleId": role, "services": services});

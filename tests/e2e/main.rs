@@ -26,6 +26,8 @@ mod logs_tail;
 mod masters;
 mod observed;
 mod olap;
+mod olap_rows;
+mod olap_spans;
 mod promql_hostile;
 mod queries;
 mod readiness;

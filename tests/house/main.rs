@@ -5,6 +5,7 @@ mod dependencies;
 mod documents;
 mod files;
 mod layers;
+mod models;
 mod names;
 mod plans;
 mod sources;

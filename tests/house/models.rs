@@ -1,0 +1,158 @@
+//! Built-in models of analytics have the members of the catalogue: `models.csv` holds model, kind, name, type, part of the key
+//! and stage of each, as the design has them. What a model that exists lacks stands in [`LEFT_OUT`], with the reason.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quiver_olap::model::catalog::Catalog;
+use quiver_olap::model::load::{SourceFile, load};
+use quiver_olap::model::{DimensionType, MeasureType, Model};
+
+use crate::sources::{files, none, read, root};
+
+/// Members that a model has not yet: whose, which, why.
+const LEFT_OUT: &[(&str, &[&str], &str)] = &[
+    ("Spans", &["bytesSum"], "the length of a span as it was sent is not kept"),
+    ("Logs", &["bytesAvg", "bytesSum"], "the length of the values of a record is not kept"),
+    ("Logs", &["patternCount", "patternId"], "no job has found patterns yet"),
+    ("LogStreams", &["bytesSum"], "what a stream takes is not known"),
+    ("Events", &["resourceId"], "there are no resources yet"),
+    ("BusinessEvents", &["correlationValue", "value", "valueAvg", "valueSum"], "no rule extracts them yet"),
+    ("Metrics", &["p50", "p95", "p99"], QUANTILES),
+    ("DatabaseConnectionPools", &["createTimeP95", "useTimeP95", "waitTimeP95"], QUANTILES),
+    ("Runtimes", &["gcCount", "gcPauseMax", "gcPressure", "gcShare", "gcTime"], QUANTILES),
+    ("TelemetryPipelines", &["exportLatencyP95"], QUANTILES),
+    ("DatabaseTables", &["unusedIndexes"], "a segment holds measures or conditions on rows, not both"),
+    (
+        "KubernetesPods",
+        &["failedCount", "notReadyCount", "notRunning", "pendingCount", "phase", "runningCount"],
+        OF_ENTITY,
+    ),
+    ("KubernetesNodes", &["isReady", "notReady", "readyCount"], OF_ENTITY),
+    ("KubernetesNodes", &["podCount"], PODS),
+    ("KubernetesWorkloads", &["cpuUsage", "memoryWorkingSet", "restarts"], PODS),
+    ("MetricSeries", &["labelCardinality"], "a query cannot name any label as a dimension yet"),
+    ("HostFilesystems", &["daysUntilFull"], "there are no slopes of series yet"),
+];
+const OF_ENTITY: &str = "a value of an entity in a bucket is no dimension yet";
+const PODS: &str = "models of a row per bucket have no joins yet";
+const QUANTILES: &str = "histograms of metrics have no formulas yet";
+
+fn built_in() -> Vec<String> {
+    files().into_iter().filter(|path| path.starts_with("schemas/olap/")).collect()
+}
+
+fn catalog() -> Catalog {
+    let source = |path: String| SourceFile { text: read(&path), name: path, builtin: true };
+    let sources: Vec<SourceFile> = built_in().into_iter().map(source).collect();
+    match load(&sources) {
+        Ok((catalog, warnings)) => {
+            let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+            none("parts of built-in models that speak of what is not there", &warnings);
+            catalog
+        }
+        Err(problems) => panic!("{problems:?}"),
+    }
+}
+
+/// A member of the catalogue.
+struct Row {
+    kind: String,
+    member: String,
+    ty: String,
+    key: String,
+}
+
+fn rows(text: &str) -> BTreeMap<String, Vec<Row>> {
+    let mut rows: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+    for line in text.lines().skip(1) {
+        let [model, kind, member, ty, key, _stage] = line.split(',').collect::<Vec<_>>()[..] else {
+            panic!("`{line}` has other columns");
+        };
+        let text = str::to_owned;
+        rows.entry(text(model)).or_default().push(Row {
+            kind: text(kind),
+            member: text(member),
+            ty: text(ty),
+            key: text(key),
+        });
+    }
+    rows
+}
+
+fn dimension_type(ty: DimensionType) -> &'static str {
+    DimensionType::ALL[ty as usize].1
+}
+
+fn measure_type(ty: MeasureType) -> &'static str {
+    MeasureType::ALL[ty as usize].1
+}
+
+/// What is wrong with a member that the catalogue has.
+fn fault(model: &Model, row: &Row) -> Option<String> {
+    let name = &row.member;
+    let found = match row.kind.as_str() {
+        "dimension" => model.dimension(name).map(|d| (dimension_type(d.ty), d.common.public, d.primary_key)),
+        "measure" => model.measure(name).map(|m| (measure_type(m.ty), m.common.public, false)),
+        _ => model.segment(name).map(|s| ("boolean", s.common.public, false)),
+    };
+    let Some((ty, public, is_key)) = found else { return Some(format!("there is no {} `{name}`", row.kind)) };
+    // A bucket is part of a key only while a query has buckets.
+    let in_key = !row.key.is_empty() && row.key != "bucket";
+    if ty != row.ty {
+        return Some(format!("`{name}` is a `{ty}`, not a `{}`", row.ty));
+    }
+    if public == Some(false) {
+        return Some(format!("`{name}` is hidden"));
+    }
+    // Models may have hidden keys where the catalogue names none.
+    (is_key != in_key && row.kind == "dimension").then(|| format!("`{name}`: part of the key is {is_key}"))
+}
+
+#[test]
+fn models_have_the_members_of_the_catalogue() {
+    let (catalog, rows) = (catalog(), rows(&read("tests/house/models.csv")));
+    let mut found = Vec::new();
+    for model in catalog.models.values().filter(|m| m.is_public()) {
+        let name = &model.common.name;
+        let Some(rows) = rows.get(name) else {
+            found.push(format!("{name}: the catalogue has no such model"));
+            continue;
+        };
+        let left_out: Vec<&str> =
+            LEFT_OUT.iter().filter(|(of, ..)| of == name).flat_map(|(_, members, _)| members.iter().copied()).collect();
+        for row in rows {
+            match (fault(model, row), left_out.contains(&row.member.as_str())) {
+                (Some(text), false) => found.push(format!("{name}: {text}")),
+                (None, true) => found.push(format!("{name}: `{}` is there, so it is not left out", row.member)),
+                _ => {}
+            }
+        }
+        let known: BTreeSet<&str> = rows.iter().map(|r| r.member.as_str()).collect();
+        let dimensions = model.dimensions.iter().map(|d| &d.common);
+        let members = dimensions.chain(model.measures.iter().map(|m| &m.common));
+        let members = members.chain(model.segments.iter().map(|s| &s.common)).filter(|c| c.public != Some(false));
+        let extra = members.filter(|c| !known.contains(c.name.as_str()));
+        found.extend(extra.map(|c| format!("{name}: the catalogue has no `{}`", c.name)));
+    }
+    none("members that differ from the catalogue", &found);
+}
+
+#[test]
+fn all_models_are_embedded() {
+    let list = read("server/quiver/src/analytics.rs");
+    let missing = built_in().into_iter().filter(|path| !list.contains(&format!("include_str!(\"../../../{path}\")")));
+    none("models that the binary does not hold", &missing.collect::<Vec<_>>());
+}
+
+/// The design lies beside the checkout of those who have it.
+#[test]
+fn the_copy_is_that_of_the_design() {
+    let Ok(design) = std::fs::read_to_string(root().join("../shared/design/olap-models.csv")) else { return };
+    let names = |text: &str| -> BTreeSet<String> {
+        let pair = |line: &str| line.split(',').take(4).collect::<Vec<_>>().join(",");
+        text.lines().skip(1).map(pair).filter(|line| !line.contains('<')).collect()
+    };
+    let (design, copy) = (names(&design), names(&read("tests/house/models.csv")));
+    let differ: Vec<String> = design.symmetric_difference(&copy).cloned().collect();
+    none("members of the catalogue that the copy has otherwise", &differ);
+}
