@@ -9,18 +9,17 @@ use arrow::datatypes::{DataType, TimeUnit, TimestampNanosecondType};
 use chrono_tz::Tz;
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::{
-    AggregateUDF, ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
-    Volatility, lit,
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility, lit,
 };
 
 use crate::dates::granularity::{Buckets, Interval};
 use crate::dates::zone::{Edge, Walls, utc_ns};
 
-pub(crate) use percentile::{Percentile, exact as exact_percentile};
+pub(crate) use percentile::exact as exact_percentile;
 
 /// Functions that texts of plans name: a session that reads these knows them.
-pub fn session_functions() -> (Vec<Arc<ScalarUDF>>, Vec<Arc<AggregateUDF>>) {
-    (vec![WallBucket::udf(), WallEdge::udf()], vec![Percentile::udaf()])
+pub fn session_functions() -> Vec<Arc<ScalarUDF>> {
+    vec![WallBucket::udf(), WallEdge::udf()]
 }
 
 /// `wall_bucket(time, zone, months, nanos, origin, shift_months, shift_nanos)`: the start of the bucket of wall time that an

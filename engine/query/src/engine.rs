@@ -15,7 +15,7 @@ use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryPo
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{AggregateUDF, LogicalPlan, ScalarUDF};
+use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
@@ -123,17 +123,14 @@ impl QueryEngine {
     /// # Errors
     /// Internal: the runtime or the spill directory cannot be made.
     pub fn new(settings: &EngineSettings) -> Result<Arc<Self>> {
-        Self::with_functions(settings, (Vec::new(), Vec::new()))
+        Self::with_functions(settings, Vec::new())
     }
 
     /// The same with functions of languages above, so that relational statements may call them, too.
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn with_functions(
-        settings: &EngineSettings,
-        functions: (Vec<Arc<ScalarUDF>>, Vec<Arc<AggregateUDF>>),
-    ) -> Result<Arc<Self>> {
+    pub fn with_functions(settings: &EngineSettings, functions: Vec<Arc<ScalarUDF>>) -> Result<Arc<Self>> {
         let threads = settings.threads.max(1);
         let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(settings.memory_bytes));
         let disk = DiskManagerBuilder::default()

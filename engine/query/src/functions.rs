@@ -5,6 +5,7 @@ mod addresses;
 mod attr;
 mod gauges;
 mod mode;
+mod quantile;
 mod spans;
 mod stacks;
 mod statements;
@@ -19,10 +20,10 @@ use datafusion::functions::datetime::date_bin;
 use datafusion::functions::regex::regexp_like;
 use datafusion::functions_aggregate::approx_distinct::approx_distinct_udaf;
 use datafusion::functions_aggregate::approx_percentile_cont::approx_percentile_cont_udaf;
-use datafusion::functions_aggregate::percentile_cont::percentile_cont_udaf;
 use datafusion::logical_expr::registry::FunctionRegistry as _;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
+pub use quantile::quantile;
 use texts::Gives;
 
 /// A function as people look for it: form, what it gives.
@@ -94,7 +95,7 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udaf(mode::function())?;
     state.register_udf(scalar(&date_bin(), "time_bucket"))?;
     state.register_udf(scalar(&regexp_like(), "re_match"))?;
-    state.register_udaf(aggregate(&percentile_cont_udaf(), "quantile"))?;
+    state.register_udaf(quantile())?;
     state.register_udaf(aggregate(&approx_percentile_cont_udaf(), "quantile_approx"))?;
     state.register_udaf(aggregate(&approx_distinct_udaf(), "count_distinct_approx"))?;
     Ok(())

@@ -11,7 +11,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::registry::FunctionRegistry as _;
-use datafusion::logical_expr::{AggregateUDF, LogicalPlan, ScalarUDF};
+use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::physical_planner::PhysicalPlanner as _;
@@ -30,16 +30,13 @@ use crate::{explain, functions};
 pub(crate) fn session(
     config: SessionConfig,
     runtime_env: Arc<RuntimeEnv>,
-    (scalar, aggregate): (Vec<Arc<ScalarUDF>>, Vec<Arc<AggregateUDF>>),
+    languages: Vec<Arc<ScalarUDF>>,
 ) -> SessionState {
     let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime_env).with_default_features();
     let mut state = state.build();
     functions::register(&mut state).expect("a registry of its own takes each function");
-    for function in scalar {
+    for function in languages {
         state.register_udf(function).expect("a registry of its own takes each function");
-    }
-    for function in aggregate {
-        state.register_udaf(function).expect("a registry of its own takes each function");
     }
     state
 }
