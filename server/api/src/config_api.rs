@@ -36,6 +36,7 @@ mod transactions;
 mod yaml;
 
 pub(crate) use answer::Answer;
+pub(crate) use yaml::write as yaml_text;
 
 /// Largest body, and that of an import.
 const BODY_BYTES_MAX: usize = 4 << 20;

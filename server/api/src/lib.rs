@@ -36,6 +36,7 @@ pub mod logs_ingest;
 pub mod metrics;
 mod metrics_api;
 pub mod olap_api;
+mod openapi;
 mod otlp_grpc;
 mod params;
 mod partial;

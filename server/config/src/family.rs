@@ -141,7 +141,7 @@ const COMMON: [Field; 2] =
 const NAME: Field = Field::required("name", Kind::Text { min: 1, max: 200 });
 const ENABLED: Field = Field::open("enabled", Kind::Bool, "true");
 /// Fields that the service keeps beside the body.
-pub(crate) const KEPT: [&str; 7] = ["id", "createdAt", "updatedAt", "createdBy", "updatedBy", "version", "managedBy"];
+pub const KEPT: [&str; 7] = ["id", "createdAt", "updatedAt", "createdBy", "updatedBy", "version", "managedBy"];
 
 impl Family {
     /// A family without anything of its own, for `..Family::BASE`.

@@ -31,7 +31,7 @@ pub use audit::{AuditEvent, AuditQuery, Verified};
 pub use change::{Checks, Condition, Done, Drafted, Op, Sealer, System};
 pub use db::{migrate, open_pool};
 pub use document::{Config, Entity, Page, Place};
-pub use family::{Caller, Family, Hook, Link, Making, OnDelete, Prepare, Rows};
+pub use family::{Caller, Family, Hook, KEPT, Link, Making, OnDelete, Prepare, Rows};
 pub use fields::{Field, Kind, Mode, duration_ms};
 pub use many::{Failed, ImportMode, Imported};
 pub use problem::{FieldError, Problem, ProblemKind, Result};

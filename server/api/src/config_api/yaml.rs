@@ -99,7 +99,7 @@ fn number(text: &str) -> Option<Value> {
 }
 
 /// Writes a value in blocks; texts stand in double quotes, so that none is taken for something else.
-pub(super) fn write(value: &Value) -> String {
+pub(crate) fn write(value: &Value) -> String {
     let mut out = String::new();
     block(value, 0, &mut out);
     out

@@ -1,0 +1,179 @@
+//! Parts of which operations are made: parameters, bodies, answers, what is needed.
+
+use serde_json::json;
+use utoipa::openapi::extensions::ExtensionsBuilder;
+use utoipa::openapi::path::{Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::openapi::{
+    ContentBuilder, HttpMethod, Info, InfoBuilder, Paths, Ref, RefOr, Required, Response, ResponseBuilder,
+    SecurityRequirement,
+};
+
+use super::schemas::{any, named, string};
+use crate::rights::{Need, need};
+
+/// The form in which errors are answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Errors {
+    /// RFC 9457.
+    Problem,
+    /// Prometheus' envelope.
+    Prometheus,
+    /// `{error}` and the like.
+    Json,
+    /// A line of text.
+    Plain,
+    /// RFC 6749.
+    Token,
+}
+
+impl Errors {
+    pub(super) const ALL: [Self; 5] = [Self::Problem, Self::Prometheus, Self::Json, Self::Plain, Self::Token];
+
+    pub(super) fn name(self) -> String {
+        format!("{self:?}Error")
+    }
+
+    pub(super) fn about(self) -> &'static str {
+        match self {
+            Self::Problem => "what is wrong, as RFC 9457 has it; `code` is stable",
+            Self::Prometheus => "what is wrong, in Prometheus' envelope",
+            Self::Json => "what is wrong, in the form of this API",
+            Self::Plain => "what is wrong, in a line",
+            Self::Token => "what is wrong, as RFC 6749 has it",
+        }
+    }
+
+    /// Media type and schema.
+    pub(super) fn form(self) -> (&'static str, RefOr<Schema>) {
+        let texts = |names: &[&str]| {
+            let made = names.iter().fold(ObjectBuilder::new(), |made, name| made.property(*name, string()));
+            RefOr::T(made.into())
+        };
+        match self {
+            Self::Problem => ("application/problem+json", named("Problem")),
+            Self::Prometheus => ("application/json", texts(&["status", "errorType", "error", "code"])),
+            Self::Json => ("application/json", RefOr::T(any())),
+            Self::Plain => ("text/plain; charset=utf-8", RefOr::T(string().into())),
+            Self::Token => ("application/json", texts(&["error", "error_description", "code"])),
+        }
+    }
+}
+
+/// What the document is about.
+pub(super) fn info() -> Info {
+    let about = "Metrics, logs, traces, alerts and their configuration. While access control is off no operation asks who \
+                 calls; a caller sees what its rights show.";
+    InfoBuilder::new().title("Quiver").version(env!("CARGO_PKG_VERSION")).description(Some(about)).build()
+}
+
+/// How callers are let in.
+pub(super) fn security() -> [SecurityRequirement; 1] {
+    [SecurityRequirement::new("bearer", [""; 0])]
+}
+
+/// A path as OpenAPI writes it: the rest of a path is a parameter like others.
+pub(super) fn template(path: &str) -> String {
+    path.replace("{*", "{")
+}
+
+fn method_name(method: &HttpMethod) -> http::Method {
+    match method {
+        HttpMethod::Get => http::Method::GET,
+        HttpMethod::Post => http::Method::POST,
+        HttpMethod::Put => http::Method::PUT,
+        HttpMethod::Delete => http::Method::DELETE,
+        HttpMethod::Patch => http::Method::PATCH,
+        HttpMethod::Head => http::Method::HEAD,
+        HttpMethod::Options => http::Method::OPTIONS,
+        HttpMethod::Trace => http::Method::TRACE,
+    }
+}
+
+/// Puts an operation at its path, with the parameters of the path and what it needs.
+pub(super) fn put(paths: &mut Paths, path: &str, method: HttpMethod, made: OperationBuilder) {
+    let name = method_name(&method);
+    let slug = path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
+    let mut id = name.as_str().to_lowercase();
+    slug.for_each(|part| {
+        id.push('_');
+        id.push_str(part);
+    });
+    // A path with a slash behind it is another one.
+    if path.ends_with('/') {
+        id.push('_');
+    }
+    let mut made = made.operation_id(Some(id));
+    for part in
+        template(path).split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}').map(str::to_owned))
+    {
+        let parameter = ParameterBuilder::new().name(part).parameter_in(ParameterIn::Path).required(Required::True);
+        made = made.parameter(parameter.schema(Some(string())).build());
+    }
+    let needs = need(&name, path);
+    let (text, made) = match needs {
+        None | Some(Need::Public) => ("anybody".to_owned(), made.security(SecurityRequirement::default())),
+        Some(needs) => {
+            let made = made.security(SecurityRequirement::new("bearer", [""; 0]));
+            let basic = needs.asks_for_basic(path);
+            let made = if basic { made.security(SecurityRequirement::new("basic", [""; 0])) } else { made };
+            (of_need(needs), made)
+        }
+    };
+    let about = ExtensionsBuilder::new().add("x-needs", json!(text)).build();
+    let operation: Operation = made.description(Some(format!("For {text}."))).extensions(Some(about)).build();
+    paths.add_path_operation(template(path), vec![method], operation);
+}
+
+fn of_need(need: Need) -> String {
+    match need {
+        Need::Public => "anybody".to_owned(),
+        Need::Anyone => "whoever is let in".to_owned(),
+        Need::Has(right, domain) => {
+            format!("who has `{}` in `{}`, for a service at least", right.name(), domain.name())
+        }
+        Need::Everywhere(right, domain) => {
+            format!("who has `{}` in `{}`, for all services", right.name(), domain.name())
+        }
+        Need::Somewhere(right) => format!("who has `{}` in some domain", right.name()),
+        Need::OwnMetrics => "who has `view` in `system`, or is on this machine".to_owned(),
+    }
+}
+
+/// A parameter of the query.
+pub(super) fn query(name: &str, schema: impl Into<RefOr<Schema>>, about: &str) -> Parameter {
+    let made = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Query).schema(Some(schema));
+    made.description((!about.is_empty()).then(|| about.to_owned())).build()
+}
+
+/// A header of a request.
+pub(super) fn header(name: &str, about: &str) -> Parameter {
+    let made = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Header).schema(Some(string()));
+    made.description(Some(about)).build()
+}
+
+/// True or false.
+pub(super) fn flag() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::Boolean)
+}
+
+/// A body of these media types.
+pub(super) fn body(kinds: &[&str], schema: &RefOr<Schema>) -> RequestBody {
+    let content = || ContentBuilder::new().schema(Some(schema.clone())).build();
+    let made = kinds.iter().fold(RequestBodyBuilder::new(), |made, kind| made.content(*kind, content()));
+    made.required(Some(Required::True)).build()
+}
+
+/// An answer; without a media type it has no body.
+pub(super) fn answer(about: &str, kinds: &[&str], schema: &RefOr<Schema>) -> Response {
+    let content = || ContentBuilder::new().schema(Some(schema.clone())).build();
+    let kinds = kinds.iter().filter(|kind| !kind.is_empty());
+    kinds.fold(ResponseBuilder::new().description(about), |made, kind| made.content(*kind, content())).build()
+}
+
+/// Puts errors under each of these statuses.
+pub(super) fn with_errors(made: OperationBuilder, errors: Errors, statuses: &[&str]) -> OperationBuilder {
+    let form = || RefOr::<Response>::Ref(Ref::from_response_name(errors.name()));
+    statuses.iter().fold(made, |made, status| made.response(*status, form()))
+}

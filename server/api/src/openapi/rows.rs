@@ -1,0 +1,132 @@
+//! Operations that are not a family's, as data: groups of paths with one form of errors.
+
+use utoipa::openapi::path::OperationBuilder;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{HttpMethod, Paths, RefOr};
+
+use super::operation::{Errors, answer, body, put, query, with_errors};
+use super::schemas::{any, string};
+
+mod queries;
+mod settings;
+mod telemetry;
+
+const ERRORS: [&str; 12] = ["400", "401", "403", "404", "405", "409", "413", "415", "422", "429", "500", "503"];
+
+/// By which methods an operation is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    Get,
+    Post,
+    /// GET, and POST with the parameters as a form.
+    Form,
+    Put,
+    Patch,
+    Delete,
+    /// Whatever a client of another product uses.
+    Any,
+}
+
+/// Operations under some paths.
+struct Group {
+    tag: &'static str,
+    /// Each row stands below each of these.
+    at: &'static [&'static str],
+    errors: Errors,
+    rows: &'static [Row],
+}
+
+/// One operation.
+struct Row {
+    by: By,
+    path: &'static str,
+    summary: &'static str,
+    /// Parameters of the query, with spaces between; those that must be there end in `!`.
+    parameters: &'static str,
+    /// Media types of its body.
+    takes: &'static [&'static str],
+    /// Status of success, and media type of its answer; empty: it has no body.
+    gives: (&'static str, &'static str),
+}
+
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain; charset=utf-8";
+const BYTES: &str = "application/octet-stream";
+const FORM: &str = "application/x-www-form-urlencoded";
+const PROTOBUF: &str = "application/x-protobuf";
+const LINES: &str = "application/x-ndjson";
+
+/// An operation that answers 200 with JSON.
+const fn row(by: By, path: &'static str, summary: &'static str, parameters: &'static str) -> Row {
+    Row { by, path, summary, parameters, takes: &[], gives: ("200", JSON) }
+}
+
+impl Row {
+    const fn takes(mut self, kinds: &'static [&'static str]) -> Self {
+        self.takes = kinds;
+        self
+    }
+
+    const fn gives(mut self, status: &'static str, kind: &'static str) -> Self {
+        self.gives = (status, kind);
+        self
+    }
+
+    fn methods(&self) -> Vec<HttpMethod> {
+        match self.by {
+            By::Get => vec![HttpMethod::Get],
+            By::Post => vec![HttpMethod::Post],
+            By::Form => vec![HttpMethod::Get, HttpMethod::Post],
+            By::Put => vec![HttpMethod::Put],
+            By::Patch => vec![HttpMethod::Patch],
+            By::Delete => vec![HttpMethod::Delete],
+            By::Any => vec![HttpMethod::Get, HttpMethod::Post, HttpMethod::Put, HttpMethod::Delete],
+        }
+    }
+
+    fn parameters(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        self.parameters.split_whitespace().map(|name| (name.trim_end_matches('!'), name.ends_with('!')))
+    }
+}
+
+/// Describes all of them.
+pub(super) fn describe(paths: &mut Paths) {
+    for group in telemetry::GROUPS.iter().chain(queries::GROUPS).chain(settings::GROUPS) {
+        for base in group.at {
+            for row in group.rows {
+                for method in row.methods() {
+                    let path = format!("{base}{}", row.path);
+                    let made = operation(group, row, &method);
+                    put(paths, &path, method, made);
+                }
+            }
+        }
+    }
+}
+
+fn operation(group: &Group, row: &Row, method: &HttpMethod) -> OperationBuilder {
+    let mut made = OperationBuilder::new().tag(group.tag).summary(Some(row.summary));
+    let sends = !matches!(method, HttpMethod::Get | HttpMethod::Delete);
+    if row.by == By::Form && sends {
+        // In a form or in the query: nothing of the form is required by itself.
+        let form = row
+            .parameters()
+            .fold(ObjectBuilder::new().schema_type(Type::Object), |form, (name, _)| form.property(name, string()));
+        let mut form = body(&[FORM], &RefOr::T(form.into()));
+        form.required = None;
+        made = made.request_body(Some(form));
+    }
+    for (name, required) in row.parameters() {
+        let mut parameter = query(name, string(), "");
+        if required && !(row.by == By::Form && sends) {
+            parameter.required = utoipa::openapi::Required::True;
+        }
+        made = made.parameter(parameter);
+    }
+    if !row.takes.is_empty() && sends {
+        made = made.request_body(Some(body(row.takes, &RefOr::T(any()))));
+    }
+    let (status, kind) = row.gives;
+    let made = made.response(status, answer("done", &[kind], &RefOr::T(any())));
+    with_errors(made, group.errors, &ERRORS)
+}

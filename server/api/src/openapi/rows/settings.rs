@@ -1,0 +1,170 @@
+//! What is about configuration beyond its families, about access, alerts, and the server itself.
+
+use super::{By, Errors, FORM, Group, JSON, LINES, TEXT, row};
+
+pub(super) const GROUPS: &[Group] = &[
+    Group {
+        tag: "transactions",
+        at: &["/bt-detection-rules", "/rum-bt-detection-rules"],
+        errors: Errors::Problem,
+        rows: &[
+            row(By::Post, "/test-pattern", "Tries a pattern on texts", "").takes(&[JSON]),
+            row(By::Post, "/test", "Tries rules on examples or stored spans", "").takes(&[JSON]),
+        ],
+    },
+    Group {
+        tag: "transactions",
+        at: &["/transactions", "/rum-key-business-transactions"],
+        errors: Errors::Problem,
+        rows: &[row(By::Post, "/from-candidates", "Makes key transactions, all or none", "dryRun")
+            .takes(&[JSON])
+            .gives("201", JSON)],
+    },
+    Group {
+        tag: "business-processes",
+        at: &["/business-processes/{id}/steps"],
+        errors: Errors::Problem,
+        rows: &[
+            row(By::Get, "", "Lists the steps of a process", ""),
+            row(By::Post, "", "Adds a step", "dryRun").takes(&[JSON]).gives("201", JSON),
+            row(By::Put, "/order", "Orders the steps", "dryRun").takes(&[JSON]),
+            row(By::Get, "/{step}", "Reads a step", ""),
+            row(By::Put, "/{step}", "Replaces a step", "dryRun").takes(&[JSON]),
+            row(By::Patch, "/{step}", "Changes a step", "dryRun").takes(&[JSON, "application/merge-patch+json"]),
+            row(By::Delete, "/{step}", "Deletes a step", "dryRun").gives("204", ""),
+            row(By::Post, "/{step}/move", "Moves a step", "dryRun").takes(&[JSON]),
+        ],
+    },
+    Group {
+        tag: "configuration",
+        at: &["/platform-api"],
+        errors: Errors::Problem,
+        rows: &[
+            row(By::Get, "/apdex-thresholds/effective", "Says which threshold counts", "service! operation signal"),
+            row(By::Post, "/data-extraction-rules/test", "Tries a rule on records", "").takes(&[JSON]),
+            row(By::Get, "/data-extraction-rules/{id}/stats", "Gives figures of a rule", ""),
+            row(By::Get, "/resources/summary", "Counts resources", ""),
+            row(By::Post, "/resources/dependency-graph", "Gives the graph around resources", "").takes(&[JSON]),
+            row(By::Get, "/resources/{id}/neighbours", "Lists what a resource is related to", "direction types limit"),
+            row(By::Get, "/resources/{id}/neighbors", "Lists what a resource is related to", "direction types limit"),
+            row(
+                By::Get,
+                "/resources/{id}/dependency-graph",
+                "Gives the graph around a resource",
+                "direction types depth limit",
+            ),
+            row(By::Post, "/resources/{id}/merge", "Merges resources into one", "dryRun").takes(&[JSON]),
+            row(By::Get, "/openapi.json", "Describes the API", ""),
+            row(By::Get, "/openapi.yaml", "Describes the API", "").gives("200", "application/yaml"),
+        ],
+    },
+    Group {
+        tag: "access",
+        at: &["/platform-api/rbac"],
+        errors: Errors::Problem,
+        rows: &[
+            row(By::Get, "/me", "Says who calls", ""),
+            row(By::Put, "/me/password", "Changes the own password", "").takes(&[JSON]).gives("2XX", ""),
+            row(By::Get, "/permissions", "Lists rights and domains", ""),
+            row(By::Post, "/permissions/check", "Says what somebody may do", "").takes(&[JSON]),
+            row(By::Get, "/users/{id}/effective-permissions", "Gives what a user may do", ""),
+            row(By::Post, "/users/{id}/reset-password", "Gives a user a new password", "")
+                .takes(&[JSON])
+                .gives("2XX", JSON),
+            row(By::Post, "/users/{id}/logout", "Ends the sessions of a user", "").gives("2XX", ""),
+            row(By::Get, "/service-accounts/{id}/effective-permissions", "Gives what an account may do", ""),
+            row(By::Post, "/service-accounts/{id}/rotate-secret", "Gives an account a new secret", "")
+                .gives("2XX", JSON),
+            row(
+                By::Get,
+                "/audit",
+                "Lists what was changed, by whom",
+                "from to actor action family entityId limit cursor",
+            ),
+            row(By::Get, "/audit/export", "Gives the audit as lines", "from to").gives("200", LINES),
+            row(By::Get, "/audit/verify", "Checks that the audit is whole", ""),
+            row(By::Post, "/keys/rotate", "Makes a new signing key", "").gives("2XX", JSON),
+        ],
+    },
+    Group {
+        tag: "access",
+        at: &["/realms/platform"],
+        errors: Errors::Token,
+        rows: &[
+            row(By::Get, "", "Gives the realm's key and addresses", ""),
+            row(By::Get, "/.well-known/openid-configuration", "Describes the token service", ""),
+            row(By::Get, "/protocol/openid-connect/certs", "Gives the signing keys", ""),
+            row(By::Post, "/protocol/openid-connect/token", "Gives tokens", "").takes(&[FORM]),
+            row(By::Form, "/protocol/openid-connect/userinfo", "Says whose the token is", ""),
+            row(By::Post, "/protocol/openid-connect/token/introspect", "Says what a token is", "").takes(&[FORM]),
+            row(By::Post, "/protocol/openid-connect/revoke", "Ends a token", "").takes(&[FORM]).gives("2XX", ""),
+            row(
+                By::Form,
+                "/protocol/openid-connect/logout",
+                "Ends a session",
+                "id_token_hint post_logout_redirect_uri state",
+            )
+            .gives("2XX", ""),
+        ],
+    },
+    Group {
+        tag: "alerts",
+        at: &["/api/v2"],
+        errors: Errors::Json,
+        rows: &[
+            row(By::Get, "/status", "Says how alerting stands", ""),
+            row(By::Get, "/receivers", "Lists receivers", "receiver_matchers"),
+            row(
+                By::Get,
+                "/alerts",
+                "Lists alerts",
+                "active silenced inhibited unprocessed filter receiver receiver_matchers",
+            ),
+            row(By::Post, "/alerts", "Takes alerts", "").takes(&[JSON]).gives("200", ""),
+            row(By::Post, "/alertprocess", "Takes an envelope of a webhook", "").takes(&[JSON]).gives("200", ""),
+            row(
+                By::Get,
+                "/alerts/groups",
+                "Lists groups of alerts",
+                "active silenced inhibited muted filter receiver receiver_matchers",
+            ),
+            row(By::Get, "/silences", "Lists silences", "filter active pending expired"),
+            row(By::Post, "/silences", "Makes or changes a silence", "").takes(&[JSON]),
+            row(By::Get, "/silence/{id}", "Reads a silence", ""),
+            row(By::Delete, "/silence/{id}", "Ends a silence", "").gives("200", ""),
+        ],
+    },
+    Group {
+        tag: "alerting",
+        at: &["/rulesapi"],
+        errors: Errors::Problem,
+        rows: &[
+            row(By::Post, "/rules/test", "Tries rules on series", "").takes(&[JSON, "application/yaml"]),
+            row(By::Post, "/rulepolicy/routes/test", "Says where alerts would go", "").takes(&[JSON]),
+            row(By::Post, "/rulepolicy/templates/test", "Fills a template", "").takes(&[JSON]),
+            row(By::Post, "/rulepolicy/receivers/test", "Sends a message for a test", "").takes(&[JSON]),
+            row(By::Get, "/swagger/openapi.json", "Describes the API of alerting", ""),
+            row(By::Get, "/swagger/openapi.yaml", "Describes the API of alerting", "").gives("200", "application/yaml"),
+            row(By::Get, "/swagger", "Shows the API of alerting", "").gives("200", "text/html; charset=utf-8"),
+            row(By::Get, "/swagger/", "Shows the API of alerting", "").gives("200", "text/html; charset=utf-8"),
+        ],
+    },
+    Group {
+        tag: "server",
+        at: &[""],
+        errors: Errors::Plain,
+        rows: &[
+            row(By::Get, "/health", "Says whether the server answers", "").gives("200", TEXT),
+            row(By::Get, "/health/live", "Says that the server lives", "").gives("200", TEXT),
+            row(By::Get, "/health/ready", "Says whether the server answers", "").gives("200", TEXT),
+            row(By::Get, "/metrics", "Gives figures of the server itself", "").gives("200", TEXT),
+            row(By::Post, "/admin/flush", "Writes what is in memory into parts", "").gives("2XX", TEXT),
+            row(By::Post, "/admin/compact", "Merges parts", "").gives("2XX", TEXT),
+            row(By::Post, "/admin/reload", "Reads the settings anew", "").gives("2XX", TEXT),
+            row(By::Post, "/admin/backup", "Makes a backup", "").takes(&[JSON]),
+            row(By::Get, "/admin/queries", "Lists queries that run", ""),
+            row(By::Delete, "/admin/queries/{id}", "Ends a query", "").gives("2XX", ""),
+            row(By::Post, "/admin/queries/{id}/cancel", "Ends a query", "").gives("2XX", ""),
+        ],
+    },
+];

@@ -1,0 +1,136 @@
+//! What takes telemetry in.
+
+use super::{BYTES, By, Errors, Group, JSON, LINES, PROTOBUF, Row, TEXT, row};
+
+/// OTLP answers in the form of the request.
+const OTLP: &[&str] = &[PROTOBUF, JSON];
+
+const fn otlp(path: &'static str, summary: &'static str) -> Row {
+    row(By::Post, path, summary, "").takes(OTLP)
+}
+
+pub(super) const GROUPS: &[Group] = &[
+    Group {
+        tag: "metrics-ingest",
+        at: &["/metrics-api"],
+        errors: Errors::Plain,
+        rows: &[
+            row(By::Post, "/api/v1/write", "Takes remote-write, version 1 and 2", "")
+                .takes(&[PROTOBUF])
+                .gives("2XX", ""),
+            row(By::Post, "/api/v1/import/prometheus", "Takes the text format, streaming", "timestamp extra_label")
+                .takes(&[TEXT])
+                .gives("2XX", ""),
+            otlp("/api/v1/otlp/v1/metrics", "Takes OTLP metrics"),
+            otlp("/otlp/v1/metrics", "Takes OTLP metrics"),
+        ],
+    },
+    Group {
+        tag: "otlp",
+        at: &["/insert/opentelemetry/v1", "/v1"],
+        errors: Errors::Json,
+        rows: &[
+            otlp("/metrics", "Takes OTLP metrics"),
+            otlp("/logs", "Takes OTLP logs"),
+            otlp("/traces", "Takes OTLP spans"),
+        ],
+    },
+    Group {
+        tag: "otlp",
+        at: &["/opentelemetry.proto.collector"],
+        errors: Errors::Json,
+        rows: &[
+            row(By::Post, ".metrics.v1.MetricsService/Export", "Takes OTLP metrics (gRPC)", "")
+                .takes(&["application/grpc"])
+                .gives("200", "application/grpc"),
+            row(By::Post, ".logs.v1.LogsService/Export", "Takes OTLP logs (gRPC)", "")
+                .takes(&["application/grpc"])
+                .gives("200", "application/grpc"),
+            row(By::Post, ".trace.v1.TraceService/Export", "Takes OTLP spans (gRPC)", "")
+                .takes(&["application/grpc"])
+                .gives("200", "application/grpc"),
+        ],
+    },
+    Group {
+        tag: "logs-ingest",
+        at: &["/logs-api/insert"],
+        errors: Errors::Json,
+        rows: &[otlp("/opentelemetry/v1/logs", "Takes OTLP logs")],
+    },
+    Group {
+        tag: "logs-ingest",
+        at: &["/insert", "/logs-api/insert"],
+        errors: Errors::Plain,
+        rows: &[
+            row(By::Get, "/ready", "Says whether logs are taken", "").gives("200", TEXT),
+            row(By::Post, "/jsonline", "Takes JSON lines", "_msg_field _time_field _stream_fields")
+                .takes(&[LINES, JSON])
+                .gives("2XX", ""),
+        ],
+    },
+    Group {
+        tag: "logs-ingest",
+        at: &[
+            "/insert/searchengine",
+            "/insert/elasticsearch",
+            "/logs-api/insert/searchengine",
+            "/logs-api/insert/elasticsearch",
+        ],
+        errors: Errors::Json,
+        rows: &[
+            row(By::Any, "", "Answers clients that ask what this is", ""),
+            row(By::Any, "/", "Answers clients that ask what this is", ""),
+            row(By::Any, "/{*path}", "Takes bulk requests, answers what clients ask before", "")
+                .takes(&[LINES, JSON])
+                .gives("2XX", JSON),
+        ],
+    },
+    Group {
+        tag: "logs-ingest",
+        at: &["/insert/aggregator", "/insert/loki", "/logs-api/insert/aggregator", "/logs-api/insert/loki"],
+        errors: Errors::Plain,
+        rows: &[
+            row(By::Get, "/ready", "Says whether logs are taken", "").gives("200", TEXT),
+            row(By::Post, "/api/v1/push", "Takes streams of records", "").takes(OTLP).gives("2XX", ""),
+            row(By::Post, "/loki/api/v1/push", "Takes streams of records", "").takes(OTLP).gives("2XX", ""),
+        ],
+    },
+    Group {
+        tag: "logs-ingest",
+        at: &["/loki"],
+        errors: Errors::Plain,
+        rows: &[row(By::Post, "/api/v1/push", "Takes streams of records", "").takes(OTLP).gives("2XX", "")],
+    },
+    Group {
+        tag: "logs-ingest",
+        at: &["/insert/saas", "/insert/datadog", "/logs-api/insert/saas", "/logs-api/insert/datadog"],
+        errors: Errors::Json,
+        rows: &[
+            row(By::Post, "/api/v2/logs", "Takes lists of records", "").takes(&[JSON]).gives("2XX", JSON),
+            row(By::Any, "/api/v1/validate", "Answers clients that check their key", ""),
+        ],
+    },
+    Group {
+        tag: "traces-ingest",
+        at: &["/api/v2/spans", "/zipkin/api/v2/spans"],
+        errors: Errors::Plain,
+        rows: &[
+            row(By::Get, "", "Lists names of spans of a service", "serviceName!"),
+            row(By::Post, "", "Takes Zipkin's spans", "").takes(OTLP).gives("202", ""),
+        ],
+    },
+    Group {
+        tag: "traces-ingest",
+        at: &["/api/traces", "/jaeger/api/traces"],
+        errors: Errors::Json,
+        rows: &[
+            row(
+                By::Get,
+                "",
+                "Searches traces",
+                "service operation tags start end limit minDuration maxDuration traceID",
+            ),
+            row(By::Post, "", "Takes Jaeger's batches", "").takes(&["application/x-thrift", BYTES]).gives("2XX", ""),
+        ],
+    },
+];

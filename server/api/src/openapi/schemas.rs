@@ -1,0 +1,200 @@
+//! Schemas: of entities out of the fields of their families, of lists, of errors.
+
+use quiver_config::families::FAMILIES;
+use quiver_config::{Family, Field, Kind, Mode};
+use serde_json::Value;
+use utoipa::openapi::schema::{
+    AdditionalProperties, ArrayBuilder, Components, ComponentsBuilder, KnownFormat, ObjectBuilder, Schema,
+    SchemaFormat, SchemaType, Type,
+};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
+
+use super::operation::Errors;
+
+/// The name of a family's schema; what belongs to an owner is called after both.
+pub(super) fn name_of(family: &Family) -> String {
+    let word = |part: &str| {
+        let mut chars = part.chars();
+        chars.next().map(|c| c.to_uppercase().chain(chars).collect::<String>()).unwrap_or_default()
+    };
+    family.name.split(['-', '/']).map(word).collect()
+}
+
+/// A reference to a schema.
+pub(super) fn named(name: &str) -> RefOr<Schema> {
+    RefOr::Ref(Ref::from_schema_name(name))
+}
+
+fn typed(kind: Type, or_null: bool) -> SchemaType {
+    if or_null { SchemaType::Array(vec![kind, Type::Null]) } else { SchemaType::Type(kind) }
+}
+
+/// Anything.
+pub(super) fn any() -> Schema {
+    ObjectBuilder::new().schema_type(SchemaType::AnyValue).into()
+}
+
+/// A text.
+pub(super) fn string() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String)
+}
+
+fn list(items: impl Into<RefOr<Schema>>, max: usize, or_null: bool) -> Schema {
+    ArrayBuilder::new().schema_type(typed(Type::Array, or_null)).items(items.into()).max_items(Some(max)).into()
+}
+
+/// Says what a value of a kind is.
+fn of_kind(kind: Kind, or_null: bool, about: Option<&str>) -> Schema {
+    let text = |about: &str| {
+        let text = ObjectBuilder::new().schema_type(typed(Type::String, or_null));
+        text.description((!about.is_empty()).then(|| about.to_owned()))
+    };
+    let object = || ObjectBuilder::new().schema_type(typed(Type::Object, or_null));
+    let note = about.unwrap_or_default();
+    match kind {
+        Kind::Text { min, max } | Kind::Login { min, max } => {
+            text(note).min_length((min > 0 && !or_null).then_some(min)).max_length(Some(max)).into()
+        }
+        Kind::Prose { max } => text(note).max_length(Some(max)).into(),
+        Kind::Bool => ObjectBuilder::new().schema_type(typed(Type::Boolean, or_null)).into(),
+        Kind::Time => text(note).format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))).into(),
+        Kind::Id => text(note).format(Some(SchemaFormat::Custom("uuid".to_owned()))).into(),
+        Kind::Labels => object()
+            .additional_properties(Some(RefOr::T(Schema::from(string().max_length(Some(1000)).build()))))
+            .max_properties(Some(64))
+            .into(),
+        Kind::Triples { max } => list(string().description(Some("a right, as `{view, logs, cart}`")), max, or_null),
+        Kind::Services { max } => {
+            list(string().description(Some("a service, or a pattern like `cart*`")), max, or_null)
+        }
+        Kind::Networks { max } => {
+            list(string().description(Some("an address or a network, as `10.0.0.0/8`")), max, or_null)
+        }
+        Kind::Ids { max } => list(string().format(Some(SchemaFormat::Custom("uuid".to_owned()))), max, or_null),
+        Kind::Texts { max } => list(string().min_length(Some(1)).max_length(Some(200)), max, or_null),
+        Kind::Subject => object()
+            .property("type", string().enum_values(Some(["user", "serviceAccount", "group", "externalRole"])))
+            .property("id", string())
+            .required("type")
+            .required("id")
+            .additional_properties(Some(AdditionalProperties::FreeForm(false)))
+            .into(),
+        Kind::Word(words) => {
+            let words = words.iter().map(|w| Value::from(*w)).chain(or_null.then_some(Value::Null));
+            text(note).enum_values(Some(words.collect::<Vec<_>>())).into()
+        }
+        Kind::Int { min, max } => ObjectBuilder::new()
+            .schema_type(typed(Type::Integer, or_null))
+            .minimum(Some(min as f64))
+            .maximum(Some(max as f64))
+            .into(),
+        Kind::Number { min, max } => {
+            ObjectBuilder::new().schema_type(typed(Type::Number, or_null)).minimum(Some(min)).maximum(Some(max)).into()
+        }
+        Kind::Slug => text("a key for programs").max_length(Some(100)).pattern(Some("^[a-z0-9][a-z0-9_.-]*$")).into(),
+        Kind::Duration => {
+            text("a length of time, as `24h` or `1d12h`").pattern(Some("^([0-9]+(y|w|d|h|m|s|ms))+$|^0$")).into()
+        }
+        Kind::Condition => object().description(Some("a condition over the fields of records")).into(),
+        Kind::Json => any(),
+        Kind::Map { max } => {
+            object().additional_properties(Some(AdditionalProperties::FreeForm(true))).max_properties(Some(max)).into()
+        }
+        Kind::Object(fields) => fields
+            .iter()
+            .fold(object(), |made, field| with_field(made, field, false))
+            .additional_properties(Some(AdditionalProperties::FreeForm(false)))
+            .into(),
+        Kind::List { of, max } => list(of_kind(Kind::Object(of), false, None), max, or_null),
+        // A kind that this does not know yet: anything, until a line above says more.
+        #[allow(unreachable_patterns, reason = "families may bring kinds of their own")]
+        _ => any(),
+    }
+}
+
+/// Puts a field into an object; in a part of one, each may be missing or null.
+fn with_field(made: ObjectBuilder, field: &Field, part: bool) -> ObjectBuilder {
+    let default = serde_json::from_str::<Value>(field.default).unwrap_or_default();
+    let or_null = part || (default.is_null() && field.mode != Mode::Required);
+    let schema = match of_kind(field.kind, or_null, None) {
+        Schema::Object(mut object) => {
+            object.read_only = (field.mode == Mode::ReadOnly).then_some(true);
+            object.write_only = (field.mode == Mode::WriteOnly).then_some(true);
+            object.default = (field.mode == Mode::Open && !part).then_some(default);
+            Schema::Object(object)
+        }
+        other => other,
+    };
+    let made = made.property(field.name, schema);
+    if field.mode == Mode::Required && !part { made.required(field.name) } else { made }
+}
+
+/// An entity: whole, or a part of one, as lists with `fields` and merge patches have it.
+fn entity(family: &Family, part: bool) -> Schema {
+    let mut made = family
+        .all_fields()
+        .fold(ObjectBuilder::new().schema_type(Type::Object), |made, field| with_field(made, &field, part));
+    let kept = |name: &str| -> ObjectBuilder {
+        match name {
+            "id" => string().format(Some(SchemaFormat::Custom("uuid".to_owned()))),
+            "createdAt" | "updatedAt" => string().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))),
+            "version" => ObjectBuilder::new().schema_type(Type::Integer),
+            _ => ObjectBuilder::new().schema_type(typed(Type::String, true)),
+        }
+    };
+    for name in quiver_config::KEPT {
+        // Who creates an entity under an id of his own may name it.
+        made = made.property(name, kept(name).read_only(Some(name != "id")));
+    }
+    made.into()
+}
+
+/// The body of a list, or of what takes many.
+fn page_of(name: &str) -> Schema {
+    let items = ArrayBuilder::new().items(named(&format!("{name}Part")));
+    let whole = |about: &str| ObjectBuilder::new().schema_type(Type::Integer).description(Some(about.to_owned()));
+    ObjectBuilder::new()
+        .property("items", items)
+        .property("nextCursor", ObjectBuilder::new().schema_type(typed(Type::String, true)))
+        .property("total", whole("with `count=true`"))
+        .required("items")
+        .into()
+}
+
+fn problem() -> Schema {
+    let error = ObjectBuilder::new()
+        .property("field", string().description(Some("JSON Pointer")))
+        .property("code", string())
+        .property("message", string())
+        .required("field")
+        .required("code")
+        .required("message");
+    let integer = ObjectBuilder::new().schema_type(Type::Integer);
+    let texts = ["type", "title", "code", "detail", "instance", "error"];
+    let made = texts.iter().fold(ObjectBuilder::new(), |made, name| made.property(*name, string()));
+    let made =
+        made.property("status", integer).property("errors", ArrayBuilder::new().items(error).max_items(Some(100)));
+    ["type", "title", "status", "code", "detail"].iter().fold(made, |made, name| made.required(*name)).into()
+}
+
+/// All schemas, forms of errors, ways to be let in.
+pub(super) fn components() -> Components {
+    let mut made = ComponentsBuilder::new().schema("Problem", problem());
+    for family in FAMILIES.iter().copied() {
+        let name = name_of(family);
+        made = made
+            .schema(name.clone(), entity(family, false))
+            .schema(format!("{name}Part"), entity(family, true))
+            .schema(format!("{name}List"), page_of(&name));
+    }
+    for errors in Errors::ALL {
+        let (kind, schema) = errors.form();
+        let content = ContentBuilder::new().schema(Some(schema)).build();
+        let about = ResponseBuilder::new().description(errors.about()).content(kind, content);
+        made = made.response(errors.name(), about.build());
+    }
+    made.security_scheme("bearer", SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build()))
+        .security_scheme("basic", SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Basic).build()))
+        .build()
+}
