@@ -102,10 +102,10 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/traces/**", TRACES),
     Row(By::Any, "/platform-api/traces/**", TRACES),
     // What the API is.
-    Row(By::Get, "/platform-api/openapi.json", Need::Anyone),
-    Row(By::Get, "/platform-api/openapi.yaml", Need::Anyone),
-    Row(By::Get, "/rulesapi/swagger", Need::Anyone),
-    Row(By::Get, "/rulesapi/swagger/**", Need::Anyone),
+    Row(By::Any, "/platform-api/openapi.json", Need::Anyone),
+    Row(By::Any, "/platform-api/openapi.yaml", Need::Anyone),
+    Row(By::Any, "/rulesapi/swagger", Need::Anyone),
+    Row(By::Any, "/rulesapi/swagger/**", Need::Anyone),
     // Rules and policy.
     Row(By::Any, "/rulesapi/rules/test", RULES),
     Row(By::Any, "/rulesapi/rulepolicy/routes/test", POLICY),

@@ -22,7 +22,6 @@ pub(super) const GROUPS: &[Group] = &[
                 .takes(&[TEXT])
                 .gives("2XX", ""),
             otlp("/api/v1/otlp/v1/metrics", "Takes OTLP metrics"),
-            otlp("/otlp/v1/metrics", "Takes OTLP metrics"),
         ],
     },
     Group {
