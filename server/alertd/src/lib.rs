@@ -25,8 +25,7 @@ use crate::deliver::Sender;
 use crate::egress::Egress;
 use crate::kept::Kept;
 use crate::metrics::AlertMetrics;
-use crate::policy::Policy;
-use crate::router::{Router, RouterSettings};
+use crate::router::{Given, Router, RouterSettings};
 use crate::rules::{Engines, RuleSettings, Rules};
 
 /// How alerting runs.
@@ -59,7 +58,7 @@ impl Alertd {
     pub async fn open(
         file: &Path,
         settings: Settings,
-        policy: Policy,
+        given: Given,
         engines: Arc<dyn Engines>,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>> {
@@ -67,7 +66,7 @@ impl Alertd {
         let metrics = Arc::<AlertMetrics>::default();
         let sender = Sender::new(settings.egress, Arc::clone(&metrics));
         let router =
-            Router::open(settings.router, policy, Arc::clone(&kept), sender, Arc::clone(&clock), Arc::clone(&metrics))
+            Router::open(settings.router, given, Arc::clone(&kept), sender, Arc::clone(&clock), Arc::clone(&metrics))
                 .await?;
         let rules =
             Rules::open(settings.rules, engines, Arc::clone(&router), kept, clock, Arc::clone(&metrics)).await?;

@@ -16,6 +16,10 @@ pub struct Policy {
     pub templates: Templates,
     /// The configuration as YAML, secrets hidden.
     pub shown: String,
+    /// Texts of its templates beside the built-in ones, by name.
+    pub texts: Vec<(String, String)>,
+    /// Ids of the routes by their numbers, children before their parents; none where routes have no ids.
+    pub route_ids: Vec<String>,
 }
 
 /// What there is where nobody gave a policy: everything goes to a receiver that sends nothing.
@@ -51,17 +55,25 @@ impl Policy {
         files: &dyn Fn(&str) -> Result<Vec<(String, String)>, String>,
     ) -> Result<Self, Vec<String>> {
         let config = config.map_err(|p| p.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-        let unsupported: Vec<String> = config
-            .receivers
-            .iter()
-            .flat_map(|r| r.integrations.iter().filter_map(unsupported).map(move |why| (r, why)))
-            .map(|(r, why)| format!("receiver `{}`: {why}", r.name))
-            .collect();
+        let unsupported = undelivered(&config);
         if !unsupported.is_empty() {
             return Err(unsupported);
         }
+        Self::with(text, config, files)
+    }
+
+    /// Makes a policy of a configuration that was read: integrations that are not delivered are kept, and each message to
+    /// them fails.
+    ///
+    /// # Errors
+    /// What is wrong with its template files, a line each.
+    pub fn with(
+        text: &str,
+        config: Config,
+        files: &dyn Fn(&str) -> Result<Vec<(String, String)>, String>,
+    ) -> Result<Self, Vec<String>> {
         let mut templates = default_templates();
-        let mut errors = Vec::new();
+        let (mut errors, mut texts) = (Vec::new(), Vec::new());
         for pattern in &config.templates {
             match files(pattern) {
                 Ok(found) => {
@@ -70,6 +82,7 @@ impl Policy {
                     }
                     for (name, text) in found {
                         errors.extend(templates.add(&name, &text).err().map(|e| e.to_string()));
+                        texts.push((name, text));
                     }
                 }
                 Err(e) => errors.push(e),
@@ -79,13 +92,35 @@ impl Policy {
             return Err(errors);
         }
         let shown = config::shown(text).map_err(|e| vec![e.to_string()])?;
-        Ok(Self { config, templates, shown: yaml::write(&shown) })
+        Ok(Self { config, templates, shown: yaml::write(&shown), texts, route_ids: Vec::new() })
+    }
+
+    /// Adds a template.
+    ///
+    /// # Errors
+    /// It does not parse; the text says where.
+    pub fn add_template(&mut self, name: &str, text: &str) -> Result<(), String> {
+        self.templates.add(name, text).map_err(|e| e.to_string())?;
+        self.texts.push((name.to_owned(), text.to_owned()));
+        Ok(())
+    }
+
+    /// Whether messages would be the same by both.
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.config == other.config && self.texts == other.texts && self.route_ids == other.route_ids
     }
 
     /// Makes the policy that tells nobody.
     pub fn empty() -> Self {
         Self::load(EMPTY, &|_| Ok(Vec::new())).expect("a test reads it")
     }
+}
+
+/// Says which integrations are checked and never delivered, a line each.
+pub fn undelivered(config: &Config) -> Vec<String> {
+    let all =
+        config.receivers.iter().flat_map(|r| r.integrations.iter().filter_map(unsupported).map(move |why| (r, why)));
+    all.map(|(r, why)| format!("receiver `{}`: {why}", r.name)).collect()
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ use crate::deliver::{Failure, Files, Message, Sender};
 use crate::kept::{Change, Kept, Kind};
 use crate::metrics::AlertMetrics;
 use crate::policy::Policy;
+use crate::rules::Origin;
 
 /// How the router runs.
 #[derive(Debug, Clone)]
@@ -57,12 +58,30 @@ struct State {
     timers: BTreeMap<String, i64>,
 }
 
+/// Policies by where they come from.
+#[derive(Debug, Default)]
+pub struct Given {
+    /// That of a file: it goes before the stored one.
+    pub file: Option<Policy>,
+    /// The stored one.
+    pub stored: Option<Policy>,
+}
+
+impl Given {
+    /// The policy that counts; without any nobody is told.
+    fn live(&self) -> Policy {
+        self.file.as_ref().or(self.stored.as_ref()).cloned().unwrap_or_else(Policy::empty)
+    }
+}
+
 /// The router.
 #[derive(Debug)]
 pub struct Router {
     settings: RouterSettings,
     files: Files,
     policy: ArcSwap<Policy>,
+    /// Policies as they were given: that of a file goes before the stored one.
+    given: Mutex<Given>,
     state: Mutex<State>,
     kept: Arc<Kept>,
     sender: Sender,
@@ -92,13 +111,14 @@ impl Router {
     /// Unavailable: the database cannot be used.
     pub async fn open(
         settings: RouterSettings,
-        policy: Policy,
+        given: Given,
         kept: Arc<Kept>,
         sender: Sender,
         clock: Arc<dyn Clock>,
         metrics: Arc<AlertMetrics>,
     ) -> Result<Arc<Self>> {
         let now = clock.now_ms().saturating_mul(MS);
+        let policy = given.live();
         let mut dispatcher = Dispatcher::new(policy.config.routes());
         for (_, value) in kept.load(Kind::Alert).await? {
             if let Some(alert) = records::read_alert(&value) {
@@ -127,6 +147,7 @@ impl Router {
             files: Files::below(settings.files_dir.clone()),
             settings,
             policy: ArcSwap::from_pointee(policy),
+            given: Mutex::new(given),
             state: Mutex::new(State { dispatcher, silences, log, timers }),
             kept,
             sender,
@@ -162,8 +183,25 @@ impl Router {
         self.policy.load_full()
     }
 
+    /// Says whether a file gives the policy, so that the stored one waits.
+    pub fn is_policy_of_file(&self) -> bool {
+        self.given.lock().file.is_some()
+    }
+
     /// Takes another policy: groups of routes that are the same go on, others are made anew.
-    pub fn set_policy(&self, policy: Policy) {
+    pub fn set_policy(&self, origin: Origin, policy: Option<Policy>) {
+        let mut given = self.given.lock();
+        match origin {
+            Origin::Files => given.file = policy,
+            Origin::Stored => given.stored = policy,
+        }
+        let live = given.live();
+        if !self.policy.load().is_like(&live) {
+            self.go_on_with(live);
+        }
+    }
+
+    fn go_on_with(&self, policy: Policy) {
         let now = self.now();
         let mut state = self.state.lock();
         state.dispatcher.reload(policy.config.routes(), now);

@@ -50,8 +50,8 @@ pub struct Asker {
     pub interval: Duration,
     /// Longest run of one query.
     pub timeout: Duration,
-    /// What its queries may see.
-    pub rights: Rights,
+    /// What queries of each rule may see; a rule without any sees nothing.
+    pub rights: Vec<Rights>,
 }
 
 /// Makes engines: queries with the rights and bounds of a group, and writing.
@@ -67,8 +67,17 @@ pub struct Source {
     pub file: String,
     /// The group.
     pub group: RuleGroup,
-    /// Whose rights its queries have: those of the last editors of stored rules; rules of files are the operator's.
-    pub rights: Rights,
+    /// Whose rights the queries of each rule have: those of the last editors of stored rules; rules of files are the
+    /// operator's.
+    pub rights: Vec<Rights>,
+}
+
+impl Source {
+    /// A group of a file: its rules see everything.
+    pub fn of_file(file: impl Into<String>, group: RuleGroup) -> Self {
+        let rights = vec![Rights::full(); group.rules.len()];
+        Self { file: file.into(), group, rights }
+    }
 }
 
 /// Where groups come from.

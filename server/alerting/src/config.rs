@@ -17,7 +17,7 @@ use crate::yaml::{self, Fields, Kind, Node, pointer};
 
 pub use fields::{FieldDef, OptionValue, Options, Schema, Shape};
 pub(crate) use http::{HTTP, TLS};
-pub use show::{json_of, shown};
+pub use show::{global_secrets, json_of, receiver_secrets, shown};
 
 /// A receiver: who is told, and by what.
 #[derive(Debug, Clone, PartialEq)]

@@ -55,11 +55,11 @@ pub struct Written {
 
 /// What rules ask and write. Called on threads that may wait.
 pub trait Engine {
-    /// Evaluates an expression at a time.
+    /// Evaluates an expression at a time, for the rule of this number in its group.
     ///
     /// # Errors
     /// The text of the error.
-    fn query(&self, language: Language, expr: &str, at: Millis) -> Result<Vec<Element>, String>;
+    fn query(&self, rule: usize, language: Language, expr: &str, at: Millis) -> Result<Vec<Element>, String>;
 
     /// Writes samples, so that rules that come later in the same cycle see them.
     ///

@@ -33,7 +33,9 @@ async fn open(dir: &std::path::Path, policy: &str, clock: &Arc<TestClock>) -> Ar
     };
     let policy = Policy::load(policy, &|_| Ok(Vec::new())).unwrap();
     let clock: Arc<dyn Clock> = Arc::<TestClock>::clone(clock);
-    Router::open(settings, policy, kept, sender, clock, Arc::default()).await.unwrap()
+    Router::open(settings, Given { file: Some(policy), stored: None }, kept, sender, clock, Arc::default())
+        .await
+        .unwrap()
 }
 
 fn alert(name: &str, starts_s: i64, ends_s: i64) -> Alert {
@@ -120,7 +122,10 @@ async fn ended_alerts_leave() {
     assert!(router.kept.load(Kind::Alert).await.unwrap().is_empty());
     // A new policy groups anew.
     router.insert(vec![alert("A", 1011, 2000)]).await.unwrap();
-    router.set_policy(Policy::load("route: {receiver: b}\nreceivers: [{name: b}]", &|_| Ok(Vec::new())).unwrap());
+    let other = Policy::load("route: {receiver: b}\nreceivers: [{name: b}]", &|_| Ok(Vec::new())).unwrap();
+    router.set_policy(Origin::Stored, Some(other.clone()));
+    assert!(router.is_policy_of_file() && router.policy().config.receiver("a").is_some(), "the file goes before it");
+    router.set_policy(Origin::Files, Some(other));
     let asked = Asked { shown: everything(), labels: &|_| true, receiver: &|name| name == "b" };
     let groups = router.groups(&asked);
     assert_eq!((groups.len(), groups[0].receiver.as_str(), groups[0].alerts.len()), (1, "b", 1));

@@ -189,13 +189,14 @@ pub struct RouteMatch {
     pub silenced_by: Vec<String>,
 }
 
-/// Finds the places of routes by their numbers.
-fn places(route: &Route, path: &[String], out: &mut BTreeMap<usize, Vec<String>>) {
-    out.insert(route.idx, path.to_vec());
+/// Finds the places of routes by their numbers: ids from the root on, or where they stand when they have none.
+fn places(route: &Route, ids: &[String], (above, own): (&[String], String), out: &mut BTreeMap<usize, Vec<String>>) {
+    let id = ids.get(route.idx).cloned().unwrap_or_else(|| own.clone());
+    let path = [above, &[id]].concat();
     for (i, child) in route.routes.iter().enumerate() {
-        let own = format!("{}/{i}", path.last().map_or("root", String::as_str));
-        places(child, &[path, &[own]].concat(), out);
+        places(child, ids, (&path, format!("{own}/{i}")), out);
     }
+    out.insert(route.idx, path);
 }
 
 impl Router {
@@ -203,7 +204,8 @@ impl Router {
     pub fn test_route(&self, labels: &LabelSet, at: i64) -> Vec<RouteMatch> {
         self.with_muting(|muting, dispatcher, _| {
             let mut paths = BTreeMap::new();
-            places(dispatcher.route(), &["root".to_owned()], &mut paths);
+            let ids = self.policy().route_ids.clone();
+            places(dispatcher.route(), &ids, (&[], "root".to_owned()), &mut paths);
             let silenced: Vec<String> =
                 muting.silences.silenced_by(labels, at).into_iter().map(str::to_owned).collect();
             let inhibited: Vec<u64> = muting.inhibitor.inhibited_by(labels).into_iter().collect();

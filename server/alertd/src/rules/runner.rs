@@ -38,7 +38,7 @@ pub(super) struct Runner {
     pub(super) memory: Arc<Memory>,
     pub(super) view: Arc<ArcSwap<GroupView>>,
     /// What its queries may see.
-    pub(super) rights: Rights,
+    pub(super) rights: Vec<Rights>,
 }
 
 /// Least time of a query, where the interval is short.

@@ -4,13 +4,12 @@ use quiver_alerting::problem::Place;
 use quiver_alerting::rules::{
     AlertState, Element, ElementValue, Expressions, Health, Language, ParsedExpr, Written, read,
 };
-use quiver_types::{LabelSet, Rights, SystemClock};
+use quiver_types::{LabelSet, SystemClock};
 
 use super::*;
 use crate::deliver::Sender;
 use crate::egress::Egress;
-use crate::policy::Policy;
-use crate::router::{Asked, RouterSettings, Shown};
+use crate::router::{Asked, Given, RouterSettings, Shown};
 
 #[derive(Debug)]
 struct AnyText;
@@ -35,7 +34,7 @@ struct Answering {
 }
 
 impl Engine for Answering {
-    fn query(&self, _: Language, expr: &str, _: Millis) -> std::result::Result<Vec<Element>, String> {
+    fn query(&self, _: usize, _: Language, expr: &str, _: Millis) -> std::result::Result<Vec<Element>, String> {
         match expr {
             "hang" => {
                 std::thread::sleep(self.timeout);
@@ -73,7 +72,7 @@ async fn open(dir: &std::path::Path, engines: &Arc<Answers>) -> Arc<Rules> {
     };
     let sender = Sender::new(Egress::default(), Arc::clone(&metrics));
     let opened =
-        Router::open(router, Policy::empty(), Arc::clone(&kept), sender, Arc::clone(&clock), Arc::clone(&metrics));
+        Router::open(router, Given::default(), Arc::clone(&kept), sender, Arc::clone(&clock), Arc::clone(&metrics));
     let settings = RuleSettings {
         interval_ms: 100,
         resend_delay_ms: 60_000,
@@ -87,7 +86,7 @@ async fn open(dir: &std::path::Path, engines: &Arc<Answers>) -> Arc<Rules> {
 
 fn sources(text: &str) -> Vec<Source> {
     let file = read(text, &AnyText).unwrap_or_else(|e| panic!("{e}"));
-    file.groups.into_iter().map(|group| Source { file: "f.yml".to_owned(), group, rights: Rights::full() }).collect()
+    file.groups.into_iter().map(|group| Source::of_file("f.yml", group)).collect()
 }
 
 async fn until(what: &str, mut condition: impl FnMut() -> bool) {

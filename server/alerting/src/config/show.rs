@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::fields::{SECRET, Schema, Shape, any};
 use crate::problem::Problem;
 use crate::receivers::{GLOBAL, KINDS};
-use crate::yaml;
+use crate::yaml::{self, pointer};
 
 /// Gives a configuration that was read before, with its secrets hidden.
 ///
@@ -13,36 +13,79 @@ use crate::yaml;
 /// It is no YAML.
 pub fn shown(text: &str) -> Result<Value, Problem> {
     let mut out = yaml::read(text)?.first().map_or(Value::Null, any);
+    let hide = &mut |_: &str, value: &mut Value, shape: Shape| match shape {
+        Shape::ProxyUrl => hide_user(value),
+        _ => *value = SECRET.into(),
+    };
     if let Some(global) = out.get_mut("global") {
-        hide(global, &GLOBAL);
+        visit(global, &GLOBAL, "", hide);
     }
     let receivers = out.get_mut("receivers").and_then(Value::as_array_mut);
-    for receiver in receivers.into_iter().flatten() {
-        for kind in KINDS {
-            let entries = receiver.get_mut(kind.field).and_then(Value::as_array_mut);
-            entries.into_iter().flatten().for_each(|entry| hide(entry, kind.schema));
-        }
-    }
+    receivers.into_iter().flatten().for_each(|receiver| of_receiver(receiver, hide));
     Ok(out)
 }
 
-fn hide(value: &mut Value, schema: &Schema) {
+/// Gives the places of the secrets of a receiver, as JSON Pointers.
+pub fn receiver_secrets(receiver: &Value) -> Vec<String> {
+    let mut places = Vec::new();
+    of_receiver(&mut receiver.clone(), &mut |place, value, shape| note(&mut places, place, value, shape));
+    places
+}
+
+/// The same of globals.
+pub fn global_secrets(global: &Value) -> Vec<String> {
+    let mut places = Vec::new();
+    visit(&mut global.clone(), &GLOBAL, "", &mut |place, value, shape| note(&mut places, place, value, shape));
+    places
+}
+
+fn note(places: &mut Vec<String>, place: &str, value: &Value, shape: Shape) {
+    let is_secret = match (value.as_str(), shape) {
+        // An address of a proxy is one where it has a password.
+        (Some(text), Shape::ProxyUrl) => text == SECRET || text.contains('@'),
+        (text, _) => text.is_some(),
+    };
+    if is_secret {
+        places.push(place.to_owned());
+    }
+}
+
+type Visit<'v> = &'v mut dyn FnMut(&str, &mut Value, Shape);
+
+fn of_receiver(receiver: &mut Value, seen: Visit<'_>) {
+    for kind in KINDS {
+        let entries = receiver.get_mut(kind.field).and_then(Value::as_array_mut);
+        for (n, entry) in entries.into_iter().flatten().enumerate() {
+            visit(entry, kind.schema, &format!("/{}/{n}", kind.field), seen);
+        }
+    }
+}
+
+/// Visits the secrets of options, each with its place; empty ones are none.
+fn visit(value: &mut Value, schema: &Schema, path: &str, seen: Visit<'_>) {
     for field in schema.fields {
         let Some(inner) = value.get_mut(field.name) else { continue };
+        let at = pointer(path, field.name);
         match field.shape {
-            Shape::Secret | Shape::SecretUrl | Shape::TemplateUrl if inner.as_str() == Some("") || inner.is_null() => {}
-            Shape::Secret | Shape::SecretUrl | Shape::TemplateUrl => *inner = SECRET.into(),
-            Shape::ProxyUrl => hide_user(inner),
-            Shape::Object(schema) | Shape::TextOr(_, schema) => hide(inner, schema),
+            Shape::Secret | Shape::SecretUrl | Shape::TemplateUrl | Shape::ProxyUrl
+                if inner.as_str() == Some("") || inner.is_null() => {}
+            Shape::Secret | Shape::SecretUrl | Shape::TemplateUrl | Shape::ProxyUrl => seen(&at, inner, field.shape),
+            Shape::Object(schema) | Shape::TextOr(_, schema) => visit(inner, schema, &at, seen),
             Shape::Objects(schema) => {
-                inner.as_array_mut().into_iter().flatten().for_each(|item| hide(item, schema));
+                for (n, item) in inner.as_array_mut().into_iter().flatten().enumerate() {
+                    visit(item, schema, &pointer(&at, n), seen);
+                }
             }
             Shape::ObjectMap(schema) => {
-                inner.as_object_mut().into_iter().flatten().for_each(|(_, item)| hide(item, schema));
+                for (name, item) in inner.as_object_mut().into_iter().flatten() {
+                    visit(item, schema, &pointer(&at, name), seen);
+                }
             }
             // The one list of secrets there is: values of headers.
             Shape::Texts if field.name == "secrets" => {
-                inner.as_array_mut().into_iter().flatten().for_each(|item| *item = SECRET.into());
+                for (n, item) in inner.as_array_mut().into_iter().flatten().enumerate() {
+                    seen(&pointer(&at, n), item, Shape::Secret);
+                }
             }
             _ => {}
         }
@@ -85,6 +128,22 @@ mod tests {
         // What is shown is a configuration itself.
         crate::config::Config::load(&written).unwrap_or_else(|e| panic!("{e}: {written}"));
         assert_eq!(json_of("{a: [1, true]}"), Some(serde_json::json!({"a": [1, true]})));
+        let receiver = &any(&yaml::read(text).expect("valid")[0])["receivers"][0];
+        let places = receiver_secrets(receiver);
+        let within = "/webhook_configs/0/http_config";
+        let expected =
+            ["/basic_auth/password", "/proxy_url", "/http_headers/X/secrets/0"].map(|at| format!("{within}{at}"));
+        let mut found = places.clone();
+        found.sort_unstable();
+        let mut wanted: Vec<String> = expected.into_iter().chain(["/webhook_configs/0/url".to_owned()]).collect();
+        wanted.sort_unstable();
+        assert_eq!(found, wanted);
+        assert!(
+            places
+                .iter()
+                .all(|at| receiver.pointer(at).is_some_and(|v| v.as_str().is_some_and(|t| t.contains("p4ss"))))
+        );
+        assert_eq!(global_secrets(&serde_json::json!({"slack_api_url": "http://h"})), ["/slack_api_url"]);
         assert_eq!(json_of("plain"), None);
         assert_eq!(json_of("{"), None);
     }

@@ -39,6 +39,8 @@ pub(super) fn value_of(value: &ElementValue) -> Value {
 /// What one evaluation of an alerting rule sees.
 pub(super) struct Evaluation<'a> {
     pub(super) rule: &'a Rule,
+    /// Its place in the group.
+    pub(super) number: usize,
     pub(super) setting: &'a Setting,
     pub(super) engine: &'a dyn Engine,
     /// Time of the evaluation.
@@ -56,7 +58,7 @@ impl Evaluation<'_> {
             return text.to_owned();
         }
         let query = |expr: &str| {
-            let elements = self.engine.query(Language::Promql, expr, self.at)?;
+            let elements = self.engine.query(self.number, Language::Promql, expr, self.at)?;
             let sample = |e: Element| QueriedSample { value: value_of(&e.value), labels: e.labels };
             Ok(elements.into_iter().map(sample).collect())
         };

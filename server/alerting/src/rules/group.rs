@@ -137,14 +137,14 @@ impl Group {
     pub fn evaluate(&mut self, at: Millis, setting: &Setting, engine: &dyn Engine) {
         let offset_ms = self.model.query_offset_ms.unwrap_or(0);
         let is_first = self.evaluations == 0;
-        for status in &mut self.rules {
+        for (number, status) in self.rules.iter_mut().enumerate() {
             if !status.rule.enabled {
                 status.end(at, offset_ms, engine);
                 continue;
             }
             let rule = status.rule.clone();
             let evaluation =
-                Evaluation { rule: &rule, setting, engine, at, offset_ms, limit: self.model.limit, is_first };
+                Evaluation { rule: &rule, number, setting, engine, at, offset_ms, limit: self.model.limit, is_first };
             let began = engine.elapsed();
             let outcome = status.evaluate(&evaluation);
             status.evaluation_time = engine.elapsed().saturating_sub(began);
@@ -224,7 +224,7 @@ impl RuleStatus {
 
     fn evaluate(&mut self, evaluation: &Evaluation<'_>) -> Result<usize, String> {
         let ts = evaluation.at - evaluation.offset_ms;
-        let elements = evaluation.engine.query(self.rule.language, &self.rule.expr, ts)?;
+        let elements = evaluation.engine.query(evaluation.number, self.rule.language, &self.rule.expr, ts)?;
         let warnings = RefCell::new(Vec::new());
         let written = match self.rule.kind {
             RuleKind::Alert => evaluation.alerts(&elements, &mut self.active, &warnings),

@@ -204,7 +204,7 @@ fn check_expr(test: &TestGroup, wanted: &super::ExprTest, fuzzy: bool, bench: &d
         expected: String::new(),
         got: String::new(),
     };
-    let got = bench.query(Language::Promql, &wanted.expr, test.start_ms + wanted.eval_time_ms);
+    let got = bench.query(0, Language::Promql, &wanted.expr, test.start_ms + wanted.eval_time_ms);
     let expected: Result<Vec<Sample>, String> = wanted.samples.iter().map(Sample::expected).collect();
     let by_labels = |mut samples: Vec<Sample>| {
         samples.sort_by(|a, b| a.labels.iter().cmp(b.labels.iter()));

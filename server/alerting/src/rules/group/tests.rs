@@ -13,7 +13,7 @@ struct Script {
 }
 
 impl Engine for Script {
-    fn query(&self, _: Language, _: &str, at: Millis) -> Result<Vec<Element>, String> {
+    fn query(&self, _: usize, _: Language, _: &str, at: Millis) -> Result<Vec<Element>, String> {
         if self.fails.contains(&at) {
             return Err("no answer".to_owned());
         }
