@@ -14,6 +14,7 @@ mod detection_rules;
 mod extraction_rules;
 mod groups;
 mod keys;
+mod policy;
 mod processes;
 mod relationships;
 mod resource_types;
@@ -33,6 +34,10 @@ pub use detection_rules::{DETECTION_RULES, RUM_DETECTION_RULES};
 pub use extraction_rules::EXTRACTION_RULES;
 pub use groups::GROUPS;
 pub use keys::KEYS;
+pub use policy::{
+    EMPTY_RECEIVER, EMPTY_RECEIVER_ID, GLOBAL_ID, INHIBIT_RULES, POLICY_GLOBAL, RECEIVERS, ROOT_ROUTE_ID, ROUTES,
+    TEMPLATES, TIME_INTERVALS,
+};
 pub use processes::PROCESSES;
 pub use relationships::{RELATIONSHIP_TYPES, RELATIONSHIPS};
 pub use resource_types::RESOURCE_TYPES;
@@ -68,6 +73,12 @@ pub const FAMILIES: &[&Family] = &[
     &RELATIONSHIPS,
     &RULE_GROUPS,
     &RULES,
+    &RECEIVERS,
+    &ROUTES,
+    &TIME_INTERVALS,
+    &INHIBIT_RULES,
+    &TEMPLATES,
+    &POLICY_GLOBAL,
 ];
 
 /// Finds a family by its name.
@@ -137,7 +148,7 @@ mod tests {
             assert!(FAMILIES[..i].iter().all(|other| other.name != one.name && other.path != one.path), "{}", one.name);
             assert!(
                 one.path.starts_with('/')
-                    && ["/platform-api/", "/rulesapi/", "/"]
+                    && ["/platform-api/", "/rulesapi/", "/rulesapi/rulepolicy/", "/"]
                         .iter()
                         .any(|area| one.path.strip_prefix(area) == Some(one.name))
                     || one.path.contains("{owner}")

@@ -133,6 +133,10 @@ pub struct Family {
     pub natural: &'static [(&'static str, bool)],
     /// What follows from other entities.
     pub prepare: Option<Prepare>,
+    /// Whether its entities make a whole with those of the other families that do; it is checked after each change.
+    pub composes: bool,
+    /// Whether those that are always there may be changed, though not deleted.
+    pub builtin_open: bool,
 }
 
 /// Fields of all families.
@@ -166,6 +170,8 @@ impl Family {
         entities_max: 100_000,
         natural: &[],
         prepare: None,
+        composes: false,
+        builtin_open: false,
     };
 
     /// All fields of the body.

@@ -165,7 +165,7 @@ impl Config {
         }
         let mut tx = db::begin(&self.pool).await?;
         let now_ms = self.clock.now_ms();
-        let mut imported = Imported::default();
+        let (mut imported, mut all) = (Imported::default(), Vec::new());
         let mut named = std::collections::HashSet::new();
         for (n, (op, system)) in prepared.into_iter().enumerate() {
             let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading };
@@ -173,14 +173,17 @@ impl Config {
             let done = work.put_item(place, op, system, mode).await.map_err(|p| p.below(&below))?;
             named.extend(done.after.as_ref().map(|e| e.id.clone()));
             imported.note(place, &done);
+            all.extend(place.family.composes.then_some(done));
         }
         if mode == ImportMode::Replace {
             for id in self.lacking(&mut tx, place, caller, within, &named).await? {
                 let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading };
                 let done = work.apply(place, Op::Delete { id, condition: Condition::None }, System::default()).await?;
                 imported.note(place, &done);
+                all.extend(place.family.composes.then_some(done));
             }
         }
+        self.whole(&mut tx, &all, place.family.composes).await?;
         if dry_run {
             tx.rollback().await?;
             return Ok(imported);

@@ -10,9 +10,11 @@ use super::text;
 use crate::change::Drafted;
 use crate::document::all_of;
 use crate::family::{Family, Making, Rows};
-use crate::fields::{Field, Kind};
+use crate::fields::{Field, Kind, duration_ms};
 use crate::problem::{FieldError, Result};
 
+/// Shortest time from one evaluation to the next.
+const INTERVAL_MIN_MS: u64 = 1000;
 const NAME: Kind = Kind::Text { min: 1, max: 200 };
 const LANGUAGES: &[&str] = &["promql", "logsql", "olap"];
 /// The member of what nobody reads that holds the rights a rule runs with: those of its last editor.
@@ -43,7 +45,13 @@ pub const RULES: Family = Family {
         Field::open("runbook_url", Kind::Text { min: 1, max: 2000 }, "null"),
     ],
     unique: &[],
-    rules: |body, errors| namespace(body, errors),
+    rules: |body, errors| {
+        namespace(body, errors);
+        let url = text(body, "runbook_url");
+        if !url.is_empty() && !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
+            errors.push(FieldError::new("/runbook_url", "PATTERN", "must be an address: http:// or https://"));
+        }
+    },
     service: |body| text(body, "service").to_owned(),
     rows: Rows::Service,
     natural: &[("namespace", false), ("group", false), ("position", false)],
@@ -72,7 +80,12 @@ pub const RULE_GROUPS: Family = Family {
         Field::open("eval_alignment", Kind::Bool, "null"),
     ],
     unique: &[&["namespace", "name"]],
-    rules: |body, errors| namespace(body, errors),
+    rules: |body, errors| {
+        namespace(body, errors);
+        if duration_ms(text(body, "interval")).is_some_and(|ms| ms < INTERVAL_MIN_MS) {
+            errors.push(FieldError::new("/interval", "OUT_OF_RANGE", "must be 1s or longer"));
+        }
+    },
     ..Family::BASE
 };
 

@@ -1,0 +1,250 @@
+//! The policy of notification (`config-api` 2.5 and 2.6): receivers, routes and what stands beside them. Whether they make a
+//! policy together is asked of the service (`Checks::whole`) after each change.
+
+use futures::future::BoxFuture;
+use quiver_types::{Domain, Right};
+use serde_json::{Map, Value, json};
+use sqlx::SqliteConnection;
+
+use super::{id_link, text};
+use crate::change::Drafted;
+use crate::document::{Entity, all_of};
+use crate::family::{Caller, Family, Making, OnDelete};
+use crate::fields::{Field, Kind};
+use crate::problem::{Problem, ProblemKind, Result};
+
+/// The root of the tree of routes.
+pub const ROOT_ROUTE_ID: &str = "00000000-0000-7000-8000-000000000401";
+/// The receiver that tells nobody.
+pub const EMPTY_RECEIVER_ID: &str = "00000000-0000-7000-8000-000000000402";
+/// The one entity of globals.
+pub const GLOBAL_ID: &str = "00000000-0000-7000-8000-000000000403";
+/// Name of the receiver that tells nobody.
+pub const EMPTY_RECEIVER: &str = "empty";
+
+/// Deepest tree of routes.
+const DEPTH_MAX: usize = 60;
+
+/// What the families of a policy share.
+const PART: Family =
+    Family { domain: Domain::Alerting, write: Right::Edit, composes: true, entities_max: 10_000, ..Family::BASE };
+
+/// Integrations of one kind.
+const fn integrations(name: &'static str) -> Field {
+    Field::open(name, Kind::Json, "[]")
+}
+
+/// Receivers.
+pub const RECEIVERS: Family = Family {
+    name: "receivers",
+    path: "/rulesapi/rulepolicy/receivers",
+    fields: &[
+        integrations("webhook_configs"),
+        integrations("email_configs"),
+        integrations("slack_configs"),
+        integrations("pagerduty_configs"),
+        integrations("opsgenie_configs"),
+        integrations("telegram_configs"),
+        integrations("msteamsv2_configs"),
+        integrations("discord_configs"),
+        integrations("mattermost_configs"),
+        integrations("msteams_configs"),
+        integrations("pushover_configs"),
+        integrations("victorops_configs"),
+        integrations("wechat_configs"),
+        integrations("webex_configs"),
+        integrations("sns_configs"),
+        integrations("jira_configs"),
+        integrations("rocketchat_configs"),
+        integrations("incidentio_configs"),
+    ],
+    builtin: || vec![(EMPTY_RECEIVER_ID, json!({"name": EMPTY_RECEIVER, "description": "tells nobody"}))],
+    hook: Some(receiver_is_free),
+    ..PART
+};
+
+/// Routes: a tree whose siblings are tried in order.
+pub const ROUTES: Family = Family {
+    name: "routes",
+    path: "/rulesapi/rulepolicy/routes",
+    title: "receiver",
+    has_name: false,
+    fields: &[
+        Field::open("parentId", Kind::Id, "null"),
+        Field::open("position", Kind::Int { min: 0, max: 1_000_000 }, "null"),
+        Field::open("receiver", Kind::Text { min: 1, max: 200 }, "null"),
+        Field::open("matchers", Kind::Json, "[]"),
+        Field::open("group_by", Kind::Json, "null"),
+        Field::open("group_wait", Kind::Duration, "null"),
+        Field::open("group_interval", Kind::Duration, "null"),
+        Field::open("repeat_interval", Kind::Duration, "null"),
+        Field::open("continue", Kind::Bool, "false"),
+        Field::open("mute_time_intervals", Kind::Texts { max: 100 }, "[]"),
+        Field::open("active_time_intervals", Kind::Texts { max: 100 }, "[]"),
+    ],
+    unique: &[],
+    links: |body| id_link(body, "parentId", &["routes"], OnDelete::Cascade),
+    builtin: || vec![(ROOT_ROUTE_ID, json!({"receiver": EMPTY_RECEIVER, "position": 0}))],
+    builtin_open: true,
+    prepare: Some(place_route),
+    hook: Some(root_stays),
+    ..PART
+};
+
+/// Intervals of time by name.
+pub const TIME_INTERVALS: Family = Family {
+    name: "time-intervals",
+    path: "/rulesapi/rulepolicy/time-intervals",
+    fields: &[Field::open("time_intervals", Kind::Json, "[]")],
+    hook: Some(interval_is_free),
+    ..PART
+};
+
+/// Rules by which alerts keep others quiet.
+pub const INHIBIT_RULES: Family = Family {
+    name: "inhibit-rules",
+    path: "/rulesapi/rulepolicy/inhibit-rules",
+    title: "name",
+    has_name: false,
+    fields: &[
+        Field::open("name", Kind::Text { min: 1, max: 200 }, "null"),
+        Field::open("source_matchers", Kind::Json, "[]"),
+        Field::open("target_matchers", Kind::Json, "[]"),
+        Field::open("equal", Kind::Texts { max: 100 }, "[]"),
+    ],
+    unique: &[],
+    ..PART
+};
+
+/// Templates of messages.
+pub const TEMPLATES: Family = Family {
+    name: "templates",
+    path: "/rulesapi/rulepolicy/templates",
+    fields: &[Field::required("content", Kind::Prose { max: 1 << 20 })],
+    ..PART
+};
+
+/// What receivers inherit: one entity, that is always there.
+pub const POLICY_GLOBAL: Family = Family {
+    name: "global",
+    path: "/rulesapi/rulepolicy/global",
+    has_name: false,
+    title: "description",
+    own_paths: true,
+    fields: &[
+        Field::open("options", Kind::Json, "{}"),
+        // Patterns of template files, as a deployed configuration names them.
+        Field::open("template_files", Kind::Texts { max: 100 }, "[]"),
+    ],
+    unique: &[],
+    builtin: || vec![(GLOBAL_ID, json!({}))],
+    builtin_open: true,
+    ..PART
+};
+
+fn managed(what: &str) -> Problem {
+    Problem::new(ProblemKind::Conflict, "MANAGED_ENTITY", what)
+}
+
+/// Puts a route under its parent, behind its siblings where no place is given.
+fn place_route<'a>(
+    db: &'a mut SqliteConnection,
+    making: &'a Making<'a>,
+    draft: &'a mut Drafted,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let body = &mut draft.body;
+        if making.id == Some(ROOT_ROUTE_ID) {
+            if !text(body, "parentId").is_empty() {
+                return Err(managed("the root stays where it is"));
+            }
+            body.insert("position".to_owned(), json!(0));
+            return Ok(());
+        }
+        let parent = body.entry("parentId").or_insert(Value::Null);
+        if parent.is_null() {
+            *parent = json!(ROOT_ROUTE_ID);
+        }
+        let parent = text(body, "parentId").to_owned();
+        let all = all_of(db, ROUTES.name).await?;
+        let mut above = Some(parent.clone());
+        for depth in 0.. {
+            let Some(id) = above else { break };
+            if making.id == Some(id.as_str()) {
+                return Err(Problem::new(ProblemKind::Conflict, "CYCLE", "a route cannot stand below itself"));
+            }
+            if depth > DEPTH_MAX {
+                let why = format!("routes are nested deeper than {DEPTH_MAX}");
+                return Err(Problem::field("/parentId", "LIMIT_EXCEEDED", why));
+            }
+            let found = all.iter().find(|e| e.id == id);
+            above = found.map(|e| text(&e.body, "parentId").to_owned()).filter(|id| !id.is_empty());
+        }
+        if body.get("position").is_none_or(Value::is_null) {
+            let siblings =
+                all.iter().filter(|e| Some(e.id.as_str()) != making.id && text(&e.body, "parentId") == parent);
+            let last = siblings.filter_map(|e| e.body.get("position").and_then(Value::as_i64)).max();
+            body.insert("position".to_owned(), json!(last.map_or(0, |n| n + 1)));
+        }
+        Ok(())
+    })
+}
+
+fn root_stays<'a>(
+    _: &'a mut SqliteConnection,
+    _: &'a Caller,
+    _: i64,
+    before: Option<&'a Entity>,
+    after: Option<&'a Entity>,
+) -> BoxFuture<'a, Result<()>> {
+    let goes = after.is_none() && before.is_some_and(|e| e.id == ROOT_ROUTE_ID);
+    Box::pin(async move { if goes { Err(managed("the root cannot be deleted")) } else { Ok(()) } })
+}
+
+/// Refuses that a name goes which routes have.
+async fn name_is_free(
+    db: &mut SqliteConnection,
+    (before, after): (Option<&Entity>, Option<&Entity>),
+    named: fn(&Map<String, Value>, &str) -> bool,
+) -> Result<()> {
+    let name = before.map(|e| text(&e.body, "name")).unwrap_or_default();
+    if name.is_empty() || after.is_some_and(|e| text(&e.body, "name") == name) {
+        return Ok(());
+    }
+    let routes = all_of(db, ROUTES.name).await?;
+    let by: Vec<Value> = routes
+        .iter()
+        .filter(|e| named(&e.body, name))
+        .map(|e| json!({"family": ROUTES.name, "id": e.id, "name": text(&e.body, "receiver")}))
+        .collect();
+    if by.is_empty() {
+        return Ok(());
+    }
+    let problem = Problem::new(ProblemKind::Conflict, "REFERENCED", format!("routes name `{name}`"));
+    Err(problem.with("references", Value::Array(by)))
+}
+
+fn receiver_is_free<'a>(
+    db: &'a mut SqliteConnection,
+    _: &'a Caller,
+    _: i64,
+    before: Option<&'a Entity>,
+    after: Option<&'a Entity>,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(name_is_free(db, (before, after), |route, name| text(route, "receiver") == name))
+}
+
+fn interval_is_free<'a>(
+    db: &'a mut SqliteConnection,
+    _: &'a Caller,
+    _: i64,
+    before: Option<&'a Entity>,
+    after: Option<&'a Entity>,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(name_is_free(db, (before, after), |route, name| {
+        ["mute_time_intervals", "active_time_intervals"]
+            .iter()
+            .filter_map(|key| route.get(*key).and_then(Value::as_array))
+            .any(|names| names.iter().any(|n| n == name))
+    }))
+}
