@@ -27,6 +27,7 @@ mod deploy;
 mod detection;
 mod extraction;
 mod many;
+mod policy;
 mod resources;
 mod rule_groups;
 mod rules;
@@ -65,6 +66,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         rules::routes,
         rule_groups::routes,
         deploy::routes,
+        policy::routes,
     ] {
         router = router.merge(routes());
     }
@@ -219,6 +221,11 @@ impl Ask {
         let mut caller = caller(&identity, origin);
         caller.override_managed = head.headers.get("x-override-managed").is_some_and(|v| v.as_bytes() == b"true");
         may_come(&place, &caller, &head.method)?;
+        let reads = matches!(head.method, Method::GET | Method::HEAD) || head.uri.path().ends_with("/test");
+        if place.family.composes && !reads && state.alertd.router.is_policy_of_file() {
+            let text = "the file that `alerting.policy` names gives the policy";
+            return Err(Problem::new(ProblemKind::Conflict, "MANAGED_ENTITY", text));
+        }
         let query = head.uri.query().unwrap_or_default();
         let mut parameters: Vec<(String, String)> =
             url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();

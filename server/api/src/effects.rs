@@ -1,5 +1,6 @@
 //! What configuration does to telemetry: compiled forms of rules, made anew after each change.
 
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
@@ -15,23 +16,29 @@ use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use crate::stored_policy::{self, TemplateFiles};
 use crate::stored_rules;
 
 /// How long to wait before what could not be read is tried again.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Compiled forms; readers never wait.
-#[derive(Debug)]
 pub struct Effects {
     extraction: ArcSwap<ExtractionRules>,
     detector: ArcSwap<Detector>,
     segments: ArcSwap<Vec<Entity>>,
-    /// Who evaluates stored rules.
-    alertd: OnceLock<Arc<Alertd>>,
+    /// Who evaluates stored rules and routes by the stored policy; and template files that it names.
+    alertd: OnceLock<(Arc<Alertd>, Box<TemplateFiles>)>,
     /// The revision that the compiled forms are of; one at a time makes them.
     made_of: Mutex<Option<u64>>,
     /// Resources as a graph, and the revision that it is of.
     graph: Mutex<Option<(u64, Arc<Graph>)>>,
+}
+
+impl fmt::Debug for Effects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Effects").field("made_of", &self.made_of).finish_non_exhaustive()
+    }
 }
 
 impl Default for Effects {
@@ -65,20 +72,21 @@ impl Effects {
         self.extraction.store(Arc::new(extraction_rules(config, &self.extraction.load()).await?));
         self.detector.store(Arc::new(detector(config).await?.after(&self.detector.load())));
         self.segments.store(Arc::new(config.all(&SEGMENTS).await?));
-        if let Some(alertd) = self.alertd.get() {
+        if let Some((alertd, files)) = self.alertd.get() {
             alertd.rules.set(Origin::Stored, stored_rules::sources(config).await?);
+            alertd.router.set_policy(Origin::Stored, Some(stored_policy::policy(config, files).await?));
         }
         *made_of = Some(revision);
         Ok(())
     }
 
-    /// Hands stored rules to who evaluates them, from now on after each change.
+    /// Hands stored rules and the stored policy to who runs them, from now on after each change.
     ///
     /// # Errors
     /// When the database is gone.
-    pub async fn bind(&self, alertd: &Arc<Alertd>, config: &Config) -> Result<()> {
+    pub async fn bind(&self, alertd: &Arc<Alertd>, files: Box<TemplateFiles>, config: &Config) -> Result<()> {
         // Only the first one counts: a server has one.
-        let _ = self.alertd.set(Arc::clone(alertd));
+        let _ = self.alertd.set((Arc::clone(alertd), files));
         *self.made_of.lock().await = None;
         self.refresh(config).await
     }

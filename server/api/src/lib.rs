@@ -56,6 +56,7 @@ mod sql_api;
 pub mod starting;
 pub mod state;
 mod status_api;
+pub mod stored_policy;
 pub mod stored_rules;
 mod tenancy;
 mod token_api;

@@ -241,56 +241,62 @@ fn receiver_policy(receiver: &Value, live: &Policy) -> Result<Policy, Problem> {
 async fn receivers_test(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let outcome = async {
         let body = object_of(&state, request, &["receiver", "alerts"]).await?;
-        let router = &state.alertd.router;
-        let live = router.policy();
-        // A name stands for a receiver of the policy.
-        let (policy, name) = match body.get("receiver") {
-            Some(Value::String(name)) => (Policy::clone(&live), name.clone()),
-            Some(own) => {
-                let policy = receiver_policy(own, &live)?;
-                let name = policy.config.receivers.first().map(|r| r.name.clone()).unwrap_or_default();
-                (policy, name)
-            }
-            None => return Err(Problem::field("/receiver", "REQUIRED", "a receiver is wanted")),
-        };
-        let receiver = policy.config.receiver(&name).ok_or_else(|| {
-            Problem::field("/receiver", "UNKNOWN_REFERENCE", format!("there is no receiver `{name}`"))
-        })?;
-        let now = router.now();
-        let mut alerts = alerts_of(body.get("alerts"), now)?;
-        if alerts.is_empty() {
-            alerts.push(sample_alert(now));
-        }
-        let message = Message {
-            receiver: name.clone(),
-            group_key: "{}:{test=\"true\"}".to_owned(),
-            group_labels: LabelSet::from_pairs([("test", "true")]),
-            route_labels: BTreeMap::new(),
-            reason: "first notification".to_owned(),
-            alerts,
-            now,
-            external_url: router.external_url().to_owned(),
-            instance: router.instance().to_owned(),
-            templates: live.templates.clone(),
-        };
-        let mut results = Vec::new();
-        for integration in &receiver.integrations {
-            let began = Instant::now();
-            let outcome = router.try_message(&message, integration).await;
-            let (status, error) = match &outcome {
-                Ok(status) => (*status, None),
-                Err(failure) => (failure.status, Some(failure.text.as_str())),
-            };
-            results.push(json!({
-                "integration": integration.kind.name, "index": integration.idx, "ok": outcome.is_ok(),
-                "httpStatus": status, "error": error,
-                "durationMs": u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
-            }));
-        }
-        Ok(json!({"results": results}))
+        let receiver =
+            body.get("receiver").ok_or_else(|| Problem::field("/receiver", "REQUIRED", "a receiver is wanted"))?;
+        receiver_results(&state, receiver, body.get("alerts")).await
     };
     let outcome = outcome.await;
     answer(&state, outcome)
+}
+
+/// Sends a message to each integration of a receiver: one of the policy by its name, or one that is given whole.
+pub(crate) async fn receiver_results(state: &AppState, receiver: &Value, alerts: Option<&Value>) -> Outcome {
+    let router = &state.alertd.router;
+    let live = router.policy();
+    let (policy, name) = match receiver {
+        Value::String(name) => (Policy::clone(&live), name.clone()),
+        own => {
+            let policy = receiver_policy(own, &live)?;
+            let name = policy.config.receivers.first().map(|r| r.name.clone()).unwrap_or_default();
+            (policy, name)
+        }
+    };
+    let receiver = policy
+        .config
+        .receiver(&name)
+        .ok_or_else(|| Problem::field("/receiver", "UNKNOWN_REFERENCE", format!("there is no receiver `{name}`")))?;
+    let now = router.now();
+    let mut alerts = alerts_of(alerts, now)?;
+    if alerts.is_empty() {
+        alerts.push(sample_alert(now));
+    }
+    let message = Message {
+        receiver: name.clone(),
+        group_key: "{}:{test=\"true\"}".to_owned(),
+        group_labels: LabelSet::from_pairs([("test", "true")]),
+        route_labels: BTreeMap::new(),
+        reason: "first notification".to_owned(),
+        alerts,
+        now,
+        external_url: router.external_url().to_owned(),
+        instance: router.instance().to_owned(),
+        templates: live.templates.clone(),
+    };
+    let mut results = Vec::new();
+    for integration in &receiver.integrations {
+        let began = Instant::now();
+        let outcome = router.try_message(&message, integration).await;
+        let (status, error) = match &outcome {
+            Ok(status) => (*status, None),
+            Err(failure) => (failure.status, Some(failure.text.as_str())),
+        };
+        results.push(json!({
+            "integration": integration.kind.name, "index": integration.idx, "ok": outcome.is_ok(),
+            "httpStatus": status, "error": error,
+            "durationMs": u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        }));
+    }
+    Ok(json!({"results": results}))
 }
 
 #[cfg(test)]

@@ -50,6 +50,8 @@ const IN_ALERTS: Need = Need::Has(Right::Ingest, Domain::Alerts);
 const ALERTS: Need = Need::Has(Right::View, Domain::Alerts);
 const SILENCING: Need = Need::Has(Right::Operate, Domain::Alerts);
 const POLICY: Need = Need::Everywhere(Right::View, Domain::Alerting);
+const EDIT_POLICY: Need = Need::Everywhere(Right::Edit, Domain::Alerting);
+const TRY_RECEIVERS: Need = Need::Everywhere(Right::Operate, Domain::Alerting);
 const SYSTEM: Need = Need::Everywhere(Right::Admin, Domain::System);
 const RBAC_READ: Need = Need::Everywhere(Right::View, Domain::Rbac);
 const RBAC_WRITE: Need = Need::Everywhere(Right::Admin, Domain::Rbac);
@@ -110,7 +112,10 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/rulesapi/rules/test", RULES),
     Row(By::Any, "/rulesapi/rulepolicy/routes/test", POLICY),
     Row(By::Any, "/rulesapi/rulepolicy/templates/test", POLICY),
-    Row(By::Any, "/rulesapi/rulepolicy/receivers/test", Need::Everywhere(Right::Operate, Domain::Alerting)),
+    Row(By::Any, "/rulesapi/rulepolicy/receivers/test", TRY_RECEIVERS),
+    Row(By::Any, "/rulesapi/rulepolicy/receivers/{id}/test", TRY_RECEIVERS),
+    Row(By::Get, "/rulesapi/rulepolicy/**", POLICY),
+    Row(By::Any, "/rulesapi/rulepolicy/**", EDIT_POLICY),
     Row(By::Get, "/rulesapi/rules", RULES),
     Row(By::Get, "/rulesapi/rules/**", RULES),
     Row(By::Any, "/rulesapi/rules", EDIT_RULES),

@@ -40,8 +40,8 @@ struct Trial {
 }
 
 impl Engine for Trial {
-    fn query(&self, language: Language, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
-        self.engine.query(language, expr, at)
+    fn query(&self, rule: usize, language: Language, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
+        self.engine.query(rule, language, expr, at)
     }
 
     fn write(&self, samples: &[Written]) -> Result<(), String> {
@@ -191,7 +191,7 @@ async fn run(state: &Arc<AppState>, request: Request) -> Result<Value, Problem> 
         group: model.name.clone(),
         interval: Duration::from_millis(model.interval_ms.unwrap_or(60_000).max(0).unsigned_abs()),
         timeout: state.limits().timeout.min(TEST_TIMEOUT),
-        rights: (*state.identity().rights).clone(),
+        rights: vec![(*state.identity().rights).clone()],
     };
     let rules = &state.alertd.rules;
     let trial = Trial { engine: rules.engine(&asker), written: Mutex::default() };

@@ -7,11 +7,12 @@ use quiver_alerting::problem::Problem as Fault;
 use quiver_alerting::rules::{Language, RuleGroup, read};
 use quiver_alerting::yaml;
 use quiver_config::families::{RULE_GROUPS, RULES, RUN_AS};
-use quiver_config::{Checks, Config, Entity, Family, FieldError, Problem};
+use quiver_config::{Checks, Config, Entity, Family, FieldError, Part, Problem};
 use quiver_types::{Rights, Triple};
 use serde_json::{Map, Value, json};
 
 use crate::languages::Languages;
+use crate::stored_policy;
 
 /// Where a rule stands in the file that is made of it.
 const RULE_PATH: &str = "/groups/0/rules/0";
@@ -160,11 +161,12 @@ fn settings_of(name: &str, settings: &Map<String, Value>) -> Result<RuleGroup, P
     Ok(file.groups.remove(0))
 }
 
-/// Asks the languages and the rule reader about stored rules and groups.
+/// Asks the languages and the reader of rules about stored rules and groups, and the reader of policies about what a policy
+/// is made of.
 #[derive(Debug, Clone, Copy)]
-pub struct RuleChecks;
+pub struct AlertingChecks;
 
-impl Checks for RuleChecks {
+impl Checks for AlertingChecks {
     fn check(&self, family: &Family, body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
         let found = if family.name == RULES.name {
             group_of(body).map(drop)
@@ -180,6 +182,14 @@ impl Checks for RuleChecks {
                 ..e
             }),
         );
+    }
+
+    fn secrets(&self, family: &Family, body: &Map<String, Value>) -> Vec<String> {
+        stored_policy::secrets(family, body)
+    }
+
+    fn whole(&self, parts: &[Part], changed: &[String]) -> quiver_config::Result<()> {
+        stored_policy::check(parts, changed)
     }
 }
 
@@ -223,7 +233,7 @@ fn run_as(rule: &Entity) -> Rights {
     Rights::narrowed(&triples, None)
 }
 
-/// Gives all stored groups as they run. A group runs with what the last editors of all its rules may see.
+/// Gives all stored groups as they run: each rule with what its last editor may see.
 ///
 /// # Errors
 /// When the database is gone.
@@ -240,7 +250,7 @@ pub(crate) async fn sources(config: &Config) -> quiver_config::Result<Vec<Source
                 continue;
             }
         };
-        let mut rights: Option<Rights> = None;
+        let mut rights = Vec::with_capacity(stored.rules.len());
         for entity in &stored.rules {
             match group_of(&entity.body) {
                 Ok((mut of_rule, _)) => {
@@ -250,8 +260,7 @@ pub(crate) async fn sources(config: &Config) -> quiver_config::Result<Vec<Source
                     rule.labels = labels;
                     rule.enabled = entity.body.get("enabled") != Some(&json!(false));
                     group.rules.push(rule);
-                    let own = run_as(entity);
-                    rights = Some(rights.map_or_else(|| own.clone(), |all| all.meet(&own)));
+                    rights.push(run_as(entity));
                 }
                 Err(problem) => {
                     tracing::error!(id = entity.id, ?problem.errors, "a rule that was stored cannot run");
@@ -259,7 +268,7 @@ pub(crate) async fn sources(config: &Config) -> quiver_config::Result<Vec<Source
             }
         }
         group.namespace = Some(namespace.clone());
-        sources.push(Source { file: namespace, group, rights: rights.unwrap_or_default() });
+        sources.push(Source { file: namespace, group, rights });
     }
     Ok(sources)
 }
@@ -276,7 +285,7 @@ mod tests {
     fn bodies_are_checked_by_the_languages() {
         let check = |family: &Family, body: Value| {
             let mut errors = Vec::new();
-            RuleChecks.check(family, &object(body), &mut errors);
+            AlertingChecks.check(family, &object(body), &mut errors);
             errors.into_iter().map(|e| format!("{} {}", e.field, e.code)).collect::<Vec<_>>()
         };
         let none: [&str; 0] = [];

@@ -10,11 +10,12 @@ use std::sync::Arc;
 use quiver_alertd::deliver::Files;
 use quiver_alertd::egress::{Egress, Network};
 use quiver_alertd::policy::Policy;
-use quiver_alertd::router::RouterSettings;
+use quiver_alertd::router::{Given, RouterSettings};
 use quiver_alertd::rules::{Origin, RuleSettings, Source};
 use quiver_alertd::{Alertd, Settings as AlertdSettings};
 use quiver_alerting::rules::{Setting, read};
-use quiver_types::{Clock, Error, Result, Rights};
+use quiver_api::stored_policy::TemplateFiles;
+use quiver_types::{Clock, Error, Result};
 
 pub use engine::StoreEngines;
 
@@ -60,8 +61,7 @@ pub fn read_rules(settings: &Settings) -> Result<Vec<Source>> {
                     let text = format!("{shown}: group `{}` is there twice in `{file}`", group.name);
                     return Err(Error::invalid(text));
                 }
-                // Rules of files are the operator's: they see everything.
-                out.push(Source { file, group, rights: Rights::full() });
+                out.push(Source::of_file(file, group));
             }
         }
     }
@@ -87,14 +87,20 @@ fn template_files(dir: Option<&Path>, pattern: &str) -> std::result::Result<Vec<
     paths.into_iter().map(read).collect()
 }
 
-/// Reads the policy that the settings name; without one nobody is told.
+/// Gives the way to the template files of the stored policy.
+pub fn template_reader(settings: &Settings) -> Box<TemplateFiles> {
+    let dir = files_dir(settings);
+    Box::new(move |pattern| template_files(dir.as_deref(), pattern))
+}
+
+/// Reads the policy that the settings name, if they do.
 ///
 /// # Errors
 /// Invalid: the file cannot be read or is not valid; the text says where.
-pub fn read_policy(settings: &Settings) -> Result<Policy> {
+pub fn read_policy(settings: &Settings) -> Result<Option<Policy>> {
     let path = &settings.alerting.policy;
     if path.is_empty() {
-        return Ok(Policy::empty());
+        return Ok(None);
     }
     let text = std::fs::read_to_string(path)
         .map_err(|e| Error::invalid(format!("cannot read `{path}` (`alerting.policy`): {e}")))?;
@@ -103,7 +109,7 @@ pub fn read_policy(settings: &Settings) -> Result<Policy> {
         Error::invalid(errors.iter().map(|e| format!("{path}: {e}")).collect::<Vec<_>>().join("\n"))
     })?;
     policy.config.warnings.iter().for_each(|warning| tracing::warn!(file = path, "{warning}"));
-    Ok(policy)
+    Ok(Some(policy))
 }
 
 fn external_labels(settings: &Settings) -> Result<BTreeMap<String, String>> {
@@ -142,7 +148,7 @@ fn egress(settings: &Settings) -> Result<Egress> {
 pub async fn open(
     settings: &Settings,
     address: Option<SocketAddr>,
-    engines: StoreEngines,
+    (engines, stored): (StoreEngines, Policy),
     clock: Arc<dyn Clock>,
 ) -> Result<Arc<Alertd>> {
     let (s, url) = (&settings.alerting, external_url(settings, address));
@@ -164,7 +170,8 @@ pub async fn open(
     };
     let (rules, policy) = (read_rules(settings)?, read_policy(settings)?);
     let file = Path::new(&settings.store.data).join(DATABASE);
-    let alertd = Alertd::open(&file, own, policy, Arc::new(engines), clock).await?;
+    let given = Given { file: policy, stored: Some(stored) };
+    let alertd = Alertd::open(&file, own, given, Arc::new(engines), clock).await?;
     alertd.rules.set(Origin::Files, rules);
     Ok(alertd)
 }
@@ -205,8 +212,8 @@ mod tests {
         assert!(refused.contains("files_dir"), "{refused}");
         let here = dir.path().display().to_string();
         let policy = read_policy(&settings(&[("alerting.policy", &file), ("alerting.files_dir", &here)])).unwrap();
-        assert!(policy.templates.names().any(|name| name == "mine"));
-        assert!(read_policy(&settings(&[])).unwrap().config.receiver("empty").is_some());
+        assert!(policy.unwrap().templates.names().any(|name| name == "mine"));
+        assert!(read_policy(&settings(&[])).unwrap().is_none());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quiver_api::identity::{FirstPassword, Identities, PasswordSealer};
-use quiver_api::stored_rules::RuleChecks;
+use quiver_api::stored_rules::AlertingChecks;
 use quiver_auth::{Auth, AuthSettings, Fetch, MasterVault, OsRandom, Secret, apikey};
 use quiver_config::{Config, Problem, ProblemKind, migrate, open_pool};
 use quiver_store::layout::DataDir;
@@ -85,7 +85,7 @@ async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth
     let auth = Auth::open(own, pool.clone(), own_vault, own_clock, Arc::<OsRandom>::clone(&random), fetch).await?;
     let sealer = Arc::new(PasswordSealer(Arc::clone(auth.passwords())));
     let config = Config::open(pool, Arc::clone(clock), random, vault, sealer).await.map_err(fault)?;
-    let config = config.with_checks(Arc::new(RuleChecks));
+    let config = config.with_checks(Arc::new(AlertingChecks));
     Ok((auth, config))
 }
 

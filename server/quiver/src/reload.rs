@@ -110,7 +110,7 @@ impl Reloading {
         self.live.store(Arc::new(new));
         self.filter.set(filter);
         self.alertd.rules.set(Origin::Files, rules);
-        self.alertd.router.set_policy(policy);
+        self.alertd.router.set_policy(Origin::Files, policy);
         tracing::info!(applied = ?done.applied, "settings were read anew");
         if !done.needs_restart.is_empty() {
             tracing::warn!(settings = ?done.needs_restart, "these settings changed, but need a restart");

@@ -18,6 +18,7 @@ use quiver_api::logs_ingest::LogsSettings;
 use quiver_api::metrics::ApiMetrics;
 use quiver_api::olap_api::waiting::Waiting;
 use quiver_api::state::Places;
+use quiver_api::stored_policy;
 use quiver_api::{ApiSettings, AppState, Proxies, QueryWatch, RequestIds};
 use quiver_ingest::logs::LogsLimits;
 use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
@@ -378,8 +379,10 @@ async fn assemble(
         clock: Arc::clone(&clock),
         results_max: settings.alerting.results_max,
     };
-    let alertd = alerting::open(settings, address, engines, Arc::clone(&clock)).await?;
-    effects.bind(&alertd, &config).await.map_err(identity::fault)?;
+    let files = alerting::template_reader(settings);
+    let stored = stored_policy::policy(&config, &files).await.map_err(identity::fault)?;
+    let alertd = alerting::open(settings, address, (engines, stored), Arc::clone(&clock)).await?;
+    effects.bind(&alertd, files, &config).await.map_err(identity::fault)?;
     let delta_idle_ms = span(settings.otlp.delta_idle).as_millis() as i64;
     Ok(Arc::new(AppState {
         store,

@@ -92,7 +92,7 @@ fn texts(ask: &Ask) -> Result<Vec<Text>> {
 }
 
 /// What is wrong with a text, each error with its place, group and rule.
-fn refused(problems: &Problems, documents: &[Node]) -> Problem {
+pub(super) fn refused(problems: &Problems, documents: &[Node]) -> Problem {
     if problems.iter().any(|p| p.code == Code::Malformed) {
         let why = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         let place = problems.iter().next().map(|p| p.place).unwrap_or_default();
@@ -114,7 +114,7 @@ fn refused(problems: &Problems, documents: &[Node]) -> Problem {
     };
     let errors: Vec<Value> = problems.iter().map(error).collect();
     let text = if errors.len() == 1 { "1 error".to_owned() } else { format!("{} errors", errors.len()) };
-    Problem::new(ProblemKind::Invalid, "VALIDATION_FAILED", format!("the rules have {text}"))
+    Problem::new(ProblemKind::Invalid, "VALIDATION_FAILED", format!("the text has {text}"))
         .with("errors", json!(errors))
 }
 
@@ -239,7 +239,7 @@ fn rule_of(node: &Node, kind: &str, warnings: &mut Vec<String>) -> Map<String, V
 }
 
 /// The owner mark of what is applied.
-fn manager(ask: &Ask) -> Result<String> {
+pub(super) fn manager(ask: &Ask) -> Result<String> {
     match ask.parameter("source")? {
         None | Some("api") => Ok("api".to_owned()),
         Some(source) if source.is_empty() || source.chars().count() > SOURCE_CHARS_MAX => {
@@ -249,7 +249,7 @@ fn manager(ask: &Ask) -> Result<String> {
     }
 }
 
-fn flag(ask: &Ask, name: &str) -> Result<bool> {
+pub(super) fn flag(ask: &Ask, name: &str) -> Result<bool> {
     match ask.parameter(name)? {
         None | Some("false") => Ok(false),
         Some("true") => Ok(true),

@@ -72,30 +72,27 @@ struct StoreEngine {
 const RESULT_LABEL: &str = "stats_result";
 
 impl StoreEngine {
-    fn context(&self, language: Language, expr: &str) -> QueryContext {
+    fn context(&self, rule: usize, language: Language, expr: &str) -> QueryContext {
         let asked = Asked {
             language: if language == Language::Logsql { "logsql" } else { "promql" },
             caller: format!("rule group {}", self.asker.group),
             ..Asked::default()
         };
         let domain = if language == Language::Logsql { Domain::Logs } else { Domain::Metrics };
-        let ctx = QueryContext::asked(
-            self.asker.rights.access(Right::View, domain),
-            self.limits.clone(),
-            asked.with_text(expr),
-        );
+        let rights = self.asker.rights.get(rule).cloned().unwrap_or_default();
+        let ctx = QueryContext::asked(rights.access(Right::View, domain), self.limits.clone(), asked.with_text(expr));
         self.engine.begin(&ctx);
         ctx
     }
 
-    async fn promql(&self, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
-        let ctx = self.context(Language::Promql, expr);
+    async fn promql(&self, rule: usize, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
+        let ctx = self.context(rule, Language::Promql, expr);
         let options = QueryOptions { no_cache: true, ..QueryOptions::default() };
         let answer = self.promql.instant(expr, at, &options, &ctx).await.map_err(|e| e.to_string())?;
         elements_of(&answer.value)
     }
 
-    async fn logsql(&self, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
+    async fn logsql(&self, rule: usize, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
         let query = quiver_logsql::parse(expr).map_err(|e| e.to_string())?;
         let columns = stats_columns(&query).map_err(|e| e.to_string())?;
         let end = at.saturating_mul(1_000_000);
@@ -103,7 +100,7 @@ impl StoreEngine {
         // A query that says nothing of time is about the interval that ends now.
         let start_ns = (!query.has_time_filter()).then(|| end.saturating_sub(window));
         let scope = QueryScope { now_ns: end, start_ns, end_ns: Some(end - 1), ..QueryScope::default() };
-        let ctx = self.context(Language::Logsql, expr);
+        let ctx = self.context(rule, Language::Logsql, expr);
         let (mut out, rows_max) = (Vec::new(), self.limits.rows_max);
         let read = self.logsql.each_row(&query, &scope, &ctx, |row| {
             let (mut labels, mut values) = (Vec::new(), Vec::new());
@@ -130,10 +127,10 @@ impl StoreEngine {
 }
 
 impl Engine for StoreEngine {
-    fn query(&self, language: Language, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
+    fn query(&self, rule: usize, language: Language, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
         match language {
-            Language::Promql => self.handle.block_on(self.promql(expr, at)),
-            Language::Logsql => self.handle.block_on(self.logsql(expr, at)),
+            Language::Promql => self.handle.block_on(self.promql(rule, expr, at)),
+            Language::Logsql => self.handle.block_on(self.logsql(rule, expr, at)),
             Language::Olap => Err("rules over analytics are not supported".to_owned()),
         }
     }

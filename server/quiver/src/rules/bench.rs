@@ -84,7 +84,7 @@ impl Drop for StoreBench<'_> {
 impl Bench for StoreBench<'_> {}
 
 impl Engine for StoreBench<'_> {
-    fn query(&self, language: Language, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
+    fn query(&self, _: usize, language: Language, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
         if language != Language::Promql {
             return Err(format!("unit tests know PromQL only, not {}", language.as_str()));
         }

@@ -140,6 +140,32 @@ pub(super) const GROUPS: &[Group] = &[
         errors: Errors::Problem,
         rows: &[
             row(By::Post, "/rules/test", "Tries rules on series", "").takes(&[JSON, "application/yaml"]),
+            row(By::Post, "/rules/{id}/clone", "Copies a rule", "").takes(&[JSON]).gives("201", JSON),
+            row(By::Get, "/rules/{id}/state", "Says how a rule goes", ""),
+            row(By::Get, "/groups/{namespace}/{name}", "Reads a group with its rules", ""),
+            row(By::Put, "/groups/{namespace}/{name}", "Puts a group with its rules", "").takes(&[JSON]),
+            row(By::Patch, "/groups/{namespace}/{name}", "Changes settings of a group", "").takes(&[JSON]),
+            row(By::Delete, "/groups/{namespace}/{name}", "Deletes a group with its rules", "").gives("204", ""),
+            row(By::Put, "/groups/{namespace}/{name}/order", "Orders the rules of a group", "").takes(&[JSON]),
+            row(By::Get, "/deploy", "Gives rules as files", "namespace format").gives("200", "application/yaml"),
+            row(By::Post, "/deploy", "Applies, checks or compares rule files", "action namespace source prune dryRun")
+                .takes(&["application/yaml", JSON]),
+            row(By::Get, "/rulepolicy/global", "Reads what receivers inherit", ""),
+            row(By::Put, "/rulepolicy/global", "Puts what receivers inherit", "").takes(&[JSON]),
+            row(By::Patch, "/rulepolicy/global", "Changes what receivers inherit", "").takes(&[JSON]),
+            row(By::Get, "/rulepolicy/routes/tree", "Shows the tree of routes", ""),
+            row(By::Put, "/rulepolicy/routes/order", "Orders the routes below one", "").takes(&[JSON]),
+            row(By::Post, "/rulepolicy/routes/{id}/move", "Moves a route", "").takes(&[JSON]),
+            row(By::Post, "/rulepolicy/receivers/{id}/test", "Sends a message for a test", "").takes(&[JSON]),
+            row(By::Get, "/rulepolicy/deploy", "Gives the policy as a file", "secrets")
+                .gives("200", "application/yaml"),
+            row(
+                By::Post,
+                "/rulepolicy/deploy",
+                "Applies, checks or compares a policy",
+                "action source allowUnsupported secrets dryRun",
+            )
+            .takes(&["application/yaml", JSON]),
             row(By::Post, "/rulepolicy/routes/test", "Says where alerts would go", "").takes(&[JSON]),
             row(By::Post, "/rulepolicy/templates/test", "Fills a template", "").takes(&[JSON]),
             row(By::Post, "/rulepolicy/receivers/test", "Sends a message for a test", "").takes(&[JSON]),

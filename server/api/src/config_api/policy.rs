@@ -1,0 +1,464 @@
+//! The policy beyond the contract (`config-api` 2.6): globals, the tree of routes, and whole configurations.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::MethodFilter;
+use futures::future::BoxFuture;
+use http::Method;
+use quiver_alertd::policy::undelivered;
+use quiver_alerting::config::{Config as Read, json_of};
+use quiver_alerting::duration;
+use quiver_alerting::inhibit::InhibitRule;
+use quiver_alerting::matchers::{Matchers, show};
+use quiver_alerting::routes::RouteConfig;
+use quiver_config::families::{
+    EMPTY_RECEIVER, GLOBAL_ID, INHIBIT_RULES, POLICY_GLOBAL, RECEIVERS, ROOT_ROUTE_ID, ROUTES, TIME_INTERVALS,
+};
+use quiver_config::{
+    Caller, Condition, Config, Done, Entity, Family, FieldError, Op, Part, Place, Problem, ProblemKind, Result, System,
+};
+use quiver_types::{Domain, Right, Triple};
+use serde_json::{Map, Value, json};
+
+use super::deploy::{flag, manager, refused};
+use super::detection::only_members;
+use super::many::ids_in;
+use super::{Answer, Ask, IMPORT_BYTES_MAX, special_at, special_of};
+use crate::policy_api::receiver_results;
+use crate::state::AppState;
+use crate::stored_policy::{OPTIONS, children, export, parts};
+use crate::stored_rules::text;
+
+pub(super) fn routes() -> Router<Arc<AppState>> {
+    let own = |path: &str| format!("/rulesapi/rulepolicy/{path}");
+    let one = MethodFilter::GET.or(MethodFilter::PUT).or(MethodFilter::PATCH);
+    let (get, post, put) = (MethodFilter::GET, MethodFilter::POST, MethodFilter::PUT);
+    Router::new()
+        .route(&own("global"), special_at(&POLICY_GLOBAL, one, global))
+        .route(&own("routes/tree"), special_at(&ROUTES, get, tree))
+        .route(&own("routes/order"), special_at(&ROUTES, put, order))
+        .route(&own("routes/{id}/move"), special_at(&ROUTES, post, move_route))
+        .route(&own("receivers/{id}/test"), special_at(&RECEIVERS, post, test))
+        .route(&own("deploy"), special_of(&ROUTES, get.or(post), IMPORT_BYTES_MAX, deploy))
+}
+
+/// Globals as they are shown: those of the configuration beside what the service keeps.
+fn shown_global(entity: &Entity) -> Value {
+    let mut map = entity.shown();
+    if let Some(Value::Object(options)) = map.remove(OPTIONS) {
+        map.extend(options);
+    }
+    map.entry("resolve_timeout").or_insert_with(|| json!("5m"));
+    Value::Object(map)
+}
+
+fn global<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&[])?;
+        if matches!(ask.method, Method::GET | Method::HEAD) {
+            let entity = ask.config.get(&ask.place, GLOBAL_ID, &ask.caller).await?;
+            return Ok(Answer { etag: Some(entity.etag()), ..Answer::ok(shown_global(&entity)) });
+        }
+        let present = ask.config.get(&ask.place, GLOBAL_ID, &ask.caller).await?;
+        let (mut body, mut options) = (Map::new(), Map::new());
+        for (key, value) in ask.object()? {
+            let is_own = POLICY_GLOBAL.all_fields().any(|f| f.name == key && key != OPTIONS);
+            if is_own || quiver_config::KEPT.contains(&key.as_str()) {
+                body.insert(key, value);
+            } else {
+                options.insert(key, value);
+            }
+        }
+        body.insert(OPTIONS.to_owned(), Value::Object(options));
+        let (id, condition) = (GLOBAL_ID.to_owned(), ask.condition()?);
+        let op = if ask.method == Method::PATCH {
+            Op::Patch { id, patch: body, condition }
+        } else {
+            // What only a deployed configuration says stays.
+            body.entry("template_files").or_insert_with(|| present.body["template_files"].clone());
+            Op::Replace { id, body, condition }
+        };
+        let done = ask.change(op, System::default()).await?;
+        let entity = done.after.as_ref().ok_or_else(|| Problem::internal("globals are gone"))?;
+        Ok(Answer { etag: Some(entity.etag()), ..Answer::ok(shown_global(entity)) })
+    })
+}
+
+/// Options that a route takes from above where it has none of its own.
+const INHERITED: [&str; 5] = ["receiver", "group_by", "group_wait", "group_interval", "repeat_interval"];
+
+fn branch(
+    part: &Part,
+    above: &Map<String, Value>,
+    below: &BTreeMap<&str, Vec<&Part>>,
+    shown: &BTreeMap<String, Map<String, Value>>,
+) -> Value {
+    let mut effective = above.clone();
+    for name in INHERITED {
+        effective.extend(part.body.get(name).filter(|v| !v.is_null()).map(|v| (name.to_owned(), v.clone())));
+    }
+    let mut labels = effective.remove("labels").unwrap_or_else(|| json!({}));
+    if let (Some(all), Some(own)) = (labels.as_object_mut(), part.body.get("labels").and_then(Value::as_object)) {
+        all.extend(own.clone());
+    }
+    effective.insert("labels".to_owned(), labels);
+    let mut out = shown.get(&part.id).cloned().unwrap_or_default();
+    let siblings = below.get(part.id.as_str()).map(Vec::as_slice).unwrap_or_default();
+    let routes: Vec<Value> = siblings.iter().map(|child| branch(child, &effective, below, shown)).collect();
+    out.insert("effective".to_owned(), Value::Object(effective));
+    out.insert("routes".to_owned(), Value::Array(routes));
+    Value::Object(out)
+}
+
+async fn tree_of(config: &Config) -> Result<Value> {
+    let all = config.all(&ROUTES).await?;
+    let shown: BTreeMap<String, Map<String, Value>> = all.iter().map(|e| (e.id.clone(), e.shown())).collect();
+    let parts: Vec<Part> = all.iter().map(|entity| config.part(&ROUTES, entity)).collect();
+    let root = parts.iter().find(|p| p.id == ROOT_ROUTE_ID).ok_or_else(|| Problem::internal("the root is gone"))?;
+    let defaults = json!({"group_by": [], "group_wait": "30s", "group_interval": "5m", "repeat_interval": "4h"});
+    let Value::Object(defaults) = defaults else { return Ok(Value::Null) };
+    Ok(branch(root, &defaults, &children(&parts), &shown))
+}
+
+fn tree<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&[])?;
+        Ok(Answer::ok(tree_of(&ask.config).await?))
+    })
+}
+
+/// Changes that put siblings in this order below a parent.
+fn placed(parent: &str, ids: &[String]) -> Vec<(Place, Op)> {
+    let op = |(n, id): (usize, &String)| {
+        let patch = [("parentId".to_owned(), json!(parent)), ("position".to_owned(), json!(n))];
+        Op::Patch { id: id.clone(), patch: patch.into_iter().collect(), condition: Condition::None }
+    };
+    ids.iter().enumerate().map(|one| (Place::of(&ROUTES), op(one))).collect()
+}
+
+async fn siblings(config: &Config, parent: &str) -> Result<Vec<String>> {
+    let parts: Vec<Part> = config.all(&ROUTES).await?.iter().map(|entity| config.part(&ROUTES, entity)).collect();
+    if !parts.iter().any(|p| p.id == parent) {
+        return Err(Problem::field("/parentId", "UNKNOWN_REFERENCE", format!("there is no route `{parent}`")));
+    }
+    Ok(children(&parts).remove(parent).unwrap_or_default().iter().map(|p| p.id.clone()).collect())
+}
+
+async fn change_all(ask: &Ask, ops: Vec<(Place, Op)>) -> Result<Answer> {
+    ask.config.change_all(&ask.caller, ops, ask.dry_run).await?;
+    if !ask.dry_run {
+        ask.acts().await;
+    }
+    Ok(Answer::ok(tree_of(&ask.config).await?))
+}
+
+fn order<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&[])?;
+        let body = ask.object()?;
+        only_members(&body, &["parentId", "ids"])?;
+        let parent = Some(text(&body, "parentId")).filter(|id| !id.is_empty()).unwrap_or(ROOT_ROUTE_ID);
+        let wanted = ids_in(&body)?.ok_or_else(|| Problem::field("/ids", "REQUIRED", "must be a list of ids"))?;
+        let (mut present, mut asked) = (siblings(&ask.config, parent).await?, wanted.clone());
+        present.sort_unstable();
+        asked.sort_unstable();
+        if present != asked {
+            return Err(Problem::field("/ids", "INVALID_VALUE", "must be exactly the routes below this parent"));
+        }
+        change_all(ask, placed(parent, &wanted)).await
+    })
+}
+
+fn move_route<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&[])?;
+        let body = ask.object()?;
+        only_members(&body, &["parentId", "before", "after", "position"])?;
+        let id = &ids[0];
+        let route = ask.config.get(&ask.place, id, &ask.caller).await?;
+        if *id == ROOT_ROUTE_ID {
+            return Err(Problem::new(ProblemKind::Conflict, "MANAGED_ENTITY", "the root stays where it is"));
+        }
+        let own = text(&route.body, "parentId").to_owned();
+        let parent = Some(text(&body, "parentId")).filter(|p| !p.is_empty()).map_or(own, str::to_owned);
+        let mut row = siblings(&ask.config, &parent).await?;
+        row.retain(|other| other != id);
+        let places: Vec<&str> = ["before", "after", "position"].into_iter().filter(|k| body.contains_key(*k)).collect();
+        let at = match places.as_slice() {
+            [] => row.len(),
+            ["position"] => {
+                let n = body["position"].as_u64().and_then(|n| usize::try_from(n).ok());
+                let n =
+                    n.ok_or_else(|| Problem::field("/position", "INVALID_TYPE", "must be a whole number from 0"))?;
+                n.min(row.len())
+            }
+            [beside] => {
+                let found = row.iter().position(|other| other == text(&body, beside));
+                let why = "there is no such route below this parent";
+                let found = found.ok_or_else(|| Problem::field(format!("/{beside}"), "UNKNOWN_REFERENCE", why))?;
+                found + usize::from(*beside == "after")
+            }
+            _ => return Err(Problem::field("", "INVALID_VALUE", "one of `before`, `after`, `position` is enough")),
+        };
+        row.insert(at, id.clone());
+        change_all(ask, placed(&parent, &row)).await
+    })
+}
+
+fn test<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&[])?;
+        let body = if ask.body.is_empty() { Map::new() } else { ask.object()? };
+        only_members(&body, &["alerts"])?;
+        let entity = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
+        let part = ask.config.part(&RECEIVERS, &entity);
+        let known = |f: &&str| part.body.get(*f).and_then(Value::as_array).is_some_and(|a| !a.is_empty());
+        let mut receiver: Map<String, Value> = RECEIVERS
+            .fields
+            .iter()
+            .map(|f| f.name)
+            .filter(known)
+            .map(|name| (name.to_owned(), part.body[name].clone()))
+            .collect();
+        receiver.insert("name".to_owned(), part.body["name"].clone());
+        Ok(Answer::ok(receiver_results(&ask.state, &Value::Object(receiver), body.get("alerts")).await?))
+    })
+}
+
+fn deploy<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&["action", "source", "allowUnsupported", "secrets"])?;
+        match (ask.parameter("action")?, &ask.method) {
+            (None | Some("export"), &Method::GET | &Method::HEAD) | (Some("export"), _) => {
+                let with_secrets = flag(ask, "secrets")?;
+                let admin = Triple::everywhere(Right::Admin, Domain::Alerting);
+                if with_secrets && !ask.caller.rights.covers(&admin) {
+                    return Err(Problem::forbidden("{admin, alerting, *}"));
+                }
+                Ok(Answer { yaml: Some(export(&ask.config, with_secrets).await?), ..Answer::ok(Value::Null) })
+            }
+            (Some(_), &Method::GET | &Method::HEAD) => {
+                Err(Problem::parameter("GET exports; send POST for another `action`"))
+            }
+            (None | Some("apply"), _) => apply(ask, false).await,
+            (Some("validate" | "diff"), _) => apply(ask, true).await,
+            (Some(_), _) => Err(Problem::parameter("`action` must be apply, validate, diff or export")),
+        }
+    })
+}
+
+async fn apply(ask: &Ask, tries: bool) -> Result<Answer> {
+    let (manager, allows) = (manager(ask)?, flag(ask, "allowUnsupported")?);
+    let given = std::str::from_utf8(&ask.body)
+        .map_err(|_| Problem::new(ProblemKind::Malformed, "MALFORMED_YAML", "the body is not UTF-8"))?;
+    let dry_run = ask.dry_run || tries;
+    if given.trim().is_empty() {
+        // What is saved is live already.
+        return Ok(Answer::ok(outcome(ask.config.revision(), dry_run, &[], &[])));
+    }
+    let read = Read::load(given).map_err(|problems| refused(&problems, &[]))?;
+    let unsupported = undelivered(&read);
+    if !unsupported.is_empty() && !allows {
+        let error = |text: String| FieldError::new("/receivers", "UNSUPPORTED", text);
+        return Err(Problem::invalid(unsupported.into_iter().map(error).collect()));
+    }
+    let present = parts(&ask.config).await?;
+    let new_id = || ask.config.new_id();
+    let ops = plan(&read, &json_of(given).unwrap_or_default(), &present, &new_id)?;
+    let caller = Caller { manager, override_managed: true, ..ask.caller.clone() };
+    let done = ask.config.change_all(&caller, ops, dry_run).await?;
+    if !dry_run {
+        ask.acts().await;
+    }
+    let warnings: Vec<String> = read.warnings.into_iter().chain(unsupported).collect();
+    Ok(Answer::ok(outcome(ask.config.revision(), dry_run, &done, &warnings)))
+}
+
+fn outcome(revision: u64, dry_run: bool, all: &[Done], warnings: &[String]) -> Value {
+    let (mut counts, mut changes) = ([0usize; 4], Vec::new());
+    for done in all {
+        let Some(entity) = done.after.as_ref().or(done.before.as_ref()) else { continue };
+        let (slot, op) = match (done.changed, &done.before, &done.after) {
+            (false, ..) => (3, "unchanged"),
+            (_, None, _) => (0, "create"),
+            (_, Some(_), Some(_)) => (1, "update"),
+            (_, Some(_), None) => (2, "delete"),
+        };
+        counts[slot] += 1;
+        if done.changed {
+            let diff = match (op, done.diff()) {
+                ("update", Value::Object(fields)) => fields
+                    .into_iter()
+                    .map(|(path, change)| json!({"path": path, "from": change["from"], "to": change["to"]}))
+                    .collect(),
+                _ => json!([]),
+            };
+            let name = ["name", "receiver"].iter().map(|k| text(&entity.body, k)).find(|n| !n.is_empty());
+            changes.push(json!({"op": op, "id": entity.id, "name": name, "diff": diff}));
+        }
+    }
+    let [created, updated, deleted, unchanged] = counts;
+    json!({
+        "revision": revision, "dryRun": dry_run,
+        "summary": {"created": created, "updated": updated, "deleted": deleted, "unchanged": unchanged},
+        "changes": changes, "warnings": warnings,
+    })
+}
+
+/// What is there of a family, and what becomes of it.
+struct Row<'p> {
+    family: &'static Family,
+    left: Vec<&'p Part>,
+    ops: Vec<(Place, Op)>,
+}
+
+impl<'p> Row<'p> {
+    fn new(family: &'static Family, present: &'p [Part]) -> Self {
+        Self { family, left: present.iter().filter(|p| p.family == family.name).collect(), ops: Vec::new() }
+    }
+
+    /// Puts a body in the place of the one that `same` finds, else makes a new one.
+    fn put(&mut self, mut body: Map<String, Value>, same: impl Fn(&Part) -> bool) {
+        let place = Place::of(self.family);
+        let op = match self.left.iter().position(|p| same(p)) {
+            Some(at) => {
+                let known = self.left.remove(at);
+                // What a configuration cannot say stays.
+                body.extend(known.body.get("description").map(|d| ("description".to_owned(), d.clone())));
+                Op::Replace { id: known.id.clone(), body, condition: Condition::None }
+            }
+            None => Op::Create { id: None, body },
+        };
+        self.ops.push((place, op));
+    }
+
+    /// What a configuration lacks goes.
+    fn gone(self) -> (Vec<(Place, Op)>, Vec<(Place, Op)>) {
+        let family = self.family;
+        let gone =
+            self.left.iter().map(|p| (Place::of(family), Op::Delete { id: p.id.clone(), condition: Condition::None }));
+        (self.ops, gone.collect())
+    }
+}
+
+fn object(value: Option<&Value>) -> Map<String, Value> {
+    value.and_then(Value::as_object).cloned().unwrap_or_default()
+}
+
+fn matchers(found: &Matchers) -> Value {
+    found.iter().map(|matcher| json!(show(matcher))).collect()
+}
+
+/// Gives the changes that make the policy what a configuration says; `value`: the same as JSON.
+fn plan(read: &Read, value: &Value, present: &[Part], new_id: &dyn Fn() -> String) -> Result<Vec<(Place, Op)>> {
+    let mut ops = Vec::new();
+    let items = |key: &str| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+    let global = json!({OPTIONS: object(value.get("global")), "template_files": read.templates});
+    ops.push((
+        Place::of(&POLICY_GLOBAL),
+        Op::Patch {
+            id: GLOBAL_ID.to_owned(),
+            patch: replaced(object(Some(&global)), present),
+            condition: Condition::None,
+        },
+    ));
+    let mut receivers = Row::new(&RECEIVERS, present);
+    receivers.left.retain(|p| text(&p.body, "name") != EMPTY_RECEIVER);
+    for receiver in items("receivers") {
+        let receiver = object(Some(&receiver));
+        let name = text(&receiver, "name").to_owned();
+        if name == EMPTY_RECEIVER {
+            // It is built in, and tells nobody.
+            if receiver.len() > 1 {
+                let why = "the receiver `empty` is built in and tells nobody";
+                return Err(Problem::field("/receivers", "MANAGED_ENTITY", why));
+            }
+            continue;
+        }
+        receivers.put(receiver, |p| text(&p.body, "name") == name);
+    }
+    let mut intervals = Row::new(&TIME_INTERVALS, present);
+    for interval in items("time_intervals").into_iter().chain(items("mute_time_intervals")) {
+        let interval = object(Some(&interval));
+        let name = text(&interval, "name").to_owned();
+        intervals.put(interval, |p| text(&p.body, "name") == name);
+    }
+    let mut inhibit = Row::new(&INHIBIT_RULES, present);
+    for rule in &read.inhibit_rules {
+        // One that is the same stays, whatever its place.
+        let body = inhibiting(rule);
+        let same = body.clone();
+        inhibit.put(body, |p| same.iter().all(|(key, value)| p.body.get(key) == Some(value)));
+    }
+    let below = children(present);
+    let mut gone = Vec::new();
+    for row in [receivers, intervals, inhibit] {
+        let (put, lacking) = row.gone();
+        ops.extend(put);
+        gone.extend(lacking);
+    }
+    route_ops(&read.route, (ROOT_ROUTE_ID.to_owned(), None, 0, true), (&below, new_id), &mut ops);
+    ops.extend(gone);
+    Ok(ops)
+}
+
+/// A patch that takes away the globals that a configuration lacks.
+fn replaced(mut patch: Map<String, Value>, present: &[Part]) -> Map<String, Value> {
+    let known = present.iter().find(|p| p.family == POLICY_GLOBAL.name).and_then(|p| p.body.get(OPTIONS));
+    if let (Some(Value::Object(known)), Some(Value::Object(own))) = (known, patch.get_mut(OPTIONS)) {
+        for key in known.keys() {
+            own.entry(key.as_str()).or_insert(Value::Null);
+        }
+    }
+    patch
+}
+
+fn inhibiting(rule: &InhibitRule) -> Map<String, Value> {
+    let body = json!({
+        "source_matchers": matchers(&rule.source), "target_matchers": matchers(&rule.target), "equal": rule.equal,
+        "name": Some(&rule.name).filter(|name| !name.is_empty()),
+    });
+    object(Some(&body))
+}
+
+fn route_body(route: &RouteConfig, parent: Option<&str>, position: usize) -> Map<String, Value> {
+    let time = |ms: Option<i64>| ms.map(duration::format);
+    let by = if route.group_by_all { Some(vec!["...".to_owned()]) } else { route.group_by.clone() };
+    let body = json!({
+        "parentId": parent, "position": position, "receiver": route.receiver, "matchers": matchers(&route.matchers),
+        "group_by": by, "group_wait": time(route.group_wait_ms), "group_interval": time(route.group_interval_ms),
+        "repeat_interval": time(route.repeat_interval_ms), "continue": route.continues,
+        "mute_time_intervals": route.mute_time_intervals, "active_time_intervals": route.active_time_intervals,
+        "labels": route.labels,
+    });
+    object(Some(&body))
+}
+
+/// Makes the routes below one what they are to be, each in the place of the one that stands there.
+fn route_ops(
+    route: &RouteConfig,
+    (id, parent, position, known): (String, Option<&str>, usize, bool),
+    (below, new_id): (&BTreeMap<&str, Vec<&Part>>, &dyn Fn() -> String),
+    ops: &mut Vec<(Place, Op)>,
+) {
+    let body = route_body(route, parent, position);
+    let op = if known {
+        Op::Replace { id: id.clone(), body, condition: Condition::None }
+    } else {
+        Op::Create { id: Some(id.clone()), body }
+    };
+    ops.push((Place::of(&ROUTES), op));
+    let there = if known { below.get(id.as_str()).map(Vec::as_slice).unwrap_or_default() } else { &[] };
+    for (n, child) in route.routes.iter().enumerate() {
+        let (own, is_known) = match there.get(n) {
+            Some(part) => (part.id.clone(), true),
+            None => (new_id(), false),
+        };
+        route_ops(child, (own, Some(&id), n, is_known), (below, new_id), ops);
+    }
+    for part in there.iter().skip(route.routes.len()) {
+        ops.push((Place::of(&ROUTES), Op::Delete { id: part.id.clone(), condition: Condition::None }));
+    }
+}

@@ -1,0 +1,332 @@
+//! The stored policy (`config-api` 2.5 and 2.6): entities put together to an Alertmanager configuration, checked and run in
+//! that one form.
+
+use std::collections::BTreeMap;
+
+use quiver_alertd::policy::Policy;
+use quiver_alerting::config::{Config as Read, global_secrets, receiver_secrets};
+use quiver_alerting::problem::Problems;
+use quiver_alerting::template::default_templates;
+use quiver_alerting::yaml;
+use quiver_config::families::{
+    EMPTY_RECEIVER, FAMILIES, INHIBIT_RULES, POLICY_GLOBAL, RECEIVERS, ROOT_ROUTE_ID, ROUTES, TEMPLATES, TIME_INTERVALS,
+};
+use quiver_config::{Config, Family, FieldError, Part, Problem};
+use serde_json::{Map, Value, json};
+
+use crate::stored_rules::text;
+
+/// Gives names and texts of the template files that a pattern stands for.
+pub type TemplateFiles = dyn Fn(&str) -> Result<Vec<(String, String)>, String> + Send + Sync;
+
+/// Fields of routes that are written as they are.
+const ROUTE_FIELDS: [&str; 10] = [
+    "receiver",
+    "matchers",
+    "group_by",
+    "group_wait",
+    "group_interval",
+    "repeat_interval",
+    "continue",
+    "mute_time_intervals",
+    "active_time_intervals",
+    "labels",
+];
+/// The member of the entity of globals that holds them.
+pub(crate) const OPTIONS: &str = "options";
+
+/// A policy as it is put together.
+#[derive(Debug, Default)]
+pub(crate) struct Composed {
+    /// The configuration.
+    pub(crate) value: Value,
+    /// Where each entity stands in it: pointer, family, id.
+    places: Vec<(String, &'static str, String)>,
+    /// Ids of routes, children before their parents.
+    route_ids: Vec<String>,
+    /// Names and texts of stored templates.
+    templates: Vec<(String, String)>,
+}
+
+fn says_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
+    }
+}
+
+/// The members of a body that say something.
+fn said<'b>(body: &'b Map<String, Value>, names: impl IntoIterator<Item = &'b str>) -> Map<String, Value> {
+    let pair = |name: &'b str| Some((name.to_owned(), body.get(name).filter(|v| !says_nothing(v))?.clone()));
+    names.into_iter().filter_map(pair).collect()
+}
+
+/// A matcher that comes as an object becomes the text that stands for it.
+fn matcher_text(item: &Value) -> Value {
+    let Some(map) = item.as_object() else { return item.clone() };
+    let is = |key: &str, default: bool| map.get(key).and_then(Value::as_bool).unwrap_or(default);
+    let op = match (is("isEqual", true), is("isRegex", false)) {
+        (true, false) => "=",
+        (false, false) => "!=",
+        (true, true) => "=~",
+        (false, true) => "!~",
+    };
+    json!(format!("{}{op}{}", json!(text(map, "name")), json!(text(map, "value"))))
+}
+
+fn with_matchers(mut body: Map<String, Value>, names: &[&str]) -> Map<String, Value> {
+    for name in names {
+        if let Some(Value::Array(items)) = body.get_mut(*name) {
+            items.iter_mut().for_each(|item| *item = matcher_text(item));
+        }
+    }
+    body
+}
+
+/// Routes by their parents, siblings in order.
+type Children<'p> = BTreeMap<&'p str, Vec<&'p Part>>;
+
+/// Puts routes below their parents.
+pub(crate) fn children(parts: &[Part]) -> Children<'_> {
+    let mut all = Children::new();
+    for part in parts.iter().filter(|p| p.family == ROUTES.name && p.id != ROOT_ROUTE_ID) {
+        all.entry(text(&part.body, "parentId")).or_default().push(part);
+    }
+    for siblings in all.values_mut() {
+        siblings.sort_by_key(|p| (p.body.get("position").and_then(Value::as_i64), p.id.as_str()));
+    }
+    all
+}
+
+impl Composed {
+    /// Puts entities together.
+    pub(crate) fn of(parts: &[Part]) -> Self {
+        let mut out = Self::default();
+        let of = |family: &'static Family| parts.iter().filter(move |p| p.family == family.name);
+        let mut whole = Map::new();
+        if let Some(global) = of(&POLICY_GLOBAL).next() {
+            out.places.push(("/global".to_owned(), POLICY_GLOBAL.name, global.id.clone()));
+            whole.extend(said(&global.body, [OPTIONS]).remove(OPTIONS).map(|own| ("global".to_owned(), own)));
+            whole.extend(
+                said(&global.body, ["template_files"]).remove("template_files").map(|p| ("templates".to_owned(), p)),
+            );
+        }
+        let root = of(&ROUTES).find(|p| p.id == ROOT_ROUTE_ID);
+        if let Some(root) = root {
+            let route = out.route(root, "/route", &children(parts));
+            whole.insert("route".to_owned(), route);
+        }
+        let mut list = |out: &mut Self, key: &str, family: &'static Family, make: &dyn Fn(&Part) -> Value| {
+            let items: Vec<Value> = of(family)
+                .enumerate()
+                .map(|(n, part)| {
+                    out.places.push((format!("/{key}/{n}"), family.name, part.id.clone()));
+                    make(part)
+                })
+                .collect();
+            if !items.is_empty() {
+                whole.insert(key.to_owned(), Value::Array(items));
+            }
+        };
+        list(&mut out, "receivers", &RECEIVERS, &|part| {
+            let kinds = RECEIVERS.fields.iter().map(|f| f.name);
+            Value::Object(said(&part.body, ["name", "labels"].into_iter().chain(kinds)))
+        });
+        list(&mut out, "inhibit_rules", &INHIBIT_RULES, &|part| {
+            let names = ["source_matchers", "target_matchers"];
+            let own = said(&part.body, ["name", names[0], names[1], "equal"]);
+            Value::Object(with_matchers(own, &names))
+        });
+        list(&mut out, "time_intervals", &TIME_INTERVALS, &|part| {
+            Value::Object(said(&part.body, ["name", "time_intervals"]))
+        });
+        out.templates =
+            of(&TEMPLATES).map(|p| (text(&p.body, "name").to_owned(), text(&p.body, "content").to_owned())).collect();
+        out.places.extend(of(&TEMPLATES).map(|p| (String::new(), TEMPLATES.name, p.id.clone())));
+        out.value = Value::Object(whole);
+        out
+    }
+
+    fn route(&mut self, part: &Part, at: &str, below: &Children<'_>) -> Value {
+        self.places.push((at.to_owned(), ROUTES.name, part.id.clone()));
+        let mut own = with_matchers(said(&part.body, ROUTE_FIELDS), &["matchers"]);
+        // An explicit empty list overrides what is inherited.
+        if part.body.get("group_by").is_some_and(|v| v.as_array().is_some_and(Vec::is_empty)) {
+            own.insert("group_by".to_owned(), json!([]));
+        }
+        let siblings = below.get(part.id.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let routes: Vec<Value> = siblings
+            .iter()
+            .enumerate()
+            .map(|(n, child)| self.route(child, &format!("{at}/routes/{n}"), below))
+            .collect();
+        if !routes.is_empty() {
+            own.insert("routes".to_owned(), Value::Array(routes));
+        }
+        self.route_ids.push(part.id.clone());
+        Value::Object(own)
+    }
+
+    /// The configuration as text.
+    pub(crate) fn yaml(&self) -> String {
+        yaml::write(&self.value)
+    }
+
+    /// What is wrong, each error at the field of the entity that has it; other entities are named.
+    fn errors(&self, problems: &Problems, changed: &[String]) -> Vec<FieldError> {
+        let error = |problem: &quiver_alerting::problem::Problem| {
+            let holds = |at: &str| {
+                let rest = problem.path.strip_prefix(at)?;
+                (!at.is_empty() && (rest.is_empty() || rest.starts_with('/'))).then_some(rest)
+            };
+            let found = self.places.iter().filter_map(|(at, family, id)| Some((at.len(), holds(at)?, family, id)));
+            let code = problem.code.as_str();
+            match found.max_by_key(|(length, ..)| *length) {
+                Some((_, rest, _, id)) if changed.contains(id) => FieldError::new(rest, code, problem.message.clone()),
+                Some((_, rest, family, id)) => {
+                    FieldError::new("", code, format!("{family} {id}: {rest}: {}", problem.message))
+                }
+                None => FieldError::new(problem.path.clone(), code, problem.message.clone()),
+            }
+        };
+        problems.iter().map(error).collect()
+    }
+}
+
+/// Says what is wrong with entities of a policy together.
+pub(crate) fn check(parts: &[Part], changed: &[String]) -> Result<(), Problem> {
+    let composed = Composed::of(parts);
+    let mut errors = match Read::load(&composed.yaml()) {
+        Ok(_) => Vec::new(),
+        Err(problems) => composed.errors(&problems, changed),
+    };
+    let mut templates = default_templates();
+    for part in parts.iter().filter(|p| p.family == TEMPLATES.name) {
+        if let Err(e) = templates.add(text(&part.body, "name"), text(&part.body, "content")) {
+            let own = changed.contains(&part.id);
+            errors.push(FieldError::new(if own { "/content" } else { "" }, "INVALID_TEMPLATE", e.to_string()));
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(Problem::invalid(errors)) }
+}
+
+/// Gives the places of secrets of an entity of a policy.
+pub(crate) fn secrets(family: &Family, body: &Map<String, Value>) -> Vec<String> {
+    match family.name {
+        name if name == RECEIVERS.name => receiver_secrets(&Value::Object(body.clone())),
+        name if name == POLICY_GLOBAL.name => {
+            let places = global_secrets(body.get(OPTIONS).unwrap_or(&Value::Null));
+            places.into_iter().map(|at| format!("/{OPTIONS}{at}")).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Reads all entities of the policy, secrets put back.
+///
+/// # Errors
+/// When the database is gone.
+pub(crate) async fn parts(config: &Config) -> quiver_config::Result<Vec<Part>> {
+    let mut parts = Vec::new();
+    for family in FAMILIES.iter().filter(|family| family.composes) {
+        parts.extend(config.all(family).await?.iter().map(|entity| config.part(family, entity)));
+    }
+    Ok(parts)
+}
+
+/// Gives the stored policy as it runs.
+///
+/// # Errors
+/// When the database is gone; what is wrong with the policy, which was right when it was saved.
+pub async fn policy(config: &Config, files: &TemplateFiles) -> quiver_config::Result<Policy> {
+    let composed = Composed::of(&parts(config).await?);
+    let written = composed.yaml();
+    let wrong = |errors: Vec<String>| Problem::internal(format!("the stored policy: {}", errors.join("; ")));
+    let read = Read::load(&written).map_err(|p| wrong(p.iter().map(ToString::to_string).collect()))?;
+    // What cannot be read does not keep the rest from running.
+    let read_files = |pattern: &str| match files(pattern) {
+        Ok(found) => Ok(found),
+        Err(error) => {
+            tracing::error!("{error}");
+            Ok(Vec::new())
+        }
+    };
+    let mut policy = Policy::with(&written, read, &read_files).map_err(wrong)?;
+    for (name, content) in &composed.templates {
+        policy.add_template(name, content).map_err(|e| wrong(vec![e]))?;
+    }
+    policy.route_ids = composed.route_ids;
+    Ok(policy)
+}
+
+/// Gives the policy as people may see it: the receiver that tells nobody only where a route names it, secrets hidden
+/// unless they are asked for.
+///
+/// # Errors
+/// When the database is gone.
+pub(crate) async fn export(config: &Config, with_secrets: bool) -> quiver_config::Result<String> {
+    let mut all = Vec::new();
+    for family in FAMILIES.iter().filter(|family| family.composes) {
+        let hidden = |e: &quiver_config::Entity| Part { family: family.name, id: e.id.clone(), body: e.body.clone() };
+        let show = |e: &quiver_config::Entity| if with_secrets { config.part(family, e) } else { hidden(e) };
+        all.extend(config.all(family).await?.iter().map(show));
+    }
+    let is_named = all.iter().any(|p| p.family == ROUTES.name && text(&p.body, "receiver") == EMPTY_RECEIVER);
+    all.retain(|p| is_named || p.family != RECEIVERS.name || text(&p.body, "name") != EMPTY_RECEIVER);
+    Ok(Composed::of(&all).yaml())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(family: &'static Family, id: &str, body: Value) -> Part {
+        let Value::Object(body) = body else { panic!("an object") };
+        Part { family: family.name, id: id.to_owned(), body }
+    }
+
+    fn policy_parts(webhook: Value) -> Vec<Part> {
+        vec![
+            part(&RECEIVERS, "e", json!({"name": "empty"})),
+            part(&RECEIVERS, "r", json!({"name": "ops", "webhook_configs": [webhook]})),
+            part(&ROUTES, ROOT_ROUTE_ID, json!({"receiver": "empty", "matchers": [], "group_by": []})),
+            part(&ROUTES, "b", json!({"parentId": ROOT_ROUTE_ID, "position": 1, "receiver": "ops"})),
+            part(
+                &ROUTES,
+                "a",
+                json!({"parentId": ROOT_ROUTE_ID, "position": 0, "matchers": [
+                    {"name": "x y", "value": "1", "isRegex": true}, "z!=2"], "mute_time_intervals": ["night"]}),
+            ),
+            part(&TIME_INTERVALS, "t", json!({"name": "night", "time_intervals": []})),
+            part(&TEMPLATES, "m", json!({"name": "mine", "content": "{{ define \"x\" }}y{{ end }}"})),
+        ]
+    }
+
+    #[test]
+    fn parts_make_a_policy() {
+        let parts = policy_parts(json!({"url": "http://h/x"}));
+        check(&parts, &[]).unwrap();
+        let composed = Composed::of(&parts);
+        assert_eq!(composed.route_ids, ["a", "b", ROOT_ROUTE_ID]);
+        let route = &composed.value["route"];
+        assert_eq!(route["routes"][0]["matchers"], json!(["\"x y\"=~\"1\"", "z!=2"]));
+        assert_eq!((&route["routes"][1]["receiver"], &route["group_by"]), (&json!("ops"), &json!([])));
+    }
+
+    #[test]
+    fn errors_lie_at_their_entity() {
+        let parts = policy_parts(json!({"url": "ftp://h"}));
+        let told = |changed: &[&str]| {
+            let changed: Vec<String> = changed.iter().map(|id| (*id).to_owned()).collect();
+            check(&parts, &changed).unwrap_err().errors.remove(0)
+        };
+        assert!(told(&["r"]).field.starts_with("/webhook_configs/0"), "{:?}", told(&["r"]));
+        assert!(told(&["a"]).message.starts_with("receivers r: "));
+        let mut parts = policy_parts(json!({"url": "http://h"}));
+        parts.push(part(&TEMPLATES, "n", json!({"name": "bad", "content": "{{ define"})));
+        let told = check(&parts, &["n".to_owned()]).unwrap_err().errors.remove(0);
+        assert_eq!((told.field.as_str(), told.code), ("/content", "INVALID_TEMPLATE"));
+    }
+}
