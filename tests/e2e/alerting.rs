@@ -14,14 +14,14 @@ use tokio::net::TcpListener;
 
 /// A webhook receiver that keeps what it was told; it answers 500 as often as it is asked to.
 #[derive(Debug)]
-struct Sink {
-    address: String,
+pub(crate) struct Sink {
+    pub(crate) address: String,
     told: Arc<Mutex<Vec<Value>>>,
     failures: Arc<AtomicUsize>,
 }
 
 impl Sink {
-    async fn open() -> Self {
+    pub(crate) async fn open() -> Self {
         let socket = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = socket.local_addr().expect("an address").to_string();
         let (told, failures) = (Arc::<Mutex<Vec<Value>>>::default(), Arc::<AtomicUsize>::default());
@@ -60,12 +60,12 @@ impl Sink {
         Self { address, told, failures }
     }
 
-    fn told(&self) -> Vec<Value> {
+    pub(crate) fn told(&self) -> Vec<Value> {
         self.told.lock().expect("whole").clone()
     }
 
     /// Waits until something that it was told fits.
-    async fn until(&self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn until(&self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         let began = Instant::now();
         loop {
             if let Some(found) = self.told().into_iter().find(|v| fits(v)) {
@@ -81,7 +81,7 @@ fn now_ms() -> i64 {
     SystemClock.now_ms()
 }
 
-fn write(path: &Path, text: &str) -> String {
+pub(crate) fn write(path: &Path, text: &str) -> String {
     std::fs::write(path, text).expect("writable");
     path.display().to_string()
 }
@@ -107,7 +107,7 @@ const RULES: &str = r#"groups:
     expr: '_time:1h level:error | stats by (app) count() n | filter n:>1'
 "#;
 
-fn policy(sink: &str) -> String {
+pub(crate) fn policy(sink: &str) -> String {
     format!(
         "route:\n  receiver: nobody\n  group_by: [alertname]\n  group_wait: 100ms\n  group_interval: 1s\n  routes:\n  \
          - receiver: hook\n    matchers: ['alertname=~\"ShopDown|Posted|Errors\"']\n    labels: {{tier: one}}\n\
@@ -115,12 +115,12 @@ fn policy(sink: &str) -> String {
     )
 }
 
-async fn sample(server: &Server, value: f64) {
+pub(crate) async fn sample(server: &Server, value: f64) {
     let series = [(vec![("__name__", "shop_up"), ("instance", "a")], vec![(now_ms(), value)])];
     server.write(remote_write(&series)).await;
 }
 
-async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !condition().await {
         assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");
@@ -128,7 +128,7 @@ async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     }
 }
 
-fn is(alert: &str, status: &str) -> impl Fn(&Value) -> bool {
+pub(crate) fn is(alert: &str, status: &str) -> impl Fn(&Value) -> bool {
     let (alert, status) = (alert.to_owned(), status.to_owned());
     move |told| told["groupLabels"]["alertname"] == *alert && told["status"] == *status
 }

@@ -3,6 +3,7 @@
 mod access_later;
 mod admin;
 mod admin_guard;
+mod alert_policy;
 mod alerting;
 mod backup;
 mod bad_input;
@@ -35,6 +36,7 @@ mod reload;
 mod remote_read;
 mod resent;
 mod retention;
+mod rules_stored;
 mod small_endpoints;
 mod sql;
 mod starting;

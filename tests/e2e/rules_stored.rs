@@ -1,0 +1,159 @@
+//! Rules that are stored over REST: they run, fire, outlive restarts, and show no rows that their editor may not see.
+
+use quiver_tests::server::{Answer, Options, Server};
+use serde_json::{Value, json};
+
+use crate::alerting::{Sink, is, policy, sample, until, write};
+
+const PASSWORD: &str = "correct horse battery";
+
+async fn call(server: &Server, who: &str, method: &str, path: &str, body: &Value) -> Answer {
+    let headers = [("content-type", "application/json"), ("authorization", who)];
+    let used = if who.is_empty() { &headers[..1] } else { &headers[..] };
+    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    server.send(method, path, used, body).await
+}
+
+async fn made(server: &Server, who: &str, path: &str, body: Value) -> Value {
+    let answer = call(server, who, "POST", path, &body).await;
+    assert_eq!(answer.status, 201, "{path} {body}: {}", answer.text());
+    answer.json()
+}
+
+fn path_of(rule: &Value) -> String {
+    format!("/rulesapi/rules/{}", rule["id"].as_str().expect("an id"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stored_rule_fires_and_outlives_a_restart() {
+    let (dir, sink) = (tempfile::tempdir().expect("a folder"), Sink::open().await);
+    let policy = write(&dir.path().join("policy.yml"), &policy(&sink.address));
+    let options =
+        Options::default().args(&["--alert-policy", &policy]).env("QUIVER_EGRESS__ALLOW", "[\"127.0.0.0/8\"]");
+    let data = dir.path().join("data");
+    let server = Server::start(&data, &options).await;
+    sample(&server, 0.0).await;
+    let path = "/rulesapi/groups/shop/web";
+    let group = json!({"interval": "1s", "labels": {"team": "web"},
+        "rules": [{"record": "shop:up:sum", "expr": "sum(shop_up)"}]});
+    let answer = call(&server, "", "PUT", path, &group).await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let rule = json!({"namespace": "shop", "group": "web", "alert": "ShopDown", "expr": "shop:up:sum == 0",
+        "severity": "page", "service": "cart", "runbook_url": "http://wiki/down"});
+    let rule = made(&server, "", "/rulesapi/rules", rule).await;
+    assert_eq!((&rule["name"], &rule["position"]), (&json!("ShopDown"), &json!(1)), "{rule}");
+    let told = sink.until("that the shop is down", is("ShopDown", "firing")).await;
+    let labels = json!({"alertname": "ShopDown", "severity": "page", "service": "cart", "team": "web"});
+    assert_eq!(told["alerts"][0]["labels"], labels);
+    assert_eq!(told["alerts"][0]["annotations"], json!({"runbook_url": "http://wiki/down"}));
+
+    let state = server.get(&format!("{}/state", path_of(&rule))).await.json();
+    assert_eq!((&state["health"], &state["state"]), (&json!("ok"), &json!("firing")), "{state}");
+    let since = state["alerts"][0]["activeAt"].clone();
+    // Another rule of the group leaves this one alone.
+    let copy = made(&server, "", &format!("{}/clone", path_of(&rule)), Value::Null).await;
+    assert_eq!((&copy["alert"], &copy["enabled"]), (&json!("ShopDown_copy"), &json!(false)), "{copy}");
+    let listed = server.get("/rulesapi/groups?namespace=shop").await.json();
+    assert_eq!((&listed["items"][0]["ruleCount"], &listed["items"][0]["interval"]), (&json!(3), &json!("1s")));
+    let patched = call(&server, "", "PATCH", &path_of(&rule), &json!({"annotations": {"a": "b"}})).await;
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    assert_eq!(server.stop(), Some(0));
+
+    let server = Server::start(&data, &options).await;
+    let state = async || server.get(&format!("{}/state", path_of(&rule))).await.json();
+    until("it fires after the restart", async || state().await["state"] == "firing").await;
+    assert_eq!(state().await["alerts"][0]["activeAt"], since, "as before");
+    // Off: its alert ends, and the receiver hears of it.
+    let off = call(&server, "", "PATCH", &path_of(&rule), &json!({"enabled": false})).await;
+    assert_eq!(off.status, 200, "{}", off.text());
+    sink.until("that it is over", is("ShopDown", "resolved")).await;
+    assert_eq!(call(&server, "", "DELETE", path, &Value::Null).await.status, 204);
+    assert_eq!(server.get("/rulesapi/groups").await.json()["items"], json!([]));
+    assert_eq!(server.get(&path_of(&rule)).await.status, 404);
+    let groups = server.get("/metrics-api/api/v1/rules").await.json()["data"]["groups"].clone();
+    assert_eq!(groups, json!([]), "nothing runs any more");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let check = async |rule: Value, field: &str, code: &str| {
+        let answer = call(&server, "", "POST", "/rulesapi/rules", &rule).await;
+        let errors = answer.json()["errors"].clone();
+        let found = errors.as_array().is_some_and(|e| e.iter().any(|e| e["field"] == field && e["code"] == code));
+        assert!(answer.status == 422 && found, "{rule}: {}", answer.text());
+    };
+    check(json!({"alert": "A", "group": "g", "expr": "up =="}), "/expr", "INVALID_EXPR").await;
+    check(json!({"alert": "A", "group": "g", "expr": "{}", "language": "olap"}), "/language", "UNSUPPORTED").await;
+    check(json!({"group": "g", "expr": "up"}), "/alert", "REQUIRED").await;
+    check(json!({"record": "a", "group": "g", "expr": "up", "for": "1m"}), "/for", "INVALID_VALUE").await;
+    check(json!({"alert": "A", "group": "g", "expr": "up", "runbook_url": "x"}), "/runbook_url", "PATTERN").await;
+    // A group comes whole or not at all.
+    let group = json!({"rules": [{"alert": "A", "expr": "up"}, {"alert": "B", "expr": "up =="}]});
+    assert_eq!(call(&server, "", "PUT", "/rulesapi/groups/n/g", &group).await.status, 422);
+    assert_eq!(server.get("/rulesapi/groups").await.json()["items"], json!([]));
+    let group = json!({"interval": "10ms"});
+    assert_eq!(call(&server, "", "PUT", "/rulesapi/groups/n/g", &group).await.status, 422);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_of_other_services_are_not_seen() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = Options::default().args(&["--rbac", "on"]).env("QUIVER_ADMIN_PASSWORD", PASSWORD);
+    let server = Server::start(dir.path(), &options).await;
+    let login = async |name: &str| {
+        let form = format!("grant_type=password&client_id=ui&username={name}&password={}", PASSWORD.replace(' ', "+"));
+        let headers = [("content-type", "application/x-www-form-urlencoded")];
+        let answer = server.post("/realms/platform/protocol/openid-connect/token", &headers, form.into_bytes()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        format!("Bearer {}", answer.json()["access_token"].as_str().expect("a token"))
+    };
+    let admin = login("admin").await;
+    let role = json!({"name": "cart rules", "permissions":
+        ["{view, alerting, cart}", "{edit, alerting, cart}", "{view, metrics, cart}"]});
+    let role = made(&server, &admin, "/platform-api/rbac/roles", role).await;
+    let user = json!({"username": "ann", "password": PASSWORD});
+    let user = made(&server, &admin, "/platform-api/rbac/users", user).await;
+    let binding = json!({"subject": {"type": "user", "id": user["id"]}, "roleId": role["id"]});
+    made(&server, &admin, "/platform-api/rbac/bindings", binding).await;
+    let ann = login("ann").await;
+
+    let put = call(&server, &admin, "PUT", "/rulesapi/groups/default/g", &json!({"interval": "1s"})).await;
+    assert_eq!(put.status, 201, "{}", put.text());
+    let rule = |service: &str, alert: &str| json!({"group": "g", "alert": alert, "expr": "vector(1) or up", "service": service});
+    let pay = made(&server, &admin, "/rulesapi/rules", rule("pay", "Pay")).await;
+    made(&server, &ann, "/rulesapi/rules", rule("cart", "Cart")).await;
+    for path in [path_of(&pay), format!("{}/state", path_of(&pay)), format!("{}/history", path_of(&pay))] {
+        assert_eq!(call(&server, &ann, "GET", &path, &Value::Null).await.status, 404, "{path}");
+    }
+    for path in ["/rulesapi/rules", "/rulesapi/groups", "/rulesapi/groups/default/g"] {
+        let text = call(&server, &ann, "GET", path, &Value::Null).await.text();
+        assert!(text.contains("Cart") && !text.contains("Pay"), "{path}: {text}");
+    }
+    for (method, path, body) in [
+        ("POST", "/rulesapi/rules".to_owned(), rule("pay", "X")),
+        ("POST", "/rulesapi/rules".to_owned(), json!({"group": "g", "alert": "X", "expr": "up"})),
+        ("PUT", "/rulesapi/groups/default/g".to_owned(), json!({})),
+        ("POST", format!("{}/clone", path_of(&pay)), json!({})),
+    ] {
+        let status = call(&server, &ann, method, &path, &body).await.status;
+        assert!(matches!(status, 403 | 404), "{method} {path} {body}: {status}");
+    }
+    // What a rule asks sees what its editor does.
+    let secret = json!({"group": "g", "alert": "Peek", "expr": "count(secret) > 0", "service": "cart"});
+    let peek = made(&server, &ann, "/rulesapi/rules", secret.clone()).await;
+    let mut open = secret;
+    open["alert"] = json!("Open");
+    let open = made(&server, &admin, "/rulesapi/rules", open).await;
+    let auth = [("authorization", admin.as_str())];
+    let text = b"secret{service=\"pay\"} 1\n".to_vec();
+    let written = server.post("/metrics-api/api/v1/import/prometheus", &auth, text).await;
+    assert!(written.status < 300, "{}", written.text());
+    let state = async |rule: &Value| {
+        call(&server, &admin, "GET", &format!("{}/state", path_of(rule)), &Value::Null).await.json()
+    };
+    until("the administrator's fires", async || state(&open).await["state"] == "firing").await;
+    let seen = state(&peek).await;
+    assert_eq!((&seen["health"], &seen["state"]), (&json!("ok"), &json!("inactive")), "{seen}");
+}
