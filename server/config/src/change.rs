@@ -1,84 +1,31 @@
 //! One change: its checks, its rows, its references, history and audit row, in one transaction.
 
-use async_trait::async_trait;
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use quiver_types::random_bytes;
 use serde_json::{Map, Value, json};
 use sqlx::{Row, SqliteConnection};
 
 use crate::audit;
 use crate::db;
-use crate::document::{Config, Entity, Place, all_of, diff, find, is_visible};
+use crate::document::{Config, Entity, Place, diff, find, is_visible};
 use crate::families::FAMILIES;
 use crate::family::{Caller, Family, Making};
 use crate::fields::{Mode, SECRET};
 use crate::json::merge;
-use crate::problem::{FieldError, Problem, ProblemKind, Result};
+use crate::problem::{Problem, ProblemKind, Result};
 
+mod asked;
 mod draft;
 mod links;
+mod wholes;
 
+pub(crate) use asked::NoChecks;
+pub use asked::{Checks, Sealer};
 pub use draft::Drafted;
 pub(crate) use draft::{Draft, Reading, audited};
+pub use wholes::Part;
 
-/// The member of what nobody reads that holds encrypted secrets by their places.
-const SECRETS: &str = "secrets";
 /// Versions that are kept of an entity.
 const VERSIONS_KEPT: i64 = 100;
-
-/// Makes of a secret what may be stored.
-#[async_trait]
-pub trait Sealer: Send + Sync {
-    /// Says what is wrong with a secret.
-    fn check(&self, family: &Family, field: &str, secret: &str, body: &Map<String, Value>) -> Option<FieldError>;
-
-    /// Gives what is stored for it: a hash.
-    ///
-    /// # Errors
-    /// When too many are made at once.
-    async fn seal(&self, family: &Family, field: &str, secret: &str) -> Result<String>;
-}
-
-/// Rules of a family that only the service knows: whether an expression parses.
-pub trait Checks: Send + Sync {
-    /// Adds what is wrong with a body whose fields are right one by one.
-    fn check(&self, family: &Family, body: &Map<String, Value>, errors: &mut Vec<FieldError>);
-
-    /// Gives the places of secrets within a body, as JSON Pointers: they are encrypted, and shown as `<secret>`.
-    fn secrets(&self, family: &Family, body: &Map<String, Value>) -> Vec<String> {
-        let _ = (family, body);
-        Vec::new()
-    }
-
-    /// Says what is wrong with the whole that the entities of all families make that `Family::composes`.
-    ///
-    /// # Errors
-    /// `VALIDATION_FAILED`; `MANAGED_ENTITY` where the whole is given elsewhere.
-    fn whole(&self, parts: &[Part], changed: &[String]) -> Result<()> {
-        let _ = (parts, changed);
-        Ok(())
-    }
-}
-
-/// An entity of a family that composes a whole, its secrets put back.
-#[derive(Debug, Clone)]
-pub struct Part {
-    /// Name of the family.
-    pub family: &'static str,
-    /// Id of the entity.
-    pub id: String,
-    /// Its fields.
-    pub body: Map<String, Value>,
-}
-
-/// Nothing more to ask.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NoChecks;
-
-impl Checks for NoChecks {
-    fn check(&self, _: &Family, _: &Map<String, Value>, _: &mut Vec<FieldError>) {}
-}
 
 /// What must hold of the present entity.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -289,76 +236,6 @@ impl Config {
         tx.commit().await?;
         self.tell(revision);
         Ok(all)
-    }
-
-    /// Asks the service about the whole that entities make, before a change of some of them is kept.
-    pub(crate) async fn whole(&self, db: &mut SqliteConnection, all: &[Done], composes: bool) -> Result<()> {
-        if !composes || !all.iter().any(|done| done.changed) {
-            return Ok(());
-        }
-        let mut parts = Vec::new();
-        for family in FAMILIES.iter().filter(|family| family.composes) {
-            parts.extend(all_of(db, family.name).await?.iter().map(|entity| self.part(family, entity)));
-        }
-        let changed = all.iter().filter(|done| done.changed);
-        let changed: Vec<String> =
-            changed.filter_map(|d| d.after.as_ref().or(d.before.as_ref())).map(|e| e.id.clone()).collect();
-        self.checks.whole(&parts, &changed)
-    }
-
-    /// Gives an entity with its secrets put back; what cannot be opened stays hidden.
-    pub fn part(&self, family: &'static Family, entity: &Entity) -> Part {
-        let mut body = Value::Object(entity.body.clone());
-        let sealed = entity.sealed.get(SECRETS).and_then(Value::as_object);
-        for (place, text) in sealed.into_iter().flatten() {
-            let opened = text.as_str().and_then(|text| self.opened(family, place, text));
-            if let (Some(slot), Some(opened)) = (body.pointer_mut(place), opened) {
-                *slot = json!(opened);
-            }
-        }
-        let Value::Object(body) = body else {
-            return Part { family: family.name, id: String::new(), body: Map::new() };
-        };
-        Part { family: family.name, id: entity.id.clone(), body }
-    }
-
-    fn opened(&self, family: &Family, place: &str, text: &str) -> Option<String> {
-        let bytes = BASE64_STANDARD.decode(text).ok()?;
-        String::from_utf8(self.vault.open(&format!("{}{place}", family.name), &bytes)?).ok()
-    }
-
-    /// Moves the secrets of a body to what nobody reads, encrypted; `<secret>` keeps the stored one.
-    fn hide(&self, family: &Family, before: Option<&Entity>, draft: &mut Drafted) -> Result<()> {
-        let places = self.checks.secrets(family, &draft.body);
-        draft.sealed.remove(SECRETS);
-        if places.is_empty() {
-            return Ok(());
-        }
-        let kept = before.and_then(|b| b.sealed.get(SECRETS)).and_then(Value::as_object);
-        let (mut body, mut sealed, mut errors) =
-            (Value::Object(std::mem::take(&mut draft.body)), Map::new(), Vec::new());
-        for place in places {
-            let stored = kept.and_then(|kept| kept.get(&place)).and_then(Value::as_str);
-            let Some(slot) = body.pointer_mut(&place) else { continue };
-            let given = slot.as_str().unwrap_or_default().to_owned();
-            *slot = json!(SECRET);
-            let text = match stored {
-                Some(stored) if given == SECRET => stored.to_owned(),
-                None if given == SECRET => {
-                    errors.push(FieldError::new(place, "REQUIRED", "no secret is stored that could be kept"));
-                    continue;
-                }
-                // The same one keeps its bytes, so that nothing has changed.
-                Some(stored) if self.opened(family, &place, stored).as_deref() == Some(&given) => stored.to_owned(),
-                _ => BASE64_STANDARD.encode(self.vault.seal(&format!("{}{place}", family.name), given.as_bytes())),
-            };
-            sealed.insert(place, json!(text));
-        }
-        if let Value::Object(body) = body {
-            draft.body = body;
-        }
-        draft.sealed.insert(SECRETS.to_owned(), Value::Object(sealed));
-        if errors.is_empty() { Ok(()) } else { Err(Problem::invalid(errors)) }
     }
 
     /// Tells who watches that something changed.

@@ -19,7 +19,7 @@ const WRITE_ERRORS: [&str; 13] =
 
 /// Describes all families.
 pub(super) fn describe(paths: &mut Paths) {
-    for family in FAMILIES.iter().copied() {
+    for family in FAMILIES.iter().copied().filter(|family| !family.own_paths) {
         if family.owners.is_empty() {
             one(paths, family, family.path);
         }

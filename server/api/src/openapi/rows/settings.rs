@@ -142,6 +142,7 @@ pub(super) const GROUPS: &[Group] = &[
             row(By::Post, "/rules/test", "Tries rules on series", "").takes(&[JSON, "application/yaml"]),
             row(By::Post, "/rules/{id}/clone", "Copies a rule", "").takes(&[JSON]).gives("201", JSON),
             row(By::Get, "/rules/{id}/state", "Says how a rule goes", ""),
+            row(By::Get, "/groups", "Lists groups with their rules", "limit cursor sort filter count fields"),
             row(By::Get, "/groups/{namespace}/{name}", "Reads a group with its rules", ""),
             row(By::Put, "/groups/{namespace}/{name}", "Puts a group with its rules", "").takes(&[JSON]),
             row(By::Patch, "/groups/{namespace}/{name}", "Changes settings of a group", "").takes(&[JSON]),

@@ -1,0 +1,50 @@
+//! What changes ask of the service: rules and secrets that only it knows.
+
+use async_trait::async_trait;
+use serde_json::{Map, Value};
+
+use super::Part;
+use crate::family::Family;
+use crate::problem::{FieldError, Result};
+
+/// Makes of a secret what may be stored.
+#[async_trait]
+pub trait Sealer: Send + Sync {
+    /// Says what is wrong with a secret.
+    fn check(&self, family: &Family, field: &str, secret: &str, body: &Map<String, Value>) -> Option<FieldError>;
+
+    /// Gives what is stored for it: a hash.
+    ///
+    /// # Errors
+    /// When too many are made at once.
+    async fn seal(&self, family: &Family, field: &str, secret: &str) -> Result<String>;
+}
+
+/// Rules of a family that only the service knows: whether an expression parses.
+pub trait Checks: Send + Sync {
+    /// Adds what is wrong with a body whose fields are right one by one.
+    fn check(&self, family: &Family, body: &Map<String, Value>, errors: &mut Vec<FieldError>);
+
+    /// Gives the places of secrets within a body, as JSON Pointers: they are encrypted, and shown as `<secret>`.
+    fn secrets(&self, family: &Family, body: &Map<String, Value>) -> Vec<String> {
+        let _ = (family, body);
+        Vec::new()
+    }
+
+    /// Says what is wrong with the whole that the entities of all families make that `Family::composes`.
+    ///
+    /// # Errors
+    /// `VALIDATION_FAILED`; `MANAGED_ENTITY` where the whole is given elsewhere.
+    fn whole(&self, parts: &[Part], changed: &[String]) -> Result<()> {
+        let _ = (parts, changed);
+        Ok(())
+    }
+}
+
+/// Nothing more to ask.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NoChecks;
+
+impl Checks for NoChecks {
+    fn check(&self, _: &Family, _: &Map<String, Value>, _: &mut Vec<FieldError>) {}
+}
