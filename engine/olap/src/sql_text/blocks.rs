@@ -151,9 +151,24 @@ impl<'a> Printer<'a> {
 
     fn plain(&mut self, expr: Expr) -> OlapResult<String> {
         let settled = self.params.settle(expr)?;
-        let printed = Unparser::new(&self.dialect).with_pretty(true).expr_to_sql(&settled);
-        let printed = printed
-            .map_err(|e| model_error(format!("`{settled}` cannot be written as SQL: {}", e.strip_backtrace())))?;
+        let (marked, orders) = orders_marked(settled)?;
+        let mut text = self.printed(&marked)?;
+        for (n, order) in orders.iter().enumerate() {
+            let keys = order.iter().map(|key| {
+                let (way, nulls) =
+                    (if key.asc { "ASC" } else { "DESC" }, if key.nulls_first { "FIRST" } else { "LAST" });
+                Ok(format!("{} {way} NULLS {nulls}", self.printed(&key.expr)?))
+            });
+            let keys = keys.collect::<OlapResult<Vec<_>>>()?.join(", ");
+            text = text.replace(&format!(", '{}'", order_mark(n)), &format!(" ORDER BY {keys}"));
+        }
+        Ok(text)
+    }
+
+    fn printed(&self, expr: &Expr) -> OlapResult<String> {
+        let printed = Unparser::new(&self.dialect).with_pretty(true).expr_to_sql(expr);
+        let printed =
+            printed.map_err(|e| model_error(format!("`{expr}` cannot be written as SQL: {}", e.strip_backtrace())))?;
         Ok(printed.to_string())
     }
 
@@ -404,4 +419,27 @@ fn nodes(exprs: &[Expr]) -> OlapResult<usize> {
         })?;
     }
     Ok(count)
+}
+
+/// Stands for the order of an aggregate's rows until it is printed; no text of a query holds its character.
+fn order_mark(n: usize) -> String {
+    format!("\u{1}order {n}")
+}
+
+/// DataFusion's printer leaves out the order in which an aggregate takes its rows (`first_value(x ORDER BY y)`): a mark
+/// becomes its last argument, and the orders are given beside it.
+fn orders_marked(expr: Expr) -> OlapResult<(Expr, Vec<Vec<SortExpr>>)> {
+    let mut orders = Vec::new();
+    let marked = expr.transform_up(|e| match e {
+        Expr::AggregateFunction(mut call)
+            if !call.params.order_by.is_empty() && !call.func.supports_within_group_clause() =>
+        {
+            call.params.args.push(lit(order_mark(orders.len())));
+            orders.push(std::mem::take(&mut call.params.order_by));
+            Ok(Transformed::yes(Expr::AggregateFunction(call)))
+        }
+        other => Ok(Transformed::no(other)),
+    });
+    let marked = marked.map_err(|e| model_error(e.strip_backtrace()))?;
+    Ok((marked.data, orders))
 }
