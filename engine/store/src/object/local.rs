@@ -120,7 +120,8 @@ pub(super) fn create(path: &Path, body: &[u8]) -> Result<Option<Bytes>> {
     let _ = std::fs::remove_file(temporary);
     let found = match named {
         Ok(()) => None,
-        Err(e) if e.kind() == Io::AlreadyExists => {
+        // Who took the store meanwhile has swept our temporary file away.
+        Err(e) if e.kind() == Io::AlreadyExists || e.kind() == Io::NotFound && path.exists() => {
             let found = read(path)?.ok_or_else(|| Error::new(ErrorKind::Unavailable, "an object came and went"))?;
             Some(found).filter(|found| found != body)
         }
