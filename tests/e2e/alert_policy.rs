@@ -72,6 +72,13 @@ async fn receivers_and_routes_act_at_once() {
     let cycle = call(&server, "POST", &format!("{}/move", own(&other)), &json!({"parentId": below["id"]})).await;
     assert_eq!((cycle.status, &cycle.json()["code"]), (409, &json!("CYCLE")), "{}", cycle.text());
 
+    // Those below a route that goes take its place, if they are to.
+    assert_eq!(call(&server, "DELETE", &format!("{}?children=up", own(&other)), &Value::Null).await.status, 400);
+    let lifted = call(&server, "DELETE", &format!("{}?children=lift", own(&other)), &Value::Null).await;
+    assert_eq!(lifted.status, 204, "{}", lifted.text());
+    let tree = call(&server, "GET", "/routes/tree", &Value::Null).await.json();
+    assert_eq!(ids(&tree), Some(vec![page["id"].clone(), below["id"].clone()]), "{tree}");
+
     // What is named stays; what is wrong says where.
     let named = format!("/receivers/{}", ops["id"].as_str().expect("an id"));
     let refused = call(&server, "DELETE", &named, &Value::Null).await;

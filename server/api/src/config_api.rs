@@ -9,7 +9,7 @@ use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, get, on, post, put};
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, header};
-use quiver_config::families::FAMILIES;
+use quiver_config::families::{FAMILIES, ROUTES};
 use quiver_config::{
     Begun, Caller, Condition, Config, Done, Family, ImportMode, ListQuery, Named, Op, Place, Problem, ProblemKind,
     Result, System,
@@ -284,6 +284,7 @@ impl Ask {
             (What::Collection, "DELETE") => self.delete_by_ids().await,
             (What::Collection, _) => self.put_collection().await,
             (What::Entity, "GET" | "HEAD") => self.entity(id).await,
+            (What::Entity, "DELETE") if self.place.family.name == ROUTES.name => policy::delete_route(self, id).await,
             (What::Entity, "DELETE") => self.delete(id).await,
             (What::Entity, "PATCH") => self.patch(id, self.object()?).await,
             (What::Entity, _) => self.replace(id, self.object()?).await,

@@ -11,7 +11,7 @@ use quiver_alerting::problem::{Code, Problems};
 use quiver_alerting::rules::{RuleFile, read};
 use quiver_alerting::yaml::{self, Kind as Shape, Node};
 use quiver_config::families::{RULE_GROUPS, RULES};
-use quiver_config::{Caller, Condition, Done, Op, Place, Problem, ProblemKind, Result};
+use quiver_config::{Caller, Condition, Done, Entity, Op, Place, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
 use super::rule_groups::{plan, seen};
@@ -284,25 +284,26 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
     if !dry_run {
         ask.acts().await;
     }
-    Ok(Answer::ok(outcome(ask.config.revision(), dry_run, &done, &warnings)))
+    Ok(Answer::ok(outcome(ask.config.revision(), dry_run, &done, &warnings, (is_rule, shown_change))))
 }
 
-/// The answer of a change; the summary counts rules.
-fn outcome(revision: u64, dry_run: bool, all: &[Done], warnings: &[String]) -> Value {
-    let (mut counts, mut changes) = ([0usize; 4], Vec::new());
-    for done in all {
-        let Some(entity) = done.after.as_ref().or(done.before.as_ref()) else { continue };
-        let is_rule = !text(&entity.body, "group").is_empty();
-        let (slot, op) = match (done.changed, &done.before, &done.after) {
-            (false, ..) => (3, "unchanged"),
-            (_, None, _) => (0, "create"),
-            (_, Some(_), Some(_)) => (1, "update"),
-            (_, Some(_), None) => (2, "delete"),
+/// What became of one entity.
+pub(super) struct Told<'d> {
+    pub(super) op: &'static str,
+    pub(super) entity: &'d Entity,
+    /// `path`, `from` and `to` of each field of an entity that was changed.
+    pub(super) diff: Value,
+}
+
+impl<'d> Told<'d> {
+    pub(super) fn of(done: &'d Done) -> Option<Self> {
+        let entity = done.after.as_ref().or(done.before.as_ref())?;
+        let op = match (done.changed, &done.before, &done.after) {
+            (false, ..) => "unchanged",
+            (_, None, _) => "create",
+            (_, Some(_), Some(_)) => "update",
+            (_, Some(_), None) => "delete",
         };
-        counts[slot] += usize::from(is_rule);
-        if !done.changed {
-            continue;
-        }
         let diff = match (op, done.diff()) {
             ("update", Value::Object(fields)) => {
                 let line =
@@ -311,17 +312,41 @@ fn outcome(revision: u64, dry_run: bool, all: &[Done], warnings: &[String]) -> V
             }
             _ => json!([]),
         };
-        let group = if is_rule { text(&entity.body, "group") } else { text(&entity.body, "name") };
-        changes.push(json!({
-            "op": op, "namespace": text(&entity.body, "namespace"), "group": group,
-            "rule": is_rule.then(|| text(&entity.body, "name")), "diff": diff,
-        }));
+        Some(Self { op, entity, diff })
     }
-    let [created, updated, deleted, unchanged] = counts;
+}
+
+/// The answer of a deploy: `counts` says what the summary counts, `shows` how a change is shown.
+pub(super) fn outcome(
+    revision: u64,
+    dry_run: bool,
+    all: &[Done],
+    warnings: &[String],
+    (counts, shows): (fn(&Told<'_>) -> bool, fn(&Told<'_>) -> Value),
+) -> Value {
+    let all: Vec<Told<'_>> = all.iter().filter_map(Told::of).collect();
+    let count = |op: &str| all.iter().filter(|told| told.op == op && counts(told)).count();
+    let changes: Vec<Value> = all.iter().filter(|told| told.op != "unchanged").map(shows).collect();
     json!({
         "revision": revision, "dryRun": dry_run,
-        "summary": {"created": created, "updated": updated, "deleted": deleted, "unchanged": unchanged},
+        "summary": {
+            "created": count("create"), "updated": count("update"), "deleted": count("delete"),
+            "unchanged": count("unchanged"),
+        },
         "changes": changes, "warnings": warnings,
+    })
+}
+
+/// Whether it is a rule, not a group.
+fn is_rule(told: &Told<'_>) -> bool {
+    !text(&told.entity.body, "group").is_empty()
+}
+
+fn shown_change(told: &Told<'_>) -> Value {
+    let (body, rule) = (&told.entity.body, is_rule(told));
+    json!({
+        "op": told.op, "namespace": text(body, "namespace"), "group": text(body, if rule { "group" } else { "name" }),
+        "rule": rule.then(|| text(body, "name")), "diff": told.diff,
     })
 }
 

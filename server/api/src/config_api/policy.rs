@@ -17,12 +17,12 @@ use quiver_config::families::{
     EMPTY_RECEIVER, GLOBAL_ID, INHIBIT_RULES, POLICY_GLOBAL, RECEIVERS, ROOT_ROUTE_ID, ROUTES, TIME_INTERVALS,
 };
 use quiver_config::{
-    Caller, Condition, Config, Done, Entity, Family, FieldError, Op, Part, Place, Problem, ProblemKind, Result, System,
+    Caller, Condition, Config, Entity, Family, FieldError, Op, Part, Place, Problem, ProblemKind, Result, System,
 };
 use quiver_types::{Domain, Right, Triple};
 use serde_json::{Map, Value, json};
 
-use super::deploy::{flag, manager, refused};
+use super::deploy::{Told, flag, manager, outcome, refused};
 use super::detection::only_members;
 use super::many::ids_in;
 use super::{Answer, Ask, IMPORT_BYTES_MAX, special_at, special_of};
@@ -207,6 +207,29 @@ fn move_route<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answe
     })
 }
 
+/// Deletes a route: with those below it, or (`children=lift`) they take its place.
+pub(super) async fn delete_route(ask: &Ask, id: &str) -> Result<Answer> {
+    ask.only_parameters(&["children"])?;
+    match ask.parameter("children")? {
+        None | Some("delete") => return ask.delete(id).await,
+        Some("lift") => {}
+        Some(_) => return Err(Problem::parameter("`children` must be delete or lift")),
+    }
+    let route = ask.config.get(&ask.place, id, &ask.caller).await?;
+    let parent = text(&route.body, "parentId");
+    if parent.is_empty() {
+        return Err(Problem::new(ProblemKind::Conflict, "MANAGED_ENTITY", "the root cannot be deleted"));
+    }
+    let lifted = siblings(&ask.config, id).await?;
+    let row = siblings(&ask.config, parent).await?;
+    let row: Vec<String> =
+        row.into_iter().flat_map(|other| if other == id { lifted.clone() } else { vec![other] }).collect();
+    let mut ops = placed(parent, &row);
+    ops.push((Place::of(&ROUTES), Op::Delete { id: id.to_owned(), condition: ask.condition()? }));
+    change_all(ask, ops).await?;
+    Ok(Answer::nothing())
+}
+
 fn test<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;
@@ -254,9 +277,10 @@ async fn apply(ask: &Ask, tries: bool) -> Result<Answer> {
     let given = std::str::from_utf8(&ask.body)
         .map_err(|_| Problem::new(ProblemKind::Malformed, "MALFORMED_YAML", "the body is not UTF-8"))?;
     let dry_run = ask.dry_run || tries;
+    let how: (fn(&Told<'_>) -> bool, fn(&Told<'_>) -> Value) = (|_| true, shown_change);
     if given.trim().is_empty() {
         // What is saved is live already.
-        return Ok(Answer::ok(outcome(ask.config.revision(), dry_run, &[], &[])));
+        return Ok(Answer::ok(outcome(ask.config.revision(), dry_run, &[], &[], how)));
     }
     let read = Read::load(given).map_err(|problems| refused(&problems, &[]))?;
     let unsupported = undelivered(&read);
@@ -273,38 +297,13 @@ async fn apply(ask: &Ask, tries: bool) -> Result<Answer> {
         ask.acts().await;
     }
     let warnings: Vec<String> = read.warnings.into_iter().chain(unsupported).collect();
-    Ok(Answer::ok(outcome(ask.config.revision(), dry_run, &done, &warnings)))
+    Ok(Answer::ok(outcome(ask.config.revision(), dry_run, &done, &warnings, how)))
 }
 
-fn outcome(revision: u64, dry_run: bool, all: &[Done], warnings: &[String]) -> Value {
-    let (mut counts, mut changes) = ([0usize; 4], Vec::new());
-    for done in all {
-        let Some(entity) = done.after.as_ref().or(done.before.as_ref()) else { continue };
-        let (slot, op) = match (done.changed, &done.before, &done.after) {
-            (false, ..) => (3, "unchanged"),
-            (_, None, _) => (0, "create"),
-            (_, Some(_), Some(_)) => (1, "update"),
-            (_, Some(_), None) => (2, "delete"),
-        };
-        counts[slot] += 1;
-        if done.changed {
-            let diff = match (op, done.diff()) {
-                ("update", Value::Object(fields)) => fields
-                    .into_iter()
-                    .map(|(path, change)| json!({"path": path, "from": change["from"], "to": change["to"]}))
-                    .collect(),
-                _ => json!([]),
-            };
-            let name = ["name", "receiver"].iter().map(|k| text(&entity.body, k)).find(|n| !n.is_empty());
-            changes.push(json!({"op": op, "id": entity.id, "name": name, "diff": diff}));
-        }
-    }
-    let [created, updated, deleted, unchanged] = counts;
-    json!({
-        "revision": revision, "dryRun": dry_run,
-        "summary": {"created": created, "updated": updated, "deleted": deleted, "unchanged": unchanged},
-        "changes": changes, "warnings": warnings,
-    })
+fn shown_change(told: &Told<'_>) -> Value {
+    let body = &told.entity.body;
+    let name = ["name", "receiver"].iter().map(|k| text(body, k)).find(|n| !n.is_empty());
+    json!({"op": told.op, "id": told.entity.id, "name": name, "diff": told.diff})
 }
 
 /// What is there of a family, and what becomes of it.
