@@ -15,6 +15,7 @@ mod explain;
 mod federate;
 mod grafana;
 mod grafana_logs;
+mod growth;
 mod identity;
 mod import;
 mod logs_hostile;
