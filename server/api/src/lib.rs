@@ -37,6 +37,7 @@ pub mod metrics;
 mod metrics_api;
 pub mod olap_api;
 mod openapi;
+pub mod others;
 mod otlp_grpc;
 mod params;
 mod partial;

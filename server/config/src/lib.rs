@@ -29,7 +29,7 @@ pub use access::must_have;
 pub use answered::{Begun, Named};
 pub use audit::{AuditEvent, AuditQuery, Verified};
 pub use change::{Checks, Condition, Done, Drafted, Op, Part, Sealer, System};
-pub use db::{migrate, open_pool};
+pub use db::migrate;
 pub use document::{Config, Entity, Page, Place};
 pub use family::{Caller, Family, Hook, KEPT, Link, Making, OnDelete, Prepare, Rows};
 pub use fields::{Field, Kind, Mode, duration_ms};

@@ -1,10 +1,10 @@
 //! Data-extraction rules (`config-api` 3.7).
 
 use futures::future::BoxFuture;
+use quiver_database::Connection;
 use quiver_types::extraction::ExtractionRule;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
-use sqlx::SqliteConnection;
 
 use super::{pattern_service, push_errors};
 use crate::access::must_have;
@@ -71,7 +71,7 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
 
 /// A new rule comes behind those of its priority; the source of logs is the message.
 fn prepare<'a>(
-    db: &'a mut SqliteConnection,
+    db: &'a mut Connection,
     making: &'a Making<'a>,
     draft: &'a mut Drafted,
 ) -> BoxFuture<'a, Result<()>> {
