@@ -28,6 +28,7 @@ mod detection;
 mod extraction;
 mod many;
 mod policy;
+mod resource_summary;
 mod resources;
 mod rule_groups;
 mod rules;

@@ -16,6 +16,7 @@ pub mod answers;
 mod around;
 pub mod bodies;
 mod config_api;
+pub mod discovery;
 pub mod effects;
 mod encode;
 pub mod error;

@@ -92,6 +92,23 @@ impl Entity {
         map
     }
 
+    /// An entity that is stored nowhere.
+    #[doc(hidden)]
+    pub fn for_tests(id: &str, body: Value) -> Self {
+        Self {
+            id: id.to_owned(),
+            owner: String::new(),
+            version: 1,
+            created_ms: 0,
+            updated_ms: 0,
+            created_by: String::new(),
+            updated_by: String::new(),
+            managed_by: "api".to_owned(),
+            body: body.as_object().cloned().unwrap_or_default(),
+            sealed: Map::new(),
+        }
+    }
+
     /// Its ETag, with the quotes.
     pub fn etag(&self) -> String {
         format!("\"{}\"", self.version)

@@ -230,6 +230,8 @@ impl Bound {
             gate.open(&app);
         }
         tokio::spawn(Arc::clone(&app.effects).follow(app.config.clone(), serving.clone()));
+        let every = self.settings.resources.discovery_interval.0.unwrap_or_default();
+        tokio::spawn(quiver_api::discovery::follow(Arc::clone(&app), every, serving.clone()));
         tokio::spawn(quiver_api::others::follow(app.config.clone(), app.identities.clone(), serving.clone()));
         if let Some(identities) = &app.identities {
             tokio::spawn(Arc::clone(identities).follow(serving.clone()));

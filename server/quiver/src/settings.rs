@@ -354,6 +354,11 @@ settings! {
         /// Whether calls may go to private networks.
         allow_private: bool = "true";
     }
+    /// Managed resources.
+    resources: Resources {
+        /// How often resources and their relationships are looked for in what came in; `0s`: never.
+        discovery_interval: Span = "\"30s\"";
+    }
     /// The log of the service itself.
     log: Log {
         /// Filter by area and level (`info`, `quiver=debug,info`, `off`); the environment variable `RUST_LOG` overrides it.

@@ -199,7 +199,7 @@ mod tests {
             let compiled = Condition::parse(&condition).unwrap();
             let lists = lists_of(&compiled, &service_labels).unwrap();
             for row in rows {
-                assert_eq!(matches(&lists, row), compiled.holds(&Labels(row)), "{condition} over {row:?}: {lists:?}");
+                assert_eq!(matches(&lists, row), compiled.matches(&Labels(row)), "{condition} over {row:?}: {lists:?}");
             }
         }
     }

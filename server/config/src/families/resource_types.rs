@@ -178,10 +178,13 @@ const BUILTIN: [(&str, &str, &str, &[(&str, &str)]); 13] = [
     ("external_service", "External service", "application", &[("peer.service", "attributes.peer.service")]),
 ];
 
+/// The id of the built-in type of services.
+pub const SERVICE_TYPE_ID: &str = "00000000-0000-7000-8000-000000000101";
+
 /// The id of a built-in type, by its place.
 fn builtin_id(n: usize) -> &'static str {
     const IDS: [&str; 13] = [
-        "00000000-0000-7000-8000-000000000101",
+        SERVICE_TYPE_ID,
         "00000000-0000-7000-8000-000000000102",
         "00000000-0000-7000-8000-000000000103",
         "00000000-0000-7000-8000-000000000104",

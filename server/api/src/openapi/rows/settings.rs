@@ -48,6 +48,7 @@ pub(super) const GROUPS: &[Group] = &[
             row(By::Post, "/data-extraction-rules/test", "Tries a rule on records", "").takes(&[JSON]),
             row(By::Get, "/data-extraction-rules/{id}/stats", "Gives figures of a rule", ""),
             row(By::Get, "/resources/summary", "Counts resources", "groupBy"),
+            row(By::Get, "/resources/{id}/summary", "Says how a resource does", "start end"),
             row(By::Post, "/resources/dependency-graph", "Gives the graph around resources", "").takes(&[JSON]),
             row(By::Get, "/resources/{id}/neighbours", "Lists what a resource is related to", NEIGHBOURS),
             row(By::Get, "/resources/{id}/neighbors", "Lists what a resource is related to", NEIGHBOURS),
