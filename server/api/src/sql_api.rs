@@ -19,7 +19,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use quiver_query::QueryContext;
 use quiver_query::tables::DomainAccess;
 use quiver_sql::{Answer, Explain, Params as SqlParams, Request as SqlRequest, Rows, type_name};
-use quiver_types::{Domain, Error, Result};
+use quiver_types::{Domain, Error, ErrorKind, Result};
 use serde_json::{Value, json};
 use tracing::Span;
 
@@ -75,9 +75,20 @@ async fn query(State(state): State<Arc<AppState>>, request: Request) -> Response
 /// An error as a problem document.
 fn problem(error: &Error) -> Response {
     let status = status_of(error.kind);
+    let code = match error.kind {
+        ErrorKind::Invalid => "INVALID_QUERY",
+        ErrorKind::Unsupported => "UNSUPPORTED",
+        ErrorKind::TooLarge => "BODY_TOO_LARGE",
+        ErrorKind::LimitExceeded => "LIMIT_EXCEEDED",
+        ErrorKind::Timeout | ErrorKind::SenderTimeout => "TIMEOUT",
+        ErrorKind::Unavailable => "STORE_BUSY",
+        ErrorKind::Cancelled => "CANCELLED",
+        ErrorKind::Execution => "EXECUTION_FAILED",
+        _ => "INTERNAL",
+    };
     let body = json!({
         "type": "about:blank", "title": status.canonical_reason().unwrap_or_default(), "status": status.as_u16(),
-        "detail": public_text(error), "error": public_text(error),
+        "code": code, "detail": public_text(error), "error": public_text(error),
     });
     let head = [(header::CONTENT_TYPE, "application/problem+json")];
     with_retry_after((status, head, body.to_string()).into_response())

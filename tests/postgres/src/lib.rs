@@ -177,6 +177,23 @@ pub fn given() -> Option<String> {
     std::env::var(VARIABLE).ok().filter(|url| !url.is_empty())
 }
 
+/// Makes a database for a folder, once; gives its URL.
+///
+/// # Panics
+/// When it cannot be made.
+pub fn database_of(url: &str, folder: &Path) -> String {
+    let letters = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+    let name: String = folder.display().to_string().chars().map(letters).collect();
+    // PostgreSQL cuts longer names.
+    let name = format!("d{}", &name[name.len().saturating_sub(50)..]);
+    let mut command = Command::new(programs().join("psql"));
+    command.args(["-qAt", "-d", url, "-c", &format!("CREATE DATABASE {name}")]);
+    let done = command.output().expect("psql runs");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success() || said.contains("already exists"), "{name}: {said}");
+    url.replacen("/postgres?", &format!("/{name}?"), 1)
+}
+
 /// Runs tests of the present binary again, over PostgreSQL: those whose names hold one of `filters`, but `own`.
 ///
 /// # Panics

@@ -1,11 +1,8 @@
 //! How one resource does: its traffic as spans tell of it, its alerts, its relationships.
 
-use std::collections::HashSet;
-
 use futures::future::BoxFuture;
 use quiver_alertd::router::{Asked, Shown};
 use quiver_config::families::{RESOURCE_TYPES, RESOURCES};
-use quiver_config::graph::{Direction, Walk};
 use quiver_config::{Entity, Problem, ProblemKind, Result};
 use quiver_query::tables::DomainAccess;
 use quiver_sql::{Answer as SqlAnswer, Params, Request};
@@ -117,23 +114,8 @@ pub(super) fn summary<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Resu
         };
         let seconds = ((end - start) as f64 / 1e9).max(1e-9);
         let rate = (traffic.count > 0).then(|| traffic.errors as f64 / traffic.count as f64);
-        let walked = |direction| Walk {
-            roots: std::slice::from_ref(&resource.id),
-            direction,
-            depth: 1,
-            limit: usize::MAX,
-            relationship_types: None,
-            shows: &|_| true,
-            through: false,
-            may_see: &|e: &Entity| RESOURCES.is_visible(&ask.caller, e),
-            at_ms: ask.state.clock.now_ms(),
-        };
         let graph = ask.state.effects.graph(&ask.config).await?;
-        let count = |direction, end: &str| {
-            let found = graph.walk(&walked(direction));
-            let own = found.edges.iter().filter(|e| e.get(end).and_then(Value::as_str) == Some(&resource.id));
-            own.filter_map(|e| e.get("id").and_then(Value::as_str).map(str::to_owned)).collect::<HashSet<_>>().len()
-        };
+        let (incoming, outgoing) = graph.degree(&resource.id, &|e: &Entity| RESOURCES.is_visible(&ask.caller, e));
         Ok(Answer::ok(json!({
             "resource": resource.shown(),
             "health": part("health"),
@@ -141,7 +123,7 @@ pub(super) fn summary<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Resu
             "requestRate": traffic.count as f64 / seconds,
             "errorRate": rate,
             "p95Ms": traffic.p95_ns.map(|ns| ns as f64 / 1e6),
-            "relationships": {"in": count(Direction::Up, "targetId"), "out": count(Direction::Down, "sourceId")},
+            "relationships": {"in": incoming, "out": outgoing},
         })))
     })
 }

@@ -149,7 +149,7 @@ pub(super) const GROUPS: &[Group] = &[
             row(By::Get, "/rules/{id}/state", "Says how a rule goes", ""),
             row(By::Get, "/groups", "Lists groups with their rules", "limit cursor sort filter count fields"),
             row(By::Get, "/groups/{namespace}/{name}", "Reads a group with its rules", ""),
-            row(By::Put, "/groups/{namespace}/{name}", "Puts a group with its rules", "").takes(&[JSON]),
+            row(By::Put, "/groups/{namespace}/{name}", "Puts a group with its rules", "").takes(&[JSON]).also("201"),
             row(By::Patch, "/groups/{namespace}/{name}", "Changes settings of a group", "").takes(&[JSON]),
             row(By::Delete, "/groups/{namespace}/{name}", "Deletes a group with its rules", "").gives("204", ""),
             row(By::Put, "/groups/{namespace}/{name}/order", "Orders the rules of a group", "").takes(&[JSON]),
