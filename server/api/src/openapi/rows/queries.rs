@@ -2,6 +2,10 @@
 
 use super::{By, Errors, FORM, Group, JSON, LINES, PROTOBUF, TEXT, row};
 
+/// The forms of rows of SQL.
+const SQL_FORMS: &str = "application/json, application/x-ndjson, text/csv, application/vnd.apache.arrow.stream, \
+    application/vnd.apache.parquet";
+
 pub(super) const GROUPS: &[Group] = &[
     Group {
         tag: "metrics",
