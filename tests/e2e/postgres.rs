@@ -107,8 +107,7 @@ async fn two_servers_over_one_database() {
     let a = Server::start(&a_data, &over(&url, &a_data)).await;
     // The second finds what the first made: its tokens name another issuer, so it has its own.
     let b = Server::start(&b_data, &over(&url, &b_data)).await;
-    let (at_a, at_b) =
-        (bearer(&login(&a, "admin", PASSWORD).await), bearer(&login(&b, "admin", PASSWORD).await));
+    let (at_a, at_b) = (bearer(&login(&a, "admin", PASSWORD).await), bearer(&login(&b, "admin", PASSWORD).await));
     // A right given on one acts on the other, and so does its end.
     let dave = user(&a, &at_a, "dave", "viewer", json!(["cart"])).await;
     until("a user of one server on the other", async || {
@@ -134,10 +133,10 @@ async fn two_servers_over_one_database() {
     for round in 1..=20 {
         let etag = format!("\"{round}\"");
         let patch = |n: i64| json!({"description": format!("{round} {n}")});
-        let (one, two) = tokio::join!(
-            async { call_if(&a, &at_a, "PATCH", &path, Some(&etag), &patch(1)).await },
-            async { call_if(&b, &at_b, "PATCH", &path, Some(&etag), &patch(2)).await }
-        );
+        let (one, two) =
+            tokio::join!(async { call_if(&a, &at_a, "PATCH", &path, Some(&etag), &patch(1)).await }, async {
+                call_if(&b, &at_b, "PATCH", &path, Some(&etag), &patch(2)).await
+            });
         let mut statuses = [one.status, two.status];
         statuses.sort_unstable();
         assert_eq!(statuses, [200, 412], "{} {}", one.text(), two.text());
@@ -173,7 +172,8 @@ async fn killed_in_the_middle_of_changes() {
             for n in 0..1000 {
                 let name = format!("s-{round}-{worker}-{n}");
                 let body = json!({"typeId": "00000000-0000-7000-8000-000000000101",
-                    "attributes": {"service.name": name}}).to_string();
+                    "attributes": {"service.name": name}})
+                .to_string();
                 let request = reqwest::Client::new()
                     .post(server.url("/platform-api/resources"))
                     .header("authorization", &admin)

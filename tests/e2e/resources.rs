@@ -25,9 +25,7 @@ async fn send(server: &Server, who: &str, now_s: i64) {
             "name": "call", "kind": kind, "attributes": attributes(more), "status": {"code": if failed { 2 } else { 0 }},
             "startTimeUnixNano": format!("{now_s}000000000"), "endTimeUnixNano": format!("{now_s}250000000")})
     };
-    let of = |resource: &[(&str, &str)], spans: Vec<Value>| {
-        json!({"resource": {"attributes": attributes(resource)}, "scopeSpans": [{"spans": spans}]})
-    };
+    let of = |resource: &[(&str, &str)], spans: Vec<Value>| json!({"resource": {"attributes": attributes(resource)}, "scopeSpans": [{"spans": spans}]});
     let web = of(&[("service.name", "web"), ("host.name", "h1")], vec![span(1, "", 2, &[], false)]);
     let pod = [
         ("service.name", "cart"),
@@ -91,7 +89,10 @@ async fn telemetry_tells_of_resources() {
     let summary = get(&server, &admin, &format!("/platform-api/resources/{}/summary", id("cart"))).await;
     assert_eq!(summary.status, 200, "{}", summary.text());
     let summary = summary.json();
-    assert_eq!((&summary["errorRate"], &summary["p95Ms"], &summary["openAlerts"]), (&json!(1.0), &json!(250.0), &json!(0)));
+    assert_eq!(
+        (&summary["errorRate"], &summary["p95Ms"], &summary["openAlerts"]),
+        (&json!(1.0), &json!(250.0), &json!(0))
+    );
     let database = get(&server, &admin, &format!("/platform-api/resources/{}/summary", id("redis/cache"))).await.json();
     assert_eq!((&database["errorRate"], &database["relationships"]), (&json!(0.0), &json!({"in": 1, "out": 0})));
     // Who sees one service sees what that one alone tells of: the host is hidden, not walked through, not counted.

@@ -27,8 +27,8 @@ use quiver_types::metrics::MetricMetadata;
 use quiver_types::source::SeriesExemplars;
 use quiver_types::stats::add;
 use quiver_types::{
-    Access, Matcher, Millis, MillisRange, ReadStats, Result, SelectedSeries, SeriesSelector, SeriesSnapshot,
-    SeriesSource, SeriesTable, Version,
+    Access, Error, ErrorKind, Matcher, Millis, MillisRange, ReadStats, Result, SelectedSeries, SeriesSelector,
+    SeriesSnapshot, SeriesSource, SeriesTable, Version,
 };
 
 pub(crate) use handle::{LiveRows, PartRows, Selection};
@@ -194,7 +194,10 @@ impl SeriesSnapshot for StoreSnapshot {
 
     async fn metadata(&self, access: &Access, metric: Option<&str>, stats: &ReadStats) -> Result<Vec<MetricMetadata>> {
         if access.is_narrowed() {
-            return Err(Error::new(ErrorKind::Unsupported, "metadata of metrics has no labels that a segment could narrow"));
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "metadata of metrics has no labels that a segment could narrow",
+            ));
         }
         self.caches.metadata.newest(&self.snapshot, access, metric, stats).await
     }

@@ -20,7 +20,7 @@ mod look;
 mod probes;
 
 pub(crate) use look::number;
-pub(crate) use probes::{column_of, identity_of, quoted};
+pub(crate) use probes::identity_of;
 
 /// How far a look reaches behind the last one: telemetry comes late.
 const LATE_MS: i64 = 120_000;
@@ -178,7 +178,7 @@ fn alerts_by_service(state: &AppState) -> HashMap<String, bool> {
     for row in state.alertd.router.alerts(&asked) {
         let service = row.alert.labels.service(labels);
         if !service.is_empty() {
-            let critical = row.alert.labels.get("severity") == Some("critical");
+            let critical = row.alert.labels.get("severity") == "critical";
             *worst.entry(service.to_owned()).or_default() |= critical;
         }
     }

@@ -80,13 +80,13 @@ impl Given {
         if let (None, Some(text)) = (&query, params.get("query")) {
             query = serde_json::from_str(text).ok();
         }
-        if let Some(mut query) = query {
-            if platform_segments(&mut query, &mut asked)? {
-                if !body.is_object() {
-                    body = json!({});
-                }
-                body["query"] = query;
+        if let Some(mut query) = query
+            && platform_segments(&mut query, &mut asked)?
+        {
+            if !body.is_object() {
+                body = json!({});
             }
+            body["query"] = query;
         }
         segments::begin(state, asked.pairs(), &SIGNALS)?;
         Ok(Self { headers: head.headers, params, body })

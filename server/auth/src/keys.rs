@@ -103,7 +103,8 @@ impl SigningKey {
         let text = "the master key does not open the signing keys; is it the one they were made with?";
         let der = zeroize::Zeroizing::new(vault.open(&place(&kid), &sealed).ok_or_else(|| Error::invalid(text))?);
         Ok(Self {
-            private: KeyPair::from_pkcs8(&der).map_err(|e| Error::internal("a signing key is no key").with_source(e))?,
+            private: KeyPair::from_pkcs8(&der)
+                .map_err(|e| Error::internal("a signing key is no key").with_source(e))?,
             public: PublicKey::read(&modulus, &exponent).ok_or_else(|| Error::internal("a signing key is no key"))?,
             active_ms: row.try_get(4).map_err(broken)?,
             retired_ms: row.try_get(5).map_err(broken)?,

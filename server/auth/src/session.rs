@@ -166,7 +166,13 @@ impl Sessions {
             .map_err(fault)?;
         let many =
             "SELECT id FROM session WHERE subject = ? AND ended_ms IS NULL ORDER BY rotated_ms DESC LIMIT ? OFFSET ?";
-        let many = statement(many).bind(subject).bind(i64::MAX).bind(PER_SUBJECT - 1).fetch_all(&self.pool).await.map_err(fault)?;
+        let many = statement(many)
+            .bind(subject)
+            .bind(i64::MAX)
+            .bind(PER_SUBJECT - 1)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(fault)?;
         for row in many {
             self.end(&row.try_get::<String>(0).map_err(fault)?).await?;
         }

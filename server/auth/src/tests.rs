@@ -65,12 +65,7 @@ fn account(kind: AccountKind, id: &str, name: &str, hash: String) -> Account {
     }
 }
 
-async fn open(
-    pool: &Database,
-    clock: &Arc<TestClock>,
-    settings: AuthSettings,
-    fetch: Option<Arc<dyn Fetch>>,
-) -> Auth {
+async fn open(pool: &Database, clock: &Arc<TestClock>, settings: AuthSettings, fetch: Option<Arc<dyn Fetch>>) -> Auth {
     let vault = Arc::new(MasterVault::new(&[7; 32], Arc::new(OsRandom)));
     let clock = Arc::clone(clock) as Arc<dyn Clock>;
     Auth::open(settings, pool.clone(), vault, clock, Arc::new(OsRandom), fetch).await.unwrap()

@@ -4,10 +4,10 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use quiver_database::{Connection, statement};
 use crate::db;
 use crate::document::Config;
 use crate::problem::{Problem, ProblemKind, Result};
+use quiver_database::{Connection, statement};
 
 /// How long answers are kept.
 const KEPT_MS: i64 = 24 * 3_600_000;

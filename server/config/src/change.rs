@@ -358,8 +358,7 @@ impl Work<'_> {
         let sql = "SELECT body FROM entity_version WHERE family = ? AND id = ? AND version = ? AND owner = ?";
         let row = statement(sql).bind(place.family.name).bind(&id).bind(version).bind(&place.owner);
         let row = row.fetch_optional(&mut *self.db).await?.ok_or_else(|| Problem::not_found(&id))?;
-        let body: Map<String, Value> =
-            serde_json::from_str(&row.try_get::<String>(0)?).map_err(Problem::internal)?;
+        let body: Map<String, Value> = serde_json::from_str(&row.try_get::<String>(0)?).map_err(Problem::internal)?;
         if before.is_none() && !place.family.shows(self.caller, &body, None) {
             return Err(Problem::not_found(&id));
         }
@@ -440,8 +439,7 @@ impl Work<'_> {
         }
         let id = id.unwrap_or_else(|| self.config.new_id());
         let sql = "SELECT coalesce(max(version), 0) FROM entity_version WHERE family = ? AND id = ?";
-        let last: i64 =
-            statement(sql).bind(place.family.name).bind(&id).fetch_one(&mut *self.db).await?.try_get(0)?;
+        let last: i64 = statement(sql).bind(place.family.name).bind(&id).fetch_one(&mut *self.db).await?.try_get(0)?;
         Ok(Entity {
             id,
             owner: place.owner.clone(),

@@ -189,7 +189,8 @@ impl Config {
         db::migrate_own(&pool, clock.now_ms()).await?;
         let number: i64 = statement("SELECT number FROM revision").fetch_one(&pool).await?.try_get(0)?;
         let revision = Arc::new(watch::Sender::new(number as u64));
-        let config = Self { pool, clock, random, vault, sealer, checks: Arc::new(NoChecks), revision, lost_ms: Arc::default() };
+        let config =
+            Self { pool, clock, random, vault, sealer, checks: Arc::new(NoChecks), revision, lost_ms: Arc::default() };
         config.put_builtin().await?;
         Ok(config)
     }
@@ -221,7 +222,9 @@ impl Config {
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
     pub async fn look(&self) -> Result<()> {
-        let read = async { Ok::<i64, Problem>(statement("SELECT number FROM revision").fetch_one(&self.pool).await?.try_get(0)?) };
+        let read = async {
+            Ok::<i64, Problem>(statement("SELECT number FROM revision").fetch_one(&self.pool).await?.try_get(0)?)
+        };
         match read.await {
             Ok(number) => {
                 self.lost_ms.store(0, Ordering::Relaxed);
@@ -291,8 +294,7 @@ impl Config {
         let mut kept: BinaryHeap<Ranked> = BinaryHeap::new();
         let mut total = 0;
         let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ?", Entity::COLUMNS);
-        let mut rows =
-            statement(sql).bind(place.family.name).bind(&place.owner).fetch(&self.pool);
+        let mut rows = statement(sql).bind(place.family.name).bind(&place.owner).fetch(&self.pool);
         while let Some(row) = rows.try_next().await? {
             let entity = Entity::read(&row)?;
             let map = entity.shown();

@@ -73,7 +73,8 @@ const NOW: i64 = 1_800_000_000_000;
 async fn fixture() -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(TestClock(AtomicI64::new(NOW)));
-    let pool = quiver_database::Database::for_tests(&dir.path().join("config.db"), quiver_testpg::given()).await.unwrap();
+    let pool =
+        quiver_database::Database::for_tests(&dir.path().join("config.db"), quiver_testpg::given()).await.unwrap();
     let random = Arc::new(Counting(AtomicU64::new(1)));
     let config = Config::open(pool, Arc::clone(&clock) as Arc<dyn Clock>, random, Arc::new(Turned), Arc::new(Hashing))
         .await

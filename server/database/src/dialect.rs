@@ -34,7 +34,7 @@ const WORDS: &[(&str, &str)] = &[
 /// Translates a migration. They are written for SQLite, in few words: tables, indexes, rows.
 pub(crate) fn schema(sql: &str) -> String {
     let (mut out, mut word) = (String::with_capacity(sql.len() * 2), String::new());
-    let mut flush = |word: &mut String, out: &mut String| {
+    let flush = |word: &mut String, out: &mut String| {
         let found = WORDS.iter().find(|(from, _)| *from == word).map(|(_, to)| *to);
         out.push_str(found.unwrap_or(word.as_str()));
         word.clear();

@@ -7,8 +7,8 @@ mod statement;
 mod value;
 
 pub use open::{Connection, Database, Link, Writing, is_passing};
-pub use statement::{Statement, statement};
 pub use sqlx::Error;
+pub use statement::{Statement, statement};
 pub use value::{Argument, Get, Row};
 
 #[cfg(test)]

@@ -51,9 +51,7 @@ macro_rules! on_link {
         let (sql, arguments) = ($query.sql, $query.arguments);
         match $link {
             Link::Base(base) => match base.kind() {
-                Base::Sqlite(pool) => {
-                    bound!(sql, arguments, std::convert::identity).$method(pool).await.map($sqlite)
-                }
+                Base::Sqlite(pool) => bound!(sql, arguments, std::convert::identity).$method(pool).await.map($sqlite),
                 Base::Postgres(pool) => {
                     in_time(bound!(numbered(&sql), arguments, without_nul).$method(pool)).await.map($postgres)
                 }

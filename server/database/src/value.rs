@@ -60,7 +60,10 @@ pub trait Get: Sized {
 
 impl<T> Get for T
 where
-    T: for<'r> sqlx::Decode<'r, Sqlite> + sqlx::Type<Sqlite> + for<'r> sqlx::Decode<'r, Postgres> + sqlx::Type<Postgres>,
+    T: for<'r> sqlx::Decode<'r, Sqlite>
+        + sqlx::Type<Sqlite>
+        + for<'r> sqlx::Decode<'r, Postgres>
+        + sqlx::Type<Postgres>,
 {
     fn get(row: &Row, at: usize) -> Result<Self, Error> {
         match &row.0 {

@@ -88,7 +88,10 @@ async fn open_database(settings: &Settings) -> Result<Database> {
 fn without(error: &quiver_database::Error, url: &str) -> String {
     let user = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')).map_or("", |(user, _)| user);
     let password = user.split_once(':').map_or("", |(_, password)| password);
-    [url, password].iter().filter(|text| !text.is_empty()).fold(error.to_string(), |said, text| said.replace(*text, "…"))
+    [url, password]
+        .iter()
+        .filter(|text| !text.is_empty())
+        .fold(error.to_string(), |said, text| said.replace(*text, "…"))
 }
 
 async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth, Config)> {

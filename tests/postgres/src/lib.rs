@@ -122,7 +122,11 @@ impl Postgres {
 
     fn is_ready(&self) -> bool {
         TcpStream::connect(("127.0.0.1", self.port)).is_ok()
-            && self.command("pg_isready").args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()]).status().is_ok_and(|s| s.success())
+            && self
+                .command("pg_isready")
+                .args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()])
+                .status()
+                .is_ok_and(|s| s.success())
     }
 
     /// Ends it at once, without a word to its clients.

@@ -1,5 +1,6 @@
 //! How one resource does: its traffic as spans tell of it, its alerts, its relationships.
 
+use arrow::array::Array;
 use futures::future::BoxFuture;
 use quiver_alertd::router::{Asked, Shown};
 use quiver_config::families::{RESOURCE_TYPES, RESOURCES};

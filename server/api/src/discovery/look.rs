@@ -42,8 +42,12 @@ fn at(ms: i64) -> String {
 
 /// Puts a question to what came in within a time.
 pub(super) async fn run(state: &AppState, probe: &Probe, (since, now): (i64, i64), found: &mut Found) -> Result<()> {
-    let columns: Vec<String> =
-        probe.fields.iter().filter_map(|field| column_of(probe.signal, field)).map(|c| format!("CAST({c} AS VARCHAR)")).collect();
+    let columns: Vec<String> = probe
+        .fields
+        .iter()
+        .filter_map(|field| column_of(probe.signal, field))
+        .map(|c| format!("CAST({c} AS VARCHAR)"))
+        .collect();
     let (table, first, last) = match probe.signal {
         Signal::Spans => ("spans", "start_time", "start_time"),
         Signal::Logs => ("logs", "time", "time"),

@@ -10,7 +10,7 @@ use super::text;
 
 /// Where telemetry is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Signal {
+pub(super) enum Signal {
     Spans,
     Logs,
     Metrics,
@@ -47,12 +47,12 @@ fn of_sender(field: &FieldName) -> bool {
 }
 
 /// A name in a statement.
-pub(crate) fn quoted(name: &str) -> String {
+fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// The column of a field; none where the signal has no such field as a text.
-pub(crate) fn column_of(signal: Signal, field: &FieldName) -> Option<String> {
+pub(super) fn column_of(signal: Signal, field: &FieldName) -> Option<String> {
     let plain = |key: &str| -> String {
         key.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect()
     };
@@ -130,7 +130,7 @@ pub(super) fn of_types(types: &[Entity]) -> Vec<Probe> {
         let is_sender = fields.iter().all(of_sender);
         let all: BTreeSet<FieldName> = fields.into_iter().chain([service()]).collect();
         let same = |probe: &&mut Probe| {
-            let alike = probe.is_sender || probe.fields.iter().collect::<BTreeSet<_>>() == all.iter().collect();
+            let alike = probe.is_sender || probe.fields.iter().cloned().collect::<BTreeSet<_>>() == all;
             probe.signal == signal && probe.is_sender == is_sender && alike
         };
         match probes.iter_mut().find(same) {

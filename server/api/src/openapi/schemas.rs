@@ -193,10 +193,12 @@ pub(super) fn components() -> Components {
             .schema(format!("{name}List"), page_of(&name));
     }
     for errors in Errors::ALL {
-        let about = errors.forms().into_iter().fold(
-            ResponseBuilder::new().description(errors.about()),
-            |about, (kind, schema)| about.content(kind, ContentBuilder::new().schema(Some(schema)).build()),
-        );
+        let about = errors
+            .forms()
+            .into_iter()
+            .fold(ResponseBuilder::new().description(errors.about()), |about, (kind, schema)| {
+                about.content(kind, ContentBuilder::new().schema(Some(schema)).build())
+            });
         made = made.response(errors.name(), about.build());
     }
     made.security_scheme("bearer", SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build()))

@@ -144,8 +144,10 @@ mod tests {
 
     #[test]
     fn paths_on_which_segments_act() {
-        let yes = ["/metrics-api/api/v1/query", "/api/v1/label/job/values", "/sql-api/v1/query", "/metrics-api/federate"];
-        let no = ["/metrics-api/api/v1/metadata", "/api/v1/label/job", "/olap-api/v1/meta", "/metrics-api/api/v1/rules"];
+        let yes =
+            ["/metrics-api/api/v1/query", "/api/v1/label/job/values", "/sql-api/v1/query", "/metrics-api/federate"];
+        let no =
+            ["/metrics-api/api/v1/metadata", "/api/v1/label/job", "/olap-api/v1/meta", "/metrics-api/api/v1/rules"];
         assert!(yes.iter().all(|path| acts_on(path)) && !no.iter().any(|path| acts_on(path)));
     }
 }

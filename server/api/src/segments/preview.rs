@@ -31,9 +31,7 @@ fn refused(error: Error) -> Problem {
     match error.kind {
         ErrorKind::Invalid | ErrorKind::Unsupported => Problem::field("/segment", "INVALID_VALUE", error.message),
         ErrorKind::LimitExceeded => Problem::field("", "LIMIT_EXCEEDED", error.message),
-        ErrorKind::Unavailable => {
-            Problem::new(quiver_config::ProblemKind::Busy, "STORE_BUSY", error.message)
-        }
+        ErrorKind::Unavailable => Problem::new(quiver_config::ProblemKind::Busy, "STORE_BUSY", error.message),
         _ => Problem::internal(error),
     }
 }
@@ -113,7 +111,9 @@ async fn segment_of(ask: &Ask, body: &Map<String, Value>) -> Result<Map<String, 
             for key in ["key", "name"] {
                 segment.entry(key).or_insert_with(|| json!("preview"));
             }
-            ask.config.checked(ask.place.family, &Caller::system(), segment).map_err(|problem| problem.below("/segment"))
+            ask.config
+                .checked(ask.place.family, &Caller::system(), segment)
+                .map_err(|problem| problem.below("/segment"))
         }
         (None | Some(Value::Null), Some(key)) => {
             let all = ask.config.all(ask.place.family).await?;

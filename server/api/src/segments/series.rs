@@ -49,7 +49,9 @@ fn pattern(test: &Test) -> Result<String> {
     let fold = |folded: bool, text: &str| format!("{}{}", if folded { "(?i)" } else { "" }, regex::escape(text));
     // `250` and `250.0` are one number.
     let number = |o: &Operand| match o.number {
-        Some(n) if n.fract() == 0.0 && n.abs() < 1e15 => format!("|{}0*{}(?:\\.0*)?", if n < 0.0 { "-" } else { "" }, n.abs()),
+        Some(n) if n.fract() == 0.0 && n.abs() < 1e15 => {
+            format!("|{}0*{}(?:\\.0*)?", if n < 0.0 { "-" } else { "" }, n.abs())
+        }
         Some(_) => format!("|{}0*", regex::escape(&o.text)),
         None => String::new(),
     };

@@ -66,11 +66,7 @@ pub(super) async fn line(db: &mut Connection, id: &str) -> Result<Vec<(String, M
 }
 
 /// A class is not above itself, not too deep, and contradicts nothing above it.
-fn class<'a>(
-    db: &'a mut Connection,
-    making: &'a Making<'a>,
-    draft: &'a mut Drafted,
-) -> BoxFuture<'a, Result<()>> {
+fn class<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let Some(parent) = draft.body.get("parentId").and_then(Value::as_str) else { return Ok(()) };
         let above = line(db, parent).await?;

@@ -137,11 +137,7 @@ fn allows(of: &Map<String, Value>, key: &str, id: &str) -> bool {
 }
 
 /// Ends have the types that the relationship's type asks for, and neither its cardinality nor its order is broken.
-fn prepare<'a>(
-    db: &'a mut Connection,
-    making: &'a Making<'a>,
-    draft: &'a mut Drafted,
-) -> BoxFuture<'a, Result<()>> {
+fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let body = &draft.body;
         let id = |key: &str| text(body, key).to_owned();
@@ -182,13 +178,7 @@ fn prepare<'a>(
 }
 
 /// The relationships of a type that go out of a resource, or come in.
-async fn edges(
-    db: &mut Connection,
-    kind: &str,
-    resource: &str,
-    end: &str,
-    but: Option<&str>,
-) -> Result<Vec<Entity>> {
+async fn edges(db: &mut Connection, kind: &str, resource: &str, end: &str, but: Option<&str>) -> Result<Vec<Entity>> {
     let mut found = Vec::new();
     for id in of_resource(db, resource).await? {
         if Some(id.as_str()) == but {

@@ -116,11 +116,7 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
 }
 
 /// Who makes a segment owns it.
-fn prepare<'a>(
-    _: &'a mut Connection,
-    making: &'a Making<'a>,
-    draft: &'a mut Drafted,
-) -> BoxFuture<'a, Result<()>> {
+fn prepare<'a>(_: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         if draft.body.get("owner").is_none_or(Value::is_null) {
             draft.body.insert("owner".to_owned(), json!(making.caller.subject));

@@ -1,7 +1,7 @@
 //! The contract, family by family.
 
-use quiver_database::statement;
 use super::*;
+use quiver_database::statement;
 
 /// A body that a family takes, and another one: the n-th of its kind.
 fn sample(family: &Family, n: usize) -> Option<Value> {

@@ -203,7 +203,8 @@ pub(super) const GROUPS: &[Group] = &[
         at: &["/sql-api/v1"],
         errors: Errors::Problem,
         rows: &[
-            row(By::Get, "/query", "Runs SQL", "query! format limit time_zone params explain segment").gives("200", SQL_FORMS),
+            row(By::Get, "/query", "Runs SQL", "query! format limit time_zone params explain segment")
+                .gives("200", SQL_FORMS),
             row(By::Post, "/query", "Runs SQL", "query format limit time_zone params explain segment")
                 .takes(&[JSON, FORM, "application/sql"])
                 .gives("200", SQL_FORMS),
