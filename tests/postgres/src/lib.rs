@@ -53,7 +53,7 @@ impl Postgres {
     pub fn start() -> Self {
         let dir = tempfile::Builder::new().prefix("quiver-pg").tempdir().expect("a folder");
         let mut server = Self { child: None, programs: programs(), dir, port: 0 };
-        if server.is_root() {
+        if Self::is_root() {
             chown(server.dir.path(), Some(NOBODY), Some(NOBODY)).expect("a folder of another user");
         }
         fs::set_permissions(server.dir.path(), fs::Permissions::from_mode(0o755)).expect("permissions");
@@ -69,7 +69,7 @@ impl Postgres {
         server
     }
 
-    fn is_root(&self) -> bool {
+    fn is_root() -> bool {
         fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
     }
 
@@ -80,7 +80,7 @@ impl Postgres {
             let libraries = root.join(format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH));
             command.env("LD_LIBRARY_PATH", libraries);
         }
-        if self.is_root() {
+        if Self::is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
         command.current_dir(self.dir.path()).env("LC_ALL", "C").env("PGPASSWORD", PASSWORD).stdin(Stdio::null());

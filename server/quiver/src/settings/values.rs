@@ -138,3 +138,18 @@ impl Shown for OwnSpan {
         self.0.map_or_else(|| "".into(), |span| span.shown())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Loaded;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let url = "postgres://me:hunter2@db/quiver";
+        let given = [("QUIVER_CONFIG__DATABASE_URL".to_owned(), url.to_owned())];
+        let loaded = Loaded::load(None, given.into_iter(), &[]).unwrap();
+        assert_eq!(loaded.settings.config.database_url.0, url);
+        assert!(!format!("{:?}{loaded:?}", loaded.settings).contains("hunter2"));
+        assert!(!format!("{:?}", loaded.settings.listed()).contains("hunter2"));
+    }
+}
