@@ -5,6 +5,7 @@ mod answers;
 mod differential;
 mod logs_clients;
 mod open_data;
+mod openapi;
 mod otlp_sdk;
 mod packaging;
 mod prometheus;

@@ -143,6 +143,10 @@ pub fn command(data: &Path, options: &Options) -> Command {
         command.arg("--failpoints");
     }
     command.args(&options.args);
+    // A suite that runs over PostgreSQL: a database for each data directory.
+    if let Some(url) = quiver_testpg::given() {
+        command.env("QUIVER_CONFIG__DATABASE_URL", quiver_testpg::database_of(&url, data));
+    }
     command.envs(options.env.iter().map(|(k, v)| (k, v)));
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     if let Some(file) = &options.log {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the real clients that the tests use into a folder of their own: nothing outside of it changes, no service
 # starts. Prometheus, promtool, the node exporter and rsyslog from Debian's packages, DuckDB, OpenTelemetry's SDK, clients
-# that send logs, and the linter of container files from PyPI.
+# that send logs, schemathesis, and the linter of container files from PyPI. PostgreSQL keeps configuration in tests.
 set -euo pipefail
 tools=$1
 requirements=$(dirname "$0")/requirements.txt
@@ -19,6 +19,18 @@ fi
 if [ ! -x "$tools/usr/sbin/rsyslogd" ]; then
   echo "fetching rsyslog"
   packages="rsyslog rsyslog-elasticsearch libestr0 libfastjson4 liblognorm5"
+  (cd "$tools" && { apt-get download -q $packages || { $sudo apt-get update -q && apt-get download -q $packages; }; })
+  for package in "$tools"/*.deb; do dpkg -x "$package" "$tools"; done
+  rm -f "$tools"/*.deb
+fi
+
+if ! ls {"$tools",}/usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
+  echo "fetching postgresql"
+  server() { apt-cache depends postgresql | sed -n 's/.*Depends: \(postgresql-[0-9]*\)$/\1/p' | head -1; }
+  [ -n "$(server)" ] || $sudo apt-get update -q
+  # With the libraries that this machine lacks, all unpacked and none installed.
+  packages="$(server) $(apt-get install -qs --no-install-recommends "$(server)" | sed -n 's/^Inst \([^ ]*\) .*/\1/p')"
+  packages=$(printf '%s\n' $packages | sort -u)
   (cd "$tools" && { apt-get download -q $packages || { $sudo apt-get update -q && apt-get download -q $packages; }; })
   for package in "$tools"/*.deb; do dpkg -x "$package" "$tools"; done
   rm -f "$tools"/*.deb

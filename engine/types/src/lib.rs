@@ -29,7 +29,7 @@ pub mod tables;
 pub mod text;
 pub mod time;
 
-pub use access::Access;
+pub use access::{Access, Narrowed, Within};
 pub use error::{Error, ErrorKind, Result};
 pub use histogram::{Histogram, ResetHint, Span};
 pub use id::SeriesId;

@@ -28,15 +28,18 @@ mod detection;
 mod extraction;
 mod many;
 mod policy;
+mod resource_summary;
 mod resources;
 mod rule_groups;
 mod rules;
+mod segments;
 pub(crate) mod special;
 mod steps;
 mod transactions;
 mod yaml;
 
 pub(crate) use answer::Answer;
+pub(crate) use detection::only_members;
 pub(crate) use yaml::write as yaml_text;
 
 /// Largest body, and that of an import.
@@ -61,6 +64,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         transactions::routes,
         steps::routes,
         apdex::routes,
+        segments::routes,
         extraction::routes,
         resources::routes,
         rules::routes,

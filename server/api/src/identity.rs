@@ -153,27 +153,37 @@ impl Identities {
     pub async fn follow(self: Arc<Self>, stop: CancellationToken) {
         let mut changes = self.config.watch();
         let mut due = tokio::time::interval(HOUSEKEEPING);
-        let mut failing_since = None;
+        let mut failing_since: Option<tokio::time::Instant> = None;
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 changed = changes.changed() => if changed.is_err() { return },
                 _ = due.tick() => self.keep_house().await,
-                // What could not be read is tried again.
-                () = tokio::time::sleep(Duration::from_secs(1)), if failing_since.is_some() => {}
+                // What could not be read is tried again; and nobody tells that a server of databases is gone.
+                () = tokio::time::sleep(Duration::from_secs(1)), if failing_since.is_some() || self.config.is_shared() => {}
             }
             match self.refresh().await {
                 Ok(()) => failing_since = None,
                 Err(problem) => {
-                    let since = *failing_since.get_or_insert_with(tokio::time::Instant::now);
+                    failing_since.get_or_insert_with(tokio::time::Instant::now);
                     tracing::warn!(cause = problem.cause, "accounts cannot be read; going on with what is known");
-                    if since.elapsed() > DIRECTORY_STALE {
-                        tracing::error!("accounts could not be read for an hour: nobody is let in until they can");
-                        self.auth.set_directory(quiver_auth::Directory::default());
-                    }
                 }
             }
+            let lost = Duration::from_millis(self.config.lost_for_ms().unsigned_abs());
+            if failing_since.map_or(lost, |since| since.elapsed().max(lost)) > DIRECTORY_STALE {
+                self.let_nobody_in().await;
+            }
         }
+    }
+
+    /// Forgets who may do what: it was read too long ago.
+    async fn let_nobody_in(&self) {
+        let mut done = self.refreshing.lock().await;
+        if *done != u64::MAX {
+            tracing::error!("accounts could not be read for an hour: nobody is let in until they can");
+        }
+        *done = u64::MAX;
+        self.auth.set_directory(quiver_auth::Directory::default());
     }
 
     async fn keep_house(&self) {

@@ -30,11 +30,14 @@ use crate::bodies::read_body;
 use crate::metrics::phases::Language;
 use crate::params::Params;
 use crate::request::RequestInfo;
+use crate::segments;
 use crate::state::AppState;
 use forms::Form;
 use problem::problem;
 use waiting::{Outcome, Ready, Work};
 
+/// What segments narrow in a query.
+const SIGNALS: [Domain; 3] = [Domain::Metrics, Domain::Logs, Domain::Traces];
 /// Largest body of a request.
 const BODY_BYTES_MAX: usize = 4 << 20;
 /// How long a query may take, unless `X-Timeout` says otherwise.
@@ -71,7 +74,21 @@ impl Given {
         let bytes = read_body(&state.bodies, &head.headers, body, BODY_BYTES_MAX).await?;
         let params = Params::read(&head.method, &head.headers, head.uri.query(), &[])?;
         let bad = |e: serde_json::Error| QueryError::new(Reason::BadJson, "", format!("the body is no JSON: {e}"));
-        let body = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).map_err(bad)? };
+        let mut body = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).map_err(bad)? };
+        let mut asked = params.clone();
+        let mut query = body.get("query").cloned().filter(|query| !query.is_null());
+        if let (None, Some(text)) = (&query, params.get("query")) {
+            query = serde_json::from_str(text).ok();
+        }
+        if let Some(mut query) = query
+            && platform_segments(&mut query, &mut asked)?
+        {
+            if !body.is_object() {
+                body = json!({});
+            }
+            body["query"] = query;
+        }
+        segments::begin(state, asked.pairs(), &SIGNALS)?;
         Ok(Self { headers: head.headers, params, body })
     }
 
@@ -114,6 +131,38 @@ impl Given {
         let bad = || Error::invalid(format!("header `{header}` is a number of seconds from 0 to {max}"));
         Ok(Some(Duration::from_secs(seconds.ok_or_else(bad)?)))
     }
+}
+
+/// Takes the segments of the platform (`platform.<key>`) out of queries, and adds them to those of the URL. One request
+/// reads in one segment: what its queries name must be the same.
+fn platform_segments(query: &mut Value, asked: &mut Params) -> Result<bool, OlapError> {
+    let is_list = query.is_array();
+    let queries = match query {
+        Value::Array(queries) => &mut queries[..],
+        one => std::slice::from_mut(one),
+    };
+    let mut found: Option<Vec<String>> = None;
+    for query in queries {
+        let mut own = Vec::new();
+        if let Some(Value::Array(segments)) = query.get_mut("segments") {
+            segments.retain(|segment| match segment.as_str().and_then(|s| s.strip_prefix("platform.")) {
+                Some(key) => {
+                    own.push(key.to_owned());
+                    false
+                }
+                None => true,
+            });
+        }
+        own.sort_unstable();
+        if is_list && found.as_ref().is_some_and(|before| *before != own) {
+            let text = "queries of one request are in the same segments of the platform";
+            return Err(QueryError::new(Reason::BadValue, "/segments", text).into());
+        }
+        found = Some(own);
+    }
+    let found = found.unwrap_or_default();
+    found.iter().for_each(|key| asked.push("segment", key));
+    Ok(!found.is_empty())
 }
 
 fn access(state: &AppState) -> DomainAccess {

@@ -125,6 +125,7 @@ fn finish(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {
             plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error")
         }))
         .layer(middleware::from_fn(partial::tell))
+        .layer(middleware::from_fn(segments::scope))
         .layer(middleware::from_fn_with_state(Arc::clone(&state), around))
         .with_state(state)
 }

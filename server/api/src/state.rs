@@ -31,6 +31,7 @@ use crate::metrics::ApiMetrics;
 use crate::metrics::phases::Language;
 use crate::olap_api::waiting::Waiting;
 use crate::request::{RequestIds, RequestInfo};
+use crate::segments;
 
 /// What the API may do and how much; what may change while it runs is in [`LiveSettings`].
 #[derive(Debug, Clone)]
@@ -170,7 +171,7 @@ impl AppState {
 
     /// Gives what the caller may see of a domain.
     pub(crate) fn access(&self, domain: Domain) -> Access {
-        self.identity().access(domain)
+        segments::narrow(self.identity().access(domain), domain)
     }
 
     /// Gives the services that the caller may write of a domain.

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use quiver_database::Database;
 use quiver_types::{Access, Clock, Domain, Random, Result, Right, Rights, Triple, Vault};
-use sqlx::sqlite::SqlitePool;
 
 use crate::Secret;
 use crate::credentials::Shown;
@@ -151,7 +151,10 @@ pub struct Auth {
 }
 
 /// Tables of this crate: migrations in order.
-const MIGRATIONS: &[(&str, &str)] = &[("0001_auth", include_str!("../../../schemas/auth/0001_auth.sql"))];
+const MIGRATIONS: &[(&str, &str)] = &[
+    ("0001_auth", include_str!("../../../schemas/auth/0001_auth.sql")),
+    ("0002_session_ended", include_str!("../../../schemas/auth/0002_session_ended.sql")),
+];
 
 impl Auth {
     /// Steps that bring the tables of this crate up to date; whoever owns the database applies them before [`Self::open`].
@@ -165,7 +168,7 @@ impl Auth {
     /// When the master key does not fit, or the database is gone.
     pub async fn open(
         settings: AuthSettings,
-        pool: SqlitePool,
+        pool: Database,
         vault: Arc<dyn Vault>,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
@@ -217,6 +220,17 @@ impl Auth {
             self.checked.clear();
         }
         Ok(rotated)
+    }
+
+    /// Looks what other servers over the same database did: keys that sign, sessions that ended.
+    ///
+    /// # Errors
+    /// When the database is gone.
+    pub async fn look(&self) -> Result<()> {
+        if self.keys.look().await? {
+            self.checked.clear();
+        }
+        self.sessions.look().await
     }
 
     /// Ends all sessions of somebody but one.

@@ -40,7 +40,7 @@ pub use policy::{
 };
 pub use processes::PROCESSES;
 pub use relationships::{RELATIONSHIP_TYPES, RELATIONSHIPS};
-pub use resource_types::RESOURCE_TYPES;
+pub use resource_types::{RESOURCE_TYPES, SERVICE_TYPE_ID};
 pub use resources::RESOURCES;
 pub use roles::{ADMIN_ROLE_ID, INGEST_ROLE_ID, ROLES, VIEWER_ROLE_ID};
 pub use rules::{RULE_GROUPS, RULES, RUN_AS};

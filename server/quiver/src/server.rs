@@ -229,10 +229,7 @@ impl Bound {
         for gate in openers {
             gate.open(&app);
         }
-        tokio::spawn(Arc::clone(&app.effects).follow(app.config.clone(), serving.clone()));
-        if let Some(identities) = &app.identities {
-            tokio::spawn(Arc::clone(identities).follow(serving.clone()));
-        }
+        follow(&app, &self.settings, &serving);
         app.alertd.start(&serving);
         opened(&app);
         let lost = tokio::select! {
@@ -255,5 +252,16 @@ impl Bound {
         app.store.close(CLOSE_WITHIN).await;
         tracing::info!("stopped");
         lost.map_or(Ok(()), Err)
+    }
+}
+
+/// Starts what follows changes of configuration, and what telemetry says of resources.
+fn follow(app: &Arc<AppState>, settings: &Settings, serving: &CancellationToken) {
+    tokio::spawn(Arc::clone(&app.effects).follow(app.config.clone(), serving.clone()));
+    let every = settings.resources.discovery_interval.0.unwrap_or_default();
+    tokio::spawn(quiver_api::discovery::follow(Arc::clone(app), every, serving.clone()));
+    tokio::spawn(quiver_api::others::follow(app.config.clone(), app.identities.clone(), serving.clone()));
+    if let Some(identities) = &app.identities {
+        tokio::spawn(Arc::clone(identities).follow(serving.clone()));
     }
 }

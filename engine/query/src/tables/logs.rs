@@ -155,7 +155,9 @@ impl TableProvider for LogProvider {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let filter = LogLower::all_of(lower_all(&self.lower, filters));
+        let mut parts = lower_all(&self.lower, filters);
+        parts.extend(self.access.logs().cloned());
+        let filter = LogLower::all_of(parts);
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         let rows = LogRows::new(&self.schema, projection.unwrap_or(&all), &self.lower.kinds).map_err(to_datafusion)?;
         let request = LogRequest {

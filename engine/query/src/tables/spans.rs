@@ -188,6 +188,9 @@ impl TableProvider for SpanProvider {
         limit: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let mut filter = SpanLower::all_of(lower_all(&self.lower, filters));
+        if let Some(segment) = self.access.spans() {
+            filter = filter.and(segment.clone());
+        }
         // Who asks for a trace by its id gets each report of it from the store; a table has a span once.
         if filter.traces().is_some() {
             filter = filter.and(SpanFilter::Once);

@@ -45,7 +45,7 @@ impl Fields for Input<'_> {
 }
 
 /// Refuses members that an operation does not know.
-pub(super) fn only_members(body: &Map<String, Value>, known: &[&str]) -> Result<()> {
+pub(crate) fn only_members(body: &Map<String, Value>, known: &[&str]) -> Result<()> {
     match body.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => Err(Problem::field(format!("/{key}"), "UNKNOWN_FIELD", "there is no such field")),
         None => Ok(()),

@@ -2,9 +2,9 @@
 //! service (`Checks`).
 
 use futures::future::BoxFuture;
+use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
-use sqlx::SqliteConnection;
 
 use super::text;
 use crate::change::Drafted;
@@ -99,11 +99,7 @@ fn namespace(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
 }
 
 /// Names the rule, puts a new one behind the others of its group, and notes whose rights it runs with.
-fn prepare<'a>(
-    db: &'a mut SqliteConnection,
-    making: &'a Making<'a>,
-    draft: &'a mut Drafted,
-) -> BoxFuture<'a, Result<()>> {
+fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let body = &mut draft.body;
         let name = [text(body, "alert"), text(body, "record")].concat();

@@ -2,6 +2,9 @@
 
 use super::{By, Errors, FORM, Group, JSON, LINES, TEXT, row};
 
+/// What neighbours are asked with.
+const NEIGHBOURS: &str = "direction depth relationshipTypes resourceTypes limit through";
+
 pub(super) const GROUPS: &[Group] = &[
     Group {
         tag: "transactions",
@@ -41,17 +44,19 @@ pub(super) const GROUPS: &[Group] = &[
         errors: Errors::Problem,
         rows: &[
             row(By::Get, "/apdex-thresholds/effective", "Says which threshold counts", "service! operation signal"),
+            row(By::Post, "/segments/preview", "Counts what a segment leaves, by service", "").takes(&[JSON]),
             row(By::Post, "/data-extraction-rules/test", "Tries a rule on records", "").takes(&[JSON]),
             row(By::Get, "/data-extraction-rules/{id}/stats", "Gives figures of a rule", ""),
-            row(By::Get, "/resources/summary", "Counts resources", ""),
+            row(By::Get, "/resources/summary", "Counts resources", "groupBy"),
+            row(By::Get, "/resources/{id}/summary", "Says how a resource does", "start end"),
             row(By::Post, "/resources/dependency-graph", "Gives the graph around resources", "").takes(&[JSON]),
-            row(By::Get, "/resources/{id}/neighbours", "Lists what a resource is related to", "direction types limit"),
-            row(By::Get, "/resources/{id}/neighbors", "Lists what a resource is related to", "direction types limit"),
+            row(By::Get, "/resources/{id}/neighbours", "Lists what a resource is related to", NEIGHBOURS),
+            row(By::Get, "/resources/{id}/neighbors", "Lists what a resource is related to", NEIGHBOURS),
             row(
                 By::Get,
                 "/resources/{id}/dependency-graph",
                 "Gives the graph around a resource",
-                "direction types depth limit",
+                "direction depth relationshipTypes resourceTypes ciClasses at limit through",
             ),
             row(By::Post, "/resources/{id}/merge", "Merges resources into one", "dryRun").takes(&[JSON]),
             row(By::Get, "/openapi.json", "Describes the API", ""),
@@ -144,7 +149,7 @@ pub(super) const GROUPS: &[Group] = &[
             row(By::Get, "/rules/{id}/state", "Says how a rule goes", ""),
             row(By::Get, "/groups", "Lists groups with their rules", "limit cursor sort filter count fields"),
             row(By::Get, "/groups/{namespace}/{name}", "Reads a group with its rules", ""),
-            row(By::Put, "/groups/{namespace}/{name}", "Puts a group with its rules", "").takes(&[JSON]),
+            row(By::Put, "/groups/{namespace}/{name}", "Puts a group with its rules", "").takes(&[JSON]).also("201"),
             row(By::Patch, "/groups/{namespace}/{name}", "Changes settings of a group", "").takes(&[JSON]),
             row(By::Delete, "/groups/{namespace}/{name}", "Deletes a group with its rules", "").gives("204", ""),
             row(By::Put, "/groups/{namespace}/{name}/order", "Orders the rules of a group", "").takes(&[JSON]),
