@@ -20,7 +20,7 @@ fn context() -> LogsContext {
         options: Arc::new(FieldOptions::default()),
         limits: LogsLimits::default(),
         now_ns: 1,
-        future_max_ns: i64::MAX,
+        future_max_ns: i64::MAX, sender: None
     }
 }
 

@@ -19,7 +19,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use quiver_query::QueryContext;
 use quiver_query::tables::DomainAccess;
 use quiver_sql::{Answer, Explain, Params as SqlParams, Request as SqlRequest, Rows, type_name};
-use quiver_types::{Error, Result};
+use quiver_types::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 use tracing::Span;
 
@@ -71,6 +71,9 @@ async fn query(State(state): State<Arc<AppState>>, request: Request) -> Response
 
 /// An error as a problem document.
 fn problem(error: &Error) -> Response {
+    if error.kind == ErrorKind::Forbidden {
+        return crate::refused::problem(error);
+    }
     let status = status_of(error.kind);
     let body = json!({
         "type": "about:blank", "title": status.canonical_reason().unwrap_or_default(), "status": status.as_u16(),

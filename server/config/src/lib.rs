@@ -24,6 +24,7 @@ mod many;
 mod merge;
 mod problem;
 mod query;
+mod usage;
 
 pub use access::must_have;
 pub use answered::{Begun, Named};
@@ -36,6 +37,7 @@ pub use fields::{Field, Kind, Mode, duration_ms};
 pub use many::{Failed, ImportMode, Imported};
 pub use problem::{FieldError, Problem, ProblemKind, Result};
 pub use query::ListQuery;
+pub use usage::KeyUse;
 
 #[cfg(test)]
 mod tests;

@@ -232,6 +232,7 @@ impl Bound {
         tokio::spawn(Arc::clone(&app.effects).follow(app.config.clone(), serving.clone()));
         if let Some(identities) = &app.identities {
             tokio::spawn(Arc::clone(identities).follow(serving.clone()));
+            tokio::spawn(Arc::clone(identities).keep_seen(serving.clone()));
         }
         app.alertd.start(&serving);
         opened(&app);
