@@ -45,7 +45,8 @@ impl Setup {
         let token = server.post(TOKEN, &kind, form.into_bytes()).await.json();
         let admin = format!("Bearer {}", token["access_token"].as_str().expect("a token"));
         let agent = made(&server, &admin, "service-accounts", json!({"clientId": "agent:1/x"})).await;
-        for (role, services) in [("ingest", json!(["shop*", "prometheus"])), ("viewer", json!(["shop*", "prometheus"]))] {
+        for (role, services) in [("ingest", json!(["shop*", "prometheus"])), ("viewer", json!(["shop*", "prometheus"]))]
+        {
             let roles = call(&server, &admin, &format!("roles?name={role}"), None).await.json();
             let subject = json!({"type": "serviceAccount", "id": agent["id"]});
             let binding = json!({"subject": subject, "roleId": roles["items"][0]["id"], "services": services});
@@ -93,7 +94,9 @@ async fn of_python() {
     let mut counts: Vec<(String, String)> = rows
         .lines()
         .map(|l| serde_json::from_str::<Value>(l).expect("JSON"))
-        .map(|r| (r["service.name"].as_str().unwrap_or_default().to_owned(), r["n"].as_str().unwrap_or_default().to_owned()))
+        .map(|r| {
+            (r["service.name"].as_str().unwrap_or_default().to_owned(), r["n"].as_str().unwrap_or_default().to_owned())
+        })
         .collect();
     counts.sort_unstable();
     let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
@@ -136,7 +139,11 @@ async fn of_prometheus() {
     assert_eq!(answer["data"], json!(["prometheus"]), "{}", std::fs::read_to_string(&log).unwrap_or_default());
     let http = folder.join("http.yml");
     let ways = [
-        format!("oauth2: {{client_id: '{AGENT}', client_secret: '{}', token_url: '{}{TOKEN}'}}\n", setup.secret, setup.base()),
+        format!(
+            "oauth2: {{client_id: '{AGENT}', client_secret: '{}', token_url: '{}{TOKEN}'}}\n",
+            setup.secret,
+            setup.base()
+        ),
         format!("authorization: {{credentials: {}}}\n", setup.key),
         format!("basic_auth: {{username: any, password: {}}}\n", setup.key),
     ];

@@ -46,20 +46,16 @@ fn otlp_metrics(services: &[&str]) -> Vec<u8> {
         "startTimeUnixNano": ((now_ms() - 1000) * 1_000_000).to_string()});
     let metrics = json!([{"name": "otlp_it", "sum":
         {"aggregationTemporality": 1, "isMonotonic": true, "dataPoints": [point]}}]);
-    let all: Vec<Value> = services
-        .iter()
-        .map(|s| json!({"resource": resource(s), "scopeMetrics": [{"metrics": metrics}]}))
-        .collect();
+    let all: Vec<Value> =
+        services.iter().map(|s| json!({"resource": resource(s), "scopeMetrics": [{"metrics": metrics}]})).collect();
     json!({"resourceMetrics": all}).to_string().into_bytes()
 }
 
 fn otlp_logs(services: &[&str]) -> Vec<u8> {
     let time = (now_ms() * 1_000_000).to_string();
     let records = json!([{"timeUnixNano": time, "body": {"stringValue": "by otlp"}}]);
-    let all: Vec<Value> = services
-        .iter()
-        .map(|s| json!({"resource": resource(s), "scopeLogs": [{"logRecords": records}]}))
-        .collect();
+    let all: Vec<Value> =
+        services.iter().map(|s| json!({"resource": resource(s), "scopeLogs": [{"logRecords": records}]})).collect();
     json!({"resourceLogs": all}).to_string().into_bytes()
 }
 
@@ -306,12 +302,17 @@ async fn refused_deltas_add_to_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &with_password()).await;
     let admin = bearer(&login(&server, "admin", PASSWORD).await);
-    let (a, b) = (sender(&server, &admin, "a", json!(["aaa"])).await, sender(&server, &admin, "b", json!(["bbb"])).await);
+    let (a, b) =
+        (sender(&server, &admin, "a", json!(["aaa"])).await, sender(&server, &admin, "b", json!(["bbb"])).await);
     let way = WAYS.iter().find(|w| w.name == "OTLP metrics").expect("one");
     // The same series without a service, from two senders that can mean one each; and one that lies.
-    for (who, services, status) in
-        [(&a, &["aaa"][..], 200), (&b, &["aaa"][..], 403), (&a, &["aaa"][..], 200), (&a, &[""][..], 200), (&b, &[""][..], 200)]
-    {
+    for (who, services, status) in [
+        (&a, &["aaa"][..], 200),
+        (&b, &["aaa"][..], 403),
+        (&a, &["aaa"][..], 200),
+        (&a, &[""][..], 200),
+        (&b, &[""][..], 200),
+    ] {
         let answer = way.send(&server, who, services).await;
         assert_eq!(answer.status, status, "{services:?}: {}", answer.text());
         tokio::time::sleep(std::time::Duration::from_millis(2)).await;

@@ -62,8 +62,7 @@ async fn pair(server: &Server, admin: &str, services: &[&str], options: &Options
 
 /// Asks both; what differs.
 async fn differs(server: &Server, pair: &Pair, case: &Case) -> Option<String> {
-    let (seen, expected) =
-        futures::future::join(case.ask(server, Some(&pair.who)), case.ask(&pair.only, None)).await;
+    let (seen, expected) = futures::future::join(case.ask(server, Some(&pair.who)), case.ask(&pair.only, None)).await;
     same::differs(case, &seen, &expected)
 }
 
@@ -96,8 +95,8 @@ async fn a_caller_sees_what_there_would_be() {
                 assert_eq!(answer.status, 200, "{}", answer.text());
             }
         }
-        let all: Vec<Case> =
-            if round == 0 { ask::fixed() } else { vec![] }.into_iter().chain((0..cases).map(|n| maker.case(n))).collect();
+        let mut all = if round == 0 { ask::fixed() } else { Vec::new() };
+        all.extend((0..cases).map(|n| maker.case(n)));
         let (server, pairs) = (&server, Arc::new(&pairs));
         let asked = futures::stream::iter(all.into_iter().enumerate()).map(|(n, case)| {
             let pairs = Arc::clone(&pairs);

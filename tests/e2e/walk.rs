@@ -26,7 +26,12 @@ async fn fill(server: &Server, admin: &str, service: &str, digit: char) -> BTree
          common{{service_name=\"{service}\"}} 1 {0} # {{trace_id=\"{service}\"}} 1\n",
         AT
     );
-    post("/metrics-api/api/v1/import/prometheus", "application/openmetrics-text", format!("{text}# EOF\n").into_bytes()).await;
+    post(
+        "/metrics-api/api/v1/import/prometheus",
+        "application/openmetrics-text",
+        format!("{text}# EOF\n").into_bytes(),
+    )
+    .await;
     let row = json!({"_time": AT.to_string(), "_msg": format!("says {service}"), "service.name": service, format!("f_{service}"): service,
         "trace_id": digit.to_string().repeat(32)});
     post("/insert/jsonline?_stream_fields=service.name", "application/stream+json", row.to_string().into_bytes()).await;
@@ -51,7 +56,13 @@ async fn fill(server: &Server, admin: &str, service: &str, digit: char) -> BTree
         ("/rulesapi/rules", json!({"alert": name, "group": service, "expr": "up == 0", "service": service})),
         ("/platform-api/apdex-thresholds", json!({"service": service, "thresholdMs": 100})),
     ] {
-        ids.insert(path, post(path, "application/json", body.to_string().into_bytes()).await.json()["id"].as_str().expect("an id").to_owned());
+        ids.insert(
+            path,
+            post(path, "application/json", body.to_string().into_bytes()).await.json()["id"]
+                .as_str()
+                .expect("an id")
+                .to_owned(),
+        );
     }
     ids
 }
@@ -80,7 +91,9 @@ fn asked(template: &str, ids: &BTreeMap<&'static str, String>) -> String {
     } else if path.starts_with("/tempo") {
         format!("q=%7B%7D&start={from}&end={to}")
     } else if path.starts_with("/api") || path.starts_with("/jaeger") || path.starts_with("/zipkin") {
-        format!("service={HIDDEN}&start={from}000000&end={to}000000&endTs={to}000&lookback=1200000&serviceName={HIDDEN}")
+        format!(
+            "service={HIDDEN}&start={from}000000&end={to}000000&endTs={to}000&lookback=1200000&serviceName={HIDDEN}"
+        )
     } else if path.starts_with("/traces") {
         format!("from={from}&to={to}&step=60s")
     } else {

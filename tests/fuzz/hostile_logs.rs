@@ -20,7 +20,8 @@ fn context() -> LogsContext {
         options: Arc::new(FieldOptions::default()),
         limits: LogsLimits::default(),
         now_ns: 1,
-        future_max_ns: i64::MAX, sender: None
+        future_max_ns: i64::MAX,
+        sender: None,
     }
 }
 

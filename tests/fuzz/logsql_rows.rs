@@ -74,7 +74,8 @@ fn batch(rows: &[Map<String, Value>]) -> Vec<LogsBatch> {
         options: Arc::new(options),
         limits: LogsLimits::default(),
         now_ns: NOW_NS,
-        future_max_ns: i64::MAX, sender: None
+        future_max_ns: i64::MAX,
+        sender: None,
     };
     let mut decoder = JsonLines::new(&ctx);
     for row in rows {

@@ -488,7 +488,8 @@ mod tests {
 
     fn decode(text: &str, open_metrics: bool, extra: &[(&str, &str)]) -> Decoded {
         let extra_labels = extra.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-        let mut decoder = ExpositionDecoder::new(ExpositionOptions { open_metrics, now_ms: 77, extra_labels, sender: None });
+        let mut decoder =
+            ExpositionDecoder::new(ExpositionOptions { open_metrics, now_ms: 77, extra_labels, sender: None });
         // The smallest chunks: every line is cut everywhere.
         text.as_bytes().chunks(1).for_each(|chunk| decoder.feed(chunk).unwrap());
         let decoded = decoder.finish().unwrap();

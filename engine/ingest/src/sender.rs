@@ -147,7 +147,11 @@ mod tests {
         assert!(Sender::of(Access::full(), [].into()).is_none());
         let check = |services: &[&str], labels: &[(&str, &str)], expected: Verdict| {
             let labels = LabelSet::from_pairs(labels.iter().copied());
-            assert_eq!(Gate::new(sender(services)).judge_series(labels.canonical()), expected, "{services:?} {labels:?}");
+            assert_eq!(
+                Gate::new(sender(services)).judge_series(labels.canonical()),
+                expected,
+                "{services:?} {labels:?}"
+            );
         };
         check(&["a", "b"], &[("__name__", "m"), ("job", "a")], Verdict::Take);
         check(&["a", "b"], &[("__name__", "m"), ("job", "a"), ("service_name", "c")], Verdict::Refuse);

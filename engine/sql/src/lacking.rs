@@ -49,6 +49,9 @@ mod tests {
         });
         assert!(for_call(&Call::Logsql { query: String::new() }, &logs).is_ok());
         let refused = for_call(&Call::PromqlInstant { expr: String::new(), time_ms: 0 }, &logs).unwrap_err();
-        assert_eq!((refused.kind, refused.message.as_str()), (ErrorKind::Forbidden, "this needs the right {view, metrics, *}"));
+        assert_eq!(
+            (refused.kind, refused.message.as_str()),
+            (ErrorKind::Forbidden, "this needs the right {view, metrics, *}")
+        );
     }
 }

@@ -79,7 +79,7 @@ fn with_service(names: &[String], access: &Access, labels: LabelSet) -> LabelSet
     if !labels.service(names).is_empty() {
         return labels;
     }
-    let others = labels.iter().filter(|(label, _)| label != name);
+    let others = labels.iter().filter(|(label, _)| *label != name.as_str());
     LabelSet::from_pairs(others.chain([(name.as_str(), only)]))
 }
 

@@ -92,6 +92,9 @@ mod tests {
         check(Some(""), "{ingest, logs, *}");
         check(None, "{ingest, logs, *}");
         check(Some("ca*"), "{ingest, logs, *}");
-        assert_eq!(otlp_error(Domain::Metrics, Some("a")).message, "FORBIDDEN: this needs the right {ingest, metrics, a}");
+        assert_eq!(
+            otlp_error(Domain::Metrics, Some("a")).message,
+            "FORBIDDEN: this needs the right {ingest, metrics, a}"
+        );
     }
 }

@@ -44,7 +44,7 @@ impl Case {
         headers.extend(who.map(|who| ("authorization", who)));
         match &self.body {
             Some(body) => server.send("POST", &path, &headers, body.to_string().into_bytes()).await,
-            None => server.send("GET", &path, &headers[usize::from(who.is_none())..], vec![]).await,
+            None => server.send("GET", &path, &headers, vec![]).await,
         }
     }
 }
@@ -80,39 +80,92 @@ pub(super) fn fixed() -> Vec<Case> {
     let everything = || "{__name__=~\".+\"}".to_owned();
     let at = || (START_MS / 1000 + 1500).to_string();
     for (path, parameter) in [
-        ("series", "match[]"), ("labels", "match[]"), ("label/job/values", "match[]"), ("label/__name__/values", "match[]"),
-        ("label/instance/values", "match[]"), ("query_exemplars", "query"),
+        ("series", "match[]"),
+        ("labels", "match[]"),
+        ("label/job/values", "match[]"),
+        ("label/__name__/values", "match[]"),
+        ("label/instance/values", "match[]"),
+        ("query_exemplars", "query"),
     ] {
         all.push(case(format!("{METRICS}{path}"), [(parameter, everything()), ("start", start()), ("end", end())]));
-        all.push(case(format!("{METRICS}{path}"), [(parameter, everything()), ("start", start()), ("end", end()), ("limit", "2".into())]));
+        all.push(case(
+            format!("{METRICS}{path}"),
+            [(parameter, everything()), ("start", start()), ("end", end()), ("limit", "2".into())],
+        ));
     }
     for path in ["labels", "label/job/values", "metadata", "status/tsdb"] {
         all.push(case(format!("{METRICS}{path}"), []));
     }
     all.push(case("/metrics-api/federate", [("match[]", everything())]));
-    for text in ["count({__name__=~\".+\"})", "count by (__name__) ({__name__=~\".+\"})", "absent(lonely)", "topk(3, gauge)", "gauge", "scalar(sum(gauge))"] {
+    for text in [
+        "count({__name__=~\".+\"})",
+        "count by (__name__) ({__name__=~\".+\"})",
+        "absent(lonely)",
+        "topk(3, gauge)",
+        "gauge",
+        "scalar(sum(gauge))",
+    ] {
         all.push(case(format!("{METRICS}query"), [("query", text.into()), ("time", at())]));
         all.push(case(format!("{METRICS}query"), [("query", text.into()), ("time", at()), ("limit", "1".into())]));
-        all.push(case(format!("{METRICS}query_range"), [("query", text.into()), ("start", start()), ("end", end()), ("step", "600".into()), ("stats", "all".into())]));
+        all.push(case(
+            format!("{METRICS}query_range"),
+            [
+                ("query", text.into()),
+                ("start", start()),
+                ("end", end()),
+                ("step", "600".into()),
+                ("stats", "all".into()),
+            ],
+        ));
     }
     for (path, more) in [
-        ("query", ""), ("query", " | sort by (n) limit 3"), ("hits", ""), ("field_names", ""), ("facets", ""), ("streams", ""), ("stream_ids", ""),
-        ("stream_field_names", ""), ("stats_query", " | stats by (app) count() n"), ("stats_query_range", " | stats by (app) count() n"),
+        ("query", ""),
+        ("query", " | sort by (n) limit 3"),
+        ("hits", ""),
+        ("field_names", ""),
+        ("facets", ""),
+        ("streams", ""),
+        ("stream_ids", ""),
+        ("stream_field_names", ""),
+        ("stats_query", " | stats by (app) count() n"),
+        ("stats_query_range", " | stats by (app) count() n"),
     ] {
-        all.push(case(format!("{LOGS}{path}"), [("query", format!("*{more}")), ("start", start()), ("end", end()), ("step", "10m".into())]));
+        all.push(case(
+            format!("{LOGS}{path}"),
+            [("query", format!("*{more}")), ("start", start()), ("end", end()), ("step", "10m".into())],
+        ));
     }
     for field in ["app", "n", "only_a", "only_c"] {
         all.push(case(format!("{LOGS}field_values"), [("query", "*".into()), ("field", field.into())]));
         all.push(case(format!("{LOGS}stream_field_values"), [("query", "*".into()), ("field", field.into())]));
-        all.push(case(format!("{LOGS}hits"), [("query", "*".into()), ("field", field.into()), ("start", start()), ("end", end()), ("step", "1h".into())]));
+        all.push(case(
+            format!("{LOGS}hits"),
+            [("query", "*".into()), ("field", field.into()), ("start", start()), ("end", end()), ("step", "1h".into())],
+        ));
     }
-    for path in ["", "/services", "/operations", "/instances", "/tags", "/tags/only_a/values", "/tags/only_c/values", "/tags/code/values", "/histogram", "/statistics"] {
+    for path in [
+        "",
+        "/services",
+        "/operations",
+        "/instances",
+        "/tags",
+        "/tags/only_a/values",
+        "/tags/only_c/values",
+        "/tags/code/values",
+        "/histogram",
+        "/statistics",
+    ] {
         all.push(case(format!("/traces{path}"), [("from", start()), ("to", end()), ("step", "10m".into())]));
     }
     for n in [1, 3, 7] {
         let trace = format!("{n:032x}");
-        for path in [format!("/api/traces/{trace}"), format!("/api/v2/trace/{trace}"), format!("/tempo/api/traces/{trace}"),
-            format!("/traces/{trace}/logs"), format!("/traces/{trace}/exemplars")] {
+        for path in [
+            format!("/api/traces/{trace}"),
+            format!("/api/v2/trace/{trace}"),
+            format!("/tempo/api/traces/{trace}"),
+            format!("/traces/{trace}/logs"),
+            format!("/traces/{trace}/exemplars"),
+        ] {
             all.push(case(path, []));
         }
     }
@@ -123,9 +176,16 @@ pub(super) fn fixed() -> Vec<Case> {
         all.push(case(format!("/tempo/api/{path}"), [("start", start()), ("end", end())]));
     }
     for text in [
-        "select table_name from information_schema.tables order by 1", "select count(*) from information_schema.columns where table_name in ('logs', 'spans')",
-        "select count(*), max(n) from logs", "select service_name, count(*) from spans group by 1", "select * from metric_names order by 1",
-        "select count(*) from metric_series", "select only_c from logs", "select \"attributes.only_c\" from spans", "select count(*) from traces", "explain select * from logs",
+        "select table_name from information_schema.tables order by 1",
+        "select count(*) from information_schema.columns where table_name in ('logs', 'spans')",
+        "select count(*), max(n) from logs",
+        "select service_name, count(*) from spans group by 1",
+        "select * from metric_names order by 1",
+        "select count(*) from metric_series",
+        "select only_c from logs",
+        "select \"attributes.only_c\" from spans",
+        "select count(*) from traces",
+        "explain select * from logs",
         "select service_name, name, calls from operations order by 1, 2",
     ] {
         all.push(case("/sql-api/v1/query", [("query", text.into())]));
@@ -176,9 +236,15 @@ impl Maker {
         let window = || [("start", start()), ("end", end())];
         let [from, to] = window();
         match self.random.random_range(0..12) {
-            0 => case(format!("{LOGS}hits"), [("query", filter), from, to, ("step", "20m".into()), ("field", "app".into())]),
+            0 => case(
+                format!("{LOGS}hits"),
+                [("query", filter), from, to, ("step", "20m".into()), ("field", "app".into())],
+            ),
             1 => case(format!("{LOGS}field_names"), [("query", filter), from, to]),
-            2 => case(format!("{LOGS}field_values"), [("query", filter), from, to, ("field", self.pick(&["a", "app", "dur"]).into())]),
+            2 => case(
+                format!("{LOGS}field_values"),
+                [("query", filter), from, to, ("field", self.pick(&["a", "app", "dur"]).into())],
+            ),
             3 => case(format!("{LOGS}streams"), [("query", filter), from, to]),
             4 => case(format!("{LOGS}facets"), [("query", filter), from, to]),
             _ => case(format!("{LOGS}query"), [("query", query), from, to]),
@@ -218,7 +284,13 @@ impl Maker {
                 case("/api/traces", [("service", service), ("start", from), ("end", to), ("limit", "1000".into())])
             }
             2 => {
-                let path = self.pick(&["/traces/services", "/traces/operations", "/traces/tags", "/traces/statistics", "/traces/instances"]);
+                let path = self.pick(&[
+                    "/traces/services",
+                    "/traces/operations",
+                    "/traces/tags",
+                    "/traces/statistics",
+                    "/traces/instances",
+                ]);
                 case(path, [("from", start()), ("to", end())])
             }
             _ => {
@@ -239,23 +311,55 @@ impl Maker {
     fn sql(&mut self) -> Case {
         let service = self.pick(&SERVICES);
         let text = match self.random.random_range(0..10) {
-            0 => format!("select {} k, count(*), max(n) from logs where app {} '{service}' group by k", self.pick(&["app", "a", "level"]), self.pick(&["=", "<>"])),
-            1 => format!("select n, app, message from logs where n between {} and {} order by n limit {}", self.random.random_range(0..200), self.random.random_range(200..600), self.random.random_range(1..40)),
-            2 => format!("select service_name, name, count(*), max(duration) from spans where kind {} 'SERVER' group by 1, 2", self.pick(&["=", "<>"])),
-            3 => format!("select trace_id, span_id, parent_span_id from spans where \"attributes.code\" {} {}", self.pick(&["=", ">", "<"]), self.random.random_range(200..206)),
+            0 => format!(
+                "select {} k, count(*), max(n) from logs where app {} '{service}' group by k",
+                self.pick(&["app", "a", "level"]),
+                self.pick(&["=", "<>"])
+            ),
+            1 => format!(
+                "select n, app, message from logs where n between {} and {} order by n limit {}",
+                self.random.random_range(0..200),
+                self.random.random_range(200..600),
+                self.random.random_range(1..40)
+            ),
+            2 => format!(
+                "select service_name, name, count(*), max(duration) from spans where kind {} 'SERVER' group by 1, 2",
+                self.pick(&["=", "<>"])
+            ),
+            3 => format!(
+                "select trace_id, span_id, parent_span_id from spans where \"attributes.code\" {} {}",
+                self.pick(&["=", ">", "<"]),
+                self.random.random_range(200..206)
+            ),
             4 => "select trace_id, root_service, spans, services from traces".to_owned(),
-            5 => format!("select name, count(*), sum(value) from metric_samples where \"labels.job\" {} '{service}' group by name", self.pick(&["=", "<>"])),
-            6 => format!("select name, service_name from metric_series where name like '{}%' order by 1, 2", self.pick(&["g", "l", "lonely", "c"])),
+            5 => format!(
+                "select name, count(*), sum(value) from metric_samples where \"labels.job\" {} '{service}' group by name",
+                self.pick(&["=", "<>"])
+            ),
+            6 => format!(
+                "select name, service_name from metric_series where name like '{}%' order by 1, 2",
+                self.pick(&["g", "l", "lonely", "c"])
+            ),
             7 => format!("select count(*) from logsql('{}')", filter(&mut self.random, 1).replace('\'', "''")),
-            8 => format!("select * from promql_instant('{}', '2026-03-01T22:25:00Z')", self.pick(&["sum by (job) (gauge)", "count(gauge)", "topk(2, gauge)", "lonely"])),
-            _ => format!("select s.service_name, count(*) from spans s {} join logs l on l.app = s.service_name group by 1", self.pick(&["", "left", "full"])),
+            8 => format!(
+                "select * from promql_instant('{}', '2026-03-01T22:25:00Z')",
+                self.pick(&["sum by (job) (gauge)", "count(gauge)", "topk(2, gauge)", "lonely"])
+            ),
+            _ => format!(
+                "select s.service_name, count(*) from spans s {} join logs l on l.app = s.service_name group by 1",
+                self.pick(&["", "left", "full"])
+            ),
         };
         case("/sql-api/v1/query", [("query", text)])
     }
 
     fn olap(&mut self) -> Case {
         let models: [(&str, &[&str], &[&str]); 4] = [
-            ("Spans", &["count", "errorCount", "durationMax"], &["service", "name", "kind", "statusCode", "host", "isRoot"]),
+            (
+                "Spans",
+                &["count", "errorCount", "durationMax"],
+                &["service", "name", "kind", "statusCode", "host", "isRoot"],
+            ),
             ("Logs", &["count"], &["service"]),
             ("SpanEvents", &["count"], &["name"]),
             ("SpanLinks", &["count"], &["service"]),
@@ -285,6 +389,9 @@ impl Maker {
             let answer = self.case(n).ask(server, None).await;
             good[n % 5] += usize::from(answer.status == 200);
         }
-        assert!(good.iter().all(|n| *n * 4 > all * 2), "PromQL, LogsQL, traces, SQL, analytics: {good:?} of {all} answered");
+        assert!(
+            good.iter().all(|n| *n * 4 > all * 2),
+            "PromQL, LogsQL, traces, SQL, analytics: {good:?} of {all} answered"
+        );
     }
 }

@@ -88,7 +88,8 @@ fn metrics(random: &mut StdRng, services: &[&str], all: bool, round: usize) -> V
         let samples: Vec<(i64, f64)> = times(round, 30_000)
             .map(|ts| {
                 let late = if labels[0].1.starts_with("grid") { 0 } else { random.random_range(40..460) };
-                value += if counts { f64::from(random.random_range(0..9)) } else { f64::from(random.random_range(-4..5)) };
+                value +=
+                    if counts { f64::from(random.random_range(0..9)) } else { f64::from(random.random_range(-4..5)) };
                 (ts + late, value + if counts { 0.0 } else { n as f64 * 1000.0 })
             })
             .filter(|_| labels[0].1 != "sparse" || random.random_bool(0.2))
@@ -166,7 +167,10 @@ fn spans(random: &mut StdRng, services: &[&str], all: bool, round: usize) -> Vec
             let taken = services.contains(&service) || (all && service.is_empty());
             if taken {
                 let named = (!service.is_empty()).then(|| attribute("service.name", json!({"stringValue": service})));
-                let resource: Vec<Value> = named.into_iter().chain([attribute("host.name", json!({"stringValue": format!("h-{service}")}))]).collect();
+                let resource: Vec<Value> = named
+                    .into_iter()
+                    .chain([attribute("host.name", json!({"stringValue": format!("h-{service}")}))])
+                    .collect();
                 blocks.push(json!({"resource": {"attributes": resource}, "scopeSpans": [{"spans": [span]}]}));
             }
         }

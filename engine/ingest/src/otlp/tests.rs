@@ -77,14 +77,16 @@ struct Receiver {
 
 impl Receiver {
     fn decode(&self, request: &ExportMetricsServiceRequest) -> Decoded {
-        let ctx = Context { limits: Limits::default(), otlp: &self.options, delta: &self.delta, now_ms: 0, sender: None };
+        let ctx =
+            Context { limits: Limits::default(), otlp: &self.options, delta: &self.delta, now_ms: 0, sender: None };
         let decoded = otlp_metrics::decode(&request.encode_to_vec(), &ctx).unwrap();
         fuzz::check(&decoded.batch);
         decoded
     }
 
     fn json(&self, text: &str) -> crate::Result<Decoded> {
-        let ctx = Context { limits: Limits::default(), otlp: &self.options, delta: &self.delta, now_ms: 0, sender: None };
+        let ctx =
+            Context { limits: Limits::default(), otlp: &self.options, delta: &self.delta, now_ms: 0, sender: None };
         let decoded = otlp_json::decode(text.as_bytes(), &ctx)?;
         fuzz::check(&decoded.batch);
         Ok(decoded)

@@ -84,7 +84,8 @@ impl Identities {
         for candidate in candidates {
             let mut body = body.clone();
             body.insert("username".to_owned(), json!(candidate));
-            let system = System { body: [("source".to_owned(), json!("oidc"))].into_iter().collect(), ..System::default() };
+            let system =
+                System { body: [("source".to_owned(), json!("oidc"))].into_iter().collect(), ..System::default() };
             let op = Op::Create { id: Some(id.to_owned()), body };
             match self.config.change(&Place::of(&USERS), caller, op, system, false).await {
                 Ok(_) => return self.refresh().await,
