@@ -39,6 +39,7 @@ mod remote_read;
 mod resent;
 mod retention;
 mod rules_stored;
+mod seen;
 mod small_endpoints;
 mod sql;
 mod starting;
