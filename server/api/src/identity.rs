@@ -17,9 +17,12 @@ use crate::request::RequestInfo;
 mod demo_account;
 mod directory;
 mod first_start;
+mod rates;
 mod refusals;
+mod seen;
 
 pub use first_start::{FirstPassword, reset_password};
+pub use rates::KeyRate;
 pub(crate) use refusals::Refusal;
 
 /// How often expired rows are forgotten, and keys that are due are made.
@@ -41,6 +44,7 @@ pub struct Identities {
     /// Where the first password and the key of the demo are written.
     data: std::path::PathBuf,
     refusals: refusals::Refusals,
+    rates: rates::Rates,
     /// The picture of accounts is made anew by one at a time.
     refreshing: tokio::sync::Mutex<u64>,
 }
@@ -75,13 +79,14 @@ impl Identities {
     pub async fn open(
         auth: Auth,
         config: Config,
-        (issuer, enforced): (String, bool),
+        (issuer, enforced, key_rate): (String, bool, KeyRate),
         first: &FirstPassword,
     ) -> quiver_config::Result<Arc<Self>> {
         let data = first.data.clone();
         let refreshing = tokio::sync::Mutex::new(u64::MAX);
         let refusals = refusals::Refusals::default();
-        let identities = Arc::new(Self { auth, config, issuer, enforced, data, refusals, refreshing });
+        let rates = rates::Rates::new(key_rate);
+        let identities = Arc::new(Self { auth, config, issuer, enforced, data, refusals, rates, refreshing });
         identities.refresh().await?;
         if identities.config.all(&BINDINGS).await?.is_empty() {
             first_start::make_administrator(&identities, first).await?;
@@ -142,6 +147,11 @@ impl Identities {
     /// The file with the first password, while that is the one that was made up.
     pub fn first_password_file(&self) -> Option<std::path::PathBuf> {
         Some(first_start::file(&self.data)).filter(|path| path.exists())
+    }
+
+    /// Lets a key ask once more; or says how many seconds it has to wait.
+    pub(crate) fn take_turn(&self, identity: &Identity, now_ms: i64) -> std::result::Result<(), u64> {
+        identity.key().map_or(Ok(()), |key| self.rates.take(key, now_ms))
     }
 
     /// Takes away the file with the first password: it was changed.

@@ -45,6 +45,7 @@ mod partial;
 mod policy_api;
 mod rbac_api;
 mod read_api;
+mod refused;
 mod request;
 mod rights;
 pub mod router;

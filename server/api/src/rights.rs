@@ -21,6 +21,8 @@ pub(crate) enum Need {
     Somewhere(Right),
     /// Own figures: `view` in `system`, or a peer on this machine.
     OwnMetrics,
+    /// Nothing, or to be let in, as a setting has it.
+    Docs,
 }
 
 /// By which methods.
@@ -42,9 +44,9 @@ const LOGS: Need = Need::Has(Right::View, Domain::Logs);
 const TRACES: Need = Need::Has(Right::View, Domain::Traces);
 const RULES: Need = Need::Has(Right::View, Domain::Alerting);
 const EDIT_RULES: Need = Need::Has(Right::Edit, Domain::Alerting);
-// Only spans are told apart by service when they come in: who may write metrics and logs writes those of all services.
-const IN_METRICS: Need = Need::Everywhere(Right::Ingest, Domain::Metrics);
-const IN_LOGS: Need = Need::Everywhere(Right::Ingest, Domain::Logs);
+// Whose records these are is asked of each of them while they are read (`refused`).
+const IN_METRICS: Need = Need::Has(Right::Ingest, Domain::Metrics);
+const IN_LOGS: Need = Need::Has(Right::Ingest, Domain::Logs);
 const IN_TRACES: Need = Need::Has(Right::Ingest, Domain::Traces);
 const IN_ALERTS: Need = Need::Has(Right::Ingest, Domain::Alerts);
 const ALERTS: Need = Need::Has(Right::View, Domain::Alerts);
@@ -106,8 +108,8 @@ pub(crate) const ROWS: &[Row] = &[
     // What the API is.
     Row(By::Any, "/platform-api/openapi.json", Need::Anyone),
     Row(By::Any, "/platform-api/openapi.yaml", Need::Anyone),
-    Row(By::Any, "/rulesapi/swagger", Need::Anyone),
-    Row(By::Any, "/rulesapi/swagger/**", Need::Anyone),
+    Row(By::Any, "/rulesapi/swagger", Need::Docs),
+    Row(By::Any, "/rulesapi/swagger/**", Need::Docs),
     // Rules and policy.
     Row(By::Any, "/rulesapi/rules/test", RULES),
     Row(By::Any, "/rulesapi/rulepolicy/routes/test", POLICY),
@@ -141,10 +143,10 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/jaeger/api/**", TRACES),
     Row(By::Any, "/zipkin/api/**", TRACES),
     Row(By::Any, "/tempo/api/**", TRACES),
-    // SQL: rows of each table by the right in its own domain; who has none there sees no such table.
-    Row(By::Any, "/sql-api/**", Need::Anyone),
+    // SQL: rows of each table by the right in its own domain; who has none there may not name it.
+    Row(By::Any, "/sql-api/**", Need::Somewhere(Right::View)),
     // Analytics likewise, by the domain of each model.
-    Row(By::Any, "/olap-api/**", Need::Anyone),
+    Row(By::Any, "/olap-api/**", Need::Somewhere(Right::View)),
     // Access.
     Row(By::Any, "/platform-api/rbac/me", Need::Anyone),
     // Its handler checks name and password by itself: a temporary password gives no token.
@@ -262,7 +264,7 @@ impl Need {
     pub(crate) fn missing(self, rights: &Rights) -> Option<Triple> {
         let all = |right, domain| Triple::new(right, domain, Services::all());
         match self {
-            Self::Public | Self::Anyone => None,
+            Self::Public | Self::Anyone | Self::Docs => None,
             Self::Has(right, domain) => (!rights.has_any(right, domain)).then(|| all(right, Some(domain))),
             Self::Everywhere(right, domain) => {
                 let needed = all(right, Some(domain));

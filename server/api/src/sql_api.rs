@@ -74,6 +74,9 @@ async fn query(State(state): State<Arc<AppState>>, request: Request) -> Response
 
 /// An error as a problem document.
 fn problem(error: &Error) -> Response {
+    if error.kind == ErrorKind::Forbidden {
+        return crate::refused::problem(error);
+    }
     let status = status_of(error.kind);
     let code = match error.kind {
         ErrorKind::Invalid => "INVALID_QUERY",

@@ -18,6 +18,7 @@ use crate::bodies::read_body;
 use crate::error::{log, plain, public_text, status_of, with_retry_after};
 use crate::ingest_api::status_message;
 use crate::metrics::phases::{Signal, Step};
+use crate::refused;
 use crate::state::AppState;
 
 /// Bodies above this are decoded away from the threads that serve sockets.
@@ -73,7 +74,8 @@ fn context<'a>(state: &AppState, access: &'a Access) -> TraceContext<'a> {
 /// Decodes a body and writes the spans that it holds.
 ///
 /// # Errors
-/// Those of the decoder and of the store; then nothing of the request was written, or repeating it is safe.
+/// Those of the decoder and of the store; then nothing of the request was written, or repeating it is safe. Forbidden: no
+/// span is the caller's to write.
 pub(crate) async fn decode_and_write(
     state: &Arc<AppState>,
     format: TraceFormat,
@@ -102,10 +104,14 @@ pub(crate) async fn decode_and_write(
     };
     phases.step(Signal::Traces, Step::Decode, began.elapsed());
     let partial = TracePartial::of(&decoded);
+    refused::note(partial.forbidden);
     let batch = std::mem::take(&mut decoded.batch);
     state.metrics.spans.count(format.name(), &batch, &decoded, state.clock.now_ms());
     if !batch.is_empty() {
         phases.timed(Signal::Traces, Step::Store, state.store.write_spans(batch)).await?;
+    }
+    if partial.all && partial.forbidden > 0 && partial.forbidden == partial.rejected {
+        return Err(refused::otlp_error(Domain::Traces, partial.first_forbidden.as_deref()));
     }
     Ok(partial)
 }
@@ -180,6 +186,7 @@ pub(crate) async fn zipkin(State(state): State<Arc<AppState>>, request: Request)
     match take(&state, &head.headers, body, TraceFormat::Zipkin, head.uri.path()).await {
         Ok(partial) if partial.rejected > 0 && partial.all => plain(StatusCode::BAD_REQUEST, partial.message),
         Ok(_) => StatusCode::ACCEPTED.into_response(),
+        Err(e) if e.kind == ErrorKind::Forbidden => refused::problem(&e),
         Err(e) => plain(status_of(e.kind), public_text(&e)),
     }
 }

@@ -181,15 +181,25 @@ impl Config {
     }
 
     async fn try_audit(&self, caller: &Caller, event: AuditEvent) -> Result<()> {
+        let mut tx = db::begin(&self.pool).await?;
+        self.audit_within(&mut tx, caller, event).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Notes something that happened within a transaction that writes.
+    pub(crate) async fn audit_within(
+        &self,
+        db: &mut SqliteConnection,
+        caller: &Caller,
+        event: AuditEvent,
+    ) -> Result<()> {
         let mut row = caller.audit_members();
         row.extend(members(json!({
             "action": event.action, "family": event.family, "entityId": event.entity_id,
             "entityName": event.entity_name, "before": null, "after": null, "outcome": event.outcome, "code": event.code,
         })));
-        let mut tx = db::begin(&self.pool).await?;
-        append(&mut tx, self.new_id(), self.clock.now_ms(), row).await?;
-        tx.commit().await?;
-        Ok(())
+        append(db, self.new_id(), self.clock.now_ms(), row).await
     }
 
     /// Lists rows, newest first.

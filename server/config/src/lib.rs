@@ -25,6 +25,7 @@ mod merge;
 mod problem;
 mod query;
 mod seen;
+mod usage;
 
 pub use access::must_have;
 pub use answered::{Begun, Named};
@@ -38,6 +39,7 @@ pub use many::{Failed, ImportMode, Imported};
 pub use problem::{FieldError, Problem, ProblemKind, Result};
 pub use query::ListQuery;
 pub use seen::Seen;
+pub use usage::KeyUse;
 
 #[cfg(test)]
 mod tests;

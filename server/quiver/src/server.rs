@@ -263,5 +263,6 @@ fn follow(app: &Arc<AppState>, settings: &Settings, serving: &CancellationToken)
     tokio::spawn(quiver_api::others::follow(app.config.clone(), app.identities.clone(), serving.clone()));
     if let Some(identities) = &app.identities {
         tokio::spawn(Arc::clone(identities).follow(serving.clone()));
+        tokio::spawn(Arc::clone(identities).keep_seen(serving.clone()));
     }
 }

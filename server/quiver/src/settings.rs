@@ -110,6 +110,8 @@ settings! {
         /// File with a secret that `/admin` asks for (`Authorization: Bearer …`), from anywhere and through proxies; empty:
         /// `/admin` answers whoever is on this machine and comes through no proxy.
         admin_token_file: String = "\"\"";
+        /// Whether `/rulesapi/swagger` is shown to whoever asks; `false`: to those who are let in.
+        docs_public: bool = "true";
         /// Whether to listen on other than loopback addresses while there is no access control. For containers.
         rbac_off_on_network: bool = "false";
     }
@@ -288,6 +290,10 @@ settings! {
         /// `on`: every request shows who sends it, and sees what that account may see; see `docs/identity.md`. `off`:
         /// everybody may do everything.
         mode: String = "\"on\"";
+        /// Requests per second that one API key may send, ingest apart; more get 429. 0: any number.
+        key_requests_per_second: usize = "100";
+        /// Requests that it may send at once after it was quiet.
+        key_requests_burst: usize = "200";
         /// Fields that name the service of a log row; the first non-empty one counts.
         logs_service_fields: Vec<String> = "[\"service.name\", \"service_name\", \"service\", \"app\", \"kubernetes.labels.app\"]";
     }

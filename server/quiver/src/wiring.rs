@@ -203,6 +203,7 @@ pub fn live_settings(settings: &Settings, memory: u64) -> Result<LiveSettings> {
         slow_query: span(q.slow),
         cors_origins: h.cors_origins.clone(),
         hosts: h.hosts.clone(),
+        docs_public: h.docs_public,
         access_log: settings.log.access,
         admin_token: admin_token(settings)?.map(Token::new),
         listed: settings.listed(),

@@ -101,6 +101,9 @@ pub(crate) fn error_response(error: &Error, route: &str) -> Response {
     log(error, route);
     let mut out = format!("{{\"status\":\"error\",\"errorType\":\"{}\",\"error\":", error_type(error.kind));
     json_text(&mut out, public_text(error));
+    if error.kind == ErrorKind::Forbidden {
+        out.push_str(",\"code\":\"FORBIDDEN\"");
+    }
     out.push('}');
     let content_type = [(header::CONTENT_TYPE, "application/json")];
     with_retry_after((status_of(error.kind), content_type, Body::from(out)).into_response())

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use futures::future::try_join_all;
 use quiver_ingest::logs::{Dropped, Report};
 use quiver_store::Refusal;
-use quiver_types::{LogsBatch, Result};
+use quiver_types::{Domain, LogsBatch, Result};
 
 use super::metrics::Endpoint;
 use crate::metrics::phases::{Signal, Step};
+use crate::refused;
 use crate::state::AppState;
 
 /// Writes batches, all at once so that one sync serves them; adds what the store refused to the report.
@@ -19,6 +20,16 @@ pub(super) async fn write(state: &Arc<AppState>, batches: Vec<LogsBatch>, report
     let refused = write_counted(state, batches).await?;
     refuse(report, refused);
     Ok(())
+}
+
+/// Counts what the caller may not write.
+///
+/// # Errors
+/// Forbidden: that was all.
+pub(super) fn judge(report: &Report) -> Result<()> {
+    refused::note(report.forbidden());
+    let error = || refused::error(Domain::Logs, report.first_forbidden.as_deref());
+    if report.all_forbidden() { Err(error()) } else { Ok(()) }
 }
 
 /// Adds what the store refused to a report.

@@ -153,7 +153,7 @@ pub(super) fn put(paths: &mut Paths, path: &str, method: HttpMethod, made: Opera
     }
     let needs = need(&name, path);
     let (text, made) = match needs {
-        None | Some(Need::Public) => ("anybody".to_owned(), made.security(SecurityRequirement::default())),
+        None | Some(Need::Public | Need::Docs) => ("anybody".to_owned(), made.security(SecurityRequirement::default())),
         Some(needs) => {
             let made = made.security(SecurityRequirement::new("bearer", [""; 0]));
             let basic = needs.asks_for_basic(path);
@@ -168,7 +168,7 @@ pub(super) fn put(paths: &mut Paths, path: &str, method: HttpMethod, made: Opera
 
 fn of_need(need: Need) -> String {
     match need {
-        Need::Public => "anybody".to_owned(),
+        Need::Public | Need::Docs => "anybody".to_owned(),
         Need::Anyone => "whoever is let in".to_owned(),
         Need::Has(right, domain) => {
             format!("who has `{}` in `{}`, for a service at least", right.name(), domain.name())
