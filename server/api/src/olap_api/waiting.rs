@@ -88,11 +88,11 @@ impl std::fmt::Debug for Waiting {
 }
 
 /// What makes two requests the same: query, rights, models.
-pub(super) fn key(request: &Request, is_multi: bool, access: &DomainAccess, catalog: &Arc<Catalog>) -> String {
+pub(super) fn key(request: &Request, is_multi: bool, access: &DomainAccess, catalog: &Catalog) -> String {
     let queries: Vec<Value> = request.queries.iter().map(quiver_olap::query::Query::to_json).collect();
     let rights: Vec<Vec<String>> = Domain::ALL.iter().map(|(domain, ..)| access.get(*domain).patterns()).collect();
-    let models = Arc::as_ptr(catalog) as usize;
-    format!("{is_multi} {models:x} {rights:?} {}", Value::from(queries))
+    let models = catalog.version;
+    format!("{is_multi} {models} {rights:?} {}", Value::from(queries))
 }
 
 /// Leaves an execution; the last one who does so cancels it.
