@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs the real clients that the tests use into a folder of their own: nothing outside of it changes, no service
 # starts. Prometheus, promtool, the node exporter and rsyslog from Debian's packages, DuckDB, OpenTelemetry's SDK, clients
-# that send logs or fetch tokens, schemathesis, and the linter of container files from PyPI, clients of token services from
-# npm. PostgreSQL keeps configuration in tests.
+# that send logs or fetch tokens, schemathesis, and the linter of container files from PyPI, clients of token services and
+# of Cube from npm. PostgreSQL keeps configuration in tests.
 set -euo pipefail
 tools=$1
 requirements=$(dirname "$0")/requirements.txt
@@ -44,12 +44,13 @@ if ! cmp -s "$requirements" "$tools/requirements.installed"; then
   cp "$requirements" "$tools/requirements.installed"
 fi
 
-# Their modules are read from there by path; nothing is run at installation.
-packages="openid-client@6 keycloak-js@26"
-if [ "$(cat "$tools/node/installed" 2>/dev/null)" != "$packages" ]; then
+# Modules are read from there by path; nothing is run at installation.
+package=$(dirname "$0")/package.json
+if ! cmp -s "$package" "$tools/node/package.installed"; then
   echo "installing npm clients"
+  command -v npm > /dev/null || { $sudo apt-get update -q; $sudo apt-get install -qy nodejs npm; }
   mkdir -p "$tools/node"
-  [ -e "$tools/node/package.json" ] || echo '{"private": true}' > "$tools/node/package.json"
-  npm install --prefix "$tools/node" --ignore-scripts --no-audit --no-fund --silent $packages
-  echo "$packages" > "$tools/node/installed"
+  cp "$package" "$tools/node/package.json"
+  (cd "$tools/node" && npm install --no-audit --no-fund --ignore-scripts --loglevel=error)
+  cp "$tools/node/package.json" "$tools/node/package.installed"
 fi

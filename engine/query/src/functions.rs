@@ -3,6 +3,7 @@
 
 mod addresses;
 mod attr;
+mod distinct;
 mod gauges;
 mod mode;
 mod quantile;
@@ -23,6 +24,7 @@ use datafusion::functions_aggregate::approx_percentile_cont::approx_percentile_c
 use datafusion::logical_expr::registry::FunctionRegistry as _;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
+pub(crate) use distinct::{COUNT_DISTINCT, counts, function as count_distinct};
 pub use quantile::quantile;
 use texts::Gives;
 
@@ -34,6 +36,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("quantile(x, q)", "the q-quantile of all values, interpolated between two of them"),
     ("quantile_approx(x, q)", "the same by a t-digest, in bounded memory"),
     ("count_distinct_approx(x)", "the number of different values by HyperLogLog"),
+    ("count_distinct(x)", "the number of different values; `count(DISTINCT x)` becomes it"),
     ("gauge_avg(series_id, time, value)", "the mean over series of the mean of their samples"),
     ("gauge_sum(series_id, time, value)", "the sum over series of the mean of their samples"),
     ("gauge_first(series_id, time, value)", "the sum over series of their first sample"),
@@ -93,6 +96,7 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
         state.register_udaf(function)?;
     }
     state.register_udaf(mode::function())?;
+    state.register_udaf(count_distinct())?;
     state.register_udf(scalar(&date_bin(), "time_bucket"))?;
     state.register_udf(scalar(&regexp_like(), "re_match"))?;
     state.register_udaf(quantile())?;

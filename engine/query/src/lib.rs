@@ -7,12 +7,15 @@
 //! Invariant: knows no query language and no store.
 
 mod context;
+mod distinct_counts;
 mod engine;
 mod error;
 mod explain;
 pub mod failpoint;
 pub mod functions;
 mod gate;
+mod grouping;
+mod joined_ids;
 mod logs;
 mod names;
 mod operator;

@@ -24,7 +24,8 @@ use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 use crate::running::Phase;
-use crate::{explain, functions};
+use crate::distinct_counts::DistinctCounts;
+use crate::{explain, functions, grouping, joined_ids};
 
 /// Makes the session.
 pub(crate) fn session(
@@ -33,7 +34,7 @@ pub(crate) fn session(
     languages: Vec<Arc<ScalarUDF>>,
 ) -> SessionState {
     let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime_env).with_default_features();
-    let mut state = state.build();
+    let mut state = state.with_analyzer_rule(Arc::new(DistinctCounts)).build();
     functions::register(&mut state).expect("a registry of its own takes each function");
     for function in languages {
         state.register_udf(function).expect("a registry of its own takes each function");
@@ -81,6 +82,7 @@ impl QueryEngine {
         let optimized = self.relational.optimize(plan).map_err(from_datafusion)?;
         let physical =
             self.planner.create_physical_plan(&optimized, &self.relational).await.map_err(from_datafusion)?;
+        let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes).map_err(from_datafusion)?;
         Ok((optimized, giving_way(physical)?))
     }
 

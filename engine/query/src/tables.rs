@@ -23,6 +23,10 @@ use quiver_types::{Access, Domain, Result};
 use crate::context::QueryContext;
 
 pub use cells::TextMaps;
+pub(crate) use cells::hex_ids;
+#[cfg(test)]
+pub(crate) use convert::{Convert, Converted};
+pub(crate) use convert::{ConvertExec, HEX};
 pub use named::TableSources;
 
 /// Schema of the tables of the product.

@@ -21,7 +21,7 @@ pub use attributes::{
 };
 pub use batch::{CONTEXT_COLUMNS, SPAN_COLUMNS, SpansBatch, context_column, context_schema, span_schema};
 pub use builder::{ContextFields, Cut, SpanFields, SpansBuilder};
-pub use columns::{SpanColumn, all_columns, read_spans, schema_of};
+pub use columns::{SpanColumn, all_columns, code_each, coded_texts, read_spans, schema_of};
 pub use filter::{AttributeTest, Place, SpanFilter, TextTest};
 pub use model::{Event, KIND_NAMES, Link, Side, Span, SpanContext, SpanId, TraceId, hex, kind_name, parse_hex};
 pub use nested::{EventRef, LinkRef, events, links, push_event, push_link};

@@ -189,7 +189,7 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
     let given = Given::read(state, request).await?;
     let form = Form::of(&given.headers);
     let query = given.query()?;
-    let catalog = state.olap.catalog();
+    let catalog = state.olap.catalog().with_open(&query);
     let mut asked = Asked::parse(&query, &catalog, state.clock.now_ms() * 1_000_000)?;
     let is_multi = given.is_multi()?;
     asked.check(is_multi)?;
@@ -285,7 +285,8 @@ async fn list(State(state): State<Arc<AppState>>, request: Request) -> Response 
 async fn dry(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let given = Given::read(&state, request).await?;
-        let asked = Asked::parse(&given.query()?, &state.olap.catalog(), state.clock.now_ms() * 1_000_000)?;
+        let query = given.query()?;
+        let asked = Asked::parse(&query, &state.olap.catalog().with_open(&query), state.clock.now_ms() * 1_000_000)?;
         Ok::<_, OlapError>(json_answer(&dry_run(&asked)))
     };
     run.await.unwrap_or_else(|e| problem(&e, "/olap-api/v1/dry-run"))
@@ -300,7 +301,7 @@ async fn sql(State(state): State<Arc<AppState>>, request: Request) -> Response {
             return Err(QueryError::new(Reason::BadValue, "/format", text).into());
         }
         let query = given.query()?;
-        let catalog = state.olap.catalog();
+        let catalog = state.olap.catalog().with_open(&query);
         let asked = Asked::parse(&query, &catalog, state.clock.now_ms() * 1_000_000)?;
         let ctx = begin(&state, &given, &query)?;
         let mut shown = state.olap.sql(&catalog, &asked, &access(&state), &ctx).await?;
@@ -314,7 +315,7 @@ async fn explain(State(state): State<Arc<AppState>>, request: Request) -> Respon
     let run = async {
         let given = Given::read(&state, request).await?;
         let query = given.query()?;
-        let catalog = state.olap.catalog();
+        let catalog = state.olap.catalog().with_open(&query);
         let asked = Asked::parse(&query, &catalog, state.clock.now_ms() * 1_000_000)?;
         asked.check(false)?;
         let analyze = match given.body.get("analyze") {

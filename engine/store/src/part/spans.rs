@@ -3,17 +3,20 @@
 mod columns;
 mod filters;
 mod groups;
+mod kept;
 mod keys;
 mod own;
 mod read;
 mod rollup;
 mod rows;
 mod slowest;
+mod texts;
 mod traces;
 mod write;
 
 pub(crate) use filters::without;
 pub(crate) use groups::{SpanGroup, can_hold};
+pub(crate) use kept::GroupRows;
 pub(crate) use own::{OwnColumn, own_columns};
 pub(crate) use read::{SpanIndex, needed};
 pub(crate) use rows::{AttributeColumn, PartRows, SpanRows};
