@@ -57,7 +57,7 @@ impl Hash for Bucket {
 }
 
 impl Bucket {
-    /// Makes buckets.
+    /// Buckets of a width; the offset moves where they begin, or is the zone of times.
     pub fn new(step: Step, offset: f64) -> Self {
         Self { step, offset }
     }

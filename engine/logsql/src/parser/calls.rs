@@ -10,7 +10,7 @@ use crate::literal::{parse_ipv4, parse_number, parse_u64};
 
 /// A filter function.
 pub(super) struct FilterCall {
-    /// Its name.
+    /// As it is written before the parentheses.
     name: &'static str,
     /// Whether `[` may stand in place of `(`.
     pub(super) brackets: bool,

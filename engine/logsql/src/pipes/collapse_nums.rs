@@ -16,7 +16,7 @@ use crate::rowfn;
 /// `collapse_nums [if (f)] [at f] [prettify]`
 #[derive(Debug, Clone, PartialEq)]
 pub struct CollapseNums {
-    /// The field.
+    /// The field whose values are changed.
     pub at: String,
     /// Name common groups.
     pub prettify: bool,

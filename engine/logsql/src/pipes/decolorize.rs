@@ -17,7 +17,7 @@ use crate::rowfn;
 /// `decolorize [if (f)] [f]`
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decolorize {
-    /// The field.
+    /// The field whose values are changed.
     pub at: String,
     /// Only for rows that fit.
     pub condition: Option<Filter>,

@@ -15,7 +15,7 @@ use crate::print::word;
 /// `field_values f [filter s] [limit N]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldValues {
-    /// The field.
+    /// The field whose values are listed.
     pub field: String,
     /// At most so many.
     pub limit: Option<u64>,

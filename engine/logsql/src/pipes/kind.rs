@@ -46,9 +46,9 @@ pub(crate) enum Order {
 pub(crate) enum Output<'a> {
     /// Those of the rows before.
     Same,
-    /// This one.
+    /// Each row has this field and no other.
     One(&'a str),
-    /// Others.
+    /// Several, or none that is known.
     Others,
 }
 

@@ -19,9 +19,9 @@ use crate::rowfn;
 pub struct Replace {
     /// What is replaced.
     pub old: String,
-    /// By what.
+    /// What stands there afterwards.
     pub new: String,
-    /// The field.
+    /// The field whose values are changed.
     pub at: String,
     /// Only the first so many.
     pub limit: Option<u64>,

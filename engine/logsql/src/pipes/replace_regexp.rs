@@ -22,7 +22,7 @@ pub struct ReplaceRegexp {
     pub pattern: String,
     /// Text with `$1`, `${1}`, `${name}`.
     pub new: String,
-    /// The field.
+    /// The field whose values are changed.
     pub at: String,
     /// Only the first so many.
     pub limit: Option<u64>,

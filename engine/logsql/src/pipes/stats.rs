@@ -19,7 +19,7 @@ use crate::stats_labels::StatsColumns;
 /// `[stats] [by (...)] f(...) [if (...)] [as r], ..`
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stats {
-    /// Groups.
+    /// What rows are grouped by; all rows are one group without it.
     pub by: Vec<GroupBy>,
     /// Functions, at least one.
     pub calls: Vec<StatsCall>,

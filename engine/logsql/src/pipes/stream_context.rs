@@ -15,9 +15,9 @@ use crate::print::literal;
 /// `stream_context [before N] [after N] [time_window d]`
 #[derive(Debug, Clone, PartialEq)]
 pub struct StreamContext {
-    /// Rows before.
+    /// How many rows before each match.
     pub before: Option<u64>,
-    /// Rows after.
+    /// How many rows after each match.
     pub after: Option<u64>,
     /// How far away a neighbour may be; nanoseconds.
     pub time_window: Option<Literal<i64>>,

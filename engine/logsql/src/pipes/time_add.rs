@@ -17,9 +17,9 @@ use crate::rowfn;
 /// `time_add d [at f]`
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimeAdd {
-    /// Nanoseconds.
+    /// By how many nanoseconds; negative ones move to the past.
     pub shift: Literal<i64>,
-    /// The field.
+    /// The field that holds the time.
     pub at: String,
 }
 

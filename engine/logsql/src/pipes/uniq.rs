@@ -27,7 +27,7 @@ use crate::rows::{Shape, batch};
 /// `uniq by (...) [with hits] [filter s] [limit N]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uniq {
-    /// The combination.
+    /// The fields whose values make a combination.
     pub by: Vec<String>,
     /// The column of the counts.
     pub hits: Option<String>,

@@ -33,7 +33,7 @@ use crate::stats_labels::StatsColumns;
 pub struct WindowStats {
     /// Up to the row (running) or over all rows (total).
     pub running: bool,
-    /// Groups.
+    /// What rows are grouped by; all rows are one group without it.
     pub by: Vec<String>,
     /// `count sum min max first last`.
     pub calls: Vec<WindowCall>,
@@ -42,7 +42,7 @@ pub struct WindowStats {
 /// One function of `running_stats` and `total_stats`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WindowCall {
-    /// The function.
+    /// What is computed.
     pub func: WindowFunc,
     /// Its fields; `*` for `count()`.
     pub fields: Vec<FieldPattern>,
