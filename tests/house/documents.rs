@@ -47,6 +47,23 @@ fn functions_document() {
     document("docs/functions.md", &out);
 }
 
+#[test]
+fn pipes_document() {
+    let mut out = String::from(
+        "# Pipes and functions of LogsQL\n\nGenerated from the registries in `engine/logsql/src/pipes.rs` and \
+         `engine/logsql/src/parser/stats.rs`.\n\n## Pipes\n\n| Pipe | Other names | What it does |\n|---|---|---|\n",
+    );
+    for (names, doc) in quiver_logsql::pipes::documents() {
+        let others: Vec<String> = names[1..].iter().map(|name| format!("`{name}`")).collect();
+        writeln!(out, "| `{}` | {} | {doc} |", names[0], others.join(", ")).expect("a text");
+    }
+    out.push_str("\n## Functions of `stats`\n\n| Function | What it gives |\n|---|---|\n");
+    for (name, doc) in quiver_logsql::pipes::function_documents() {
+        writeln!(out, "| `{name}` | {doc} |").expect("a text");
+    }
+    document("docs/logsql-pipes.md", &out);
+}
+
 /// Gives name → (type, help, names of labels) out of exposition text.
 fn metrics(exposition: &str) -> BTreeMap<String, (String, String, Vec<String>)> {
     let mut found: BTreeMap<String, (String, String, Vec<String>)> = BTreeMap::new();

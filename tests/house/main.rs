@@ -7,5 +7,6 @@ mod files;
 mod layers;
 mod models;
 mod names;
+mod operators;
 mod plans;
 mod sources;

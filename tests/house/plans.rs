@@ -6,16 +6,29 @@ use crate::sources::{none, sources};
 /// Where nodes of plans are defined.
 const PLACES: &[&str] = &[
     "engine/promql/src/nodes",
+    "engine/query/src/operator.rs",
     "engine/logsql/src/nodes",
     "engine/logsql/src/ops",
+    "engine/logsql/src/pipes",
+    "engine/logsql/src/plan",
     "engine/store/src/scan/exec.rs",
     "engine/store/src/logs/exec.rs",
     "engine/store/src/spans/exec.rs",
 ];
 
-/// What keeps something from one call to the next.
-const KEEPERS: &[&str] =
-    &["Mutex<", "RwLock<", "OnceLock<", "OnceCell<", "RefCell<", "AtomicBool", "AtomicU", "Sender<"];
+/// What keeps something from one call to the next, and closures that somebody else made.
+const KEEPERS: &[&str] = &[
+    "Mutex<",
+    "RwLock<",
+    "OnceLock<",
+    "OnceCell<",
+    "RefCell<",
+    "AtomicBool",
+    "AtomicU",
+    "Sender<",
+    "Arc<dyn Fn",
+    "CancellationToken",
+];
 
 /// Lines that hold one although no plan keeps it: (part of the line, why).
 const EXCEPTIONS: &[(&str, &str)] = &[

@@ -1,13 +1,12 @@
 //! What a query says: options, a filter, pipes. The types hold the meaning of the text and, where a literal may be
 //! written in several ways (times, durations, numbers), the text itself, so that printing gives back what was asked.
 //!
-//! Nothing here knows how a query is run.
+//! Nothing here knows how a query is run; pipes, which do, stand in `pipes`.
 
 pub mod field;
 pub mod filter;
 pub mod literal;
 pub mod math;
-pub mod pipe;
 pub mod stats;
 pub mod time;
 
@@ -15,9 +14,11 @@ pub use field::{FieldPattern, PatternPair};
 pub use filter::{Bound, CompareOp, Filter, PatternPlace, StreamFilter, StreamMatch, StreamOp, Test, Values};
 pub use literal::{Literal, Overwrite};
 pub use math::{MathExpr, MathFunc, MathOp};
-pub use pipe::{Pipe, RowPipe, Unpack};
 pub use stats::{GroupBy, StatsCall, StatsFunc};
 pub use time::{Moment, TimeBucket, TimeFilter};
+
+use crate::pipes::Output;
+pub use crate::pipes::Pipe;
 
 /// A query: options, one filter, any number of pipes.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,18 +71,10 @@ impl Query {
 
     /// The one field that each row of the answer has, if the pipes say so: what `in(query)` compares with.
     pub fn output_field(&self) -> Option<&str> {
-        self.pipes.iter().rev().find_map(|pipe| match pipe {
-            Pipe::Filter(_) | Pipe::Limit(_) | Pipe::Offset(_) | Pipe::Sample(_) => None,
-            Pipe::Sort(sort) if sort.rank.is_none() => None,
-            Pipe::Fields(fields) => match fields.as_slice() {
-                [FieldPattern::Name(name)] => Some(Some(name.as_str())),
-                _ => Some(None),
-            },
-            Pipe::Uniq(uniq) if uniq.hits.is_none() => match uniq.by.as_slice() {
-                [name] => Some(Some(name.as_str())),
-                _ => Some(None),
-            },
-            _ => Some(None),
+        self.pipes.iter().rev().find_map(|pipe| match pipe.kind().output() {
+            Output::Same => None,
+            Output::One(name) => Some(Some(name)),
+            Output::Others => Some(None),
         })?
     }
 }

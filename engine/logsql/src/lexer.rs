@@ -7,12 +7,12 @@ pub(crate) use quote::quote;
 
 use crate::error::{Result, at};
 
-/// A token.
+/// A word, a quoted text or a sign of a query, with where it stands.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Token<'a> {
     /// What it means: without quotes and escapes.
     pub(crate) text: std::borrow::Cow<'a, str>,
-    /// As written.
+    /// As written, quotes and escapes included.
     pub(crate) raw: &'a str,
     /// Whether it was quoted: then it is never a keyword.
     pub(crate) quoted: bool,

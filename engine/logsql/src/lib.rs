@@ -15,6 +15,7 @@ mod normal;
 mod ops;
 mod parser;
 mod pieces;
+pub mod pipes;
 mod plan;
 mod print;
 pub mod request;

@@ -1,16 +1,18 @@
 //! Operators of LogsQL as nodes of DataFusion plans: they make their physical nodes from DataFusion's own where it has
-//! them (aggregation, sorting and joining with spill), else [`StreamExec`] over a function of streams.
+//! them (aggregation, sorting and joining with spill), else [`StepExec`] over a [`Step`].
 
-use std::fmt;
+use std::fmt::Debug;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
+use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
-use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -19,75 +21,104 @@ use datafusion::physical_plan::{
 };
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use quiver_query::{Operator, write_operator};
+use quiver_query::{Operator, coalesced, operator_plan, write_operator};
 
-/// What a stream operator gives.
+/// What a step gives.
 pub(crate) type Batches = BoxStream<'static, Result<RecordBatch>>;
 
-/// Turns the stream of one partition into another.
-pub(crate) type Open = Arc<dyn Fn(SendableRecordBatchStream, Arc<TaskContext>) -> Batches + Send + Sync>;
+/// A step from rows to rows: plain data that says what is done. Whatever it needs while it runs (compiled expressions,
+/// buffers, reserved memory) is made when a partition is opened, and belongs to that run alone.
+pub(crate) trait Step: Debug + Send + Sync + 'static {
+    /// Name that plans show.
+    fn name(&self) -> &'static str;
 
-/// A physical node over a function of streams, run for each partition of its input.
-pub(crate) struct StreamExec {
-    name: &'static str,
-    detail: String,
-    open: Open,
+    /// What plans show beside the name.
+    fn detail(&self) -> String {
+        String::new()
+    }
+
+    /// Schema of the batches that it gives.
+    fn schema(&self) -> SchemaRef;
+
+    /// Whether it has to see all partitions as one.
+    fn once(&self) -> bool {
+        false
+    }
+
+    /// Begins the work on a partition.
+    ///
+    /// # Errors
+    /// What it says cannot be done.
+    fn open(self: Arc<Self>, rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches>;
+}
+
+/// The logical node of a step.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct StepNode<S>(Arc<S>);
+
+/// Adds a step to a plan.
+///
+/// # Errors
+/// Internal: the names of its columns are not unique.
+pub(crate) fn step_plan(step: impl Step + Eq + Hash, input: LogicalPlan) -> quiver_types::Result<LogicalPlan> {
+    operator_plan(StepNode(Arc::new(step)), vec![input])
+}
+
+impl<S: Step + Eq + Hash> Operator for StepNode<S> {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn detail(&self) -> String {
+        self.0.detail()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+
+    fn physical(
+        self: Arc<Self>,
+        mut inputs: Vec<Arc<dyn ExecutionPlan>>,
+        _: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(StepExec::over(Arc::<S>::clone(&self.0), inputs.swap_remove(0)))
+    }
+}
+
+/// The physical node of a step.
+#[derive(Debug)]
+pub(crate) struct StepExec {
+    step: Arc<dyn Step>,
     input: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
-    schema: SchemaRef,
     metrics: ExecutionPlanMetricsSet,
 }
 
-impl fmt::Debug for StreamExec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StreamExec").field("name", &self.name).field("input", &self.input).finish_non_exhaustive()
-    }
-}
-
-impl StreamExec {
-    /// One stream for each partition.
-    pub(crate) fn each(operator: &impl Operator, input: Arc<dyn ExecutionPlan>, open: Open) -> Arc<dyn ExecutionPlan> {
-        Arc::new(Self::new(operator.name(), operator.detail(), operator.schema(), input, open))
-    }
-
-    /// All partitions as one stream.
-    pub(crate) fn once(operator: &impl Operator, input: Arc<dyn ExecutionPlan>, open: Open) -> Arc<dyn ExecutionPlan> {
-        Self::each(operator, coalesce(input), open)
-    }
-
-    /// A node that is part of what an operator does.
-    pub(crate) fn new(
-        name: &'static str,
-        detail: String,
-        schema: SchemaRef,
-        input: Arc<dyn ExecutionPlan>,
-        open: Open,
-    ) -> Self {
+impl StepExec {
+    /// Puts a step over a plan.
+    pub(crate) fn over(step: Arc<dyn Step>, input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        let input = if step.once() { coalesced(input) } else { input };
         let partitions = input.output_partitioning().partition_count();
         let properties = Arc::new(PlanProperties::new(
-            EquivalenceProperties::new(Arc::clone(&schema)),
+            EquivalenceProperties::new(step.schema()),
             Partitioning::UnknownPartitioning(partitions),
             EmissionType::Incremental,
             Boundedness::Bounded,
         ));
-        Self { name, detail, open, input, properties, schema, metrics: ExecutionPlanMetricsSet::new() }
+        Arc::new(Self { step, input, properties, metrics: ExecutionPlanMetricsSet::new() })
     }
 }
 
-/// Brings partitions into one.
-pub(crate) fn coalesce(input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-    if input.output_partitioning().partition_count() > 1 { Arc::new(CoalescePartitionsExec::new(input)) } else { input }
-}
-
-impl DisplayAs for StreamExec {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_operator(self.name, &self.detail, f)
+impl DisplayAs for StepExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write_operator(self.step.name(), &self.step.detail(), f)
     }
 }
 
-impl ExecutionPlan for StreamExec {
+impl ExecutionPlan for StepExec {
     fn name(&self) -> &str {
-        self.name
+        self.step.name()
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -106,16 +137,16 @@ impl ExecutionPlan for StreamExec {
     }
 
     fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        let (schema, open) = (Arc::clone(&self.schema), Arc::clone(&self.open));
-        Ok(Arc::new(Self::new(self.name, self.detail.clone(), schema, children.swap_remove(0), open)))
+        Ok(Self::over(Arc::clone(&self.step), children.swap_remove(0)))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, Arc::clone(&context))?;
         let metrics = BaselineMetrics::new(&self.metrics, partition);
-        let batches = (self.open)(input, context)
+        let batches = Arc::clone(&self.step)
+            .open(input, context)?
             .map(move |batch| batch.inspect(|batch| metrics.record_output(batch.num_rows())));
-        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), batches)))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.step.schema(), batches)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

@@ -6,9 +6,11 @@
 
 use quiver_types::logs::MSG;
 
-use crate::ast::pipe::{Sort, SortForm};
 use crate::ast::{FieldPattern, Filter, Options, Pipe, Query, StreamFilter, Test, Values};
-use crate::visit::{each_filter_mut, each_query_mut};
+use crate::pipes::filter::FilterRows;
+use crate::pipes::limit::Limit;
+use crate::pipes::offset::Offset;
+use crate::pipes::sort::{Sort, SortForm};
 
 /// Brings a query and its subqueries into normal form.
 pub(crate) fn query(mut query: Query) -> Query {
@@ -31,7 +33,7 @@ fn normalize(query: &mut Query, outer: &Options) {
     let mut parts = vec![std::mem::replace(&mut query.filter, Filter::All)];
     let leading = query.pipes.iter().take_while(|pipe| matches!(pipe, Pipe::Filter(_))).count();
     for pipe in query.pipes.drain(..leading) {
-        if let Pipe::Filter(filter) = pipe {
+        if let Pipe::Filter(FilterRows(filter)) = pipe {
             parts.push(filter);
         }
     }
@@ -39,11 +41,11 @@ fn normalize(query: &mut Query, outer: &Options) {
     query.pipes = join_pipes(std::mem::take(&mut query.pipes));
     let options = query.options.clone();
     for pipe in &mut query.pipes {
-        each_filter_mut(pipe, &mut |filter| {
+        for filter in pipe.kind_mut().filters_mut() {
             *filter = simplify(std::mem::replace(filter, Filter::All));
             subqueries(filter, &options);
-        });
-        each_query_mut(pipe, &mut |inner| normalize(inner, &options));
+        }
+        pipe.kind_mut().queries_mut().into_iter().for_each(|inner| normalize(inner, &options));
     }
     subqueries(&mut query.filter, &options);
 }
@@ -152,28 +154,28 @@ fn join_pipes(pipes: Vec<Pipe>) -> Vec<Pipe> {
 
 fn push(joined: &mut Vec<Pipe>, pipe: Pipe) {
     match (joined.last_mut(), pipe) {
-        (_, Pipe::Offset(0)) => {}
-        (Some(Pipe::Sort(sort)), Pipe::Limit(limit)) if joins(sort) => sort.limit = least(sort.limit, limit),
-        (Some(Pipe::Sort(sort)), Pipe::Offset(offset)) if joins(sort) => match sort.limit {
-            Some(limit) if limit <= offset => *joined.last_mut().expect("it is there") = Pipe::Limit(0),
+        (_, Pipe::Offset(Offset(0))) => {}
+        (Some(Pipe::Sort(sort)), Pipe::Limit(Limit(limit))) if joins(sort) => sort.limit = least(sort.limit, limit),
+        (Some(Pipe::Sort(sort)), Pipe::Offset(Offset(offset))) if joins(sort) => match sort.limit {
+            Some(limit) if limit <= offset => *joined.last_mut().expect("it is there") = Limit(0).into(),
             limit => {
                 sort.limit = limit.map(|limit| limit - offset);
                 sort.offset = sort.offset.saturating_add(offset);
             }
         },
-        (Some(Pipe::Uniq(uniq)), Pipe::Limit(limit)) if limit > 0 => uniq.limit = least(uniq.limit, limit),
-        (Some(Pipe::Limit(before)), Pipe::Limit(limit)) => *before = limit.min(*before),
-        (Some(Pipe::Limit(before)), Pipe::Offset(offset)) if *before <= offset => *before = 0,
-        (Some(Pipe::Offset(before)), Pipe::Offset(offset)) => *before = before.saturating_add(offset),
+        (Some(Pipe::Uniq(uniq)), Pipe::Limit(Limit(limit))) if limit > 0 => uniq.limit = least(uniq.limit, limit),
+        (Some(Pipe::Limit(before)), Pipe::Limit(limit)) => before.0 = limit.0.min(before.0),
+        (Some(Pipe::Limit(before)), Pipe::Offset(offset)) if before.0 <= offset.0 => before.0 = 0,
+        (Some(Pipe::Offset(before)), Pipe::Offset(offset)) => before.0 = before.0.saturating_add(offset.0),
         // Fewer rows go on from one pipe to the next.
         (Some(Pipe::Offset(before)), Pipe::Limit(limit)) => {
-            let offset = *before;
+            let offset = before.0;
             joined.pop();
-            push(joined, Pipe::Limit(limit.saturating_add(offset)));
-            push(joined, Pipe::Offset(offset));
+            push(joined, Limit(limit.0.saturating_add(offset)).into());
+            push(joined, Offset(offset).into());
         }
-        (Some(Pipe::Filter(Filter::And(all))), Pipe::Filter(filter)) => all.push(filter),
-        (Some(Pipe::Filter(before)), Pipe::Filter(filter)) => {
+        (Some(Pipe::Filter(FilterRows(Filter::And(all)))), Pipe::Filter(FilterRows(filter))) => all.push(filter),
+        (Some(Pipe::Filter(FilterRows(before))), Pipe::Filter(FilterRows(filter))) => {
             *before = Filter::And(vec![std::mem::replace(before, Filter::All), filter]);
         }
         (_, pipe) => joined.push(pipe),

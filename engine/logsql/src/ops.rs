@@ -1,18 +1,13 @@
-//! What operators do to batches: functions from rows to rows, without plans.
+//! What steps do to batches, as far as several pipes share it; what one pipe alone does stands in its file.
 
 pub(crate) mod aggregate;
 pub(crate) mod cells;
 pub(crate) mod context;
-pub(crate) mod facets;
 pub(crate) mod filter;
 mod group;
 pub(crate) mod join;
-pub(crate) mod limit;
-pub(crate) mod names;
+pub(crate) mod keys;
+pub(crate) mod pack;
 pub(crate) mod project;
-pub(crate) mod row;
 pub(crate) mod sort;
-pub(crate) mod stream;
 pub(crate) mod unpack;
-pub(crate) mod unroll;
-pub(crate) mod window;

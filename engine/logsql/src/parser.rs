@@ -1,4 +1,5 @@
-//! Tokens → [`Query`]. One file per part of the grammar; pipes, stats functions and filter functions stand in registries.
+//! Tokens → [`Query`]. One file per part of the grammar; stats functions and filter functions stand in registries,
+//! pipes in files of their own (`pipes`).
 //!
 //! A text without quotes may join adjacent tokens into one word (`foo-bar/baz:1`); where such a word ends depends on the
 //! place, so each place says which signs stop it.
@@ -8,20 +9,21 @@ mod filter;
 mod math;
 mod names;
 mod options;
-mod pipes;
 mod stats;
 mod stream;
 mod time;
 
 pub(crate) use math::func_name as math_func_name;
-pub(crate) use pipes::sets::window_func_name;
+pub(crate) use names::or_all;
 use quiver_types::Error;
+pub(crate) use stats::{documents as stats_func_documents, names as stats_func_names};
 pub(crate) use time::moment;
 
 use crate::ast::{Filter, Options, Pipe, Query};
 use crate::error::{Result, at, suggestion};
 use crate::lexer::{Token, tokens};
-use crate::normal;
+use crate::pipes::rows::Rows;
+use crate::{normal, pipes};
 
 /// How deep filters, subqueries and expressions may nest: a bound on the stack, far above what is written by hand.
 const DEPTH_MAX: usize = 64;
@@ -73,8 +75,8 @@ pub(crate) fn reserved() -> impl Iterator<Item = &'static str> {
 #[derive(Debug)]
 pub(crate) struct Parser<'a> {
     text: &'a str,
-    tokens: Vec<Token<'a>>,
-    next: usize,
+    pub(crate) tokens: Vec<Token<'a>>,
+    pub(crate) next: usize,
     depth: usize,
     pipes: usize,
     math_ops: usize,
@@ -117,7 +119,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `(query)` or `rows({name:value, ..}, ..)`.
-    fn query_or_rows(&mut self) -> Result<Query> {
+    pub(crate) fn query_or_rows(&mut self) -> Result<Query> {
         if !self.skip("rows") {
             return self.query_in_parens();
         }
@@ -134,7 +136,7 @@ impl<'a> Parser<'a> {
             }
             Ok(row)
         })?;
-        Ok(Query { options: Options::default(), filter: Filter::All, pipes: vec![Pipe::Rows(rows)] })
+        Ok(Query { options: Options::default(), filter: Filter::All, pipes: vec![Rows(rows).into()] })
     }
 
     fn pipe(&mut self) -> Result<Pipe> {
@@ -152,39 +154,39 @@ impl<'a> Parser<'a> {
         result
     }
 
-    fn token(&self) -> &Token<'a> {
+    pub(crate) fn token(&self) -> &Token<'a> {
         &self.tokens[self.next]
     }
 
-    fn after_next(&self) -> &Token<'a> {
+    pub(crate) fn after_next(&self) -> &Token<'a> {
         &self.tokens[(self.next + 1).min(self.tokens.len() - 1)]
     }
 
-    fn at_end(&self) -> bool {
+    pub(crate) fn at_end(&self) -> bool {
         self.next + 1 == self.tokens.len()
     }
 
-    fn is(&self, keyword: &str) -> bool {
+    pub(crate) fn is(&self, keyword: &str) -> bool {
         self.token().is(keyword)
     }
 
-    fn is_any(&self, keywords: &[&str]) -> bool {
+    pub(crate) fn is_any(&self, keywords: &[&str]) -> bool {
         self.token().is_any(keywords)
     }
 
     /// Whether the keyword stands here without blanks before it.
-    fn is_adjacent(&self, keyword: &str) -> bool {
+    pub(crate) fn is_adjacent(&self, keyword: &str) -> bool {
         !self.token().spaced && self.is(keyword)
     }
 
-    fn advance(&mut self) {
+    pub(crate) fn advance(&mut self) {
         if !self.at_end() {
             self.next += 1;
         }
     }
 
     /// Takes the keyword if it stands here.
-    fn skip(&mut self, keyword: &str) -> bool {
+    pub(crate) fn skip(&mut self, keyword: &str) -> bool {
         let found = self.is(keyword) && !self.at_end();
         if found {
             self.advance();
@@ -192,11 +194,11 @@ impl<'a> Parser<'a> {
         found
     }
 
-    fn skip_any(&mut self, keywords: &[&str]) -> bool {
+    pub(crate) fn skip_any(&mut self, keywords: &[&str]) -> bool {
         keywords.iter().any(|keyword| self.skip(keyword))
     }
 
-    fn expect(&mut self, keyword: &str) -> Result<()> {
+    pub(crate) fn expect(&mut self, keyword: &str) -> Result<()> {
         if self.skip(keyword) { Ok(()) } else { Err(self.unexpected(&format!("`{keyword}`"))) }
     }
 
@@ -208,20 +210,20 @@ impl<'a> Parser<'a> {
         if self.at_pipe_end() { Ok(()) } else { Err(self.unexpected("`|` or the end of the pipe")) }
     }
 
-    fn at_pipe_end(&self) -> bool {
+    pub(crate) fn at_pipe_end(&self) -> bool {
         self.at_end() || self.is_any(&["|", ")", ";"])
     }
 
     /// An error about the token that comes next.
-    fn fault(&self, message: impl AsRef<str>) -> Error {
+    pub(crate) fn fault(&self, message: impl AsRef<str>) -> Error {
         self.fault_at(self.next, message)
     }
 
-    fn fault_at(&self, token: usize, message: impl AsRef<str>) -> Error {
+    pub(crate) fn fault_at(&self, token: usize, message: impl AsRef<str>) -> Error {
         at(self.text, self.tokens[token].offset, message)
     }
 
-    fn unexpected(&self, wanted: &str) -> Error {
+    pub(crate) fn unexpected(&self, wanted: &str) -> Error {
         if self.at_end() {
             self.fault(format!("unexpected end of the query, {wanted} expected"))
         } else {
@@ -230,7 +232,7 @@ impl<'a> Parser<'a> {
     }
 
     /// An error about an unknown word, with the nearest known one.
-    fn unknown<'k>(&self, token: usize, what: &str, known: impl IntoIterator<Item = &'k str>) -> Error {
+    pub(crate) fn unknown<'k>(&self, token: usize, what: &str, known: impl IntoIterator<Item = &'k str>) -> Error {
         let word = &self.tokens[token].text;
         let error = self.fault_at(token, format!("unknown {what} `{word}`"));
         Error::invalid(format!("{}{}", error.message, suggestion(word, known)))

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
-use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
 use quiver_query::{Held, Underway, to_datafusion};
 
-use crate::nodes::Open;
+use crate::nodes::Batches;
 
 /// How long work on a piece of a batch should take.
 const PIECE_TIME: Duration = Duration::from_millis(4);
@@ -83,7 +83,7 @@ impl Pieces {
     }
 }
 
-/// A function from batch to batch; made anew for each partition, so it may keep buffers.
+/// A function from batch to batch; each run of a partition has its own, so it may keep buffers.
 pub(crate) type BatchMap = Box<dyn FnMut(RecordBatch) -> Result<RecordBatch> + Send>;
 
 /// A function from the first rows of a batch to a batch. It takes no row after those of which it made so many bytes as are
@@ -100,24 +100,20 @@ pub(crate) struct Made {
 }
 
 /// Runs a function over each batch, piece by piece; empty batches are left out.
-pub(crate) fn map_batches(make: impl Fn() -> BatchMap + Send + Sync + 'static) -> Open {
-    map_values(move || {
-        let mut map = make();
-        Box::new(move |piece, _| {
-            let taken = piece.num_rows();
-            Ok(Made { batch: map(piece.clone())?, taken, bytes: 0 })
-        })
-    })
+pub(crate) fn map_batches(rows: SendableRecordBatchStream, task: &TaskContext, mut map: BatchMap) -> Batches {
+    let map: ValueMap = Box::new(move |piece, _| {
+        let taken = piece.num_rows();
+        Ok(Made { batch: map(piece.clone())?, taken, bytes: 0 })
+    });
+    map_values(rows, task, map)
 }
 
 /// As [`map_batches`], for functions whose values may be much longer than what they are made of: the more of them are on
 /// their way between the nodes of a query, the fewer are made at once.
-pub(crate) fn map_values(make: impl Fn() -> ValueMap + Send + Sync + 'static) -> Open {
-    Arc::new(move |input, task| {
-        let underway = task.session_config().get_extension::<Underway>().unwrap_or_default();
-        let work = Work { pieces: Pieces::new(input), map: make(), underway, held: None };
-        futures::stream::try_unfold(work, async |mut work| Ok(work.next().await?.map(|batch| (batch, work)))).boxed()
-    })
+pub(crate) fn map_values(rows: SendableRecordBatchStream, task: &TaskContext, map: ValueMap) -> Batches {
+    let underway = task.session_config().get_extension::<Underway>().unwrap_or_default();
+    let work = Work { pieces: Pieces::new(rows), map, underway, held: None };
+    futures::stream::try_unfold(work, async |mut work| Ok(work.next().await?.map(|batch| (batch, work)))).boxed()
 }
 
 struct Work {
@@ -170,16 +166,14 @@ mod tests {
 
     #[tokio::test]
     async fn all_rows_come_in_order_whatever_their_work_takes() {
-        let open = map_batches(|| {
-            let mut turn = 0u64;
-            Box::new(move |rows| {
-                turn += 1;
-                std::thread::sleep(Duration::from_micros(if turn.is_multiple_of(3) { 9000 } else { 1 }));
-                Ok(rows)
-            })
+        let mut turn = 0u64;
+        let map: BatchMap = Box::new(move |rows| {
+            turn += 1;
+            std::thread::sleep(Duration::from_micros(if turn.is_multiple_of(3) { 9000 } else { 1 }));
+            Ok(rows)
         });
-        let batches: Vec<RecordBatch> =
-            open(one_batch(100_000), Arc::default()).map(|batch| batch.expect("made")).collect().await;
+        let made = map_batches(one_batch(100_000), &TaskContext::default(), map);
+        let batches: Vec<RecordBatch> = made.map(|batch| batch.expect("made")).collect().await;
         assert_eq!(numbers(&batches), (0..100_000).collect::<Vec<i64>>());
     }
 
@@ -188,15 +182,12 @@ mod tests {
         let worked = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&worked);
         // 10 microseconds a row: all of the batch takes 6.4 s.
-        let open = map_batches(move || {
-            let counted = Arc::clone(&counted);
-            Box::new(move |rows: RecordBatch| {
-                std::thread::sleep(Duration::from_micros(10) * rows.num_rows() as u32);
-                counted.fetch_add(rows.num_rows(), Relaxed);
-                Ok(rows.slice(0, 0))
-            })
+        let map: BatchMap = Box::new(move |rows: RecordBatch| {
+            std::thread::sleep(Duration::from_micros(10) * rows.num_rows() as u32);
+            counted.fetch_add(rows.num_rows(), Relaxed);
+            Ok(rows.slice(0, 0))
         });
-        let mut rows = open(one_batch(640_000), Arc::default());
+        let mut rows = map_batches(one_batch(640_000), &TaskContext::default(), map);
         let ended = tokio::time::timeout(Duration::from_millis(100), rows.next()).await;
         assert!(ended.is_err(), "its time was up before its work was done");
         let done = worked.load(Relaxed);
@@ -208,16 +199,13 @@ mod tests {
         let largest = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&largest);
         // A megabyte of each row.
-        let open = map_values(move || {
-            let seen = Arc::clone(&seen);
-            Box::new(move |rows, room| {
-                let taken = rows.num_rows().min(room.div_ceil(1 << 20));
-                seen.fetch_max(taken, Relaxed);
-                Ok(Made { batch: rows.slice(0, taken), taken, bytes: taken << 20 })
-            })
+        let map: ValueMap = Box::new(move |rows, room| {
+            let taken = rows.num_rows().min(room.div_ceil(1 << 20));
+            seen.fetch_max(taken, Relaxed);
+            Ok(Made { batch: rows.slice(0, taken), taken, bytes: taken << 20 })
         });
         let mut made: Vec<RecordBatch> = Vec::new();
-        let mut rows = open(one_batch(1000), Arc::default());
+        let mut rows = map_values(one_batch(1000), &TaskContext::default(), map);
         while let Some(batch) = rows.next().await {
             made.push(batch.expect("made"));
         }

@@ -4,28 +4,35 @@
 //! pipe adds a node. Nothing is read here: subqueries in filters were run before, their values stand in the query.
 
 pub(crate) mod filter;
-pub(crate) mod needs_of;
-mod pipe;
-mod stats;
+pub(crate) mod stats;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::hash::Hash;
 use std::sync::Arc;
 
+use arrow::array::{AsArray, TimestampNanosecondArray};
+use arrow::datatypes::{SchemaRef, TimestampNanosecondType};
+use arrow::record_batch::RecordBatch;
+use datafusion::common::DFSchema;
 use datafusion::datasource::provider_as_source;
-use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{EmptyRelation, LogicalPlan, LogicalPlanBuilder};
 use quiver_query::{LogTables, QueryContext, from_datafusion};
 use quiver_types::logs::{
     LogColumn, LogFilter, LogForm, LogOrder, LogRequest, LogSnapshot, ROW_COUNT, STREAM, STREAM_ID, TIME,
 };
 use quiver_types::{Error, Result};
 
-use crate::ast::pipe::{Sort, SortForm, WindowCall, WindowFunc};
-use crate::ast::{FieldPattern, Pipe, Query, StatsFunc};
+use crate::ast::{Pipe, Query};
 use crate::needs::Needs;
-use crate::ops::context::Context;
-use crate::ops::facets;
-use crate::rows::{Column, Kind, Shape};
+use crate::nodes::{Batches, Step, step_plan};
+use crate::ops::context::{self, Context};
+use crate::pieces::map_batches;
+use crate::pipes::limit::cut;
+use crate::pipes::sort::Sort;
+use crate::pipes::{At, Order};
+use crate::rows::{Column, Kind, Shape, batch};
 use filter::TimeScope;
 
 /// Name of the table in plans.
@@ -38,6 +45,20 @@ pub(crate) struct Planned {
     pub(crate) shape: Shape,
     /// Bounds of the time of the rows, both included: what rates are over.
     pub(crate) time: (i64, i64),
+}
+
+impl Planned {
+    /// No rows, and no columns.
+    pub(crate) fn nothing() -> Result<Self> {
+        let schema = Arc::new(DFSchema::empty());
+        let plan = LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: false, schema });
+        Ok(Self { plan, shape: Shape::default(), time: (i64::MIN, i64::MAX) })
+    }
+
+    /// Adds a step.
+    pub(crate) fn then(self, step: impl Step + Eq + Hash, shape: Shape) -> Result<Self> {
+        Ok(Self { plan: step_plan(step, self.plan)?, shape, time: self.time })
+    }
 }
 
 /// Makes plans.
@@ -54,21 +75,21 @@ impl Planner<'_> {
     pub(crate) fn query(&self, query: &Query, needs: &Needs) -> Result<Planned> {
         let query = &*in_time_order(query);
         let scope = self.scope(query);
-        let mut after = vec![needs.clone()];
-        for pipe in query.pipes.iter().rev() {
-            let wanted = needs_of::before(pipe, after.last().expect("begins with one"));
-            after.push(wanted);
-        }
-        after.reverse();
-        let own_rows = query.pipes.iter().rposition(|pipe| matches!(pipe, Pipe::GenerateSequence(_) | Pipe::Rows(_)));
-        let (mut planned, first) = match own_rows {
-            Some(i) => (pipe::own_rows(&query.pipes[i])?, i + 1),
+        let after = needs_between(query, needs);
+        let own = query.pipes.iter().enumerate().rev().find_map(|(i, pipe)| Some((i, pipe.kind().own_rows()?)));
+        let (mut planned, first) = match own {
+            Some((i, rows)) => (rows?, i + 1),
             None => self.source(query, &after, scope)?,
         };
         for (i, pipe) in query.pipes.iter().enumerate().skip(first) {
             planned = self.pipe(pipe, planned, &after[i + 1], scope)?;
         }
         Ok(planned)
+    }
+
+    /// Adds a pipe; `needs` is what is needed of its rows.
+    fn pipe(&self, pipe: &Pipe, planned: Planned, needs: &Needs, scope: TimeScope) -> Result<Planned> {
+        pipe.kind().plan(planned, At { planner: self, needs, scope })
     }
 
     fn scope(&self, query: &Query) -> TimeScope {
@@ -79,15 +100,13 @@ impl Planner<'_> {
     /// The scan; also says how many pipes it already does. `needs[i]` is what the rows before pipe `i` need to have.
     fn source(&self, query: &Query, needs: &[Needs], scope: TimeScope) -> Result<(Planned, usize)> {
         let filter = filter::lower(&query.filter, scope)?;
-        if let (Some(pipe @ Pipe::FieldNames { .. }), 0) = (query.pipes.first(), scope.offset_ns) {
-            let time = filter.time_bounds();
-            let plan = self.table(LogRequest::field_counts(filter), None)?;
-            return Ok((pipe::sum_field_names(pipe, Planned { plan, shape: Shape::default(), time })?, 1));
-        }
-        if let (Some(pipe @ Pipe::Facets(of)), 0) = (query.pipes.first(), scope.offset_ns) {
-            let time = filter.time_bounds();
-            let plan = self.table(LogRequest::value_counts(filter, facets::limits(of)), None)?;
-            return Ok((pipe::add_facets(pipe, Planned { plan, shape: facets::counts_shape(), time })?, 1));
+        // Rows that are moved in time are not those that the scan counts.
+        if let (Some(pipe), 0) = (query.pipes.first(), scope.offset_ns)
+            && let Some(request) = pipe.kind().counted_by_scan(&filter)
+        {
+            let counts =
+                Planned { plan: self.table(request, None)?, shape: Shape::default(), time: filter.time_bounds() };
+            return Ok((pipe.kind().add_counts(counts)?, 1));
         }
         let mut shape = source_shape(query, &needs[0]);
         let newest = newest(query);
@@ -103,13 +122,13 @@ impl Planner<'_> {
         let plan = self.scan(filter, &shape, order, most)?;
         let mut planned = Planned { plan, shape, time };
         if scope.offset_ns != 0 {
-            planned = pipe::shift_time(planned, scope.offset_ns)?;
+            planned = shifted(planned, scope.offset_ns)?;
         }
         let Some(newest) = newest else { return Ok((planned, 0)) };
         for (i, pipe) in query.pipes[..newest.sort_at].iter().enumerate() {
             planned = self.pipe(pipe, planned, &needs[i + 1], scope)?;
         }
-        planned = pipe::window(planned, newest.skip, newest.fetch)?;
+        planned = cut(planned, newest.skip, newest.fetch)?;
         Ok((planned, newest.sort_at + 1))
     }
 
@@ -127,15 +146,10 @@ impl Planner<'_> {
         let plan = self.scan(rows, &shape, LogOrder::Any, None)?;
         let mut planned = Planned { plan, shape, time };
         if scope.offset_ns != 0 {
-            planned = pipe::shift_time(planned, scope.offset_ns)?;
+            planned = shifted(planned, scope.offset_ns)?;
         }
-        planned = pipe::stream_context(planned, context)?;
-        let mut after = vec![Needs::all()];
-        for pipe in query.pipes.iter().rev() {
-            let wanted = needs_of::before(pipe, after.last().expect("begins with one"));
-            after.push(wanted);
-        }
-        after.reverse();
+        planned = context::plan(context, planned)?;
+        let after = needs_between(query, &Needs::all());
         for (i, pipe) in query.pipes.iter().enumerate().skip(1) {
             planned = self.pipe(pipe, planned, &after[i + 1], scope)?;
         }
@@ -167,19 +181,79 @@ impl Planner<'_> {
     }
 }
 
+/// What is needed before each pipe, and behind the last one.
+fn needs_between(query: &Query, behind: &Needs) -> Vec<Needs> {
+    let mut all = vec![behind.clone()];
+    for pipe in query.pipes.iter().rev() {
+        let wanted = pipe.kind().before(all.last().expect("begins with one"));
+        all.push(wanted);
+    }
+    all.reverse();
+    all
+}
+
+/// The names that a pipe itself speaks of: they get columns wherever a map of other fields is.
+fn mentioned(pipe: &Pipe) -> BTreeSet<String> {
+    let mut own = pipe.kind().before(&Needs::default());
+    own.add_all(pipe.kind().mentions().iter().map(String::as_str));
+    own.names
+}
+
+/// Moves `_time` forward.
+fn shifted(planned: Planned, offset_ns: i64) -> Result<Planned> {
+    let shape = planned.shape.clone();
+    planned.then(ShiftedTime { offset_ns, shape: shape.clone() }, shape)
+}
+
+/// Lacks in DataFusion: an addition to times that ends at the first and last of them, and does not fail there.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ShiftedTime {
+    offset_ns: i64,
+    shape: Shape,
+}
+
+impl Step for ShiftedTime {
+    fn name(&self) -> &'static str {
+        "LogsShiftTime"
+    }
+
+    fn detail(&self) -> String {
+        format!("{} ns", self.offset_ns)
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.shape.schema()
+    }
+
+    fn open(
+        self: Arc<Self>,
+        rows: SendableRecordBatchStream,
+        task: Arc<TaskContext>,
+    ) -> datafusion::error::Result<Batches> {
+        let map = move |rows: RecordBatch| {
+            let mut columns = rows.columns().to_vec();
+            if let Some(i) = self.shape.index(TIME) {
+                let times = columns[i].as_primitive::<TimestampNanosecondType>();
+                let moved: TimestampNanosecondArray = times.unary(|ns| ns.saturating_add(self.offset_ns));
+                columns[i] = Arc::new(moved.with_timezone("UTC"));
+            }
+            batch(&self.shape, columns, rows.num_rows())
+        };
+        Ok(map_batches(rows, &task, Box::new(map)))
+    }
+}
+
 /// The columns of the scan: what is needed by name; if more is needed, all names that the query speaks of before its
 /// rows become others, and the map.
 pub(crate) fn source_shape(query: &Query, needs: &Needs) -> Shape {
     let mut names: BTreeSet<String> = needs.names.clone();
     if needs.open() {
-        let mut spoken = Needs::default();
         for pipe in &query.pipes {
-            needs_of::mentioned(pipe, &mut spoken);
-            if needs_of::is_barrier(pipe) {
+            names.extend(mentioned(pipe));
+            if pipe.kind().is_barrier() {
                 break;
             }
         }
-        names.extend(spoken.names);
         names.extend([TIME, STREAM, STREAM_ID].into_iter().filter(|name| needs.has(name)).map(str::to_owned));
     }
     let stored = stored(query);
@@ -195,30 +269,12 @@ pub(crate) fn source_shape(query: &Query, needs: &Needs) -> Shape {
 /// Fields that the rows of the scan are grouped by or that are added up: codes and numbers serve better there than texts.
 fn stored(query: &Query) -> Vec<String> {
     let first = query.pipes.iter().find(|pipe| !matches!(pipe, Pipe::Filter(_)));
-    match first {
-        Some(Pipe::Stats(stats)) => stats::named(stats),
-        Some(Pipe::Uniq(uniq)) => uniq.by.clone(),
-        Some(Pipe::Top(top)) => top.by.clone(),
-        Some(Pipe::FieldValues { field, .. }) => vec![field.clone()],
-        _ => Vec::new(),
-    }
+    first.map_or_else(Vec::new, |pipe| pipe.kind().stored())
 }
 
 /// Whether the rows of the scan are only counted by values, so that it may give one row for many alike.
 fn counts_rows(query: &Query, shape: &Shape) -> bool {
-    let grouped = match query.pipes.first() {
-        Some(Pipe::Stats(stats)) => stats.calls.iter().all(|call| {
-            let counts = match &call.func {
-                StatsFunc::Count(fields) => fields.iter().any(FieldPattern::is_all),
-                func => matches!(func, StatsFunc::Rate),
-            };
-            counts && call.condition.is_none()
-        }),
-        Some(Pipe::Uniq(uniq)) => uniq.filter.is_none(),
-        Some(Pipe::FieldValues { filter, .. }) => filter.is_none(),
-        Some(Pipe::Top(_)) => true,
-        _ => false,
-    };
+    let grouped = query.pipes.first().is_some_and(|pipe| pipe.kind().counts_rows());
     // Times are all different, and a field of the name of the count would meet it.
     grouped && !shape.rest && shape.index(TIME).is_none() && shape.index(ROW_COUNT).is_none()
 }
@@ -226,10 +282,7 @@ fn counts_rows(query: &Query, shape: &Shape) -> bool {
 /// How many rows of the scan a query wants, where its pipes begin with a limit: it need not look at more.
 fn most_rows(query: &Query) -> Option<u64> {
     let first = query.pipes.iter().find(|pipe| !matches!(pipe, Pipe::Fields(_) | Pipe::Delete(_)));
-    match first {
-        Some(Pipe::Limit(most)) => Some(*most),
-        _ => None,
-    }
+    first.and_then(|pipe| pipe.kind().most_rows())
 }
 
 /// Puts rows in the order of their times where what a pipe makes of them depends on it and the query says none.
@@ -238,15 +291,15 @@ fn in_time_order(query: &Query) -> Cow<'_, Query> {
     let mut at = Vec::new();
     for (i, pipe) in query.pipes.iter().enumerate() {
         match pipe {
-            Pipe::Sort(_) | Pipe::Top(_) | Pipe::GenerateSequence(_) | Pipe::Rows(_) => ordered = true,
-            Pipe::WindowStats { running, calls, .. } if !ordered => {
-                let by_order = |call: &WindowCall| matches!(call.func, WindowFunc::First | WindowFunc::Last);
-                if *running || calls.iter().any(by_order) {
-                    at.push(i);
-                    ordered = true;
-                }
+            Pipe::WindowStats(stats) if !ordered && stats.is_ordered() => {
+                at.push(i);
+                ordered = true;
             }
-            pipe => ordered &= !needs_of::is_barrier(pipe) && !matches!(pipe, Pipe::Join(_) | Pipe::Union(_)),
+            pipe => match pipe.kind().order() {
+                Order::Made => ordered = true,
+                Order::Lost => ordered = false,
+                Order::Kept => {}
+            },
         }
     }
     if at.is_empty() {
@@ -254,7 +307,7 @@ fn in_time_order(query: &Query) -> Cow<'_, Query> {
     }
     let mut query = query.clone();
     for i in at.into_iter().rev() {
-        query.pipes.insert(i, Pipe::Sort(Sort::by_time()));
+        query.pipes.insert(i, Sort::by_time(false).into());
     }
     Cow::Owned(query)
 }
@@ -270,34 +323,15 @@ struct Newest {
 
 /// Finds `sort by (_time [desc])` with a limit, behind pipes that keep `_time` and the number of rows or less.
 fn newest(query: &Query) -> Option<Newest> {
-    let sort_at = query.pipes.iter().position(|pipe| !keeps_time(pipe))?;
+    let sort_at = query.pipes.iter().position(|pipe| !pipe.kind().keeps_time())?;
     let Pipe::Sort(sort) = &query.pipes[sort_at] else { return None };
     let [(field, descending)] = sort.by.as_slice() else { return None };
     if field != TIME || sort.limit.is_none() || !sort.partition_by.is_empty() || sort.rank.is_some() {
         return None;
     }
-    let newest_first = *descending != (sort.descending != (sort.form == SortForm::Last));
+    let newest_first = *descending != sort.is_reversed();
     let order = if newest_first { LogOrder::NewestFirst } else { LogOrder::OldestFirst };
     Some(Newest { order, sort_at, skip: sort.offset, fetch: sort.limit })
-}
-
-fn keeps_time(pipe: &Pipe) -> bool {
-    match pipe {
-        Pipe::Filter(_) => true,
-        Pipe::Fields(fields) => fields.iter().any(|field| field.matches(TIME)),
-        Pipe::Delete(fields) => !fields.iter().any(|field| field.matches(TIME)),
-        Pipe::Row { pipe, .. } => {
-            let made = needs_of::targets(pipe);
-            !made.iter().any(|name| name == TIME)
-                && !matches!(
-                    pipe,
-                    crate::ast::RowPipe::UnpackJson(_)
-                        | crate::ast::RowPipe::UnpackLogfmt(_)
-                        | crate::ast::RowPipe::UnpackSyslog { .. }
-                )
-        }
-        _ => false,
-    }
 }
 
 /// An error of planning that only a fault of ours can cause.

@@ -1,12 +1,12 @@
 //! Canonical text of queries: reading it gives the same query again.
 
 mod filter;
-mod pipe;
+mod math;
 mod stats;
 
 use std::fmt::{self, Display, Formatter};
 
-pub(crate) use pipe::{math_name, window_call_text};
+pub(crate) use math::{math_name, math_text};
 pub(crate) use stats::default_stats_name;
 
 use crate::ast::{FieldPattern, Options, Query};
@@ -103,4 +103,9 @@ pub(crate) fn list<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
 /// `a, b*`.
 pub(crate) fn patterns(fields: &[FieldPattern]) -> String {
     list(fields, ToString::to_string)
+}
+
+/// `a desc, b`.
+pub(crate) fn sort_fields(by: &[(String, bool)]) -> String {
+    list(by, |(field, descending)| format!("{}{}", word(field), if *descending { " desc" } else { "" }))
 }

@@ -7,15 +7,16 @@ use quiver_types::{Error, Result};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
-use crate::ast::pipe::{Sort, SortForm, Stats};
 use crate::ast::{
-    FieldPattern, Filter, GroupBy, Literal, Pipe, Query, RowPipe, StatsCall, StatsFunc, StreamFilter, StreamMatch,
-    StreamOp, Test, TimeBucket, Values,
+    FieldPattern, Filter, GroupBy, Literal, Pipe, Query, StatsCall, StatsFunc, StreamFilter, StreamMatch, StreamOp,
+    Test, TimeBucket, Values,
 };
 use crate::kernels::values::parse_unix;
 use crate::literal::{parse_duration, parse_number, parse_span};
 use crate::parser::{moment, parse_filter};
-use crate::plan::needs_of::targets;
+use crate::pipes::limit::Limit;
+use crate::pipes::sort::Sort;
+use crate::pipes::stats::Stats;
 
 /// Reads a time: RFC 3339 or a shorter form (its first moment), Unix time by magnitude, or relative to now.
 pub fn time_param(text: &str, now_ns: i64) -> Option<i64> {
@@ -111,38 +112,10 @@ impl<'de> Deserialize<'de> for Members {
 /// The newest rows where that makes sense, else any so many.
 #[must_use]
 pub fn with_limit(mut query: Query, limit: u64) -> Query {
-    let pipe = if query.pipes.iter().all(keeps_rows) { Pipe::Sort(newest(limit)) } else { Pipe::Limit(limit) };
-    query.pipes.push(pipe);
+    let keeps_rows = query.pipes.iter().all(|pipe| pipe.kind().keeps_rows());
+    let newest = || Sort { limit: Some(limit), ..Sort::by_time(true) };
+    query.pipes.push(if keeps_rows { newest().into() } else { Limit(limit).into() });
     query
-}
-
-fn newest(limit: u64) -> Sort {
-    Sort { limit: Some(limit), ..by_time(true) }
-}
-
-fn by_time(descending: bool) -> Sort {
-    Sort {
-        form: SortForm::Sort,
-        by: vec![(TIME.to_owned(), descending)],
-        descending: false,
-        offset: 0,
-        limit: None,
-        partition_by: Vec::new(),
-        rank: None,
-    }
-}
-
-/// Whether a pipe works on rows one by one and leaves their time.
-fn keeps_rows(pipe: &Pipe) -> bool {
-    match pipe {
-        Pipe::Filter(_) | Pipe::SetStreamFields { .. } => true,
-        Pipe::Fields(fields) => fields.iter().any(|field| field.matches(TIME)),
-        Pipe::Delete(fields) => !fields.iter().any(|field| field.matches(TIME)),
-        Pipe::Copy(pairs) => !pairs.iter().any(|pair| pair.target.matches(TIME)),
-        Pipe::Rename(pairs) => !pairs.iter().any(|pair| pair.target.matches(TIME) || pair.source.matches(TIME)),
-        Pipe::Row { pipe, .. } => !matches!(pipe, RowPipe::Unroll(_)) && !targets(pipe).iter().any(|name| name == TIME),
-        _ => false,
-    }
 }
 
 /// The query without its pipes, but for filters right behind its filter.
@@ -158,25 +131,13 @@ pub fn without_pipes(mut query: Query) -> Query {
 /// Invalid: a pipe orders, counts or limits rows.
 pub fn followed(mut query: Query) -> Result<Query> {
     for pipe in &query.pipes {
-        let follows = matches!(
-            pipe,
-            Pipe::Filter(_)
-                | Pipe::SetStreamFields { .. }
-                | Pipe::Fields(_)
-                | Pipe::Delete(_)
-                | Pipe::Copy(_)
-                | Pipe::Rename(_)
-                | Pipe::Row { .. }
-                | Pipe::Sample(_)
-                | Pipe::Join(_)
-        );
-        if !follows {
+        if !pipe.kind().follows() {
             return Err(Error::invalid(format!("a query with `{pipe}` cannot be followed")));
         }
     }
     // A join has an order of its own.
     let ordered_at = query.pipes.iter().rposition(|pipe| matches!(pipe, Pipe::Join(_))).map_or(0, |at| at + 1);
-    query.pipes.insert(ordered_at, Pipe::Sort(by_time(false)));
+    query.pipes.insert(ordered_at, Sort::by_time(false).into());
     Ok(query)
 }
 
@@ -193,6 +154,6 @@ pub fn hits(query: Query, step: (i64, &str), offset: Option<(i64, &str)>, fields
         name: "__q_hits".to_owned(),
     }];
     let mut query = without_pipes(query);
-    query.pipes.push(Pipe::Stats(Stats { by: std::iter::once(time).chain(more).collect(), calls }));
+    query.pipes.push(Stats { by: std::iter::once(time).chain(more).collect(), calls }.into());
     query
 }

@@ -315,17 +315,14 @@ impl Running<'_> {
                             self.in_filter(filter).await?;
                         }
                     }
-                    Pipe::Filter(filter) => self.in_filter(filter).await?,
-                    Pipe::Row { condition: Some(filter), .. }
-                    | Pipe::SetStreamFields { condition: Some(filter), .. } => self.in_filter(filter).await?,
-                    Pipe::Stats(stats) => {
-                        for filter in stats.calls.iter_mut().filter_map(|call| call.condition.as_mut()) {
+                    pipe => {
+                        for filter in pipe.kind_mut().filters_mut() {
                             self.in_filter(filter).await?;
                         }
+                        for inner in pipe.kind_mut().queries_mut() {
+                            self.beside(inner).await?;
+                        }
                     }
-                    Pipe::Join(join) => self.beside(&mut join.query).await?,
-                    Pipe::Union(inner) => self.beside(inner).await?,
-                    _ => {}
                 }
             }
             Ok(())
@@ -443,7 +440,7 @@ impl Running<'_> {
         let rows = LogFilter::And(rows);
         let mut needs = Needs::all();
         for pipe in query.pipes.iter().rev() {
-            needs = crate::plan::needs_of::before(pipe, &needs);
+            needs = pipe.kind().before(&needs);
         }
         needs.add_all([TIME, STREAM, STREAM_ID, MSG]);
         add_needs(&query.filter, &mut needs);

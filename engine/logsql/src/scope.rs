@@ -3,7 +3,7 @@
 use quiver_types::{Error, ErrorKind, Result};
 
 use crate::ast::{Filter, Moment, Pipe, Query, TimeFilter};
-use crate::visit::{each_filter_mut, each_query_mut, each_subquery_mut};
+use crate::visit::each_subquery_mut;
 
 /// Most bytes that filters of the request and of `global_filter` may come to, written out in all the queries that they
 /// bind.
@@ -100,10 +100,10 @@ impl Binding<'_> {
         if let Pipe::StreamContext(context) = pipe {
             context.within.clone_from(&self.extra);
         }
-        each_filter_mut(pipe, &mut |filter| {
+        for filter in pipe.kind_mut().filters_mut() {
             each_subquery_mut(filter, &mut |inner| self.query(inner, global));
-        });
-        each_query_mut(pipe, &mut |inner| self.query(inner, global));
+        }
+        pipe.kind_mut().queries_mut().into_iter().for_each(|inner| self.query(inner, global));
     }
 }
 

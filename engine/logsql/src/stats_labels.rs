@@ -3,7 +3,9 @@
 use quiver_types::logs::TIME;
 use quiver_types::{Error, ErrorKind, Result};
 
-use crate::ast::{FieldPattern, GroupBy, Literal, PatternPair, Pipe, Query, RowPipe, TimeBucket};
+use std::fmt::Display;
+
+use crate::ast::{FieldPattern, GroupBy, Literal, PatternPair, Pipe, Query, TimeBucket};
 
 /// The columns of an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,7 +16,8 @@ pub struct StatsColumns {
     pub values: Vec<String>,
 }
 
-fn refused(text: impl Into<String>) -> Error {
+/// Says why a query has no Prometheus form.
+pub(crate) fn refused(text: impl Into<String>) -> Error {
     Error::new(ErrorKind::Execution, text)
 }
 
@@ -27,7 +30,7 @@ pub fn stats_columns(query: &Query) -> Result<StatsColumns> {
     let Some(last) = last else { return Err(refused("the query must have a `stats` pipe")) };
     let mut columns = StatsColumns::default();
     for pipe in &query.pipes[last..] {
-        columns.follow(pipe)?;
+        pipe.kind().follow_columns(&mut columns)?;
         if columns.values.is_empty() {
             return Err(refused(format!("`{pipe}` leaves no result of `stats`")));
         }
@@ -52,10 +55,7 @@ pub fn by_step(mut query: Query, step: (i64, &str), offset: Option<(i64, &str)>)
         match pipe {
             Pipe::Stats(stats) => {
                 grouped = true;
-                match stats.by.iter_mut().find(|by| by.field == TIME) {
-                    Some(by) => *by = by_time(),
-                    None => stats.by.push(by_time()),
-                }
+                stats.by_time(by_time());
             }
             Pipe::Sort(sort) if grouped && !sort.partition_by.iter().any(|name| name == TIME) => {
                 sort.partition_by.push(TIME.to_owned());
@@ -75,48 +75,22 @@ pub fn by_step(mut query: Query, step: (i64, &str), offset: Option<(i64, &str)>)
 }
 
 impl StatsColumns {
-    fn follow(&mut self, pipe: &Pipe) -> Result<()> {
-        match pipe {
-            Pipe::Stats(stats) => {
-                self.labels = stats.by.iter().map(|by| by.field.clone()).collect();
-                self.values = stats.calls.iter().map(|call| call.name.clone()).collect();
-            }
-            Pipe::Filter(_) | Pipe::Limit(_) | Pipe::Offset(_) => {}
-            Pipe::Sort(sort) => {
-                if let Some(rank) = &sort.rank {
-                    self.add_label(pipe, rank)?;
-                }
-            }
-            Pipe::Fields(fields) => {
-                let kept = |name: &String| fields.iter().any(|field| field.matches(name));
-                self.keep_labels(pipe, kept)?;
-                self.values.retain(kept);
-            }
-            Pipe::Delete(fields) => {
-                let kept = |name: &String| !fields.iter().any(|field| field.matches(name));
-                self.keep_labels(pipe, kept)?;
-                self.values.retain(kept);
-            }
-            Pipe::Copy(pairs) => pairs.iter().try_for_each(|pair| self.move_pair(pipe, pair, false))?,
-            Pipe::Rename(pairs) => pairs.iter().try_for_each(|pair| self.move_pair(pipe, pair, true))?,
-            Pipe::WindowStats { calls, .. } => calls.iter().try_for_each(|call| self.add_value(pipe, &call.name))?,
-            Pipe::Row { pipe: RowPipe::Math(items), .. } => {
-                items.iter().try_for_each(|(_, name)| self.add_value(pipe, name))?;
-            }
-            Pipe::Row { pipe: RowPipe::Format { to, .. }, .. } => self.add_label(pipe, to)?,
-            _ => return Err(refused(format!("`{pipe}` cannot stand behind `stats` here"))),
-        }
+    /// Keeps some columns: labels that go are refused.
+    pub(crate) fn keep(&mut self, pipe: &dyn Display, kept: impl Fn(&String) -> bool) -> Result<()> {
+        self.keep_labels(pipe, &kept)?;
+        self.values.retain(kept);
         Ok(())
     }
 
-    fn keep_labels(&self, pipe: &Pipe, kept: impl Fn(&String) -> bool) -> Result<()> {
+    fn keep_labels(&self, pipe: &dyn Display, kept: impl Fn(&String) -> bool) -> Result<()> {
         match self.labels.iter().find(|label| !kept(label)) {
             Some(label) => Err(refused(format!("`{pipe}` loses `{label}`, by which rows are grouped"))),
             None => Ok(()),
         }
     }
 
-    fn add_label(&mut self, pipe: &Pipe, name: &str) -> Result<()> {
+    /// A pipe makes a text of what the rows have.
+    pub(crate) fn add_label(&mut self, pipe: &dyn Display, name: &str) -> Result<()> {
         if self.labels.iter().chain(&self.values).any(|own| own == name) {
             return Err(refused(format!("`{pipe}` overwrites `{name}`")));
         }
@@ -124,7 +98,8 @@ impl StatsColumns {
         Ok(())
     }
 
-    fn add_value(&mut self, pipe: &Pipe, name: &str) -> Result<()> {
+    /// A pipe makes a number of what the rows have.
+    pub(crate) fn add_value(&mut self, pipe: &dyn Display, name: &str) -> Result<()> {
         if self.labels.iter().any(|label| label == name) {
             return Err(refused(format!("`{pipe}` overwrites `{name}`, by which rows are grouped")));
         }
@@ -134,7 +109,8 @@ impl StatsColumns {
         Ok(())
     }
 
-    fn move_pair(&mut self, pipe: &Pipe, pair: &PatternPair, rename: bool) -> Result<()> {
+    /// A pipe copies or renames columns.
+    pub(crate) fn move_pair(&mut self, pipe: &dyn Display, pair: &PatternPair, rename: bool) -> Result<()> {
         if pair.source == pair.target {
             return Ok(());
         }

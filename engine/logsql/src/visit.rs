@@ -1,29 +1,6 @@
-//! Walks over the parts of pipes and filters that hold filters and queries.
+//! Walks over the parts of filters that hold queries.
 
-use crate::ast::{Filter, Pipe, Query, Test, Values};
-
-/// Calls back for the filters that a pipe holds itself (not those of subqueries).
-pub(crate) fn each_filter_mut(pipe: &mut Pipe, call: &mut dyn FnMut(&mut Filter)) {
-    match pipe {
-        Pipe::Filter(filter) => call(filter),
-        Pipe::Row { condition, .. } | Pipe::SetStreamFields { condition, .. } => {
-            condition.iter_mut().for_each(call);
-        }
-        Pipe::Stats(stats) => {
-            stats.calls.iter_mut().filter_map(|c| c.condition.as_mut()).for_each(call);
-        }
-        _ => {}
-    }
-}
-
-/// Calls back for the queries that a pipe runs beside its own rows.
-pub(crate) fn each_query_mut(pipe: &mut Pipe, call: &mut dyn FnMut(&mut Query)) {
-    match pipe {
-        Pipe::Join(join) => call(&mut join.query),
-        Pipe::Union(query) => call(query),
-        _ => {}
-    }
-}
+use crate::ast::{Filter, Query, Test, Values};
 
 /// Calls back for the subqueries inside a filter.
 pub(crate) fn each_subquery_mut(filter: &mut Filter, call: &mut dyn FnMut(&mut Query)) {

@@ -5,6 +5,7 @@
 //! operator to operator when the plan was made, and what a node needs of them stands in its operator.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -113,6 +114,23 @@ impl Env {
 /// What the logical node carries.
 #[derive(Debug)]
 pub(crate) struct Step(pub(crate) Arc<dyn StepOperator>);
+
+// Operators are plain data, all of which `Debug` shows.
+impl PartialEq for Step {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+            || self.0.name() == other.0.name() && format!("{:?}", self.0) == format!("{:?}", other.0)
+    }
+}
+
+impl Eq for Step {}
+
+impl Hash for Step {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.name().hash(state);
+        self.0.detail().hash(state);
+    }
+}
 
 impl Operator for Step {
     fn name(&self) -> &'static str {

@@ -117,7 +117,8 @@ impl QueryContext {
         }
     }
 
-    /// Has each plan run once before, its rows thrown away: plans keep nothing, and tests prove it by this.
+    /// Has each plan run once before as a whole and once partition by partition, its rows thrown away: plans keep nothing,
+    /// and tests prove it by this.
     #[must_use]
     pub fn rehearsed(self, rehearse: bool) -> Self {
         Self { rehearse, ..self }

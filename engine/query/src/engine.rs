@@ -33,7 +33,7 @@ use crate::operator::OperatorPlanner;
 use crate::pool::QueryPool;
 use crate::running::{Phase, Running};
 use crate::underway::AllUnderway;
-use crate::{explain, failpoint, relational};
+use crate::{explain, failpoint, rehearsal, relational};
 
 /// How long work that was told to stop may go on to its next batch before its caller leaves it behind.
 const CANCEL_WITHIN: Duration = Duration::from_millis(100);
@@ -304,6 +304,8 @@ impl QueryEngine {
             while let Some(batch) = rows.next().await {
                 batch.map_err(from_datafusion)?;
             }
+            let in_turn = rehearsal::by_partition(&physical, || self.task(ctx, shared()));
+            in_turn.await.map_err(from_datafusion)?;
         }
         self.execute_physical(physical, ctx, shared())
     }
@@ -318,12 +320,12 @@ impl QueryEngine {
         execute_stream(physical, self.task(ctx, shared)).map_err(from_datafusion)
     }
 
-    /// What one run of a plan needs: memory, room for values under way, what its nodes share.
+    /// What one run of a plan needs: memory, room for values under way, what its nodes share, counters of what is read.
     pub(crate) fn task(&self, ctx: &QueryContext, shared: RunShared) -> Arc<TaskContext> {
         let runtime = RuntimeEnv { memory_pool: self.memory(ctx), ..(*self.runtime_env).clone() };
         ctx.underway.bind(&self.underway);
         let config = self.state.config().clone().with_extension(Arc::clone(&ctx.underway));
-        let config = config.with_extension(Arc::new(shared));
+        let config = config.with_extension(Arc::new(shared)).with_extension(Arc::clone(&ctx.stats));
         Arc::new(TaskContext::default().with_session_config(config).with_runtime(Arc::new(runtime)))
     }
 

@@ -1,8 +1,9 @@
 //! Operators of the query languages as nodes of DataFusion plans.
 //!
 //! One logical node carries any [`Operator`], and the operator makes its physical nodes itself. Sessions carry no optimizer
-//! rules, so operators bring partitions together themselves.
+//! rules, so operators bring partitions together themselves, and [`gathered`] does so below nodes of DataFusion's.
 
+use std::any::Any;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -15,13 +16,15 @@ use datafusion::common::{DFSchema, DFSchemaRef};
 use datafusion::error::Result;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore};
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::logical_expr_common::dyn_eq::{DynEq, DynHash};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 
 use crate::error::from_datafusion;
 
-/// What runs in a node.
-pub trait Operator: fmt::Debug + Send + Sync + 'static {
+/// What a node is: plain data, which says by `Eq` and `Hash` when two nodes are the same.
+pub trait Operator: Any + DynEq + DynHash + fmt::Debug + Send + Sync + 'static {
     /// Name that plans show.
     fn name(&self) -> &'static str;
 
@@ -63,10 +66,9 @@ impl fmt::Debug for OperatorNode {
     }
 }
 
-// Two nodes are the same when they are the same operator over the same inputs.
 impl PartialEq for OperatorNode {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.operator, &other.operator) && self.inputs == other.inputs
+        self.operator.as_ref().dyn_eq(other.operator.as_ref() as &dyn Any) && self.inputs == other.inputs
     }
 }
 
@@ -80,7 +82,7 @@ impl PartialOrd for OperatorNode {
 
 impl Hash for OperatorNode {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.operator.name().hash(state);
+        self.operator.as_ref().dyn_hash(state);
         self.inputs.hash(state);
     }
 }
@@ -109,6 +111,46 @@ impl UserDefinedLogicalNodeCore for OperatorNode {
     fn with_exprs_and_inputs(&self, _exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
         Ok(Self { inputs, ..self.clone() })
     }
+}
+
+/// Brings the partitions of a plan into one, as nodes of DataFusion's expect it that its rules would put there.
+///
+/// # Errors
+/// Internal: the names of the columns are not unique.
+pub fn gathered(plan: LogicalPlan) -> quiver_types::Result<LogicalPlan> {
+    let schema = Arc::clone(plan.schema().inner());
+    operator_plan(Gather(schema), vec![plan])
+}
+
+/// Lacks in DataFusion: a logical node. Its `CoalescePartitionsExec` is put into plans by a physical rule alone.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Gather(SchemaRef);
+
+impl Operator for Gather {
+    fn name(&self) -> &'static str {
+        "Gather"
+    }
+
+    fn detail(&self) -> String {
+        String::new()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.0)
+    }
+
+    fn physical(
+        self: Arc<Self>,
+        mut inputs: Vec<Arc<dyn ExecutionPlan>>,
+        _: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(coalesced(inputs.swap_remove(0)))
+    }
+}
+
+/// Brings partitions into one, if they are several.
+pub fn coalesced(input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    if input.output_partitioning().partition_count() > 1 { Arc::new(CoalescePartitionsExec::new(input)) } else { input }
 }
 
 /// Writes an operator as plans show it.

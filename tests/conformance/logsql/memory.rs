@@ -254,7 +254,7 @@ fn matches(filter: &LogFilter, row: &Row) -> bool {
         LogFilter::Time(ranges) => {
             parse_rfc3339(get(row, TIME)).is_some_and(|ns| ranges.iter().any(|(min, max)| (*min..=*max).contains(&ns)))
         }
-        LogFilter::TimeOf(predicate) => parse_rfc3339(get(row, TIME)).is_some_and(|ns| (predicate.matches)(ns)),
+        LogFilter::TimeOf(predicate) => parse_rfc3339(get(row, TIME)).is_some_and(|ns| predicate.matches(ns)),
         LogFilter::Stream(_) | LogFilter::StreamIds(_) => false,
     }
 }

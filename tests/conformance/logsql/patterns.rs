@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quiver_logsql::ast::{FieldPattern, Pipe};
+use quiver_logsql::pipes::fields::Fields;
 use quiver_logsql::{QueryScope, parse};
 use quiver_query::{Limits, QueryContext, QueryEngine};
 use quiver_types::Access;
@@ -81,7 +82,7 @@ fn pattern(text: &str) -> FieldPattern {
     }
     match parse(&format!("* | fields {}", quoted(text))).map(|query| query.pipes) {
         Ok(pipes) => match pipes.into_iter().next() {
-            Some(Pipe::Fields(mut fields)) if fields.len() == 1 => fields.remove(0),
+            Some(Pipe::Fields(Fields(mut fields))) if fields.len() == 1 => fields.remove(0),
             other => panic!("{text} is read as {other:?}"),
         },
         Err(e) => panic!("{text}: {e}"),

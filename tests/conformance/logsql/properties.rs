@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use quiver_logsql::ast::{Filter, Pipe, Query, RowPipe};
+use quiver_logsql::ast::{Filter, Pipe, Query};
+use quiver_logsql::pipes::unpack::Unpack;
 use quiver_logsql::request::{extra_filter, extra_stream_filter, followed, with_limit, without_pipes};
 use quiver_logsql::rowfn::template;
 use quiver_logsql::{QueryScope, StatsColumns, by_step, parse, stats_columns};
@@ -170,10 +171,7 @@ fn needed(args: &Value, recorder: &Recorder) -> Outcome {
         .chain(query.pipes.iter().flat_map(kept))
         .collect();
     // Names are counted over rows, not over blocks; and a row goes when none of its fields is left.
-    let all = query
-        .pipes
-        .iter()
-        .any(|pipe| matches!(pipe, Pipe::FieldNames { .. } | Pipe::Row { pipe: RowPipe::DropEmptyFields, .. }));
+    let all = query.pipes.iter().any(|pipe| matches!(pipe, Pipe::FieldNames(_) | Pipe::DropEmptyFields(_)));
     let open = all || wanted.iter().any(|name| name.ends_with('*'));
     let found: BTreeSet<String> = request.columns.iter().map(|column| column.name.clone()).collect();
     let good = (!request.rest || open) && (open || found.is_subset(&wanted));
@@ -182,24 +180,26 @@ fn needed(args: &Value, recorder: &Recorder) -> Outcome {
 
 /// What a pipe may need that the reference does not read: rows that its condition leaves out keep their values.
 fn kept(pipe: &Pipe) -> Vec<String> {
-    let Pipe::Row { pipe, condition: Some(_) } = pipe else { return Vec::new() };
+    let unpacked = |unpack: &Unpack| -> Vec<String> {
+        let names = unpack.fields.iter().filter_map(|field| field.name());
+        names.map(|name| format!("{}{name}", unpack.result_prefix)).collect()
+    };
     match pipe {
-        RowPipe::Extract { pattern, .. } => template::fields(pattern),
-        RowPipe::ExtractRegexp { pattern, .. } => {
-            let names = regex::Regex::new(pattern);
+        Pipe::Extract(of) if of.condition.is_some() => template::fields(&of.pattern),
+        Pipe::ExtractRegexp(of) if of.condition.is_some() => {
+            let names = regex::Regex::new(&of.pattern);
             names.iter().flat_map(|names| names.capture_names().flatten()).map(str::to_owned).collect()
         }
-        RowPipe::Format { to, .. } => vec![to.clone()],
-        RowPipe::Replace { at, .. } | RowPipe::ReplaceRegexp { at, .. } | RowPipe::CollapseNums { at, .. } => {
-            vec![at.clone()]
-        }
-        RowPipe::Decolorize(field) => vec![field.clone()],
-        RowPipe::UnpackWords { to, .. } => vec![to.clone()],
-        RowPipe::Unroll(fields) => fields.clone(),
-        RowPipe::UnpackJson(unpack) | RowPipe::UnpackLogfmt(unpack) | RowPipe::UnpackSyslog { unpack, .. } => {
-            let names = unpack.fields.iter().filter_map(|field| field.name());
-            names.map(|name| format!("{}{name}", unpack.result_prefix)).collect()
-        }
+        Pipe::Format(of) if of.condition.is_some() => vec![of.to.clone()],
+        Pipe::Replace(of) if of.condition.is_some() => vec![of.at.clone()],
+        Pipe::ReplaceRegexp(of) if of.condition.is_some() => vec![of.at.clone()],
+        Pipe::CollapseNums(of) if of.condition.is_some() => vec![of.at.clone()],
+        Pipe::Decolorize(of) if of.condition.is_some() => vec![of.at.clone()],
+        Pipe::UnpackWords(of) if of.condition.is_some() => vec![of.to.clone()],
+        Pipe::Unroll(of) if of.condition.is_some() => of.fields.clone(),
+        Pipe::UnpackJson(of) if of.0.condition.is_some() => unpacked(&of.0),
+        Pipe::UnpackLogfmt(of) if of.0.condition.is_some() => unpacked(&of.0),
+        Pipe::UnpackSyslog(of) if of.unpack.condition.is_some() => unpacked(&of.unpack),
         _ => Vec::new(),
     }
 }

@@ -23,6 +23,8 @@ pub(crate) const STATES: [State; 3] = [State::Live, State::Flushed, State::Compa
 pub(crate) struct World {
     pub(crate) runtime: tokio::runtime::Runtime,
     pub(crate) app: Arc<AppState>,
+    /// What happened to its rows.
+    pub(crate) state: State,
     _dir: tempfile::TempDir,
 }
 
@@ -55,7 +57,7 @@ impl World {
             }
             Ok(())
         })?;
-        Ok(Self { runtime, app, _dir: dir })
+        Ok(Self { runtime, app, state, _dir: dir })
     }
 }
 

@@ -38,7 +38,7 @@ impl FieldPattern {
 }
 
 /// `from as to` of `copy` and `rename`: two names, two prefixes, or a prefix and the one name that all of the group get.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PatternPair {
     /// The field or group as it is.
     pub source: FieldPattern,

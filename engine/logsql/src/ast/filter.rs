@@ -17,7 +17,7 @@ pub enum Filter {
     Field {
         /// Which field; a group matches when any of its fields does.
         field: FieldPattern,
-        /// The test.
+        /// What is asked of its value.
         test: Test,
     },
     /// `{...}`.
@@ -70,9 +70,9 @@ pub enum Test {
     Regexp(String),
     /// `range[a, b)` and comparisons with a number; both bounds are numbers.
     Range {
-        /// Least value.
+        /// The least value that matches, or the one below it.
         min: Bound<f64>,
-        /// Greatest value.
+        /// The greatest value that matches, or the one above it.
         max: Bound<f64>,
         /// The text of the test as it is printed: `range[1, 2)`, `>=10`.
         text: String,
@@ -86,16 +86,16 @@ pub enum Test {
     },
     /// `ipv4_range(a, b)`, both included.
     Ipv4Range {
-        /// First address.
+        /// The least address that matches.
         min: u32,
-        /// Last address.
+        /// The greatest address that matches.
         max: u32,
     },
     /// `ipv6_range(a, b)`, both included.
     Ipv6Range {
-        /// First address.
+        /// The least address that matches.
         min: u128,
-        /// Last address.
+        /// The greatest address that matches.
         max: u128,
     },
     /// `string_range(a, b)`: `a <= value < b` by bytes.
@@ -140,7 +140,7 @@ pub enum Bound<T> {
     Excluded(T),
 }
 
-/// Comparison operators.
+/// How a value is compared with a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompareOp {
     /// `>`
@@ -154,7 +154,7 @@ pub enum CompareOp {
 }
 
 impl CompareOp {
-    /// As written.
+    /// The sign that a query has it by.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Gt => ">",
@@ -168,7 +168,7 @@ impl CompareOp {
 /// Where a pattern must stand in the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatternPlace {
-    /// Anywhere.
+    /// In any part of a value.
     Any,
     /// It is the whole value.
     Full,
@@ -188,7 +188,7 @@ pub struct StreamFilter {
 /// One condition on a stream label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamMatch {
-    /// The label.
+    /// The name of the stream's label.
     pub label: String,
     /// How it is compared.
     pub op: StreamOp,

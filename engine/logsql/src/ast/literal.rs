@@ -17,7 +17,7 @@ impl<T> Literal<T> {
 }
 
 /// What a pipe that makes fields does where the row has the field already.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Overwrite {
     /// The new value wins, also when it is empty.
     #[default]

@@ -5,9 +5,9 @@ use super::{FieldPattern, Filter, Literal, TimeBucket};
 /// One field of `by (...)`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupBy {
-    /// The field.
+    /// The field whose values, or buckets of them, make the groups.
     pub field: String,
-    /// Its buckets.
+    /// How wide buckets of its values are, if it has any.
     pub bucket: Option<TimeBucket>,
     /// `offset` of the buckets: nanoseconds for times, else a number.
     pub offset: Option<Literal<f64>>,
@@ -33,14 +33,14 @@ pub enum StatsFunc {
     CountEmpty(Vec<FieldPattern>),
     /// `count_uniq(a, b) [limit N]`
     CountUniq {
-        /// The combination.
+        /// The fields whose values make a combination.
         fields: Vec<String>,
         /// Counting stops here.
         limit: Option<u64>,
     },
     /// `count_uniq_hash(a, b) [limit N]`
     CountUniqHash {
-        /// The combination.
+        /// The fields whose values make a combination.
         fields: Vec<String>,
         /// Counting stops here.
         limit: Option<u64>,

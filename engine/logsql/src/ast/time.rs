@@ -7,7 +7,7 @@ use super::Literal;
 pub enum TimeFilter {
     /// A range; the text is what stands after `_time:`, with `offset`.
     Range {
-        /// First moment.
+        /// The first moment that matches.
         start: Moment,
         /// Last moment, included.
         end: Moment,

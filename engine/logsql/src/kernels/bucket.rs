@@ -1,5 +1,7 @@
 //! Buckets of `by (f:step offset d)`.
 
+use std::hash::{Hash, Hasher};
+
 use crate::kernels::values::{
     parse_duration, parse_float, parse_i64, parse_ipv4, parse_rfc3339, push_duration, push_f64, push_ipv4,
     push_rfc3339, truncate_to_month, truncate_to_year,
@@ -24,14 +26,38 @@ pub enum Step {
 
 /// Buckets. A value goes to `floor((x - offset) / step) * step + offset`; for times the offset is a zone instead, so
 /// that `1d offset 2h` begins days at 22:00 UTC. What is no number keeps its own group, sizes with units too.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 pub struct Bucket {
     step: Step,
     offset: f64,
 }
 
+// Bits tell numbers apart, so that buckets can be compared and hashed as parts of plans.
+impl PartialEq for Bucket {
+    fn eq(&self, other: &Self) -> bool {
+        let same_step = match (self.step, other.step) {
+            (Step::Number(a), Step::Number(b)) => a.to_bits() == b.to_bits(),
+            (a, b) => a == b,
+        };
+        same_step && self.offset.to_bits() == other.offset.to_bits()
+    }
+}
+
+impl Eq for Bucket {}
+
+impl Hash for Bucket {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self.step {
+            Step::Number(step) => step.to_bits().hash(state),
+            Step::Ipv4Mask(bits) => bits.hash(state),
+            Step::Week | Step::Month | Step::Year => std::mem::discriminant(&self.step).hash(state),
+        }
+        self.offset.to_bits().hash(state);
+    }
+}
+
 impl Bucket {
-    /// Makes buckets.
+    /// Buckets of a width; the offset moves where they begin, or is the zone of times.
     pub fn new(step: Step, offset: f64) -> Self {
         Self { step, offset }
     }

@@ -32,7 +32,7 @@ pub enum Texts {
     Id(FixedSizeBinaryArray),
     /// Times, written as RFC 3339.
     Time(TimestampNanosecondArray),
-    /// Nothing.
+    /// No row has the field.
     Missing,
 }
 
@@ -41,11 +41,11 @@ pub enum Texts {
 pub enum Value<'a> {
     /// Missing, or empty.
     Empty,
-    /// An integer.
+    /// A value that is written as an integer.
     Int(i64),
-    /// A number.
+    /// A value that is written as a decimal number.
     Float(f64),
-    /// Text.
+    /// Any other value.
     Text(&'a str),
 }
 
@@ -152,7 +152,7 @@ pub struct TextColumn {
 /// Which values count as numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NumberRule {
-    /// Plain decimals.
+    /// Values without a unit: `1.5`, not `1.5KB` or `5ms`.
     Plain,
     /// Those with units too.
     Units,

@@ -9,7 +9,7 @@ use quiver_types::logs::is_word_char;
 /// Where a pattern must stand in a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatternPlace {
-    /// Anywhere.
+    /// The pattern may match any part of a value.
     Any,
     /// It is the whole value.
     Full,
@@ -40,7 +40,7 @@ pub enum Piece {
     Word,
 }
 
-/// A pattern.
+/// A pattern taken apart: texts, and placeholders such as `<N>` between them.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     pieces: Vec<Piece>,

@@ -5,9 +5,9 @@ use chrono::{Days, Months, NaiveDate};
 /// First and last nanosecond of what a time names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TimeSpan {
-    /// First nanosecond.
+    /// The first nanosecond that the text can mean.
     pub(crate) start: i64,
-    /// Last nanosecond.
+    /// The last nanosecond that the text can mean.
     pub(crate) end: i64,
 }
 

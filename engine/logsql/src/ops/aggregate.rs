@@ -8,30 +8,32 @@ use arrow::datatypes::{Field, Schema, SchemaRef, UInt64Type};
 use arrow::record_batch::RecordBatch;
 use datafusion::catalog::Session;
 use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion::physical_expr::expressions::Column as ColumnExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
-use quiver_query::Operator;
+use quiver_query::{Operator, coalesced, operator_plan};
 use quiver_types::logs::LogFilter;
 
-use super::group::partial;
+use super::group::Grouped;
 use crate::kernels::bucket::Bucket;
-use crate::nodes::{StreamExec, coalesce};
+use crate::nodes::{Batches, Step, StepExec};
 use crate::pieces::map_batches;
+use crate::plan::Planned;
 use crate::rows::{Column, Kind, Shape, batch};
 use crate::stats_fn::{Arg, Function, StatsAccumulator, stats_udaf};
 
 /// What rows are grouped by.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) field: String,
     pub(crate) bucket: Option<Bucket>,
 }
 
 /// A function over the rows of a group.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Call {
     pub(crate) function: Function,
     pub(crate) args: Vec<Arg>,
@@ -39,8 +41,9 @@ pub(crate) struct Call {
     pub(crate) name: String,
 }
 
-/// Groups rows.
-#[derive(Debug)]
+/// Groups rows. Lacks in DataFusion: groups of coded values, whose codes are looked at instead of their texts, and rows
+/// that stand for many. What partitions found is brought together by its own aggregation.
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Aggregate {
     pub(crate) input: Shape,
     pub(crate) keys: Vec<Key>,
@@ -50,6 +53,11 @@ pub(crate) struct Aggregate {
 }
 
 impl Call {
+    /// Counts rows.
+    pub(crate) fn count_rows(name: &str) -> Self {
+        Self { function: Function::CountRows, args: Vec::new(), condition: None, name: name.to_owned() }
+    }
+
     /// Says whether runs of rows are all that it looks at.
     pub(super) fn counts_runs(&self) -> bool {
         self.condition.is_none() && matches!(self.function, Function::CountRows | Function::Rate { .. })
@@ -57,6 +65,12 @@ impl Call {
 }
 
 impl Aggregate {
+    /// Adds it to a plan.
+    pub(crate) fn plan(self, rows: Planned) -> quiver_types::Result<Planned> {
+        let shape = self.output();
+        Ok(Planned { plan: operator_plan(self, vec![rows.plan])?, shape, ..rows })
+    }
+
     /// Keys, then results; of equal names the last wins.
     pub(crate) fn output(&self) -> Shape {
         let mut shape = Shape::default();
@@ -166,38 +180,45 @@ impl Operator for Aggregate {
         let schema = self.declared_schema();
         let functions = self.functions(&schema)?;
         let states = self.state_schema(&functions)?;
-        let partial = StreamExec::new(
-            "LogsGroup",
-            self.text.clone(),
-            Arc::clone(&states),
-            inputs.swap_remove(0),
-            partial(Arc::clone(&self), states),
-        );
+        let partial = StepExec::over(Arc::new(Grouped { aggregate: Arc::clone(&self), states }), inputs.swap_remove(0));
         let keys = (0..self.keys.len()).map(|i| {
             let name = schema.field(i).name();
             (Arc::new(ColumnExpr::new(name, i)) as Arc<dyn PhysicalExpr>, name.clone())
         });
         let groups = PhysicalGroupBy::new_single(keys.collect());
         let filters = vec![None; functions.len()];
-        let together = coalesce(Arc::new(partial));
+        let together = coalesced(partial);
         let whole = AggregateExec::try_new(AggregateMode::Final, groups, functions, filters, together, schema)?;
-        let own = Arc::clone(&self);
-        let rename = map_batches(move || {
-            let own = Arc::clone(&own);
-            let output = own.output();
-            Box::new(move |rows| {
-                let names: Vec<&str> = own
-                    .keys
-                    .iter()
-                    .map(|k| k.field.as_str())
-                    .chain(own.calls.iter().map(|c| c.name.as_str()))
-                    .collect();
-                let column =
-                    |c: &Column| names.iter().rposition(|name| *name == c.name).map(|i| Arc::clone(rows.column(i)));
-                let columns = output.columns.iter().filter_map(column).collect();
-                batch(&output, columns, rows.num_rows())
-            })
-        });
-        Ok(StreamExec::each(&*self, Arc::new(whole), rename))
+        Ok(StepExec::over(Arc::new(Named(self)), Arc::new(whole)))
+    }
+}
+
+/// Gives keys and results their names.
+#[derive(Debug)]
+struct Named(Arc<Aggregate>);
+
+impl Step for Named {
+    fn name(&self) -> &'static str {
+        "LogsAggregate"
+    }
+
+    fn detail(&self) -> String {
+        self.0.text.clone()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.0.output().schema()
+    }
+
+    fn open(self: Arc<Self>, rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches> {
+        let output = self.0.output();
+        let names = self.0.keys.iter().map(|k| k.field.as_str()).chain(self.0.calls.iter().map(|c| c.name.as_str()));
+        let names: Vec<&str> = names.collect();
+        let places: Vec<usize> = output.names().filter_map(|own| names.iter().rposition(|name| *name == own)).collect();
+        let map = move |rows: RecordBatch| {
+            let columns = places.iter().map(|place| Arc::clone(rows.column(*place))).collect();
+            batch(&output, columns, rows.num_rows())
+        };
+        Ok(map_batches(rows, &task, Box::new(map)))
     }
 }

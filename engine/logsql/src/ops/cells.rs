@@ -11,16 +11,16 @@ use quiver_types::logs::LogFilter;
 use quiver_types::{Error, ErrorKind};
 
 use super::filter::evaluate;
-use crate::ast::Overwrite;
-use crate::pieces::{Made, ValueMap};
+use crate::ast::{FieldPattern, Overwrite};
+use crate::pieces::Made;
 use crate::rowfn::VALUE_LEN_MAX;
-use crate::rows::{Rest, RestBuilder, Shape, as_view, batch, empty_rest, missing, push_text, texts_of};
+use crate::rows::{Rest, RestBuilder, Shape, Texts, as_view, batch, empty_rest, missing, push_text, texts_of};
 
 /// Writes the targets of a row from its sources.
 pub(crate) type Compute = Box<dyn FnMut(&[&str], &mut [String]) + Send>;
 
-/// What such a pipe is.
-#[derive(Clone)]
+/// Which fields are made of which.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Cells {
     /// Fields that are read.
     pub(crate) sources: Vec<String>,
@@ -30,18 +30,11 @@ pub(crate) struct Cells {
     pub(crate) overwrite: Overwrite,
     /// Only rows that fit are changed.
     pub(crate) condition: Option<LogFilter>,
-    /// Makes the function; it may keep buffers.
-    pub(crate) compute: Arc<dyn Fn() -> Compute + Send + Sync>,
 }
 
 impl Cells {
-    /// The pipe over batches of a shape.
-    pub(crate) fn map(&self, input: Shape, output: Shape) -> ValueMap {
-        let (cells, mut compute) = (self.clone(), (self.compute)());
-        Box::new(move |rows, room| cells.apply(&mut compute, rows, room, &input, &output))
-    }
-
-    fn apply(
+    /// Makes the fields of the first rows of a batch.
+    pub(crate) fn apply(
         &self,
         compute: &mut Compute,
         rows: &RecordBatch,
@@ -85,6 +78,56 @@ impl Cells {
         let made: Vec<(&str, ArrayRef)> = self.targets.iter().map(String::as_str).zip(arrays).collect();
         let batch = assemble(&rows.slice(0, taken), input, output, &made)?;
         Ok(Made { batch, taken, bytes })
+    }
+}
+
+/// Fields of rows that patterns mean, in the order of the patterns.
+pub(crate) struct Chosen<'a> {
+    columns: Vec<(&'a str, Texts)>,
+    rest: Option<Rest>,
+    patterns: &'a [FieldPattern],
+}
+
+impl<'a> Chosen<'a> {
+    /// Over the rows of a batch.
+    pub(crate) fn new(rows: &RecordBatch, shape: &'a Shape, patterns: &'a [FieldPattern]) -> Result<Self> {
+        let columns = shape.names().map(|name| Ok((name, texts_of(rows, shape, name)?))).collect::<Result<Vec<_>>>()?;
+        Ok(Self { columns, rest: Rest::of(rows, shape), patterns })
+    }
+
+    /// Names and values of a row that are not empty.
+    pub(crate) fn row(&self, row: usize) -> Vec<(String, String)> {
+        let mut scratch = String::new();
+        let mut found = Vec::new();
+        for pattern in self.patterns {
+            for (name, texts) in self.columns.iter().filter(|(name, _)| pattern.matches(name)) {
+                found.push(((*name).to_owned(), texts.get(row, &mut scratch).to_owned()));
+            }
+            let more = self.rest.iter().flat_map(|rest| rest.row(row)).filter(|(name, _)| pattern.matches(name));
+            found.extend(more.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        }
+        found.retain(|(_, value)| !value.is_empty());
+        found
+    }
+
+    /// Writes the first value of a row that is not empty, and says whether there is one.
+    pub(crate) fn first(&self, row: usize, out: &mut String) -> bool {
+        let mut scratch = String::new();
+        out.clear();
+        for pattern in self.patterns {
+            for (_, texts) in self.columns.iter().filter(|(name, _)| pattern.matches(name)) {
+                out.push_str(texts.get(row, &mut scratch));
+                if !out.is_empty() {
+                    return true;
+                }
+            }
+            let mut more = self.rest.iter().flat_map(|rest| rest.row(row));
+            if let Some((_, value)) = more.find(|(name, _)| pattern.matches(name)) {
+                out.push_str(value);
+                return true;
+            }
+        }
+        false
     }
 }
 

@@ -5,19 +5,22 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, StringViewArray, TimestampNanosecondArray, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
-use arrow::datatypes::TimestampNanosecondType;
+use arrow::datatypes::{SchemaRef, TimestampNanosecondType};
 use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
 use quiver_types::logs::{LogFilter, MSG, STREAM, STREAM_ID, TIME};
 
 use super::filter::evaluate;
-use crate::nodes::Open;
+use super::sort::Sort;
+use crate::nodes::{Batches, Step};
+use crate::plan::Planned;
 use crate::rows::{Shape, batch, empty_rest, missing, texts_of};
 
 /// What is asked for.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Context {
     pub(crate) filter: LogFilter,
     pub(crate) before: u64,
@@ -29,36 +32,65 @@ pub(crate) struct Context {
 /// How far away a neighbour may be unless said otherwise.
 pub(crate) const WINDOW_NS: i64 = 3_600_000_000_000;
 
-/// Gives matching rows with their neighbours, stream by stream.
-pub(crate) fn stream_context(context: Context, shape: Shape) -> Open {
-    Arc::new(move |rows, ctx| {
+/// Gives matching rows with their neighbours, stream by stream, of rows by stream and time. Lacks in DataFusion: rows that
+/// are kept for their neighbours, and delimiters between them.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Neighbours {
+    context: Context,
+    shape: Shape,
+}
+
+/// Adds it, and the order that it needs, to a plan.
+pub(crate) fn plan(context: Context, rows: Planned) -> quiver_types::Result<Planned> {
+    let by = vec![(STREAM_ID.to_owned(), false), (TIME.to_owned(), false)];
+    let rows = Sort::by(rows.shape.clone(), by).plan(rows)?;
+    let shape = rows.shape.clone();
+    rows.then(Neighbours { context, shape: shape.clone() }, shape)
+}
+
+impl Step for Neighbours {
+    fn name(&self) -> &'static str {
+        "LogsStreamContext"
+    }
+
+    fn detail(&self) -> String {
+        format!("before={} after={}", self.context.before, self.context.after)
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.shape.schema()
+    }
+
+    fn once(&self) -> bool {
+        true
+    }
+
+    fn open(self: Arc<Self>, rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches> {
         let streams = Streams {
             rows,
-            shape: shape.clone(),
+            shape: self.shape.clone(),
             held: Vec::new(),
             stream: String::new(),
-            reservation: MemoryConsumer::new("stream_context").register(ctx.memory_pool()),
+            reservation: MemoryConsumer::new("stream_context").register(task.memory_pool()),
             done: false,
         };
-        let (context, shape) = (context.clone(), shape.clone());
-        let state = (streams, context, shape, false);
-        futures::stream::try_unfold(state, |(mut streams, context, shape, mut any)| async move {
+        let batches = futures::stream::try_unfold((streams, self, false), |(mut streams, own, mut any)| async move {
             while let Some(stream) = streams.next().await? {
-                let chosen = choose(&stream, &context, &shape, any)?;
+                let chosen = choose(&stream, &own.context, &own.shape, any)?;
                 if chosen.num_rows() > 0 {
                     any = true;
-                    return Ok(Some((chosen, (streams, context, shape, any))));
+                    return Ok(Some((chosen, (streams, own, any))));
                 }
             }
             Ok(None)
-        })
-        .boxed()
-    })
+        });
+        Ok(batches.boxed())
+    }
 }
 
 /// Cuts ordered rows into streams.
 struct Streams {
-    rows: datafusion::execution::SendableRecordBatchStream,
+    rows: SendableRecordBatchStream,
     shape: Shape,
     held: Vec<RecordBatch>,
     stream: String,

@@ -1,26 +1,62 @@
 //! Evaluates a filter over the rows of a batch: the `filter` pipe, `if (...)`, and tables held in memory.
 
+use std::sync::Arc;
+
 use arrow::array::{Array, BooleanArray};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter_record_batch;
+use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use quiver_types::logs::{FieldPattern, LogFilter, RowMatcher, STREAM, STREAM_ID, StreamSelector, TIME, ValueMatcher};
 
 use crate::kernels::values::parse_rfc3339;
-use crate::pieces::BatchMap;
+use crate::nodes::{Batches, Step};
+use crate::pieces::map_batches;
+use crate::plan::Planned;
 use crate::rows::{Rest, Shape, Texts, texts_of};
 use crate::stream_text;
 
-/// Keeps the rows that match.
-pub(crate) fn keep(filter: LogFilter, shape: Shape) -> BatchMap {
-    Box::new(move |batch| {
-        let mask = evaluate(&filter, &batch, &shape)?;
-        if mask.count_set_bits() == batch.num_rows() {
-            return Ok(batch);
-        }
-        Ok(filter_record_batch(&batch, &BooleanArray::new(mask, None))?)
-    })
+/// Keeps the rows that match. Lacks in DataFusion: fields that stand in maps, groups of fields by prefix, and one look at
+/// each entry of a dictionary.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Matching {
+    pub(crate) filter: LogFilter,
+    pub(crate) shape: Shape,
+}
+
+impl Matching {
+    /// Adds it to a plan.
+    pub(crate) fn plan(self, rows: Planned) -> quiver_types::Result<Planned> {
+        let shape = self.shape.clone();
+        rows.then(self, shape)
+    }
+}
+
+impl Step for Matching {
+    fn name(&self) -> &'static str {
+        "LogsFilter"
+    }
+
+    fn detail(&self) -> String {
+        self.filter.to_string()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.shape.schema()
+    }
+
+    fn open(self: Arc<Self>, rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches> {
+        let keep = move |batch: RecordBatch| {
+            let mask = evaluate(&self.filter, &batch, &self.shape)?;
+            if mask.count_set_bits() == batch.num_rows() {
+                return Ok(batch);
+            }
+            Ok(filter_record_batch(&batch, &BooleanArray::new(mask, None))?)
+        };
+        Ok(map_batches(rows, &task, Box::new(keep)))
+    }
 }
 
 /// Says for each row whether it matches.
@@ -53,7 +89,7 @@ pub(crate) fn evaluate(filter: &LogFilter, batch: &RecordBatch, shape: &Shape) -
         LogFilter::Value { field, matcher } => values(field, &**matcher, batch, shape)?,
         LogFilter::Row { fields, matcher } => several(fields, &**matcher, batch, shape)?,
         LogFilter::Time(ranges) => times(batch, shape, |ns| ranges.iter().any(|&(min, max)| min <= ns && ns <= max))?,
-        LogFilter::TimeOf(predicate) => times(batch, shape, |ns| (predicate.matches)(ns))?,
+        LogFilter::TimeOf(predicate) => times(batch, shape, |ns| predicate.matches(ns))?,
         LogFilter::Stream(selector) => texts(&field(batch, shape, STREAM)?, rows, |text| selects(selector, text)),
         LogFilter::StreamIds(ids) => {
             let ids: Vec<String> = ids.iter().map(|id| format!("{id:?}")).collect();

@@ -16,6 +16,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use foldhash::fast::FixedState;
 use futures::StreamExt;
@@ -23,7 +24,7 @@ use hashbrown::HashTable;
 
 use super::aggregate::{Aggregate, Call};
 use super::filter::evaluate;
-use crate::nodes::Open;
+use crate::nodes::{Batches, Step};
 use crate::pieces::Pieces;
 use crate::rows::{rows_within, texts_of};
 use crate::stats_fn::{GroupRows, StatsAccumulator};
@@ -41,11 +42,29 @@ const UNKNOWN: u32 = u32::MAX;
 
 const HASHER: FixedState = FixedState::with_seed(0x6b);
 
-/// Groups the rows of a partition; gives keys and states (`schema`).
-pub(super) fn partial(aggregate: Arc<Aggregate>, schema: SchemaRef) -> Open {
-    Arc::new(move |rows, ctx| {
-        let memory = MemoryConsumer::new("LogsGroup").with_can_spill(true).register(ctx.memory_pool());
-        let kept_bytes = match ctx.memory_pool().memory_limit() {
+/// Groups the rows of a partition; gives keys and states.
+#[derive(Debug)]
+pub(super) struct Grouped {
+    pub(super) aggregate: Arc<Aggregate>,
+    pub(super) states: SchemaRef,
+}
+
+impl Step for Grouped {
+    fn name(&self) -> &'static str {
+        "LogsGroup"
+    }
+
+    fn detail(&self) -> String {
+        self.aggregate.text.clone()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.states)
+    }
+
+    fn open(self: Arc<Self>, rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches> {
+        let (aggregate, pool) = (Arc::clone(&self.aggregate), task.memory_pool());
+        let kept_bytes = match pool.memory_limit() {
             MemoryLimit::Finite(bytes) => KEPT_BYTES.min(bytes / KEPT_PART),
             _ => KEPT_BYTES,
         };
@@ -54,14 +73,15 @@ pub(super) fn partial(aggregate: Arc<Aggregate>, schema: SchemaRef) -> Open {
             keeps_texts: aggregate.calls.iter().any(|call| call.function.keeps_texts()),
             groups: Groups::new(&aggregate),
             calls: aggregate.accumulators(),
-            aggregate: Arc::clone(&aggregate),
-            schema: Arc::clone(&schema),
-            memory,
+            aggregate,
+            schema: Arc::clone(&self.states),
+            memory: MemoryConsumer::new("LogsGroup").with_can_spill(true).register(pool),
             rows: Some(Pieces::new(rows)),
         };
-        futures::stream::try_unfold(state, async |mut state| Ok(state.next().await?.map(|batch| (batch, state))))
-            .boxed()
-    })
+        let batches =
+            futures::stream::try_unfold(state, async |mut state| Ok(state.next().await?.map(|batch| (batch, state))));
+        Ok(batches.boxed())
+    }
 }
 
 struct Partial {

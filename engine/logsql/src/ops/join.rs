@@ -7,20 +7,23 @@ use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::catalog::Session;
 use datafusion::common::{JoinType, NullEquality};
 use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column as ColumnExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
-use quiver_query::Operator;
+use quiver_query::{Operator, coalesced, operator_plan};
 
 use super::unpack::Writer;
 use crate::ast::Overwrite;
-use crate::nodes::{StreamExec, coalesce};
-use crate::pieces::{BatchMap, ValueMap, map_batches, map_values};
+use crate::nodes::{Batches, Step, StepExec};
+use crate::pieces::{Made, map_batches, map_values};
+use crate::plan::Planned;
 use crate::rows::{Rest, Shape, Texts, as_view, texts_of};
 
-/// Joins the rows (left) with those of another query (right).
-#[derive(Debug)]
+/// Joins the rows (left) with those of another query (right). Lacks in DataFusion: keys that stand in maps, and rows that
+/// keep what they have of the other side's fields. Which rows meet is found by its own join.
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Join {
     pub(crate) left: Shape,
     pub(crate) right: Shape,
@@ -30,6 +33,12 @@ pub(crate) struct Join {
 }
 
 impl Join {
+    /// Adds it to plans.
+    pub(crate) fn plan(self, left: Planned, right: Planned) -> quiver_types::Result<Planned> {
+        let shape = self.output();
+        Ok(Planned { plan: operator_plan(self, vec![left.plan, right.plan])?, shape, time: left.time })
+    }
+
     /// The left columns, then those of the right side that are not joined by.
     pub(crate) fn output(&self) -> Shape {
         let names: Vec<String> = self.more().map(|name| format!("{}{name}", self.prefix)).collect();
@@ -54,63 +63,102 @@ impl Join {
             .enumerate()
             .map(|(i, f)| Field::new(format!("__q_{side}_column{i}"), f.data_type().clone(), true));
         let schema: SchemaRef = Arc::new(Schema::new(keys.chain(renamed).collect::<Vec<_>>()));
-        let (shape, by, out) = (shape.clone(), self.by.clone(), Arc::clone(&schema));
-        let open = map_batches(move || {
-            let (shape, by, out) = (shape.clone(), by.clone(), Arc::clone(&out));
-            Box::new(move |rows: RecordBatch| {
-                let mut columns = Vec::new();
-                for name in &by {
-                    columns.push(match shape.index(name) {
-                        Some(i) => as_view(rows.column(i))?,
-                        None => crate::rows::missing(rows.num_rows()),
-                    });
-                }
-                columns.extend(rows.columns().iter().cloned());
-                let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-                Ok(RecordBatch::try_new_with_options(Arc::clone(&out), columns, &options)?)
-            }) as BatchMap
-        });
-        Arc::new(StreamExec::new("LogsJoinKeys", String::new(), schema, input, open))
+        StepExec::over(Arc::new(JoinKeys { by: self.by.clone(), input: shape.clone(), schema }), input)
+    }
+}
+
+/// Puts keys beside the columns of one side.
+#[derive(Debug)]
+struct JoinKeys {
+    by: Vec<String>,
+    input: Shape,
+    schema: SchemaRef,
+}
+
+impl Step for JoinKeys {
+    fn name(&self) -> &'static str {
+        "LogsJoinKeys"
     }
 
-    /// Joined rows → rows of the answer.
-    fn merge(self: &Arc<Self>) -> ValueMap {
-        let own = Arc::clone(self);
-        let output = self.output();
-        Box::new(move |joined, room| {
-            let keys = own.by.len();
-            let right_columns = own.right.schema().fields().len();
-            let side = |from: usize, shape: &Shape| -> Result<RecordBatch> {
-                let columns = joined.columns()[from..from + shape.schema().fields().len()].to_vec();
-                let options = RecordBatchOptions::new().with_row_count(Some(joined.num_rows()));
-                let fields: Vec<Field> =
-                    shape.schema().fields().iter().map(|f| Field::new(f.name(), f.data_type().clone(), true)).collect();
-                Ok(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)?)
-            };
-            let right = side(keys, &own.right)?;
-            let left = side(keys + right_columns + keys, &own.left)?;
-            let more: Vec<(String, Texts)> = own
-                .more()
-                .map(|name| Ok((format!("{}{name}", own.prefix), texts_of(&right, &own.right, name)?)))
-                .collect::<Result<_>>()?;
-            let rest = Rest::of(&right, &own.right);
-            let mut writer = Writer::new(&left, &own.left, &output)?;
-            let mut scratch = String::new();
-            for row in 0..joined.num_rows() {
-                writer.begin(row);
-                for (name, texts) in &more {
-                    writer.put(name, texts.get(row, &mut scratch), Overwrite::KeepOriginal);
-                }
-                for (name, value) in rest.iter().flat_map(|rest| rest.row(row)) {
-                    writer.put(&format!("{}{name}", own.prefix), value, Overwrite::KeepOriginal);
-                }
-                writer.end();
-                if writer.bytes >= room {
-                    break;
-                }
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn open(self: Arc<Self>, rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches> {
+        let map = move |rows: RecordBatch| {
+            let mut columns = Vec::new();
+            for name in &self.by {
+                columns.push(match self.input.index(name) {
+                    Some(i) => as_view(rows.column(i))?,
+                    None => crate::rows::missing(rows.num_rows()),
+                });
             }
-            writer.finish(&output)
-        })
+            columns.extend(rows.columns().iter().cloned());
+            let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+            Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
+        };
+        Ok(map_batches(rows, &task, Box::new(map)))
+    }
+}
+
+/// Makes rows of the answer of joined rows.
+#[derive(Debug)]
+struct Merged(Arc<Join>);
+
+impl Step for Merged {
+    fn name(&self) -> &'static str {
+        "LogsJoin"
+    }
+
+    fn detail(&self) -> String {
+        self.0.detail()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.0.output().schema()
+    }
+
+    fn open(self: Arc<Self>, rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches> {
+        let output = self.0.output();
+        Ok(map_values(rows, &task, Box::new(move |joined, room| self.map(joined, room, &output))))
+    }
+}
+
+impl Merged {
+    fn map(&self, joined: &RecordBatch, room: usize, output: &Shape) -> Result<Made> {
+        let own = &*self.0;
+        let keys = own.by.len();
+        let right_columns = own.right.schema().fields().len();
+        let side = |from: usize, shape: &Shape| -> Result<RecordBatch> {
+            let columns = joined.columns()[from..from + shape.schema().fields().len()].to_vec();
+            let options = RecordBatchOptions::new().with_row_count(Some(joined.num_rows()));
+            let fields: Vec<Field> =
+                shape.schema().fields().iter().map(|f| Field::new(f.name(), f.data_type().clone(), true)).collect();
+            Ok(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)?)
+        };
+        let right = side(keys, &own.right)?;
+        let left = side(keys + right_columns + keys, &own.left)?;
+        let more: Vec<(String, Texts)> = own
+            .more()
+            .map(|name| Ok((format!("{}{name}", own.prefix), texts_of(&right, &own.right, name)?)))
+            .collect::<Result<_>>()?;
+        let rest = Rest::of(&right, &own.right);
+        let mut writer = Writer::new(&left, &own.left, output)?;
+        let mut scratch = String::new();
+        for row in 0..joined.num_rows() {
+            writer.begin(row);
+            for (name, texts) in &more {
+                writer.put(name, texts.get(row, &mut scratch), Overwrite::KeepOriginal);
+            }
+            for (name, value) in rest.iter().flat_map(|rest| rest.row(row)) {
+                writer.put(&format!("{}{name}", own.prefix), value, Overwrite::KeepOriginal);
+            }
+            writer.end();
+            if writer.bytes >= room {
+                break;
+            }
+        }
+        writer.finish(output)
     }
 }
 
@@ -134,7 +182,7 @@ impl Operator for Join {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let right = inputs.swap_remove(1);
         let left = inputs.swap_remove(0);
-        let build = coalesce(self.keyed(&self.right, "right", right));
+        let build = coalesced(self.keyed(&self.right, "right", right));
         let probe = self.keyed(&self.left, "left", left);
         let on = (0..self.by.len()).map(|i| {
             let column = |side: &str| Arc::new(ColumnExpr::new(&format!("__q_{side}{i}"), i)) as Arc<dyn PhysicalExpr>;
@@ -152,7 +200,6 @@ impl Operator for Join {
             NullEquality::NullEqualsNull,
             false,
         )?;
-        let own = Arc::clone(&self);
-        Ok(StreamExec::each(&*self, Arc::new(join), map_values(move || own.merge())))
+        Ok(StepExec::over(Arc::new(Merged(self)), Arc::new(join)))
     }
 }

@@ -1,11 +1,21 @@
 //! `fields`, `delete`, `copy`, `rename`: which columns go on, under which names.
 
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 
 use super::cells::assemble;
 use super::unpack::Writer;
 use crate::ast::{FieldPattern, Overwrite, PatternPair};
-use crate::pieces::{BatchMap, Made, ValueMap};
+use crate::needs::Needs;
+use crate::nodes::{Batches, Step};
+use crate::pieces::{Made, ValueMap, map_batches, map_values};
+use crate::plan::Planned;
+use crate::print::patterns;
 use crate::rows::{Column, Kind, Rest, Shape, Texts, batch, rest_without, texts_of, unique};
 
 /// The columns after `fields`.
@@ -35,31 +45,115 @@ pub(crate) fn delete_shape(input: &Shape, patterns: &[FieldPattern]) -> Shape {
     Shape { columns: input.columns.iter().filter(kept).cloned().collect(), rest: input.rest }
 }
 
-/// Keeps what the output names, and of the map what a condition keeps.
-pub(crate) fn keep(input: Shape, output: Shape, kept: impl Fn(&str) -> bool + Send + 'static) -> BatchMap {
-    Box::new(move |rows| {
+/// Keeps or leaves out fields. Lacks in DataFusion: fields that stand in maps, and groups of them by prefix.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Kept {
+    pub(crate) fields: Vec<FieldPattern>,
+    /// Whether these go, and others stay.
+    pub(crate) delete: bool,
+    pub(crate) input: Shape,
+    pub(crate) output: Shape,
+}
+
+impl Kept {
+    /// Adds it to a plan.
+    pub(crate) fn plan(self, rows: Planned) -> quiver_types::Result<Planned> {
+        let output = self.output.clone();
+        rows.then(self, output)
+    }
+
+    fn keeps(&self, name: &str) -> bool {
+        self.fields.iter().any(|pattern| pattern.matches(name)) != self.delete
+    }
+
+    /// Keeps the columns of the output, and of the map what is kept.
+    fn map(&self, rows: &RecordBatch) -> Result<RecordBatch> {
         let count = rows.num_rows();
-        let mut columns = Vec::with_capacity(output.columns.len() + 1);
-        for column in &output.columns {
-            match input.index(&column.name) {
-                Some(i) => columns.push(std::sync::Arc::clone(rows.column(i))),
+        let mut columns = Vec::with_capacity(self.output.columns.len() + 1);
+        for column in &self.output.columns {
+            match self.input.index(&column.name) {
+                Some(i) => columns.push(Arc::clone(rows.column(i))),
                 None => {
                     let narrow = Shape { columns: vec![column.clone()], rest: false };
-                    columns.push(std::sync::Arc::clone(assemble(&rows, &input, &narrow, &[])?.column(0)));
+                    columns.push(Arc::clone(assemble(rows, &self.input, &narrow, &[])?.column(0)));
                 }
             }
         }
-        if output.rest
-            && let Some(rest) = Rest::of(&rows, &input)
+        if self.output.rest
+            && let Some(rest) = Rest::of(rows, &self.input)
         {
-            columns.push(rest_without(&rest, count, |name| !kept(name) || output.index(name).is_some())?);
+            let gone = |name: &str| !self.keeps(name) || self.output.index(name).is_some();
+            columns.push(rest_without(&rest, count, gone)?);
         }
-        batch(&output, columns, count)
-    })
+        batch(&self.output, columns, count)
+    }
+}
+
+impl Step for Kept {
+    fn name(&self) -> &'static str {
+        if self.delete { "LogsDelete" } else { "LogsFields" }
+    }
+
+    fn detail(&self) -> String {
+        patterns(&self.fields)
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.output.schema()
+    }
+
+    fn open(self: Arc<Self>, rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches> {
+        Ok(map_batches(rows, &task, Box::new(move |rows| self.map(&rows))))
+    }
+}
+
+/// Gives rows other columns: fields that have none get one, kinds change. Lacks in DataFusion: fields that stand in maps.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Reshaped {
+    pub(crate) input: Shape,
+    pub(crate) output: Shape,
+}
+
+impl Reshaped {
+    /// Adds it to a plan.
+    pub(crate) fn plan(rows: Planned, output: Shape) -> quiver_types::Result<Planned> {
+        let step = Self { input: rows.shape.clone(), output: output.clone() };
+        rows.then(step, output)
+    }
+
+    /// Gives columns to fields that have none yet.
+    pub(crate) fn with_columns(rows: Planned, names: &[String]) -> quiver_types::Result<Planned> {
+        let missing = names.iter().map(String::as_str).filter(|name| rows.shape.index(name).is_none());
+        let missing: Vec<&str> = missing.collect();
+        if missing.is_empty() {
+            return Ok(rows);
+        }
+        let output = rows.shape.with_texts(missing);
+        Self::plan(rows, output)
+    }
+}
+
+impl Step for Reshaped {
+    fn name(&self) -> &'static str {
+        "LogsColumns"
+    }
+
+    fn detail(&self) -> String {
+        self.output.to_string()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.output.schema()
+    }
+
+    fn open(self: Arc<Self>, rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches> {
+        let map = move |rows: RecordBatch| assemble(&rows, &self.input, &self.output, &[]);
+        Ok(map_batches(rows, &task, Box::new(map)))
+    }
 }
 
 /// The columns after `copy` or `rename`.
-pub(crate) fn pairs_shape(input: &Shape, pairs: &[PatternPair], rename: bool) -> Shape {
+fn pairs_shape(input: &Shape, pairs: &[PatternPair], rename: bool) -> Shape {
     let mut shape = input.clone();
     for pair in pairs {
         match (&pair.source, &pair.target) {
@@ -105,19 +199,69 @@ fn renamed(pair: &PatternPair, name: &str) -> Option<String> {
     })
 }
 
-/// Copies or renames fields, pair after pair.
-pub(crate) fn copy(pairs: Vec<PatternPair>, rename: bool, input: Shape, output: Shape) -> ValueMap {
-    if pairs.iter().all(|pair| pair.source.name().is_some()) {
-        return Box::new(move |rows, _| {
-            let batch = copy_columns(&pairs, rename, rows, &input, &output)?;
-            Ok(Made { batch, taken: rows.num_rows(), bytes: 0 })
-        });
+/// What is needed before a pair is copied or renamed.
+pub(crate) fn moved_needs(needs: &mut Needs, pair: &PatternPair, rename: bool) {
+    match (&pair.source, &pair.target) {
+        (FieldPattern::Name(source), FieldPattern::Name(target)) => {
+            if source == target {
+                return;
+            }
+            let wanted = needs.has(target);
+            needs.remove(target);
+            if rename {
+                needs.remove(source);
+            }
+            if wanted {
+                needs.add(source);
+            }
+        }
+        (FieldPattern::Prefix(_), target) => {
+            let wanted = match target {
+                FieldPattern::Name(target) => needs.has(target),
+                FieldPattern::Prefix(target) => needs.has_any(target),
+            };
+            if wanted {
+                needs.add_pattern(&pair.source);
+            } else if rename {
+                needs.remove_pattern(&pair.source);
+            }
+        }
+        (FieldPattern::Name(_), FieldPattern::Prefix(_)) => {}
     }
-    Box::new(move |rows, room| {
-        let mut writer = Writer::new(rows, &input, &output)?;
-        let columns: Vec<(String, Texts)> =
-            input.names().map(|name| Ok((name.to_owned(), texts_of(rows, &input, name)?))).collect::<Result<_>>()?;
-        let rest = Rest::of(rows, &input);
+}
+
+/// Copies or renames fields, pair after pair. Lacks in DataFusion: fields that stand in maps, and groups of them.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Moved {
+    pairs: Vec<PatternPair>,
+    rename: bool,
+    text: String,
+    input: Shape,
+    output: Shape,
+}
+
+impl Moved {
+    /// Adds it to a plan.
+    pub(crate) fn plan(
+        rows: Planned,
+        pairs: Vec<PatternPair>,
+        rename: bool,
+        text: String,
+    ) -> quiver_types::Result<Planned> {
+        let output = pairs_shape(&rows.shape, &pairs, rename);
+        let step = Self { pairs, rename, text, input: rows.shape.clone(), output: output.clone() };
+        rows.then(step, output)
+    }
+
+    /// Writes rows anew, field by field.
+    fn rewrite(&self, rows: &RecordBatch, room: usize) -> Result<Made> {
+        let mut writer = Writer::new(rows, &self.input, &self.output)?;
+        let columns: Vec<(String, Texts)> = self
+            .input
+            .names()
+            .map(|name| Ok((name.to_owned(), texts_of(rows, &self.input, name)?)))
+            .collect::<Result<_>>()?;
+        let rest = Rest::of(rows, &self.input);
         let mut scratch = String::new();
         for row in 0..rows.num_rows() {
             let mut fields: Vec<(String, String)> = columns
@@ -125,7 +269,7 @@ pub(crate) fn copy(pairs: Vec<PatternPair>, rename: bool, input: Shape, output: 
                 .map(|(name, texts)| (name.clone(), texts.get(row, &mut scratch).to_owned()))
                 .chain(rest.iter().flat_map(|r| r.row(row)).map(|(name, value)| (name.to_owned(), value.to_owned())))
                 .collect();
-            pairs.iter().for_each(|pair| copy_pair(pair, rename, &mut fields));
+            self.pairs.iter().for_each(|pair| copy_pair(pair, self.rename, &mut fields));
             writer.begin_empty();
             for (name, value) in &fields {
                 writer.put(name, value, Overwrite::Always);
@@ -135,8 +279,35 @@ pub(crate) fn copy(pairs: Vec<PatternPair>, rename: bool, input: Shape, output: 
                 break;
             }
         }
-        writer.finish(&output)
-    })
+        writer.finish(&self.output)
+    }
+}
+
+impl Step for Moved {
+    fn name(&self) -> &'static str {
+        "LogsRename"
+    }
+
+    fn detail(&self) -> String {
+        self.text.clone()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.output.schema()
+    }
+
+    fn open(self: Arc<Self>, rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches> {
+        // Single fields move as whole columns.
+        let single = self.pairs.iter().all(|pair| pair.source.name().is_some());
+        let map: ValueMap = Box::new(move |rows, room| {
+            if !single {
+                return self.rewrite(rows, room);
+            }
+            let batch = copy_columns(&self.pairs, self.rename, rows, &self.input, &self.output)?;
+            Ok(Made { batch, taken: rows.num_rows(), bytes: 0 })
+        });
+        Ok(map_values(rows, &task, map))
+    }
 }
 
 fn copy_pair(pair: &PatternPair, rename: bool, fields: &mut Vec<(String, String)>) {
@@ -155,10 +326,10 @@ fn copy_pair(pair: &PatternPair, rename: bool, fields: &mut Vec<(String, String)
 fn copy_columns(
     pairs: &[PatternPair],
     rename: bool,
-    rows: &arrow::record_batch::RecordBatch,
+    rows: &RecordBatch,
     input: &Shape,
     output: &Shape,
-) -> Result<arrow::record_batch::RecordBatch> {
+) -> Result<RecordBatch> {
     let mut shape = input.clone();
     let mut rows = rows.clone();
     for pair in pairs {
@@ -168,7 +339,7 @@ fn copy_columns(
         }
         let next = pairs_shape(&shape, std::slice::from_ref(pair), rename);
         let narrow = Shape { columns: vec![column(&shape, source)], rest: false };
-        let array = std::sync::Arc::clone(assemble(&rows, &shape, &narrow, &[])?.column(0));
+        let array = Arc::clone(assemble(&rows, &shape, &narrow, &[])?.column(0));
         // What was renamed is gone: it must not reappear in the map.
         let dropped = Shape { columns: shape.columns.clone(), rest: false };
         let kept = if shape.rest { &shape } else { &dropped };
@@ -179,17 +350,17 @@ fn copy_columns(
 }
 
 fn move_column(
-    rows: &arrow::record_batch::RecordBatch,
+    rows: &RecordBatch,
     input: &Shape,
     output: &Shape,
     target: &str,
-    array: arrow::array::ArrayRef,
-) -> Result<arrow::record_batch::RecordBatch> {
+    array: ArrayRef,
+) -> Result<RecordBatch> {
     let mut columns = Vec::with_capacity(output.columns.len() + 1);
     for column in &output.columns {
         columns.push(match input.index(&column.name) {
-            _ if column.name == target => std::sync::Arc::clone(&array),
-            Some(i) => std::sync::Arc::clone(rows.column(i)),
+            _ if column.name == target => Arc::clone(&array),
+            Some(i) => Arc::clone(rows.column(i)),
             None => crate::rows::missing(rows.num_rows()),
         });
     }

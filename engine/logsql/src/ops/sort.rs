@@ -10,21 +10,26 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::catalog::Session;
 use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::Column as ColumnExpr;
 use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use quiver_query::Operator;
+use quiver_query::{Operator, operator_plan};
 
+use super::keys::Keys;
 use crate::kernels::values::{push_plain_sort_key, push_sort_key};
-use crate::nodes::{Open, StreamExec};
-use crate::pieces::{BatchMap, map_batches};
+use crate::nodes::{Batches, Step, StepExec};
+use crate::pieces::map_batches;
+use crate::plan::Planned;
 use crate::rows::{Kind, Rest, Shape, Texts, batch, binary, texts_of};
 
-/// Sorts rows.
-#[derive(Debug)]
+/// Sorts rows. Lacks in DataFusion: values that are compared as numbers, times or texts, as they look, for which they get
+/// keys; offset, limit and positions of partitions in an order of their own, for which its window functions would sort
+/// once more.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Sort {
     pub(crate) input: Shape,
     /// Field and whether descending; all fields when empty.
@@ -42,6 +47,26 @@ pub(crate) struct Sort {
 }
 
 impl Sort {
+    /// All rows by these fields.
+    pub(crate) fn by(input: Shape, by: Vec<(String, bool)>) -> Self {
+        Self {
+            input,
+            by,
+            offset: 0,
+            limit: None,
+            partition_by: Vec::new(),
+            rank: None,
+            descending: false,
+            of_top: false,
+        }
+    }
+
+    /// Adds it to a plan.
+    pub(crate) fn plan(self, rows: Planned) -> quiver_types::Result<Planned> {
+        let shape = self.output();
+        Ok(Planned { plan: operator_plan(self, vec![rows.plan])?, shape, ..rows })
+    }
+
     pub(crate) fn output(&self) -> Shape {
         self.input.with_texts(self.rank.iter().map(String::as_str))
     }
@@ -86,29 +111,53 @@ impl Sort {
         self.limit.and_then(|limit| usize::try_from(limit.saturating_add(self.offset)).ok())
     }
 
-    fn add_keys(&self) -> BatchMap {
-        let (input, by, schema) = (self.input.clone(), self.by.clone(), self.keyed_schema());
-        let first: fn(&mut Vec<u8>, &str) = if self.limit.is_some() { push_sort_key } else { push_plain_sort_key };
-        let others = match (self.of_top, self.by.len()) {
+    /// How values of a key are written.
+    fn pushers(&self) -> (Push, Push) {
+        let first: Push = if self.limit.is_some() { push_sort_key } else { push_plain_sort_key };
+        let others: Push = match (self.of_top, self.by.len()) {
             (false, _) => first,
-            (true, ..=2) => |key: &mut Vec<u8>, text: &str| key.extend_from_slice(text.as_bytes()),
+            (true, ..=2) => |key, text| key.extend_from_slice(text.as_bytes()),
             (true, _) => push_length_first,
         };
-        let own: Vec<bool> = (0..self.by.len().max(1)).map(|i| self.time_column(i).is_some()).collect();
-        Box::new(move |rows| {
+        (first, others)
+    }
+}
+
+/// Writes a value as a part of a key.
+type Push = fn(&mut Vec<u8>, &str);
+
+/// Puts keys beside rows.
+#[derive(Debug)]
+struct SortKeys(Arc<Sort>);
+
+impl Step for SortKeys {
+    fn name(&self) -> &'static str {
+        "LogsSortKeys"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.0.keyed_schema()
+    }
+
+    fn open(self: Arc<Self>, rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches> {
+        let (schema, (first, others)) = (self.0.keyed_schema(), self.0.pushers());
+        let own: Vec<bool> = (0..self.0.by.len().max(1)).map(|i| self.0.time_column(i).is_some()).collect();
+        let map = move |rows: RecordBatch| {
+            let input = &self.0.input;
             let mut columns = rows.columns().to_vec();
             for (i, _) in own.iter().enumerate().filter(|(_, own)| !**own) {
-                columns.push(match by.get(i) {
+                columns.push(match self.0.by.get(i) {
                     Some((name, _)) => {
                         let push = if i == 0 { first } else { others };
-                        field_key(&texts_of(&rows, &input, name)?, rows.num_rows(), push)
+                        field_key(&texts_of(&rows, input, name)?, rows.num_rows(), push)
                     }
-                    None => row_key(&rows, &input)?,
+                    None => row_key(&rows, input)?,
                 });
             }
             let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
             Ok(RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?)
-        })
+        };
+        Ok(map_batches(rows, &task, Box::new(map)))
     }
 }
 
@@ -138,22 +187,14 @@ impl Operator for Sort {
         mut inputs: Vec<Arc<dyn ExecutionPlan>>,
         _: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let own = Arc::clone(&self);
-        let keyed = StreamExec::new(
-            "LogsSortKeys",
-            String::new(),
-            self.keyed_schema(),
-            inputs.swap_remove(0),
-            map_batches(move || own.add_keys()),
-        );
+        let keyed = StepExec::over(Arc::new(SortKeys(Arc::clone(&self))), inputs.swap_remove(0));
         let ordering = self.ordering()?;
-        let sort = SortExec::new(ordering.clone(), Arc::new(keyed)).with_fetch(self.fetch());
+        let sort = SortExec::new(ordering.clone(), keyed).with_fetch(self.fetch());
         let mut plan: Arc<dyn ExecutionPlan> = Arc::new(sort.with_preserve_partitioning(true));
         if plan.output_partitioning().partition_count() > 1 {
             plan = Arc::new(SortPreservingMergeExec::new(ordering, plan).with_fetch(self.fetch()));
         }
-        let own = Arc::clone(&self);
-        Ok(StreamExec::each(&*self, plan, finish(own)))
+        Ok(StepExec::over(Arc::new(Ordered(self)), plan))
     }
 }
 
@@ -169,7 +210,7 @@ fn push_length_first(key: &mut Vec<u8>, text: &str) {
 }
 
 /// Keys of the values of one field.
-fn field_key(texts: &Texts, rows: usize, push: fn(&mut Vec<u8>, &str)) -> ArrayRef {
+fn field_key(texts: &Texts, rows: usize, push: Push) -> ArrayRef {
     let mut scratch = String::new();
     let mut keys = Vec::with_capacity(rows);
     for row in 0..rows {
@@ -207,53 +248,82 @@ fn row_key(rows: &RecordBatch, shape: &Shape) -> Result<ArrayRef> {
 
 /// What a partition takes beside its values.
 const PARTITION_BYTES: usize = 64;
-/// What a value of it takes beside its bytes.
-const VALUE_BYTES: usize = 32;
 
 /// Drops the keys; leaves out what offset and limit say, of each partition; numbers the rows.
-fn finish(sort: Arc<Sort>) -> Open {
-    Arc::new(move |rows, task| {
-        let (sort, pool) = (Arc::clone(&sort), Arc::clone(task.memory_pool()));
-        map_batches(move || finish_batches(Arc::clone(&sort), &pool))(rows, task)
-    })
+#[derive(Debug)]
+struct Ordered(Arc<Sort>);
+
+impl Step for Ordered {
+    fn name(&self) -> &'static str {
+        "LogsSort"
+    }
+
+    fn detail(&self) -> String {
+        self.0.detail()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.0.output().schema()
+    }
+
+    fn open(self: Arc<Self>, rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches> {
+        let memory = MemoryConsumer::new("partitions of a sort").register(task.memory_pool());
+        let mut finish = Finish {
+            input: (0..self.0.input.schema().fields().len()).collect(),
+            output: self.0.output(),
+            sort: Arc::clone(&self.0),
+            seen: HashMap::new(),
+            memory,
+            bytes: 0,
+        };
+        Ok(map_batches(rows, &task, Box::new(move |keyed| finish.map(&keyed))))
+    }
 }
 
-fn finish_batches(sort: Arc<Sort>, pool: &Arc<dyn MemoryPool>) -> BatchMap {
-    let output = sort.output();
-    let rank = sort.rank.as_ref().and_then(|name| output.index(name));
-    let mut seen: HashMap<Vec<String>, u64> = HashMap::new();
-    let (reservation, mut bytes) = (MemoryConsumer::new("partitions of a sort").register(pool), 0);
-    Box::new(move |keyed| {
-        let rows = keyed.num_rows();
-        let input: Vec<usize> = (0..sort.input.schema().fields().len()).collect();
-        let own = keyed.project(&input)?;
-        let partitions =
-            sort.partition_by.iter().map(|name| texts_of(&own, &sort.input, name)).collect::<Result<Vec<_>>>()?;
+/// The end of a sort while it runs.
+struct Finish {
+    sort: Arc<Sort>,
+    input: Vec<usize>,
+    output: Shape,
+    /// How many rows of each partition came.
+    seen: HashMap<Box<[u8]>, u64>,
+    memory: MemoryReservation,
+    bytes: usize,
+}
+
+impl Finish {
+    fn map(&mut self, keyed: &RecordBatch) -> Result<RecordBatch> {
+        let (sort, rows) = (&*self.sort, keyed.num_rows());
+        let own = keyed.project(&self.input)?;
+        let mut partitions = Keys::new(&own, &sort.input, &sort.partition_by)?;
+        let rank = sort.rank.as_ref().and_then(|name| self.output.index(name));
+        let last = sort.limit.map(|limit| limit.saturating_add(sort.offset));
         let (mut kept, mut ranks) = (Vec::with_capacity(rows), StringViewBuilder::with_capacity(rows));
-        let mut scratch = String::new();
         for row in 0..rows {
-            let partition = partitions.iter().map(|texts| texts.get(row, &mut scratch).to_owned()).collect();
-            let count = seen.entry(partition).or_insert_with_key(|values: &Vec<String>| {
-                bytes += PARTITION_BYTES + values.iter().map(|v| v.len() + VALUE_BYTES).sum::<usize>();
-                0
-            });
+            let key = partitions.of(row);
+            let count = match self.seen.get_mut(key) {
+                Some(count) => count,
+                None => {
+                    self.bytes += PARTITION_BYTES + key.len();
+                    self.seen.entry(key.into()).or_default()
+                }
+            };
             *count += 1;
-            let last = sort.limit.map(|limit| limit.saturating_add(sort.offset));
             kept.push(*count > sort.offset && last.is_none_or(|last| *count <= last));
             if rank.is_some() {
                 ranks.append_value(count.to_string());
             }
         }
-        reservation.try_resize(bytes)?;
+        self.memory.try_resize(self.bytes)?;
         let mut columns: Vec<ArrayRef> = own.columns().to_vec();
         if let Some(index) = rank {
             let ranks: ArrayRef = Arc::new(ranks.finish());
             if index < sort.input.columns.len() { columns[index] = ranks } else { columns.insert(index, ranks) }
         }
-        let rows = batch(&output, columns, rows)?;
+        let rows = batch(&self.output, columns, rows)?;
         if kept.iter().all(|kept| *kept) {
             return Ok(rows);
         }
         Ok(filter_record_batch(&rows, &kept.into())?)
-    })
+    }
 }

@@ -1,23 +1,24 @@
-//! Pipes that look at all fields of a row, or make fields that nobody knows beforehand.
+//! Rows of which any field may change, and texts taken apart into fields that nobody knows beforehand.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, StringViewBuilder};
-use arrow::buffer::BooleanBuffer;
-use arrow::compute::filter_record_batch;
+use arrow::array::{ArrayRef, StringViewBuilder};
+use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use quiver_types::logs::LogFilter;
 
-use super::cells::{assemble, bounded, mask};
-use crate::ast::{FieldPattern, Overwrite, Unpack};
-use crate::pieces::{BatchMap, Made, ValueMap};
+use super::cells::mask;
+use crate::ast::{FieldPattern, Overwrite};
+use crate::nodes::{Batches, Step};
+use crate::pieces::{Made, map_values};
 use crate::rowfn::{self, Fields, SyslogContext};
 use crate::rows::{Rest, RestBuilder, Shape, Texts, batch, push_text, texts_of};
 
 /// What is unpacked.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Format {
     Json,
     Logfmt,
@@ -37,58 +38,90 @@ impl Format {
     }
 }
 
-/// Unpacks a field into others: those with a column in the output, and the map if there is one.
-pub(crate) fn unpack(
-    format: Format,
-    unpack: Unpack,
-    condition: Option<LogFilter>,
-    input: Shape,
-    output: Shape,
-) -> ValueMap {
-    let mut found = Fields::default();
-    Box::new(move |rows, room| {
-        let mask = mask(condition.as_ref(), rows, &input)?;
-        let source = texts_of(rows, &input, &unpack.from)?;
-        let mut writer = Writer::new(rows, &input, &output)?;
+/// Unpacks a field into others: those with a column in the output, and the map if there is one. Lacks in DataFusion:
+/// fields that nobody knows before they are read.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Unpacked {
+    pub(crate) format: Format,
+    pub(crate) from: String,
+    pub(crate) fields: Vec<FieldPattern>,
+    pub(crate) result_prefix: String,
+    pub(crate) preserve_keys: Vec<String>,
+    pub(crate) overwrite: Overwrite,
+    pub(crate) condition: Option<LogFilter>,
+    /// What plans show.
+    pub(crate) text: String,
+    pub(crate) input: Shape,
+    pub(crate) output: Shape,
+}
+
+impl Unpacked {
+    fn map(&self, rows: &RecordBatch, room: usize, found: &mut Fields) -> Result<Made> {
+        let mask = mask(self.condition.as_ref(), rows, &self.input)?;
+        let source = texts_of(rows, &self.input, &self.from)?;
+        let mut writer = Writer::new(rows, &self.input, &self.output)?;
         let mut scratch = String::new();
         let mut name = String::new();
         for row in 0..rows.num_rows() {
             found.clear();
             let applies = mask.as_ref().is_none_or(|mask| mask.value(row));
             if applies {
-                format.read(source.get(row, &mut scratch), &unpack.preserve_keys, &mut found);
+                self.format.read(source.get(row, &mut scratch), &self.preserve_keys, found);
             }
             writer.begin(row);
-            // A field that is asked for by its name is made in any case.
-            for wanted in unpack.fields.iter().filter_map(FieldPattern::name).filter(|_| applies) {
-                if found.get(wanted).is_none() {
-                    name.clear();
-                    name.push_str(&unpack.result_prefix);
-                    name.push_str(wanted);
-                    writer.put(&name, "", unpack.overwrite);
-                }
-            }
-            // Of equal keys the last one is taken.
-            let mut seen = (unpack.overwrite == Overwrite::KeepOriginal).then(HashSet::new);
-            for i in 0..found.len() {
-                let (key, value) = found.at(if seen.is_some() { found.len() - 1 - i } else { i });
-                if seen.as_mut().is_some_and(|seen| !seen.insert(key)) {
-                    continue;
-                }
-                if unpack.fields.is_empty() || unpack.fields.iter().any(|field| field.matches(key)) {
-                    name.clear();
-                    name.push_str(&unpack.result_prefix);
-                    name.push_str(key);
-                    writer.put(&name, value, unpack.overwrite);
-                }
-            }
+            self.write(found, applies, &mut name, &mut writer);
             writer.end();
             if writer.bytes >= room {
                 break;
             }
         }
-        writer.finish(&output)
-    })
+        writer.finish(&self.output)
+    }
+
+    fn write(&self, found: &Fields, applies: bool, name: &mut String, writer: &mut Writer<'_>) {
+        let mut put = |key: &str, value: &str| {
+            name.clear();
+            name.push_str(&self.result_prefix);
+            name.push_str(key);
+            writer.put(name, value, self.overwrite);
+        };
+        // A field that is asked for by its name is made in any case.
+        for wanted in self.fields.iter().filter_map(FieldPattern::name).filter(|_| applies) {
+            if found.get(wanted).is_none() {
+                put(wanted, "");
+            }
+        }
+        // Of equal keys the last one is taken.
+        let mut seen = (self.overwrite == Overwrite::KeepOriginal).then(HashSet::new);
+        for i in 0..found.len() {
+            let (key, value) = found.at(if seen.is_some() { found.len() - 1 - i } else { i });
+            if seen.as_mut().is_some_and(|seen| !seen.insert(key)) {
+                continue;
+            }
+            if self.fields.is_empty() || self.fields.iter().any(|field| field.matches(key)) {
+                put(key, value);
+            }
+        }
+    }
+}
+
+impl Step for Unpacked {
+    fn name(&self) -> &'static str {
+        "LogsUnpack"
+    }
+
+    fn detail(&self) -> String {
+        self.text.clone()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.output.schema()
+    }
+
+    fn open(self: Arc<Self>, rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches> {
+        let mut found = Fields::default();
+        Ok(map_values(rows, &task, Box::new(move |rows, room| self.map(rows, room, &mut found))))
+    }
 }
 
 /// Builds rows of which any field may change.
@@ -227,66 +260,4 @@ impl<'a> Writer<'a> {
         }
         Ok(Made { batch: batch(output, arrays, taken)?, taken, bytes })
     }
-}
-
-/// How fields are packed.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Packing {
-    Json,
-    Logfmt,
-}
-
-/// Packs fields into one, in the order of the list; without a list the columns and then the map, by name.
-pub(crate) fn pack(packing: Packing, fields: Vec<FieldPattern>, to: String, input: Shape, output: Shape) -> ValueMap {
-    let fields = if fields.is_empty() { vec![FieldPattern::all()] } else { fields };
-    Box::new(move |rows, room| {
-        let columns: Vec<(&str, Texts)> =
-            input.names().map(|name| Ok((name, texts_of(rows, &input, name)?))).collect::<Result<_>>()?;
-        let rest = Rest::of(rows, &input);
-        let mut builder = StringViewBuilder::with_capacity(rows.num_rows());
-        let mut scratch = vec![String::new(); columns.len()];
-        let mut out = String::new();
-        let (mut taken, mut bytes) = (0, 0);
-        for row in 0..rows.num_rows() {
-            out.clear();
-            let own: Vec<(&str, &str)> =
-                columns.iter().zip(&mut scratch).map(|((name, texts), s)| (*name, texts.get(row, s))).collect();
-            let all: Vec<(&str, &str)> = own.into_iter().chain(rest.iter().flat_map(|rest| rest.row(row))).collect();
-            let mut chosen: Vec<(&str, &str)> = Vec::new();
-            for field in &fields {
-                let fresh = |(name, _): &(&str, &str)| field.matches(name);
-                for (name, value) in all.iter().copied().filter(fresh) {
-                    if !chosen.iter().any(|(own, _)| *own == name) {
-                        chosen.push((name, value));
-                    }
-                }
-            }
-            match packing {
-                Packing::Json => rowfn::pack_json(chosen, &mut out),
-                Packing::Logfmt => rowfn::pack_logfmt(chosen, &mut out),
-            }
-            bytes += bounded(std::iter::once(out.len()))?;
-            push_text(&mut builder, &out);
-            taken += 1;
-            if bytes >= room {
-                break;
-            }
-        }
-        let batch = assemble(&rows.slice(0, taken), &input, &output, &[(&to, Arc::new(builder.finish()))])?;
-        Ok(Made { batch, taken, bytes })
-    })
-}
-
-/// Leaves out rows without any field.
-pub(crate) fn drop_empty(shape: Shape) -> BatchMap {
-    Box::new(move |rows| {
-        let columns: Vec<Texts> = shape.names().map(|name| texts_of(&rows, &shape, name)).collect::<Result<_>>()?;
-        let rest = Rest::of(&rows, &shape);
-        let any = |row: usize| {
-            columns.iter().any(|texts| !texts.is_empty(row))
-                || rest.as_ref().is_some_and(|r| r.row(row).next().is_some())
-        };
-        let mask = BooleanArray::new(BooleanBuffer::collect_bool(rows.num_rows(), any), None);
-        Ok(filter_record_batch(&rows, &mask)?)
-    })
 }

@@ -10,7 +10,7 @@ use crate::literal::{parse_ipv4, parse_number, parse_u64};
 
 /// A filter function.
 pub(super) struct FilterCall {
-    /// Its name.
+    /// As it is written before the parentheses.
     name: &'static str,
     /// Whether `[` may stand in place of `(`.
     pub(super) brackets: bool,
@@ -54,7 +54,7 @@ const CALLS: &[FilterCall] = &[
 ];
 
 /// Gives the function of this name.
-pub(super) fn find(name: &str) -> Option<&'static FilterCall> {
+pub(crate) fn find(name: &str) -> Option<&'static FilterCall> {
     CALLS.iter().find(|call| call.name.eq_ignore_ascii_case(name))
 }
 
@@ -98,7 +98,7 @@ impl Parser<'_> {
     }
 
     /// A list, a subquery, or nothing for `(*)`.
-    pub(super) fn values(&mut self) -> Result<Option<Values>> {
+    pub(crate) fn values(&mut self) -> Result<Option<Values>> {
         if self.any_value() {
             return Ok(None);
         }
@@ -117,7 +117,7 @@ impl Parser<'_> {
     }
 
     /// `(*)`, also with a comma behind it.
-    pub(super) fn any_value(&mut self) -> bool {
+    pub(crate) fn any_value(&mut self) -> bool {
         let begin = self.next;
         if self.skip("(") && self.skip("*") && self.close().is_ok() {
             return true;
@@ -142,7 +142,7 @@ impl Parser<'_> {
     }
 
     /// Where the parentheses that begin here end.
-    pub(super) fn closing(&self, begin: usize) -> Option<usize> {
+    pub(crate) fn closing(&self, begin: usize) -> Option<usize> {
         let mut depth = 0usize;
         self.tokens[begin..]
             .iter()

@@ -18,7 +18,7 @@ const STOPS: &[&str] = &["*", ",", "(", ")", "[", "]", "|", ";"];
 
 impl Parser<'_> {
     /// Filters with `or` between; `field` is what inner filters without a field of their own apply to.
-    pub(super) fn filter_or(&mut self, field: Option<&FieldPattern>) -> Result<Filter> {
+    pub(crate) fn filter_or(&mut self, field: Option<&FieldPattern>) -> Result<Filter> {
         self.deeper(|parser| {
             let mut any = vec![parser.filter_and(field)?];
             while parser.skip("or") {
@@ -152,7 +152,7 @@ impl Parser<'_> {
     }
 
     /// Says what is wrong with a regular expression.
-    pub(super) fn check_regexp(&mut self, at: usize, text: &str) -> Result<Regex> {
+    pub(crate) fn check_regexp(&mut self, at: usize, text: &str) -> Result<Regex> {
         self.regexps += 1;
         if self.regexps > REGEXPS_MAX {
             return Err(self.fault_at(at, format!("more than {REGEXPS_MAX} regular expressions")));
@@ -226,7 +226,7 @@ impl Parser<'_> {
 }
 
 /// A test of the field, of the message when there is none.
-pub(super) fn test(field: Option<&FieldPattern>, test: Test) -> Filter {
+pub(crate) fn test(field: Option<&FieldPattern>, test: Test) -> Filter {
     let field = field.cloned().unwrap_or_else(|| FieldPattern::Name(MSG.to_owned()));
     Filter::Field { field, test }
 }

@@ -43,7 +43,7 @@ const STOPS: &[&str] = &["=", "+", "-", "*", "/", "%", "^", "&", ",", "(", ")", 
 
 impl Parser<'_> {
     /// An expression of operators that bind at least as tight as `loosest`.
-    pub(super) fn math(&mut self, loosest: u8) -> Result<MathExpr> {
+    pub(crate) fn math(&mut self, loosest: u8) -> Result<MathExpr> {
         self.deeper(|parser| {
             let mut left = parser.math_operand()?;
             while let Some(op) = parser.math_op(loosest) {

@@ -14,7 +14,7 @@ const STOPS: &[&str] = &["(", ")", "[", "]", "|", ",", "*", ";"];
 
 impl Parser<'_> {
     /// Takes a word: a quoted text, or adjacent tokens up to a blank or a stop sign.
-    pub(super) fn word(&mut self, what: &str, stops: &[&str]) -> Result<String> {
+    pub(crate) fn word(&mut self, what: &str, stops: &[&str]) -> Result<String> {
         if self.at_end() || self.is_any(STOPS) {
             return Err(self.unexpected(what));
         }
@@ -22,7 +22,7 @@ impl Parser<'_> {
     }
 
     /// Joins the next token and those adjacent to it until one stops.
-    pub(super) fn join(&mut self, stop: impl Fn(&crate::lexer::Token<'_>) -> bool) -> String {
+    pub(crate) fn join(&mut self, stop: impl Fn(&crate::lexer::Token<'_>) -> bool) -> String {
         let first = self.token().clone();
         self.advance();
         let mut joined: Option<String> = None;
@@ -37,12 +37,12 @@ impl Parser<'_> {
     }
 
     /// Takes a word that may hold any signs but parentheses, commas and `|`.
-    pub(super) fn argument(&mut self, what: &str) -> Result<String> {
+    pub(crate) fn argument(&mut self, what: &str) -> Result<String> {
         self.word(what, &[])
     }
 
     /// Takes the name of one field; the empty name is the message.
-    pub(super) fn field(&mut self) -> Result<String> {
+    pub(crate) fn field(&mut self) -> Result<String> {
         let at = self.next;
         let name = self.word("a field name", &[])?;
         if self.is_adjacent("*") {
@@ -52,7 +52,7 @@ impl Parser<'_> {
     }
 
     /// Takes the name of a field or `prefix*`.
-    pub(super) fn field_pattern(&mut self) -> Result<FieldPattern> {
+    pub(crate) fn field_pattern(&mut self) -> Result<FieldPattern> {
         if self.skip("*") {
             return Ok(FieldPattern::all());
         }
@@ -65,7 +65,7 @@ impl Parser<'_> {
     }
 
     /// Takes items between parentheses, with commas between and perhaps after them.
-    pub(super) fn in_parens<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+    pub(crate) fn in_parens<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         self.expect("(")?;
         let mut items = Vec::new();
         while !self.skip(")") {
@@ -81,13 +81,13 @@ impl Parser<'_> {
     }
 
     /// Takes the end of arguments; a comma may stand before it.
-    pub(super) fn close(&mut self) -> Result<()> {
+    pub(crate) fn close(&mut self) -> Result<()> {
         self.skip(",");
         self.expect(")")
     }
 
     /// Takes items with commas between.
-    pub(super) fn with_commas<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+    pub(crate) fn with_commas<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut items = vec![item(self)?];
         while self.skip(",") {
             items.push(item(self)?);
@@ -96,31 +96,31 @@ impl Parser<'_> {
     }
 
     /// `(a, b)`, at least one.
-    pub(super) fn fields_in_parens(&mut self) -> Result<Vec<String>> {
+    pub(crate) fn fields_in_parens(&mut self) -> Result<Vec<String>> {
         let at = self.next;
         let fields = self.in_parens(Self::field)?;
         if fields.is_empty() { Err(self.fault_at(at, "at least one field expected")) } else { Ok(fields) }
     }
 
     /// `(a, b)` or `a, b`.
-    pub(super) fn fields_anyhow(&mut self) -> Result<Vec<String>> {
+    pub(crate) fn fields_anyhow(&mut self) -> Result<Vec<String>> {
         if self.is("(") { self.fields_in_parens() } else { self.with_commas(Self::field) }
     }
 
     /// `(a, b*)`; any `*` makes it all fields.
-    pub(super) fn patterns_in_parens(&mut self) -> Result<Vec<FieldPattern>> {
+    pub(crate) fn patterns_in_parens(&mut self) -> Result<Vec<FieldPattern>> {
         Ok(or_all(self.in_parens(Self::field_pattern)?))
     }
 
     /// Takes a number that is no fraction and not negative.
-    pub(super) fn count(&mut self, what: &str) -> Result<u64> {
+    pub(crate) fn count(&mut self, what: &str) -> Result<u64> {
         let at = self.next;
         let text = self.word(what, &[])?;
         parse_u64(&text).ok_or_else(|| self.fault_at(at, format!("{what} expected, got `{text}`")))
     }
 
     /// Takes a number of any kind.
-    pub(super) fn number(&mut self, what: &str) -> Result<Literal<f64>> {
+    pub(crate) fn number(&mut self, what: &str) -> Result<Literal<f64>> {
         let at = self.next;
         let text = self.word(what, &[])?;
         let value = parse_number(&text).ok_or_else(|| self.fault_at(at, format!("{what} expected, got `{text}`")))?;
@@ -128,7 +128,7 @@ impl Parser<'_> {
     }
 
     /// Takes a duration.
-    pub(super) fn duration(&mut self, what: &str) -> Result<Literal<i64>> {
+    pub(crate) fn duration(&mut self, what: &str) -> Result<Literal<i64>> {
         let at = self.next;
         let text = self.word(what, &[])?;
         let value = parse_duration(&text)
@@ -137,7 +137,7 @@ impl Parser<'_> {
     }
 
     /// `if (filter)`, if it stands here; an empty one is `*`.
-    pub(super) fn condition(&mut self) -> Result<Option<Filter>> {
+    pub(crate) fn condition(&mut self) -> Result<Option<Filter>> {
         if !self.skip("if") {
             return Ok(None);
         }
@@ -145,7 +145,7 @@ impl Parser<'_> {
     }
 
     /// `(filter)`; an empty one is `*`.
-    pub(super) fn filter_in_parens(&mut self) -> Result<Filter> {
+    pub(crate) fn filter_in_parens(&mut self) -> Result<Filter> {
         self.expect("(")?;
         if self.skip(")") {
             return Ok(Filter::All);
@@ -156,25 +156,37 @@ impl Parser<'_> {
     }
 
     /// `as name`, where `as` may be left out; nothing at the end of the pipe.
-    pub(super) fn as_name(&mut self) -> Result<Option<String>> {
+    pub(crate) fn as_name(&mut self) -> Result<Option<String>> {
         if self.skip("as") {
             return self.field().map(Some);
         }
         if self.at_pipe_end() || self.is(",") { Ok(None) } else { self.field().map(Some) }
     }
 
+    /// `(a desc, b asc)`.
+    pub(crate) fn sort_fields(&mut self) -> Result<Vec<(String, bool)>> {
+        self.in_parens(|parser| {
+            let field = parser.field()?;
+            let descending = parser.skip("desc");
+            if !descending {
+                parser.skip("asc");
+            }
+            Ok((field, descending))
+        })
+    }
+
     /// `limit N`, if it stands here.
-    pub(super) fn limit(&mut self) -> Result<Option<u64>> {
+    pub(crate) fn limit(&mut self) -> Result<Option<u64>> {
         if self.skip("limit") { self.count("a number of rows after `limit`").map(Some) } else { Ok(None) }
     }
 }
 
 /// The empty name is the message.
-pub(super) fn field_name(name: String) -> String {
+pub(crate) fn field_name(name: String) -> String {
     if name.is_empty() { MSG.to_owned() } else { name }
 }
 
 /// A list with `*` in it, and an empty one, are all fields.
-pub(super) fn or_all(fields: Vec<FieldPattern>) -> Vec<FieldPattern> {
+pub(crate) fn or_all(fields: Vec<FieldPattern>) -> Vec<FieldPattern> {
     if fields.is_empty() || fields.iter().any(FieldPattern::is_all) { vec![FieldPattern::all()] } else { fields }
 }

@@ -14,7 +14,7 @@ const NAMES: &[&str] = &[
 ];
 
 impl Parser<'_> {
-    pub(super) fn options(&mut self) -> Result<Options> {
+    pub(crate) fn options(&mut self) -> Result<Options> {
         let mut options = Options::default();
         if self.skip("options") {
             self.in_parens(|parser| parser.option(&mut options))?;

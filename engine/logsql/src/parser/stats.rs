@@ -7,14 +7,15 @@ use crate::error::Result;
 use crate::lexer::Token;
 use crate::literal::{parse_duration, parse_number};
 
-/// A stats function: its name, and how its arguments are read (the name is already taken).
+/// A stats function: its name, what it gives, and how its arguments are read (the name is already taken).
 struct FuncDef {
     name: &'static str,
+    doc: &'static str,
     parse: fn(&mut Parser<'_>) -> Result<StatsFunc>,
 }
 
-const fn func(name: &'static str, parse: fn(&mut Parser<'_>) -> Result<StatsFunc>) -> FuncDef {
-    FuncDef { name, parse }
+const fn func(name: &'static str, doc: &'static str, parse: fn(&mut Parser<'_>) -> Result<StatsFunc>) -> FuncDef {
+    FuncDef { name, doc, parse }
 }
 
 /// All stats functions.
@@ -23,30 +24,62 @@ const fn func(name: &'static str, parse: fn(&mut Parser<'_>) -> Result<StatsFunc
     reason = "a path to a method of `Parser<'_>` is not general enough"
 )]
 const FUNCS: &[FuncDef] = &[
-    func("any", |p| p.patterns_in_parens().map(StatsFunc::Any)),
-    func("avg", |p| p.patterns_in_parens().map(StatsFunc::Avg)),
-    func("count", |p| p.patterns_in_parens().map(StatsFunc::Count)),
-    func("count_empty", |p| p.patterns_in_parens().map(StatsFunc::CountEmpty)),
-    func("count_uniq", |p| Ok(StatsFunc::CountUniq { fields: p.fields_in_parens()?, limit: p.limit()? })),
-    func("count_uniq_hash", |p| Ok(StatsFunc::CountUniqHash { fields: p.fields_in_parens()?, limit: p.limit()? })),
-    func("field_max", |p| p.two_fields().map(|(by, field)| StatsFunc::FieldMax { by, field })),
-    func("field_min", |p| p.two_fields().map(|(by, field)| StatsFunc::FieldMin { by, field })),
-    func("histogram", |p| p.only_field().map(StatsFunc::Histogram)),
-    func("json_values", |p| p.json_values()),
-    func("max", |p| p.patterns_in_parens().map(StatsFunc::Max)),
-    func("median", |p| p.patterns_in_parens().map(StatsFunc::Median)),
-    func("min", |p| p.patterns_in_parens().map(StatsFunc::Min)),
-    func("quantile", |p| p.quantile()),
-    func("rate", |p| p.rate()),
-    func("rate_sum", |p| p.patterns_in_parens().map(StatsFunc::RateSum)),
-    func("row_any", |p| p.patterns_in_parens().map(StatsFunc::RowAny)),
-    func("row_max", |p| p.field_and_patterns().map(|(by, fields)| StatsFunc::RowMax { by, fields })),
-    func("row_min", |p| p.field_and_patterns().map(|(by, fields)| StatsFunc::RowMin { by, fields })),
-    func("stddev", |p| p.patterns_in_parens().map(StatsFunc::Stddev)),
-    func("sum", |p| p.patterns_in_parens().map(StatsFunc::Sum)),
-    func("sum_len", |p| p.patterns_in_parens().map(StatsFunc::SumLen)),
-    func("uniq_values", |p| Ok(StatsFunc::UniqValues { fields: p.patterns_in_parens()?, limit: p.limit()? })),
-    func("values", |p| Ok(StatsFunc::Values { fields: p.patterns_in_parens()?, limit: p.limit()? })),
+    func("any", "A value that is not empty.", |p| p.patterns_in_parens().map(StatsFunc::Any)),
+    func("avg", "The mean of the values that are numbers.", |p| p.patterns_in_parens().map(StatsFunc::Avg)),
+    func("count", "The number of rows, or of rows that have one of some fields.", |p| {
+        p.patterns_in_parens().map(StatsFunc::Count)
+    }),
+    func("count_empty", "The number of rows that have none of some fields.", |p| {
+        p.patterns_in_parens().map(StatsFunc::CountEmpty)
+    }),
+    func("count_uniq", "The number of different values, or combinations of values.", |p| {
+        Ok(StatsFunc::CountUniq { fields: p.fields_in_parens()?, limit: p.limit()? })
+    }),
+    func(
+        "count_uniq_hash",
+        "The same by hashes of the values: less memory, and wrong where two hashes are equal.",
+        |p| Ok(StatsFunc::CountUniqHash { fields: p.fields_in_parens()?, limit: p.limit()? }),
+    ),
+    func("field_max", "The value of a field in the row that has the greatest value of another.", |p| {
+        p.two_fields().map(|(by, field)| StatsFunc::FieldMax { by, field })
+    }),
+    func("field_min", "The value of a field in the row that has the least value of another.", |p| {
+        p.two_fields().map(|(by, field)| StatsFunc::FieldMin { by, field })
+    }),
+    func("histogram", "How many values lie in each bucket of a logarithmic scale.", |p| {
+        p.only_field().map(StatsFunc::Histogram)
+    }),
+    func("json_values", "JSON objects of some fields, one for each row, in an order if one is asked for.", |p| {
+        p.json_values()
+    }),
+    func("max", "The greatest value.", |p| p.patterns_in_parens().map(StatsFunc::Max)),
+    func("median", "The value in the middle.", |p| p.patterns_in_parens().map(StatsFunc::Median)),
+    func("min", "The least value.", |p| p.patterns_in_parens().map(StatsFunc::Min)),
+    func("quantile", "The value at a place from 0 to 1 in the order of values.", |p| p.quantile()),
+    func("rate", "The number of rows per second.", |p| p.rate()),
+    func("rate_sum", "The sum of the values per second.", |p| p.patterns_in_parens().map(StatsFunc::RateSum)),
+    func("row_any", "Some fields of one of the rows as a JSON object.", |p| {
+        p.patterns_in_parens().map(StatsFunc::RowAny)
+    }),
+    func("row_max", "Some fields of the row that has the greatest value of a field, as a JSON object.", |p| {
+        p.field_and_patterns().map(|(by, fields)| StatsFunc::RowMax { by, fields })
+    }),
+    func("row_min", "Some fields of the row that has the least value of a field, as a JSON object.", |p| {
+        p.field_and_patterns().map(|(by, fields)| StatsFunc::RowMin { by, fields })
+    }),
+    func("stddev", "The standard deviation of the values that are numbers.", |p| {
+        p.patterns_in_parens().map(StatsFunc::Stddev)
+    }),
+    func("sum", "The sum of the values that are numbers.", |p| p.patterns_in_parens().map(StatsFunc::Sum)),
+    func("sum_len", "The sum of the lengths of the values in bytes.", |p| {
+        p.patterns_in_parens().map(StatsFunc::SumLen)
+    }),
+    func("uniq_values", "The different values as a JSON array, in order.", |p| {
+        Ok(StatsFunc::UniqValues { fields: p.patterns_in_parens()?, limit: p.limit()? })
+    }),
+    func("values", "All values as a JSON array.", |p| {
+        Ok(StatsFunc::Values { fields: p.patterns_in_parens()?, limit: p.limit()? })
+    }),
 ];
 
 /// Gives the names of all stats functions.
@@ -54,10 +87,15 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     FUNCS.iter().map(|func| func.name)
 }
 
+/// Names and documents of all stats functions.
+pub(crate) fn documents() -> Vec<(&'static str, &'static str)> {
+    FUNCS.iter().map(|func| (func.name, func.doc)).collect()
+}
+
 impl Parser<'_> {
     /// Whether a stats function, `by`, or groups with a function behind them (`(host) count()`) stand here: such words
     /// must be quoted to be looked for.
-    pub(super) fn at_stats(&self) -> bool {
+    pub(crate) fn at_stats(&self) -> bool {
         let is_func = |token: &Token<'_>| token.is_word() && names().any(|name| token.is(name));
         let after_groups = || {
             let close = self.closing(self.next)?;
@@ -68,7 +106,7 @@ impl Parser<'_> {
 
     /// `f(...) [if (filter)] [as name]`, or `f(...) switch(case (filter) as name, .., default as name)`, which is a
     /// call for each case.
-    pub(super) fn stats_calls(&mut self) -> Result<Vec<StatsCall>> {
+    pub(crate) fn stats_calls(&mut self) -> Result<Vec<StatsCall>> {
         let at = self.next;
         let Some(def) = FUNCS.iter().find(|func| self.is(func.name)) else {
             if self.at_end() || !self.token().is_word() {
@@ -118,7 +156,7 @@ impl Parser<'_> {
     }
 
     /// `(a[:step [offset d]], b)`.
-    pub(super) fn group_by(&mut self) -> Result<Vec<GroupBy>> {
+    pub(crate) fn group_by(&mut self) -> Result<Vec<GroupBy>> {
         self.in_parens(|parser| {
             let at = parser.next;
             let field = field_name(parser.word("a field name", &[":"])?);

@@ -8,7 +8,7 @@ use crate::error::Result;
 const ANY: &str = ".*";
 
 impl Parser<'_> {
-    pub(super) fn stream_filter(&mut self) -> Result<StreamFilter> {
+    pub(crate) fn stream_filter(&mut self) -> Result<StreamFilter> {
         self.expect("{")?;
         let mut groups = Vec::new();
         if self.skip("}") {

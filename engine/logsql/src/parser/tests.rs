@@ -30,6 +30,28 @@ fn canonical_text() {
 }
 
 #[test]
+fn spellings_that_the_reference_takes() {
+    check("* | (host) count() rows", "* | stats by (host) count(*) as rows");
+    check("a:in(b,c,) x:range(1, 5,)", "a:in(b,c) x:range(1, 5)");
+    check("* | stats by (a,) sum(b,) s", "* | stats by (a) sum(b) as s");
+    check("* | field_values (x)", "* | field_values x");
+    check("* | union (a | uniq (x) | limit 10)", "* | union (a | uniq by (x) limit 10)");
+    check("* | mv user.* as usr.", "* | rename \"user.\"* as \"usr.\"");
+    check("* | json_array_concat '' x", "* | json_array_concat \"\" from x");
+    for query in [
+        "_time:offset 1d",
+        "_time:5m offset 1d",
+        "\"a\\xffb\"",
+        "* | extract 'a<*>b<c>'",
+        "_msg:pattern_match('<*> x')",
+    ] {
+        let parsed = parse(query).unwrap_or_else(|fault| panic!("{query}: {fault}"));
+        let again = parse(&parsed.to_string()).unwrap_or_else(|fault| panic!("{parsed}: {fault}"));
+        assert_eq!(again, parsed, "{query}");
+    }
+}
+
+#[test]
 fn errors_say_where_and_what() {
     check_error("foo | sotr(x)", "unknown pipe `sotr` at offset 6; did you mean `sort`?");
     check_error("* | stats cuont() x", "unknown stats function `cuont` at offset 10; did you mean `count`?");

@@ -13,7 +13,7 @@ type Span = (Moment, Moment);
 
 impl Parser<'_> {
     /// What stands behind `_time:`.
-    pub(super) fn time_filter(&mut self) -> Result<Filter> {
+    pub(crate) fn time_filter(&mut self) -> Result<Filter> {
         if self.is("day_range") && self.after_next().is_any(&["(", "["]) {
             self.advance();
             return self.day_range().map(Filter::Time);

@@ -199,22 +199,20 @@ fn of_time(time: &TimeFilter, scope: TimeScope) -> LogFilter {
             let (start, end) = (at(start.at(scope.now_ns)), at(end.at(scope.now_ns)));
             if start > end { LogFilter::None } else { LogFilter::Time(vec![(start, end)]) }
         }
-        TimeFilter::DayRange { start_ns, end_ns, offset_ns, .. } => {
-            let (start, end, zone) = (*start_ns, *end_ns, offset_ns.saturating_add(shift_ns));
-            let matches = move |ns: i64| {
-                let of_day = (ns.saturating_add(zone)).rem_euclid(DAY_NS);
-                start <= of_day && of_day <= end
-            };
-            LogFilter::TimeOf(TimePredicate { text: format!("_time:{time}"), matches: Arc::new(matches) })
-        }
-        TimeFilter::WeekRange { first_day, last_day, offset_ns, .. } => {
-            let (first, last, zone) = (*first_day, *last_day, offset_ns.saturating_add(shift_ns));
-            let matches = move |ns: i64| {
-                // 1970 began on a Thursday.
-                let day = ((ns.saturating_add(zone)).div_euclid(DAY_NS) + 4).rem_euclid(7) as u8;
-                first <= day && day <= last
-            };
-            LogFilter::TimeOf(TimePredicate { text: format!("_time:{time}"), matches: Arc::new(matches) })
-        }
+        TimeFilter::DayRange { start_ns, end_ns, offset_ns, .. } => LogFilter::TimeOf(TimePredicate {
+            text: format!("_time:{time}"),
+            period_ns: DAY_NS,
+            phase_ns: 0,
+            zone_ns: offset_ns.saturating_add(shift_ns),
+            part_ns: (*start_ns, *end_ns),
+        }),
+        TimeFilter::WeekRange { first_day, last_day, offset_ns, .. } => LogFilter::TimeOf(TimePredicate {
+            text: format!("_time:{time}"),
+            period_ns: 7 * DAY_NS,
+            // 1970 began on a Thursday.
+            phase_ns: 4 * DAY_NS,
+            zone_ns: offset_ns.saturating_add(shift_ns),
+            part_ns: (i64::from(*first_day) * DAY_NS, (i64::from(*last_day) + 1) * DAY_NS - 1),
+        }),
     }
 }

@@ -3,19 +3,18 @@
 use quiver_types::Result;
 
 use super::filter::{TimeScope, lower};
-use super::needs_of::args;
-use crate::ast::pipe::Stats;
 use crate::ast::{FieldPattern, GroupBy, StatsCall, StatsFunc, TimeBucket};
 use crate::kernels::bucket::{Bucket, Step};
 use crate::kernels::columns::NumberRule;
 use crate::ops::aggregate::{Aggregate, Call, Key};
+use crate::pipes::stats::Stats;
 use crate::rows::Shape;
 use crate::stats_fn::{Arg, Function, NamePattern};
 
 const DAY_S: f64 = 86_400.0;
 
 /// Names that must have columns before the rows are grouped.
-pub(super) fn named(stats: &Stats) -> Vec<String> {
+pub(crate) fn named(stats: &Stats) -> Vec<String> {
     let mut names: Vec<String> = stats.by.iter().map(|by| by.field.clone()).collect();
     for call in &stats.calls {
         let (own, patterns) = args(&call.func);
@@ -25,8 +24,39 @@ pub(super) fn named(stats: &Stats) -> Vec<String> {
     crate::rows::unique(names)
 }
 
+/// The fields of a stats function: those that come first by name, then the list.
+pub(crate) fn args(func: &StatsFunc) -> (Vec<String>, Vec<FieldPattern>) {
+    match func {
+        StatsFunc::Count(fields)
+        | StatsFunc::CountEmpty(fields)
+        | StatsFunc::Sum(fields)
+        | StatsFunc::Avg(fields)
+        | StatsFunc::Stddev(fields)
+        | StatsFunc::Min(fields)
+        | StatsFunc::Max(fields)
+        | StatsFunc::Median(fields)
+        | StatsFunc::Quantile { fields, .. }
+        | StatsFunc::RateSum(fields)
+        | StatsFunc::UniqValues { fields, .. }
+        | StatsFunc::Values { fields, .. }
+        | StatsFunc::RowAny(fields)
+        | StatsFunc::Any(fields)
+        | StatsFunc::SumLen(fields) => (Vec::new(), fields.clone()),
+        StatsFunc::JsonValues { fields, sort, .. } => {
+            (sort.iter().map(|(name, _)| name.clone()).collect(), fields.clone())
+        }
+        StatsFunc::CountUniq { fields, .. } | StatsFunc::CountUniqHash { fields, .. } => (fields.clone(), Vec::new()),
+        StatsFunc::RowMin { by, fields } | StatsFunc::RowMax { by, fields } => (vec![by.clone()], fields.clone()),
+        StatsFunc::FieldMin { by, field } | StatsFunc::FieldMax { by, field } => {
+            (vec![by.clone(), field.clone()], Vec::new())
+        }
+        StatsFunc::Histogram(field) => (vec![field.clone()], Vec::new()),
+        StatsFunc::Rate => (Vec::new(), Vec::new()),
+    }
+}
+
 /// Makes the operator. `seconds` is the length of the time range, if it has one.
-pub(super) fn aggregate(stats: &Stats, input: Shape, scope: TimeScope, seconds: Option<f64>) -> Result<Aggregate> {
+pub(crate) fn aggregate(stats: &Stats, input: Shape, scope: TimeScope, seconds: Option<f64>) -> Result<Aggregate> {
     let seconds = stats.by.iter().find_map(bucket_seconds).or(seconds);
     let keys = stats.by.iter().map(|by| Key { field: by.field.clone(), bucket: bucket(by) }).collect();
     let calls =

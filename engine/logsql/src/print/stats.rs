@@ -3,19 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::{list, literal, patterns, word};
-use crate::ast::pipe::Stats;
 use crate::ast::{FieldPattern, GroupBy, StatsCall, StatsFunc, TimeBucket};
 use crate::normal;
-
-impl Display for Stats {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str("stats")?;
-        if !self.by.is_empty() {
-            write!(f, " by ({})", list(&self.by, ToString::to_string))?;
-        }
-        write!(f, " {}", list(&self.calls, ToString::to_string))
-    }
-}
 
 impl Display for StatsCall {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -80,7 +69,7 @@ impl Display for StatsFunc {
             Self::JsonValues { fields, sort, limit } => {
                 write!(f, "json_values({})", patterns(fields))?;
                 if !sort.is_empty() {
-                    write!(f, " sort by ({})", super::pipe::sort_fields(sort))?;
+                    write!(f, " sort by ({})", super::sort_fields(sort))?;
                 }
                 f.write_str(&limited(*limit))
             }

@@ -60,4 +60,11 @@ impl Fields {
         let (name_end, value_end) = self.ends[i];
         (&self.text[start..name_end], &self.text[name_end..value_end])
     }
+
+    /// Appends the values under some names to as many texts; nothing where there is none.
+    pub fn take(&self, names: &[String], out: &mut [String]) {
+        for (name, out) in names.iter().zip(out) {
+            out.push_str(self.get(name).unwrap_or(""));
+        }
+    }
 }

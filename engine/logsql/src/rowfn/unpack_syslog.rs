@@ -38,7 +38,7 @@ const FACILITIES: [&str; 24] = [
 ];
 
 /// What a message does not say of its time.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SyslogContext {
     /// The time of the evaluation, Unix nanoseconds: a message without a year is of the last year that is not in the
     /// future.

@@ -79,7 +79,7 @@ pub(crate) fn eval<'a>(
             LogFilter::TimeOf(predicate) => {
                 let times = block.times(&rows).await?;
                 let Values::Time(array, _) = &times.values else { return Ok(rows) };
-                Ok(times.select(&rows, |at| (predicate.matches)(array.value(at))))
+                Ok(times.select(&rows, |at| predicate.matches(array.value(at))))
             }
             LogFilter::Stream(selector) => block.in_streams(&rows, StreamTest::Selector(selector)).await,
             LogFilter::StreamIds(ids) => block.in_streams(&rows, StreamTest::Ids(ids)).await,

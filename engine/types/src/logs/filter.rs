@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::Matcher;
@@ -77,8 +78,37 @@ pub struct StreamSelector {
     pub groups: Vec<Vec<Matcher>>,
 }
 
+// Matchers are told apart by their texts, as `describe` promises.
+impl PartialEq for dyn ValueMatcher {
+    fn eq(&self, other: &Self) -> bool {
+        self.describe() == other.describe()
+    }
+}
+
+impl Eq for dyn ValueMatcher {}
+
+impl Hash for dyn ValueMatcher {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.describe().hash(state);
+    }
+}
+
+impl PartialEq for dyn RowMatcher {
+    fn eq(&self, other: &Self) -> bool {
+        self.describe() == other.describe()
+    }
+}
+
+impl Eq for dyn RowMatcher {}
+
+impl Hash for dyn RowMatcher {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.describe().hash(state);
+    }
+}
+
 /// A filter of rows.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum LogFilter {
     /// Every row.
     All,
@@ -106,7 +136,7 @@ pub enum LogFilter {
     },
     /// The time lies in one of these ranges of Unix nanoseconds, both ends included, ascending and apart.
     Time(Vec<(i64, i64)>),
-    /// The time of the day, or the day of the week, as the function says of Unix nanoseconds.
+    /// The time of the day, or the day of the week.
     TimeOf(TimePredicate),
     /// The stream's labels match.
     Stream(StreamSelector),
@@ -114,18 +144,27 @@ pub enum LogFilter {
     StreamIds(Vec<StreamId>),
 }
 
-/// A condition on the time of a row that is not a few ranges.
-#[derive(Clone)]
+/// A part of a period that comes again and again, such as some hours of each day.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TimePredicate {
     /// How the language writes it.
     pub text: String,
-    /// The condition.
-    pub matches: Arc<dyn Fn(i64) -> bool + Send + Sync>,
+    /// The length of the period in nanoseconds, above 0.
+    pub period_ns: i64,
+    /// Where within a period 1970 began, by the clock of the zone.
+    pub phase_ns: i64,
+    /// East of UTC.
+    pub zone_ns: i64,
+    /// The first and the last nanosecond of the part within the period.
+    pub part_ns: (i64, i64),
 }
 
-impl fmt::Debug for TimePredicate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+impl TimePredicate {
+    /// Says whether a moment lies in the part.
+    pub fn matches(&self, ns: i64) -> bool {
+        let within = ns.saturating_add(self.zone_ns).rem_euclid(self.period_ns) + self.phase_ns;
+        let within = within.rem_euclid(self.period_ns);
+        self.part_ns.0 <= within && within <= self.part_ns.1
     }
 }
 
@@ -247,6 +286,34 @@ mod tests {
         let fields = LogFilter::And(vec![value(name("a")), LogFilter::Or(vec![LogFilter::All, not])]).fields();
         let known = ["a", "http.", "http.path", "b", ""].map(|name| fields.contains(name));
         assert_eq!(known, [true, true, true, false, false]);
+    }
+
+    #[test]
+    fn filters_are_equal_by_what_they_say() {
+        let one = || LogFilter::Value { field: FieldPattern::Name("a".to_owned()), matcher: Arc::new(Any) };
+        assert_eq!(one(), one());
+        assert_ne!(one(), LogFilter::Not(Box::new(one())));
+        assert_ne!(LogFilter::Time(vec![(0, 1)]), LogFilter::Time(vec![(0, 2)]));
+    }
+
+    #[test]
+    fn parts_of_days_and_weeks() {
+        const HOUR: i64 = 3_600_000_000_000;
+        let part = |days: i64, phase_ns, zone_ns, part_ns| TimePredicate {
+            text: String::new(),
+            period_ns: days * 24 * HOUR,
+            phase_ns,
+            zone_ns,
+            part_ns,
+        };
+        let morning = part(1, 0, 2 * HOUR, (6 * HOUR, 9 * HOUR));
+        // Two hours east of UTC it is 6 when it is 4 there.
+        let found = [3, 4, 7, 8, 28, -20, -21].map(|hour| morning.matches(hour * HOUR));
+        assert_eq!(found, [false, true, true, false, true, true, false]);
+        // 1970 began on a Thursday, the fourth day after a Sunday.
+        let sunday = part(7, 4 * 24 * HOUR, 0, (0, 24 * HOUR - 1));
+        let found = [0, 2, 3, 4, 10, -4].map(|day| sunday.matches(day * 24 * HOUR));
+        assert_eq!(found, [false, false, true, false, true, true]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ impl Phrase {
         Self { text, finder, begins_word, ends_word }
     }
 
-    /// The phrase.
+    /// Makes the filter of a phrase; the empty one matches missing fields alone.
     pub fn text(&self) -> &str {
         &self.text
     }

@@ -33,7 +33,7 @@ pub fn parse_rfc3339(text: &str) -> Option<i64> {
     (seconds * NS).checked_add(fraction)?.checked_sub(zone_offset(zone)? * NS)
 }
 
-/// Two digits.
+/// Reads a number of exactly two digits.
 fn two(b: &[u8], at: usize) -> Option<u32> {
     let (tens, ones) = (b[at].wrapping_sub(b'0'), b[at + 1].wrapping_sub(b'0'));
     (tens < 10 && ones < 10).then_some(u32::from(tens) * 10 + u32::from(ones))

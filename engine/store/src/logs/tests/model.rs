@@ -112,7 +112,7 @@ fn matches(filter: &LogFilter, row: &ModelRow, seen: &Row) -> bool {
             matcher.matches(&values.iter().map(String::as_str).collect::<Vec<_>>())
         }
         LogFilter::Time(ranges) => ranges.iter().any(|r| r.0 <= row.time && row.time <= r.1),
-        LogFilter::TimeOf(predicate) => (predicate.matches)(row.time),
+        LogFilter::TimeOf(predicate) => predicate.matches(row.time),
         LogFilter::Stream(selector) => {
             let labels = row.labels();
             selector.groups.is_empty()

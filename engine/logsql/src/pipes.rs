@@ -1,0 +1,290 @@
+//! Pipes: what happens to the rows, one after the other.
+//!
+//! All that is known of a pipe stands in its file: how it is written and printed, what it needs of the rows before it,
+//! which nodes it becomes, what other rules of the language ask about it, and cases that try all of this. Each has its
+//! lines in this file: its module, its variant, and with it its names in the parser.
+
+pub mod block_stats;
+pub mod blocks_count;
+pub mod coalesce;
+pub mod collapse_nums;
+pub mod copy;
+pub mod decolorize;
+pub mod delete;
+pub mod drop_empty_fields;
+pub mod extract;
+pub mod extract_regexp;
+pub mod facets;
+pub mod field_names;
+pub mod field_values;
+pub mod fields;
+pub mod filter;
+pub mod format;
+pub mod generate_sequence;
+pub mod hash;
+pub mod join;
+pub mod json_array_concat;
+pub mod json_array_len;
+mod kind;
+pub mod len;
+pub mod limit;
+pub mod math;
+pub mod offset;
+pub mod pack_json;
+pub mod pack_logfmt;
+pub mod query_stats;
+pub mod rename;
+pub mod replace;
+pub mod replace_regexp;
+pub(crate) mod row;
+pub mod rows;
+pub mod sample;
+pub mod set_stream_fields;
+pub mod sort;
+pub mod split;
+pub mod stats;
+pub mod stream_context;
+pub(crate) mod syntax;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod time_add;
+pub mod top;
+pub mod union;
+pub mod uniq;
+pub mod unpack;
+pub mod unpack_json;
+pub mod unpack_logfmt;
+pub mod unpack_syslog;
+pub mod unpack_words;
+pub mod unroll;
+pub mod window_stats;
+
+use std::fmt;
+
+pub(crate) use kind::{At, Order, Output, PipeDef, PipeKind};
+
+use crate::error::Result;
+use crate::parser::{Parser, stats_func_names};
+
+/// Makes the type of all pipes, and the list of their names, out of one line each.
+macro_rules! pipes {
+    ($($(#[$doc:meta])* $variant:ident($file:ident::$kind:ident),)*) => {
+        /// One pipe.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum Pipe {
+            $($(#[$doc])* $variant($file::$kind),)*
+        }
+
+        $(impl From<$file::$kind> for Pipe {
+            fn from(pipe: $file::$kind) -> Self {
+                Self::$variant(pipe)
+            }
+        })*
+
+        impl Pipe {
+            /// What is known of the pipe.
+            pub(crate) fn kind(&self) -> &dyn PipeKind {
+                match self {
+                    $(Self::$variant(pipe) => pipe,)*
+                }
+            }
+
+            /// The same, to be changed.
+            pub(crate) fn kind_mut(&mut self) -> &mut dyn PipeKind {
+                match self {
+                    $(Self::$variant(pipe) => pipe,)*
+                }
+            }
+        }
+
+        /// How pipes are written, file by file.
+        const DEFS: &[&[PipeDef]] = &[$($file::DEFS,)*];
+    };
+}
+
+pipes! {
+    /// `block_stats`
+    BlockStats(block_stats::BlockStats),
+    /// `blocks_count [as x]`
+    BlocksCount(blocks_count::BlocksCount),
+    /// `coalesce(a, b) [default v] [as r]`
+    Coalesce(coalesce::Coalesce),
+    /// `collapse_nums`
+    CollapseNums(collapse_nums::CollapseNums),
+    /// `copy a as b`
+    Copy(copy::Copy),
+    /// `decolorize [f]`
+    Decolorize(decolorize::Decolorize),
+    /// `delete a, b*`
+    Delete(delete::Delete),
+    /// `drop_empty_fields`
+    DropEmptyFields(drop_empty_fields::DropEmptyFields),
+    /// `extract "p" [from f]`
+    Extract(extract::Extract),
+    /// `extract_regexp "re" [from f]`
+    ExtractRegexp(extract_regexp::ExtractRegexp),
+    /// `facets`
+    Facets(facets::Facets),
+    /// `field_names`
+    FieldNames(field_names::FieldNames),
+    /// `field_values f`
+    FieldValues(field_values::FieldValues),
+    /// `fields a, b*`
+    Fields(fields::Fields),
+    /// `filter f`
+    Filter(filter::FilterRows),
+    /// `format "t" [as f]`
+    Format(format::Format),
+    /// `generate_sequence N`
+    GenerateSequence(generate_sequence::GenerateSequence),
+    /// `hash(f) as r`
+    Hash(hash::HashOf),
+    /// `join by (...) (query)`, `join by (...) rows(...)`
+    Join(join::Join),
+    /// `json_array_concat "s" [from f] [as r]`
+    JsonArrayConcat(json_array_concat::JsonArrayConcat),
+    /// `json_array_len(f) as r`
+    JsonArrayLen(json_array_len::JsonArrayLen),
+    /// `len(f) as r`
+    Len(len::Len),
+    /// `limit N`
+    Limit(limit::Limit),
+    /// `math e as r, ..`
+    Math(math::Math),
+    /// `offset N`
+    Offset(offset::Offset),
+    /// `pack_json`
+    PackJson(pack_json::PackJson),
+    /// `pack_logfmt`
+    PackLogfmt(pack_logfmt::PackLogfmt),
+    /// `query_stats`
+    QueryStats(query_stats::QueryStats),
+    /// `rename a as b`
+    Rename(rename::Rename),
+    /// `replace ("a", "b")`
+    Replace(replace::Replace),
+    /// `replace_regexp ("re", "b")`
+    ReplaceRegexp(replace_regexp::ReplaceRegexp),
+    /// `rows({name:value, ..}, ..)`: what `join` and `union` may take instead of a query; the one pipe of that query.
+    Rows(rows::Rows),
+    /// `sample N`
+    Sample(sample::Sample),
+    /// `set_stream_fields a, b`
+    SetStreamFields(set_stream_fields::SetStreamFields),
+    /// `sort`, `first`, `last`
+    Sort(sort::Sort),
+    /// `split "s" [from f] [as r]`
+    Split(split::Split),
+    /// `stats`
+    Stats(stats::Stats),
+    /// `stream_context`
+    StreamContext(stream_context::StreamContext),
+    /// `time_add d [at f]`
+    TimeAdd(time_add::TimeAdd),
+    /// `top N by (...)`
+    Top(top::Top),
+    /// `union (query)` or `union rows(...)`
+    Union(union::Union),
+    /// `uniq by (...)`
+    Uniq(uniq::Uniq),
+    /// `unpack_json`
+    UnpackJson(unpack_json::UnpackJson),
+    /// `unpack_logfmt`
+    UnpackLogfmt(unpack_logfmt::UnpackLogfmt),
+    /// `unpack_syslog [offset d]`
+    UnpackSyslog(unpack_syslog::UnpackSyslog),
+    /// `unpack_words`
+    UnpackWords(unpack_words::UnpackWords),
+    /// `unroll by (a, b)`
+    Unroll(unroll::Unroll),
+    /// `running_stats`, `total_stats`
+    WindowStats(window_stats::WindowStats),
+}
+
+impl fmt::Display for Pipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind().fmt(f)
+    }
+}
+
+fn defs() -> impl Iterator<Item = &'static PipeDef> {
+    DEFS.iter().copied().flatten()
+}
+
+/// Gives the names of all pipes, aliases too.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    defs().flat_map(|def| def.names.iter().copied())
+}
+
+/// Names, canonical ones first, and documents of all pipes.
+pub fn documents() -> Vec<(&'static [&'static str], &'static str)> {
+    let mut all: Vec<_> = defs().map(|def| (def.names, def.doc)).collect();
+    all.sort_unstable();
+    all
+}
+
+/// Names and documents of the functions of `stats`.
+pub fn function_documents() -> Vec<(&'static str, &'static str)> {
+    crate::parser::stats_func_documents()
+}
+
+/// Reads one pipe. What is no pipe by name is `stats` (a call of one of its functions) or `filter`.
+pub(crate) fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
+    let token = parser.token();
+    let def = defs().find(|def| token.is_any(def.names));
+    // `len:5` and `format-x` are filters.
+    let after = parser.after_next();
+    let is_filter =
+        after.is(":") || (!after.spaced && after.is_any(&["-", "*", "/"]) && parser.next + 2 < parser.tokens.len());
+    if let Some(def) = def.filter(|_| !is_filter) {
+        parser.advance();
+        return (def.parse)(parser);
+    }
+    if !is_filter && parser.at_stats() {
+        return stats::parse(parser);
+    }
+    if parser.at_pipe_end() {
+        return Err(parser.unexpected("a pipe"));
+    }
+    let begin = parser.next;
+    match parser.filter_or(None) {
+        Ok(filter) if parser.at_pipe_end() => Ok(filter::FilterRows(filter).into()),
+        other => {
+            let token = &parser.tokens[begin];
+            if token.is_word() && !parser.tokens[begin + 1].is(":") {
+                let known = names().chain(stats_func_names());
+                return Err(parser.unknown(begin, "pipe", known));
+            }
+            other.map(|filter| filter::FilterRows(filter).into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_documented() {
+        let mut seen = HashSet::new();
+        for def in defs() {
+            assert!(def.names.iter().all(|name| seen.insert(*name)), "{:?} twice", def.names);
+            assert!(def.doc.ends_with('.') && def.doc.len() > 20, "{:?}: {}", def.names, def.doc);
+        }
+        assert!(seen.len() > 50);
+    }
+
+    #[test]
+    fn what_is_no_pipe_by_name_is_a_filter_or_stats() {
+        testing::reads(&[
+            ("len:5", "filter len:5"),
+            ("format-x", "filter \"format-x\""),
+            ("count() x", "stats count(*) as x"),
+            ("(host) count() rows", "stats by (host) count(*) as rows"),
+            ("foo", "filter foo"),
+        ]);
+        testing::refuses(&[("", "a pipe expected"), ("limt 5", "did you mean `limit`?")]);
+    }
+}

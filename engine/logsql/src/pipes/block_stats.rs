@@ -1,0 +1,87 @@
+//! `block_stats`: how large the batches are that reach it.
+
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, StringViewArray};
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+
+use super::{At, PipeDef, PipeKind};
+use crate::needs::Needs;
+use crate::nodes::{Batches, Step};
+use crate::pieces::map_batches;
+use crate::plan::Planned;
+use crate::rows::{Shape, batch};
+
+/// `block_stats`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockStats;
+
+pub(super) const DEFS: &[PipeDef] = &[PipeDef {
+    names: &["block_stats"],
+    doc: "Gives rows, columns and bytes of each batch that reaches it.",
+    parse: |_| Ok(BlockStats.into()),
+}];
+
+impl Display for BlockStats {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("block_stats")
+    }
+}
+
+impl PipeKind for BlockStats {
+    fn before(&self, _: &Needs) -> Needs {
+        Needs::default()
+    }
+
+    fn is_barrier(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
+        rows.then(Sizes, shape())
+    }
+}
+
+fn shape() -> Shape {
+    Shape::of_texts(["rows", "columns", "bytes"], false)
+}
+
+/// Lacks in DataFusion: a look at batches instead of rows.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Sizes;
+
+impl Step for Sizes {
+    fn name(&self) -> &'static str {
+        "LogsBlockStats"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        shape().schema()
+    }
+
+    fn open(self: Arc<Self>, rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches> {
+        let output = shape();
+        let sizes = move |rows: RecordBatch| {
+            let one = |n: usize| Arc::new(StringViewArray::from(vec![n.to_string()])) as ArrayRef;
+            let columns = vec![one(rows.num_rows()), one(rows.num_columns()), one(rows.get_array_memory_size())];
+            batch(&output, columns, 1)
+        };
+        Ok(map_batches(rows, &task, Box::new(sizes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipes::testing::{gives, reads, refuses};
+
+    #[test]
+    fn cases() {
+        reads(&[("block_stats", "block_stats")]);
+        refuses(&[("block_stats 5", "`|` or the end of the pipe expected")]);
+        gives("block_stats | fields rows", &["a=1", "a=2"], &["rows=2"]);
+    }
+}

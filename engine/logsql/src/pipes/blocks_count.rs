@@ -1,0 +1,95 @@
+//! `blocks_count`: how many batches reach it.
+
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, StringViewArray};
+use arrow::datatypes::SchemaRef;
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use futures::StreamExt;
+
+use super::{At, Pipe, PipeDef, PipeKind};
+use crate::needs::Needs;
+use crate::nodes::{Batches, Step};
+use crate::parser::Parser;
+use crate::plan::Planned;
+use crate::print::word;
+use crate::rows::{Shape, batch};
+
+/// `blocks_count [as x]`, with the column of the count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlocksCount(pub String);
+
+pub(super) const DEFS: &[PipeDef] =
+    &[PipeDef { names: &["blocks_count"], doc: "Counts the batches that reach it.", parse }];
+
+const COLUMN: &str = "blocks_count";
+
+fn parse(parser: &mut Parser<'_>) -> crate::error::Result<Pipe> {
+    Ok(BlocksCount(parser.as_name()?.unwrap_or_else(|| COLUMN.to_owned())).into())
+}
+
+impl Display for BlocksCount {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("blocks_count")?;
+        if self.0 == COLUMN { Ok(()) } else { write!(f, " as {}", word(&self.0)) }
+    }
+}
+
+impl PipeKind for BlocksCount {
+    fn before(&self, _: &Needs) -> Needs {
+        Needs::default()
+    }
+
+    fn is_barrier(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
+        let output = Shape::of_texts([self.0.as_str()], false);
+        rows.then(Batched(output.clone()), output)
+    }
+}
+
+/// Lacks in DataFusion: a look at batches instead of rows.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Batched(Shape);
+
+impl Step for Batched {
+    fn name(&self) -> &'static str {
+        "LogsBlocksCount"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+
+    fn once(&self) -> bool {
+        true
+    }
+
+    fn open(self: Arc<Self>, mut rows: SendableRecordBatchStream, _: Arc<TaskContext>) -> Result<Batches> {
+        let counted = async move {
+            let mut count = 0u64;
+            while let Some(batch) = rows.next().await {
+                batch?;
+                count += 1;
+            }
+            let column = Arc::new(StringViewArray::from(vec![count.to_string()])) as ArrayRef;
+            batch(&self.0, vec![column], 1)
+        };
+        Ok(futures::stream::once(counted).boxed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipes::testing::{gives, reads};
+
+    #[test]
+    fn cases() {
+        reads(&[("blocks_count", "blocks_count"), ("blocks_count n", "blocks_count as n")]);
+        gives("blocks_count as n", &["a=1", "a=2"], &["n=1"]);
+    }
+}

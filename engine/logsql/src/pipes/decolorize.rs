@@ -1,0 +1,78 @@
+//! `decolorize`: colours of terminals go.
+
+use std::fmt::{self, Display, Formatter};
+
+use quiver_types::logs::MSG;
+
+use super::row::{RowPipe, of_one};
+use super::syntax::condition_text;
+use super::{Pipe, PipeDef};
+use crate::ast::Filter;
+use crate::error::Result;
+use crate::ops::cells::Compute;
+use crate::parser::Parser;
+use crate::print::word;
+use crate::rowfn;
+
+/// `decolorize [if (f)] [f]`
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decolorize {
+    /// The field whose values are changed.
+    pub at: String,
+    /// Only for rows that fit.
+    pub condition: Option<Filter>,
+}
+
+pub(super) const DEFS: &[PipeDef] =
+    &[PipeDef { names: &["decolorize"], doc: "Takes ANSI escapes for colours out of a text.", parse }];
+
+fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
+    let condition = parser.condition()?;
+    parser.skip("at");
+    let at = if parser.at_pipe_end() { MSG.to_owned() } else { parser.field()? };
+    Ok(Decolorize { at, condition }.into())
+}
+
+impl Display for Decolorize {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "decolorize{}", condition_text(self.condition.as_ref()))?;
+        if self.at == MSG { Ok(()) } else { write!(f, " {}", word(&self.at)) }
+    }
+}
+
+impl RowPipe for Decolorize {
+    fn sources(&self) -> Vec<String> {
+        vec![self.at.clone()]
+    }
+
+    fn targets(&self) -> Vec<String> {
+        vec![self.at.clone()]
+    }
+
+    fn compute(&self, _: i64) -> Result<Compute> {
+        Ok(of_one(rowfn::decolorize))
+    }
+
+    fn condition(&self) -> Option<&Filter> {
+        self.condition.as_ref()
+    }
+
+    fn condition_mut(&mut self) -> Option<&mut Filter> {
+        self.condition.as_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipes::testing::{gives, reads};
+
+    #[test]
+    fn cases() {
+        reads(&[
+            ("decolorize", "decolorize"),
+            ("decolorize at x", "decolorize x"),
+            ("decolorize if (a:b) x", "decolorize if (a:b) x"),
+        ]);
+        gives("decolorize a", &["a=\"\\u001b[31mred\\u001b[0m\" b=1"], &["a=red b=1"]);
+    }
+}

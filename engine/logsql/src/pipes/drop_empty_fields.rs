@@ -1,0 +1,106 @@
+//! `drop_empty_fields`: rows without any field go; empty fields are none anyway.
+
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+
+use arrow::array::BooleanArray;
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use quiver_types::logs::MSG;
+
+use super::{At, PipeDef, PipeKind};
+use crate::needs::Needs;
+use crate::nodes::{Batches, Step};
+use crate::pieces::map_batches;
+use crate::plan::Planned;
+use crate::rows::{Rest, Shape, Texts, texts_of};
+
+/// `drop_empty_fields`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DropEmptyFields;
+
+pub(super) const DEFS: &[PipeDef] = &[PipeDef {
+    names: &["drop_empty_fields"],
+    doc: "Leaves out empty fields, and rows that have no others.",
+    parse: |_| Ok(DropEmptyFields.into()),
+}];
+
+impl Display for DropEmptyFields {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("drop_empty_fields")
+    }
+}
+
+impl PipeKind for DropEmptyFields {
+    /// Which rows go depends on all fields.
+    fn before(&self, after: &Needs) -> Needs {
+        let mut needs = after.clone();
+        needs.add_needs(&Needs::all());
+        needs
+    }
+
+    fn mentions(&self) -> Vec<String> {
+        vec![MSG.to_owned()]
+    }
+
+    fn keeps_time(&self) -> bool {
+        true
+    }
+
+    fn keeps_rows(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
+        let shape = rows.shape.clone();
+        rows.then(NotEmpty(shape.clone()), shape)
+    }
+}
+
+/// Lacks in DataFusion: fields that stand in maps, and empty texts as missing ones.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct NotEmpty(Shape);
+
+impl Step for NotEmpty {
+    fn name(&self) -> &'static str {
+        "LogsDropEmpty"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+
+    fn open(self: Arc<Self>, rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches> {
+        Ok(map_batches(rows, &task, Box::new(move |rows| self.map(&rows))))
+    }
+}
+
+impl NotEmpty {
+    fn map(&self, rows: &RecordBatch) -> Result<RecordBatch> {
+        let shape = &self.0;
+        let columns: Vec<Texts> = shape.names().map(|name| texts_of(rows, shape, name)).collect::<Result<_>>()?;
+        let rest = Rest::of(rows, shape);
+        let any = |row: usize| {
+            columns.iter().any(|texts| !texts.is_empty(row))
+                || rest.as_ref().is_some_and(|r| r.row(row).next().is_some())
+        };
+        let mask = BooleanArray::new(BooleanBuffer::collect_bool(rows.num_rows(), any), None);
+        Ok(filter_record_batch(rows, &mask)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipes::testing::{gives, reads};
+
+    #[test]
+    fn cases() {
+        reads(&[("drop_empty_fields", "drop_empty_fields")]);
+        gives("drop_empty_fields", &["a=1", "a=''", "b=2"], &["a=1", "b=2"]);
+        gives("drop_empty_fields | fields a", &["a=1", "b=2"], &["a=1", ""]);
+    }
+}

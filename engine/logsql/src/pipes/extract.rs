@@ -1,0 +1,100 @@
+//! `extract`: parts of a text become fields, by a pattern.
+
+use std::fmt::{self, Display, Formatter};
+
+use quiver_types::Error;
+use quiver_types::logs::MSG;
+
+use super::row::RowPipe;
+use super::syntax::{condition_text, from, overwrite, overwrite_text, template, unless};
+use super::{Pipe, PipeDef};
+use crate::ast::{Filter, Overwrite};
+use crate::error::Result;
+use crate::lexer::quote;
+use crate::ops::cells::Compute;
+use crate::parser::Parser;
+use crate::rowfn;
+
+/// `extract [if (f)] "p" [from f]`
+#[derive(Debug, Clone, PartialEq)]
+pub struct Extract {
+    /// Text with `<name>`; checked when parsed.
+    pub pattern: String,
+    /// The source field.
+    pub from: String,
+    /// What happens to old values.
+    pub overwrite: Overwrite,
+    /// Only for rows that fit.
+    pub condition: Option<Filter>,
+}
+
+pub(super) const DEFS: &[PipeDef] =
+    &[PipeDef { names: &["extract"], doc: "Makes fields of what stands at `<name>` in a pattern.", parse }];
+
+fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
+    let condition = parser.condition()?;
+    let begin = parser.next;
+    let pattern = template(parser, "a pattern such as `\"ip=<ip> \"`")?;
+    rowfn::Extract::new(&pattern).map_err(|fault| parser.fault_at(begin, fault))?;
+    let from = from(parser)?;
+    Ok(Extract { pattern, from, overwrite: overwrite(parser), condition }.into())
+}
+
+impl Display for Extract {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (condition, from) = (condition_text(self.condition.as_ref()), unless(&self.from, MSG, "from"));
+        write!(f, "extract{condition} {}{from}{}", quote(&self.pattern), overwrite_text(self.overwrite))
+    }
+}
+
+impl RowPipe for Extract {
+    fn sources(&self) -> Vec<String> {
+        vec![self.from.clone()]
+    }
+
+    fn targets(&self) -> Vec<String> {
+        rowfn::template::fields(&self.pattern)
+    }
+
+    fn compute(&self, _: i64) -> Result<Compute> {
+        let extract = rowfn::Extract::new(&self.pattern).map_err(Error::invalid)?;
+        let (names, mut found) = (self.targets(), rowfn::Fields::default());
+        Ok(Box::new(move |values, out| {
+            found.clear();
+            extract.apply(values[0], &mut found);
+            found.take(&names, out);
+        }))
+    }
+
+    fn overwrite(&self) -> Overwrite {
+        self.overwrite
+    }
+
+    fn condition(&self) -> Option<&Filter> {
+        self.condition.as_ref()
+    }
+
+    fn condition_mut(&mut self) -> Option<&mut Filter> {
+        self.condition.as_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipes::testing::{gives, reads, refuses};
+
+    #[test]
+    fn cases() {
+        reads(&[
+            ("extract 'ip=<ip> '", "extract \"ip=<ip> \""),
+            (
+                "extract if (a:b) '<x>-' from y keep_original_fields",
+                "extract if (a:b) \"<x>-\" from y keep_original_fields",
+            ),
+        ]);
+        refuses(&[("extract", "a pattern such as"), ("extract 'abc'", "at least one named field")]);
+        gives("extract 'ip=<ip> n=<n>' from a", &["a='ip=::1 n=5' ip=x"], &["a='ip=::1 n=5' ip=::1 n=5"]);
+        gives("extract 'ip=<ip>' from a skip_empty_results", &["a=none ip=x"], &["a=none ip=x"]);
+        gives("extract if (b:1) 'x<y>' from a", &["a=x5 b=1", "a=x6 b=2"], &["a=x5 b=1 y=5", "a=x6 b=2"]);
+    }
+}

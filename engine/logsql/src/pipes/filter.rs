@@ -1,0 +1,81 @@
+//! `filter`: rows that match stay.
+
+use std::fmt::{self, Display, Formatter};
+
+use quiver_types::Result;
+
+use super::{At, Output, Pipe, PipeDef, PipeKind};
+use crate::ast::Filter;
+use crate::needs::Needs;
+use crate::ops::filter::Matching;
+use crate::parser::Parser;
+use crate::plan::Planned;
+use crate::plan::filter::{add_needs, lower};
+use crate::stats_labels::StatsColumns;
+
+/// `filter f`
+#[derive(Debug, Clone, PartialEq)]
+pub struct FilterRows(pub Filter);
+
+pub(super) const DEFS: &[PipeDef] =
+    &[PipeDef { names: &["filter", "where"], doc: "Keeps the rows that a filter matches.", parse }];
+
+fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
+    parser.filter_or(None).map(|filter| FilterRows(filter).into())
+}
+
+impl Display for FilterRows {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "filter {}", self.0)
+    }
+}
+
+impl PipeKind for FilterRows {
+    fn before(&self, after: &Needs) -> Needs {
+        let mut needs = after.clone();
+        add_needs(&self.0, &mut needs);
+        needs
+    }
+
+    fn keeps_time(&self) -> bool {
+        true
+    }
+
+    fn keeps_rows(&self) -> bool {
+        true
+    }
+
+    fn output(&self) -> Output<'_> {
+        Output::Same
+    }
+
+    fn filters_mut(&mut self) -> Vec<&mut Filter> {
+        vec![&mut self.0]
+    }
+
+    fn follow_columns(&self, _: &mut StatsColumns) -> Result<()> {
+        Ok(())
+    }
+
+    fn plan(&self, rows: Planned, at: At<'_>) -> Result<Planned> {
+        let filter = lower(&self.0, at.scope)?;
+        Matching { filter, shape: rows.shape.clone() }.plan(rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipes::testing::{gives, reads, refuses};
+
+    #[test]
+    fn cases() {
+        reads(&[
+            ("where a:b", "filter a:b"),
+            ("filter a:>5 | filter b:c", "filter a:>5 b:c"),
+            ("filter (a or b) !c", "filter (a or b) !c"),
+        ]);
+        refuses(&[("filter", "a filter expected"), ("where a:", "a filter expected")]);
+        gives("filter a:>5", &["a=5", "a=6 b=x"], &["a=6 b=x"]);
+        gives("count() n | filter n:>1", &["a=1"], &[]);
+    }
+}

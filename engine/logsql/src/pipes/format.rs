@@ -1,0 +1,98 @@
+//! `format`: a text made of fields.
+
+use std::borrow::Cow;
+use std::fmt::{self, Display, Formatter};
+
+use quiver_types::Error;
+use quiver_types::logs::MSG;
+
+use super::row::RowPipe;
+use super::syntax::{condition_text, overwrite, overwrite_text, template, unless};
+use super::{Pipe, PipeDef};
+use crate::ast::{Filter, Overwrite};
+use crate::error::Result;
+use crate::ops::cells::Compute;
+use crate::parser::Parser;
+use crate::print::word;
+use crate::rowfn;
+use crate::stats_labels::StatsColumns;
+
+/// `format [if (f)] "t" [as f]`
+#[derive(Debug, Clone, PartialEq)]
+pub struct Format {
+    /// Text with `<field>` and `<prefix:field>`; checked when parsed.
+    pub template: String,
+    /// The result field.
+    pub to: String,
+    /// What happens to old values.
+    pub overwrite: Overwrite,
+    /// Only for rows that fit.
+    pub condition: Option<Filter>,
+}
+
+pub(super) const DEFS: &[PipeDef] =
+    &[PipeDef { names: &["format"], doc: "Makes a text of fields, which stand as `<field>` in it.", parse }];
+
+fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
+    let condition = parser.condition()?;
+    let begin = parser.next;
+    let text = template(parser, "a text such as `\"<host>:<port>\"`")?;
+    rowfn::Format::new(&text).map_err(|fault| parser.fault_at(begin, fault))?;
+    let to = if parser.skip("as") { parser.field()? } else { MSG.to_owned() };
+    Ok(Format { template: text, to, overwrite: overwrite(parser), condition }.into())
+}
+
+impl Display for Format {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (condition, to) = (condition_text(self.condition.as_ref()), unless(&self.to, MSG, "as"));
+        write!(f, "format{condition} {}{to}{}", word(&self.template), overwrite_text(self.overwrite))
+    }
+}
+
+impl RowPipe for Format {
+    fn sources(&self) -> Vec<String> {
+        rowfn::Format::new(&self.template).map_or_else(|_| Vec::new(), |f| f.fields().map(str::to_owned).collect())
+    }
+
+    fn targets(&self) -> Vec<String> {
+        vec![self.to.clone()]
+    }
+
+    fn compute(&self, _: i64) -> Result<Compute> {
+        let format = rowfn::Format::new(&self.template).map_err(Error::invalid)?;
+        Ok(Box::new(move |values, out| format.apply(|i| Cow::Borrowed(values[i]), &mut out[0])))
+    }
+
+    fn overwrite(&self) -> Overwrite {
+        self.overwrite
+    }
+
+    fn condition(&self) -> Option<&Filter> {
+        self.condition.as_ref()
+    }
+
+    fn condition_mut(&mut self) -> Option<&mut Filter> {
+        self.condition.as_mut()
+    }
+
+    fn follow(&self, columns: &mut StatsColumns) -> quiver_types::Result<()> {
+        columns.add_label(self, &self.to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipes::testing::{gives, reads, refuses};
+
+    #[test]
+    fn cases() {
+        reads(&[
+            ("format '<a>:<b>' as c", "format \"<a>:<b>\" as c"),
+            ("format if (a:b) 'x' as c keep_original_fields", "format if (a:b) x as c keep_original_fields"),
+        ]);
+        refuses(&[("format", "a text such as"), ("format '<a'", "<a")]);
+        gives("format '<a>:<b> <a>' as c | fields c", &["a=1 b=2", "b=3"], &["c='1:2 1'", "c=':3 '"]);
+        gives("format '<uc:a>' as a", &["a=get"], &["a=GET"]);
+        gives("format if (a:1) 'y' as b", &["a=1 b=x", "a=2 b=x"], &["a=1 b=y", "a=2 b=x"]);
+    }
+}

@@ -1,0 +1,143 @@
+//! What the language asks of a pipe.
+
+use std::fmt::{Debug, Display};
+
+use quiver_types::Result;
+use quiver_types::logs::{LogFilter, LogRequest};
+
+use super::Pipe;
+use crate::ast::{Filter, Query};
+use crate::needs::Needs;
+use crate::parser::Parser;
+use crate::plan::filter::TimeScope;
+use crate::plan::{Planned, Planner, internal};
+use crate::stats_labels::{StatsColumns, refused};
+
+/// A pipe as it is written: its names, the canonical one first, what it does, and how what follows the name is read.
+#[derive(Debug)]
+pub(crate) struct PipeDef {
+    pub(crate) names: &'static [&'static str],
+    pub(crate) doc: &'static str,
+    pub(crate) parse: fn(&mut Parser<'_>) -> crate::error::Result<Pipe>,
+}
+
+/// Where in a plan a pipe stands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct At<'a> {
+    pub(crate) planner: &'a Planner<'a>,
+    /// What is needed of its rows.
+    pub(crate) needs: &'a Needs,
+    pub(crate) scope: TimeScope,
+}
+
+/// What becomes of the order of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// It stays as it was.
+    Kept,
+    /// Nobody knows it.
+    Lost,
+    /// The pipe makes one.
+    Made,
+}
+
+/// What fields the rows of an answer have, as far as one alone can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Output<'a> {
+    /// Those of the rows before.
+    Same,
+    /// Each row has this field and no other.
+    One(&'a str),
+    /// Several, or none that is known.
+    Others,
+}
+
+/// A pipe. What it does not say of itself holds for pipes that may do anything.
+pub(crate) trait PipeKind: Display + Debug + Send + Sync {
+    /// What the rows before it need to have, given what is needed of those after it.
+    fn before(&self, after: &Needs) -> Needs;
+
+    /// Adds its nodes to those of the rows before it.
+    fn plan(&self, rows: Planned, at: At<'_>) -> Result<Planned>;
+
+    /// The names that it speaks of beside those that it needs of any rows: they get columns wherever a map of other
+    /// fields is.
+    fn mentions(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Whether the rows after it have nothing of those before it but what it says.
+    fn is_barrier(&self) -> bool {
+        false
+    }
+
+    /// What becomes of the order of rows.
+    fn order(&self) -> Order {
+        if self.is_barrier() { Order::Lost } else { Order::Kept }
+    }
+
+    /// Whether each of its rows has the time of the row that it is made of: then the scan may give rows by time before it.
+    fn keeps_time(&self) -> bool {
+        false
+    }
+
+    /// Whether it works on rows one by one and leaves their time, so that the newest of them are the newest of all.
+    fn keeps_rows(&self) -> bool {
+        false
+    }
+
+    /// Whether it says something of rows as they come.
+    fn follows(&self) -> bool {
+        self.keeps_rows()
+    }
+
+    /// What fields its rows have.
+    fn output(&self) -> Output<'_> {
+        Output::Others
+    }
+
+    /// Fields whose codes and numbers serve it better than texts, as the first pipe behind a scan.
+    fn stored(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Whether it only counts rows by values, so that one row may stand for many alike.
+    fn counts_rows(&self) -> bool {
+        false
+    }
+
+    /// The most rows that it lets through, as far as it takes any.
+    fn most_rows(&self) -> Option<u64> {
+        None
+    }
+
+    /// What a scan is asked for that counts itself what the pipe is about.
+    fn counted_by_scan(&self, _: &LogFilter) -> Option<LogRequest> {
+        None
+    }
+
+    /// Adds such counts up.
+    fn add_counts(&self, _: Planned) -> Result<Planned> {
+        Err(internal("a pipe without counts"))
+    }
+
+    /// Rows that do not come from the rows before it.
+    fn own_rows(&self) -> Option<Result<Planned>> {
+        None
+    }
+
+    /// The filters that it holds itself (not those of its queries).
+    fn filters_mut(&mut self) -> Vec<&mut Filter> {
+        Vec::new()
+    }
+
+    /// The queries that it runs beside its own rows.
+    fn queries_mut(&mut self) -> Vec<&mut Query> {
+        Vec::new()
+    }
+
+    /// Follows labels and results of `stats` through it, for the Prometheus form.
+    fn follow_columns(&self, _: &mut StatsColumns) -> Result<()> {
+        Err(refused(format!("`{self}` cannot stand behind `stats` here")))
+    }
+}

@@ -1,0 +1,65 @@
+//! `offset`: the first rows go, in the order in which they come.
+
+use std::fmt::{self, Display, Formatter};
+
+use quiver_types::Result;
+
+use super::limit::cut;
+use super::{At, Output, Pipe, PipeDef, PipeKind};
+use crate::needs::Needs;
+use crate::parser::Parser;
+use crate::plan::Planned;
+use crate::stats_labels::StatsColumns;
+
+/// `offset N`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offset(pub u64);
+
+pub(super) const DEFS: &[PipeDef] =
+    &[PipeDef { names: &["offset", "skip"], doc: "Leaves out so many rows at the beginning.", parse }];
+
+fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
+    parser.count("a number of rows").map(|rows| Offset(rows).into())
+}
+
+impl Display for Offset {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "offset {}", self.0)
+    }
+}
+
+impl PipeKind for Offset {
+    fn before(&self, after: &Needs) -> Needs {
+        after.clone()
+    }
+
+    fn output(&self) -> Output<'_> {
+        Output::Same
+    }
+
+    fn follow_columns(&self, _: &mut StatsColumns) -> Result<()> {
+        Ok(())
+    }
+
+    fn plan(&self, rows: Planned, _: At<'_>) -> Result<Planned> {
+        cut(rows, self.0, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipes::testing::{gives, reads, refuses};
+
+    #[test]
+    fn cases() {
+        reads(&[
+            ("skip 3", "offset 3"),
+            ("offset 2 | limit 3", "limit 5 | offset 2"),
+            ("offset 1 | skip 2", "offset 3"),
+        ]);
+        refuses(&[("offset", "a number of rows"), ("offset 1.5", "a number of rows")]);
+        gives("offset 1", &["a=1", "a=2", "a=3"], &["a=2", "a=3"]);
+        gives("offset 1 | limit 1", &["a=1", "a=2", "a=3"], &["a=2"]);
+        gives("offset 9", &["a=1"], &[]);
+    }
+}

@@ -1,0 +1,93 @@
+//! `query_stats`: what the query read.
+
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, StringViewArray};
+use arrow::datatypes::SchemaRef;
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use futures::StreamExt;
+use quiver_types::ReadStats;
+
+use super::{At, PipeDef, PipeKind};
+use crate::needs::Needs;
+use crate::nodes::{Batches, Step};
+use crate::plan::Planned;
+use crate::rows::{Shape, batch};
+
+/// `query_stats`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueryStats;
+
+pub(super) const DEFS: &[PipeDef] = &[PipeDef {
+    names: &["query_stats"],
+    doc: "Gives what the query read, in one row, in place of its rows.",
+    parse: |_| Ok(QueryStats.into()),
+}];
+
+impl Display for QueryStats {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("query_stats")
+    }
+}
+
+impl PipeKind for QueryStats {
+    fn before(&self, _: &Needs) -> Needs {
+        Needs::default()
+    }
+
+    fn is_barrier(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
+        rows.then(Read, shape())
+    }
+}
+
+fn shape() -> Shape {
+    Shape::of_texts(ReadStats::default().list().into_iter().map(|(name, _)| name), false)
+}
+
+/// Lacks in DataFusion: counters of a query as rows.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Read;
+
+impl Step for Read {
+    fn name(&self) -> &'static str {
+        "LogsQueryStats"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        shape().schema()
+    }
+
+    fn once(&self) -> bool {
+        true
+    }
+
+    fn open(self: Arc<Self>, mut rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches> {
+        let stats = task.session_config().get_extension::<ReadStats>().unwrap_or_default();
+        let all = async move {
+            while let Some(batch) = rows.next().await {
+                batch?;
+            }
+            let one = |n: u64| Arc::new(StringViewArray::from(vec![n.to_string()])) as ArrayRef;
+            let columns = stats.list().into_iter().map(|(_, value)| one(value)).collect();
+            batch(&shape(), columns, 1)
+        };
+        Ok(futures::stream::once(all).boxed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipes::testing::{gives, reads};
+
+    #[test]
+    fn cases() {
+        reads(&[("query_stats", "query_stats")]);
+        gives("query_stats | fields values, parts_read", &["a=1"], &["values=0 parts_read=0"]);
+    }
+}

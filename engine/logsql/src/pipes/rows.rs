@@ -1,0 +1,114 @@
+//! `rows(..)`: rows that stand in the query, as `join` and `union` may take them instead of a query.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, StringViewBuilder};
+use arrow::datatypes::SchemaRef;
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use futures::StreamExt;
+
+use super::{At, Order, PipeDef, PipeKind};
+use crate::ast::Query;
+use crate::lexer::quote;
+use crate::needs::Needs;
+use crate::nodes::{Batches, Step};
+use crate::plan::{Planned, internal};
+use crate::print::list;
+use crate::rows::{Shape, batch, push_text};
+
+/// `rows({name:value, ..}, ..)`
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Rows(pub Vec<Vec<(String, String)>>);
+
+/// It is no pipe by name: `join` and `union` read it.
+pub(super) const DEFS: &[PipeDef] = &[];
+
+impl Display for Rows {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let row = |row: &Vec<(String, String)>| {
+            format!("{{{}}}", list(row, |(name, value)| format!("{}:{}", quote(name), quote(value))))
+        };
+        write!(f, "rows({})", list(&self.0, row))
+    }
+}
+
+/// `(query)`, or the rows that stand in its place.
+pub(crate) fn query_or_rows(query: &Query) -> String {
+    match query.pipes.as_slice() {
+        [super::Pipe::Rows(rows)] => rows.to_string(),
+        _ => format!("({query})"),
+    }
+}
+
+impl PipeKind for Rows {
+    fn before(&self, _: &Needs) -> Needs {
+        Needs::default()
+    }
+
+    fn is_barrier(&self) -> bool {
+        true
+    }
+
+    fn order(&self) -> Order {
+        Order::Made
+    }
+
+    fn own_rows(&self) -> Option<quiver_types::Result<Planned>> {
+        Some(Planned::nothing().and_then(|nothing| nothing.then(self.clone(), self.shape())))
+    }
+
+    fn plan(&self, _: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
+        Err(internal("its rows are its own"))
+    }
+}
+
+impl Rows {
+    fn shape(&self) -> Shape {
+        let names: BTreeSet<&str> = self.0.iter().flatten().map(|(name, _)| name.as_str()).collect();
+        Shape::of_texts(names, false)
+    }
+}
+
+/// Lacks in DataFusion: rows of different fields. (Its `Values` would need each cell as an expression.)
+impl Step for Rows {
+    fn name(&self) -> &'static str {
+        "LogsRows"
+    }
+
+    fn detail(&self) -> String {
+        self.0.len().to_string()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.shape().schema()
+    }
+
+    fn open(self: Arc<Self>, _: SendableRecordBatchStream, _: Arc<TaskContext>) -> Result<Batches> {
+        let shape = self.shape();
+        let column = |name: &str| {
+            let mut builder = StringViewBuilder::with_capacity(self.0.len());
+            for row in &self.0 {
+                let value = row.iter().rev().find(|(own, _)| own == name).map_or("", |(_, value)| value);
+                push_text(&mut builder, value);
+            }
+            Arc::new(builder.finish()) as ArrayRef
+        };
+        let made = batch(&shape, shape.names().map(column).collect(), self.0.len())?;
+        Ok(futures::stream::iter([Ok(made)]).boxed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipes::testing::{gives, reads, refuses};
+
+    #[test]
+    fn cases() {
+        reads(&[("union rows({a:1, b:'x y'}, {})", "union rows({\"a\":\"1\", \"b\":\"x y\"}, {})")]);
+        refuses(&[("union rows(a)", "`{` expected"), ("rows({a:1})", "expected")]);
+        gives("union rows({a:1}, {b:2,}) | sort by (a, b)", &[], &["b=2", "a=1"]);
+    }
+}

@@ -1,0 +1,71 @@
+//! `split`: a text becomes a JSON array of its parts.
+
+use std::fmt::{self, Display, Formatter};
+
+use quiver_types::logs::MSG;
+
+use super::row::{RowPipe, of_one};
+use super::syntax::{from_to, template, unless};
+use super::{Pipe, PipeDef};
+use crate::error::Result;
+use crate::lexer::quote;
+use crate::ops::cells::Compute;
+use crate::parser::Parser;
+use crate::rowfn;
+
+/// `split "s" [from f] [as r]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Split {
+    /// Between the items.
+    pub separator: String,
+    /// The source field.
+    pub from: String,
+    /// The result field.
+    pub to: String,
+}
+
+pub(super) const DEFS: &[PipeDef] =
+    &[PipeDef { names: &["split"], doc: "Cuts a text at a separator to a JSON array.", parse }];
+
+fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
+    if parser.is_any(&["from", "as"]) {
+        return Err(parser.unexpected("a separator"));
+    }
+    let separator = template(parser, "a separator")?;
+    let (from, to) = from_to(parser)?;
+    Ok(Split { separator, from, to }.into())
+}
+
+impl Display for Split {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (from, to) = (unless(&self.from, MSG, "from"), unless(&self.to, &self.from, "as"));
+        write!(f, "split {}{from}{to}", quote(&self.separator))
+    }
+}
+
+impl RowPipe for Split {
+    fn sources(&self) -> Vec<String> {
+        vec![self.from.clone()]
+    }
+
+    fn targets(&self) -> Vec<String> {
+        vec![self.to.clone()]
+    }
+
+    fn compute(&self, _: i64) -> Result<Compute> {
+        let separator = self.separator.clone();
+        Ok(of_one(move |value, out| rowfn::split(value, &separator, out)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipes::testing::{gives, reads, refuses};
+
+    #[test]
+    fn cases() {
+        reads(&[("split ',' from a as b", "split \",\" from a as b"), ("split '-' a", "split \"-\" from a")]);
+        refuses(&[("split", "a separator"), ("split as x", "a separator")]);
+        gives("split '-' from a as b | fields b", &["a=1-2-x"], &["b='[\"1\",\"2\",\"x\"]'"]);
+    }
+}

@@ -1,0 +1,84 @@
+//! `union`: the rows of another query behind those at hand.
+
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+
+use datafusion::common::DFSchema;
+use datafusion::logical_expr::{LogicalPlan, Union as UnionPlan};
+use quiver_query::from_datafusion;
+use quiver_types::Result;
+
+use super::rows::query_or_rows;
+use super::{At, Order, Pipe, PipeDef, PipeKind};
+use crate::ast::Query;
+use crate::needs::Needs;
+use crate::ops::project::Reshaped;
+use crate::parser::Parser;
+use crate::plan::Planned;
+use crate::rows::{Column, Kind};
+
+/// `union (query)` or `union rows(...)`
+#[derive(Debug, Clone, PartialEq)]
+pub struct Union(pub Box<Query>);
+
+pub(super) const DEFS: &[PipeDef] =
+    &[PipeDef { names: &["union"], doc: "Gives the rows of another query, too.", parse }];
+
+fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
+    Ok(Union(Box::new(parser.query_or_rows()?)).into())
+}
+
+impl Display for Union {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "union {}", query_or_rows(&self.0))
+    }
+}
+
+impl PipeKind for Union {
+    fn before(&self, after: &Needs) -> Needs {
+        after.clone()
+    }
+
+    fn order(&self) -> Order {
+        Order::Lost
+    }
+
+    fn queries_mut(&mut self) -> Vec<&mut Query> {
+        vec![&mut self.0]
+    }
+
+    fn plan(&self, rows: Planned, at: At<'_>) -> Result<Planned> {
+        let other = at.planner.query(&self.0, at.needs)?;
+        let mut shape = rows.shape.clone();
+        shape.columns.extend(other.shape.columns.iter().filter(|c| rows.shape.index(&c.name).is_none()).cloned());
+        shape.rest |= other.shape.rest;
+        let same = |c: &Column| {
+            [&rows.shape, &other.shape].iter().all(|s| s.index(&c.name).is_some_and(|i| s.columns[i].kind == c.kind))
+        };
+        let kinds: Vec<Kind> = shape.columns.iter().map(|c| if same(c) { c.kind } else { Kind::Text }).collect();
+        shape.columns.iter_mut().zip(kinds).for_each(|(c, kind)| c.kind = kind);
+        let time = rows.time;
+        let inputs = [rows, other]
+            .into_iter()
+            .map(|side| Ok(Arc::new(Reshaped::plan(side, shape.clone())?.plan)))
+            .collect::<Result<Vec<_>>>()?;
+        let schema = DFSchema::try_from(shape.schema()).map_err(from_datafusion)?;
+        let plan = LogicalPlan::Union(UnionPlan { inputs, schema: Arc::new(schema) });
+        Ok(Planned { plan, shape, time })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipes::testing::{gives, reads, refuses};
+
+    #[test]
+    fn cases() {
+        reads(&[
+            ("union (a:b | fields c)", "union (a:b | fields c)"),
+            ("union (uniq (x) | limit 10)", "union (uniq (x) | limit 10)"),
+        ]);
+        refuses(&[("union", "`(` expected"), ("union (a", "`)` expected")]);
+        gives("union rows({a:2, c:3}) | sort by (a)", &["a=1 b=x"], &["a=1 b=x", "a=2 c=3"]);
+    }
+}

@@ -1,0 +1,209 @@
+//! `uniq`: each combination of values once.
+
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+
+use arrow::array::StringViewBuilder;
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use futures::StreamExt;
+
+use super::limit::cut;
+use super::syntax::{by_fields, hits_name, limited, names, text_filter_text};
+use super::{At, Output, Pipe, PipeDef, PipeKind};
+use crate::ast::{FieldPattern, Filter, Test};
+use crate::needs::Needs;
+use crate::nodes::{Batches, Step};
+use crate::ops::aggregate::{Aggregate, Call, Key};
+use crate::ops::filter::Matching;
+use crate::ops::project::Reshaped;
+use crate::parser::Parser;
+use crate::plan::Planned;
+use crate::plan::filter::lower;
+use crate::rows::{Shape, batch};
+
+/// `uniq by (...) [with hits] [filter s] [limit N]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uniq {
+    /// The fields whose values make a combination.
+    pub by: Vec<String>,
+    /// The column of the counts.
+    pub hits: Option<String>,
+    /// At most so many rows.
+    pub limit: Option<u64>,
+    /// Only values that hold this text.
+    pub filter: Option<String>,
+}
+
+pub(super) const DEFS: &[PipeDef] =
+    &[PipeDef { names: &["uniq"], doc: "Gives each combination of the values of some fields once.", parse }];
+
+fn parse(parser: &mut Parser<'_>) -> crate::error::Result<Pipe> {
+    let by = by_fields(parser)?;
+    let mut uniq = Uniq { by, hits: None, limit: None, filter: None };
+    while !parser.at_pipe_end() {
+        if parser.is("with") || parser.is("hits") {
+            if parser.skip("with") && !parser.is("hits") {
+                return Err(parser.unexpected("`hits`"));
+            }
+            parser.advance();
+            uniq.hits = Some(hits_name(&uniq.by));
+        } else if uniq.limit.is_none() && parser.is("limit") {
+            uniq.limit = parser.limit()?.filter(|&n| n > 0);
+        } else if uniq.filter.is_none() && parser.skip("filter") {
+            uniq.filter = Some(parser.argument("a text after `filter`")?);
+        } else {
+            return Err(parser.unexpected("`with hits`, `limit` or the end of the pipe"));
+        }
+    }
+    Ok(uniq.into())
+}
+
+impl Display for Uniq {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let hits = if self.hits.is_some() { " with hits" } else { "" };
+        let (filter, limit) = (text_filter_text(self.filter.as_deref()), limited(self.limit));
+        write!(f, "uniq by ({}){hits}{filter}{limit}", names(&self.by))
+    }
+}
+
+impl PipeKind for Uniq {
+    fn before(&self, _: &Needs) -> Needs {
+        Needs::of(&self.by)
+    }
+
+    fn is_barrier(&self) -> bool {
+        true
+    }
+
+    fn output(&self) -> Output<'_> {
+        match (self.by.as_slice(), &self.hits) {
+            ([name], None) => Output::One(name),
+            _ => Output::Others,
+        }
+    }
+
+    fn stored(&self) -> Vec<String> {
+        self.by.clone()
+    }
+
+    fn counts_rows(&self) -> bool {
+        self.filter.is_none()
+    }
+
+    fn plan(&self, rows: Planned, at: At<'_>) -> quiver_types::Result<Planned> {
+        self.grouped(rows, self.to_string(), at)
+    }
+}
+
+impl Uniq {
+    /// Groups rows, for a pipe whose text is given.
+    pub(super) fn grouped(&self, rows: Planned, text: String, at: At<'_>) -> quiver_types::Result<Planned> {
+        let mut rows = Reshaped::with_columns(rows, &self.by)?;
+        if let Some(part) = &self.filter {
+            let any = self.by.iter().map(|name| Filter::Field {
+                field: FieldPattern::Name(name.clone()),
+                test: Test::Substring(part.clone()),
+            });
+            let filter = lower(&Filter::Or(any.collect()), at.scope)?;
+            rows = Matching { filter, shape: rows.shape.clone() }.plan(rows)?;
+        }
+        let keys = self.by.iter().map(|field| Key { field: field.clone(), bucket: None }).collect();
+        let calls = self.hits.iter().map(|name| Call::count_rows(name)).collect();
+        let rows = Aggregate { input: rows.shape.clone(), keys, calls, text }.plan(rows)?;
+        match (self.limit, &self.hits) {
+            (None, _) => Ok(rows),
+            (Some(limit), None) => cut(rows, 0, Some(limit)),
+            (Some(limit), Some(hits)) => {
+                let shape = rows.shape.clone();
+                rows.then(LimitHits { limit, hits: hits.clone(), shape: shape.clone() }, shape)
+            }
+        }
+    }
+}
+
+/// Lets a number of rows through; when there are more, nobody knows which these are, and their hits say 0. Lacks in
+/// DataFusion: a limit that says whether it was met.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct LimitHits {
+    limit: u64,
+    hits: String,
+    shape: Shape,
+}
+
+impl Step for LimitHits {
+    fn name(&self) -> &'static str {
+        "LogsLimitHits"
+    }
+
+    fn detail(&self) -> String {
+        self.limit.to_string()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.shape.schema()
+    }
+
+    fn once(&self) -> bool {
+        true
+    }
+
+    fn open(self: Arc<Self>, mut rows: SendableRecordBatchStream, _: Arc<TaskContext>) -> Result<Batches> {
+        let all = async move {
+            let mut kept: Vec<RecordBatch> = Vec::new();
+            let mut left = usize::try_from(self.limit).unwrap_or(usize::MAX);
+            let mut over = false;
+            while let Some(batch) = rows.next().await {
+                let batch = batch?;
+                over = batch.num_rows() > left;
+                kept.push(batch.slice(0, batch.num_rows().min(left)));
+                left -= kept.last().map_or(0, RecordBatch::num_rows);
+                if over {
+                    break;
+                }
+            }
+            if over && let Some(index) = self.shape.index(&self.hits) {
+                for rows in &mut kept {
+                    let mut columns = rows.columns().to_vec();
+                    let mut zeros = StringViewBuilder::with_capacity(rows.num_rows());
+                    (0..rows.num_rows()).for_each(|_| zeros.append_value("0"));
+                    columns[index] = Arc::new(zeros.finish());
+                    *rows = batch(&self.shape, columns, rows.num_rows())?;
+                }
+            }
+            Ok(kept)
+        };
+        let batches = futures::stream::once(all).flat_map(|kept: Result<Vec<RecordBatch>>| match kept {
+            Ok(kept) => futures::stream::iter(kept.into_iter().map(Ok).collect::<Vec<_>>()),
+            Err(e) => futures::stream::iter(vec![Err(e)]),
+        });
+        Ok(batches.boxed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipes::testing::{gives, reads, refuses};
+
+    #[test]
+    fn cases() {
+        reads(&[
+            ("uniq a, b", "uniq by (a, b)"),
+            ("uniq by (a) hits limit 5 filter x", "uniq by (a) with hits filter x limit 5"),
+            ("uniq by (a) | limit 3", "uniq by (a) limit 3"),
+            ("uniq by (hits) with hits", "uniq by (hits) with hits"),
+        ]);
+        refuses(&[
+            ("uniq", "fields expected"),
+            ("uniq by (a) with", "`hits` expected"),
+            ("uniq by ()", "at least one"),
+        ]);
+        let rows = ["a=1 b=x", "a=1 b=y", "a=2", "a=1 b=x"];
+        gives("uniq by (a) | sort by (a)", &rows, &["a=1", "a=2"]);
+        gives("uniq by (a, b) with hits | sort by (a, b)", &rows, &["a=1 b=x hits=2", "a=1 b=y hits=1", "a=2 hits=1"]);
+        gives("uniq by (a) with hits limit 1 | fields hits", &rows, &["hits=0"]);
+        gives("uniq by (b) filter y", &rows, &["b=y"]);
+    }
+}

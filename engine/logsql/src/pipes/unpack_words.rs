@@ -1,0 +1,91 @@
+//! `unpack_words`: the words of a text as a JSON array.
+
+use std::fmt::{self, Display, Formatter};
+
+use quiver_types::logs::MSG;
+
+use super::row::{RowPipe, of_one};
+use super::syntax::{condition_text, unless};
+use super::{Pipe, PipeDef};
+use crate::ast::Filter;
+use crate::error::Result;
+use crate::ops::cells::Compute;
+use crate::parser::Parser;
+use crate::rowfn;
+
+/// `unpack_words [if (f)] [from f] [as r] [drop_duplicates]`
+#[derive(Debug, Clone, PartialEq)]
+pub struct UnpackWords {
+    /// The source field.
+    pub from: String,
+    /// The result field.
+    pub to: String,
+    /// Each word once.
+    pub drop_duplicates: bool,
+    /// Only for rows that fit.
+    pub condition: Option<Filter>,
+}
+
+pub(super) const DEFS: &[PipeDef] =
+    &[PipeDef { names: &["unpack_words"], doc: "Makes a JSON array of the words of a text.", parse }];
+
+fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
+    const NEXT: &[&str] = &["as", "drop_duplicates"];
+    let condition = parser.condition()?;
+    let from = if parser.skip("from") || !parser.at_pipe_end() && !parser.is_any(NEXT) {
+        parser.field()?
+    } else {
+        MSG.to_owned()
+    };
+    let to = if parser.is("drop_duplicates") { None } else { parser.as_name()? };
+    // The words take the place of the text unless said otherwise.
+    let to = to.unwrap_or_else(|| from.clone());
+    Ok(UnpackWords { from, to, drop_duplicates: parser.skip("drop_duplicates"), condition }.into())
+}
+
+impl Display for UnpackWords {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (from, to) = (unless(&self.from, MSG, "from"), unless(&self.to, &self.from, "as"));
+        write!(f, "unpack_words{}{from}{to}", condition_text(self.condition.as_ref()))?;
+        if self.drop_duplicates { f.write_str(" drop_duplicates") } else { Ok(()) }
+    }
+}
+
+impl RowPipe for UnpackWords {
+    fn sources(&self) -> Vec<String> {
+        vec![self.from.clone()]
+    }
+
+    fn targets(&self) -> Vec<String> {
+        vec![self.to.clone()]
+    }
+
+    fn compute(&self, _: i64) -> Result<Compute> {
+        let once = self.drop_duplicates;
+        Ok(of_one(move |value, out| rowfn::unpack_words(value, once, out)))
+    }
+
+    fn condition(&self) -> Option<&Filter> {
+        self.condition.as_ref()
+    }
+
+    fn condition_mut(&mut self) -> Option<&mut Filter> {
+        self.condition.as_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipes::testing::{gives, reads};
+
+    #[test]
+    fn cases() {
+        reads(&[
+            ("unpack_words", "unpack_words"),
+            ("unpack_words a as b drop_duplicates", "unpack_words from a as b drop_duplicates"),
+            ("unpack_words if (a:b) from c", "unpack_words if (a:b) from c"),
+        ]);
+        gives("unpack_words from a as b | fields b", &["a='x, y-x'"], &["b='[\"x\",\"y\",\"x\"]'"]);
+        gives("unpack_words from a drop_duplicates", &["a='x, y-x'"], &["a='[\"x\",\"y\"]'"]);
+    }
+}

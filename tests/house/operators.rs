@@ -1,0 +1,52 @@
+//! Operators of our own: `operators.txt` says of each what DataFusion lacks for it.
+
+use std::collections::BTreeSet;
+
+use crate::sources::{none, read, sources};
+
+/// Where operators are defined.
+const PLACES: &[&str] = &[
+    "engine/promql/src/nodes",
+    "engine/logsql/src/ops",
+    "engine/logsql/src/pipes",
+    "engine/logsql/src/plan",
+    "engine/query/src/operator.rs",
+    "engine/query/src/tables/convert.rs",
+    "engine/store/src/scan/exec.rs",
+    "engine/store/src/logs/exec.rs",
+    "engine/store/src/spans/exec.rs",
+];
+
+/// Texts within the function that gives an operator its name.
+fn names(code: &str) -> impl Iterator<Item = &str> {
+    let bodies = code.split("fn name(&self) -> &'static str {").skip(1);
+    let bodies = bodies.filter_map(|rest| rest.split("\n    }").next());
+    bodies.flat_map(|body| body.split('"').skip(1).step_by(2))
+}
+
+#[test]
+fn each_operator_says_what_datafusion_lacks() {
+    let list = read("tests/house/operators.txt");
+    let lines: Vec<&str> = list.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    let listed: BTreeSet<&str> =
+        lines.iter().map(|line| line.rsplit_once(": ").expect("a name and a reason").0).collect();
+    assert_eq!(listed.len(), lines.len(), "a name stands there twice");
+    let sources = sources();
+    let mut found = BTreeSet::new();
+    for place in PLACES {
+        let here: Vec<_> = sources.iter().filter(|s| s.path.starts_with(place)).collect();
+        assert!(!here.is_empty(), "`{place}` has no sources: the check looks at nothing");
+        found.extend(here.into_iter().flat_map(|source| names(&source.text)));
+    }
+    let unlisted = found.difference(&listed).map(|name| format!("`{name}` has no reason in operators.txt"));
+    let gone = listed.difference(&found).map(|name| format!("`{name}` is no operator any more"));
+    none("operators and their reasons differ", &unlisted.chain(gone).collect::<Vec<_>>());
+    // Nodes that run are made in these places alone.
+    let elsewhere = sources.iter().filter(|s| !PLACES.iter().any(|place| s.path.starts_with(place)));
+    let made = elsewhere.flat_map(|source| {
+        let lines = source.code().filter(|(_, line)| line.contains("ExecutionPlan for "));
+        lines.map(move |(number, _)| format!("{}:{number}", source.path))
+    });
+    let made: Vec<String> = made.filter(|place| !place.starts_with("engine/logsql/src/nodes.rs")).collect();
+    none("nodes of plans outside of the places that are looked at", &made);
+}
