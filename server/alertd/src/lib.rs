@@ -2,13 +2,15 @@
 //!
 //! `rules` evaluates groups when they are due and hands alerts to the `router`, which also takes those that others post;
 //! it groups, mutes and flushes by the `policy`, and `deliver` tells receivers. `kept` is what a restart must find again:
-//! alerts, silences, timers, the log of what was told, states of rules. `egress` says where calls may go.
+//! alerts, silences, timers, the log of what was told, states of rules. `egress` says where calls may go, and `history`
+//! hands records of what was done to whoever stores them.
 //!
 //! Invariants: no query language and no store (the engine of rules comes in through a trait), and nothing goes out but
 //! through `egress`.
 
 pub mod deliver;
 pub mod egress;
+pub mod history;
 pub mod kept;
 pub mod metrics;
 pub mod policy;
@@ -23,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::deliver::Sender;
 use crate::egress::Egress;
+use crate::history::HistoryStore;
 use crate::kept::Kept;
 use crate::metrics::AlertMetrics;
 use crate::router::{Given, Router, RouterSettings};
@@ -64,7 +67,7 @@ impl Alertd {
     ) -> Result<Arc<Self>> {
         let kept = Kept::open(file).await?;
         let metrics = Arc::<AlertMetrics>::default();
-        let sender = Sender::new(settings.egress, Arc::clone(&metrics));
+        let sender = Sender::new(settings.egress, Arc::clone(&clock), Arc::clone(&metrics));
         let router =
             Router::open(settings.router, given, Arc::clone(&kept), sender, Arc::clone(&clock), Arc::clone(&metrics))
                 .await?;
@@ -73,8 +76,9 @@ impl Alertd {
         Ok(Arc::new(Self { rules, router, metrics }))
     }
 
-    /// Begins to evaluate rules and to tell receivers, until `stop`.
-    pub fn start(&self, stop: &CancellationToken) {
+    /// Begins to evaluate rules, to tell receivers and to hand records to `history`, until `stop`.
+    pub fn start(&self, history: Arc<dyn HistoryStore>, stop: &CancellationToken) {
+        self.metrics.history.start(history, stop);
         self.rules.start(stop);
         self.router.start(stop);
     }

@@ -37,6 +37,7 @@ mod transactions;
 mod yaml;
 
 pub(crate) use answer::Answer;
+pub(crate) use deploy::refused;
 pub(crate) use yaml::write as yaml_text;
 
 /// Largest body, and that of an import.

@@ -11,6 +11,7 @@
 
 mod access_log;
 pub mod admin;
+mod alert_history;
 mod alerts_api;
 pub mod answers;
 mod around;
@@ -52,6 +53,7 @@ mod segments;
 pub mod serve;
 mod server_api;
 mod span_metrics;
+mod silences_api;
 mod sql_api;
 pub mod starting;
 pub mod state;
@@ -65,6 +67,7 @@ mod traces_compat;
 mod traces_grpc;
 mod traces_ingest;
 mod tsdb_api;
+pub mod unit_test_api;
 mod watch;
 
 pub use around::Proxies;

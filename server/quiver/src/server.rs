@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::alerting::StoredHistory;
 use crate::settings::{Loaded, Settings, Span};
 use crate::{process, wiring};
 
@@ -233,7 +234,8 @@ impl Bound {
         if let Some(identities) = &app.identities {
             tokio::spawn(Arc::clone(identities).follow(serving.clone()));
         }
-        app.alertd.start(&serving);
+        let service_labels = app.alertd.router.service_labels().to_vec();
+        app.alertd.start(Arc::new(StoredHistory { store: Arc::clone(&app.store), service_labels }), &serving);
         opened(&app);
         let lost = tokio::select! {
             () = stop.cancelled() => None,
