@@ -3,6 +3,7 @@
 mod access_later;
 mod admin;
 mod admin_guard;
+mod alert_history;
 mod alert_policy;
 mod alerting;
 mod backup;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the real clients that the tests use into a folder of their own: nothing outside of it changes, no service
-# starts. Prometheus, promtool, the node exporter and rsyslog from Debian's packages, DuckDB, OpenTelemetry's SDK, clients
-# that send logs, and the linter of container files from PyPI.
+# starts. Prometheus, promtool, the node exporter, Alertmanager with amtool and rsyslog from Debian's packages, DuckDB, OpenTelemetry's SDK, clients
+# that send logs, a mail server, and the linter of container files from PyPI.
 set -euo pipefail
 tools=$1
 requirements=$(dirname "$0")/requirements.txt
@@ -12,6 +12,14 @@ if [ ! -x "$tools/usr/bin/promtool" ] || [ ! -x "$tools/usr/bin/prometheus-node-
   echo "fetching prometheus and prometheus-node-exporter"
   (cd "$tools" && { apt-get download -q prometheus prometheus-node-exporter ||
     { $sudo apt-get update -q && apt-get download -q prometheus prometheus-node-exporter; }; })
+  for package in "$tools"/*.deb; do dpkg -x "$package" "$tools"; done
+  rm -f "$tools"/*.deb
+fi
+
+if [ ! -x "$tools/usr/bin/amtool" ]; then
+  echo "fetching prometheus-alertmanager"
+  (cd "$tools" && { apt-get download -q prometheus-alertmanager ||
+    { $sudo apt-get update -q && apt-get download -q prometheus-alertmanager; }; })
   for package in "$tools"/*.deb; do dpkg -x "$package" "$tools"; done
   rm -f "$tools"/*.deb
 fi

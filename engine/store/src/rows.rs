@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, UInt32Array};
+use arrow::array::{AsArray, BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, filter_record_batch, lexsort_to_indices, SortColumn, take_record_batch};
 use arrow::datatypes::TimestampMillisecondType;
 use async_trait::async_trait;
@@ -29,9 +29,9 @@ fn times(batch: &RecordBatch) -> Result<&[i64]> {
 ///
 /// # Errors
 /// Internal: they are not the table's.
-pub(crate) fn days(rows: &TableRows) -> quiver_types::Result<Vec<i32>> {
+pub(crate) fn days(rows: &TableRows) -> Result<Vec<i32>> {
     if rows.rows.schema().fields() != (rows.table.files[0].schema)().fields() {
-        return Err(quiver_types::Error::internal(format!("rows that are not those of `{}`", rows.table.name)));
+        return Err(Error::internal(format!("rows that are not those of `{}`", rows.table.name)));
     }
     Ok(all_days(std::slice::from_ref(&rows.rows)).into_iter().collect())
 }
@@ -113,11 +113,11 @@ impl RowSnapshot for Pinned {
         access: &Access,
         range: MillisRange,
         stats: &ReadStats,
-    ) -> quiver_types::Result<Vec<RecordBatch>> {
+    ) -> Result<Vec<RecordBatch>> {
         let mut read: Vec<&str> = columns.to_vec();
         read.extend(["time", SERVICE].into_iter().filter(|name| !columns.contains(name)));
         let mut out = Vec::new();
-        let mut take = |batch: &RecordBatch| -> quiver_types::Result<()> {
+        let mut take = |batch: &RecordBatch| -> Result<()> {
             let batch = visible(batch, columns, access, range)?;
             if batch.num_rows() > 0 {
                 stats.take(batch.get_array_memory_size())?;

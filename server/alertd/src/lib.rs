@@ -14,6 +14,7 @@ pub mod history;
 pub mod kept;
 pub mod metrics;
 pub mod policy;
+pub mod revisions;
 pub mod router;
 pub mod rules;
 
@@ -28,6 +29,7 @@ use crate::egress::Egress;
 use crate::history::HistoryStore;
 use crate::kept::Kept;
 use crate::metrics::AlertMetrics;
+use crate::revisions::Revisions;
 use crate::router::{Given, Router, RouterSettings};
 use crate::rules::{Engines, RuleSettings, Rules};
 
@@ -49,6 +51,8 @@ pub struct Alertd {
     pub rules: Arc<Rules>,
     /// Alerts and who is told of them.
     pub router: Arc<Router>,
+    /// Policies that were live.
+    pub revisions: Revisions,
     /// Figures.
     pub metrics: Arc<AlertMetrics>,
 }
@@ -71,9 +75,10 @@ impl Alertd {
         let router =
             Router::open(settings.router, given, Arc::clone(&kept), sender, Arc::clone(&clock), Arc::clone(&metrics))
                 .await?;
+        let revisions = Revisions::load(Arc::clone(&kept)).await?;
         let rules =
             Rules::open(settings.rules, engines, Arc::clone(&router), kept, clock, Arc::clone(&metrics)).await?;
-        Ok(Arc::new(Self { rules, router, metrics }))
+        Ok(Arc::new(Self { rules, router, revisions, metrics }))
     }
 
     /// Begins to evaluate rules, to tell receivers and to hand records to `history`, until `stop`.

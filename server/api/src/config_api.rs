@@ -28,6 +28,7 @@ mod detection;
 mod extraction;
 mod many;
 mod policy;
+mod policy_revisions;
 mod resources;
 mod rule_groups;
 mod rules;
@@ -68,6 +69,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         rule_groups::routes,
         deploy::routes,
         policy::routes,
+        policy_revisions::routes,
     ] {
         router = router.merge(routes());
     }

@@ -47,26 +47,22 @@ fn unreadable(content: &str) -> impl Fn(Problems) -> Problem + '_ {
 
 /// Gives the groups of all rules that were sent.
 fn groups_of(rules: Option<&Value>) -> Result<Vec<RuleGroup>, Problem> {
-    let files: Vec<&str> = match rules {
-        Some(Value::String(text)) => vec![text],
+    let texts: Vec<String> = match rules {
+        Some(Value::String(text)) => vec![text.clone()],
         Some(Value::Object(map)) => {
             let files = map.get("files").and_then(Value::as_array);
             let files = files.ok_or_else(|| Problem::field("/rules/files", "REQUIRED", "must be a list of files"))?;
-            let content = |(n, file): (usize, &'_ Value)| {
+            let content = |(n, file): (usize, &Value)| {
                 let text = file.get("content").and_then(Value::as_str).map(str::to_owned);
                 let at = format!("/rules/files/{n}/content");
                 text.ok_or_else(|| Problem::field(at, "REQUIRED", "must be a text: rules as YAML"))
             };
-            let texts = files.iter().enumerate().map(content).collect::<Result<Vec<_>, _>>()?;
-            return texts.iter().try_fold(Vec::new(), |mut all, text| {
-                all.extend(read(text, &Languages).map_err(unreadable(text))?.groups);
-                Ok(all)
-            });
+            files.iter().enumerate().map(content).collect::<Result<_, _>>()?
         }
         _ => return Err(Problem::field("/rules", "REQUIRED", "rules are wanted: YAML, or files")),
     };
     let mut all = Vec::new();
-    for text in files {
+    for text in &texts {
         all.extend(read(text, &Languages).map_err(unreadable(text))?.groups);
     }
     Ok(all)

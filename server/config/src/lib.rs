@@ -24,6 +24,7 @@ mod many;
 mod merge;
 mod problem;
 mod query;
+mod sealing;
 
 pub use access::must_have;
 pub use answered::{Begun, Named};

@@ -176,8 +176,7 @@ async fn identify(
 
 /// Gives the ways to identify that an answer to EHLO names, in its order.
 fn ways(answer: &Response) -> Option<String> {
-    let lines = answer.message().skip(1);
-    lines.filter_map(|line| line.strip_prefix("AUTH ").map(str::to_owned)).next()
+    answer.message().skip(1).find_map(|line| line.strip_prefix("AUTH ").map(str::to_owned))
 }
 
 fn is_local(smarthost: &str) -> bool {

@@ -84,12 +84,12 @@ fn history<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>>
     Box::pin(async move {
         ask.only_parameters(&["start", "end", "limit"])?;
         let rule = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
-        let time = |name: &str, default: i64| match ask.parameter(name)? {
+        let time = |name: &str, default: i64| -> Result<i64> { match ask.parameter(name)? {
             Some(text) => time_of(Some(&json!(text)), name, default * MS).map(|ns| ns / MS).map_err(|_| {
                 Problem::parameter(format!("`{name}` must be a time: RFC 3339 or Unix seconds"))
             }),
             None => Ok(default),
-        };
+        } };
         let end = time("end", ask.state.clock.now_ms())?;
         let start = time("start", end - HOUR_MS)?;
         let limit = match ask.parameter("limit")?.map(str::parse::<usize>) {

@@ -111,7 +111,7 @@ mod tests {
         assert!(lines[1].starts_with("Subject: [FIRING:1] High"), "{head}");
         assert_eq!(lines[2], "To: Ops <a@b.example>, c@d.example");
         assert!(lines[3].starts_with("Message-Id: <") && lines[3].ends_with('>'), "{head}");
-        assert_eq!(lines[4], "Date: Thu, 01 Jan 1970 00:01:40 +0000");
+        assert_eq!(lines[4], "Date: Thu, 01 Jan 1970 00:01:00 +0000");
         let boundary = lines[5].strip_prefix("Content-Type: multipart/alternative;  boundary=").unwrap();
         let parts: Vec<&str> = body.split(&format!("--{boundary}")).collect();
         assert_eq!((parts.len(), parts[3]), (4, "--\r\n"));

@@ -161,6 +161,9 @@ pub(super) const GROUPS: &[Group] = &[
             row(By::Get, "/deploy", "Gives rules as files", "namespace format").gives("200", "application/yaml"),
             row(By::Post, "/deploy", "Applies, checks or compares rule files", "action namespace source prune dryRun")
                 .takes(&["application/yaml", JSON]),
+            row(By::Get, "/rulepolicy/revisions", "Lists policies that were live", ""),
+            row(By::Get, "/rulepolicy/revisions/{n}", "Reads a policy that was live", ""),
+            row(By::Post, "/rulepolicy/revisions/{n}/rollback", "Goes back to a policy", "dryRun"),
             row(By::Get, "/rulepolicy/global", "Reads what receivers inherit", ""),
             row(By::Put, "/rulepolicy/global", "Puts what receivers inherit", "").takes(&[JSON]),
             row(By::Patch, "/rulepolicy/global", "Changes what receivers inherit", "").takes(&[JSON]),
