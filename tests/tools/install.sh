@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs the real clients that the tests use into a folder of their own: nothing outside of it changes, no service
-# starts. Prometheus, promtool, the node exporter and rsyslog from Debian's packages, DuckDB, OpenTelemetry's SDK, clients
-# that send logs or fetch tokens, schemathesis, and the linter of container files from PyPI, clients of token services and
-# of Cube from npm. PostgreSQL keeps configuration in tests.
+# starts. Prometheus, promtool, the node exporter, Alertmanager with amtool and rsyslog from Debian's packages, DuckDB,
+# OpenTelemetry's SDK, clients that send logs or fetch tokens, a mail server, schemathesis, and the linter of container files
+# from PyPI, clients of token services and of Cube from npm. PostgreSQL keeps configuration in tests.
 set -euo pipefail
 tools=$1
 requirements=$(dirname "$0")/requirements.txt
@@ -13,6 +13,14 @@ if [ ! -x "$tools/usr/bin/promtool" ] || [ ! -x "$tools/usr/bin/prometheus-node-
   echo "fetching prometheus and prometheus-node-exporter"
   (cd "$tools" && { apt-get download -q prometheus prometheus-node-exporter ||
     { $sudo apt-get update -q && apt-get download -q prometheus prometheus-node-exporter; }; })
+  for package in "$tools"/*.deb; do dpkg -x "$package" "$tools"; done
+  rm -f "$tools"/*.deb
+fi
+
+if [ ! -x "$tools/usr/bin/amtool" ]; then
+  echo "fetching prometheus-alertmanager"
+  (cd "$tools" && { apt-get download -q prometheus-alertmanager ||
+    { $sudo apt-get update -q && apt-get download -q prometheus-alertmanager; }; })
   for package in "$tools"/*.deb; do dpkg -x "$package" "$tools"; done
   rm -f "$tools"/*.deb
 fi

@@ -5,6 +5,8 @@
 
 mod cells;
 mod convert;
+mod episodes;
+mod history;
 mod logs;
 mod lower;
 mod metrics;

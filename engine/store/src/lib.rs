@@ -36,6 +36,7 @@ pub mod registry;
 pub mod requests;
 mod retention;
 mod room;
+mod rows;
 pub mod run;
 mod sample_blocks;
 pub mod scan;

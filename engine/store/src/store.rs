@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use quiver_types::logs::LogSource;
+use quiver_types::source::RowSource;
 use quiver_types::spans::SpanSource;
+use quiver_types::tables::history::TableRows;
 use quiver_types::{Clock, LogsBatch, MetricsBatch, Millis, SeriesSource, SpansBatch};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -30,6 +32,7 @@ use crate::object::Storage;
 use crate::offline::part_io;
 use crate::registry::Registry;
 use crate::requests::{Answer, KEPT_MS, Once, RequestId};
+use crate::rows::RowSnapshots;
 use crate::select::StoreSource;
 use crate::settings::StoreSettings;
 use crate::snapshot::{Shared, Visible};
@@ -247,6 +250,20 @@ impl Store {
     pub async fn write_spans(&self, batch: SpansBatch) -> Result<WriteOutcome> {
         self.takes_writes()?;
         self.write_path.write_spans(batch).await
+    }
+
+    /// Writes rows of tables that keep them as they came (`tables::history`), all or nothing.
+    ///
+    /// # Errors
+    /// As [`Store::write_metrics`].
+    pub async fn write_rows(&self, rows: Vec<TableRows>) -> Result<()> {
+        self.takes_writes()?;
+        self.write_path.write_rows(rows).await
+    }
+
+    /// Gives what queries of such tables read from.
+    pub fn row_source(&self) -> Arc<dyn RowSource> {
+        Arc::new(RowSnapshots::new(Arc::clone(&self.core.shared)))
     }
 
     /// Gives what queries of spans read from.

@@ -4,7 +4,7 @@
 //! parameters are ignored.
 
 mod rows;
-mod silences;
+pub(crate) mod silences;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -69,7 +69,7 @@ fn time(ns: i64) -> String {
 }
 
 /// Gives the service of labels, and whether the caller may see it.
-fn allows(state: &AppState, access: &Access, labels: &LabelSet) -> bool {
+pub(crate) fn allows(state: &AppState, access: &Access, labels: &LabelSet) -> bool {
     access.is_full() || access.allows(labels.service(state.alertd.router.service_labels()))
 }
 
@@ -99,7 +99,7 @@ fn truth(params: &Params, name: &str) -> Result<bool> {
     }
 }
 
-fn read_matchers<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Matchers> {
+pub(crate) fn read_matchers<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Matchers> {
     let mut out: Vec<Matcher> = Vec::new();
     for text in texts {
         let read = matchers::read(text).map_err(|e| Error::invalid(format!("bad matcher format: {text}: {e}")))?;
@@ -156,6 +156,12 @@ async fn listed(state: &AppState, request: Request, by_group: bool) -> Result<Va
     } else {
         state.alertd.router.alerts(&asked).iter().map(|row| rows::alert(row, &sight)).collect()
     })
+}
+
+/// Gives alerts as rows, as far as the caller sees what mutes them.
+pub(crate) fn alert_rows(state: &AppState, access: &Access, asked: &Asked<'_>) -> Vec<Value> {
+    let sight = rows::Sight::new(state, access);
+    state.alertd.router.alerts(asked).iter().map(|row| rows::alert(row, &sight)).collect()
 }
 
 async fn alerts(State(state): State<Arc<AppState>>, request: Request) -> Response {
@@ -231,7 +237,7 @@ async fn take(state: &AppState, request: Request, form: AlertForm) -> Result<()>
     if let (Some(first), true, true) = (others.first(), mine.is_empty(), refused.is_empty()) {
         return Err(crate::refused::error(Domain::Alerts, Some(first.labels.service(router.service_labels()))));
     }
-    router.insert(mine).await?;
+    router.insert_posted(mine).await?;
     if refused.is_empty() { Ok(()) } else { Err(Error::invalid(refused.join("; "))) }
 }
 

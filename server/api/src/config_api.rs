@@ -28,6 +28,7 @@ mod detection;
 mod extraction;
 mod many;
 mod policy;
+mod policy_revisions;
 mod resource_summary;
 mod resources;
 mod rule_groups;
@@ -39,6 +40,7 @@ mod transactions;
 mod yaml;
 
 pub(crate) use answer::Answer;
+pub(crate) use deploy::refused;
 pub(crate) use detection::only_members;
 pub(crate) use yaml::write as yaml_text;
 
@@ -71,6 +73,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         rule_groups::routes,
         deploy::routes,
         policy::routes,
+        policy_revisions::routes,
     ] {
         router = router.merge(routes());
     }

@@ -75,6 +75,7 @@ impl Effects {
         if let Some((alertd, files)) = self.alertd.get() {
             alertd.rules.set(Origin::Stored, stored_rules::sources(config).await?);
             alertd.router.set_policy(Origin::Stored, Some(stored_policy::policy(config, files).await?));
+            stored_policy::note_revision(config, alertd, alertd.router.now() / 1_000_000).await?;
         }
         *made_of = Some(revision);
         Ok(())

@@ -11,6 +11,7 @@
 
 mod access_log;
 pub mod admin;
+mod alert_history;
 mod alerts_api;
 pub mod answers;
 mod around;
@@ -54,6 +55,7 @@ mod rules_test_api;
 mod segments;
 pub mod serve;
 mod server_api;
+mod silences_api;
 mod span_metrics;
 mod sql_api;
 pub mod starting;
@@ -68,6 +70,7 @@ mod traces_compat;
 mod traces_grpc;
 mod traces_ingest;
 mod tsdb_api;
+pub mod unit_test_api;
 mod watch;
 
 pub use around::Proxies;

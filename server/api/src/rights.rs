@@ -112,6 +112,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/rulesapi/swagger/**", Need::Docs),
     // Rules and policy.
     Row(By::Any, "/rulesapi/rules/test", RULES),
+    Row(By::Any, "/rulesapi/rules/unit-test", RULES),
     Row(By::Any, "/rulesapi/rulepolicy/routes/test", POLICY),
     Row(By::Any, "/rulesapi/rulepolicy/templates/test", POLICY),
     Row(By::Any, "/rulesapi/rulepolicy/receivers/test", TRY_RECEIVERS),
@@ -126,6 +127,12 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Get, "/rulesapi/groups/**", RULES),
     Row(By::Any, "/rulesapi/groups", EDIT_RULES),
     Row(By::Any, "/rulesapi/groups/**", EDIT_RULES),
+    Row(By::Any, "/rulesapi/silences/preview", ALERTS),
+    Row(By::Get, "/rulesapi/silences", ALERTS),
+    Row(By::Get, "/rulesapi/silences/{id}", ALERTS),
+    Row(By::Any, "/rulesapi/silences", SILENCING),
+    Row(By::Any, "/rulesapi/silences/{id}", SILENCING),
+    Row(By::Any, "/rulesapi/silences/{id}/expire", SILENCING),
     Row(By::Get, "/rulesapi/deploy", RULES),
     Row(By::Any, "/rulesapi/deploy", EDIT_RULES),
     // Alerts, beside the traces' paths.

@@ -32,6 +32,7 @@ use crate::metrics::phases::Language;
 use crate::olap_api::waiting::Waiting;
 use crate::request::{RequestIds, RequestInfo};
 use crate::segments;
+use crate::unit_test_api::RuleBench;
 
 /// What the API may do and how much; what may change while it runs is in [`LiveSettings`].
 #[derive(Debug, Clone)]
@@ -67,6 +68,8 @@ pub struct Places {
     pub(crate) reads: Arc<Semaphore>,
     /// Long traces that are written while they are read; each has a thread. More are written at once.
     pub(crate) writers: Arc<Semaphore>,
+    /// Unit tests of rules; each has stores of its own.
+    pub(crate) tests: Arc<Semaphore>,
 }
 
 /// See [`Places`].
@@ -76,7 +79,12 @@ impl Places {
     /// Makes places for so many imports and remote reads.
     pub fn new(imports: usize, reads: usize) -> Self {
         let places = |n: usize| Arc::new(Semaphore::new(n.max(1)));
-        Self { imports: Semaphore::new(imports.max(1)), reads: places(reads), writers: places(WRITERS) }
+        Self {
+            imports: Semaphore::new(imports.max(1)),
+            reads: places(reads),
+            writers: places(WRITERS),
+            tests: places(1),
+        }
     }
 }
 
@@ -130,6 +138,8 @@ pub struct AppState {
     pub identities: Option<Arc<Identities>>,
     /// Rules, alerts, notifications.
     pub alertd: Arc<Alertd>,
+    /// Runs unit tests of rules.
+    pub rule_bench: Arc<dyn RuleBench>,
     /// Set when the server begins to stop: `/health/ready` answers 503 from then on.
     pub stopping: AtomicBool,
     /// Own figures of the process, in the exposition format; given by the binary.

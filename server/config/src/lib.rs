@@ -24,6 +24,7 @@ mod many;
 mod merge;
 mod problem;
 mod query;
+mod sealing;
 mod seen;
 mod usage;
 

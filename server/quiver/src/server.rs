@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::alerting::StoredHistory;
 use crate::settings::{Loaded, Settings, Span};
 use crate::{process, wiring};
 
@@ -230,7 +231,8 @@ impl Bound {
             gate.open(&app);
         }
         follow(&app, &self.settings, &serving);
-        app.alertd.start(&serving);
+        let service_labels = app.alertd.router.service_labels().to_vec();
+        app.alertd.start(Arc::new(StoredHistory { store: Arc::clone(&app.store), service_labels }), &serving);
         opened(&app);
         let lost = tokio::select! {
             () = stop.cancelled() => None,

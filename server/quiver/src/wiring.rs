@@ -33,7 +33,9 @@ use quiver_types::logs::{LogRequest, LogSnapshot};
 use quiver_types::spans::{KnownKind, Place, RollupRequest, SpanRequest, SpanSnapshot, TagRequest};
 use quiver_types::tables::{logs, metric_metadata, metrics, spans};
 use quiver_types::{Access, Clock, Error, MemoryPressure, ReadStats, Result, SelectedSeries, SeriesSource};
+use tokio::runtime::Handle;
 
+use crate::rules::ServerBench;
 use crate::settings::{self, Settings, Span};
 use crate::sql_languages::SqlLanguages;
 use crate::{alerting, analytics, identity, memory, process};
@@ -320,6 +322,7 @@ fn product_tables(settings: &Settings, store: &Arc<Store>, engine: &Arc<QueryEng
         log_tables: Arc::new(StoreTables),
         spans: store.span_source(),
         span_tables: Arc::new(StoreSpans),
+        rows: store.row_source(),
         service_labels: settings.ingest.service_labels.clone().into(),
     })
 }
@@ -374,6 +377,7 @@ async fn assemble(
     let engines = alerting::StoreEngines {
         promql: Arc::clone(&promql),
         logsql: Arc::clone(&logsql),
+        olap: Arc::clone(&analytics.engine),
         engine: Arc::clone(&engine),
         store: Arc::clone(&store),
         live: Arc::clone(&live),
@@ -410,6 +414,7 @@ async fn assemble(
         effects,
         identities,
         alertd,
+        rule_bench: Arc::new(ServerBench(Handle::current())),
         stopping: false.into(),
         process_metrics: process::write_metrics,
     }))

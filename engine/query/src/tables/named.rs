@@ -12,9 +12,13 @@ use datafusion::logical_expr::LogicalPlanBuilder;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use quiver_types::logs::{LogSnapshot, LogSource};
+use quiver_types::source::{RowSnapshot, RowSource};
 use quiver_types::spans::{SpanSnapshot, SpanSource};
+use quiver_types::tables::history::{ALERT_ACTIONS, ALERT_EVENTS, NOTIFICATIONS, RULE_EVALUATIONS};
 use quiver_types::{Access, Domain, Result, SeriesSnapshot, SeriesSource};
 
+use super::episodes::EpisodeTable;
+use super::history::HistoryTable;
 use super::logs::LogTable;
 use super::metrics::{ExemplarTable, MetadataTable, SampleTable, SeriesListTable};
 use super::spans::{Each, SpanTable};
@@ -62,6 +66,11 @@ pub(super) const TABLES: &[&dyn NamedTable] = &[
     &ExemplarTable,
     &SERVICE_EDGES,
     &OPERATIONS,
+    &HistoryTable(&ALERT_EVENTS),
+    &EpisodeTable,
+    &HistoryTable(&ALERT_ACTIONS),
+    &HistoryTable(&RULE_EVALUATIONS),
+    &HistoryTable(&NOTIFICATIONS),
 ];
 
 /// What tables read from, at one moment.
@@ -74,6 +83,7 @@ pub(super) struct Sources {
     pub(super) log_tables: Arc<dyn LogTables>,
     pub(super) spans: Arc<dyn SpanSnapshot>,
     pub(super) span_tables: Arc<dyn SpanTables>,
+    pub(super) rows: Arc<dyn RowSnapshot>,
     pub(super) service_labels: Arc<[String]>,
 }
 
@@ -129,6 +139,8 @@ pub struct TableSources {
     pub spans: Arc<dyn SpanSource>,
     /// Their rows.
     pub span_tables: Arc<dyn SpanTables>,
+    /// Tables that keep rows as they came.
+    pub rows: Arc<dyn RowSource>,
     /// Labels of which the first that a series has is its service.
     pub service_labels: Arc<[String]>,
 }
@@ -143,6 +155,7 @@ impl Tables for TableSources {
             log_tables: Arc::clone(&self.log_tables),
             spans: self.spans.snapshot(),
             span_tables: Arc::clone(&self.span_tables),
+            rows: self.rows.snapshot(),
             service_labels: Arc::clone(&self.service_labels),
         })))
     }

@@ -73,7 +73,7 @@ pub const RULE_GROUPS: Family = Family {
         Field::open("eval_offset", Kind::Duration, "null"),
         Field::open("limit", Kind::Int { min: 0, max: 1_000_000 }, "0"),
         Field::open("concurrency", Kind::Int { min: 1, max: 16 }, "1"),
-        Field::open("type", Kind::Word(&["prometheus", "vlogs"]), "\"prometheus\""),
+        Field::open("type", Kind::Word(&["prometheus", "vlogs", "olap"]), "\"prometheus\""),
         Field::open("headers", Kind::Json, "null"),
         Field::open("notifier_headers", Kind::Json, "null"),
         Field::open("debug", Kind::Bool, "null"),
