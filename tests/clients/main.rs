@@ -7,6 +7,7 @@ mod logs_clients;
 mod open_data;
 mod otlp_sdk;
 mod packaging;
+mod postgres;
 mod prometheus;
 mod prometheus_queries;
 mod prometheus_reads;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the real clients that the tests use into a folder of their own: nothing outside of it changes, no service
-# starts. Prometheus, promtool, the node exporter and rsyslog from Debian's packages, DuckDB, OpenTelemetry's SDK, clients
+# starts. Prometheus, promtool, the node exporter and rsyslog and psql from Debian's packages, DuckDB, OpenTelemetry's SDK, clients
 # that send logs, and the linter of container files from PyPI.
 set -euo pipefail
 tools=$1
@@ -19,6 +19,17 @@ fi
 if [ ! -x "$tools/usr/sbin/rsyslogd" ]; then
   echo "fetching rsyslog"
   packages="rsyslog rsyslog-elasticsearch libestr0 libfastjson4 liblognorm5"
+  (cd "$tools" && { apt-get download -q $packages || { $sudo apt-get update -q && apt-get download -q $packages; }; })
+  for package in "$tools"/*.deb; do dpkg -x "$package" "$tools"; done
+  rm -f "$tools"/*.deb
+fi
+
+if ! ls "$tools"/usr/lib/postgresql/*/bin/psql >/dev/null 2>&1; then
+  echo "fetching psql"
+  apt-cache show postgresql-client >/dev/null 2>&1 || $sudo apt-get update -q
+  depends() { apt-cache depends "$1" | sed -n 's/^ *Depends: \(lib[a-z0-9.+-]*\|postgresql-client-[0-9]*\)$/\1/p' | grep -v '^libc6$'; }
+  client=$(depends postgresql-client | grep -m1 postgresql-client)
+  packages="$client $(depends "$client") libpq5 $(depends libpq5) $(depends "$(depends libpq5 | grep -m1 libldap)")"
   (cd "$tools" && { apt-get download -q $packages || { $sudo apt-get update -q && apt-get download -q $packages; }; })
   for package in "$tools"/*.deb; do dpkg -x "$package" "$tools"; done
   rm -f "$tools"/*.deb
