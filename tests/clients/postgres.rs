@@ -18,7 +18,8 @@ fn psql() -> Command {
     let releases = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let release = releases.filter_map(Result::ok).map(|entry| entry.path()).max().expect("a release of psql");
     let mut command = Command::new(release.join("bin/psql"));
-    let libraries: Vec<PathBuf> = ["x86_64-linux-gnu", "aarch64-linux-gnu"].map(|m| tools().join("usr/lib").join(m)).into();
+    let libraries: Vec<PathBuf> =
+        ["x86_64-linux-gnu", "aarch64-linux-gnu"].map(|m| tools().join("usr/lib").join(m)).into();
     let libraries: Vec<String> = libraries.iter().map(|path| path.display().to_string()).collect();
     command.env("LD_LIBRARY_PATH", libraries.join(":")).env("PGCONNECT_TIMEOUT", "20");
     command
@@ -96,22 +97,49 @@ async fn psql_lists_and_asks() {
     let server = start(dir.path(), &[]).await;
     let place = at(&server, "sslmode=disable");
     let all = [
-        "exemplars", "logs", "metric_metadata", "metric_samples", "metric_series", "operations", "service_edges",
-        "span_events", "span_links", "spans", "traces",
+        "exemplars",
+        "logs",
+        "metric_metadata",
+        "metric_samples",
+        "metric_series",
+        "operations",
+        "service_edges",
+        "span_events",
+        "span_links",
+        "spans",
+        "traces",
     ];
     let tables: Vec<String> = all.iter().map(|name| format!("quiver|{name}|table|ann")).collect();
     assert_eq!(lines(&place, "\\dt"), tables);
     assert_eq!(lines(&place, "\\d"), tables);
     assert_eq!(lines(&place, "\\dt s*"), tables.iter().filter(|t| t.contains("|s")).cloned().collect::<Vec<_>>());
     let spans = lines(&place, "\\d spans");
-    assert_eq!(spans[0], "trace_id|text||not null|".replace("not null", if spans[0].contains("not null") { "not null" } else { "" }));
+    assert_eq!(
+        spans[0],
+        "trace_id|text||not null|".replace("not null", if spans[0].contains("not null") { "not null" } else { "" })
+    );
     assert!(spans.iter().any(|line| line.starts_with("start_time|timestamp with time zone|")), "{spans:?}");
     assert!(spans.iter().any(|line| line.starts_with("attributes|json|")), "{spans:?}");
     assert!(lines(&place, "\\l").iter().any(|line| line.starts_with("quiver|ann|UTF8|")));
     assert_eq!(lines(&place, "\\dn"), ["public|ann", "quiver|ann"]);
     let functions = lines(&place, "\\df");
     assert!(functions.iter().any(|line| line.starts_with("quiver|promql_range|SETOF record|")), "{functions:?}");
-    for command in ["\\d+ logs", "\\di", "\\dv", "\\dT", "\\du", "\\dp", "\\dx", "\\dS", "\\dm", "\\ds", "\\df+", "\\l+", "\\dn+", "\\conninfo"] {
+    for command in [
+        "\\d+ logs",
+        "\\di",
+        "\\dv",
+        "\\dT",
+        "\\du",
+        "\\dp",
+        "\\dx",
+        "\\dS",
+        "\\dm",
+        "\\ds",
+        "\\df+",
+        "\\l+",
+        "\\dn+",
+        "\\conninfo",
+    ] {
         lines(&place, command);
     }
     assert_eq!(lines(&place, "select count(*), sum(n) from logs"), ["300|44850"]);
@@ -146,7 +174,10 @@ async fn drivers_and_reflection() {
     assert_eq!(*value("types"), json!(["datetime", "float", "bool", "NoneType"]));
     assert_eq!(*value("time"), "2025-03-10T00:01:00+00:00");
     let fields = json!(["level", "n", "ratio", "service.name"]);
-    assert_eq!(value("binary").as_array().map(|row| row[..4].to_vec()), json!([START_S as f64, 0, 0.0, "request 0 served"]).as_array().cloned());
+    assert_eq!(
+        value("binary").as_array().map(|row| row[..4].to_vec()),
+        json!([START_S as f64, 0, 0.0, "request 0 served"]).as_array().cloned()
+    );
     assert!(value("binary")[4].as_array().is_some_and(|names| names.contains(&fields[0])), "{}", value("binary"));
     assert_eq!(*value("cursor"), 44_850);
     assert_eq!(*value("read only"), "25006");
@@ -214,4 +245,15 @@ async fn tls_is_asked_for() {
     assert!(code == Some(2) && errors.contains("this port speaks TLS"), "{errors}");
     let other = at(&server, &format!("sslmode=verify-ca sslrootcert={}", file("stranger.pem").display()));
     assert_eq!(asked(&other, &["select 1"]).0, Some(2));
+}
+
+/// The answers in the files of `make conformance SUITE=sql` are DuckDB's, over tables made of the same input.
+#[test]
+fn duckdb_answers_the_same() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance/sql");
+    let output = python("duckdb_sql.py", &[&folder.display().to_string()]);
+    let said: Vec<&str> = output.lines().collect();
+    let checked =
+        said.last().and_then(|line| line.strip_prefix("checked ")).and_then(|count| count.parse::<u32>().ok());
+    assert!(said.len() == 1 && checked.is_some_and(|count| count >= 200), "{output}");
 }

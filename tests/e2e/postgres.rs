@@ -59,7 +59,8 @@ async fn statements_with_parameters() {
     let server = Server::start(dir.path(), &open()).await;
     write_logs(&server, &[], 300).await;
     let client = connect(&server).await;
-    let prepared = client.prepare("select message, n, ratio, time from logs where n > $1 and service_name = $2 order by n limit $3");
+    let prepared = client
+        .prepare("select message, n, ratio, time from logs where n > $1 and service_name = $2 order by n limit $3");
     let prepared = prepared.await.expect("prepared");
     let names: Vec<&str> = prepared.params().iter().map(tokio_postgres::types::Type::name).collect();
     assert_eq!(names, ["int8", "text", "int8"]);
@@ -73,7 +74,8 @@ async fn statements_with_parameters() {
     // No rows, and a statement without any.
     assert!(client.query(&prepared, &[&1_000_i64, &"app1", &2_i64]).await.expect("rows").is_empty());
     let many = ["app0".to_owned(), "app2".to_owned()];
-    let counted = client.query_one("select count(*) from logs where service_name = any($1::text[])", &[&many.to_vec()]).await;
+    let counted =
+        client.query_one("select count(*) from logs where service_name = any($1::text[])", &[&many.to_vec()]).await;
     assert_eq!(counted.map(|row| row.get::<_, i64>(0)).map_err(|e| e.to_string()), Ok(200));
     for (statement, expected) in [
         ("select x from logs l, nothing", "42P01"),
@@ -213,7 +215,8 @@ async fn who_asks_sees_his_rows() {
         assert_eq!(code(&error), "28P01", "{password}: {error:?}");
     }
     let token = |json: &serde_json::Value| json["access_token"].as_str().expect("a token").to_owned();
-    let count = async |client: &Client, statement: &str| client.query_one(statement, &[]).await.map(|row| row.get::<_, i64>(0));
+    let count =
+        async |client: &Client, statement: &str| client.query_one(statement, &[]).await.map(|row| row.get::<_, i64>(0));
     let all = try_connect(&server, &token(&admin_token)).await.expect("connected");
     assert_eq!(count(&all, "select count(*) from logs").await.expect("a count"), 300);
     let own = try_connect(&server, &token(&login(&server, "bob", PASSWORD).await)).await.expect("connected");
@@ -231,7 +234,14 @@ async fn who_asks_sees_his_rows() {
     assert_eq!(count(&by_key, "select count(*) from logs").await.expect("a count"), 100);
     // An account that goes takes its connections along.
     let headers = [("authorization", &*admin)];
-    let gone = server.send("DELETE", &format!("/platform-api/rbac/users/{}", bob["id"].as_str().expect("an id")), &headers, Vec::new()).await;
+    let gone = server
+        .send(
+            "DELETE",
+            &format!("/platform-api/rbac/users/{}", bob["id"].as_str().expect("an id")),
+            &headers,
+            Vec::new(),
+        )
+        .await;
     assert!(gone.status < 300, "{}", gone.text());
     let began = Instant::now();
     while count(&own, "select count(*) from logs").await.is_ok() {

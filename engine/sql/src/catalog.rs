@@ -158,8 +158,7 @@ mod tests {
     fn catalog() -> Catalog {
         let columns = Arc::new(Schema::new(vec![Field::new("time", DataType::Int64, false)]));
         let entry = |schema, name: &str| TableEntry { schema, name: name.to_owned(), columns: Arc::clone(&columns) };
-        let entries =
-            vec![entry(QUIVER_SCHEMA, "logs"), entry(PUBLIC_SCHEMA, "hosts"), entry(QUIVER_SCHEMA, "hosts")];
+        let entries = vec![entry(QUIVER_SCHEMA, "logs"), entry(PUBLIC_SCHEMA, "hosts"), entry(QUIVER_SCHEMA, "hosts")];
         Catalog::new(entries, &Session::default())
     }
 
@@ -174,8 +173,10 @@ mod tests {
 
     #[test]
     fn tables_about_tables_have_their_columns() {
-        let shapes = [(INFORMATION_SCHEMA, &about::ALL[..]), (PG_CATALOG, &postgres::FILLED), (PG_CATALOG, &postgres::EMPTY)];
-        for (schema, shape) in shapes.into_iter().flat_map(|(schema, all)| all.iter().map(move |shape| (schema, shape))) {
+        let shapes =
+            [(INFORMATION_SCHEMA, &about::ALL[..]), (PG_CATALOG, &postgres::FILLED), (PG_CATALOG, &postgres::EMPTY)];
+        for (schema, shape) in shapes.into_iter().flat_map(|(schema, all)| all.iter().map(move |shape| (schema, shape)))
+        {
             let named = (Some(schema.to_owned()), shape.name.to_owned());
             let table = catalog().about(&named, &Session::default()).unwrap().expect("one of them");
             let names: Vec<String> = table.schema().fields().iter().map(|f| f.name().clone()).collect();
@@ -185,7 +186,12 @@ mod tests {
             once.dedup();
             assert_eq!(once.len(), names.len(), "{}", shape.name);
         }
-        assert!(catalog().about(&(Some(PG_CATALOG.to_owned()), "nothing".to_owned()), &Session::default()).unwrap().is_none());
+        assert!(
+            catalog()
+                .about(&(Some(PG_CATALOG.to_owned()), "nothing".to_owned()), &Session::default())
+                .unwrap()
+                .is_none()
+        );
     }
 
     #[test]

@@ -147,9 +147,10 @@ impl Translator<'_> {
             TableFactor::Table { name, args: None, .. } => Catalog::is_about(&empty::named(name)),
             _ => false,
         };
-        let from = select.from.iter().flat_map(|from| {
-            std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation))
-        });
+        let from = select
+            .from
+            .iter()
+            .flat_map(|from| std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation)));
         let mut from = from.peekable();
         let plain = query.limit_clause.is_none()
             && query.fetch.is_none()

@@ -21,7 +21,7 @@ use crate::compact::Compactor;
 use crate::core::{Core, Parts};
 use crate::decoded::DecodedCache;
 use crate::error::{Context, Error, ErrorKind, Result, chain};
-use crate::flush::{Flushing, Retire, held_id};
+use crate::flush::{Flushing, Found, Retire, held_id};
 use crate::layout::DataDir;
 use crate::logs::StoreLogs;
 use crate::memtable::{Generation, GenerationId};
@@ -35,7 +35,7 @@ use crate::settings::StoreSettings;
 use crate::snapshot::{Shared, Visible};
 use crate::spans::SpanSnapshots;
 use crate::wal::disk::{LocalDisk, WalDisk};
-use crate::writer::{Found, Refusal, WriteOutcome, WritePath, WritePathParts};
+use crate::writer::{Refusal, WriteOutcome, WritePath, WritePathParts};
 use crate::{cleaner, failpoint, flush, identity, outbox, retention, upload};
 
 /// Those who wait for background work give up when nothing at all got done for so long.
@@ -493,7 +493,9 @@ fn background(
 /// The installation of a directory that is there already.
 async fn looked_at(catalog: &Catalog) -> Result<Uuid> {
     let known = catalog.installation().await?;
-    known.ok_or_else(|| Error::new(ErrorKind::NotFound, "the data directory holds no installation: no server ever ran on it"))
+    known.ok_or_else(|| {
+        Error::new(ErrorKind::NotFound, "the data directory holds no installation: no server ever ran on it")
+    })
 }
 
 /// Gives the installation, and the epoch if the object store answers. One that is down stops only a new installation:

@@ -72,7 +72,7 @@ pub use around::Proxies;
 pub use postgres::{PostgresListener, serve_postgres};
 pub use request::RequestIds;
 pub use router::{grpc_router, main_router, otlp_router, zipkin_router};
-pub use sql_api::forms as sql_forms;
 pub use serve::{Listener, ServeSettings, Tls, TlsFiles, serve};
+pub use sql_api::forms as sql_forms;
 pub use state::{ApiSettings, AppState};
 pub use watch::QueryWatch;

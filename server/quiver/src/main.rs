@@ -455,7 +455,8 @@ fn ask(args: &SqlArgs) -> Result<(), Failure> {
             e
         }),
     };
-    let done = done.and_then(|()| std::io::Write::flush(&mut out).map_err(|e| Error::internal("cannot write").with_source(e)));
+    let done =
+        done.and_then(|()| std::io::Write::flush(&mut out).map_err(|e| Error::internal("cannot write").with_source(e)));
     match done {
         Ok(()) => Ok(()),
         // Nobody reads on, as `head` does not.

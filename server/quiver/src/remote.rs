@@ -62,7 +62,8 @@ impl Remote<'_> {
         }
         let answer = asking.send().await.map_err(|e| self.unreached(e))?;
         let status = answer.status();
-        let is_json = answer.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes() == b"application/json");
+        let is_json =
+            answer.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes() == b"application/json");
         if status == StatusCode::OK && !is_json {
             let (decoder, schema) = (StreamDecoder::new(), None);
             return Ok(RemoteRows::Rows(Rows { answer, decoder, left: Buffer::default(), schema }));

@@ -1,8 +1,8 @@
 //! The life of the server: bind, open, serve, drain, close.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum_router::Gate;

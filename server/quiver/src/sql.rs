@@ -80,23 +80,14 @@ pub async fn ask_server(asked: &Asked, remote: &Remote<'_>, to: &mut dyn Write) 
         RemoteRows::Rows(rows) => rows,
         RemoteRows::Plan(plan) => return shown(&plan, to),
     };
-    let mut out = None;
-    while let Some(batch) = rows.next().await? {
-        if out.is_none() {
-            out = Some(Out::new(asked.form, &batch.schema(), to)?);
-        }
-        if let Some(out) = &mut out {
-            out.rows(&batch)?;
-        }
-        if out.is_none() {
-            break;
-        }
+    let mut next = rows.next().await?;
+    let schema = rows.schema().ok_or_else(|| Error::internal("the server's answer has no columns"))?;
+    let mut out = Out::new(asked.form, &schema, to)?;
+    while let Some(batch) = next {
+        out.rows(&batch)?;
+        next = rows.next().await?;
     }
-    match (out, rows.schema()) {
-        (Some(out), _) => out.end(),
-        (None, Some(schema)) => Out::new(asked.form, &schema, to)?.end(),
-        (None, None) => Err(Error::internal("the server's answer has no columns")),
-    }
+    out.end()
 }
 
 /// Asks a data directory that nobody serves; nothing of what it holds is changed.

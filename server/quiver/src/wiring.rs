@@ -345,12 +345,8 @@ pub async fn at_rest(settings: &Settings, clock: Arc<dyn Clock>) -> Result<AtRes
     memory::keep(memory, &pressure);
     let store = Store::open(store_settings, Arc::clone(&clock)).await?;
     let engine = start_engine(settings, memory, pressure)?;
-    let promql = PromqlEngine::new(
-        store.source(),
-        Arc::new(StoreTables),
-        Arc::clone(&engine),
-        promql_settings(settings, 0),
-    );
+    let promql =
+        PromqlEngine::new(store.source(), Arc::new(StoreTables), Arc::clone(&engine), promql_settings(settings, 0));
     let logsql = LogsqlEngine::new(quiver_store::logs_source(&store), Arc::new(StoreTables), Arc::clone(&engine));
     let analytics = analytics::open(settings, Arc::clone(&engine), product_tables(settings, &store, &engine))?;
     let languages = SqlLanguages { promql: Arc::new(promql), logsql: Arc::new(logsql), clock };

@@ -23,7 +23,10 @@ mod tests {
     #[test]
     fn quotes() {
         let ident = |name| quote_ident(&[Some(name)]).unwrap();
-        assert_eq!((ident("spans"), ident("a.b"), ident("a\"b")), ("spans".into(), "\"a.b\"".into(), "\"a\"\"b\"".into()));
+        assert_eq!(
+            (ident("spans"), ident("a.b"), ident("a\"b")),
+            ("spans".into(), "\"a.b\"".into(), "\"a\"\"b\"".into())
+        );
         assert_eq!(quote_literal(&[Some("it's")]).unwrap(), "'it''s'");
         assert_eq!(quote_ident(&[None]), None);
     }

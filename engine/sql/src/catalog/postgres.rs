@@ -81,47 +81,80 @@ pub(super) const FILLED: [Shape; 13] = [
 /// Tables about what there is none of here.
 pub(super) const EMPTY: [Shape; 32] = [
     shape("pg_attrdef", "oid:l adrelid:l adnum:h adbin:t"),
-    shape("pg_index", "indexrelid:l indrelid:l indnatts:h indnkeyatts:h indisunique:b indnullsnotdistinct:b \
+    shape(
+        "pg_index",
+        "indexrelid:l indrelid:l indnatts:h indnkeyatts:h indisunique:b indnullsnotdistinct:b \
          indisprimary:b indisexclusion:b indimmediate:b indisclustered:b indisvalid:b indcheckxmin:b indisready:b \
-         indislive:b indisreplident:b indkey:T indcollation:T indclass:T indoption:T indexprs:t indpred:t"),
-    shape("pg_constraint", "oid:l conname:t connamespace:l contype:t condeferrable:b condeferred:b convalidated:b \
+         indislive:b indisreplident:b indkey:T indcollation:T indclass:T indoption:T indexprs:t indpred:t",
+    ),
+    shape(
+        "pg_constraint",
+        "oid:l conname:t connamespace:l contype:t condeferrable:b condeferred:b convalidated:b \
          conrelid:l contypid:l conindid:l conparentid:l confrelid:l confupdtype:t confdeltype:t confmatchtype:t \
          conislocal:b coninhcount:i connoinherit:b conkey:T confkey:T conpfeqop:T conppeqop:T conffeqop:T confdelsetcols:T conexclop:T \
-         conbin:t"),
+         conbin:t",
+    ),
     shape("pg_description", "objoid:l classoid:l objsubid:i description:t"),
     shape("pg_shdescription", "objoid:l classoid:l description:t"),
     shape("pg_inherits", "inhrelid:l inhparent:l inhseqno:i inhdetachpending:b"),
-    shape("pg_collation", "oid:l collname:t collnamespace:l collowner:l collprovider:t collisdeterministic:b \
-         collencoding:i collcollate:t collctype:t colliculocale:t collversion:t"),
+    shape(
+        "pg_collation",
+        "oid:l collname:t collnamespace:l collowner:l collprovider:t collisdeterministic:b \
+         collencoding:i collcollate:t collctype:t colliculocale:t collversion:t",
+    ),
     shape("pg_policy", "oid:l polname:t polrelid:l polcmd:t polpermissive:b polroles:T polqual:t polwithcheck:t"),
-    shape("pg_trigger", "oid:l tgrelid:l tgparentid:l tgname:t tgfoid:l tgtype:h tgenabled:t tgisinternal:b \
+    shape(
+        "pg_trigger",
+        "oid:l tgrelid:l tgparentid:l tgname:t tgfoid:l tgtype:h tgenabled:t tgisinternal:b \
          tgconstrrelid:l tgconstrindid:l tgconstraint:l tgdeferrable:b tginitdeferred:b tgnargs:h tgattr:T tgargs:t \
-         tgqual:t tgoldtable:t tgnewtable:t"),
+         tgqual:t tgoldtable:t tgnewtable:t",
+    ),
     shape("pg_rewrite", "oid:l rulename:t ev_class:l ev_type:t ev_enabled:t is_instead:b ev_qual:t ev_action:t"),
-    shape("pg_statistic_ext", "oid:l stxrelid:l stxname:t stxnamespace:l stxowner:l stxstattarget:i stxkeys:T \
-         stxkind:T stxexprs:t"),
-    shape("pg_publication", "oid:l pubname:t pubowner:l puballtables:b pubinsert:b pubupdate:b pubdelete:b \
-         pubtruncate:b pubviaroot:b"),
+    shape(
+        "pg_statistic_ext",
+        "oid:l stxrelid:l stxname:t stxnamespace:l stxowner:l stxstattarget:i stxkeys:T \
+         stxkind:T stxexprs:t",
+    ),
+    shape(
+        "pg_publication",
+        "oid:l pubname:t pubowner:l puballtables:b pubinsert:b pubupdate:b pubdelete:b \
+         pubtruncate:b pubviaroot:b",
+    ),
     shape("pg_publication_rel", "oid:l prpubid:l prrelid:l prqual:t prattrs:T"),
     shape("pg_publication_namespace", "oid:l pnpubid:l pnnspid:l"),
-    shape("pg_partitioned_table", "partrelid:l partstrat:t partnatts:h partdefid:l partattrs:T partclass:T \
-         partcollation:T partexprs:t"),
+    shape(
+        "pg_partitioned_table",
+        "partrelid:l partstrat:t partnatts:h partdefid:l partattrs:T partclass:T \
+         partcollation:T partexprs:t",
+    ),
     shape("pg_foreign_table", "ftrelid:l ftserver:l ftoptions:T"),
     shape("pg_foreign_server", "oid:l srvname:t srvowner:l srvfdw:l srvtype:t srvversion:t srvacl:T srvoptions:T"),
     shape("pg_foreign_data_wrapper", "oid:l fdwname:t fdwowner:l fdwhandler:l fdwvalidator:l fdwacl:T fdwoptions:T"),
-    shape("pg_extension", "oid:l extname:t extowner:l extnamespace:l extrelocatable:b extversion:t extconfig:T extcondition:T"),
+    shape(
+        "pg_extension",
+        "oid:l extname:t extowner:l extnamespace:l extrelocatable:b extversion:t extconfig:T extcondition:T",
+    ),
     shape("pg_enum", "oid:l enumtypid:l enumsortorder:f enumlabel:t"),
     shape("pg_range", "rngtypid:l rngsubtype:l rngmultitypid:l rngcollation:l rngsubopc:l rngcanonical:t rngsubdiff:t"),
     shape("pg_depend", "classid:l objid:l objsubid:i refclassid:l refobjid:l refobjsubid:i deptype:t"),
     shape("pg_sequence", "seqrelid:l seqtypid:l seqstart:l seqincrement:l seqmax:l seqmin:l seqcache:l seqcycle:b"),
-    shape("pg_sequences", "schemaname:t sequencename:t sequenceowner:t data_type:t start_value:l min_value:l \
-         max_value:l increment_by:l cycle:b cache_size:l last_value:l"),
+    shape(
+        "pg_sequences",
+        "schemaname:t sequencename:t sequenceowner:t data_type:t start_value:l min_value:l \
+         max_value:l increment_by:l cycle:b cache_size:l last_value:l",
+    ),
     shape("pg_views", "schemaname:t viewname:t viewowner:t definition:t"),
-    shape("pg_matviews", "schemaname:t matviewname:t matviewowner:t tablespace:t hasindexes:b ispopulated:b definition:t"),
+    shape(
+        "pg_matviews",
+        "schemaname:t matviewname:t matviewowner:t tablespace:t hasindexes:b ispopulated:b definition:t",
+    ),
     shape("pg_indexes", "schemaname:t tablename:t indexname:t tablespace:t indexdef:t"),
     shape("pg_event_trigger", "oid:l evtname:t evtevent:t evtowner:l evtfoid:l evtenabled:t evttags:T"),
     shape("pg_auth_members", "roleid:l member:l grantor:l admin_option:b"),
-    shape("pg_opclass", "oid:l opcmethod:l opcname:t opcnamespace:l opcowner:l opcfamily:l opcintype:l opcdefault:b opckeytype:l"),
+    shape(
+        "pg_opclass",
+        "oid:l opcmethod:l opcname:t opcnamespace:l opcowner:l opcfamily:l opcintype:l opcdefault:b opckeytype:l",
+    ),
     shape("pg_cast", "oid:l castsource:l casttarget:l castfunc:l castcontext:t castmethod:t"),
     shape("pg_stat_user_tables", "relid:l schemaname:t relname:t seq_scan:l idx_scan:l n_live_tup:l n_dead_tup:l"),
 ];
@@ -162,11 +195,8 @@ pub(crate) struct Relation {
 impl Catalog {
     /// All relations that a statement may name; those of the system last.
     pub(crate) fn relations(&self) -> Vec<Relation> {
-        let of = |schema: &'static str, name: &str| Relation {
-            oid: number(&[schema, name]),
-            schema,
-            name: name.to_owned(),
-        };
+        let of =
+            |schema: &'static str, name: &str| Relation { oid: number(&[schema, name]), schema, name: name.to_owned() };
         let own = self.entries.iter().map(|entry| of(entry.schema, &entry.name));
         let system = FILLED.iter().chain(&EMPTY).map(|shape| of(PG_CATALOG, shape.name));
         let about = super::about::ALL.iter().map(|shape| of(INFORMATION_SCHEMA, shape.name));

@@ -35,10 +35,7 @@ fn is_empty_factor(factor: &TableFactor) -> bool {
 /// Whether joins add no rows of their own.
 fn keeps_left(joins: &[datafusion::sql::sqlparser::ast::Join]) -> bool {
     joins.iter().all(|join| {
-        !matches!(
-            join.join_operator,
-            JoinOperator::Right(_) | JoinOperator::RightOuter(_) | JoinOperator::FullOuter(_)
-        )
+        !matches!(join.join_operator, JoinOperator::Right(_) | JoinOperator::RightOuter(_) | JoinOperator::FullOuter(_))
     })
 }
 
@@ -142,7 +139,9 @@ fn fold_select(select: &mut Select, is_aggregate: &dyn Fn(&str) -> bool) -> bool
     select.selection = Some(Expr::Value(Value::Boolean(false).into()));
     select.distinct = None;
     // What joins them may be anything; one of them has no rows.
-    select.from.truncate(select.from.iter().position(|from| is_empty_factor(&from.relation)).map_or(usize::MAX, |at| at + 1));
+    select
+        .from
+        .truncate(select.from.iter().position(|from| is_empty_factor(&from.relation)).map_or(usize::MAX, |at| at + 1));
     if let Some(at) = select.from.iter().position(|from| is_empty_factor(&from.relation)) {
         let mut from = select.from.swap_remove(at);
         from.joins.clear();

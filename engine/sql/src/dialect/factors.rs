@@ -49,7 +49,8 @@ pub(super) fn translate(factor: &mut TableFactor, names: &HashSet<String>) {
     let args: Vec<String> = args.args.iter().map(ToString::to_string).collect();
     let sql = format!("SELECT {function}({}) AS {column}", args.join(", "));
     let Some(subquery) = query(&sql) else { return };
-    let alias = alias.take().or_else(|| Some(TableAlias { explicit: true, name: column, columns: Vec::new(), at: None }));
+    let alias =
+        alias.take().or_else(|| Some(TableAlias { explicit: true, name: column, columns: Vec::new(), at: None }));
     *factor = TableFactor::Derived { lateral: false, subquery: Box::new(subquery), alias, sample: None };
 }
 

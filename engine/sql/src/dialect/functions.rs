@@ -73,9 +73,7 @@ impl Translator<'_> {
             ("pg_is_in_recovery", []) => boolean(false),
             ("pg_my_temp_schema", []) => number(0),
             ("current_setting", [name]) => text(self.setting(name)?.ok_or_else(|| unknown(name))?),
-            ("current_setting", [name, _]) => {
-                self.setting(name)?.map_or_else(|| Expr::Value(Value::Null.into()), text)
-            }
+            ("current_setting", [name, _]) => self.setting(name)?.map_or_else(|| Expr::Value(Value::Null.into()), text),
             _ => return Ok(None),
         }))
     }

@@ -59,14 +59,20 @@ fn what_there_is_none_of() {
         "select conname, pg_get_constraintdef(oid) as def from pg_constraint where conrelid = 5 order by 1",
         "SELECT NULL AS conname, NULL AS def FROM pg_constraint WHERE false",
     );
-    check("select exists (select 1 from pg_index where indrelid = c.oid) from pg_class c", "SELECT false FROM pg_class c");
+    check(
+        "select exists (select 1 from pg_index where indrelid = c.oid) from pg_class c",
+        "SELECT false FROM pg_class c",
+    );
     check(
         "select (select d.x from pg_catalog.pg_attrdef d, pg_type t where d.adrelid = c.oid) from pg_class c",
         "SELECT NULL FROM pg_class c",
     );
     check("select count(*) from pg_index", "SELECT count(*) FROM pg_index");
     // Rows of the left side stay.
-    check("select c.oid from pg_class c left join pg_am a on c.relam = a.oid", "SELECT c.oid FROM pg_class c LEFT JOIN pg_am a ON c.relam = a.oid");
+    check(
+        "select c.oid from pg_class c left join pg_am a on c.relam = a.oid",
+        "SELECT c.oid FROM pg_class c LEFT JOIN pg_am a ON c.relam = a.oid",
+    );
 }
 
 #[test]

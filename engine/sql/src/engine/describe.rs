@@ -12,19 +12,21 @@ use quiver_types::{Error, ErrorKind, Result};
 use super::{Request, SqlEngine, in_zone, plan_named, translated, zone_of};
 use crate::calls;
 use crate::catalog::Catalog;
-use crate::catalog::types::{PgType, pg_type, type_oid};
+use crate::catalog::types::{PG_TYPES, pg_type, type_oid};
 use crate::parse::{Param, Params, Parsed, params_of, parse_open, put_params};
 
 /// Most parameters of a statement.
 const PARAMS_MAX: usize = 1_000;
 /// Type of what nothing says anything of.
 const TEXT: u32 = 25;
+/// What clients declare who leave it to the server.
+const UNKNOWN: u32 = 705;
 
 /// See the module.
 #[derive(Debug, Clone)]
 pub struct Described {
-    /// Types of `$1`, `$2`, …: as they were declared, else as their places in the statement say, else text.
-    pub params: Vec<&'static PgType>,
+    /// Numbers of the types of `$1`, `$2`, …: as they were declared, else as their places in the statement say, else text.
+    pub params: Vec<u32>,
     /// Names and types of the columns.
     pub columns: SchemaRef,
 }
@@ -67,22 +69,21 @@ impl SqlEngine {
             return Err(Error::new(ErrorKind::LimitExceeded, text));
         }
         let explained = read.explain.is_some();
-        let mut types: Vec<Option<&'static PgType>> =
-            (0..count).map(|at| declared.get(at).and_then(|oid| pg_type(*oid)).filter(|known| known.oid != 705)).collect();
+        let known = |oid: &u32| !matches!(*oid, 0 | UNKNOWN);
+        let mut types: Vec<Option<u32>> = (0..count).map(|at| declared.get(at).copied().filter(known)).collect();
         if types.iter().any(Option::is_none) {
-            let open = types.iter().map(|known| known.map_or(Param::Open, |known| Param::Typed(None, known)));
+            let open = types.iter().map(|known| known.and_then(null_of).unwrap_or(Param::Open));
             let params = Params::positional(open.collect());
             let found = self.planned(&read.statement, &params, &request, seen, ctx).await;
             // Where the planner cannot do without a type, the others must do.
             let found = found.ok().and_then(|plan| plan.get_parameter_types().ok()).unwrap_or_default();
             for (at, known) in types.iter_mut().enumerate().filter(|(_, known)| known.is_none()) {
                 let said = found.get(&format!("${}", at + 1)).and_then(Option::as_ref);
-                *known = said.and_then(|data_type| pg_type(type_oid(data_type)));
+                *known = said.map(type_oid);
             }
         }
-        let types: Vec<&'static PgType> =
-            types.into_iter().filter_map(|known| known.or_else(|| pg_type(TEXT))).collect();
-        let nulls = Params::positional(types.iter().map(|known| Param::Typed(None, known)).collect());
+        let types: Vec<u32> = types.into_iter().map(|known| known.unwrap_or(TEXT)).collect();
+        let nulls = Params::positional(types.iter().map(|oid| null_of(*oid).unwrap_or(Param::Null)).collect());
         let plan = self.planned(&read.statement, &nulls, &request, seen, ctx).await?;
         let columns = if explained { plan_columns() } else { Arc::new(plan.schema().as_arrow().clone()) };
         Ok(Described { params: types, columns })
@@ -109,6 +110,15 @@ impl SqlEngine {
             names.add_call(&name, &args, Arc::new(table));
         }
         plan_named(query, names, &request.session, (snapshot, access), ctx).await
+    }
+}
+
+/// NULL of a type; of a type of lists, a list of it.
+fn null_of(oid: u32) -> Option<Param> {
+    let item = PG_TYPES.iter().find(|known| known.array == oid && oid != 0);
+    match pg_type(oid) {
+        Some(known) => Some(Param::Typed(None, known)),
+        None => item.map(|item| Param::List(vec![Param::Typed(None, item)])),
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
-use quiver_sql::{Session, TEXT_BYTES_MAX};
+use quiver_sql::TEXT_BYTES_MAX;
 
 use super::fault::Fault;
 
@@ -71,8 +71,11 @@ fn tokens(text: &str) -> Result<Vec<TokenWithSpan>, Fault> {
 /// A text that is too long, or whose quotes do not end.
 pub(super) fn split(text: &str) -> Result<Vec<String>, Fault> {
     bounded(text)?;
-    let ends: Vec<_> =
-        tokens(text)?.into_iter().filter(|token| token.token == Token::SemiColon).map(|token| token.span.start).collect();
+    let ends: Vec<_> = tokens(text)?
+        .into_iter()
+        .filter(|token| token.token == Token::SemiColon)
+        .map(|token| token.span.start)
+        .collect();
     let (mut parts, mut part, mut ends) = (Vec::new(), String::new(), ends.into_iter().peekable());
     let (mut line, mut column) = (1, 1);
     for letter in text.chars() {
@@ -167,14 +170,30 @@ impl Words {
 pub(super) fn read(text: &str) -> Result<Command, Fault> {
     bounded(text)?;
     let tokens = tokens(text)?.into_iter().map(|token| token.token);
-    let tokens: Vec<Token> = tokens.filter(|t| !matches!(t, Token::Whitespace(_) | Token::SemiColon | Token::EOF)).collect();
+    let tokens: Vec<Token> =
+        tokens.filter(|t| !matches!(t, Token::Whitespace(_) | Token::SemiColon | Token::EOF)).collect();
     let mut words = Words { tokens: tokens.into_iter().peekable() };
     let Some(first) = words.peek() else {
         return Ok(if words.ends() { Command::Empty } else { Command::Query });
     };
     let known = [
-        "begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release", "set", "reset", "show", "discard",
-        "deallocate", "declare", "fetch", "close", "unlisten",
+        "begin",
+        "start",
+        "commit",
+        "end",
+        "rollback",
+        "abort",
+        "savepoint",
+        "release",
+        "set",
+        "reset",
+        "show",
+        "discard",
+        "deallocate",
+        "declare",
+        "fetch",
+        "close",
+        "unlisten",
     ];
     if !known.contains(&first.as_str()) {
         return Ok(Command::Query);
@@ -344,7 +363,12 @@ fn fetch(words: &mut Words) -> Option<Command> {
 /// `DECLARE name [NO SCROLL] CURSOR [WITHOUT HOLD] FOR query`.
 fn declare(words: &mut Words, text: &str) -> Result<Option<Command>, Fault> {
     let Some(name) = words.name() else { return Ok(None) };
-    let unread = |what: &str| Err(Fault::new("0A000", format!("cursors {what} are not made here: they only go forward, within a transaction")));
+    let unread = |what: &str| {
+        Err(Fault::new(
+            "0A000",
+            format!("cursors {what} are not made here: they only go forward, within a transaction"),
+        ))
+    };
     loop {
         if words.takes(&["binary"]) {
             return unread("in binary form");

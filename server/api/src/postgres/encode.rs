@@ -2,12 +2,12 @@
 //!
 //! Times have microseconds there: finer ones are cut off. Maps and structs are JSON.
 
+use arrow::array::timezone::Tz;
 use arrow::array::{
     Array, ArrayRef, AsArray as _, BinaryViewArray, BooleanArray, Date32Array, Float32Array, Float64Array, Int16Array,
-    Int32Array, Int64Array, IntervalMonthDayNanoArray, ListArray, RecordBatch, StringViewArray,
-    Time64MicrosecondArray, TimestampMicrosecondArray,
+    Int32Array, Int64Array, IntervalMonthDayNanoArray, ListArray, RecordBatch, StringViewArray, Time64MicrosecondArray,
+    TimestampMicrosecondArray,
 };
-use arrow::array::timezone::Tz;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, Schema, TimeUnit};
 use arrow::error::ArrowError;
@@ -230,8 +230,8 @@ impl<'a> Values<'a> {
             Self::Int2(a) => push(out, a.value(row)),
             Self::Int4(a) => push(out, a.value(row)),
             Self::Int8(a) => push(out, a.value(row)),
-            Self::Float4(a) => values::push_float(f64::from(a.value(row)), |out| push(out, a.value(row)), out),
-            Self::Float8(a) => values::push_float(a.value(row), |out| push(out, a.value(row)), out),
+            Self::Float4(a) => values::push_float(a.value(row), out),
+            Self::Float8(a) => values::push_float(a.value(row), out),
             Self::Text(a) | Self::Numeric(a) => out.put_slice(a.value(row).as_bytes()),
             Self::Bytes(a) => {
                 out.put_slice(b"\\x");

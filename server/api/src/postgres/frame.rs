@@ -75,7 +75,10 @@ pub(super) fn take(read: &mut BytesMut, bytes_max: usize) -> Result<Option<(u8, 
         return Err(Fault::protocol("a message says that it is shorter than its length"));
     }
     if len > bytes_max {
-        return Err(Fault::fatal("54000", format!("a message of {len} bytes is too large; at most {bytes_max} are allowed")));
+        return Err(Fault::fatal(
+            "54000",
+            format!("a message of {len} bytes is too large; at most {bytes_max} are allowed"),
+        ));
     }
     if read.len() < len + 1 {
         read.reserve(len + 1 - read.len());
@@ -175,7 +178,9 @@ impl Body {
 pub(super) fn read(kind: u8, body: Bytes) -> Result<Message, Fault> {
     let mut body = Body(body);
     let message = body.message(kind).filter(|_| body.0.is_empty());
-    message.ok_or_else(|| Fault::protocol(format!("a message of type `{}` cannot be read", char::from(kind).escape_default())))
+    message.ok_or_else(|| {
+        Fault::protocol(format!("a message of type `{}` cannot be read", char::from(kind).escape_default()))
+    })
 }
 
 #[cfg(test)]
@@ -203,7 +208,14 @@ mod tests {
         for len in 0..whole.len() {
             assert!(message(b'B', &whole[..len]).is_err(), "{len}");
         }
-        for (kind, body) in [(b'Q', &b"no end"[..]), (b'P', b"a\0b\0\xff\xff"), (b'D', b"X\0"), (b'?', b""), (b'S', b"more"), (b'Q', b"\xff\0")] {
+        for (kind, body) in [
+            (b'Q', &b"no end"[..]),
+            (b'P', b"a\0b\0\xff\xff"),
+            (b'D', b"X\0"),
+            (b'?', b""),
+            (b'S', b"more"),
+            (b'Q', b"\xff\0"),
+        ] {
             assert!(message(kind, body).is_err(), "{kind}");
         }
         // A length that is below zero, and one beyond what is there.

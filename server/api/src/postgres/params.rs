@@ -26,20 +26,17 @@ fn item_of(oid: u32) -> Option<&'static PgType> {
     PG_TYPES.iter().find(|known| known.array == oid && oid != 0)
 }
 
-/// Reads a value. `declared` is the type that the client said, `planned` the one that the statement needs.
+/// Reads a value of a type.
 ///
 /// # Errors
 /// One that is no value of its type, or of a type that is not read.
-pub(super) fn read(declared: u32, planned: &'static PgType, binary: bool, value: Option<&Bytes>) -> Result<Param, Fault> {
-    if let Some(item) = item_of(declared) {
+pub(super) fn read(oid: u32, binary: bool, value: Option<&Bytes>) -> Result<Param, Fault> {
+    if let Some(item) = item_of(oid) {
         let Some(value) = value else { return Ok(Param::Null) };
         let items = if binary { binary_items(value, item)? } else { text_items(value, item)? };
         return Ok(Param::List(items));
     }
-    let known = pg_type(declared).filter(|known| known.oid != 705).unwrap_or(planned);
-    if declared != 0 && pg_type(declared).is_none() {
-        return Err(unknown(format_args!("of the type with number {declared}")));
-    }
+    let known = pg_type(oid).ok_or_else(|| unknown(format_args!("of the type with number {oid}")))?;
     if known.oid == 17 {
         return Err(unknown("of type bytea"));
     }
@@ -125,7 +122,11 @@ fn numeric(mut rest: Bytes) -> Option<String> {
     if sign == 0xC000 {
         return Some("NaN".to_owned());
     }
-    if rest.len() != usize::from(count) * 2 || !matches!(sign, 0 | 0x4000) || weight.unsigned_abs() > 1000 || scale > 1000 {
+    if rest.len() != usize::from(count) * 2
+        || !matches!(sign, 0 | 0x4000)
+        || weight.unsigned_abs() > 1000
+        || scale > 1000
+    {
         return None;
     }
     let digits: Vec<u16> = (0..count).map(|_| rest.get_u16()).collect();
@@ -218,12 +219,8 @@ fn binary_items(value: &Bytes, item: &'static PgType) -> Result<Vec<Param>, Faul
 mod tests {
     use super::*;
 
-    fn known(oid: u32) -> &'static PgType {
-        pg_type(oid).unwrap()
-    }
-
     fn of(oid: u32, binary: bool, value: &[u8]) -> Result<Param, Fault> {
-        read(oid, known(25), binary, Some(&Bytes::copy_from_slice(value)))
+        read(oid, binary, Some(&Bytes::copy_from_slice(value)))
     }
 
     fn text(oid: u32, binary: bool, value: &[u8]) -> String {
@@ -248,9 +245,7 @@ mod tests {
         assert!(of(23, false, b"4x").is_err_and(|fault| fault.code == "22P02"));
         assert!(of(23, true, b"123").is_err() && of(17, true, b"1").is_err() && of(600, false, b"1").is_err());
         assert!(of(1184, true, &i64::MAX.to_be_bytes()).is_err());
-        // Nothing was declared: what the statement needs.
-        assert!(matches!(read(0, known(20), false, Some(&Bytes::from_static(b"7"))), Ok(Param::Typed(Some(_), t)) if t.oid == 20));
-        assert!(matches!(read(23, known(25), false, None), Ok(Param::Typed(None, _))));
+        assert!(matches!(read(23, false, None), Ok(Param::Typed(None, _))));
     }
 
     #[test]
@@ -265,7 +260,9 @@ mod tests {
             .collect();
         assert_eq!(texts, [Some("a".into()), Some("b, \"c\"".into()), None, Some(String::new())]);
         assert!(matches!(of(1007, false, b"{}"), Ok(Param::List(items)) if items.is_empty()));
-        assert!(of(1007, false, b"{1,x}").is_err() && of(1007, false, b"{{1}}").is_err() && of(1007, false, b"1").is_err());
+        assert!(
+            of(1007, false, b"{1,x}").is_err() && of(1007, false, b"{{1}}").is_err() && of(1007, false, b"1").is_err()
+        );
         let bytes = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 23, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 9];
         assert!(matches!(of(1007, true, &bytes), Ok(Param::List(items)) if items.len() == 1));
         for len in 0..bytes.len() {

@@ -255,7 +255,8 @@ impl Connection {
     }
 
     fn ends_portals(&self, command: &Command) -> bool {
-        matches!(command, Command::Commit | Command::Rollback | Command::Discard(_)) || self.transaction == TransactionStatus::Error
+        matches!(command, Command::Commit | Command::Rollback | Command::Discard(_))
+            || self.transaction == TransactionStatus::Error
     }
 
     /// Statements to run one after the other, until one fails.

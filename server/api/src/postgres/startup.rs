@@ -93,7 +93,8 @@ async fn begin(stream: TcpStream, peer: SocketAddr, with: &With) -> std::io::Res
             GSS => stream.write_all(b"N").await?,
             _ if code >> 16 == 3 => return start(stream, peer, with, code, body).await,
             _ => {
-                let text = format!("version {}.{} of the protocol is not spoken here, but 3.0", code >> 16, code & 0xffff);
+                let text =
+                    format!("version {}.{} of the protocol is not spoken here, but 3.0", code >> 16, code & 0xffff);
                 return refuse(stream, Fault::fatal("0A000", text)).await;
             }
         }
@@ -183,7 +184,7 @@ async fn who(
                 Err(fault) => return Ok(Err(fault)),
             };
             let asking = Asking { issuer: &identities.issuer, ip: Some(peer.ip()) };
-            match Shown::read(std::iter::once(&*[b"Bearer ", password.as_bytes()].concat()), None) {
+            match Shown::read(std::iter::once(format!("Bearer {password}").as_bytes()), None) {
                 Ok(shown) => identities.auth.identify(&shown, asking).await,
                 Err(error) => Err(error),
             }

@@ -48,7 +48,8 @@ impl Kept {
         if self.bytes() + bytes <= BYTES_MAX {
             return Ok(());
         }
-        let text = format!("prepared statements and parameters of a connection have at most {BYTES_MAX} bytes together");
+        let text =
+            format!("prepared statements and parameters of a connection have at most {BYTES_MAX} bytes together");
         Err(Fault::new("53400", text))
     }
 
@@ -60,7 +61,10 @@ impl Kept {
         if name.is_empty() {
             self.statements.remove("");
         } else if self.statements.contains_key(&name) {
-            return Err(Fault::new("42P05", format!("there is a prepared statement `{}` already", name.escape_debug())));
+            return Err(Fault::new(
+                "42P05",
+                format!("there is a prepared statement `{}` already", name.escape_debug()),
+            ));
         }
         if self.statements.len() >= STATEMENTS_MAX {
             return Err(Fault::new("53400", format!("a connection has at most {STATEMENTS_MAX} prepared statements")));

@@ -137,6 +137,9 @@ mod tests {
         table.rows(&batch).unwrap();
         table.end().unwrap();
         let text = String::from_utf8(out).unwrap();
-        assert_eq!(text, " name | n\n------+-----\n a\\nb |   5\n      | 123\n(2 rows)\n".replace(" name | n\n", " name |   n\n"));
+        assert_eq!(
+            text,
+            " name | n\n------+-----\n a\\nb |   5\n      | 123\n(2 rows)\n".replace(" name | n\n", " name |   n\n")
+        );
     }
 }

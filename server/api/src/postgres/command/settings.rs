@@ -99,7 +99,8 @@ impl Settings {
 
     /// What clients are told.
     pub(in crate::postgres) fn told(&self) -> impl Iterator<Item = (&'static str, String)> {
-        TOLD.into_iter().map(|name| (name, self.session.settings.get(&name.to_lowercase()).cloned().unwrap_or_default()))
+        TOLD.into_iter()
+            .map(|name| (name, self.session.settings.get(&name.to_lowercase()).cloned().unwrap_or_default()))
     }
 
     /// Sets something; none: as it was at the beginning.
@@ -146,7 +147,9 @@ impl Settings {
                 .map(|_| "ISO, MDY".to_owned()),
             "intervalstyle" => only(lower == "postgres", "postgres"),
             "bytea_output" => only(lower == "hex", "hex"),
-            "standard_conforming_strings" => only(matches!(lower.as_str(), "on" | "true" | "1"), "on").map(|_| "on".to_owned()),
+            "standard_conforming_strings" => {
+                only(matches!(lower.as_str(), "on" | "true" | "1"), "on").map(|_| "on".to_owned())
+            }
             "extra_float_digits" => {
                 only(value.parse().is_ok_and(|n: i32| (-15..=3).contains(&n)), "a number from -15 to 3")
             }

@@ -1,3 +1,5 @@
+use quiver_sql::Session;
+
 use super::*;
 
 fn check(text: &str, expected: Command) {
@@ -61,7 +63,11 @@ fn settings_of_a_connection() {
     let mut settings = Settings::new(Session::of("ann"));
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     settings
-        .begin(&[pair("user", "ann"), pair("options", "-c statement_timeout=250 --search_path=quiver"), pair("TimeZone", "Europe/Berlin")])
+        .begin(&[
+            pair("user", "ann"),
+            pair("options", "-c statement_timeout=250 --search_path=quiver"),
+            pair("TimeZone", "Europe/Berlin"),
+        ])
         .unwrap();
     assert_eq!(settings.statement_timeout(), Some(Duration::from_millis(250)));
     assert_eq!(settings.time_zone().as_deref(), Some("Europe/Berlin"));
@@ -83,5 +89,8 @@ fn settings_of_a_connection() {
     settings.set("my.own", Some("x")).unwrap();
     settings.reset();
     assert!(settings.show("my.own").is_err());
-    assert_eq!((duration("5s"), duration("1min"), duration("x")), (Some(Duration::from_secs(5)), Some(Duration::from_secs(60)), None));
+    assert_eq!(
+        (duration("5s"), duration("1min"), duration("x")),
+        (Some(Duration::from_secs(5)), Some(Duration::from_secs(60)), None)
+    );
 }

@@ -58,7 +58,17 @@ fn values_as_text() {
     ]);
     let shown = |row: &[&str]| row.iter().map(|text| Some((*text).to_owned())).collect::<Vec<_>>();
     let rows = texts(&batch);
-    let first = ["-7", "NaN", "t", "x", "2025-03-10 01:00:00.5+01", "-12.34", "18446744073709551615", "{a,\"b \\\"c\\\"\",NULL,\"\"}", "25:01:01.5"];
+    let first = [
+        "-7",
+        "NaN",
+        "t",
+        "x",
+        "2025-03-10 01:00:00.5+01",
+        "-12.34",
+        "18446744073709551615",
+        "{a,\"b \\\"c\\\"\",NULL,\"\"}",
+        "25:01:01.5",
+    ];
     assert_eq!(rows[0], shown(&first));
     assert_eq!(rows[1][0], None);
     assert_eq!(rows[1][3].as_deref(), Some(""));

@@ -1,21 +1,29 @@
 //! Single values as PostgreSQL writes them.
 
+use std::fmt::{Display, LowerExp};
+
 use arrow::array::timezone::Tz;
 use arrow::datatypes::IntervalMonthDayNano;
 use bytes::{BufMut as _, BytesMut};
-use chrono::{DateTime, Datelike as _, FixedOffset, NaiveDate, NaiveDateTime, Offset as _, TimeDelta, TimeZone as _, Timelike as _};
+use chrono::{
+    DateTime, Datelike as _, FixedOffset, NaiveDate, NaiveDateTime, Offset as _, TimeDelta, TimeZone as _,
+    Timelike as _,
+};
 use quiver_types::{Error, Result};
 
 use super::push;
 
-/// Numbers that have names, else by `finite`.
-pub(super) fn push_float(value: f64, finite: impl Fn(&mut BytesMut), out: &mut BytesMut) {
-    if value.is_nan() {
+/// The shortest digits that give the number back; very large and small ones with an exponent.
+pub(super) fn push_float<F: Display + LowerExp + Copy + Into<f64>>(value: F, out: &mut BytesMut) {
+    let size = value.into().abs();
+    if size.is_nan() {
         out.put_slice(b"NaN");
-    } else if value.is_infinite() {
-        out.put_slice(if value > 0.0 { b"Infinity" } else { b"-Infinity" });
+    } else if size.is_infinite() {
+        out.put_slice(if value.into() > 0.0 { &b"Infinity"[..] } else { b"-Infinity" });
+    } else if size != 0.0 && !(1e-4..1e15).contains(&size) {
+        push(out, format_args!("{value:e}"));
     } else {
-        finite(out);
+        push(out, value);
     }
 }
 
@@ -40,7 +48,7 @@ pub(super) fn push_date(days: i32, out: &mut BytesMut) {
             push_day(date, out);
             push_era(date, out);
         }
-        None => out.put_slice(if days > 0 { b"infinity" } else { b"-infinity" }),
+        None => out.put_slice(if days > 0 { &b"infinity"[..] } else { b"-infinity" }),
     }
 }
 
@@ -70,7 +78,7 @@ fn push_offset(offset: FixedOffset, out: &mut BytesMut) {
 /// A moment, in its zone where it has one.
 pub(super) fn push_stamp(us: i64, zone: Option<Tz>, out: &mut BytesMut) {
     let Some(utc) = DateTime::from_timestamp_micros(us) else {
-        out.put_slice(if us > 0 { b"infinity" } else { b"-infinity" });
+        out.put_slice(if us > 0 { &b"infinity"[..] } else { b"-infinity" });
         return;
     };
     let (local, offset): (NaiveDateTime, Option<FixedOffset>) = match zone {

@@ -7,7 +7,7 @@ use pgwire::messages::data::ParameterDescription;
 use pgwire::messages::response::TransactionStatus;
 use quiver_query::QueryContext;
 use quiver_query::tables::DomainAccess;
-use quiver_sql::{Answer, Described, Param, Request, pg_type};
+use quiver_sql::{Answer, Described, Param, Request};
 use quiver_types::{Error, Result};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -89,19 +89,19 @@ impl Connection {
     pub(super) async fn params_of(&mut self, bind: &Bind) -> Result<Vec<Param>, Trouble> {
         let statement = self.kept.statement(&bind.statement)?;
         let has_params = statement.command == Command::Query && statement.text.contains('$');
-        let declared = statement.declared.clone();
-        let known = if has_params && !bind.values.is_empty() { self.described(&bind.statement).await?.params.clone() } else { Vec::new() };
+        let known = if has_params && !bind.values.is_empty() {
+            self.described(&bind.statement).await?.params.clone()
+        } else {
+            Vec::new()
+        };
         if known.len() != bind.values.len() {
             let text = format!("{} values for {} parameters", bind.values.len(), known.len());
             return Err(Fault::new("08P01", text).into());
         }
         let binary = encode::forms(&bind.formats, bind.values.len())?;
-        let text = pg_type(25).ok_or_else(|| Fault::new("XX000", "there are no texts"))?;
         let mut params = Vec::new();
         for (at, value) in bind.values.iter().enumerate() {
-            let declared = declared.get(at).copied().unwrap_or(0);
-            let planned = known.get(at).copied().unwrap_or(text);
-            params.push(params::read(declared, planned, binary[at], value.as_ref())?);
+            params.push(params::read(known[at], binary[at], value.as_ref())?);
         }
         Ok(params)
     }
@@ -110,19 +110,13 @@ impl Connection {
     pub(super) async fn describe_statement(&mut self, name: &str) -> Result<(), Trouble> {
         let statement = self.kept.statement(name)?;
         let command = statement.command.clone();
-        let declared = statement.declared.clone();
         if command != Command::Query {
             let _ = ParameterDescription::new(Vec::new()).encode(&mut self.out);
             let mut portal = Portal::new(String::new(), command);
             return self.describe_portal(&mut portal).await;
         }
         let found = self.described(name).await?;
-        // What a client declared, lists among it, it is told.
-        let types = found.params.iter().enumerate().map(|(at, known)| match declared.get(at) {
-            Some(oid) if *oid != 0 => *oid,
-            _ => known.oid,
-        });
-        let _ = ParameterDescription::new(types.collect()).encode(&mut self.out);
+        let _ = ParameterDescription::new(found.params.clone()).encode(&mut self.out);
         let forms = vec![false; found.columns.fields().len()];
         encode::describe(&found.columns, &forms, &mut self.out)?;
         Ok(())
@@ -130,20 +124,21 @@ impl Connection {
 
     /// Says what columns a portal gives; with that it runs.
     pub(super) async fn describe_portal(&mut self, portal: &mut Portal) -> Result<(), Trouble> {
-        match &portal.command {
-            Command::Fetch(name, _) => {
-                let name = name.clone();
-                let mut cursor = self.kept.take(&name)?;
-                let described = Box::pin(self.describe_portal(&mut cursor)).await;
-                self.kept.put(&name, cursor);
-                return described;
-            }
-            command if !self.gives_rows(command) => {
-                self.say(b'n');
-                return Ok(());
-            }
-            _ => {}
+        if let Command::Fetch(name, _) = &portal.command {
+            let name = name.clone();
+            let mut cursor = self.kept.take(&name)?;
+            let described = self.columns(&mut cursor).await;
+            self.kept.put(&name, cursor);
+            return described;
         }
+        if !self.gives_rows(&portal.command) {
+            self.say(b'n');
+            return Ok(());
+        }
+        self.columns(portal).await
+    }
+
+    async fn columns(&mut self, portal: &mut Portal) -> Result<(), Trouble> {
         self.open(portal).await?;
         if let Some(run) = &portal.run {
             let forms = encode::forms(&portal.results, run.schema.fields().len())?;
