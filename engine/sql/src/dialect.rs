@@ -132,7 +132,8 @@ impl Translator<'_> {
                 if empty::is_empty(query) {
                     *place = Expr::Value(Value::Null.into());
                 } else if self.is_look_up(query) {
-                    as_look_up(query)?;
+                    // One row of the catalog at most has a key, so that the greatest value is the value.
+                    aggregated(query, "max")?;
                 }
             }
             _ => {}
@@ -162,15 +163,15 @@ impl Translator<'_> {
     }
 }
 
-/// One row of the catalog at most has a key, so that the greatest value is the value.
-fn as_look_up(query: &mut Query) -> Result<()> {
+/// Puts an aggregate around the one output of a query.
+fn aggregated(query: &mut Query, function: &str) -> Result<()> {
     query.order_by = None;
     let SetExpr::Select(select) = &mut *query.body else { return Ok(()) };
     if let [item] = select.projection.as_mut_slice() {
         match item {
             SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. } => {
                 let inner = take(value);
-                *value = expr(&format!("max({inner})"))?;
+                *value = expr(&format!("{function}({inner})"))?;
             }
             _ => {}
         }

@@ -21,12 +21,18 @@ pub(super) fn named(name: &ObjectName) -> Named {
     }
 }
 
-fn is_empty_factor(factor: &TableFactor) -> bool {
+/// Says whether a function is an aggregate.
+type IsAggregate<'a> = &'a dyn Fn(&str) -> bool;
+
+fn is_empty_factor(factor: &TableFactor, is_aggregate: IsAggregate<'_>) -> bool {
     match factor {
         TableFactor::Table { name, args: None, .. } => Catalog::is_empty(&named(name)),
-        TableFactor::Derived { subquery, .. } => is_empty(subquery),
+        TableFactor::Derived { subquery, .. } => match &*subquery.body {
+            SetExpr::Select(select) => is_void(select, is_aggregate),
+            _ => false,
+        },
         TableFactor::NestedJoin { table_with_joins, .. } => {
-            is_empty_factor(&table_with_joins.relation) && keeps_left(&table_with_joins.joins)
+            is_empty_factor(&table_with_joins.relation, is_aggregate) && keeps_left(&table_with_joins.joins)
         }
         _ => false,
     }
@@ -40,17 +46,25 @@ fn keeps_left(joins: &[datafusion::sql::sqlparser::ast::Join]) -> bool {
 }
 
 /// Whether what a select reads has no rows.
-fn reads_nothing(select: &Select) -> bool {
+fn reads_nothing(select: &Select, is_aggregate: IsAggregate<'_>) -> bool {
     select.from.iter().any(|from| {
         let inner = |join: &datafusion::sql::sqlparser::ast::Join| {
             let inner = matches!(
                 join.join_operator,
                 JoinOperator::Join(_) | JoinOperator::Inner(_) | JoinOperator::CrossJoin(_)
             );
-            inner && is_empty_factor(&join.relation)
+            inner && is_empty_factor(&join.relation, is_aggregate)
         };
-        keeps_left(&from.joins) && (is_empty_factor(&from.relation) || from.joins.iter().any(inner))
+        keeps_left(&from.joins) && (is_empty_factor(&from.relation, is_aggregate) || from.joins.iter().any(inner))
     })
+}
+
+/// Whether a select has no rows, whatever it asks for.
+fn is_void(select: &Select, is_aggregate: IsAggregate<'_>) -> bool {
+    reads_nothing(select, is_aggregate)
+        && is_ungrouped(select)
+        && select.having.is_none()
+        && !aggregates(select, is_aggregate)
 }
 
 /// Whether there is no `GROUP BY`.
@@ -85,7 +99,7 @@ impl Visitor for Aggregates<'_> {
 }
 
 /// Whether the outputs of a select are of aggregates: it has a row then, whatever it reads.
-pub(super) fn aggregates(select: &Select, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
+pub(super) fn aggregates(select: &Select, is_aggregate: IsAggregate<'_>) -> bool {
     select.projection.visit(&mut Aggregates(is_aggregate, 0)).is_break()
 }
 
@@ -96,18 +110,18 @@ fn is_false(expr: &Expr) -> bool {
 /// Whether a query was found to have no rows.
 pub(super) fn is_empty(query: &Query) -> bool {
     let SetExpr::Select(select) = &*query.body else { return false };
-    select.selection.as_ref().is_some_and(is_false) && reads_nothing(select) && is_ungrouped(select)
+    select.selection.as_ref().is_some_and(is_false) && !select.from.is_empty() && is_ungrouped(select)
 }
 
 /// Leaves names and the number of outputs of what has no rows.
-pub(super) fn fold(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) {
+pub(super) fn fold(query: &mut Query, is_aggregate: IsAggregate<'_>) {
     let folded = fold_set(&mut query.body, is_aggregate);
     if folded && matches!(&*query.body, SetExpr::Select(_)) {
         query.order_by = None;
     }
 }
 
-fn fold_set(set: &mut SetExpr, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
+fn fold_set(set: &mut SetExpr, is_aggregate: IsAggregate<'_>) -> bool {
     match set {
         SetExpr::Select(select) => fold_select(select, is_aggregate),
         SetExpr::SetOperation { left, right, .. } => {
@@ -118,14 +132,9 @@ fn fold_set(set: &mut SetExpr, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
     }
 }
 
-fn fold_select(select: &mut Select, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
+fn fold_select(select: &mut Select, is_aggregate: IsAggregate<'_>) -> bool {
     let stars = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
-    if !reads_nothing(select)
-        || !is_ungrouped(select)
-        || select.having.is_some()
-        || select.projection.iter().any(stars)
-        || aggregates(select, is_aggregate)
-    {
+    if !is_void(select, is_aggregate) || select.projection.iter().any(stars) {
         return false;
     }
     for item in &mut select.projection {
@@ -139,10 +148,7 @@ fn fold_select(select: &mut Select, is_aggregate: &dyn Fn(&str) -> bool) -> bool
     select.selection = Some(Expr::Value(Value::Boolean(false).into()));
     select.distinct = None;
     // What joins them may be anything; one of them has no rows.
-    select
-        .from
-        .truncate(select.from.iter().position(|from| is_empty_factor(&from.relation)).map_or(usize::MAX, |at| at + 1));
-    if let Some(at) = select.from.iter().position(|from| is_empty_factor(&from.relation)) {
+    if let Some(at) = select.from.iter().position(|from| is_empty_factor(&from.relation, is_aggregate)) {
         let mut from = select.from.swap_remove(at);
         from.joins.clear();
         select.from = vec![from];

@@ -40,6 +40,10 @@ impl Translator<'_> {
         {
             if empty::is_empty(query) {
                 *place = expr("make_array()")?;
+            } else {
+                // The rows of a subquery are a list.
+                super::aggregated(query, "array_agg")?;
+                *place = Expr::Subquery(query.clone());
             }
             return Ok(());
         }
@@ -108,12 +112,18 @@ impl Translator<'_> {
                 self.names(oid, &names)?
             }
             ("array_lower", [list, _]) => expr(&format!("CASE WHEN array_length({list}) > 0 THEN 1 END"))?,
-            ("array_upper", [list, dimension]) => expr(&format!("array_length({list}, {dimension})"))?,
+            ("array_upper", [list, dimension]) => {
+                expr(&format!("CAST(array_length({list}, {dimension}) AS BIGINT)"))?
+            }
             ("parse_ident", [name]) => {
                 let name = literal(name).ok_or_else(|| Error::invalid("`parse_ident` takes a constant"))?;
                 let parts: Vec<String> = types::split(name).iter().map(|part| quoted(part)).collect();
                 expr(&format!("make_array({})", parts.join(", ")))?
             }
+            ("to_regtype", [name]) => match literal(name).map(types::type_of) {
+                Some(Ok(oid)) => number(oid),
+                _ => expr("CAST(NULL AS BIGINT)")?,
+            },
             ("to_regclass", [name]) => {
                 let mut cast = expr(&format!("CAST({name} AS regclass)"))?;
                 if self.cast(&mut cast).is_err() {

@@ -144,7 +144,7 @@ impl Translator<'_> {
     }
 }
 
-fn type_of(name: &str) -> Result<i64> {
+pub(super) fn type_of(name: &str) -> Result<i64> {
     if let Ok(oid) = name.parse::<i64>() {
         return Ok(oid);
     }

@@ -43,7 +43,7 @@ impl Connection {
                 self.rows(portal, None).await?;
                 self.complete("SHOW");
             }
-            Command::Fetch(name, count) => self.fetch(&name, count).await?,
+            Command::Fetch(name, count) => self.fetch(&name, count, &portal.results).await?,
             Command::Declare(name, query) => {
                 if self.transaction == TransactionStatus::Idle {
                     return Err(Fault::new("25P01", "a cursor is declared within a transaction").into());
@@ -58,8 +58,9 @@ impl Connection {
         Ok(())
     }
 
-    async fn fetch(&mut self, name: &str, count: Option<u32>) -> Result<(), Trouble> {
+    async fn fetch(&mut self, name: &str, count: Option<u32>, forms: &[i16]) -> Result<(), Trouble> {
         let mut cursor = self.kept.take(name)?;
+        cursor.results = forms.to_vec();
         let fetched = self.fetched(&mut cursor, count).await;
         if self.transaction != TransactionStatus::Error {
             self.kept.put(name, cursor);

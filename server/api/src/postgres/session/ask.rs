@@ -127,6 +127,7 @@ impl Connection {
         if let Command::Fetch(name, _) = &portal.command {
             let name = name.clone();
             let mut cursor = self.kept.take(&name)?;
+            cursor.results.clone_from(&portal.results);
             let described = self.columns(&mut cursor).await;
             self.kept.put(&name, cursor);
             return described;
