@@ -110,7 +110,12 @@ fn is_false(expr: &Expr) -> bool {
 /// Whether a query was found to have no rows.
 pub(super) fn is_empty(query: &Query) -> bool {
     let SetExpr::Select(select) = &*query.body else { return false };
-    select.selection.as_ref().is_some_and(is_false) && !select.from.is_empty() && is_ungrouped(select)
+    let is_null = |item: &SelectItem| match item {
+        SelectItem::ExprWithAlias { expr: Expr::Value(value), .. } => value.value == Value::Null,
+        _ => false,
+    };
+    let nothing = select.selection.as_ref().is_some_and(is_false) && select.projection.iter().all(is_null);
+    nothing && is_ungrouped(select) && select.having.is_none()
 }
 
 /// Leaves names and the number of outputs of what has no rows.

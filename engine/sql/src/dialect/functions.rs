@@ -112,9 +112,7 @@ impl Translator<'_> {
                 self.names(oid, &names)?
             }
             ("array_lower", [list, _]) => expr(&format!("CASE WHEN array_length({list}) > 0 THEN 1 END"))?,
-            ("array_upper", [list, dimension]) => {
-                expr(&format!("CAST(array_length({list}, {dimension}) AS BIGINT)"))?
-            }
+            ("array_upper", [list, dimension]) => expr(&format!("CAST(array_length({list}, {dimension}) AS BIGINT)"))?,
             ("parse_ident", [name]) => {
                 let name = literal(name).ok_or_else(|| Error::invalid("`parse_ident` takes a constant"))?;
                 let parts: Vec<String> = types::split(name).iter().map(|part| quoted(part)).collect();
