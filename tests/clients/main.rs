@@ -12,6 +12,7 @@ mod open_data;
 mod openapi;
 mod otlp_sdk;
 mod packaging;
+mod postgres;
 mod prometheus;
 mod prometheus_queries;
 mod prometheus_reads;

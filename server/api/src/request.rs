@@ -103,6 +103,12 @@ impl RequestInfo {
         Arc::clone(&self.refused)
     }
 
+    /// A statement of a connection that is none of HTTP.
+    pub(crate) fn of_connection(ids: &RequestIds, peer: SocketAddr, identity: Arc<Identity>) -> Self {
+        let (trace, base_url, target) = (None, None, Uri::default());
+        Self { id: ids.next(), trace, peer: Some(peer), base_url, target, identity, refused: Arc::default() }
+    }
+
     /// The request that the task serves; none outside of requests.
     pub(crate) fn current() -> Option<Self> {
         CURRENT.try_with(Self::clone).ok()

@@ -3,7 +3,7 @@
 //! Answers are streamed in the form that `format=` or `Accept` asks for. Errors are problem documents. What a caller may
 //! see is applied by the scans of each table, with his rights in that table's domain.
 
-mod forms;
+pub mod forms;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use futures::stream::unfold;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use quiver_query::QueryContext;
 use quiver_query::tables::DomainAccess;
-use quiver_sql::{Answer, Explain, Params as SqlParams, Request as SqlRequest, Rows, type_name};
+use quiver_sql::{Answer, Explain, Params as SqlParams, Request as SqlRequest, Rows, Session, type_name};
 use quiver_types::{Domain, Error, ErrorKind, Result};
 use serde_json::{Value, json};
 use tracing::Span;
@@ -144,6 +144,7 @@ impl Asked {
             limit: word("limit").map(|text| number("limit", &text)).transpose()?,
             time_zone: word("time_zone"),
             explain: explain(word("explain").as_deref())?,
+            session: Session::of(&state.identity().name),
         };
         Ok(Self { request, form: Form::of(word("format").as_deref(), &head.headers)? })
     }

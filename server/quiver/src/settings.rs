@@ -170,6 +170,13 @@ settings! {
         /// Address and port of Zipkin's API (usually `127.0.0.1:9411`); empty switches it off. It is on the main port too.
         zipkin_listen: String = "\"\"";
     }
+    /// PostgreSQL's wire protocol, for `psql`, drivers and tools that speak it; see `docs/sql.md`.
+    postgres: Postgres {
+        /// Address and port (usually `127.0.0.1:5432`); empty switches it off.
+        listen: String = "\"\"";
+        /// How long a connection may stay without a statement.
+        idle_timeout: Span = "\"1h\"";
+    }
     /// Where and how long data is kept.
     store: Store {
         /// Data directory: WAL, catalog database, local object store, spool, spill files.

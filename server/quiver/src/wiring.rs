@@ -327,6 +327,46 @@ fn product_tables(settings: &Settings, store: &Arc<Store>, engine: &Arc<QueryEng
     })
 }
 
+/// What statements over a directory at rest need.
+#[derive(Debug)]
+pub struct AtRest {
+    /// The language.
+    pub sql: SqlEngine,
+    /// Bounds of a statement.
+    pub limits: Limits,
+}
+
+/// Opens a store that nobody serves, to look at it: nothing of what it holds is changed.
+///
+/// # Errors
+/// Those of the store (a server has it, newer formats, …) and of the engine.
+pub async fn at_rest(settings: &Settings, clock: Arc<dyn Clock>) -> Result<AtRest> {
+    let store_settings = store_settings(settings);
+    let compaction = CompactionSettings { enabled: false, ..store_settings.compaction.clone() };
+    let store_settings = StoreSettings { look_only: true, compaction, ..store_settings };
+    let (memory, pressure) = (store_settings.memory_limit_bytes, Arc::clone(&store_settings.pressure));
+    let limits = live_settings(settings, memory / 4)?.query_limits;
+    memory::keep(memory, &pressure);
+    let store = Store::open(store_settings, Arc::clone(&clock)).await?;
+    let engine = start_engine(settings, memory, pressure)?;
+    let promql =
+        PromqlEngine::new(store.source(), Arc::new(StoreTables), Arc::clone(&engine), promql_settings(settings, 0));
+    let logsql = LogsqlEngine::new(quiver_store::logs_source(&store), Arc::new(StoreTables), Arc::clone(&engine));
+    let analytics = analytics::open(settings, Arc::clone(&engine), product_tables(settings, &store, &engine))?;
+    let languages = SqlLanguages { promql: Arc::new(promql), logsql: Arc::new(logsql), clock };
+    let sql = SqlEngine::new(engine, Arc::clone(&analytics.tables) as Arc<dyn Tables>, Arc::new(languages));
+    Ok(AtRest { sql, limits })
+}
+
+fn promql_settings(settings: &Settings, cache_bytes: usize) -> PromqlSettings {
+    PromqlSettings {
+        lookback_ms: span(settings.query.lookback).as_millis() as i64,
+        experimental_functions: settings.query.experimental_functions,
+        result_cache_bytes: cache_bytes,
+        ..PromqlSettings::default()
+    }
+}
+
 /// `listen`: the address that tokens name; none: without accounts. `address`: where links lead.
 async fn assemble(
     settings: &Settings,
@@ -343,12 +383,7 @@ async fn assemble(
     let (live, metrics) = (Arc::new(ArcSwap::from_pointee(live)), Arc::<ApiMetrics>::default());
     engine.running().observe(Arc::new(QueryWatch { metrics: Arc::clone(&metrics), live: Arc::clone(&live) }));
     let source: Arc<dyn SeriesSource> = store.source();
-    let promql_settings = PromqlSettings {
-        lookback_ms: span(settings.query.lookback).as_millis() as i64,
-        experimental_functions: settings.query.experimental_functions,
-        result_cache_bytes: settings.query.result_cache.0.min(memory / 16) as usize,
-        ..PromqlSettings::default()
-    };
+    let promql_settings = promql_settings(settings, settings.query.result_cache.0.min(memory / 16) as usize);
     let tables: Arc<dyn SampleTables> = Arc::new(StoreTables);
     let promql = PromqlEngine::new(Arc::clone(&source), tables, Arc::clone(&engine), promql_settings);
     let logsql = LogsqlEngine::new(quiver_store::logs_source(&store), Arc::new(StoreTables), Arc::clone(&engine));
