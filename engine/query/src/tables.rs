@@ -4,6 +4,7 @@
 //! looked up in `public` first.
 
 mod cells;
+pub mod configured;
 mod convert;
 mod logs;
 mod lower;

@@ -23,6 +23,7 @@ use crate::state::AppState;
 
 mod answer;
 mod apdex;
+mod apply;
 mod deploy;
 mod detection;
 mod extraction;
@@ -34,6 +35,7 @@ mod rules;
 pub(crate) mod special;
 mod steps;
 mod transactions;
+mod window;
 mod yaml;
 
 pub(crate) use answer::Answer;
@@ -58,6 +60,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
     }
     for routes in [
         detection::routes,
+        apply::routes,
         transactions::routes,
         steps::routes,
         apdex::routes,

@@ -6,10 +6,14 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use quiver_alertd::Alertd;
 use quiver_alertd::rules::Origin;
-use quiver_config::families::{DETECTION_RULES, EXTRACTION_RULES, RELATIONSHIPS, RESOURCES, SEGMENTS, TRANSACTIONS};
+use quiver_config::families::{
+    DETECTION_RULES, EXTRACTION_RULES, RELATIONSHIPS, RESOURCES, RUM_DETECTION_RULES, RUM_TRANSACTIONS, SEGMENTS,
+    TRANSACTIONS,
+};
 use quiver_config::graph::Graph;
-use quiver_config::{Config, Entity, Result};
+use quiver_config::{Config, Entity, Family, Result};
 use quiver_ingest::rules::ExtractionRules;
+use quiver_types::configured::{Configured, ConfiguredSource};
 use quiver_types::detection::{DetectionRule, Detector};
 use quiver_types::extraction::ExtractionRule;
 use serde_json::{Map, Value};
@@ -19,6 +23,8 @@ use tokio_util::sync::CancellationToken;
 use crate::stored_policy::{self, TemplateFiles};
 use crate::stored_rules;
 
+pub(crate) mod configured;
+
 /// How long to wait before what could not be read is tried again.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -26,7 +32,9 @@ const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 pub struct Effects {
     extraction: ArcSwap<ExtractionRules>,
     detector: ArcSwap<Detector>,
+    pages: ArcSwap<Detector>,
     segments: ArcSwap<Vec<Entity>>,
+    configured: ArcSwap<Configured>,
     /// Who evaluates stored rules and routes by the stored policy; and template files that it names.
     alertd: OnceLock<(Arc<Alertd>, Box<TemplateFiles>)>,
     /// The revision that the compiled forms are of; one at a time makes them.
@@ -46,11 +54,19 @@ impl Default for Effects {
         Self {
             extraction: ArcSwap::from_pointee(ExtractionRules::default()),
             detector: ArcSwap::from_pointee(Detector::default()),
+            pages: ArcSwap::from_pointee(Detector::default()),
             segments: ArcSwap::from_pointee(Vec::new()),
+            configured: ArcSwap::from_pointee(Configured::default()),
             alertd: OnceLock::new(),
             made_of: Mutex::new(None),
             graph: Mutex::new(None),
         }
+    }
+}
+
+impl ConfiguredSource for Effects {
+    fn configured(&self) -> Arc<Configured> {
+        self.configured.load_full()
     }
 }
 
@@ -70,8 +86,11 @@ impl Effects {
             return Ok(());
         }
         self.extraction.store(Arc::new(extraction_rules(config, &self.extraction.load()).await?));
-        self.detector.store(Arc::new(detector(config).await?.after(&self.detector.load())));
+        for (family, detector) in [(&DETECTION_RULES, &self.detector), (&RUM_DETECTION_RULES, &self.pages)] {
+            detector.store(Arc::new(detector_of(config, family).await?.after(&detector.load())));
+        }
         self.segments.store(Arc::new(config.all(&SEGMENTS).await?));
+        self.configured.store(Arc::new(configured::read(config).await?));
         if let Some((alertd, files)) = self.alertd.get() {
             alertd.rules.set(Origin::Stored, stored_rules::sources(config).await?);
             alertd.router.set_policy(Origin::Stored, Some(stored_policy::policy(config, files).await?));
@@ -114,6 +133,16 @@ impl Effects {
         self.detector.load_full()
     }
 
+    /// Those of pages.
+    pub(crate) fn pages(&self) -> Arc<Detector> {
+        self.pages.load_full()
+    }
+
+    /// Those of a family.
+    pub(crate) fn detector_for(&self, family: &Family) -> Arc<Detector> {
+        if family.name == RUM_DETECTION_RULES.name { self.pages() } else { self.detector() }
+    }
+
     /// All segments, whoever may see them.
     pub(crate) fn segments(&self) -> Arc<Vec<Entity>> {
         self.segments.load_full()
@@ -140,18 +169,23 @@ impl Effects {
 }
 
 /// Enabled detection rules, older ones first, and the key transactions whose names are never folded.
-async fn detector(config: &Config) -> Result<Detector> {
+///
+/// # Errors
+/// When the database is gone.
+pub(crate) async fn detector_of(config: &Config, family: &'static Family) -> Result<Detector> {
+    let (owner, keys) =
+        if family.name == RUM_DETECTION_RULES.name { ("application", &RUM_TRANSACTIONS) } else { ("service", &TRANSACTIONS) };
     let mut rules = Vec::new();
     // Ids grow with time.
-    for entity in config.all(&DETECTION_RULES).await?.iter().filter(|e| is_enabled(&e.body)) {
-        match DetectionRule::of_json(&entity.id, &entity.body, "service") {
+    for entity in config.all(family).await?.iter().filter(|e| is_enabled(&e.body)) {
+        match DetectionRule::of_json(&entity.id, &entity.body, owner) {
             Ok(rule) => rules.push(rule),
             Err(errors) => tracing::error!(id = entity.id, ?errors, "a rule that was stored does not compile"),
         }
     }
     let text = |e: &Entity, key: &str| e.body.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let keys = config.all(&TRANSACTIONS).await?;
-    let keys = keys.iter().filter(|e| is_enabled(&e.body)).map(|e| (text(e, "service"), text(e, "transactionName")));
+    let keys = config.all(keys).await?;
+    let keys = keys.iter().filter(|e| is_enabled(&e.body)).map(|e| (text(e, owner), text(e, "transactionName")));
     Ok(Detector::new(rules, keys.collect()))
 }
 

@@ -171,6 +171,10 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/bt-detection-rules/{id}/apply-to-all", OPERATE_TRANSACTIONS),
     Row(By::Any, "/rum-bt-detection-rules/test", OPERATE_TRANSACTIONS),
     Row(By::Any, "/rum-bt-detection-rules/test-pattern", OPERATE_TRANSACTIONS),
+    Row(By::Any, "/rum-bt-detection-rules/apply-to-all", OPERATE_TRANSACTIONS),
+    Row(By::Any, "/rum-bt-detection-rules/{id}/apply-to-all", OPERATE_TRANSACTIONS),
+    // Whose a job is its handler knows.
+    Row(By::Any, "/platform-api/jobs/{id}", Need::Anyone),
     Row(By::Get, "/bt-detection-rules", VIEW_TRANSACTIONS),
     Row(By::Get, "/bt-detection-rules/**", VIEW_TRANSACTIONS),
     Row(By::Any, "/bt-detection-rules", EDIT_TRANSACTIONS),

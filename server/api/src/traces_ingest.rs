@@ -87,7 +87,7 @@ pub(crate) async fn decode_and_write(
             let mut share = state.bodies.share();
             let hold = &mut |bytes| share.try_hold(bytes);
             let mut decoded = decode(format, encoding.as_deref(), &body, &ctx, hold).map_err(Error::from)?;
-            detect(&mut decoded.batch, &state.effects.detector());
+            detect(&mut decoded.batch, &state.effects.detector(), &state.effects.pages());
             Ok(decoded)
         }
     };

@@ -14,7 +14,10 @@ const CONNECTIONS: u32 = 4;
 const BUSY: Duration = Duration::from_secs(5);
 
 /// Migrations in order; their numbers are their positions from 1.
-const MIGRATIONS: &[(&str, &str)] = &[("0001_entities", include_str!("../../../schemas/entities/0001_entities.sql"))];
+const MIGRATIONS: &[(&str, &str)] = &[
+    ("0001_entities", include_str!("../../../schemas/entities/0001_entities.sql")),
+    ("0002_jobs", include_str!("../../../schemas/entities/0002_jobs.sql")),
+];
 
 /// A transaction that holds the database's write lock.
 pub(crate) type Writing = Transaction<'static, Sqlite>;

@@ -9,7 +9,7 @@ use quiver_types::{Clock, Random, Vault};
 use serde_json::{Map, Value, json};
 use sqlx::sqlite::{SqlitePool, SqliteRow};
 use sqlx::{Row, SqliteConnection};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::change::{Checks, NoChecks, Sealer};
 use crate::db;
@@ -92,6 +92,11 @@ impl Entity {
         map
     }
 
+    /// When it was changed, in Unix milliseconds.
+    pub fn updated_ms(&self) -> i64 {
+        self.updated_ms
+    }
+
     /// Its ETag, with the quotes.
     pub fn etag(&self) -> String {
         format!("\"{}\"", self.version)
@@ -119,6 +124,7 @@ pub struct Config {
     pub(crate) sealer: Arc<dyn Sealer>,
     pub(crate) checks: Arc<dyn Checks>,
     pub(crate) revision: Arc<watch::Sender<u64>>,
+    pub(crate) jobs: Arc<Notify>,
 }
 
 impl fmt::Debug for Config {
@@ -170,7 +176,7 @@ impl Config {
         db::migrate_own(&pool, clock.now_ms()).await?;
         let number: i64 = sqlx::query("SELECT number FROM revision").fetch_one(&pool).await?.try_get(0)?;
         let revision = Arc::new(watch::Sender::new(number as u64));
-        let config = Self { pool, clock, random, vault, sealer, checks: Arc::new(NoChecks), revision };
+        let config = Self { pool, clock, random, vault, sealer, checks: Arc::new(NoChecks), revision, jobs: Arc::default() };
         config.put_builtin().await?;
         Ok(config)
     }

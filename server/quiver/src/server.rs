@@ -230,6 +230,7 @@ impl Bound {
             gate.open(&app);
         }
         tokio::spawn(Arc::clone(&app.effects).follow(app.config.clone(), serving.clone()));
+        tokio::spawn(quiver_api::jobs::run(Arc::clone(&app), serving.clone()));
         if let Some(identities) = &app.identities {
             tokio::spawn(Arc::clone(identities).follow(serving.clone()));
         }

@@ -13,7 +13,8 @@ use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use quiver_types::logs::{LogSnapshot, LogSource};
 use quiver_types::spans::{SpanSnapshot, SpanSource};
-use quiver_types::{Access, Domain, Result, SeriesSnapshot, SeriesSource};
+use quiver_types::configured::{Configured, ConfiguredSource};
+use quiver_types::{Access, Clock, Domain, Result, SeriesSnapshot, SeriesSource};
 
 use super::logs::LogTable;
 use super::metrics::{ExemplarTable, MetadataTable, SampleTable, SeriesListTable};
@@ -75,6 +76,8 @@ pub(super) struct Sources {
     pub(super) spans: Arc<dyn SpanSnapshot>,
     pub(super) span_tables: Arc<dyn SpanTables>,
     pub(super) service_labels: Arc<[String]>,
+    pub(super) configured: Arc<Configured>,
+    pub(super) now_ms: i64,
 }
 
 /// What a table is asked for.
@@ -131,6 +134,10 @@ pub struct TableSources {
     pub span_tables: Arc<dyn SpanTables>,
     /// Labels of which the first that a series has is its service.
     pub service_labels: Arc<[String]>,
+    /// What is configured.
+    pub configured: Arc<dyn ConfiguredSource>,
+    /// Wall clock: which instances of a process are still running.
+    pub clock: Arc<dyn Clock>,
 }
 
 impl Tables for TableSources {
@@ -144,6 +151,8 @@ impl Tables for TableSources {
             spans: self.spans.snapshot(),
             span_tables: Arc::clone(&self.span_tables),
             service_labels: Arc::clone(&self.service_labels),
+            configured: self.configured.configured(),
+            now_ms: self.clock.now_ms(),
         })))
     }
 }
